@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""sottovoce: personalised differential privacy.
+
+Everybody chooses how softly they are heard; every one of those promises is kept at once.
+
+>>> import sottovoce as sv
+>>> plan = sv.Mean(bounds=(0, 100), spread=10).plan(epsilon=[0.1] * 200 + [1.0] * 100)
+>>> float(plan.charges[0]), float(plan.charges[-1])
+(0.1, 1.0)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+#: Public name → the module it lives in. Loaded on first use, so that importing the house costs nothing.
+_HOMES = {
+    "Bounds": "bounds",
+    "Budgets": "budgets",
+    "Certificate": "release",
+    "Guarantee": "guarantee",
+    "Mean": "estimators.mean",
+    "Plan": "plan",
+    "Quantile": "estimators.quantile",
+    "Release": "release",
+    "Schema": "bounds",
+    "Session": "session",
+    "Weights": "weights",
+    "optimal_weights": "weights",
+}
+
+__all__ = ["__version__", "errors", *sorted(_HOMES)]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"sottovoce.{_HOMES[name]}"), name)
+    if name == "errors":
+        return import_module("sottovoce.errors")
+    raise AttributeError(f"module 'sottovoce' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Public limits: Bounds of numbers, and Schema, the public description of a table.
+
+Bounds are knowledge from outside the data: what a salary can be, not what the salaries are. Values
+beyond them are clipped. Bounds read off the data would publish the richest person's income in the
+noise scale, which is why nothing here ever looks at a value, and why a drafted schema leaves every
+range blank.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sottovoce.errors import InvalidBounds, InvalidSchema
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Limits of features (a box, a norm, or both) and of the label, from public knowledge.
+
+    >>> Bounds(features=([0, 18], [1, 99]), label=(0, 70_000)).label
+    (0.0, 70000.0)
+    """
+
+    features: tuple[ArrayLike, ArrayLike] | None = None
+    label: Interval | None = None
+    norm: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.label is not None:
+            object.__setattr__(self, "label", interval(self.label))
+        if self.features is not None:
+            object.__setattr__(self, "features", _box(self.features))
+        if self.norm is not None and not (0 < self.norm < math.inf):
+            raise InvalidBounds("The norm bound is not positive and finite.", "", "Pass a public bound on ‖x‖₂.")
+
+
+def interval(bounds: Any) -> Interval:
+    """Returns (low, high) of one column of numbers from a pair, or from the label of a Bounds."""
+    if isinstance(bounds, Bounds):
+        bounds = bounds.label
+    try:
+        low, high = (float(limit) for limit in bounds)
+    except (TypeError, ValueError):
+        low = high = math.nan
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise InvalidBounds(
+            "Bounds are missing or not finite.",
+            "A lowest and a highest possible value must be declared from public knowledge.",
+            "Pass bounds=(low, high); never take them from the data.",
+        )
+    if low >= high or not math.isfinite(high - low):
+        raise InvalidBounds(
+            "Bounds are reversed, equal, or further apart than numbers reach.",
+            "The lowest possible value must lie below the highest.",
+            "Pass bounds=(low, high) with low < high.",
+        )
+    return low, high
+
+
+def _box(features: tuple[ArrayLike, ArrayLike]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    try:
+        low, high = (np.asarray(limit, dtype=np.float64) for limit in features)
+        shapes_agree = low.ndim == 0 or high.ndim == 0 or low.shape == high.shape
+        valid = shapes_agree and bool(np.all(np.isfinite(low)) and np.all(np.isfinite(high)) and np.all(low <= high))
+    except (TypeError, ValueError):
+        valid = False
+    if not valid:
+        raise InvalidBounds(
+            "Bounds of features are missing, reversed, not finite or of different lengths.",
+            "Each feature needs a lowest and a highest possible value.",
+            "Pass features=(low, high), two numbers or two arrays of equal length.",
+        )
+    return low, high
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column's public description: a number with a range, a factor with levels, or text."""
+
+    kind: str
+    low: float | None = None
+    high: float | None = None
+    levels: tuple[str, ...] = ()
+    missing: float | None = None  # the public constant that stands for a missing value
+
+
+KINDS = ("number", "factor", "text")
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The public description of a table, kept in a TOML file beside it.
+
+    >>> schema = Schema.loads('''
+    ... person = "id"
+    ... budget = "epsilon"
+    ... label = "salary"
+    ... [columns.salary]
+    ... kind = "number"
+    ... low = 0
+    ... high = 200_000
+    ... ''')
+    >>> schema.interval("salary")
+    (0.0, 200000.0)
+    """
+
+    columns: Mapping[str, Column] = field(default_factory=dict)
+    person: str | None = None
+    budget: str | None = None
+    label: str | None = None
+    tiers: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Schema:
+        """Reads a schema from a TOML file."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except OSError as error:
+            reason = error.strerror or "it cannot be read"
+        else:
+            return cls.loads(text)
+        raise InvalidSchema(f"The schema file cannot be opened: {reason}.", "", "Check its path.")
+
+    @classmethod
+    def loads(cls, text: str) -> Schema:
+        """Reads a schema from TOML text."""
+        try:
+            content = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise InvalidSchema(
+                f"The schema is not TOML: {error}.", "", "Start from `sottovoce schema draft`."
+            ) from None
+        columns = {name: _column(name, entry) for name, entry in content.pop("columns", {}).items()}
+        unknown = set(content) - {"person", "budget", "label", "tiers"}
+        if unknown:
+            raise InvalidSchema(
+                f"The schema has an entry {min(unknown)!r} that means nothing.",
+                "Entries are person, budget, label, tiers and columns.",
+                "Remove it or correct its name.",
+            )
+        return cls(columns=columns, **content)
+
+    def interval(self, column: str) -> Interval:
+        """Returns the declared range of a column of numbers; says so where it was left blank."""
+        entry = self.columns.get(column)
+        if entry is None or entry.kind != "number" or entry.low is None or entry.high is None:
+            raise InvalidSchema(
+                f"The schema does not give the range of {column!r}.",
+                "A number needs low and high, from public knowledge.",
+                f"Fill in low and high under [columns.{column}].",
+            )
+        return interval((entry.low, entry.high))
+
+    @staticmethod
+    def draft(types: Iterable[tuple[str, str]]) -> str:
+        """Returns TOML text for columns of the given names and kinds, with every range left blank."""
+        return _DRAFT_HEAD + "".join(_drafted(name, kind) for name, kind in types)
+
+
+_DRAFT_HEAD = """\
+# The public description of a table. Fill in what is blank from knowledge outside the data: what a
+# value can be, not what the values are. Ranges are left blank on purpose: a range read off the data
+# would publish its largest and smallest values.
+
+# person = ""   # the column that says whose row it is
+# budget = ""   # the column with everybody's ε (or a tier; then list the tiers' ε under [tiers])
+# label = ""    # the column that questions are about
+"""
+
+
+def _drafted(name: str, kind: str) -> str:
+    blanks = {
+        "number": "# low =\n# high =\n# missing =   # a public constant for missing values\n",
+        "factor": "# levels = []\n",
+    }
+    quoted = name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else _quoted(name)
+    return f'\n[columns.{quoted}]\nkind = "{kind}"\n{blanks.get(kind, "")}'
+
+
+def _quoted(name: str) -> str:
+    escaped = "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in name)
+    return f'"{escaped}"'
+
+
+def _column(name: str, entry: Any) -> Column:
+    try:
+        column = Column(**{**entry, "levels": tuple(entry.get("levels", ()))})
+    except (TypeError, AttributeError):
+        column = Column(kind="")
+    limits = (column.low, column.high, column.missing)
+    if column.kind not in KINDS or not all(v is None or isinstance(v, int | float) for v in limits):
+        raise InvalidSchema(
+            f"The column {name!r} is not described by known words.",
+            f"A column has a kind ({', '.join(KINDS)}) and, for numbers, low, high and missing; for factors, levels.",
+            "Correct its entry.",
+        )
+    return column

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who allows how much, and which rows are whose.
+
+People who grant the same ε and own the same number of rows are of one **kind**: everything a plan
+computes (weights, charges) is computed once a kind, so three tiers of fifty million people cost
+three numbers. Budgets, row counts and who takes part are public (see docs/threat-model.md); nothing
+here looks at a value.
+
+    symbol   name
+    ε_l      kinds.epsilon   whole units of a billionth, rounded down
+    s_l      kinds.rows      rows of one person of the kind
+             kinds.people    how many people are of the kind
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce import units
+from sottovoce.errors import DuplicatePeople, InconsistentBudget, InvalidParameter, TooFewRows, UnknownPeople
+from sottovoce.table import Array, column, factorise, same_length
+
+Unit = Literal["row", "person"]
+LEAVE_OUT = "leave out"
+
+
+@dataclass(frozen=True, eq=False)
+class Kinds:
+    """The distinct pairs (ε, rows) among the people, and how many people share each."""
+
+    epsilon: units.Units
+    rows: NDArray[np.int64]
+    people: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.epsilon)
+
+
+@dataclass(frozen=True, eq=False)
+class Budgets:
+    """Every person's ε, and the way from a row to its person.
+
+    >>> budgets = Budgets.of({"ada": 1.0, "ben": 0.1}, groups=["ada", "ben", "ada"])
+    >>> budgets.people.tolist(), budgets.epsilon.tolist(), budgets.n_rows
+    (['ada', 'ben'], [1.0, 0.1], 3)
+    """
+
+    kinds: Kinds
+    unit: Unit
+    codes: Array | None = None  # person → kind; None where people are known by kind only (a streamed table)
+    owner: NDArray[np.int64] | None = None  # row → person; None where row i belongs to person i
+    people: Array | None = None  # names in sorted order; None where rows are the people
+
+    @classmethod
+    def of(cls, epsilon: Any, groups: Any = None, rows: int | None = None, zero: str = "refuse") -> Budgets:
+        """Budgets from a number for all, an array by row, or a mapping from person to ε.
+
+        ``rows`` is needed only when neither ``epsilon`` nor ``groups`` tells how many there are. A person
+        who grants zero is refused unless ``zero="leave out"``, which keeps them unheard and uncharged.
+        """
+        if zero not in ("refuse", LEAVE_OUT):
+            raise InvalidParameter("zero is neither 'refuse' nor 'leave out'.", "", "Choose one of the two.")
+        people, owner = (None, None) if groups is None else factorise(groups)
+        granted = _granted(epsilon, people, owner, zero == LEAVE_OUT)
+        if people is None or owner is None:
+            return cls._by_row(granted, rows)
+        if rows is not None:
+            same_length(rows, groups=owner)
+        return cls._by_person(granted, people, owner)
+
+    @classmethod
+    def tiers(cls, levels: Mapping[Any, float], tier: Any, groups: Any = None) -> Budgets:
+        """Budgets from a public price list of tiers and the tier of every row.
+
+        >>> Budgets.tiers({"careful": 0.1, "open": 1.0}, ["open", "careful", "open"]).epsilon.tolist()
+        [1.0, 0.1, 1.0]
+        """
+        names, code = factorise(tier)
+        return cls.of(units.epsilon(_looked_up(levels, names))[code], groups=groups)
+
+    @classmethod
+    def counted(cls, people: Array | None, granted: units.Units, rows: NDArray[np.int64]) -> Budgets:
+        """Budgets of people already counted: one entry a person, in sorted order (used by the engines)."""
+        kinds, codes = _kinds(granted, rows)
+        return cls(kinds, "row" if people is None else "person", codes, None, people)
+
+    @classmethod
+    def _by_row(cls, granted: units.Units, rows: int | None) -> Budgets:
+        if granted.ndim == 0:
+            if rows is None:
+                raise InvalidParameter(
+                    "One ε for everybody, but the number of rows is not known.",
+                    "A plan needs to know how many rows there are; that number is public.",
+                    "Pass rows=, an array of ε by row, or groups=.",
+                )
+            granted = np.broadcast_to(granted, (rows,))
+        elif rows is not None:
+            same_length(rows, epsilon=granted)
+        _enough(len(granted))
+        kinds, codes = _kinds(granted, None)
+        return cls(kinds, "row", codes)
+
+    @classmethod
+    def _by_person(cls, granted: units.Units, people: Array, owner: NDArray[np.int64]) -> Budgets:
+        _enough(len(owner))
+        kinds, codes = _kinds(np.broadcast_to(granted, people.shape), np.bincount(owner, minlength=len(people)))
+        return cls(kinds, "person", codes, owner, people)
+
+    @property
+    def epsilon(self) -> NDArray[np.float64]:
+        """What each granted: by row without groups, else by person in sorted order."""
+        return np.asarray(units.epsilon(self.by_person(self.kinds.epsilon)), dtype=np.float64)
+
+    @property
+    def n_people(self) -> int:
+        """How many people (rows, without groups) take part."""
+        return int(self.kinds.people.sum())
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are in all."""
+        return int((self.kinds.people * self.kinds.rows).sum())
+
+    def by_person(self, values: Array) -> Array:
+        """Spreads one value a kind over the people (the kinds themselves where people are not listed)."""
+        return values if self.codes is None else values[self.codes]
+
+    def row_codes(self) -> Array:
+        """Returns the kind of every row's owner, row by row."""
+        if self.codes is None:
+            raise InvalidParameter("These budgets do not say which row is whose.", "", "Build them with Budgets.of.")
+        return self.codes if self.owner is None else self.codes[self.owner]
+
+    def split(self, parts: int) -> Kinds:
+        """Returns the kinds with 1/parts of every budget, rounded down: the shares never add up to more."""
+        return Kinds(self.kinds.epsilon // parts, self.kinds.rows, self.kinds.people)
+
+
+def _granted(epsilon: Any, people: Array | None, owner: NDArray[np.int64] | None, zero_allowed: bool) -> units.Units:
+    """One number, or one number a row (a person, with groups)."""
+    if isinstance(epsilon, Mapping) or (hasattr(epsilon, "items") and hasattr(epsilon, "index")):
+        if people is None:
+            raise InvalidParameter(
+                "Budgets are given by person, but the rows do not say whose they are.",
+                "A mapping from person to ε needs groups=.",
+                "Pass groups= with the owner of every row, or an array of ε by row.",
+            )
+        if not isinstance(epsilon, Mapping) and owner is not None and _is_by_row(epsilon, len(owner)):
+            return _one_each(units.grant(epsilon.to_numpy(), zero_allowed=zero_allowed), owner, len(people))
+        return _looked_up(epsilon, people, zero_allowed)
+    granted = units.grant(epsilon if np.ndim(epsilon) == 0 else column(epsilon, "epsilon"), zero_allowed=zero_allowed)
+    if granted.ndim and owner is not None and people is not None:
+        same_length(len(owner), epsilon=granted)
+        return _one_each(granted, owner, len(people))
+    return granted
+
+
+def _is_by_row(series: Any, rows: int) -> bool:
+    # A pandas Series with a plain counting index is a column; one indexed by person is a mapping.
+    return len(series) == rows and type(series.index).__name__ == "RangeIndex"
+
+
+def _one_each(by_row: units.Units, owner: NDArray[np.int64], people: int) -> units.Units:
+    granted = np.zeros(people, dtype=np.int64)
+    granted[owner] = by_row
+    if not np.array_equal(granted[owner], by_row):
+        raise InconsistentBudget(
+            "A person has two different ε in two of their rows.",
+            "A budget belongs to a person, not to a row.",
+            "Give all rows of a person the same ε, or pass a mapping from person to ε.",
+        )
+    return granted
+
+
+def _looked_up(epsilon: Any, names: Array, zero_allowed: bool = False) -> units.Units:
+    keys = list(epsilon.keys())
+    if len(set(keys)) < len(keys):
+        raise DuplicatePeople(
+            "A person is listed twice in the budgets.",
+            "Everybody has one ε.",
+            "Keep one entry a person.",
+        )
+    table = dict(
+        zip(
+            keys,
+            units.grant(
+                list(epsilon.values()) if isinstance(epsilon, Mapping) else epsilon.to_numpy(),
+                zero_allowed=zero_allowed,
+            ),
+            strict=True,
+        )
+    )
+    try:
+        return np.array([table[name] for name in names.tolist()], dtype=np.int64)
+    except KeyError:
+        pass  # raised below, so that the name in the KeyError is not carried along
+    raise UnknownPeople(
+        "A row belongs to somebody (or to a tier) without a budget.",
+        "Everybody whose rows are used has set an ε.",
+        "Add the missing budgets, or leave those rows out.",
+    )
+
+
+def _kinds(granted: units.Units, rows: NDArray[np.int64] | None) -> tuple[Kinds, Array]:
+    """Groups equal (ε, rows); rows=None means one row each."""
+    if rows is None:
+        epsilon, codes, people = np.unique(granted, return_inverse=True, return_counts=True)
+        return Kinds(epsilon, np.broadcast_to(np.int64(1), epsilon.shape), people), _small(codes, len(epsilon))
+    epsilon, by_epsilon = np.unique(granted, return_inverse=True)
+    counts, by_count = np.unique(rows, return_inverse=True)
+    pairs, codes, people = np.unique(by_epsilon * len(counts) + by_count, return_inverse=True, return_counts=True)
+    which_epsilon, which_count = np.divmod(pairs, len(counts))
+    return Kinds(epsilon[which_epsilon], counts[which_count], people), _small(codes, len(pairs))
+
+
+def _small(codes: Array, kinds: int) -> Array:
+    return codes.astype(np.min_scalar_type(max(kinds - 1, 0)), copy=False)
+
+
+def _enough(rows: int) -> None:
+    if rows < 2:
+        raise TooFewRows(
+            "The table is empty or has one row.",
+            "A release is about at least two rows: the answer about one row is that row.",
+            "Collect more rows before asking.",
+        )

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every error of the library, in one tree.
+
+An error is a sentence in three beats, *what was found*, *what is required*, *what to do*, and keeps
+each beat as a field. No value of the data, no person's name and no count of either ever appears in
+one: an error message is an output, and outputs are paid for.
+
+    SottovoceError
+    ├── InvalidInput               refused before anything is read or charged (also a ValueError)
+    │   ├── InvalidBudget          an ε that is negative, zero, not finite or too large
+    │   │   └── InconsistentBudget one person with two different ε
+    │   ├── UnknownPeople          a row whose owner has no budget
+    │   ├── DuplicatePeople        a person listed twice in a table of budgets
+    │   ├── InvalidBounds          limits that are missing, reversed, equal or not finite
+    │   ├── InvalidSchema          a description of a table that cannot be used
+    │   ├── InvalidParameter       an option outside its range
+    │   └── InvalidData            a table that is not what was declared
+    │       ├── MissingColumn      a column that the table does not have
+    │       ├── WrongType          a column of another kind than declared
+    │       ├── MissingValues      NaN, null or infinite values where none are declared
+    │       ├── TooFewRows         an empty table, or one row
+    │       └── UnequalLengths     columns of different length
+    ├── BudgetExceeded             somebody would spend more than they granted
+    ├── KeyReused                  the same key for another question
+    ├── LedgerBroken               the books do not add up
+    ├── UnsupportedLedger          a kind of ledger that this installation does not have
+    ├── IncompatibleGuarantees     promises of different kinds cannot be added
+    ├── InvalidRelease             a file that is not a release
+    ├── MissingExtra               an optional package that is not installed
+    ├── NotFitted                  an answer asked for before there is one
+    └── ReleaseFailed              after the data was touched: says nothing about why
+"""
+
+from __future__ import annotations
+
+from sklearn.exceptions import NotFittedError
+
+
+class SottovoceError(Exception):
+    """What was found, what is required, and what to do, each kept as a field."""
+
+    def __init__(self, found: str, required: str = "", remedy: str = "") -> None:
+        self.found, self.required, self.remedy = found, required, remedy
+        super().__init__(" ".join(beat for beat in (found, required, remedy) if beat))
+
+    def __reduce__(self) -> tuple[type[SottovoceError], tuple[str, str, str]]:
+        # Worker processes send errors home by pickle; the default would keep only the sentence.
+        return type(self), (self.found, self.required, self.remedy)
+
+
+class InvalidInput(SottovoceError, ValueError):
+    """Refused before anything is read or charged."""
+
+
+class InvalidBudget(InvalidInput):
+    """An ε that is negative, zero, not finite or too large."""
+
+
+class InconsistentBudget(InvalidBudget):
+    """One person with two different ε."""
+
+
+class UnknownPeople(InvalidInput):
+    """A row whose owner has no budget."""
+
+
+class DuplicatePeople(InvalidInput):
+    """A person listed twice in a table of budgets."""
+
+
+class InvalidBounds(InvalidInput):
+    """Limits that are missing, reversed, equal or not finite."""
+
+
+class InvalidSchema(InvalidInput):
+    """A description of a table that cannot be used."""
+
+
+class InvalidParameter(InvalidInput):
+    """An option outside its range."""
+
+
+class InvalidData(InvalidInput):
+    """A table that is not what was declared."""
+
+
+class MissingColumn(InvalidData):
+    """A column that the table does not have."""
+
+
+class WrongType(InvalidData, TypeError):
+    """A column of another kind than declared."""
+
+
+class MissingValues(InvalidData):
+    """NaN, null or infinite values where none are declared."""
+
+
+class TooFewRows(InvalidData):
+    """An empty table, or one row."""
+
+
+class UnequalLengths(InvalidData):
+    """Columns of different length."""
+
+
+class BudgetExceeded(SottovoceError):
+    """Somebody would spend more than they granted."""
+
+
+class KeyReused(SottovoceError):
+    """The same key for another question."""
+
+
+class LedgerBroken(SottovoceError):
+    """The books do not add up."""
+
+
+class UnsupportedLedger(SottovoceError):
+    """A kind of ledger that this installation does not have."""
+
+
+class IncompatibleGuarantees(SottovoceError):
+    """Promises of different kinds cannot be added."""
+
+
+class InvalidRelease(SottovoceError, ValueError):
+    """A file that is not a release."""
+
+
+class MissingExtra(SottovoceError, ImportError):
+    """An optional package that is not installed."""
+
+
+class NotFitted(SottovoceError, NotFittedError):  # type: ignore[misc]
+    """An answer asked for before there is one."""
+
+
+class ReleaseFailed(SottovoceError):
+    """After the data was touched every failure looks the same, because why it failed may depend on the data."""
+
+    def __init__(self, found: str = "", required: str = "", remedy: str = "") -> None:
+        super().__init__(
+            found or "The release failed after private rows had been read.",
+            required or "What it was going to cost stays spent, because the failure itself may tell something.",
+            remedy or "Check the table against its schema, then ask again under a new key.",
+        )

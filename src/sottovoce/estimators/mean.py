@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The mean of a bounded column with a budget a person (docs/theory/mean.md; paper U, Algorithm 1).
+
+symbol          name
+y_i ∈ [lo, hi]  values, on a grid as integers z_i in 0 … N (grid.cells)
+a_i             plan.weights.row, whole numbers; c_i = a_i/Σa
+S = Σ a_i z_i   the exact statistic; ⌊S/2^t⌋ after the shift by t bits
+b               scale of the discrete Laplace noise, in shifted units
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from sottovoce import units
+from sottovoce.bounds import interval
+from sottovoce.budgets import Budgets
+from sottovoce.engine import Rows
+from sottovoce.errors import InvalidParameter
+from sottovoce.guarantee import Guarantee
+from sottovoce.noise import laplace
+from sottovoce.noise.grid import Grid, exponent_below, snapped
+from sottovoce.plan import Plan, Theorem
+from sottovoce.question import ask, budgets_of
+from sottovoce.release import Release
+from sottovoce.statistics import WeightedSum
+from sottovoce.weights import Weights
+
+#: Values are rounded to at least 2^20 cells, and to 2^-7 of the noise where that is finer.
+MIN_BITS, MAX_BITS, SPARE_BITS = 20, 32, 7
+#: The statistic is shifted until the noise has about this scale: fine steps, and far from int64's end.
+SCALE_BITS = 40
+#: The answer is a multiple of a power of two below a thousandth of the noise.
+ANSWER_BITS = 10
+
+
+@dataclass(frozen=True)
+class MeanGrid:
+    """Where values, statistic and answer live."""
+
+    values: Grid
+    shift: int
+    answer_exponent: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The grid as public JSON; every possible answer is a multiple of answer_step."""
+        return {**self.values.to_dict(), "shift": self.shift, "answer_step": math.ldexp(1.0, self.answer_exponent)}
+
+
+class Mean(BaseEstimator):  # type: ignore[misc]
+    """The mean of a bounded column, each person heard as loudly as their own ε allows.
+
+    **Question.** What is the mean of a column whose values lie in ``bounds``? Values beyond are clipped.
+
+    **Promise.** Pure ε_l for each person l (each row, without ``groups``), neighbours by replacement of
+    all their rows, exact arithmetic. Nobody's loss exceeds their own ε_l; see ``guarantee_``.
+
+    **Formula.** Σ c_i·y_i + Laplace((hi − lo)·max_l W_l/ε_l), discrete, with the weights that minimise
+    σ²·Σc² + 2·((hi − lo)·max_l W_l/ε_l)²  (docs/theory/mean.md, equations 1 to 3).
+
+    >>> import sottovoce as sv
+    >>> mean = sv.Mean(bounds=(0, 10)).fit([2.0] * 500 + [8.0] * 500, epsilon=[0.1] * 500 + [1.0] * 500)
+    >>> bool(0 <= mean.value_ <= 10 and mean.guarantee_.epsilon.max() <= 1.0)
+    True
+
+    **Limits.** With unequal weights the answer estimates the mean of the population only if budgets do
+    not go along with values (docs/limits.md). ``spread`` is a public guess of the standard deviation,
+    half the range if not given: it tunes weights and the expected error, never the promise.
+
+    Parameters
+    ----------
+    bounds : (low, high) or Bounds with a label, from public knowledge.
+    spread : public guess of the values' standard deviation; default half the range, the most it can be.
+    missing : public constant that stands for missing values; without it they are refused.
+    """
+
+    def __init__(self, bounds: Any = None, *, spread: float | None = None, missing: float | None = None) -> None:
+        self.bounds = bounds
+        self.spread = spread
+        self.missing = missing
+
+    def fit(self, y: Any, epsilon: Any = None, groups: Any = None) -> Mean:
+        """Answers about the column y; ε is a number, an array by row, a mapping from person, or Budgets."""
+        interval(self.bounds)  # bad bounds are refused before anything else is looked at
+        plan, self.release_ = ask(self, y, epsilon, groups)
+        self.guarantee_ = plan.guarantee
+        self.value_ = float(self.release_.value)  # type: ignore[arg-type]
+        return self
+
+    def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None) -> Plan:
+        """What it will cost whom, and how accurate it will be; no value is needed."""
+        return self.plan_for(budgets_of(epsilon, groups, rows))
+
+    def plan_for(self, budgets: Budgets) -> Plan:
+        """The plan for these budgets."""
+        low, high = interval(self.bounds)
+        spread = self._spread(low, high)
+        weights = Weights.solve(budgets.kinds, A=(spread / (high - low)) ** 2 / 2)
+        grid, scale, charges = calibrated(weights, budgets, low, high)
+        noise = scale * 2.0**grid.shift * float(grid.values.step) / weights.total
+        return Plan(
+            question="mean",
+            parameters={"bounds": [low, high], "spread": spread, "missing": self.missing},
+            budgets=budgets,
+            weights=weights,
+            guarantee=Guarantee.of(budgets, charges),
+            noise={"distribution": "discrete Laplace", "scale": noise, "integer_scale": scale},
+            grid=grid,
+            theorem=THEOREM,
+            expected_error=math.sqrt(spread**2 * weights.concentration + 2 * noise**2),
+            error_is="root mean square of sampling and noise, in units of the column",
+        )
+
+    def answer(self, plan: Plan, rows: Rows) -> Release:
+        """Reads the rows once, adds noise, and returns the release."""
+        kernel = WeightedSum(rows.value, plan.grid.values, rows.owner, plan.weights.row, self.missing)
+        return Release.of(plan, published(plan, rows.engine.fold(kernel))[0])
+
+    def _spread(self, low: float, high: float) -> float:
+        spread = (high - low) / 2 if self.spread is None else float(self.spread)
+        if not 0 < spread <= high - low:
+            raise InvalidParameter(
+                "The spread is not a possible standard deviation.",
+                "It must be positive and not above the range of the bounds.",
+                "Pass a public guess, or nothing for half the range.",
+            )
+        return spread
+
+
+THEOREM = Theorem(
+    "Weighted mean with Laplace noise: each person l loses at most W_l·N/b (pure ε, replace)", "docs/theory/mean.md"
+)
+
+
+def calibrated(weights: Weights, budgets: Budgets, low: float, high: float) -> tuple[MeanGrid, float, units.Units]:
+    """Returns grid, noise scale and charges such that everybody's loss (a_l·s_l·N/2^t + 1)/b is within their grant.
+
+    Shifting the sum by t bits moves the difference of two neighbouring sums by less than 1, hence the + 1;
+    b covers it for the smallest ε. With t = 0 nothing is rounded and the 1 falls away.
+    """
+    bits = min(max(math.ceil(-math.log2(weights.noise_ratio)) + SPARE_BITS, MIN_BITS), MAX_BITS)
+    values = Grid.cover(low, high, bits)
+    sensitivity = weights.loudest * values.cells  # the sum moves by at most this much times ε_l
+    shift = max(sensitivity.bit_length() - SCALE_BITS, 0)
+    rounding = 1 if shift else 0
+    heard = weights.person > 0
+    strictest = int(budgets.kinds.epsilon[heard].min())
+    scale = -(-sensitivity // 2**shift) + -(-rounding * units.NANO // strictest)
+    moved = np.where(heard, weights.person * (values.cells / 2.0**shift) + rounding, 0.0)
+    charges = np.minimum(units.charge(moved / scale), budgets.kinds.epsilon)
+    noise = scale * 2.0**shift * float(values.step) / weights.total
+    answer = exponent_below(min(math.sqrt(2) * noise, high - low) * 2.0**-ANSWER_BITS)
+    coarsest = exponent_below(math.ulp(max(abs(low), abs(high)))) + 1
+    return MeanGrid(values, shift, max(answer, coarsest)), float(scale), charges
+
+
+def published(plan: Plan, total: int, size: int = 1) -> list[float]:
+    """Returns independent noisy means of the exact sum: multiples of the answer's step between the bounds."""
+    grid = plan.grid
+    unit = Fraction(grid.values.step, plan.weights.total)
+    middle = Fraction(2**grid.shift - 1, 2)  # the shift rounds down; on average by this much
+    base, low = total >> grid.shift, Fraction(grid.values.low)
+    noisy = (base + z for z in laplace.draw(plan.noise["integer_scale"], size))
+    return [
+        snapped(low + ((n << grid.shift) + middle) * unit, grid.values.low, grid.values.high, grid.answer_exponent)
+        for n in noisy
+    ]

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quantiles of a bounded column with a budget a person (docs/theory/quantile.md; paper U, appendix B).
+
+symbol        name
+t             a point of a public grid, index 0 … N (grid.cells)
+F(t)          exact share of the weight at or below t, as a whole number out of plan.weights.total
+u(t)          score: how far the target lies outside [F(t−), F(t)], a whole number, 0 is best
+2·max W/ε     choice: the scale of the choice among points, 2·plan.weights.loudest
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from sottovoce.bounds import interval
+from sottovoce.budgets import Budgets
+from sottovoce.engine import Rows
+from sottovoce.errors import InvalidBudget, InvalidParameter
+from sottovoce.guarantee import Guarantee
+from sottovoce.noise import choose
+from sottovoce.noise.grid import Grid
+from sottovoce.plan import Plan, Theorem
+from sottovoce.question import ask, budgets_of
+from sottovoce.release import Release
+from sottovoce.statistics import WeightedHistogram
+from sottovoce.weights import Weights
+
+#: At least 2^10 grid points, at most 2^18, and about this many to the size of the expected rank error.
+MIN_BITS, MAX_BITS, CELLS_PER_ERROR = 10, 18, 16
+
+CHOICES: dict[str, Callable[[NDArray[np.int64], int], int]] = {
+    "permute-and-flip": choose.permute_and_flip,
+    "exponential": choose.exponential,
+}
+
+
+class Quantile(BaseEstimator):  # type: ignore[misc]
+    """Quantiles of a bounded column, each person heard as loudly as their own ε allows.
+
+    **Question.** Below which value do ``q`` of the people lie? ``q`` may be a list; the budget is then
+    split evenly among its entries, and answers come in the order of ``q``, made monotone.
+
+    **Promise.** Pure ε_l for each person l (each row, without ``groups``), neighbours by replacement of
+    all their rows, exact arithmetic. Nobody's loss exceeds their own ε_l; see ``guarantee_``.
+
+    **Formula.** A grid point t is chosen by permute-and-flip with score u(t) = max(F(t−) − q, q − F(t), 0)
+    at scale 2·max_l W_l/ε_l (docs/theory/quantile.md, equations 1 to 3).
+
+    >>> import sottovoce as sv
+    >>> median = sv.Quantile(q=0.5, bounds=(0, 1)).fit([0.25] * 1000, epsilon=1.0)
+    >>> abs(median.value_ - 0.25) < 0.01
+    True
+
+    **Limits.** Answers are points of the grid (``cells`` of them, chosen from public numbers unless given).
+    ``expected_error`` is a share of the people, for values spread evenly over the bounds; where they fill
+    only a part of the bounds, pass that part as ``spread``.
+
+    Parameters
+    ----------
+    q : a number between 0 and 1, or a list of them.
+    bounds : (low, high) or Bounds with a label, from public knowledge.
+    spread : public guess of the share of the bounds that the values fill; for the expected error only.
+    cells : number of steps of the grid, at most 2^22; chosen from public numbers if not given.
+    method : "permute-and-flip", or "exponential" for the exponential mechanism as published.
+    missing : public constant that stands for missing values; without it they are refused.
+    """
+
+    def __init__(
+        self,
+        q: Any = 0.5,
+        bounds: Any = None,
+        *,
+        spread: float = 1.0,
+        cells: int | None = None,
+        method: str = "permute-and-flip",
+        missing: float | None = None,
+    ) -> None:
+        self.q = q
+        self.bounds = bounds
+        self.spread = spread
+        self.cells = cells
+        self.method = method
+        self.missing = missing
+
+    def fit(self, y: Any, epsilon: Any = None, groups: Any = None) -> Quantile:
+        """Answers about the column y; ε is a number, an array by row, a mapping from person, or Budgets."""
+        interval(self.bounds)  # bad bounds are refused before anything else is looked at
+        plan, self.release_ = ask(self, y, epsilon, groups)
+        self.guarantee_ = plan.guarantee
+        values = np.asarray(self.release_.value, dtype=np.float64)
+        self.value_ = values if np.ndim(self.q) else float(values[0])
+        return self
+
+    def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None) -> Plan:
+        """What it will cost whom, and how accurate it will be; no value is needed."""
+        return self.plan_for(budgets_of(epsilon, groups, rows))
+
+    def plan_for(self, budgets: Budgets) -> Plan:
+        """The plan for these budgets."""
+        low, high = interval(self.bounds)
+        targets = self._targets()
+        share = budgets.split(len(targets))
+        if not share.epsilon.any():
+            raise InvalidBudget(
+                "Budgets are too small to be split among so many quantiles.", "", "Ask for fewer quantiles."
+            )
+        weights = Weights.solve(share, A=sum(q * (1 - q) for q in targets) / len(targets) / 8)
+        grid = Grid.cover(low, high, self._bits(weights))
+        errors = tuple(expected_rank_error(q, weights, self.spread) for q in targets)
+        return Plan(
+            question="quantile",
+            parameters={
+                "q": targets,
+                "bounds": [low, high],
+                "spread": self.spread,
+                "method": self.method,
+                "missing": self.missing,
+            },
+            budgets=budgets,
+            weights=weights,
+            guarantee=Guarantee.of(budgets, weights.charges * len(targets)),
+            noise={"distribution": f"{self.method} choice", "scale": 2 * weights.noise_ratio},
+            grid=QuantileGrid(grid),
+            theorem=THEOREM,
+            expected_error=errors if np.ndim(self.q) else errors[0],
+            error_is="root mean square of sampling and noise, as a share of the people",
+        )
+
+    def answer(self, plan: Plan, rows: Rows) -> Release:
+        """Reads the rows once, chooses grid points, and returns the release."""
+        grid = plan.grid.points
+        kernel = WeightedHistogram(rows.value, grid, rows.owner, plan.weights.row, self.missing)
+        return Release.of(plan, published(plan, rows.engine.fold(kernel)))
+
+    def _targets(self) -> list[float]:
+        try:
+            targets = [float(q) for q in np.atleast_1d(np.asarray(self.q, dtype=np.float64))]
+        except (TypeError, ValueError):
+            targets = []
+        if not targets or not all(0 <= q <= 1 for q in targets):
+            raise InvalidParameter(
+                "q is not a share.", "Every q lies between 0 and 1.", "Pass q=0.5, or a list such as [0.25, 0.75]."
+            )
+        if self.method not in CHOICES:
+            raise InvalidParameter(
+                f"There is no method {self.method!r}.", f"Methods: {', '.join(CHOICES)}.", "Choose one of them."
+            )
+        if not 0 < self.spread <= 1:
+            raise InvalidParameter(
+                "The spread is not a share of the bounds.", "It lies above 0 and not above 1.", "Pass a public guess."
+            )
+        return targets
+
+    def _bits(self, weights: Weights) -> int:
+        if self.cells is not None:
+            if not 2 <= self.cells <= 2**22:
+                raise InvalidParameter(
+                    "The grid is too coarse or too fine.", "cells lies between 2 and 2^22.", "Choose another number."
+                )
+            return math.ceil(math.log2(self.cells))
+        error = max(2 * weights.noise_ratio, math.sqrt(weights.concentration) / 2)
+        return min(max(math.ceil(math.log2(CELLS_PER_ERROR / error)), MIN_BITS), MAX_BITS)
+
+
+@dataclass(frozen=True)
+class QuantileGrid:
+    """The points that can be answered."""
+
+    points: Grid
+
+    def to_dict(self) -> dict[str, Any]:
+        """The grid as public JSON."""
+        return self.points.to_dict()
+
+
+THEOREM = Theorem(
+    "Choice of a grid point by weighted rank: each person l loses at most W_l/max(W/ε) a quantile (pure ε, replace)",
+    "docs/theory/quantile.md",
+)
+
+
+def published(plan: Plan, histogram: NDArray[np.int64]) -> list[float]:
+    """Returns one noisy quantile for each q, in the order of q, made monotone (which is free)."""
+    choice = CHOICES[plan.parameters["method"]]
+    targets = plan.parameters["q"]
+    chosen = [choice(scores(histogram, q), 2 * plan.weights.loudest) for q in targets]
+    monotone = np.empty(len(chosen), dtype=np.int64)
+    monotone[np.argsort(targets, kind="stable")] = np.sort(chosen)
+    return [plan.grid.points.point(int(index)) for index in monotone]
+
+
+def scores(histogram: NDArray[np.int64], q: float) -> NDArray[np.int64]:
+    """Returns u(t) for every grid point: a person of weight W moves each by at most W, exactly."""
+    at_or_below = np.cumsum(histogram)
+    below = at_or_below - histogram
+    target = round(Fraction(q) * int(at_or_below[-1]))
+    gaps: NDArray[np.int64] = np.maximum(below - target, target - at_or_below)
+    return np.maximum(gaps, 0, out=gaps)
+
+
+def expected_rank_error(q: float, weights: Weights, spread: float) -> float:
+    """Root mean square of F(t) − q for values spread evenly over a part of the bounds, sampling included.
+
+    The chosen t has rank p with density ∝ exp(−|p − q|/scale) over the part that values fill, and two
+    lumps at rank 0 and 1 for the points outside it; the theory page has the integrals.
+    """
+    scale = 2 * weights.noise_ratio
+    mass = second = 0.0
+    for side in (q, 1 - q):
+        tail = math.exp(-side / scale)
+        mass += spread * scale * -math.expm1(-side / scale) + (1 - spread) / 2 * tail
+        inside = 2 * scale**2 - tail * (side**2 + 2 * scale * side + 2 * scale**2)
+        second += spread * scale * inside + (1 - spread) / 2 * tail * side**2
+    return math.sqrt(second / mass + q * (1 - q) * weights.concentration)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is promised to whom, and how promises add up (docs/theory/composition.md).
+
+A guarantee is never a bare number. It has a unit (row or person), a neighbour relation (replace: that
+unit's rows are exchanged for others, everything public stays), a currency (pure ε, or ρ of zCDP) and
+one value for each person. Only promises of the same kind to the same people can be added.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce import units
+from sottovoce.budgets import Budgets, Unit
+from sottovoce.errors import IncompatibleGuarantees, InvalidParameter
+from sottovoce.table import Array
+
+Currency = Literal["pure epsilon", "zCDP rho"]
+Arithmetic = Literal["exact", "floating"]
+
+#: Up to this many different values a published guarantee lists them all; beyond, it shows deciles.
+LISTED = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Guarantee:
+    """One promise a person. ``spent`` is in units of a billionth, one entry a kind of people."""
+
+    spent: units.Units
+    counts: NDArray[np.int64]
+    unit: Unit
+    codes: Array | None = None
+    people: Array | None = None
+    neighbours: Literal["replace"] = "replace"
+    currency: Currency = "pure epsilon"
+    arithmetic: Arithmetic = "exact"
+
+    @classmethod
+    def of(cls, budgets: Budgets, spent: units.Units, arithmetic: Arithmetic = "exact") -> Guarantee:
+        """The promise that each kind of people in ``budgets`` loses at most ``spent``."""
+        return cls(spent, budgets.kinds.people, budgets.unit, budgets.codes, budgets.people, arithmetic=arithmetic)
+
+    @property
+    def units(self) -> units.Units:
+        """What each is promised in whole units, in the order of ``epsilon``."""
+        return self.spent if self.codes is None else self.spent[self.codes]
+
+    @property
+    def epsilon(self) -> NDArray[np.float64]:
+        """What each is promised: by row without groups, else by person in sorted order (by kind if streamed)."""
+        if self.currency != "pure epsilon":
+            raise IncompatibleGuarantees(
+                "This guarantee is counted in ρ of zCDP.", "It has no pure ε.", "Use .rho, or .approximate(delta)."
+            )
+        return np.asarray(units.epsilon(self.units), dtype=np.float64)
+
+    @property
+    def rho(self) -> NDArray[np.float64]:
+        """What each is promised in ρ of zCDP; a pure ε is worth ρ = ε²/2 (rounded up)."""
+        return np.asarray(units.epsilon(self.as_zcdp().units), dtype=np.float64)
+
+    def as_zcdp(self) -> Guarantee:
+        """The same promise in ρ: ε-DP implies ε²/2-zCDP (Bun and Steinke 2016, Proposition 1.4)."""
+        if self.currency == "zCDP rho":
+            return self
+        rho = units.charge(np.asarray(units.epsilon(self.spent)) ** 2 / 2)
+        return replace(self, spent=rho, currency="zCDP rho")
+
+    def approximate(self, delta: float) -> NDArray[np.float64]:
+        """Each person's ε at this δ, from ρ-zCDP: ρ + 2·√(ρ·ln(1/δ)) (Bun and Steinke 2016, Proposition 1.3)."""
+        if not 0 < delta < 1:
+            raise InvalidParameter(
+                "δ is not between 0 and 1.", "", "Pass a small δ, far below one over the number of people."
+            )
+        rho = self.rho
+        return np.asarray(rho + 2 * np.sqrt(rho * math.log(1 / delta)), dtype=np.float64)
+
+    def __add__(self, other: Guarantee) -> Guarantee:
+        """What both releases together cost each person: in one currency the losses of a person add up."""
+        self._refuse_other_kinds(other)
+        left, right = self._one_currency(other)
+        arithmetic: Arithmetic = "exact" if self.arithmetic == other.arithmetic == "exact" else "floating"
+        if left.codes is right.codes and len(left.spent) == len(right.spent):
+            return replace(left, spent=left.spent + right.spent, arithmetic=arithmetic)
+        spent = left.units + right.units
+        counts = np.broadcast_to(np.int64(1), spent.shape)
+        return replace(left, spent=spent, counts=counts, codes=None, arithmetic=arithmetic)
+
+    def _one_currency(self, other: Guarantee) -> tuple[Guarantee, Guarantee]:
+        return (self, other) if self.currency == other.currency else (self.as_zcdp(), other.as_zcdp())
+
+    def _refuse_other_kinds(self, other: Guarantee) -> None:
+        same_people = (self.people is None) == (other.people is None) and (
+            self.people is other.people or np.array_equal(np.asarray(self.people), np.asarray(other.people))
+        )
+        if (
+            (self.unit, self.neighbours) != (other.unit, other.neighbours)
+            or not same_people
+            or (len(self.units) != len(other.units))
+        ):
+            raise IncompatibleGuarantees(
+                "These guarantees protect different units, neighbours or people.",
+                "Only promises of one kind to the same people add up.",
+                "Compose releases about the same people with the same unit and neighbour relation.",
+            )
+
+    def summary(self) -> dict[str, Any]:
+        """The public account: unit, neighbours, currency, and how ε is distributed, never who has which."""
+        symbol = "epsilon" if self.currency == "pure epsilon" else "rho"
+        order = np.argsort(self.spent)
+        spent, counts = self.spent[order], self.counts[order]
+        return {
+            "unit": self.unit,
+            "neighbours": self.neighbours,
+            "currency": self.currency,
+            "arithmetic": self.arithmetic,
+            "people": int(counts.sum()),
+            symbol: {
+                "least": float(units.epsilon(int(spent[0]))),
+                "most": float(units.epsilon(int(spent[-1]))),
+                "distribution": distribution(spent, counts, symbol),
+            },
+        }
+
+
+def distribution(spent: units.Units, counts: NDArray[np.int64], symbol: str) -> list[dict[str, float]]:
+    """Returns how many people have each value, ascending; deciles where there are more than a dozen values."""
+    values, start = np.unique(spent, return_index=True)
+    if len(values) <= LISTED:
+        totals = np.add.reduceat(counts, start)
+        return [{symbol: float(units.epsilon(int(v))), "people": int(c)} for v, c in zip(values, totals, strict=True)]
+    reached = np.cumsum(counts)
+    ranks = [math.ceil(reached[-1] * tenth / 10) for tenth in range(1, 11)]
+    deciles = spent[np.searchsorted(reached, ranks)]
+    return [
+        {symbol: float(units.epsilon(int(v))), "share_at_or_below": tenth / 10}
+        for tenth, v in enumerate(deciles, start=1)
+    ]

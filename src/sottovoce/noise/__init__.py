@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The trusted kernel: the only place where randomness is drawn."""

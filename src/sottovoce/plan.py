@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a release will cost whom and how accurate it will be, before a private value is read.
+
+A plan is made of public facts alone (budgets, row counts, bounds, parameters), so it can be shown,
+argued about, written into the books and thrown away without costing anybody anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce import units
+from sottovoce.budgets import Budgets
+from sottovoce.guarantee import LISTED, Guarantee
+from sottovoce.weights import Weights
+
+
+@dataclass(frozen=True)
+class Theorem:
+    """What a guarantee rests on: a sentence, and the page with its proof."""
+
+    statement: str
+    page: str
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Question, weights, noise, charges and expected error, all of them public."""
+
+    question: str
+    parameters: dict[str, Any]  # public, as JSON
+    budgets: Budgets
+    weights: Weights
+    guarantee: Guarantee
+    noise: dict[str, Any]  # public, as JSON
+    grid: Any  # the question's own grid, with a to_dict()
+    theorem: Theorem
+    expected_error: float | tuple[float, ...]
+    error_is: str  # what the expected error measures, in words
+
+    @property
+    def charges(self) -> NDArray[np.float64]:
+        """The ε that each will spend: by row without groups, else by person in sorted order."""
+        return self.guarantee.epsilon
+
+    @cached_property
+    def digest(self) -> str:
+        """A fingerprint of every public fact in the plan, in which nobody can be looked up."""
+        facts = {
+            "question": self.question,
+            "parameters": self.parameters,
+            "noise": self.noise,
+            "grid": self.grid.to_dict(),
+        }
+        digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+        for array in (self.budgets.kinds.epsilon, self.budgets.kinds.rows, self.budgets.kinds.people, self.weights.row):
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
+    @cached_property
+    def promise(self) -> dict[str, Any]:
+        """The public summary of the guarantee."""
+        return self.guarantee.summary()
+
+    def who_pays(self) -> list[dict[str, float]]:
+        """One line for each group of people from the most to the least careful, with what they pay and weigh."""
+        kinds, weights = self.budgets.kinds, self.weights
+        order = np.lexsort((kinds.rows, kinds.epsilon))
+        lines = []
+        for part in _parts(kinds.epsilon[order], kinds.people[order]):
+            which = order[part]
+            people = kinds.people[which]
+            lines.append(
+                {
+                    "people": int(people.sum()),
+                    "rows": int((people * kinds.rows[which]).sum()),
+                    "granted": _mean(units.epsilon(kinds.epsilon[which]), people),
+                    "spent": _mean(units.epsilon(self.guarantee.spent[which]), people),
+                    "voice": float((weights.person[which] / weights.total * people).sum()),
+                }
+            )
+        return lines
+
+    def describe(self) -> str:
+        """The plan in words: who pays what, the noise, and the error to expect.
+
+        The expected error is for the whole way from people to answer: sampling and noise.
+        """
+        unit = self.guarantee.unit
+        lines = [
+            f"Plan for a {self.question}: {self.budgets.n_people} {_plural(unit)}, {self.budgets.n_rows} rows.",
+            f"Promise: pure ε for each {unit}, neighbours by {self.guarantee.neighbours}, "
+            f"{self.guarantee.arithmetic} arithmetic.",
+            f"{'granted ε':>12} {'spent ε':>12} {_plural(unit):>10} {'rows':>10} {'voice':>7}",
+        ]
+        for line in self.who_pays():
+            lines.append(
+                f"{line['granted']:12.6g} {line['spent']:12.6g} {line['people']:10d} {line['rows']:10d} "
+                f"{line['voice']:7.1%}"
+            )
+        return "\n".join([*lines, f"Expected error ({self.error_is}): {error_text(self.expected_error)}."])
+
+    def __repr__(self) -> str:
+        return f"<Plan of a {self.question} over {self.budgets.n_people} {_plural(self.guarantee.unit)}>"
+
+
+def error_text(expected: float | tuple[float, ...]) -> str:
+    """Returns the expected error to three digits, several joined by commas."""
+    return ", ".join(f"{e:.3g}" for e in (expected if isinstance(expected, tuple) else (expected,)))
+
+
+def _plural(unit: str) -> str:
+    return {"row": "rows", "person": "people"}[unit]
+
+
+def _mean(values: NDArray[np.float64], people: NDArray[np.int64]) -> float:
+    return float((values * people).sum() / people.sum())
+
+
+def _parts(epsilon: units.Units, people: NDArray[np.int64]) -> list[slice]:
+    """Cuts sorted kinds into their different ε, or into tenths of the people where there are many."""
+    changes = np.flatnonzero(np.diff(epsilon)) + 1
+    if len(changes) < LISTED:
+        edges = [0, *changes.tolist(), len(epsilon)]
+    else:
+        reached = np.cumsum(people)
+        ranks = [math.ceil(reached[-1] * tenth / 10) for tenth in range(1, 11)]
+        edges = sorted({0, *(np.searchsorted(reached, ranks) + 1).tolist()})
+    return [slice(a, b) for a, b in pairwise(edges)]

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Release, the public answer as a JSON file anybody can read, and Certificate, its paper.
+
+A release holds what may be known by everybody: the value, the promise (how the people's ε are
+distributed, never who has which), the noise, the grid, the theorem. Nothing un-noised is in it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from sottovoce.errors import InvalidRelease
+from sottovoce.plan import Plan
+
+FORMAT = "sottovoce.release/1"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What a release rests on: theorem, parameters, and the digest of the plan it was paid for under."""
+
+    theorem: str
+    page: str
+    plan_digest: str
+    library: dict[str, str]
+
+    @classmethod
+    def of(cls, plan: Plan) -> Certificate:
+        """The certificate of a release made under this plan."""
+        libraries = {name: version(name) for name in ("sottovoce", "opendp")}
+        return cls(plan.theorem.statement, plan.theorem.page, plan.digest, libraries)
+
+
+@dataclass(frozen=True)
+class Release:
+    """A published answer. Everything in it is public, and equal bytes mean an equal release."""
+
+    question: str
+    parameters: dict[str, Any]
+    value: float | list[float]
+    expected_error: float | list[float]
+    error_is: str
+    guarantee: dict[str, Any]
+    noise: dict[str, Any]
+    grid: dict[str, Any]
+    certificate: Certificate
+
+    @classmethod
+    def of(cls, plan: Plan, value: float | list[float]) -> Release:
+        """The release of a noisy value under its plan."""
+        error = plan.expected_error
+        return cls(
+            question=plan.question,
+            parameters=plan.parameters,
+            value=value,
+            expected_error=list(error) if isinstance(error, tuple) else error,
+            error_is=plan.error_is,
+            guarantee=plan.promise,
+            noise=plan.noise,
+            grid=plan.grid.to_dict(),
+            certificate=Certificate.of(plan),
+        )
+
+    def to_json(self) -> str:
+        """The release as JSON text, in one fixed order and spelling."""
+        content = {"format": FORMAT, **self.__dict__, "certificate": self.certificate.__dict__}
+        return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Release:
+        """Reads a release back; refuses what is not one."""
+        try:
+            content = json.loads(text)
+            if content.pop("format") != FORMAT:
+                raise ValueError
+            return cls(**{**content, "certificate": Certificate(**content["certificate"])})
+        except (ValueError, TypeError, KeyError, AttributeError):
+            pass  # raised below: the reason would quote the file
+        raise InvalidRelease(
+            "This is not a release of a format that this version knows.",
+            f"A release is JSON with format {FORMAT!r}.",
+            "Check the file, or update sottovoce.",
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> Release:
+        """Reads a release from a file."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            text = ""
+        return cls.from_json(text)
+
+    def explain(self) -> str:
+        """The release in plain words."""
+        return "\n".join([self._answer(), self._error(), *self._promise(), self._paper()])
+
+    def _answer(self) -> str:
+        values = self.value if isinstance(self.value, list) else [self.value]
+        names = [f"{self.question} {q:g}" for q in self.parameters["q"]] if "q" in self.parameters else [self.question]
+        low, high = self.parameters["bounds"]
+        told = ", ".join(f"{name} {value:.10g}" for name, value in zip(names, values, strict=True))
+        return f"Answer: {told}. Values were taken as lying between {low:g} and {high:g}; anything beyond was clipped."
+
+    def _error(self) -> str:
+        error = self.expected_error
+        told = ", ".join(f"{e:.3g}" for e in (error if isinstance(error, list) else [error]))
+        return f"Expected error: {told} ({self.error_is})."
+
+    def _promise(self) -> list[str]:
+        promise = self.guarantee
+        epsilon, unit = promise["epsilon"], promise["unit"]
+        whose = {"row": "of each row", "person": "of each person, with all their rows"}[unit]
+        odds = "; ".join(
+            f"ε = {e:g}: by a factor of at most {factor}"
+            for e in dict.fromkeys((epsilon["least"], epsilon["most"]))
+            for factor in [_odds(e)]
+        )
+        return [
+            f"Promise: differential privacy (pure ε, neighbours by {promise['neighbours']}) {whose}, "
+            f"{promise['people']:,} in all, each with an ε of their own, "
+            f"from {epsilon['least']:g} to {epsilon['most']:g}.",
+            f"What it means: whatever somebody already knows, seeing this answer changes the odds of any guess about "
+            f"one {unit}'s data by little ({odds}).",
+            *(_line(entry, unit) for entry in epsilon["distribution"]),
+        ]
+
+    def _paper(self) -> str:
+        certificate = self.certificate
+        libraries = ", ".join(f"{name} {number}" for name, number in certificate.library.items())
+        return (
+            f"Why: {certificate.theorem} (proof: {certificate.page}). Noise: {self.noise['distribution']}, "
+            f"{self.guarantee['arithmetic']} arithmetic. Made by {libraries}; plan {certificate.plan_digest[:16]}."
+        )
+
+
+def _odds(epsilon: float) -> str:
+    return f"{math.exp(epsilon):.3g}" if epsilon < 20 else f"e^{epsilon:g}, which is no protection"
+
+
+def _line(entry: dict[str, float], unit: str) -> str:
+    if "people" in entry:
+        return f"  {entry['people']:,} {'rows' if unit == 'row' else 'people'} at ε = {entry['epsilon']:g}"
+    return f"  {entry['share_at_or_below']:.0%} at ε = {entry['epsilon']:g} or less"

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exact whole-number statistics of a batch of rows (docs/theory/grid.md).
+
+Values become integers below 2^32 on a public grid, weights are integers below 2^42. Each is cut into
+two limbs, values into 16 bits and weights into 21, so that over the at most 2^16 rows of a piece every
+partial sum is below 2^(21+16+16) = 2^53: a float64 matrix product is then *exact* in any order of
+summation, at the speed of BLAS. Pieces are added as Python integers, which do not overflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sottovoce import units
+from sottovoce.errors import MissingValues, UnknownPeople, WrongType
+from sottovoce.table import Array, Floats
+
+VALUE_BITS = 32
+VALUE_LIMB = 16
+WEIGHT_LIMB = 21
+PIECE = 2**16
+
+
+class Quantiser(Protocol):
+    """A public grid: clips and rounds values to integers 0 … cells (as float64)."""
+
+    @property
+    def cells(self) -> int:
+        """The largest integer."""
+
+    def integers(self, values: Floats) -> Floats:
+        """Returns whole numbers in 0 … cells, whatever finite values come in."""
+
+
+@dataclass(frozen=True, eq=False)
+class Owner:
+    """Finds the kind of every row's owner from a public column of the batch.
+
+    ``column`` None: all rows are of kind 0. ``keys`` None: the column holds the kind itself. Otherwise the
+    column's entry is looked up among the sorted ``keys`` (numbers) or in the mapping ``keys`` (text), and
+    ``codes`` turns the position into a kind. ``as_units``: the column is a budget and is counted in units.
+    """
+
+    column: str | None = None
+    keys: Array | Mapping[str, int] | None = None
+    codes: Array | None = None
+    as_units: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column that is read, if any."""
+        return () if self.column is None else (self.column,)
+
+    def kinds(self, batch: Any) -> Array:
+        """Returns the kind of each row's owner."""
+        if self.column is None:
+            return np.zeros(len(batch), dtype=np.uint8)
+        column = batch.column(self.column)
+        if self.keys is None:
+            return as_array(column)
+        place = self._text_places(column) if isinstance(self.keys, Mapping) else self._number_places(column, self.keys)
+        return place if self.codes is None else self.codes[place]
+
+    def _number_places(self, column: Any, keys: Array) -> Array:
+        wanted = units.grant(as_array(column)) if self.as_units else as_array(column)
+        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        if not np.array_equal(keys[place], wanted):
+            raise UnknownPeople(
+                "A row belongs to somebody without a budget.", "", "Take the census of this table again."
+            )
+        return place
+
+    def _text_places(self, column: Any) -> Array:
+        encoded = column.dictionary_encode()
+        assert isinstance(self.keys, Mapping)
+        places = [self.keys.get(key, -1) for key in encoded.dictionary.to_pylist()]
+        found: NDArray[np.int64] = np.array([*places, -1], dtype=np.int64)[
+            encoded.indices.fill_null(len(places)).to_numpy()
+        ]
+        if found.min(initial=0) < 0:
+            raise UnknownPeople(
+                "A row belongs to somebody without a budget.", "", "Take the census of this table again."
+            )
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted:
+    """What both statistics below read: a column on a grid, and the whole-number weight of each row."""
+
+    value: str
+    grid: Quantiser
+    owner: Owner
+    weights: NDArray[np.int64]  # of one row, by kind
+    missing: float | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a batch must have."""
+        return (self.value, *self.owner.columns)
+
+    def pieces(self, batch: Any) -> Iterator[tuple[Floats, NDArray[np.int64]]]:
+        """Yields integers and weights, at most 2^16 rows at a time; rows of people left out are not read."""
+        for start in range(0, len(batch), PIECE):
+            piece = batch.slice(start, PIECE)
+            weights = self.weights[self.owner.kinds(piece)]
+            values = as_floats(piece.column(self.value))
+            if not weights.all():
+                values, weights = values[weights > 0], weights[weights > 0]
+            yield self.grid.integers(fill(values, self.missing)), weights
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedSum(Weighted):
+    """Σ weight·integer over the rows."""
+
+    def zero(self) -> int:
+        """The sum over no rows."""
+        return 0
+
+    def __call__(self, batch: Any) -> int:
+        """Returns the exact sum over the batch."""
+        return sum(exact_dot(weights, integers) for integers, weights in self.pieces(batch))
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedHistogram(Weighted):
+    """Σ weight over the rows of each integer 0 … cells; the total of all weights must be below 2^62."""
+
+    def zero(self) -> NDArray[np.int64]:
+        """The histogram of no rows."""
+        return np.zeros(self.grid.cells + 1, dtype=np.int64)
+
+    def __call__(self, batch: Any) -> NDArray[np.int64]:
+        """Returns the exact weight in each cell."""
+        total = self.zero()
+        for integers, weights in self.pieces(batch):
+            cell = integers.astype(np.int64)
+            if weights.size and weights.min() == weights.max():
+                total += np.bincount(cell, minlength=len(total)) * weights[0]
+                continue
+            high, low = weights >> WEIGHT_LIMB, weights & (2**WEIGHT_LIMB - 1)
+            total += np.bincount(cell, high, len(total)).astype(np.int64) << WEIGHT_LIMB
+            total += np.bincount(cell, low, len(total)).astype(np.int64)
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class Unfit:
+    """Whether the rows hold anything that the declaration does not allow: said as yes or no, never where."""
+
+    value: str
+    owner: Owner
+    heard: NDArray[np.bool_]  # by kind; rows of people left out are not read
+    missing: float | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a batch must have."""
+        return (self.value, *self.owner.columns)
+
+    def zero(self) -> int:
+        """No rows, nothing unfit."""
+        return 0
+
+    def __call__(self, batch: Any) -> int:
+        """Returns 1 if a value is infinite, or is missing while no public constant stands for it."""
+        values = as_floats(batch.column(self.value))
+        if not self.heard.all():
+            values = values[self.heard[self.owner.kinds(batch)]]
+        return int(np.isinf(values).any()) if self.missing is not None else int(not np.isfinite(values).all())
+
+
+def exact_dot(weights: NDArray[np.int64], integers: Floats) -> int:
+    """Returns Σ weights·integers exactly, for at most 2^16 weights in [0, 2^42] and integers in [0, 2^32]."""
+    # The limit 2^42 itself has a high limb of 2^21 and a low limb of 0, and likewise 2^32, so both are allowed:
+    # a sum of 2^16 products of high limbs is then 2^53, still a double.
+    W = np.empty((2, len(weights)))
+    np.right_shift(weights, WEIGHT_LIMB, out=W[0], casting="unsafe")
+    np.bitwise_and(weights, 2**WEIGHT_LIMB - 1, out=W[1], casting="unsafe")
+    V = np.empty((2, len(integers)))
+    np.floor(integers * 2.0**-VALUE_LIMB, out=V[0])
+    np.subtract(integers, V[0] * 2.0**VALUE_LIMB, out=V[1])
+    ((hh, hl), (lh, ll)) = (W @ V.T).astype(np.int64).tolist()
+    return int((hh << (WEIGHT_LIMB + VALUE_LIMB)) + (hl << WEIGHT_LIMB) + (lh << VALUE_LIMB) + ll)
+
+
+def fill(values: Floats, missing: float | None) -> Floats:
+    """Returns values with the public constant in place of missing ones; what is still not finite is refused."""
+    if missing is not None:
+        values = np.where(np.isnan(values), missing, values)
+    if not np.isfinite(values).all():
+        raise unfit()
+    return values
+
+
+def unfit() -> MissingValues:
+    """The refusal of values that are missing or infinite; it tells neither where nor how many."""
+    return MissingValues(
+        "The data has missing or infinite values.",
+        "Every value must be a finite number, or a public constant must stand for missing ones.",
+        "Pass missing=<a constant chosen without looking>; dropping rows would change public counts.",
+    )
+
+
+def as_array(column: Any) -> Array:
+    """Returns an Arrow column as a NumPy array."""
+    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def as_floats(column: Any) -> Floats:
+    """Returns an Arrow column of numbers as float64, nulls as NaN."""
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
+    array = as_array(column)
+    if array.dtype.kind not in "buif":
+        raise WrongType("The column is not made of numbers.", "", "Name a column of numbers.")
+    return array.astype(np.float64, copy=False)

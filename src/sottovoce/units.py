@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Privacy as whole numbers: one unit is a billionth of ε (or of ρ).
+
+Grants round down and charges round up, so whatever happens in between, nobody spends more than they
+gave. A float stands for the decimal it prints: ``0.3`` is 300,000,000 units although the nearest
+double is a little less.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sottovoce.errors import InvalidBudget
+
+NANO = 10**9
+#: An ε above this is no protection at all, and would leave int64 behind when counted in units.
+MAX_EPSILON = 1e9
+
+Units = NDArray[np.int64]
+
+
+def grant(epsilon: ArrayLike, *, zero_allowed: bool = False) -> Units:
+    """Returns the largest whole number of units u with u/10⁹ ≤ ε, entry by entry; refuses what is no budget."""
+    values = _floats(epsilon)
+    if not np.all(np.isfinite(values)):
+        raise InvalidBudget(
+            "A budget is missing or not finite.",
+            "Every ε must be a number: an infinite budget is no promise.",
+            "Give each person a finite ε, or leave their rows out.",
+        )
+    if values.size and (values.min() < 0 or values.max() > MAX_EPSILON):
+        raise InvalidBudget(
+            "A budget is negative or beyond all meaning.",
+            f"Every ε must lie above 0 and not above {MAX_EPSILON:g}.",
+            "Give each person an ε in that range.",
+        )
+    units = np.rint(values * NANO)
+    units -= units / NANO > values  # the one rounding that would grant more than was given
+    if not zero_allowed and values.size and units.min() < 1:
+        raise InvalidBudget(
+            "A budget is zero, or smaller than a billionth.",
+            "Every ε must be at least 1e-9.",
+            "Leave people who grant nothing out: drop their rows, or say zero='leave out' in sv.Budgets.of.",
+        )
+    return units.astype(np.int64)
+
+
+def charge(loss: NDArray[np.float64]) -> Units:
+    """Returns, entry by entry, a whole number of units that is at least ``loss``, given to 48 bits, times 10⁹."""
+    # The factor covers the few roundings by which a loss computed in doubles may lie below the true one.
+    return np.ceil(loss * NANO * (1 + 2.0**-48)).astype(np.int64)
+
+
+def epsilon(units: Any) -> Any:
+    """Returns units as ε (or ρ): the double nearest to units/10⁹."""
+    return units / NANO
+
+
+def _floats(values: ArrayLike) -> NDArray[np.float64]:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        pass  # raised below, outside the handler, so that the value in NumPy's message is not carried along
+    raise InvalidBudget(
+        "A budget is not a number.",
+        "Every ε must be a number above 0.",
+        "Convert the budgets to numbers, with one ε for each row or person.",
+    )

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How loud each person is heard (docs/theory/weights.md).
+
+Every answer is driven by weights c_i ≥ 0 of rows that sum to one. The statistical error grows with
+Σc², the noise with the largest W_l/ε_l, so the weights minimise A·Σc_i² + (max_l W_l/ε_l)². Rows of
+one person weigh the same, and W_l ∝ min(s_l, h·ε_l) with one number h for everybody, the root of
+
+    φ(h) = h − A·Σ_l ε_l·(1 − h·ε_l/s_l)₊
+
+    symbol   name
+    c_i      row / total            integer weights over their public sum
+    W_l      person / total
+    B        loudest                a whole number with W_l·total/ε_l ≤ B for everybody
+    ε_l W_l/(ε_l max W/ε)  charges  what each really spends, in units, never above the grant
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sottovoce import units
+from sottovoce.budgets import Kinds
+from sottovoce.errors import InvalidBudget, InvalidParameter, UnequalLengths
+
+Floats = NDArray[np.float64]
+
+#: Integer weights have this many bits: rounding down costs a person 2⁻⁴² of the loudest row's weight.
+WEIGHT_BITS = 42
+#: All rows together weigh less than 2^62, so no int64 that counts weight can wrap.
+TOTAL_BITS = 62
+
+
+def optimal_weights(epsilon: ArrayLike, rows: ArrayLike = 1, A: float = 0.0) -> Floats:
+    """Returns the weights W of people that minimise A·Σc² + (max W/ε)²; they sum to one.
+
+    Someone who grants nothing weighs nothing. With A = 0 noise is all that matters and W ∝ ε; with
+    A → ∞ it is sampling error and W ∝ rows.
+
+    >>> optimal_weights([1.0, 3.0], A=0.0).tolist()
+    [0.25, 0.75]
+    >>> optimal_weights([1.0, 1.0], rows=[1, 3], A=float("inf")).tolist()
+    [0.25, 0.75]
+    """
+    budget, count = np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in _checked(epsilon, rows)))
+    if not (A >= 0):
+        raise InvalidParameter("A is negative or not a number.", "A must be at least 0.", "Pass the public constant A.")
+    voice = row_voices(budget, count, np.ones_like(budget), A) * count
+    return np.asarray(voice / voice.sum(), dtype=np.float64)
+
+
+def row_voices(epsilon: Floats, rows: Floats, people: Floats, A: float) -> Floats:
+    """Returns the optimal weight of one row of each kind, scaled so that the loudest row has weight 1."""
+    per_row = epsilon / rows
+    h = _saturation(epsilon, rows, people, A) if 0 < A < math.inf else (0.0 if A == 0 else math.inf)
+    if h == math.inf:
+        return (epsilon > 0).astype(np.float64)
+    # min(1, hε/s), rescaled; written so that h = 0 needs no division by zero.
+    cap = 1 / h if h > 0 else math.inf
+    voices = np.minimum(per_row, cap)
+    return np.asarray(voices / voices.max(), dtype=np.float64)
+
+
+def _saturation(epsilon: Floats, rows: Floats, people: Floats, A: float) -> float:
+    """Returns the root h of φ, exactly up to rounding, by one sort and two sums from the end."""
+    heard = epsilon > 0
+    if not heard.all():
+        epsilon, rows, people = epsilon[heard], rows[heard], people[heard]
+    ratio = rows / epsilon
+    order = np.argsort(ratio)
+    ratio = ratio[order]
+    mass = people[order] * epsilon[order]
+    E = _sums_from_the_end(mass)
+    mass /= ratio
+    Q = _sums_from_the_end(mass)
+    # φ at the breakpoints: there the people strictly after are still below saturation.
+    phi = ratio * (1 + A * Q[1:]) - A * E[1:]
+    first = int(np.argmax(phi >= 0))
+    return float(A * E[first] / (1 + A * Q[first]))
+
+
+def _sums_from_the_end(values: Floats) -> Floats:
+    sums = np.zeros(len(values) + 1)
+    np.cumsum(values[::-1], out=sums[-2::-1])
+    return sums
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Whole-number weights, one a kind, and what follows from them alone."""
+
+    row: NDArray[np.int64]
+    person: NDArray[np.int64]
+    total: int
+    loudest: int
+    charges: units.Units
+    concentration: float  # Σ c_i²
+
+    @property
+    def noise_ratio(self) -> float:
+        """max_l W_l/ε_l with the weights summing to one: what every noise scale is proportional to."""
+        return self.loudest / self.total
+
+    @classmethod
+    def solve(cls, kinds: Kinds, A: float) -> Weights:
+        """Solves for the optimal weights, rounds them to integers, and charges by the rounded ones."""
+        n_rows = int((kinds.rows * kinds.people).sum())
+        bits = min(WEIGHT_BITS, TOTAL_BITS - math.ceil(math.log2(n_rows)))
+        voices = row_voices(
+            units.epsilon(kinds.epsilon), kinds.rows.astype(np.float64), kinds.people.astype(np.float64), A
+        )
+        return cls.rounded(kinds, np.floor(voices * 2.0**bits).astype(np.int64))
+
+    @classmethod
+    def rounded(cls, kinds: Kinds, row: NDArray[np.int64]) -> Weights:
+        """Returns everything that follows from whole-number row weights whose sum over all rows is below 2^62."""
+        person = row * kinds.rows
+        total = int((person * kinds.people).sum())
+        loudest = _loudest(person, kinds.epsilon)
+        # By the choice of loudest nobody's loss exceeds the grant, so the smaller of the two is still a bound.
+        charges = np.minimum(units.charge(person / float(loudest)), kinds.epsilon)
+        concentration = float(np.sum((row / total) * (person / total) * kinds.people))
+        return cls(row, person, total, loudest, charges, concentration)
+
+
+def _loudest(person: NDArray[np.int64], granted: units.Units) -> int:
+    """Returns a whole number that is at least person·10⁹/granted for everybody (the factor covers rounding)."""
+    ratio = np.divide(person, granted, out=np.zeros(len(person)), where=granted > 0)
+    return math.ceil(float(ratio.max()) * units.NANO * (1 + 2.0**-48))
+
+
+def _checked(epsilon: ArrayLike, rows: ArrayLike) -> tuple[ArrayLike, ArrayLike]:
+    budget, count = np.atleast_1d(np.asarray(epsilon, dtype=np.float64)), np.asarray(rows, dtype=np.float64)
+    if budget.ndim != 1 or not np.all(np.isfinite(budget)) or budget.min(initial=0) < 0 or not budget.any():
+        raise InvalidBudget(
+            "A budget is negative or not finite, or nobody grants anything.",
+            "Budgets are finite and at least 0, and somebody's is above 0.",
+            "Give each person a finite ε.",
+        )
+    if not np.all(count >= 1) or not np.all(np.isfinite(count)):
+        raise InvalidParameter(
+            "A person has no rows.", "Everybody owns at least one row.", "Leave people without rows out."
+        )
+    if count.ndim and count.shape != budget.shape:
+        raise UnequalLengths(
+            "There are more or fewer row counts than budgets.", "", "Pass one number of rows a person."
+        )
+    return budget, count
