@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,7 @@ class Certificate:
     @classmethod
     def of(cls, plan: Plan) -> Certificate:
         """The certificate of a release made under this plan."""
-        libraries = {name: version(name) for name in ("sottovoce", "opendp")}
-        return cls(plan.theorem.statement, plan.theorem.page, plan.digest, libraries)
+        return cls(plan.theorem.statement, plan.theorem.page, plan.digest, _libraries())
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,11 @@ class Release:
             f"Why: {certificate.theorem} (proof: {certificate.page}). Noise: {self.noise['distribution']}, "
             f"{self.guarantee['arithmetic']} arithmetic. Made by {libraries}; plan {certificate.plan_digest[:16]}."
         )
+
+
+@cache
+def _libraries() -> dict[str, str]:
+    return {name: version(name) for name in ("sottovoce", "opendp")}
 
 
 def _odds(epsilon: float) -> str:

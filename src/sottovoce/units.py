@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from sottovoce.errors import InvalidBudget
 
 NANO = 10**9
-#: An ε above this is no protection at all, and would leave int64 behind when counted in units.
-MAX_EPSILON = 1e9
+#: An ε above this is no protection at all; up to here units stay below 2^53, where doubles count them exactly.
+MAX_EPSILON = 1e6
 
 Units = NDArray[np.int64]
 

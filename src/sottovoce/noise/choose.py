@@ -13,7 +13,7 @@ is rounded and none underflows to zero: what has a chance of e^(−1000) keeps i
 
 from __future__ import annotations
 
-from decimal import Context, Decimal
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,20 +62,22 @@ def _resolve(gap: int, scale: int, draw: int) -> bool:
     """Returns whether the uniform real whose first 64 bits are ``draw`` lies below exp(−gap/scale)."""
     bits = 64
     while True:
-        low, high = _exponential_bounds(gap, scale, digits=10 + bits // 3)
-        if Decimal(draw + 1) <= low * (1 << bits):
+        low, high = _bounds(gap, scale, bits)
+        if Decimal(draw + 1) <= low:
             return True
-        if Decimal(draw) >= high * (1 << bits):
+        if Decimal(draw) >= high:
             return False
         draw = (draw << 64) | int(source.words(1)[0])
         bits += 64
 
 
-def _exponential_bounds(gap: int, scale: int, digits: int) -> tuple[Decimal, Decimal]:
-    """Returns two decimals that enclose exp(−gap/scale), apart by 10^-digits of it."""
-    # Decimal's exp is correctly rounded; the quotient's error is gap/scale ulps of its own.
-    spare = digits + len(str(gap // scale + 1)) + 5
-    exact = Context(prec=spare, Emin=-(10**17), Emax=10**17)
-    value = exact.exp(exact.divide(Decimal(-gap), Decimal(scale)))
-    margin = Decimal(10) ** -digits
-    return exact.multiply(value, 1 - margin), exact.multiply(value, 1 + margin)
+def _bounds(gap: int, scale: int, bits: int) -> tuple[Decimal, Decimal]:
+    """Returns two decimals that enclose exp(−gap/scale)·2^bits, a few units in the last of those bits apart."""
+    # Decimal's exp is correctly rounded, and rounding the quotient moves it by gap/scale units in its last digit.
+    # All arithmetic goes through this context: the default one has 28 digits.
+    digits = 3 + bits // 3
+    exact = Context(prec=digits + len(str(gap // scale)) + len(str(scale)) + 6, Emin=MIN_EMIN, Emax=MAX_EMAX)
+    quotient = exact.divide(Decimal(-gap), Decimal(scale))
+    scaled = exact.multiply(exact.exp(quotient), Decimal(1 << bits))
+    margin = exact.power(Decimal(10), Decimal(-digits))
+    return exact.multiply(scaled, exact.subtract(1, margin)), exact.multiply(scaled, exact.add(1, margin))

@@ -1,0 +1,51 @@
+# Everything a new machine needs is Python >= 3.11 and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUN := $(BIN)/python
+
+.PHONY: help setup demo test lint test-long bench docs clean
+
+help:
+	@echo "make demo       install and run the main job on data that ships with scikit-learn"
+	@echo "make test       install the development tools and run the tests"
+	@echo "make lint       style, types and import contracts"
+	@echo "make test-long  the tests that simulate for minutes or write gigabytes"
+	@echo "make bench      ours against OpenDP, diffprivlib and NumPy, as ratios"
+	@echo "make docs       build the documentation into site/"
+
+$(VENV)/.core: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sottovoce needs Python 3.11 or newer")'
+	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	$(RUN) -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+setup: $(VENV)/.dev
+
+demo: $(VENV)/.core
+	$(BIN)/sottovoce demo
+
+test: $(VENV)/.dev
+	$(RUN) -m pytest -n 2 -m "not long"
+
+test-long: $(VENV)/.dev
+	$(RUN) -m pytest -n 2 -m long
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev
+	$(RUN) benchmarks/run.py
+
+docs: $(VENV)/.dev
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf $(VENV) build dist site demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

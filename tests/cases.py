@@ -1,0 +1,186 @@
+"""The estimators that are held to the laws, audits and controls. A new one only has to be listed here.
+
+A case knows how to make its estimator, the classical noise scale it must have when all ε are equal,
+and how to compute the exact privacy loss between two captured statistics.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sottovoce.estimators import mean, quantile
+from sottovoce.noise import source
+from seams import Silent
+
+LOW, HIGH = 0.0, 10.30001  # the upper end lies a little above a point of every grid used, on purpose
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What an estimator was about to add noise to, and the noise scale it then asked for."""
+
+    plan: Any
+    statistic: Any
+    scale: float
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    module: ModuleType  # its `published(plan, statistic)` is where noise is drawn
+    make: Callable[[], Any]
+    classical_scale: Callable[[int, float], float]  # of (rows, ε), in units of plan.noise["scale"]
+    exact_loss: Callable[[Captured, Captured], float]
+    tightness: float  # the share of the charge that the worst pair below must reach
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def captured(case: Case, values: Any, epsilon: Any, groups: Any = None) -> Captured:
+    """Fits with the noise switched off and returns what the noise would have been added to."""
+    seen: list[tuple[Any, Any]] = []
+    original, seam = case.module.published, Silent()
+
+    def spy(plan: Any, statistic: Any, *rest: Any) -> Any:
+        seen.append((plan, statistic))
+        return original(plan, statistic, *rest)
+
+    with pytest.MonkeyPatch.context() as patch, source._seam(seam):
+        patch.setattr(case.module, "published", spy)
+        case.make().fit(values, epsilon=epsilon, groups=groups)
+    ((plan, statistic),) = seen
+    return Captured(plan, statistic, seam.scales[0] if seam.scales else 2.0 * plan.weights.loudest)
+
+
+def _mean_loss(one: Captured, two: Captured) -> float:
+    """Two discrete Laplace laws of one scale, apart by d: the largest log ratio is d/scale."""
+    assert one.scale == two.scale
+    shift = one.plan.grid.shift
+    return abs((one.statistic >> shift) - (two.statistic >> shift)) / one.scale
+
+
+def _quantile_loss(one: Captured, two: Captured) -> float:
+    """The largest log ratio of the exact laws of the chosen point (independent choices add up over q)."""
+    targets = one.plan.parameters["q"]
+    return sum(
+        float(np.max(np.abs(log_law(one.statistic, q, one.scale) - log_law(two.statistic, q, two.scale))))
+        for q in targets
+    )
+
+
+def log_law(histogram: np.ndarray, q: float, scale: float) -> np.ndarray:
+    """log P[t] of permute-and-flip, from P[t] = p_t·∫₀¹ Π_{s≠t}(1 − u·p_s) du by Gauss–Legendre quadrature.
+
+    Written without the code under test: scores by their definition, probabilities by the integral.
+    """
+    total = int(histogram.sum())
+    reached = [int(c) for c in np.cumsum(histogram)]
+    gaps = []
+    for t, now in enumerate(reached):
+        before = reached[t - 1] if t else 0
+        gaps.append(max(before - round(q * total), round(q * total) - now, 0))
+    p = np.exp(-(np.array(gaps, dtype=float) - min(gaps)) / scale)
+    nodes, mass = np.polynomial.legendre.leggauss(len(p) + 8)
+    u = (nodes + 1) / 2
+    kept = 1 - np.outer(u, p)  # (node, candidate)
+    everything = np.prod(kept, axis=1)
+    return np.log(p) + np.log(((mass / 2)[:, None] * everything[:, None] / kept).sum(axis=0))
+
+
+CASES = [
+    Case("mean", mean, lambda: mean.Mean(bounds=(LOW, HIGH)), lambda n, e: (HIGH - LOW) / (n * e), _mean_loss, 0.999),
+    Case(
+        "median",
+        quantile,
+        lambda: quantile.Quantile(q=0.5, bounds=(LOW, HIGH), cells=256),
+        lambda n, e: 2 / (n * e),
+        _quantile_loss,
+        0.99,
+    ),
+    Case(
+        "quartiles",
+        quantile,
+        lambda: quantile.Quantile(q=[0.25, 0.5, 0.75], bounds=(LOW, HIGH), cells=256),
+        lambda n, e: 3 * 2 / (n * e),
+        _quantile_loss,
+        0.8,
+    ),
+]
+
+every_case = pytest.mark.parametrize("case", CASES, ids=repr)
+
+
+@dataclass(frozen=True)
+class People:
+    """Who owns which rows and grants what."""
+
+    name: str
+    epsilon: np.ndarray  # by row
+    groups: np.ndarray | None
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @property
+    def owners(self) -> np.ndarray:
+        return np.arange(len(self.epsilon)) if self.groups is None else self.groups
+
+
+def _many_rows() -> People:
+    rows = np.array([1, 1, 2, 5, 9, 3, 1, 2])
+    grants = np.array([0.1, 2.0, 0.5, 0.1, 2.0, 0.5, 0.5, 2.0])
+    groups = np.repeat(np.array([f"p{i}" for i in range(len(rows))]), rows)
+    return People("many rows a person", np.repeat(grants, rows), groups)
+
+
+PEOPLE = [
+    People("one row each", np.array([0.1] * 8 + [0.5] * 9 + [2.0] * 6), None),
+    _many_rows(),
+    People("all alike", np.full(12, 0.7), None),
+    People("heavy-tailed", np.geomspace(1e-4, 5, 17), None),
+]
+
+every_people = pytest.mark.parametrize("people", PEOPLE, ids=repr)
+
+
+def worst_pairs(people: People, owner: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Data sets that differ in one owner's rows, chosen to be hard: ends of the range, far outside, ties."""
+    n, mine = len(people.epsilon), people.owners == owner
+    # Half the others at the bottom, half just below the top: a wide plateau of equal ranks, and one point far from it.
+    plateau = np.where(np.arange(n) % 2, LOW, HIGH - 0.1)
+    backgrounds = [plateau, np.full(n, LOW), np.full(n, HIGH), np.linspace(LOW, HIGH, n), np.where(np.arange(n) % 2, LOW, HIGH)]
+    pairs = []
+    for background in backgrounds:
+        for one, two in ((LOW, HIGH), (-1e308, 1e308), (LOW - 5, HIGH + 0.37), (LOW, (LOW + HIGH) / 2)):
+            first, second = background.copy(), background.copy()
+            first[mine], second[mine] = one, two
+            pairs.append((first, second))
+    return pairs
+
+
+def charge_of(captured: Captured, people: People, owner: Any) -> float:
+    names = np.unique(people.owners)
+    return float(captured.plan.charges[int(np.flatnonzero(names == owner)[0])])
+
+
+def strictest_and_loosest(people: People) -> list[Any]:
+    return [people.owners[int(np.argmin(people.epsilon))], people.owners[int(np.argmax(people.epsilon))]]
+
+
+def audit(case: Case, people: People, owner: Any) -> tuple[float, float]:
+    """Returns (largest exact loss over hard neighbours, charge) of one owner."""
+    losses, charge = [], math.inf
+    for first, second in worst_pairs(people, owner):
+        one = captured(case, first, people.epsilon, people.groups)
+        two = captured(case, second, people.epsilon, people.groups)
+        losses.append(case.exact_loss(one, two))
+        charge = charge_of(one, people, owner)
+    return max(losses), charge

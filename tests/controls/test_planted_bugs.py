@@ -1,0 +1,143 @@
+"""Bugs planted on purpose: the audits of tests/laws must catch every one of them.
+
+A control that passes shows that the audit can fail. Each plants one classic mistake through
+monkeypatching and asserts that the very functions which the laws rely on report it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cases import CASES, PEOPLE, audit, strictest_and_loosest
+from measurement import measured_loss
+
+from sottovoce import errors, statistics
+from sottovoce.budgets import Budgets
+from sottovoce.estimators import mean
+from sottovoce.noise import laplace, opendp_samplers
+from sottovoce.noise.grid import Grid
+from sottovoce.weights import Weights
+
+MEAN, MEDIAN, _ = CASES
+
+
+def caught(case, people, owners=None) -> bool:
+    """Whether the exact audit reports a loss above the charge for somebody, or the release breaks down."""
+    for owner in owners if owners is not None else strictest_and_loosest(people):
+        try:
+            loss, charge = audit(case, people, owner)
+        except (errors.ReleaseFailed, AssertionError, OverflowError):
+            return True
+        if loss > charge * (1 + 1e-9):
+            return True
+    return False
+
+
+both = pytest.mark.parametrize("case", [MEAN, MEDIAN], ids=repr)
+
+
+@both
+def test_nothing_is_caught_where_nothing_is_planted(case):
+    assert not any(caught(case, people) for people in PEOPLE)
+
+
+@both
+def test_a_clip_left_out_is_caught(case, monkeypatch):
+    def unclipped(self, values):
+        return np.rint((values - self.low) * 2.0**-self.exponent)
+
+    monkeypatch.setattr(Grid, "integers", unclipped)
+    assert caught(case, PEOPLE[0])
+
+
+def test_rounding_before_clipping_is_caught(monkeypatch):
+    def rounded_first(self, values):
+        steps = np.rint((np.clip(values, -1e6, 1e6) - self.low) * 2.0**-self.exponent)
+        return np.clip(steps, 0, (self.high - self.low) * 2.0**-self.exponent)  # off the grid at the upper end
+
+    monkeypatch.setattr(Grid, "integers", rounded_first)
+    assert caught(MEAN, PEOPLE[0])
+
+
+@both
+@pytest.mark.parametrize("whose", ["strictest", "loosest"])
+def test_a_weight_times_one_and_a_half_is_caught(case, whose, monkeypatch):
+    original = statistics.Weighted.pieces
+
+    def louder(self, batch):
+        factor = np.ones(len(self.weights))
+        factor[0 if whose == "strictest" else -1] = 1.5
+        heard = type(self)(self.value, self.grid, self.owner, (self.weights * factor).astype(np.int64), self.missing)
+        return original(heard, batch)
+
+    monkeypatch.setattr(statistics.Weighted, "pieces", louder)
+    assert caught(case, PEOPLE[0])
+
+
+def test_noise_divided_by_one_and_a_half_in_the_plan_is_caught(monkeypatch):
+    original = mean.calibrated
+
+    def quieter(*arguments):
+        grid, scale, charges = original(*arguments)
+        return grid, scale / 1.5, charges
+
+    monkeypatch.setattr(mean, "calibrated", quieter)
+    assert caught(MEAN, PEOPLE[0])
+
+
+def test_a_choice_scale_divided_by_one_and_a_half_is_caught(monkeypatch):
+    original = Weights.rounded.__func__
+
+    def quieter(cls, kinds, row):
+        right = original(cls, kinds, row)
+        return Weights(right.row, right.person, right.total, int(right.loudest / 1.5), right.charges, right.concentration)
+
+    monkeypatch.setattr(Weights, "rounded", classmethod(quieter))
+    assert caught(MEDIAN, PEOPLE[0])
+
+
+def test_noise_divided_by_one_and_a_half_in_the_sampler_is_caught_by_the_measurement(monkeypatch):
+    original = opendp_samplers.laplace
+    monkeypatch.setattr(laplace.opendp_samplers, "laplace", lambda scale, size: original(scale / 1.5, size))
+    people = PEOPLE[0]
+    for owner, draws in zip(strictest_and_loosest(people), (200_000, 20_000), strict=True):
+        loss, charge = measured_loss(MEAN, people, owner, draws)
+        assert loss > charge
+
+
+@both
+def test_people_mixed_up_are_caught(case, monkeypatch):
+    original = Budgets.row_codes
+    monkeypatch.setattr(Budgets, "row_codes", lambda self: original(self)[::-1])
+    assert caught(case, PEOPLE[0])
+
+
+@both
+def test_giving_everybody_the_average_is_caught(case, monkeypatch):
+    original = Weights.solve.__func__
+
+    def averaged(cls, kinds, A):
+        total = int(kinds.people.sum())
+        mean_epsilon = np.full_like(kinds.epsilon, int((kinds.epsilon * kinds.people).sum() // total))
+        even = original(cls, type(kinds)(mean_epsilon, kinds.rows, kinds.people), A)
+        charges = np.minimum(even.charges, kinds.epsilon)  # claims what it should have kept
+        return Weights(even.row, even.person, even.total, even.loudest, charges, even.concentration)
+
+    monkeypatch.setattr(Weights, "solve", classmethod(averaged))
+    if case is MEAN:  # the mean calibrates to each person's grant by itself; plant it there as well
+        monkeypatch.setattr(mean.units, "charge", lambda loss: np.zeros(len(loss), dtype=np.int64))
+    assert caught(case, PEOPLE[0])
+
+
+@both
+def test_counting_rows_instead_of_people_is_caught(case, monkeypatch):
+    original = Weights.rounded.__func__
+
+    def per_row(cls, kinds, row):
+        right = original(cls, kinds, row)
+        wrong = original(cls, type(kinds)(kinds.epsilon, np.ones_like(kinds.rows), kinds.people), row)
+        return Weights(row, wrong.person, right.total, wrong.loudest, wrong.charges, right.concentration)
+
+    monkeypatch.setattr(Weights, "rounded", classmethod(per_row))
+    people = PEOPLE[1]
+    assert caught(case, people, owners=np.unique(people.owners))

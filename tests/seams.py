@@ -1,0 +1,41 @@
+"""What tests put in place of the operating system's randomness, through the one private seam."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sottovoce.noise import source
+
+
+class Seeded:
+    """Reproducible bytes and noise of the right law (NumPy's, good enough for tests of everything else)."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def bytes(self, count: int) -> bytes:
+        return self._rng.bytes(count)
+
+    def integers(self, law: str, scale: float, size: int) -> list[int]:
+        draw = self._rng.laplace if law == "laplace" else self._rng.normal
+        return [int(z) for z in np.rint(draw(0, scale, size))]
+
+
+class Silent(Seeded):
+    """No noise at all; remembers the scales it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.scales: list[float] = []
+
+    def integers(self, law: str, scale: float, size: int) -> list[int]:
+        self.scales.append(scale)
+        return [0] * size
+
+
+def silent():
+    return source._seam(Silent())
+
+
+def seeded(seed: int):
+    return source._seam(Seeded(seed))

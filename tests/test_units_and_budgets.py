@@ -1,0 +1,111 @@
+"""Budgets as whole numbers, from everything people hand over."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sottovoce as sv
+from sottovoce import errors, units
+
+
+@given(st.floats(1e-9, 1e6))
+def test_grants_round_down_and_the_double_never_exceeds_what_was_given(epsilon):
+    granted = int(units.grant(epsilon))
+    assert units.epsilon(granted) <= epsilon
+    assert Fraction(granted) >= Fraction(epsilon) * 10**9 - 1 - Fraction(epsilon) * 2
+
+
+@given(st.integers(1, 10**15))
+def test_a_decimal_with_nine_places_is_granted_exactly(nano):
+    assert int(units.grant(nano / 10**9)) == nano
+
+
+@given(st.floats(0, 1e6))
+def test_charges_round_up(loss):
+    charged = int(units.charge(np.array([loss]))[0])
+    assert Fraction(charged) >= Fraction(loss) * 10**9
+    assert Fraction(charged) <= Fraction(loss) * 10**9 * (1 + Fraction(1, 2**40)) + 1
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, np.nan, np.inf, -np.inf, 1e-10, 1.1e6, 1e300, "much", None, [0.1, np.nan]])
+def test_what_is_no_budget_is_refused(epsilon):
+    with pytest.raises(errors.InvalidBudget):
+        units.grant(epsilon)
+
+
+EPSILON, OWNERS = [0.1, 2.0, 0.1, 0.5], ["b", "a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "column", [list, np.array, pd.Series, pl.Series, pa.array, lambda x: pa.chunked_array([x[:2], x[2:]])]
+)
+def test_every_kind_of_column_gives_the_same_budgets(column):
+    budgets = sv.Budgets.of(column(EPSILON), groups=column(OWNERS))
+    assert budgets.people.tolist() == ["a", "b", "c"]
+    assert budgets.epsilon.tolist() == [2.0, 0.1, 0.5]
+    assert budgets.kinds.rows[budgets.codes].tolist() == [1, 2, 1]
+    assert budgets.n_rows == 4
+    assert budgets.n_people == 3
+
+
+def test_mappings_series_tiers_and_numbers():
+    by_name = {"a": 2.0, "b": 0.1, "c": 0.5, "who owns no row": 1.0}
+    assert sv.Budgets.of(by_name, groups=OWNERS).epsilon.tolist() == [2.0, 0.1, 0.5]
+    assert sv.Budgets.of(pd.Series(by_name), groups=OWNERS).epsilon.tolist() == [2.0, 0.1, 0.5]
+    assert sv.Budgets.of(0.3, groups=OWNERS).epsilon.tolist() == [0.3] * 3
+    assert sv.Budgets.of(0.3, rows=2).epsilon.tolist() == [0.3] * 2
+    tiers = sv.Budgets.tiers({"open": 1.0, "shy": 0.1}, ["open", "shy", "open", "shy"], groups=[1, 2, 1, 3])
+    assert tiers.epsilon.tolist() == [1.0, 0.1, 0.1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.sampled_from([0.1, 0.5])), min_size=2, max_size=40))
+def test_kinds_count_everybody_once(rows):
+    owners = [owner for owner, _ in rows]
+    own = dict(rows)  # the last mention decides
+    budgets = sv.Budgets.of([own[o] for o in owners], groups=owners)
+    assert budgets.epsilon.tolist() == [own[o] for o in sorted(set(owners))]
+    assert budgets.kinds.rows[budgets.codes].tolist() == [owners.count(o) for o in sorted(set(owners))]
+    assert budgets.n_people == len(set(owners))
+    assert np.array_equal(budgets.people[budgets.owner], owners)
+    assert len(set(zip(budgets.kinds.epsilon.tolist(), budgets.kinds.rows.tolist(), strict=True))) == len(budgets.kinds)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"epsilon": [0.1, 0.2], "groups": ["a", "a"]}, errors.InconsistentBudget),
+        ({"epsilon": {"a": 0.1}, "groups": ["a", "b"]}, errors.UnknownPeople),
+        ({"epsilon": pd.Series([0.1, 0.2], index=["a", "a"]), "groups": ["a", "a"]}, errors.DuplicatePeople),
+        ({"epsilon": {"a": 0.1}}, errors.InvalidParameter),
+        ({"epsilon": 0.1}, errors.InvalidParameter),
+        ({"epsilon": [0.1, 0.2, 0.3], "rows": 2}, errors.UnequalLengths),
+        ({"epsilon": [0.1, 0.2, 0.3], "groups": ["a", "b"]}, errors.UnequalLengths),
+        ({"epsilon": 0.1, "groups": ["a", "b"], "rows": 3}, errors.UnequalLengths),
+        ({"epsilon": 0.1, "groups": ["a", None]}, errors.UnknownPeople),
+        ({"epsilon": 0.1, "groups": [1.0, np.nan]}, errors.UnknownPeople),
+        ({"epsilon": 0.1, "groups": np.array([1, "a"], dtype=object)}, errors.UnknownPeople),
+        ({"epsilon": [[0.1, 0.2], [0.1, 0.2]]}, errors.WrongType),
+        ({"epsilon": [], "rows": 0}, errors.TooFewRows),
+        ({"epsilon": [0.1]}, errors.TooFewRows),
+        ({"epsilon": [0.0, 0.1]}, errors.InvalidBudget),
+        ({"epsilon": 0.1, "rows": 3, "zero": "perhaps"}, errors.InvalidParameter),
+    ],
+)
+def test_bad_budgets_are_named_errors(arguments, error):
+    with pytest.raises(error):
+        sv.Budgets.of(**arguments)
+
+
+def test_people_who_grant_nothing_are_left_out_when_told_so():
+    budgets = sv.Budgets.of([0.0, 0.4, 0.4], zero="leave out")
+    secret = np.array([np.nan, 1.0, 1.0])  # not even the missing value of somebody left out is looked at
+    mean = sv.Mean(bounds=(0, 2)).fit(secret, epsilon=budgets)
+    assert mean.guarantee_.epsilon.tolist() == [0.0, 0.4, 0.4]

@@ -1,0 +1,127 @@
+"""The weights are optimal, and their integers keep every promise."""
+
+from __future__ import annotations
+
+import math
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sottovoce as sv
+from sottovoce import errors
+from sottovoce.budgets import Kinds
+from sottovoce.weights import TOTAL_BITS, Weights, _saturation
+
+instances = st.lists(st.tuples(st.floats(1e-3, 20), st.integers(1, 50)), min_size=1, max_size=30)
+
+
+def objective(W, epsilon, rows, A):
+    return A * np.sum(W**2 / rows) + np.max(W / epsilon) ** 2
+
+
+def by_cvxpy(epsilon, rows, A):
+    W, loudest = cp.Variable(len(epsilon), nonneg=True), cp.Variable(nonneg=True)
+    # Scaled by the mean weight: interior-point tolerances are absolute.
+    m = len(epsilon)
+    goal = A * cp.sum(cp.multiply(1 / rows, cp.square(W))) + cp.square(loudest)
+    problem = cp.Problem(cp.Minimize(goal), [cp.sum(W) == m, W <= cp.multiply(epsilon, loudest)])
+    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-14, tol_gap_rel=1e-14, tol_feas=1e-14, max_iter=200)
+    return W.value / m
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_weights_agree_with_cvxpy_to_1e_8(seed):
+    rng = np.random.default_rng(seed)
+    m = int(rng.integers(2, 60))
+    epsilon, rows = rng.lognormal(-1, 1, m), rng.integers(1, 20, m)
+    A = float(rng.choice([0.01, 0.125, 1, 10])) * float(rng.choice([1, m]))
+    ours, theirs = sv.optimal_weights(epsilon, rows, A), by_cvxpy(epsilon, rows, A)
+    assert np.max(np.abs(ours - theirs)) <= 1e-8
+    assert objective(ours, epsilon, rows, A) <= objective(theirs / theirs.sum(), epsilon, rows, A) * (1 + 1e-12)
+
+
+@settings(max_examples=200, deadline=None)
+@given(people=instances, A=st.floats(1e-4, 1e4), data=st.data())
+def test_no_nudge_improves_the_objective(people, A, data):
+    epsilon, rows = (np.array(column, dtype=float) for column in zip(*people, strict=True))
+    W = sv.optimal_weights(epsilon, rows, A)
+    best = objective(W, epsilon, rows, A)
+    nudge = np.array(data.draw(st.lists(st.floats(-0.5, 0.5), min_size=len(W), max_size=len(W))))
+    other = np.maximum(W * (1 + nudge), 0)
+    other /= other.sum()
+    assert W.sum() == pytest.approx(1)
+    assert best <= objective(other, epsilon, rows, A) * (1 + 1e-9)
+
+
+@settings(max_examples=200, deadline=None)
+@given(people=instances, A=st.floats(1e-4, 1e4))
+def test_h_is_the_root_of_phi(people, A):
+    epsilon, rows = (np.array(column, dtype=float) for column in zip(*people, strict=True))
+    h = _saturation(epsilon, rows, np.ones(len(rows)), A)
+    phi = h - A * np.sum(epsilon * np.maximum(1 - h * epsilon / rows, 0))
+    assert abs(phi) <= 1e-9 * h
+    assert sv.optimal_weights(epsilon, rows, A) == pytest.approx(proportions(np.minimum(rows, h * epsilon)), rel=1e-12)
+
+
+def proportions(x):
+    return x / x.sum()
+
+
+def test_known_limits():
+    assert sv.optimal_weights([0.2, 0.2, 0.2], [5, 5, 5], 3.0) == pytest.approx([1 / 3] * 3)
+    assert sv.optimal_weights([0.1, 0.4], 1, 0.0) == pytest.approx([0.2, 0.8])
+    assert sv.optimal_weights([0.1, 0.4], [2, 6], math.inf) == pytest.approx([0.25, 0.75])
+    assert sv.optimal_weights([0.0, 0.4], 1, 1.0).tolist() == [0.0, 1.0]
+
+
+def test_proportional_weights_are_optimal_exactly_when_the_criterion_says_so():
+    epsilon = np.array([0.1, 0.2, 0.5, 1.0])
+    threshold = 1 / np.sum(epsilon * (epsilon.max() - epsilon))
+    proportional = epsilon / epsilon.sum()
+    assert sv.optimal_weights(epsilon, 1, threshold * 0.999) == pytest.approx(proportional, rel=1e-9)
+    assert np.max(np.abs(sv.optimal_weights(epsilon, 1, threshold * 1.05) - proportional)) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "rows", "A", "error"),
+    [
+        ([-1, 1], 1, 1, errors.InvalidBudget),
+        ([math.inf, 1], 1, 1, errors.InvalidBudget),
+        ([math.nan, 1], 1, 1, errors.InvalidBudget),
+        ([0, 0], 1, 1, errors.InvalidBudget),
+        ([1, 1], [0, 1], 1, errors.InvalidParameter),
+        ([1, 1], [1, 1, 1], 1, errors.UnequalLengths),
+        ([1, 1], 1, -1, errors.InvalidParameter),
+        ([1, 1], 1, math.nan, errors.InvalidParameter),
+    ],
+)
+def test_bad_input_is_a_named_error(epsilon, rows, A, error):
+    with pytest.raises(error):
+        sv.optimal_weights(epsilon, rows, A)
+
+
+kinds = st.lists(
+    st.tuples(st.integers(1, 10**12), st.integers(1, 10**4), st.integers(1, 10**4)), min_size=1, max_size=20
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(kinds=kinds, A=st.floats(0, 1e3))
+def test_integer_weights_never_overspend_nor_overflow(kinds, A):
+    """Everything in exact integers: W_l·10⁹ ≤ ε_l·loudest, charge ≥ loss, charge ≤ grant, total < 2^62."""
+    epsilon, rows, people = (np.array(column, dtype=np.int64) for column in zip(*kinds, strict=True))
+    weights = Weights.solve(Kinds(epsilon, rows, people), A)
+    total = 0
+    for e, s, m, a, W, charge in zip(
+        *(x.tolist() for x in (epsilon, rows, people, weights.row, weights.person, weights.charges)), strict=True
+    ):
+        assert W == a * s
+        assert W * 10**9 <= e * weights.loudest
+        assert charge * weights.loudest >= W * 10**9
+        assert charge <= e
+        total += W * m
+    assert total == weights.total <= 2**TOTAL_BITS
+    assert weights.row.max() <= 2**42
