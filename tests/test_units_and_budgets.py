@@ -35,6 +35,12 @@ def test_charges_round_up(loss):
     assert Fraction(charged) <= Fraction(loss) * 10**9 * (1 + Fraction(1, 2**40)) + 1
 
 
+@given(st.floats(0, 1e6))
+def test_declared_losses_round_up_and_decimals_stay_what_they_are(loss):
+    assert units.epsilon(int(units.declared(loss))) >= loss
+    assert int(units.declared(int(units.declared(loss)) / 10**9)) == int(units.declared(loss))
+
+
 @pytest.mark.parametrize("epsilon", [0, -1, np.nan, np.inf, -np.inf, 1e-10, 1.1e6, 1e300, "much", None, [0.1, np.nan]])
 def test_what_is_no_budget_is_refused(epsilon):
     with pytest.raises(errors.InvalidBudget):

@@ -61,9 +61,7 @@ class Session:
 
     def charge(self, amounts: Mapping[Any, float], key: str) -> None:
         """Writes down what something outside this library cost; rounds up; the same key again changes nothing."""
-        charges = {
-            person: int(units.charge(np.asarray(loss, dtype=np.float64))) for person, loss in _checked(amounts).items()
-        }
+        charges = dict(zip(amounts, units.declared(list(amounts.values())).tolist(), strict=True))
         entry = self._ledger.find(key)
         if entry is None:
             self._ledger.reserve(key, "", charges)

@@ -54,6 +54,15 @@ def charge(loss: NDArray[np.float64]) -> Units:
     return np.ceil(loss * NANO * (1 + 2.0**-48)).astype(np.int64)
 
 
+def declared(loss: ArrayLike) -> Units:
+    """Returns the smallest whole number of units u with u/10⁹ ≥ loss, entry by entry, for losses stated as decimals."""
+    values = _floats(loss)
+    grant(values, zero_allowed=True)  # refuses what is not a budget
+    units = np.rint(values * NANO)
+    units += units / NANO < values
+    return units.astype(np.int64)
+
+
 def epsilon(units: Any) -> Any:
     """Returns units as ε (or ρ): the double nearest to units/10⁹."""
     return units / NANO

@@ -107,6 +107,12 @@ class Weights:
     @classmethod
     def solve(cls, kinds: Kinds, A: float) -> Weights:
         """Solves for the optimal weights, rounds them to integers, and charges by the rounded ones."""
+        if not kinds.epsilon.any():
+            raise InvalidBudget(
+                "Nobody grants anything, or not enough to be split.",
+                "Somebody's share must be at least 1e-9.",
+                "Ask fewer questions at once, or wait for larger grants.",
+            )
         n_rows = int((kinds.rows * kinds.people).sum())
         bits = min(WEIGHT_BITS, TOTAL_BITS - math.ceil(math.log2(n_rows)))
         voices = row_voices(

@@ -103,7 +103,7 @@ class Mean(BaseEstimator):  # type: ignore[misc]
         spread = self._spread(low, high)
         weights = Weights.solve(budgets.kinds, A=(spread / (high - low)) ** 2 / 2)
         grid, scale, charges = calibrated(weights, budgets, low, high)
-        noise = scale * 2.0**grid.shift * float(grid.values.step) / weights.total
+        noise = noise_scale(grid.values, grid.shift, scale, weights)
         return Plan(
             question="mean",
             parameters={"bounds": [low, high], "spread": spread, "missing": self.missing},
@@ -113,7 +113,7 @@ class Mean(BaseEstimator):  # type: ignore[misc]
             noise={"distribution": "discrete Laplace", "scale": noise, "integer_scale": scale},
             grid=grid,
             theorem=THEOREM,
-            expected_error=math.sqrt(spread**2 * weights.concentration + 2 * noise**2),
+            expected_error=math.hypot(spread * math.sqrt(weights.concentration), math.sqrt(2) * noise),
             error_is="root mean square of sampling and noise, in units of the column",
         )
 
@@ -154,10 +154,15 @@ def calibrated(weights: Weights, budgets: Budgets, low: float, high: float) -> t
     scale = -(-sensitivity // 2**shift) + -(-rounding * units.NANO // strictest)
     moved = np.where(heard, weights.person * (values.cells / 2.0**shift) + rounding, 0.0)
     charges = np.minimum(units.charge(moved / scale), budgets.kinds.epsilon)
-    noise = scale * 2.0**shift * float(values.step) / weights.total
+    noise = noise_scale(values, shift, scale, weights)
     answer = exponent_below(min(math.sqrt(2) * noise, high - low) * 2.0**-ANSWER_BITS)
     coarsest = exponent_below(math.ulp(max(abs(low), abs(high)))) + 1
     return MeanGrid(values, shift, max(answer, coarsest)), float(scale), charges
+
+
+def noise_scale(values: Grid, shift: int, scale: float, weights: Weights) -> float:
+    """Returns the scale of the noise on the mean, in units of the column."""
+    return scale * 2.0**shift / weights.total * float(values.step)  # in this order: the step may be as large as 1e290
 
 
 def published(plan: Plan, total: int, size: int = 1) -> list[float]:

@@ -23,7 +23,7 @@ from sklearn.base import BaseEstimator
 from sottovoce.bounds import interval
 from sottovoce.budgets import Budgets
 from sottovoce.engine import Rows
-from sottovoce.errors import InvalidBudget, InvalidParameter
+from sottovoce.errors import InvalidParameter
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import choose
 from sottovoce.noise.grid import Grid
@@ -107,12 +107,8 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
         """The plan for these budgets."""
         low, high = interval(self.bounds)
         targets = self._targets()
-        share = budgets.split(len(targets))
-        if not share.epsilon.any():
-            raise InvalidBudget(
-                "Budgets are too small to be split among so many quantiles.", "", "Ask for fewer quantiles."
-            )
-        weights = Weights.solve(share, A=sum(q * (1 - q) for q in targets) / len(targets) / 8)
+        per_quantile = budgets.split(len(targets))
+        weights = Weights.solve(per_quantile, A=sum(q * (1 - q) for q in targets) / len(targets) / 8)
         grid = Grid.cover(low, high, self._bits(weights))
         errors = tuple(expected_rank_error(q, weights, self.spread) for q in targets)
         return Plan(

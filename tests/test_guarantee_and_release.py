@@ -1,0 +1,108 @@
+"""Promises add up only where they may; releases say what must be said."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event
+from dp_accounting.pld import PLDAccountant
+
+import sottovoce as sv
+from sottovoce import errors
+
+VALUES = np.linspace(0, 10, 300)
+EPSILON = np.repeat([0.1, 0.5, 1.0], 100)
+MEAN = sv.Mean(bounds=(0, 10))
+
+
+def test_losses_of_one_person_add_up_in_units():
+    a, b = MEAN.plan(epsilon=EPSILON).guarantee, sv.Quantile(bounds=(0, 10)).plan(epsilon=EPSILON[::-1]).guarantee
+    assert np.array_equal((a + b).units, a.units + b.units)
+    assert np.array_equal((a + a).units, 2 * a.units)
+    assert (a + b).counts.sum() == 300
+
+
+def test_zcdp_of_a_pure_promise_and_its_conversion_to_epsilon_delta():
+    one = MEAN.plan(epsilon=0.3, rows=10).guarantee
+    assert one.rho == pytest.approx(np.full(10, 0.045), rel=1e-6)
+    assert np.all(one.rho >= one.epsilon**2 / 2)
+    many = one.as_zcdp()
+    for _ in range(63):
+        many = many + one
+    delta = 1e-6
+    ours = many.approximate(delta)[0]
+    exact = PLDAccountant().compose(dp_event.LaplaceDpEvent(1 / 0.3), 64).get_epsilon(delta)
+    assert exact <= ours <= 64 * 0.3  # dp-accounting's exact composition never exceeds ours, and ours beats adding
+    with pytest.raises(errors.IncompatibleGuarantees):
+        _ = many.epsilon
+    for bad in (0, 1, -1, np.nan):
+        with pytest.raises(errors.InvalidParameter):
+            many.approximate(bad)
+
+
+def test_promises_of_different_kinds_do_not_add_up():
+    by_row = MEAN.plan(epsilon=0.1, rows=4).guarantee
+    others = [
+        MEAN.plan(epsilon=0.1, groups=["a", "b", "c", "d"]).guarantee,
+        MEAN.plan(epsilon=0.1, rows=5).guarantee,
+    ]
+    for other in others:
+        with pytest.raises(errors.IncompatibleGuarantees):
+            _ = by_row + other
+    with pytest.raises(errors.IncompatibleGuarantees):
+        _ = others[0] + MEAN.plan(epsilon=0.1, groups=["a", "b", "c", "e"]).guarantee
+
+
+def test_a_release_says_value_promise_theorem_noise_grid_and_version():
+    release = MEAN.fit(VALUES, epsilon=EPSILON).release_
+    content = json.loads(release.to_json())
+    assert content["format"] == "sottovoce.release/1"
+    assert content["value"] == release.value
+    promise = content["guarantee"]
+    assert (promise["unit"], promise["neighbours"], promise["currency"]) == ("row", "replace", "pure epsilon")
+    assert sum(line["people"] for line in promise["epsilon"]["distribution"]) == 300
+    assert content["certificate"]["page"] == "docs/theory/mean.md"
+    assert content["certificate"]["library"]["sottovoce"] == sv.__version__
+    assert content["noise"]["scale"] > 0
+    assert release.value % content["grid"]["answer_step"] == 0
+    assert sv.Release.from_json(release.to_json()) == release
+    assert sv.Release.from_json(release.to_json()).to_json() == release.to_json()
+
+
+def test_many_different_budgets_are_told_by_deciles():
+    promise = MEAN.plan(epsilon=np.linspace(0.01, 1, 300)).promise
+    assert len(promise["epsilon"]["distribution"]) == 10
+    shares = [line["share_at_or_below"] for line in promise["epsilon"]["distribution"]]
+    assert shares == pytest.approx(np.linspace(0.1, 1, 10))
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"format": "other/1"}', '{"format": "sottovoce.release/1"}'])
+def test_what_is_no_release_is_refused(text, tmp_path):
+    with pytest.raises(errors.InvalidRelease):
+        sv.Release.from_json(text)
+    (tmp_path / "r.json").write_text(text)
+    with pytest.raises(errors.InvalidRelease):
+        sv.Release.load(tmp_path / "r.json")
+    with pytest.raises(errors.InvalidRelease):
+        sv.Release.load(tmp_path / "absent.json")
+
+
+@pytest.mark.parametrize("epsilon", [EPSILON, np.linspace(0.01, 1, 300), 0.5, 50.0])
+def test_the_explanation_names_unit_neighbours_currency_and_factor(epsilon):
+    text = MEAN.fit(VALUES, epsilon=epsilon).release_.explain()
+    assert all(word in text for word in ("pure ε", "replace", "row", "odds", "docs/theory/mean.md"))
+    quartiles = sv.Quantile(q=[0.25, 0.75], bounds=(0, 10)).fit(VALUES, epsilon=epsilon).release_.explain()
+    assert "quantile 0.25" in quartiles
+    assert "quantile 0.75" in quartiles
+
+
+def test_plans_describe_tiers_and_deciles():
+    tiers = MEAN.plan(epsilon=EPSILON)
+    assert [line["people"] for line in tiers.who_pays()] == [100, 100, 100]
+    assert sum(line["voice"] for line in tiers.who_pays()) == pytest.approx(1)
+    deciles = MEAN.plan(epsilon=np.linspace(0.01, 1, 300))
+    assert [line["people"] for line in deciles.who_pays()] == [30] * 10
+    assert sum(line["voice"] for line in deciles.who_pays()) == pytest.approx(1)
+    assert "mean" in repr(deciles)

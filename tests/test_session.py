@@ -1,0 +1,206 @@
+"""The one door: the order of the steps, keys, balances, and who is left out."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from seams import silent
+
+import sottovoce as sv
+from sottovoce import errors
+from sottovoce.ledgers.memory import MemoryLedger
+
+VALUES, OWNERS = [1.0, 2.0, 3.0, 4.0, 5.0], ["a", "a", "b", "c", "c"]
+MEAN = sv.Mean(bounds=(0, 10))
+
+
+def session(**options) -> sv.Session:
+    opened = sv.Session(**options)
+    opened.grant({"a": 1.0, "b": 0.3, "c": 0.5})
+    return opened
+
+
+def test_a_release_charges_what_its_plan_said():
+    s = session()
+    release = s.release(MEAN, VALUES, groups=OWNERS, epsilon=0.2, key="one")
+    charges = MEAN.plan(epsilon=0.2, groups=OWNERS).charges
+    for person, granted, charge in zip("abc", (1.0, 0.3, 0.5), charges, strict=True):
+        assert s.balance(person) == pytest.approx(granted - charge, abs=1e-12)
+    assert release.guarantee["unit"] == "person"
+    s.verify()
+
+
+def test_the_same_key_returns_the_same_bytes_and_costs_nothing():
+    s = session()
+    first = s.release(MEAN, VALUES, groups=OWNERS, epsilon=0.2, key="one")
+    left = [s.balance(p) for p in "abc"]
+    again = s.release(MEAN, VALUES, groups=OWNERS, epsilon=0.2, key="one")
+    changed_data = s.release(MEAN, [9.0] * 5, groups=OWNERS, epsilon=0.2, key="one")
+    assert first.to_json() == again.to_json() == changed_data.to_json()
+    assert left == [s.balance(p) for p in "abc"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"question": sv.Mean(bounds=(0, 11))},
+        {"question": sv.Quantile(bounds=(0, 10))},
+        {"epsilon": 0.1},
+        {"epsilon": {"a": 0.2, "b": 0.2, "c": 0.1}},
+        {"groups": ["a", "a", "b", "b", "c"]},
+    ],
+)
+def test_the_same_key_for_another_request_is_an_error(other):
+    s = session()
+    s.release(MEAN, VALUES, groups=OWNERS, epsilon=0.2, key="one")
+    left = [s.balance(p) for p in "abc"]
+    asked = {"question": MEAN, "groups": OWNERS, "epsilon": 0.2, **other}
+    with pytest.raises(errors.KeyReused):
+        s.release(asked["question"], VALUES, groups=asked["groups"], epsilon=asked["epsilon"], key="one")
+    assert left == [s.balance(p) for p in "abc"]
+
+
+def test_people_who_cannot_afford_a_release_are_left_out_and_not_read():
+    s = session()
+    values = [1.0, 2.0, np.nan, 4.0, 5.0]  # b cannot pay 0.4, so b's missing value is never met
+    with silent():
+        s.release(MEAN, values, groups=OWNERS, epsilon=0.4, key="one")
+    assert s.balance("b") == 0.3
+    assert s.balance("a") < 1.0
+
+
+def test_or_the_release_is_refused_if_the_session_was_told_so():
+    s = session(short="refuse")
+    with pytest.raises(errors.BudgetExceeded):
+        s.release(MEAN, VALUES, groups=OWNERS, epsilon=0.4, key="one")
+    assert [s.balance(p) for p in "abc"] == [1.0, 0.3, 0.5]
+
+
+def test_without_epsilon_everybody_gives_all_they_have_left():
+    s = session()
+    s.release(MEAN, VALUES, groups=OWNERS, key="all")
+    assert all(s.balance(p) <= left for p, left in zip("abc", (1.0, 0.3, 0.5), strict=True))
+    assert min(s.balance(p) for p in "abc") == pytest.approx(0, abs=1e-6)
+    s.verify()
+
+
+def test_nobody_left_to_pay_is_an_error_and_charges_nobody():
+    s = sv.Session()
+    s.grant({"a": 0.0, "b": 0.0})
+    with pytest.raises(errors.InvalidBudget):
+        s.release(MEAN, [1.0, 2.0], groups=["a", "b"], key="none")
+    s.verify()
+
+
+def test_bad_data_is_refused_before_anything_is_charged():
+    s = session()
+    with pytest.raises(errors.MissingValues):
+        s.release(MEAN, [1.0, np.nan, 3.0, 4.0, 5.0], groups=OWNERS, epsilon=0.1, key="one")
+    with pytest.raises(errors.UnequalLengths):
+        s.release(MEAN, VALUES[:4], groups=OWNERS, epsilon=0.1, key="one")
+    assert [s.balance(p) for p in "abc"] == [1.0, 0.3, 0.5]
+    s.release(MEAN, VALUES, groups=OWNERS, epsilon=0.1, key="one")  # the key is still free
+
+
+def test_a_failure_after_reserve_is_never_refunded(monkeypatch):
+    from sottovoce import statistics
+
+    s = session()
+    monkeypatch.setattr(statistics.WeightedSum, "__call__", lambda self, batch: 1 / 0)
+    with pytest.raises(errors.ReleaseFailed):
+        s.release(MEAN, VALUES, groups=OWNERS, epsilon=0.2, key="one")
+    monkeypatch.undo()
+    assert s.balance("a") < 1.0
+    with pytest.raises(errors.ReleaseFailed):  # the key is spent too: it never drew, and never will
+        s.release(MEAN, VALUES, groups=OWNERS, epsilon=0.2, key="one")
+    s.verify()
+
+
+def test_the_charge_is_written_before_a_value_is_read_for_the_answer(monkeypatch):
+    from sottovoce import statistics
+
+    s, seen = session(), []
+    original = statistics.WeightedSum.__call__
+
+    def looking(self, batch):
+        seen.append(s.balance("a"))
+        return original(self, batch)
+
+    monkeypatch.setattr(statistics.WeightedSum, "__call__", looking)
+    s.release(MEAN, VALUES, groups=OWNERS, epsilon=0.2, key="one")
+    assert seen
+    assert all(balance < 1.0 for balance in seen)
+
+
+def test_charges_from_outside():
+    s = session()
+    s.charge({"a": 0.25, "b": 1e-10}, key="survey")
+    s.charge({"a": 0.25, "b": 1e-10}, key="survey")
+    assert s.balance("a") == 0.75
+    assert s.balance("b") == pytest.approx(0.3 - 1e-9, abs=1e-15)
+    with pytest.raises(errors.KeyReused):
+        s.charge({"a": 0.2}, key="survey")
+    with pytest.raises(errors.BudgetExceeded):
+        s.charge({"a": 0.1, "b": 5.0}, key="too much")
+    assert s.balance("a") == 0.75
+    with pytest.raises(errors.UnknownPeople):
+        s.charge({"nobody": 0.1}, key="who")
+    with pytest.raises(errors.InvalidBudget):
+        s.charge({"a": -0.1}, key="negative")
+
+
+def test_grants_from_budgets_and_lowered_grants():
+    s = sv.Session()
+    s.grant(sv.Budgets.of({"a": 0.4, "b": 0.2}, groups=["a", "b", "b"]))
+    assert (s.balance("a"), s.balance("b")) == (0.4, 0.2)
+    s.charge({"a": 0.3}, key="one")
+    s.grant({"a": 0.1})  # below what is spent: frozen, not negative
+    assert s.balance("a") == 0.0
+    with pytest.raises(errors.InvalidBudget):
+        s.grant({"a": np.nan})
+    with pytest.raises(errors.InvalidParameter):
+        s.grant(sv.Budgets.of(0.1, rows=3))
+    with pytest.raises(errors.UnknownPeople):
+        s.balance("stranger")
+
+
+def test_threads_cannot_overspend_together():
+    ledger = MemoryLedger()
+    ledger.grant({"a": 100})
+    refusals = []
+
+    def spend(name):
+        for i in range(50):
+            try:
+                ledger.reserve(f"{name}-{i}", "", {"a": 1})
+            except errors.BudgetExceeded:
+                refusals.append(1)
+
+    threads = [threading.Thread(target=spend, args=(t,)) for t in range(8)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert ledger.balance("a") == 0
+    assert len(refusals) == 300
+    ledger.verify()
+
+
+def test_broken_books_are_noticed():
+    ledger = MemoryLedger()
+    ledger.grant({"a": 100})
+    ledger.reserve("one", "", {"a": 10})
+    ledger._spent["a"] = 5
+    with pytest.raises(errors.LedgerBroken):
+        ledger.verify()
+
+
+@pytest.mark.parametrize("options", [{"engine": "abacus"}, {"short": "perhaps"}])
+def test_unknown_options(options):
+    with pytest.raises(errors.InvalidParameter):
+        sv.Session(**options)
+
+
+def test_a_ledger_this_version_does_not_have():
+    with pytest.raises(errors.UnsupportedLedger):
+        sv.Session(ledger="sqlite:///books.db")
