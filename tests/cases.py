@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seams import Silent
 from sottovoce.estimators import mean, quantile
 from sottovoce.noise import source
-from seams import Silent
 
 LOW, HIGH = 0.0, 10.30001  # the upper end lies a little above a point of every grid used, on purpose
 
@@ -156,7 +156,13 @@ def worst_pairs(people: People, owner: Any) -> list[tuple[np.ndarray, np.ndarray
     n, mine = len(people.epsilon), people.owners == owner
     # Half the others at the bottom, half just below the top: a wide plateau of equal ranks, and one point far from it.
     plateau = np.where(np.arange(n) % 2, LOW, HIGH - 0.1)
-    backgrounds = [plateau, np.full(n, LOW), np.full(n, HIGH), np.linspace(LOW, HIGH, n), np.where(np.arange(n) % 2, LOW, HIGH)]
+    backgrounds = [
+        plateau,
+        np.full(n, LOW),
+        np.full(n, HIGH),
+        np.linspace(LOW, HIGH, n),
+        np.where(np.arange(n) % 2, LOW, HIGH),
+    ]
     pairs = []
     for background in backgrounds:
         for one, two in ((LOW, HIGH), (-1e308, 1e308), (LOW - 5, HIGH + 0.37), (LOW, (LOW + HIGH) / 2)):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from cases import HIGH, LOW, captured, charge_of
 from scipy.stats import beta
+
+from cases import HIGH, LOW, captured, charge_of
 
 DRAWS = 40_000
 CONFIDENCE = 1e-8

@@ -96,7 +96,12 @@ def test_importing_the_house_loads_no_room():
 
 
 def lint_imports(source: Path) -> subprocess.CompletedProcess[str]:
-    command = [str(Path(sys.executable).with_name("lint-imports")), "--config", str(ROOT / "pyproject.toml"), "--no-cache"]
+    command = [
+        str(Path(sys.executable).with_name("lint-imports")),
+        "--config",
+        str(ROOT / "pyproject.toml"),
+        "--no-cache",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(source)}
     return subprocess.run(command, capture_output=True, text=True, cwd=source, env=environment, check=False)
 
@@ -127,6 +132,6 @@ def test_the_house_keeps_its_contracts():
 def test_randomness_is_drawn_in_one_place():
     for path in (ROOT / "src").rglob("*.py"):
         text = path.read_text()
-        assert "np.random" not in text and "numpy.random" not in text and "import random" not in text, path.name
+        assert not any(word in text for word in ("np.random", "numpy.random", "import random")), path.name
         assert "urandom" not in text or path.name == "source.py"
         assert "opendp.prelude" not in text or path.name == "opendp_samplers.py"

@@ -6,9 +6,9 @@ import threading
 
 import numpy as np
 import pytest
-from seams import silent
 
 import sottovoce as sv
+from seams import silent
 from sottovoce import errors
 from sottovoce.ledgers.memory import MemoryLedger
 

@@ -128,6 +128,8 @@ class Schema:
             text = Path(path).read_text(encoding="utf-8")
         except OSError as error:
             reason = error.strerror or "it cannot be read"
+        except UnicodeDecodeError:
+            reason = "it is not UTF-8 text"
         else:
             return cls.loads(text)
         raise InvalidSchema(f"The schema file cannot be opened: {reason}.", "", "Check its path.")
@@ -141,6 +143,7 @@ class Schema:
             raise InvalidSchema(
                 f"The schema is not TOML: {error}.", "", "Start from `sottovoce schema draft`."
             ) from None
+        _refuse_wrong_types(content)
         columns = {name: _column(name, entry) for name, entry in content.pop("columns", {}).items()}
         unknown = set(content) - {"person", "budget", "label", "tiers"}
         if unknown:
@@ -166,6 +169,18 @@ class Schema:
     def draft(types: Iterable[tuple[str, str]]) -> str:
         """Returns TOML text for columns of the given names and kinds, with every range left blank."""
         return _DRAFT_HEAD + "".join(_drafted(name, kind) for name, kind in types)
+
+
+def _refuse_wrong_types(content: dict[str, Any]) -> None:
+    tables = all(isinstance(content.get(name, {}), dict) for name in ("columns", "tiers"))
+    names = all(isinstance(content.get(name, ""), str) for name in ("person", "budget", "label"))
+    prices = tables and all(isinstance(v, int | float) for v in content.get("tiers", {}).values())
+    if not (tables and names and prices):
+        raise InvalidSchema(
+            "An entry of the schema is of the wrong kind.",
+            "person, budget and label name columns; [columns] and [tiers] are tables, and a tier's entry is its ε.",
+            "Correct it; `sottovoce schema draft` shows the form.",
+        )
 
 
 _DRAFT_HEAD = """\

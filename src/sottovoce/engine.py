@@ -58,6 +58,9 @@ class EngineKind(Protocol):
     def open_table(self, path: str, numbers: tuple[str, ...] = (), watch: Watch | None = None) -> Engine:
         """An engine over a file, a folder or a pattern; ``numbers`` names the columns to read as numbers."""
 
+    def infer_kinds(self, path: str) -> list[tuple[str, str]]:
+        """Names of the columns of such a table and their likely kinds, number or text."""
+
 
 @dataclass(frozen=True, eq=False)
 class Rows:

@@ -27,13 +27,10 @@ one: an error message is an output, and outputs are paid for.
     ├── IncompatibleGuarantees     promises of different kinds cannot be added
     ├── InvalidRelease             a file that is not a release
     ├── MissingExtra               an optional package that is not installed
-    ├── NotFitted                  an answer asked for before there is one
     └── ReleaseFailed              after the data was touched: says nothing about why
 """
 
 from __future__ import annotations
-
-from sklearn.exceptions import NotFittedError
 
 
 class SottovoceError(Exception):
@@ -130,10 +127,6 @@ class InvalidRelease(SottovoceError, ValueError):
 
 class MissingExtra(SottovoceError, ImportError):
     """An optional package that is not installed."""
-
-
-class NotFitted(SottovoceError, NotFittedError):  # type: ignore[misc]
-    """An answer asked for before there is one."""
 
 
 class ReleaseFailed(SottovoceError):

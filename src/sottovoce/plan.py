@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -113,9 +114,10 @@ class Plan:
         return f"<Plan of a {self.question} over {self.budgets.n_people} {_plural(self.guarantee.unit)}>"
 
 
-def error_text(expected: float | tuple[float, ...]) -> str:
+def error_text(expected: float | Sequence[float]) -> str:
     """Returns the expected error to three digits, several joined by commas."""
-    return ", ".join(f"{e:.3g}" for e in (expected if isinstance(expected, tuple) else (expected,)))
+    several = expected if isinstance(expected, Sequence) else (expected,)
+    return ", ".join(f"{e:,.0f}" if 1000 <= e < 1e9 else f"{e:.3g}" for e in several)
 
 
 def _plural(unit: str) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sottovoce.errors import InvalidRelease
-from sottovoce.plan import Plan
+from sottovoce.plan import Plan, error_text
 
 FORMAT = "sottovoce.release/1"
 
@@ -78,8 +78,10 @@ class Release:
             content = json.loads(text)
             if content.pop("format") != FORMAT:
                 raise ValueError
-            return cls(**{**content, "certificate": Certificate(**content["certificate"])})
-        except (ValueError, TypeError, KeyError, AttributeError):
+            release = cls(**{**content, "certificate": Certificate(**content["certificate"])})
+            release.explain()  # what cannot be explained is not a release
+            return release
+        except (ValueError, TypeError, KeyError, AttributeError, IndexError):
             pass  # raised below: the reason would quote the file
         raise InvalidRelease(
             "This is not a release of a format that this version knows.",
@@ -109,8 +111,7 @@ class Release:
 
     def _error(self) -> str:
         error = self.expected_error
-        told = ", ".join(f"{e:.3g}" for e in (error if isinstance(error, list) else [error]))
-        return f"Expected error: {told} ({self.error_is})."
+        return f"Expected error: {error_text(error)} ({self.error_is})."
 
     def _promise(self) -> list[str]:
         promise = self.guarantee
@@ -123,8 +124,7 @@ class Release:
         )
         return [
             f"Promise: differential privacy (pure ε, neighbours by {promise['neighbours']}) {whose}, "
-            f"{promise['people']:,} in all, each with an ε of their own, "
-            f"from {epsilon['least']:g} to {epsilon['most']:g}.",
+            f"{promise['people']:,} in all, {_range(epsilon)}.",
             f"What it means: whatever somebody already knows, seeing this answer changes the odds of any guess about "
             f"one {unit}'s data by little ({odds}).",
             *(_line(entry, unit) for entry in epsilon["distribution"]),
@@ -148,7 +148,14 @@ def _odds(epsilon: float) -> str:
     return f"{math.exp(epsilon):.3g}" if epsilon < 20 else f"e^{epsilon:g}, which is no protection"
 
 
+def _range(epsilon: dict[str, Any]) -> str:
+    if epsilon["least"] == epsilon["most"]:
+        return f"each with ε = {epsilon['least']:g}"
+    return f"each with an ε of their own, from {epsilon['least']:g} to {epsilon['most']:g}"
+
+
 def _line(entry: dict[str, float], unit: str) -> str:
     if "people" in entry:
-        return f"  {entry['people']:,} {'rows' if unit == 'row' else 'people'} at ε = {entry['epsilon']:g}"
+        names = {"row": ("row", "rows"), "person": ("person", "people")}[unit]
+        return f"  {entry['people']:,} {names[entry['people'] != 1]} at ε = {entry['epsilon']:g}"
     return f"  {entry['share_at_or_below']:.0%} at ε = {entry['epsilon']:g} or less"

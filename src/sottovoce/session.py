@@ -90,7 +90,10 @@ class Session:
     def release_rows(
         self, question: Question, budgets: Budgets, rows: Rows, key: str, request: str | None = None
     ) -> Release:
-        """Answers a question about rows wherever they live; people without names have no account to charge."""
+        """Answers a question about rows wherever they live; people without names have no account to charge.
+
+        People with names need a grant first.
+        """
         plan = question.plan_for(budgets)
         request = plan.digest if request is None else request
         entry = self._ledger.find(key)

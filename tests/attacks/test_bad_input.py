@@ -113,7 +113,17 @@ def no_secret_in(error):
 
 @pytest.mark.parametrize(
     "parameters",
-    [{"q": -0.1}, {"q": 1.5}, {"q": []}, {"q": "half"}, {"q": np.nan}, {"spread": 0}, {"cells": 1}, {"cells": 2**23}, {"method": "best"}],
+    [
+        {"q": -0.1},
+        {"q": 1.5},
+        {"q": []},
+        {"q": "half"},
+        {"q": np.nan},
+        {"spread": 0},
+        {"cells": 1},
+        {"cells": 2**23},
+        {"method": "best"},
+    ],
 )
 def test_bad_parameters_of_a_quantile(parameters):
     with pytest.raises(errors.InvalidParameter):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import CASES, PEOPLE, captured, worst_pairs
 
+from cases import CASES, PEOPLE, captured, worst_pairs
 from sottovoce.noise import laplace
 
 MEAN = CASES[0]
@@ -32,7 +32,9 @@ def impossible_under(answers: np.ndarray, centre: float, scale: float) -> int:
         near = (np.rint(u * 2**53) + np.arange(-40, 41)) * 2.0**-53
         near = near[(near > 0) & (near < 1)]
         with np.errstate(divide="ignore", invalid="ignore"):
-            reached = np.where(near >= 0.5, centre - scale * np.log(2 - near - near), centre + scale * np.log(near + near))
+            reached = np.where(
+                near >= 0.5, centre - scale * np.log(2 - near - near), centre + scale * np.log(near + near)
+            )
         impossible += not np.any(reached == answer)
     return impossible
 

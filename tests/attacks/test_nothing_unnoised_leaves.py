@@ -7,9 +7,9 @@ import re
 
 import numpy as np
 import pytest
-from cases import CASES, captured
 
 import sottovoce as sv
+from cases import CASES, captured
 
 VALUES = np.linspace(2.0, 9.0, 400) ** 1.1
 EPSILON = np.repeat([0.05, 0.2], 200)
@@ -27,7 +27,13 @@ def everything_reachable(thing, seen=None) -> list:
         return [thing]
     if isinstance(thing, np.ndarray):
         return thing.ravel().tolist() if thing.dtype.kind in "iuf" else []
-    inside = list(thing.values()) if isinstance(thing, dict) else list(thing) if isinstance(thing, list | tuple | set) else []
+    inside = (
+        list(thing.values())
+        if isinstance(thing, dict)
+        else list(thing)
+        if isinstance(thing, list | tuple | set)
+        else []
+    )
     inside += list(getattr(thing, "__dict__", {}).values())
     return [number for part in inside for number in everything_reachable(part, seen)]
 
@@ -63,7 +69,9 @@ def test_a_pickle_holds_no_more_than_the_object(case):
     estimator = case.make().fit(VALUES, epsilon=EPSILON)
     again = pickle.loads(pickle.dumps(estimator))
     assert again.release_ == estimator.release_
-    assert set(vars(again)) == set(vars(estimator)) == set(estimator.get_params()) | {"value_", "release_", "guarantee_"}
+    assert (
+        set(vars(again)) == set(vars(estimator)) == set(estimator.get_params()) | {"value_", "release_", "guarantee_"}
+    )
 
 
 @pytest.mark.parametrize("case", CASES, ids=repr)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from cases import CASES, PEOPLE, audit, strictest_and_loosest
 from measurement import measured_loss
-
 from sottovoce import errors, statistics
 from sottovoce.budgets import Budgets
 from sottovoce.estimators import mean
@@ -90,7 +90,9 @@ def test_a_choice_scale_divided_by_one_and_a_half_is_caught(monkeypatch):
 
     def quieter(cls, kinds, row):
         right = original(cls, kinds, row)
-        return Weights(right.row, right.person, right.total, int(right.loudest / 1.5), right.charges, right.concentration)
+        return Weights(
+            right.row, right.person, right.total, int(right.loudest / 1.5), right.charges, right.concentration
+        )
 
     monkeypatch.setattr(Weights, "rounded", classmethod(quieter))
     assert caught(MEDIAN, PEOPLE[0])

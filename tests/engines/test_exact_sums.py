@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -48,7 +49,7 @@ def partitioned(rows: pa.Table, rng: np.random.Generator) -> pa.Table:
     shuffled = rows.take(pa.array(rng.permutation(N)))
     cuts = np.sort(rng.integers(0, N + 1, rng.integers(0, 30)))
     edges = [0, *cuts.tolist(), N]
-    return pa.concat_tables([shuffled.slice(a, b - a) for a, b in zip(edges[:-1], edges[1:], strict=True)])
+    return pa.concat_tables([shuffled.slice(a, b - a) for a, b in pairwise(edges)])
 
 
 def test_two_hundred_partitions_have_one_digest(monkeypatch):
@@ -56,7 +57,8 @@ def test_two_hundred_partitions_have_one_digest(monkeypatch):
     digests = set()
     for _ in range(200):
         monkeypatch.setattr(arrow, "BATCH", int(rng.integers(1, N + 1)) if rng.random() < 0.5 else 2**16)
-        monkeypatch.setattr(arrow.os, "cpu_count", lambda threads=int(rng.integers(1, 9)): threads)
+        threads = int(rng.integers(1, 9))
+        monkeypatch.setattr(arrow.os, "cpu_count", lambda threads=threads: threads)
         digests.add(digest(arrow.ArrowEngine(partitioned(rows, rng))))
     assert digests == {by_hand(rows)}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from cases import CASES, PEOPLE, audit, every_case, every_people, strictest_and_loosest
 
 #: Rounding of the test's own quadrature; losses of the mean are compared as exact ratios.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import HIGH, LOW, PEOPLE, every_case, every_people
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from seams import silent
 
+from cases import HIGH, LOW, PEOPLE, every_case, every_people
+from seams import silent
 from sottovoce import Budgets
 
 grants = st.floats(1e-6, 50, allow_nan=False)
@@ -19,7 +19,7 @@ def planned(case, people):
 
 
 def granted(people):
-    names, first = np.unique(people.owners, return_index=True)
+    _, first = np.unique(people.owners, return_index=True)
     return people.epsilon[first]
 
 

@@ -8,8 +8,10 @@ not exceed the charge. The same bound catches noise that is too small by a third
 from __future__ import annotations
 
 import pytest
+
 from cases import CASES, PEOPLE, strictest_and_loosest
 from measurement import measured_loss
+
 
 @pytest.mark.parametrize("case", CASES[:2], ids=repr)
 @pytest.mark.parametrize("people", PEOPLE[:2], ids=repr)

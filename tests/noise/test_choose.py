@@ -7,10 +7,10 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from cases import log_law
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import log_law
 from sottovoce.noise import choose, source
 
 SIGMAS = 6

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the words of a question to a plan or a release.
+
+A plan reads the columns of people and budgets; the column in question is looked for in the header and
+not read. A release goes on from there through the one door, Session. Bad parameters are refused before
+the table is opened, and a place that cannot be written to before anybody is charged.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sottovoce.cli.voice import console, hand_over, say
+from sottovoce.cli.words import Said
+
+if TYPE_CHECKING:
+    from sottovoce.budgets import Budgets
+    from sottovoce.engine import Engine, Watch
+    from sottovoce.plan import Plan
+    from sottovoce.question import Question
+    from sottovoce.release import Release
+    from sottovoce.session import Session
+    from sottovoce.statistics import Owner
+
+
+def question(name: str, said: Said, **parameters: Any) -> Question:
+    """Returns the question by its public name; its parameters are refused now if they are wrong."""
+    import sottovoce as sv
+
+    given = {word: value for word, value in parameters.items() if value is not None}
+    asked: Question = getattr(sv, name)(bounds=said.bounds, missing=said.missing, **given)
+    asked.plan_for(sv.Budgets.of(1.0, rows=2))  # a plan for nobody: better to stumble here than after a long census
+    return asked
+
+
+def planned(said: Said, asked: Question, watch: Watch | None = None) -> Plan:
+    """Returns the plan, from the columns of people and budgets alone."""
+    _, budgets, _ = census(said, watch, values=False)
+    return asked.plan_for(budgets)
+
+
+def answered(said: Said, asked: Question, watch: Watch | None = None, session: Session | None = None) -> Release:
+    """Returns the release, made through this session, or one in which everybody granted what the table says."""
+    from sottovoce.engine import Rows
+    from sottovoce.session import Session
+
+    engine, budgets, owner = census(said, watch, values=True)
+    if session is None:
+        session = Session()
+        if budgets.people is not None:
+            session.grant(budgets)
+    return session.release_rows(asked, budgets, Rows(engine, str(said.column), owner), said.key)
+
+
+def census(said: Said, watch: Watch | None, *, values: bool) -> tuple[Engine, Budgets, Owner]:
+    """Opens the table and counts who takes part; only a release declares the values to be numbers."""
+    from sottovoce.census import take_census
+    from sottovoce.engine import named, require_columns
+
+    numbers = (said.column if values else None, None if said.tiers else said.budget)
+    engine = named("arrow").open_table(said.table, tuple(name for name in numbers if name is not None), watch)
+    require_columns(engine, said.column, said.budget, said.person)
+    budgets, owner = take_census(
+        engine, epsilon=said.epsilon, budget=said.budget, person=said.person, tiers=said.tiers or None
+    )
+    return engine, budgets, owner
+
+
+def run_release(said: Said, asked: Question) -> None:
+    """Makes a release, writes it, and says what it means."""
+    from sottovoce.cli.files import refuse_unwritable, write_whole
+    from sottovoce.cli.progress import RowsDone
+
+    refuse_unwritable(said.out, said.table)
+    with RowsDone(console(stderr=True)) as watch:
+        made = answered(said, asked, watch)
+    if said.out is None:
+        hand_over(made.to_json())
+    else:
+        write_whole(said.out, made.to_json())
+    say(made.explain(), stderr=True)
+    say("No ledger remembers this release: asking again spends everybody's ε again.", stderr=True, style="dim")
+    if said.out is not None:
+        say(f"Written to {said.out}.", stderr=True)
+
+
+def run_plan(said: Said, asked: Question) -> None:
+    """Makes a plan, and shows it."""
+    from sottovoce.cli.files import refuse_unwritable, write_whole
+    from sottovoce.cli.pictures import plan_json, show_plan
+    from sottovoce.cli.progress import RowsDone
+
+    refuse_unwritable(said.out, said.table)
+    with RowsDone(console(stderr=True)) as watch:
+        made = planned(said, asked, watch)
+    show_plan(made)
+    if said.out is not None:
+        write_whole(said.out, plan_json(made))
+        say(f"Written to {said.out}.", stderr=True)

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sottovoce plan` and `sottovoce release`, and the questions that both take with the same words.
+
+The verb is kept in the context when its name is read, and a question hands itself to the verb: so no
+word can be understood by one and not by the other.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sottovoce.cli import words
+from sottovoce.cli.answers import question, run_plan, run_release
+from sottovoce.cli.voice import plainly
+from sottovoce.cli.words import Said
+
+release_app = typer.Typer(no_args_is_help=True)
+plan_app = typer.Typer(no_args_is_help=True)
+
+
+@release_app.callback()
+def release(context: typer.Context) -> None:
+    """Answer a question about a column, and keep everybody's promise.
+
+    The release is written to --out, or to standard output; what it says in plain words, to standard error.
+    """
+    context.obj = run_release
+
+
+@plan_app.callback()
+def plan(context: typer.Context) -> None:
+    """Show who pays what and the error to expect, without reading the column.
+
+    The words are those of `release`. With --out the plan is also written as JSON.
+    """
+    context.obj = run_plan
+
+
+@release_app.command()
+@plan_app.command()
+@plainly()
+def mean(
+    context: typer.Context,
+    table: words.Table,
+    column: words.ColumnName = None,
+    bounds: words.Limits = None,
+    budget_column: words.BudgetColumn = None,
+    epsilon: words.Epsilon = None,
+    person_column: words.PersonColumn = None,
+    schema: words.SchemaFile = None,
+    missing: words.Missing = None,
+    spread: Annotated[
+        float | None,
+        typer.Option(help="A public guess of the standard deviation; half the range if not given."),
+    ] = None,
+    key: words.Key = "release",
+    out: words.Out = None,
+) -> None:
+    """The mean of a column."""
+    said = Said(table, column, bounds, budget_column, epsilon, person_column, schema, missing, key, out).completed()
+    context.obj(said, question("Mean", said, spread=spread))
+
+
+@release_app.command()
+@plan_app.command()
+@plainly()
+def quantile(
+    context: typer.Context,
+    table: words.Table,
+    q: Annotated[
+        list[float] | None,
+        typer.Option("--q", help="A share of the people, 0 to 1 (if not given: 0.5). Several split the budget evenly."),
+    ] = None,
+    column: words.ColumnName = None,
+    bounds: words.Limits = None,
+    budget_column: words.BudgetColumn = None,
+    epsilon: words.Epsilon = None,
+    person_column: words.PersonColumn = None,
+    schema: words.SchemaFile = None,
+    missing: words.Missing = None,
+    spread: Annotated[
+        float | None,
+        typer.Option(help="A public guess of the share of the bounds that values fill, for the expected error only."),
+    ] = None,
+    method: Annotated[str | None, typer.Option(help="permute-and-flip (if not given) or exponential.")] = None,
+    cells: Annotated[int | None, typer.Option(help="Steps of the grid of possible answers.")] = None,
+    key: words.Key = "release",
+    out: words.Out = None,
+) -> None:
+    """Quantiles of a column: the median, quartiles, any share of the people."""
+    said = Said(table, column, bounds, budget_column, epsilon, person_column, schema, missing, key, out).completed()
+    context.obj(said, question("Quantile", said, q=q or [0.5], spread=spread, method=method, cells=cells))

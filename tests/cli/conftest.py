@@ -1,0 +1,78 @@
+"""A table of people with budgets, in every form that the command line takes, and a way to give commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import csv
+from typer.testing import CliRunner
+
+from sottovoce.cli.main import app
+
+TIERS = {"careful": 0.1, "middle": 0.5, "open": 2.0}
+
+SCHEMA = """\
+person = "id"
+budget = "tier"
+label = "salary"
+[tiers]
+careful = 0.1
+middle = 0.5
+open = 2
+[columns.salary]
+kind = "number"
+low = 0
+high = 200_000
+missing = 50_000
+"""
+
+
+@pytest.fixture
+def run():
+    """Gives a command in this process; whatever it does, it never ends in a traceback."""
+
+    def command(*words: object):
+        result = CliRunner().invoke(app, [str(word) for word in words])
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+        assert "Traceback" not in result.output
+        return result
+
+    return command
+
+
+@pytest.fixture
+def table() -> pa.Table:
+    people = [i // 2 for i in range(1200)]
+    tiers = [list(TIERS)[p % 3] for p in people]
+    return pa.table(
+        {
+            "id": [f"u{p}" for p in people],
+            "salary": [float(40_000 + 37 * i % 20_000) for i in range(1200)],
+            "epsilon": [TIERS[tier] for tier in tiers],
+            "tier": tiers,
+        }
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path, table: pa.Table) -> Path:
+    """salaries.csv, salaries.parquet, schema.toml, and parts/ with the same rows in three files."""
+    csv.write_csv(table, tmp_path / "salaries.csv")
+    pq.write_table(table, tmp_path / "salaries.parquet")
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    (tmp_path / "parts").mkdir()
+    for part in range(3):
+        pq.write_table(table.slice(part * 400, 400), tmp_path / "parts" / f"{part}.parquet")
+    return tmp_path
+
+
+#: What is said of salaries.csv when nothing is left to a schema.
+WORDS = ("--column", "salary", "--bounds", 0, 200_000, "--budget-column", "epsilon", "--person-column", "id")
+
+
+@pytest.fixture
+def words() -> tuple[object, ...]:
+    return WORDS

@@ -1,0 +1,147 @@
+"""From a table with people and budgets to a release and its plain words."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from seams import silent
+from sottovoce.engines.arrow import ArrowEngine
+from sottovoce.release import Release
+
+
+def test_from_csv_to_release_to_plain_words(run, folder, words):
+    out = folder / "release.json"
+    made = run("release", "mean", folder / "salaries.csv", *words, "--out", out)
+    assert made.exit_code == 0
+    assert made.stdout == ""
+    release = Release.load(out)
+    assert release.guarantee["people"] == 600
+    assert 0 <= release.value <= 200_000
+    assert "Promise: differential privacy" in made.stderr
+    explained = run("explain", out)
+    assert explained.exit_code == 0
+    assert explained.stdout.strip() == release.explain()
+
+
+def test_without_out_standard_output_is_the_release_and_nothing_else(run, folder, words):
+    made = run("release", "mean", folder / "salaries.csv", *words)
+    assert Release.from_json(made.stdout).question == "mean"
+    assert json.loads(made.stdout)["format"] == "sottovoce.release/1"
+    assert "No ledger remembers this release" in made.stderr
+
+
+@pytest.mark.parametrize("place", ["salaries.csv", "salaries.parquet", "parts", "parts/*.parquet"])
+def test_files_folders_and_patterns_give_the_same_answer(run, folder, words, table, place):
+    with silent():
+        made = run("release", "mean", folder / place, *words, "--spread", 5000)
+    release = Release.from_json(made.stdout)
+    assert release.guarantee["people"] == 600
+    assert release.value == pytest.approx(sum(table["salary"].to_pylist()) / len(table), abs=200)
+
+
+def test_several_quantiles_share_the_budget_and_keep_their_order(run, folder, words):
+    shares = ("--q", 0.75, "--q", 0.25, "--q", 0.5)
+    options = ("--method", "exponential", "--cells", 4096, "--spread", 0.1)
+    made = run("release", "quantile", folder / "salaries.csv", *words, *shares, *options)
+    release = Release.from_json(made.stdout)
+    assert release.parameters["q"] == [0.75, 0.25, 0.5]
+    assert release.value[1] <= release.value[2] <= release.value[0]
+    assert release.parameters["method"] == "exponential"
+    assert release.guarantee["epsilon"]["most"] <= 2
+    assert "quantile 0.75" in made.stderr
+
+
+def test_the_quantile_is_the_median_unless_said(run, folder, words):
+    made = run("release", "quantile", folder / "salaries.csv", *words)
+    assert Release.from_json(made.stdout).parameters["q"] == [0.5]
+
+
+def test_one_epsilon_for_all_needs_no_column_of_budgets_or_people(run, folder):
+    line = ("--column", "salary", "--bounds", 0, 200_000, "--epsilon", 0.5)
+    for place in ("salaries.csv", "salaries.parquet"):
+        made = run("release", "mean", folder / place, *line)
+        guarantee = Release.from_json(made.stdout).guarantee
+        assert (guarantee["unit"], guarantee["people"]) == ("row", 1200)
+        assert guarantee["epsilon"]["most"] <= 0.5
+
+
+def test_missing_values_are_answered_with_the_public_constant(run, tmp_path):
+    path = tmp_path / "gaps.csv"
+    path.write_text("v,w\n" + "1,0\n,0\nnan,0\n" * 200)
+    line = ("--column", "v", "--bounds", -10, 10, "--epsilon", 50)
+    assert run("release", "mean", path, *line).exit_code == 2
+    with silent():
+        made = run("release", "mean", path, *line, "--missing", -5)
+    assert Release.from_json(made.stdout).value == pytest.approx(-3, abs=0.01)
+
+
+@pytest.mark.parametrize("verb", ["mean", "quantile"])
+def test_a_plan_shows_who_pays_what_in_the_words_of_a_release(run, folder, words, verb):
+    out = folder / "plan.json"
+    shown = run("plan", verb, folder / "salaries.csv", *words, "--out", out)
+    assert shown.exit_code == 0
+    for word in (
+        "granted ε",
+        "spent ε",
+        "people",
+        "rows",
+        "voice",
+        "Promise: pure ε for each person",
+        "Expected error",
+    ):
+        assert word in shown.stdout
+    plan = json.loads(out.read_text())
+    made = run("release", verb, folder / "salaries.csv", *words)
+    release = Release.from_json(made.stdout)
+    assert plan["plan_digest"] == release.certificate.plan_digest
+    assert plan["guarantee"] == release.guarantee
+    assert plan["expected_error"] == release.expected_error
+    assert [line["people"] for line in plan["who_pays"]] == [200, 200, 200]
+
+
+def test_a_plan_reads_no_column_but_those_of_people_and_budgets(run, folder, words, monkeypatch):
+    read: set[str] = set()
+    fold = ArrowEngine.fold
+
+    def spy(engine, kernel):
+        read.update(kernel.columns)
+        return fold(engine, kernel)
+
+    monkeypatch.setattr(ArrowEngine, "fold", spy)
+    run("plan", "mean", folder / "salaries.csv", *words)
+    assert read == {"id", "epsilon"}
+    run("release", "mean", folder / "salaries.csv", *words)
+    assert read == {"id", "epsilon", "salary"}
+
+
+def test_a_plan_works_on_a_column_that_cannot_be_read(run, folder, words):
+    text = folder / "text.csv"
+    text.write_text((folder / "salaries.csv").read_text().replace(",4", ",confidential"))
+    path = folder / "salaries.parquet"
+    broken = _with_broken_column(path, "salary")
+    for place in (text, broken):
+        assert run("plan", "mean", place, *words).exit_code == 0
+        refused = run("release", "mean", place, *words)
+        assert refused.exit_code == 2
+        assert "confidential" not in refused.output
+
+
+def test_a_plan_looks_for_the_column_in_the_header(run, folder, words):
+    shown = run("plan", "mean", folder / "salaries.csv", *words, "--column", "income")
+    assert shown.exit_code == 2
+    assert "MissingColumn: The table has no column 'income'." in shown.stderr
+
+
+def _with_broken_column(path, name):
+    """The same Parquet file with the bytes of one column, and of no other, overwritten."""
+    group = pq.read_metadata(path).row_group(0)
+    chunk = next(group.column(i) for i in range(group.num_columns) if group.column(i).path_in_schema == name)
+    start = min(o for o in (chunk.dictionary_page_offset, chunk.data_page_offset) if o is not None)
+    content = bytearray(path.read_bytes())
+    content[start : start + chunk.total_compressed_size] = b"\xff" * chunk.total_compressed_size
+    broken = path.with_name("broken.parquet")
+    broken.write_bytes(content)
+    return broken

@@ -1,0 +1,122 @@
+"""How commands end: interrupted, surprised, or facing a hostile file."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sottovoce import census
+from sottovoce.release import Release
+
+COMMAND = [sys.executable, "-c", "from sottovoce.cli.main import app; app()"]
+
+
+def test_ctrl_c_ends_a_long_release_with_a_sentence_and_leaves_nothing_behind(tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("id,v,epsilon\n" + "a,1,0.5\nb,2,0.5\n" * 50_000)
+    (tmp_path / "many").mkdir()
+    for part in range(2000):  # two hundred million rows that take no room
+        (tmp_path / "many" / f"{part}.csv").symlink_to(rows)
+    before = sorted(tmp_path.rglob("*"))
+    line = ["many", "--column", "v", "--bounds", "0", "10", "--budget-column", "epsilon", "--out", "out.json"]
+    running = subprocess.Popen(
+        [*COMMAND, "release", "mean", *line], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(3)
+    assert running.poll() is None
+    running.send_signal(signal.SIGINT)
+    stdout, stderr = running.communicate(timeout=20)
+    assert (running.returncode, stdout) == (130, "")
+    assert stderr == "Interrupted. No file was left unfinished.\n"
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_ctrl_c_while_writing_leaves_the_old_file(run, folder, words, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    out = folder / "release.json"
+    out.write_text("old")
+    before = sorted(folder.rglob("*"))
+    monkeypatch.setattr(Path, "replace", interrupted)
+    result = run("release", "mean", folder / "salaries.csv", *words, "--out", out)
+    assert result.exit_code == 130
+    assert out.read_text() == "old"
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_a_disc_that_refuses_is_a_sentence(run, folder, words, monkeypatch):
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    before = sorted(folder.rglob("*"))
+    result = run("release", "mean", folder / "salaries.csv", *words, "--out", folder / "release.json")
+    assert result.exit_code == 2
+    assert "No space left on device" in result.stderr
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_a_surprise_is_one_sentence_that_tells_nothing(run, folder, words, monkeypatch):
+    def surprise(*_, **__):
+        raise RuntimeError("secret 731")
+
+    monkeypatch.setattr(census, "take_census", surprise)
+    result = run("release", "mean", folder / "salaries.csv", *words)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "did not foresee" in result.stderr
+    assert "secret" not in result.output
+    assert "RuntimeError" not in result.output
+
+
+def test_a_failure_after_reading_looks_like_any_other(run, folder, words, monkeypatch):
+    def surprise(*_, **__):
+        raise ZeroDivisionError("secret 731")
+
+    monkeypatch.setattr("sottovoce.estimators.mean.published", surprise)
+    result = run("release", "mean", folder / "salaries.csv", *words, "--out", folder / "release.json")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("ReleaseFailed: The release failed after private rows had been read.")
+    assert "secret" not in result.output
+    assert not (folder / "release.json").exists()
+
+
+def test_a_file_from_a_stranger_does_not_steer_the_terminal(run, folder, words):
+    header = folder / "header.csv"
+    header.write_text("id,\x1b]0;owned\x07,[bold]x[/bold]\na,1,2\nb,2,3\n")
+    refused = run("plan", "mean", header, *words)
+    assert "\x1b" not in refused.output
+    assert "[bold]x[/bold]" in refused.stderr
+    made = json.loads(run("release", "mean", folder / "salaries.csv", *words).stdout)
+    made["certificate"]["theorem"] = "\x1b[2Jtrust me"
+    (folder / "r.json").write_text(json.dumps(made))
+    told = run("explain", folder / "r.json")
+    assert "trust me" in told.stdout
+    assert "\x1b" not in told.stdout
+
+
+def test_a_terminal_without_greek_still_hears(folder, words):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    line = [*COMMAND, "release", "mean", "salaries.csv", *map(str, words)]
+    result = subprocess.run(line, cwd=folder, env=environment, capture_output=True, check=True)
+    assert b"each with an ? of their own" in result.stderr
+    assert Release.from_json(result.stdout.decode()).certificate.theorem.endswith("(pure ε, replace)")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["release", "quantile", "--help"]])
+def test_help_comes_at_once(words):
+    code = """
+import atexit, sys
+from sottovoce.cli.main import app
+atexit.register(lambda: print({"numpy", "pyarrow", "sklearn", "opendp", "scipy"} & set(sys.modules)))
+app()
+"""
+    result = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
+    assert result.stdout.endswith("set()\n")
