@@ -42,6 +42,21 @@ def test_zcdp_of_a_pure_promise_and_its_conversion_to_epsilon_delta():
             many.approximate(bad)
 
 
+def test_zcdp_of_huge_budgets_does_not_overflow():
+    assert MEAN.plan(epsilon=1e6, rows=3).guarantee.rho == pytest.approx(np.full(3, 1e6), rel=1e-5)
+
+
+def test_streamed_kinds_of_two_tables_do_not_add_up():
+    """Rows with (0.1, 1.0) and rows with (1.0, 0.1) are two equal tables of kinds; nobody can say who is who."""
+    from sottovoce.budgets import Kinds
+
+    kinds = [Kinds(np.array([10**8, 10**9]), np.array([1, 1]), np.array([5, 5])) for _ in range(2)]
+    one, two = (MEAN.plan_for(sv.Budgets(k, "row")).guarantee for k in kinds)
+    assert np.array_equal((one + one).units, 2 * one.units)
+    with pytest.raises(errors.IncompatibleGuarantees):
+        _ = one + two
+
+
 def test_promises_of_different_kinds_do_not_add_up():
     by_row = MEAN.plan(epsilon=0.1, rows=4).guarantee
     others = [

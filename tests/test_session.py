@@ -195,6 +195,11 @@ def test_broken_books_are_noticed():
         ledger.verify()
 
 
+def test_a_session_is_told_prices_by_person():
+    with pytest.raises(errors.InvalidParameter):
+        session().release(MEAN, VALUES, groups=OWNERS, epsilon=[0.1] * 5, key="one")
+
+
 @pytest.mark.parametrize("options", [{"engine": "abacus"}, {"short": "perhaps"}])
 def test_unknown_options(options):
     with pytest.raises(errors.InvalidParameter):

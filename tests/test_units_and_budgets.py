@@ -65,7 +65,7 @@ def test_every_kind_of_column_gives_the_same_budgets(column):
 def test_mappings_series_tiers_and_numbers():
     by_name = {"a": 2.0, "b": 0.1, "c": 0.5, "who owns no row": 1.0}
     assert sv.Budgets.of(by_name, groups=OWNERS).epsilon.tolist() == [2.0, 0.1, 0.5]
-    assert sv.Budgets.of(pd.Series(by_name), groups=OWNERS).epsilon.tolist() == [2.0, 0.1, 0.5]
+    assert sv.Budgets.listed(list(by_name), list(by_name.values()), OWNERS).epsilon.tolist() == [2.0, 0.1, 0.5]
     assert sv.Budgets.of(0.3, groups=OWNERS).epsilon.tolist() == [0.3] * 3
     assert sv.Budgets.of(0.3, rows=2).epsilon.tolist() == [0.3] * 2
     tiers = sv.Budgets.tiers({"open": 1.0, "shy": 0.1}, ["open", "shy", "open", "shy"], groups=[1, 2, 1, 3])
@@ -89,7 +89,7 @@ def test_kinds_count_everybody_once(rows):
     [
         ({"epsilon": [0.1, 0.2], "groups": ["a", "a"]}, errors.InconsistentBudget),
         ({"epsilon": {"a": 0.1}, "groups": ["a", "b"]}, errors.UnknownPeople),
-        ({"epsilon": pd.Series([0.1, 0.2], index=["a", "a"]), "groups": ["a", "a"]}, errors.DuplicatePeople),
+        ({"epsilon": pd.Series({"a": 0.1, "b": 0.2}), "groups": ["a", "b", "a"]}, errors.UnequalLengths),
         ({"epsilon": {"a": 0.1}}, errors.InvalidParameter),
         ({"epsilon": 0.1}, errors.InvalidParameter),
         ({"epsilon": [0.1, 0.2, 0.3], "rows": 2}, errors.UnequalLengths),
@@ -108,6 +108,22 @@ def test_kinds_count_everybody_once(rows):
 def test_bad_budgets_are_named_errors(arguments, error):
     with pytest.raises(error):
         sv.Budgets.of(**arguments)
+
+
+def test_a_series_is_a_column_whatever_its_index():
+    """A frame sorted by id: the index must not be taken for people, or somebody gets another's ε."""
+    shuffled = pd.Series([0.5, 1.0, 2.0, 0.1], index=[3, 2, 1, 4])
+    assert sv.Budgets.of(shuffled, groups=pd.Series([3, 2, 1, 4])).epsilon.tolist() == [2.0, 1.0, 0.5, 0.1]
+
+
+def test_a_person_listed_twice():
+    with pytest.raises(errors.DuplicatePeople):
+        sv.Budgets.listed(["a", "a"], [0.1, 0.2], groups=["a", "a"])
+
+
+def test_budgets_and_groups_together_are_refused():
+    with pytest.raises(errors.InvalidParameter):
+        sv.Mean(bounds=(0, 1)).fit([0.1, 0.2], epsilon=sv.Budgets.of(0.1, rows=2), groups=["a", "a"])
 
 
 def test_people_who_grant_nothing_are_left_out_when_told_so():

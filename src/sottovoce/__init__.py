@@ -26,6 +26,7 @@ _HOMES = {
     "Plan": "plan",
     "Quantile": "estimators.quantile",
     "Release": "release",
+    "Ridge": "estimators.ridge",
     "Schema": "bounds",
     "Session": "session",
     "Weights": "weights",

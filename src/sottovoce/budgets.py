@@ -58,7 +58,9 @@ class Budgets:
 
     @classmethod
     def of(cls, epsilon: Any, groups: Any = None, rows: int | None = None, zero: str = "refuse") -> Budgets:
-        """Budgets from a number for all, an array by row, or a mapping from person to ε.
+        """Budgets from a number for all, a column with one ε a row, or a mapping from person to ε.
+
+        A pandas Series is a column, whatever its index; for ε by person pass ``series.to_dict()`` or ``listed``.
 
         ``rows`` is needed only when neither ``epsilon`` nor ``groups`` tells how many there are. A person
         who grants zero is refused unless ``zero="leave out"``, which keeps them unheard and uncharged.
@@ -72,6 +74,21 @@ class Budgets:
         if rows is not None:
             same_length(rows, groups=owner)
         return cls._by_person(granted, people, owner)
+
+    @classmethod
+    def listed(cls, people: Any, epsilon: Any, groups: Any) -> Budgets:
+        """Budgets from a table of their own, one line a person: a column of names and a column of ε.
+
+        >>> Budgets.listed(["ben", "ada"], [0.1, 1.0], groups=["ada", "ben", "ada"]).epsilon.tolist()
+        [1.0, 0.1]
+        """
+        names = column(people, "people")
+        amounts = column(epsilon, "epsilon")
+        same_length(len(names), epsilon=amounts)
+        table = dict(zip(names.tolist(), amounts.tolist(), strict=True))
+        if len(table) < len(names):
+            raise DuplicatePeople("A person is listed twice.", "Everybody has one ε.", "Keep one line a person.")
+        return cls.of(table, groups=groups)
 
     @classmethod
     def tiers(cls, levels: Mapping[Any, float], tier: Any, groups: Any = None) -> Budgets:
@@ -143,26 +160,19 @@ class Budgets:
 
 def _granted(epsilon: Any, people: Array | None, owner: NDArray[np.int64] | None, zero_allowed: bool) -> units.Units:
     """One number, or one number a row (a person, with groups)."""
-    if isinstance(epsilon, Mapping) or (hasattr(epsilon, "items") and hasattr(epsilon, "index")):
+    if isinstance(epsilon, Mapping):
         if people is None:
             raise InvalidParameter(
                 "Budgets are given by person, but the rows do not say whose they are.",
                 "A mapping from person to ε needs groups=.",
                 "Pass groups= with the owner of every row, or an array of ε by row.",
             )
-        if not isinstance(epsilon, Mapping) and owner is not None and _is_by_row(epsilon, len(owner)):
-            return _one_each(units.grant(epsilon.to_numpy(), zero_allowed=zero_allowed), owner, len(people))
         return _looked_up(epsilon, people, zero_allowed)
     granted = units.grant(epsilon if np.ndim(epsilon) == 0 else column(epsilon, "epsilon"), zero_allowed=zero_allowed)
     if granted.ndim and owner is not None and people is not None:
         same_length(len(owner), epsilon=granted)
         return _one_each(granted, owner, len(people))
     return granted
-
-
-def _is_by_row(series: Any, rows: int) -> bool:
-    # A pandas Series with a plain counting index is a column; one indexed by person is a mapping.
-    return len(series) == rows and type(series.index).__name__ == "RangeIndex"
 
 
 def _one_each(by_row: units.Units, owner: NDArray[np.int64], people: int) -> units.Units:
@@ -177,24 +187,8 @@ def _one_each(by_row: units.Units, owner: NDArray[np.int64], people: int) -> uni
     return granted
 
 
-def _looked_up(epsilon: Any, names: Array, zero_allowed: bool = False) -> units.Units:
-    keys = list(epsilon.keys())
-    if len(set(keys)) < len(keys):
-        raise DuplicatePeople(
-            "A person is listed twice in the budgets.",
-            "Everybody has one ε.",
-            "Keep one entry a person.",
-        )
-    table = dict(
-        zip(
-            keys,
-            units.grant(
-                list(epsilon.values()) if isinstance(epsilon, Mapping) else epsilon.to_numpy(),
-                zero_allowed=zero_allowed,
-            ),
-            strict=True,
-        )
-    )
+def _looked_up(epsilon: Mapping[Any, float], names: Array, zero_allowed: bool = False) -> units.Units:
+    table = dict(zip(epsilon, units.grant(list(epsilon.values()), zero_allowed=zero_allowed).tolist(), strict=True))
     try:
         return np.array([table[name] for name in names.tolist()], dtype=np.int64)
     except KeyError:

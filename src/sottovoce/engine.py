@@ -69,6 +69,8 @@ class Rows:
     engine: Engine
     value: str
     owner: Owner
+    features: Any = None  # a features.Reader, for regressions
+    label: Any = None  # a features.Label, for regressions
 
 
 KINDS = ("arrow",)

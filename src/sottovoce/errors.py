@@ -26,7 +26,6 @@ one: an error message is an output, and outputs are paid for.
     ├── UnsupportedLedger          a kind of ledger that this installation does not have
     ├── IncompatibleGuarantees     promises of different kinds cannot be added
     ├── InvalidRelease             a file that is not a release
-    ├── MissingExtra               an optional package that is not installed
     └── ReleaseFailed              after the data was touched: says nothing about why
 """
 
@@ -123,10 +122,6 @@ class IncompatibleGuarantees(SottovoceError):
 
 class InvalidRelease(SottovoceError, ValueError):
     """A file that is not a release."""
-
-
-class MissingExtra(SottovoceError, ImportError):
-    """An optional package that is not installed."""
 
 
 class ReleaseFailed(SottovoceError):

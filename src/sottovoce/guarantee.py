@@ -61,14 +61,15 @@ class Guarantee:
 
     @property
     def rho(self) -> NDArray[np.float64]:
-        """What each is promised in ρ of zCDP; a pure ε is worth ρ = ε²/2 (rounded up)."""
+        """What each is promised in ρ of zCDP; a pure ε is worth ρ = min(ε²/2, ε), rounded up."""
         return np.asarray(units.epsilon(self.as_zcdp().units), dtype=np.float64)
 
     def as_zcdp(self) -> Guarantee:
-        """The same promise in ρ: ε-DP implies ε²/2-zCDP (Bun and Steinke 2016, Proposition 1.4)."""
+        """The same promise in ρ: ε-DP implies ε²/2-zCDP (Bun and Steinke 2016, Proposition 1.4), and ε-zCDP anyway."""
         if self.currency == "zCDP rho":
             return self
-        rho = units.charge(np.asarray(units.epsilon(self.spent)) ** 2 / 2)
+        epsilon = np.asarray(units.epsilon(self.spent))
+        rho = units.charge(np.minimum(epsilon**2 / 2, epsilon))
         return replace(self, spent=rho, currency="zCDP rho")
 
     def approximate(self, delta: float) -> NDArray[np.float64]:
@@ -85,11 +86,15 @@ class Guarantee:
         self._refuse_other_kinds(other)
         left, right = self._one_currency(other)
         arithmetic: Arithmetic = "exact" if self.arithmetic == other.arithmetic == "exact" else "floating"
-        if left.codes is right.codes and len(left.spent) == len(right.spent):
+        if left.codes is right.codes and left.counts is right.counts:  # the same kinds of the same people
             return replace(left, spent=left.spent + right.spent, arithmetic=arithmetic)
         spent = left.units + right.units
         counts = np.broadcast_to(np.int64(1), spent.shape)
         return replace(left, spent=spent, counts=counts, codes=None, arithmetic=arithmetic)
+
+    def _names_everybody(self) -> bool:
+        # In a streamed table without people only kinds are known, and two tables of kinds cannot be matched.
+        return self.codes is not None or bool(np.all(self.counts == 1))
 
     def _one_currency(self, other: Guarantee) -> tuple[Guarantee, Guarantee]:
         return (self, other) if self.currency == other.currency else (self.as_zcdp(), other.as_zcdp())
@@ -101,7 +106,8 @@ class Guarantee:
         if (
             (self.unit, self.neighbours) != (other.unit, other.neighbours)
             or not same_people
-            or (len(self.units) != len(other.units))
+            or len(self.units) != len(other.units)
+            or not (self.counts is other.counts or (self._names_everybody() and other._names_everybody()))
         ):
             raise IncompatibleGuarantees(
                 "These guarantees protect different units, neighbours or people.",

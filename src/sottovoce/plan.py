@@ -50,8 +50,8 @@ class Plan:
 
     @property
     def charges(self) -> NDArray[np.float64]:
-        """The ε that each will spend: by row without groups, else by person in sorted order."""
-        return self.guarantee.epsilon
+        """What each will spend, ε or ρ by the guarantee's currency: by row without groups, else by person, sorted."""
+        return self.guarantee.epsilon if self.guarantee.currency == "pure epsilon" else self.guarantee.rho
 
     @cached_property
     def digest(self) -> str:
@@ -91,6 +91,12 @@ class Plan:
             )
         return lines
 
+    @property
+    def size(self) -> str:
+        """How many people and rows there are, in words."""
+        rows = f"{self.budgets.n_rows:,} rows"
+        return rows if self.guarantee.unit == "row" else f"{self.budgets.n_people:,} people, {rows}"
+
     def describe(self) -> str:
         """The plan in words: who pays what, the noise, and the error to expect.
 
@@ -98,7 +104,7 @@ class Plan:
         """
         unit = self.guarantee.unit
         lines = [
-            f"Plan for a {self.question}: {self.budgets.n_people} {_plural(unit)}, {self.budgets.n_rows} rows.",
+            f"Plan for a {self.question}: {self.size}.",
             f"Promise: pure ε for each {unit}, neighbours by {self.guarantee.neighbours}, "
             f"{self.guarantee.arithmetic} arithmetic.",
             f"{'granted ε':>12} {'spent ε':>12} {_plural(unit):>10} {'rows':>10} {'voice':>7}",

@@ -10,15 +10,19 @@ looks the same from outside, because why it failed may depend on the data.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Protocol
 
+from sottovoce.bounds import Interval
 from sottovoce.budgets import Budgets
 from sottovoce.engine import Rows, named
-from sottovoce.errors import ReleaseFailed
+from sottovoce.errors import InvalidParameter, ReleaseFailed
+from sottovoce.features import MATRIX, Label, Recoded, UnfitRows
 from sottovoce.plan import Plan
+from sottovoce.recoding import Recoding
 from sottovoce.release import Release
 from sottovoce.statistics import Owner, Unfit, unfit
-from sottovoce.table import numbers, same_length
+from sottovoce.table import Array, Floats, numbers, same_length
 
 VALUE, KIND = "value", "kind"
 
@@ -31,8 +35,11 @@ class Question(Protocol):
     def get_params(self) -> dict[str, Any]:
         """The public parameters, by name."""
 
-    def plan_for(self, budgets: Budgets) -> Plan:
-        """Returns the plan, from public facts alone."""
+    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
+        """Returns the budgets and rows of data in memory."""
+
+    def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
+        """Returns the plan, from public facts alone; ``rows`` tell no more than which columns there are."""
 
     def answer(self, plan: Plan, rows: Rows) -> Release:
         """Reads the rows, draws the noise, and returns what may be published."""
@@ -41,11 +48,32 @@ class Question(Protocol):
 def budgets_of(epsilon: Any, groups: Any = None, rows: int | None = None) -> Budgets:
     """Returns budgets as they are, or made from ε and the rows' owners."""
     if isinstance(epsilon, Budgets):
+        if groups is not None:
+            raise InvalidParameter(
+                "Budgets already say whose each row is.",
+                "Two answers to that question could disagree.",
+                "Pass groups= when building the Budgets, and not again.",
+            )
         return epsilon
     return Budgets.of(epsilon, groups, rows)
 
 
-def rows_in_memory(values: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
+def public_constant(missing: Any) -> float | None:
+    """Returns the constant that stands for missing values, or None; refuses what is not a finite number."""
+    if missing is None:
+        return None
+    try:
+        constant = float(missing)
+    except (TypeError, ValueError):
+        constant = math.nan
+    if not math.isfinite(constant):
+        raise InvalidParameter(
+            "What should stand for missing values is not a finite number.", "", "Choose a public constant, or none."
+        )
+    return constant
+
+
+def rows_in_memory(values: Any, *, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
     """Returns the budgets and rows of one column in memory."""
     column = numbers(values)
     if groups is not None:
@@ -57,10 +85,32 @@ def rows_in_memory(values: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Row
     return budgets, Rows(engine, VALUE, Owner(KIND))
 
 
+def regression_in_memory(
+    raw: Floats, recoding: Recoding, values: Any, label: Interval, epsilon: Any, groups: Any
+) -> tuple[Budgets, Rows]:
+    """Returns the budgets and rows of a regression in memory, with the features recoded once."""
+    column = numbers(values, "labels")
+    recoded = recoding.recoded(raw)
+    same_length(len(recoded), y=column, groups=groups)
+    budgets = budgets_of(epsilon, groups, len(column))
+    kinds = budgets.row_codes()
+    same_length(len(column), epsilon=kinds)
+    columns: dict[str, Array] = {VALUE: column, KIND: kinds}
+    if recoded.shape[1]:
+        columns[MATRIX] = recoded
+    engine = named("arrow").of_columns(columns)
+    return budgets, Rows(engine, VALUE, Owner(KIND), Recoded(recoding), Label(VALUE, *label))
+
+
 def refuse_unfit(question: Question, plan: Plan, rows: Rows) -> None:
     """Refuses rows with missing or infinite values, before anything is charged."""
     heard = plan.weights.row > 0
-    if rows.engine.fold(Unfit(rows.value, rows.owner, heard, question.missing)):
+    check = (
+        Unfit(rows.value, rows.owner, heard, question.missing)
+        if rows.features is None
+        else UnfitRows(rows.features, rows.label, rows.owner, heard)
+    )
+    if rows.engine.fold(check):
         raise unfit()
 
 
@@ -73,9 +123,9 @@ def run(question: Question, plan: Plan, rows: Rows) -> Release:
     raise ReleaseFailed()
 
 
-def ask(question: Question, values: Any, epsilon: Any, groups: Any) -> tuple[Plan, Release]:
-    """Plans and answers a question about one column in memory."""
-    budgets, rows = rows_in_memory(values, epsilon, groups)
-    plan = question.plan_for(budgets)
+def ask(question: Question, *data: Any, epsilon: Any, groups: Any) -> tuple[Plan, Release]:
+    """Plans and answers a question about data in memory."""
+    budgets, rows = question.gather(*data, epsilon=epsilon, groups=groups)
+    plan = question.plan_for(budgets, rows)
     refuse_unfit(question, plan, rows)
     return plan, run(question, plan, rows)

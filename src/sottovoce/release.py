@@ -42,7 +42,7 @@ class Release:
 
     question: str
     parameters: dict[str, Any]
-    value: float | list[float]
+    value: float | list[float] | dict[str, Any]
     expected_error: float | list[float]
     error_is: str
     guarantee: dict[str, Any]
@@ -51,7 +51,7 @@ class Release:
     certificate: Certificate
 
     @classmethod
-    def of(cls, plan: Plan, value: float | list[float]) -> Release:
+    def of(cls, plan: Plan, value: float | list[float] | dict[str, Any]) -> Release:
         """The release of a noisy value under its plan."""
         error = plan.expected_error
         return cls(
@@ -103,11 +103,21 @@ class Release:
         return "\n".join([self._answer(), self._error(), *self._promise(), self._paper()])
 
     def _answer(self) -> str:
+        if isinstance(self.value, dict):
+            return self._model(self.value)
         values = self.value if isinstance(self.value, list) else [self.value]
         names = [f"{self.question} {q:g}" for q in self.parameters["q"]] if "q" in self.parameters else [self.question]
         low, high = self.parameters["bounds"]
         told = ", ".join(f"{name} {value:.10g}" for name, value in zip(names, values, strict=True))
         return f"Answer: {told}. Values were taken as lying between {low:g} and {high:g}; anything beyond was clipped."
+
+    def _model(self, value: dict[str, Any]) -> str:
+        terms = ", ".join(f"{name} {number:.4g}" for name, number in value["coefficients"].items())
+        low, high = self.parameters["label"]
+        return (
+            f"Answer: a linear model. Intercept {value['intercept']:.6g}; coefficients: {terms}. "
+            f"The label was taken as lying between {low:g} and {high:g}; anything beyond was clipped."
+        )
 
     def _error(self) -> str:
         error = self.expected_error
@@ -115,6 +125,8 @@ class Release:
 
     def _promise(self) -> list[str]:
         promise = self.guarantee
+        if "epsilon" not in promise:
+            return self._promise_in_rho()
         epsilon, unit = promise["epsilon"], promise["unit"]
         whose = {"row": "of each row", "person": "of each person, with all their rows"}[unit]
         odds = "; ".join(
@@ -128,6 +140,13 @@ class Release:
             f"What it means: whatever somebody already knows, seeing this answer changes the odds of any guess about "
             f"one {unit}'s data by little ({odds}).",
             *(_line(entry, unit) for entry in epsilon["distribution"]),
+        ]
+
+    def _promise_in_rho(self) -> list[str]:
+        promise, rho = self.guarantee, self.guarantee["rho"]
+        return [
+            f"Promise: zero-concentrated differential privacy (ρ of zCDP, neighbours by {promise['neighbours']}) of "
+            f"each {promise['unit']}, {promise['people']:,} in all, with ρ from {rho['least']:g} to {rho['most']:g}."
         ]
 
     def _paper(self) -> str:

@@ -11,6 +11,7 @@ budgets and on earlier charges, which are public, so it tells nothing (docs/theo
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,7 +24,7 @@ from sottovoce.errors import BudgetExceeded, InvalidParameter, KeyReused, Releas
 from sottovoce.ledger import Entry, Ledger
 from sottovoce.ledgers.memory import MemoryLedger
 from sottovoce.plan import Plan
-from sottovoce.question import Question, refuse_unfit, rows_in_memory, run
+from sottovoce.question import Question, refuse_unfit, run
 from sottovoce.release import Release
 from sottovoce.table import Array, factorise
 
@@ -72,8 +73,10 @@ class Session:
         """What a person has left, as ε."""
         return float(units.epsilon(self._ledger.balance(person)))
 
-    def release(self, question: Question, values: Any, *, groups: Any, key: str, epsilon: Any = None) -> Release:
-        """Answers a question about a column in memory, and charges its people.
+    def release(
+        self, question: Question, X: Any, y: Any = None, *, groups: Any, key: str, epsilon: Any = None
+    ) -> Release:
+        """Answers a question about data in memory (one column, or features and label), and charges its people.
 
         ``epsilon`` is what this release may cost each (number or mapping); without it, all that each has left.
         """
@@ -84,7 +87,8 @@ class Session:
             return self._again(entry, request)
         balances = {person: self._ledger.balance(person) for person in people.tolist()}
         wanted = self._affordable(epsilon, balances)
-        budgets, rows = rows_in_memory(values, Budgets.of(wanted, groups, zero=LEAVE_OUT), groups)
+        data = (X,) if y is None else (X, y)
+        budgets, rows = question.gather(*data, epsilon=Budgets.of(wanted, groups, zero=LEAVE_OUT), groups=None)
         return self.release_rows(question, budgets, rows, key, request)
 
     def release_rows(
@@ -94,7 +98,7 @@ class Session:
 
         People with names need a grant first.
         """
-        plan = question.plan_for(budgets)
+        plan = question.plan_for(budgets, rows)
         request = plan.digest if request is None else request
         entry = self._ledger.find(key)
         if entry is not None:
@@ -113,6 +117,12 @@ class Session:
         """What each may be charged now: what is asked where they can pay it, else zero, which leaves them out."""
         if epsilon is None:
             return {person: units.epsilon(left) for person, left in balances.items()}
+        if np.ndim(epsilon):
+            raise InvalidParameter(
+                "A session is told by person what a release may cost, not by row.",
+                "",
+                "Pass one ε for everybody, or a mapping from person to ε.",
+            )
         asked = _checked(epsilon if isinstance(epsilon, Mapping) else dict.fromkeys(balances, epsilon))
         short = [
             person
@@ -143,12 +153,17 @@ class Session:
 
 def _request(question: Question, epsilon: Any, people: Array, owner: Array) -> str:
     """A fingerprint of what was asked, of whom, at which price: the same key must always mean the same request."""
-    price = sorted(epsilon.items()) if isinstance(epsilon, Mapping) else epsilon
-    asked = repr((type(question).__name__, sorted(question.get_params().items()), price))
-    digest = hashlib.sha256(asked.encode())
+    price = sorted(map(repr, epsilon.items())) if isinstance(epsilon, Mapping) else repr(epsilon)
+    asked = [type(question).__name__, question.get_params(), price]
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=_spelt).encode())
     digest.update(repr(people.tolist()).encode())
     digest.update(np.ascontiguousarray(owner).data)
     return digest.hexdigest()
+
+
+def _spelt(parameter: Any) -> Any:
+    # Arrays in full: NumPy's own repr leaves out the middle of long ones.
+    return parameter.tolist() if isinstance(parameter, np.ndarray | np.generic) else repr(parameter)
 
 
 def _another(key: str) -> KeyReused:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sottovoce.errors import UnequalLengths, UnknownPeople, WrongType
+from sottovoce.errors import MissingColumn, UnequalLengths, UnknownPeople, WrongType
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -32,6 +32,66 @@ def numbers(values: Any, name: str = "values") -> Floats:
             "Convert the column (for text, dates and factors choose a public numeric code first).",
         )
     return array.astype(np.float64, copy=False)
+
+
+def matrix(table: Any, recoding: Any, expected: int | None = None) -> Floats:
+    """Returns features as a float64 matrix, one column a feature; a factor's column holds the level's number.
+
+    ``recoding`` lists the declared features (None: all columns are numbers). Named columns are found by name.
+    """
+    features = None if recoding is None else recoding.features
+    if features is not None and any(f.levels for f in features):
+        named = {name: _named_column(table, name) for name in (f.name for f in features)}
+        columns = [
+            _level_numbers(named[f.name], f.levels) if f.levels else numbers(named[f.name], "features")
+            for f in features
+        ]
+        same_length(len(columns[0]), **{f.name: c for f, c in zip(features, columns, strict=True)})
+        return np.column_stack(columns)
+    array = table if isinstance(table, np.ndarray) else _table_array(table)
+    if array.ndim != 2 or (expected is not None and array.shape[1] != expected):
+        raise WrongType(
+            "The features are not a table with the declared columns.",
+            "Features come as rows and columns.",
+            "Pass a two-dimensional array or a data frame.",
+        )
+    if array.dtype.kind == "O":
+        array = np.column_stack([_objects_to_floats(array[:, j]) for j in range(array.shape[1])])
+    if array.dtype.kind not in "buif":
+        raise WrongType(
+            "The features are not numbers.", "Text needs a schema with its levels.", "Pass a Schema as bounds."
+        )
+    return array.astype(np.float64, copy=False)
+
+
+def feature_names(table: Any) -> list[str] | None:
+    """Returns the names of a data frame's or Arrow table's columns, None for plain arrays."""
+    if isinstance(table, pa.Table):
+        return list(table.column_names)
+    names = getattr(table, "columns", None)
+    return None if names is None or not all(isinstance(n, str) for n in names) else [str(n) for n in names]
+
+
+def _named_column(table: Any, name: str) -> Any:
+    names = feature_names(table)
+    if names is None or name not in names:
+        raise MissingColumn(
+            f"The table has no column {name!r}.",
+            "A schema names the columns it describes.",
+            "Pass a data frame with them.",
+        )
+    return table.column(name) if isinstance(table, pa.Table) else table[name]
+
+
+def _level_numbers(values: Any, levels: tuple[str, ...]) -> Floats:
+    place = {level: float(i) for i, level in enumerate(levels)}
+    return np.array([place.get(str(value), -1.0) for value in column(values, "features").tolist()])
+
+
+def _table_array(table: Any) -> Array:
+    if isinstance(table, pa.Table):
+        return np.column_stack([column(c, "features") for c in table.columns])
+    return np.asarray(table.to_numpy() if hasattr(table, "to_numpy") else table)
 
 
 def factorise(values: Any) -> tuple[Array, NDArray[np.int64]]:

@@ -17,7 +17,9 @@ one person weigh the same, and W_l ∝ min(s_l, h·ε_l) with one number h for e
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,12 +27,11 @@ from numpy.typing import ArrayLike, NDArray
 from sottovoce import units
 from sottovoce.budgets import Kinds
 from sottovoce.errors import InvalidBudget, InvalidParameter, UnequalLengths
-
-Floats = NDArray[np.float64]
+from sottovoce.table import Array, Floats
 
 #: Integer weights have this many bits: rounding down costs a person 2⁻⁴² of the loudest row's weight.
 WEIGHT_BITS = 42
-#: All rows together weigh less than 2^62, so no int64 that counts weight can wrap.
+#: All rows together weigh at most 2^62, so no int64 that counts weight can wrap.
 TOTAL_BITS = 62
 
 
@@ -52,34 +53,43 @@ def optimal_weights(epsilon: ArrayLike, rows: ArrayLike = 1, A: float = 0.0) -> 
     return np.asarray(voice / voice.sum(), dtype=np.float64)
 
 
-def row_voices(epsilon: Floats, rows: Floats, people: Floats, A: float) -> Floats:
+def row_voices(epsilon: Floats, rows: Array, people: Array, A: float) -> Floats:
     """Returns the optimal weight of one row of each kind, scaled so that the loudest row has weight 1."""
-    per_row = epsilon / rows
     h = _saturation(epsilon, rows, people, A) if 0 < A < math.inf else (0.0 if A == 0 else math.inf)
     if h == math.inf:
         return (epsilon > 0).astype(np.float64)
     # min(1, hε/s), rescaled; written so that h = 0 needs no division by zero.
     cap = 1 / h if h > 0 else math.inf
-    voices = np.minimum(per_row, cap)
-    return np.asarray(voices / voices.max(), dtype=np.float64)
+    voices = np.asarray(epsilon / rows, dtype=np.float64)
+    np.minimum(voices, cap, out=voices)
+    voices /= voices.max()
+    return voices
 
 
-def _saturation(epsilon: Floats, rows: Floats, people: Floats, A: float) -> float:
+def _saturation(epsilon: Floats, rows: Array, people: Array, A: float) -> float:
     """Returns the root h of φ, exactly up to rounding, by one sort and two sums from the end."""
     heard = epsilon > 0
     if not heard.all():
         epsilon, rows, people = epsilon[heard], rows[heard], people[heard]
     ratio = rows / epsilon
-    order = np.argsort(ratio)
+    order = _ascending(ratio)
     ratio = ratio[order]
     mass = people[order] * epsilon[order]
     E = _sums_from_the_end(mass)
     mass /= ratio
     Q = _sums_from_the_end(mass)
-    # φ at the breakpoints: there the people strictly after are still below saturation.
-    phi = ratio * (1 + A * Q[1:]) - A * E[1:]
-    first = int(np.argmax(phi >= 0))
+
+    def phi(i: int) -> float:
+        # φ at a breakpoint: there the people strictly after are still below saturation.
+        return float(ratio[i] * (1 + A * Q[i + 1]) - A * E[i + 1])
+
+    first = bisect_left(range(len(ratio) - 1), 0.0, key=phi)
     return float(A * E[first] / (1 + A * Q[first]))
+
+
+def _ascending(values: Floats) -> Any:
+    # Budgets come sorted where they were counted, which makes their ratios descend: turning round is no sort.
+    return slice(None, None, -1) if np.all(values[1:] <= values[:-1]) else np.argsort(values)
 
 
 def _sums_from_the_end(values: Floats) -> Floats:
@@ -113,18 +123,17 @@ class Weights:
                 "Somebody's share must be at least 1e-9.",
                 "Ask fewer questions at once, or wait for larger grants.",
             )
-        n_rows = int((kinds.rows * kinds.people).sum())
+        n_rows = int(kinds.rows @ kinds.people)
         bits = min(WEIGHT_BITS, TOTAL_BITS - math.ceil(math.log2(n_rows)))
-        voices = row_voices(
-            units.epsilon(kinds.epsilon), kinds.rows.astype(np.float64), kinds.people.astype(np.float64), A
-        )
-        return cls.rounded(kinds, np.floor(voices * 2.0**bits).astype(np.int64))
+        voices = row_voices(units.epsilon(kinds.epsilon), kinds.rows, kinds.people, A)
+        voices *= 2.0**bits
+        return cls.rounded(kinds, np.floor(voices, out=voices).astype(np.int64))
 
     @classmethod
     def rounded(cls, kinds: Kinds, row: NDArray[np.int64]) -> Weights:
-        """Returns everything that follows from whole-number row weights whose sum over all rows is below 2^62."""
-        person = row * kinds.rows
-        total = int((person * kinds.people).sum())
+        """Returns everything that follows from whole-number row weights whose sum over all rows is at most 2^62."""
+        person = row * kinds.rows if kinds.rows.max() > 1 else row
+        total = int(person @ kinds.people)
         loudest = _loudest(person, kinds.epsilon)
         # By the choice of loudest nobody's loss exceeds the grant, so the smaller of the two is still a bound.
         charges = np.minimum(units.charge(person / float(loudest)), kinds.epsilon)

@@ -63,8 +63,8 @@ BAD = {
     "an owner missing": (errors.UnknownPeople, {"groups": ["a", None] * 10}),
     "an unknown person": (errors.UnknownPeople, {"epsilon": {"a": 0.1}, "groups": ["a", SECRET_TEXT] * 10}),
     "two budgets for one": (errors.InconsistentBudget, {"epsilon": [0.1, 0.2] * 10, "groups": ["a"] * 20}),
-    "a person twice": (
-        errors.DuplicatePeople,
+    "budgets of people by row": (
+        errors.UnequalLengths,
         {"epsilon": pd.Series([0.1, 0.2], index=[SECRET_TEXT] * 2), "groups": [SECRET_TEXT] * 20},
     ),
     "bounds missing": (errors.InvalidBounds, {"bounds": None}),
@@ -120,6 +120,7 @@ def no_secret_in(error):
         {"q": "half"},
         {"q": np.nan},
         {"spread": 0},
+        {"spread": "wide"},
         {"cells": 1},
         {"cells": 2**23},
         {"method": "best"},
@@ -135,7 +136,14 @@ def test_more_quantiles_than_units():
         sv.Quantile(q=[0.1, 0.5, 0.9], bounds=(0, 1)).fit(GOOD, epsilon=2e-9)
 
 
-@pytest.mark.parametrize("spread", [0, -1, 11, np.nan])
+@questions
+@pytest.mark.parametrize("missing", [np.nan, np.inf, SECRET_TEXT])
+def test_bad_constants_for_missing_values(question, missing):
+    with pytest.raises(errors.InvalidParameter):
+        question(bounds=(0, 10), missing=missing).fit(GOOD, epsilon=1.0)
+
+
+@pytest.mark.parametrize("spread", ["wide", 0, -1, 11, np.nan])
 def test_bad_spread_of_a_mean(spread):
     with pytest.raises(errors.InvalidParameter):
         sv.Mean(bounds=(0, 10), spread=spread).plan(epsilon=1.0, rows=10)

@@ -32,7 +32,7 @@ def root_mean_square(question, epsilon, groups, draw, truth) -> tuple[float, flo
     plan = question.plan_for(budgets)
     errors = []
     for _ in range(RELEASES):
-        _, rows = rows_in_memory(draw(rng, len(epsilon)), budgets, groups)
+        _, rows = rows_in_memory(draw(rng, len(epsilon)), epsilon=budgets, groups=None)
         errors.append(run(question, plan, rows).value - np.asarray(truth))
     refuse_unfit(question, plan, rows)
     return float(np.sqrt(np.mean(np.square(errors)))), plan.expected_error
@@ -51,6 +51,12 @@ def test_the_expected_error_of_a_mean_is_right_with_a_public_spread():
     shape = SHAPES["tiers"]
     measured, expected = root_mean_square(question, *shape, lambda rng, n: rng.random(n), 0.5)
     assert 0.9 <= measured / expected <= 1.1
+
+
+@pytest.mark.parametrize(("q", "limit"), [(0.5, 1 / 12), (0.01, (0.99**3 + 0.01**3) / 3)])
+def test_with_hardly_any_budget_the_rank_is_anywhere(q, limit):
+    expected = sv.Quantile(q=q, bounds=(0, 1)).plan(epsilon=1e-9, rows=10**6).expected_error
+    assert expected == pytest.approx(np.sqrt(limit), rel=0.01)
 
 
 @every_shape

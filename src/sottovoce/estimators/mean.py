@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mean of a bounded column with a budget a person (docs/theory/mean.md; paper U, Algorithm 1).
+"""The mean of a bounded column with a budget a person (docs/theory/mean.md).
 
 symbol          name
 y_i ∈ [lo, hi]  values, on a grid as integers z_i in 0 … N (grid.cells)
@@ -27,7 +27,7 @@ from sottovoce.guarantee import Guarantee
 from sottovoce.noise import laplace
 from sottovoce.noise.grid import Grid, exponent_below, snapped
 from sottovoce.plan import Plan, Theorem
-from sottovoce.question import ask, budgets_of
+from sottovoce.question import ask, budgets_of, public_constant, rows_in_memory
 from sottovoce.release import Release
 from sottovoce.statistics import WeightedSum
 from sottovoce.weights import Weights
@@ -88,7 +88,7 @@ class Mean(BaseEstimator):  # type: ignore[misc]
     def fit(self, y: Any, epsilon: Any = None, groups: Any = None) -> Mean:
         """Answers about the column y; ε is a number, an array by row, a mapping from person, or Budgets."""
         interval(self.bounds)  # bad bounds are refused before anything else is looked at
-        plan, self.release_ = ask(self, y, epsilon, groups)
+        plan, self.release_ = ask(self, y, epsilon=epsilon, groups=groups)
         self.guarantee_ = plan.guarantee
         self.value_ = float(self.release_.value)  # type: ignore[arg-type]
         return self
@@ -97,7 +97,12 @@ class Mean(BaseEstimator):  # type: ignore[misc]
         """What it will cost whom, and how accurate it will be; no value is needed."""
         return self.plan_for(budgets_of(epsilon, groups, rows))
 
-    def plan_for(self, budgets: Budgets) -> Plan:
+    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
+        """Returns the budgets and rows of one column in memory."""
+        (values,) = data
+        return rows_in_memory(values, epsilon=epsilon, groups=groups)
+
+    def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
         """The plan for these budgets."""
         low, high = interval(self.bounds)
         spread = self._spread(low, high)
@@ -106,7 +111,7 @@ class Mean(BaseEstimator):  # type: ignore[misc]
         noise = noise_scale(grid.values, grid.shift, scale, weights)
         return Plan(
             question="mean",
-            parameters={"bounds": [low, high], "spread": spread, "missing": self.missing},
+            parameters={"bounds": [low, high], "spread": spread, "missing": public_constant(self.missing)},
             budgets=budgets,
             weights=weights,
             guarantee=Guarantee.of(budgets, charges),
@@ -123,8 +128,8 @@ class Mean(BaseEstimator):  # type: ignore[misc]
         return Release.of(plan, published(plan, rows.engine.fold(kernel))[0])
 
     def _spread(self, low: float, high: float) -> float:
-        spread = (high - low) / 2 if self.spread is None else float(self.spread)
-        if not 0 < spread <= high - low:
+        spread = (high - low) / 2 if self.spread is None else self.spread
+        if not isinstance(spread, int | float) or not 0 < spread <= high - low:
             raise InvalidParameter(
                 "The spread is not a possible standard deviation.",
                 "It must be positive and not above the range of the bounds.",
@@ -134,7 +139,8 @@ class Mean(BaseEstimator):  # type: ignore[misc]
 
 
 THEOREM = Theorem(
-    "Weighted mean with Laplace noise: each person l loses at most W_l·N/b (pure ε, replace)", "docs/theory/mean.md"
+    "Weighted mean with Laplace noise: each person l loses at most (W_l·N/2^t + 1)/b (pure ε, replace)",
+    "docs/theory/mean.md",
 )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantiles of a bounded column with a budget a person (docs/theory/quantile.md; paper U, appendix B).
+"""Quantiles of a bounded column with a budget a person (docs/theory/quantile.md).
 
 symbol        name
 t             a point of a public grid, index 0 … N (grid.cells)
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammainc
 from sklearn.base import BaseEstimator
 
 from sottovoce.bounds import interval
@@ -28,7 +29,7 @@ from sottovoce.guarantee import Guarantee
 from sottovoce.noise import choose
 from sottovoce.noise.grid import Grid
 from sottovoce.plan import Plan, Theorem
-from sottovoce.question import ask, budgets_of
+from sottovoce.question import ask, budgets_of, public_constant, rows_in_memory
 from sottovoce.release import Release
 from sottovoce.statistics import WeightedHistogram
 from sottovoce.weights import Weights
@@ -68,7 +69,8 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
     q : a number between 0 and 1, or a list of them.
     bounds : (low, high) or Bounds with a label, from public knowledge.
     spread : public guess of the share of the bounds that the values fill; for the expected error only.
-    cells : number of steps of the grid, at most 2^22; chosen from public numbers if not given.
+    cells : the grid has at most this many steps (a power of two is best), at most 2^22; chosen from public numbers
+        if not given.
     method : "permute-and-flip", or "exponential" for the exponential mechanism as published.
     missing : public constant that stands for missing values; without it they are refused.
     """
@@ -93,7 +95,7 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
     def fit(self, y: Any, epsilon: Any = None, groups: Any = None) -> Quantile:
         """Answers about the column y; ε is a number, an array by row, a mapping from person, or Budgets."""
         interval(self.bounds)  # bad bounds are refused before anything else is looked at
-        plan, self.release_ = ask(self, y, epsilon, groups)
+        plan, self.release_ = ask(self, y, epsilon=epsilon, groups=groups)
         self.guarantee_ = plan.guarantee
         values = np.asarray(self.release_.value, dtype=np.float64)
         self.value_ = values if np.ndim(self.q) else float(values[0])
@@ -103,7 +105,12 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
         """What it will cost whom, and how accurate it will be; no value is needed."""
         return self.plan_for(budgets_of(epsilon, groups, rows))
 
-    def plan_for(self, budgets: Budgets) -> Plan:
+    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
+        """Returns the budgets and rows of one column in memory."""
+        (values,) = data
+        return rows_in_memory(values, epsilon=epsilon, groups=groups)
+
+    def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
         """The plan for these budgets."""
         low, high = interval(self.bounds)
         targets = self._targets()
@@ -118,7 +125,7 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
                 "bounds": [low, high],
                 "spread": self.spread,
                 "method": self.method,
-                "missing": self.missing,
+                "missing": public_constant(self.missing),
             },
             budgets=budgets,
             weights=weights,
@@ -149,7 +156,7 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
             raise InvalidParameter(
                 f"There is no method {self.method!r}.", f"Methods: {', '.join(CHOICES)}.", "Choose one of them."
             )
-        if not 0 < self.spread <= 1:
+        if not isinstance(self.spread, int | float) or not 0 < self.spread <= 1:
             raise InvalidParameter(
                 "The spread is not a share of the bounds.", "It lies above 0 and not above 1.", "Pass a public guess."
             )
@@ -213,6 +220,7 @@ def expected_rank_error(q: float, weights: Weights, spread: float) -> float:
     for side in (q, 1 - q):
         tail = math.exp(-side / scale)
         mass += spread * scale * -math.expm1(-side / scale) + (1 - spread) / 2 * tail
-        inside = 2 * scale**2 - tail * (side**2 + 2 * scale * side + 2 * scale**2)
-        second += spread * scale * inside + (1 - spread) / 2 * tail * side**2
+        # ∫₀^side x²·e^(−x/scale) dx, by the incomplete gamma function: the plain form cancels for large scales.
+        inside = 2 * scale**3 * float(gammainc(3, side / scale))
+        second += spread * inside + (1 - spread) / 2 * tail * side**2
     return math.sqrt(second / mass + q * (1 - q) * weights.concentration)

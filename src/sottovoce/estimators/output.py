@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ridge regression with noise on its solution, as published and with the best constant (docs/theory/output.md).
+
+θ̄ minimises Σ w_i(y_i − θᵀx_i)² + λ‖θ‖², w ∝ ε; released is θ̄ + Z, density of Z ∝ exp(−η‖z‖₂).
+
+    method           coordinates                            rate η
+    "output"         x ∈ [0, 1]^d, intercept column 1       λΣε/(2√d(1 + √d·B)), B = min(1/√λ, √d/λ) or a promise
+    "output-tight"   x ∈ [−½, ½]^d, intercept column ½      min_l ε_l/Δ_l, Δ_l = min{(2W_l·R/λ)·G*, 2m}, R = √d/2
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce import units
+from sottovoce.bounds import Interval
+from sottovoce.budgets import Budgets
+from sottovoce.engine import Rows
+from sottovoce.errors import InvalidParameter
+from sottovoce.estimators.staged import NoGrid
+from sottovoce.estimators.sums import UNIT, exact_products, proportional_weights
+from sottovoce.guarantee import Guarantee
+from sottovoce.noise import radial
+from sottovoce.plan import Plan, Theorem
+from sottovoce.recoding import Recoding
+from sottovoce.weights import Weights
+
+if TYPE_CHECKING:
+    from sottovoce.estimators.ridge import Ridge
+
+Floats = NDArray[np.float64]
+
+THEOREM = Theorem(
+    "Ridge with radial noise: each person l loses at most η·Δ_l, Δ_l what they can move the solution (pure ε, replace)",
+    "docs/theory/output.md",
+)
+
+
+def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
+    """The plan of an output method; its accuracy bound is plan.accuracy_bound(...)."""
+    weights = proportional_weights(budgets.kinds)
+    d, lam = recoding.width + 1, ridge.alpha
+    moved = sensitivities(ridge, weights, d)
+    heard = weights.person > 0
+    rate = float((units.epsilon(budgets.kinds.epsilon[heard]) / moved[heard]).min()) * (1 - 2.0**-40)
+    charges = np.minimum(units.charge(moved * rate), budgets.kinds.epsilon)
+    spread = math.sqrt(d * (d + 1)) / rate
+    half = (label[1] - label[0]) / 2
+    return Plan(
+        question="ridge",
+        parameters={
+            "method": ridge.method,
+            "alpha": lam,
+            "coefficient_bound": ridge.coefficient_bound,
+            "label": list(label),
+            "features": recoding.to_dict(),
+        },
+        budgets=budgets,
+        weights=weights,
+        guarantee=Guarantee.of(budgets, charges, arithmetic="floating"),
+        noise={"distribution": "radial noise on the solution", "rate": rate, "root_mean_square": spread},
+        grid=NoGrid(),
+        theorem=THEOREM,
+        expected_error=half * spread * (1.0 if ridge.method == "output" else 0.5),
+        error_is="root mean square of the noise in a prediction at the corner of the bounds; shrinkage comes on top",
+    )
+
+
+def answer(ridge: Ridge, plan: Plan, rows: Rows) -> dict[str, Any]:
+    """Solves the ridge problem on exact sums and adds the noise."""
+    sums = exact_products(rows, plan.weights)
+    d = rows.features.width + 1
+    moments = (sums / (plan.weights.total * UNIT**2)).astype(np.float64)  # mean of ẑẑᵀ, ẑ = (1, 2z, y)
+    change = coordinates(ridge.method, d)
+    G, c = change @ moments[:d, :d] @ change.T, change @ moments[:d, d]
+    theta = np.linalg.solve(G + ridge.alpha * np.eye(d), c) + radial.l2(plan.noise["rate"], d)
+    return {"theta": to_centred(ridge.method, theta)}
+
+
+def coordinates(method: str, d: int) -> Floats:
+    """Returns the matrix that takes (1, 2z) to the method's own coordinates of a row."""
+    change = np.eye(d) / 2  # tight: (½, z)
+    if method == "output":  # as published: (1, z + ½)
+        change[0, 0] = 1.0
+        change[1:, 0] = 0.5
+    return change
+
+
+def to_centred(method: str, theta: Floats) -> Floats:
+    """Returns (θ₀, slopes) such that a prediction is θ₀/2 + Σ slope·z."""
+    if method != "output":
+        return theta
+    return np.concatenate([[2 * (theta[0] + theta[1:].sum() / 2)], theta[1:]])
+
+
+def sensitivities(ridge: Ridge, weights: Weights, d: int) -> Floats:
+    """Returns, by kind, how far one person's rows can move the solution, in the method's coordinates."""
+    lam, voice = ridge.alpha, weights.person / weights.total
+    if ridge.method == "output":
+        bound = _promise(ridge.coefficient_bound, lam, d)
+        moved = voice * 2 * math.sqrt(d) * (1 + math.sqrt(d) * bound) / lam
+        return moved + solver_error(lam, float(d), bound)
+    R = math.sqrt(d) / 2
+    m = 1 / (2 * math.sqrt(lam)) if math.sqrt(lam) <= R else R / (R * R + lam)
+    best = best_constant(R * m)
+    return np.minimum(voice * 2 * R * best / lam, np.where(voice > 0, 2 * m, 0.0)) + solver_error(lam, R * R, m)
+
+
+def best_constant(k: float) -> float:
+    """Returns G* = max_s cos s·(1 + k·sin s), in the form that does not cancel."""
+    u = 2 * k / (1 + math.sqrt(1 + 8 * k * k))
+    return math.sqrt(1 - u * u) * (1 + k * u)
+
+
+def solver_error(lam: float, size: float, norm: float) -> float:
+    """Returns a bound on twice the distance of the computed solution from the true one, for every data set.
+
+    Solving with a d×d matrix whose eigenvalues lie in [λ, λ + size] is backward stable: the relative error is
+    below d²·2⁻⁵⁰ times the condition number; d² ≤ 2^20 is taken for every d that fits in memory.
+    """
+    return 2 * 2.0**-30 * (1 + size / lam) * norm
+
+
+def _promise(bound: float | None, lam: float, d: int) -> float:
+    if bound is None:
+        return min(1 / math.sqrt(lam), math.sqrt(d) / lam)
+    if not 0 < bound < math.inf:
+        raise InvalidParameter(
+            "coefficient_bound is not positive and finite.", "", "Promise a public bound, or nothing."
+        )
+    return float(bound)

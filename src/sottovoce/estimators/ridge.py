@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Linear regression with a budget a person, in four methods under one name.
+
+method          what it is                                             proof
+"objective"     objective perturbation in stages (the default)         docs/theory/objective.md
+"statistics"    noisy sums of products, exact integers                 docs/theory/moments.md
+"output-tight"  noise on the ridge solution, the best constant         docs/theory/output.md
+"output"        the same as published                                  docs/theory/output.md
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from sottovoce.bounds import Bounds, Interval, Schema, interval
+from sottovoce.budgets import Budgets
+from sottovoce.engine import Rows
+from sottovoce.errors import InvalidBounds, InvalidParameter, InvalidRelease
+from sottovoce.estimators import moments, output, staged
+from sottovoce.guarantee import Guarantee
+from sottovoce.plan import Plan
+from sottovoce.question import ask, budgets_of, regression_in_memory
+from sottovoce.recoding import Recoding
+from sottovoce.release import Release
+from sottovoce.table import feature_names, matrix
+
+Floats = NDArray[np.float64]
+
+
+class Method(Protocol):
+    """What each of the four methods offers."""
+
+    def plan_for(self, ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
+        """Returns the plan, from public facts alone."""
+
+    def answer(self, ridge: Ridge, plan: Plan, rows: Rows) -> dict[str, Any]:
+        """Reads the rows and returns what may be published: at least theta, for recoded features and label."""
+
+
+METHODS: dict[str, Method] = {
+    "objective": staged,
+    "statistics": moments,
+    "output-tight": output,
+    "output": output,
+}
+
+
+class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Linear regression, each person heard as loudly as their own ε allows.
+
+    **Question.** Which linear function of the features predicts the label? Features and label lie in
+    ``bounds``; values beyond are clipped.
+
+    **Promise.** Pure ε_l for each person l (each row, without ``groups``), neighbours by replacement of
+    all their rows, features and label; floating arithmetic, except ``method="statistics"``, which is exact.
+
+    **Formula.** By default objective perturbation with the soft Huber loss, in stages that first buy the
+    labels' scale and fit slopes only where these can pay for their noise (docs/theory/objective.md).
+
+    >>> import numpy as np, sottovoce as sv
+    >>> x = np.linspace(0, 1, 3000)[:, None]
+    >>> ridge = sv.Ridge(bounds=sv.Bounds(features=(0, 1), label=(0, 1))).fit(x, x[:, 0], epsilon=1.0)
+    >>> bool(np.all(ridge.guarantee_.epsilon <= 1.0)), ridge.predict(x).shape
+    (True, (3000,))
+
+    **Limits.** A plan's expected error is a planning number, right within a factor of about three. With
+    few people or small budgets the answer is a constant, and the plan says so beforehand.
+
+    Parameters
+    ----------
+    bounds : Bounds with features and label, or a Schema (which also knows factors).
+    method : "objective", "statistics", "output-tight" or "output".
+    alpha : regularisation λ of the output methods and of "statistics"; a public number.
+    loss : "soft" or "huber", for the objective method.
+    label_scale : public guess of the labels' standard deviation; saves the budget that would buy it.
+    coefficient_bound : a promise that the solution's norm stays below it (method "output" only).
+    rho : for "statistics": True to count budgets in ρ of zCDP and add Gaussian noise.
+    """
+
+    def __init__(
+        self,
+        bounds: Any = None,
+        *,
+        method: str = "objective",
+        alpha: float = 1.0,
+        loss: str = "soft",
+        label_scale: float | None = None,
+        coefficient_bound: float | None = None,
+        rho: bool = False,
+    ) -> None:
+        self.bounds = bounds
+        self.method = method
+        self.alpha = alpha
+        self.loss = loss
+        self.label_scale = label_scale
+        self.coefficient_bound = coefficient_bound
+        self.rho = rho
+
+    missing = None  # a schema declares its own constants, column by column
+
+    def fit(self, X: Any, y: Any, epsilon: Any = None, groups: Any = None) -> Ridge:
+        """Fits the label y on the features X; ε is a number, an array by row, a mapping from person, or Budgets."""
+        plan, release = ask(self, X, y, epsilon=epsilon, groups=groups)
+        self._keep(release, plan.guarantee)
+        names = feature_names(X)
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        return self
+
+    def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, n_features: int | None = None) -> Plan:
+        """What it will cost whom, and how accurate it will be; no value is needed."""
+        label, recoding = self._declared(n_features)
+        return self._method().plan_for(self, budgets_of(epsilon, groups, rows), recoding, label)
+
+    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
+        """Returns the budgets and rows of features and label in memory."""
+        X, y = data
+        label, recoding = self._declared(X)
+        return regression_in_memory(matrix(X, recoding), recoding, y, label, epsilon, groups)
+
+    def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
+        """The plan for these budgets; without rows the bounds must tell how many features there are."""
+        if rows is None:
+            label, recoding = self._declared(None)
+        else:
+            label, recoding = (rows.label.low, rows.label.high), rows.features.recoding
+        return self._method().plan_for(self, budgets, recoding, label)
+
+    def answer(self, plan: Plan, rows: Rows) -> Release:
+        """Reads the rows, draws the noise, and returns the release."""
+        content = self._method().answer(self, plan, rows)
+        theta = content.pop("theta")
+        label, recoding = interval(plan.parameters["label"]), Recoding.from_dict(plan.parameters["features"])
+        half, middle = (label[1] - label[0]) / 2, (label[1] + label[0]) / 2
+        intercept, coefficients = recoding.original(middle + half * theta[0] / 2, half * theta[1:])
+        value = {"intercept": intercept, "coefficients": dict(zip(recoding.names, coefficients.tolist(), strict=True))}
+        return Release.of(plan, {**value, **content})
+
+    def predict(self, X: Any) -> Floats:
+        """Returns predictions in the label's units; features beyond their bounds are clipped as in fit."""
+        check_is_fitted(self, "coef_")
+        raw = matrix(X, self._recoding, expected=self.n_features_in_)
+        return predicted(self._recoding, raw, self.intercept_, self.coef_)
+
+    def refit(self, alpha: float | None = None, columns: list[str] | None = None) -> Ridge:
+        """Returns the fit at another λ or on some of the columns; free, from the released statistics."""
+        check_is_fitted(self, "release_")
+        if self.method != "statistics":
+            raise InvalidParameter(
+                "Only noisy statistics can be fitted again for free.",
+                "This release holds one model.",
+                "Fit with method='statistics', then refit as often as you like.",
+            )
+        return moments.refitted(self, alpha, columns)
+
+    @classmethod
+    def from_release(cls, release: Release) -> Ridge:
+        """Returns a model that predicts, from a published release alone."""
+        if release.question != "ridge":
+            raise InvalidRelease(
+                "This release is not a regression.", "", "Load a release of `sottovoce release ridge`."
+            )
+        ridge = cls(method=release.parameters["method"])
+        ridge._keep(release, None)
+        return ridge
+
+    def _keep(self, release: Release, guarantee: Guarantee | None) -> None:
+        self.release_ = release
+        if guarantee is not None:
+            self.guarantee_ = guarantee
+        self._recoding = Recoding.from_dict(release.parameters["features"])
+        self.n_features_in_ = len(self._recoding.features)
+        value: dict[str, Any] = release.value  # type: ignore[assignment]
+        self.intercept_ = value["intercept"]
+        self.coef_ = np.array(list(value["coefficients"].values()))
+
+    def _method(self) -> Method:
+        if self.method not in METHODS:
+            raise InvalidParameter(
+                f"There is no method {self.method!r}.", f"Methods: {', '.join(METHODS)}.", "Choose one."
+            )
+        if not 0 < self.alpha < float("inf"):
+            raise InvalidParameter(
+                "alpha is not positive and finite.", "", "Pass a public regularisation, such as 1.0."
+            )
+        if self.loss not in ("soft", "huber"):
+            raise InvalidParameter("The loss is neither 'soft' nor 'huber'.", "", "Choose one of the two.")
+        return METHODS[self.method]
+
+    def _declared(self, X: Any) -> tuple[Interval, Recoding]:
+        """The label's range and the recoding, from what was declared (X only tells how many columns there are)."""
+        if isinstance(self.bounds, Schema):
+            if self.bounds.label is None:
+                raise InvalidBounds(
+                    "The schema does not say which column is the label.", "", 'Add label = "..." to it.'
+                )
+            return self.bounds.interval(self.bounds.label), Recoding.of_schema(self.bounds)
+        if not isinstance(self.bounds, Bounds):
+            raise InvalidBounds(
+                "Bounds are missing.",
+                "A regression needs limits of features and of the label, from public knowledge.",
+                "Pass bounds=sv.Bounds(features=(low, high), label=(lo, hi)), or a Schema.",
+            )
+        count = X if isinstance(X, int) else _count(X, self.bounds)
+        return interval(self.bounds), Recoding.of_bounds(self.bounds, feature_names(X), count)
+
+
+def predicted(recoding: Recoding, raw: Floats, intercept: float, coefficients: Floats) -> Floats:
+    """Returns intercept + Σ coefficient·feature, numbers clipped to their bounds, levels by their own coefficient."""
+    total, at = np.full(len(raw), float(intercept)), 0
+    for j, feature in enumerate(recoding.features):
+        if feature.levels:
+            own = np.append(coefficients[at : at + len(feature.levels)], 0.0)
+            known = (raw[:, j] >= 0) & (raw[:, j] < len(feature.levels))
+            total += own[np.where(known, raw[:, j], -1).astype(np.int64)]
+            at += len(feature.levels)
+        else:
+            total += coefficients[at] * np.clip(raw[:, j], feature.low, feature.high)
+            at += 1
+    return total
+
+
+def _count(X: Any, bounds: Bounds) -> int:
+    if X is not None:
+        return int(np.shape(X)[1]) if np.ndim(X) == 2 else int(matrix(X, None).shape[1])
+    sizes = [np.size(limit) for limit in bounds.features or () if np.ndim(limit)]
+    if not sizes:
+        raise InvalidParameter(
+            "The number of features is not known.", "", "Pass n_features=, or bounds for each feature."
+        )
+    return int(sizes[0])

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan of the default regression, and its answer: objective.py's stages under one name.
+
+The plan shows the stages, their shares of everybody's budget and whether slopes will be fitted, for every
+scale that the first stage can release (there are eight), because later choices depend on it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce.bounds import Interval
+from sottovoce.budgets import Budgets
+from sottovoce.engine import Rows
+from sottovoce.errors import InvalidParameter
+from sottovoce.estimators.objective import (
+    CONSTANT_ONLY,
+    LABEL_SCALES,
+    Course,
+    Fit,
+    Part,
+    Purse,
+    course,
+    run,
+    scale_share,
+    threshold_of_small_budgets,
+)
+from sottovoce.guarantee import Guarantee
+from sottovoce.plan import Plan, Theorem
+from sottovoce.recoding import Recoding
+from sottovoce.solvers import proxy
+from sottovoce.weights import Weights
+
+if TYPE_CHECKING:
+    from sottovoce.estimators.ridge import Ridge
+
+Floats = NDArray[np.float64]
+
+THEOREM = Theorem(
+    "Objective perturbation in stages: each person l loses at most the sum of their shares, ε_l (pure ε, replace)",
+    "docs/theory/objective.md",
+)
+#: The scale that the plan speaks about where nothing better is known: labels that fill about half their range.
+TYPICAL_SCALE = 0.25
+
+
+@dataclass(frozen=True)
+class NoGrid:
+    """Floating arithmetic lives on no grid."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Nothing to tell."""
+        return {}
+
+
+def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
+    """The plan of the default method."""
+    purse, half = Purse.of(budgets.kinds), (label[1] - label[0]) / 2
+    guess = scale_of(ridge.label_scale, half)
+    outlook = [outlook_at(purse, recoding.width, s, guess is not None) for s in ([guess] if guess else _scales(purse))]
+    typical = min(outlook, key=lambda c: abs(math.log(c.scale / (guess or TYPICAL_SCALE))))
+    return Plan(
+        question="ridge",
+        parameters={
+            "method": ridge.method,
+            "loss": ridge.loss,
+            "label": list(label),
+            "label_scale": ridge.label_scale,
+            "features": recoding.to_dict(),
+            "stages": [_told(c, half) for c in outlook],
+            "advice": advice(typical),
+        },
+        budgets=budgets,
+        weights=Weights.solve(budgets.kinds, A=0.0),
+        guarantee=Guarantee.of(budgets, budgets.kinds.epsilon, arithmetic="floating"),
+        noise={"distribution": "K-norm noise in the objective", "shares": [p.share for p in typical.parts]},
+        grid=NoGrid(),
+        theorem=THEOREM,
+        expected_error=math.sqrt(typical.expected) * typical.scale * half,
+        error_is="root mean square distance to the best linear function; a planning number, within a factor of three",
+    )
+
+
+def answer(ridge: Ridge, plan: Plan, rows: Rows) -> dict[str, Any]:
+    """Runs the stages and returns theta."""
+    low, high = plan.parameters["label"]
+    fit = Fit(rows, plan.budgets, ridge.loss)
+    return {"theta": run(fit, scale_of(ridge.label_scale, (high - low) / 2))}
+
+
+def scale_of(label_scale: Any, half: float) -> float | None:
+    """Returns the public guess of the labels' spread in units of half their range, or None."""
+    if label_scale is None:
+        return None
+    if not isinstance(label_scale, int | float) or not 0 < label_scale <= 2 * half:
+        raise InvalidParameter(
+            "label_scale is not a possible standard deviation.", "", "Pass a positive number within the label's range."
+        )
+    return label_scale / half
+
+
+def outlook_at(purse: Purse, slopes: int, scale: float, known: bool) -> Course:
+    """What will be done if the first stage releases this scale."""
+    if purse.total < CONSTANT_ONLY:
+        tau = threshold_of_small_budgets(purse.total)
+        size = max(0.3, 0.16 / tau**2)
+        expected = 0.6 + proxy.best_constant(purse.total, purse.squares, size, 1.0).expected * (tau / scale) ** 2
+        return Course(scale, (Part("constant", 1.0),), None, tau, expected, size)
+    share = 0.0 if known else scale_share(purse)[0]
+    chosen = course(purse, slopes, scale, 1.0 - share)
+    first = () if known else (Part("scale of labels", share),)
+    return Course(
+        scale, (*first, *chosen.parts), chosen.slopes, chosen.constant, chosen.expected, chosen.intercept_size
+    )
+
+
+def _scales(purse: Purse) -> list[float]:
+    if purse.total < CONSTANT_ONLY:
+        return [TYPICAL_SCALE]
+    factor = scale_share(purse)[2]
+    return [factor * 0.25 * 0.5**j for j in range(LABEL_SCALES)]
+
+
+def _told(chosen: Course, half: float) -> dict[str, Any]:
+    return {
+        "if_scale": chosen.scale * half,
+        "parts": [{"purpose": part.purpose, "share": part.share} for part in chosen.parts],
+        "slopes": chosen.slopes is not None,
+        "expected": chosen.expected,
+    }
+
+
+def advice(chosen: Course) -> str:
+    """One sentence on whether slopes will be fitted, and why."""
+    if chosen.slopes is not None:
+        return "Slopes are fitted: their noise is expected to stay below what they explain."
+    if len(chosen.parts) == 1:
+        return "Too little budget for slopes: the answer will be a constant, a private mean of the labels."
+    return (
+        "Slopes cannot pay for their noise here: the answer will be a constant. More people or a larger ε would help."
+    )

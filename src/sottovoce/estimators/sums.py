@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exact weighted sums of products of features and label (docs/theory/moments.md).
+
+Each coordinate of ẑ = (1, z, y), z doubled so that all lie in [−1, 1], becomes a whole number of at most
+2^13; weights are cut into limbs of 13 bits; over blocks of 2^13 rows every partial sum stays below
+2^(13+13+13+13) = 2^52, so the float64 matrix product is exact in any order, at the speed of BLAS.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce.budgets import Kinds
+from sottovoce.engine import Rows
+from sottovoce.features import Label, Reader
+from sottovoce.statistics import Owner
+from sottovoce.table import Array
+from sottovoce.weights import Weights
+
+BITS = 13
+UNIT = 2**BITS
+BLOCK = 2**13
+#: Weights fit one limb if nobody's is below this share of the loudest row's; else two limbs are used.
+ONE_LIMB = 1 / 64
+
+
+@dataclass(frozen=True, eq=False)
+class Products:
+    """Σ weight·ẑẑᵀ over the rows, as Python integers in an object matrix."""
+
+    reader: Reader
+    label: Label
+    owner: Owner
+    weights: NDArray[np.int64]  # of one row, by kind, below 2^26
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a batch must have."""
+        return tuple(dict.fromkeys((self.label.column, *self.reader.columns, *self.owner.columns)))
+
+    def zero(self) -> Array:
+        """Sums over no rows."""
+        d = self.reader.width + 2
+        return np.zeros((d, d), dtype=object)
+
+    def __call__(self, batch: Any) -> Array:
+        """Returns the exact sums over the batch."""
+        weights = self.weights[self.owner.kinds(batch)]
+        coordinates = whole_numbers(self.reader.matrix(batch), self.label.values(batch))
+        total = self.zero()
+        for limb, shift in ((weights >> BITS, BITS), (weights & (UNIT - 1), 0)):
+            if limb.any():
+                total = total + (_exact(coordinates, limb.astype(np.float64)).astype(object) << shift)
+        return total
+
+
+def whole_numbers(Z: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns ẑ = (1, 2z, y)·2^13 rounded to whole numbers, each within ±2^13 (as float64)."""
+    coordinates = np.empty((len(y), Z.shape[1] + 2))
+    coordinates[:, 0] = UNIT
+    np.multiply(Z, 2.0 * UNIT, out=coordinates[:, 1:-1])
+    np.multiply(y, UNIT, out=coordinates[:, -1])
+    return np.asarray(np.rint(coordinates, out=coordinates), dtype=np.float64)
+
+
+def _exact(coordinates: NDArray[np.float64], limb: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Returns Σ limb·ẑẑᵀ exactly, for limbs below 2^13 and at most 2^16 rows (a batch)."""
+    d = coordinates.shape[1]
+    total = np.zeros((d, d), dtype=np.int64)
+    for start in range(0, len(limb), BLOCK):
+        block = coordinates[start : start + BLOCK]
+        total += (block.T @ (block * limb[start : start + BLOCK, None])).astype(np.int64)
+    return total
+
+
+def proportional_weights(kinds: Kinds) -> Weights:
+    """Returns whole-number weights w ∝ ε, spread over a person's rows, in one or two limbs."""
+    per_row = kinds.epsilon / kinds.rows
+    loudest = per_row.max()
+    quiet = per_row[kinds.epsilon > 0].min() < ONE_LIMB * loudest
+    bits = 2 * BITS if quiet else BITS
+    return Weights.rounded(kinds, np.floor(per_row / loudest * (2**bits - 1)).astype(np.int64))
+
+
+def exact_products(rows: Rows, weights: Weights) -> Array:
+    """Returns the matrix of exact sums for the rows of a question."""
+    return rows.engine.fold(Products(rows.features, rows.label, rows.owner, weights.row))

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Public recoding: features as people know them, to centred columns of one size, and back.
+
+A number in [low, high] becomes (x − middle)/(high − low) in [−½, ½]; a factor of K levels becomes K−1
+orthogonal contrast columns with entries in [−½, ½] (Hadamard where K is a power of two), never a
+redundant one-hot; the intercept is a column of its own. Columns that can only have one value are
+dropped. Everything is fixed by the declared bounds or schema, so the user never sees it: coefficients
+and predictions come back in their own units. A level that was not declared stands for none of the
+levels: all its contrasts are 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import hadamard, helmert
+
+from sottovoce.bounds import Bounds, Schema
+from sottovoce.errors import InvalidBounds, InvalidData, InvalidSchema
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One declared column: a number with limits, or a factor with levels."""
+
+    name: str
+    low: float = 0.0
+    high: float = 1.0
+    levels: tuple[str, ...] = ()
+    missing: float | None = None
+
+    @property
+    def width(self) -> int:
+        """How many recoded columns it becomes."""
+        return max(len(self.levels) - 1, 0) if self.levels else int(self.high > self.low)
+
+    def recoded(self, raw: Floats) -> Floats:
+        """Returns the recoded columns, every entry in [−½, ½]; a factor's raw column holds the level's number."""
+        if self.levels:
+            table = np.vstack([contrasts(len(self.levels)), np.zeros(self.width)])
+            known = (raw >= 0) & (raw < len(self.levels))
+            return table[np.where(known, raw, -1).astype(np.int64)]
+        if not self.width:
+            return np.empty((len(raw), 0))
+        middle, width = (self.low + self.high) / 2, self.high - self.low
+        return np.clip((np.clip(raw, self.low, self.high) - middle) / width, -0.5, 0.5)[:, None]
+
+
+@dataclass(frozen=True)
+class Recoding:
+    """The features of a regression, in order."""
+
+    features: tuple[Feature, ...]
+
+    @classmethod
+    def of_bounds(cls, bounds: Bounds, names: list[str] | None, count: int) -> Recoding:
+        """From a box (or a norm, which is a box too), for ``count`` columns of numbers."""
+        if bounds.features is None and bounds.norm is None:
+            raise InvalidBounds(
+                "Bounds of the features are missing.",
+                "Each feature needs a lowest and a highest possible value, from public knowledge.",
+                "Pass bounds=sv.Bounds(features=(low, high), label=(lo, hi)).",
+            )
+        box: Any = bounds.features if bounds.features is not None else (-(bounds.norm or 0.0), bounds.norm)
+        low, high = (np.atleast_1d(np.asarray(limit, dtype=np.float64)) for limit in box)
+        if {len(low), len(high)} - {1, count}:
+            raise InvalidBounds(
+                "There are bounds for another number of features.", "", "Pass one pair for each feature."
+            )
+        low, high = np.broadcast_to(low, (count,)), np.broadcast_to(high, (count,))
+        names = names or [f"x{j}" for j in range(count)]
+        return cls(tuple(Feature(n, float(a), float(b)) for n, a, b in zip(names, low, high, strict=True)))
+
+    @classmethod
+    def of_schema(cls, schema: Schema) -> Recoding:
+        """From a schema: every described column but the label, the person and the budget."""
+        others = {schema.label, schema.person, schema.budget}
+        features = []
+        for name, column in schema.columns.items():
+            if name in others or column.kind == "text":
+                continue
+            if column.kind == "factor":
+                if not column.levels:
+                    raise InvalidSchema(f"The levels of {name!r} are blank.", "", f"List them under [columns.{name}].")
+                features.append(Feature(name, levels=column.levels))
+            else:
+                low, high = schema.interval(name)
+                features.append(Feature(name, low, high, missing=column.missing))
+        if not features:
+            raise InvalidSchema("The schema describes no features.", "", "Describe the columns to regress on.")
+        return cls(tuple(features))
+
+    @property
+    def width(self) -> int:
+        """The number of recoded columns, p."""
+        return sum(feature.width for feature in self.features)
+
+    def recoded(self, raw: Floats) -> Floats:
+        """Returns the recoded matrix, entries in [−½, ½], from the raw one (a column a feature)."""
+        if raw.shape[1] != len(self.features):
+            raise InvalidData(
+                "The table has another number of features than declared.", "", "Pass the declared columns."
+            )
+        if not any(feature.levels for feature in self.features) and self.width == raw.shape[1]:
+            recoded = self._numbers(raw)
+        else:
+            recoded = np.hstack([feature.recoded(raw[:, j]) for j, feature in enumerate(self.features)])
+        infinite = np.isinf(raw)
+        if infinite.any():  # an infinity is refused like a missing value, not clipped: mark its row
+            recoded[infinite.any(axis=1)] = np.nan
+        return recoded
+
+    def _numbers(self, raw: Floats) -> Floats:
+        low, high = (np.array([getattr(f, side) for f in self.features]) for side in ("low", "high"))
+        recoded = np.clip(raw, low, high)
+        recoded -= (low + high) / 2
+        recoded /= high - low
+        return np.clip(recoded, -0.5, 0.5, out=recoded)
+
+    def original(self, intercept: float, slopes: Floats) -> tuple[float, Floats]:
+        """Returns intercept and coefficients in the features' own units (one a number, one a level)."""
+        coefficients, at = [], 0
+        for feature in self.features:
+            own, at = slopes[at : at + feature.width], at + feature.width
+            if feature.levels:
+                coefficients.append(contrasts(len(feature.levels)) @ own)
+            elif feature.width:
+                slope = own / (feature.high - feature.low)
+                intercept -= float(slope[0]) * (feature.low + feature.high) / 2
+                coefficients.append(slope)
+            else:
+                coefficients.append(np.zeros(1))
+        return float(intercept), np.concatenate(coefficients)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the coefficients: a number's own, a factor's level by level."""
+        return [n for f in self.features for n in ([f"{f.name}={level}" for level in f.levels] or [f.name])]
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """The recoding as public JSON."""
+        return [
+            {"name": f.name, "levels": list(f.levels)} if f.levels else {"name": f.name, "low": f.low, "high": f.high}
+            for f in self.features
+        ]
+
+    @classmethod
+    def from_dict(cls, content: list[dict[str, Any]]) -> Recoding:
+        """Reads a recoding back from a release."""
+        return cls(tuple(Feature(**{**entry, "levels": tuple(entry.get("levels", ()))}) for entry in content))
+
+
+def contrasts(levels: int) -> Floats:
+    """Returns the K×(K−1) table of orthogonal contrasts, the largest entry of each column ½."""
+    if levels & (levels - 1) == 0:
+        return np.asarray(hadamard(levels)[:, 1:] / 2, dtype=np.float64)
+    table = helmert(levels).T
+    return np.asarray(table / (2 * np.abs(table).max(axis=0)), dtype=np.float64)

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The minimiser of a perturbed objective, with a certified distance, by a solver that cannot fail.
+
+    J(θ) = Σ v_i ρ(y_i − φ_iᵀθ) + ½ (θ−c)ᵀΛ(θ−c) + bᵀ(θ−c)
+
+J is 1-strongly convex in the norm ‖·‖_Λ, so ‖θ − θ*‖_Λ ≤ ‖∇J(θ)‖_{Λ⁻¹}: a small gradient certifies a
+small distance. Newton with backtracking does the work; the last steps, in extended precision, bring the
+gradient below the tolerance. If that is not reached, accelerated gradient steps follow, whose number
+is fixed beforehand and suffices for every data set (docs/theory/solver.md). How many steps it took is
+private and is not kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+NEWTON_STEPS = 100
+REFINEMENTS = 4
+LONG_EPS = float(np.finfo(np.longdouble).eps)
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What is minimised. ``terms(θ, extended)`` returns (Σvρ, Σvψφ, Σvψ'φφᵀ) with the curvature omitted if extended."""
+
+    terms: Callable[[Any, bool], tuple[float, Any, Any]]
+    ridge: Floats  # Λ, all positive
+    centre: Floats
+    tilt: Floats  # b
+    smoothness: float  # Σv·H: ∇²J ≤ (1 + smoothness)·Λ
+    pull: float  # Σv·τ·√H: the most that ‖∇J‖_{Λ⁻¹} can be at the start c − b/Λ, for any data
+
+    def value(self, theta: Floats, data: float) -> float:
+        """J(θ)."""
+        d = theta - self.centre
+        return float(data + (self.ridge * d) @ d / 2 + self.tilt @ d)
+
+    def gradient(self, theta: Any, pull: Any) -> Any:
+        """∇J(θ)."""
+        return -pull + self.ridge * (theta - self.centre) + self.tilt
+
+    def size(self, gradient: Any) -> float:
+        """‖gradient‖ in the dual norm: bounds the distance to the minimiser in the norm of Λ."""
+        return float(np.sqrt(np.sum(gradient * gradient / self.ridge)))
+
+
+def minimise(problem: Problem, tolerance: float) -> Floats | None:
+    """Returns θ with ‖θ − θ*‖_Λ ≤ tolerance, certified; None only if even the fixed number of steps missed it."""
+    theta = _newton(problem, tolerance)
+    theta, size = _refined(problem, theta)
+    if size <= tolerance:
+        return np.asarray(theta, dtype=np.longdouble).astype(np.float64)
+    theta, size = _refined(problem, _accelerated(problem, tolerance))
+    return theta.astype(np.float64) if size <= tolerance else None
+
+
+def _newton(problem: Problem, tolerance: float) -> Floats:
+    theta = problem.centre - problem.tilt / problem.ridge
+    data, pull, bend = problem.terms(theta, False)
+    value = problem.value(theta, data)
+    for _ in range(NEWTON_STEPS):
+        gradient = problem.gradient(theta, pull)
+        step = np.linalg.solve(bend + np.diag(problem.ridge), gradient)
+        decrease = float(gradient @ step)
+        if decrease <= max(tolerance**2, 1e-24 * abs(value)):
+            return np.asarray(theta - step, dtype=np.float64)
+        length = 1.0
+        while True:
+            trial = theta - length * step
+            data, pull, bend = problem.terms(trial, False)
+            reached = problem.value(trial, data)
+            if reached <= value - 1e-4 * length * decrease or length < 1e-6:
+                break
+            length /= 2
+        if not reached < value:
+            return theta
+        theta, value = trial, reached
+    return theta
+
+
+def _refined(problem: Problem, theta: Floats) -> tuple[Any, float]:
+    """Newton steps with the gradient in extended precision; returns θ and the size of its gradient."""
+    _, _, bend = problem.terms(theta, False)
+    matrix = bend + np.diag(problem.ridge)
+    best, smallest = np.asarray(theta, dtype=np.longdouble), math.inf
+    point = best
+    for _ in range(REFINEMENTS):
+        _, pull, _ = problem.terms(point, True)
+        gradient = problem.gradient(point, pull)
+        size = problem.size(gradient)
+        if size < smallest:
+            best, smallest = point, size
+        point = point - np.linalg.solve(matrix, gradient.astype(np.float64))
+    return best, smallest
+
+
+def _accelerated(problem: Problem, tolerance: float) -> Floats:
+    """Nesterov's steps for a 1-strongly convex, L-smooth function in the norm of Λ, as many as always suffice."""
+    L = 1 + problem.smoothness
+    momentum = (math.sqrt(L) - 1) / (math.sqrt(L) + 1)
+    point = theta = problem.centre - problem.tilt / problem.ridge
+    for _ in range(steps_that_suffice(L, problem.pull, tolerance)):
+        _, pull, _ = problem.terms(point, False)
+        new = point - problem.gradient(point, pull) / (L * problem.ridge)
+        point, theta = new + momentum * (new - theta), new
+    return np.asarray(theta, dtype=np.float64)
+
+
+def steps_that_suffice(L: float, pull: float, tolerance: float) -> int:
+    """Returns T after which ‖∇J‖_{Λ⁻¹} ≤ tolerance for every data set (up to rounding).
+
+    J(x_T) − J* ≤ (J(x₀) − J* + ½‖x₀ − x*‖²)·(1 − 1/√L)^T ≤ pull²·(1 − 1/√L)^T, and ‖∇J‖² ≤ 2L·(J − J*).
+    """
+    return math.ceil(math.sqrt(L) * math.log(max(2 * L * pull**2 / tolerance**2, 2.0)))

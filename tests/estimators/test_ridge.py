@@ -1,0 +1,289 @@
+"""sv.Ridge: answers worth having, scikit-learn's manners, and refusals instead of tracebacks."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+import sottovoce as sv
+from sottovoce import errors
+from sottovoce.recoding import Recoding, contrasts
+
+rng0 = np.random.default_rng(0)
+N, P = 4000, 3
+X = rng0.random((N, P)) * [1, 10, 100]
+Y = 2 * X[:, 0] - 0.1 * X[:, 1] + 5 + rng0.normal(0, 0.1, N)
+BOUNDS = sv.Bounds(features=(np.zeros(P), np.array([1.0, 10.0, 100.0])), label=(3, 8))
+EPSILON = np.repeat([0.1, 0.5, 2.0], [1400, 1700, 900])
+METHODS = [
+    {"method": "objective"},
+    {"method": "objective", "loss": "huber"},
+    {"method": "statistics", "alpha": 0.001},
+    {"method": "statistics", "alpha": 0.001, "rho": True},
+    {"method": "output-tight", "alpha": 0.1},
+    {"method": "output", "alpha": 0.1},
+]
+every_method = pytest.mark.parametrize("options", METHODS, ids=lambda o: "-".join(str(v) for v in o.values()))
+
+SCHEMA = sv.Schema.loads("""
+label = "cost"
+person = "id"
+[columns.cost]
+kind = "number"
+low = 0
+high = 10
+[columns.age]
+kind = "number"
+low = 0
+high = 100
+[columns.smoker]
+kind = "factor"
+levels = ["no", "yes"]
+[columns.region]
+kind = "factor"
+levels = ["north", "south", "west"]
+[columns.constant]
+kind = "number"
+low = 4
+high = 4.000001
+""")
+
+
+def frame(n=6000, seed=1):
+    rng = np.random.default_rng(seed)
+    age, smoker = rng.uniform(0, 100, n), rng.choice(["no", "yes"], n)
+    region = rng.choice(["north", "south", "west"], n)
+    effect = np.select([region == "north", region == "south"], [-0.5, 0.25], 0.25)
+    cost = 2 + age / 50 + 3 * (smoker == "yes") + effect + rng.normal(0, 0.2, n)
+    table = pd.DataFrame({"age": age, "smoker": smoker, "region": region, "constant": 4.0, "id": np.arange(n) // 2})
+    return table, np.clip(cost, 0, 10)
+
+
+@every_method
+def test_large_budgets_find_the_plain_solution(options):
+    ridge = sv.Ridge(bounds=BOUNDS, **{**options, **({"alpha": 1e-4} if "alpha" in options else {})})
+    ridge.fit(X, Y, epsilon=50.0 if options["method"] == "objective" else 1e6)
+    plain = LinearRegression().fit(X, Y)
+    assert ridge.predict(X) == pytest.approx(plain.predict(X), abs=0.1)
+    assert ridge.score(X, Y) > 0.9 * plain.score(X, Y)
+
+
+@every_method
+def test_promises_and_plans_agree(options):
+    ridge = sv.Ridge(bounds=BOUNDS, **options).fit(X, Y, epsilon=EPSILON)
+    plan = sv.Ridge(bounds=BOUNDS, **options).plan(epsilon=EPSILON)
+    spent = ridge.guarantee_.rho if options.get("rho") else ridge.guarantee_.epsilon
+    assert np.array_equal(plan.charges, spent)
+    assert np.all(spent <= EPSILON)
+    assert spent.min() > 0
+    assert plan.digest == ridge.release_.certificate.plan_digest
+    assert plan.expected_error > 0
+    assert "ridge" in plan.describe()
+    assert "Intercept" in ridge.release_.explain()
+
+
+@every_method
+def test_releases_and_pickles_predict_the_same(options):
+    ridge = sv.Ridge(bounds=BOUNDS, **options).fit(X, Y, epsilon=EPSILON)
+    again = sv.Ridge.from_release(sv.Release.from_json(ridge.release_.to_json()))
+    assert np.array_equal(again.predict(X), ridge.predict(X))
+    assert np.array_equal(pickle.loads(pickle.dumps(ridge)).predict(X), ridge.predict(X))
+    assert not hasattr(clone(ridge), "coef_")
+    assert ridge.predict(X) == pytest.approx(ridge.intercept_ + X @ ridge.coef_)
+
+
+@pytest.mark.parametrize(
+    "table", [np.asarray, pd.DataFrame, pl.DataFrame, lambda x: pa.table({f"c{j}": x[:, j] for j in range(P)}), list]
+)
+def test_every_kind_of_table_is_read(table):
+    data = table(X) if table is not list else X.tolist()
+    ridge = sv.Ridge(bounds=BOUNDS, method="statistics", alpha=1e-3).fit(data, list(Y), epsilon=1e4)
+    assert ridge.predict(data) == pytest.approx(LinearRegression().fit(X, Y).predict(X), abs=0.1)
+    assert ridge.n_features_in_ == P
+
+
+def test_names_of_features_are_kept():
+    ridge = sv.Ridge(bounds=BOUNDS, method="output-tight").fit(pd.DataFrame(X, columns=list("abc")), Y, epsilon=1.0)
+    assert ridge.feature_names_in_.tolist() == ["a", "b", "c"]
+    assert list(ridge.release_.value["coefficients"]) == ["a", "b", "c"]
+
+
+def test_a_schema_with_factors_and_many_rows_a_person():
+    table, cost = frame()
+    ridge = sv.Ridge(bounds=SCHEMA).fit(table, cost, epsilon=20.0, groups=table["id"])
+    assert len(ridge.guarantee_.epsilon) == 3000
+    by_name = ridge.release_.value["coefficients"]
+    assert by_name["smoker=yes"] - by_name["smoker=no"] == pytest.approx(3, abs=0.2)
+    assert by_name["age"] == pytest.approx(1 / 50, abs=0.005)
+    unknown = table.head(1).assign(region="atlantis")
+    assert np.isfinite(ridge.predict(unknown)).all()
+
+
+def test_pipelines_and_cross_validation_route_budgets():
+    import sklearn
+
+    with sklearn.config_context(enable_metadata_routing=True):
+        ridge = sv.Ridge(bounds=BOUNDS, method="statistics", alpha=1e-3).set_fit_request(epsilon=True, groups=True)
+        pipeline = make_pipeline(FunctionTransformer(), ridge)
+        pipeline.fit(X, Y, epsilon=np.full(N, 100.0), groups=np.arange(N))
+        assert pipeline.score(X, Y) > 0.8
+        scores = cross_val_score(pipeline, X, Y, params={"epsilon": np.full(N, 100.0), "groups": np.arange(N)}, cv=2)
+        assert scores.min() > 0.8
+
+
+def test_refits_are_free_and_standard_errors_cover():
+    ridge = sv.Ridge(bounds=BOUNDS, method="statistics", alpha=1e-3, rho=True).fit(X, Y, epsilon=5.0)
+    other = ridge.refit(alpha=1.0, columns=["x0", "x2"])
+    assert other.coef_[1] == 0
+    assert other.release_ is ridge.release_
+    assert abs(other.coef_[0]) < abs(ridge.coef_[0])
+    assert ridge.refit().coef_ == pytest.approx(ridge.coef_)
+    assert len(ridge.release_.value["standard_errors"]) == P + 1
+    with pytest.raises(errors.InvalidParameter):
+        ridge.refit(columns=["unheard of"])
+    with pytest.raises(errors.InvalidParameter):
+        sv.Ridge(bounds=BOUNDS, method="output").fit(X, Y, epsilon=1.0).refit(alpha=2.0)
+
+
+def test_standard_errors_include_the_noise():
+    """Over 400 releases of one data set the spread of a slope is what its standard error says, within a third."""
+    theta, told = [], []
+    for _ in range(400):
+        value = sv.Ridge(bounds=BOUNDS, method="statistics", alpha=1e-4).fit(X, Y, epsilon=2.0).release_.value
+        theta.append(value["coefficients"]["x0"])
+        told.append(value["standard_errors"][1] * 2.5)  # half the label's range, per unit of a feature of range 1
+    assert 0.7 <= np.std(theta) / np.median(told) <= 1.4
+
+
+def test_small_budgets_give_a_constant_and_the_plan_says_so():
+    ridge = sv.Ridge(bounds=BOUNDS)
+    assert "constant" in ridge.plan(epsilon=0.01, rows=200).parameters["advice"]
+    fitted = ridge.fit(X[:200], Y[:200], epsilon=0.01)
+    assert np.all(fitted.coef_ == 0)
+    assert "fitted" in ridge.plan(epsilon=EPSILON).parameters["advice"]
+
+
+def test_the_shares_of_every_course_add_up_to_one():
+    for epsilon, rows in [(0.01, 50), (0.5, 300), (0.5, 1000), (1.0, 30_000), (3.0, 300_000)]:
+        for p in (1, 3, 30):
+            bounds = sv.Bounds(features=(np.zeros(p), np.ones(p)), label=(0, 1))
+            for scale in (None, 0.1):
+                stages = (
+                    sv.Ridge(bounds=bounds, label_scale=scale).plan(epsilon=epsilon, rows=rows).parameters["stages"]
+                )
+                for stage in stages:
+                    assert sum(part["share"] for part in stage["parts"]) <= 1 + 1e-12
+
+
+def test_a_public_scale_saves_its_share():
+    told = sv.Ridge(bounds=BOUNDS, label_scale=0.6).plan(epsilon=EPSILON).parameters["stages"]
+    assert len(told) == 1
+    assert "scale of labels" not in [part["purpose"] for part in told[0]["parts"]]
+    assert sv.Ridge(bounds=BOUNDS, label_scale=0.6).fit(X, Y, epsilon=EPSILON).score(X, Y) > 0.5
+
+
+def test_sessions_release_regressions():
+    session = sv.Session()
+    session.grant({f"p{i}": 1.0 for i in range(N)})
+    people = [f"p{i}" for i in range(N)]
+    release = session.release(sv.Ridge(bounds=BOUNDS), X, Y, groups=people, epsilon=0.5, key="model")
+    assert session.balance("p0") == 0.5
+    assert session.release(sv.Ridge(bounds=BOUNDS), X, Y, groups=people, epsilon=0.5, key="model") == release
+    session.verify()
+
+
+BAD = {
+    "no bounds": ({"bounds": None}, {}, errors.InvalidBounds),
+    "no features": ({"bounds": sv.Bounds(label=(0, 1))}, {}, errors.InvalidBounds),
+    "no label": ({"bounds": sv.Bounds(features=(0, 1))}, {}, errors.InvalidBounds),
+    "bounds of another width": (
+        {"bounds": sv.Bounds(features=([0, 0], [1, 1]), label=(0, 1))},
+        {},
+        errors.InvalidBounds,
+    ),
+    "unknown method": ({"method": "magic"}, {}, errors.InvalidParameter),
+    "unknown loss": ({"loss": "none"}, {}, errors.InvalidParameter),
+    "alpha of zero": ({"alpha": 0}, {}, errors.InvalidParameter),
+    "negative scale": ({"label_scale": -1}, {}, errors.InvalidParameter),
+    "scale beyond the range": ({"label_scale": 100.0}, {}, errors.InvalidParameter),
+    "a useless promise": ({"method": "output", "coefficient_bound": -1}, {}, errors.InvalidParameter),
+    "NaN in a feature": ({}, {"X": np.where(X[5, 1] == X, np.nan, X)}, errors.MissingValues),
+    "infinity in a feature": ({}, {"X": np.where(X[5, 1] == X, np.inf, X)}, errors.MissingValues),
+    "NaN in the label": ({}, {"y": np.where(Y[3] == Y, np.nan, Y)}, errors.MissingValues),
+    "text in a feature": ({}, {"X": np.array([["hush-4711"] * P] * N)}, errors.WrongType),
+    "one column": ({}, {"X": X[:, 0]}, errors.InvalidData),
+    "lengths differ": ({}, {"y": Y[:-1]}, errors.UnequalLengths),
+    "groups differ": ({}, {"groups": ["a"] * 5}, errors.UnequalLengths),
+    "zero ε": ({}, {"epsilon": 0}, errors.InvalidBudget),
+    "one row": ({}, {"X": X[:1], "y": Y[:1]}, errors.TooFewRows),
+    "a schema without label": ({"bounds": sv.Schema()}, {}, errors.InvalidBounds),
+    "a column of the schema missing": ({"bounds": SCHEMA}, {"X": pd.DataFrame({"age": Y})}, errors.MissingColumn),
+}
+
+
+@pytest.mark.parametrize(("options", "data", "error"), BAD.values(), ids=BAD.keys())
+def test_bad_input_is_a_named_error(options, data, error):
+    given = {"X": X, "y": Y, "epsilon": 0.5, "groups": None, **data}
+    with pytest.raises(error) as caught:
+        sv.Ridge(**{"bounds": BOUNDS, **options}).fit(
+            given["X"], given["y"], epsilon=given["epsilon"], groups=given["groups"]
+        )
+    assert "hush" not in str(caught.value)
+
+
+@every_method
+@pytest.mark.parametrize(
+    ("n", "epsilon", "groups"),
+    [(3, 1.0, None), (2, 1.0, None), (50, 1e-9, None), (50, 1e-3, None), (50, 1.0, ["only"] * 50), (50, 1e5, None)],
+    ids=["fewer rows than columns", "two rows", "tiny ε", "small ε", "one person with all the rows", "huge ε"],
+)
+def test_odd_but_legal_input_gets_an_answer(options, n, epsilon, groups):
+    constant = X[:n].copy()
+    constant[:, 2] = 50.0
+    ridge = sv.Ridge(bounds=BOUNDS, **options).fit(constant, Y[:n], epsilon=epsilon, groups=groups)
+    assert np.isfinite(ridge.predict(X)).all()
+
+
+@pytest.mark.parametrize("levels", [2, 3, 4, 5, 8, 11])
+def test_contrasts_are_orthogonal_centred_and_bounded(levels):
+    table = contrasts(levels)
+    assert table.shape == (levels, levels - 1)
+    assert np.abs(table).max(axis=0) == pytest.approx(0.5)
+    assert table.sum(axis=0) == pytest.approx(0, abs=1e-12)
+    gram = table.T @ table
+    assert gram == pytest.approx(np.diag(np.diag(gram)), abs=1e-12)
+
+
+def test_recoding_is_undone_exactly():
+    recoding = Recoding.of_schema(SCHEMA)
+    table, _ = frame(50)
+    from sottovoce.estimators.ridge import predicted
+    from sottovoce.table import matrix
+
+    raw = matrix(table, recoding)
+    slopes = np.linspace(-1, 1, recoding.width)
+    intercept, coefficients = recoding.original(0.3, slopes)
+    assert np.abs(recoding.recoded(raw)).max() <= 0.5
+    assert predicted(recoding, raw, intercept, coefficients) == pytest.approx(0.3 + recoding.recoded(raw) @ slopes)
+    assert Recoding.from_dict(recoding.to_dict()) == recoding
+
+
+def test_nothing_unnoised_is_kept():
+    ridge = sv.Ridge(bounds=BOUNDS, method="statistics", alpha=1e-3).fit(X, Y, epsilon=0.05)
+    exact = np.column_stack([np.ones(N), X / [0.5, 5, 50] - 1, (Y - 5.5) / 2.5])
+    products = exact.T @ exact / N
+    noisy = np.array(ridge.release_.value["statistics"])
+    assert not np.any(np.isclose(noisy, products, rtol=1e-6, atol=0)[np.triu_indices(P + 2, 1)])
+    assert set(vars(ridge)) == set(ridge.get_params()) | {
+        "release_", "guarantee_", "_recoding", "n_features_in_", "intercept_", "coef_",
+    }  # fmt: skip

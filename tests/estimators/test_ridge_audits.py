@@ -1,0 +1,374 @@
+"""Exact losses of the four regressions, for the strictest and the loosest person, one row and many, and planted bugs.
+
+The statistic that noise meets is captured from a real fit; the loss between neighbours then follows from the noise
+law alone: the density of θ̂ for objective perturbation, distances for output perturbation, sums for statistics.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import sottovoce as sv
+from sottovoce.estimators import moments, objective, output
+from sottovoce.noise import radial
+from sottovoce.solvers import huber, newton, proxy
+
+P = 4
+BOUNDS = sv.Bounds(features=(np.zeros(P), np.ones(P)), label=(-1, 1))
+ONE_ROW = (np.repeat([0.1, 0.5, 2.0], [10, 12, 8]), None)
+MANY = (np.repeat([0.1, 2.0, 0.5, 0.1, 2.0, 0.5], [1, 1, 4, 6, 9, 3]), np.repeat(list("abcdef"), [1, 1, 4, 6, 9, 3]))
+PEOPLE = {"one row": ONE_ROW, "many rows": MANY}
+every_people = pytest.mark.parametrize("people", PEOPLE.values(), ids=PEOPLE.keys())
+which_person = pytest.mark.parametrize("which", [np.argmin, np.argmax], ids=["strictest", "loosest"])
+
+
+def owners(people):
+    return np.arange(len(people[0])) if people[1] is None else people[1]
+
+
+def pairs(people, owner, seed=0):
+    """Data sets that differ in one owner's rows: the aligned worst case of each proof, and random ones."""
+    rng, n, mine = np.random.default_rng(seed), len(people[0]), owners(people) == owner
+    flat = np.ones((n, P)), np.ones(n)
+    for old, new in [((1, 1), (1, -1)), ((1, -0.2), (1, 1)), ((0, -1), (1, 1)), ((1, 9e9), (1, -9e9))]:
+        first, second = [a.copy() for a in flat], [a.copy() for a in flat]
+        first[0][mine], first[1][mine] = old
+        second[0][mine], second[1][mine] = new
+        yield first, second
+    half = [np.ones((n, P)), np.ones(n)]
+    half[0][:, : P // 2] = 0  # half of the coordinates differ: the worst case of the sums of products
+    for background in (flat, half):
+        first, second = [a.copy() for a in background], [a.copy() for a in background]
+        second[0][mine] = 1 - first[0][mine]
+        second[0][mine, P // 2 :] = first[0][mine, P // 2 :]
+        second[1][mine] = -first[1][mine]
+        yield first, second
+    for _ in range(6):
+        first = [rng.random((n, P)), rng.uniform(-1, 1, n)]
+        second = [a.copy() for a in first]
+        second[0][mine], second[1][mine] = rng.random((mine.sum(), P)), rng.uniform(-1, 1, mine.sum())
+        yield first, second
+
+
+# ---------------------------------------------------------------- objective perturbation
+
+CHOICE = proxy.Choice(expected=0.1, threshold=1.0, ridge=8.0, intercept_ridge=2.0, norm=(0.7, 0.1))
+TAU = 0.3
+
+
+def captured_problem(X, y, people, loss):
+    """The problem a stage is about to solve, with the scale and norm of the noise it drew."""
+    ridge = sv.Ridge(bounds=BOUNDS)
+    budgets, rows = ridge.gather(X, y, epsilon=people[0], groups=people[1])
+    seen = {}
+    with pytest.MonkeyPatch.context() as patch:
+        original = radial.between
+
+        def drawn(*arguments):
+            seen["norm"], seen["raw"] = arguments[1:], original(*arguments)
+            return seen["raw"]
+
+        def caught(problem, tolerance):
+            seen["problem"] = problem
+            return problem.centre
+
+        patch.setattr(objective.radial, "between", drawn)
+        patch.setattr(objective.newton, "minimise", caught)
+        objective.Fit(rows, budgets, loss).slopes(1.0, TAU, CHOICE, np.zeros(P + 1))
+    seen["scale"] = float(seen["problem"].tilt[0] / seen["raw"][0])
+    return seen
+
+
+def log_density(seen, theta):
+    """log of the density of θ̂ at θ, up to a constant that neighbours share."""
+    problem = seen["problem"]
+    _, pull, bend = problem.terms(theta, False)
+    b = (pull - problem.ridge * (theta - problem.centre)) / seen["scale"]
+    a, m = abs(b[0]), np.abs(b[1:]).max()
+    a1, a2 = seen["norm"]
+    norm = max(a1 * a + (1 - a1) * m, a2 * a + (1 - a2) * m)
+    return -norm + np.linalg.slogdet(bend + np.diag(problem.ridge))[1]
+
+
+def objective_loss(people, owner, loss="soft"):
+    rng, worst = np.random.default_rng(1), 0.0
+    points = [np.zeros(P + 1), *(rng.normal(0, s, P + 1) for s in (0.01, 0.1, 0.5, 2) for _ in range(8))]
+    for (X, y), (X2, y2) in pairs(people, owner):
+        one, two = captured_problem(X, y, people, loss), captured_problem(X2, y2, people, loss)
+        worst = max(worst, *(abs(log_density(one, t) - log_density(two, t)) for t in points))
+    return worst
+
+
+@every_people
+@which_person
+@pytest.mark.parametrize("loss", ["soft", "huber"])
+def test_objective_perturbation_loses_no_more_than_the_budget(people, which, loss):
+    owner = owners(people)[which(people[0])]
+    epsilon = people[0][owners(people) == owner][0]
+    measured = objective_loss(people, owner, loss)
+    assert measured <= epsilon
+    if loss == "soft":  # the aligned pair attains the charge but for the slack that pays for the solver
+        assert measured >= 0.99 * epsilon * (1 - objective.SLACK)
+
+
+def test_huber_attains_its_logarithm():
+    people, owner = ONE_ROW, 29
+    n, mine = 30, np.arange(30) == owner
+    X = np.ones((n, P))
+    first, second = np.ones(n), np.ones(n)
+    first[mine], second[mine] = -TAU * (1 - 1e-9), 1.0
+    one, two = captured_problem(X, first, people, "huber"), captured_problem(X, second, people, "huber")
+    loss = abs(log_density(one, np.zeros(P + 1)) - log_density(two, np.zeros(P + 1)))
+    assert 0.99 * 2.0 <= loss <= 2.0
+
+
+# ---------------------------------------------------------------- output perturbation
+
+
+def solution(X, y, people, method, alpha=0.5, **options):
+    ridge, seen = sv.Ridge(bounds=BOUNDS, method=method, alpha=alpha, **options), {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(output.radial, "l2", lambda rate, d: seen.setdefault("rate", rate) * np.zeros(d))
+        patch.setattr(output, "to_centred", lambda method, theta: seen.setdefault("theta", theta))
+        ridge.fit(X, y, epsilon=people[0], groups=people[1])
+    return seen["theta"], seen["rate"], ridge
+
+
+def output_loss(people, owner, method, **options):
+    worst = 0.0
+    for (X, y), (X2, y2) in pairs(people, owner):
+        one, rate, ridge = solution(X, y, people, method, **options)
+        two, _, _ = solution(X2, y2, people, method, **options)
+        worst = max(worst, rate * float(np.linalg.norm(one - two)))
+    place = int(np.flatnonzero(np.unique(owners(people)) == owner)[0])
+    return worst, float(ridge.guarantee_.epsilon[place])
+
+
+@every_people
+@which_person
+@pytest.mark.parametrize("method", ["output", "output-tight"])
+@pytest.mark.parametrize("alpha", [0.05, 0.5, 20.0])
+def test_output_perturbation_loses_no_more_than_the_charge(people, which, method, alpha):
+    owner = owners(people)[which(people[0])]
+    measured, charge = output_loss(people, owner, method, alpha=alpha)
+    assert measured <= charge * (1 + 1e-9)
+    assert charge <= people[0][owners(people) == owner][0]
+    if method == "output-tight" and alpha > 1:
+        assert measured >= 0.6 * charge
+
+
+def test_the_best_constant_is_the_maximum_it_claims_to_be():
+    for k in (0.0, 1e-6, 0.3, 1.0, 7.0, 1e4):
+        s = np.linspace(0, np.pi / 2, 400_001)
+        assert output.best_constant(k) == pytest.approx(np.max(np.cos(s) * (1 + k * np.sin(s))), rel=1e-9)
+
+
+def test_tight_noise_is_smaller_than_published():
+    plans = {
+        m: sv.Ridge(bounds=BOUNDS, method=m, alpha=1.0).plan(epsilon=ONE_ROW[0]) for m in ("output", "output-tight")
+    }
+    assert plans["output-tight"].noise["root_mean_square"] < plans["output"].noise["root_mean_square"] / 2
+
+
+# ---------------------------------------------------------------- noisy statistics
+
+
+def sums_of(X, y, people, rho):
+    ridge, seen = sv.Ridge(bounds=BOUNDS, method="statistics", rho=rho, alpha=0.1), {}
+    original = moments.exact_products
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(moments, "exact_products", lambda rows, w: seen.setdefault("sums", original(rows, w)))
+        scales = []
+        law = moments.gaussian if rho else moments.laplace
+        patch.setattr(law, "draw", lambda scale, size: (scales.append(scale), [0] * size)[1])
+        ridge.fit(X, y, epsilon=people[0], groups=people[1])
+    return seen["sums"], scales, ridge
+
+
+def statistics_loss(people, owner, rho=False):
+    worst = 0.0
+    for (X, y), (X2, y2) in pairs(people, owner):
+        (one, scales, ridge), (two, _, _) = sums_of(X, y, people, rho), sums_of(X2, y2, people, rho)
+        shift, d = ridge.release_.noise["shift"], P + 2
+        gap = np.array(
+            [[abs((int(one[j, k]) >> shift) - (int(two[j, k]) >> shift)) for k in range(d)] for j in range(d)]
+        )
+        products, squares = gap[np.triu_indices(d, 1)].astype(float), np.diag(gap).astype(float)
+        if rho:
+            loss = ((products / scales[0]) ** 2).sum() / 2 + ((squares / scales[1]) ** 2).sum() / 2
+        else:
+            loss = (products / scales[0]).sum() + (squares / scales[1]).sum()
+        worst = max(worst, float(loss))
+    place = int(np.flatnonzero(np.unique(owners(people)) == owner)[0])
+    spent = ridge.guarantee_.rho if rho else ridge.guarantee_.epsilon
+    return worst, float(spent[place])
+
+
+@every_people
+@which_person
+@pytest.mark.parametrize("rho", [False, True], ids=["pure", "zCDP"])
+def test_noisy_statistics_lose_no_more_than_the_charge(people, which, rho):
+    owner = owners(people)[which(people[0])]
+    measured, charge = statistics_loss(people, owner, rho)
+    assert measured <= charge * (1 + 1e-12)
+    assert charge <= people[0][owners(people) == owner][0]
+    if people is ONE_ROW:
+        assert measured >= (0.4 if rho else 0.9) * charge
+
+
+# ---------------------------------------------------------------- the stage that buys a scale
+
+
+def scores_of(X, y, people):
+    """The windows' scores, the scale of the choice, and everybody's share."""
+    budgets, rows = sv.Ridge(bounds=BOUNDS).gather(X, y, epsilon=people[0], groups=people[1])
+    seen = {}
+
+    def caught(scores, scale):
+        seen["scores"], seen["scale"] = scores, scale
+        return 0
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(objective.choose, "permute_and_flip", caught)
+        fit = objective.Fit(rows, budgets, "soft")
+        fit.scale(0.25, 0.7, objective.halvings(0.25, 8), np.zeros(1), objective.NoFeatures())
+    return seen
+
+
+@every_people
+@which_person
+def test_the_scale_costs_its_share(people, which):
+    owner = owners(people)[which(people[0])]
+    epsilon = people[0][owners(people) == owner][0]
+    worst = 0.0
+    for (X, y), (X2, y2) in pairs(people, owner):
+        one, two = scores_of(X, y, people), scores_of(X2, y2, people)
+        moved = np.abs(one["scores"] - two["scores"]).max()
+        worst = max(worst, 2 * float(moved) / one["scale"])
+    assert worst <= 0.25 * epsilon
+    if people is ONE_ROW:
+        assert worst >= 0.2 * epsilon
+
+
+# ---------------------------------------------------------------- planted bugs
+
+
+def caught_in_objective(people):
+    return any(
+        objective_loss(people, o) > people[0][owners(people) == o][0]
+        for o in (owners(people)[np.argmin(people[0])], owners(people)[np.argmax(people[0])])
+    )
+
+
+def test_noise_divided_by_one_and_a_half_is_caught(monkeypatch):
+    original = newton.Problem
+
+    def quieter(**fields):
+        return original(**{**fields, "tilt": fields["tilt"] / 1.5})
+
+    monkeypatch.setattr(newton, "Problem", quieter)
+    assert caught_in_objective(ONE_ROW)
+
+
+def test_a_voice_times_one_and_a_half_is_caught(monkeypatch):
+    perturbed = objective.Fit._perturbed
+    monkeypatch.setattr(objective.Fit, "_perturbed", lambda self, share, *rest: perturbed(self, share * 1.5, *rest))
+    assert caught_in_objective(ONE_ROW)
+
+
+def test_rows_counted_instead_of_people_are_caught(monkeypatch):
+    original = objective.Fit._loudness
+
+    def per_row(self, share, H, slopes):
+        loudness, slack = original(self, share, H, slopes)
+        return loudness * self.budgets.kinds.rows, slack
+
+    monkeypatch.setattr(objective.Fit, "_loudness", per_row)
+    assert any(objective_loss(MANY, o) > MANY[0][MANY[1] == o][0] for o in "abcdef")
+
+
+def test_a_plain_huber_loss_without_its_logarithm_is_caught(monkeypatch):
+    monkeypatch.setattr(objective.huber, "SoftHuber", lambda tau, H: huber.Huber(tau))
+    people, n = ONE_ROW, 30
+    first, second = np.ones(n), np.ones(n)
+    first[29], second[29] = -TAU * (1 - 1e-9), 1.0
+    one, two = (captured_problem(np.ones((n, P)), y, people, "soft") for y in (first, second))
+    assert abs(log_density(one, np.zeros(P + 1)) - log_density(two, np.zeros(P + 1))) > 2.0
+
+
+def test_an_unclipped_feature_is_caught(monkeypatch):
+    from sottovoce.recoding import Recoding
+
+    monkeypatch.setattr(Recoding, "recoded", lambda self, raw: raw - 0.5)
+    people, n = ONE_ROW, 30
+    X, X2 = np.ones((n, P)), np.ones((n, P))
+    X2[29] = 50.0
+    one, two = (captured_problem(x, np.ones(n), people, "soft") for x in (X, X2))
+    assert abs(log_density(one, np.zeros(P + 1)) - log_density(two, np.zeros(P + 1))) > 2.0
+
+
+def test_output_noise_that_forgets_half_the_constant_is_caught(monkeypatch):
+    original = output.sensitivities
+    monkeypatch.setattr(output, "sensitivities", lambda *a: original(*a) / 1.6)
+    measured, charge = output_loss(ONE_ROW, 29, "output-tight", alpha=20.0)
+    assert measured > charge
+
+
+@pytest.mark.parametrize("rho", [False, True])
+def test_statistics_with_the_vertex_count_as_constant_are_caught(rho, monkeypatch):
+    """m(m+3)/2 counts −1/0/1 vertices and is too small: an under-noised release."""
+    monkeypatch.setattr(moments, "UNIT", moments.UNIT / (1.1 if not rho else 1.6))
+    measured, charge = statistics_loss(ONE_ROW, 29, rho)
+    assert measured > charge
+
+
+# ---------------------------------------------------------------- the solver
+
+
+def test_the_minimiser_is_certified_against_scipy_and_the_fallback_agrees(monkeypatch):
+    from scipy.optimize import minimize
+
+    rng = np.random.default_rng(0)
+    X, y = rng.random((30, P)), rng.uniform(-1, 1, 30)
+    problem = captured_problem(X, y, ONE_ROW, "soft")["problem"]
+    tolerance = 1e-12
+    ours = newton.minimise(problem, tolerance)
+
+    def J(theta):
+        return problem.value(theta, problem.terms(theta, False)[0])
+
+    theirs = minimize(J, np.zeros(P + 1), method="BFGS", options={"gtol": 1e-9}).x
+    assert ours == pytest.approx(theirs, abs=1e-5)
+    monkeypatch.setattr(newton, "_newton", lambda problem, tolerance: problem.centre + 1e3)  # Newton gone astray
+    assert newton.minimise(problem, tolerance) == pytest.approx(ours, abs=1e-11)
+
+
+def test_a_solve_that_misses_its_tolerance_is_a_failure_that_stays_charged(monkeypatch):
+    monkeypatch.setattr(newton, "minimise", lambda problem, tolerance: None)
+    session = sv.Session()
+    people = [f"p{i}" for i in range(400)]
+    session.grant(dict.fromkeys(people, 1.0))
+    rng = np.random.default_rng(0)
+    with pytest.raises(sv.errors.ReleaseFailed):
+        session.release(sv.Ridge(bounds=BOUNDS), rng.random((400, P)), rng.random(400), groups=people, key="k")
+    assert session.balance("p0") == 0.0
+
+
+@pytest.mark.parametrize("norm", [(1.0, 0.0), (0.4, 0.4), (0.7, 0.1), (1.0, 0.3), (0.3, 0.0)])
+@pytest.mark.parametrize("p", [1, 3, 10])
+def test_noise_between_the_norms_has_its_law(norm, p):
+    """N(b) is Gamma(p+1), and the second moments are the proxy's; at six standard errors."""
+    b = np.array([radial.between(p, *norm) for _ in range(8_000)])
+    a, m = np.abs(b[:, 0]), np.abs(b[:, 1:]).max(axis=1)
+    N = np.maximum(norm[0] * a + (1 - norm[0]) * m, norm[1] * a + (1 - norm[1]) * m)
+    for values, expected in [
+        (N, p + 1),
+        (N**2, (p + 1) * (p + 2)),
+        (b[:, 0] ** 2, proxy.noise_moments(p, *norm)[0]),
+        ((b[:, 1:] ** 2).mean(axis=1), proxy.noise_moments(p, *norm)[1]),
+    ]:
+        assert abs(values.mean() - expected) < 6 * values.std() / math.sqrt(len(values))
+    assert abs(N.mean() - (p + 2)) > 6 * N.std() / math.sqrt(len(N))
