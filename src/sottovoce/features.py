@@ -26,6 +26,8 @@ from sottovoce.table import Array
 
 Floats = NDArray[np.float64]
 MATRIX = "features"
+#: Rows that are worked on at a time, so that the work stays in the cache.
+PIECE = 2**13
 
 
 class Reader(Protocol):
@@ -197,7 +199,10 @@ class HuberTerms:
         return Terms(0.0, np.zeros(d, dtype=self.theta.dtype), np.zeros((d, d)))
 
     def __call__(self, batch: Any) -> Terms:
-        """Returns the sums over the batch."""
+        """Returns the sums over the batch, a cacheful of rows at a time."""
+        return sum((self._piece(batch.slice(at, PIECE)) for at in range(0, len(batch), PIECE)), start=self.zero())
+
+    def _piece(self, batch: Any) -> Terms:
         v = self.loudness[self.owner.kinds(batch)]
         Z, y = self.reader.matrix(batch), self.label.values(batch)
         if not v.all():  # rows of people left out are not read

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from sottovoce import units
 from sottovoce.budgets import Budgets
+from sottovoce.errors import InvalidParameter
 from sottovoce.guarantee import LISTED, Guarantee
 from sottovoce.weights import Weights
 
@@ -47,6 +48,7 @@ class Plan:
     theorem: Theorem
     expected_error: float | tuple[float, ...]
     error_is: str  # what the expected error measures, in words
+    accuracy: Callable[..., float] | None = None  # a published bound on the error, where there is one
 
     @property
     def charges(self) -> NDArray[np.float64]:
@@ -71,6 +73,14 @@ class Plan:
     def promise(self) -> dict[str, Any]:
         """The public summary of the guarantee."""
         return self.guarantee.summary()
+
+    def accuracy_bound(self, **assumed: float) -> float:
+        """Returns the published accuracy bound of the method under what is assumed about the data, where there is one."""
+        if self.accuracy is None:
+            raise InvalidParameter(
+                "This method has no published accuracy bound.", "", "Use expected_error, or Ridge(method='output')."
+            )
+        return self.accuracy(**assumed)
 
     def who_pays(self) -> list[dict[str, float]]:
         """One line for each group of people from the most to the least careful, with what they pay and weigh."""

@@ -173,6 +173,29 @@ def test_tight_noise_is_smaller_than_published():
     assert plans["output-tight"].noise["root_mean_square"] < plans["output"].noise["root_mean_square"] / 2
 
 
+def test_the_published_accuracy_bound_holds_and_only_output_methods_have_one():
+    rng, d = np.random.default_rng(0), P + 1
+    X, sigma = rng.random((400, P)), 0.1
+    star = np.array([0.05, *rng.normal(0, 0.1, P)])
+    design = np.column_stack([np.ones(400), X])
+    plan = sv.Ridge(bounds=BOUNDS, method="output", alpha=3.0).plan(epsilon=1.0, rows=400)
+    smallest = float(np.linalg.eigvalsh(design.T @ design / 400)[0])
+    bound = plan.accuracy_bound(
+        coefficients=float(np.linalg.norm(star)), smallest_eigenvalue=smallest, label_noise=sigma
+    )
+    misses = 0
+    for _ in range(200):
+        y = design @ star + rng.normal(0, sigma, 400)
+        kept = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(output, "to_centred", lambda method, theta, kept=kept: kept.append(theta) or theta)
+            sv.Ridge(bounds=BOUNDS, method="output", alpha=3.0).fit(X, y, epsilon=1.0)
+        misses += float(np.linalg.norm(kept[0][:d] - star)) > bound
+    assert misses <= 20
+    with pytest.raises(sv.errors.InvalidParameter):
+        sv.Ridge(bounds=BOUNDS).plan(epsilon=1.0, rows=400).accuracy_bound(coefficients=1.0)
+
+
 # ---------------------------------------------------------------- noisy statistics
 
 
@@ -335,15 +358,15 @@ def test_the_minimiser_is_certified_against_scipy_and_the_fallback_agrees(monkey
     X, y = rng.random((30, P)), rng.uniform(-1, 1, 30)
     problem = captured_problem(X, y, ONE_ROW, "soft")["problem"]
     tolerance = 1e-12
-    ours = newton.minimise(problem, tolerance)
+    ours = newton.minimise(problem, tolerance).astype(float)
 
     def J(theta):
         return problem.value(theta, problem.terms(theta, False)[0])
 
     theirs = minimize(J, np.zeros(P + 1), method="BFGS", options={"gtol": 1e-9}).x
     assert ours == pytest.approx(theirs, abs=1e-5)
-    monkeypatch.setattr(newton, "_newton", lambda problem, tolerance: problem.centre + 1e3)  # Newton gone astray
-    assert newton.minimise(problem, tolerance) == pytest.approx(ours, abs=1e-11)
+    monkeypatch.setattr(newton, "_newton", lambda problem: problem.centre + 1e3)  # Newton gone astray
+    assert newton.minimise(problem, tolerance).astype(float) == pytest.approx(ours, abs=1e-11)
 
 
 def test_a_solve_that_misses_its_tolerance_is_a_failure_that_stays_charged(monkeypatch):

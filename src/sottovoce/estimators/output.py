@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,6 +68,7 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
         theorem=THEOREM,
         expected_error=half * spread * (1.0 if ridge.method == "output" else 0.5),
         error_is="root mean square of the noise in a prediction at the corner of the bounds; shrinkage comes on top",
+        accuracy=partial(accuracy_bound, d=d, lam=lam, rate=rate, concentration=weights.concentration),
     )
 
 
@@ -79,6 +81,28 @@ def answer(ridge: Ridge, plan: Plan, rows: Rows) -> dict[str, Any]:
     G, c = change @ moments[:d, :d] @ change.T, change @ moments[:d, d]
     theta = np.linalg.solve(G + ridge.alpha * np.eye(d), c) + radial.l2(plan.noise["rate"], d)
     return {"theta": to_centred(ridge.method, theta)}
+
+
+def accuracy_bound(
+    coefficients: float,
+    smallest_eigenvalue: float = 0.0,
+    label_noise: float = 0.0,
+    failure: float = 0.05,
+    *,
+    d: int,
+    lam: float,
+    rate: float,
+    concentration: float,
+) -> float:
+    """Returns Theorem 2.5's bound on ‖θ̂ − θ*‖, true except with probability 2·failure, for recoded data.
+
+    ‖θ*‖/(1 + λ_min/λ) + (d + √(2d/δ))/η + (σ/λ)·√(2d/δ)·‖w‖: shrinkage, noise, and the labels' own noise σ.
+    """
+    if not 0 < failure < 1:
+        raise InvalidParameter("The failure probability is not between 0 and 1.", "", "Pass a small probability.")
+    spread = math.sqrt(2 * d / failure)
+    shrinkage = coefficients / (1 + smallest_eigenvalue / lam)
+    return shrinkage + (d + spread) / rate + label_noise / lam * spread * math.sqrt(concentration)
 
 
 def coordinates(method: str, d: int) -> Floats:

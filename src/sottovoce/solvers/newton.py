@@ -23,7 +23,9 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 NEWTON_STEPS = 100
-REFINEMENTS = 4
+REFINEMENTS = 6
+#: Below this part of J a decrease says nothing any more: doubles have 53 bits.
+NEGLIGIBLE = 1e-11
 LONG_EPS = float(np.finfo(np.longdouble).eps)
 
 
@@ -52,25 +54,28 @@ class Problem:
         return float(np.sqrt(np.sum(gradient * gradient / self.ridge)))
 
 
-def minimise(problem: Problem, tolerance: float) -> Floats | None:
-    """Returns θ with ‖θ − θ*‖_Λ ≤ tolerance, certified; None only if even the fixed number of steps missed it."""
-    theta = _newton(problem, tolerance)
-    theta, size = _refined(problem, theta)
-    if size <= tolerance:
-        return np.asarray(theta, dtype=np.longdouble).astype(np.float64)
-    theta, size = _refined(problem, _accelerated(problem, tolerance))
-    return theta.astype(np.float64) if size <= tolerance else None
+def minimise(problem: Problem, tolerance: float) -> Any:
+    """Returns θ with ‖θ − θ*‖_Λ ≤ tolerance, certified; None only if even the fixed number of steps missed it.
+
+    θ is in extended precision: noise is added to it before it is rounded to doubles, so rounding costs nothing.
+    """
+    for solve in (_newton, lambda problem: _accelerated(problem, tolerance)):
+        theta, size = _refined(problem, solve(problem), tolerance)
+        if size <= tolerance:
+            return theta
+    return None
 
 
-def _newton(problem: Problem, tolerance: float) -> Floats:
-    theta = problem.centre - problem.tilt / problem.ridge
+def _newton(problem: Problem) -> Floats:
+    """Newton steps with backtracking, until the decrease drowns in the rounding of J."""
+    theta = problem.centre
     data, pull, bend = problem.terms(theta, False)
     value = problem.value(theta, data)
     for _ in range(NEWTON_STEPS):
         gradient = problem.gradient(theta, pull)
         step = np.linalg.solve(bend + np.diag(problem.ridge), gradient)
         decrease = float(gradient @ step)
-        if decrease <= max(tolerance**2, 1e-24 * abs(value)):
+        if decrease <= NEGLIGIBLE * abs(value):
             return np.asarray(theta - step, dtype=np.float64)
         length = 1.0
         while True:
@@ -80,24 +85,24 @@ def _newton(problem: Problem, tolerance: float) -> Floats:
             if reached <= value - 1e-4 * length * decrease or length < 1e-6:
                 break
             length /= 2
-        if not reached < value:
-            return theta
         theta, value = trial, reached
     return theta
 
 
-def _refined(problem: Problem, theta: Floats) -> tuple[Any, float]:
+def _refined(problem: Problem, theta: Floats, tolerance: float) -> tuple[Any, float]:
     """Newton steps with the gradient in extended precision; returns θ and the size of its gradient."""
     _, _, bend = problem.terms(theta, False)
     matrix = bend + np.diag(problem.ridge)
-    best, smallest = np.asarray(theta, dtype=np.longdouble), math.inf
-    point = best
+    best = point = np.asarray(theta, dtype=np.longdouble)
+    smallest = math.inf
     for _ in range(REFINEMENTS):
         _, pull, _ = problem.terms(point, True)
         gradient = problem.gradient(point, pull)
         size = problem.size(gradient)
         if size < smallest:
             best, smallest = point, size
+        if smallest <= tolerance:
+            break
         point = point - np.linalg.solve(matrix, gradient.astype(np.float64))
     return best, smallest
 
