@@ -101,12 +101,6 @@ class Budgets:
         return cls.of(units.epsilon(_looked_up(levels, names))[code], groups=groups)
 
     @classmethod
-    def counted(cls, people: Array | None, granted: units.Units, rows: NDArray[np.int64]) -> Budgets:
-        """Budgets of people already counted: one entry a person, in sorted order (used by the engines)."""
-        kinds, codes = _kinds(granted, rows)
-        return cls(kinds, "row" if people is None else "person", codes, None, people)
-
-    @classmethod
     def _by_row(cls, granted: units.Units, rows: int | None) -> Budgets:
         if granted.ndim == 0:
             if rows is None:

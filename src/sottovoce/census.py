@@ -1,30 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """The census of a table: who is in it, with how many rows and which budget, read from public columns alone.
 
-It reads the columns of people and of budgets and no other, batch by batch. Equal budgets are counted
-together as long as there are few of them, so tiers cost no memory; a table in which everybody has
-another budget costs eight bytes a person and a sort.
+It reads the columns of people and of budgets and no other, batch by batch: once to count both, and, where
+rows have owners, once more to see who granted what. Tiers cost no memory. Budgets that are all different,
+and people named by numbers, cost eight bytes each, a few more while they are sorted and counted; people
+named by text cost a Python string each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from sottovoce import units
 from sottovoce.budgets import Budgets, Kinds
 from sottovoce.engine import Engine, require_columns
 from sottovoce.errors import InconsistentBudget, InvalidParameter, TooFewRows, UnknownPeople, WrongType
-from sottovoce.statistics import Owner, as_array
+from sottovoce.statistics import Owner, as_array, places
 from sottovoce.table import Array
-
-#: Up to this many different budgets are counted batch by batch; beyond, they are kept and sorted once.
-FEW = 2**20
+from sottovoce.tally import Names, Tally, blocks
 
 
 def take_census(
@@ -78,63 +76,54 @@ class _Price:
 
 
 @dataclass(eq=False)
-class _Tally:
-    """Different budgets and how many rows have each; adds in place, and sorts when there is enough to sort."""
+class _Register:
+    """Who there is, and which budgets there are."""
 
-    values: list[units.Units] = field(default_factory=list)
-    counts: list[NDArray[np.int64]] = field(default_factory=list)
-    pending: int = 0
-    many: bool = False
+    people: Tally | Names
+    budgets: Tally
 
-    def __add__(self, other: _Tally) -> _Tally:
-        self.values += other.values
-        self.counts += other.counts
-        self.pending += other.pending
-        if self.pending > FEW and not self.many:
-            values, counts = self.merged()
-            self.many = len(values) > FEW // 2
-            self.values, self.counts, self.pending = [values], [counts], len(values)
+    def __add__(self, other: _Register) -> _Register:
+        self.people += other.people  # type: ignore[operator]
+        self.budgets += other.budgets
         return self
-
-    def merged(self) -> tuple[units.Units, NDArray[np.int64]]:
-        values, counts = np.concatenate(self.values), np.concatenate(self.counts)
-        self.values, self.counts = [], []  # the copies are all that is needed now
-        if counts.max(initial=0) == 1:
-            counts = np.empty(0, dtype=np.int64)
-            values.sort()
-        else:
-            order = np.argsort(values)
-            values, counts = values[order], counts[order]
-        first = np.flatnonzero(np.r_[True, values[1:] != values[:-1]]) if len(values) else np.empty(0, dtype=np.int64)
-        if not len(counts):
-            return values[first], np.diff(np.r_[first, len(values)])
-        return values[first], np.add.reduceat(counts, first)
 
 
 @dataclass(frozen=True, eq=False)
-class _CountBudgets:
+class _Count:
     price: _Price
+    person: str | None = None
+    text: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return self.price.columns
+        return _once(self.person, *self.price.columns)
 
-    def zero(self) -> _Tally:
-        return _Tally()
+    def zero(self) -> _Register:
+        return _Register(Names() if self.text else Tally(), Tally())
 
-    def __call__(self, batch: Any) -> _Tally:
-        values, counts = np.unique(self.price.of_rows(batch), return_counts=True)
-        return _Tally([values], [counts.astype(np.uint32)], len(values))
+    def __call__(self, batch: Any) -> _Register:
+        budgets = Tally.of(self.price.of_rows(batch))
+        if self.person is None:
+            return _Register(Tally(), budgets)
+        column = batch.column(self.person)
+        if column.null_count:
+            raise UnknownPeople(
+                "A row has no owner.", "Every row belongs to one person.", "Fill the column of owners in."
+            )
+        return _Register(Names.of(column) if self.text else Tally.of(_whole(column)), budgets)
+
+
+def _once(*columns: str | None) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(column for column in columns if column is not None))
 
 
 def _by_row(engine: Engine, price: _Price) -> tuple[Budgets, Owner]:
-    tally = engine.fold(_CountBudgets(price))
-    if not tally.values:
-        raise _empty()
-    epsilon, people = tally.merged()
+    epsilon, people = engine.fold(_Count(price)).budgets.counted()
     if int(people.sum()) < 2:
         raise _empty()
-    budgets = Budgets(Kinds(epsilon, np.broadcast_to(np.int64(1), epsilon.shape), people.astype(np.int64)), "row")
+    one = np.broadcast_to(np.int64(1), epsilon.shape)
+    alone = people.max() == 1  # then one number is enough to say so
+    budgets = Budgets(Kinds(epsilon, one, one if alone else people.astype(np.int64)), "row")
     if price.epsilon is not None:
         return budgets, Owner()
     if price.tiers is not None:
@@ -142,98 +131,80 @@ def _by_row(engine: Engine, price: _Price) -> tuple[Budgets, Owner]:
     return budgets, Owner(price.column, epsilon, as_units=True)
 
 
+def _whole(column: Any) -> NDArray[np.int64]:
+    numbers = as_array(column)
+    if numbers.dtype.kind not in "iu" or (
+        numbers.dtype.kind == "u" and numbers.max(initial=0) > np.iinfo(np.int64).max
+    ):
+        raise WrongType(
+            "The column of owners is neither whole numbers of 64 bits nor text.",
+            "",
+            "Name people by numbers or by text.",
+        )
+    return numbers.astype(np.int64, copy=False)
+
+
+def _by_person(engine: Engine, price: _Price, person: str) -> tuple[Budgets, Owner]:
+    register = engine.fold(_Count(price, person, engine.columns()[person] == "text"))
+    people, rows = register.people.counted()
+    if int(rows.sum()) < 2:
+        raise _empty()
+    keys = people if people.dtype.kind == "i" else {name: place for place, name in enumerate(people.tolist())}
+    grants = _Grants(Owner(person, keys), price, register.budgets.counted()[0], len(people))
+    # Where all grant the same there is nothing to look up.
+    told = engine.fold(grants).codes if len(grants.budgets) > 1 else np.zeros(len(people), dtype=np.uint8)
+    kinds, codes = _kinds(grants.budgets, told, rows)
+    return Budgets(kinds, "person", codes, None, people), Owner(person, keys, codes)
+
+
 @dataclass(eq=False)
-class _Members:
-    """People as they come, a row each: ids and budgets of every batch."""
+class _Granted:
+    """The place of people's budgets among the different ones: of everybody, or of the people at ``places``."""
 
-    ids: list[Any] = field(default_factory=list)
-    granted: list[units.Units] = field(default_factory=list)
-    rows: list[NDArray[np.int64]] = field(default_factory=list)
+    codes: Array
+    nothing: int = 0  # the code of those who have not been met yet
+    places: Array | None = None
 
-    def __add__(self, other: _Members) -> _Members:
-        self.ids += other.ids
-        self.granted += other.granted
-        self.rows += other.rows
+    def __add__(self, other: _Granted) -> _Granted:
+        before = self.codes[other.places]
+        self.codes[other.places] = other.codes
+        once = np.array_equal(self.codes[other.places], other.codes)
+        if not (once and np.all((before == self.nothing) | (before == other.codes))):
+            raise _two_budgets()
         return self
 
 
 @dataclass(frozen=True, eq=False)
-class _CountPeople:
-    person: str
+class _Grants:
+    owner: Owner
     price: _Price
+    budgets: units.Units
+    people: int
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((self.person, *self.price.columns)))
+        return _once(*self.owner.columns, *self.price.columns)
 
-    def zero(self) -> _Members:
-        return _Members()
+    def zero(self) -> _Granted:
+        nothing = len(self.budgets)
+        return _Granted(np.full(self.people, nothing, dtype=np.min_scalar_type(nothing)), nothing)
 
-    def __call__(self, batch: Any) -> _Members:
-        column = batch.column(self.person)
-        if column.null_count:
-            raise UnknownPeople(
-                "A row has no owner.", "Every row belongs to one person.", "Fill the column of owners in."
-            )
-        granted = self.price.of_rows(batch)
-        if pa.types.is_integer(column.type):
-            people, first, owner, rows = np.unique(
-                as_array(column).astype(np.int64), return_index=True, return_inverse=True, return_counts=True
-            )
-            names: Any = people
-        else:
-            names, first, owner, rows = _text(column)
-        if not np.array_equal(granted[first][owner], granted):
-            raise _two_budgets()
-        return _Members([names], [granted[first]], [rows])
+    def __call__(self, batch: Any) -> _Granted:
+        return _Granted(places(self.budgets, self.price.of_rows(batch)), places=self.owner.kinds(batch))
 
 
-def _text(column: Any) -> tuple[Any, Array, Array, Array]:
-    if not (
-        pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or pa.types.is_dictionary(column.type)
-    ):
-        raise WrongType(
-            "The column of owners is neither whole numbers nor text.", "", "Name people by numbers or by text."
-        )
-    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    owner = encoded.indices.to_numpy()
-    present, first, owner, rows = np.unique(owner, return_index=True, return_inverse=True, return_counts=True)
-    return encoded.dictionary.take(pa.array(present)).cast(pa.string()), first, owner, rows
-
-
-def _by_person(engine: Engine, price: _Price, person: str) -> tuple[Budgets, Owner]:
-    members = engine.fold(_CountPeople(person, price))
-    if not members.ids:
-        raise _empty()
-    people, granted, rows, keys = _gathered(members)
-    if int(rows.sum()) < 2:
-        raise _empty()
-    budgets = Budgets.counted(people, granted, rows)
-    return budgets, Owner(person, keys, budgets.codes)
-
-
-def _gathered(members: _Members) -> tuple[Array, units.Units, NDArray[np.int64], Array | Mapping[str, int]]:
-    granted, rows = np.concatenate(members.granted), np.concatenate(members.rows)
-    members.granted, members.rows = [], []
-    if isinstance(members.ids[0], np.ndarray):
-        ids = np.concatenate(members.ids)
-        members.ids = []
-        people, first, owner = np.unique(ids, return_index=True, return_inverse=True)
-    else:
-        encoded = pa.chunked_array(members.ids).combine_chunks().dictionary_encode()
-        members.ids = []
-        names = encoded.dictionary.to_numpy(zero_copy_only=False)
-        order = np.argsort(names)
-        rank = np.empty_like(order)
-        rank[order] = np.arange(len(order))
-        people, owner = names[order], rank[encoded.indices.to_numpy()]
-        first = np.empty(len(people), dtype=np.int64)
-        first[owner[::-1]] = np.arange(len(owner))[::-1]
-    if not np.array_equal(granted[first][owner], granted):
-        raise _two_budgets()
-    counts = np.bincount(owner, rows, len(people)).astype(np.int64)
-    keys = people if people.dtype.kind == "i" else {name: place for place, name in enumerate(people.tolist())}
-    return people, granted[first], counts, keys
+def _kinds(budgets: units.Units, codes: Array, rows: Array) -> tuple[Kinds, Array]:
+    """Groups people of equal (ε, rows), and returns the groups and everybody's among them."""
+    most = int(rows.max()) + 1
+    tally = Tally()
+    for block in blocks(len(codes)):
+        tally += Tally.of(codes[block].astype(np.int64) * most + rows[block])
+    pairs, people = tally.counted()
+    kinds = np.empty(len(codes), dtype=np.min_scalar_type(len(pairs) - 1))
+    for block in blocks(len(codes)):
+        kinds[block] = places(pairs, codes[block].astype(np.int64) * most + rows[block])
+    which, count = np.divmod(pairs, most)
+    return Kinds(budgets[which], count, people.astype(np.int64)), kinds
 
 
 def _two_budgets() -> InconsistentBudget:

@@ -111,7 +111,13 @@ def level_numbers(column: Any, levels: tuple[str, ...]) -> Floats:
     """Returns the number of each entry's level, −1 where it was not declared (or is missing)."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    text = column.cast(pa.string())
+    if pa.types.is_floating(column.type):  # a level written as 1 is often stored as 1.0, where a column has gaps
+        whole = pc.equal(column, pc.floor(column)).fill_null(False)
+        text = pc.if_else(
+            whole, pc.floor(column).cast(pa.int64(), safe=False).cast(pa.string()), column.cast(pa.string())
+        )
+    else:
+        text = column.cast(pa.string())
     found = pc.index_in(text, value_set=pa.array(levels, pa.string())).fill_null(-1)
     return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.float64)
 

@@ -75,7 +75,7 @@ class Plan:
         return self.guarantee.summary()
 
     def accuracy_bound(self, **assumed: float) -> float:
-        """Returns the published accuracy bound of the method under what is assumed about the data, where there is one."""
+        """Returns the method's published accuracy bound under what is assumed about the data, where there is one."""
         if self.accuracy is None:
             raise InvalidParameter(
                 "This method has no published accuracy bound.", "", "Use expected_error, or Ridge(method='output')."
@@ -113,11 +113,12 @@ class Plan:
         The expected error is for the whole way from people to answer: sampling and noise.
         """
         unit = self.guarantee.unit
+        currency, symbol = {"pure epsilon": ("pure ε", "ε"), "zCDP rho": ("ρ of zCDP", "ρ")}[self.guarantee.currency]
         lines = [
             f"Plan for a {self.question}: {self.size}.",
-            f"Promise: pure ε for each {unit}, neighbours by {self.guarantee.neighbours}, "
+            f"Promise: {currency} for each {unit}, neighbours by {self.guarantee.neighbours}, "
             f"{self.guarantee.arithmetic} arithmetic.",
-            f"{'granted ε':>12} {'spent ε':>12} {_plural(unit):>10} {'rows':>10} {'voice':>7}",
+            f"{'granted ' + symbol:>12} {'spent ' + symbol:>12} {_plural(unit):>10} {'rows':>10} {'voice':>7}",
         ]
         for line in self.who_pays():
             lines.append(

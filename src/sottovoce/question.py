@@ -86,7 +86,13 @@ def rows_in_memory(values: Any, *, epsilon: Any, groups: Any) -> tuple[Budgets, 
 
 
 def regression_in_memory(
-    raw: Floats, recoding: Recoding, values: Any, label: Interval, epsilon: Any, groups: Any
+    raw: Floats,
+    recoding: Recoding,
+    values: Any,
+    label: Interval,
+    epsilon: Any,
+    groups: Any,
+    missing: float | None = None,
 ) -> tuple[Budgets, Rows]:
     """Returns the budgets and rows of a regression in memory, with the features recoded once."""
     column = numbers(values, "labels")
@@ -99,12 +105,12 @@ def regression_in_memory(
     if recoded.shape[1]:
         columns[MATRIX] = recoded
     engine = named("arrow").of_columns(columns)
-    return budgets, Rows(engine, VALUE, Owner(KIND), Recoded(recoding), Label(VALUE, *label))
+    return budgets, Rows(engine, VALUE, Owner(KIND), Recoded(recoding), Label(VALUE, *label, missing))
 
 
 def refuse_unfit(question: Question, plan: Plan, rows: Rows) -> None:
     """Refuses rows with missing or infinite values, before anything is charged."""
-    heard = plan.weights.row > 0
+    heard = plan.budgets.kinds.epsilon > 0
     check = (
         Unfit(rows.value, rows.owner, heard, question.missing)
         if rows.features is None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Public recoding: features as people know them, to centred columns of one size, and back.
+"""Public recoding: features as people know them, to centred columns of one size, and back (docs/theory/recoding.md).
 
 A number in [low, high] becomes (x − middle)/(high − low) in [−½, ½]; a factor of K levels becomes K−1
 orthogonal contrast columns with entries in [−½, ½] (Hadamard where K is a power of two), never a
@@ -96,6 +96,11 @@ class Recoding:
         return cls(tuple(features))
 
     @property
+    def by_name(self) -> bool:
+        """Whether the features have names of their own, by which a table's columns are found whatever their order."""
+        return [feature.name for feature in self.features] != [f"x{j}" for j in range(len(self.features))]
+
+    @property
     def width(self) -> int:
         """The number of recoded columns, p."""
         return sum(feature.width for feature in self.features)
@@ -145,7 +150,9 @@ class Recoding:
     def to_dict(self) -> list[dict[str, Any]]:
         """The recoding as public JSON."""
         return [
-            {"name": f.name, "levels": list(f.levels)} if f.levels else {"name": f.name, "low": f.low, "high": f.high}
+            {"name": f.name, "levels": list(f.levels)}
+            if f.levels
+            else {"name": f.name, "low": f.low, "high": f.high, "missing": f.missing}
             for f in self.features
         ]
 

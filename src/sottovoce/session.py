@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import is_dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,14 @@ import numpy as np
 from sottovoce import units
 from sottovoce.budgets import LEAVE_OUT, Budgets
 from sottovoce.engine import KINDS, Rows
-from sottovoce.errors import BudgetExceeded, InvalidParameter, KeyReused, ReleaseFailed, UnsupportedLedger
+from sottovoce.errors import (
+    BudgetExceeded,
+    IncompatibleGuarantees,
+    InvalidParameter,
+    KeyReused,
+    ReleaseFailed,
+    UnsupportedLedger,
+)
 from sottovoce.ledger import Entry, Ledger
 from sottovoce.ledgers.memory import MemoryLedger
 from sottovoce.plan import Plan
@@ -138,6 +146,12 @@ class Session:
         return {person: 0.0 if person in set(short) else asked.get(person, 0.0) for person in balances}
 
     def _charges(self, plan: Plan) -> dict[Any, int]:
+        if plan.guarantee.currency != "pure epsilon":
+            raise IncompatibleGuarantees(
+                "This ledger counts pure ε, and the question spends ρ of zCDP.",
+                "The two do not add up.",
+                "Ask it with rho=False, or outside a session.",
+            )
         if plan.budgets.people is None:
             return {}
         amounts = zip(plan.budgets.people.tolist(), plan.guarantee.units.tolist(), strict=True)
@@ -163,7 +177,9 @@ def _request(question: Question, epsilon: Any, people: Array, owner: Array) -> s
 
 def _spelt(parameter: Any) -> Any:
     # Arrays in full: NumPy's own repr leaves out the middle of long ones.
-    return parameter.tolist() if isinstance(parameter, np.ndarray | np.generic) else repr(parameter)
+    if isinstance(parameter, np.ndarray | np.generic):
+        return parameter.tolist()
+    return vars(parameter) if is_dataclass(parameter) else repr(parameter)
 
 
 def _another(key: str) -> KeyReused:

@@ -4,13 +4,14 @@
 Values become integers below 2^32 on a public grid, weights are integers below 2^42. Each is cut into
 two limbs, values into 16 bits and weights into 21, so that over the at most 2^16 rows of a piece every
 partial sum is below 2^(21+16+16) = 2^53: a float64 matrix product is then *exact* in any order of
-summation, at the speed of BLAS. Pieces are added as Python integers, which do not overflow.
+summation, at the speed of doubles. Pieces are added as Python integers, which do not overflow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +26,8 @@ VALUE_BITS = 32
 VALUE_LIMB = 16
 WEIGHT_LIMB = 21
 PIECE = 2**16
+#: Up to this many sorted numbers are searched as fast in any order: they stay close to the processor.
+CACHED = 2**17
 
 
 class Quantiser(Protocol):
@@ -68,8 +71,8 @@ class Owner:
         return place if self.codes is None else self.codes[place]
 
     def _number_places(self, column: Any, keys: Array) -> Array:
-        wanted = units.grant(as_array(column)) if self.as_units else as_array(column)
-        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        wanted = units.grant(as_array(column)) if self.as_units else as_array(column).astype(np.int64, copy=False)
+        place = np.minimum(places(keys, wanted), len(keys) - 1)
         if not np.array_equal(keys[place], wanted):
             raise UnknownPeople(
                 "A row belongs to somebody without a budget.", "", "Take the census of this table again."
@@ -79,9 +82,9 @@ class Owner:
     def _text_places(self, column: Any) -> Array:
         encoded = column.dictionary_encode()
         assert isinstance(self.keys, Mapping)
-        places = [self.keys.get(key, -1) for key in encoded.dictionary.to_pylist()]
-        found: NDArray[np.int64] = np.array([*places, -1], dtype=np.int64)[
-            encoded.indices.fill_null(len(places)).to_numpy()
+        known = [self.keys.get(key, -1) for key in encoded.dictionary.to_pylist()]
+        found: NDArray[np.int64] = np.array([*known, -1], dtype=np.int64)[
+            encoded.indices.fill_null(len(known)).to_numpy()
         ]
         if found.min(initial=0) < 0:
             raise UnknownPeople(
@@ -109,7 +112,7 @@ class Weighted:
         """Yields integers and weights, at most 2^16 rows at a time; rows of people left out are not read."""
         for start in range(0, len(batch), PIECE):
             piece = batch.slice(start, PIECE)
-            weights = self.weights[self.owner.kinds(piece)]
+            weights = self.weights.take(self.owner.kinds(piece))
             values = as_floats(piece.column(self.value))
             if not weights.all():
                 values, weights = values[weights > 0], weights[weights > 0]
@@ -141,13 +144,7 @@ class WeightedHistogram(Weighted):
         """Returns the exact weight in each cell."""
         total = self.zero()
         for integers, weights in self.pieces(batch):
-            cell = integers.astype(np.int64)
-            if weights.size and weights.min() == weights.max():
-                total += np.bincount(cell, minlength=len(total)) * weights[0]
-                continue
-            high, low = weights >> WEIGHT_LIMB, weights & (2**WEIGHT_LIMB - 1)
-            total += np.bincount(cell, high, len(total)).astype(np.int64) << WEIGHT_LIMB
-            total += np.bincount(cell, low, len(total)).astype(np.int64)
+            np.add.at(total, integers.astype(np.int64), weights)
         return total
 
 
@@ -160,10 +157,15 @@ class Unfit:
     heard: NDArray[np.bool_]  # by kind; rows of people left out are not read
     missing: float | None = None
 
+    @cached_property
+    def everybody(self) -> bool:
+        """Whether nobody is left out."""
+        return bool(self.heard.all())
+
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that a batch must have."""
-        return (self.value, *self.owner.columns)
+        return (self.value,) if self.everybody else (self.value, *self.owner.columns)
 
     def zero(self) -> int:
         """No rows, nothing unfit."""
@@ -172,9 +174,20 @@ class Unfit:
     def __call__(self, batch: Any) -> int:
         """Returns 1 if a value is infinite, or is missing while no public constant stands for it."""
         values = as_floats(batch.column(self.value))
-        if not self.heard.all():
+        if not self.everybody:
             values = values[self.heard[self.owner.kinds(batch)]]
         return int(np.isinf(values).any()) if self.missing is not None else int(not np.isfinite(values).all())
+
+
+def places(keys: Array, wanted: Array) -> Array:
+    """Returns the place of each wanted number among the sorted keys."""
+    if len(keys) < CACHED:
+        return np.searchsorted(keys, wanted)
+    # In order, one search walks where the last one has just been: five times as fast as at random.
+    order = np.argsort(wanted)
+    place = np.empty(len(wanted), dtype=np.intp)
+    place[order] = np.searchsorted(keys, wanted[order])
+    return place
 
 
 def exact_dot(weights: NDArray[np.int64], integers: Floats) -> int:
@@ -185,9 +198,10 @@ def exact_dot(weights: NDArray[np.int64], integers: Floats) -> int:
     np.right_shift(weights, WEIGHT_LIMB, out=W[0], casting="unsafe")
     np.bitwise_and(weights, 2**WEIGHT_LIMB - 1, out=W[1], casting="unsafe")
     V = np.empty((2, len(integers)))
-    np.floor(integers * 2.0**-VALUE_LIMB, out=V[0])
-    np.subtract(integers, V[0] * 2.0**VALUE_LIMB, out=V[1])
-    ((hh, hl), (lh, ll)) = (W @ V.T).astype(np.int64).tolist()
+    np.floor(np.multiply(integers, 2.0**-VALUE_LIMB, out=V[0]), out=V[0])
+    np.subtract(integers, np.multiply(V[0], 2.0**VALUE_LIMB, out=V[1]), out=V[1])
+    # einsum, because the threads of BLAS would compete with the engine's.
+    ((hh, hl), (lh, ll)) = np.einsum("wi,vi->wv", W, V).astype(np.int64).tolist()
     return int((hh << (WEIGHT_LIMB + VALUE_LIMB)) + (hl << WEIGHT_LIMB) + (lh << VALUE_LIMB) + ll)
 
 

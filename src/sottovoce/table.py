@@ -37,17 +37,33 @@ def numbers(values: Any, name: str = "values") -> Floats:
 def matrix(table: Any, recoding: Any, expected: int | None = None) -> Floats:
     """Returns features as a float64 matrix, one column a feature; a factor's column holds the level's number.
 
-    ``recoding`` lists the declared features (None: all columns are numbers). Named columns are found by name.
+    ``recoding`` lists the declared features (None: all columns are numbers). A table with names is read by name,
+    a plain array by position. A declared constant stands for missing numbers.
     """
-    features = None if recoding is None else recoding.features
-    if features is not None and any(f.levels for f in features):
-        named = {name: _named_column(table, name) for name in (f.name for f in features)}
-        columns = [
-            _level_numbers(named[f.name], f.levels) if f.levels else numbers(named[f.name], "features")
-            for f in features
-        ]
-        same_length(len(columns[0]), **{f.name: c for f, c in zip(features, columns, strict=True)})
-        return np.column_stack(columns)
+    features = () if recoding is None else recoding.features
+    if features and recoding.by_name and (feature_names(table) is not None or any(f.levels for f in features)):
+        raw = _by_name(table, features)
+    else:
+        raw = _by_position(table, expected)
+    for j, feature in enumerate(features[: raw.shape[1]]):
+        if feature.missing is not None:
+            raw = raw.copy() if raw is table else raw
+            raw[np.isnan(raw[:, j]), j] = feature.missing
+    return raw
+
+
+def _by_name(table: Any, features: Any) -> Floats:
+    columns = [
+        _level_numbers(_named_column(table, f.name), f.levels)
+        if f.levels
+        else numbers(_named_column(table, f.name), "features")
+        for f in features
+    ]
+    same_length(len(columns[0]), **{f.name: c for f, c in zip(features, columns, strict=True)})
+    return np.column_stack(columns)
+
+
+def _by_position(table: Any, expected: int | None) -> Floats:
     array = table if isinstance(table, np.ndarray) else _table_array(table)
     if array.ndim != 2 or (expected is not None and array.shape[1] != expected):
         raise WrongType(
@@ -85,7 +101,12 @@ def _named_column(table: Any, name: str) -> Any:
 
 def _level_numbers(values: Any, levels: tuple[str, ...]) -> Floats:
     place = {level: float(i) for i, level in enumerate(levels)}
-    return np.array([place.get(str(value), -1.0) for value in column(values, "features").tolist()])
+    return np.array([place.get(_spelt(value), -1.0) for value in column(values, "features").tolist()])
+
+
+def _spelt(value: Any) -> str:
+    # A level written as 1 in a schema is often stored as 1.0, where a column has gaps.
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _table_array(table: Any) -> Array:

@@ -76,3 +76,82 @@ WORDS = ("--column", "salary", "--bounds", 0, 200_000, "--budget-column", "epsil
 @pytest.fixture
 def words() -> tuple[object, ...]:
     return WORDS
+
+
+CLINIC_SCHEMA = """\
+person = "id"
+budget = "tier"
+label = "cost"
+[tiers]
+careful = 0.1
+middle = 0.5
+open = 2
+[columns.id]
+kind = "text"
+[columns.age]
+kind = "number"
+low = 18
+high = 90
+[columns.smoker]
+kind = "factor"
+levels = ["no", "yes"]
+[columns.visits]
+kind = "number"
+low = 0
+high = 30
+[columns.cost]
+kind = "number"
+low = 0
+high = 20_000
+"""
+
+
+@pytest.fixture(scope="session")
+def visits() -> pa.Table:
+    """Two rows a person; cost is 1000 + 50·age + 4000 for smokers + 100·visits, within bounds."""
+    rows = range(3000)
+    age, number = [18.0 + 31 * i % 73 for i in rows], [float(17 * i % 31) for i in rows]
+    smoker = ["yes" if i * 7 % 11 < 4 else "no" for i in rows]
+    tiers = [list(TIERS)[i // 2 % 3] for i in rows]
+    return pa.table(
+        {
+            "id": [f"u{i // 2}" for i in rows],
+            "tier": tiers,
+            "epsilon": [TIERS[tier] for tier in tiers],
+            "age": age,
+            "smoker": smoker,
+            "visits": number,
+            "cost": [
+                1000 + 50 * a + 4000 * (s == "yes") + 100 * v for a, s, v in zip(age, smoker, number, strict=True)
+            ],
+        }
+    )
+
+
+@pytest.fixture
+def clinic(tmp_path: Path, visits: pa.Table) -> Path:
+    """visits.csv, visits.parquet and clinic.toml."""
+    csv.write_csv(visits, tmp_path / "visits.csv")
+    pq.write_table(visits, tmp_path / "visits.parquet")
+    (tmp_path / "clinic.toml").write_text(CLINIC_SCHEMA)
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def released(tmp_path_factory: pytest.TempPathFactory, visits: pa.Table) -> str:
+    """A model of the visits, as JSON; released once for all tests."""
+    folder = tmp_path_factory.mktemp("released")
+    csv.write_csv(visits, folder / "visits.csv")
+    (folder / "clinic.toml").write_text(CLINIC_SCHEMA)
+    line = ("release", "ridge", str(folder / "visits.csv"), "--schema", str(folder / "clinic.toml"))
+    made = CliRunner().invoke(app, line)
+    assert made.exit_code == 0
+    return made.stdout
+
+
+@pytest.fixture
+def model(clinic: Path, released: str) -> Path:
+    """model.json, beside visits.csv, from which it was released."""
+    path = clinic / "model.json"
+    path.write_text(released)
+    return path

@@ -9,12 +9,25 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from pyarrow import csv
 
+import sottovoce as sv
+from sottovoce.cli import contest as contest_module
 from sottovoce.cli import demo as demo_module
-from sottovoce.cli.study import TIERS, Study, tier_of
+from sottovoce.cli.contest import Contest, Way, exact_coefficients
+from sottovoce.cli.study import clinic, even, newcomers, patients, place_of
 from sottovoce.release import Release
 
 VOID = {"meta"}
+WAYS = (
+    "each with their own ε",
+    "one ε for all, the strictest",
+    "sampling people",
+    "published method",
+    "a private mean for everybody",
+    "nothing",
+    "least squares, not private",
+)
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +37,21 @@ def shown(tmp_path_factory):
     from sottovoce.cli.main import app
 
     out = tmp_path_factory.mktemp("demo") / "my patients"
-    result = CliRunner().invoke(app, ["demo", "--out", str(out)])
-    assert result.exit_code == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contest_module, "REPEATS", 2)
+        patch.setattr(contest_module, "ALPHAS", (1.0, 10.0))
+        patch.setattr(contest_module, "THRESHOLDS", ("mean",))
+        result = CliRunner().invoke(app, ["demo", "--out", str(out)])
+    assert result.exit_code == 0, result.output
     return out, result.stdout
+
+
+def errors(told: str) -> list[list[float]]:
+    """The numbers of both tables, in the order of WAYS."""
+    tables = told.split("5. What it is worth")[1].split("\nway ")[1:]
+    lines = [table.splitlines()[1 : 1 + len(WAYS)] for table in tables]
+    assert all(line.startswith(way) for table in lines for line, way in zip(table, WAYS, strict=True))
+    return [[float(line.split()[-1].replace(",", "")) for line in table] for table in lines]
 
 
 def test_it_writes_the_files_it_names(shown):
@@ -36,50 +61,104 @@ def test_it_writes_the_files_it_names(shown):
         assert f"{out / name}: " in told
 
 
-def test_its_releases_keep_everybodys_promise_together(shown):
+@pytest.mark.parametrize(("study", "name"), [(patients, "model.json"), (clinic, "clinic.json")])
+def test_its_releases_keep_everybodys_promise(shown, study, name):
+    release = Release.load(shown[0] / name)
+    spent = [entry["epsilon"] for entry in release.guarantee["epsilon"]["distribution"]]
+    for tier, epsilon in zip(study().tiers, spent, strict=True):
+        assert epsilon <= tier.epsilon
+        assert epsilon == pytest.approx(tier.epsilon, abs=1e-6)
+
+
+def test_its_tables_and_schemas_are_those_of_the_studies(shown):
     out, _ = shown
-    mean, quartiles = (Release.load(out / f"{name}.json") for name in ("mean", "quartiles"))
-    spent = [[e["epsilon"] for e in r.guarantee["epsilon"]["distribution"]] for r in (mean, quartiles)]
-    for tier, *costs in zip(TIERS, *spent, strict=True):
-        assert sum(costs) <= tier.epsilon + 1e-12
-        assert sum(costs) == pytest.approx(tier.epsilon, abs=1e-6)
-    assert len(quartiles.value) == 3
-
-
-def test_one_set_of_books_is_kept_over_both_questions(shown):
-    _, told = shown
-    books = [line.split() for line in told.split("4. The books")[1].splitlines()[2:5]]
-    assert books == [
-        ["careful", "0.1", "0.05", "0.05", "0"],
-        ["middle", "0.5", "0.25", "0.25", "0"],
-        ["open", "2", "1", "1", "0"],
-    ]
+    for study, (table, schema, _) in zip((patients(), clinic()), demo_module.FILES.values(), strict=True):
+        read = csv.read_csv(out / table)
+        assert read.column_names == ["id", "tier", *study.described, study.label]
+        assert len(set(read["id"].to_pylist())) == study.people
+        assert np.allclose(read[study.label].to_numpy(), study.values)
+        assert sv.Schema.load(out / schema) == study.schema
 
 
 def test_the_commands_it_prints_work(shown, run):
     _, told = shown
     commands = [shlex.split(line)[2:] for line in told.splitlines() if line.startswith("$ sottovoce")]
-    assert len(commands) == 7
+    assert len(commands) == 9
     for command in commands:
         assert run(*command).exit_code == 0
 
 
+def test_the_clinic_shows_what_personal_budgets_are_worth(shown):
+    real, simulated = errors(shown[1])
+    own, strictest, _, published, mean, nothing, plain = simulated
+    # Ours would have to miss by six times its noise; the others' errors are bias and hardly move.
+    assert own < 1.3 * plain
+    assert own < 0.8 * min(strictest, published, mean, nothing)
+    assert real[-1] < 0.8 * real[-2], "least squares explains something of the real patients"
+
+
+def test_predictions_are_about_as_good_as_the_model(shown):
+    told = csv.read_csv(shown[0] / "predictions.csv")
+    _, cost = newcomers()
+    assert told.column_names == ["id", "prediction"]
+    assert np.sqrt(np.mean((told["prediction"].to_numpy() - cost) ** 2)) < 0.75 * np.std(cost)
+
+
 def test_tiers_follow_the_row_number_and_keep_their_percentages():
-    hundred = [tier_of(row).name for row in range(100)]
-    assert [hundred.count(tier.name) for tier in TIERS] == [34, 43, 23]
-    assert [tier_of(row) for row in range(100, 200)] == [tier_of(row) for row in range(100)]
+    assert np.bincount(place_of(np.arange(100))).tolist() == [34, 43, 23]
+    assert place_of(np.arange(100, 200)).tolist() == place_of(np.arange(100)).tolist()
+    assert np.bincount(patients().places).tolist() == [151, 189, 102]
 
 
-def test_personal_budgets_are_compared_with_the_classical_error_of_one_epsilon():
-    study = Study()
-    strictest = study.ways[1]
-    noise = 50 / (442 * 0.05)
-    assert strictest.people == 442
-    assert strictest.mean_error == pytest.approx(np.sqrt(5**2 / 442 + 2 * noise**2), rel=1e-3)
-    own = study.ways[0]
-    assert all(own.mean_error < way.mean_error for way in study.ways[1:])
-    assert all(own.quartile_error < way.quartile_error for way in study.ways[1:])
-    assert own.mean_error < study.without_careful.mean_error
+@pytest.mark.parametrize("study", [patients, clinic])
+def test_ranges_are_public_and_hold_everybody(study):
+    made = study()
+    for name, limits in made.described.items():
+        values = made.columns[name]
+        if isinstance(limits[0], str):
+            assert set(values) == set(limits)
+        else:
+            assert limits[0] <= values.min() < values.max() <= limits[1]
+            assert (values.min(), values.max()) != limits or study is clinic, "a range that was read off the data"
+    assert made.bounds[0] <= made.values.min() < made.values.max() <= made.bounds[1]
+
+
+def test_the_simulation_is_the_same_everywhere_and_looks_even():
+    assert even("clinic age", 3) == pytest.approx([0.3694125471, 0.0798287707, 0.4279328190], abs=1e-9)
+    many = even("any", 100_000)
+    assert 0 < many.min() < many.max() < 1
+    assert np.abs(np.histogram(many, 20, (0, 1))[0] / 5000 - 1).max() < 0.1
+    assert abs(np.corrcoef(many[1:], many[:-1])[0, 1]) < 0.02
+
+
+def test_exact_coefficients_are_least_squares_own():
+    from sklearn.linear_model import LinearRegression
+
+    study = clinic()
+    plain = [np.asarray(c == "yes" if c.dtype == object else c, dtype=float) for c in study.columns.values()]
+    fitted = LinearRegression().fit(np.column_stack(plain), study.values)
+    told = exact_coefficients(study)
+    assert list(told) == ["age", "bmi", "smoker=no", "smoker=yes", "visits"]
+    age, bmi, no, yes, visits = told.values()
+    assert [age, bmi, yes - no, visits] == pytest.approx(fitted.coef_.tolist())
+
+
+def held(*numbers: float) -> list[str]:
+    return Contest(patients(), tuple(Way(n, (e,), "") for n, e in zip(WAYS, numbers, strict=True))).lessons()
+
+
+def test_lessons_say_what_the_numbers_say_whichever_way_they_fell():
+    won, against = held(60, 78, 66, 61, 77, 82, 50)
+    assert "better than a constant" in won
+    assert "20% worse than least squares" in won
+    assert "78.0, 30% more than ours" in against
+    assert "66.0, 10% more than ours" in against
+    assert "61.0, about the same" in against
+    lost, against = held(80, 70, 66, 40, 77, 82, 79)
+    assert "worse than a constant" in lost
+    assert "as good as least squares" in lost
+    assert "40.0, 50% less than ours" in against
+    assert "no better than a constant" in held(77, 70, 66, 40, 77, 82, 54)[0]
 
 
 class Balanced(HTMLParser):
@@ -112,10 +191,13 @@ def test_the_report_is_one_whole_page_that_needs_nothing_else(shown):
     assert "script" not in parser.seen
     assert "prefers-color-scheme: dark" in text
     assert not re.search(r"url\(|@import|https?:", text)
-    for picture in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
-        assert len(ET.fromstring(picture).findall("rect")) == len(Study().ways)
-    for sentence in Study().lessons():
-        assert sentence in told
+    pictures = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+    assert len(pictures) == 2
+    for picture in pictures:
+        assert len(ET.fromstring(picture).findall("rect")) == len(WAYS)
+    sentences = re.findall(r"<p>(What [\d,]+ people can buy.*?)</p>", text)
+    assert len(sentences) == 2
+    assert all(sentence in told for sentence in sentences)
 
 
 def test_a_folder_that_cannot_be_made_is_refused(run, tmp_path):

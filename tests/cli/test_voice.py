@@ -110,7 +110,7 @@ def test_a_terminal_without_greek_still_hears(folder, words):
     assert Release.from_json(result.stdout.decode()).certificate.theorem.endswith("(pure ε, replace)")
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["release", "quantile", "--help"]])
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["release", "ridge", "--help"], ["predict", "--help"]])
 def test_help_comes_at_once(words):
     code = """
 import atexit, sys

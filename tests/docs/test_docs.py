@@ -25,6 +25,18 @@ ERRORS = [
     name for name, kind in inspect.getmembers(sv.errors, inspect.isclass) if issubclass(kind, sv.errors.SottovoceError)
 ]
 ESTIMATORS = [name for name, home in _HOMES.items() if home.startswith("estimators.")]
+BOX = sv.Bounds(features=(0, 1), label=(0, 1))
+#: How to ask for a plan where bounds=(0, 1) and five rows are not enough to say.
+PLANS = {
+    "Ridge": [
+        lambda method=method: sv.Ridge(bounds=BOX, method=method).plan(epsilon=1.0, rows=5, n_features=2)
+        for method in ("objective", "statistics", "output-tight", "output")
+    ],
+    "LabelPrivateRegression": [],  # planned from the design, on its own page
+    "Limited": [],  # these three take any estimator, whose own theorem is checked here
+    "Sampled": [],
+    "Uniform": [],
+}
 
 
 def page(name: str) -> str:
@@ -113,7 +125,7 @@ def test_the_page_of_errors_has_no_error_that_does_not_exist():
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_every_estimator_has_reference_guide_and_theory(name):
     assert name in headings(page("reference.md"))
-    assert f"sv.{name}(" in page("guide/mean-and-quantiles.md")
+    assert any(f"sv.{name}(" in file.read_text("utf-8") for file in (DOCS / "guide").glob("*.md"))
     source = inspect.getsource(inspect.getmodule(getattr(sv, name)))
     theory = re.search(r"docs/theory/[\w-]+\.md", source)
     assert theory is not None
@@ -123,7 +135,7 @@ def test_every_estimator_has_reference_guide_and_theory(name):
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_every_parameter_of_an_estimator_is_in_the_reference(name):
     section = re.search(rf"^### {name}\n(.*?)(?=^##)", page("reference.md"), re.MULTILINE | re.DOTALL).group(1)
-    for parameter in getattr(sv, name)().get_params():
+    for parameter in inspect.signature(getattr(sv, name)).parameters:
         assert f"| `{parameter}` |" in section
 
 
@@ -147,8 +159,9 @@ def test_every_page_named_in_the_code_exists(file):
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_the_theorem_of_a_release_has_its_page(name):
-    plan = getattr(sv, name)(bounds=(0, 1)).plan(epsilon=1.0, rows=5)
-    assert (ROOT / plan.theorem.page).is_file()
+    plans = PLANS.get(name, [lambda: getattr(sv, name)(bounds=(0, 1)).plan(epsilon=1.0, rows=5)])
+    for plan in plans:
+        assert (ROOT / plan().theorem.page).is_file()
 
 
 @pytest.mark.parametrize("file", PAGES, ids=lambda file: str(file.relative_to(DOCS)))
@@ -195,8 +208,26 @@ def desk(tmp_path, monkeypatch):
         '[columns.salary]\nkind = "number"\nlow = 0\nhigh = 200_000\n',
         encoding="utf-8",
     )
+    patients = [
+        (
+            f"p{i % 200:03d}",
+            20 + 7 * i % 70,
+            ("no", "yes")[i % 3 == 0],
+            5_000 + 131 * i % 15_000,
+            (0.1, 0.5, 2.0)[i % 200 % 3],
+        )
+        for i in range(300)
+    ]
+    _csv(tmp_path / "patients.csv", "id,age,smoker,cost,epsilon", patients)
+    _csv(tmp_path / "new-patients.csv", "id,age,smoker", [row[:3] for row in patients[:20]])
+    (schema,) = re.findall(r"^```toml\n(.*?)^```", page("guide/regression.md"), re.MULTILINE | re.DOTALL)
+    (tmp_path / "patients.toml").write_text(schema, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def _csv(path, header, rows):
+    path.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n", encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From the words of a question to a plan or a release.
 
-A plan reads the columns of people and budgets; the column in question is looked for in the header and
+A plan reads the columns of people and budgets; the columns in question are looked for in the header and
 not read. A release goes on from there through the one door, Session. Bad parameters are refused before
 the table is opened, and a place that cannot be written to before anybody is charged.
 """
@@ -15,7 +15,7 @@ from sottovoce.cli.words import Said
 
 if TYPE_CHECKING:
     from sottovoce.budgets import Budgets
-    from sottovoce.engine import Engine, Watch
+    from sottovoce.engine import Engine, Rows, Watch
     from sottovoce.plan import Plan
     from sottovoce.question import Question
     from sottovoce.release import Release
@@ -28,7 +28,11 @@ def question(name: str, said: Said, **parameters: Any) -> Question:
     import sottovoce as sv
 
     given = {word: value for word, value in parameters.items() if value is not None}
-    asked: Question = getattr(sv, name)(bounds=said.bounds, missing=said.missing, **given)
+    if said.features is None:
+        given |= {"bounds": said.bounds, "missing": said.missing}
+    else:
+        given |= {"bounds": said.features}  # which declares its own constants for missing values
+    asked: Question = getattr(sv, name)(**given)
     asked.plan_for(sv.Budgets.of(1.0, rows=2))  # a plan for nobody: better to stumble here than after a long census
     return asked
 
@@ -41,7 +45,6 @@ def planned(said: Said, asked: Question, watch: Watch | None = None) -> Plan:
 
 def answered(said: Said, asked: Question, watch: Watch | None = None, session: Session | None = None) -> Release:
     """Returns the release, made through this session, or one in which everybody granted what the table says."""
-    from sottovoce.engine import Rows
     from sottovoce.session import Session
 
     engine, budgets, owner = census(said, watch, values=True)
@@ -49,7 +52,20 @@ def answered(said: Said, asked: Question, watch: Watch | None = None, session: S
         session = Session()
         if budgets.people is not None:
             session.grant(budgets)
-    return session.release_rows(asked, budgets, Rows(engine, str(said.column), owner), said.key)
+    return session.release_rows(asked, budgets, rows(said, engine, owner), said.key)
+
+
+def rows(said: Said, engine: Engine, owner: Owner) -> Rows:
+    """Returns the rows in question: of one column, or of a label and its features."""
+    from sottovoce.engine import Rows
+    from sottovoce.features import Label, Named
+    from sottovoce.recoding import Recoding
+
+    column = str(said.column)
+    if said.features is None:
+        return Rows(engine, column, owner)
+    low, high = said.features.interval(column)
+    return Rows(engine, column, owner, Named(Recoding.of_schema(said.features)), Label(column, low, high, said.missing))
 
 
 def census(said: Said, watch: Watch | None, *, values: bool) -> tuple[Engine, Budgets, Owner]:
@@ -57,9 +73,9 @@ def census(said: Said, watch: Watch | None, *, values: bool) -> tuple[Engine, Bu
     from sottovoce.census import take_census
     from sottovoce.engine import named, require_columns
 
-    numbers = (said.column if values else None, None if said.tiers else said.budget)
-    engine = named("arrow").open_table(said.table, tuple(name for name in numbers if name is not None), watch)
-    require_columns(engine, said.column, said.budget, said.person)
+    budget = () if said.tiers or said.budget is None else (said.budget,)
+    engine = named("arrow").open_table(said.table, (*budget, *(said.asked_numbers if values else ())), watch)
+    require_columns(engine, *said.asked_about, said.budget, said.person)
     budgets, owner = take_census(
         engine, epsilon=said.epsilon, budget=said.budget, person=said.person, tiers=said.tiers or None
     )
@@ -71,7 +87,7 @@ def run_release(said: Said, asked: Question) -> None:
     from sottovoce.cli.files import refuse_unwritable, write_whole
     from sottovoce.cli.progress import RowsDone
 
-    refuse_unwritable(said.out, said.table)
+    refuse_unwritable(said.out, said.table, *([] if said.schema is None else [said.schema]))
     with RowsDone(console(stderr=True)) as watch:
         made = answered(said, asked, watch)
     if said.out is None:
@@ -79,6 +95,8 @@ def run_release(said: Said, asked: Question) -> None:
     else:
         write_whole(said.out, made.to_json())
     say(made.explain(), stderr=True)
+    if "advice" in made.parameters:
+        say(f"Planned as: {made.parameters['advice']}", stderr=True)
     say("No ledger remembers this release: asking again spends everybody's ε again.", stderr=True, style="dim")
     if said.out is not None:
         say(f"Written to {said.out}.", stderr=True)
@@ -90,7 +108,7 @@ def run_plan(said: Said, asked: Question) -> None:
     from sottovoce.cli.pictures import plan_json, show_plan
     from sottovoce.cli.progress import RowsDone
 
-    refuse_unwritable(said.out, said.table)
+    refuse_unwritable(said.out, said.table, *([] if said.schema is None else [said.schema]))
     with RowsDone(console(stderr=True)) as watch:
         made = planned(said, asked, watch)
     show_plan(made)

@@ -4,12 +4,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
 from sottovoce.errors import InvalidParameter
 
+if TYPE_CHECKING:
+    from sottovoce.release import Release
 
-def refuse_unwritable(path: Path | None, table: str) -> None:
+
+def refuse_unwritable(path: Path | None, *inputs: str | Path) -> None:
     """Refuses a place where nothing can be written, before a table is read and anybody is charged."""
     if path is None:
         return
@@ -19,15 +25,24 @@ def refuse_unwritable(path: Path | None, table: str) -> None:
             "It must be a file in a folder that exists and can be written to.",
             "Make the folder first, or name another file.",
         )
-    if path.exists() and Path(table).exists() and path.samefile(table):
-        raise InvalidParameter("--out is the table itself.", "", "Name another file.")
+    for read in inputs:
+        if path.exists() and Path(read).exists() and path.samefile(read):
+            raise InvalidParameter("--out is a file that is to be read.", "", "Name another file.")
 
 
 def write_whole(path: Path, text: str) -> None:
     """Writes a file so that whoever looks sees the old content or the new, never a half."""
+    with writing(path) as file:
+        file.write(text.encode())
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """Opens a file that gets its name once all has been written, and is gone if anything fails before."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
     try:
-        unfinished.write_text(text, encoding="utf-8", newline="\n")
+        with unfinished.open("wb") as file:
+            yield file
         unfinished.replace(path)
     except OSError as error:
         reason = error.strerror or "it failed"
@@ -43,3 +58,13 @@ def make_folder(path: Path) -> None:
     except OSError as error:
         reason = error.strerror or "it failed"
         raise InvalidParameter(f"The folder cannot be made: {reason}.", "", "Name another folder.") from None
+
+
+def load_release(path: Path) -> Release:
+    """Reads a release; says so where there is none."""
+    from sottovoce.errors import InvalidRelease
+    from sottovoce.release import Release
+
+    if not path.is_file():
+        raise InvalidRelease("There is no release at this path.", "A JSON file is needed.", "Check the path.")
+    return Release.load(path)

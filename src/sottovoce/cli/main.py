@@ -16,11 +16,12 @@ from typer.core import TyperGroup
 
 from sottovoce import __version__
 from sottovoce.cli.demo import demo
+from sottovoce.cli.predict import predict
 from sottovoce.cli.questions import plan_app, release_app
 from sottovoce.cli.schema import schema_app
 from sottovoce.cli.voice import plainly, say
 
-VERBS = ("plan", "release", "explain", "schema", "demo")
+VERBS = ("plan", "release", "explain", "predict", "schema", "demo")
 
 
 class Verbs(TyperGroup):
@@ -61,13 +62,11 @@ def explain(
     release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A JSON file written by `sottovoce release`.")],
 ) -> None:
     """Say in plain words what a release tells and what it promises."""
-    from sottovoce.errors import InvalidRelease
-    from sottovoce.release import Release
+    from sottovoce.cli.files import load_release
 
-    if not release.is_file():
-        raise InvalidRelease("There is no release at this path.", "A JSON file is needed.", "Check the path.")
-    say(Release.load(release).explain())
+    say(load_release(release).explain())
 
 
+app.command()(predict)
 app.add_typer(schema_app, name="schema")
 app.command()(demo)

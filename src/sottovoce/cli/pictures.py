@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
+from sottovoce.cli.outlook import outlooks, typical, verdict
 from sottovoce.cli.voice import console, say
 from sottovoce.plan import Plan, error_text
 
@@ -21,9 +23,35 @@ BAR_WIDTH = 32
 def show_plan(plan: Plan) -> None:
     """Prints who pays what, the promise, and the error to expect."""
     people = f"{plan.budgets.n_people:,} people, " if plan.guarantee.unit == "person" else ""
-    say(f"Plan for a {plan.question}: {people}{plan.budgets.n_rows:,} rows", style="bold")
+    kind = "ridge regression" if plan.question == "ridge" else plan.question
+    say(f"Plan for a {kind}: {people}{plan.budgets.n_rows:,} rows", style="bold")
     console().print(_who_pays(plan))
-    say("\n".join([*told(plan), "The column was not read, and nobody has been charged."]))
+    say("\n".join(told(plan)))
+    unread = "The column was not read"
+    if plan.question == "ridge":
+        show_outlook(plan)
+        unread = "No feature and no label was read"
+    say(f"{unread}, and nobody has been charged.")
+
+
+def show_outlook(plan: Plan) -> None:
+    """Prints what a regression will do, and what to expect of it beside a private mean and nothing."""
+    if "stages" in plan.parameters:
+        say("\nWhat will be done, by the spread of the labels (which the first stage finds out, unless it is given):")
+        console().print(table(["if the spread is", "answer", "shares of everybody's ε"], _courses(plan), words=3))
+        say(plan.parameters["advice"])
+    chosen, (low, high) = typical(plan), plan.parameters["label"]
+    say(
+        f"\nHow far predictions are expected to be from the best linear function's, if the labels' spread is "
+        f"{error_text(chosen.spread)}\n(planning numbers from public facts, right within a factor of about three):"
+    )
+    lines = {
+        "this regression" + ("" if chosen.slopes else ", a constant"): chosen.regression,
+        "a private mean": chosen.private_mean,
+        f"nothing (the middle, {(low + high) / 2:,g})": chosen.nothing,
+    }
+    say(bars(lines))
+    say(verdict(plan), style="bold" if chosen.worth_it else "bold yellow")
 
 
 def told(plan: Plan) -> list[str]:
@@ -53,6 +81,8 @@ def plan_json(plan: Plan) -> str:
         "theorem": plan.theorem.statement,
         "plan_digest": plan.digest,
     }
+    if plan.question == "ridge":
+        content |= {"outlook": [outlook.to_dict() for outlook in outlooks(plan)], "verdict": verdict(plan)}
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -69,7 +99,22 @@ def table(heads: Sequence[str], lines: Sequence[Sequence[str]], *, words: int = 
 def bars(lengths: Mapping[str, float]) -> str:
     """Returns one bar a line, the longest of full width, each with its name and length."""
     longest, widest = max(lengths.values()), max(map(len, lengths))
-    return "\n".join(f"{name:<{widest}}  {_bar(length / longest)} {length:.2f}" for name, length in lengths.items())
+    return "\n".join(
+        f"{name:<{widest}}  {_bar(length / longest)} {error_text(length)}" for name, length in lengths.items()
+    )
+
+
+def _courses(plan: Plan) -> list[list[str]]:
+    """One line for neighbouring spreads that lead to the same course."""
+    told = [
+        ("slopes" if s["slopes"] else "a constant", ", ".join(f"{p['purpose']} {p['share']:.1%}" for p in s["parts"]))
+        for s in plan.parameters["stages"]
+    ]
+    lines = []
+    for course, stages in groupby(zip(told, plan.parameters["stages"], strict=True), key=lambda pair: pair[0]):
+        spreads = sorted({stage["if_scale"] for _, stage in stages})
+        lines.append([" to ".join(map(error_text, dict.fromkeys((spreads[0], spreads[-1])))), *course])
+    return lines
 
 
 def _bar(share: float) -> str:

@@ -12,14 +12,15 @@ from rich.text import Text
 
 #: Seconds during which nothing is shown: a bar that flashes by only unsettles.
 PATIENCE = 2.0
-#: A release reads the table three times; a plan, once.
+#: A plan reads the table once (twice, if people differ), a release goes on from there; a regression, many times.
 PASSES = ("Counting who takes part", "Checking the column", "Answering")
 
 
 class RowsDone:
     """Watches an engine: called with the rows done in this pass, it keeps a bar up to date."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, passes: tuple[str, ...] = PASSES) -> None:
+        self._passes = passes
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -28,7 +29,7 @@ class RowsDone:
             console=console,
             transient=True,
         )
-        self._task = self._bar.add_task(PASSES[0], total=None)
+        self._task = self._bar.add_task(passes[0], total=None)
         self._pass, self._done, self._shown = 0, 0, False
         self._total: int | None = None
         self._began = time.monotonic()
@@ -55,8 +56,8 @@ class RowsDone:
     def _next_pass(self) -> None:
         # The first pass ends at the last row, so from now on the end is known.
         self._total = self._done if self._total is None else self._total
-        self._pass = min(self._pass + 1, len(PASSES) - 1)
-        self._bar.reset(self._task, total=self._total, description=PASSES[self._pass])
+        self._pass = min(self._pass + 1, len(self._passes) - 1)
+        self._bar.reset(self._task, total=self._total, description=self._passes[self._pass])
 
 
 class _RowsColumn(ProgressColumn):

@@ -22,7 +22,7 @@ plan_app = typer.Typer(no_args_is_help=True)
 
 @release_app.callback()
 def release(context: typer.Context) -> None:
-    """Answer a question about a column, and keep everybody's promise.
+    """Answer a question about a table, and keep everybody's promise.
 
     The release is written to --out, or to standard output; what it says in plain words, to standard error.
     """
@@ -31,7 +31,7 @@ def release(context: typer.Context) -> None:
 
 @plan_app.callback()
 def plan(context: typer.Context) -> None:
-    """Show who pays what and the error to expect, without reading the column.
+    """Show who pays what and the error to expect, without reading what the question is about.
 
     The words are those of `release`. With --out the plan is also written as JSON.
     """
@@ -92,3 +92,36 @@ def quantile(
     """Quantiles of a column: the median, quartiles, any share of the people."""
     said = Said(table, column, bounds, budget_column, epsilon, person_column, schema, missing, key, out).completed()
     context.obj(said, question("Quantile", said, q=q or [0.5], spread=spread, method=method, cells=cells))
+
+
+@release_app.command()
+@plan_app.command()
+@plainly()
+def ridge(
+    context: typer.Context,
+    table: words.Table,
+    schema: words.Described = None,
+    method: Annotated[
+        str | None,
+        typer.Option(help="objective (if not given), statistics, output-tight, or output (as published)."),
+    ] = None,
+    alpha: Annotated[
+        float | None,
+        typer.Option(help="Regularisation, a public number (if not given: 1.0); the default method chooses its own."),
+    ] = None,
+    loss: Annotated[str | None, typer.Option(help="soft (if not given) or huber, for the default method.")] = None,
+    label_scale: Annotated[
+        float | None,
+        typer.Option(help="A public guess of the label's standard deviation; saves the ε that would buy it."),
+    ] = None,
+    budget_column: words.BudgetColumn = None,
+    epsilon: words.Epsilon = None,
+    person_column: words.PersonColumn = None,
+    key: words.Key = "release",
+    out: words.Out = None,
+) -> None:
+    """A linear model of the label on the features that the schema describes."""
+    said = Said(
+        table, budget=budget_column, epsilon=epsilon, person=person_column, schema=schema, key=key, out=out
+    ).regressed()
+    context.obj(said, question("Ridge", said, method=method, alpha=alpha, loss=loss, label_scale=label_scale))

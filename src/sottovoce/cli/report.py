@@ -3,28 +3,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from html import escape
 from string import Template
 
-from sottovoce.cli.study import TIERS, Answer, Study, Way
+from sottovoce.cli.contest import REPEATS, Contest, Way, number
 
 #: Sizes of the picture in its own units: where bars begin, how long and thick they are, and a line's height.
 LEFT, LONGEST, THICK, LINE = 230, 400, 20, 32
 
 
-def report(study: Study, answers: Sequence[Answer]) -> str:
-    """Returns the page: answers, promise, picture, table, and what they do not say."""
+def report(contests: Sequence[Contest], caution: str) -> str:
+    """Returns the page: for each study who took part, a picture, a table, and what they say."""
     return _PAGE.substitute(
-        people=study.people,
-        tiers=", ".join(f"{len(study.members(t))} {t.name} with ε = {t.epsilon:g}" for t in TIERS),
-        answers=_rows([[a.name, f"{a.released:.2f}", a.error, f"{a.exact:.2f}"] for a in answers]),
-        mean=_picture("Error of the mean, in points of body-mass index", study.ways, lambda w: w.mean_error, "{:.2f}"),
-        quartiles=_picture(
-            "Error of the quartiles, as a share of the people", study.ways, lambda w: w.quartile_error, "{:.1%}"
-        ),
-        ways=_rows([[w.name, str(w.people), f"{w.mean_error:.2f}", f"{w.quartile_error:.1%}"] for w in study.ways]),
-        lessons="\n".join(f"<p>{escape(sentence)}</p>" for sentence in study.lessons()),
+        repeats=REPEATS, studies="\n".join(_study(held) for held in contests), caution=escape(caution)
+    )
+
+
+def _study(held: Contest) -> str:
+    study = held.study
+    ridge = f"{study.label} from {', '.join(study.described)}"
+    return _STUDY.substitute(
+        about=escape(study.about),
+        allowed=escape(study.allowed().replace(" = ", "\u00a0=\u00a0")),
+        ridge=escape(ridge),
+        unit=escape(study.unit),
+        picture=_picture(f"Typical error on people not seen, in {study.unit}; shorter is better", held.ways),
+        ways=_rows([[w.name, w.note, number(w.error)] for w in held.ways]),
+        lessons="\n".join(f"<p>{escape(sentence)}</p>" for sentence in held.lessons()),
     )
 
 
@@ -35,26 +41,40 @@ def _rows(lines: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"<tr>{line}</tr>" for line in cells)
 
 
-def _picture(title: str, ways: Sequence[Way], length: Callable[[Way], float], form: str) -> str:
-    longest = max(map(length, ways))
-    bars = [_bar(place, way.name, length(way) / longest, form.format(length(way))) for place, way in enumerate(ways)]
+def _picture(title: str, ways: Sequence[Way]) -> str:
+    longest, floor = max(way.error for way in ways), ways[-1].error
+    bars = [_bar(place, way, way.error / longest) for place, way in enumerate(ways)]
     width, height = LEFT + LONGEST + 70, LINE * len(ways)
+    at = LEFT + floor / longest * LONGEST
+    line = f'<line class="floor" x1="{at:.1f}" x2="{at:.1f}" y1="0" y2="{height}"/>'
     return (
         f'<figure><figcaption>{escape(title)}</figcaption>\n<svg viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="{escape(title)}">\n' + "\n".join(bars) + "\n</svg></figure>"
+        f'aria-label="{escape(title)}">\n' + "\n".join([*bars, line]) + "\n</svg></figure>"
     )
 
 
-def _bar(place: int, name: str, share: float, told: str) -> str:
+def _bar(place: int, way: Way, share: float) -> str:
     top, width = place * LINE + (LINE - THICK) / 2, max(share * LONGEST, 1)
     middle = place * LINE + LINE / 2
-    kind = "own" if place == 0 else "other"
+    kind = "own" if place == 0 else "other" if way.private else "plain"
     return (
-        f'<text class="{kind}" x="{LEFT - 10}" y="{middle}" text-anchor="end">{escape(name)}</text>'
+        f'<text class="{kind}" x="{LEFT - 10}" y="{middle}" text-anchor="end">{escape(way.name)}</text>'
         f'<rect class="{kind}" x="{LEFT}" y="{top}" width="{width:.1f}" height="{THICK}" rx="2"/>'
-        f'<text class="{kind}" x="{LEFT + width + 8:.1f}" y="{middle}">{escape(told)}</text>'
+        f'<text class="{kind}" x="{LEFT + width + 8:.1f}" y="{middle}">{escape(number(way.error))}</text>'
     )
 
+
+_STUDY = Template("""\
+<h2>$about</h2>
+<p class="soft">$allowed. A linear model of $ridge.</p>
+$picture
+<div class="wide"><table>
+<thead><tr><th scope="col">way</th><th scope="col"></th><th scope="col">typical error, $unit</th></tr></thead>
+<tbody>
+$ways
+</tbody></table></div>
+$lessons
+""")
 
 _PAGE = Template("""\
 <!DOCTYPE html>
@@ -86,40 +106,25 @@ svg { width: 100%; min-width: 32rem; height: auto; font-size: 14px; }
 svg text { fill: var(--ink); dominant-baseline: central; }
 rect.own { fill: var(--own); }
 rect.other { fill: var(--other); }
+rect.plain { fill: none; stroke: var(--soft); stroke-dasharray: 3 3; }
+line.floor { stroke: var(--soft); stroke-dasharray: 3 3; }
+td:nth-child(2) { text-align: left; color: var(--soft); }
 text.own { font-weight: bold; }
 .wide { overflow-x: auto; }
 </style>
 </head>
 <body>
 <h1>What personal budgets are worth</h1>
-<p class="soft">A demonstration on $people patients of a public diabetes study. Each patient allows an ε of their own,
-the most that may be learnt about them in all: $tiers. (Budgets are invented, by row number.) Two questions were
-asked, each for half of it. Nobody spent more than they allowed.</p>
-
-<h2>The answers</h2>
-<div class="wide"><table>
-<thead><tr><th scope="col">body-mass index</th><th scope="col">released</th><th scope="col">expected error</th>
-<th scope="col">exact, not private</th></tr></thead>
-<tbody>
-$answers
-</tbody></table></div>
-<p class="soft">Expected errors include the chance of who was sampled, and were known before a value was read. The exact
-numbers can be shown only because these data are public.</p>
-
-<h2>The same questions, asked in four ways</h2>
-<p>Shorter bars are better. With one ε for everybody it must be the strictest of those who take part, so careful people
-make the answer vague for all, or are left out. With an ε each, everybody takes part for what they allow.</p>
-$mean
-$quartiles
-<div class="wide"><table>
-<thead><tr><th scope="col">way</th><th scope="col">people heard</th><th scope="col">mean, points</th>
-<th scope="col">quartiles, share of people</th></tr></thead>
-<tbody>
-$ways
-</tbody></table></div>
-
-<h2>What this says, and what it does not</h2>
-$lessons
+<p class="soft">A demonstration of sottovoce. Everybody allows an ε of their own, the most that may be learnt about
+them in all, and nobody spends more than that. (Budgets are invented, by row number.) The same regression was
+made in several ways, and tried on a third of the people that had been held out: $repeats fits each with fresh noise,
+errors averaged. Such errors can be shown only because these data are public or invented.</p>
+<p>With one ε for everybody it must be the strictest, so careful people make the answer vague for all. With an ε each,
+everybody is heard for what they allow. The thin line marks least squares without any privacy: no linear
+model does much better.</p>
+$studies
+<h2>What this does not say</h2>
+<p>$caution</p>
 </body>
 </html>
 """)

@@ -1,34 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demonstration's data, people and questions, and what other ways of treating them would give.
+"""The demonstration's people: 442 real patients, and a simulated clinic of 20,000.
 
-The data are the 442 patients of the diabetes study that comes with scikit-learn (Efron, Hastie,
-Johnstone and Tibshirani 2004). They are public, so exact answers may be shown beside private ones; no
-other command ever does that. Budgets are invented, by a rule that anybody can repeat.
+The patients are those of the diabetes study that comes with scikit-learn (Efron, Hastie, Johnstone and
+Tibshirani 2004), in clinical units. They are public and the clinic is invented, so errors may be measured
+here and shown; no other command ever does that. Ranges are those that adults commonly lie in. Budgets are invented by
+a rule that anybody can repeat, and the clinic is made of SHAKE-128's output, so it is the same everywhere.
 """
 
 from __future__ import annotations
 
-import io
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import csv
+from scipy.special import ndtri
 from sklearn.datasets import load_diabetes
 
 import sottovoce as sv
 
-if TYPE_CHECKING:
-    from sottovoce.release import Release
+Floats = NDArray[np.float64]
+#: A feature is a number with a range, or a factor with levels.
+Described = dict[str, tuple[float, float] | tuple[str, str]]
 
-#: Body-mass index of adults: beyond these limits of clinical tables hardly anybody lives.
-LOW, HIGH = 10.0, 60.0
-#: Guesses from national surveys: their standard deviation, and the part of the limits that adults fill.
-SPREAD, FILLED = 5.0, 0.5
-QUARTILES = (0.25, 0.5, 0.75)
-#: Two questions are asked, so each may cost everybody half of what they allow in all.
-QUESTIONS = 2
+CLINIC, NEWCOMERS = 20_000, 300
 
 
 @dataclass(frozen=True)
@@ -40,166 +39,174 @@ class Tier:
     epsilon: float
 
 
-TIERS = (Tier("careful", 34, 0.1), Tier("middle", 43, 0.5), Tier("open", 23, 2.0))
+def tiers(*epsilon: float) -> tuple[Tier, Tier, Tier]:
+    """Returns careful, middle and open people with these ε."""
+    careful, middle, free = epsilon
+    return Tier("careful", 34, careful), Tier("middle", 43, middle), Tier("open", 23, free)
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A question of the study: its name, the command that asks it, and the exact answers."""
-
-    key: str
-    question: Any
-    words: str
-    options: str
-    names: tuple[str, ...]
-    exact: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One released number, the error that was to be expected, and the exact number."""
-
-    name: str
-    released: float
-    error: str
-    exact: float
-
-
-@dataclass(frozen=True)
-class Way:
-    """One way to treat the same people: how many are heard, and the errors to expect."""
-
-    name: str
-    people: int
-    mean_error: float
-    quartile_error: float
-
-
-def tier_of(row: int) -> Tier:
-    """Returns the tier of a patient by row number alone: no chance, and nothing to do with their values."""
+def place_of(row: Any) -> Any:
+    """Returns a tier's place by row number alone: no chance, and nothing to do with anybody's values."""
     place = row * 37 % 100  # 37 and 100 share no factor, so tiers alternate and keep their percentages
-    careful, middle, free = TIERS
-    return careful if place < careful.percent else middle if place < careful.percent + middle.percent else free
+    return np.digitize(place, (34, 34 + 43))
 
 
+@dataclass(frozen=True, eq=False)
 class Study:
-    """The patients, and the two questions about their body-mass index."""
+    """A table with people, budgets, features and a label, and what is public about it."""
 
-    def __init__(self) -> None:
-        data = load_diabetes(scaled=False)
-        self.bmi: NDArray[np.float64] = data.data[:, data.feature_names.index("bmi")]
-        self.tiers = [tier_of(row) for row in range(len(self.bmi))]
-        self.mean = Asked(
-            "mean",
-            sv.Mean(bounds=(LOW, HIGH), spread=SPREAD),
-            "mean",
-            f"--spread {SPREAD:g}",
-            ("mean",),
-            (float(self.bmi.mean()),),
-        )
-        self.quartiles = Asked(
-            "quartiles",
-            sv.Quantile(q=list(QUARTILES), bounds=(LOW, HIGH), spread=FILLED),
-            "quantile",
-            " ".join(f"--q {q:g}" for q in QUARTILES) + f" --spread {FILLED:g}",
-            ("lower quartile", "median", "upper quartile"),
-            tuple(np.quantile(self.bmi, QUARTILES).tolist()),
-        )
-
-    @property
-    def questions(self) -> tuple[Asked, Asked]:
-        """Both questions, in the order in which they are asked."""
-        return self.mean, self.quartiles
+    key: str  # of its files
+    about: str
+    tiers: tuple[Tier, Tier, Tier]
+    label: str
+    unit: str
+    bounds: tuple[float, float]
+    described: Described
+    columns: dict[str, NDArray[Any]]
+    values: Floats
+    whence: str  # the ranges, in a comment of the schema
 
     @property
     def people(self) -> int:
-        """How many patients there are."""
-        return len(self.bmi)
+        """How many there are."""
+        return len(self.values)
 
-    def members(self, tier: Tier) -> list[str]:
-        """The patients of a tier, by number."""
-        return [name(row) for row, mine in enumerate(self.tiers) if mine is tier]
+    @cached_property
+    def schema(self) -> sv.Schema:
+        """The public description, as the regression takes it."""
+        return sv.Schema.loads(self.toml())
+
+    @cached_property
+    def places(self) -> NDArray[np.int64]:
+        """Everybody's tier, by its place."""
+        return np.asarray(place_of(np.arange(self.people)))
+
+    @property
+    def epsilon(self) -> Floats:
+        """What everybody allows."""
+        return np.array([tier.epsilon for tier in self.tiers])[self.places]
+
+    def features(self, rows: Any = slice(None)) -> pa.Table:
+        """The features of some rows."""
+        return pa.table({name: column[rows] for name, column in self.columns.items()})
 
     def csv(self) -> str:
-        """The table as a curator would keep it: whose row, the value, what they allow in all and a question."""
-        lines = io.StringIO()
-        lines.write("id,bmi,epsilon,epsilon_each\n")
-        for row, (value, tier) in enumerate(zip(self.bmi.tolist(), self.tiers, strict=True)):
-            lines.write(f"{name(row)},{value:g},{tier.epsilon:g},{tier.epsilon / QUESTIONS:g}\n")
-        return lines.getvalue()
+        """The table as a curator would keep it: whose row, their tier, features and label."""
+        tier = np.array([tier.name for tier in self.tiers])[self.places]
+        names = [f"{self.key[0]}{row:05d}" for row in range(1, self.people + 1)]
+        return _csv({"id": names, "tier": tier, **self.columns, self.label: self.values})
 
-    def answers(self, asked: Asked, release: Release) -> list[Answer]:
-        """The released numbers beside the exact ones."""
-        values, errors = np.atleast_1d(release.value).tolist(), np.atleast_1d(release.expected_error).tolist()
-        told = [f"{e:.1%} of the people" if asked is self.quartiles else f"{e:.2f} points" for e in errors]
-        return [Answer(*line) for line in zip(asked.names, values, told, asked.exact, strict=True)]
+    def toml(self) -> str:
+        """What is public about the table."""
+        prices = "".join(f"{tier.name} = {tier.epsilon:g}\n" for tier in self.tiers)
+        columns = {**self.described, self.label: self.bounds}
+        head = f'person = "id"\nbudget = "tier"\nlabel = "{self.label}"\n'
+        return f"{_HEAD}{self.whence}{head}\n[tiers]\n{prices}" + "".join(_column(*entry) for entry in columns.items())
 
-    @cached_property
-    def ways(self) -> list[Way]:
-        """The same questions with personal budgets, and as one would have to ask them with one ε for all."""
-        careful, middle, free = TIERS
-        own = np.array([tier.epsilon for tier in self.tiers])
-        return [
-            self._way("each with their own ε", own),
-            self._way(f"everybody at the strictest ε, {careful.epsilon:g}", np.full(self.people, careful.epsilon)),
-            self._way(
-                f"careful left out, others at {middle.epsilon:g}",
-                np.full(int((own > careful.epsilon).sum()), middle.epsilon),
-            ),
-            self._way(f"only the open ones, at {free.epsilon:g}", own[own == free.epsilon]),
-        ]
+    def allowed(self) -> str:
+        """How many allow what, in words."""
+        counts = np.bincount(self.places, minlength=3).tolist()
+        each = (f"{n:,} {tier.name} with ε = {tier.epsilon:g}" for n, tier in zip(counts, self.tiers, strict=True))
+        return ", ".join(each)
 
-    def lessons(self) -> list[str]:
-        """What the comparison says and does not say, in sentences."""
-        own, strictest = self.ways[0], self.ways[1]
-        return [
-            f"What {self.people} people can buy: their mean body-mass index to about {own.mean_error:.1f} points, and "
-            f"quartiles to about {own.quartile_error:.0%} of the people either way. Finer questions need more people "
-            "or a larger ε.",
-            f"At the strictest ε for everybody the error of the mean would be {strictest.mean_error:.1f} points, "
-            f"{strictest.mean_error / own.mean_error:.1f} times as large.",
-            f"Careful people are heard softly: without them, and with everybody else's own ε, the error would be "
-            f"{self.without_careful.mean_error:.2f} instead of {own.mean_error:.2f}. They are in the picture for "
-            "what they allow, and no more.",
-            "An answer in which some are heard louder stands for everybody only if budgets do not go along with "
-            "values. Here they cannot: they were given out by row number.",
-        ]
-
-    @cached_property
-    def without_careful(self) -> Way:
-        """Personal budgets for all but the careful people: what hearing them is worth."""
-        own = np.array([tier.epsilon for tier in self.tiers])
-        return self._way("careful people left out, the others with their own ε", own[own > TIERS[0].epsilon])
-
-    def _way(self, told: str, epsilon: NDArray[np.float64]) -> Way:
-        each = epsilon / QUESTIONS
-        mean, quartiles = (asked.question.plan(epsilon=each).expected_error for asked in self.questions)
-        return Way(told, len(each), mean, max(quartiles))
+    def told(self) -> str:
+        """Who there is, and what they allow, in words."""
+        return f"{self.about}: {self.allowed()}"
 
 
-def name(row: int) -> str:
-    """Returns the number that a patient goes by."""
-    return f"p{row + 1:03d}"
+_HEAD = "# The public description of a table. Ranges come from knowledge outside it, not from these people.\n"
 
 
-SCHEMA = f"""\
-# The public description of patients.csv. The range of the body-mass index comes from clinical tables,
-# not from these patients.
-person = "id"
-budget = "epsilon_each"   # half of what each allows in all: two questions are asked
-label = "bmi"
+def _column(name: str, limits: tuple[float, float] | tuple[str, str]) -> str:
+    first, last = limits
+    if isinstance(first, str):
+        return f'\n[columns.{name}]\nkind = "factor"\nlevels = ["{first}", "{last}"]\n'
+    return f'\n[columns.{name}]\nkind = "number"\nlow = {first:g}\nhigh = {last:g}\n'
 
-[columns.id]
-kind = "text"
 
-[columns.bmi]
-kind = "number"
-low = {LOW:g}
-high = {HIGH:g}
+def _csv(columns: dict[str, Any]) -> str:
+    written = pa.BufferOutputStream()
+    csv.write_csv(pa.table(columns), written, csv.WriteOptions(quoting_style="none"))
+    return str(written.getvalue().to_pybytes().decode())
 
-[columns.epsilon]
-kind = "number"
 
-[columns.epsilon_each]
-kind = "number"
+PATIENTS: Described = {
+    "age": (18, 80),
+    "sex": ("1", "2"),
+    "bmi": (15, 50),
+    "bp": (50, 140),
+    "s1": (80, 320),
+    "s2": (30, 250),
+    "s3": (15, 110),
+    "s4": (1, 10),
+    "s5": (3, 7),
+    "s6": (50, 140),
+}
+
+_ADULTS = """\
+# Limits that adults commonly lie within, in years, kg/m² and mmHg; s1, s2, s3 are total, LDL and HDL cholesterol
+# and s6 is glucose, in mg/dl; s4 is total over HDL cholesterol, s5 the logarithm of triglycerides.
 """
+
+
+def patients() -> Study:
+    """The real ones."""
+    data = load_diabetes(scaled=False)
+    columns = dict(zip(data.feature_names, data.data.T, strict=True))
+    columns["sex"] = np.array([f"{value:g}" for value in columns["sex"]], dtype=object)
+    return Study(
+        key="patients",
+        about=f"{len(data.target)} real patients of a diabetes study",
+        tiers=tiers(0.1, 0.5, 2.0),
+        label="progression",
+        unit="points of disease progression",
+        bounds=(0.0, 350.0),
+        described=PATIENTS,
+        columns=columns,
+        values=data.target,
+        whence=_ADULTS,
+    )
+
+
+CLINIC_FEATURES: Described = {"age": (18, 90), "bmi": (15, 50), "smoker": ("no", "yes"), "visits": (0, 30)}
+
+
+def clinic() -> Study:
+    """The simulated ones."""
+    columns, cost = _simulated("clinic", CLINIC)
+    return Study(
+        key="clinic",
+        about=f"{CLINIC:,} simulated patients of a clinic",
+        tiers=tiers(0.01, 0.1, 1.0),
+        label="cost",
+        unit="euros a year",
+        bounds=(0.0, 30_000.0),
+        described=CLINIC_FEATURES,
+        columns=columns,
+        values=cost,
+        whence="# Adults: years, kg/m², visits and euros a year; nobody is billed more than 30,000.\n",
+    )
+
+
+def newcomers() -> tuple[str, Floats]:
+    """A table of new patients of the clinic, without their cost; and their cost, which nobody would know yet."""
+    columns, cost = _simulated("newcomers", NEWCOMERS)
+    return _csv({"id": [f"n{row:03d}" for row in range(1, NEWCOMERS + 1)], **columns}), cost
+
+
+def _simulated(name: str, count: int) -> tuple[dict[str, NDArray[Any]], Floats]:
+    """Returns features and costs that look like a clinic's: skewed, and not quite linear."""
+    age = np.floor(18 + 73 * even(f"{name} age", count))
+    bmi = np.clip(np.round(27 + 5 * ndtri(even(f"{name} bmi", count)), 1), 15, 50)
+    smoker = even(f"{name} smoker", count) < 0.2
+    visits = np.minimum(np.floor(-3 * np.log(even(f"{name} visits", count))), 30)
+    heavy, chance = np.maximum(bmi - 25, 0), np.exp(0.8 * ndtri(even(f"{name} chance", count)))
+    cost = 1000 + 80 * (age - 18) + 90 * heavy + smoker * (4000 + 250 * heavy) + 420 * visits + 1500 * chance
+    columns = {"age": age, "bmi": bmi, "smoker": np.where(smoker, "yes", "no").astype(object), "visits": visits}
+    return columns, np.round(np.clip(cost, 0, 30_000), 2)
+
+
+def even(name: str, count: int) -> Floats:
+    """Returns numbers strictly between 0 and 1, spread evenly and the same on every machine: SHAKE-128 of a name."""
+    words = np.frombuffer(hashlib.shake_128(name.encode()).digest(4 * count), dtype="<u4")
+    return (words + 0.5) / 2.0**32

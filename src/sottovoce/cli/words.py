@@ -43,6 +43,13 @@ Missing = Annotated[
 ]
 Key = Annotated[str, typer.Option(help="The name of the release in the books: one key, one release.")]
 Out = Annotated[Path | None, typer.Option(help="The JSON file to write.")]
+Described = Annotated[
+    Path | None,
+    typer.Option(
+        "--schema",
+        help="A TOML file with label, features, people and budgets: see `sottovoce schema draft`. Needed.",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,31 @@ class Said:
     key: str = "release"
     out: Path | None = None
     tiers: Mapping[str, float] = field(default_factory=dict)
+    features: Schema | None = None  # for a regression: the schema with its label and features, and nothing else
+
+    @property
+    def asked_about(self) -> tuple[str, ...]:
+        """The private columns: the one in question, or a label and its features."""
+        return (str(self.column),) if self.features is None else tuple(self.features.columns)
+
+    @property
+    def asked_numbers(self) -> tuple[str, ...]:
+        """Those of them that hold numbers; factors are text."""
+        if self.features is None:
+            return self.asked_about
+        return tuple(name for name, column in self.features.columns.items() if column.kind == "number")
+
+    def regressed(self) -> Said:
+        """Returns the same question, completed, about the label that the schema names and all features it describes."""
+        from sottovoce.bounds import Schema
+
+        if self.schema is None or (schema := Schema.load(self.schema)).label is None:
+            raise _no_label()
+        whole = self.completed()
+        # What names people or budgets, here or in the schema, is no feature; neither is text.
+        others = {whole.person, whole.budget, schema.person, schema.budget}
+        kept = {n: c for n, c in schema.columns.items() if n not in others and c.kind != "text"}
+        return replace(whole, features=Schema(columns=kept, label=schema.label))
 
     def completed(self) -> Said:
         """Returns the same question with what the schema adds; refuses it if something is still missing."""
@@ -114,3 +146,13 @@ class Said:
                 "Values, budgets and people are in columns of their own.",
                 "Name different columns.",
             )
+
+
+def _no_label() -> Exception:
+    from sottovoce.errors import InvalidSchema
+
+    return InvalidSchema(
+        "There is no schema, or it does not say which column is the label.",
+        "A regression needs a label and features with their ranges or levels, from public knowledge.",
+        'Write one with `sottovoce schema draft`, fill it in, add label = "...", and pass it as --schema.',
+    )

@@ -15,20 +15,23 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 from pyarrow import csv as pacsv
+from threadpoolctl import ThreadpoolController
 
 from sottovoce.engine import Engine, Kernel, Part, Watch
 from sottovoce.errors import InvalidData, WrongType
 from sottovoce.table import Array
 
-BATCH = 2**16
-#: Batches in flight a thread: enough to keep reading and computing at once, few enough to bound memory.
-AHEAD = 2
+BATCH = 2**18
+#: Batches in flight a thread, besides the one being read.
+AHEAD = 1
 
 
 class ArrowEngine:
@@ -45,7 +48,11 @@ class ArrowEngine:
     def fold(self, kernel: Kernel[Part]) -> Part:
         """Returns the sum of kernel(batch) over batches that together hold every row exactly once."""
         total, done = kernel.zero(), 0
-        with closing(_computed(self._batches(kernel.columns), kernel)) as parts:
+        # One BLAS thread for each of ours: two kinds of threads on the same cores wait for each other.
+        with (
+            _blas().limit(limits=1, user_api="blas"),
+            closing(_computed(self._batches(kernel.columns), kernel)) as parts,
+        ):
             for rows, part in parts:
                 total = total + part  # type: ignore[operator]
                 done += rows
@@ -57,8 +64,7 @@ class ArrowEngine:
         if isinstance(self._rows, pa.Table):
             yield from self._rows.select(list(columns)).to_batches(max_chunksize=BATCH)
             return
-        scanner = self._rows.scanner(columns=list(columns), batch_size=BATCH, batch_readahead=4, fragment_readahead=1)
-        batches = scanner.to_batches()
+        batches = self._rows.scanner(columns=list(columns), **_scan(self._rows)).to_batches()
         while True:
             try:
                 batch = next(batches)
@@ -74,9 +80,20 @@ class ArrowEngine:
         )
 
 
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
 def of_columns(columns: Mapping[str, Array]) -> Engine:
     """An engine over arrays in memory; they are not copied."""
-    return ArrowEngine(pa.table({name: pa.array(array) for name, array in columns.items()}))
+    return ArrowEngine(pa.table({name: _arrow(array) for name, array in columns.items()}))
+
+
+def _arrow(array: Array) -> Any:
+    if array.ndim == 2:  # a matrix is one column of lists, without a copy where its rows lie one after another
+        return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(array).ravel()), array.shape[1])
+    return pa.array(array)
 
 
 def open_table(path: str, numbers: tuple[str, ...] = (), watch: Watch | None = None) -> Engine:
@@ -157,6 +174,15 @@ def _csv_format(file: str, numbers: tuple[str, ...]) -> ds.CsvFileFormat:
     types = {name: pa.float64() if name in numbers else pa.string() for name in header}
     convert = pacsv.ConvertOptions(column_types=types, strings_can_be_null=True)
     return ds.CsvFileFormat(convert_options=convert)
+
+
+def _scan(rows: ds.Dataset) -> dict[str, Any]:
+    options: dict[str, Any] = {"batch_size": BATCH, "batch_readahead": 4, "fragment_readahead": 1}
+    if isinstance(getattr(rows, "format", None), ds.ParquetFileFormat):
+        # Left to itself Arrow loads whole files first, and decodes dozens of batches before one is taken.
+        options["use_threads"] = False
+        options["fragment_scan_options"] = ds.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
+    return options
 
 
 def _kind(kind: Any) -> str:

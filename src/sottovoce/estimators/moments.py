@@ -55,7 +55,8 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
     heard = weights.person > 0
     granted = units.epsilon(kinds.epsilon[heard])
     price = np.sqrt(2 * granted) if ridge.rho else granted
-    entries = math.sqrt(_count(m)) if ridge.rho else _count(m)
+    # What rounding down by the shift adds to the sensitivity, squares counted at their own noise.
+    entries = math.sqrt(m * (m + 2)) if ridge.rho else float(_count(m))
     constant = (m + 1) * UNIT**2 * (1 if ridge.rho else (m + 1) / 2)
     exact = float((weights.person[heard] / price).max()) * constant
     shift = max(math.ceil(math.log2(exact)) - SCALE_BITS, 0)
@@ -102,7 +103,7 @@ def answer(ridge: Ridge, plan: Plan, rows: Rows) -> dict[str, Any]:
     for (j, k), z in zip(pairs, _noise(plan, pairs), strict=True):
         noisy[j, k] = noisy[k, j] = ((int(sums[j, k]) >> shift) + z + (0.5 if shift else 0.0)) * unit
     noisy[0, 0] = 1.0
-    theta, errors = solved(noisy, ridge.alpha, plan.noise["entry_standard_deviation"], plan.weights.concentration)
+    theta, errors = solved(noisy, ridge.alpha, plan.noise, plan.weights.concentration)
     return {"theta": theta, "statistics": noisy.tolist(), "standard_errors": errors.tolist()}
 
 
@@ -118,7 +119,7 @@ def _noise(plan: Plan, pairs: list[tuple[int, int]]) -> list[int]:
     return [next(draws[int(j == k)]) for j, k in pairs]
 
 
-def solved(noisy: Floats, alpha: float, entry: float, concentration: float) -> tuple[Floats, Floats]:
+def solved(noisy: Floats, alpha: float, noise: dict[str, Any], concentration: float) -> tuple[Floats, Floats]:
     """Returns (θ₀, slopes) for (½, z) and their standard errors, sampling and noise together; free."""
     d = len(noisy) - 1
     G, c = noisy[:d, :d], noisy[:d, d]
@@ -127,8 +128,17 @@ def solved(noisy: Floats, alpha: float, entry: float, concentration: float) -> t
     inverse = np.linalg.inv(repaired + alpha * np.eye(d))
     theta = inverse @ c
     residual = max(float(noisy[d, d] - 2 * theta @ c + theta @ repaired @ theta), 0.0)
-    middle = residual * concentration * repaired + entry**2 * (1 + theta @ theta) * np.eye(d)
+    middle = residual * concentration * repaired + noise_in_equations(theta, noise)
     return 2 * theta, 2 * np.sqrt(np.diag(inverse @ middle @ inverse))
+
+
+def noise_in_equations(theta: Floats, noise: dict[str, Any]) -> Floats:
+    """Returns the covariance that noise gives to c − Gθ: entries of G are in two equations, squares have their own."""
+    d = len(theta)
+    square = np.full(d, 2 / (d + 3) if noise["distribution"] == "discrete Gaussian" else 4.0)  # m = d
+    square[0] = 0.0  # the corner is public
+    spread = (1 + theta @ theta) * np.eye(d) + np.outer(theta, theta) + np.diag((square - 2) * theta**2)
+    return np.asarray(noise["entry_standard_deviation"] ** 2 * spread, dtype=np.float64)
 
 
 def refitted(ridge: Ridge, alpha: float | None, columns: list[str] | None) -> Ridge:
@@ -146,7 +156,7 @@ def refitted(ridge: Ridge, alpha: float | None, columns: list[str] | None) -> Ri
     if not 0 < lam < math.inf:
         raise InvalidParameter("alpha is not positive and finite.", "", "Pass a positive number.")
     chosen = np.ix_([*kept, len(noisy) - 1], [*kept, len(noisy) - 1])
-    theta, _ = solved(noisy[chosen], lam, plan_noise["entry_standard_deviation"], 0.0)
+    theta, _ = solved(noisy[chosen], lam, plan_noise, 0.0)
     full = np.zeros(len(noisy) - 1)
     full[kept] = theta
     again = copy.copy(ridge)

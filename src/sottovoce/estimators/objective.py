@@ -25,6 +25,7 @@ from sottovoce import units
 from sottovoce.budgets import Budgets, Kinds
 from sottovoce.engine import Rows
 from sottovoce.errors import ReleaseFailed
+from sottovoce.estimators.sums import audible
 from sottovoce.features import HuberTerms, NoFeatures, Reader, ResidualHistogram
 from sottovoce.noise import choose, radial
 from sottovoce.noise.grid import Grid
@@ -46,6 +47,9 @@ SLACK = 1e-3
 #: Solver tolerance relative to the threshold; what is left is covered by noise paid from the slack.
 TOLERANCE = 1e-12
 CELLS_BITS = 15
+#: How far the intercept may lie from the centre, squared: in units of s² where a location is known, of the half-range
+#: squared where it is not. A location is bought with this threshold.
+KNOWN_SIZE, UNKNOWN_SIZE, LOCATION_THRESHOLD = 0.3, 0.16, 1 / 8
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ def course(purse: Purse, slopes: int, scale: float, left: float) -> Course:
 
 def _option(purse: Purse, slopes: int, scale: float, left: float, location: float) -> Course:
     rest = left - location
-    size = 0.3 if location else max(0.3, 0.16 / scale**2)
+    size = KNOWN_SIZE if location else max(KNOWN_SIZE, UNKNOWN_SIZE / scale**2)
     parts = (Part("location", location),) if location else ()
     choice = sized(purse, slopes, rest, size) if slopes else None
     if choice is None or choice.expected >= HOPELESS:
@@ -166,8 +170,10 @@ class Fit:
             tilt=tau * radial.between(p, *choice.norm),  # 2·h·τ = τ for every column, h = ½
             smoothness=heard * H,
             pull=heard * tau * math.sqrt(H),
+            rounding=newton.rounding(self.budgets.n_rows) * heard * math.sqrt(H),
+            threshold=tau,
         )
-        tolerance = TOLERANCE * tau + 100 * newton.LONG_EPS * problem.smoothness
+        tolerance = TOLERANCE * tau + 2 * problem.rounding * (tau + 3)
         theta = newton.minimise(problem, tolerance)
         if theta is None:
             raise ReleaseFailed()
@@ -184,9 +190,10 @@ class Fit:
     def _loudness(self, share: float, H: float, slopes: int) -> tuple[Floats, float]:
         """Returns the loudness of a row, by kind, and ε_out; together they cost each person share·ε_l at most."""
         kinds = self.budgets.kinds
+        heard = audible(kinds)
         epsilon = share * units.epsilon(kinds.epsilon) * (1 - 1e-12)
-        slack = SLACK * float(epsilon[kinds.epsilon > 0].min())
-        person = np.maximum(epsilon - slack, 0.0)
+        slack = SLACK * float(epsilon[heard].min())
+        person = np.where(heard, epsilon - slack, 0.0)
         if self.loss == "huber":
             person = affordable_under_huber(person, H, np.minimum(kinds.rows, slopes + 1))
         return person / kinds.rows, slack
@@ -224,7 +231,7 @@ def run(fit: Fit, scale: float | None) -> Floats:
     centre = np.zeros(p + 1)
     if purse.total < CONSTANT_ONLY:
         tau = threshold_of_small_budgets(purse.total)
-        return fit.constant(1.0, tau, max(0.3, 0.16 / tau**2), centre)
+        return fit.constant(1.0, tau, max(KNOWN_SIZE, UNKNOWN_SIZE / tau**2), centre)
     left = 1.0
     if scale is None:
         share, quantile, factor = scale_share(purse)
@@ -239,7 +246,7 @@ def follow(fit: Fit, chosen: Course, centre: Floats) -> Floats:
     scale = chosen.scale
     for part in chosen.parts:
         if part.purpose == "location":
-            centre = fit.constant(part.share, 1 / 8, 0.16 * 64, centre)
+            centre = fit.constant(part.share, LOCATION_THRESHOLD, UNKNOWN_SIZE / LOCATION_THRESHOLD**2, centre)
         elif part.purpose == "constant":
             centre = fit.constant(part.share, chosen.constant, chosen.intercept_size, centre)
         elif part.purpose == "scale of residuals":
@@ -247,7 +254,7 @@ def follow(fit: Fit, chosen: Course, centre: Floats) -> Floats:
             scale = 0.965 * fit.scale(part.share, 0.7, candidates, centre, fit.rows.features)
         else:
             refit = len(chosen.parts) > 1 and part.purpose == "fit" and scale is not chosen.scale
-            size = 0.3 if refit else chosen.intercept_size
+            size = KNOWN_SIZE if refit else chosen.intercept_size
             choice = sized(purse, p, part.share, size)
             fitted = fit.slopes(part.share, choice.threshold * scale, choice, centre)
             centre = shrunk(fitted, centre, choice, scale, part.share * purse.total, part.share**2 * purse.squares)

@@ -69,7 +69,7 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
     q : a number between 0 and 1, or a list of them.
     bounds : (low, high) or Bounds with a label, from public knowledge.
     spread : public guess of the share of the bounds that the values fill; for the expected error only.
-    cells : the grid has at most this many steps (a power of two is best), at most 2^22; chosen from public numbers
+    cells : about how many steps the grid has, at most 2^22 (its step is a power of two); chosen from public numbers
         if not given.
     method : "permute-and-flip", or "exponential" for the exponential mechanism as published.
     missing : public constant that stands for missing values; without it they are refused.

@@ -121,7 +121,7 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Returns the budgets and rows of features and label in memory."""
         X, y = data
         label, recoding = self._declared(X)
-        return regression_in_memory(matrix(X, recoding), recoding, y, label, epsilon, groups)
+        return regression_in_memory(matrix(X, recoding), recoding, y, label, epsilon, groups, self._label_missing())
 
     def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there are."""
@@ -191,6 +191,10 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if self.loss not in ("soft", "huber"):
             raise InvalidParameter("The loss is neither 'soft' nor 'huber'.", "", "Choose one of the two.")
         return METHODS[self.method]
+
+    def _label_missing(self) -> float | None:
+        schema = self.bounds
+        return schema.columns[schema.label].missing if isinstance(schema, Schema) and schema.label else None
 
     def _declared(self, X: Any) -> tuple[Interval, Recoding]:
         """The label's range and the recoding, from what was declared (X only tells how many columns there are)."""

@@ -20,7 +20,9 @@ from sottovoce.engine import Rows
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimators.objective import (
     CONSTANT_ONLY,
+    KNOWN_SIZE,
     LABEL_SCALES,
+    UNKNOWN_SIZE,
     Course,
     Fit,
     Part,
@@ -108,7 +110,7 @@ def outlook_at(purse: Purse, slopes: int, scale: float, known: bool) -> Course:
     """What will be done if the first stage releases this scale."""
     if purse.total < CONSTANT_ONLY:
         tau = threshold_of_small_budgets(purse.total)
-        size = max(0.3, 0.16 / tau**2)
+        size = max(KNOWN_SIZE, UNKNOWN_SIZE / tau**2)
         expected = 0.6 + proxy.best_constant(purse.total, purse.squares, size, 1.0).expected * (tau / scale) ** 2
         return Course(scale, (Part("constant", 1.0),), None, tau, expected, size)
     share = 0.0 if known else scale_share(purse)[0]

@@ -26,6 +26,8 @@ UNIT = 2**BITS
 BLOCK = 2**13
 #: Weights fit one limb if nobody's is below this share of the loudest row's; else two limbs are used.
 ONE_LIMB = 1 / 64
+#: Who grants less than this part of the mean ε is not heard.
+AUDIBLE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +52,10 @@ class Products:
     def __call__(self, batch: Any) -> Array:
         """Returns the exact sums over the batch."""
         weights = self.weights[self.owner.kinds(batch)]
-        coordinates = whole_numbers(self.reader.matrix(batch), self.label.values(batch))
+        Z, y = self.reader.matrix(batch), self.label.values(batch)
+        if not weights.all():  # rows of people left out are not read: not even a NaN of theirs counts
+            weights, Z, y = weights[weights > 0], Z[weights > 0], y[weights > 0]
+        coordinates = whole_numbers(Z, y)
         total = self.zero()
         for limb, shift in ((weights >> BITS, BITS), (weights & (UNIT - 1), 0)):
             if limb.any():
@@ -78,12 +83,22 @@ def _exact(coordinates: NDArray[np.float64], limb: NDArray[np.float64]) -> NDArr
 
 
 def proportional_weights(kinds: Kinds) -> Weights:
-    """Returns whole-number weights w ∝ ε, spread over a person's rows, in one or two limbs."""
-    per_row = kinds.epsilon / kinds.rows
+    """Returns whole-number weights w ∝ ε, spread over a person's rows, in one or two limbs; whispers weigh nothing."""
+    per_row = np.where(audible(kinds), kinds.epsilon, 0) / kinds.rows
     loudest = per_row.max()
-    quiet = per_row[kinds.epsilon > 0].min() < ONE_LIMB * loudest
+    quiet = per_row[per_row > 0].min() < ONE_LIMB * loudest
     bits = 2 * BITS if quiet else BITS
     return Weights.rounded(kinds, np.floor(per_row / loudest * (2**bits - 1)).astype(np.int64))
+
+
+def audible(kinds: Kinds) -> NDArray[np.bool_]:
+    """Returns which kinds of people grant at least a millionth of the mean ε.
+
+    Fewer than that could not be heard, but what covers rounding (solver_error, ε_out) must be paid by everybody who
+    takes part, so one person at 1e-9 would set the noise for all.
+    """
+    mean = float((kinds.epsilon * kinds.people).sum() / kinds.people.sum())
+    return np.asarray(kinds.epsilon > AUDIBLE * mean, dtype=np.bool_)
 
 
 def exact_products(rows: Rows, weights: Weights) -> Array:

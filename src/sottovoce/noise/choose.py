@@ -1,26 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choosing one of many by whole-number scores, exactly (docs/theory/quantile.md).
+"""Choosing one of many by whole-number scores, and whom to keep, exactly (docs/theory/quantile.md, baselines.md).
 
-A coin of bias exp(−gap/scale) is thrown by comparing a uniform real with that number: 64 bits decide
-nearly always, in vectorised doubles with their error bounded; where they do not, more bits of the same
-uniform real are drawn and the exponential is computed to as many digits as it takes. So no probability
-is rounded and none underflows to zero: what has a chance of e^(−1000) keeps it.
+A coin of bias exp(−gap/scale), or (e^ε − 1)/(e^t − 1), is thrown by comparing a uniform real with that
+number: 64 bits decide nearly always, in vectorised doubles with their error bounded; where they do not,
+more bits of the same uniform real are drawn and the bias is computed to as many digits as it takes. So no
+probability is rounded and none underflows to zero: what has a chance of e^(−1000) keeps it.
 
     permute and flip   throw every candidate's coin, take a uniform one among the heads
                        (McKenna and Sheldon 2020; equal to noisy max with exponential noise)
     exponential        take a uniform candidate, throw its coin, repeat until heads
+    kept               throw everybody's coin, of bias (e^ε − 1)/(e^t − 1)
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sottovoce import units
 from sottovoce.noise import source
 
 Scores = NDArray[np.int64]
+Floats = NDArray[np.float64]
+#: From a number of bits to two decimals that enclose bias·2^bits.
+Enclosure = Callable[[int], tuple[Decimal, Decimal]]
 
 #: Doubles give exp(−x) for x ≤ 45 with a relative error below 2^-44 (quotient 2^-51·45, exp 2^-52).
 SLACK = 2.0**-44
@@ -46,23 +53,46 @@ def exponential(scores: Scores, scale: int) -> int:
 
 def coins(gaps: Scores, scale: int) -> NDArray[np.bool_]:
     """Returns independent booleans, True with probability exp(−gap/scale), exactly, for whole gaps ≥ 0."""
-    draws = source.words(len(gaps))
     # A gap beyond 2^10 scales is decided by the first 64 bits unless all of them are 0, so capping is harmless.
     bias = np.exp(-np.minimum(gaps / float(scale), 2.0**10))
+    return _thrown(bias, gaps == 0, lambda i: partial(_bounds, int(gaps[i]), scale))
+
+
+def kept(epsilon: units.Units, threshold: int) -> NDArray[np.bool_]:
+    """Returns independent booleans, True with probability (e^ε − 1)/(e^t − 1), exactly, and 1 where ε ≥ t.
+
+    Both are whole units of a billionth, ε ≥ 0 and t ≥ 1. A comparison ends with probability one: by
+    Lindemann and Weierstrass the bias is irrational for 0 < ε < t, so enough bits tell it from the uniform real.
+    """
+    bias = chance_kept(epsilon, threshold)
+    return _thrown(bias, epsilon >= threshold, lambda i: partial(_bounds_kept, int(epsilon[i]), threshold))
+
+
+def chance_kept(epsilon: units.Units, threshold: int) -> Floats:
+    """Returns (e^ε − 1)/(e^t − 1), at most 1, in doubles: a relative error below 2^-44 where it is above 2^-64."""
+    # Written with negative exponents only, so that nothing overflows: e^(ε−t)·(1 − e^−ε)/(1 − e^−t).
+    capped = np.minimum(epsilon, threshold)
+    ratio = np.expm1(-units.epsilon(capped)) / np.expm1(-units.epsilon(threshold))
+    return np.asarray(np.exp(units.epsilon(capped - threshold)) * ratio, dtype=np.float64)
+
+
+def _thrown(bias: Floats, certain: NDArray[np.bool_], enclosure: Callable[[int], Enclosure]) -> NDArray[np.bool_]:
+    """Returns independent booleans of biases given in doubles, and exactly by ``enclosure`` where these do not do."""
+    draws = source.words(len(bias))
     low = draws.astype(np.float64) * 2.0**-64
     heads = (low + 2.0**-64) * (1 + SLACK) <= bias * (1 - SLACK)
     tails = low * (1 - SLACK) >= np.maximum(bias * (1 + SLACK), 2.0**-1000)
-    heads |= gaps == 0
+    heads |= certain
     for i in np.flatnonzero(~heads & ~tails):
-        heads[i] = _resolve(int(gaps[i]), scale, int(draws[i]))
+        heads[i] = _resolve(enclosure(int(i)), int(draws[i]))
     return np.asarray(heads, dtype=np.bool_)
 
 
-def _resolve(gap: int, scale: int, draw: int) -> bool:
-    """Returns whether the uniform real whose first 64 bits are ``draw`` lies below exp(−gap/scale)."""
+def _resolve(enclosure: Enclosure, draw: int) -> bool:
+    """Returns whether the uniform real whose first 64 bits are ``draw`` lies below the enclosed bias."""
     bits = 64
     while True:
-        low, high = _bounds(gap, scale, bits)
+        low, high = enclosure(bits)
         if Decimal(draw + 1) <= low:
             return True
         if Decimal(draw) >= high:
@@ -74,10 +104,30 @@ def _resolve(gap: int, scale: int, draw: int) -> bool:
 def _bounds(gap: int, scale: int, bits: int) -> tuple[Decimal, Decimal]:
     """Returns two decimals that enclose exp(−gap/scale)·2^bits, a few units in the last of those bits apart."""
     # Decimal's exp is correctly rounded, and rounding the quotient moves it by gap/scale units in its last digit.
-    # All arithmetic goes through this context: the default one has 28 digits.
-    digits = 3 + bits // 3
-    exact = Context(prec=digits + len(str(gap // scale)) + len(str(scale)) + 6, Emin=MIN_EMIN, Emax=MAX_EMAX)
+    digits = _digits(bits)
+    exact = _context(digits + len(str(gap // scale)) + len(str(scale)) + 6)
     quotient = exact.divide(Decimal(-gap), Decimal(scale))
-    scaled = exact.multiply(exact.exp(quotient), Decimal(1 << bits))
-    margin = exact.power(Decimal(10), Decimal(-digits))
+    return _enclosed(exact, exact.exp(quotient), bits)
+
+
+def _bounds_kept(epsilon: int, threshold: int, bits: int) -> tuple[Decimal, Decimal]:
+    """Returns two decimals that enclose (e^ε − 1)/(e^t − 1)·2^bits, a few units in the last of those bits apart."""
+    # ε and t are decimals of nine places, so only exp and what follows rounds; ε ≥ 1e-9, so e^ε − 1 loses nine digits.
+    exact = _context(_digits(bits) + 14)
+    own, all_of = (exact.subtract(exact.exp(Decimal(u).scaleb(-9, exact)), 1) for u in (epsilon, threshold))
+    return _enclosed(exact, exact.divide(own, all_of), bits)
+
+
+def _digits(bits: int) -> int:
+    return 3 + bits // 3
+
+
+def _context(precision: int) -> Context:
+    # All arithmetic goes through such a context: the default one has 28 digits.
+    return Context(prec=precision, Emin=MIN_EMIN, Emax=MAX_EMAX)
+
+
+def _enclosed(exact: Context, bias: Decimal, bits: int) -> tuple[Decimal, Decimal]:
+    scaled = exact.multiply(bias, Decimal(1 << bits))
+    margin = exact.power(Decimal(10), Decimal(-_digits(bits)))
     return exact.multiply(scaled, exact.subtract(1, margin)), exact.multiply(scaled, exact.add(1, margin))

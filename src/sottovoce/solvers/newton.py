@@ -39,6 +39,8 @@ class Problem:
     tilt: Floats  # b
     smoothness: float  # Σv·H: ∇²J ≤ (1 + smoothness)·Λ
     pull: float  # Σv·τ·√H: the most that ‖∇J‖_{Λ⁻¹} can be at the start c − b/Λ, for any data
+    rounding: float  # rounding(rows)·Σv·√H: what a unit of residual or threshold may cost the extended gradient
+    threshold: float  # τ
 
     def value(self, theta: Floats, data: float) -> float:
         """J(θ)."""
@@ -49,9 +51,10 @@ class Problem:
         """∇J(θ)."""
         return -pull + self.ridge * (theta - self.centre) + self.tilt
 
-    def size(self, gradient: Any) -> float:
-        """‖gradient‖ in the dual norm: bounds the distance to the minimiser in the norm of Λ."""
-        return float(np.sqrt(np.sum(gradient * gradient / self.ridge)))
+    def distance(self, theta: Any, gradient: Any) -> float:
+        """A bound on ‖θ − θ*‖_Λ: the dual norm of the gradient, and what rounding may have hidden of it."""
+        hidden = self.rounding * (self.threshold + 1 + float(np.abs(theta).sum()) / 2)
+        return float(np.sqrt(np.sum(gradient * gradient / self.ridge))) + hidden
 
 
 def minimise(problem: Problem, tolerance: float) -> Any:
@@ -90,7 +93,7 @@ def _newton(problem: Problem) -> Floats:
 
 
 def _refined(problem: Problem, theta: Floats, tolerance: float) -> tuple[Any, float]:
-    """Newton steps with the gradient in extended precision; returns θ and the size of its gradient."""
+    """Newton steps with the gradient in extended precision; returns θ and a bound on its distance to θ*."""
     _, _, bend = problem.terms(theta, False)
     matrix = bend + np.diag(problem.ridge)
     best = point = np.asarray(theta, dtype=np.longdouble)
@@ -98,13 +101,18 @@ def _refined(problem: Problem, theta: Floats, tolerance: float) -> tuple[Any, fl
     for _ in range(REFINEMENTS):
         _, pull, _ = problem.terms(point, True)
         gradient = problem.gradient(point, pull)
-        size = problem.size(gradient)
+        size = problem.distance(point, gradient)
         if size < smallest:
             best, smallest = point, size
         if smallest <= tolerance:
             break
         point = point - np.linalg.solve(matrix, gradient.astype(np.float64))
     return best, smallest
+
+
+def rounding(rows: int) -> float:
+    """Returns a bound on the relative error of the extended sums: pairwise within pieces, one by one across them."""
+    return (rows / 8192 + 40) * LONG_EPS
 
 
 def _accelerated(problem: Problem, tolerance: float) -> Floats:

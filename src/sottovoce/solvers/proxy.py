@@ -51,6 +51,7 @@ def regularity(slopes: int, ridge: float, intercept_ridge: float) -> float:
     return slopes / (4 * ridge) + 1 / (4 * intercept_ridge)
 
 
+@cache
 def best(slopes: int, total: float, squares: float, intercept_size: float, slope_size: float) -> Choice:
     """Returns the choice with the smallest proxy among all grids, subject to H ≤ ½."""
     candidates = [

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs every benchmark, each in a process of its own.
+
+python benchmarks/run.py            two minutes; large files with two million rows
+python benchmarks/run.py --full     with fifty million
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPTS = ("weights", "mean_and_quantile", "large_files")
+REDUCED = ("--rows", "2000000")
+
+
+def main() -> None:
+    """Runs them one after the other, so that none disturbs another."""
+    for name in SCRIPTS:
+        options = REDUCED if name == "large_files" and "--full" not in sys.argv[1:] else ()
+        subprocess.run([sys.executable, Path(__file__).with_name(f"{name}.py"), *options], check=True)
+
+
+if __name__ == "__main__":
+    main()
