@@ -36,8 +36,8 @@ test-long: $(VENV)/.dev
 	$(RUN) -m pytest -n 2 -m long
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
