@@ -13,7 +13,7 @@ import glob
 import os
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from functools import cache
 from pathlib import Path
@@ -122,7 +122,7 @@ def _computed(batches: Iterable[Any], kernel: Kernel[Part]) -> Generator[tuple[i
     """Yields (rows, kernel(batch)) for every batch, computed on a few threads with few batches in flight."""
     threads = min(4, os.cpu_count() or 1)
     flying: deque[tuple[int, Future[Part]]] = deque()
-    pool = ThreadPoolExecutor(threads)
+    pool = _pool(threads, os.getpid())
     try:
         for batch in batches:
             flying.append((len(batch), pool.submit(kernel, batch)))
@@ -133,7 +133,14 @@ def _computed(batches: Iterable[Any], kernel: Kernel[Part]) -> Generator[tuple[i
             rows, future = flying.popleft()
             yield rows, future.result()
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        wait([future for _, future in flying if not future.cancel()])
+
+
+@cache
+def _pool(threads: int, process: int) -> ThreadPoolExecutor:
+    # Kept, because new threads begin with no memory of their own and spend a tenth of a short run on getting it.
+    # One for each process, because threads do not survive a fork.
+    return ThreadPoolExecutor(threads, thread_name_prefix="sottovoce")
 
 
 def _files(path: str) -> list[str]:
