@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs every benchmark, each in a process of its own.
 
-python benchmarks/run.py            two minutes; large files with two million rows
+python benchmarks/run.py            some minutes; large files with two million rows
 python benchmarks/run.py --full     with fifty million
 """
 
@@ -11,14 +11,19 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPTS = ("weights", "mean_and_quantile", "large_files")
-REDUCED = ("--rows", "2000000")
+SCRIPTS = ("weights", "mean_and_quantile", "regression", "large_files", "large_regression")
+#: Without --full: enough to see the ratios, not to wait for them.
+REDUCED = {
+    "regression": ("--quick",),
+    "large_files": ("--rows", "2000000"),
+    "large_regression": ("--rows", "2000000"),
+}
 
 
 def main() -> None:
     """Runs them one after the other, so that none disturbs another."""
     for name in SCRIPTS:
-        options = REDUCED if name == "large_files" and "--full" not in sys.argv[1:] else ()
+        options = () if "--full" in sys.argv[1:] else REDUCED.get(name, ())
         subprocess.run([sys.executable, Path(__file__).with_name(f"{name}.py"), *options], check=True)
 
 
