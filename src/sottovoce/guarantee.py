@@ -118,8 +118,10 @@ class Guarantee:
     def summary(self) -> dict[str, Any]:
         """The public account: unit, neighbours, currency, and how ε is distributed, never who has which."""
         symbol = "epsilon" if self.currency == "pure epsilon" else "rho"
-        order = np.argsort(self.spent)
-        spent, counts = self.spent[order], self.counts[order]
+        spent, counts = self.spent, self.counts
+        if np.any(spent[1:] < spent[:-1]):  # kinds come in order of ε, and then so does what they spend
+            order = np.argsort(spent)
+            spent, counts = spent[order], counts[order]
         return {
             "unit": self.unit,
             "neighbours": self.neighbours,
@@ -135,10 +137,11 @@ class Guarantee:
 
 
 def distribution(spent: units.Units, counts: NDArray[np.int64], symbol: str) -> list[dict[str, float]]:
-    """Returns how many people have each value, ascending; deciles where there are more than a dozen values."""
-    values, start = np.unique(spent, return_index=True)
-    if len(values) <= LISTED:
-        totals = np.add.reduceat(counts, start)
+    """Returns how many people have each value, given in order; deciles where there are more than a dozen values."""
+    changes = spent[1:] != spent[:-1]
+    if np.count_nonzero(changes) < LISTED:
+        start = np.concatenate([[0], np.flatnonzero(changes) + 1])
+        values, totals = spent[start], np.add.reduceat(counts, start)
         return [{symbol: float(units.epsilon(int(v))), "people": int(c)} for v, c in zip(values, totals, strict=True)]
     reached = np.cumsum(counts)
     ranks = [math.ceil(reached[-1] * tenth / 10) for tenth in range(1, 11)]

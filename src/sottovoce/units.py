@@ -51,7 +51,8 @@ def grant(epsilon: ArrayLike, *, zero_allowed: bool = False) -> Units:
 def charge(loss: NDArray[np.float64]) -> Units:
     """Returns, entry by entry, a whole number of units that is at least ``loss``, given to 48 bits, times 10⁹."""
     # The factor covers the few roundings by which a loss computed in doubles may lie below the true one.
-    return np.ceil(loss * NANO * (1 + 2.0**-48)).astype(np.int64)
+    counted = np.asarray(loss * (NANO * (1 + 2.0**-48)))
+    return np.asarray(np.ceil(counted, out=counted).astype(np.int64))
 
 
 def declared(loss: ArrayLike) -> Units:

@@ -156,10 +156,17 @@ def calibrated(weights: Weights, budgets: Budgets, low: float, high: float) -> t
     shift = max(sensitivity.bit_length() - SCALE_BITS, 0)
     rounding = 1 if shift else 0
     heard = weights.person > 0
-    strictest = int(budgets.kinds.epsilon[heard].min())
+    strictest = int(budgets.kinds.epsilon.min(where=heard, initial=np.iinfo(np.int64).max))
     scale = -(-sensitivity // 2**shift) + -(-rounding * units.NANO // strictest)
-    moved = np.where(heard, weights.person * (values.cells / 2.0**shift) + rounding, 0.0)
-    charges = np.minimum(units.charge(moved / scale), budgets.kinds.epsilon)
+    moved: Floats = weights.person * (
+        values.cells / 2.0**shift
+    )  # in place from here: there may be a kind for every person
+    moved += rounding
+    moved *= heard
+    moved /= scale
+    charges = units.charge(moved)
+    np.minimum(charges, budgets.kinds.epsilon, out=charges)
+    del moved
     noise = noise_scale(values, shift, scale, weights)
     answer = exponent_below(min(math.sqrt(2) * noise, high - low) * 2.0**-ANSWER_BITS)
     coarsest = exponent_below(math.ulp(max(abs(low), abs(high)))) + 1
