@@ -158,9 +158,8 @@ def calibrated(weights: Weights, budgets: Budgets, low: float, high: float) -> t
     heard = weights.person > 0
     strictest = int(budgets.kinds.epsilon.min(where=heard, initial=np.iinfo(np.int64).max))
     scale = -(-sensitivity // 2**shift) + -(-rounding * units.NANO // strictest)
-    moved: Floats = weights.person * (
-        values.cells / 2.0**shift
-    )  # in place from here: there may be a kind for every person
+    # In place from here: there may be a kind for every person.
+    moved = np.asarray(weights.person * (values.cells / 2.0**shift), dtype=np.float64)
     moved += rounding
     moved *= heard
     moved /= scale
