@@ -22,6 +22,7 @@ _HOMES = {
     "Budgets": "budgets",
     "Certificate": "release",
     "Guarantee": "guarantee",
+    "LabelPrivateRegression": "estimators.labels",
     "Limited": "estimators.sampled",
     "Mean": "estimators.mean",
     "Plan": "plan",

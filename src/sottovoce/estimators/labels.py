@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Linear regression with public features and private labels (docs/theory/labels.md).
+
+symbol        name
+X̃             design: a column of ones (with fit_intercept), then the features; n×d
+C, C·X̃ = I    linear_map_, public
+σ²            noise_variance
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from sottovoce import units
+from sottovoce.bounds import Interval, interval
+from sottovoce.budgets import Budgets, Kinds
+from sottovoce.engine import Rows, named
+from sottovoce.errors import InvalidBounds, InvalidBudget, InvalidData, InvalidParameter, MissingValues
+from sottovoce.estimators import linear_map
+from sottovoce.estimators.linear_map import THEOREM, Calibration, Integers, MapSums, calibrated, reach, whole_numbers
+from sottovoce.features import Label
+from sottovoce.guarantee import Guarantee
+from sottovoce.plan import Plan
+from sottovoce.question import ask, budgets_of
+from sottovoce.release import Release
+from sottovoce.solvers import labels as solver
+from sottovoce.solvers.scaled import Solution
+from sottovoce.statistics import Owner
+from sottovoce.table import Floats, feature_names, matrix, numbers, same_length
+from sottovoce.weights import Weights
+
+VALUE, PERSON, ROW = "value", "person", "row"
+SOLVERS = {"exact": solver.exact, "entrywise": solver.entrywise}
+#: Beyond these the square of a feature, or of the labels' range, leaves the doubles.
+LARGEST, SMALLEST = 1e100, 1e-100
+#: Weights of people are published as shares of a total below 2^62.
+TOTAL_BITS = 62
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """The public features: known before any batch is read, so a batch holds none of them."""
+
+    rows: Floats  # X̃
+    names: list[str]
+    width: int = 0
+    columns: tuple[str, ...] = ()
+
+    def matrix(self, batch: Any) -> Floats:
+        """Returns no columns."""
+        return np.empty((len(batch), 0))
+
+
+class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Linear regression where features are public and labels are private, each person with an ε of their own.
+
+    **Question.** Which linear function of the (public) features predicts the (private) label? Labels lie in
+    ``label_bounds``; values beyond are clipped.
+
+    **Promise.** Pure ε_l for each person l (each row, without ``groups``), neighbours by replacement of all
+    their *labels*, exact arithmetic. Features, and who owns which row, are not protected.
+
+    **Formula.** C·y + Laplace(b) on every coefficient, with the public map C, C·X̃ = I, that minimises
+    σ²·‖C‖² + 2d·b², where b = max_l Δ_l/ε_l and Δ_l = (hi − lo)·max_{|δ|≤1} ‖C_l·δ‖₁ (docs/theory/labels.md).
+
+    >>> import numpy as np
+    >>> x = np.linspace(-1, 1, 4000)[:, None]
+    >>> model = LabelPrivateRegression(label_bounds=(0, 1)).fit(x, 0.5 + 0.3 * x[:, 0], epsilon=2.0)
+    >>> design = np.column_stack([np.ones(4000), x])
+    >>> bool(np.abs(model.linear_map_ @ design - np.eye(2)).max() < 1e-9), bool(abs(model.coef_[0] - 0.3) < 0.1)
+    (True, True)
+
+    **Limits.** The design must have full column rank. The noise is the same on every coefficient, so features
+    should have like sizes: they are public, and scaling them by what is seen in them is free. ``noise_variance``
+    is a public guess: it tunes C and the expected error, never the promise.
+
+    Parameters
+    ----------
+    label_bounds : (low, high) or Bounds with a label, from public knowledge.
+    noise_variance : public guess of the labels' variance around the model; default a quarter of the squared range.
+    fit_intercept : whether the design begins with a column of ones.
+    sensitivity : "exact", or "entrywise" as published (Σ|C_ji| over a person's rows).
+    """
+
+    def __init__(
+        self,
+        label_bounds: Any = None,
+        noise_variance: float | None = None,
+        fit_intercept: bool = True,
+        sensitivity: str = "exact",
+    ) -> None:
+        self.label_bounds = label_bounds
+        self.noise_variance = noise_variance
+        self.fit_intercept = fit_intercept
+        self.sensitivity = sensitivity
+
+    missing = None  # a missing label is refused: no constant stands for it
+
+    def fit(self, X: Any, y: Any, epsilon: Any = None, groups: Any = None) -> LabelPrivateRegression:
+        """Fits the labels y on the features X; ε is a number, an array by row, a mapping from person, or Budgets."""
+        plan, self.release_ = ask(self, X, y, epsilon=epsilon, groups=groups)
+        validate_data(self, X, skip_check_array=True)  # keeps the number of features and their names
+        self.guarantee_ = plan.guarantee
+        self.linear_map_ = np.ldexp(plan.grid.map.astype(np.float64), plan.grid.map_exponent)
+        value: dict[str, Any] = self.release_.value  # type: ignore[assignment]
+        self.intercept_ = float(value["intercept"])
+        self.coef_ = np.array(list(value["coefficients"].values()), dtype=np.float64)
+        return self
+
+    def predict(self, X: Any) -> Floats:
+        """Returns intercept + features·coefficients; public features cost nothing."""
+        check_is_fitted(self, "coef_")
+        rows = _finite(matrix(X, None))
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return np.asarray(self.intercept_ + rows @ self.coef_)
+
+    def plan(self, X: Any, epsilon: Any, groups: Any = None) -> Plan:
+        """What it will cost whom, and how accurate it will be; features are public, and no label is needed."""
+        design = self._design(X)
+        return self._planned(_apart(budgets_of(epsilon, groups, len(design.rows)), len(design.rows)), design)
+
+    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
+        """Returns the budgets, one kind a person, and the rows of public features and private labels."""
+        X, y = data
+        low, high = self._bounds()
+        design, labels = self._design(X), numbers(y, "labels")
+        n = len(design.rows)
+        same_length(n, y=labels, groups=groups)
+        budgets = _apart(budgets_of(epsilon, groups, n), n)
+        engine = named("arrow").of_columns({VALUE: labels, PERSON: _owner(budgets), ROW: np.arange(n)})
+        return budgets, Rows(engine, VALUE, Owner(PERSON), design, Label(VALUE, low, high))
+
+    def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
+        """The plan for these budgets and the public features that come with the rows."""
+        if rows is None:
+            raise InvalidParameter("The features are not given.", "They are public, and plans need them.", "Pass X.")
+        return self._planned(budgets, rows.features)
+
+    def answer(self, plan: Plan, rows: Rows) -> Release:
+        """Reads the labels once, adds noise, and returns the release."""
+        statistic = rows.engine.fold(MapSums(rows.value, ROW, plan.grid))
+        values = linear_map.published(plan, statistic)
+        intercept = values.pop(0) if plan.parameters["fit_intercept"] else 0.0
+        coefficients = dict(zip(plan.parameters["features"], values, strict=True))
+        return Release.of(plan, {"intercept": intercept, "coefficients": coefficients})
+
+    def _planned(self, budgets: Budgets, design: Design) -> Plan:
+        low, high = self._bounds()
+        (_, d), owner, variance = design.rows.shape, _owner(budgets), self._variance(high - low)
+        worth = 2 * d * (high - low) ** 2  # of one unit of the solver's objective
+        solution = self._solved(budgets, design, owner, variance / worth)
+        K, exponent = whole_numbers(solution.map, owner)
+        D, exact = reach(K, owner, self.sensitivity)
+        found = calibrated(K, exponent, D, budgets, low, high)
+        sampling = variance * float(np.square(np.ldexp(K.astype(np.float64), exponent)).sum())
+        words = _words(self.sensitivity, exact, solution.held)
+        return Plan(
+            question="label-private regression",
+            parameters={
+                "label": [low, high],
+                "noise_variance": variance,
+                "fit_intercept": bool(self.fit_intercept),
+                "sensitivity": self.sensitivity,
+                "features": design.names,
+                "protects": "labels only; features, and who owns which row, are public",
+            },
+            budgets=budgets,
+            weights=_weights(D, found, budgets),
+            guarantee=Guarantee.of(budgets, found.charges),
+            noise={
+                "distribution": "discrete Laplace",
+                "scale": found.noise,
+                "integer_scale": found.scale,
+                "sensitivity": words,
+                "certificate": _certificate(solution, worth),
+            },
+            grid=found.grid,
+            theorem=THEOREM,
+            expected_error=math.sqrt(sampling + 2 * d * found.noise**2),
+            error_is=f"root mean square error of the vector of coefficients, sampling and noise; {words}",
+        )
+
+    def _solved(self, budgets: Budgets, design: Design, owner: Integers, ratio: float) -> Solution:
+        """The best map; rows of people who grant nothing are not in it."""
+        if self.sensitivity not in SOLVERS:
+            raise InvalidParameter(
+                f"There is no sensitivity {self.sensitivity!r}.", f"There are {' and '.join(SOLVERS)}.", "Choose one."
+            )
+        granted = budgets.kinds.epsilon
+        if not granted.any():
+            raise InvalidBudget("Nobody grants anything.", "Somebody's ε must be at least 1e-9.", "Wait for grants.")
+        heard = granted > 0
+        rows, number = heard[owner], np.cumsum(heard) - 1
+        solution = SOLVERS[self.sensitivity](
+            design.rows[rows], number[owner[rows]], units.epsilon(granted[heard]), ratio
+        )
+        C = np.zeros(design.rows.shape[::-1])
+        C[:, rows] = solution.map
+        return replace(solution, map=C)
+
+    def _design(self, X: Any) -> Design:
+        rows = _finite(matrix(X, None))
+        names = feature_names(X) or []
+        if len(set(names)) != rows.shape[1]:
+            names = [f"x{j}" for j in range(rows.shape[1])]
+        if not rows.size:
+            raise InvalidData(
+                "There are 0 rows or 0 feature(s).", "A regression needs both.", "Ask for a mean instead."
+            )
+        if self.fit_intercept:
+            rows = np.column_stack([np.ones(len(rows)), rows])
+        return Design(rows, names)
+
+    def _bounds(self) -> Interval:
+        low, high = interval(self.label_bounds)
+        if not SMALLEST < high - low < LARGEST:
+            raise InvalidBounds("The labels' range is beyond all measure.", "", "Change the unit of the labels.")
+        return low, high
+
+    def _variance(self, span: float) -> float:
+        variance = (span / 2) ** 2 if self.noise_variance is None else float(self.noise_variance)
+        if not 0 <= variance <= span**2:
+            raise InvalidParameter(
+                "noise_variance is not a possible variance.",
+                "It is at least 0 and not above the squared range of the labels.",
+                "Pass a public guess, or nothing for the most it can be.",
+            )
+        return variance
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        tags.regressor_tags.poor_score = True  # on a few dozen rows noise is all there is
+        return tags
+
+
+def _finite(rows: Floats) -> Floats:
+    """Refuses public features that are missing, infinite, or too large or small to be squared."""
+    if not np.isfinite(rows).all():
+        raise MissingValues(
+            "The features have missing or infinite values (NaN, inf).",
+            "Features are public, and every one must be a finite number.",
+            "Fill them in as you like: that costs nothing.",
+        )
+    size = np.abs(rows)
+    if np.any((size > LARGEST) | ((size > 0) & (size < SMALLEST))):
+        raise InvalidData("A feature is beyond all measure.", "", "Change its unit.")
+    return rows
+
+
+def _apart(budgets: Budgets, n: int) -> Budgets:
+    """Returns the budgets with one kind a person: here people with equal ε and rows differ by their features."""
+    if budgets.codes is None or (budgets.unit == "person" and budgets.owner is None):
+        raise InvalidParameter("These budgets do not say which row is whose.", "", "Build them with Budgets.of.")
+    same_length(n, epsilon=budgets.row_codes())
+    kinds, people = budgets.kinds, budgets.n_people
+    ones = np.ones(people, dtype=np.int64)
+    return replace(
+        budgets, kinds=Kinds(kinds.epsilon[budgets.codes], kinds.rows[budgets.codes], ones), codes=np.arange(people)
+    )
+
+
+def _owner(budgets: Budgets) -> Integers:
+    return np.arange(budgets.n_people) if budgets.owner is None else budgets.owner
+
+
+def _weights(D: Integers, found: Calibration, budgets: Budgets) -> Weights:
+    """How loud each person is heard: how far their labels reach, as a share of everybody's."""
+    spare = max(sum(D.tolist()).bit_length() - TOTAL_BITS, 0)
+    person = D >> spare
+    row, total = person // budgets.kinds.rows, int(person.sum())
+    return Weights(row, person, total, found.loudest >> spare, found.charges, float(np.square(person / total).sum()))
+
+
+def _certificate(solution: Solution, worth: float) -> dict[str, Any]:
+    """What is known of the map's optimality, in the units of the squared error; public JSON."""
+    return {
+        "value": worth * solution.value,
+        "bound": worth * solution.bound,
+        "gap": solution.gap if math.isfinite(solution.gap) else None,
+        "steps": solution.steps,
+        "held_entrywise": solution.held,
+    }
+
+
+def _words(sensitivity: str, exact: Any, held: int) -> str:
+    if sensitivity == "entrywise":
+        return "entrywise sensitivity, as published"
+    told = (
+        "exact sensitivity" if exact.all() else f"exact sensitivity of {int(exact.sum())} of {len(exact)}, else a bound"
+    )
+    return told if not held else f"{told}; the map was sought with {held} of them held by the entrywise sum"

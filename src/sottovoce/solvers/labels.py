@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The best public linear map for label-private regression, with a certificate (docs/theory/labels.md).
+
+    minimise  F(C) = τ² + ρ·‖C‖_F²   over d×n matrices C with C·X = I,      τ = max_l N_l(C_l)/ε_l
+
+N_l is how far the labels of person l, each moved by at most 1, can move Cy in the ℓ1 norm ("exact"), or the
+sum of |C_ji| over their rows ("entrywise"). Everything here is public: no label is seen.
+An interior-point method (interior.py) proposes; what is returned is judged by F itself and by a dual value:
+for any d×d matrix Y and prices μ, no C with C·X = I has a smaller F than `bound`.
+
+    symbol   name
+    ρ        ratio, σ²/(2d·(hi − lo)²)
+    τ        level; t in the units of scaled.py, where also C becomes c
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from sottovoce.solvers.entries import Entries
+from sottovoce.solvers.interior import Floats, Integers, iterates
+from sottovoce.solvers.scaled import Scaled, Solution
+from sottovoce.solvers.signs import SHORT, Signed, entrywise_norms, is_wide
+
+#: A map is good enough when F is at most this much above the dual bound.
+GAP = 1e-4
+#: Floating-point operations a Newton step may take for people with several rows, and for everybody together.
+SIGNED_WORK, WORK = 1e9, 2e10
+#: Where least squares with weights is tried: nobody louder than so many times their limit.
+WEIGHTS = np.logspace(2, -4, 13)
+#: Below every number that is not 0: somebody whose rows are all 0 is never too loud.
+TINY = 1e-300
+#: People above this share of their limit at the entrywise optimum have the first claim on that work.
+NEAR = 0.5
+
+
+def entrywise(X: Floats, owner: Integers, epsilon: Floats, ratio: float) -> Solution:
+    """Returns the map for N_l = Σ|C_ji|; ``owner`` numbers the people 0 … len(epsilon)−1."""
+    with one_thread():
+        problem, back = Scaled.sorted(X, owner, epsilon, ratio)
+        return _reordered(_entrywise(problem), back)
+
+
+def exact(X: Floats, owner: Integers, epsilon: Floats, ratio: float) -> Solution:
+    """Returns the map for the exact N_l, as far as that is affordable; never worse than the entrywise one."""
+    with one_thread():
+        problem, back = Scaled.sorted(X, owner, epsilon, ratio)
+        found = _entrywise(problem)
+        alike = problem.sizes.max() == 1 or X.shape[1] == 1  # then both norms are the same
+        too_large = found.steps == 0
+        return _reordered(found if alike or too_large else _exact(problem, found), back)
+
+
+def one_thread() -> Any:
+    """Linear algebra on one thread: a plan must not depend on how many there are, and the matrices are small."""
+    return threadpool_limits(1, user_api="blas")
+
+
+def _entrywise(problem: Scaled) -> Solution:
+    (n, d), people = problem.U.shape, len(problem.e)
+    best = _weighted(problem, np.inf)
+    if n * d**3 + people * d**4 + d**6 <= WORK:
+        best = _iterated(problem, best)
+    if best.gap > GAP:
+        best = min((best, *(_better(best, _weighted(problem, h)) for h in WEIGHTS)), key=lambda found: found.value)
+    return best
+
+
+def _iterated(problem: Scaled, best: Solution) -> Solution:
+    c = problem.U @ problem.T
+    everybody = Entries(problem.U, problem.starts, problem.e, problem.r, c, 1.0, problem.a)
+    for steps, Y in enumerate(iterates([everybody], problem.T, problem.a, 1.0), start=1):
+        c = problem.feasible(everybody.rows_of_map())
+        value = problem.value(c, entrywise_norms(c, problem.starts))
+        best = _better(best, problem.solution(c, value, problem.bound(Y, [everybody.dual(Y)]), steps))
+        if best.gap <= GAP:
+            break
+    return best
+
+
+def _weighted(problem: Scaled, h: float) -> Solution:
+    """Weighted least squares, in which nobody is louder than h times their limit: good where nothing better is."""
+    least = problem.U @ problem.T
+    loud = np.minimum(1, h * problem.e / np.maximum(entrywise_norms(least, problem.starts), TINY))
+    weighted = problem.U * np.repeat(loud, problem.sizes)[:, None]
+    c = problem.feasible(weighted @ np.linalg.lstsq(problem.U.T @ weighted, problem.T, rcond=None)[0])
+    return problem.solution(c, problem.value(c, entrywise_norms(c, problem.starts)), problem.gauss_markov(), 0)
+
+
+def _exact(problem: Scaled, first: Solution) -> Solution:
+    """Improves on the entrywise optimum; every iterate is judged by the limits that are imposed on it."""
+    c = first.map.T / problem.kappa
+    level = float((entrywise_norms(c, problem.starts) / problem.e).max())
+    parts, held = _divided(problem, c, level)
+    whole = problem.unit * problem.gauss_markov()  # bound for the exact limits of everybody, held or not
+    best = replace(first, bound=whole, held=held)
+    for steps, Y in enumerate(iterates([part.block for part in parts], problem.T, problem.a, level), start=1):
+        c = problem.feasible(_assembled(parts, c.shape))
+        bound = problem.bound(Y, [part.block.dual(Y) for part in parts])
+        whole = max(whole, problem.unit * problem.bound(Y, [part.exact_dual(Y) for part in parts]))
+        found = problem.solution(c, problem.value(c, _limits(problem, parts, c)), bound, first.steps + steps, held)
+        best = _better(best, found)
+        if best.gap <= GAP:
+            break
+    everybody = replace(best, bound=whole, held=0)
+    return everybody if everybody.gap <= GAP else best
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """A block, the people in it, and which rows of the table its rows are (−1: padding)."""
+
+    block: Entries | Signed
+    people: Integers
+    rows: Integers
+    held: bool = False  # the entrywise limit stands in for the exact one
+
+    def exact_dual(self, Y: Floats) -> tuple[float, float]:
+        """The dual for the exact limits: of people held by a stricter one, none is counted."""
+        if not self.held:
+            return self.block.dual(Y)
+        pull = self.block.U @ Y
+        return float(np.vdot(pull, pull)) / (2 * self.block.r), 0.0
+
+
+def _divided(problem: Scaled, c: Floats, level: float) -> tuple[list[_Part], int]:
+    """Returns the blocks of the method, and how many people are held by the entrywise norm in them.
+
+    With one row both norms are the same. With several, those near their limit come first, then the cheapest,
+    as long as the work lasts.
+    """
+    sizes, d = problem.sizes, c.shape[1]
+    near = entrywise_norms(c, problem.starts) > NEAR * level * problem.e
+    work = np.where(np.minimum(sizes, d) <= SHORT, _work(_padded(sizes, d), d), np.inf)
+    order = np.lexsort((work, ~near))
+    order = order[sizes[order] > 1]
+    affordable = np.cumsum(work[order]) <= SIGNED_WORK
+    signed, held = np.sort(order[affordable]), np.sort(order[~affordable])
+    alike = [(np.flatnonzero(sizes == 1), False), (held, True)]
+    parts = [_entries(problem, people, c, level, kept) for people, kept in alike if len(people)]
+    padded = _padded(sizes[signed], d)
+    parts += [_signed(problem, signed[padded == size], int(size), c, level) for size in np.unique(padded)]
+    return parts, len(held)
+
+
+def _work(sizes: Integers, d: int) -> Floats:
+    """Roughly the operations of one Newton step for one person with so many rows."""
+    rows, short = sizes.astype(np.float64), np.minimum(sizes, min(d, SHORT))
+    signs, entries = 2.0 ** (short - 1), rows * d
+    side = np.where(is_wide(sizes, d), signs, entries)
+    return np.asarray(2 * side**3 + side * signs * entries + signs * entries * short + side * d**4 / 8)
+
+
+def _padded(sizes: Integers, d: int) -> Integers:
+    """Returns sizes rounded up to three bits where rows may be padded, so that there are few blocks."""
+    unit = 2 ** np.maximum(np.ceil(np.log2(np.maximum(sizes, 1))) - 3, 0).astype(np.int64)
+    return np.where(sizes > d, -(-sizes // unit) * unit, sizes)
+
+
+def _entries(problem: Scaled, people: Integers, c: Floats, level: float, held: bool) -> _Part:
+    sizes = problem.sizes[people]
+    starts = np.cumsum(sizes) - sizes
+    rows = np.repeat(problem.starts[people] - starts, sizes) + np.arange(sizes.sum())
+    load = problem.a * level * len(people) / len(problem.e)
+    block = Entries(problem.U[rows], starts, problem.e[people], problem.r, c[rows], level, load)
+    return _Part(block, people, rows, held)
+
+
+def _signed(problem: Scaled, people: Integers, size: int, c: Floats, level: float) -> _Part:
+    rows = problem.starts[people][:, None] + np.arange(size)
+    rows[np.arange(size) >= problem.sizes[people][:, None]] = -1
+    there = (rows >= 0)[..., None]
+    load = problem.a * level * len(people) / len(problem.e)
+    block = Signed(problem.U[rows] * there, problem.e[people], problem.r, c[rows] * there, level, load)
+    return _Part(block, people, rows.ravel())
+
+
+def _assembled(parts: list[_Part], shape: tuple[int, int]) -> Floats:
+    c = np.empty(shape)
+    for part in parts:
+        there = part.rows >= 0
+        c[part.rows[there]] = part.block.rows_of_map()[there]
+    return c
+
+
+def _limits(problem: Scaled, parts: list[_Part], c: Floats) -> Floats:
+    limits = entrywise_norms(c, problem.starts)
+    for part in parts:
+        if isinstance(part.block, Signed):
+            own = c[part.rows] * (part.rows >= 0)[:, None]
+            limits[part.people] = part.block.limits(own)
+    return limits
+
+
+def _better(one: Solution, two: Solution) -> Solution:
+    """The cheaper map with the higher bound and the later step: both were shown, whichever iterate showed them."""
+    cheaper = two if two.value < one.value else one
+    return replace(cheaper, bound=max(one.bound, two.bound), steps=max(one.steps, two.steps))
+
+
+def _reordered(solution: Solution, back: Integers) -> Solution:
+    return replace(solution, map=solution.map[:, back])
