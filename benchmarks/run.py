@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPTS = ("weights", "mean_and_quantile", "regression", "large_files", "large_regression")
+SCRIPTS = ("weights", "mean_and_quantile", "regression", "labels", "large_files", "large_regression")
 #: Without --full: enough to see the ratios, not to wait for them.
 REDUCED = {
     "regression": ("--quick",),
