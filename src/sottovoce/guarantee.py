@@ -22,6 +22,8 @@ from sottovoce.table import Array
 
 Currency = Literal["pure epsilon", "zCDP rho"]
 Arithmetic = Literal["exact", "floating"]
+#: "replace labels": only the labels are exchanged, and only they are protected.
+Neighbours = Literal["replace", "replace labels"]
 
 #: Up to this many different values a published guarantee lists them all; beyond, it shows deciles.
 LISTED = 12
@@ -36,7 +38,7 @@ class Guarantee:
     unit: Unit
     codes: Array | None = None
     people: Array | None = None
-    neighbours: Literal["replace"] = "replace"
+    neighbours: Neighbours = "replace"
     currency: Currency = "pure epsilon"
     arithmetic: Arithmetic = "exact"
 

@@ -129,6 +129,11 @@ class Release:
             return self._promise_in_rho()
         epsilon, unit = promise["epsilon"], promise["unit"]
         whose = {"row": "of each row", "person": "of each person, with all their rows"}[unit]
+        labels = promise["neighbours"] == "replace labels"
+        if labels:
+            whose = {"row": "of each row's label", "person": "of all labels of each person"}[
+                unit
+            ] + ", and of nothing else"
         odds = "; ".join(
             f"ε = {e:g}: by a factor of at most {factor}"
             for e in dict.fromkeys((epsilon["least"], epsilon["most"]))
@@ -138,7 +143,7 @@ class Release:
             f"Promise: differential privacy (pure ε, neighbours by {promise['neighbours']}) {whose}, "
             f"{promise['people']:,} in all, {_range(epsilon)}.",
             f"What it means: whatever somebody already knows, seeing this answer changes the odds of any guess about "
-            f"one {unit}'s data by little ({odds}).",
+            f"one {unit}'s {'labels' if labels else 'data'} by little ({odds}).",
             *(_line(entry, unit) for entry in epsilon["distribution"]),
         ]
 

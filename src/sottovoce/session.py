@@ -146,11 +146,11 @@ class Session:
         return {person: 0.0 if person in set(short) else asked.get(person, 0.0) for person in balances}
 
     def _charges(self, plan: Plan) -> dict[Any, int]:
-        if plan.guarantee.currency != "pure epsilon":
+        if (plan.guarantee.currency, plan.guarantee.neighbours) != ("pure epsilon", "replace"):
             raise IncompatibleGuarantees(
-                "This ledger counts pure ε, and the question spends ρ of zCDP.",
-                "The two do not add up.",
-                "Ask it with rho=False, or outside a session.",
+                "This ledger counts pure ε under replacement of whole rows, and the question spends something else.",
+                "ρ of zCDP, and promises about labels alone, do not add up with that.",
+                "Ask the question outside this session.",
             )
         if plan.budgets.people is None:
             return {}

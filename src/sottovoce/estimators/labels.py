@@ -69,9 +69,9 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
     **Formula.** C·y + Laplace(b) on every coefficient, with the public map C, C·X̃ = I, that minimises
     σ²·‖C‖² + 2d·b², where b = max_l Δ_l/ε_l and Δ_l = (hi − lo)·max_{|δ|≤1} ‖C_l·δ‖₁ (docs/theory/labels.md).
 
-    >>> import numpy as np
+    >>> import numpy as np, sottovoce as sv
     >>> x = np.linspace(-1, 1, 4000)[:, None]
-    >>> model = LabelPrivateRegression(label_bounds=(0, 1)).fit(x, 0.5 + 0.3 * x[:, 0], epsilon=2.0)
+    >>> model = sv.LabelPrivateRegression(label_bounds=(0, 1)).fit(x, 0.5 + 0.3 * x[:, 0], epsilon=2.0)
     >>> design = np.column_stack([np.ones(4000), x])
     >>> bool(np.abs(model.linear_map_ @ design - np.eye(2)).max() < 1e-9), bool(abs(model.coef_[0] - 0.3) < 0.1)
     (True, True)
@@ -172,7 +172,7 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
             },
             budgets=budgets,
             weights=_weights(D, found, budgets),
-            guarantee=Guarantee.of(budgets, found.charges),
+            guarantee=replace(Guarantee.of(budgets, found.charges), neighbours="replace labels"),
             noise={
                 "distribution": "discrete Laplace",
                 "scale": found.noise,
