@@ -8,6 +8,7 @@ the table is opened, and a place that cannot be written to before anybody is cha
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sottovoce.cli.voice import console, hand_over, say
@@ -49,9 +50,8 @@ def answered(said: Said, asked: Question, watch: Watch | None = None, session: S
 
     engine, budgets, owner = census(said, watch, values=True)
     if session is None:
-        session = Session()
-        if budgets.people is not None:
-            session.grant(budgets)
+        # Books that end with the process need no accounts: people are counted and protected, but not named.
+        session, budgets = Session(), replace(budgets, people=None)
     return session.release_rows(asked, budgets, rows(said, engine, owner), said.key)
 
 
