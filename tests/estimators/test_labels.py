@@ -188,7 +188,7 @@ def test_more_columns_than_signs_can_be_tried_for_have_a_bound_and_the_plan_says
     people = replace(PEOPLE[1], epsilon=np.repeat([0.5, 1.0, 1.0, 2.0, 2.0, 0.1], 15), groups=groups)
     plan = make().plan(X, people.epsilon, groups)
     assert "a bound" in plan.describe()
-    assert plan.noise["certificate"]["held_entrywise"] == 6
+    assert plan.noise["certificate"]["held_by_a_bound"] == 6
     for owner in range(6):
         loss, charge = audit({}, people, owner, X)
         assert loss <= charge

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sottovoce import optimal_weights
 from sottovoce.errors import InvalidData
-from sottovoce.solvers import labels, signs
+from sottovoce.solvers import labels, sensitivity
 
 #: What Clarabel leaves at its default tolerances.
 CVXPY_ERROR = 2e-6
@@ -33,7 +33,7 @@ def by_cvxpy(X, owner, epsilon, ratio, exact=False):
     for person, grant in enumerate(epsilon):
         own = C[:, np.flatnonzero(owner == person)]
         if exact:
-            limits += [cp.norm1(signs.sign_vectors(d)[k] @ own) <= grant * level for k in range(2 ** (d - 1))]
+            limits += [cp.norm1(sensitivity.sign_vectors(d)[k] @ own) <= grant * level for k in range(2 ** (d - 1))]
         else:
             limits.append(cp.sum(cp.abs(own)) <= grant * level)
     problem = cp.Problem(cp.Minimize(cp.square(level) + ratio * cp.sum_squares(C)), limits)
@@ -110,7 +110,7 @@ def test_exact_norms_of_whole_numbers_are_those_of_brute_force_in_python_integer
     rng = np.random.default_rng(seed)
     rows = rng.integers(-(2**45), 2**45, (sum(sizes), d))
     starts = np.cumsum([0, *sizes[:-1]])
-    found, exact = signs.norms(rows.astype(float), starts)
+    found, exact = sensitivity.norms(rows.astype(float), starts)
     assert exact.all()
     for first, size, norm in zip(starts, sizes, found, strict=True):
         own = rows[first : first + size].tolist()
@@ -123,8 +123,8 @@ def test_exact_norms_of_whole_numbers_are_those_of_brute_force_in_python_integer
 def test_many_rows_and_columns_have_a_bound_that_is_one():
     rng = np.random.default_rng(1)
     own = rng.normal(size=(14, 13))
-    (bound,), (exact,) = signs.norms(own, np.array([0]))
-    truth = signs.largest_sums(own[None])[0]
+    (bound,), (exact,) = sensitivity.norms(own, np.array([0]))
+    truth = sensitivity.largest_sums(own[None])[0]
     assert not exact
     assert truth <= bound <= np.abs(own).sum()
     assert bound < 0.9 * np.abs(own).sum()
@@ -132,9 +132,9 @@ def test_many_rows_and_columns_have_a_bound_that_is_one():
 
 def test_pieces_of_people_and_of_sign_vectors_change_nothing(monkeypatch):
     blocks = np.random.default_rng(2).integers(-(2**40), 2**40, (50, 9, 7)).astype(float)  # so sums are exact
-    whole = signs.largest_sums(blocks)
-    monkeypatch.setattr(signs, "PIECE", 100)
-    assert np.array_equal(signs.largest_sums(blocks), whole)
+    whole = sensitivity.largest_sums(blocks)
+    monkeypatch.setattr(sensitivity, "PIECE", 100)
+    assert np.array_equal(sensitivity.largest_sums(blocks), whole)
 
 
 @pytest.mark.parametrize(("n", "d"), [(150, 3), (200, 4), (150, 5), (200, 6)])
@@ -182,19 +182,66 @@ def test_one_column_of_ones_gives_the_weights_of_a_mean(ratio):
     assert voices == pytest.approx(optimal_weights(epsilon, np.bincount(owner), A=ratio), abs=1e-3)
 
 
-def test_people_beyond_the_work_are_held_by_the_entrywise_sum(monkeypatch):
-    case = (*design(80, 4, 20), 0.001)
+def by_cvxpy_in_groups(X, owner, epsilon, ratio, size):
+    """The optimum with Σ_g N(C_g) ≤ ε·τ over groups of ``size`` rows of a person, in their order."""
+    n, d = X.shape
+    C, level = cp.Variable((d, n)), cp.Variable()
+    limits = [np.eye(d) == C @ X]
+    for person, grant in enumerate(epsilon):
+        rows = np.flatnonzero(owner == person)
+        size_of_group = -(-len(rows) // -(-len(rows) // size))
+        groups = [rows[k : k + size_of_group] for k in range(0, len(rows), size_of_group)]
+        levels = cp.Variable(len(groups))
+        for k, group in enumerate(groups):
+            limits += [cp.norm1(u @ C[:, group]) <= levels[k] for u in sensitivity.sign_vectors(d)]
+        limits.append(cp.sum(levels) <= grant * level)
+    problem = cp.Problem(cp.Minimize(cp.square(level) + ratio * cp.sum_squares(C)), limits)
+    problem.solve(solver=cp.CLARABEL)
+    return problem.value
+
+
+@pytest.mark.parametrize("ratio", [0.0, 1e-3, 0.1])
+@pytest.mark.parametrize(("d", "size"), [(2, 3), (3, 2), (4, 3)])
+def test_people_in_groups_have_cvxpys_optimum_between_exact_and_entrywise(d, size, ratio, monkeypatch):
+    case = (*design(60, d, 9), ratio)
+    exact, entrywise = labels.exact(*case), labels.entrywise(*case)
+    monkeypatch.setattr(labels, "GROUP", size)
+    monkeypatch.setattr(labels, "SHORT", 1)  # so that nobody has the exact norm
+    found, optimum = labels.exact(*case), by_cvxpy_in_groups(*case, size)
+    assert hardly_above(found.value, optimum)
+    assert found.bound <= optimum * (1 + CVXPY_ERROR)
+    assert found.held == int((np.bincount(case[1]) > 1).sum())
+    assert exact.value * (1 - labels.GAP) <= found.value <= entrywise.value * (1 + labels.GAP)
+
+
+def test_people_beyond_the_work_are_held_by_something_larger(monkeypatch):
+    case = (*design(80, 4, 12), 0.001)
     entrywise, exact = labels.entrywise(*case), labels.exact(*case)
-    monkeypatch.setattr(labels, "SIGNED_WORK", 0.0)
-    held = labels.exact(*case)
     several = int((np.bincount(case[1]) > 1).sum())
-    assert held.held == several
-    assert held.value == pytest.approx(entrywise.value, rel=2e-4)
-    assert exact.value < 0.9 * held.value
-    monkeypatch.setattr(labels, "SIGNED_WORK", 2e5)
-    some = labels.exact(*case)
-    assert 0 < some.held < several
-    assert exact.value <= some.value <= held.value * (1 + labels.GAP)
+    values = []
+    for work in (0.0, 1e5, 1e6, 1e12):
+        monkeypatch.setattr(labels, "SIGNED_WORK", work)
+        found = labels.exact(*case)
+        values.append(found.value)
+        assert found.gap <= labels.GAP
+        assert 0 <= found.held <= several
+        assert (found.held == several) == (work == 0.0) or 0 < work < 1e12
+    assert values[0] == pytest.approx(entrywise.value, rel=2e-4)
+    assert values[-1] == pytest.approx(exact.value, rel=2e-4)
+    assert values == sorted(values, reverse=True)
+    assert values[1] < 0.9 * values[0]
+
+
+def test_somebody_far_from_their_limit_may_be_held_and_nothing_is_lost(monkeypatch):
+    """Two people with large grants never feel a limit: the bound for everybody's exact norm shows it."""
+    X, owner, epsilon = design(60, 3, 10)
+    epsilon[:2] = 1e4
+    whole = labels.exact(X, owner, epsilon, 0.01)
+    monkeypatch.setattr(labels, "_while_it_lasts", lambda people, *_: (people[people > 1], people[people <= 1]))
+    found = labels.exact(X, owner, epsilon, 0.01)
+    assert found.held == 0
+    assert found.gap <= labels.GAP
+    assert found.value == pytest.approx(whole.value, rel=2e-4)
 
 
 def test_a_problem_that_is_too_large_has_a_map_all_the_same(monkeypatch):

@@ -285,7 +285,7 @@ def _certificate(solution: Solution, worth: float) -> dict[str, Any]:
         "bound": worth * solution.bound,
         "gap": solution.gap if math.isfinite(solution.gap) else None,
         "steps": solution.steps,
-        "held_entrywise": solution.held,
+        "held_by_a_bound": solution.held,
     }
 
 
@@ -295,4 +295,4 @@ def _words(sensitivity: str, exact: Any, held: int) -> str:
     told = (
         "exact sensitivity" if exact.all() else f"exact sensitivity of {int(exact.sum())} of {len(exact)}, else a bound"
     )
-    return told if not held else f"{told}; the map was sought with {held} of them held by the entrywise sum"
+    return told if not held else f"{told}; the map was sought with {held} of them held by an upper bound of it"

@@ -26,7 +26,7 @@ from sottovoce.budgets import Budgets
 from sottovoce.noise import laplace
 from sottovoce.noise.grid import Grid, exponent_below, power_of_two
 from sottovoce.plan import Plan, Theorem
-from sottovoce.solvers.signs import entrywise_norms, norms
+from sottovoce.solvers.sensitivity import entrywise_norms, norms
 from sottovoce.statistics import PIECE, as_array, as_floats, exact_dot
 from sottovoce.table import Floats
 

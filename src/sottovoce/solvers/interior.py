@@ -4,7 +4,7 @@
     minimise  ½a·t² + ½r·‖c‖²   subject to   Uᵀc = T,   N_l(c_l) ≤ e_l·t  for every person l
 
 where c_l are the rows of c that belong to person l and N_l is a norm. People come in blocks, one a kind
-of norm: entries.py (the sum of all |c_ij|) and signs.py (the exact sensitivity). A block eliminates from
+of norm: entries.py (the sum of all |c_ij|), signs.py (the exact sensitivity), groups.py. A block eliminates from
 Newton's equations (Mehrotra's predictor and corrector) what is its own, so that one positive definite
 system of size d² is left, whatever the number of rows.
 

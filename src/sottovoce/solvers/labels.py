@@ -6,7 +6,8 @@
 N_l is how far the labels of person l, each moved by at most 1, can move Cy in the ℓ1 norm ("exact"), or the
 sum of |C_ji| over their rows ("entrywise"). Everything here is public: no label is seen.
 An interior-point method (interior.py) proposes; what is returned is judged by F itself and by a dual value:
-for any d×d matrix Y and prices μ, no C with C·X = I has a smaller F than `bound`.
+for any d×d matrix Y and prices μ, no C with C·X = I has a smaller F than `bound`. People whose exact norm would take
+too much work are held by a larger one while C is sought: that of groups of their rows, or the entrywise.
 
     symbol   name
     ρ        ratio, σ²/(2d·(hi − lo)²)
@@ -22,9 +23,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from sottovoce.solvers.entries import Entries
+from sottovoce.solvers.groups import Groups
 from sottovoce.solvers.interior import Floats, Integers, iterates
 from sottovoce.solvers.scaled import Scaled, Solution
-from sottovoce.solvers.signs import SHORT, Signed, entrywise_norms, is_wide
+from sottovoce.solvers.sensitivity import SHORT, entrywise_norms
+from sottovoce.solvers.signs import Signed, is_wide
 
 #: A map is good enough when F is at most this much above the dual bound.
 GAP = 1e-4
@@ -34,6 +37,8 @@ SIGNED_WORK, WORK = 1e9, 2e10
 WEIGHTS = np.logspace(2, -4, 13)
 #: Below every number that is not 0: somebody whose rows are all 0 is never too loud.
 TINY = 1e-300
+#: Rows of a group, at most: 32 sign vectors.
+GROUP = 6
 #: People above this share of their limit at the entrywise optimum have the first claim on that work.
 NEAR = 0.5
 
@@ -114,10 +119,10 @@ def _exact(problem: Scaled, first: Solution) -> Solution:
 class _Part:
     """A block, the people in it, and which rows of the table its rows are (−1: padding)."""
 
-    block: Entries | Signed
+    block: Entries | Signed | Groups
     people: Integers
     rows: Integers
-    held: bool = False  # the entrywise limit stands in for the exact one
+    held: bool = False  # a limit on something larger stands in for the exact one
 
     def exact_dual(self, Y: Floats) -> tuple[float, float]:
         """The dual for the exact limits: of people held by a stricter one, none is counted."""
@@ -128,23 +133,40 @@ class _Part:
 
 
 def _divided(problem: Scaled, c: Floats, level: float) -> tuple[list[_Part], int]:
-    """Returns the blocks of the method, and how many people are held by the entrywise norm in them.
+    """Returns the blocks of the method, and how many people are held by more than the exact norm in them.
 
-    With one row both norms are the same. With several, those near their limit come first, then the cheapest,
-    as long as the work lasts.
+    With one row all norms are the same. With several, the work goes first to those near their limit, for the norms
+    of groups of a few rows; what is left of it to the exact norm, the cheapest first. The others have the entrywise.
     """
     sizes, d = problem.sizes, c.shape[1]
     near = entrywise_norms(c, problem.starts) > NEAR * level * problem.e
-    work = np.where(np.minimum(sizes, d) <= SHORT, _work(_padded(sizes, d), d), np.inf)
-    order = np.lexsort((work, ~near))
+    exact = np.where(np.minimum(sizes, d) <= SHORT, _work(_padded(sizes, d), d), np.inf)
+    cheapest = np.minimum(exact, _groups(sizes) * _work(_group_size(sizes), d))
+    order = np.lexsort((cheapest, ~near))
     order = order[sizes[order] > 1]
-    affordable = np.cumsum(work[order]) <= SIGNED_WORK
-    signed, held = np.sort(order[affordable]), np.sort(order[~affordable])
+    chosen, held = _while_it_lasts(order, cheapest[order], SIGNED_WORK)
+    by_price = chosen[np.argsort((exact - cheapest)[chosen], kind="stable")]
+    signed, grouped = _while_it_lasts(by_price, (exact - cheapest)[by_price], SIGNED_WORK - cheapest[chosen].sum())
     alike = [(np.flatnonzero(sizes == 1), False), (held, True)]
     parts = [_entries(problem, people, c, level, kept) for people, kept in alike if len(people)]
-    padded = _padded(sizes[signed], d)
-    parts += [_signed(problem, signed[padded == size], int(size), c, level) for size in np.unique(padded)]
-    return parts, len(held)
+    for people, rows, build in ((signed, _padded(sizes, d), _signed), (grouped, _group_size(sizes), _grouped)):
+        parts += [build(problem, people[rows[people] == r], int(r), c, level) for r in np.unique(rows[people])]
+    return parts, len(grouped) + len(held)
+
+
+def _while_it_lasts(people: Integers, prices: Floats, purse: float) -> tuple[Integers, Integers]:
+    """Returns who can be paid for in this order, and who cannot, both ascending."""
+    paid = np.cumsum(prices) <= purse
+    return np.sort(people[paid]), np.sort(people[~paid])
+
+
+def _groups(sizes: Integers) -> Integers:
+    return -(-sizes // GROUP)
+
+
+def _group_size(sizes: Integers) -> Integers:
+    """Returns how many rows a group has, if all of a person's groups have equally many (the last ones padded)."""
+    return -(-sizes // _groups(sizes))
 
 
 def _work(sizes: Integers, d: int) -> Floats:
@@ -171,12 +193,30 @@ def _entries(problem: Scaled, people: Integers, c: Floats, level: float, held: b
 
 
 def _signed(problem: Scaled, people: Integers, size: int, c: Floats, level: float) -> _Part:
-    rows = problem.starts[people][:, None] + np.arange(size)
-    rows[np.arange(size) >= problem.sizes[people][:, None]] = -1
-    there = (rows >= 0)[..., None]
+    rows = _padded_rows(problem, people, np.zeros(len(people), dtype=np.int64), size)
+    U, c = _taken(problem.U, rows), _taken(c, rows)
     load = problem.a * level * len(people) / len(problem.e)
-    block = Signed(problem.U[rows] * there, problem.e[people], problem.r, c[rows] * there, level, load)
-    return _Part(block, people, rows.ravel())
+    return _Part(Signed(U, problem.e[people], problem.r, c, level, load), people, rows.ravel())
+
+
+def _grouped(problem: Scaled, people: Integers, size: int, c: Floats, level: float) -> _Part:
+    groups = _groups(problem.sizes[people])
+    person = np.repeat(np.arange(len(people)), groups)
+    number = np.arange(len(person)) - np.repeat(np.cumsum(groups) - groups, groups)
+    rows = _padded_rows(problem, people[person], number * size, size)
+    U, c = _taken(problem.U, rows), _taken(c, rows)
+    load = problem.a * level * len(people) / len(problem.e)
+    return _Part(Groups(U, person, problem.e[people], problem.r, c, level, load), people, rows.ravel(), held=True)
+
+
+def _padded_rows(problem: Scaled, people: Integers, first: Integers, size: int) -> Integers:
+    """Returns ``size`` rows of each person from their row ``first`` on, −1 where they have no more."""
+    places = first[:, None] + np.arange(size)
+    return np.where(places < problem.sizes[people][:, None], problem.starts[people][:, None] + places, -1)
+
+
+def _taken(table: Floats, rows: Integers) -> Floats:
+    return np.asarray(table[rows] * (rows >= 0)[..., None])
 
 
 def _assembled(parts: list[_Part], shape: tuple[int, int]) -> Floats:
@@ -190,9 +230,8 @@ def _assembled(parts: list[_Part], shape: tuple[int, int]) -> Floats:
 def _limits(problem: Scaled, parts: list[_Part], c: Floats) -> Floats:
     limits = entrywise_norms(c, problem.starts)
     for part in parts:
-        if isinstance(part.block, Signed):
-            own = c[part.rows] * (part.rows >= 0)[:, None]
-            limits[part.people] = part.block.limits(own)
+        if not isinstance(part.block, Entries):
+            limits[part.people] = part.block.limits(_taken(c, part.rows))
     return limits
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from sottovoce.errors import InvalidData
 from sottovoce.solvers.interior import Floats, Integers
-from sottovoce.solvers.signs import entrywise_norms
+from sottovoce.solvers.sensitivity import entrywise_norms
 
 #: Rows are dependent when the smallest singular value of the scaled columns is this far below the largest.
 RANK = 1e-8
@@ -31,9 +31,9 @@ class Solution:
 
     map: Floats  # C, d×n
     value: float  # F(C)
-    bound: float  # F(C') ≥ bound for every C' with C'X = I
+    bound: float  # F(C') ≥ bound for every C' with C'X = I (see held)
     steps: int  # Newton steps
-    held: int  # people whose exact limit was replaced by the entrywise one while C was sought
+    held: int  # people whose exact norm was replaced by a larger one while C was sought; bound is for that problem
 
     @property
     def gap(self) -> float:

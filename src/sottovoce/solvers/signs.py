@@ -1,100 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far one person's labels can move a linear map, exactly (docs/theory/labels.md, equation 3).
+"""People held by the exact sensitivity of sensitivity.py: a block of interior.py.
 
-    N(c) = max_{|δ_i| ≤ 1} Σ_j |Σ_i δ_i·c_ij| = max over signs u of Σ_terms |Σ_inside u·c|
-
-The maximum is over signs of columns (terms: rows) or of rows (terms: columns), whichever are fewer: at most
-2^(SHORT−1) sign vectors are tried one by one. `Signed` is the block of interior.py for this norm.
-
-    symbol   name
-    c        map of one person: rows × d, turned so that `inside` is the short side
-    u        signs, first sign +1 (u and −u give the same sum)
-    μ_u      price of one sign vector; ν = z₁ − z₂ that of each term, |ν| ≤ μ_u
+symbol   name
+c        map of one person: rows × d, turned so that `inside` is the short side
+u        signs of the short side, one a row of `signs`
+μ_u      price of one sign vector; ν = z₁ − z₂ that of each term, |ν| ≤ μ_u
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sottovoce.solvers.interior import Condensed, Floats, Integers, Pair
+from sottovoce.solvers.interior import Condensed, Floats, Pair
+from sottovoce.solvers.sensitivity import sign_vectors
 
-#: The shorter side of a person's map may have this many entries: 2,048 sign vectors.
-SHORT = 12
-#: Numbers held at a time while sign vectors are tried.
+#: Numbers held at a time while people are eliminated.
 PIECE = 2**22
 #: A person's map with more entries than this is not inverted whole, but by way of its sign vectors.
 WIDE = 256
-#: Relative error allowed to LAPACK's largest singular value; its bound is some 1e-13 for the sizes met here.
-MARGIN = 1e-9
-
-
-@cache
-def sign_vectors(size: int) -> Floats:
-    """Returns all 2^(size−1) vectors of signs that begin with +1, one a row."""
-    bits = (np.arange(2 ** (size - 1))[:, None] >> np.arange(size - 1)) & 1
-    return np.hstack([np.ones((len(bits), 1)), 1.0 - 2.0 * bits])
-
-
-def entrywise_norms(c: Floats, starts: Integers) -> Floats:
-    """Returns Σ|c_ij| for every person, whose rows lie together and begin at ``starts``."""
-    return np.asarray(np.add.reduceat(np.abs(c).sum(axis=1), starts))
-
-
-def norms(c: Floats, starts: Integers) -> tuple[Floats, NDArray[np.bool_]]:
-    """Returns N for every person, and whether it is exact; where it is not, an upper bound.
-
-    For whole numbers with Σ|c_ij| < 2^53 for everybody the exact ones are exact as doubles too: every
-    partial sum is a whole number below 2^53, in any order of summation.
-    """
-    upper = entrywise_norms(c, starts)
-    exact = np.ones(len(starts), dtype=bool)
-    for people, blocks in same_size(c, starts):
-        if blocks.shape[1] == 1:
-            continue  # with one row the entrywise sum is attained
-        if min(blocks.shape[1:]) <= SHORT:
-            upper[people] = largest_sums(turned(blocks))
-        else:
-            upper[people] = np.minimum(upper[people], spectral(blocks))
-            exact[people] = False
-    return upper, exact
-
-
-def same_size(c: Floats, starts: Integers) -> Iterator[tuple[Integers, Floats]]:
-    """Yields people with equally many rows, and their rows as one array (people, rows, d)."""
-    sizes = np.diff(np.append(starts, len(c)))
-    for size in np.unique(sizes):
-        people = np.flatnonzero(sizes == size)
-        yield people, c[starts[people][:, None] + np.arange(size)]
-
-
-def turned(blocks: Floats) -> Floats:
-    """Returns the blocks with their shorter side last."""
-    return blocks if blocks.shape[2] <= blocks.shape[1] else blocks.transpose(0, 2, 1)
-
-
-def largest_sums(blocks: Floats) -> Floats:
-    """Returns max over signs u of Σ_terms |Σ_inside u·c| for each block (people, terms, inside)."""
-    people, terms, inside = blocks.shape
-    best = np.zeros(people)
-    few = max(PIECE // (terms * min(people, 64)), 1)  # sign vectors at a time
-    some = max(PIECE // (terms * few), 1)  # people at a time
-    for signs in (sign_vectors(inside)[k : k + few].T for k in range(0, 2 ** (inside - 1), few)):
-        for first in range(0, people, some):
-            part = slice(first, first + some)
-            sums = np.abs(blocks[part] @ signs).sum(axis=1).max(axis=1)
-            np.maximum(best[part], sums, out=best[part])
-    return best
-
-
-def spectral(blocks: Floats) -> Floats:
-    """Returns √(rows·d)·‖c‖₂ for each block, rounded up: ‖cδ‖₁ ≤ √d·‖cδ‖₂ and ‖δ‖₂ ≤ √rows."""
-    _, rows, d = blocks.shape
-    return np.asarray(np.sqrt(rows * d) * np.linalg.norm(blocks, ord=2, axis=(1, 2)) * (1 + MARGIN))
 
 
 class Signed:
@@ -106,17 +31,17 @@ class Signed:
         R·c + Eᵀμ = f,   E·c − h·μ = g       solved by way of H = R + Eᵀ·h⁻¹·E, or of Q = E·R⁻¹·Eᵀ + h
     """
 
-    def __init__(self, U: Floats, e: Floats, r: float, c: Floats, level: float, load: float) -> None:
+    def __init__(self, U: Floats, e: Floats, r: float, c: Floats, level: float | Floats, load: float | Floats) -> None:
         _, rows, d = U.shape
         self.U, self.e, self.r, self.by_rows = U, e[:, None], r, d <= rows
         self.signs = sign_vectors(min(rows, d))
         self.wide = bool(is_wide(rows, d))
         self.c = self._turn(c)
-        sums = self.c @ self.signs.T
-        margin = np.maximum(np.abs(sums).mean(), self.e * level / sums.shape[1])
+        sums, limit = self.c @ self.signs.T, self.e * _column(level)
+        margin = np.maximum(np.abs(sums).mean(), limit / sums.shape[1])
         bound = 1.05 * np.abs(sums) + 0.5 * margin[:, None]
-        w = np.maximum(self.e * level - bound.sum(axis=1), self.e * level / 10)
-        price = np.repeat(load / (self.e * w.size), len(self.signs), axis=1)
+        w = np.maximum(limit - bound.sum(axis=1), limit / 10)
+        price = np.repeat(_column(load) / (self.e * w.size), len(self.signs), axis=1)
         half = np.repeat(price[:, None, :] / 2, sums.shape[1], axis=1)
         self.pairs = (Pair(bound - sums, half), Pair(bound + sums, half), Pair(w, price))
 
@@ -132,12 +57,12 @@ class Signed:
         sums = self._turn(rows.reshape(self.U.shape)) @ self.signs.T
         return np.asarray(np.abs(sums).sum(axis=1).max(axis=1))
 
-    def condense(self, Y: Floats, level: float) -> Condensed:
-        """Linearises at the present point."""
+    def condense(self, Y: Floats, level: float | Floats) -> Condensed:
+        """Linearises at the present point; groups.py has a level for each person."""
         one, two, w = self.pairs
         self.missing_c = self._turn(self.U @ Y) - self.r * self.c - (one.price - two.price) @ self.signs
         self.missing_x = one.price + two.price - w.price[:, None, :]
-        self.missing_w = self.e * level - (one.slack + two.slack).sum(axis=1) / 2 - w.slack
+        self.missing_w = self.e * _column(level) - (one.slack + two.slack).sum(axis=1) / 2 - w.slack
         self.one, self.two = one.price / one.slack, two.price / two.slack
         self.sum = self.one + self.two
         self.phi, self.chi = (self.one - self.two) / self.sum, 4 * self.one * self.two / self.sum
@@ -151,6 +76,10 @@ class Signed:
             self._moment(self.c),
             float((self.e * w.price).sum()),
         )
+
+    def moments(self, c: Floats) -> Floats:
+        """Returns Uᵀc for each person, entry (j, k) at j·d + k."""
+        return np.asarray(self._turn(c).transpose(0, 2, 1) @ self.U).reshape(len(c), -1)
 
     def _moment(self, c: Floats) -> Floats:
         return np.asarray(np.tensordot(self.U, self._turn(c), axes=((0, 1), (0, 1))))  # Uᵀc
@@ -240,12 +169,12 @@ class Signed:
         self.c_own, self.mu_own = self._solved(pull, short)
         return -self._moment(self.c_own).T.ravel(), float((self.e * self.mu_own).sum())
 
-    def direct(self, y: Floats, dt: float) -> None:
+    def direct(self, y: Floats, dt: float | Floats) -> None:
         """Finds the block's own direction from the common one."""
         one, two, w = self.pairs
-        d = self.U.shape[2]
+        d, dt = self.U.shape[2], _column(dt)
         c, mu = self._solved(self._turn(self.U @ y.reshape(d, d).T), np.zeros_like(self.h))
-        self.dc = self.c_own + c + dt * self.c_level
+        self.dc = self.c_own + c + dt[..., None] * self.c_level
         w.dprice = self.mu_own + mu + dt * self.mu_level
         sums = self.dc @ self.signs.T
         bound = self.gx - w.dprice[:, None, :] / self.sum + self.phi * sums
@@ -258,12 +187,21 @@ class Signed:
         self.c = self.c + step * self.dc
 
     def dual(self, Y: Floats) -> tuple[float, float]:
-        """Returns max ⟨UY, c⟩ − ½r‖c‖² − Σμ·N(c) over all c, and Σ e·μ, with |ν| ≤ μ made sure of."""
+        """Returns max ⟨UY, c⟩ − ½r‖c‖² − Σμ·N(c) over all c, and Σ e·μ, for prices made feasible."""
+        rest, mu = self.priced(Y)
+        return rest, float((self.e * mu).sum())
+
+    def priced(self, Y: Floats) -> tuple[float, Floats]:
+        """Returns ‖UY − Σ u·ν‖²/2r, and prices of the sign vectors with |ν| ≤ μ made sure of."""
         one, two, w = self.pairs
         nu = one.price - two.price
-        mu = np.maximum(w.price, np.abs(nu).max(axis=1))
         rest = self._turn(self.U @ Y) - nu @ self.signs
-        return float(np.vdot(rest, rest)) / (2 * self.r), float((self.e * mu).sum())
+        return float(np.vdot(rest, rest)) / (2 * self.r), np.maximum(w.price, np.abs(nu).max(axis=1))
+
+
+def _column(x: float | Floats) -> Floats:
+    """Returns a number for everybody, or one each, as a column."""
+    return np.asarray(x, dtype=np.float64).reshape(-1, 1)
 
 
 def is_wide(rows: Any, d: int) -> Any:
