@@ -11,10 +11,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPTS = ("weights", "mean_and_quantile", "regression", "labels", "large_files", "large_regression")
+SCRIPTS = ("weights", "mean_and_quantile", "regression", "logistic", "erm", "labels", "large_files", "large_regression")
 #: Without --full: enough to see the ratios, not to wait for them.
 REDUCED = {
     "regression": ("--quick",),
+    "logistic": ("--quick",),
+    "erm": ("--draws", "4"),
     "large_files": ("--rows", "2000000"),
     "large_regression": ("--rows", "2000000"),
 }

@@ -82,9 +82,9 @@ def test_the_limit_of_large_budgets_is_the_plain_answer():
 
 def test_public_names_are_frozen():
     assert sv.__all__ == [
-        "__version__", "errors", "Bounds", "Budgets", "Certificate", "Guarantee", "LabelPrivateRegression", "Limited",
-        "Mean", "Plan", "Quantile", "Release", "Ridge", "Sampled", "Schema", "Session", "Uniform", "Weights",
-        "optimal_weights",
+        "__version__", "errors", "Bounds", "Budgets", "Certificate", "ERM", "Guarantee", "LabelPrivateRegression",
+        "Limited", "LogisticRegression", "Mean", "Plan", "Quantile", "Release", "Ridge", "Sampled", "Schema", "Session",
+        "Uniform", "Weights", "optimal_weights",
     ]  # fmt: skip
     assert all(getattr(sv, name) is not None for name in dir(sv))
     with pytest.raises(AttributeError):

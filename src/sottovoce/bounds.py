@@ -210,7 +210,7 @@ def _quoted(name: str) -> str:
 
 def _column(name: str, entry: Any) -> Column:
     try:
-        column = Column(**{**entry, "levels": tuple(entry.get("levels", ()))})
+        column = Column(**{**entry, "levels": tuple(map(str, entry.get("levels", ())))})
     except (TypeError, AttributeError):
         column = Column(kind="")
     limits = (column.low, column.high, column.missing)

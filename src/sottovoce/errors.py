@@ -14,6 +14,7 @@ one: an error message is an output, and outputs are paid for.
     │   ├── InvalidBounds          limits that are missing, reversed, equal or not finite
     │   ├── InvalidSchema          a description of a table that cannot be used
     │   ├── InvalidParameter       an option outside its range
+    │   │   └── WeakRegularisation budgets that nobody can keep at this λ; says which λ would do
     │   └── InvalidData            a table that is not what was declared
     │       ├── MissingColumn      a column that the table does not have
     │       ├── WrongType          a column of another kind than declared
@@ -30,6 +31,8 @@ one: an error message is an output, and outputs are paid for.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 
 class SottovoceError(Exception):
@@ -74,6 +77,17 @@ class InvalidSchema(InvalidInput):
 
 class InvalidParameter(InvalidInput):
     """An option outside its range."""
+
+
+class WeakRegularisation(InvalidParameter):
+    """Budgets that nobody can keep at this λ; ``smallest`` is one at which they can be kept."""
+
+    def __init__(self, found: str, required: str = "", remedy: str = "", smallest: float = 0.0) -> None:
+        super().__init__(found, required, remedy)
+        self.smallest = smallest
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.found, self.required, self.remedy, self.smallest)
 
 
 class InvalidData(InvalidInput):

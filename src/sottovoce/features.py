@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Features of a batch as a matrix, and what regressions sum over them.
+"""Features and label of a batch as arrays.
 
-A reader turns a batch into the recoded matrix Z, entries in [−½, ½]. In memory the matrix is recoded
-once and lies in one list column; in files it is recoded batch by batch from named columns.
-
-    symbol        name
-    φ = (½, z)    a row with its intercept column
-    v_i           loudness of a row, by kind (in units of ε a row)
-    ρ, ψ, ψ'      loss, its derivative, its curvature (solvers/huber.py)
+A reader turns a batch into the recoded matrix Z, entries in [−½, ½], or, for a classifier, into rows of the
+unit ball. In memory the matrix is recoded once and lies in one list column; in files it is recoded batch by
+batch from named columns.
 """
 
 from __future__ import annotations
@@ -20,14 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sottovoce.recoding import Recoding
-from sottovoce.statistics import Owner, as_floats
-from sottovoce.table import Array
+from sottovoce.classes import Classes, undeclared
+from sottovoce.errors import InvalidData
+from sottovoce.recoding import Recoding, UnitBall
+from sottovoce.statistics import Owner, as_floats, unfit
 
 Floats = NDArray[np.float64]
 MATRIX = "features"
-#: Rows that are worked on at a time, so that the work stays in the cache.
-PIECE = 2**13
 
 
 class Reader(Protocol):
@@ -65,6 +60,31 @@ class Recoded:
         """Returns Z without a copy."""
         if not self.width:
             return np.empty((len(batch), 0))
+        return np.asarray(batch.column(MATRIX).flatten().to_numpy().reshape(len(batch), self.width))
+
+
+@dataclass(frozen=True, eq=False)
+class InBall:
+    """Rows of the unit ball, as a classifier reads them: brought there on entry, or batch by batch."""
+
+    ball: UnitBall
+    recoding: Recoding
+    inner: Reader | None = None  # None: they lie in one list column
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The list column, or those of the reader inside."""
+        return (MATRIX,) if self.inner is None else self.inner.columns
+
+    @property
+    def width(self) -> int:
+        """The number of coordinates, the intercept's included."""
+        return self.ball.width
+
+    def matrix(self, batch: Any) -> Floats:
+        """Returns Φ, rows of norm at most 1."""
+        if self.inner is not None:
+            return self.ball.rows(self.inner.matrix(batch))
         return np.asarray(batch.column(MATRIX).flatten().to_numpy().reshape(len(batch), self.width))
 
 
@@ -118,6 +138,8 @@ def level_numbers(column: Any, levels: tuple[str, ...]) -> Floats:
         )
     else:
         text = column.cast(pa.string())
+        if any(level.isdigit() for level in levels):  # and in a text file it is then written as 1.0
+            text = pc.replace_substring_regex(text, r"^(-?[0-9]+)\.0+$", r"\1")
     found = pc.index_in(text, value_set=pa.array(levels, pa.string())).fill_null(-1)
     return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.float64)
 
@@ -143,13 +165,48 @@ class Label:
         middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
         return np.clip((np.clip(raw, self.low, self.high) - middle) / half, -1.0, 1.0)
 
+    def unfit(self, batch: Any) -> NDArray[np.bool_]:
+        """Returns which labels are missing or infinite and not declared to be so."""
+        raw = as_floats(batch.column(self.column))
+        return ~np.isfinite(raw) if self.missing is None else np.isinf(raw)
+
+    def refusal(self) -> InvalidData:
+        """What is said about such labels."""
+        return unfit()
+
+
+@dataclass(frozen=True)
+class ClassLabel:
+    """The label of a classifier: in memory the number of its class, in a file the class itself."""
+
+    column: str
+    classes: Classes
+    coded: bool = False
+
+    def codes(self, batch: Any) -> Floats:
+        """Returns the number of each label's class, negative or NaN where it is none of the declared ones."""
+        column = batch.column(self.column)
+        return as_floats(column) if self.coded else level_numbers(column, self.classes.levels)
+
+    def signs(self, batch: Any, positive: int) -> Floats:
+        """Returns +1 for one class and −1 for the others."""
+        return np.where(self.codes(batch) == positive, 1.0, -1.0)
+
+    def unfit(self, batch: Any) -> NDArray[np.bool_]:
+        """Returns which labels are none of the declared classes."""
+        return ~(self.codes(batch) >= 0)
+
+    def refusal(self) -> InvalidData:
+        """What is said about such labels."""
+        return undeclared(self.classes)
+
 
 @dataclass(frozen=True, eq=False)
 class UnfitRows:
-    """Whether features or label hold anything that the declaration does not allow: yes or no, never where."""
+    """Whether (features, label) hold anything that the declaration does not allow: yes or no, never where."""
 
     reader: Reader
-    label: Label
+    label: Label | ClassLabel
     owner: Owner
     heard: NDArray[np.bool_]
 
@@ -158,110 +215,12 @@ class UnfitRows:
         """The columns that a batch must have."""
         return tuple(dict.fromkeys((self.label.column, *self.reader.columns, *self.owner.columns)))
 
-    def zero(self) -> int:
-        """No rows, nothing unfit."""
-        return 0
-
-    def __call__(self, batch: Any) -> int:
-        """Returns 1 if anything is missing or infinite."""
-        heard = self.heard[self.owner.kinds(batch)]
-        raw = as_floats(batch.column(self.label.column))
-        unfit = ~np.isfinite(raw) if self.label.missing is None else np.isinf(raw)
-        return int(bool(np.any(unfit[heard])) or not np.isfinite(self.reader.matrix(batch)[heard]).all())
-
-
-@dataclass(frozen=True, eq=False)
-class Terms:
-    """Sums over rows: Σvρ, Σvψφ and Σvψ'φφᵀ."""
-
-    value: float
-    gradient: Array
-    curvature: Array
-
-    def __add__(self, other: Terms) -> Terms:
-        return Terms(self.value + other.value, self.gradient + other.gradient, self.curvature + other.curvature)
-
-
-@dataclass(frozen=True, eq=False)
-class HuberTerms:
-    """The data's part of the objective at θ; ``extended`` sums the gradient in the longest float there is."""
-
-    reader: Reader
-    label: Label
-    owner: Owner
-    loudness: Floats  # of one row, by kind
-    loss: Any  # solvers.huber.Loss: (residuals) → (ρ, ψ, ψ')
-    theta: Array
-    extended: bool = False
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that a batch must have."""
-        return tuple(dict.fromkeys((self.label.column, *self.reader.columns, *self.owner.columns)))
-
-    def zero(self) -> Terms:
-        """Sums over no rows."""
-        d = self.reader.width + 1
-        return Terms(0.0, np.zeros(d, dtype=self.theta.dtype), np.zeros((d, d)))
-
-    def __call__(self, batch: Any) -> Terms:
-        """Returns the sums over the batch, a cacheful of rows at a time."""
-        return sum((self._piece(batch.slice(at, PIECE)) for at in range(0, len(batch), PIECE)), start=self.zero())
-
-    def _piece(self, batch: Any) -> Terms:
-        v = self.loudness[self.owner.kinds(batch)]
-        Z, y = self.reader.matrix(batch), self.label.values(batch)
-        if not v.all():  # rows of people left out are not read
-            v, Z, y = v[v > 0], Z[v > 0], y[v > 0]
-        return self._extended(v, Z, y) if self.extended else self._plain(v, Z, y)
-
-    def _plain(self, v: Floats, Z: Floats, y: Floats) -> Terms:
-        rho, psi, curvature = self.loss(y - self.theta[0] / 2 - Z @ self.theta[1:])
-        pull, bend = v * psi, v * curvature
-        slopes = Z.T @ bend / 2
-        gradient = np.concatenate([[pull.sum() / 2], Z.T @ pull])
-        corner = np.array([[bend.sum() / 4]])
-        matrix = np.block([[corner, slopes[None, :]], [slopes[:, None], (Z * bend[:, None]).T @ Z]])
-        return Terms(float(v @ rho), gradient, matrix)
-
-    def _extended(self, v: Floats, Z: Floats, y: Floats) -> Terms:
-        long = np.longdouble
-        fitted = self.theta[0] / 2 + sum(
-            (Z[:, j].astype(long) * self.theta[j + 1] for j in range(Z.shape[1])), start=np.zeros(len(Z), dtype=long)
-        )
-        _, psi, _ = self.loss(y.astype(long) - fitted)
-        pull = v.astype(long) * psi
-        # One contiguous column at a time: NumPy then sums pairwise, and the error grows with log n.
-        sums = [(pull / 2).sum(), *((pull * Z[:, j]).sum() for j in range(Z.shape[1]))]
-        d = len(self.theta)
-        return Terms(0.0, np.array(sums, dtype=long), np.zeros((d, d)))
-
-
-@dataclass(frozen=True, eq=False)
-class ResidualHistogram:
-    """Σ weight over rows whose residual y − φᵀθ falls in each cell of a public grid; exact whole numbers."""
-
-    reader: Reader
-    label: Label
-    owner: Owner
-    weights: NDArray[np.int64]  # of one row, by kind; they must add up to less than 2^62
-    grid: Any  # a statistics.Quantiser
-    theta: Floats
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that a batch must have."""
-        return tuple(dict.fromkeys((self.label.column, *self.reader.columns, *self.owner.columns)))
-
     def zero(self) -> NDArray[np.int64]:
-        """The histogram of no rows."""
-        return np.zeros(self.grid.cells + 1, dtype=np.int64)
+        """No rows, nothing unfit."""
+        return np.zeros(2, dtype=np.int64)
 
     def __call__(self, batch: Any) -> NDArray[np.int64]:
-        """Returns the exact weight in each cell."""
-        weights = self.weights[self.owner.kinds(batch)]
-        heard = weights > 0
-        residuals = self.label.values(batch) - self.theta[0] / 2 - self.reader.matrix(batch) @ self.theta[1:]
-        total = self.zero()
-        np.add.at(total, self.grid.integers(residuals[heard]).astype(np.int64), weights[heard])
-        return total
+        """Returns a 1 where anything is missing, infinite or undeclared."""
+        heard = self.heard[self.owner.kinds(batch)]
+        features = not np.isfinite(self.reader.matrix(batch)[heard]).all()
+        return np.array([features, self.label.unfit(batch)[heard].any()], dtype=np.int64)

@@ -2,28 +2,30 @@
 """What is promised to whom, and how promises add up (docs/theory/composition.md).
 
 A guarantee is never a bare number. It has a unit (row or person), a neighbour relation (replace: that
-unit's rows are exchanged for others, everything public stays), a currency (pure ε, or ρ of zCDP) and
-one value for each person. Only promises of the same kind to the same people can be added.
+unit's rows are exchanged for others, everything public stays), a currency (pure ε; ρ of zCDP, with or
+without a δ at which to read it; or ε at one δ) and one value for each person. Only promises of the same
+kind to the same people can be added.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce import units
+from sottovoce import conversion, units
 from sottovoce.budgets import Budgets, Unit
 from sottovoce.errors import IncompatibleGuarantees, InvalidParameter
 from sottovoce.table import Array
 
-Currency = Literal["pure epsilon", "zCDP rho"]
+Currency = Literal["pure epsilon", "zCDP rho", "epsilon, delta"]
 Arithmetic = Literal["exact", "floating"]
-#: "replace labels": only the labels are exchanged, and only they are protected.
-Neighbours = Literal["replace", "replace labels"]
+#: "replace labels": only the labels are exchanged, and only they are protected. "zero out": rows leave all sums.
+Neighbours = Literal["replace", "replace labels", "zero out"]
 
 #: Up to this many different values a published guarantee lists them all; beyond, it shows deciles.
 LISTED = 12
@@ -41,6 +43,8 @@ class Guarantee:
     neighbours: Neighbours = "replace"
     currency: Currency = "pure epsilon"
     arithmetic: Arithmetic = "exact"
+    delta: float | None = None  # the δ that belongs to ε; for ρ of zCDP, the δ at which it is read as an ε
+    gaussian: bool = False  # ρ is that of one release with Gaussian noise, whose ε at each δ is known exactly
 
     @classmethod
     def of(cls, budgets: Budgets, spent: units.Units, arithmetic: Arithmetic = "exact") -> Guarantee:
@@ -53,13 +57,25 @@ class Guarantee:
         return self.spent if self.codes is None else self.spent[self.codes]
 
     @property
+    def shown(self) -> Literal["epsilon", "rho"]:
+        """What each is told: an ε where there is one, pure or at the guarantee's δ, else ρ."""
+        return "rho" if self.currency == "zCDP rho" and self.delta is None else "epsilon"
+
+    @cached_property
+    def amounts(self) -> NDArray[np.float64]:
+        """What each kind of people is promised, in what is shown."""
+        if self.currency == "zCDP rho" and self.delta is not None:
+            return self._read_at(self.delta, self.spent)
+        return np.asarray(units.epsilon(self.spent), dtype=np.float64)
+
+    @property
     def epsilon(self) -> NDArray[np.float64]:
         """What each is promised: by row without groups, else by person in sorted order (by kind if streamed)."""
-        if self.currency != "pure epsilon":
+        if self.shown != "epsilon":
             raise IncompatibleGuarantees(
                 "This guarantee is counted in ρ of zCDP.", "It has no pure ε.", "Use .rho, or .approximate(delta)."
             )
-        return np.asarray(units.epsilon(self.units), dtype=np.float64)
+        return self.amounts if self.codes is None else self.amounts[self.codes]
 
     @property
     def rho(self) -> NDArray[np.float64]:
@@ -70,36 +86,56 @@ class Guarantee:
         """The same promise in ρ: ε-DP implies ε²/2-zCDP (Bun and Steinke 2016, Proposition 1.4), and ε-zCDP anyway."""
         if self.currency == "zCDP rho":
             return self
+        if self.currency == "epsilon, delta":
+            raise IncompatibleGuarantees(
+                "This guarantee is an ε at one δ.", "It says nothing about ρ.", "Use .epsilon, with .delta beside it."
+            )
         epsilon = np.asarray(units.epsilon(self.spent))
         rho = units.charge(np.minimum(epsilon**2 / 2, epsilon))
         return replace(self, spent=rho, currency="zCDP rho")
 
     def approximate(self, delta: float) -> NDArray[np.float64]:
-        """Each person's ε at this δ, from ρ-zCDP: ρ + 2·√(ρ·ln(1/δ)) (Bun and Steinke 2016, Proposition 1.3)."""
+        """Each person's ε at this δ: by (2) of docs/theory/composition.md, or exactly where noise was Gaussian."""
         if not 0 < delta < 1:
             raise InvalidParameter(
                 "δ is not between 0 and 1.", "", "Pass a small δ, far below one over the number of people."
             )
-        rho = self.rho
-        return np.asarray(rho + 2 * np.sqrt(rho * math.log(1 / delta)), dtype=np.float64)
+        if self.currency == "epsilon, delta":
+            return self._not_below(delta)
+        return self._read_at(delta, self.as_zcdp().units)
+
+    def _read_at(self, delta: float, rho: NDArray[np.int64]) -> NDArray[np.float64]:
+        values, where = np.unique(rho, return_inverse=True)
+        read = conversion.gaussian_epsilon if self.gaussian else conversion.zcdp_epsilon
+        return np.asarray(read(units.epsilon(values), delta)[where], dtype=np.float64)
+
+    def _not_below(self, delta: float) -> NDArray[np.float64]:
+        if self.delta is None or delta < self.delta:
+            raise IncompatibleGuarantees(
+                "This guarantee is an ε at a larger δ.", "It says nothing about smaller ones.", "Plan with that δ."
+            )
+        return self.epsilon
 
     def __add__(self, other: Guarantee) -> Guarantee:
         """What both releases together cost each person: in one currency the losses of a person add up."""
         self._refuse_other_kinds(other)
         left, right = self._one_currency(other)
         arithmetic: Arithmetic = "exact" if self.arithmetic == other.arithmetic == "exact" else "floating"
+        left = replace(left, arithmetic=arithmetic, delta=_joint_delta(left, right), gaussian=False)
         if left.codes is right.codes and left.counts is right.counts:  # the same kinds of the same people
-            return replace(left, spent=left.spent + right.spent, arithmetic=arithmetic)
+            return replace(left, spent=left.spent + right.spent)
         spent = left.units + right.units
         counts = np.broadcast_to(np.int64(1), spent.shape)
-        return replace(left, spent=spent, counts=counts, codes=None, arithmetic=arithmetic)
+        return replace(left, spent=spent, counts=counts, codes=None)
 
     def _names_everybody(self) -> bool:
         # In a streamed table without people only kinds are known, and two tables of kinds cannot be matched.
         return self.codes is not None or bool(np.all(self.counts == 1))
 
     def _one_currency(self, other: Guarantee) -> tuple[Guarantee, Guarantee]:
-        return (self, other) if self.currency == other.currency else (self.as_zcdp(), other.as_zcdp())
+        if self.currency == other.currency:
+            return self, other
+        return self.as_zcdp(), other.as_zcdp()  # which refuses an ε at one δ: with anything else it adds up to nothing
 
     def _refuse_other_kinds(self, other: Guarantee) -> None:
         same_people = (self.people is None) == (other.people is None) and (
@@ -119,23 +155,43 @@ class Guarantee:
 
     def summary(self) -> dict[str, Any]:
         """The public account: unit, neighbours, currency, and how ε is distributed, never who has which."""
-        symbol = "epsilon" if self.currency == "pure epsilon" else "rho"
         spent, counts = self.spent, self.counts
         if np.any(spent[1:] < spent[:-1]):  # kinds come in order of ε, and then so does what they spend
             order = np.argsort(spent)
             spent, counts = spent[order], counts[order]
-        return {
+        told: dict[str, Any] = {
             "unit": self.unit,
             "neighbours": self.neighbours,
             "currency": self.currency,
             "arithmetic": self.arithmetic,
             "people": int(counts.sum()),
-            symbol: {
-                "least": float(units.epsilon(int(spent[0]))),
-                "most": float(units.epsilon(int(spent[-1]))),
-                "distribution": distribution(spent, counts, symbol),
-            },
         }
+        if self.currency == "zCDP rho":
+            told["rho"] = _told(spent, counts, "rho")
+        if self.delta is not None:
+            told["delta"] = self.delta
+        if self.shown == "epsilon":
+            told["epsilon"] = _told(replace(self, spent=spent)._units_of_epsilon(), counts, "epsilon")
+        return told
+
+    def _units_of_epsilon(self) -> NDArray[np.int64]:
+        return units.declared(self.amounts) if self.currency == "zCDP rho" else self.spent
+
+
+def _joint_delta(left: Guarantee, right: Guarantee) -> float | None:
+    """Returns the δ of two promises together: of ε at δ the sum, of ρ the one at which both are read."""
+    given = [promise.delta for promise in (left, right) if promise.delta is not None]
+    if left.currency == "epsilon, delta":
+        return sum(given)
+    return given[0] if len(set(given)) == 1 else None
+
+
+def _told(spent: units.Units, counts: NDArray[np.int64], symbol: str) -> dict[str, Any]:
+    return {
+        "least": float(units.epsilon(int(spent[0]))),
+        "most": float(units.epsilon(int(spent[-1]))),
+        "distribution": distribution(spent, counts, symbol),
+    }
 
 
 def distribution(spent: units.Units, counts: NDArray[np.int64], symbol: str) -> list[dict[str, float]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -49,11 +49,12 @@ class Plan:
     expected_error: float | tuple[float, ...]
     error_is: str  # what the expected error measures, in words
     accuracy: Callable[..., float] | None = None  # a published bound on the error, where there is one
+    risk: Callable[..., float] | None = None  # a bound on the share of rows misclassified, for classifiers
 
     @property
     def charges(self) -> NDArray[np.float64]:
         """What each will spend, ε or ρ by the guarantee's currency: by row without groups, else by person, sorted."""
-        return self.guarantee.epsilon if self.guarantee.currency == "pure epsilon" else self.guarantee.rho
+        return self.guarantee.epsilon if self.guarantee.shown == "epsilon" else self.guarantee.rho
 
     @cached_property
     def digest(self) -> str:
@@ -82,11 +83,19 @@ class Plan:
             )
         return self.accuracy(**assumed)
 
+    def error_bound(self, delta: float = 0.05, **assumed: float) -> float:
+        """Returns what is added to the objective, in bits, to bound the share misclassified, with probability 1 − δ."""
+        if self.risk is None:
+            raise InvalidParameter(
+                "Only classifiers have a bound on the share of rows misclassified.", "", "Use expected_error."
+            )
+        return self.risk(delta, **assumed)
+
     def who_pays(self) -> list[dict[str, float]]:
         """One line for each group of people from the most to the least careful, with what they pay and weigh."""
         kinds, weights = self.budgets.kinds, self.weights
         order = np.lexsort((kinds.rows, kinds.epsilon))
-        lines = []
+        spent, lines = self.guarantee.amounts, []
         for part in _parts(kinds.epsilon[order], kinds.people[order]):
             which = order[part]
             people = kinds.people[which]
@@ -95,7 +104,7 @@ class Plan:
                     "people": int(people.sum()),
                     "rows": int((people * kinds.rows[which]).sum()),
                     "granted": _mean(units.epsilon(kinds.epsilon[which]), people),
-                    "spent": _mean(units.epsilon(self.guarantee.spent[which]), people),
+                    "spent": _mean(spent[which], people),
                     "voice": float((weights.person[which] / weights.total * people).sum()),
                 }
             )
@@ -113,10 +122,10 @@ class Plan:
         The expected error is for the whole way from people to answer: sampling and noise.
         """
         unit = self.guarantee.unit
-        currency, symbol = {"pure epsilon": ("pure ε", "ε"), "zCDP rho": ("ρ of zCDP", "ρ")}[self.guarantee.currency]
+        symbol = {"epsilon": "ε", "rho": "ρ"}[self.guarantee.shown]
         lines = [
             f"Plan for a {self.question}: {self.size}.",
-            f"Promise: {currency} for each {unit}, neighbours by {self.guarantee.neighbours}, "
+            f"Promise: {currency_words(self.promise)} for each {unit}, neighbours by {self.guarantee.neighbours}, "
             f"{self.guarantee.arithmetic} arithmetic.",
             f"{'granted ' + symbol:>12} {'spent ' + symbol:>12} {_plural(unit):>10} {'rows':>10} {'voice':>7}",
         ]
@@ -129,6 +138,14 @@ class Plan:
 
     def __repr__(self) -> str:
         return f"<Plan of a {self.question} over {self.budgets.n_people} {_plural(self.guarantee.unit)}>"
+
+
+def currency_words(promise: Mapping[str, Any]) -> str:
+    """Returns what the ε or ρ of a promise's summary is, with its δ where it has one."""
+    if "delta" not in promise:
+        return {"pure epsilon": "pure ε", "zCDP rho": "ρ of zCDP"}[promise["currency"]]
+    behind = ", from ρ of zCDP" if promise["currency"] == "zCDP rho" else ""
+    return f"ε at δ = {promise['delta']:g}{behind}"
 
 
 def error_text(expected: float | Sequence[float]) -> str:

@@ -17,7 +17,7 @@ from sottovoce.bounds import Interval
 from sottovoce.budgets import Budgets
 from sottovoce.engine import Rows, named
 from sottovoce.errors import InvalidParameter, ReleaseFailed
-from sottovoce.features import MATRIX, Label, Recoded, UnfitRows
+from sottovoce.features import MATRIX, Label, Reader, Recoded, UnfitRows
 from sottovoce.plan import Plan
 from sottovoce.recoding import Recoding
 from sottovoce.release import Release
@@ -95,29 +95,32 @@ def regression_in_memory(
     missing: float | None = None,
 ) -> tuple[Budgets, Rows]:
     """Returns the budgets and rows of a regression in memory, with the features recoded once."""
-    column = numbers(values, "labels")
-    recoded = recoding.recoded(raw)
+    column, recoded = numbers(values, "labels"), recoding.recoded(raw)
     same_length(len(recoded), y=column, groups=groups)
     budgets = budgets_of(epsilon, groups, len(column))
+    return budgets, table_in_memory(recoded, Recoded(recoding), column, Label(VALUE, *label, missing), budgets)
+
+
+def table_in_memory(matrix: Floats, reader: Reader, column: Floats, label: Any, budgets: Budgets) -> Rows:
+    """Returns the rows of a matrix and of a column of labels that lie in memory as the readers expect them."""
     kinds = budgets.row_codes()
     same_length(len(column), epsilon=kinds)
     columns: dict[str, Array] = {VALUE: column, KIND: kinds}
-    if recoded.shape[1]:
-        columns[MATRIX] = recoded
-    engine = named("arrow").of_columns(columns)
-    return budgets, Rows(engine, VALUE, Owner(KIND), Recoded(recoding), Label(VALUE, *label, missing))
+    if matrix.shape[1]:
+        columns[MATRIX] = matrix
+    return Rows(named("arrow").of_columns(columns), VALUE, Owner(KIND), reader, label)
 
 
 def refuse_unfit(question: Question, plan: Plan, rows: Rows) -> None:
     """Refuses rows with missing or infinite values, before anything is charged."""
     heard = plan.budgets.kinds.epsilon > 0
-    check = (
-        Unfit(rows.value, rows.owner, heard, question.missing)
-        if rows.features is None
-        else UnfitRows(rows.features, rows.label, rows.owner, heard)
-    )
-    if rows.engine.fold(check):
-        raise unfit()
+    if rows.features is None:
+        if rows.engine.fold(Unfit(rows.value, rows.owner, heard, question.missing)):
+            raise unfit()
+        return
+    features, label = rows.engine.fold(UnfitRows(rows.features, rows.label, rows.owner, heard)).tolist()
+    if features or label:
+        raise rows.label.refusal() if label else unfit()
 
 
 def run(question: Question, plan: Plan, rows: Rows) -> Release:

@@ -11,6 +11,7 @@ levels: all its contrasts are 0.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,12 @@ from sottovoce.bounds import Bounds, Schema
 from sottovoce.errors import InvalidBounds, InvalidData, InvalidSchema
 
 Floats = NDArray[np.float64]
+#: Rows of the ball stay this far inside it, so that rounding brings none beyond.
+INSIDE = 1 - 1e-12
+#: The standard deviation of a number that fills its bounds evenly.
+EVEN = 1 / math.sqrt(12)
+#: Rows that are worked on at a time, so that the work stays in the cache.
+CACHED = 2**13
 
 
 @dataclass(frozen=True)
@@ -142,6 +149,27 @@ class Recoding:
                 coefficients.append(np.zeros(1))
         return float(intercept), np.concatenate(coefficients)
 
+    def centred(self, intercept: float, coefficients: Floats) -> tuple[float, Floats]:
+        """Returns intercept and slopes of the recoded columns from coefficients that ``original`` gave."""
+        slopes, at = [], 0
+        for feature in self.features:
+            own, at = coefficients[at : at + (len(feature.levels) or 1)], at + (len(feature.levels) or 1)
+            if feature.levels:
+                table = contrasts(len(feature.levels))
+                slopes.append(own @ table / np.square(table).sum(axis=0))  # the columns are orthogonal
+            elif feature.width:
+                slopes.append(own * (feature.high - feature.low))
+                intercept += float(own[0]) * (feature.low + feature.high) / 2
+        return float(intercept), np.concatenate([np.empty(0), *slopes])
+
+    def usual_spread(self) -> Floats:
+        """Returns the standard deviation of each recoded column if values fill the bounds, or the levels, evenly."""
+        each = [
+            np.sqrt(np.square(contrasts(len(f.levels))).mean(axis=0)) if f.levels else np.full(f.width, EVEN)
+            for f in self.features
+        ]
+        return np.concatenate([np.empty(0), *each])
+
     @property
     def names(self) -> list[str]:
         """Names of the coefficients: a number's own, a factor's level by level."""
@@ -160,6 +188,74 @@ class Recoding:
     def from_dict(cls, content: list[dict[str, Any]]) -> Recoding:
         """Reads a recoding back from a release."""
         return cls(tuple(Feature(**{**entry, "levels": tuple(entry.get("levels", ()))}) for entry in content))
+
+
+@dataclass(frozen=True, eq=False)
+class UnitBall:
+    """Recoded rows z brought into the unit ball by public numbers: (c, √(1−c²)·u/max(R, ‖u‖)), u = (z − middle)/spread.
+
+    A row that is longer than R is shortened to it; its direction stays.
+    """
+
+    middle: Floats
+    spread: Floats
+    radius: float  # R
+    intercept: float  # c; 0 without one, and then there is no column for it
+
+    @property
+    def width(self) -> int:
+        """The number of coordinates, the intercept's included."""
+        return len(self.middle) + (self.intercept > 0)
+
+    @property
+    def _share(self) -> float:
+        return math.sqrt(1 - self.intercept**2) * INSIDE
+
+    def rows(self, Z: Floats) -> Floats:
+        """Returns one row of norm at most 1 for each row of Z."""
+        rows = np.empty((len(Z), self.width))
+        rows[:, : self.width - len(self.middle)] = self.intercept * INSIDE
+        u = (Z - self.middle) / self.spread
+        norm = np.sqrt(np.einsum("ij,ij->i", u, u))
+        np.multiply(
+            u, (self._share / np.maximum(norm, self.radius))[:, None], out=rows[:, self.width - len(self.middle) :]
+        )
+        return rows
+
+    def recoded(self, raw: Floats, recoding: Recoding) -> Floats:
+        """Returns such rows from raw features, a cacheful at a time."""
+        rows = np.empty((len(raw), self.width))
+        for at in range(0, len(raw), CACHED):
+            rows[at : at + CACHED] = self.rows(recoding.recoded(raw[at : at + CACHED]))
+        return rows
+
+    def original(self, theta: Floats) -> tuple[float, Floats]:
+        """Returns the intercept and slopes for z of a linear function θ of rows that are not too long."""
+        slopes = theta[self.width - len(self.middle) :] * self._share / (self.radius * self.spread)
+        intercept = float(theta[0]) * self.intercept * INSIDE if self.intercept > 0 else 0.0
+        return float(intercept - slopes @ self.middle), np.asarray(slopes, dtype=np.float64)
+
+    def margins(self, Z: Floats, intercept: float, slopes: Floats) -> Floats:
+        """Returns what a linear function of z, as ``original`` gives it, says about rows after they are cut."""
+        away = Z - self.middle
+        norm = np.sqrt(np.square(away / self.spread).sum(axis=1))
+        return np.asarray(
+            intercept + self.middle @ slopes + away @ slopes * (self.radius / np.maximum(norm, self.radius))
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as public JSON."""
+        return {
+            "middle": self.middle.tolist(),
+            "spread": self.spread.tolist(),
+            "radius": self.radius,
+            "intercept": self.intercept,
+        }
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> UnitBall:
+        """Reads the numbers back from a plan."""
+        return cls(np.array(content["middle"]), np.array(content["spread"]), content["radius"], content["intercept"])
 
 
 def contrasts(levels: int) -> Floats:

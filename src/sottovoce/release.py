@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sottovoce.errors import InvalidRelease
-from sottovoce.plan import Plan, error_text
+from sottovoce.plan import Plan, currency_words, error_text
 
 FORMAT = "sottovoce.release/1"
 
@@ -112,12 +112,24 @@ class Release:
         return f"Answer: {told}. Values were taken as lying between {low:g} and {high:g}; anything beyond was clipped."
 
     def _model(self, value: dict[str, Any]) -> str:
+        if "models" in value:
+            return self._classifier(value["models"])
         terms = ", ".join(f"{name} {number:.4g}" for name, number in value["coefficients"].items())
         low, high = self.parameters["label"]
         return (
             f"Answer: a linear model. Intercept {value['intercept']:.6g}; coefficients: {terms}. "
             f"The label was taken as lying between {low:g} and {high:g}; anything beyond was clipped."
         )
+
+    def _classifier(self, models: dict[str, Any]) -> str:
+        score = "margin" if self.parameters.get("loss") == "hinge" else "log-odds"
+        told = [
+            f"{score} of {name}: intercept {model['intercept']:.6g}; "
+            + ", ".join(f"{column} {number:.4g}" for column, number in model["coefficients"].items())
+            for name, model in models.items()
+        ]
+        classes = ", ".join(map(str, self.parameters["classes"]))
+        return f"Answer: a classifier ({classes}). {'. '.join(told)}. Features beyond their bounds were clipped."
 
     def _error(self) -> str:
         error = self.expected_error
@@ -139,11 +151,14 @@ class Release:
             for e in dict.fromkeys((epsilon["least"], epsilon["most"]))
             for factor in [_odds(e)]
         )
+        guess = f"any guess about one {unit}'s {'labels' if labels else 'data'}"
+        if promise["neighbours"] == "zero out":
+            guess = f"a guess whether one {unit} was heard or left out"
         return [
-            f"Promise: differential privacy (pure ε, neighbours by {promise['neighbours']}) {whose}, "
-            f"{promise['people']:,} in all, {_range(epsilon)}.",
-            f"What it means: whatever somebody already knows, seeing this answer changes the odds of any guess about "
-            f"one {unit}'s {'labels' if labels else 'data'} by little ({odds}).",
+            f"Promise: differential privacy ({currency_words(promise)}, neighbours by {promise['neighbours']}) "
+            f"{whose}, {promise['people']:,} in all, {_range(epsilon)}.",
+            f"What it means: whatever somebody already knows, seeing this answer changes the odds of {guess} "
+            f"by little ({odds}){_except(promise)}.",
             *(_line(entry, unit) for entry in epsilon["distribution"]),
         ]
 
@@ -170,6 +185,10 @@ def _libraries() -> dict[str, str]:
 
 def _odds(epsilon: float) -> str:
     return f"{math.exp(epsilon):.3g}" if epsilon < 20 else f"e^{epsilon:g}, which is no protection"
+
+
+def _except(promise: dict[str, Any]) -> str:
+    return f", except with a probability of about δ = {promise['delta']:g}" if "delta" in promise else ""
 
 
 def _range(epsilon: dict[str, Any]) -> str:

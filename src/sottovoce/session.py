@@ -179,6 +179,8 @@ def _spelt(parameter: Any) -> Any:
     # Arrays in full: NumPy's own repr leaves out the middle of long ones.
     if isinstance(parameter, np.ndarray | np.generic):
         return parameter.tolist()
+    if hasattr(parameter, "to_numpy"):  # data frames, whose repr leaves it out too
+        return [list(parameter.columns) if hasattr(parameter, "columns") else [], parameter.to_numpy().tolist()]
     return vars(parameter) if is_dataclass(parameter) else repr(parameter)
 
 

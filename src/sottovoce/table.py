@@ -41,7 +41,8 @@ def matrix(table: Any, recoding: Any, expected: int | None = None) -> Floats:
     a plain array by position. A declared constant stands for missing numbers.
     """
     features = () if recoding is None else recoding.features
-    if features and recoding.by_name and (feature_names(table) is not None or any(f.levels for f in features)):
+    factors = any(feature.levels for feature in features)
+    if factors or (features and recoding.by_name and feature_names(table) is not None):
         raw = _by_name(table, features)
     else:
         raw = _by_position(table, expected)

@@ -123,9 +123,13 @@ class Weights:
                 "Somebody's share must be at least 1e-9.",
                 "Ask fewer questions at once, or wait for larger grants.",
             )
+        return cls.voiced(kinds, row_voices(units.epsilon(kinds.epsilon), kinds.rows, kinds.people, A))
+
+    @classmethod
+    def voiced(cls, kinds: Kinds, voices: Floats) -> Weights:
+        """Rounds given weights of rows, the largest of which is 1, down to whole numbers of all the bits there are."""
         n_rows = int(kinds.rows @ kinds.people)
         bits = min(WEIGHT_BITS, TOTAL_BITS - math.ceil(math.log2(n_rows)))
-        voices = row_voices(units.epsilon(kinds.epsilon), kinds.rows, kinds.people, A)
         voices *= 2.0**bits
         return cls.rounded(kinds, np.floor(voices, out=voices).astype(np.int64))
 

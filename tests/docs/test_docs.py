@@ -32,6 +32,13 @@ PLANS = {
         lambda method=method: sv.Ridge(bounds=BOX, method=method).plan(epsilon=1.0, rows=5, n_features=2)
         for method in ("objective", "statistics", "output-tight", "output")
     ],
+    "LogisticRegression": [
+        lambda neighbours=neighbours: sv.LogisticRegression(bounds=BOX, neighbours=neighbours).plan(
+            epsilon=1.0, rows=5, n_features=2
+        )
+        for neighbours in ("replace", "labels")
+    ],
+    "ERM": [lambda: sv.ERM(bounds=BOX, delta=1e-6).plan(epsilon=1.0, rows=5, n_features=2)],
     "LabelPrivateRegression": [],  # planned from the design, on its own page
     "Limited": [],  # these three take any estimator, whose own theorem is checked here
     "Sampled": [],
@@ -220,8 +227,10 @@ def desk(tmp_path, monkeypatch):
     ]
     _csv(tmp_path / "patients.csv", "id,age,smoker,cost,epsilon", patients)
     _csv(tmp_path / "new-patients.csv", "id,age,smoker", [row[:3] for row in patients[:20]])
-    (schema,) = re.findall(r"^```toml\n(.*?)^```", page("guide/regression.md"), re.MULTILINE | re.DOTALL)
-    (tmp_path / "patients.toml").write_text(schema, encoding="utf-8")
+    _csv(tmp_path / "volunteers.csv", "age,smoker", [row[1:3] for row in patients[:60]])
+    for guide, name in (("regression", "patients.toml"), ("classification", "smokers.toml")):
+        (schema,) = re.findall(r"^```toml\n(.*?)^```", page(f"guide/{guide}.md"), re.MULTILINE | re.DOTALL)
+        (tmp_path / name).write_text(schema, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

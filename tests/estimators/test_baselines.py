@@ -466,7 +466,29 @@ def test_public_features_stay(nobody_kept):
     assert spied_fit(Sampled(LabelSpy(), null=0.25), X, [1.0, 0.0, 1.0], 1.0)["y"].tolist() == [0.25] * 3
 
 
-def test_only_pure_epsilon_under_replacement_is_sampled():
+@settings(max_examples=300, deadline=None)
+@given(st.floats(0.01, 3), st.floats(1.01, 5), st.floats(0, 0.3), st.tuples(*[st.floats(0, 1)] * 3))
+def test_a_delta_inside_is_the_delta_outside(epsilon, times, delta, given_chances):
+    """Three probabilities of an event that keep (t, δ) pairwise, with and without the person's own rows."""
+    t = epsilon * times
+    a, b, c = given_chances
+    b = min(b, *(math.exp(t) * x + delta for x in (a, c)))
+    p = math.expm1(epsilon) / math.expm1(t)
+    here, there = (1 - p) * a + p * b, (1 - p) * a + p * c
+    assert here <= math.exp(epsilon) * there + p * delta + 1e-12
+
+
+def test_an_estimator_with_a_delta_is_sampled_at_that_delta():
+    X = np.random.default_rng(0).uniform(-1, 1, (300, 2))
+    epsilon = np.resize([0.5, 1.0, 3.0], 300)
+    inside = sv.ERM(bounds=sv.Bounds(features=(-1, 1)), delta=1e-5, steps=5)
+    sampled = Sampled(inside, null=(np.zeros(2), 0)).fit(X, X[:, 0] > 0, epsilon=epsilon)
+    assert np.array_equal(sampled.guarantee_.epsilon, epsilon)
+    assert (sampled.guarantee_.currency, sampled.guarantee_.delta) == ("epsilon, delta", 1e-5)
+    assert "δ = 1e-05" in sampled.release_.explain()
+
+
+def test_rho_alone_and_more_than_the_threshold_are_not_sampled():
     class Gaussian(Spy):
         def fit(self, X, y, epsilon=None, groups=None):
             budgets = Budgets.of(epsilon, rows=len(y))

@@ -2,21 +2,26 @@
 """From the words of a question to a plan or a release.
 
 A plan reads the columns of people and budgets; the columns in question are looked for in the header and
-not read. A release goes on from there through the one door, Session. Bad parameters are refused before
-the table is opened, and a place that cannot be written to before anybody is charged.
+not read. A release goes on from there, through a session where there are books, in the order of steps that
+every answer follows. Bad parameters are refused before the table is opened, and a place that cannot be
+written to before anybody is charged.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from sottovoce.cli.public import public_rows
 from sottovoce.cli.voice import console, hand_over, say
 from sottovoce.cli.words import Said
 
 if TYPE_CHECKING:
+    from sottovoce.bounds import Schema
     from sottovoce.budgets import Budgets
     from sottovoce.engine import Engine, Rows, Watch
+    from sottovoce.features import ClassLabel, Label
     from sottovoce.plan import Plan
     from sottovoce.question import Question
     from sottovoce.release import Release
@@ -34,8 +39,10 @@ def question(name: str, said: Said, **parameters: Any) -> Question:
     else:
         given |= {"bounds": said.features}  # which declares its own constants for missing values
     asked: Question = getattr(sv, name)(**given)
-    asked.plan_for(sv.Budgets.of(1.0, rows=2))  # a plan for nobody: better to stumble here than after a long census
-    return asked
+    with suppress(sv.errors.WeakRegularisation):  # a λ that is too weak for two people may be right for many
+        asked.plan_for(sv.Budgets.of(1.0, rows=2))  # a plan for nobody: better to stumble here than after a long census
+    # Public rows are checked as they are read, and not part of the trial, which would be slow with them.
+    return asked if said.public is None else getattr(sv, name)(**given, public=public_rows(said))
 
 
 def planned(said: Said, asked: Question, watch: Watch | None = None) -> Plan:
@@ -45,27 +52,40 @@ def planned(said: Said, asked: Question, watch: Watch | None = None) -> Plan:
 
 
 def answered(said: Said, asked: Question, watch: Watch | None = None, session: Session | None = None) -> Release:
-    """Returns the release, made through this session, or one in which everybody granted what the table says."""
-    from sottovoce.session import Session
+    """Returns the release, made through this session, or without books if everybody grants what the table says."""
+    from sottovoce.question import refuse_unfit, run
 
     engine, budgets, owner = census(said, watch, values=True)
-    if session is None:
-        # Books that end with the process need no accounts: people are counted and protected, but not named.
-        session, budgets = Session(), replace(budgets, people=None)
-    return session.release_rows(asked, budgets, rows(said, engine, owner), said.key)
+    about = rows(said, engine, owner)
+    if session is not None:
+        return session.release_rows(asked, budgets, about, said.key)
+    # Books that end with the process need no accounts: people are counted and protected, but not named.
+    plan = asked.plan_for(replace(budgets, people=None), about)
+    refuse_unfit(asked, plan, about)
+    return run(asked, plan, about)
 
 
 def rows(said: Said, engine: Engine, owner: Owner) -> Rows:
     """Returns the rows in question: of one column, or of a label and its features."""
     from sottovoce.engine import Rows
-    from sottovoce.features import Label, Named
+    from sottovoce.features import Named
     from sottovoce.recoding import Recoding
 
     column = str(said.column)
     if said.features is None:
         return Rows(engine, column, owner)
-    low, high = said.features.interval(column)
-    return Rows(engine, column, owner, Named(Recoding.of_schema(said.features)), Label(column, low, high, said.missing))
+    return Rows(engine, column, owner, Named(Recoding.of_schema(said.features)), label(said, said.features))
+
+
+def label(said: Said, schema: Schema) -> Label | ClassLabel:
+    """Returns how the label is read: a factor as classes, else as a number."""
+    from sottovoce.features import ClassLabel, Label
+
+    column = str(said.column)
+    if said.classes is not None:
+        return ClassLabel(column, said.classes)
+    low, high = schema.interval(column)
+    return Label(column, low, high, said.missing)
 
 
 def census(said: Said, watch: Watch | None, *, values: bool) -> tuple[Engine, Budgets, Owner]:
@@ -87,7 +107,7 @@ def run_release(said: Said, asked: Question) -> None:
     from sottovoce.cli.files import refuse_unwritable, write_whole
     from sottovoce.cli.progress import RowsDone
 
-    refuse_unwritable(said.out, said.table, *([] if said.schema is None else [said.schema]))
+    refuse_unwritable(said.out, *said.inputs)
     with RowsDone(console(stderr=True)) as watch:
         made = answered(said, asked, watch)
     if said.out is None:
@@ -108,7 +128,7 @@ def run_plan(said: Said, asked: Question) -> None:
     from sottovoce.cli.pictures import plan_json, show_plan
     from sottovoce.cli.progress import RowsDone
 
-    refuse_unwritable(said.out, said.table, *([] if said.schema is None else [said.schema]))
+    refuse_unwritable(said.out, *said.inputs)
     with RowsDone(console(stderr=True)) as watch:
         made = planned(said, asked, watch)
     show_plan(made)

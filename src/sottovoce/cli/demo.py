@@ -111,14 +111,15 @@ def _show_predictions(out: Path) -> None:
     from pyarrow import csv
 
     from sottovoce.cli.files import load_release, write_whole, writing
-    from sottovoce.cli.predict import PREDICTION, Linear
+    from sottovoce.cli.model import PREDICTION, Model
+    from sottovoce.cli.predict import write_predictions
     from sottovoce.cli.study import newcomers
 
     _head("4. Predict: new patients, from the published model alone")
     table, cost = newcomers()
     write_whole(out / "new.csv", table)
     with writing(out / "predictions.csv") as file:
-        rows = Linear.of(load_release(out / "clinic.json")).write(str(out / "new.csv"), "id", file)
+        rows = write_predictions(Model.of(load_release(out / "clinic.json")), str(out / "new.csv"), "id", file)
     names = _path(out, "clinic.json"), _path(out, "new.csv"), _path(out, "predictions.csv")
     _show_command(f"sottovoce predict {names[0]} {names[1]} --id-column id --out {names[2]}")
     told = csv.read_csv(out / "predictions.csv")[PREDICTION].to_numpy()

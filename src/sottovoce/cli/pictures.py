@@ -27,10 +27,11 @@ def show_plan(plan: Plan) -> None:
     say(f"Plan for a {kind}: {people}{plan.budgets.n_rows:,} rows", style="bold")
     console().print(_who_pays(plan))
     say("\n".join(told(plan)))
-    unread = "The column was not read"
     if plan.question == "ridge":
         show_outlook(plan)
-        unread = "No feature and no label was read"
+    if "classes" in plan.parameters:
+        say("\n".join(classified(plan)))
+    unread = "No feature and no label was read" if "features" in plan.parameters else "The column was not read"
     say(f"{unread}, and nobody has been charged.")
 
 
@@ -64,6 +65,23 @@ def told(plan: Plan) -> list[str]:
         f"{promise.arithmetic} arithmetic. Nobody spends more than they granted.",
         f"Expected error{which}: {error_text(plan.expected_error)} ({plan.error_is}).",
     ]
+
+
+def classified(plan: Plan) -> list[str]:
+    """Returns what a classifier will do as sentences."""
+    given, classes = plan.parameters, plan.parameters["classes"]
+    lines = [f"Classes: {', '.join(map(str, classes))}. λ = {given['alpha']:.3g}."]
+    if given["problems"] > 1:
+        lines.append(f"Each of the {len(classes)} classes is told from all others, and shares everybody's ε with them.")
+    if given["neighbours"] == "labels":
+        lines.append("Labels alone are protected: nothing is promised about features.")
+    if given["public_rows"]:
+        lines.append(
+            f"Scaling and λ follow from {given['public_rows']:,} public rows, about which nothing is promised."
+        )
+    else:
+        lines.append("For comparison: odds of 3 to 1 are log-odds of 1.1, odds of 10 to 1 are 2.3.")
+    return lines
 
 
 def plan_json(plan: Plan) -> str:

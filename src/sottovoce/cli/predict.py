@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sottovoce predict`: a published model applied to new rows, in the label's own units.
+"""`sottovoce predict`: a published model applied to new rows, in the label's own units or classes.
 
 It needs the release and nothing else, and costs nobody anything. Rows are read batch by batch and come
 out in their order; the file is whole or not there. Cells that are copied and that a spreadsheet would
@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import typer
 
 from sottovoce.cli import words
+from sottovoce.cli.model import PREDICTION, Model
 from sottovoce.cli.voice import console, plainly, say
 
 if TYPE_CHECKING:
     from sottovoce.engine import Watch
-    from sottovoce.estimators.ridge import Floats
-    from sottovoce.recoding import Recoding
 
-PREDICTION = "prediction"
 #: What a spreadsheet may take for the beginning of a formula, and what is a plain number after all.
 FORMULA, NUMBER = r"^[=+\-@\t\r]", r"^[+\-]?[0-9]+([.][0-9]+)?$"
 #: Up to here predictions for standard output wait in memory until all are there; beyond, on disc.
@@ -33,7 +31,7 @@ IN_MEMORY = 2**24
 @plainly()
 def predict(
     model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="A JSON file written by `sottovoce release ridge --out`.")
+        Path, typer.Argument(metavar="MODEL", help="A JSON file written by `sottovoce release`, of ridge or logistic.")
     ],
     table: words.Table,
     id_column: Annotated[
@@ -41,22 +39,22 @@ def predict(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The CSV file to write; standard output if not given.")] = None,
 ) -> None:
-    """Predict the label of new rows with a released model.
+    """Predict the label of new rows with a released model; for classes, with the probability of each.
 
     Numbers beyond the model's bounds are clipped, and a level that it does not know counts as none of its levels.
     """
     from sottovoce.cli.files import load_release, refuse_unwritable, writing
     from sottovoce.cli.progress import RowsDone
 
-    linear = Linear.of(load_release(model))
+    released = Model.of(load_release(model))
     refuse_unwritable(out, table, model)
     with RowsDone(console(stderr=True), ("Predicting",)) as watch:
         if out is not None:
             with writing(out) as file:
-                rows = linear.write(table, id_column, file, watch)
+                rows = write_predictions(released, table, id_column, file, watch)
         else:
             with tempfile.SpooledTemporaryFile(IN_MEMORY) as waiting:
-                rows = linear.write(table, id_column, waiting, watch)  # type: ignore[arg-type]
+                rows = write_predictions(released, table, id_column, waiting, watch)  # type: ignore[arg-type]
                 waiting.seek(0)
                 for lines in iter(lambda: waiting.read(IN_MEMORY), b""):
                     typer.echo(lines, nl=False)
@@ -65,69 +63,20 @@ def predict(
         say(f"Written to {out}.", stderr=True)
 
 
-@dataclass(frozen=True, eq=False)
-class Linear:
-    """A released linear model: declared features, intercept and coefficients in the user's units."""
+def write_predictions(
+    model: Model, table: str, id_column: str | None, file: BinaryIO, watch: Watch | None = None
+) -> int:
+    """Writes predictions for every row of the table as CSV, and returns how many there are."""
+    from sottovoce.engine import named, require_columns
 
-    recoding: Recoding
-    intercept: float
-    coefficients: Floats
-
-    @classmethod
-    def of(cls, release: Any) -> Linear:
-        """Reads the model from a release; refuses other releases, and one that does not fit itself."""
-        import numpy as np
-
-        from sottovoce.errors import InvalidRelease
-        from sottovoce.estimators.ridge import Ridge
-        from sottovoce.recoding import Recoding
-
-        try:
-            fitted, recoding = Ridge.from_release(release), Recoding.from_dict(release.parameters["features"])
-            model = cls(recoding, float(fitted.intercept_), np.asarray(fitted.coef_, dtype=np.float64))
-            finite = np.isfinite([model.intercept, *model.coefficients]).all()
-            if finite and list(release.value["coefficients"]) == recoding.names:
-                return model
-        except InvalidRelease:
-            raise
-        except (KeyError, TypeError, ValueError):
-            pass  # raised below: the reason would quote the file
-        raise InvalidRelease(
-            "The model in this release cannot be used.",
-            "It must have one coefficient for each declared number and each level.",
-            "Take the file as `sottovoce release ridge` wrote it.",
-        )
-
-    def write(self, table: str, id_column: str | None, file: BinaryIO, watch: Watch | None = None) -> int:
-        """Writes predictions for every row of the table as CSV, and returns how many there are."""
-        from sottovoce.engine import named, require_columns
-
-        if id_column == PREDICTION:
-            raise _same_name()
-        numbers = tuple(f.name for f in self.recoding.features if not f.levels)
-        engine = named("arrow").open_table(table, numbers, watch)
-        require_columns(engine, *(f.name for f in self.recoding.features), id_column)
-        file.write(_lines({**({} if id_column is None else {id_column: []}), PREDICTION: []}, header=True))
-        written: _Written = engine.fold(_Predicted(self, id_column, file))
-        return written.rows
-
-    def predictions(self, batch: Any) -> Floats:
-        """Returns a prediction for each row, as Ridge.predict would; refuses missing and infinite numbers."""
-        import numpy as np
-
-        from sottovoce.estimators.ridge import predicted
-        from sottovoce.features import level_numbers
-        from sottovoce.statistics import as_floats
-
-        raw = np.empty((len(batch), len(self.recoding.features)))
-        for j, feature in enumerate(self.recoding.features):
-            column = batch.column(feature.name)
-            raw[:, j] = level_numbers(column, feature.levels) if feature.levels else as_floats(column)
-            if feature.missing is not None:
-                raw[np.isnan(raw[:, j]), j] = feature.missing
-        if not np.isfinite(raw).all():
-            raise _not_numbers()
-        return predicted(self.recoding, raw, self.intercept, self.coefficients)
+    if id_column in model.heads:
+        raise _same_name(str(id_column))
+    engine = named("arrow").open_table(table, model.numbers, watch)
+    require_columns(engine, *model.columns, id_column)
+    copied = () if id_column is None else (id_column,)
+    file.write(_lines({name: [] for name in (*copied, *model.heads)}, header=True))
+    written: _Written = engine.fold(_Predicted(model, id_column, file))
+    return written.rows
 
 
 @dataclass(eq=False)
@@ -146,21 +95,26 @@ class _Written:
 class _Predicted:
     """The kernel that makes lines of CSV from a batch; the engine adds them in the order of rows."""
 
-    model: Linear
+    model: Model
     id_column: str | None
     file: BinaryIO
 
     @property
     def columns(self) -> tuple[str, ...]:
-        names = (feature.name for feature in self.model.recoding.features)
-        return tuple(dict.fromkeys((*names, *(() if self.id_column is None else (self.id_column,)))))
+        return tuple(dict.fromkeys((*self.model.columns, *(() if self.id_column is None else (self.id_column,)))))
 
     def zero(self) -> Any:
         return _Written(self.file)
 
     def __call__(self, batch: Any) -> Any:
         copied = {} if self.id_column is None else {self.id_column: harmless_cells(batch.column(self.id_column))}
-        return len(batch), _lines({**copied, PREDICTION: self.model.predictions(batch)}, header=False)
+        return len(batch), _lines({**copied, **self._told(batch)}, header=False)
+
+    def _told(self, batch: Any) -> dict[str, Any]:
+        import pyarrow as pa
+
+        told = self.model.answers(batch)
+        return {**told, PREDICTION: harmless_cells(pa.array(told[PREDICTION]))} if self.model.classes else told
 
 
 def harmless_cells(column: Any) -> Any:
@@ -191,25 +145,13 @@ def _lines(columns: dict[str, Any], *, header: bool) -> bytes:
     return bytes(written.getvalue().to_pybytes())
 
 
-def _same_name() -> Exception:
+def _same_name(name: str) -> Exception:
     from sottovoce.errors import InvalidParameter
 
-    return InvalidParameter(
-        f"The column to copy is called {PREDICTION!r}.", "So is the new column.", "Copy another column."
-    )
+    return InvalidParameter(f"The column to copy is called {name!r}.", "So is a new column.", "Copy another column.")
 
 
 def _not_copied() -> Exception:
     from sottovoce.errors import WrongType
 
     return WrongType("The column to copy is neither text nor numbers nor dates.", "", "Copy another column.")
-
-
-def _not_numbers() -> Exception:
-    from sottovoce.errors import MissingValues
-
-    return MissingValues(
-        "A feature has missing or infinite values.",
-        "Every number that the model uses must be there.",
-        "Fill them in, with the constant that the schema declared for missing values if it has one.",
-    )

@@ -125,3 +125,39 @@ def ridge(
         table, budget=budget_column, epsilon=epsilon, person=person_column, schema=schema, key=key, out=out
     ).regressed()
     context.obj(said, question("Ridge", said, method=method, alpha=alpha, loss=loss, label_scale=label_scale))
+
+
+@release_app.command()
+@plan_app.command()
+@plainly()
+def logistic(
+    context: typer.Context,
+    table: words.Table,
+    schema: words.Described = None,
+    alpha: Annotated[
+        float | None,
+        typer.Option(help="Regularisation λ, a public number; if not given, chosen from the budgets."),
+    ] = None,
+    neighbours: Annotated[
+        str | None,
+        typer.Option(help="replace (if not given), or labels to protect labels alone, at half the noise."),
+    ] = None,
+    public: words.PublicTable = None,
+    budget_column: words.BudgetColumn = None,
+    epsilon: words.Epsilon = None,
+    person_column: words.PersonColumn = None,
+    key: words.Key = "release",
+    out: words.Out = None,
+) -> None:
+    """A classifier: the odds of the label's classes, given the features that the schema describes."""
+    said = Said(
+        table,
+        budget=budget_column,
+        epsilon=epsilon,
+        person=person_column,
+        schema=schema,
+        key=key,
+        out=out,
+        public=public,
+    ).classified()
+    context.obj(said, question("LogisticRegression", said, alpha=alpha, neighbours=neighbours))

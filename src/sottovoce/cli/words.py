@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from sottovoce.bounds import Schema
+    from sottovoce.bounds import Column, Schema
+    from sottovoce.classes import Classes
 
 Table = Annotated[
     str, typer.Argument(metavar="TABLE", help="CSV or Parquet: a file, a folder, or a pattern in quotes.")
@@ -43,6 +44,15 @@ Missing = Annotated[
 ]
 Key = Annotated[str, typer.Option(help="The name of the release in the books: one key, one release.")]
 Out = Annotated[Path | None, typer.Option(help="The JSON file to write.")]
+PublicTable = Annotated[
+    str | None,
+    typer.Option(
+        "--public",
+        metavar="TABLE",
+        help="A table with the same features and label, of people who need no protection: it helps to scale and to "
+        "choose λ, and tells the error to expect.",
+    ),
+]
 Described = Annotated[
     Path | None,
     typer.Option(
@@ -67,7 +77,8 @@ class Said:
     key: str = "release"
     out: Path | None = None
     tiers: Mapping[str, float] = field(default_factory=dict)
-    features: Schema | None = None  # for a regression: the schema with its label and features, and nothing else
+    features: Schema | None = None  # for a model: the schema with its label and features, and nothing else
+    public: str | None = None  # for a classifier: a table of rows that need no protection
 
     @property
     def asked_about(self) -> tuple[str, ...]:
@@ -81,27 +92,57 @@ class Said:
             return self.asked_about
         return tuple(name for name, column in self.features.columns.items() if column.kind == "number")
 
+    @property
+    def classes(self) -> Classes | None:
+        """The declared classes, where the label is a factor."""
+        from sottovoce.classes import Classes
+
+        label = None if self.features is None else self.features.columns.get(str(self.features.label))
+        return Classes(label.levels) if label is not None and label.kind == "factor" else None
+
+    @property
+    def inputs(self) -> tuple[str | Path, ...]:
+        """The files that are read, so that none is written over."""
+        return tuple(path for path in (self.table, self.schema, self.public) if path is not None)
+
     def regressed(self) -> Said:
         """Returns the same question, completed, about the label that the schema names and all features it describes."""
-        from sottovoce.bounds import Schema
+        schema = self._described()
+        return self._named(schema)._bounded(schema)._modelled(schema)
 
-        if self.schema is None or (schema := Schema.load(self.schema)).label is None:
-            raise _no_label()
-        whole = self.completed()
-        # What names people or budgets, here or in the schema, is no feature; neither is text.
-        others = {whole.person, whole.budget, schema.person, schema.budget}
-        kept = {n: c for n, c in schema.columns.items() if n not in others and c.kind != "text"}
-        return replace(whole, features=Schema(columns=kept, label=schema.label))
+    def classified(self) -> Said:
+        """Returns the same for a label that is a factor, whose levels are the classes."""
+        schema = self._described()
+        _refuse_no_classes(str(schema.label), schema.columns.get(str(schema.label)))
+        return self._named(schema)._modelled(schema)
 
     def completed(self) -> Said:
         """Returns the same question with what the schema adds; refuses it if something is still missing."""
         from sottovoce.bounds import Schema
 
         schema = Schema() if self.schema is None else Schema.load(self.schema)
+        return self._named(schema)._bounded(schema)
+
+    def _described(self) -> Schema:
+        from sottovoce.bounds import Schema
+
+        if self.schema is None or (schema := Schema.load(self.schema)).label is None:
+            raise _no_label()
+        return schema
+
+    def _named(self, schema: Schema) -> Said:
         whole = replace(self, person=self.person or schema.person, column=self.column or schema.label)
-        whole = whole._budgeted(schema)._bounded(schema)
+        whole = whole._budgeted(schema)
         whole._refuse_one_column_twice()
         return whole
+
+    def _modelled(self, schema: Schema) -> Said:
+        from sottovoce.bounds import Schema
+
+        # What names people or budgets, here or in the schema, is no feature; neither is text.
+        others = {self.person, self.budget, schema.person, schema.budget}
+        kept = {n: c for n, c in schema.columns.items() if n not in others and c.kind != "text"}
+        return replace(self, features=Schema(columns=kept, label=schema.label))
 
     def _budgeted(self, schema: Schema) -> Said:
         from sottovoce.errors import InvalidParameter
@@ -153,6 +194,19 @@ def _no_label() -> Exception:
 
     return InvalidSchema(
         "There is no schema, or it does not say which column is the label.",
-        "A regression needs a label and features with their ranges or levels, from public knowledge.",
+        "A model needs a label and features with their ranges or levels, from public knowledge.",
         'Write one with `sottovoce schema draft`, fill it in, add label = "...", and pass it as --schema.',
     )
+
+
+def _refuse_no_classes(label: str, described: Column | None) -> None:
+    from sottovoce.classes import spelt
+    from sottovoce.errors import InvalidSchema
+
+    levels = () if described is None or described.kind != "factor" else described.levels
+    if len(set(map(spelt, levels))) < max(len(levels), 2):
+        raise InvalidSchema(
+            f"The schema does not give {label!r} two or more levels, all different.",
+            "A label to classify is a factor, and its levels are the classes that can occur, from public knowledge.",
+            f'Write kind = "factor" and levels = ["...", "..."] under [columns.{label}].',
+        )

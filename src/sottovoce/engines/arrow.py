@@ -30,6 +30,8 @@ from sottovoce.errors import InvalidData, WrongType
 from sottovoce.table import Array
 
 BATCH = 2**18
+#: Rows in memory are shared out among threads in parts of at least so many.
+SMALL = 2**14
 #: Batches in flight a thread, besides the one being read.
 AHEAD = 1
 
@@ -62,7 +64,9 @@ class ArrowEngine:
 
     def _batches(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         if isinstance(self._rows, pa.Table):
-            yield from self._rows.select(list(columns)).to_batches(max_chunksize=BATCH)
+            share = -(-len(self._rows) // _threads())
+            size = min(BATCH, max(share, SMALL))
+            yield from self._rows.select(list(columns)).to_batches(max_chunksize=size)
             return
         batches = self._rows.scanner(columns=list(columns), **_scan(self._rows)).to_batches()
         while True:
@@ -120,7 +124,7 @@ def infer_kinds(path: str) -> list[tuple[str, str]]:
 
 def _computed(batches: Iterable[Any], kernel: Kernel[Part]) -> Generator[tuple[int, Part]]:
     """Yields (rows, kernel(batch)) for every batch, computed on a few threads with few batches in flight."""
-    threads = min(4, os.cpu_count() or 1)
+    threads = _threads()
     flying: deque[tuple[int, Future[Part]]] = deque()
     pool = _pool(threads, os.getpid())
     try:
@@ -134,6 +138,10 @@ def _computed(batches: Iterable[Any], kernel: Kernel[Part]) -> Generator[tuple[i
             yield rows, future.result()
     finally:
         wait([future for _, future in flying if not future.cancel()])
+
+
+def _threads() -> int:
+    return min(4, os.cpu_count() or 1)
 
 
 @cache

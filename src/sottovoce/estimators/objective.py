@@ -26,10 +26,11 @@ from sottovoce.budgets import Budgets, Kinds
 from sottovoce.engine import Rows
 from sottovoce.errors import ReleaseFailed
 from sottovoce.estimators.sums import audible
-from sottovoce.features import HuberTerms, NoFeatures, Reader, ResidualHistogram
+from sottovoce.features import NoFeatures, Reader
 from sottovoce.noise import choose, radial
 from sottovoce.noise.grid import Grid
 from sottovoce.solvers import huber, newton, proxy
+from sottovoce.terms import HuberTerms, ResidualHistogram
 from sottovoce.weights import Weights
 
 Floats = NDArray[np.float64]

@@ -210,7 +210,7 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 "A regression needs limits of features and of the label, from public knowledge.",
                 "Pass bounds=sv.Bounds(features=(low, high), label=(lo, hi)), or a Schema.",
             )
-        count = X if isinstance(X, int) else _count(X, self.bounds)
+        count = X if isinstance(X, int) else feature_count(X, self.bounds)
         return interval(self.bounds), Recoding.of_bounds(self.bounds, feature_names(X), count)
 
 
@@ -229,7 +229,8 @@ def predicted(recoding: Recoding, raw: Floats, intercept: float, coefficients: F
     return total
 
 
-def _count(X: Any, bounds: Bounds) -> int:
+def feature_count(X: Any, bounds: Bounds) -> int:
+    """Returns the number of columns of X, or without X the number of bounds."""
     if X is not None:
         return int(np.shape(X)[1]) if np.ndim(X) == 2 else int(matrix(X, None).shape[1])
     sizes = [np.size(limit) for limit in bounds.features or () if np.ndim(limit)]

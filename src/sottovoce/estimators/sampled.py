@@ -108,7 +108,7 @@ class Sampled(Around):
 
 
 THEOREM = Theorem(
-    "Sampled people, null records and a t-DP estimator: each person l loses at most min(ε_l, t) (pure ε, replace)",
+    "Sampled people, null records and a t-DP estimator: each person l loses at most min(ε_l, t), pure or at its δ (replace)",
     "docs/theory/baselines.md",
 )
 
@@ -126,15 +126,17 @@ def threshold_of(threshold: Any, budgets: Budgets) -> int:
 
 
 def _outer(inner: Guarantee, budgets: Budgets, t: int) -> Guarantee:
-    """Returns min(ε_l, t) for each kind, which holds if the estimator inside is t-DP in pure ε under replacement."""
-    pure = inner.currency == "pure epsilon" and inner.neighbours.startswith("replace")
-    if not pure or int(inner.spent.max()) > t:
+    """Returns min(ε_l, t) for each kind, at the δ that the estimator inside has for t under replacement, if any."""
+    sampled = inner.shown == "epsilon" and inner.neighbours.startswith("replace")
+    if not sampled or float(inner.amounts.max()) > units.epsilon(t):
         raise errors.IncompatibleGuarantees(
-            "The estimator inside does not promise pure ε under replacement.",
+            "The estimator inside does not promise an ε under replacement.",
             "For no other promise does sampling turn t into everybody's own ε.",
             "Choose another method of the estimator, or put sv.Uniform around it.",
         )
     own = Guarantee.of(budgets, np.minimum(budgets.kinds.epsilon, t), inner.arithmetic)
+    if inner.delta is not None:
+        own = replace(own, currency="epsilon, delta", delta=inner.delta)
     return replace(own, neighbours=inner.neighbours)
 
 

@@ -10,6 +10,7 @@ probability is rounded and none underflows to zero: what has a chance of e^(−1
                        (McKenna and Sheldon 2020; equal to noisy max with exponential noise)
     exponential        take a uniform candidate, throw its coin, repeat until heads
     kept               throw everybody's coin, of bias (e^ε − 1)/(e^t − 1)
+    drawn              throw everybody's coin, of one bias that is a whole number of 2⁻³²
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ Enclosure = Callable[[int], tuple[Decimal, Decimal]]
 SLACK = 2.0**-44
 #: How many candidates the exponential mechanism tries at once.
 BLOCK = 4096
+#: Rates at which people are drawn are whole numbers of 2^-RATE_BITS.
+RATE_BITS = 32
 
 
 def permute_and_flip(scores: Scores, scale: int) -> int:
@@ -74,6 +77,12 @@ def chance_kept(epsilon: units.Units, threshold: int) -> Floats:
     capped = np.minimum(epsilon, threshold)
     ratio = np.expm1(-units.epsilon(capped)) / np.expm1(-units.epsilon(threshold))
     return np.asarray(np.exp(units.epsilon(capped - threshold)) * ratio, dtype=np.float64)
+
+
+def drawn(people: int, rate: int) -> NDArray[np.bool_]:
+    """Returns independent booleans, True with probability rate·2⁻³², exactly, for a whole rate up to 2³²."""
+    words = np.frombuffer(source.random_bytes(4 * people), dtype="<u4")
+    return np.asarray(words.astype(np.uint64) < np.uint64(rate), dtype=np.bool_)
 
 
 def _thrown(bias: Floats, certain: NDArray[np.bool_], enclosure: Callable[[int], Enclosure]) -> NDArray[np.bool_]:

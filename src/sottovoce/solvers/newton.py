@@ -54,26 +54,33 @@ class Problem:
     def distance(self, theta: Any, gradient: Any) -> float:
         """A bound on ‖θ − θ*‖_Λ: the dual norm of the gradient, and what rounding may have hidden of it."""
         hidden = self.rounding * (self.threshold + 1 + float(np.abs(theta).sum()) / 2)
+        cancelled = self.ridge * np.abs(theta - self.centre) + np.abs(self.tilt)  # of opposite signs at the minimiser
+        hidden += 4 * LONG_EPS * float(np.sqrt(np.sum(cancelled * cancelled / self.ridge)))
         return float(np.sqrt(np.sum(gradient * gradient / self.ridge))) + hidden
 
 
-def minimise(problem: Problem, tolerance: float) -> Any:
+def minimise(problem: Problem, tolerance: float, start: Floats | None = None) -> Any:
     """Returns θ with ‖θ − θ*‖_Λ ≤ tolerance, certified; None only if even the fixed number of steps missed it.
+
+    Newton begins at ``start``, or at the centre.
 
     θ is in extended precision: noise is added to it before it is rounded to doubles, so rounding costs nothing.
     """
-    for solve in (_newton, lambda problem: _accelerated(problem, tolerance)):
-        theta, size = _refined(problem, solve(problem), tolerance)
+    solves: tuple[Callable[[], Floats], ...] = (lambda: near(problem, start), lambda: _accelerated(problem, tolerance))
+    for solve in solves:
+        theta, size = _refined(problem, solve(), tolerance)
         if size <= tolerance:
             return theta
     return None
 
 
-def _newton(problem: Problem) -> Floats:
-    """Newton steps with backtracking, until the decrease drowns in the rounding of J."""
-    theta = problem.centre
+def near(problem: Problem, start: Floats | None = None) -> Floats:
+    """Newton steps with backtracking, until the decrease drowns in the rounding of J; no certificate."""
+    theta = problem.centre if start is None else start
     data, pull, bend = problem.terms(theta, False)
     value = problem.value(theta, data)
+    if start is None and float((problem.tilt**2 / problem.ridge).sum()) > 2 * data:  # the noise says more than the data
+        return near(problem, problem.centre - problem.tilt / problem.ridge)
     for _ in range(NEWTON_STEPS):
         gradient = problem.gradient(theta, pull)
         step = np.linalg.solve(bend + np.diag(problem.ridge), gradient)
@@ -94,9 +101,10 @@ def _newton(problem: Problem) -> Floats:
 
 def _refined(problem: Problem, theta: Floats, tolerance: float) -> tuple[Any, float]:
     """Newton steps with the gradient in extended precision; returns θ and a bound on its distance to θ*."""
-    _, _, bend = problem.terms(theta, False)
+    _, pull, bend = problem.terms(theta, False)
     matrix = bend + np.diag(problem.ridge)
-    best = point = np.asarray(theta, dtype=np.longdouble)
+    # One more step in doubles, since the gradient came with the curvature: nearly always one look is enough then.
+    best = point = np.asarray(theta - np.linalg.solve(matrix, problem.gradient(theta, pull)), dtype=np.longdouble)
     smallest = math.inf
     for _ in range(REFINEMENTS):
         _, pull, _ = problem.terms(point, True)

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Empirical risk minimisation by noisy gradient descent, with a budget a person (docs/theory/erm.md).
+
+Minimise Σ c_i·ℓ(φ_iᵀθ, y_i) over a ball or a box. risk.py plans and answers, descent.py has the steps, loudness.py
+the weights and what they cost, pace.py how far and how fast to go, solvers/losses.py the losses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import BaseEstimator
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import ClassifierTags, RegressorTags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from sottovoce.bounds import Bounds, Schema, interval
+from sottovoce.budgets import Budgets
+from sottovoce.classes import Classes
+from sottovoce.engine import Rows, named
+from sottovoce.errors import InvalidBounds, InvalidParameter, InvalidRelease
+from sottovoce.estimators import risk
+from sottovoce.estimators.descent import PERSON, Progress, watching
+from sottovoce.estimators.ridge import feature_count, predicted
+from sottovoce.features import MATRIX, ClassLabel, Label, Recoded
+from sottovoce.guarantee import Guarantee
+from sottovoce.plan import Plan
+from sottovoce.question import KIND, VALUE, budgets_of, refuse_unfit, run
+from sottovoce.recoding import Recoding
+from sottovoce.release import Release
+from sottovoce.solvers import losses
+from sottovoce.statistics import Owner
+from sottovoce.table import Array, feature_names, matrix, numbers, same_length
+
+Floats = NDArray[np.float64]
+
+
+def _classifies(erm: ERM) -> bool:
+    return losses.shape_of(losses.loss_of(erm.loss)).classifies
+
+
+def _has_odds(erm: ERM) -> bool:
+    return isinstance(losses.loss_of(erm.loss), losses.Logistic)
+
+
+class ERM(BaseEstimator):  # type: ignore[misc]
+    """Empirical risk minimisation, each person heard as loudly as their own (ε, δ) allows.
+
+    **Question.** Which linear function of the features has the smallest mean loss? Features (and the label of a
+    regression) lie in ``bounds``; values beyond are clipped. Classes are declared, never read off the labels.
+
+    **Promise.** (ε_l, δ) for each person l (each row, without ``groups``), neighbours by replacement of all their
+    rows, features and label; exact arithmetic. In ρ of zCDP where everybody takes part in every step.
+
+    **Formula.** T projected steps along Σ_l clip(g_l) + noise, g_l the gradient of all rows of person l, clipped at
+    W_l·L and cut to whole numbers, discrete Gaussian noise; ρ_l = T(2W_lL)²/(2σ²)  (docs/theory/erm.md, equation 3).
+
+    >>> import numpy as np, sottovoce as sv
+    >>> x = np.linspace(-1, 1, 4000)[:, None]
+    >>> erm = sv.ERM("logistic", bounds=sv.Bounds(features=(-1, 1)), delta=1e-6).fit(x, x[:, 0] > 0, epsilon=1.0)
+    >>> bool(np.all(erm.guarantee_.epsilon <= 1.0)), bool(erm.score(x, x[:, 0] > 0) > 0.9)
+    (True, True)
+
+    **Limits.** All rows are held in memory. Steps, stride and clip are chosen by public rules of thumb; with little
+    budget the model stays close to a constant. The number of rows of each person is not hidden.
+
+    Parameters
+    ----------
+    loss : "logistic", "hinge", "squared", "huber", or an object with ``value`` and ``derivative`` (solvers/losses.py).
+    bounds : Bounds with features (and, for a regression, the label), or a Schema.
+    delta : the δ of every promise, far below one over the number of people.
+    constraint : "ball" or "box", in which the coefficients of the recoded features stay.
+    radius : of the ball, or half the side of the box; a public number. None: chosen.
+    clip : the length L at which a person's mean gradient is clipped; a public number. None: chosen.
+    steps : number of steps T. None: chosen.
+    sampling : the rate at which people are drawn in each step; None: everybody takes part in every step.
+    iterate : "average" of the later half of the iterates, or the "last" one.
+    classes : the two possible labels; if not given, those of the schema, the label's bounds, or (0, 1).
+    """
+
+    def __init__(
+        self,
+        loss: Any = "logistic",
+        *,
+        bounds: Any = None,
+        delta: float | None = None,
+        constraint: str = "ball",
+        radius: float | None = None,
+        clip: float | None = None,
+        steps: int | None = None,
+        sampling: float | None = None,
+        iterate: str = "average",
+        classes: Any = None,
+    ) -> None:
+        self.loss = loss
+        self.bounds = bounds
+        self.delta = delta
+        self.constraint = constraint
+        self.radius = radius
+        self.clip = clip
+        self.steps = steps
+        self.sampling = sampling
+        self.iterate = iterate
+        self.classes = classes
+
+    missing = None  # a schema declares its own constants, column by column
+
+    def fit(self, X: Any, y: Any, epsilon: Any = None, groups: Any = None, progress: Progress = False) -> ERM:
+        """Fits y on the features X; ε is a number, an array by row, a mapping from person, or Budgets.
+
+        ``progress`` shows the steps done, and nothing else: True for a bar, or a function of the number of steps.
+        """
+        budgets, rows = self.gather(X, y, epsilon=epsilon, groups=groups)
+        plan = self.plan_for(budgets, rows)
+        refuse_unfit(self, plan, rows)
+        with watching(progress, plan.parameters["steps"]) as watch:
+            release = run(_Watched(self, watch), plan, rows)  # type: ignore[arg-type]
+        self._keep(release, plan.guarantee)
+        names = feature_names(X)
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        return self
+
+    def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, n_features: int | None = None) -> Plan:
+        """What it will cost whom, and how accurate it will be; no value is needed."""
+        return risk.plan_for(self, budgets_of(epsilon, groups, rows), self._recoding_of(n_features), self._told())
+
+    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
+        """Returns the budgets and rows of features and label in memory, with the owner of each row."""
+        X, y = data
+        recoding, label = self._recoding_of(X), self._label()
+        recoded = recoding.recoded(matrix(X, recoding))
+        column = label.classes.found(y) if isinstance(label, ClassLabel) else numbers(y, "labels")
+        same_length(len(recoded), y=column, groups=groups)
+        budgets = budgets_of(epsilon, groups, len(column))
+        columns: dict[str, Array] = {VALUE: column, KIND: budgets.row_codes(), PERSON: _owner(budgets)}
+        same_length(len(column), epsilon=columns[KIND])
+        if recoded.shape[1]:
+            columns[MATRIX] = recoded
+        return budgets, Rows(named("arrow").of_columns(columns), VALUE, Owner(KIND), Recoded(recoding), label)
+
+    def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
+        """The plan for these budgets; without rows the bounds must tell how many features there are."""
+        if rows is not None and PERSON not in rows.engine.columns():
+            raise InvalidParameter(
+                "The table is not in memory.", "Gradient descent reads it many times, by person.", "Use fit."
+            )
+        recoding = self._recoding_of(None) if rows is None else rows.features.recoding
+        return risk.plan_for(self, budgets, recoding, self._told())
+
+    def answer(self, plan: Plan, rows: Rows, watch: Callable[[int], None] = lambda step: None) -> Release:
+        """Reads the rows, draws the noise, and returns the release."""
+        theta = risk.answer(self, plan, rows, watch)
+        recoding = Recoding.from_dict(plan.parameters["features"])
+        if "classes" in plan.parameters:
+            model = _model(recoding, *recoding.original(theta[0] / 2, theta[1:]))
+            return Release.of(plan, {"models": {str(plan.parameters["classes"][1]): model}})
+        low, high = plan.parameters["label"]
+        half, middle = (high - low) / 2, (high + low) / 2
+        return Release.of(plan, _model(recoding, *recoding.original(middle + half * theta[0] / 2, half * theta[1:])))
+
+    @available_if(_classifies)  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> Floats:
+        """Returns the linear function of the features: above 0, the second class; for "logistic", its log-odds."""
+        return self._function(X)
+
+    @available_if(_has_odds)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Floats:
+        """Returns the probability of each class, by the log-odds."""
+        odds = self._function(X)
+        return np.column_stack([expit(-odds), expit(odds)])
+
+    def predict(self, X: Any) -> Array:
+        """Returns classes, or predictions in the label's units; features beyond their bounds are clipped as in fit."""
+        values = self._function(X)
+        return values if not hasattr(self, "classes_") else np.asarray(self.classes_[(values > 0).astype(np.int64)])
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Returns the share of right classes, or R² of a regression."""
+        measure = accuracy_score if _classifies(self) else r2_score
+        return float(measure(y, self.predict(X), sample_weight=sample_weight))
+
+    @classmethod
+    def from_release(cls, release: Release) -> ERM:
+        """Returns a model that predicts, from a published release alone."""
+        if release.question != "risk minimisation":
+            raise InvalidRelease("This release is not of sv.ERM.", "", "Load a release of sv.ERM.")
+        name = release.parameters["loss"]
+        model = cls(name if name in losses.NAMED else ("logistic" if "classes" in release.parameters else "squared"))
+        model._keep(release, None)
+        return model
+
+    def _function(self, X: Any) -> Floats:
+        check_is_fitted(self, "coef_")
+        raw = matrix(X, self._recoding, expected=self.n_features_in_)
+        return predicted(self._recoding, raw, float(np.ravel(self.intercept_)[0]), np.ravel(self.coef_))
+
+    def _keep(self, release: Release, guarantee: Guarantee | None) -> None:
+        self.release_ = release
+        if guarantee is not None:
+            self.guarantee_ = guarantee
+        self._recoding = Recoding.from_dict(release.parameters["features"])
+        self.n_features_in_ = len(self._recoding.features)
+        value: dict[str, Any] = release.value  # type: ignore[assignment]
+        (model,) = value["models"].values() if "models" in value else (value,)
+        self.intercept_, self.coef_ = model["intercept"], np.array(list(model["coefficients"].values()))
+        if "models" in value:  # as scikit-learn's classifiers: a row a model
+            self.intercept_, self.coef_ = np.array([self.intercept_]), self.coef_[None, :]
+            self.classes_ = np.array(release.parameters["classes"])
+
+    def _told(self) -> dict[str, Any]:
+        label = self._label()
+        return (
+            {"classes": list(label.classes.values)}
+            if isinstance(label, ClassLabel)
+            else {"label": [label.low, label.high]}
+        )
+
+    def _label(self) -> Label | ClassLabel:
+        """What the labels are, from what was declared."""
+        if _classifies(self):
+            classes = Classes.declared(self.classes, self.bounds)
+            if len(classes.values) > 2:
+                raise InvalidParameter(
+                    "There are more than two classes.", "This estimator tells two apart.", "Use sv.LogisticRegression."
+                )
+            return ClassLabel(VALUE, classes, coded=True)
+        if not isinstance(self.bounds, Schema):
+            return Label(VALUE, *interval(self.bounds))
+        name = self.bounds.label or ""
+        return Label(VALUE, *self.bounds.interval(name), self.bounds.columns[name].missing)
+
+    def _recoding_of(self, X: Any) -> Recoding:
+        """The recoding, from what was declared (X only tells how many columns there are)."""
+        if isinstance(self.bounds, Schema):
+            return Recoding.of_schema(self.bounds)
+        if not isinstance(self.bounds, Bounds):
+            raise InvalidBounds(
+                "Bounds are missing.",
+                "Limits of the features are needed, from public knowledge.",
+                "Pass bounds=sv.Bounds(features=(low, high), label=(lo, hi)), or a Schema.",
+            )
+        count = X if isinstance(X, int) else feature_count(X, self.bounds)
+        return Recoding.of_bounds(self.bounds, feature_names(X), count)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required, tags.non_deterministic = True, True
+        shape = getattr(
+            losses.NAMED.get(self.loss, self.loss) if isinstance(self.loss, str) else self.loss, "shape", None
+        )
+        if getattr(shape, "classifies", False):
+            tags.estimator_type = "classifier"
+            tags.classifier_tags = ClassifierTags(poor_score=True, multi_class=False)
+        else:
+            tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags(poor_score=True)
+        return tags
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """The question together with whoever watches its steps."""
+
+    question: ERM
+    watch: Callable[[int], None]
+
+    def answer(self, plan: Plan, rows: Rows) -> Release:
+        """The question's answer, watched."""
+        return self.question.answer(plan, rows, self.watch)
+
+
+def _model(recoding: Recoding, intercept: float, coefficients: Floats) -> dict[str, Any]:
+    named_ones = dict(zip(recoding.names, coefficients.tolist(), strict=True))
+    return {"intercept": float(intercept), "coefficients": named_ones}
+
+
+def _owner(budgets: Budgets) -> Array:
+    """Returns the person of every row; refuses budgets that do not know."""
+    if budgets.codes is None or (budgets.unit == "person" and budgets.owner is None):
+        raise InvalidParameter("These budgets do not say which row is whose.", "", "Build them with Budgets.of.")
+    return np.arange(budgets.n_people) if budgets.owner is None else budgets.owner

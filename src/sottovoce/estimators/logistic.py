@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logistic regression with a budget a person (docs/theory/logistic.md).
+
+Minimise Σ a_i·log(1 + e^(−y_iφ_iᵀw)) + ½λ‖w‖² + bᵀw, density of b ∝ exp(−η_n‖b‖/2), over rows φ of the unit ball.
+voices.py has the weights, the rate and the charges, settings.py λ and the way into the ball, and
+boundary.py the fit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log_expit, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from sottovoce.bounds import Bounds, Schema
+from sottovoce.budgets import Budgets
+from sottovoce.classes import Classes
+from sottovoce.engine import Rows
+from sottovoce.errors import InvalidBounds, InvalidParameter, InvalidRelease
+from sottovoce.estimators import boundary, settings
+from sottovoce.estimators.ridge import feature_count
+from sottovoce.estimators.staged import NoGrid
+from sottovoce.estimators.voices import LABELS, Voices
+from sottovoce.features import ClassLabel, InBall
+from sottovoce.guarantee import Guarantee, Neighbours
+from sottovoce.plan import Plan, Theorem
+from sottovoce.question import VALUE, ask, budgets_of, table_in_memory
+from sottovoce.recoding import Recoding, UnitBall
+from sottovoce.release import Release
+from sottovoce.table import feature_names, matrix, same_length
+
+Floats = NDArray[np.float64]
+
+NEIGHBOURS: dict[str, Neighbours] = {"replace": "replace", "labels": "replace labels"}
+ACCOUNTANTS = {
+    "kappa": "at most the smaller of κ(λ, ηλ)·W_l·η and the exact charge, for each problem, and ε_out",
+    "exact": "at most max_s ½W_lη(1+s) + r_l·log(1 + W_l·s(1−s)/(r_lλ)), for each problem, and ε_out",
+}
+
+
+class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Logistic regression, each person heard as loudly as their own ε allows.
+
+    **Question.** Which linear function of the features tells the classes apart? Features lie in ``bounds``;
+    values beyond are clipped. Classes are declared, never read off the labels.
+
+    **Promise.** Pure ε_l for each person l (each row, without ``groups``), neighbours by replacement of all their
+    rows, features and label, or of their labels alone (``neighbours="labels"``); floating arithmetic.
+
+    **Formula.** Objective perturbation with public weights, charged by the κ accountant (docs/theory/kappa.md);
+    several classes one against the others, each person's ε split evenly among the problems that they can change.
+
+    >>> import numpy as np, sottovoce as sv
+    >>> x = np.linspace(-1, 1, 4000)[:, None]
+    >>> model = sv.LogisticRegression(bounds=sv.Bounds(features=(-1, 1))).fit(x, x[:, 0] > 0, epsilon=1.0)
+    >>> bool(np.all(model.guarantee_.epsilon <= 1.0)), bool(model.score(x, x[:, 0] > 0) > 0.9)
+    (True, True)
+
+    **Limits.** Shrunk towards even odds; a chosen λ is undone in part, which leaves decisions as they are. Which
+    classes there are, the number of rows a person and the budgets are public.
+
+    Parameters
+    ----------
+    bounds : Bounds with features (a box, or norm= for rows that are used as they are), or a Schema.
+    classes : the possible labels; if not given, those of the schema, of the public rows, the label's bounds, or (0, 1).
+    public : (X, y), rows that need no protection, for scaling and for choosing λ only.
+    alpha : regularisation λ of the mean loss of rows in the unit ball; a public number. None: chosen.
+    fit_intercept : whether there is a constant term; it is regularised like the slopes.
+    neighbours : "replace", or "labels" to protect labels alone, at half the noise.
+    accountant : "kappa", or "exact" for the charge without the κ table.
+    """
+
+    def __init__(
+        self,
+        bounds: Any = None,
+        *,
+        classes: Any = None,
+        public: Any = None,
+        alpha: float | None = None,
+        fit_intercept: bool = True,
+        neighbours: str = "replace",
+        accountant: str = "kappa",
+    ) -> None:
+        self.bounds = bounds
+        self.classes = classes
+        self.public = public
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.neighbours = neighbours
+        self.accountant = accountant
+
+    missing = None  # a schema declares its own constants, column by column
+
+    def fit(self, X: Any, y: Any, epsilon: Any = None, groups: Any = None) -> LogisticRegression:
+        """Fits the classes y on the features X; ε is a number, an array by row, a mapping from person, or Budgets."""
+        plan, release = ask(self, X, y, epsilon=epsilon, groups=groups)
+        self._keep(release, plan.guarantee)
+        names = feature_names(X)
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        return self
+
+    def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, n_features: int | None = None) -> Plan:
+        """What it will cost whom, and how accurate it will be; no private value is needed."""
+        return self._planned(budgets_of(epsilon, groups, rows), self._recoding_of(n_features))
+
+    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
+        """Returns the budgets and rows of features and classes in memory, the rows in the unit ball."""
+        X, y = data
+        recoding, classes = self._recoding_of(X), self._declared_classes()
+        raw, codes = matrix(X, recoding), classes.found(y)
+        same_length(len(raw), y=codes, groups=groups)
+        budgets = budgets_of(epsilon, groups, len(codes))
+        ball = self._setting(self._voices(budgets, recoding), recoding).ball
+        reader, label = InBall(ball, recoding), ClassLabel(VALUE, classes, coded=True)
+        return budgets, table_in_memory(ball.recoded(raw, recoding), reader, codes, label, budgets)
+
+    def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
+        """The plan for these budgets; without rows the bounds must tell how many features there are."""
+        return self._planned(budgets, self._recoding_of(None) if rows is None else rows.features.recoding)
+
+    def answer(self, plan: Plan, rows: Rows) -> Release:
+        """Reads the rows, draws the noise, and returns the release."""
+        given = plan.parameters
+        recoding, ball = Recoding.from_dict(given["features"]), UnitBall.from_dict(given["ball"])
+        voices = self._voices(plan.budgets, recoding)
+        problems = boundary.Problems(rows, ball, voices, given["alpha"], plan.noise["rate"])
+        models = {}
+        for positive in _positives(given["classes"]):
+            intercept, slopes = ball.original(problems.fitted(positive) * given["stretch"])
+            intercept, coefficients = recoding.original(intercept, slopes)
+            named = dict(zip(recoding.names, coefficients.tolist(), strict=True))
+            models[str(given["classes"][positive])] = {"intercept": intercept, "coefficients": named}
+        return Release.of(plan, {"models": models})
+
+    def decision_function(self, X: Any) -> Floats:
+        """Returns log-odds of the second class, or of each class against the others where there are several.
+
+        A row that is longer than rows were taken to be is cut as in fit; for others this is intercept + X·coef.
+        """
+        check_is_fitted(self, "coef_")
+        recoding, ball = self._recoding, UnitBall.from_dict(self.release_.parameters["ball"])
+        Z = recoding.recoded(matrix(X, recoding, expected=self.n_features_in_))
+        models = zip(self.intercept_, self.coef_, strict=True)
+        columns = [ball.margins(Z, *recoding.centred(float(intercept), slopes)) for intercept, slopes in models]
+        return columns[0] if len(columns) == 1 else np.column_stack(columns)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Returns the class with the highest odds for each row."""
+        odds = self.decision_function(X)
+        which = odds.argmax(axis=1) if odds.ndim == 2 else (odds > 0).astype(np.int64)
+        return np.asarray(self.classes_[which])
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Returns a probability for each class; several classes' own probabilities are scaled to add up to one."""
+        odds = self.decision_function(X)
+        if odds.ndim == 1:
+            return np.column_stack([expit(-odds), expit(odds)])
+        return np.asarray(softmax(log_expit(odds), axis=1), dtype=np.float64)
+
+    @classmethod
+    def from_release(cls, release: Release) -> LogisticRegression:
+        """Returns a model that predicts, from a published release alone."""
+        if release.question != "logistic regression":
+            raise InvalidRelease(
+                "This release is not a logistic regression.", "", "Load a release of `sottovoce release logistic`."
+            )
+        model = cls(classes=release.parameters["classes"], neighbours=release.parameters["neighbours"])
+        model._keep(release, None)
+        return model
+
+    def _keep(self, release: Release, guarantee: Guarantee | None) -> None:
+        self.release_ = release
+        if guarantee is not None:
+            self.guarantee_ = guarantee
+        self.classes_ = np.array(release.parameters["classes"])
+        self._recoding = Recoding.from_dict(release.parameters["features"])
+        self.n_features_in_ = len(self._recoding.features)
+        value: dict[str, Any] = release.value  # type: ignore[assignment]
+        self.intercept_ = np.array([model["intercept"] for model in value["models"].values()])
+        self.coef_ = np.array([list(model["coefficients"].values()) for model in value["models"].values()])
+
+    def _planned(self, budgets: Budgets, recoding: Recoding) -> Plan:
+        classes, voices = self._declared_classes(), self._voices(budgets, recoding)
+        setting = self._setting(voices, recoding)
+        rate = voices.rate(setting.ridge, self.accountant)
+        charges = voices.charges(setting.ridge, rate, self.accountant)
+        expected, meaning = boundary.expected_error(setting, rate)
+        return Plan(
+            question="logistic regression",
+            parameters={
+                "classes": list(classes.values),
+                "features": recoding.to_dict(),
+                "neighbours": self.neighbours,
+                "accountant": self.accountant,
+                "alpha": setting.ridge,
+                "ball": setting.ball.to_dict(),
+                "stretch": setting.stretch,
+                "problems": len(_positives(classes.values)),
+                "public_rows": 0 if self.public is None else len(self.public[1]),
+            },
+            budgets=budgets,
+            weights=voices.weights,
+            guarantee=replace(
+                Guarantee.of(budgets, charges, arithmetic="floating"), neighbours=NEIGHBOURS[self.neighbours]
+            ),
+            noise={
+                "distribution": "radial noise in the objective",
+                "rate": rate,
+                "root_mean_square": 2 * math.sqrt(voices.coordinates * (voices.coordinates + 1)) / rate,
+                "output_noise": boundary.output_noise(voices, setting.ridge, rate),
+            },
+            grid=NoGrid(),
+            theorem=Theorem(
+                f"Objective perturbation: each person l loses {self._charge_in_words()} "
+                f"(pure ε, neighbours by {NEIGHBOURS[self.neighbours]})",
+                "docs/theory/logistic.md",
+            ),
+            expected_error=expected,
+            error_is=meaning,
+            risk=partial(boundary.error_bound, voices=voices, ridge=setting.ridge, rate=rate),
+        )
+
+    def _charge_in_words(self) -> str:
+        return "at most W_l·η/2, for each problem, and ε_out" if self._labels_only else ACCOUNTANTS[self.accountant]
+
+    @property
+    def _labels_only(self) -> bool:
+        return self.neighbours == "labels"
+
+    def _voices(self, budgets: Budgets, recoding: Recoding) -> Voices:
+        self._refuse_unknown()
+        coordinates = recoding.width + bool(self.fit_intercept)
+        return Voices.of(budgets.kinds, coordinates, len(self._declared_classes().values), self._labels_only)
+
+    def _setting(self, voices: Voices, recoding: Recoding) -> settings.Setting:
+        scale = settings.Scale(voices.total, recoding.width, bool(self.fit_intercept))
+        if self.public is not None:
+            accountant = LABELS if self._labels_only else self.accountant
+            public = settings.PublicRows.of(self.public, recoding, self._declared_classes())
+            return settings.with_public_rows(scale, public, self.alpha, accountant)
+        norm = self.bounds.norm if isinstance(self.bounds, Bounds) else None
+        return settings.without_public_rows(scale, recoding, norm, self.alpha)
+
+    def _declared_classes(self) -> Classes:
+        labels = None if self.public is None or len(self.public) != 2 else self.public[1]
+        return Classes.declared(self.classes, self.bounds, labels)
+
+    def _recoding_of(self, X: Any) -> Recoding:
+        """The recoding, from what was declared (X only tells how many columns there are)."""
+        if isinstance(self.bounds, Schema):
+            return Recoding.of_schema(self.bounds)
+        if not isinstance(self.bounds, Bounds):
+            raise InvalidBounds(
+                "Bounds are missing.",
+                "A classifier needs limits of the features, from public knowledge.",
+                "Pass bounds=sv.Bounds(features=(low, high)), or a Schema.",
+            )
+        count = X if isinstance(X, int) else feature_count(X, self.bounds)
+        return Recoding.of_bounds(self.bounds, feature_names(X), count)
+
+    def _refuse_unknown(self) -> None:
+        for name, value, known in (
+            ("neighbours", self.neighbours, NEIGHBOURS),
+            ("accountant", self.accountant, ACCOUNTANTS),
+        ):
+            if value not in known:
+                raise InvalidParameter(
+                    f"The {name} {value!r} is not known.", f"Known: {', '.join(known)}.", "Choose one."
+                )
+        if self.alpha is not None and not (isinstance(self.alpha, int | float) and 0 < self.alpha < math.inf):
+            raise InvalidParameter(
+                "alpha is not positive and finite.",
+                "Without regularisation there is no promise.",
+                "Pass a positive number, or alpha=None to have it chosen.",
+            )
+
+
+def _positives(classes: Any) -> tuple[int, ...]:
+    """Returns which classes are told from the others: the second of two, each of several."""
+    return (1,) if len(classes) == 2 else tuple(range(len(classes)))
