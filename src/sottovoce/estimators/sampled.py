@@ -108,7 +108,7 @@ class Sampled(Around):
 
 
 THEOREM = Theorem(
-    "Sampled people, null records, a t-DP estimator: each person l loses at most min(ε_l, t), pure or at its δ (replace)",
+    "Sampled people, null records, a t-DP estimator: person l loses at most min(ε_l, t), pure or at its δ (replace)",
     "docs/theory/baselines.md",
 )
 
