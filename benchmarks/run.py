@@ -11,7 +11,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPTS = ("weights", "mean_and_quantile", "regression", "logistic", "erm", "labels", "large_files", "large_regression")
+SCRIPTS = (
+    "weights",
+    "mean_and_quantile",
+    "regression",
+    "logistic",
+    "erm",
+    "per_instance",
+    "labels",
+    "large_files",
+    "large_regression",
+)
 #: Without --full: enough to see the ratios, not to wait for them.
 REDUCED = {
     "regression": ("--quick",),

@@ -82,9 +82,9 @@ def test_the_limit_of_large_budgets_is_the_plain_answer():
 
 def test_public_names_are_frozen():
     assert sv.__all__ == [
-        "__version__", "errors", "Bounds", "Budgets", "Certificate", "ERM", "Guarantee", "LabelPrivateRegression",
-        "Limited", "LogisticRegression", "Mean", "Plan", "Quantile", "Release", "Ridge", "Sampled", "Schema", "Session",
-        "Uniform", "Weights", "optimal_weights",
+        "__version__", "audit", "errors", "AdaptivePosteriorSample", "Bounds", "Budgets", "Certificate", "ERM",
+        "Guarantee", "LabelPrivateRegression", "Limited", "LogisticRegression", "Mean", "Plan", "PosteriorSample",
+        "Quantile", "Release", "Ridge", "Sampled", "Schema", "Session", "Uniform", "Weights", "optimal_weights",
     ]  # fmt: skip
     assert all(getattr(sv, name) is not None for name in dir(sv))
     with pytest.raises(AttributeError):
@@ -116,6 +116,8 @@ def lint_imports(source: Path) -> subprocess.CompletedProcess[str]:
         ("units.py", "import sottovoce.plan"),
         ("engines/arrow.py", "import sottovoce.noise.laplace"),
         ("newroom.py", "import sottovoce.errors"),
+        ("session.py", "import sottovoce.audit.instance"),
+        ("release.py", "import sottovoce.audit"),
     ],
 )
 def test_a_bad_import_breaks_the_contract(file, line, tmp_path):

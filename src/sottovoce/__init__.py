@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 
 #: Public name → the module it lives in. Loaded on first use, so that importing the house costs nothing.
 _HOMES = {
+    "AdaptivePosteriorSample": "estimators.posterior",
     "Bounds": "bounds",
     "Budgets": "budgets",
     "Certificate": "release",
@@ -28,6 +29,7 @@ _HOMES = {
     "LogisticRegression": "estimators.logistic",
     "Mean": "estimators.mean",
     "Plan": "plan",
+    "PosteriorSample": "estimators.posterior",
     "Quantile": "estimators.quantile",
     "Release": "release",
     "Ridge": "estimators.ridge",
@@ -39,14 +41,14 @@ _HOMES = {
     "optimal_weights": "weights",
 }
 
-__all__ = ["__version__", "errors", *sorted(_HOMES)]
+__all__ = ["__version__", "audit", "errors", *sorted(_HOMES)]
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(f"sottovoce.{_HOMES[name]}"), name)
-    if name == "errors":
-        return import_module("sottovoce.errors")
+    if name in ("audit", "errors"):  # rooms that are used by their own name
+        return import_module(f"sottovoce.{name}")
     raise AttributeError(f"module 'sottovoce' has no attribute {name!r}")
 
 

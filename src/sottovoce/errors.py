@@ -27,6 +27,7 @@ one: an error message is an output, and outputs are paid for.
     ├── UnsupportedLedger          a kind of ledger that this installation does not have
     ├── IncompatibleGuarantees     promises of different kinds cannot be added
     ├── InvalidRelease             a file that is not a release
+    ├── Confidential               an exact loss, which is for the curator alone, was about to be written down
     └── ReleaseFailed              after the data was touched: says nothing about why
 """
 
@@ -136,6 +137,10 @@ class IncompatibleGuarantees(SottovoceError):
 
 class InvalidRelease(SottovoceError, ValueError):
     """A file that is not a release."""
+
+
+class Confidential(SottovoceError, TypeError):
+    """An exact loss depends on everybody's data, is for the curator alone, and is not written down or sent on."""
 
 
 class ReleaseFailed(SottovoceError):

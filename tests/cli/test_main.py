@@ -21,7 +21,11 @@ def test_help_lists_every_verb_in_the_order_of_use(run):
 
 def test_plan_and_release_take_the_same_words():
     verbs = get_command(app).commands
-    assert set(verbs["plan"].commands) == set(verbs["release"].commands) == {"mean", "quantile", "ridge", "logistic"}
+    assert (
+        set(verbs["plan"].commands)
+        == set(verbs["release"].commands)
+        == {"mean", "quantile", "ridge", "logistic", "posterior"}
+    )
     for question in ("mean", "quantile", "ridge", "logistic"):
         plan, release = ([p.opts for p in verbs[v].commands[question].params] for v in ("plan", "release"))
         assert plan == release

@@ -39,6 +39,8 @@ PLANS = {
         for neighbours in ("replace", "labels")
     ],
     "ERM": [lambda: sv.ERM(bounds=BOX, delta=1e-6).plan(epsilon=1.0, rows=5, n_features=2)],
+    "PosteriorSample": [lambda: sv.PosteriorSample(bounds=BOX).plan(epsilon=1.0, rows=5, n_features=2)],
+    "AdaptivePosteriorSample": [lambda: sv.AdaptivePosteriorSample(bounds=BOX).plan(rows=5, n_features=2)],
     "LabelPrivateRegression": [],  # planned from the design, on its own page
     "Limited": [],  # these three take any estimator, whose own theorem is checked here
     "Sampled": [],

@@ -61,7 +61,12 @@ class Model:
         """Reads the model from a release; refuses other releases, and one that does not fit itself."""
         from sottovoce.errors import InvalidRelease
 
-        readers = {"ridge": _regression, "logistic regression": _classifier}
+        readers = {
+            "ridge": _regression,
+            "posterior sample": _regression,
+            "adaptive posterior sample": _regression,
+            "logistic regression": _classifier,
+        }
         if release.question not in readers:
             raise InvalidRelease(
                 "This release is not a regression and not a classifier.",

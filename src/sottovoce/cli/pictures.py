@@ -13,7 +13,7 @@ from rich.text import Text
 
 from sottovoce.cli.outlook import outlooks, typical, verdict
 from sottovoce.cli.voice import console, say
-from sottovoce.plan import Plan, error_text
+from sottovoce.plan import Plan, currency_words, error_text
 
 PLAN_FORMAT = "sottovoce.plan/1"
 #: Leaves room for a name and a number on a terminal of 80 columns.
@@ -61,7 +61,7 @@ def told(plan: Plan) -> list[str]:
     q = plan.parameters.get("q")
     which = "" if q is None else " for the quantiles " + ", ".join(f"{share:g}" for share in q)
     return [
-        f"Promise: pure ε for each {promise.unit}, neighbours by {promise.neighbours}, "
+        f"Promise: {currency_words(plan.promise)} for each {promise.unit}, neighbours by {promise.neighbours}, "
         f"{promise.arithmetic} arithmetic. Nobody spends more than they granted.",
         f"Expected error{which}: {error_text(plan.expected_error)} ({plan.error_is}).",
     ]

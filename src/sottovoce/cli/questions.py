@@ -161,3 +161,28 @@ def logistic(
         public=public,
     ).classified()
     context.obj(said, question("LogisticRegression", said, alpha=alpha, neighbours=neighbours))
+
+
+@release_app.command()
+@plan_app.command()
+@plainly()
+def posterior(
+    context: typer.Context,
+    table: words.Table,
+    schema: words.Described = None,
+    gamma: Annotated[
+        float | None, typer.Option(help="How concentrated the sample is, a public number (if not given: 1.0).")
+    ] = None,
+    alpha: Annotated[float | None, typer.Option(help="Regularisation λ, a public number (if not given: 1.0).")] = None,
+    delta: Annotated[float | None, typer.Option(help="The δ of every promise (if not given: 1e-6).")] = None,
+    budget_column: words.BudgetColumn = None,
+    epsilon: words.Epsilon = None,
+    person_column: words.PersonColumn = None,
+    key: words.Key = "release",
+    out: words.Out = None,
+) -> None:
+    """A linear model as one sample from a posterior, whose losses can be audited exactly."""
+    said = Said(
+        table, budget=budget_column, epsilon=epsilon, person=person_column, schema=schema, key=key, out=out
+    ).regressed()
+    context.obj(said, question("PosteriorSample", said, gamma=gamma, alpha=alpha, delta=delta, fit_intercept=True))

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every record loses, exactly: its cost in leverages, and against refitting without each record.
+
+`leverages` is what anybody would write: one Cholesky factor, one triangular solve of all rows, their norms and
+residuals. Ours computes the same by blocks, and then ε at δ for each record, for a posterior sample and for
+Gaussian noise. Refitting is the honest alternative without the identities: for a sample of records the regression is
+fitted again without them, and the time is extrapolated to all of them; `downdated` subtracts the record from the
+sums instead, and solves again. Both find ε for all records at once at the end. Linear algebra has one thread.
+
+    python benchmarks/per_instance.py                  about a minute
+    python benchmarks/per_instance.py --rows 100000    to try it
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from threadpoolctl import threadpool_limits
+from timing import best_times, console, show, verdict
+
+from sottovoce.solvers import leverages
+from sottovoce.solvers.profiles import gaussian_epsilon, posterior_epsilon
+
+ROWS, COLUMNS = 1_000_000, 20
+REFITTED_ROWS, SAMPLE = 10_000, 50
+RIDGE, GAMMA, DELTA = 1.0, 100.0, 1e-6
+#: Exact losses cost at most so many leverages in all; hoped for, and promised.
+HOPED, PROMISED = 5.0, 15.0
+#: Two ways to the same ε differ by less.
+AGREED = 1e-8
+
+
+def main() -> None:
+    """Prints two tables."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--rows", type=int, default=ROWS)
+    with threadpool_limits(1, user_api="blas"):
+        against_leverages(*table(options.parse_args().rows))
+        against_refitting(*table(REFITTED_ROWS))
+
+
+def table(rows: int) -> tuple[Any, Any]:
+    """Rows of length at most 1, labels between −1 and 1."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(rows, COLUMNS))
+    X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0)
+    return X, np.clip(X @ rng.normal(size=COLUMNS) / 2 + 0.2 * rng.normal(size=rows), -1, 1)
+
+
+def plainly(X: Any, y: Any) -> Any:
+    """h and e of every row."""
+    hessian = X.T @ X + RIDGE * np.eye(X.shape[1])
+    root = np.linalg.cholesky(hessian)
+    theta = solve_triangular(root.T, solve_triangular(root, X.T @ y, lower=True), lower=False)
+    solved = solve_triangular(root, X.T, lower=True)
+    return np.einsum("ij,ij->j", solved, solved), y - X @ theta
+
+
+def posterior(X: Any, y: Any) -> Any:
+    """ε of every row for one posterior sample, leverages included."""
+    records = leverages.leverages(X, y, RIDGE)
+    return posterior_epsilon(records.leverage, np.sqrt(GAMMA) * records.residual, DELTA)
+
+
+def gaussian(X: Any, y: Any) -> Any:
+    """ε of every row for Gaussian noise with covariance I/γ, leverages included."""
+    fit = leverages.fit(X, y, RIDGE)
+    return gaussian_epsilon(np.sqrt(GAMMA) * fit.moved_by_leaving(X, y, fit.metric("identity")), DELTA)
+
+
+def refitted(X: Any, y: Any, rows: Any) -> Any:
+    """ε of some rows for one posterior sample, by regressions without each."""
+    found = []
+    for i in rows:
+        rest, labels = np.delete(X, i, axis=0), np.delete(y, i)
+        found.append(seen(rest.T @ rest + RIDGE * np.eye(COLUMNS), rest.T @ labels, X[i], y[i]))
+    return losses(found)
+
+
+def downdated(X: Any, y: Any, hessian: Any, pull: Any, rows: Any) -> Any:
+    """The same, with each row subtracted from the sums of all."""
+    return losses([seen(hessian - np.outer(X[i], X[i]), pull - X[i] * y[i], X[i], y[i]) for i in rows])
+
+
+def seen(hessian: Any, pull: Any, x: Any, y: float) -> tuple[float, float]:
+    """μ and r of a record from the sums of the others."""
+    theta, g = np.linalg.solve(hessian, np.column_stack([pull, x])).T
+    return x @ g, y - x @ theta
+
+
+def losses(found: list[tuple[float, float]]) -> Any:
+    mu, r = np.array(found).T
+    return posterior_epsilon(mu, np.sqrt(GAMMA) * r, DELTA)
+
+
+def against_leverages(X: Any, y: Any) -> None:
+    """All rows, everybody in turns."""
+    competitors = {
+        "leverages": partial(plainly, X, y),
+        "leverages, by blocks": partial(leverages.leverages, X, y, RIDGE),
+        "leverages and ε, posterior": partial(posterior, X, y),
+        "leverages and ε, Gaussian": partial(gaussian, X, y),
+    }
+    times = best_times(competitors, rounds=5)
+    promises = dict.fromkeys(list(competitors)[2:], ("leverages", PROMISED))
+    show(f"{len(y):,} × {COLUMNS}, δ = {DELTA:g}, γ = {GAMMA:g}", times, "leverages", promises)
+    ratio = times["leverages and ε, posterior"] / times["leverages"]
+    console.print(f"hoped for: at most {HOPED:g} leverages; {ratio:.2f}: {verdict(ratio, HOPED)}")
+
+
+def against_refitting(X: Any, y: Any) -> None:
+    """A sample of rows is refitted; their time is multiplied up."""
+    gram, pull = X.T @ X + RIDGE * np.eye(COLUMNS), X.T @ y
+    rows = np.random.default_rng(1).choice(len(y), SAMPLE, replace=False)
+    competitors = {
+        "ours, all rows": partial(posterior, X, y),
+        "refitted, a sample": partial(refitted, X, y, rows),
+        "downdated, a sample": partial(downdated, X, y, gram, pull, rows),
+    }
+    times = best_times(competitors, rounds=3)
+    for name in ("refitted", "downdated"):
+        times[f"{name}, all rows (extrapolated)"] = times.pop(f"{name}, a sample") * len(y) / SAMPLE
+    show(f"{len(y):,} × {COLUMNS}, extrapolated from {SAMPLE} refits", times, "ours, all rows", {})
+    apart = np.max(np.abs(refitted(X, y, rows) / posterior(X, y)[rows] - 1))
+    console.print(f"largest difference from refitting: {apart:.1e}, may be {AGREED:g}: {verdict(apart, AGREED)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sottovoce audit`: what each person in a table really lost to a release, as a confidential page for the curator.
+
+With --mine it is the public calculator: a bound on one's own loss, from a published release and one's own row alone.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sottovoce.cli import words
+from sottovoce.cli.voice import console, plainly, say
+
+if TYPE_CHECKING:
+    from sottovoce.audit import PerInstance
+    from sottovoce.cli.words import Said
+    from sottovoce.release import Release
+
+#: Who may look at the page: its owner, and nobody else on the machine.
+OWNER_ONLY = 0o600
+PASSES = ("Counting who takes part", "Checking the rows", "Looking at every row")
+
+
+@plainly()
+def audit(
+    model: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="MODEL", help="A JSON file of `sottovoce release` posterior, or ridge by an output method."
+        ),
+    ] = None,
+    table: Annotated[
+        str | None, typer.Argument(metavar="TABLE", help="The table that it was released from.", show_default=False)
+    ] = None,
+    schema: words.Described = None,
+    delta: Annotated[float, typer.Option(help="The δ at which everybody's ε is told.")] = 1e-6,
+    reveal: Annotated[bool, typer.Option("--reveal", help="Name the people who are least protected.")] = False,
+    budget_column: words.BudgetColumn = None,
+    epsilon: words.Epsilon = None,
+    person_column: words.PersonColumn = None,
+    out: Annotated[Path, typer.Option(help="The HTML page to write.")] = Path("audit.html"),
+    mine: Annotated[
+        Path | None, typer.Option(metavar="RELEASE", help="Instead of all this: a published release, to bound my loss.")
+    ] = None,
+    record: Annotated[
+        Path | None, typer.Option(help="With --mine: a JSON file with my row, a name and a value for each column.")
+    ] = None,
+    beta: Annotated[float, typer.Option(help="With --mine: how often the bound may be wrong.")] = 0.01,
+    weight: Annotated[
+        float | None, typer.Option(help="With --mine: the weight of my row, where people have different ones.")
+    ] = None,
+) -> None:
+    """Show what each person really lost to a release: for the curator alone.
+
+    The promise of a release holds for every table and everybody. This looks at the people who are in the table. It is
+    confidential, because it depends on everybody's data. With --mine and --record nothing confidential is read.
+    """
+    if mine is not None:
+        return _mine(mine, record, beta, weight)
+    if model is None or table is None:
+        raise _nothing_to_audit()
+    said = words.Said(table, budget=budget_column, epsilon=epsilon, person=person_column, schema=schema, out=out)
+    _page(model, said, delta, reveal)
+
+
+def _page(model: Path, said: Said, delta: float, reveal: bool) -> None:
+    from sottovoce.cli.audit_page import page
+    from sottovoce.cli.files import load_release, refuse_unwritable, write_whole
+    from sottovoce.cli.progress import RowsDone
+
+    release, out = load_release(model), said.out or Path("audit.html")
+    refuse_unwritable(out, model, *said.inputs)
+    with RowsDone(console(stderr=True), PASSES) as watch:
+        looked = audited(release, said, delta, watch)
+    write_whole(out, page(looked, release, reveal=reveal))
+    out.chmod(OWNER_ONLY)
+    say(str(looked.summary()))
+    say(f"Written to {out}: confidential, and to be read by nobody but you.", stderr=True)
+
+
+def audited(release: Release, said: Said, delta: float, watch: Any = None) -> PerInstance:
+    """Returns the audit of a release from the table it was made from, with the budgets that it was made with."""
+    from dataclasses import replace
+
+    from sottovoce.audit import reading, rebuilding
+    from sottovoce.audit.instance import PerInstance
+    from sottovoce.cli.answers import census, rows
+    from sottovoce.solvers.profiles import probability
+
+    level, (_, asked) = float(probability(delta)), rebuilding.released(release)
+    if reading.equal(release):  # it was made without budgets, and any number stands for them
+        said = replace(said, epsilon=1.0, budget=None)
+    said = said.regressed()
+    engine, budgets, owner = census(said, watch, values=True)
+    return PerInstance(reading.read_rows(release, asked, budgets, rows(said, engine, owner)), level)
+
+
+def _mine(path: Path, record: Path | None, beta: float, weight: float | None) -> None:
+    from sottovoce.audit import mine
+    from sottovoce.cli.files import load_release
+
+    release = load_release(path)
+    say(mine(release, own_row(release, record), beta, weight=weight).explain())
+
+
+def own_row(release: Release, record: Path | None) -> tuple[dict[str, Any], Any]:
+    """Reads one's own row: the columns of the release by name, and one more, which is the label."""
+    from sottovoce.errors import InvalidData
+
+    content = _read(record)
+    names = [feature["name"] for feature in release.parameters.get("features", ())]
+    others = [name for name in content if name not in names]
+    if len(others) != 1 or not all(name in content for name in names):
+        raise InvalidData(
+            "The record has not the columns of this release and its label.",
+            f"The columns are: {', '.join(names)}; one entry more is the label.",
+            'Write it as JSON, such as {"age": 40, "smoker": "no", "cost": 1200}.',
+        )
+    return {name: content[name] for name in names}, content[others[0]]
+
+
+def _read(record: Path | None) -> dict[str, Any]:
+    from sottovoce.errors import InvalidData
+
+    try:
+        content = json.loads(record.read_text(encoding="utf-8")) if record is not None else None
+    except (OSError, ValueError):
+        content = None
+    if not isinstance(content, dict):
+        raise InvalidData(
+            "There is no record, or it cannot be read.",
+            "One's own row is a JSON object: a name and a value for each column.",
+            "Pass it as --record row.json.",
+        )
+    return content
+
+
+def _nothing_to_audit() -> Exception:
+    from sottovoce.errors import InvalidParameter
+
+    return InvalidParameter(
+        "A model or its table is not named.",
+        "An audit looks at a release and at the table that it was made from.",
+        "Pass MODEL and TABLE, or --mine RELEASE --record ROW for a bound on your own loss.",
+    )

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What both kinds of posterior sample share: the way from a question to a plan, a draw and a release.
+
+posterior.py has the two public estimators, gram.py the way into the unit ball and the draw.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from sottovoce.bounds import Bounds, Interval, Schema, interval
+from sottovoce.budgets import Budgets, Kinds
+from sottovoce.engine import Rows
+from sottovoce.errors import InvalidBounds, InvalidData, InvalidParameter, InvalidRelease
+from sottovoce.estimators import gram
+from sottovoce.estimators.ridge import feature_count, predicted
+from sottovoce.estimators.staged import NoGrid
+from sottovoce.features import InBall, Label
+from sottovoce.guarantee import Guarantee
+from sottovoce.plan import Plan, Theorem
+from sottovoce.question import VALUE, budgets_of, refuse_unfit, run, table_in_memory
+from sottovoce.recoding import Recoding, UnitBall
+from sottovoce.release import Release
+from sottovoce.table import feature_names, matrix, numbers, same_length
+
+Floats = NDArray[np.float64]
+
+
+class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """What both kinds of posterior sample share."""
+
+    question: ClassVar[str]
+    theorem: ClassVar[Theorem]
+    bounds: Any
+    delta: float
+    fit_intercept: bool
+    missing = None  # a schema declares its own constants, column by column
+
+    def fit(self, X: Any, y: Any, epsilon: Any = None, groups: Any = None) -> Any:
+        """Fits the label y on the features X; ε is a number, an array by row, a mapping from person, or Budgets."""
+        budgets, rows = self.gather(X, y, epsilon=epsilon, groups=groups)
+        plan = self._planned(budgets, rows.features.recoding, self._granted(epsilon) is not None)
+        refuse_unfit(self, plan, rows)
+        self._keep(run(self, plan, rows), plan.guarantee)
+        names = feature_names(X)
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        return self
+
+    def plan(
+        self, epsilon: Any = None, groups: Any = None, rows: int | None = None, n_features: int | None = None
+    ) -> Plan:
+        """What it will cost whom, and how accurate it will be; no value is needed."""
+        recoding = self._declared(n_features)[1]
+        granted = self._granted(epsilon)
+        return self._planned(self._budgets(granted, groups, rows), recoding, granted is not None)
+
+    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
+        """Returns the budgets and rows of features and label in memory, the rows in the unit ball."""
+        X, y = data
+        label, recoding = self._declared(X)
+        raw, column = matrix(X, recoding), numbers(y, "labels")
+        same_length(len(raw), y=column, groups=groups)
+        budgets, ball = self._budgets(self._granted(epsilon), groups, len(column)), self._ball(recoding)
+        if isinstance(self.bounds, Bounds) and self.bounds.features is None and self.bounds.norm is not None:
+            raw = gram.shortened(raw, self.bounds.norm)
+        reader = InBall(ball, recoding)
+        declared = Label(VALUE, *label, self._label_missing())
+        return budgets, table_in_memory(ball.recoded(raw, recoding), reader, column, declared, budgets)
+
+    def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
+        """The plan for these budgets; without rows the bounds must tell how many features there are."""
+        return self._planned(budgets, self._declared(None)[1] if rows is None else rows.features.recoding, True)
+
+    def answer(self, plan: Plan, rows: Rows) -> Release:
+        """Reads the rows, draws the sample, and returns the release."""
+        given = plan.parameters
+        ball, recoding = UnitBall.from_dict(given["ball"]), Recoding.from_dict(given["features"])
+        middle, half = gram.label_scale(interval(given["label"]), given["fit_intercept"])
+        total, cross = gram.sums(rows, ball, plan.weights.row * given["weight_unit"], (middle, half))
+        theta, told = self._drawn(plan, total, cross)
+        constant, slopes = ball.original(half * theta)
+        intercept, coefficients = recoding.original(middle + constant, slopes)
+        value = {
+            "intercept": intercept if given["fit_intercept"] else 0.0,
+            "coefficients": dict(zip(recoding.names, coefficients.tolist(), strict=True)),
+            "theta": theta.tolist(),
+        }
+        return Release.of(plan, {**value, **told})
+
+    def predict(self, X: Any) -> Floats:
+        """Returns predictions in the label's units; features beyond their bounds are clipped."""
+        check_is_fitted(self, "coef_")
+        raw = matrix(X, self._recoding, expected=self.n_features_in_)
+        return predicted(self._recoding, raw, self.intercept_, self.coef_)
+
+    @classmethod
+    def from_release(cls, release: Release) -> Any:
+        """Returns a model that predicts, from a published release alone."""
+        if release.question != cls.question:
+            raise InvalidRelease(f"This release is not of sv.{cls.__name__}.", "", f"Load one of sv.{cls.__name__}.")
+        model = cls(**{name: release.parameters[name] for name in cls().get_params() if name in release.parameters})
+        model._keep(release, None)
+        return model
+
+    def _planned(self, budgets: Budgets, recoding: Recoding, granted: bool) -> Plan:
+        self._refuse_unknown()
+        label, ball = self._label(), self._ball(recoding)
+        voices = self._voices(budgets.kinds, ball.width, granted)
+        if not granted:  # what it costs is what is promised
+            kinds = Kinds(voices.charges, budgets.kinds.rows, budgets.kinds.people)
+            budgets = replace(budgets, kinds=kinds)
+        half = gram.label_scale(label, bool(self.fit_intercept))[1]
+        guarantee = Guarantee.of(budgets, voices.charges, arithmetic="floating")
+        return Plan(
+            question=self.question,
+            parameters={
+                **self._public(voices),
+                "delta": float(self.delta),
+                "fit_intercept": bool(self.fit_intercept),
+                "label": list(label),
+                "features": recoding.to_dict(),
+                "ball": ball.to_dict(),
+                "weight_unit": voices.unit,
+            },
+            budgets=budgets,
+            weights=voices.weights,
+            guarantee=replace(guarantee, neighbours="zero out", currency="epsilon, delta", delta=float(self.delta)),
+            noise={"distribution": "one sample of the posterior", **self._noise(voices)},
+            grid=NoGrid(),
+            theorem=self.theorem,
+            expected_error=half * self._noise_in_a_row(voices, ball.width),
+            error_is="root mean square of the noise in a row's prediction, at most; shrinkage comes on top",
+        )
+
+    def _granted(self, epsilon: Any) -> Any:
+        """What people grant: what fit was told, or what the estimator was made with, or nothing."""
+        return getattr(self, "epsilon", None) if epsilon is None else epsilon
+
+    def _budgets(self, granted: Any, groups: Any, rows: int | None) -> Budgets:
+        # Without grants any number stands for them; what is promised takes its place.
+        return budgets_of(1.0 if granted is None else granted, groups, rows)
+
+    def _keep(self, release: Release, guarantee: Guarantee | None) -> None:
+        self.release_ = release
+        if guarantee is not None:
+            self.guarantee_ = guarantee
+        self._recoding = Recoding.from_dict(release.parameters["features"])
+        self.n_features_in_ = len(self._recoding.features)
+        value: dict[str, Any] = release.value  # type: ignore[assignment]
+        self.intercept_ = value["intercept"]
+        self.coef_ = np.array(list(value["coefficients"].values()))
+
+    def _ball(self, recoding: Recoding) -> UnitBall:
+        ball = gram.ball_of(recoding, getattr(self.bounds, "norm", None), bool(self.fit_intercept))
+        if not ball.width:
+            raise InvalidData("No feature can vary.", "There is nothing to fit without an intercept.", "Fit one.")
+        return ball
+
+    def _label(self) -> Interval:
+        if isinstance(self.bounds, Schema):
+            return self.bounds.interval(self.bounds.label or "")
+        return interval(self.bounds)
+
+    def _label_missing(self) -> float | None:
+        schema = self.bounds
+        return schema.columns[schema.label].missing if isinstance(schema, Schema) and schema.label else None
+
+    def _declared(self, X: Any) -> tuple[Interval, Recoding]:
+        """The label's range and the recoding, from what was declared (X only tells how many columns there are)."""
+        if isinstance(self.bounds, Schema):
+            return self._label(), Recoding.of_schema(self.bounds)
+        if not isinstance(self.bounds, Bounds):
+            raise InvalidBounds(
+                "Bounds are missing.",
+                "A regression needs limits of the rows' norm or features, and of the label, from public knowledge.",
+                "Pass bounds=sv.Bounds(norm=1.0, label=(lo, hi)), or a box, or a Schema.",
+            )
+        count = X if isinstance(X, int) else feature_count(X, self.bounds)
+        return self._label(), Recoding.of_bounds(self.bounds, feature_names(X), count)
+
+    def _refuse_unknown(self) -> None:
+        if not between(self.delta, 0, 1):
+            raise InvalidParameter(
+                "δ is missing, or not between 0 and 1.",
+                "A posterior sample has no pure ε: every promise is an ε at a δ, the same for all.",
+                "Pass delta=, far below one over the number of people.",
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic, tags.regressor_tags.poor_score = True, True
+        return tags
+
+
+def between(value: Any, low: float, high: float) -> bool:
+    """Whether a parameter is a number strictly between two others."""
+    return isinstance(value, Real) and low < float(value) < high

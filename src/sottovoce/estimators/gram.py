@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weighted sums of squares over rows of the unit ball, and one draw from the posterior that they make.
+
+How rows and labels come to length 1 at most is public (docs/theory/posterior.md, section 1). With an intercept, numbers
+are centred in their bounds and φ = (1, v)/√(1 + r²), r the largest possible ‖v‖; without one nothing is centred.
+
+    symbol   name
+    φ, y     a row of the unit ball, and its label in [−1, 1]
+    w        weight of a row, by kind
+    H        Σ wφφᵀ + λI
+    θ̂        H⁻¹Σ wφy
+    L        lower triangular, H = LLᵀ; L⁻ᵀz has covariance H⁻¹
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cholesky, solve_triangular
+
+from sottovoce.bounds import Interval
+from sottovoce.engine import Rows
+from sottovoce.features import InBall, Label, Reader
+from sottovoce.noise import normal
+from sottovoce.recoding import Feature, Recoding, UnitBall, contrasts
+from sottovoce.statistics import Owner
+
+Floats = NDArray[np.float64]
+
+#: Rows that are worked on at a time, so that the work stays in the cache.
+PIECE = 2**13
+
+
+def ball_of(recoding: Recoding, norm: float | None, fit_intercept: bool) -> UnitBall:
+    """Returns the public way of recoded rows into the unit ball."""
+    columns = [f for f in recoding.features if f.width]
+    if norm is not None:  # rows as they are, shortened to the norm
+        middle, spread = zip(*(_uncentred(f, 1.0) for f in columns), strict=True)
+        return UnitBall(np.concatenate(middle), np.concatenate(spread), norm, math.sqrt(0.5) * fit_intercept)
+    sides = [(np.zeros(f.width), np.full(f.width, 0.5)) if fit_intercept else _uncentred(f, _size(f)) for f in columns]
+    longest = math.sqrt(sum(_longest(f) ** 2 for f in columns))
+    return UnitBall(
+        np.concatenate([np.empty(0), *(middle for middle, _ in sides)]),
+        np.concatenate([np.empty(0), *(spread for _, spread in sides)]),
+        max(longest, 1.0),
+        1 / math.sqrt(1 + longest**2) if fit_intercept else 0.0,
+    )
+
+
+def _uncentred(feature: Feature, size: float) -> tuple[Floats, Floats]:
+    """The middle and spread in z that stand for x/size; a factor's contrasts are centred anyway."""
+    if feature.levels:
+        return np.zeros(feature.width), np.full(feature.width, 0.5)
+    width = feature.high - feature.low
+    return np.array([-(feature.low + feature.high) / (2 * width)]), np.array([size / width])
+
+
+def _size(feature: Feature) -> float:
+    return max(abs(feature.low), abs(feature.high))
+
+
+def _longest(feature: Feature) -> float:
+    """What a feature adds to ‖v‖ at most: 1 for a number, a little more for a factor of many levels."""
+    return 2 * float(np.linalg.norm(contrasts(len(feature.levels)), axis=1).max()) if feature.levels else 1.0
+
+
+def shortened(raw: Floats, norm: float) -> Floats:
+    """Returns rows with those that are longer than ``norm`` scaled back to it; rows that are not finite stay."""
+    largest = np.abs(raw).max(axis=1, initial=0.0)
+    usable = np.isfinite(largest) & (largest > 0)
+    rows, units = raw.copy(), raw[usable] / largest[usable, None]
+    length = np.linalg.norm(units, axis=1)
+    long = length > norm / largest[usable]
+    rows[np.flatnonzero(usable)[long]] = units[long] * (norm / length[long])[:, None]
+    return rows
+
+
+def label_scale(label: Interval, fit_intercept: bool) -> tuple[float, float]:
+    """Returns the middle and half-range by which labels come into [−1, 1]; without an intercept not centred."""
+    low, high = label
+    return ((low + high) / 2, (high - low) / 2) if fit_intercept else (0.0, max(abs(low), abs(high)))
+
+
+@dataclass(frozen=True, eq=False)
+class Gram:
+    """Σ w(φ, y)(φ, y)ᵀ over the rows."""
+
+    reader: Reader
+    label: Label
+    owner: Owner
+    weights: Floats  # of one row, by kind
+    scale: tuple[float, float]  # middle and half-range of the label
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a batch must have."""
+        return tuple(dict.fromkeys((self.label.column, *self.reader.columns, *self.owner.columns)))
+
+    def zero(self) -> Floats:
+        """Sums over no rows."""
+        return np.zeros((self.reader.width + 1, self.reader.width + 1))
+
+    def __call__(self, batch: Any) -> Floats:
+        """Returns the sums over the batch, a cacheful of rows at a time."""
+        return sum((self._piece(batch.slice(at, PIECE)) for at in range(0, len(batch), PIECE)), start=self.zero())
+
+    def _piece(self, batch: Any) -> Floats:
+        w = self.weights[self.owner.kinds(batch)]
+        heard = w > 0  # rows of people left out are not read
+        rooted = np.sqrt(w[heard])[:, None] * np.column_stack([self.reader.matrix(batch)[heard], self._y(batch)[heard]])
+        return np.asarray(rooted.T @ rooted)
+
+    def _y(self, batch: Any) -> Floats:
+        (middle, half), label = self.scale, self.label
+        values = (label.low + label.high) / 2 + (label.high - label.low) / 2 * label.values(batch)
+        return np.clip((values - middle) / half, -1.0, 1.0)
+
+
+def sums(rows: Rows, ball: UnitBall, weights: Floats, scale: tuple[float, float]) -> tuple[Floats, Floats]:
+    """Returns Σ wφφᵀ and Σ wφy."""
+    reader = rows.features if isinstance(rows.features, InBall) else InBall(ball, rows.features.recoding, rows.features)
+    total = rows.engine.fold(Gram(reader, rows.label, rows.owner, weights, scale))
+    return total[:-1, :-1], total[:-1, -1]
+
+
+def sample(gram: Floats, cross: Floats, ridge: float, gamma: float) -> Floats:
+    """Returns one draw from N(θ̂, H⁻¹/γ), H = gram + ridge·I, θ̂ = H⁻¹·cross."""
+    L = cholesky(gram + ridge * np.eye(len(cross)), lower=True)
+    centre = solve_triangular(L, cross, lower=True)
+    return np.asarray(
+        solve_triangular(L, centre + normal.standard(len(cross)) / math.sqrt(gamma), lower=True, trans="T"),
+        dtype=np.float64,
+    )
+
+
+def noisy_smallest(gram: Floats, spread: float) -> float:
+    """Returns λ_min(gram) + spread·N(0, 1)."""
+    return float(np.linalg.eigvalsh(gram)[0] + spread * normal.standard(1)[0])
+
+
+def lacking(noisy: Any, floor: float, margin: float) -> Any:
+    """Returns λ_n, what is added so that no eigenvalue lies below the floor: max(0, floor + margin − λ̃)."""
+    return np.maximum(0.0, floor + margin - noisy)
