@@ -227,3 +227,13 @@ def test_a_plan_of_a_posterior_sample_says_what_it_promises(clinic, run):
     result = run("plan", "posterior", clinic / "visits.csv", "--schema", clinic / "clinic.toml", "--alpha", 30)
     assert result.exit_code == 0, result.output
     assert "ε at δ = 1e-06 for each person, neighbours by zero out" in result.stdout
+
+
+def test_a_posterior_sample_predicts_as_its_estimator_does(release, run, clinic, visits):
+    path = release("posterior", "--gamma", 2, "--alpha", 30)
+    told = run("predict", path, clinic / "visits.csv")
+    assert told.exit_code == 0
+    _, X, _, _ = in_memory(visits)
+    expected = sv.PosteriorSample.from_release(sv.Release.load(path)).predict(X)
+    rows = told.stdout.splitlines()[1:]
+    assert [float(row) for row in rows] == pytest.approx(expected.tolist())

@@ -71,7 +71,7 @@ class Model:
             raise InvalidRelease(
                 "This release is not a regression and not a classifier.",
                 "",
-                "Take one of `sottovoce release ridge` or `sottovoce release logistic`.",
+                "Take one of `sottovoce release ridge`, `logistic` or `posterior`.",
             )
         try:
             return readers[release.question](release)
