@@ -10,7 +10,7 @@ from scipy.stats import multivariate_normal, norm
 
 import sottovoce as sv
 from sottovoce.audit import mechanisms, people
-from sottovoce.estimators import gram
+from sottovoce.estimators.samples import gram
 from sottovoce.solvers import leverages, renyi
 
 BALL = sv.Bounds(norm=1.0, label=(-1, 1))

@@ -23,7 +23,7 @@ from sklearn.utils import estimator_checks
 import sottovoce as sv
 from seams import silent
 from sottovoce import Budgets, conversion, errors
-from sottovoce.estimators import pace
+from sottovoce.estimators.risk import pace
 from sottovoce.noise import source
 from sottovoce.solvers import losses
 
@@ -273,7 +273,7 @@ def test_nothing_unnoised_is_kept():
     pickles = []
     for labels in (COST, COST[::-1]):
         with pytest.MonkeyPatch.context() as patch:
-            from sottovoce.estimators.descent import Descent
+            from sottovoce.estimators.risk.descent import Descent
 
             patch.setattr(Descent, "exact_sum", lambda self, people, theta, chosen=None: np.ones(len(theta)))
             with silent():

@@ -22,8 +22,8 @@ import sottovoce as sv
 from seams import Silent, silent
 from sottovoce import errors
 from sottovoce.conversion import gaussian_delta
-from sottovoce.estimators import descent, loudness, risk
-from sottovoce.estimators.descent import Descent, People, clipped
+from sottovoce.estimators.risk import descent, loudness, planned
+from sottovoce.estimators.risk.descent import Descent, People, clipped
 from sottovoce.noise import choose, gaussian, source
 from sottovoce.solvers import accounting
 from sottovoce.solvers.accounting import SampledSteps
@@ -92,7 +92,7 @@ def captured(people, owner, sign, **options) -> Captured:
     mine = owners(people) == owner
     erm = sv.ERM(Linear(), bounds=BOUNDS, **{"delta": DELTA, "steps": 3, "radius": 1e6, "clip": 0.4, **options})
     y = np.where(mine, float(sign), 0.0)
-    seen, original = [], risk.answer
+    seen, original = [], planned.answer
 
     def caught_before(erm, plan, rows, watch):
         seen.append(plan)
@@ -103,7 +103,7 @@ def captured(people, owner, sign, **options) -> Captured:
         return np.zeros(3)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(risk, "answer", caught_before)
+        patch.setattr(planned, "answer", caught_before)
         patch.setattr(Descent, "run", begun)
         erm.fit(np.ones((len(epsilon), 2)), y, epsilon=epsilon, groups=groups)
     return Captured(*seen)
@@ -196,7 +196,7 @@ def test_sums_over_people_are_exact_in_any_order_and_in_pieces_of_any_size(seed,
     names, person = np.unique(person, return_inverse=True)
     rows, labels = rng.normal(size=(90, 4)), rng.choice([-1.0, 1.0], 90)
     weight = np.floor(2.0**46 * rng.uniform(0.1, 1, len(names)))
-    run = Descent(sv_loss("logistic"), 0.7, 1, 1.0, 1.0, False, True, risk.EVERYBODY, 1.0, 1)
+    run = Descent(sv_loss("logistic"), 0.7, 1, 1.0, 1.0, False, True, planned.EVERYBODY, 1.0, 1)
     theta, order = rng.normal(size=4), rng.permutation(90)
     expected = [0, 0, 0, 0]
     for who in range(len(names)):
@@ -226,7 +226,7 @@ def test_one_persons_rows_move_nobody_elses_whole_numbers():
     rng = np.random.default_rng(3)
     person, rows = np.repeat(np.arange(30), 3), rng.normal(size=(90, 4))
     labels, weight = rng.choice([-1.0, 1.0], 90), np.full(30, 2.0**40)
-    run = Descent(sv_loss("logistic"), 0.7, 1, 1.0, 1.0, False, True, risk.EVERYBODY, 1.0, 1)
+    run = Descent(sv_loss("logistic"), 0.7, 1, 1.0, 1.0, False, True, planned.EVERYBODY, 1.0, 1)
     theta = rng.normal(size=4)
     other = rows.copy()
     other[person == 7] = rng.normal(size=(3, 4)) * 1e3
@@ -244,7 +244,7 @@ def test_a_derivative_that_is_not_finite_counts_as_clipped_or_as_nothing():
         def derivative(self, prediction, label):
             return np.array([np.nan, np.inf, -np.inf, 1e308])
 
-    run = Descent(Wild(), 0.5, 1, 1.0, 1.0, False, True, risk.EVERYBODY, 1.0, 1)
+    run = Descent(Wild(), 0.5, 1, 1.0, 1.0, False, True, planned.EVERYBODY, 1.0, 1)
     people = People.of([(np.ones((4, 2)), np.ones(4), np.arange(4))], np.full(4, 1000.0))
     whole = clipped(run.mean_gradients(people, np.zeros(2)), people.weight, 0.5)
     assert np.isfinite(whole).all()
@@ -425,13 +425,13 @@ def test_giving_everybody_the_average_is_caught(monkeypatch):
 
 
 def test_noise_divided_by_one_and_a_half_is_caught(monkeypatch):
-    original = risk.whole_weights
+    original = planned.whole_weights
 
     def quieter(*arguments):
         weights, scale = original(*arguments)
         return weights, scale / 1.5
 
-    monkeypatch.setattr(risk, "whole_weights", quieter)
+    monkeypatch.setattr(planned, "whole_weights", quieter)
     monkeypatch.setattr(loudness.Everybody, "guarantee", charging_as_before(loudness.Everybody.guarantee))
     assert caught(ONE_ROW)
 
@@ -472,7 +472,7 @@ def test_rounding_away_from_zero_after_clipping_is_caught(monkeypatch):
         return np.sign(whole) * np.ceil(np.abs(whole))
 
     monkeypatch.setattr(loudness, "SCALE_BITS", 4)  # on a coarse grid a unit counts
-    monkeypatch.setattr(risk, "least_scale", lambda *arguments: 0.0)
+    monkeypatch.setattr(planned, "least_scale", lambda *arguments: 0.0)
     assert not caught(ONE_ROW)
     monkeypatch.setattr(descent, "clipped", away)
     assert caught(ONE_ROW)

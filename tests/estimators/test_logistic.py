@@ -24,8 +24,8 @@ import sottovoce as sv
 from sottovoce import errors
 from sottovoce.budgets import Budgets
 from sottovoce.classes import Classes
-from sottovoce.estimators.settings import PublicRows, Scale, directions, with_public_rows
-from sottovoce.estimators.voices import SLACK, Voices, noise_price, problems_changed
+from sottovoce.estimators.classification.settings import PublicRows, Scale, directions, with_public_rows
+from sottovoce.estimators.classification.voices import SLACK, Voices, noise_price, problems_changed
 from sottovoce.recoding import UnitBall
 
 N, P = 1500, 3

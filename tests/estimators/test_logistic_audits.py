@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 import sottovoce as sv
-from sottovoce.estimators import boundary, voices
+from sottovoce.estimators.classification import boundary, voices
 from sottovoce.recoding import UnitBall
 
 #: Rows are used as they are: no intercept, no scaling.

@@ -18,8 +18,8 @@ from sklearn.utils import estimator_checks
 
 import sottovoce as sv
 from sottovoce import errors
-from sottovoce.estimators import gram, grants
-from sottovoce.estimators.concentration import Fixed
+from sottovoce.estimators.samples import gram, grants
+from sottovoce.estimators.samples.concentration import Fixed
 from sottovoce.noise import normal, source
 
 N, P = 400, 3

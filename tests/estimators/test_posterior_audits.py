@@ -18,7 +18,8 @@ from scipy.special import log_ndtr, ndtr, ndtri
 
 import sottovoce as sv
 from sottovoce import errors
-from sottovoce.estimators import concentration, gram, grants, posterior
+from sottovoce.estimators import posterior
+from sottovoce.estimators.samples import concentration, gram, grants
 
 DELTA = 1e-6
 BALL = sv.Bounds(norm=1.0, label=(-1, 1))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from sottovoce.estimators import moments, objective, output
+from sottovoce.estimators.regression import moments, objective, output
 from sottovoce.noise import radial
 from sottovoce.solvers import huber, newton, proxy
 

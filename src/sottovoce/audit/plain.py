@@ -13,7 +13,7 @@ from sottovoce.audit.mechanisms import GaussianObjective, GaussianOutput
 from sottovoce.audit.setting import Domain, Setting
 from sottovoce.bounds import Bounds
 from sottovoce.errors import InvalidParameter, TooFewRows
-from sottovoce.estimators.gram import shortened
+from sottovoce.estimators.samples.gram import shortened
 from sottovoce.statistics import unfit
 from sottovoce.table import factorise, matrix, numbers, same_length
 

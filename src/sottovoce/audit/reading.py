@@ -27,9 +27,10 @@ from sottovoce.audit.setting import Domain, Setting
 from sottovoce.budgets import Budgets
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidParameter
-from sottovoce.estimators import gram, output
-from sottovoce.estimators.drawn import Posterior
-from sottovoce.estimators.sums import UNIT, whole_numbers
+from sottovoce.estimators.regression import output
+from sottovoce.estimators.regression.sums import UNIT, whole_numbers
+from sottovoce.estimators.samples import gram
+from sottovoce.estimators.samples.drawn import Posterior
 from sottovoce.features import InBall, Label, Reader
 from sottovoce.plan import Plan
 from sottovoce.question import refuse_unfit

@@ -14,10 +14,10 @@ from sklearn.base import clone
 
 from sottovoce.bounds import Bounds, Column, Schema
 from sottovoce.errors import InvalidParameter, InvalidRelease
-from sottovoce.estimators import gram
-from sottovoce.estimators.drawn import Posterior
 from sottovoce.estimators.posterior import AdaptivePosteriorSample, PosteriorSample
 from sottovoce.estimators.ridge import Ridge
+from sottovoce.estimators.samples import gram
+from sottovoce.estimators.samples.drawn import Posterior
 from sottovoce.recoding import Recoding
 from sottovoce.release import Release
 

@@ -10,7 +10,7 @@ slopes would have explained:
     private mean    .6·s² + (expected error of the mean at this spread)²
     nothing         .6·s² + (.4·half the range)²
 
-The .6 and the .4 are the assumptions under which the regression itself is planned (estimators/objective.py:
+The .6 and the .4 are the assumptions under which the regression itself is planned (estimators/regression/objective.py:
 HOPELESS, and an intercept of squared size .16); where λ is given, features are taken as evenly spread.
 Everything here is made of public numbers; none is an accuracy promise.
 """
@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from sottovoce.estimators.mean import Mean
-from sottovoce.estimators.objective import HOPELESS
-from sottovoce.estimators.output import coordinates
-from sottovoce.estimators.staged import TYPICAL_SCALE
+from sottovoce.estimators.regression.objective import HOPELESS
+from sottovoce.estimators.regression.output import coordinates
+from sottovoce.estimators.regression.staged import TYPICAL_SCALE
 from sottovoce.plan import Plan, error_text
 from sottovoce.recoding import Recoding
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Empirical risk minimisation by noisy gradient descent, with a budget a person (docs/theory/erm.md).
 
-Minimise Σ c_i·ℓ(φ_iᵀθ, y_i) over a ball or a box. risk.py plans and answers, descent.py has the steps, loudness.py
-the weights and what they cost, pace.py how far and how fast to go, solvers/losses.py the losses.
+Minimise Σ c_i·ℓ(φ_iᵀθ, y_i) over a ball or a box. In risk/, planned.py plans and answers, descent.py has the steps,
+loudness.py the weights and what they cost, pace.py how far and how fast to go; solvers/losses.py has the losses.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from sottovoce.budgets import Budgets
 from sottovoce.classes import Classes
 from sottovoce.engine import Rows, named
 from sottovoce.errors import InvalidBounds, InvalidParameter, InvalidRelease
-from sottovoce.estimators import risk
-from sottovoce.estimators.descent import PERSON, Progress, watching
 from sottovoce.estimators.ridge import feature_count, predicted
+from sottovoce.estimators.risk import planned
+from sottovoce.estimators.risk.descent import PERSON, Progress, watching
 from sottovoce.features import MATRIX, ClassLabel, Label, Recoded
 from sottovoce.guarantee import Guarantee
 from sottovoce.plan import Plan
@@ -129,7 +129,7 @@ class ERM(BaseEstimator):  # type: ignore[misc]
 
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, n_features: int | None = None) -> Plan:
         """What it will cost whom, and how accurate it will be; no value is needed."""
-        return risk.plan_for(self, budgets_of(epsilon, groups, rows), self._recoding_of(n_features), self._told())
+        return planned.plan_for(self, budgets_of(epsilon, groups, rows), self._recoding_of(n_features), self._told())
 
     def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
         """Returns the budgets and rows of features and label in memory, with the owner of each row."""
@@ -152,11 +152,11 @@ class ERM(BaseEstimator):  # type: ignore[misc]
                 "The table is not in memory.", "Gradient descent reads it many times, by person.", "Use fit."
             )
         recoding = self._recoding_of(None) if rows is None else rows.features.recoding
-        return risk.plan_for(self, budgets, recoding, self._told())
+        return planned.plan_for(self, budgets, recoding, self._told())
 
     def answer(self, plan: Plan, rows: Rows, watch: Callable[[int], None] = lambda step: None) -> Release:
         """Reads the rows, draws the noise, and returns the release."""
-        theta = risk.answer(self, plan, rows, watch)
+        theta = planned.answer(self, plan, rows, watch)
         recoding = Recoding.from_dict(plan.parameters["features"])
         if "classes" in plan.parameters:
             model = _model(recoding, *recoding.original(theta[0] / 2, theta[1:]))

@@ -2,8 +2,8 @@
 """Logistic regression with a budget a person (docs/theory/logistic.md).
 
 Minimise Σ a_i·log(1 + e^(−y_iφ_iᵀw)) + ½λ‖w‖² + bᵀw, density of b ∝ exp(−η_n‖b‖/2), over rows φ of the unit ball.
-voices.py has the weights, the rate and the charges, settings.py λ and the way into the ball, and
-boundary.py the fit.
+In classification/, voices.py has the weights, the rate and the charges, settings.py λ and the way into the ball,
+and boundary.py the fit.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from sottovoce.budgets import Budgets
 from sottovoce.classes import Classes
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidBounds, InvalidParameter, InvalidRelease
-from sottovoce.estimators import boundary, settings
+from sottovoce.estimators.classification import boundary, settings
+from sottovoce.estimators.classification.voices import LABELS, Voices
+from sottovoce.estimators.regression.staged import NoGrid
 from sottovoce.estimators.ridge import feature_count
-from sottovoce.estimators.staged import NoGrid
-from sottovoce.estimators.voices import LABELS, Voices
 from sottovoce.features import ClassLabel, InBall
 from sottovoce.guarantee import Guarantee, Neighbours
 from sottovoce.plan import Plan, Theorem

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from sottovoce.budgets import Kinds
 from sottovoce.errors import InvalidParameter
-from sottovoce.estimators import concentration, gram, grants
-from sottovoce.estimators.drawn import Posterior, between
-from sottovoce.estimators.grants import Voices
+from sottovoce.estimators.samples import concentration, gram, grants
+from sottovoce.estimators.samples.drawn import Posterior, between
+from sottovoce.estimators.samples.grants import Voices
 from sottovoce.guarantee import Guarantee
 from sottovoce.plan import Plan, Theorem
 from sottovoce.release import Release

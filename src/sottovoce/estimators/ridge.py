@@ -21,7 +21,7 @@ from sottovoce.bounds import Bounds, Interval, Schema, interval
 from sottovoce.budgets import Budgets
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidBounds, InvalidParameter, InvalidRelease
-from sottovoce.estimators import moments, output, staged
+from sottovoce.estimators.regression import moments, output, staged
 from sottovoce.guarantee import Guarantee
 from sottovoce.plan import Plan
 from sottovoce.question import ask, budgets_of, regression_in_memory

@@ -19,8 +19,8 @@ from scipy.special import gammaincinv
 
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidParameter, ReleaseFailed
-from sottovoce.estimators.settings import Setting
-from sottovoce.estimators.voices import Voices
+from sottovoce.estimators.classification.settings import Setting
+from sottovoce.estimators.classification.voices import Voices
 from sottovoce.features import InBall
 from sottovoce.noise import radial
 from sottovoce.recoding import UnitBall

@@ -23,8 +23,8 @@ from sottovoce.bounds import Interval
 from sottovoce.budgets import Budgets
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidParameter
-from sottovoce.estimators.staged import NoGrid
-from sottovoce.estimators.sums import UNIT, exact_products, proportional_weights
+from sottovoce.estimators.regression.staged import NoGrid
+from sottovoce.estimators.regression.sums import UNIT, exact_products, proportional_weights
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import radial
 from sottovoce.plan import Plan, Theorem

@@ -27,7 +27,7 @@ from scipy.optimize import brentq
 from sottovoce import units
 from sottovoce.budgets import Kinds
 from sottovoce.errors import BudgetExceeded, InvalidBudget, InvalidParameter, WeakRegularisation
-from sottovoce.estimators.concentration import Account, Adaptive, Fixed
+from sottovoce.estimators.samples.concentration import Account, Adaptive, Fixed
 from sottovoce.weights import Weights
 
 Floats = NDArray[np.float64]

@@ -18,7 +18,7 @@ from sottovoce.bounds import Interval
 from sottovoce.budgets import Budgets
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidParameter
-from sottovoce.estimators.objective import (
+from sottovoce.estimators.regression.objective import (
     CONSTANT_ONLY,
     KNOWN_SIZE,
     LABEL_SCALES,

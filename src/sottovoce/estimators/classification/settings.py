@@ -28,7 +28,7 @@ from scipy.special import ndtri
 
 from sottovoce.classes import Classes
 from sottovoce.errors import InvalidParameter
-from sottovoce.estimators.voices import linear_rate
+from sottovoce.estimators.classification.voices import linear_rate
 from sottovoce.recoding import Recoding, UnitBall
 from sottovoce.solvers import newton
 from sottovoce.table import matrix, same_length

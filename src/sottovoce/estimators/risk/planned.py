@@ -21,9 +21,9 @@ from sottovoce import units
 from sottovoce.budgets import Budgets
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidData, InvalidParameter
-from sottovoce.estimators import pace
-from sottovoce.estimators.descent import MOST_COLUMNS, Collected, Descent, People
-from sottovoce.estimators.loudness import Account, Drawn, Everybody, least_scale, loud_kinds, whole_weights
+from sottovoce.estimators.risk import pace
+from sottovoce.estimators.risk.descent import MOST_COLUMNS, Collected, Descent, People
+from sottovoce.estimators.risk.loudness import Account, Drawn, Everybody, least_scale, loud_kinds, whole_weights
 from sottovoce.noise.choose import RATE_BITS
 from sottovoce.plan import Plan, Theorem
 from sottovoce.recoding import Recoding

@@ -25,7 +25,7 @@ from sottovoce import units
 from sottovoce.budgets import Budgets, Kinds
 from sottovoce.engine import Rows
 from sottovoce.errors import ReleaseFailed
-from sottovoce.estimators.sums import audible
+from sottovoce.estimators.regression.sums import audible
 from sottovoce.features import NoFeatures, Reader
 from sottovoce.noise import choose, radial
 from sottovoce.noise.grid import Grid

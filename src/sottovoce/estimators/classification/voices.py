@@ -27,7 +27,7 @@ from scipy.special import gammaincinv
 from sottovoce import units
 from sottovoce.budgets import Kinds
 from sottovoce.errors import InvalidBudget, WeakRegularisation
-from sottovoce.estimators.sums import audible
+from sottovoce.estimators.regression.sums import audible
 from sottovoce.solvers import kappa
 from sottovoce.weights import Weights
 

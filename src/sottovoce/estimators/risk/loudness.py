@@ -24,7 +24,7 @@ from sottovoce import units
 from sottovoce.budgets import Budgets, Kinds
 from sottovoce.conversion import LATTICE_DELTA, LATTICE_EPSILON, gaussian_rho
 from sottovoce.errors import InvalidBudget
-from sottovoce.estimators.descent import LARGEST_TOTAL
+from sottovoce.estimators.risk.descent import LARGEST_TOTAL
 from sottovoce.guarantee import Guarantee
 from sottovoce.solvers.accounting import SampledSteps
 from sottovoce.weights import Weights

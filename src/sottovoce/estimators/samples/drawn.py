@@ -19,9 +19,9 @@ from sottovoce.bounds import Bounds, Interval, Schema, interval
 from sottovoce.budgets import Budgets, Kinds
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidBounds, InvalidData, InvalidParameter, InvalidRelease
-from sottovoce.estimators import gram
+from sottovoce.estimators.regression.staged import NoGrid
 from sottovoce.estimators.ridge import feature_count, predicted
-from sottovoce.estimators.staged import NoGrid
+from sottovoce.estimators.samples import gram
 from sottovoce.features import InBall, Label
 from sottovoce.guarantee import Guarantee
 from sottovoce.plan import Plan, Theorem
