@@ -23,6 +23,8 @@ from sottovoce.bounds import Bounds, Schema
 from sottovoce.errors import InvalidBounds, InvalidData, InvalidSchema
 
 Floats = NDArray[np.float64]
+#: Rows of the ball are whole multiples of 2^−23: products with few bits are then exact.
+GRID_BITS = 23
 #: Rows of the ball stay this far inside it, so that rounding brings none beyond.
 INSIDE = 1 - 1e-12
 #: The standard deviation of a number that fills its bounds evenly.
@@ -217,9 +219,11 @@ class UnitBall:
         rows[:, : self.width - len(self.middle)] = self.intercept * INSIDE
         u = (Z - self.middle) / self.spread
         norm = np.sqrt(np.einsum("ij,ij->i", u, u))
-        np.multiply(
-            u, (self._share / np.maximum(norm, self.radius))[:, None], out=rows[:, self.width - len(self.middle) :]
-        )
+        cut = (self._share / np.maximum(norm, self.radius))[:, None]
+        np.multiply(u, cut, out=rows[:, self.width - len(self.middle) :])
+        rows *= 2.0**GRID_BITS
+        np.trunc(rows, out=rows)  # towards zero, which makes no row longer
+        rows *= 2.0**-GRID_BITS
         return rows
 
     def recoded(self, raw: Floats, recoding: Recoding) -> Floats:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.features import ClassLabel, Label, Reader
+from sottovoce.recoding import GRID_BITS
 from sottovoce.statistics import Owner
 from sottovoce.table import Array
 
@@ -135,20 +136,39 @@ class LogisticTerms:
         return Terms(float(v @ loss), (v * doubt * y) @ phi, rooted.T @ rooted)
 
     def _extended(self, v: Floats, phi: Floats, y: Floats) -> Terms:
-        long, d = np.longdouble, len(self.theta)
-        columns = [phi[:, j].astype(long) for j in range(d)]
-        margin = sum((c * t for c, t in zip(columns, self.theta, strict=True)), start=np.zeros(len(phi), dtype=long))
-        _, doubt = _log_loss(y * margin)
-        pull = v * y * doubt
-        # One contiguous column at a time: NumPy then sums pairwise, and the error grows with log n.
-        return Terms(0.0, np.array([(pull * c).sum() for c in columns], dtype=long), np.zeros((d, d)))
+        d = len(self.theta)
+        margin = _product(phi, self.theta, FRACTION - (d - 1).bit_length())
+        pull = v * y * _doubt(y * margin)
+        return Terms(0.0, _product(phi.T, pull, FRACTION - (PIECE - 1).bit_length()), np.zeros((d, d)))
+
+
+#: Rows of the ball are whole multiples of 2^−23 (recoding.GRID_BITS), so a product with so many bits fits a double.
+FRACTION = 53 - GRID_BITS
+#: Bits of a long vector that are kept: all that it has, and some for entries that are smaller than the largest.
+KEPT = 84
+
+
+def _product(matrix: Floats, vector: Array, bits: int) -> Array:
+    """Returns matrix @ vector for a long vector, cut into parts of few bits whose products doubles hold exactly."""
+    largest = float(np.abs(vector).max(initial=0))
+    top, rest, parts = int(np.frexp(largest)[1]), vector, []
+    for cut in range(-(-KEPT // bits)):
+        unit = np.ldexp(np.longdouble(1), top - bits * (cut + 1))
+        part = np.rint(rest / unit) * unit
+        parts.append(part.astype(np.float64))
+        rest = rest - part
+    return np.asarray((matrix @ np.column_stack(parts)).astype(np.longdouble).sum(axis=1))
 
 
 def _log_loss(margin: Array) -> tuple[Array, Array]:
-    """Returns log(1 + e^−m) and 1/(1 + e^m), with no overflow, in the margin's own precision."""
+    """Returns log(1 + e^−m) and 1/(1 + e^m), with no overflow."""
+    return np.log1p(np.exp(-np.abs(margin))) + np.maximum(-margin, 0), _doubt(margin)
+
+
+def _doubt(margin: Array) -> Array:
+    """Returns 1/(1 + e^m), with no overflow, in the margin's own precision."""
     small = np.exp(-np.abs(margin))
-    doubt = np.where(margin > 0, small, 1) / (1 + small)
-    return np.log1p(small) + np.maximum(-margin, 0), doubt
+    return np.asarray(np.where(margin > 0, small, 1) / (1 + small))
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,8 +24,8 @@ Floats = NDArray[np.float64]
 
 NEWTON_STEPS = 100
 REFINEMENTS = 6
-#: Below this part of J a decrease says nothing any more: doubles have 53 bits.
-NEGLIGIBLE = 1e-11
+#: A decrease by this part of J is the last that is looked at: two more steps follow, and each squares the distance.
+NEGLIGIBLE = 1e-8
 LONG_EPS = float(np.finfo(np.longdouble).eps)
 
 
@@ -74,18 +74,18 @@ def minimise(problem: Problem, tolerance: float, start: Floats | None = None) ->
     return None
 
 
-def near(problem: Problem, start: Floats | None = None) -> Floats:
-    """Newton steps with backtracking, until the decrease drowns in the rounding of J; no certificate."""
+def near(problem: Problem, start: Floats | None = None, negligible: float = NEGLIGIBLE) -> Floats:
+    """Newton steps with backtracking, until the decrease is a negligible part of J; no certificate."""
     theta = problem.centre if start is None else start
     data, pull, bend = problem.terms(theta, False)
     value = problem.value(theta, data)
     if start is None and float((problem.tilt**2 / problem.ridge).sum()) > 2 * data:  # the noise says more than the data
-        return near(problem, problem.centre - problem.tilt / problem.ridge)
+        return near(problem, problem.centre - problem.tilt / problem.ridge, negligible)
     for _ in range(NEWTON_STEPS):
         gradient = problem.gradient(theta, pull)
         step = np.linalg.solve(bend + np.diag(problem.ridge), gradient)
         decrease = float(gradient @ step)
-        if decrease <= NEGLIGIBLE * abs(value):
+        if decrease <= negligible * abs(value):
             return np.asarray(theta - step, dtype=np.float64)
         length = 1.0
         while True:

@@ -34,7 +34,7 @@ TOLERANCE = 1e-15
 #: A Gamma(d) variable exceeds d + √(2dx) + x with probability below e^(−x).
 RARE = 40.0
 #: From this many rows on a first guess comes from every sixteenth.
-MANY, STRIDE = 2**16, 16
+MANY, STRIDE, ROUGHLY = 2**16, 16, 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ class Problems:
         """Where Newton begins: at the minimiser of a part of the rows, where there are many."""
         if n_rows(self.voices) < MANY:
             return None
-        return newton.near(replace(problem, terms=self._terms(positive, STRIDE)))
+        return newton.near(replace(problem, terms=self._terms(positive, STRIDE)), negligible=ROUGHLY)
 
 
 def n_rows(voices: Voices) -> int:
