@@ -13,16 +13,18 @@ from __future__ import annotations
 import math
 from typing import Any, Protocol
 
-from sottovoce.bounds import Interval
+import numpy as np
+
+from sottovoce.bounds import Bounds, Interval, Schema
 from sottovoce.budgets import Budgets
 from sottovoce.engine import Rows, named
-from sottovoce.errors import InvalidParameter, ReleaseFailed
+from sottovoce.errors import InvalidBounds, InvalidParameter, ReleaseFailed
 from sottovoce.features import MATRIX, Label, Reader, Recoded, UnfitRows
 from sottovoce.plan import Plan
 from sottovoce.recoding import Recoding
 from sottovoce.release import Release
 from sottovoce.statistics import Owner, Unfit, unfit
-from sottovoce.table import Array, Floats, numbers, same_length
+from sottovoce.table import Array, Floats, feature_names, matrix, numbers, same_length
 
 VALUE, KIND = "value", "kind"
 
@@ -73,6 +75,30 @@ def public_constant(missing: Any) -> float | None:
     return constant
 
 
+def declared_recoding(bounds: Any, X: Any) -> Recoding:
+    """Returns the recoding of the features as declared; X, a table or a number, only tells how many there are."""
+    if isinstance(bounds, Schema):
+        return Recoding.of_schema(bounds)
+    if not isinstance(bounds, Bounds):
+        raise InvalidBounds(
+            "Bounds are missing.",
+            "Limits of the features are needed, from public knowledge, and of a label that is a number.",
+            "Pass bounds=sv.Bounds(features=(low, high), label=(lo, hi)), or a Schema.",
+        )
+    return Recoding.of_bounds(bounds, feature_names(X), X if isinstance(X, int) else _count(X, bounds))
+
+
+def _count(X: Any, bounds: Bounds) -> int:
+    if X is not None:
+        return int(np.shape(X)[1]) if np.ndim(X) == 2 else int(matrix(X, None).shape[1])
+    sizes = [np.size(limit) for limit in bounds.features or () if np.ndim(limit)]
+    if not sizes:
+        raise InvalidParameter(
+            "The number of features is not known.", "", "Pass n_features=, or bounds for each feature."
+        )
+    return int(sizes[0])
+
+
 def rows_in_memory(values: Any, *, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
     """Returns the budgets and rows of one column in memory."""
     column = numbers(values)
@@ -101,13 +127,13 @@ def regression_in_memory(
     return budgets, table_in_memory(recoded, Recoded(recoding), column, Label(VALUE, *label, missing), budgets)
 
 
-def table_in_memory(matrix: Floats, reader: Reader, column: Floats, label: Any, budgets: Budgets) -> Rows:
+def table_in_memory(rows: Floats, reader: Reader, column: Floats, label: Any, budgets: Budgets) -> Rows:
     """Returns the rows of a matrix and of a column of labels that lie in memory as the readers expect them."""
     kinds = budgets.row_codes()
     same_length(len(column), epsilon=kinds)
     columns: dict[str, Array] = {VALUE: column, KIND: kinds}
-    if matrix.shape[1]:
-        columns[MATRIX] = matrix
+    if rows.shape[1]:
+        columns[MATRIX] = rows
     return Rows(named("arrow").of_columns(columns), VALUE, Owner(KIND), reader, label)
 
 

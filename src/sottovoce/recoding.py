@@ -23,7 +23,7 @@ from sottovoce.bounds import Bounds, Schema
 from sottovoce.errors import InvalidBounds, InvalidData, InvalidSchema
 
 Floats = NDArray[np.float64]
-#: Rows of the ball are whole multiples of 2^−23: products with few bits are then exact.
+#: A classifier's rows are whole multiples of 2^−23: products with few bits are then exact.
 GRID_BITS = 23
 #: Rows of the ball stay this far inside it, so that rounding brings none beyond.
 INSIDE = 1 - 1e-12
@@ -203,6 +203,7 @@ class UnitBall:
     spread: Floats
     radius: float  # R
     intercept: float  # c; 0 without one, and then there is no column for it
+    bits: int | None = None  # entries are cut to whole multiples of 2^−bits
 
     @property
     def width(self) -> int:
@@ -221,9 +222,10 @@ class UnitBall:
         norm = np.sqrt(np.einsum("ij,ij->i", u, u))
         cut = (self._share / np.maximum(norm, self.radius))[:, None]
         np.multiply(u, cut, out=rows[:, self.width - len(self.middle) :])
-        rows *= 2.0**GRID_BITS
-        np.trunc(rows, out=rows)  # towards zero, which makes no row longer
-        rows *= 2.0**-GRID_BITS
+        if self.bits is not None:
+            rows *= 2.0**self.bits
+            np.trunc(rows, out=rows)  # towards zero, which makes no row longer
+            rows *= 2.0**-self.bits
         return rows
 
     def recoded(self, raw: Floats, recoding: Recoding) -> Floats:
@@ -254,12 +256,14 @@ class UnitBall:
             "spread": self.spread.tolist(),
             "radius": self.radius,
             "intercept": self.intercept,
+            "bits": self.bits,
         }
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> UnitBall:
         """Reads the numbers back from a plan."""
-        return cls(np.array(content["middle"]), np.array(content["spread"]), content["radius"], content["intercept"])
+        middle, spread = np.array(content["middle"]), np.array(content["spread"])
+        return cls(middle, spread, content["radius"], content["intercept"], content["bits"])
 
 
 def contrasts(levels: int) -> Floats:

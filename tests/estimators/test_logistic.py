@@ -79,7 +79,7 @@ def test_the_long_gradient_is_right_to_the_last_digits_of_a_long_double():
     """Against sums in 60 digits, for wide and narrow tables, very unequal weights, and θ of any size."""
     rng = np.random.default_rng(4)
     for d, size, unequal in ((1, 0.1, 0), (2, 3, 3), (31, 30, 0), (31, 1e-6, 6), (70, 300, 3)):
-        ball = UnitBall(np.zeros(d), np.ones(d), 0.3, 0.0)
+        ball = UnitBall(np.zeros(d), np.ones(d), 0.3, 0.0, bits=23)
         phi, y = ball.rows(rng.uniform(-0.5, 0.5, (300, d))), rng.choice([-1.0, 1.0], 300)
         v = np.exp(unequal * rng.normal(size=300))
         theta = (size * rng.normal(size=d)).astype(np.longdouble) * (1 + np.longdouble(2) ** -60)
@@ -200,7 +200,7 @@ def test_plans_and_promises_agree():
 @given(st.integers(0, 6), st.floats(1e-6, 1e3), st.floats(0, 1), st.integers(0, 2**32))
 def test_rows_never_leave_the_ball(p, radius, intercept, seed):
     rng = np.random.default_rng(seed)
-    ball = UnitBall(rng.uniform(-0.5, 0.5, p), rng.uniform(1e-3, 0.5, p), radius, intercept)
+    ball = UnitBall(rng.uniform(-0.5, 0.5, p), rng.uniform(1e-3, 0.5, p), radius, intercept, bits=23)
     Z = rng.choice([-0.5, 0.0, 0.5], (50, p)) if seed % 2 else rng.uniform(-0.5, 0.5, (50, p))
     rows = ball.rows(Z)
     assert rows.shape == (50, ball.width)

@@ -20,18 +20,18 @@ from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from sottovoce.bounds import Bounds, Schema, interval
+from sottovoce.bounds import Schema, interval
 from sottovoce.budgets import Budgets
 from sottovoce.classes import Classes
 from sottovoce.engine import Rows, named
-from sottovoce.errors import InvalidBounds, InvalidParameter, InvalidRelease
-from sottovoce.estimators.ridge import feature_count, predicted
+from sottovoce.errors import InvalidParameter, InvalidRelease
+from sottovoce.estimators.ridge import predicted
 from sottovoce.estimators.risk import planned
 from sottovoce.estimators.risk.descent import PERSON, Progress, watching
 from sottovoce.features import MATRIX, ClassLabel, Label, Recoded
 from sottovoce.guarantee import Guarantee
 from sottovoce.plan import Plan
-from sottovoce.question import KIND, VALUE, budgets_of, refuse_unfit, run
+from sottovoce.question import KIND, VALUE, budgets_of, declared_recoding, refuse_unfit, run
 from sottovoce.recoding import Recoding
 from sottovoce.release import Release
 from sottovoce.solvers import losses
@@ -129,12 +129,14 @@ class ERM(BaseEstimator):  # type: ignore[misc]
 
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, n_features: int | None = None) -> Plan:
         """What it will cost whom, and how accurate it will be; no value is needed."""
-        return planned.plan_for(self, budgets_of(epsilon, groups, rows), self._recoding_of(n_features), self._told())
+        return planned.plan_for(
+            self, budgets_of(epsilon, groups, rows), declared_recoding(self.bounds, n_features), self._told()
+        )
 
     def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
         """Returns the budgets and rows of features and label in memory, with the owner of each row."""
         X, y = data
-        recoding, label = self._recoding_of(X), self._label()
+        recoding, label = declared_recoding(self.bounds, X), self._label()
         recoded = recoding.recoded(matrix(X, recoding))
         column = label.classes.found(y) if isinstance(label, ClassLabel) else numbers(y, "labels")
         same_length(len(recoded), y=column, groups=groups)
@@ -151,7 +153,7 @@ class ERM(BaseEstimator):  # type: ignore[misc]
             raise InvalidParameter(
                 "The table is not in memory.", "Gradient descent reads it many times, by person.", "Use fit."
             )
-        recoding = self._recoding_of(None) if rows is None else rows.features.recoding
+        recoding = declared_recoding(self.bounds, None) if rows is None else rows.features.recoding
         return planned.plan_for(self, budgets, recoding, self._told())
 
     def answer(self, plan: Plan, rows: Rows, watch: Callable[[int], None] = lambda step: None) -> Release:
@@ -235,19 +237,6 @@ class ERM(BaseEstimator):  # type: ignore[misc]
             return Label(VALUE, *interval(self.bounds))
         name = self.bounds.label or ""
         return Label(VALUE, *self.bounds.interval(name), self.bounds.columns[name].missing)
-
-    def _recoding_of(self, X: Any) -> Recoding:
-        """The recoding, from what was declared (X only tells how many columns there are)."""
-        if isinstance(self.bounds, Schema):
-            return Recoding.of_schema(self.bounds)
-        if not isinstance(self.bounds, Bounds):
-            raise InvalidBounds(
-                "Bounds are missing.",
-                "Limits of the features are needed, from public knowledge.",
-                "Pass bounds=sv.Bounds(features=(low, high), label=(lo, hi)), or a Schema.",
-            )
-        count = X if isinstance(X, int) else feature_count(X, self.bounds)
-        return Recoding.of_bounds(self.bounds, feature_names(X), count)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

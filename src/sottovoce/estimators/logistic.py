@@ -19,19 +19,18 @@ from scipy.special import expit, log_expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sottovoce.bounds import Bounds, Schema
+from sottovoce.bounds import Bounds
 from sottovoce.budgets import Budgets
 from sottovoce.classes import Classes
 from sottovoce.engine import Rows
-from sottovoce.errors import InvalidBounds, InvalidParameter, InvalidRelease
+from sottovoce.errors import InvalidParameter, InvalidRelease
 from sottovoce.estimators.classification import boundary, settings
 from sottovoce.estimators.classification.voices import LABELS, Voices
 from sottovoce.estimators.regression.staged import NoGrid
-from sottovoce.estimators.ridge import feature_count
 from sottovoce.features import ClassLabel, InBall
 from sottovoce.guarantee import Guarantee, Neighbours
 from sottovoce.plan import Plan, Theorem
-from sottovoce.question import VALUE, ask, budgets_of, table_in_memory
+from sottovoce.question import VALUE, ask, budgets_of, declared_recoding, table_in_memory
 from sottovoce.recoding import Recoding, UnitBall
 from sottovoce.release import Release
 from sottovoce.table import feature_names, matrix, same_length
@@ -109,12 +108,12 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, n_features: int | None = None) -> Plan:
         """What it will cost whom, and how accurate it will be; no private value is needed."""
-        return self._planned(budgets_of(epsilon, groups, rows), self._recoding_of(n_features))
+        return self._planned(budgets_of(epsilon, groups, rows), declared_recoding(self.bounds, n_features))
 
     def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
         """Returns the budgets and rows of features and classes in memory, the rows in the unit ball."""
         X, y = data
-        recoding, classes = self._recoding_of(X), self._declared_classes()
+        recoding, classes = declared_recoding(self.bounds, X), self._declared_classes()
         raw, codes = matrix(X, recoding), classes.found(y)
         same_length(len(raw), y=codes, groups=groups)
         budgets = budgets_of(epsilon, groups, len(codes))
@@ -124,7 +123,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there are."""
-        return self._planned(budgets, self._recoding_of(None) if rows is None else rows.features.recoding)
+        return self._planned(budgets, declared_recoding(self.bounds, None) if rows is None else rows.features.recoding)
 
     def answer(self, plan: Plan, rows: Rows) -> Release:
         """Reads the rows, draws the noise, and returns the release."""
@@ -252,19 +251,6 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _declared_classes(self) -> Classes:
         labels = None if self.public is None or len(self.public) != 2 else self.public[1]
         return Classes.declared(self.classes, self.bounds, labels)
-
-    def _recoding_of(self, X: Any) -> Recoding:
-        """The recoding, from what was declared (X only tells how many columns there are)."""
-        if isinstance(self.bounds, Schema):
-            return Recoding.of_schema(self.bounds)
-        if not isinstance(self.bounds, Bounds):
-            raise InvalidBounds(
-                "Bounds are missing.",
-                "A classifier needs limits of the features, from public knowledge.",
-                "Pass bounds=sv.Bounds(features=(low, high)), or a Schema.",
-            )
-        count = X if isinstance(X, int) else feature_count(X, self.bounds)
-        return Recoding.of_bounds(self.bounds, feature_names(X), count)
 
     def _refuse_unknown(self) -> None:
         for name, value, known in (

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sottovoce.bounds import Bounds, Interval, Schema, interval
+from sottovoce.bounds import Interval, Schema, interval
 from sottovoce.budgets import Budgets
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidBounds, InvalidParameter, InvalidRelease
 from sottovoce.estimators.regression import moments, output, staged
 from sottovoce.guarantee import Guarantee
 from sottovoce.plan import Plan
-from sottovoce.question import ask, budgets_of, regression_in_memory
+from sottovoce.question import ask, budgets_of, declared_recoding, regression_in_memory
 from sottovoce.recoding import Recoding
 from sottovoce.release import Release
 from sottovoce.table import feature_names, matrix
@@ -203,15 +203,9 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 raise InvalidBounds(
                     "The schema does not say which column is the label.", "", 'Add label = "..." to it.'
                 )
-            return self.bounds.interval(self.bounds.label), Recoding.of_schema(self.bounds)
-        if not isinstance(self.bounds, Bounds):
-            raise InvalidBounds(
-                "Bounds are missing.",
-                "A regression needs limits of features and of the label, from public knowledge.",
-                "Pass bounds=sv.Bounds(features=(low, high), label=(lo, hi)), or a Schema.",
-            )
-        count = X if isinstance(X, int) else feature_count(X, self.bounds)
-        return interval(self.bounds), Recoding.of_bounds(self.bounds, feature_names(X), count)
+            return self.bounds.interval(self.bounds.label), declared_recoding(self.bounds, X)
+        recoding = declared_recoding(self.bounds, X)
+        return interval(self.bounds), recoding
 
 
 def predicted(recoding: Recoding, raw: Floats, intercept: float, coefficients: Floats) -> Floats:
@@ -227,15 +221,3 @@ def predicted(recoding: Recoding, raw: Floats, intercept: float, coefficients: F
             total += coefficients[at] * np.clip(raw[:, j], feature.low, feature.high)
             at += 1
     return total
-
-
-def feature_count(X: Any, bounds: Bounds) -> int:
-    """Returns the number of columns of X, or without X the number of bounds."""
-    if X is not None:
-        return int(np.shape(X)[1]) if np.ndim(X) == 2 else int(matrix(X, None).shape[1])
-    sizes = [np.size(limit) for limit in bounds.features or () if np.ndim(limit)]
-    if not sizes:
-        raise InvalidParameter(
-            "The number of features is not known.", "", "Pass n_features=, or bounds for each feature."
-        )
-    return int(sizes[0])

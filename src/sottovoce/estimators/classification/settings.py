@@ -29,7 +29,7 @@ from scipy.special import ndtri
 from sottovoce.classes import Classes
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimators.classification.voices import linear_rate
-from sottovoce.recoding import Recoding, UnitBall
+from sottovoce.recoding import GRID_BITS, Recoding, UnitBall
 from sottovoce.solvers import newton
 from sottovoce.table import matrix, same_length
 
@@ -131,11 +131,11 @@ def without_public_rows(scale: Scale, recoding: Recoding, norm: float | None, al
     """The defaults: columns fill their bounds evenly; or, where a norm is promised, rows as they are."""
     if norm is not None:
         low, high = (np.array([getattr(f, side) for f in recoding.features if f.width]) for side in ("low", "high"))
-        ball = UnitBall(-(low + high) / (2 * (high - low)), 1 / (high - low), norm, scale.intercept())
+        ball = UnitBall(-(low + high) / (2 * (high - low)), 1 / (high - low), norm, scale.intercept(), GRID_BITS)
     else:
         spread = recoding.usual_spread()
         longest = math.sqrt(float(np.square(0.5 / spread).sum())) or 1.0
-        ball = UnitBall(np.zeros(scale.slopes), spread, min(scale.cut(CUT), longest), scale.intercept())
+        ball = UnitBall(np.zeros(scale.slopes), spread, min(scale.cut(CUT), longest), scale.intercept(), GRID_BITS)
     return _settled(scale, ball, alpha)
 
 
@@ -145,7 +145,7 @@ def with_public_rows(scale: Scale, public: PublicRows, alpha: float | None, acco
     middle, spread = public.Z.mean(axis=0), np.maximum(public.Z.std(axis=0), NARROWEST)
     tried = []
     for cut, intercept, times in TRIED if alpha is None else [t for t in TRIED if t[2] == 1.0]:
-        ball = UnitBall(middle, spread, scale.cut(CUT_WITH_PUBLIC_ROWS * cut), scale.intercept(intercept))
+        ball = UnitBall(middle, spread, scale.cut(CUT_WITH_PUBLIC_ROWS * cut), scale.intercept(intercept), GRID_BITS)
         one = _settled(scale, ball, alpha, times)
         tried.append(
             replace(one, expected=simulated_error(one, public, linear_rate(scale.total, one.ridge, accountant)))

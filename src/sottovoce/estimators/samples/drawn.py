@@ -18,14 +18,14 @@ from sklearn.utils.validation import check_is_fitted
 from sottovoce.bounds import Bounds, Interval, Schema, interval
 from sottovoce.budgets import Budgets, Kinds
 from sottovoce.engine import Rows
-from sottovoce.errors import InvalidBounds, InvalidData, InvalidParameter, InvalidRelease
+from sottovoce.errors import InvalidData, InvalidParameter, InvalidRelease
 from sottovoce.estimators.regression.staged import NoGrid
-from sottovoce.estimators.ridge import feature_count, predicted
+from sottovoce.estimators.ridge import predicted
 from sottovoce.estimators.samples import gram
 from sottovoce.features import InBall, Label
 from sottovoce.guarantee import Guarantee
 from sottovoce.plan import Plan, Theorem
-from sottovoce.question import VALUE, budgets_of, refuse_unfit, run, table_in_memory
+from sottovoce.question import VALUE, budgets_of, declared_recoding, refuse_unfit, run, table_in_memory
 from sottovoce.recoding import Recoding, UnitBall
 from sottovoce.release import Release
 from sottovoce.table import feature_names, matrix, numbers, same_length
@@ -175,16 +175,8 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _declared(self, X: Any) -> tuple[Interval, Recoding]:
         """The label's range and the recoding, from what was declared (X only tells how many columns there are)."""
-        if isinstance(self.bounds, Schema):
-            return self._label(), Recoding.of_schema(self.bounds)
-        if not isinstance(self.bounds, Bounds):
-            raise InvalidBounds(
-                "Bounds are missing.",
-                "A regression needs limits of the rows' norm or features, and of the label, from public knowledge.",
-                "Pass bounds=sv.Bounds(norm=1.0, label=(lo, hi)), or a box, or a Schema.",
-            )
-        count = X if isinstance(X, int) else feature_count(X, self.bounds)
-        return self._label(), Recoding.of_bounds(self.bounds, feature_names(X), count)
+        recoding = declared_recoding(self.bounds, X)
+        return self._label(), recoding
 
     def _refuse_unknown(self) -> None:
         if not between(self.delta, 0, 1):
