@@ -18,6 +18,7 @@ SCRIPTS = (
     "logistic",
     "erm",
     "per_instance",
+    "market",
     "labels",
     "large_files",
     "large_regression",

@@ -41,13 +41,13 @@ _HOMES = {
     "optimal_weights": "weights",
 }
 
-__all__ = ["__version__", "audit", "errors", *sorted(_HOMES)]
+__all__ = ["__version__", "audit", "errors", "market", *sorted(_HOMES)]
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(f"sottovoce.{_HOMES[name]}"), name)
-    if name in ("audit", "errors"):  # rooms that are used by their own name
+    if name in ("audit", "errors", "market"):  # rooms that are used by their own name
         return import_module(f"sottovoce.{name}")
     raise AttributeError(f"module 'sottovoce' has no attribute {name!r}")
 

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Markets: time against CVXPY and against a sort, what lists of prices and totals cost, and what budgets spend.
+
+CVXPY solves the problem at *one* total, without payments; ours solves it at every total and at every price.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+from rich.table import Table
+from timing import best_times, console, show, verdict
+
+from sottovoce.market import Market, constants, continuous, rule
+
+LOW, HIGH = 1e-4, 5e-4
+MU, SIGMA = constants(31, norm=5.0)
+#: The most that the list of prices and the grid of totals may cost, as a share of the value.
+GAP = 1e-3
+
+
+def market(costs, **options) -> Market:
+    return Market(costs, cost_range=(LOW, HIGH), **{"trade_off": 1.0, "mu": MU, "sigma": SIGMA, **options})
+
+
+def one_total_by_cvxpy(costs, eta):
+    import cvxpy as cp
+
+    a = cp.Variable(len(costs))
+    value = MU * cp.norm(a) + eta * ((2 * costs - LOW) @ a)
+    cp.Problem(cp.Minimize(value), [cp.sum(a) == 1, a >= 0, a <= 1 / eta]).solve(solver="CLARABEL")
+
+
+def speed(sellers: int) -> None:
+    rng = np.random.default_rng(0)
+    costs, few = rng.uniform(LOW, HIGH, sellers), rng.uniform(LOW, HIGH, 5000)
+    caps, tiers = rng.uniform(0.02, 2, 5000), rng.choice([0.1, 0.5, 1.0], 5000)
+    times = best_times(
+        {
+            "CVXPY, 5,000 sellers, one total": lambda: one_total_by_cvxpy(few, 1000.0),
+            "5,000 sellers, one cap": lambda: market(few).allocate(),
+            "5,000 sellers, three caps": lambda: market(few, cap=tiers).allocate(),
+            "5,000 sellers, all caps different": lambda: market(few, cap=caps).allocate(),
+            f"sort of {sellers:,}": lambda: np.sort(costs),
+            f"{sellers:,} sellers, one cap": lambda: market(costs).allocate(),
+            f"{sellers:,} sellers, without payments": lambda: market(costs).allocate(pay=False),
+        },
+        rounds=2,
+    )
+    cvxpy, sort = "CVXPY, 5,000 sellers, one total", f"sort of {sellers:,}"
+    promised = {
+        "5,000 sellers, one cap": (cvxpy, 2.0),
+        "5,000 sellers, three caps": (cvxpy, 10.0),
+        f"{sellers:,} sellers, one cap": (sort, 15.0),
+    }
+    show("Markets, payments included", times, sort, promised)
+
+
+def gaps() -> None:
+    table = Table("sellers", "γ", "gap to all prices and totals", "", "largest ε without caps", title="What lists cost")
+    for sellers in (50, 400, 2000):
+        for gamma in (0.1, 1.0, 10.0, 100.0):
+            costs = np.random.default_rng(sellers).uniform(LOW, HIGH, sellers)
+            gap = _gap(costs, gamma)
+            uncapped = continuous(2 * costs - LOW, MU, SIGMA, gamma)[0].max()
+            table.add_row(f"{sellers:,}", f"{gamma:g}", f"{gap:.1e}", verdict(gap, GAP), f"{uncapped:.3g}")
+    console.print(table)
+
+
+def _gap(costs, gamma: float) -> float:
+    """How far the market's value lies above the best with a price for every cost, and many more totals."""
+    virtual, ones = np.sort(2 * costs - LOW)[None], np.ones((1, len(costs)), dtype=np.int64)
+    supply, buyer = rule.Supply.of(virtual, np.array([1e9]), ones), rule.Buyer(MU, SIGMA, gamma)
+    eta = supply.reachable(buyer, np.append(10 ** np.arange(-3, 4, 1e-3), len(costs)))
+    best = rule.solve(supply, buyer, rule.Asked(eta)).value.min()
+    bought = market(costs, trade_off=gamma).allocate(pay=False).epsilon
+    value = (MU * np.linalg.norm(bought) + SIGMA) / bought.sum() + gamma * (2 * costs - LOW) @ bought
+    return float(value / best - 1)
+
+
+def budgets() -> None:
+    table = Table("sellers", "budget", "ceiling", "with reserve", "scaling", title="Share of the budget that is spent")
+    for sellers, prices in ((10, 16), (200, 128), (2000, 128)):
+        one = market(np.random.default_rng(sellers).uniform(LOW, HIGH, sellers), prices=prices)
+        for share in (0.1, 0.3, 0.6):
+            budget = share * one.allocate().total
+            deals = one.within(budget), one.within(budget, reserve=3e-4), one.within(budget, rule="scaling")
+            table.add_row(f"{sellers:,}", f"{share:.0%} of all", *(f"{deal.total / budget:.3f}" for deal in deals))
+    console.print(table)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sellers", type=int, default=1_000_000)
+    sellers = parser.parse_args().sellers
+    speed(sellers)
+    gaps()
+    budgets()

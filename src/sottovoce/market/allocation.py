@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was bought from whom, for how much, and why: the outcome of a market (docs/theory/market.md).
+
+Everything here follows from reported costs and public numbers. It is not differentially private about *costs*: who
+sees a payment can infer the price it was made at.
+
+    symbol   name
+    ε_i      epsilon          whole billionths; what may be spent on seller i, all charges included
+    t_i      payments         whole coins
+    η        total_epsilon    Σ ε_i
+    a_i      weights          ε_i/η
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce import units
+from sottovoce.bounds import Bounds, Schema
+from sottovoce.budgets import LEAVE_OUT, Budgets
+from sottovoce.errors import InvalidParameter, UnknownPeople
+from sottovoce.estimators.logistic import LogisticRegression
+from sottovoce.market.prior import Floats, Prices
+from sottovoce.market.rule import Buyer, Whole
+
+#: A description lists at most this many groups of sellers, an explanation this many steps of price.
+LINES = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Allocation:
+    """Budgets and payments of a market's sellers, in the order in which they reported."""
+
+    units: Whole  # billionths of ε, by seller
+    coins: Whole | None  # by seller; None where payments were not asked for
+    coin: Fraction
+    prices: Prices
+    step: Whole  # the price that each report was rounded up to; len(prices) where it lies above all
+    curves: Whole  # type × price: what would be bought
+    code: Whole  # seller → type; -1 above all prices
+    buyer: Buyer
+    names: tuple[Any, ...] | None = None
+    rule: str | None = None
+    budget: int | None = None  # in coins
+
+    @property
+    def epsilon(self) -> Floats:
+        """What may be spent on each seller."""
+        return np.asarray(units.epsilon(self.units), dtype=np.float64)
+
+    @property
+    def payments(self) -> Floats:
+        """What each seller is paid, in the money that costs were reported in."""
+        return self._money(self._coins)
+
+    @property
+    def total(self) -> float:
+        """What all sellers are paid together."""
+        return float(sum(self._coins.tolist()) * self.coin)
+
+    @property
+    def total_epsilon(self) -> float:
+        """η, the sum of all ε."""
+        return float(units.epsilon(int(self.units.sum())))
+
+    @property
+    def weights(self) -> Floats:
+        """How loud each seller is heard: ε as a share of the sum, all 0 where nothing was bought."""
+        return np.asarray(self.units / max(1, int(self.units.sum())), dtype=np.float64)
+
+    @property
+    def expected_error(self) -> float:
+        """The bound μ‖a‖ + σ/η on what sampling and noise add to the error; infinite where nothing was bought."""
+        if not self.units.any():
+            return math.inf
+        return self.buyer.mu * float(np.linalg.norm(self.weights)) + self.buyer.sigma / self.total_epsilon
+
+    @property
+    def unspent(self) -> float | None:
+        """What is left of the budget, where there is one."""
+        return None if self.budget is None else float((self.budget - sum(self._coins.tolist())) * self.coin)
+
+    @property
+    def refused(self) -> NDArray[np.bool_]:
+        """Whose report lies above the prices that they may be paid: nothing is bought from them."""
+        return np.asarray(self.step == len(self.prices))
+
+    def told(self, rule: str, budget: int) -> Allocation:
+        """Returns the same with the rule that kept it within a budget, in coins."""
+        return replace(self, rule=rule, budget=budget)
+
+    def by_person(self, people: Any = None) -> dict[Any, float]:
+        """Returns ε by seller: their names, those of the mapping of costs, or their positions. For Session.grant."""
+        names = self._names if people is None else list(people)
+        if len(names) != len(self.units):
+            raise InvalidParameter("There are more or fewer names than sellers.", "", "Pass one name a seller.")
+        return dict(zip(names, self.epsilon.tolist(), strict=True))
+
+    def budgets(self, groups: Any = None) -> Budgets:
+        """Returns the budgets of rows: row i is seller i's, or ``groups`` name the seller of each row.
+
+        Whoever sells nothing is left out: their rows are not read.
+        """
+        if groups is None:
+            return Budgets.of(self.epsilon, self.names, zero=LEAVE_OUT)
+        return Budgets.of(self.by_person(), groups, zero=LEAVE_OUT)
+
+    def train(self, model: Any, X: Any, y: Any, groups: Any = None) -> Any:
+        """Returns the model fitted with exactly these budgets: an estimator, or Bounds for a logistic regression."""
+        estimator = LogisticRegression(bounds=model) if isinstance(model, Bounds | Schema) else model
+        return estimator.fit(X, y, epsilon=self.budgets(groups))
+
+    def describe(self) -> str:
+        """The outcome in words: how much was bought from how many, for what, and what it is good for."""
+        sellers, buying = len(self.units), int((self.units > 0).sum())
+        lines = [f"Bought ε = {self.total_epsilon:.6g} in all from {buying:,} of {sellers:,} sellers{self._for()}."]
+        if self.refused.any():
+            lines.append(f"Reports above the highest price, which sell nothing: {int(self.refused.sum()):,}.")
+        if buying:
+            lines.append(f"Bound on what sampling and noise add to the error: {self.expected_error:.3g}.")
+            lines += self._table()
+        if self.budget is not None:
+            lines.append(
+                f"Kept within a budget of {float(self.budget * self.coin):g} by {self.rule}; {self.unspent:g} unspent."
+            )
+        return "\n".join([*lines, "Reported costs are not protected: payments reveal them."])
+
+    def explain(self, seller: Any) -> str:
+        """Why this seller is paid this, and why another report would not have paid: in words, with the prices."""
+        i = self._place(seller)
+        if self.code[i] < 0:
+            return "The reported cost lies above the highest price, so nothing is bought and nothing is paid."
+        if not self.units[i]:
+            return "Others sell at a lower virtual cost: at this price nothing is bought, and nothing is paid."
+        parts = self._parts(i)
+        price = float(self.prices.values[self.step[i]])
+        lines = [
+            f"The report was rounded up to the price {price:g}; ε = {self.epsilon[i]:g} is bought"
+            + (f" for {float(self.payments[i]):g}." if self.coins is not None else "."),
+            "Each part of it is paid the highest price at which the seller would still have sold it:",
+        ]
+        lines += [f"  {amount:.6g} of ε at {at:g}" for amount, at in parts]
+        return "\n".join([*lines, *WHY])
+
+    def __repr__(self) -> str:
+        return f"<Allocation of ε = {self.total_epsilon:.6g} over {len(self.units)} sellers>"
+
+    @property
+    def _coins(self) -> Whole:
+        if self.coins is None:
+            raise InvalidParameter("Payments were not computed.", "", "Call allocate() without pay=False.")
+        return self.coins
+
+    @property
+    def _names(self) -> list[Any]:
+        return list(range(len(self.units))) if self.names is None else list(self.names)
+
+    def _place(self, seller: Any) -> int:
+        if self.names is None and isinstance(seller, int | np.integer) and 0 <= seller < len(self.units):
+            return int(seller)
+        if self.names is not None and seller in self.names:
+            return self.names.index(seller)
+        raise UnknownPeople("This seller is not in the market.", "", "Pass a position, or a name of the costs.")
+
+    def _money(self, coins: Whole) -> Floats:
+        # For cents, and for all parts of a unit, one division gives the double nearest to the exact amount.
+        return np.asarray(coins * float(self.coin) if self.coin >= 1 else coins / float(1 / self.coin))
+
+    def _for(self) -> str:
+        return "" if self.coins is None else f" for {self.total:g}"
+
+    def _parts(self, i: int) -> list[tuple[float, float]]:
+        """Returns how much of ε is paid which price, joined where there are many steps."""
+        curve = np.append(self.curves[self.code[i]], 0)[self.step[i] :]
+        drops, at = -np.diff(curve), self.prices.values[self.step[i] :]
+        where = np.flatnonzero(drops)
+        joined = [part for part in np.array_split(where, LINES) if len(part)]
+        return [(float(drops[p].sum()) / units.NANO, float(drops[p] @ at[p] / drops[p].sum())) for p in joined]
+
+    def _table(self) -> list[str]:
+        """One line for each group of sellers, from the cheapest: what they sell and are paid on average."""
+        order = np.argsort(self.step, kind="stable")
+        order = order[self.units[order] > 0]
+        lines = [f"{'price up to':>12} {'sellers':>9} {'ε each':>12} {'paid each':>12}"]
+        for part in (part for part in np.array_split(order, LINES) if len(part)):
+            paid = f"{float(self.payments[part].mean()):12.6g}" if self.coins is not None else f"{'':12}"
+            price = float(self.prices.values[self.step[part[-1]]])
+            lines.append(f"{price:12.6g} {len(part):9,d} {float(self.epsilon[part].mean()):12.6g} {paid}")
+        return lines
+
+
+#: Why the truth is the best report, in words.
+WHY = (
+    "Reporting more would only have lost parts of this sale, each of them paid at least its cost.",
+    "Reporting less would have changed no price of these parts, and sold more of ε below its cost.",
+)

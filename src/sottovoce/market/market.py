@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Market: a buyer, sellers with reported costs, and what is bought from whom at which payment.
+
+The rule (docs/theory/market.md) looks at reports and at public numbers alone, never at data, so what it decides is
+public and costs nobody privacy. μ, σ, trade-off, limits, prices, laws and totals are fixed before reports are seen.
+
+    symbol   name
+    c_i      costs              reported: money for each unit of ε that is spent on seller i
+    γ        trade_off          how much error a unit of money is worth
+    μ, σ     mu, sigma          of the bound μ‖a‖ + σ/η on the error, a = ε/η, η = Σε
+    b_i      cap
+    k        largest_share      nobody has more than k/m of the total, m all sellers
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.special import gammaincinv
+
+from sottovoce import units
+from sottovoce.errors import InvalidBounds, InvalidParameter, MissingValues
+from sottovoce.market.allocation import Allocation
+from sottovoce.market.book import Book
+from sottovoce.market.frontier import Frontier, Point
+from sottovoce.market.prior import Floats, Prices, Prior, uniform
+from sottovoce.market.rule import Buyer
+from sottovoce.market.rule import totals as public_totals
+from sottovoce.table import numbers, same_length
+
+#: Nobody sells more than this: what is beyond is no protection, and money adds up in 64 bits up to here.
+MOST = 100.0
+#: Caps that sellers may choose, where no menu is given: some twenty in each power of ten.
+STEPS = (1, 1.1, 1.2, 1.4, 1.5, 1.6, 1.8, 2, 2.2, 2.5, 2.8, 3, 3.5, 4, 4.5, 5, 5.5, 6, 7, 7.5, 8, 9)
+MENU = np.outer(10.0 ** np.arange(-6, 3), STEPS).ravel()
+#: A coin, where none is named, is this part of the power of ten below the highest price.
+FINE = Fraction(1, 10**9)
+
+
+@dataclass(frozen=True, eq=False)
+class Market:
+    """Buys privacy at truthful prices: nobody gains by reporting anything but their own cost.
+
+    >>> import numpy as np
+    >>> from sottovoce.market import Market
+    >>> market = Market([1.0, 2.0, 3.5], cost_range=(0, 4), trade_off=0.01, mu=1.0, sigma=1.0)
+    >>> deal = market.allocate()
+    >>> bool(np.all(deal.payments >= deal.epsilon * [1.0, 2.0, 3.5])), bool(np.all(np.diff(deal.epsilon) <= 0))
+    (True, True)
+
+    Parameters
+    ----------
+    costs : reported cost of a unit of ε, one a seller, or a mapping from seller to cost.
+    cost_range : (low, high), where costs lie; a report above buys nothing. If not given: the support of the prior.
+    trade_off : γ > 0, error for a unit of money.
+    mu, sigma : of the bound on the error; if not given, of the corrected bound from ``dimension`` and ``norm``.
+    dimension : number of coefficients, the intercept included.
+    norm : bound β on the length of the coefficients.
+    failure : probability with which the bound may fail, once for the sample and once for the noise.
+    cap : the most ε that may be bought from a seller; one number, or one a seller, as they report it.
+    menu : the caps that sellers may choose; a reported cap is rounded down to one of them.
+    prior : law of costs, one for all or one a seller; if not given, uniform on the range.
+    prices : how many prices there are, or the list of them.
+    coin : the smallest amount of money; payments are whole numbers of coins.
+    largest_share : k, to buy at most k/m of the total from anybody.
+    """
+
+    costs: Any
+    _: KW_ONLY
+    cost_range: tuple[float, float] | None = None
+    trade_off: float
+    mu: float | None = None
+    sigma: float | None = None
+    dimension: int | None = None
+    norm: float = 1.0
+    failure: float = 0.05
+    cap: Any = 1.0
+    menu: Any = None
+    prior: Prior | Sequence[Prior] | None = None
+    prices: Any = 128
+    coin: float | None = None
+    largest_share: float | None = None
+
+    def __post_init__(self) -> None:
+        self._buyer, self._coin, self._whole  # refuses what cannot be used  # noqa: B018
+
+    def __repr__(self) -> str:
+        return f"<Market of {len(self._reported)} sellers>"
+
+    def allocate(self, pay: bool = True) -> Allocation:
+        """Returns what is bought from whom, with payments unless ``pay=False``."""
+        return self._whole.settled(self._buyer, self._totals(), self._coin, pay)
+
+    def within(self, budget: float, rule: str = "ceiling", reserve: float | None = None) -> Allocation:
+        """Returns what is bought if payments may not exceed a budget; the truth stays everybody's best report.
+
+        "ceiling": the total ε is at most budget/(highest price); ``reserve`` lowers the highest price, above which
+        nothing is bought. "scaling": everybody's sale is scaled down by a factor that their own report cannot move.
+        """
+        coins = self._coins(budget)
+        book = self._whole if reserve is None else self._book(self._list.up_to(reserve))
+        if rule == "ceiling":
+            totals = book.under(coins, self._coin, self._totals())
+            return book.settled(self._buyer, totals, self._coin).told(rule, coins)
+        if rule == "scaling":
+            return book.scaled(self._buyer, self._totals(), self._coin, coins).told(rule, coins)
+        raise InvalidParameter(
+            f"The rule {rule!r} is not known.", "Known: 'ceiling' and 'scaling'.", "Choose one of the two."
+        )
+
+    def frontier(self, trade_offs: Any) -> Frontier:
+        """Returns error bound, payment and total ε at several trade-offs: what a smaller error costs."""
+        points = []
+        for trade_off in np.asarray(trade_offs, dtype=np.float64).ravel().tolist():
+            deal = self._with(trade_off).allocate()
+            points.append(Point(trade_off, deal.expected_error, deal.total, deal.total_epsilon))
+        return Frontier(tuple(points))
+
+    def _with(self, trade_off: float) -> Market:
+        given = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "_"}
+        return Market(given.pop("costs"), **(given | {"trade_off": trade_off}))
+
+    @cached_property
+    def _reported(self) -> Floats:
+        costs = numbers(list(self.costs.values()) if isinstance(self.costs, Mapping) else self.costs, "costs")
+        if not costs.size:
+            raise InvalidParameter("There are no sellers.", "A market has at least one.", "Pass their reported costs.")
+        if not np.all(np.isfinite(costs)):
+            raise MissingValues(
+                "A cost is missing or not finite.",
+                "Every seller reports a number.",
+                "Leave sellers without a report out, or take a number above the range: it sells nothing.",
+            )
+        if costs.min() < 0:
+            raise InvalidParameter(
+                "A cost is negative.", "A cost of privacy is at least 0.", "Ask that seller for a cost again."
+            )
+        return costs
+
+    @cached_property
+    def _laws(self) -> list[Prior]:
+        """The law of every seller, or one for all."""
+        if self.prior is None and self.cost_range is None:
+            raise InvalidBounds(
+                "Neither a range nor a law of costs is given.",
+                "What costs can be must be known before anybody reports.",
+                "Pass cost_range=(low, high) from public knowledge, or prior=.",
+            )
+        if self.prior is None or isinstance(self.prior, Prior):
+            return [self.prior or uniform(*self._range)]
+        same_length(len(self._reported), prior=self.prior)
+        return list(self.prior)
+
+    @property
+    def _range(self) -> tuple[float, float]:
+        if self.cost_range is None:
+            laws = self._laws
+            return min(law.low for law in laws), max(law.high for law in laws)
+        low, high = self.cost_range
+        return float(low), float(high)
+
+    @cached_property
+    def _list(self) -> Prices:
+        return Prices.listed(self.prices) if np.ndim(self.prices) else Prices.between(*self._range, self.prices)
+
+    @cached_property
+    def _limits(self) -> Floats:
+        """Limits in billionths, rounded down, one a seller; those that sellers report also to the menu."""
+        limits = units.grant(self.cap if np.ndim(self.cap) == 0 else numbers(self.cap, "cap"), zero_allowed=True)
+        if limits.ndim:
+            same_length(len(self._reported), cap=limits)
+            menu = np.append(0, np.sort(units.grant(MENU if self.menu is None else self.menu)))
+            limits = menu[np.searchsorted(menu, limits, side="right") - 1]
+        if limits.max() > MOST * units.NANO or limits.max() < 1:
+            raise InvalidParameter(
+                "The largest cap is zero, or beyond all protection.",
+                f"Nobody sells more than {MOST:g}, and somebody sells something.",
+                "Pass caps in that range; 1 is what is promised by default.",
+            )
+        return np.broadcast_to(limits.astype(np.float64), self._reported.shape)
+
+    @cached_property
+    def _buyer(self) -> Buyer:
+        mu, sigma, gamma = (_number(value) for value in (*self._constants(), self.trade_off))
+        largest = math.inf if self.largest_share is None else _number(self.largest_share)
+        if not (0 < mu < math.inf and 0 <= sigma < math.inf and 0 < gamma < math.inf and largest >= 1):
+            raise InvalidParameter(
+                "trade_off, mu, sigma or largest_share is not a number in its range.",
+                "trade_off and mu are positive and finite, sigma is at least 0, largest_share at least 1.",
+                "Without a price on money everything would be bought: say how much error a unit of money is worth.",
+            )
+        return Buyer(mu, sigma, gamma, None if self.largest_share is None else largest / len(self._reported))
+
+    def _constants(self) -> tuple[float, float]:
+        if self.mu is not None and self.sigma is not None:
+            return self.mu, self.sigma
+        if self.dimension is None:
+            raise InvalidParameter(
+                "The bound on the error is not known.",
+                "A buyer weighs money against μ‖a‖ + σ/η.",
+                "Pass dimension= (and norm=), or mu= and sigma=.",
+            )
+        mu, sigma = constants(self.dimension, self.norm, self.failure)
+        return mu if self.mu is None else self.mu, sigma if self.sigma is None else self.sigma
+
+    @cached_property
+    def _coin(self) -> Fraction:
+        if self.coin is None:
+            return Fraction(10) ** math.floor(math.log10(self._list.values[-1])) * FINE
+        if not 0 < _number(self.coin) < math.inf:
+            raise InvalidParameter("The coin is not positive and finite.", "", "Pass coin=0.01 for cents.")
+        return Fraction(str(self.coin))
+
+    def _coins(self, budget: float) -> int:
+        if not 0 < _number(budget) < math.inf:
+            raise InvalidParameter(
+                "The budget is not positive and finite.", "Privacy is not given away.", "Pass an amount of money."
+            )
+        return math.floor(Fraction(str(float(budget))) / self._coin)
+
+    def _totals(self) -> Floats:
+        """The public grid: the same in all markets, and what is bought where all sell up to one public cap."""
+        sellers = len(self._reported)
+        totals = public_totals(sellers * MOST)
+        return totals if np.ndim(self.cap) else np.union1d(totals, sellers * self._limits[0] / units.NANO)
+
+    @cached_property
+    def _whole(self) -> Book:
+        return self._book(self._list)
+
+    def _book(self, prices: Prices) -> Book:
+        names = tuple(self.costs) if isinstance(self.costs, Mapping) else None
+        return Book.of(prices, self._reported, self._limits, self._laws, names)
+
+
+def _number(value: Any) -> float:
+    """Returns a number as a float, and NaN, which no range holds, for anything else."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def constants(dimension: int, norm: float = 1.0, failure: float = 0.05) -> tuple[float, float]:
+    """Returns μ and σ of the bound on the misclassification error (docs/theory/logistic.md, Theorem 3).
+
+    >>> [round(constant) for constant in constants(30, norm=5.0)]
+    [23, 570]
+    """
+    if not (_number(dimension) >= 1 and 0 < _number(norm) < math.inf and 0 < _number(failure) < 1):
+        raise InvalidParameter(
+            "The dimension is below 1, the norm not positive, or the failure not a probability.",
+            "",
+            "Pass the number of coefficients, a bound on their length, and 0.05.",
+        )
+    q = float(gammaincinv(dimension, 1 - failure))
+    return norm / math.log(2) * (2 + math.sqrt(math.log(1 / failure) / 2)), 2 * norm * q / math.log(2)

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known about costs before anybody reports one: the list of prices, and the law that costs follow.
+
+A report is rounded up to the next price of a public list, and what a step of that list costs the buyer on
+average is its virtual cost (docs/theory/market.md, Theorem 4): the slope of the lower convex hull of the
+points (F(g_k), g_k·F(g_k)), which needs no density and irons by itself wherever the law is irregular.
+
+    symbol   name
+    g_k      Prices.values      ascending; the last one is the highest price that anybody is paid
+    F        Prior.cdf          the law of costs, public
+    Ψ_k      virtual_costs      nondecreasing; infinite above the law's support
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
+
+from sottovoce.errors import InvalidBounds, InvalidParameter
+
+Floats = NDArray[np.float64]
+
+#: Prices are whole multiples of a power of two with this many bits, so that money adds up exactly in 64 bits.
+PRICE_BITS = 25
+
+_LAWS: dict[str, Callable[..., Any]] = {
+    "uniform": lambda x: x,
+    "normal": lambda x, mean, deviation: ndtr((x - mean) / deviation),
+    "exponential": lambda x, scale: -np.expm1(-x / scale),
+    "lognormal": lambda x, median, deviation: ndtr(np.log(np.maximum(x, 1e-300) / median) / deviation),
+    "empirical": lambda x, *seen: np.searchsorted(seen, x, side="right") / len(seen),
+    "given": lambda x, function: function(x),
+}
+
+
+@dataclass(frozen=True)
+class Prior:
+    """The law of a seller's cost on [low, high], known before anybody reports.
+
+    >>> uniform(0.0, 2.0).cdf([0.5, 3.0]).tolist()
+    [0.25, 1.0]
+    """
+
+    kind: str
+    parameters: tuple[Any, ...]
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        _refuse_range(self.low, self.high)
+        if not self._mass() > 0:
+            raise InvalidParameter(
+                "The law gives no probability to its range.",
+                "Costs between low and high must be possible.",
+                "Widen the range, or choose another law.",
+            )
+
+    def cdf(self, cost: ArrayLike) -> Floats:
+        """Returns the probability of a cost of at most this, given that it lies in the range."""
+        x = np.clip(np.asarray(cost, dtype=np.float64), self._below, self.high)
+        return np.asarray(np.clip((self._law(x) - self._law(self._below)) / self._mass(), 0.0, 1.0))
+
+    @property
+    def _below(self) -> float:
+        # Just below the range, so that what lies exactly at its lower end counts.
+        return float(np.nextafter(self.low, -math.inf))
+
+    def _law(self, x: Any) -> Any:
+        return _LAWS[self.kind](x, *self.parameters)
+
+    def _mass(self) -> float:
+        return float(self._law(self.high) - self._law(self._below))
+
+
+def uniform(low: float, high: float) -> Prior:
+    """Every cost between low and high is equally likely."""
+    return Prior("uniform", (), float(low), float(high))
+
+
+def normal(mean: float, deviation: float, low: float, high: float) -> Prior:
+    """A normal law, cut to the range."""
+    _refuse_unless(deviation > 0)
+    return Prior("normal", (float(mean), float(deviation)), float(low), float(high))
+
+
+def exponential(scale: float, low: float, high: float) -> Prior:
+    """An exponential law, cut to the range."""
+    _refuse_unless(scale > 0)
+    return Prior("exponential", (float(scale),), float(low), float(high))
+
+
+def lognormal(median: float, deviation: float, low: float, high: float) -> Prior:
+    """A law whose logarithm is normal with this standard deviation, cut to the range."""
+    _refuse_unless(median > 0 and deviation > 0)
+    return Prior("lognormal", (float(median), float(deviation)), float(low), float(high))
+
+
+def empirical(seen: ArrayLike, high: float | None = None) -> Prior:
+    """The law of costs seen before, in an earlier market: never the reports that are to be paid.
+
+    >>> empirical([1.0, 2.0, 2.0, 4.0]).cdf([1.0, 2.0, 3.0, 4.0]).tolist()
+    [0.25, 0.75, 0.75, 1.0]
+    """
+    costs = np.sort(np.asarray(seen, dtype=np.float64).ravel())
+    _refuse_unless(len(costs) > 0 and bool(np.all(np.isfinite(costs))))
+    return Prior("empirical", tuple(costs.tolist()), float(costs[0]), float(costs[-1] if high is None else high))
+
+
+def given(cdf: Callable[[Any], Any], low: float, high: float) -> Prior:
+    """Any law, by its distribution function, cut to the range."""
+    return Prior("given", (cdf,), float(low), float(high))
+
+
+@dataclass(frozen=True, eq=False)
+class Prices:
+    """The public list of prices for a unit of ε: whole numbers of 2^exponent, ascending."""
+
+    whole: NDArray[np.int64]
+    exponent: int
+
+    @classmethod
+    def between(cls, low: float, high: float, steps: int) -> Prices:
+        """Returns steps prices in equal distances, above low and up to high."""
+        _refuse_range(low, high)
+        if not (isinstance(steps, int | np.integer) and 1 <= steps <= 2**14):
+            raise InvalidParameter(
+                "The number of prices is not a whole number between 1 and 16384.", "", "Pass prices=128, or a list."
+            )
+        return cls.listed(low + (high - low) * np.arange(1, steps + 1) / steps)
+
+    @classmethod
+    def listed(cls, prices: ArrayLike) -> Prices:
+        """Returns prices as given, each rounded up by less than a 2^24th of the highest."""
+        values = np.asarray(prices, dtype=np.float64).ravel()
+        if not (values.size and np.all(np.isfinite(values)) and values[0] >= 0 and values[-1] > 0):
+            raise _unordered()
+        exponent = math.frexp(float(values[-1]))[1] - PRICE_BITS
+        whole = np.ceil(np.ldexp(values, -exponent)).astype(np.int64)
+        if np.any(np.diff(whole) <= 0):
+            raise _unordered()
+        return cls(whole, exponent)
+
+    def __len__(self) -> int:
+        return len(self.whole)
+
+    @property
+    def values(self) -> Floats:
+        """The prices, exactly."""
+        return np.ldexp(self.whole.astype(np.float64), self.exponent)
+
+    def up_to(self, limit: float) -> Prices:
+        """Returns the prices up to a limit, which becomes the last of them unless it lies above all."""
+        values = self.values
+        if not limit > 0:
+            raise InvalidParameter("The reserve price is not positive.", "", "Pass a price, or none.")
+        return self if limit >= values[-1] else Prices.listed(np.append(values[values < limit], limit))
+
+    def step(self, costs: Floats) -> NDArray[np.int64]:
+        """Returns for each report the first price that is not below it; len(self) where there is none."""
+        return np.searchsorted(self.values, costs, side="left").astype(np.int64)
+
+
+def virtual_costs(prior: Prior, prices: Prices) -> Floats:
+    """Returns Ψ, ironed: what a unit of ε bought at each price costs on average, payments for lower costs included.
+
+    For a uniform law it is g_k + g_{k−1} − low, the middle of a step's 2c − low.
+
+    >>> virtual_costs(uniform(1.0, 2.0), Prices.listed([1.25, 1.5, 1.75, 2.0])).round(9).tolist()
+    [1.25, 1.75, 2.25, 2.75]
+    """
+    share, price = prior.cdf(prices.values), prices.values
+    before = np.append(0.0, share[:-1])
+    x, y = _hull(share, price * share)
+    # A price that no cost leads to is treated like the next one that a cost leads to.
+    edge = np.where(share > before, np.searchsorted(x, share), np.searchsorted(x, share, side="right"))
+    slopes = np.append(np.diff(y) / np.diff(x), math.inf)
+    return np.asarray(np.maximum.accumulate(slopes[edge - 1]), dtype=np.float64)
+
+
+def regular(prior: Prior, prices: Prices) -> bool:
+    """Whether virtual costs rise with the price by themselves, so that nothing had to be ironed."""
+    share, price = prior.cdf(prices.values), prices.values
+    kept = np.diff(np.append(0.0, share)) > 0
+    slopes = np.diff(np.append(0.0, (price * share)[kept])) / np.diff(np.append(0.0, share[kept]))
+    return bool(np.all(np.diff(slopes) >= -1e-9 * price[-1]))
+
+
+def _hull(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """Returns the corners of the lower convex hull of the origin and the points; the first of equal x counts."""
+    corners = [(0.0, 0.0)]
+    for point in zip(x.tolist(), y.tolist(), strict=True):
+        if point[0] <= corners[-1][0]:
+            continue
+        while len(corners) > 1 and _above(corners[-2], corners[-1], point):
+            corners.pop()
+        corners.append(point)
+    hull = np.array(corners)
+    return hull[:, 0], hull[:, 1]
+
+
+def _above(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
+    return (b[1] - a[1]) * (c[0] - a[0]) >= (c[1] - a[1]) * (b[0] - a[0])
+
+
+def _refuse_range(low: float, high: float) -> None:
+    if not (0 <= low < high < math.inf):
+        raise InvalidBounds(
+            "The range of costs is missing, reversed, empty, negative or not finite.",
+            "Costs of a unit of ε lie between a low and a higher number, both public.",
+            "Pass cost_range=(low, high), from public knowledge and not from the reports.",
+        )
+
+
+def _refuse_unless(fine: bool) -> None:
+    if not fine:
+        raise InvalidParameter(
+            "A parameter of the law of costs is not positive and finite.", "", "Pass scale, median, deviation above 0."
+        )
+
+
+def _unordered() -> InvalidParameter:
+    return InvalidParameter(
+        "The prices do not ascend, or are too close to each other.",
+        "Prices are finite, at least 0, and more than a 2^24th of the highest apart.",
+        "Pass fewer prices, or a wider range of costs.",
+    )
