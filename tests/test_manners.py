@@ -83,8 +83,8 @@ def test_the_limit_of_large_budgets_is_the_plain_answer():
 def test_public_names_are_frozen():
     assert sv.__all__ == [
         "__version__", "audit", "errors", "market", "AdaptivePosteriorSample", "Bounds", "Budgets", "Certificate",
-        "ERM", "Guarantee", "LabelPrivateRegression", "Limited", "LogisticRegression", "Mean", "Plan", "PosteriorSample",
-        "Quantile", "Release", "Ridge", "Sampled", "Schema", "Session", "Uniform", "Weights", "optimal_weights",
+        "ERM", "Guarantee", "LabelPrivateRegression", "Limited", "LogisticRegression", "Mean", "Plan",
+        "PosteriorSample", "Quantile", "Release", "Ridge", "Sampled", "Schema", "Session", "Uniform", "Weights", "optimal_weights",
     ]  # fmt: skip
     assert all(getattr(sv, name) is not None for name in dir(sv))
     with pytest.raises(AttributeError):
