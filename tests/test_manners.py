@@ -84,7 +84,8 @@ def test_public_names_are_frozen():
     assert sv.__all__ == [
         "__version__", "audit", "errors", "market", "AdaptivePosteriorSample", "Bounds", "Budgets", "Certificate",
         "ERM", "Guarantee", "LabelPrivateRegression", "Limited", "LogisticRegression", "Mean", "Plan",
-        "PosteriorSample", "Quantile", "Release", "Ridge", "Sampled", "Schema", "Session", "Uniform", "Weights", "optimal_weights",
+        "PosteriorSample", "Quantile", "Release", "Ridge", "Sampled", "Schema", "Session", "Uniform", "Weights",
+        "optimal_weights",
     ]  # fmt: skip
     assert all(getattr(sv, name) is not None for name in dir(sv))
     with pytest.raises(AttributeError):

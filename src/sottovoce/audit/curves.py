@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,16 +38,6 @@ CLOSE = 1e-9
 LOWEST = 1e4
 
 
-class _Quadratic(NamedTuple):
-    """C, and the coefficients of z, ζ, z² and zζ."""
-
-    constant: Floats
-    along: Floats
-    across: Floats
-    square: Floats
-    product: Floats
-
-
 def pure(epsilon: Floats) -> Floats:
     """Returns the largest D_α of a loss within ±ε: that of a coin which is told the truth with odds e^ε."""
     e, alpha = epsilon[:, None], ORDERS
@@ -58,27 +47,14 @@ def pure(epsilon: Floats) -> Floats:
 
 def objective(leverage: Floats, residual: Floats, square: Floats, reach: Floats, sigma: float) -> Floats:
     """Returns D_α of noise in the objective at ORDERS, the larger direction; ∞ where it is."""
-    both = (_loss(leverage, residual, square, reach, sigma, removing) for removing in (False, True))
+    both = (integrals.objective_loss(leverage, residual, square, reach, sigma, removing) for removing in (False, True))
     return np.maximum(*(_renyi(loss) for loss in both))
 
 
-def _loss(mu: Floats, r: Floats, xx: Floats, gg: Floats, sigma: float, removing: bool) -> _Quadratic:
-    sign, with_it = (-1.0, 1 + mu) if removing else (1.0, np.ones_like(mu))
-    g, r = np.sqrt(gg) / with_it, r / with_it
-    along = np.divide(mu, np.sqrt(gg), out=np.zeros_like(mu), where=gg > 0)
-    spread = np.sqrt(np.maximum(xx - along**2, 0.0)) / sigma
-    return _Quadratic(
-        xx * r**2 / (2 * sigma**2) - sign * np.log1p(mu),
-        sign * r * along / sigma + xx * r * g / sigma,
-        r * spread,
-        sign * along * g + xx * g**2 / 2,
-        sigma * g * spread,
-    )
-
-
-def _renyi(loss: _Quadratic) -> Floats:
+def _renyi(loss: integrals.ObjectiveLoss) -> Floats:
     """log E e^(bL)/b: with M = I − 2bQ and l the linear part, log E = bC − ½log det M + ½b²·lᵀM⁻¹l."""
-    c, l1, l2, q11, q12 = (part[:, None] for part in loss)
+    q11, l1, c, offset, stretch, spread = (part[:, None] for part in loss)
+    l2, q12 = offset * spread, stretch * spread
     b = ORDERS - 1
     m11, m12 = 1 - 2 * b * q11, -b * q12
     determinant = m11 - m12**2

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_ndtr, ndtr
 
-from sottovoce.solvers.profiles import LOG_ROOT_2PI, alike, mills, probability
+from sottovoce.solvers.profiles import LOG_ROOT_2PI, alike, mills
 
 Floats = NDArray[np.float64]
 
@@ -34,7 +34,6 @@ PLACES = expit(math.pi * np.sinh(_NODES))
 WEIGHTS = 0.045 * math.pi * np.cosh(_NODES) * PLACES * expit(-math.pi * np.sinh(_NODES))
 #: Left of here, in standard deviations, the gain is written with expm1.
 LEFT = -6.0
-HALVINGS = 60
 CHUNK = 512
 
 
@@ -63,7 +62,7 @@ def _removed(mu: Floats, a: Floats, epsilon: Floats, w: Floats) -> Floats:
     return np.asarray(np.minimum(np.log(total) - peak**2 / 2 - LOG_ROOT_2PI, 0.0))
 
 
-class _Direction(NamedTuple):
+class ObjectiveLoss(NamedTuple):
     """The loss, given z: normal with mean Az² + Bz + C and deviation |offset + stretch·z|·spread."""
 
     A: Floats
@@ -84,29 +83,11 @@ def objective_log_delta(
     for start in range(0, mu.size, CHUNK):
         part = slice(start, start + CHUNK)
         for answer, removing in zip(answers, (False, True), strict=True):
-            answer[part] = _integrated(_direction(mu[part], r[part], xx[part], gg[part], sigma, removing), at[part])
+            answer[part] = _integrated(objective_loss(mu[part], r[part], xx[part], gg[part], sigma, removing), at[part])
     return answers[0].reshape(given[0].shape), answers[1].reshape(given[0].shape)
 
 
-def objective_epsilon(
-    leverage: ArrayLike, residual: ArrayLike, square: ArrayLike, reach: ArrayLike, sigma: float, delta: ArrayLike
-) -> Floats:
-    """Returns the least ε ≥ 0, to a relative 2⁻⁵⁰ or from above, with δ(ε) ≤ δ in both directions."""
-    mu, r, xx, gg, level = alike(leverage, residual, square, reach, probability(delta))
-
-    def above(epsilon: Floats) -> NDArray[np.bool_]:
-        return np.asarray(np.maximum(*objective_log_delta(mu, r, xx, gg, sigma, epsilon)) > np.log(level))
-
-    low, high = np.zeros(mu.shape), np.ones(mu.shape)
-    while (short := above(high)).any():
-        low, high = np.where(short, high, low), np.where(short, 4 * high, high)
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        low, high = (np.where(up := above(middle), middle, low), np.where(up, high, middle))
-    return np.where(above(np.zeros_like(high)), high, 0.0)
-
-
-def _direction(mu: Floats, r: Floats, xx: Floats, gg: Floats, sigma: float, removing: bool) -> _Direction:
+def objective_loss(mu: Floats, r: Floats, xx: Floats, gg: Floats, sigma: float, removing: bool) -> ObjectiveLoss:
     """z is the part of b along g. Given z the other part of xᵀb is normal, and the loss is linear in it."""
     sign, with_it = (-1.0, 1 + mu) if removing else (1.0, np.ones_like(mu))
     g, r = np.sqrt(gg) / with_it, r / with_it
@@ -114,14 +95,14 @@ def _direction(mu: Floats, r: Floats, xx: Floats, gg: Floats, sigma: float, remo
     A = sign * along * g + xx * g**2 / 2
     B = sign * r * along / sigma + xx * r * g / sigma
     C = -sign * np.log1p(mu) + xx * r**2 / (2 * sigma**2)
-    return _Direction(A, B, C, r, sigma * g, np.sqrt(np.maximum(xx - along**2, 0.0)) / sigma)
+    return ObjectiveLoss(A, B, C, r, sigma * g, np.sqrt(np.maximum(xx - along**2, 0.0)) / sigma)
 
 
-def _integrated(loss: _Direction, epsilon: Floats) -> Floats:
+def _integrated(loss: ObjectiveLoss, epsilon: Floats) -> Floats:
     """log E(1 − e^(ε−L))₊, with the line cut where the mean of L passes ε and where its deviation is 0."""
     cuts = _cuts(loss, epsilon)
     total = np.zeros_like(epsilon)
-    column = _Direction(*(part[:, None] for part in loss))
+    column = ObjectiveLoss(*(part[:, None] for part in loss))
     for left, right in pairwise(cuts):
         z = left[:, None] + (right - left)[:, None] * PLACES
         mean = (column.A * z + column.B) * z + column.C - epsilon[:, None]
@@ -131,7 +112,7 @@ def _integrated(loss: _Direction, epsilon: Floats) -> Floats:
         return np.log(total)
 
 
-def _cuts(loss: _Direction, epsilon: Floats) -> Floats:
+def _cuts(loss: ObjectiveLoss, epsilon: Floats) -> Floats:
     half, C = loss.B / 2, loss.C - epsilon
     root = np.sqrt(np.maximum(half**2 - loss.A * C, 0.0))
     q = -(half + np.where(half < 0, -root, root))  # neither root is a difference
