@@ -132,7 +132,7 @@ class AdaptivePosteriorSample(Posterior):
     >>> x = np.linspace(-1, 1, 2000)[:, None]
     >>> model = sv.AdaptivePosteriorSample(epsilon=1.0, delta=1e-6, bounds=sv.Bounds(norm=1.0, label=(-1, 1)))
     >>> fitted = model.fit(x, x[:, 0] / 2)
-    >>> bool(np.all(fitted.guarantee_.epsilon <= 1.0)), bool(abs(fitted.coef_[0] - 0.5) < 0.2)
+    >>> bool(np.all(fitted.guarantee_.epsilon <= 1.0)), bool(0.2 < fitted.coef_[0] < 0.4)  # half, shrunk by the floor
     (True, True)
 
     **Limits.** Made for many rows of well-spread features: where h is above what the data have, the model is shrunk.
