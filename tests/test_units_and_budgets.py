@@ -131,3 +131,14 @@ def test_people_who_grant_nothing_are_left_out_when_told_so():
     secret = np.array([np.nan, 1.0, 1.0])  # not even the missing value of somebody left out is looked at
     mean = sv.Mean(bounds=(0, 2)).fit(secret, epsilon=budgets)
     assert mean.guarantee_.epsilon.tolist() == [0.0, 0.4, 0.4]
+
+
+def test_a_charge_is_cut_by_roundings_and_by_nothing_else():
+    granted = np.array([5, 10**9, 10**15])
+    assert units.within(granted + 1, granted).tolist() == granted.tolist()
+    assert units.within(granted - 1, granted).tolist() == (granted - 1).tolist()
+    for who in range(3):
+        charged = granted.copy()
+        charged[who] = granted[who] * 1.000001 + 3
+        with pytest.raises(errors.BudgetExceeded):
+            units.within(charged, granted)

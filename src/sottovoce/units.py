@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sottovoce.errors import InvalidBudget
+from sottovoce.errors import BudgetExceeded, InvalidBudget
 
 NANO = 10**9
 #: An ε above this is no protection at all; up to here units stay below 2^53, where doubles count them exactly.
 MAX_EPSILON = 1e6
+#: Units by which a charge may exceed its grant for no other reason than roundings upwards.
+ROUNDED = 2
 
 Units = NDArray[np.int64]
 
@@ -53,6 +55,17 @@ def charge(loss: NDArray[np.float64]) -> Units:
     # The factor covers the few roundings by which a loss computed in doubles may lie below the true one.
     counted = np.asarray(loss * (NANO * (1 + 2.0**-48)))
     return np.asarray(np.ceil(counted, out=counted).astype(np.int64))
+
+
+def within(charges: NDArray[Any], grants: NDArray[Any]) -> Units:
+    """Returns charges cut to what was granted, and raises if that takes off more than roundings."""
+    if np.any(charges > grants + ROUNDED + grants * 2.0**-40):
+        raise BudgetExceeded(
+            "This would cost somebody more than they granted.",
+            "Nobody is ever charged more than that.",
+            "Nothing was read and nobody was charged; please report it with the plan's parameters.",
+        )
+    return np.asarray(np.minimum(charges, grants), dtype=np.int64)
 
 
 def declared(loss: ArrayLike) -> Units:

@@ -20,7 +20,7 @@ from scipy.stats import beta, norm
 
 import sottovoce as sv
 from seams import Silent, silent
-from sottovoce import errors
+from sottovoce import errors, units
 from sottovoce.conversion import gaussian_delta
 from sottovoce.estimators.risk import descent, loudness, planned
 from sottovoce.estimators.risk.descent import Descent, People, clipped
@@ -404,15 +404,24 @@ def test_nothing_is_caught_where_nothing_is_planted():
     assert not caught(MANY)
 
 
+def refused_and_caught(monkeypatch, people):
+    """The plan refuses to charge so much; and where that check is taken out too, the audit sees it."""
+    with monkeypatch.context() as patch:
+        with pytest.raises(sv.errors.BudgetExceeded):
+            caught(people)
+        patch.setattr(units, "within", np.minimum)
+        assert caught(people)
+
+
 def test_the_sensitivity_of_adding_instead_of_replacing_is_caught(monkeypatch):
     original = loudness.Everybody.in_a_step
     monkeypatch.setattr(loudness.Everybody, "in_a_step", lambda self, single, steps: 2 * original(self, single, steps))
-    assert caught(ONE_ROW)
+    refused_and_caught(monkeypatch, ONE_ROW)
 
 
 def test_one_step_charged_for_all_of_them_is_caught(monkeypatch):
     monkeypatch.setattr(loudness.Everybody, "in_a_step", lambda self, single, steps: single)
-    assert caught(ONE_ROW)
+    refused_and_caught(monkeypatch, ONE_ROW)
 
 
 def test_giving_everybody_the_average_is_caught(monkeypatch):
@@ -420,8 +429,8 @@ def test_giving_everybody_the_average_is_caught(monkeypatch):
     monkeypatch.setattr(
         loudness.Everybody, "single", lambda self, granted: np.full(len(granted), original(self, granted).mean())
     )
-    assert caught(ONE_ROW)
-    assert caught(MANY)
+    refused_and_caught(monkeypatch, ONE_ROW)
+    refused_and_caught(monkeypatch, MANY)
 
 
 def test_noise_divided_by_one_and_a_half_is_caught(monkeypatch):

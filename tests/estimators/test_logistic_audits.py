@@ -16,6 +16,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 import sottovoce as sv
+from sottovoce import units
 from sottovoce.estimators.classification import boundary, voices
 from sottovoce.recoding import UnitBall
 
@@ -283,8 +284,30 @@ def test_planted_bugs_are_caught(bug):
     """Each loses the strictest person more than they granted, where the real thing does not."""
     with pytest.MonkeyPatch.context() as patch:
         BUGS[bug](patch)
+        patch.setattr(units, "within", np.minimum)  # which would refuse one of them before a row is read
         measured, granted = strict_loss() if bug != "κ of ten times the λ" else _wrong_kappa()
     assert measured > 1.02 * granted
+
+
+def test_a_plan_that_overspends_is_refused_before_a_row_is_read(monkeypatch):
+    BUGS["add/remove for replace"](monkeypatch)
+    with pytest.raises(sv.errors.BudgetExceeded):
+        sv.LogisticRegression(**PLAIN, alpha=1e-3).plan(epsilon=LOUD[0], n_features=2)
+
+
+def test_the_solvers_last_digits_are_covered_by_noise_and_paid_for(monkeypatch):
+    """ν is drawn at ε_out·√λ/(2t) and added to the minimiser; everybody who is heard pays κ̄·W·η and ε_out."""
+    rates, ridge, model = [], 1e-3, sv.LogisticRegression(**PLAIN, alpha=1e-3)
+    monkeypatch.setattr(boundary.radial, "l2", lambda rate, d: (rates.append(rate), np.full(d, len(rates)))[1])
+    monkeypatch.setattr(boundary.newton, "minimise", lambda problem, tolerance, start: 10 * problem.tilt)
+    plan = model.plan(epsilon=LOUD[0], n_features=2)
+    model.fit(np.zeros((len(LOUD[0]), 2)), np.ones(len(LOUD[0])), epsilon=LOUD[0])
+    heard, rate = voices.Voices.of(plan.budgets.kinds, 2, 2, labels_only=False), plan.noise["rate"]
+    assert rates == pytest.approx([rate / 2, 1 / boundary.output_scale(heard, ridge, rate)], rel=1e-9)
+    assert model.coef_.ravel() == pytest.approx([12, 12])
+    alone = heard._once(rate, ridge, "kappa")
+    assert heard.slack == pytest.approx(voices.SLACK * LOUD[0].min())
+    assert plan.guarantee.spent == pytest.approx(units.NANO * (alone + heard.slack), abs=2)
 
 
 def _wrong_kappa():

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
+from sottovoce import units
 from sottovoce.estimators.regression import moments, objective, output
 from sottovoce.noise import radial
 from sottovoce.solvers import huber, newton, proxy
@@ -100,6 +101,24 @@ def objective_loss(people, owner, loss="soft"):
         one, two = captured_problem(X, y, people, loss), captured_problem(X2, y2, people, loss)
         worst = max(worst, *(abs(log_density(one, t) - log_density(two, t)) for t in points))
     return worst
+
+
+def test_the_solvers_last_digits_are_covered_by_noise(monkeypatch):
+    """ν is drawn at ε_out/(2t), in the norm of Λ, and added to the minimiser; ε_out is taken off every share first."""
+    ridge, rng, rates, solved = sv.Ridge(bounds=BOUNDS), np.random.default_rng(0), [], []
+    budgets, rows = ridge.gather(rng.random((30, P)), rng.random(30), epsilon=ONE_ROW[0], groups=None)
+    fit = objective.Fit(rows, budgets, "soft")
+    monkeypatch.setattr(objective.radial, "l2", lambda rate, d: (rates.append(rate), np.ones(d))[1])
+    monkeypatch.setattr(
+        objective.newton, "minimise", lambda problem, tolerance: (solved.append(tolerance), problem.centre)[1]
+    )
+    theta = fit.slopes(1.0, TAU, CHOICE, np.zeros(P + 1))
+    H = proxy.regularity(P, CHOICE.ridge, CHOICE.intercept_ridge) * (1 + 1e-12)
+    loudness, slack = fit._loudness(1.0, H, P)
+    assert slack > 0
+    assert rates == pytest.approx([slack / (2 * solved[0])])
+    assert theta == pytest.approx(1 / np.sqrt([CHOICE.intercept_ridge] + [CHOICE.ridge] * P))
+    assert np.all(loudness <= units.epsilon(budgets.kinds.epsilon) - slack + 1e-12)
 
 
 @every_people

@@ -126,7 +126,7 @@ def calibrated(K: Integers, exponent: int, D: Integers, budgets: Budgets, low: f
     rounding = len(K) if shift else 0
     scale = -(-sensitivity // 2**shift) + -(-rounding * units.NANO // int(granted[heard].min()))
     moved = np.where(heard, D * (values.cells / 2.0**shift) + rounding, 0.0)
-    charges = np.minimum(units.charge(moved / scale), granted)
+    charges = units.within(units.charge(moved / scale), granted)
     noise = scale * 2.0**shift * float(values.step) * 2.0**exponent
     coarsest = exponent_below(math.ulp(max(abs(low), abs(high)) * widest * 2.0**exponent)) + 1
     answer = max(exponent_below(noise * 2.0**-ANSWER_BITS), coarsest)

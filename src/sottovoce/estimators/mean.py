@@ -163,8 +163,7 @@ def calibrated(weights: Weights, budgets: Budgets, low: float, high: float) -> t
     moved += rounding
     moved *= heard
     moved /= scale
-    charges = units.charge(moved)
-    np.minimum(charges, budgets.kinds.epsilon, out=charges)
+    charges = units.within(units.charge(moved), budgets.kinds.epsilon)
     del moved
     noise = noise_scale(values, shift, scale, weights)
     answer = exponent_below(min(math.sqrt(2) * noise, high - low) * 2.0**-ANSWER_BITS)

@@ -104,7 +104,7 @@ class Voices:
     def charges(self, ridge: float, rate: float, accountant: str) -> units.Units:
         """Returns what each kind of people pays for all problems together, the solver's slack included."""
         once = np.where(self.weights.person > 0, self._once(rate, ridge, accountant) + self.slack, 0.0)
-        return np.minimum(units.charge(once * self.problems), self.kinds.epsilon)
+        return units.within(units.charge(once * self.problems), self.kinds.epsilon)
 
     def _accountant(self, accountant: str) -> str:
         return LABELS if self.labels_only else accountant

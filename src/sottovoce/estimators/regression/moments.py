@@ -63,7 +63,7 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
     rounding = entries if shift else 0.0
     scale = float(math.ceil((exact / 2.0**shift + rounding / float(price.min())) * (1 + 2.0**-45)))
     moved = np.where(heard, weights.person * (constant / 2.0**shift) + rounding, 0.0) / scale
-    spent = np.minimum(units.charge(moved**2 / 2 if ridge.rho else moved), kinds.epsilon)
+    spent = units.within(units.charge(moved**2 / 2 if ridge.rho else moved), kinds.epsilon)
     entry = scale * 2.0**shift / weights.total / UNIT**2 * (1.0 if ridge.rho else math.sqrt(2))
     guarantee = Guarantee.of(budgets, spent)
     if ridge.rho:

@@ -56,7 +56,7 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
     moved = sensitivities(ridge, weights, d)
     heard = weights.person > 0
     rate = float((units.epsilon(budgets.kinds.epsilon[heard]) / moved[heard]).min()) * (1 - 2.0**-40)
-    charges = np.minimum(units.charge(moved * rate), budgets.kinds.epsilon)
+    charges = units.within(units.charge(np.where(heard, moved * rate, 0.0)), budgets.kinds.epsilon)
     spread = math.sqrt(d * (d + 1)) / rate
     half = (label[1] - label[0]) / 2
     return Plan(

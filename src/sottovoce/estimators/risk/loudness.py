@@ -66,7 +66,7 @@ class Everybody:
 
     def guarantee(self, budgets: Budgets, loudness: Floats, steps: int) -> Guarantee:
         """ρ = 2T·loudness², read at δ; rounded up, and never above what the grant is worth."""
-        spent = np.minimum(units.charge(2 * steps * loudness**2), self._rho(budgets.kinds.epsilon))
+        spent = units.within(units.charge(2 * steps * loudness**2), self._rho(budgets.kinds.epsilon))
         return replace(Guarantee.of(budgets, spent), currency="zCDP rho", delta=self.delta, gaussian=True)
 
     def _rho(self, granted: units.Units) -> units.Units:
