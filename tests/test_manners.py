@@ -113,7 +113,7 @@ def lint_imports(source: Path) -> subprocess.CompletedProcess[str]:
     [
         ("noise/grid.py", "import sottovoce.budgets"),
         ("estimators/mean.py", "import sottovoce.engines.arrow"),
-        ("estimators/mean.py", "import sottovoce.ledgers.memory"),
+        ("estimators/mean.py", "import sottovoce.ledgers.sqlite"),
         ("units.py", "import sottovoce.plan"),
         ("engines/arrow.py", "import sottovoce.noise.laplace"),
         ("newroom.py", "import sottovoce.errors"),

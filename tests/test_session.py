@@ -10,7 +10,8 @@ import pytest
 import sottovoce as sv
 from seams import silent
 from sottovoce import errors
-from sottovoce.ledgers.memory import MemoryLedger
+from sottovoce.ledger import Amounts
+from sottovoce.ledgers.opened import opened
 
 VALUES, OWNERS = [1.0, 2.0, 3.0, 4.0, 5.0], ["a", "a", "b", "c", "c"]
 MEAN = sv.Mean(bounds=(0, 10))
@@ -167,32 +168,23 @@ def test_grants_from_budgets_and_lowered_grants():
 
 
 def test_threads_cannot_overspend_together():
-    ledger = MemoryLedger()
-    ledger.grant({"a": 100})
+    ledger = opened(None)
+    ledger.grant([Amounts(["a"], np.array([100]))])
     refusals = []
 
     def spend(name):
         for i in range(50):
             try:
-                ledger.reserve(f"{name}-{i}", "", {"a": 1})
+                ledger.reserve(f"{name}-{i}", "", [Amounts(["a"], np.array([1]))])
             except errors.BudgetExceeded:
                 refusals.append(1)
 
     threads = [threading.Thread(target=spend, args=(t,)) for t in range(8)]
     [t.start() for t in threads]
     [t.join() for t in threads]
-    assert ledger.balance("a") == 0
+    assert ledger.balances(["a"]) == [0]
     assert len(refusals) == 300
     ledger.verify()
-
-
-def test_broken_books_are_noticed():
-    ledger = MemoryLedger()
-    ledger.grant({"a": 100})
-    ledger.reserve("one", "", {"a": 10})
-    ledger._spent["a"] = 5
-    with pytest.raises(errors.LedgerBroken):
-        ledger.verify()
 
 
 def test_a_session_is_told_prices_by_person():
@@ -206,6 +198,6 @@ def test_unknown_options(options):
         sv.Session(**options)
 
 
-def test_a_ledger_this_version_does_not_have():
+def test_a_kind_of_ledger_that_there_is_not():
     with pytest.raises(errors.UnsupportedLedger):
-        sv.Session(ledger="sqlite:///books.db")
+        sv.Session(ledger="oracle://books")

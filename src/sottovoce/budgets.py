@@ -147,6 +147,13 @@ class Budgets:
             raise InvalidParameter("These budgets do not say which row is whose.", "", "Build them with Budgets.of.")
         return self.codes if self.owner is None else self.codes[self.owner]
 
+    def lowered(self, granted: units.Units) -> Budgets:
+        """Returns the budgets of the same people with other grants, one each; zero leaves somebody out."""
+        if self.codes is None:
+            raise InvalidParameter("These budgets do not name people.", "", "Build them with groups=.")
+        kinds, codes = _kinds(granted, self.kinds.rows[self.codes])
+        return Budgets(kinds, self.unit, codes, self.owner, self.people)
+
     def split(self, parts: int) -> Kinds:
         """Returns the kinds with 1/parts of every budget, rounded down: the shares never add up to more."""
         return Kinds(self.kinds.epsilon // parts, self.kinds.rows, self.kinds.people)

@@ -24,6 +24,9 @@ one: an error message is an output, and outputs are paid for.
     ├── BudgetExceeded             somebody would spend more than they granted
     ├── KeyReused                  the same key for another question
     ├── LedgerBroken               the books do not add up
+    ├── LedgerSealed               the books are older than something that was released from them
+    ├── LedgerUnavailable          the books cannot be reached or written now; nothing was charged
+    ├── WrongLedgerKey             the key that hides who is who is missing, or that of other books
     ├── UnsupportedLedger          a kind of ledger that this installation does not have
     ├── IncompatibleGuarantees     promises of different kinds cannot be added
     ├── InvalidRelease             a file that is not a release
@@ -125,6 +128,18 @@ class KeyReused(SottovoceError):
 
 class LedgerBroken(SottovoceError):
     """The books do not add up."""
+
+
+class LedgerSealed(SottovoceError):
+    """The books are older than something that was released from them, or not the same."""
+
+
+class LedgerUnavailable(SottovoceError):
+    """The books cannot be reached or written now, and nothing was charged."""
+
+
+class WrongLedgerKey(SottovoceError):
+    """The key that hides who is who is missing, or belongs to other books."""
 
 
 class UnsupportedLedger(SottovoceError):

@@ -1,48 +1,149 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ledger, the contract: reserve, publish, balance, verify.
+"""Ledger, the contract: grant, reserve, publish, balance, verify.
 
 A charge is written before a private value is read and never taken back: whether a release failed may
 depend on the data. One key stands for one release for ever; asked again, it returns the same bytes.
-Amounts are whole units of a billionth of ε.
+
+A person has an account for each kind of promise, and accounts are never added to one another: what is
+promised about labels says nothing about rows, and a ρ is no ε. Amounts are whole: billionths of ε or of ρ,
+and for δ units of 10⁻¹⁵. A release in ε at δ is charged to two accounts, one for each sum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from sottovoce.errors import InvalidParameter
+from sottovoce.guarantee import Guarantee
+from sottovoce.units import DELTA, NANO, Units
+
 State = Literal["reserved", "published"]
+
+#: What can be counted, under each neighbour relation. The place in ACCOUNTS is written into books: only ever append.
+RESOURCES = ("pure epsilon", "zCDP rho", "epsilon at delta", "delta")
+RELATIONS = ("replace", "replace labels", "zero out")
+ACCOUNTS = tuple(f"{resource}, {relation}" for relation in RELATIONS for resource in RESOURCES)
+#: The account that is meant where none is named.
+USUAL = ACCOUNTS[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Amounts:
+    """So much for each of these people, in one account."""
+
+    people: Sequence[Any]
+    units: Units
+    account: str = USUAL
+
+    def __post_init__(self) -> None:
+        if self.account not in ACCOUNTS:
+            raise InvalidParameter(
+                "There is no such account.", f"Accounts: {'; '.join(ACCOUNTS)}.", "Name one of these."
+            )
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the books."""
+    """One line of the books: a grant, a reservation, a publication, or a charge from outside."""
 
+    number: int
+    what: str
     key: str
     request: str  # a fingerprint of what was asked
-    charges: Mapping[Any, int]
+    at: str
+    lines: int  # how many amounts belong to it
+    root: bytes  # of the tree over these amounts, or the digest of the published bytes
+    digest: bytes
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """What the books know about a key."""
+
+    key: str
+    request: str
     state: State
+    number: int
+    head: str  # the digest of the reserving entry, as it is printed in the release's certificate
     release: str | None = None
+    fresh: bool = False  # written by this very call
+
+
+@dataclass(frozen=True)
+class Line:
+    """What one entry did to one person."""
+
+    number: int
+    at: str
+    what: str
+    key: str
+    account: str
+    amount: float
+    state: str
 
 
 class Ledger(Protocol):
     """Books in which nobody can be overcharged."""
 
-    def grant(self, amounts: Mapping[Any, int]) -> None:
+    @property
+    def identity(self) -> str:
+        """A number that no other ledger has."""
+
+    def grant(self, amounts: Sequence[Amounts]) -> None:
         """Sets what each person allows in all; below what is spent it freezes them."""
 
-    def balance(self, person: Any) -> int:
-        """Returns what a person has left."""
+    def balances(self, people: Sequence[Any], account: str = USUAL) -> Units:
+        """Returns what each has left; raises if somebody has no such account."""
 
-    def find(self, key: str) -> Entry | None:
-        """Returns the entry with this key."""
+    def find(self, key: str) -> Reservation | None:
+        """Returns what is known about this key."""
 
-    def reserve(self, key: str, request: str, charges: Mapping[Any, int]) -> None:
-        """Charges everybody at once, or nobody: raises if one of them has not enough left."""
+    def reserve(self, key: str, request: str, amounts: Sequence[Amounts], *, outside: bool = False) -> Reservation:
+        """Charges everybody at once, or nobody: raises if one has not enough left. A known key is returned as it is.
+
+        What was spent outside (``outside``) has no release to wait for.
+        """
 
     def publish(self, key: str, release: str) -> None:
         """Keeps the bytes of a release under its reserved key."""
 
+    def history(self, person: Any) -> list[Line]:
+        """Returns everything that was ever written about a person."""
+
+    def entries(self) -> Iterator[Entry]:
+        """Returns all entries in order."""
+
+    def confirm(self, number: int, head: str) -> bool:
+        """Whether an entry with this digest is in the books; if it is not, they are sealed."""
+
     def verify(self) -> None:
-        """Recomputes every balance from the entries; raises if the books do not add up."""
+        """Recomputes every balance and digest from the entries; raises if the books do not add up."""
+
+
+def charged(guarantee: Guarantee, people: Sequence[Any]) -> list[Amounts]:
+    """Returns what a promise takes from which accounts of these people, who come in the guarantee's order."""
+    if guarantee.currency != "epsilon, delta":
+        return [Amounts(people, guarantee.units, f"{guarantee.currency}, {guarantee.neighbours}")]
+    paid = guarantee.units
+    delta = (paid > 0) * delta_units(guarantee.delta or 0.0)
+    return [
+        Amounts(people, paid, f"epsilon at delta, {guarantee.neighbours}"),
+        Amounts(people, delta, f"delta, {guarantee.neighbours}"),
+    ]
+
+
+def delta_units(delta: float) -> int:
+    """Returns the smallest number of units of 10⁻¹⁵ that is not below δ."""
+    whole = round(delta * DELTA)
+    return whole + (whole / DELTA < delta)
+
+
+def in_words(account: str, units: int) -> float:
+    """Returns an amount as ε, ρ or δ."""
+    return float(units / (DELTA if account.startswith("delta") else NANO))
+
+
+#: Called with the name of each step of a reservation and of a publication. A seam: tests put a fault in its place.
+reached: Callable[[str], None] = lambda step: None  # noqa: E731

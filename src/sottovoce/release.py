@@ -29,6 +29,7 @@ class Certificate:
     page: str
     plan_digest: str
     library: dict[str, str]
+    ledger: dict[str, Any] | None = None  # number of the books, and number and digest of the entry that paid for it
 
     @classmethod
     def of(cls, plan: Plan) -> Certificate:
@@ -68,7 +69,8 @@ class Release:
 
     def to_json(self) -> str:
         """The release as JSON text, in one fixed order and spelling."""
-        content = {"format": FORMAT, **self.__dict__, "certificate": self.certificate.__dict__}
+        paper = {name: value for name, value in self.certificate.__dict__.items() if value is not None}
+        content = {"format": FORMAT, **self.__dict__, "certificate": paper}
         return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     @classmethod
@@ -175,7 +177,14 @@ class Release:
         return (
             f"Why: {certificate.theorem} (proof: {certificate.page}). Noise: {self.noise['distribution']}, "
             f"{self.guarantee['arithmetic']} arithmetic. Made by {libraries}; plan {certificate.plan_digest[:16]}."
+            + self._booked()
         )
+
+    def _booked(self) -> str:
+        booked = self.certificate.ledger
+        if booked is None:
+            return ""
+        return f" Paid for by entry {booked['entry']} of ledger {booked['id'][:8]}, head {booked['head'][:16]}."
 
 
 @cache

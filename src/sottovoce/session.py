@@ -3,8 +3,8 @@
 
     plan → is the table fit to be read? → reserve → run → publish
 
-People who cannot afford a release are left out before it is planned for good (or the release is
-refused, if the session was told so); their rows are not read. Who was left out depends only on
+People who cannot afford a release are left out and it is planned again, until everybody who is left can pay (or
+the release is refused, if the session was told so); their rows are not read. Who was left out depends only on
 budgets and on earlier charges, which are public, so it tells nothing (docs/theory/composition.md).
 """
 
@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import is_dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,20 +21,19 @@ import numpy as np
 from sottovoce import units
 from sottovoce.budgets import LEAVE_OUT, Budgets
 from sottovoce.engine import KINDS, Rows
-from sottovoce.errors import (
-    BudgetExceeded,
-    IncompatibleGuarantees,
-    InvalidParameter,
-    KeyReused,
-    ReleaseFailed,
-    UnsupportedLedger,
-)
-from sottovoce.ledger import Entry, Ledger
-from sottovoce.ledgers.memory import MemoryLedger
+from sottovoce.errors import BudgetExceeded, InvalidParameter, KeyReused, ReleaseFailed
+from sottovoce.guarantee import Currency, Neighbours
+from sottovoce.ledger import USUAL, Amounts, Ledger, Line, Reservation, charged, delta_units, in_words
+from sottovoce.ledgers.opened import opened
 from sottovoce.plan import Plan
 from sottovoce.question import Question, refuse_unfit, run
 from sottovoce.release import Release
-from sottovoce.table import Array, factorise
+from sottovoce.table import Array, column, factorise, same_length
+
+#: An ε at which every question can be planned.
+PLENTY = 100 * units.NANO
+#: From what everybody may be charged, in units by person, to budgets and rows.
+Arranged = Callable[[units.Units], tuple[Budgets, Rows]]
 
 
 class Session:
@@ -49,7 +48,17 @@ class Session:
     (0.0, True)
     """
 
-    def __init__(self, ledger: str | Ledger | None = None, engine: str = "arrow", short: str = LEAVE_OUT) -> None:
+    def __init__(
+        self,
+        ledger: str | Ledger | None = None,
+        engine: str = "arrow",
+        short: str = LEAVE_OUT,
+        keys: Any = None,
+    ) -> None:
+        """``ledger``: "sqlite:///books.db", "postgresql://…", or None for books that end with the process.
+
+        ``keys``: the folder of the key and the heads of books in PostgreSQL; those in a file have theirs beside them.
+        """
         if engine not in KINDS or short not in (LEAVE_OUT, "refuse"):
             raise InvalidParameter(
                 "The session does not know this engine, or this way to treat people short of budget.",
@@ -57,29 +66,51 @@ class Session:
                 "Choose among these.",
             )
         self.engine, self.short = engine, short
-        self._ledger: Ledger = MemoryLedger() if ledger is None else _ledger(ledger)
+        self.ledger: Ledger = opened(ledger, keys)
 
-    def grant(self, budgets: Mapping[Any, float] | Budgets) -> None:
-        """Sets what each person allows in all, over everything this ledger will ever see."""
-        if isinstance(budgets, Budgets):
-            names = _names(budgets)
-            self._ledger.grant(dict(zip(names, budgets.by_person(budgets.kinds.epsilon).tolist(), strict=True)))
+    def grant(
+        self,
+        budgets: Any,
+        people: Any = None,
+        *,
+        currency: Currency = "pure epsilon",
+        neighbours: Neighbours = "replace",
+        delta: float | None = None,
+    ) -> None:
+        """Sets what each person allows in all, over everything this ledger will ever see.
+
+        ``budgets``: a mapping from person to ε (or ρ, by ``currency``), Budgets, a market's allocation, or a column
+        with ``people`` beside it. An account of ε at δ needs the δ that everybody allows in all.
+        """
+        names, amounts = _granted(budgets, people)
+        if currency != "epsilon, delta":
+            self.ledger.grant([Amounts(names, amounts, f"{currency}, {neighbours}")])
             return
-        amounts = units.grant(list(budgets.values()), zero_allowed=True).tolist()
-        self._ledger.grant(dict(zip(budgets.keys(), amounts, strict=True)))
+        if delta is None or not 0 < delta < 1:
+            raise InvalidParameter("An account of ε at δ needs a δ.", "δ lies between 0 and 1.", "Pass delta=1e-6.")
+        allowed = np.full(len(names), delta_units(delta))
+        self.ledger.grant(
+            [
+                Amounts(names, amounts, f"epsilon at delta, {neighbours}"),
+                Amounts(names, allowed, f"delta, {neighbours}"),
+            ]
+        )
 
-    def charge(self, amounts: Mapping[Any, float], key: str) -> None:
+    def charge(self, amounts: Mapping[Any, float], key: str, account: str = USUAL) -> None:
         """Writes down what something outside this library cost; rounds up; the same key again changes nothing."""
-        charges = dict(zip(amounts, units.declared(list(amounts.values())).tolist(), strict=True))
-        entry = self._ledger.find(key)
-        if entry is None:
-            self._ledger.reserve(key, "", charges)
-        elif dict(entry.charges) != charges:
+        names, cost = list(amounts), units.declared(list(amounts.values()))
+        request = _fingerprint(["outside", account, cost.tolist()], np.array(list(map(str, names)), dtype=object))
+        made = self.ledger.reserve(key, request, [Amounts(names, cost, account)], outside=True)
+        if made.request != request:
             raise _another(key)
 
-    def balance(self, person: Any) -> float:
-        """What a person has left, as ε."""
-        return float(units.epsilon(self._ledger.balance(person)))
+    def balance(self, person: Any, account: str = USUAL) -> float:
+        """What a person has left, as ε (or ρ, or δ, by the account)."""
+        return in_words(account, int(self.ledger.balances([person], account)[0]))
+
+    def history(self, person: Any) -> list[Line]:
+        """Everything that was ever written about a person: grants, charges, and what became of them."""
+        return self.ledger.history(person)
 
     def release(
         self, question: Question, X: Any, y: Any = None, *, groups: Any, key: str, epsilon: Any = None
@@ -89,89 +120,162 @@ class Session:
         ``epsilon`` is what this release may cost each (number or mapping); without it, all that each has left.
         """
         people, owner = factorise(groups)
-        request = _request(question, epsilon, people, owner)
-        entry = self._ledger.find(key)
-        if entry is not None:  # looked up before balances are: what it cost then is not asked for again
-            return self._again(entry, request)
-        balances = {person: self._ledger.balance(person) for person in people.tolist()}
-        wanted = self._affordable(epsilon, balances)
+        price = sorted(map(repr, epsilon.items())) if isinstance(epsilon, Mapping) else repr(epsilon)
+        request = _fingerprint(_asked(question, price), people, owner)
+        known = self.ledger.find(key)
+        if known is not None:  # looked up before balances are: what it cost then is not asked for again
+            return self._again(known, request)
         data = (X,) if y is None else (X, y)
-        budgets, rows = question.gather(*data, epsilon=Budgets.of(wanted, groups, zero=LEAVE_OUT), groups=None)
-        return self.release_rows(question, budgets, rows, key, request)
 
-    def release_rows(
-        self, question: Question, budgets: Budgets, rows: Rows, key: str, request: str | None = None
-    ) -> Release:
-        """Answers a question about rows wherever they live; people without names have no account to charge.
+        def arranged(granted: units.Units) -> tuple[Budgets, Rows]:
+            wanted = dict(zip(people.tolist(), units.epsilon(granted).tolist(), strict=True))
+            return question.gather(*data, epsilon=Budgets.of(wanted, groups, zero=LEAVE_OUT), groups=None)
 
-        People with names need a grant first.
+        names = people.tolist()
+        asked = self._everything(question, names, arranged) if epsilon is None else _prices(epsilon, names)
+        return self._released(question, key, request, names, asked, arranged)
+
+    def release_rows(self, question: Question, budgets: Budgets, rows: Rows, key: str) -> Release:
+        """Answers a question about rows wherever they live; people with names need a grant first.
+
+        People without names have no account: they are protected by the budgets of the table alone.
         """
-        plan = question.plan_for(budgets, rows)
-        request = plan.digest if request is None else request
-        entry = self._ledger.find(key)
-        if entry is not None:
-            return self._again(entry, request)
+        kinds, people = budgets.kinds, np.empty(0) if budgets.people is None else budgets.people
+        asked = budgets.by_person(kinds.epsilon)
+        request = _fingerprint(_asked(question, ""), people, asked, budgets.by_person(kinds.rows), kinds.people)
+        known = self.ledger.find(key)
+        if known is not None:
+            return self._again(known, request)
+
+        def arranged(granted: units.Units) -> tuple[Budgets, Rows]:
+            if np.array_equal(granted, asked):
+                return budgets, rows
+            lowered = budgets.lowered(granted)
+            return lowered, replace(rows, owner=replace(rows.owner, codes=lowered.codes))
+
+        return self._released(question, key, request, people.tolist(), asked, arranged)
+
+    def verify(self, *releases: Release) -> None:
+        """Checks that the books add up, and that the releases' certificates are in them; raises if not."""
+        for release in releases:
+            booked = release.certificate.ledger
+            if booked is None or booked["id"] != self.ledger.identity:
+                raise InvalidParameter("A release was not booked in this ledger.", "", "Pass releases made from it.")
+            self.ledger.confirm(booked["entry"], booked["head"])
+        self.ledger.verify()
+
+    def _everything(self, question: Question, people: Sequence[Any], arranged: Arranged) -> units.Units:
+        """What each has left in the account that the question charges, which a plan for anybody's ε tells."""
+        guarantee = question.plan_for(*arranged(np.full(len(people), PLENTY))).guarantee
+        if guarantee.currency != "pure epsilon":
+            raise InvalidParameter(
+                "What people have left is not in ε, or is an ε at δ.",
+                "This question is not charged in pure ε.",
+                "Pass epsilon= to say what the release may cost each.",
+            )
+        return self.ledger.balances(people, f"pure epsilon, {guarantee.neighbours}")
+
+    def _released(
+        self, question: Question, key: str, request: str, people: Sequence[Any], asked: units.Units, arranged: Arranged
+    ) -> Release:
+        plan, rows = self._affordable(question, people, asked, arranged)
         refuse_unfit(question, plan, rows)
-        self._ledger.reserve(key, request, self._charges(plan))
+        try:
+            made = self.ledger.reserve(key, request, _amounts(plan, people))
+        except BudgetExceeded:  # somebody else was charged since the balances were read
+            if self.short == "refuse":
+                raise
+            return self._released(question, key, request, people, asked, arranged)
+        if not made.fresh:
+            return self._again(made, request)
         release = run(question, plan, rows)
-        self._ledger.publish(key, release.to_json())
+        booked = {"id": self.ledger.identity, "entry": made.number, "head": made.head}
+        release = replace(release, certificate=replace(release.certificate, ledger=booked))
+        self.ledger.publish(key, release.to_json())
         return release
 
-    def verify(self) -> None:
-        """Checks that the books add up; raises if they do not."""
-        self._ledger.verify()
+    def _affordable(
+        self, question: Question, people: Sequence[Any], asked: units.Units, arranged: Arranged
+    ) -> tuple[Plan, Rows]:
+        """Plans, leaves out who cannot pay, and plans again until everybody can; who remains may have to pay more."""
+        granted = np.array(asked)
+        while True:
+            budgets, rows = arranged(granted)
+            plan = question.plan_for(budgets, rows)
+            short = np.zeros(len(people), dtype=bool)
+            for amounts in _amounts(plan, people):
+                # Whoever is asked for more than they have is left out, even if the plan takes less of it.
+                wanted = np.maximum(amounts.units, granted) if amounts.account.startswith("pure") else amounts.units
+                short |= wanted > self.ledger.balances(people, amounts.account)
+            if not short.any():
+                return plan, rows
+            if self.short == "refuse":
+                raise BudgetExceeded(
+                    "Somebody has not enough left for this.",
+                    "This session was told to refuse rather than to leave people out.",
+                    "Ask for less, or open the session with short='leave out'.",
+                )
+            granted[short] = 0
 
-    def _affordable(self, epsilon: Any, balances: Mapping[Any, int]) -> dict[Any, float]:
-        """What each may be charged now: what is asked where they can pay it, else zero, which leaves them out."""
-        if epsilon is None:
-            return {person: units.epsilon(left) for person, left in balances.items()}
-        if np.ndim(epsilon):
-            raise InvalidParameter(
-                "A session is told by person what a release may cost, not by row.",
-                "",
-                "Pass one ε for everybody, or a mapping from person to ε.",
+    def _again(self, known: Reservation, request: str) -> Release:
+        if known.request != request:
+            raise _another(known.key)
+        if known.release is None:
+            raise ReleaseFailed(
+                "This key is reserved, and no release is stored under it.",
+                "It is being made elsewhere just now, or was interrupted; what it costs stays spent.",
+                "Ask again in a while; if it was interrupted, choose a new key.",
             )
-        asked = _checked(epsilon if isinstance(epsilon, Mapping) else dict.fromkeys(balances, epsilon))
-        short = [
-            person
-            for person in balances
-            if int(units.grant(asked.get(person, 0.0), zero_allowed=True)) > balances[person]
-        ]
-        if short and self.short == "refuse":
-            raise BudgetExceeded(
-                "Somebody has not enough left for this.",
-                "This session was told to refuse rather than to leave people out.",
-                "Ask for less, or open the session with short='leave out'.",
-            )
-        return {person: 0.0 if person in set(short) else asked.get(person, 0.0) for person in balances}
-
-    def _charges(self, plan: Plan) -> dict[Any, int]:
-        if (plan.guarantee.currency, plan.guarantee.neighbours) != ("pure epsilon", "replace"):
-            raise IncompatibleGuarantees(
-                "This ledger counts pure ε under replacement of whole rows, and the question spends something else.",
-                "ρ of zCDP, and promises about labels alone, do not add up with that.",
-                "Ask the question outside this session.",
-            )
-        if plan.budgets.people is None:
-            return {}
-        amounts = zip(plan.budgets.people.tolist(), plan.guarantee.units.tolist(), strict=True)
-        return {person: amount for person, amount in amounts if amount}
-
-    def _again(self, entry: Entry, request: str) -> Release:
-        if entry.request != request:
-            raise _another(entry.key)
-        if entry.release is None:
-            raise ReleaseFailed()
-        return Release.from_json(entry.release)
+        return Release.from_json(known.release)
 
 
-def _request(question: Question, epsilon: Any, people: Array, owner: Array) -> str:
+def _amounts(plan: Plan, people: Sequence[Any]) -> list[Amounts]:
+    return charged(plan.guarantee, people) if len(people) else []
+
+
+def _granted(budgets: Any, people: Any) -> tuple[Sequence[Any], units.Units]:
+    """Names and amounts, from whatever says who allows how much."""
+    if people is not None:
+        names, amounts = column(people, "people").tolist(), column(budgets, "budgets")
+        same_length(len(names), budgets=amounts)
+        return names, units.grant(amounts, zero_allowed=True)
+    if isinstance(budgets, Budgets):
+        return _names(budgets), budgets.by_person(budgets.kinds.epsilon)
+    if hasattr(budgets, "by_person"):  # a market's allocation
+        budgets = budgets.by_person()
+    if not isinstance(budgets, Mapping):
+        raise InvalidParameter(
+            "Grants name nobody.",
+            "A grant is from a person.",
+            "Pass a mapping from person to ε, Budgets, an allocation, or people= with the column of budgets.",
+        )
+    return list(budgets), units.grant(list(budgets.values()), zero_allowed=True)
+
+
+def _prices(epsilon: Any, people: Sequence[Any]) -> units.Units:
+    """What a release may cost each; somebody who is not named in a mapping is left out."""
+    if isinstance(epsilon, Mapping):
+        named = dict(zip(epsilon, units.grant(list(epsilon.values()), zero_allowed=True).tolist(), strict=True))
+        return np.array([named.get(person, 0) for person in people], dtype=np.int64)
+    if np.ndim(epsilon):
+        raise InvalidParameter(
+            "A session is told by person what a release may cost, not by row.",
+            "",
+            "Pass one ε for everybody, or a mapping from person to ε.",
+        )
+    return np.full(len(people), int(units.grant(epsilon)))
+
+
+def _asked(question: Question, price: Any) -> list[Any]:
+    return [type(question).__name__, question.get_params(), price]
+
+
+def _fingerprint(asked: list[Any], people: Array, *others: Array) -> str:
     """A fingerprint of what was asked, of whom, at which price: the same key must always mean the same request."""
-    price = sorted(map(repr, epsilon.items())) if isinstance(epsilon, Mapping) else repr(epsilon)
-    asked = [type(question).__name__, question.get_params(), price]
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=_spelt).encode())
     digest.update(repr(people.tolist()).encode())
-    digest.update(np.ascontiguousarray(owner).data)
+    for array in others:
+        digest.update(np.ascontiguousarray(array, dtype=np.int64).data)
     return digest.hexdigest()
 
 
@@ -190,24 +294,9 @@ def _another(key: str) -> KeyReused:
     )
 
 
-def _checked(amounts: Mapping[Any, float]) -> Mapping[Any, float]:
-    units.grant(list(amounts.values()), zero_allowed=True)
-    return amounts
-
-
 def _names(budgets: Budgets) -> list[Any]:
     if budgets.people is None:
         raise InvalidParameter(
             "These budgets do not name people.", "An account belongs to a person.", "Build them with groups=."
         )
     return list(budgets.people.tolist())
-
-
-def _ledger(ledger: str | Ledger) -> Ledger:
-    if not isinstance(ledger, str):
-        return ledger
-    raise UnsupportedLedger(
-        "This version keeps its books in memory only.",
-        "",
-        "Open the session with ledger=None, or pass an object with the methods of sottovoce.ledger.Ledger.",
-    )

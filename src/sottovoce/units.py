@@ -16,6 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from sottovoce.errors import BudgetExceeded, InvalidBudget
 
 NANO = 10**9
+#: δ is counted in units of 10⁻¹⁵: a thousandth of the smallest that makes sense for the largest populations.
+DELTA = 10**15
 #: An ε above this is no protection at all; up to here units stay below 2^53, where doubles count them exactly.
 MAX_EPSILON = 1e6
 #: Units by which a charge may exceed its grant for no other reason than roundings upwards.

@@ -354,8 +354,12 @@ def test_baselines_go_around_it():
     assert limited.guarantee_.delta == DELTA
     session = sv.Session()
     session.grant(dict.fromkeys(OWNERS.tolist(), 1.0))
-    with pytest.raises(errors.IncompatibleGuarantees):
+    with pytest.raises(errors.UnknownPeople):
         session.release(make(loss="squared"), X, COST, groups=OWNERS, epsilon=0.5, key="a")
+    session.grant(dict.fromkeys(OWNERS.tolist(), 0.1), currency="zCDP rho")
+    promised = session.release(make(loss="squared"), X, COST, groups=OWNERS, epsilon=0.5, key="a").guarantee["rho"]
+    assert session.balance(OWNERS[0], "zCDP rho, replace") == pytest.approx(0.1 - promised["most"])
+    assert session.balance(OWNERS[0]) == 1.0
 
 
 # --- Refusals, before anything is charged or drawn --------------------------------------------------------------------

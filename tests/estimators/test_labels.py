@@ -474,9 +474,13 @@ def test_a_promise_about_labels_says_so_and_enters_no_account_of_whole_rows():
     assert "labels of each person, and of nothing else" in fitted.release_.explain()
     session = Session()
     session.grant(dict.fromkeys(range(20), 1.0))
-    with pytest.raises(errors.IncompatibleGuarantees):
+    with pytest.raises(errors.UnknownPeople):
         session.release(make(), X, y, groups=groups, key="labels", epsilon=0.5)
+    session.grant(dict.fromkeys(range(20), 1.0), neighbours="replace labels")
+    session.release(make(), X, y, groups=groups, key="labels", epsilon=0.5)
     assert session.balance(0) == 1.0
+    session.release(make(), X, y, groups=groups, key="all the rest")
+    assert min(session.balance(who, "pure epsilon, replace labels") for who in range(20)) < 1e-6
 
 
 def numbers_in(thing, seen) -> list:

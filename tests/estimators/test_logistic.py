@@ -405,8 +405,11 @@ def test_sessions_release_classifiers():
     assert session.release(model(), X, Y, groups=people, epsilon=0.5, key="model") == release
     with pytest.raises(errors.KeyReused):
         session.release(model(public=(X[:9], Y[:9])), X, Y, groups=people, epsilon=0.5, key="model")
-    with pytest.raises(errors.IncompatibleGuarantees):
+    with pytest.raises(errors.UnknownPeople):  # what was granted about rows says nothing about labels alone
         session.release(model(neighbours="labels"), X, Y, groups=people, epsilon=0.1, key="labels")
+    session.grant(dict.fromkeys(people, 1.0), neighbours="replace labels")
+    session.release(model(neighbours="labels"), X, Y, groups=people, epsilon=0.1, key="labels")
+    assert session.balance("p0", "pure epsilon, replace labels") == pytest.approx(0.9, abs=1e-3)
     session.verify()
 
 

@@ -354,13 +354,22 @@ def test_a_zero_out_promise_never_adds_to_a_replace_one():
 
 
 @both
-def test_a_session_refuses_it_and_charges_nobody(make):
+def test_a_session_counts_both_epsilon_and_delta_in_accounts_of_their_own(make):
     session = sv.Session()
     people = [f"p{i}" for i in range(N)]
     session.grant(dict.fromkeys(people, 1.0))
-    with pytest.raises(errors.IncompatibleGuarantees):
+    with pytest.raises(errors.InvalidParameter):  # what is left of a pure ε is no price for this
         session.release(make(), X, Y, groups=people, key="one")
+    with pytest.raises(errors.UnknownPeople):
+        session.release(make(), X, Y, groups=people, key="one", epsilon=0.5)
+    session.grant(dict.fromkeys(people, 1.0), currency="epsilon, delta", neighbours="zero out", delta=1.5e-6)
+    promise = session.release(make(), X, Y, groups=people, key="one", epsilon=0.5).guarantee
     assert session.balance("p0") == 1.0
+    left = session.balance("p0", "delta, zero out")
+    assert left == pytest.approx(1.5e-6 - promise["delta"], abs=1e-15)
+    with pytest.raises(errors.InvalidBudget):  # nobody has δ left for another, though ε is there
+        session.release(make(), X, Y, groups=people, key="two", epsilon=0.1)
+    session.verify()
 
 
 # ---------------------------------------------------------------- what it refuses

@@ -211,9 +211,13 @@ def test_a_session_does_not_take_rho_for_epsilon():
     session = sv.Session()
     session.grant({"a": 1.0, "b": 1.0})
     ridge = sv.Ridge(bounds=BOUNDS, method="statistics", rho=True)
-    with pytest.raises(errors.IncompatibleGuarantees):
+    with pytest.raises(errors.UnknownPeople):
         session.release(ridge, X[:2], Y[:2], groups=["a", "b"], epsilon=0.5, key="k")
     assert session.balance("a") == 1.0
+    session.grant({"a": 0.7, "b": 0.4}, currency="zCDP rho")
+    session.release(ridge, X[:2], Y[:2], groups=["a", "b"], epsilon=0.5, key="k")
+    assert session.balance("a", "zCDP rho, replace") == pytest.approx(0.2, abs=1e-6)
+    assert session.balance("b", "zCDP rho, replace") == 0.4  # who has not enough is left out
 
 
 @every_method

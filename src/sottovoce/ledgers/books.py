@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The books: what every kind of ledger does, whatever database holds it.
+
+    plan → reserve (committed, and its head written down beside) → run → publish (bytes stored) → answer
+
+A reservation is one transaction for everybody. Nothing refunds it: a release that crashed is seen in the books
+as reserved and never published, and stays spent. Every entry holds the digest of the one before.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce import ledger
+from sottovoce.errors import (
+    BudgetExceeded,
+    DuplicatePeople,
+    KeyReused,
+    LedgerBroken,
+    LedgerSealed,
+    UnknownPeople,
+    WrongLedgerKey,
+)
+from sottovoce.ledger import ACCOUNTS, USUAL, Amounts, Entry, Line, Reservation, in_words
+from sottovoce.ledgers import chain, schema
+from sottovoce.ledgers.beside import ANEW, Beside
+from sottovoce.ledgers.schema import Transaction
+from sottovoce.units import Units
+
+Result = TypeVar("Result")
+Lines = NDArray[Any]
+
+_ENTRY = "SELECT number, what, key, request, at, lines, root, digest FROM entries"
+
+
+class Store(Protocol):
+    """A database that holds the books."""
+
+    def write(self, work: Callable[[Transaction], Result]) -> Result:
+        """Runs the work alone and commits it, or raises and leaves everything as it was."""
+
+    def read(self, work: Callable[[Transaction], Result]) -> Result:
+        """Runs the work on one unchanging state of the books."""
+
+    def check(self) -> None:
+        """Raises if the database itself is damaged."""
+
+    def beside(self, identity: str) -> Path | None:
+        """Where the key and the heads of books with this number are kept; None: nowhere, they end with the process."""
+
+
+class Books:
+    """A ledger in a database."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._new, self.sealed = store, Beside(b""), False
+        if store.read(lambda transaction: transaction.version()) != len(schema.MIGRATIONS):
+            store.write(schema.migrate)
+        first = store.read(_first) or self._begun()
+        stem = store.beside(first.key)
+        self._beside = self._new if stem is None else Beside.in_files(stem, new=False)
+        if self._beside.check != first.request:
+            raise WrongLedgerKey(
+                "This key belongs to other books.", "", "Put the key file of these books back, or name its folder."
+            )
+        self.identity = first.key
+        self._last = (first.number, first.digest)
+        self.sealed = not store.read(self._follows_from_heads)
+
+    def grant(self, amounts: Sequence[Amounts]) -> None:
+        """Sets what each person allows in all; below what is spent it freezes them."""
+        lines = self._packed(amounts)
+
+        def work(transaction: Transaction) -> Entry:
+            transaction.stage(lines)
+            entry = self._append(transaction, "grant", "", "", lines)
+            transaction.count(schema.GRANT)
+            return entry
+
+        self._saw(self._written(work))
+
+    def balances(self, people: Sequence[Any], account: str = USUAL) -> Units:
+        """Returns what each has left; raises if somebody has no such account."""
+        digests, size = self._beside.digests(people), chain.PERSON_BYTES
+        asked = chain.packed(digests, ACCOUNTS.index(account), np.zeros(len(people), dtype=np.int64))
+
+        def work(transaction: Transaction) -> dict[bytes, int]:
+            transaction.stage(asked)
+            return dict(transaction.run(schema.LEFT))
+
+        left = self._store.read(work)
+        try:
+            return np.array([left[digests[i : i + size]] for i in range(0, len(digests), size)], dtype=np.int64)
+        except KeyError:
+            pass  # raised below: the error must not say who
+        raise _no_account(account)
+
+    def find(self, key: str) -> Reservation | None:
+        """Returns what is known about this key."""
+        return self._store.read(lambda transaction: _known(transaction, key))
+
+    def reserve(self, key: str, request: str, amounts: Sequence[Amounts], *, outside: bool = False) -> Reservation:
+        """Charges everybody at once, or nobody; a key that is known already is returned as it is."""
+        lines, what = self._packed(amounts), "charge" if outside else "reserve"
+        lines = lines[lines["amount"] > 0]
+
+        def work(transaction: Transaction) -> Reservation:
+            known = _known(transaction, key)
+            if known is not None:
+                return known
+            transaction.stage(lines)
+            if transaction.count(schema.CHARGE) != len(lines):
+                raise _refused(transaction)
+            ledger.reached("reserve: charged")
+            entry = self._append(transaction, what, key, request, lines)
+            return Reservation(key, request, "reserved", entry.number, entry.digest.hex(), fresh=True)
+
+        made = self._written(work)
+        ledger.reached("reserve: committed")
+        if made.fresh:
+            self._beside.saw(made.number, bytes.fromhex(made.head))
+            self._last = (made.number, bytes.fromhex(made.head))
+        ledger.reached("reserve: witnessed")
+        return made
+
+    def publish(self, key: str, release: str) -> None:
+        """Keeps the bytes of a release under its reserved key."""
+
+        def work(transaction: Transaction) -> Entry | None:
+            known = _known(transaction, key)
+            if known is None or known.release not in (None, release):
+                raise KeyReused("This key is not reserved, or holds another release.", "", "Reserve a new key first.")
+            if known.release is not None:
+                return None
+            transaction.run("INSERT INTO releases (number, text) VALUES (?, ?)", known.number, release)
+            return self._append(transaction, "publish", key, known.request, root=chain.of_text(release))
+
+        self._saw(self._written(work))
+        ledger.reached("publish: committed")
+
+    def history(self, person: Any) -> list[Line]:
+        """Returns everything that was ever written about a person."""
+        digest = self._beside.digests([person])
+        found = self._store.read(lambda transaction: transaction.run(_HISTORY, digest))
+        if not found:
+            raise _no_account()
+        return [
+            Line(number, at, what, key, ACCOUNTS[code], in_words(ACCOUNTS[code], amount), _state(what, published))
+            for number, at, what, key, code, amount, published in found
+        ]
+
+    def entries(self) -> Iterator[Entry]:
+        """Returns all entries in order."""
+        return iter(self._store.read(_entries))
+
+    def proof(self, person: Any, number: int) -> list[tuple[bytes, list[chain.Step]]]:
+        """Returns a person's packed lines in an entry, each with its way to the entry's root."""
+        digest = self._beside.digests([person])
+        lines = self._store.read(lambda transaction: _lines(transaction, number))
+        own = np.flatnonzero((lines["person"] == np.frombuffer(digest, dtype=np.uint8)).all(axis=1))
+        leaves = chain.leaves(lines)
+        return [(lines[place].tobytes(), chain.proof(leaves, int(place))) for place in own]
+
+    def verify(self) -> None:
+        """Recomputes every balance and digest from the entries; raises if the books do not add up."""
+        self._store.check()
+        if not self._store.read(self._adds_up):
+            raise LedgerBroken(
+                "The books do not add up: an entry, an amount, a balance or a release was changed.",
+                "Every balance and every digest follows from the entries.",
+                "Stop releasing, and compare with a copy and with the heads in published certificates.",
+            )
+        if self.sealed:
+            raise sealed()
+
+    def confirm(self, number: int, head: str) -> bool:
+        """Whether an entry with this digest is in the books; if it is not, they are sealed, now and when reopened."""
+        seen = (number, bytes.fromhex(head))
+        if not self._store.read(lambda transaction: _in_chain(transaction, seen)):
+            self._beside.saw(*seen)
+            self.sealed = True
+        return not self.sealed
+
+    def unseal(self, reason: str) -> None:
+        """Goes on with these books although they are behind something that was released; the reason is entered."""
+        self.sealed = False
+        self._last = self._store.read(_head)
+        entry = self._written(lambda transaction: self._append(transaction, "unseal", "", reason))
+        self._beside.saw(entry.number, entry.digest, ANEW)
+        self._last = (entry.number, entry.digest)
+
+    def _begun(self) -> Entry:
+        """Writes the first entry, which names the books and recognises their key."""
+        identity = secrets.token_hex(16)  # not noise: a name and a key, which no answer depends on
+        stem = self._store.beside(identity)
+        self._new = Beside.in_memory() if stem is None else Beside.in_files(stem, new=True)
+
+        def work(transaction: Transaction) -> Entry:
+            return _first(transaction) or self._append(transaction, "open", identity, self._new.check)
+
+        return self._store.write(work)
+
+    def _written(self, work: Callable[[Transaction], Result]) -> Result:
+        if self.sealed:
+            raise sealed()
+
+        def guarded(transaction: Transaction) -> Result:
+            if not _in_chain(transaction, self._last):
+                raise sealed()  # the books were exchanged for older ones while they were open
+            return work(transaction)
+
+        return self._store.write(guarded)
+
+    def _append(
+        self, transaction: Transaction, what: str, key: str, request: str, lines: Lines | None = None, root: bytes = b""
+    ) -> Entry:
+        last, before = _head(transaction)
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        root = root or chain.root([] if lines is None else chain.leaves(lines))
+        bare = Entry(last + 1, what, key, request, at, 0 if lines is None else len(lines), root, b"")
+        entry = Entry(**{**bare.__dict__, "digest": chain.digest(bare, before)})
+        transaction.run("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *entry.__dict__.values())
+        if lines is not None:
+            number = entry.number
+            transaction.run(f"INSERT INTO lines SELECT {number}, person, account, amount FROM staged")
+        return entry
+
+    def _packed(self, amounts: Sequence[Amounts]) -> Lines:
+        parts = [np.zeros(0, dtype=chain.PACKED)]
+        for amount in amounts:
+            digests = self._beside.digests(amount.people)
+            parts.append(chain.packed(digests, ACCOUNTS.index(amount.account), amount.units))
+        lines = chain.in_order(parts)
+        if chain.repeats(lines):
+            raise DuplicatePeople(
+                "Two of these people have one account: names count as they are spelt, 17 and '17' are the same.",
+                "Everybody has one account.",
+                "Give different people different names.",
+            )
+        return lines
+
+    def _saw(self, entry: Entry | None) -> None:
+        if entry is not None:
+            self._beside.saw(entry.number, entry.digest)
+            self._last = (entry.number, entry.digest)
+
+    def _follows_from_heads(self, transaction: Transaction) -> bool:
+        return all(_in_chain(transaction, seen) for seen in self._beside.seen())
+
+    def _adds_up(self, transaction: Transaction) -> bool:
+        entries = _entries(transaction)
+        return (
+            chain.first_break(iter(entries)) is None
+            and all(_holds(transaction, entry) for entry in entries)
+            and not any(transaction.run(question)[0][0] for question in schema.CONTRADICTIONS)
+        )
+
+
+_HISTORY = """
+    SELECT entries.number, entries.at, entries.what, entries.key, lines.account, lines.amount,
+    (SELECT later.number FROM entries AS later WHERE later.key = entries.key AND later.what = 'publish')
+    FROM entries JOIN lines ON lines.number = entries.number AND lines.person = ?
+    ORDER BY entries.number, lines.account"""
+
+
+def _first(transaction: Transaction) -> Entry | None:
+    found = transaction.run(_ENTRY + " WHERE number = 0")
+    return Entry(*found[0]) if found else None
+
+
+def _head(transaction: Transaction) -> tuple[int, bytes]:
+    found = transaction.run("SELECT number, digest FROM entries ORDER BY number DESC LIMIT 1")
+    return (int(found[0][0]), bytes(found[0][1])) if found else (-1, chain.NOTHING)
+
+
+def _in_chain(transaction: Transaction, seen: tuple[int, bytes]) -> bool:
+    found = transaction.run("SELECT digest FROM entries WHERE number = ?", seen[0])
+    return bool(found) and bytes(found[0][0]) == seen[1]
+
+
+def _entries(transaction: Transaction) -> list[Entry]:
+    return [Entry(*row) for row in transaction.run(_ENTRY + " ORDER BY number")]
+
+
+def _known(transaction: Transaction, key: str) -> Reservation | None:
+    found = transaction.run(_ENTRY + " WHERE key = ? AND what IN ('reserve', 'charge')", key)
+    if not found:
+        return None
+    entry = Entry(*found[0])
+    stored = transaction.run(schema.STORED, key)
+    release = stored[0][0] if stored else None
+    state: ledger.State = "published" if stored or entry.what == "charge" else "reserved"
+    return Reservation(key, entry.request, state, entry.number, entry.digest.hex(), release)
+
+
+def _lines(transaction: Transaction, number: int) -> Lines:
+    """Returns the lines of an entry as they were hashed."""
+    found = transaction.run(
+        "SELECT person, account, amount FROM lines WHERE number = ? ORDER BY person, account", number
+    )
+    lines = np.zeros(len(found), dtype=chain.PACKED)
+    if found:
+        people, accounts, amounts = zip(*found, strict=True)
+        lines["person"] = np.frombuffer(b"".join(people), dtype=np.uint8).reshape(-1, chain.PERSON_BYTES)
+        lines["account"], lines["amount"] = accounts, amounts
+    return lines
+
+
+def _holds(transaction: Transaction, entry: Entry) -> bool:
+    """Whether what belongs to an entry is what its root says."""
+    if entry.what == "publish":
+        stored = transaction.run(schema.STORED, entry.key)
+        return bool(stored) and chain.of_text(stored[0][0]) == entry.root
+    lines = _lines(transaction, entry.number)
+    return len(lines) == entry.lines and chain.root(chain.leaves(lines)) == entry.root
+
+
+def _state(what: str, published: int | None) -> str:
+    if what == "reserve":
+        return "reserved, never published" if published is None else "published"
+    return {"grant": "granted", "charge": "outside"}.get(what, what)
+
+
+def _refused(transaction: Transaction) -> UnknownPeople | BudgetExceeded:
+    if transaction.run(schema.WITHOUT_ACCOUNT)[0][0]:
+        return _no_account()
+    return BudgetExceeded(
+        "Somebody has not enough left for this.",
+        "Nobody is ever charged more than they granted.",
+        "Ask for less, or leave out those who cannot afford it.",
+    )
+
+
+def _no_account(account: str = "any") -> UnknownPeople:
+    return UnknownPeople(
+        f"Somebody has no account of this kind ({account}).",
+        "Everybody is granted a budget first, in what the question charges.",
+        "Call grant for them, with currency= and neighbours= where these are not pure ε and replace.",
+    )
+
+
+def sealed() -> LedgerSealed:
+    """The error of books that are behind what was released from them."""
+    return LedgerSealed(
+        "These books are sealed: something was released that is not in them. They may be an older copy.",
+        "On older books people would spend the same budget twice.",
+        "Put the right copy back; or, if there is none, unseal with a reason and lower everybody's grants first.",
+    )

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The chain of digests that binds the books, and the proof that somebody's line is in it. Pure functions of bytes.
+
+    leaf     SHA-256(00 ‖ person, 16 bytes ‖ account, 1 byte ‖ amount, 8 bytes, the highest first)
+    node     SHA-256(01 ‖ up to 64 digests of the level below, in order)
+    entry    SHA-256 of the JSON list [number, what, key, request, at, lines, root, digest of the entry before]
+
+Leaves are sorted. A person is a digest that only the holder of the ledger's key can compute, so a leaf tells
+nothing to others. Whoever has seen one head can check everything that came before it (docs/theory/ledger.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce.ledger import Entry
+
+PERSON_BYTES = 16
+#: Children of a node: 64 keep a million leaves four levels deep, and the nodes much cheaper than the leaves.
+WIDTH = 64
+#: What the first entry follows.
+NOTHING = bytes(32)
+
+#: One line: a person, an account, an amount, packed as a leaf is hashed.
+PACKED = np.dtype([("zero", "u1"), ("person", "u1", PERSON_BYTES), ("account", "u1"), ("amount", ">i8")])
+
+
+@dataclass(frozen=True)
+class Step:
+    """One level of a proof: the digests before and after the one that is proved."""
+
+    before: tuple[bytes, ...]
+    after: tuple[bytes, ...]
+
+
+def packed(people: bytes, account: int, amounts: Any) -> NDArray[Any]:
+    """Returns lines of one account, from the people's digests one after the other."""
+    lines = np.zeros(len(amounts), dtype=PACKED)
+    lines["person"] = np.frombuffer(people, dtype=np.uint8).reshape(-1, PERSON_BYTES)
+    lines["account"], lines["amount"] = account, amounts
+    return lines
+
+
+def in_order(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Returns the lines of all parts, sorted by person and account."""
+    lines = np.concatenate(parts).astype(PACKED)  # joining loses the order of bytes
+    halves = np.ascontiguousarray(lines["person"]).view(">u8").reshape(len(lines), 2)
+    return lines[np.lexsort((lines["account"], halves[:, 1], halves[:, 0]))]
+
+
+def repeats(lines: NDArray[Any]) -> bool:
+    """Whether two of these lines, which are in order, are about one account of one person."""
+    same_person = (lines["person"][1:] == lines["person"][:-1]).all(axis=1)
+    return bool(np.any(same_person & (lines["account"][1:] == lines["account"][:-1])))
+
+
+def leaves(lines: NDArray[Any]) -> list[bytes]:
+    """Returns the digests of packed lines."""
+    size, raw, sha = PACKED.itemsize, memoryview(lines.tobytes()), hashlib.sha256
+    return [sha(raw[start : start + size]).digest() for start in range(0, len(raw), size)]
+
+
+def root(digests: Sequence[bytes]) -> bytes:
+    """Returns the top of the tree over these leaves."""
+    level = list(digests) or [NOTHING]
+    while len(level) > 1:
+        level = [_node(level[start : start + WIDTH]) for start in range(0, len(level), WIDTH)]
+    return level[0]
+
+
+def proof(digests: Sequence[bytes], place: int) -> list[Step]:
+    """Returns what else is needed to compute the root from the leaf at this place."""
+    level, steps = list(digests), []
+    while len(level) > 1:
+        start = place - place % WIDTH
+        steps.append(Step(tuple(level[start:place]), tuple(level[place + 1 : start + WIDTH])))
+        level = [_node(level[first : first + WIDTH]) for first in range(0, len(level), WIDTH)]
+        place //= WIDTH
+    return steps
+
+
+def climbed(leaf: bytes, steps: Sequence[Step]) -> bytes:
+    """Returns the root to which a proof leads."""
+    for step in steps:
+        leaf = _node([*step.before, leaf, *step.after])
+    return leaf
+
+
+def digest(entry: Entry, before: bytes) -> bytes:
+    """Returns the digest of an entry that follows another."""
+    told = [entry.number, entry.what, entry.key, entry.request, entry.at, entry.lines, entry.root.hex(), before.hex()]
+    return hashlib.sha256(json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()).digest()
+
+
+def first_break(entries: Iterator[Entry]) -> int | None:
+    """Returns the number of the first entry that does not follow from those before it, or None."""
+    before = NOTHING
+    for place, entry in enumerate(entries):
+        if entry.number != place or entry.digest != digest(entry, before):
+            return place
+        before = entry.digest
+    return None
+
+
+def of_text(text: str) -> bytes:
+    """Returns the digest of published bytes."""
+    return hashlib.sha256(text.encode()).digest()
+
+
+def _node(children: Sequence[bytes]) -> bytes:
+    return hashlib.sha256(b"\1" + b"".join(children)).digest()

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Books in PostgreSQL, for several machines (extra ``postgres``: psycopg 3).
+
+Writers take one lock a database, in the order in which they come: the chain has one end, so they could not
+overlap anyway, and with one lock there is no order of rows to get wrong. What a server refuses for the sake of
+serialisation is tried again, with the same key. The tables are in the schema ``sottovoce``.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from sottovoce import ledger
+from sottovoce.errors import LedgerUnavailable, SottovoceError, UnsupportedLedger
+from sottovoce.ledgers.books import Books
+from sottovoce.ledgers.chain import PERSON_BYTES
+from sottovoce.ledgers.schema import Transaction
+
+Result = TypeVar("Result")
+
+#: Times that a transaction is tried which the server refused for the sake of others.
+ATTEMPTS = 20
+#: Any number will do, if all agree on it.
+LOCK = 0x736F74746F
+#: Seconds to wait for a server.
+PATIENCE = 15
+#: PostgreSQL's binary format for COPY: a signature, flags, no extension; each row the number and sizes of fields.
+HEADER, TRAILER = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
+ROW = np.dtype(
+    [
+        ("fields", ">i2"),
+        ("person_size", ">i4"),
+        ("person", "u1", PERSON_BYTES),
+        ("account_size", ">i4"),
+        ("account", ">i8"),
+        ("amount_size", ">i4"),
+        ("amount", ">i8"),
+    ]
+)
+
+
+def open_books(url: str, keys: Path) -> Books:
+    """Returns the books in this database, made if there are none; their key and heads are in the folder ``keys``."""
+    return Books(_Server(url, keys))
+
+
+class _Server:
+    """The store behind books in PostgreSQL."""
+
+    def __init__(self, url: str, keys: Path) -> None:
+        self._url, self._keys, self._lock = url, keys, threading.RLock()
+        self._psycopg = _psycopg()
+        self._connection: Any = None
+        self._process = 0
+
+    def beside(self, identity: str) -> Path:
+        """The key and the heads have the number of the books for a name."""
+        self._keys.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self._keys / identity
+
+    def write(self, work: Callable[[Transaction], Result]) -> Result:
+        """Runs the work alone and commits it, or raises and leaves everything as it was."""
+
+        def alone(transaction: _PostgresTransaction) -> Result:
+            transaction.run("SELECT pg_advisory_xact_lock(?)", LOCK)
+            result = work(transaction)
+            ledger.reached("written")
+            return result
+
+        return self._tried(alone, "READ COMMITTED")
+
+    def read(self, work: Callable[[Transaction], Result]) -> Result:
+        """Runs the work on one unchanging state of the books."""
+        return self._tried(work, "REPEATABLE READ")
+
+    def check(self) -> None:
+        """The server checks itself; it is told how large the tables are, for the long questions that follow."""
+        self._tried(lambda transaction: transaction.run("ANALYZE accounts, entries, lines"), "READ COMMITTED")
+
+    def _tried(self, work: Callable[[_PostgresTransaction], Result], isolation: str) -> Result:
+        errors = self._psycopg.errors
+        with self._lock:
+            for _ in range(ATTEMPTS):
+                try:
+                    return self._once(work, isolation)
+                except (errors.SerializationFailure, errors.DeadlockDetected):
+                    continue
+                except self._psycopg.OperationalError:
+                    self._connection = None
+                    break
+                except self._psycopg.Error:
+                    break
+        raise _unreachable()  # outside the handler: the message of the server may quote what was being written
+
+    def _once(self, work: Callable[[_PostgresTransaction], Result], isolation: str) -> Result:
+        connection = self._open()
+        with connection.transaction(), connection.cursor() as cursor:
+            cursor.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
+            return work(_PostgresTransaction(cursor))
+
+    def _open(self) -> Any:
+        """One connection a process."""
+        if self._connection is None or self._connection.closed or self._process != os.getpid():
+            self._connection = self._psycopg.connect(
+                self._url,
+                autocommit=True,  # transactions are begun by name
+                connect_timeout=PATIENCE,
+                options="-c search_path=sottovoce -c synchronous_commit=on",
+            )
+            self._process = os.getpid()
+        return self._connection
+
+
+class _PostgresTransaction:
+    """One transaction of PostgreSQL."""
+
+    def __init__(self, cursor: Any) -> None:
+        self._cursor = cursor
+
+    def run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Returns the rows that a statement answers, if it answers any."""
+        self._cursor.execute(statement.replace("?", "%s"), values)
+        return list(self._cursor.fetchall()) if self._cursor.description else []
+
+    def count(self, statement: str) -> int:
+        """Returns how many rows a statement has changed."""
+        self._cursor.execute(statement)
+        return int(self._cursor.rowcount)
+
+    def stage(self, lines: Any) -> None:
+        """Fills the temporary table ``staged`` in bulk."""
+        self.run(
+            "CREATE TEMP TABLE IF NOT EXISTS staged (person BYTEA, account BIGINT, amount BIGINT) ON COMMIT DELETE ROWS"
+        )
+        self.run("DELETE FROM staged")
+        rows = np.zeros(len(lines), dtype=ROW)
+        rows["fields"], rows["person_size"], rows["account_size"], rows["amount_size"] = 3, PERSON_BYTES, 8, 8
+        for name in ("person", "account", "amount"):
+            rows[name] = lines[name]
+        with self._cursor.copy("COPY staged FROM STDIN WITH (FORMAT BINARY)") as copy:
+            copy.write(HEADER + rows.tobytes() + TRAILER)
+        self.run("ANALYZE staged")
+
+    def version(self) -> int:
+        """Returns the version of the tables; 0 where there are none."""
+        if self.run("SELECT to_regclass('sottovoce.version')")[0][0] is None:
+            return 0
+        return int(self.run("SELECT MAX(number) FROM version")[0][0])
+
+    def define(self, statements: Sequence[str], version: int) -> None:
+        """Makes or changes tables, and notes their version."""
+        self.run("CREATE SCHEMA IF NOT EXISTS sottovoce")
+        self.run("CREATE TABLE IF NOT EXISTS version (number BIGINT PRIMARY KEY)")
+        for statement in statements:
+            self.run(statement.replace("INTEGER", "BIGINT").replace("BLOB", "BYTEA"))
+        self.run("INSERT INTO version VALUES (?)", version)
+
+
+def _psycopg() -> Any:
+    try:
+        import psycopg
+    except ImportError:
+        pass  # raised below
+    else:
+        return psycopg
+    raise UnsupportedLedger(
+        "Books in PostgreSQL need psycopg, which is not installed.", "", "Run: pip install 'sottovoce[postgres]'."
+    )
+
+
+def _unreachable() -> SottovoceError:
+    return LedgerUnavailable(
+        "The server of the books cannot be reached, or refused the transaction.",
+        "A charge is written before a private value is read.",
+        "Check the address and that the server runs, then ask again under the same key.",
+    )

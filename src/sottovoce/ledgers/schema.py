@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of the books, in the words that SQLite and PostgreSQL share, and how older books become newer ones.
+
+    accounts   what each person allows and has spent; spent ≤ cap is a CHECK, and cap = max(granted, spent)
+    entries    the chain: grants, reservations, publications, charges from outside
+    lines      what an entry did to whom
+    releases   published bytes
+
+A person is a digest (beside.py). Nothing is ever deleted, and only accounts are ever updated. There are no foreign
+keys: a server would check a million lines one by one, and verify asks the same in one question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from sottovoce.errors import UnsupportedLedger
+
+_FIRST = (
+    """CREATE TABLE accounts (
+        person BLOB NOT NULL, account INTEGER NOT NULL, granted INTEGER NOT NULL, cap INTEGER NOT NULL,
+        spent INTEGER NOT NULL, PRIMARY KEY (person, account),
+        CHECK (0 <= granted AND granted <= cap), CHECK (0 <= spent AND spent <= cap))""",
+    """CREATE TABLE entries (
+        number INTEGER NOT NULL PRIMARY KEY, what TEXT NOT NULL, key TEXT NOT NULL, request TEXT NOT NULL,
+        at TEXT NOT NULL, lines INTEGER NOT NULL, root BLOB NOT NULL, digest BLOB NOT NULL)""",
+    """CREATE TABLE lines (
+        number INTEGER NOT NULL, person BLOB NOT NULL, account INTEGER NOT NULL,
+        amount INTEGER NOT NULL, PRIMARY KEY (number, person, account), CHECK (amount >= 0))""",
+    "CREATE TABLE releases (number INTEGER NOT NULL PRIMARY KEY, text TEXT NOT NULL)",
+    "CREATE UNIQUE INDEX one_reservation ON entries (key) WHERE what IN ('reserve', 'charge')",
+    "CREATE UNIQUE INDEX one_publication ON entries (key) WHERE what = 'publish'",
+)
+#: One step for each version. Never changed once it is out: books that were written under it exist.
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST,)
+
+GRANT = """
+    INSERT INTO accounts (person, account, granted, cap, spent)
+    SELECT person, account, amount, amount, 0 FROM staged WHERE true
+    ON CONFLICT (person, account) DO UPDATE SET granted = excluded.granted,
+    cap = CASE WHEN excluded.granted > accounts.spent THEN excluded.granted ELSE accounts.spent END"""
+#: One statement for everybody; whoever has not enough left is not updated, and is missed in the count.
+CHARGE = """
+    UPDATE accounts SET spent = accounts.spent + staged.amount FROM staged
+    WHERE accounts.person = staged.person AND accounts.account = staged.account
+    AND accounts.granted - accounts.spent >= staged.amount"""
+LEFT = """
+    SELECT staged.person, CASE WHEN granted > spent THEN granted - spent ELSE 0 END
+    FROM staged JOIN accounts ON accounts.person = staged.person AND accounts.account = staged.account"""
+WITHOUT_ACCOUNT = """
+    SELECT COUNT(*) FROM staged LEFT JOIN accounts
+    ON accounts.person = staged.person AND accounts.account = staged.account WHERE accounts.person IS NULL"""
+#: Accounts as they must be if the lines are right.
+_EXPECTED = """
+    SELECT given.person, given.account, given.amount AS granted,
+    CASE WHEN COALESCE(used.total, 0) > given.amount THEN used.total ELSE given.amount END AS cap,
+    COALESCE(used.total, 0) AS spent
+    FROM (SELECT lines.person, lines.account, lines.amount FROM lines JOIN (
+        SELECT person, account, MAX(number) AS number FROM lines JOIN entries USING (number)
+        WHERE what = 'grant' GROUP BY person, account) AS newest
+        ON newest.number = lines.number AND newest.person = lines.person AND newest.account = lines.account) AS given
+    LEFT JOIN (
+        SELECT person, account, CAST(SUM(amount) AS BIGINT) AS total FROM lines JOIN entries USING (number)
+        WHERE what IN ('reserve', 'charge') GROUP BY person, account) AS used
+    ON used.person = given.person AND used.account = given.account"""
+_ACCOUNTS = "SELECT person, account, granted, cap, spent FROM accounts"
+#: Three questions whose answer must be 0.
+CONTRADICTIONS = (
+    f"SELECT COUNT(*) FROM ({_EXPECTED} EXCEPT {_ACCOUNTS}) AS missing",
+    f"SELECT COUNT(*) FROM ({_ACCOUNTS} EXCEPT {_EXPECTED}) AS unexplained",
+    "SELECT COUNT(*) FROM releases WHERE number NOT IN (SELECT number FROM entries WHERE what = 'reserve')",
+    "SELECT COUNT(*) FROM lines WHERE number NOT IN (SELECT number FROM entries)",
+)
+STORED = """
+    SELECT releases.text FROM releases JOIN entries USING (number) WHERE entries.key = ? AND entries.what = 'reserve'"""
+
+
+class Transaction(Protocol):
+    """One transaction on the books: all of it happens, or nothing."""
+
+    def run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Returns the rows that a statement answers, if it answers any; ``?`` stands for a value."""
+
+    def count(self, statement: str) -> int:
+        """Returns how many rows a statement has changed."""
+
+    def stage(self, lines: Any) -> None:
+        """Fills the temporary table ``staged`` (person, account, amount) in bulk."""
+
+    def version(self) -> int:
+        """Returns the version of the tables; 0 where there are none."""
+
+    def define(self, statements: Sequence[str], version: int) -> None:
+        """Makes or changes tables, and notes their version."""
+
+
+def migrate(transaction: Transaction) -> None:
+    """Brings older books up to date; refuses books that a newer sottovoce has written."""
+    there = transaction.version()
+    if there > len(MIGRATIONS):
+        raise UnsupportedLedger(
+            "These books were written by a newer version of sottovoce.",
+            "An older one might misread them.",
+            "Update sottovoce; nothing was changed.",
+        )
+    for version in range(there, len(MIGRATIONS)):
+        transaction.define(MIGRATIONS[version], version + 1)
