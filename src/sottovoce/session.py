@@ -49,11 +49,7 @@ class Session:
     """
 
     def __init__(
-        self,
-        ledger: str | Ledger | None = None,
-        engine: str = "arrow",
-        short: str = LEAVE_OUT,
-        keys: Any = None,
+        self, ledger: str | Ledger | None = None, engine: str = "arrow", short: str = LEAVE_OUT, keys: Any = None
     ) -> None:
         """``ledger``: "sqlite:///books.db", "postgresql://…", or None for books that end with the process.
 

@@ -229,6 +229,7 @@ def desk(tmp_path, monkeypatch):
     ]
     _csv(tmp_path / "patients.csv", "id,age,smoker,cost,epsilon", patients)
     _csv(tmp_path / "new-patients.csv", "id,age,smoker", [row[:3] for row in patients[:20]])
+    _csv(tmp_path / "sellers.csv", "seller,cost", [(f"seller-{i}", 1e-4 + 1e-5 * (7 * i % 41)) for i in range(60)])
     _csv(tmp_path / "volunteers.csv", "age,smoker", [row[1:3] for row in patients[:60]])
     for guide, name in (("regression", "patients.toml"), ("classification", "smokers.toml")):
         (schema,) = re.findall(r"^```toml\n(.*?)^```", page(f"guide/{guide}.md"), re.MULTILINE | re.DOTALL)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from html import escape
 from string import Template
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.audit.picture import drawn, middle
+from sottovoce.cli.page import stamp, table, whole
 
 if TYPE_CHECKING:
     from sottovoce.audit import PerInstance
@@ -25,6 +25,10 @@ REPLACED = (
     " The promise is about replacing somebody's rows by others. What is shown is about leaving them out, which is only "
     "half of that: the new rows would cost something too."
 )
+FOR_WHOM = (
+    "For the curator alone. Every number on this page depends on everybody's data, also those about one person when "
+    "only that person sees them. Do not publish, send or charge by them."
+)
 #: So many of the least protected are listed.
 LISTED = 10
 
@@ -34,19 +38,24 @@ def page(audit: PerInstance, release: Release, *, reveal: bool = False) -> str:
     summary, losses = audit.summary(), np.asarray(audit.by_person())
     unit, people = audit.unit, audit.unit == "people"
     promised = None if summary.promised is None else summary.promised[1]
-    return _PAGE.substitute(
+    body = _BODY.substitute(
+        stamp=stamp("CONFIDENTIAL", FOR_WHOM),
         question=escape("ridge regression" if release.question == "ridge" else release.question),
         count=f"{len(losses):,} {unit}",
         whose="all rows of this person" if people else "this row",
         delta=f"{audit.delta:g}",
         picture=drawn(losses, summary.for_all, promised, unit),
-        numbers=_rows(_numbers(summary, losses, unit)),
+        numbers=table(["", "", f"ε at δ = {audit.delta:g}"], _numbers(summary, losses, unit), "words"),
         sentence=escape(_sentence(summary, losses, unit)),
         names=escape(_names(reveal, people)),
-        head="" if not reveal else f'<th scope="col">{"person" if people else "row"}</th>',
-        least=_rows([_line(place, reveal) for place in audit.least_protected(LISTED)]),
+        least=table(
+            ["rank", "what sets them apart", "ε", *(["person" if people else "row"] if reveal else [])],
+            [_line(place, reveal) for place in audit.least_protected(LISTED)],
+            "words",
+        ),
         exactness=escape(f"ε is {audit.exactness}.{REPLACED if audit.neighbours == 'replace' else ''}"),
     )
+    return whole("CONFIDENTIAL: what each person lost", body, style=_STYLE, private=True)
 
 
 def _numbers(summary: Summary, losses: Floats, unit: str) -> list[list[str]]:
@@ -94,52 +103,12 @@ def _number(value: float) -> str:
     return "0" if value == 0 else f"{value:,.0f}" if 1000 <= value < 1e9 else f"{value:.3g}"
 
 
-def _rows(lines: Sequence[Sequence[str]]) -> str:
-    cells = (
-        f'<th scope="row">{escape(head)}</th>' + "".join(f"<td>{escape(cell)}</td>" for cell in rest)
-        for head, *rest in lines
-    )
-    return "\n".join(f"<tr>{line}</tr>" for line in cells)
+_STYLE = """\
+th:first-child, td:nth-child(n+3) { white-space: nowrap; }
+"""
 
-
-_PAGE = Template("""\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="robots" content="noindex">
-<title>CONFIDENTIAL: what each person lost</title>
-<style>
-:root { --ground: #fbfaf7; --ink: #23211d; --soft: #6a655c; --line: #dedad0; --stamp: #b3261e; }
-@media (prefers-color-scheme: dark) {
-  :root { --ground: #191a1c; --ink: #e8e5de; --soft: #a09a8e; --line: #38383a; --stamp: #f2857c; }
-}
-body { background: var(--ground); color: var(--ink); font: 17px/1.55 Georgia, "Times New Roman", serif;
-  max-width: 44rem; margin: 3rem auto; padding: 0 1.25rem; }
-h1 { font-size: 1.7rem; line-height: 1.25; font-weight: normal; margin-bottom: .4rem; }
-h2 { font-size: 1.15rem; margin-top: 2.2rem; }
-.soft { color: var(--soft); }
-table { border-collapse: collapse; width: 100%; font-size: .95rem; }
-th, td { padding: .35rem .5rem; border-bottom: 1px solid var(--line); text-align: right;
-  font-variant-numeric: tabular-nums; }
-th:first-child { text-align: left; padding-left: 0; white-space: nowrap; }
-thead th { color: var(--soft); font-weight: normal; vertical-align: bottom; }
-thead th:nth-child(2) { text-align: left; }
-tbody th { font-weight: normal; }
-td:nth-child(2) { text-align: left; color: var(--soft); }
-td:nth-child(n+3) { white-space: nowrap; }
-figure { margin: 1.5rem 0; overflow-x: auto; }
-svg { width: 100%; min-width: 32rem; height: auto; }
-.wide { overflow-x: auto; }
-.stamp { border: 2px solid var(--stamp); color: var(--stamp); padding: .5rem .8rem; font-size: .95rem; }
-.stamp b { letter-spacing: .18em; }
-</style>
-</head>
-<body>
-<p class="stamp"><b>CONFIDENTIAL</b><br>For the curator alone. Every number on this page depends on everybody's data,
-also those about one person when only that person sees them. Do not publish, send or charge by them.</p>
+_BODY = Template("""\
+$stamp
 <h1>What each person really lost</h1>
 <p class="soft">A $question, $count. Each loss is an ε at δ = $delta: with $whose or without, everything else as it
 is.</p>
@@ -147,23 +116,12 @@ is.</p>
 $picture
 </figure>
 <p>$sentence</p>
-<div class="wide"><table>
-<thead><tr><th scope="col"></th><th scope="col"></th><th scope="col">ε at δ = $delta</th></tr></thead>
-<tbody>
 $numbers
-</tbody></table></div>
 <h2>Who is least protected</h2>
 <p class="soft">$names</p>
-<div class="wide"><table>
-<thead><tr><th scope="col">rank</th><th scope="col">what sets them apart</th><th scope="col">ε</th>$head</tr></thead>
-<tbody>
 $least
-</tbody></table></div>
 <h2>What this does not say</h2>
 <p>$exactness It is about this one release. It is no reason to charge anybody less, or to release more: what a person
 lost would have been another number had anybody else's data been different, and so it tells about them.</p>
 <p>What may be told to people is a bound that they compute themselves, from the published release and their own row:
-<code>sottovoce audit --mine RELEASE --record ROW</code>.</p>
-</body>
-</html>
-""")
+<code>sottovoce audit --mine RELEASE --record ROW</code>.</p>""")

@@ -17,12 +17,13 @@ from typer.core import TyperGroup
 from sottovoce import __version__
 from sottovoce.cli.audit import audit
 from sottovoce.cli.demo import demo
+from sottovoce.cli.market import market
 from sottovoce.cli.predict import predict
 from sottovoce.cli.questions import plan_app, release_app
 from sottovoce.cli.schema import schema_app
 from sottovoce.cli.voice import plainly, say
 
-VERBS = ("plan", "release", "explain", "predict", "audit", "schema", "demo")
+VERBS = ("plan", "release", "explain", "predict", "audit", "market", "schema", "demo")
 
 
 class Verbs(TyperGroup):
@@ -70,5 +71,6 @@ def explain(
 
 app.command()(predict)
 app.command()(audit)
+app.command()(market)
 app.add_typer(schema_app, name="schema")
 app.command()(demo)

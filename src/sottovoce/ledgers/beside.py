@@ -8,8 +8,10 @@ people spend the same budget twice, is found out when the books are opened next.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import re
 import secrets
 import tempfile
 from collections.abc import Sequence
@@ -17,12 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sottovoce.errors import LedgerUnavailable, WrongLedgerKey
+from sottovoce.errors import InvalidParameter, LedgerUnavailable, SottovoceError, WrongLedgerKey
 from sottovoce.ledgers.chain import PERSON_BYTES
 
 KEY_BYTES = 32
 #: A line of the file of heads: a word, the number of an entry, its digest.
 SEEN, ANEW = "seen", "anew"
+_LINE = re.compile(rf"({SEEN}|{ANEW}) ([0-9]{{1,18}}) ([0-9a-f]{{64}})")
 
 
 @dataclass(frozen=True)
@@ -63,21 +66,18 @@ class Beside:
     def digests(self, people: Sequence[Any]) -> bytes:
         """Returns the digests of people, one after the other."""
         key, hidden, size = self.key, hashlib.blake2b, PERSON_BYTES
-        names = [person.encode() if type(person) is str else _spelt(person) for person in people]
+        names = [_bytes(person if type(person) is str else _spelt(person)) for person in people]
         return b"".join([hidden(name, digest_size=size, key=key).digest() for name in names])
 
     def seen(self) -> list[tuple[int, bytes]]:
         """Returns the heads that were seen since the books were last declared good."""
-        try:
-            lines = [] if self.heads is None else self.heads.read_text(encoding="ascii").splitlines()
-        except (FileNotFoundError, UnicodeDecodeError):
-            lines = []
         heads: list[tuple[int, bytes]] = []
-        for words in (line.split() for line in lines):
-            if len(words) != 3 or len(words[2]) != 64:
+        for line in [] if self.heads is None else _read(self.heads).splitlines():
+            told = _LINE.fullmatch(line)
+            if told is None:
                 continue  # a line that a crash cut off: what it was to tell had not been released
-            heads = [] if words[0] == ANEW else heads
-            heads.append((int(words[1]), bytes.fromhex(words[2])))
+            heads = [] if told[1] == ANEW else heads
+            heads.append((int(told[2]), bytes.fromhex(told[3])))
         return heads
 
     def saw(self, number: int, digest: bytes, word: str = SEEN) -> None:
@@ -85,41 +85,88 @@ class Beside:
         if self.heads is None:
             return
         try:
-            with _private(self.heads, os.O_APPEND) as file:
+            new = not self.heads.exists()
+            with os.fdopen(os.open(self.heads, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
                 # A line begins anew, whatever a crash may have left of the one before.
-                file.write(f"\n{word} {number} {digest.hex()}\n".encode())
-                file.flush()
-                os.fsync(file.fileno())
+                _kept(file, f"\n{word} {number} {digest.hex()}\n".encode())
+            if new:
+                _keep_names(self.heads.parent)
             return
         except OSError:
             pass  # raised below
-        raise LedgerUnavailable(
-            "The file of heads beside the books cannot be written.",
-            "Every head is written down before a private value is read.",
-            "Free some space, or make the folder writable; what was reserved stays spent.",
+        raise _unwritable("what was reserved stays spent")
+
+
+def head(number: Any, digest: Any) -> tuple[int, bytes]:
+    """Returns a head as a certificate tells it; raises if it is none."""
+    told = _LINE.fullmatch(f"{SEEN} {number} {digest}")
+    if told is None:
+        raise InvalidParameter(
+            "This is no head of a ledger.", "", "Pass the entry and the head of a certificate as they are."
         )
+    return int(told[2]), bytes.fromhex(told[3])
 
 
-def _spelt(person: Any) -> bytes:
+def _spelt(person: Any) -> str:
     """Returns a name as it is spelt, so that a number read from a text file is still the same person."""
     whole = isinstance(person, float) and person.is_integer()
-    return str(int(person) if whole else person).encode()
+    return str(int(person) if whole else person)
+
+
+def _bytes(name: str) -> bytes:
+    return name.encode(errors="surrogatepass")  # as some file systems and old tables have them: names like others
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except FileNotFoundError:
+        return ""
+    except OSError:
+        pass  # raised below
+    raise _unwritable("they are needed to open the books")
 
 
 def _make(path: Path) -> None:
     """Writes a new key; of two who try at once, one does."""
-    handle, name = tempfile.mkstemp(dir=path.parent)  # which only its owner may read
-    with os.fdopen(handle, "wb") as file:
-        file.write(secrets.token_bytes(KEY_BYTES))
-        file.flush()
-        os.fsync(file.fileno())
     try:
-        os.link(name, path)
-    except FileExistsError:
-        pass
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent)  # which only its owner may read
+        try:
+            with os.fdopen(handle, "wb") as file:
+                _kept(file, secrets.token_bytes(KEY_BYTES))
+            with contextlib.suppress(FileExistsError):
+                os.link(name, path)
+        finally:
+            os.unlink(name)
+        _keep_names(path.parent)
+        return
+    except OSError:
+        pass  # raised below
+    raise _unwritable("nothing was charged")
+
+
+def _kept(file: Any, content: bytes) -> None:
+    """Writes for good, before anything rests on it."""
+    file.write(content)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _keep_names(folder: Path) -> None:
+    """A new file outlasts a power cut when its folder is written too."""
+    if os.name != "posix":
+        return  # where a folder cannot be opened
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
     finally:
-        os.unlink(name)
+        os.close(handle)
 
 
-def _private(path: Path, flags: int) -> Any:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o600), "ab")
+def _unwritable(meanwhile: str) -> SottovoceError:
+    return LedgerUnavailable(
+        "The key or the file of heads beside the books cannot be read or written.",
+        "Every head is written down before a private value is read.",
+        f"Free some space, or make the folder and its files accessible; {meanwhile}.",
+    )

@@ -16,28 +16,24 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sottovoce import ledger
 from sottovoce.errors import (
     BudgetExceeded,
     DuplicatePeople,
     KeyReused,
-    LedgerBroken,
     LedgerSealed,
     UnknownPeople,
     WrongLedgerKey,
 )
-from sottovoce.ledger import ACCOUNTS, USUAL, Amounts, Entry, Line, Reservation, in_words
-from sottovoce.ledgers import chain, schema
+from sottovoce.ledger import ACCOUNTS, USUAL, Amounts, Entry, Line, Reservation, in_words, refuse_unwritable
+from sottovoce.ledgers import beside, chain, reading, schema
 from sottovoce.ledgers.beside import ANEW, Beside
+from sottovoce.ledgers.chain import Lines
 from sottovoce.ledgers.schema import Transaction
 from sottovoce.units import Units
 
 Result = TypeVar("Result")
-Lines = NDArray[Any]
-
-_ENTRY = "SELECT number, what, key, request, at, lines, root, digest FROM entries"
 
 
 class Store(Protocol):
@@ -63,7 +59,7 @@ class Books:
         self._store, self._new, self.sealed = store, Beside(b""), False
         if store.read(lambda transaction: transaction.version()) != len(schema.MIGRATIONS):
             store.write(schema.migrate)
-        first = store.read(_first) or self._begun()
+        first = store.read(reading.first) or self._begun()
         stem = store.beside(first.key)
         self._beside = self._new if stem is None else Beside.in_files(stem, new=False)
         if self._beside.check != first.request:
@@ -104,7 +100,7 @@ class Books:
 
     def find(self, key: str) -> Reservation | None:
         """Returns what is known about this key."""
-        return self._store.read(lambda transaction: _known(transaction, key))
+        return self._store.read(lambda transaction: reading.known(transaction, key))
 
     def reserve(self, key: str, request: str, amounts: Sequence[Amounts], *, outside: bool = False) -> Reservation:
         """Charges everybody at once, or nobody; a key that is known already is returned as it is."""
@@ -112,7 +108,7 @@ class Books:
         lines = lines[lines["amount"] > 0]
 
         def work(transaction: Transaction) -> Reservation:
-            known = _known(transaction, key)
+            known = reading.known(transaction, key)
             if known is not None:
                 return known
             transaction.stage(lines)
@@ -134,7 +130,7 @@ class Books:
         """Keeps the bytes of a release under its reserved key."""
 
         def work(transaction: Transaction) -> Entry | None:
-            known = _known(transaction, key)
+            known = reading.known(transaction, key)
             if known is None or known.release not in (None, release):
                 raise KeyReused("This key is not reserved, or holds another release.", "", "Reserve a new key first.")
             if known.release is not None:
@@ -148,22 +144,33 @@ class Books:
     def history(self, person: Any) -> list[Line]:
         """Returns everything that was ever written about a person."""
         digest = self._beside.digests([person])
-        found = self._store.read(lambda transaction: transaction.run(_HISTORY, digest))
+        found = self._store.read(lambda transaction: transaction.run(reading.HISTORY, digest))
         if not found:
             raise _no_account()
         return [
-            Line(number, at, what, key, ACCOUNTS[code], in_words(ACCOUNTS[code], amount), _state(what, published))
+            Line(
+                number,
+                at,
+                what,
+                key,
+                ACCOUNTS[code],
+                in_words(ACCOUNTS[code], amount),
+                reading.state_of(what, published),
+            )
             for number, at, what, key, code, amount, published in found
         ]
 
     def entries(self) -> Iterator[Entry]:
         """Returns all entries in order."""
-        return iter(self._store.read(_entries))
+        return iter(self._store.read(reading.entries))
+
+    def lines(self, number: int) -> Lines:
+        """Returns the lines of an entry as they were hashed: digests of people, accounts, amounts."""
+        return self._store.read(lambda transaction: reading.lines_of(transaction, number))
 
     def proof(self, person: Any, number: int) -> list[tuple[bytes, list[chain.Step]]]:
         """Returns a person's packed lines in an entry, each with its way to the entry's root."""
-        digest = self._beside.digests([person])
-        lines = self._store.read(lambda transaction: _lines(transaction, number))
+        digest, lines = self._beside.digests([person]), self.lines(number)
         own = np.flatnonzero((lines["person"] == np.frombuffer(digest, dtype=np.uint8)).all(axis=1))
         leaves = chain.leaves(lines)
         return [(lines[place].tobytes(), chain.proof(leaves, int(place))) for place in own]
@@ -172,29 +179,24 @@ class Books:
         """Recomputes every balance and digest from the entries; raises if the books do not add up."""
         self._store.check()
         if not self._store.read(self._adds_up):
-            raise LedgerBroken(
-                "The books do not add up: an entry, an amount, a balance or a release was changed.",
-                "Every balance and every digest follows from the entries.",
-                "Stop releasing, and compare with a copy and with the heads in published certificates.",
-            )
+            raise reading.broken()
         if self.sealed:
             raise sealed()
 
     def confirm(self, number: int, head: str) -> bool:
         """Whether an entry with this digest is in the books; if it is not, they are sealed, now and when reopened."""
-        seen = (number, bytes.fromhex(head))
-        if not self._store.read(lambda transaction: _in_chain(transaction, seen)):
+        seen = beside.head(number, head)
+        if not self._store.read(lambda transaction: reading.in_chain(transaction, seen)):
             self._beside.saw(*seen)
             self.sealed = True
         return not self.sealed
 
     def unseal(self, reason: str) -> None:
         """Goes on with these books although they are behind something that was released; the reason is entered."""
-        self.sealed = False
-        self._last = self._store.read(_head)
-        entry = self._written(lambda transaction: self._append(transaction, "unseal", "", reason))
+        refuse_unwritable(reason)
+        entry = self._store.write(lambda transaction: self._append(transaction, "unseal", "", reason))
         self._beside.saw(entry.number, entry.digest, ANEW)
-        self._last = (entry.number, entry.digest)
+        self._last, self.sealed = (entry.number, entry.digest), False
 
     def _begun(self) -> Entry:
         """Writes the first entry, which names the books and recognises their key."""
@@ -203,7 +205,7 @@ class Books:
         self._new = Beside.in_memory() if stem is None else Beside.in_files(stem, new=True)
 
         def work(transaction: Transaction) -> Entry:
-            return _first(transaction) or self._append(transaction, "open", identity, self._new.check)
+            return reading.first(transaction) or self._append(transaction, "open", identity, self._new.check)
 
         return self._store.write(work)
 
@@ -212,7 +214,7 @@ class Books:
             raise sealed()
 
         def guarded(transaction: Transaction) -> Result:
-            if not _in_chain(transaction, self._last):
+            if not reading.in_chain(transaction, self._last):
                 raise sealed()  # the books were exchanged for older ones while they were open
             return work(transaction)
 
@@ -221,7 +223,7 @@ class Books:
     def _append(
         self, transaction: Transaction, what: str, key: str, request: str, lines: Lines | None = None, root: bytes = b""
     ) -> Entry:
-        last, before = _head(transaction)
+        last, before = reading.head(transaction)
         at = datetime.now(UTC).isoformat(timespec="seconds")
         root = root or chain.root([] if lines is None else chain.leaves(lines))
         bare = Entry(last + 1, what, key, request, at, 0 if lines is None else len(lines), root, b"")
@@ -252,80 +254,15 @@ class Books:
             self._last = (entry.number, entry.digest)
 
     def _follows_from_heads(self, transaction: Transaction) -> bool:
-        return all(_in_chain(transaction, seen) for seen in self._beside.seen())
+        return all(reading.in_chain(transaction, seen) for seen in self._beside.seen())
 
     def _adds_up(self, transaction: Transaction) -> bool:
-        entries = _entries(transaction)
+        entries = reading.entries(transaction)
         return (
             chain.first_break(iter(entries)) is None
-            and all(_holds(transaction, entry) for entry in entries)
+            and all(reading.holds(transaction, entry) for entry in entries)
             and not any(transaction.run(question)[0][0] for question in schema.CONTRADICTIONS)
         )
-
-
-_HISTORY = """
-    SELECT entries.number, entries.at, entries.what, entries.key, lines.account, lines.amount,
-    (SELECT later.number FROM entries AS later WHERE later.key = entries.key AND later.what = 'publish')
-    FROM entries JOIN lines ON lines.number = entries.number AND lines.person = ?
-    ORDER BY entries.number, lines.account"""
-
-
-def _first(transaction: Transaction) -> Entry | None:
-    found = transaction.run(_ENTRY + " WHERE number = 0")
-    return Entry(*found[0]) if found else None
-
-
-def _head(transaction: Transaction) -> tuple[int, bytes]:
-    found = transaction.run("SELECT number, digest FROM entries ORDER BY number DESC LIMIT 1")
-    return (int(found[0][0]), bytes(found[0][1])) if found else (-1, chain.NOTHING)
-
-
-def _in_chain(transaction: Transaction, seen: tuple[int, bytes]) -> bool:
-    found = transaction.run("SELECT digest FROM entries WHERE number = ?", seen[0])
-    return bool(found) and bytes(found[0][0]) == seen[1]
-
-
-def _entries(transaction: Transaction) -> list[Entry]:
-    return [Entry(*row) for row in transaction.run(_ENTRY + " ORDER BY number")]
-
-
-def _known(transaction: Transaction, key: str) -> Reservation | None:
-    found = transaction.run(_ENTRY + " WHERE key = ? AND what IN ('reserve', 'charge')", key)
-    if not found:
-        return None
-    entry = Entry(*found[0])
-    stored = transaction.run(schema.STORED, key)
-    release = stored[0][0] if stored else None
-    state: ledger.State = "published" if stored or entry.what == "charge" else "reserved"
-    return Reservation(key, entry.request, state, entry.number, entry.digest.hex(), release)
-
-
-def _lines(transaction: Transaction, number: int) -> Lines:
-    """Returns the lines of an entry as they were hashed."""
-    found = transaction.run(
-        "SELECT person, account, amount FROM lines WHERE number = ? ORDER BY person, account", number
-    )
-    lines = np.zeros(len(found), dtype=chain.PACKED)
-    if found:
-        people, accounts, amounts = zip(*found, strict=True)
-        lines["person"] = np.frombuffer(b"".join(people), dtype=np.uint8).reshape(-1, chain.PERSON_BYTES)
-        lines["account"], lines["amount"] = accounts, amounts
-    return lines
-
-
-def _holds(transaction: Transaction, entry: Entry) -> bool:
-    """Whether what belongs to an entry is what its root says."""
-    if entry.what == "publish":
-        stored = transaction.run(schema.STORED, entry.key)
-        return bool(stored) and chain.of_text(stored[0][0]) == entry.root
-    lines = _lines(transaction, entry.number)
-    return len(lines) == entry.lines and chain.root(chain.leaves(lines)) == entry.root
-
-
-def _state(what: str, published: int | None) -> str:
-    if what == "reserve":
-        return "reserved, never published" if published is None else "published"
-    return {"grant": "granted", "charge": "outside"}.get(what, what)
 
 
 def _refused(transaction: Transaction) -> UnknownPeople | BudgetExceeded:

@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 from sottovoce.ledger import Entry
 
 PERSON_BYTES = 16
+Lines = NDArray[Any]
+
 #: Children of a node: 64 keep a million leaves four levels deep, and the nodes much cheaper than the leaves.
 WIDTH = 64
 #: What the first entry follows.
@@ -40,7 +42,7 @@ class Step:
     after: tuple[bytes, ...]
 
 
-def packed(people: bytes, account: int, amounts: Any) -> NDArray[Any]:
+def packed(people: bytes, account: int, amounts: Any) -> Lines:
     """Returns lines of one account, from the people's digests one after the other."""
     lines = np.zeros(len(amounts), dtype=PACKED)
     lines["person"] = np.frombuffer(people, dtype=np.uint8).reshape(-1, PERSON_BYTES)
@@ -48,20 +50,20 @@ def packed(people: bytes, account: int, amounts: Any) -> NDArray[Any]:
     return lines
 
 
-def in_order(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+def in_order(parts: Sequence[Lines]) -> Lines:
     """Returns the lines of all parts, sorted by person and account."""
     lines = np.concatenate(parts).astype(PACKED)  # joining loses the order of bytes
     halves = np.ascontiguousarray(lines["person"]).view(">u8").reshape(len(lines), 2)
     return lines[np.lexsort((lines["account"], halves[:, 1], halves[:, 0]))]
 
 
-def repeats(lines: NDArray[Any]) -> bool:
+def repeats(lines: Lines) -> bool:
     """Whether two of these lines, which are in order, are about one account of one person."""
     same_person = (lines["person"][1:] == lines["person"][:-1]).all(axis=1)
     return bool(np.any(same_person & (lines["account"][1:] == lines["account"][:-1])))
 
 
-def leaves(lines: NDArray[Any]) -> list[bytes]:
+def leaves(lines: Lines) -> list[bytes]:
     """Returns the digests of packed lines."""
     size, raw, sha = PACKED.itemsize, memoryview(lines.tobytes()), hashlib.sha256
     return [sha(raw[start : start + size]).digest() for start in range(0, len(raw), size)]

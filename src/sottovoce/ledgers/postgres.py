@@ -59,9 +59,12 @@ class _Server:
         self._connection: Any = None
         self._process = 0
 
+    def __del__(self) -> None:
+        if getattr(self, "_process", None) == os.getpid():  # after a fork it is the parent's
+            self._close()
+
     def beside(self, identity: str) -> Path:
         """The key and the heads have the number of the books for a name."""
-        self._keys.mkdir(mode=0o700, parents=True, exist_ok=True)
         return self._keys / identity
 
     def write(self, work: Callable[[Transaction], Result]) -> Result:
@@ -92,7 +95,7 @@ class _Server:
                 except (errors.SerializationFailure, errors.DeadlockDetected):
                     continue
                 except self._psycopg.OperationalError:
-                    self._connection = None
+                    self._close()
                     break
                 except self._psycopg.Error:
                     break
@@ -103,6 +106,10 @@ class _Server:
         with connection.transaction(), connection.cursor() as cursor:
             cursor.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
             return work(_PostgresTransaction(cursor))
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
 
     def _open(self) -> Any:
         """One connection a process."""

@@ -65,11 +65,13 @@ _EXPECTED = """
         WHERE what IN ('reserve', 'charge') GROUP BY person, account) AS used
     ON used.person = given.person AND used.account = given.account"""
 _ACCOUNTS = "SELECT person, account, granted, cap, spent FROM accounts"
-#: Three questions whose answer must be 0.
+#: Questions whose answer must be 0.
 CONTRADICTIONS = (
     f"SELECT COUNT(*) FROM ({_EXPECTED} EXCEPT {_ACCOUNTS}) AS missing",
     f"SELECT COUNT(*) FROM ({_ACCOUNTS} EXCEPT {_EXPECTED}) AS unexplained",
-    "SELECT COUNT(*) FROM releases WHERE number NOT IN (SELECT number FROM entries WHERE what = 'reserve')",
+    """SELECT COUNT(*) FROM releases WHERE number NOT IN (
+        SELECT made.number FROM entries AS made JOIN entries AS later ON later.key = made.key
+        WHERE made.what = 'reserve' AND later.what = 'publish')""",
     "SELECT COUNT(*) FROM lines WHERE number NOT IN (SELECT number FROM entries)",
 )
 STORED = """

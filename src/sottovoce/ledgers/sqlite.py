@@ -7,10 +7,13 @@ Write-ahead log, synchronous=FULL: what was committed survives a power cut. A wr
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +21,7 @@ import numpy as np
 
 from sottovoce import ledger
 from sottovoce.errors import LedgerBroken, LedgerUnavailable, SottovoceError, UnsupportedLedger
+from sottovoce.ledgers import schema
 from sottovoce.ledgers.books import Books
 from sottovoce.ledgers.chain import PERSON_BYTES
 from sottovoce.ledgers.schema import Transaction
@@ -36,15 +40,23 @@ STAGE = f"""
     WITH RECURSIVE each(place) AS (VALUES (0) UNION ALL SELECT place + 1 FROM each WHERE place + 1 < ?3)
     SELECT substr(?1, place * {PERSON_BYTES} + 1, {PERSON_BYTES}), number / {BEYOND}, number % {BEYOND}
     FROM (SELECT place, CAST(substr(?2, place * {DIGITS} + 1, {DIGITS}) AS INTEGER) AS number FROM each)"""
+#: Says in the head of a file that it holds these books.
+MARK = 0x736F7474
 #: Causes that lie in the file and not in its surroundings.
-DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+DAMAGE = (
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_ERROR,  # a table that is not there, a text that is none
+    sqlite3.SQLITE_CONSTRAINT,
+    sqlite3.SQLITE_MISMATCH,
+)
 
 
 def open_books(path: str | Path | None) -> Books:
     """Returns the books in this file, made if it is not there; without a path, books that end with the process."""
     if sqlite3.sqlite_version_info < OLDEST:
         raise UnsupportedLedger("This Python's SQLite is too old.", "3.37 or newer is needed.", "Update Python.")
-    return Books(_File(None if path is None else Path(path)))
+    return Books(_File(None if path is None else Path(path).absolute()))  # wherever the process may go
 
 
 class _File:
@@ -53,7 +65,12 @@ class _File:
     def __init__(self, path: Path | None) -> None:
         self._path, self._lock = path, threading.RLock()
         self._connection: sqlite3.Connection | None = None
-        self._process = 0
+        self._file: tuple[int, int] | None = None
+        if path is not None:
+            _FILES.add(self)
+
+    def __del__(self) -> None:
+        self._close()
 
     def beside(self, identity: str) -> Path | None:
         """The key and the heads are files with the name of the books and an ending."""
@@ -75,7 +92,9 @@ class _File:
 
     def check(self) -> None:
         """Raises if the database itself is damaged."""
-        if self.read(lambda transaction: transaction.run("PRAGMA integrity_check")) != [("ok",)]:
+        expected = _File(None)
+        expected.write(schema.migrate)
+        if self.read(_condition) != expected.read(_condition):
             raise _told(sqlite3.SQLITE_CORRUPT)
 
     def _tried(self, begin: str, work: Callable[[Transaction], Result]) -> Result:
@@ -88,6 +107,8 @@ class _File:
                 return result
             except sqlite3.Error as error:
                 cause = getattr(error, "sqlite_errorcode", None) or sqlite3.SQLITE_ERROR
+            except OSError:
+                cause = sqlite3.SQLITE_CANTOPEN
             finally:
                 self._leave()
         raise _told(cause)  # outside the handler: SQLite's message may quote what was being written
@@ -101,23 +122,93 @@ class _File:
                 self._connection = None  # a connection that cannot even do that is given up, and with it the work
 
     def _open(self) -> sqlite3.Connection:
-        """One connection a process: SQLite's do not survive a fork."""
-        if self._connection is None or (self._path is not None and self._process != os.getpid()):
-            self._connection = self._connected()
-            self._process = os.getpid()
+        """Returns the connection to the file that has the name now: one that lost it would keep books nobody reads."""
+        if self._path is not None and self._file != _which(self._path):
+            self._close()
+        if self._connection is None:
+            if self._path is not None and not os.path.exists(self._path) and os.access(self._path.parent, os.W_OK):
+                os.close(os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o600))  # nobody else's business
+            self._connection = _connected(self._path or ":memory:")
+            self._file = None if self._path is None else _which(self._path)
         return self._connection
 
-    def _connected(self) -> sqlite3.Connection:
-        if self._path is not None and not self._path.exists() and os.access(self._path.parent, os.W_OK):
-            os.close(os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o600))  # nobody else's business
-        connection = sqlite3.connect(
-            self._path or ":memory:", timeout=PATIENCE / 1000, isolation_level=None, check_same_thread=False
-        )
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def pause(self) -> None:
+        """Waits for other threads, and closes; the next transaction opens the file again."""
+        self._lock.acquire()
+        self._close()
+
+    def go_on(self, *, in_child: bool) -> None:
+        """Lets other threads in, which a child does not have."""
+        if in_child:
+            self._lock = threading.RLock()
+        else:
+            self._lock.release()
+
+
+#: Locks of SQLite do not survive a fork: a child that used its parent's connection, or a parent that closed it while
+#: the child goes on, would write into a log that nobody reads. So files are closed before a fork.
+_FILES: weakref.WeakSet[_File] = weakref.WeakSet()
+_PAUSED: list[_File] = []
+
+
+def _before_fork() -> None:
+    _PAUSED.extend(_FILES)
+    for file in _PAUSED:
+        file.pause()
+
+
+def _after_fork(*, in_child: bool) -> None:
+    while _PAUSED:
+        _PAUSED.pop().go_on(in_child=in_child)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=partial(_after_fork, in_child=False),
+        after_in_child=partial(_after_fork, in_child=True),
+    )
+
+
+def _connected(path: Path | str) -> sqlite3.Connection:
+    with contextlib.ExitStack() as unless_it_works:
+        connection = sqlite3.connect(path, timeout=PATIENCE / 1000, isolation_level=None, check_same_thread=False)
+        unless_it_works.callback(connection.close)
         for pragma in (f"busy_timeout = {PATIENCE}", "synchronous = FULL", "fullfsync = 1", "temp_store = MEMORY"):
             connection.execute(f"PRAGMA {pragma}")
+        _refuse_others(connection)
         if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
             connection.execute("PRAGMA journal_mode = WAL")
-        return connection
+        unless_it_works.pop_all()
+    return connection
+
+
+def _refuse_others(connection: sqlite3.Connection) -> None:
+    """Nothing is changed in a database that is somebody else's."""
+    mark, tables = connection.execute(
+        "SELECT application_id, (SELECT COUNT(*) FROM sqlite_schema) FROM pragma_application_id"
+    ).fetchone()
+    if tables and mark != MARK:
+        raise _told(sqlite3.SQLITE_NOTADB)
+
+
+def _which(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _condition(transaction: Transaction) -> list[tuple[Any, ...]]:
+    """What SQLite says about the file, and what the file says about its tables: nobody dropped a CHECK."""
+    tables = transaction.run("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name")
+    return transaction.run("PRAGMA integrity_check") + tables
 
 
 class _SqliteTransaction:
@@ -152,6 +243,7 @@ class _SqliteTransaction:
         for statement in statements:
             self.run(statement + " STRICT, WITHOUT ROWID" * statement.startswith("CREATE TABLE"))
         self.run(f"PRAGMA user_version = {version}")
+        self.run(f"PRAGMA application_id = {MARK}")
 
 
 def _told(cause: int) -> SottovoceError:

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading the books within a transaction: the chain, a key, the lines of an entry."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sottovoce.errors import LedgerBroken
+from sottovoce.ledger import ACCOUNTS, Entry, Reservation, State, refuse_unwritable
+from sottovoce.ledgers import chain, schema
+from sottovoce.ledgers.chain import Lines
+from sottovoce.ledgers.schema import Transaction
+
+ENTRY = "SELECT number, what, key, request, at, lines, root, digest FROM entries"
+HISTORY = """
+    SELECT entries.number, entries.at, entries.what, entries.key, lines.account, lines.amount,
+    (SELECT later.number FROM entries AS later WHERE later.key = entries.key AND later.what = 'publish')
+    FROM entries JOIN lines ON lines.number = entries.number AND lines.person = ?
+    ORDER BY entries.number, lines.account"""
+
+
+def first(transaction: Transaction) -> Entry | None:
+    """Returns the entry that names the books, if they have begun."""
+    found = transaction.run(ENTRY + " WHERE number = 0")
+    return Entry(*found[0]) if found else None
+
+
+def head(transaction: Transaction) -> tuple[int, bytes]:
+    """Returns number and digest of the last entry."""
+    found = transaction.run("SELECT number, digest FROM entries ORDER BY number DESC LIMIT 1")
+    return (int(found[0][0]), bytes(found[0][1])) if found else (-1, chain.NOTHING)
+
+
+def in_chain(transaction: Transaction, seen: tuple[int, bytes]) -> bool:
+    """Whether an entry with this number has this digest."""
+    found = transaction.run("SELECT digest FROM entries WHERE number = ?", seen[0])
+    return bool(found) and bytes(found[0][0]) == seen[1]
+
+
+def entries(transaction: Transaction) -> list[Entry]:
+    """Returns all entries in order."""
+    return [Entry(*row) for row in transaction.run(ENTRY + " ORDER BY number")]
+
+
+def known(transaction: Transaction, key: str) -> Reservation | None:
+    """Returns what is known about a key."""
+    refuse_unwritable(key)
+    found = transaction.run(ENTRY + " WHERE key = ? AND what IN ('reserve', 'charge')", key)
+    if not found:
+        return None
+    entry = Entry(*found[0])
+    stored = transaction.run(schema.STORED, key)
+    release = stored[0][0] if stored else None
+    state: State = "published" if stored or entry.what == "charge" else "reserved"
+    return Reservation(key, entry.request, state, entry.number, entry.digest.hex(), release)
+
+
+def lines_of(transaction: Transaction, number: int) -> Lines:
+    """Returns the lines of an entry as they were hashed."""
+    found = transaction.run(
+        "SELECT person, account, amount FROM lines WHERE number = ? ORDER BY person, account", number
+    )
+    lines = np.zeros(len(found), dtype=chain.PACKED)
+    if found:
+        people, accounts, amounts = zip(*found, strict=True)
+        if set(map(len, people)) != {chain.PERSON_BYTES} or not set(accounts) <= set(range(len(ACCOUNTS))):
+            raise broken()  # packed they would look like other lines
+        lines["person"] = np.frombuffer(b"".join(people), dtype=np.uint8).reshape(-1, chain.PERSON_BYTES)
+        lines["account"], lines["amount"] = accounts, amounts
+    return lines
+
+
+def holds(transaction: Transaction, entry: Entry) -> bool:
+    """Whether what belongs to an entry is what its root says."""
+    lines = lines_of(transaction, entry.number)
+    if entry.what == "publish":
+        stored = transaction.run(schema.STORED, entry.key)
+        return not len(lines) and bool(stored) and chain.of_text(stored[0][0]) == entry.root
+    return len(lines) == entry.lines and chain.root(chain.leaves(lines)) == entry.root
+
+
+def state_of(what: str, published: int | None) -> str:
+    """Returns what became of an entry, in words."""
+    if what == "reserve":
+        return "reserved, never published" if published is None else "published"
+    return {"grant": "granted", "charge": "outside"}.get(what, what)
+
+
+def broken() -> LedgerBroken:
+    """The error of books that somebody has changed."""
+    return LedgerBroken(
+        "The books do not add up: an entry, an amount, a balance or a release was changed.",
+        "Every balance and every digest follows from the entries.",
+        "Stop releasing, and compare with a copy and with the heads in published certificates.",
+    )
