@@ -21,27 +21,17 @@ import pyarrow as pa
 import pytest
 import sklearn
 from sklearn.base import clone
-from sklearn.utils import estimator_checks
 
 import sottovoce as sv
 from seams import silent
+from sklearn_checks import every_check
 
 ROOT = Path(__file__).parents[1]
 questions = pytest.mark.parametrize("question", [sv.Mean(bounds=(0, 1)), sv.Quantile(q=[0.1, 0.9], bounds=(0, 1))])
 
-CHECKS = [
-    estimator_checks.check_parameters_default_constructible,
-    estimator_checks.check_no_attributes_set_in_init,
-    estimator_checks.check_get_params_invariance,
-    estimator_checks.check_set_params,
-    estimator_checks.check_estimator_repr,
-    estimator_checks.check_estimator_cloneable,
-    estimator_checks.check_do_not_raise_errors_in_init_or_set_params,
-]
-
 
 @questions
-@pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)
+@every_check
 def test_scikit_learns_checks(question, check):
     check(type(question).__name__, question)
 

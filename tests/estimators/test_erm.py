@@ -18,10 +18,10 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils import estimator_checks
 
 import sottovoce as sv
 from seams import silent
+from sklearn_checks import every_check
 from sottovoce import Budgets, conversion, errors
 from sottovoce.estimators.risk import pace
 from sottovoce.noise import source
@@ -219,18 +219,8 @@ def test_a_loss_of_ones_own():
 
 # --- Manners ----------------------------------------------------------------------------------------------------------
 
-CHECKS = [
-    estimator_checks.check_parameters_default_constructible,
-    estimator_checks.check_no_attributes_set_in_init,
-    estimator_checks.check_get_params_invariance,
-    estimator_checks.check_set_params,
-    estimator_checks.check_estimator_repr,
-    estimator_checks.check_estimator_cloneable,
-    estimator_checks.check_do_not_raise_errors_in_init_or_set_params,
-]
 
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)
+@every_check
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
 def test_scikit_learns_checks(check, loss):
     check("ERM", make(loss=loss))

@@ -19,9 +19,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils import estimator_checks
 
 import sottovoce as sv
+from sklearn_checks import every_check
 from sottovoce import errors
 from sottovoce.budgets import Budgets
 from sottovoce.classes import Classes
@@ -372,18 +372,7 @@ def test_releases_and_pickles_predict_the_same():
         sv.LogisticRegression.from_release(sv.Mean(bounds=(0, 1)).fit([0.1, 0.2], epsilon=1.0).release_)
 
 
-CHECKS = [
-    estimator_checks.check_parameters_default_constructible,
-    estimator_checks.check_no_attributes_set_in_init,
-    estimator_checks.check_get_params_invariance,
-    estimator_checks.check_set_params,
-    estimator_checks.check_estimator_repr,
-    estimator_checks.check_estimator_cloneable,
-    estimator_checks.check_do_not_raise_errors_in_init_or_set_params,
-]
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)
+@every_check
 def test_scikit_learns_checks(check):
     check("LogisticRegression", model())
 

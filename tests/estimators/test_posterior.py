@@ -14,9 +14,9 @@ from scipy.linalg import solve_triangular
 from scipy.stats import chi2
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
-from sklearn.utils import estimator_checks
 
 import sottovoce as sv
+from sklearn_checks import every_check
 from sottovoce import errors
 from sottovoce.estimators.samples import gram, grants
 from sottovoce.estimators.samples.concentration import Fixed
@@ -511,19 +511,7 @@ def test_tables_with_names(make):
 
 
 @both
-@pytest.mark.parametrize(
-    "check",
-    [
-        estimator_checks.check_parameters_default_constructible,
-        estimator_checks.check_no_attributes_set_in_init,
-        estimator_checks.check_get_params_invariance,
-        estimator_checks.check_set_params,
-        estimator_checks.check_estimator_repr,
-        estimator_checks.check_estimator_cloneable,
-        estimator_checks.check_do_not_raise_errors_in_init_or_set_params,
-    ],
-    ids=lambda check: check.__name__,
-)
+@every_check
 def test_scikit_learns_checks(make, check):
     check(type(make()).__name__, make())
 
