@@ -160,9 +160,26 @@ def test_a_frontier_trades_errors_for_money():
     assert len(frontier) == 5
     assert all(a.payment >= b.payment for a, b in pairwise(points))
     assert all(a.expected_error <= b.expected_error for a, b in pairwise(points))
-    assert len(frontier.describe().splitlines()) == 6
+    assert len(frontier.describe().splitlines()) == 3 * 6
     picture = ElementTree.fromstring(frontier.svg())
-    assert len(picture.findall("{http://www.w3.org/2000/svg}circle")) == 5
+    circles = picture.findall("{http://www.w3.org/2000/svg}circle")
+    assert [circle.get("class") for circle in circles] == [None] * 5 + ["other"] * 5
+
+
+@pytest.mark.parametrize("prior", [None, [sv.market.prior.uniform(1, 5)] * 100])
+def test_the_published_objective_is_beside_a_frontier(prior):
+    costs = np.random.default_rng(6).uniform(1, 5, 100)
+    market = Market(costs, cost_range=(1, 5), prior=prior, trade_off=1.0, dimension=3, prices=4000)
+    found = market.frontier([0.01, 0.1])
+    (_, published), (_, naive) = found.others
+    for point in published:  # its own problem, without data, at the virtual costs 2c − low
+        epsilon, _ = sv.market.continuous(2 * costs - 1, *sv.market.constants(3), point.trade_off)
+        assert point.total_epsilon == pytest.approx(epsilon.sum(), rel=2e-3)
+        assert point.payment == pytest.approx(epsilon @ (2 * costs - 1), rel=2e-3)
+    assert all(point.payment == 0 and point.expected_error == math.inf for point in naive)
+
+
+def test_a_frontier_without_anybody_can_be_drawn():
     assert ElementTree.fromstring(Market([9.0, 9.0], **PUBLIC).frontier([1.0]).svg()) is not None
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from market.lies import HIGH, largest_gain, markets, reports, told, worth
+from market.lies import HIGH, LAWS, largest_gain, markets, reports, told, worth
 from sottovoce.market import book
 
 few = settings(max_examples=25, deadline=None)
@@ -144,3 +144,32 @@ def test_without_payments_the_same_is_bought(market):
     m = told(costs, public)
     assume(m.allocate().units.any())
     assert np.all(np.abs(m.allocate(pay=False).units - m.allocate().units) <= 1)
+
+
+def lies_that_gain(many: int, seed: int, each: int = 20) -> int:
+    """How many random misreports of a cost and a cap, ``each`` to a market, gain a coin or more."""
+    rng, gaining = np.random.default_rng(seed), 0
+    for _ in range(many // each):
+        sellers = int(rng.integers(1, 9))
+        costs, caps = rng.uniform(0.5, 3.5, sellers).tolist(), rng.choice([0.1, 0.37, 1.0, 2.5], sellers).tolist()
+        public = {
+            "trade_off": 10 ** rng.uniform(-3, 1),
+            "mu": 10 ** rng.uniform(-1, 1),
+            "sigma": 10 ** rng.uniform(-1, 2),
+        }
+        public |= {"prior": LAWS[rng.integers(len(LAWS))], "prices": int(rng.integers(2, 13)), "cap": caps}
+        truth = told(costs, public).allocate()
+        for _ in range(each):
+            i = int(rng.integers(sellers))
+            lie = told(costs, public, i, float(rng.uniform(0, 4)), float(caps[i] * rng.choice([1, rng.random()])))
+            gaining += worth(lie.allocate(), i, costs[i]) - worth(truth, i, costs[i]) >= truth.coin
+    return gaining
+
+
+def test_no_random_misreport_of_a_cost_and_a_cap_gains_a_coin():
+    assert lies_that_gain(400, seed=1) == 0
+
+
+@pytest.mark.long
+def test_none_of_ten_thousand_random_misreports_gains_a_coin():
+    assert lies_that_gain(10_000, seed=2) == 0

@@ -28,8 +28,9 @@ from sottovoce import units
 from sottovoce.errors import InvalidBounds, InvalidParameter, MissingValues
 from sottovoce.market.allocation import Allocation
 from sottovoce.market.book import Book
+from sottovoce.market.continuous import continuous
 from sottovoce.market.frontier import Frontier, Point
-from sottovoce.market.prior import Floats, Prices, Prior, uniform
+from sottovoce.market.prior import Floats, Prices, Prior, uniform, virtual_costs
 from sottovoce.market.rule import Buyer
 from sottovoce.market.rule import totals as public_totals
 from sottovoce.table import numbers, same_length
@@ -115,12 +116,30 @@ class Market:
         )
 
     def frontier(self, trade_offs: Any) -> Frontier:
-        """Returns error bound, payment and total ε at several trade-offs: what a smaller error costs."""
-        points = []
+        """Returns error bound, payment and total ε at several trade-offs: what a smaller error costs.
+
+        Beside it: what the published objective would buy if it saw no data and everybody told it the truth, without
+        caps and for Ψ·ε, and its naive variant, μ = σ = 0, which then buys nothing.
+        """
+        own, published, naive = [], [], []
         for trade_off in np.asarray(trade_offs, dtype=np.float64).ravel().tolist():
             deal = self._with(trade_off).allocate()
-            points.append(Point(trade_off, deal.expected_error, deal.total, deal.total_epsilon))
-        return Frontier(tuple(points))
+            own.append(Point(trade_off, deal.expected_error, deal.total, deal.total_epsilon))
+            published.append(self._published(trade_off))
+            naive.append(Point(trade_off, math.inf, 0.0, 0.0))
+        frontier = Frontier(tuple(own)).beside("as published, if nobody lied", Frontier(tuple(published)))
+        return frontier.beside("naive", Frontier(tuple(naive)))
+
+    def _published(self, trade_off: float) -> Point:
+        step, laws = self._list.step(self._reported), self._laws
+        tables = [np.append(virtual_costs(law, self._list), math.inf) for law in laws]
+        psi = tables[0][step] if len(laws) == 1 else np.array([t[k] for t, k in zip(tables, step, strict=True)])
+        psi, (mu, sigma) = psi[np.isfinite(psi) & (psi > 0)], self._constants()
+        if not (psi.size and sigma > 0):
+            return Point(trade_off, math.inf, 0.0, 0.0)
+        epsilon, _ = continuous(psi, mu, sigma, trade_off)
+        total = float(epsilon.sum())
+        return Point(trade_off, (mu * float(np.linalg.norm(epsilon)) + sigma) / total, float(psi @ epsilon), total)
 
     def _with(self, trade_off: float) -> Market:
         given = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "_"}
