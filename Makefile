@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
 
-.PHONY: help setup demo test lint test-long bench docs clean
+.PHONY: help setup demo test lint test-long bench reproduce docs clean
 
 help:
 	@echo "make demo       install and run the main job on data that ships with scikit-learn"
@@ -12,6 +12,7 @@ help:
 	@echo "make lint       style, types and import contracts"
 	@echo "make test-long  the tests that simulate for minutes or write gigabytes"
 	@echo "make bench      ours against OpenDP, diffprivlib and NumPy, as ratios"
+	@echo "make reproduce  the papers' tables and figures beside what was printed, into reproduction/report.html"
 	@echo "make docs       build the documentation into site/"
 
 $(VENV)/.core: pyproject.toml
@@ -44,8 +45,11 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(RUN) benchmarks/run.py
 
+reproduce: $(VENV)/.dev
+	$(BIN)/sottovoce reproduce all
+
 docs: $(VENV)/.dev
 	$(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf $(VENV) build dist site demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist site demo reproduction .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

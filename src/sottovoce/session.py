@@ -174,14 +174,15 @@ class Session:
     def _released(
         self, question: Question, key: str, request: str, people: Sequence[Any], asked: units.Units, arranged: Arranged
     ) -> Release:
-        plan, rows = self._affordable(question, people, asked, arranged)
-        refuse_unfit(question, plan, rows)
-        try:
-            made = self.ledger.reserve(key, request, _amounts(plan, people))
-        except BudgetExceeded:  # somebody else was charged since the balances were read
-            if self.short == "refuse":
-                raise
-            return self._released(question, key, request, people, asked, arranged)
+        made = None
+        while made is None:
+            plan, rows = self._affordable(question, people, asked, arranged)
+            refuse_unfit(question, plan, rows)
+            try:
+                made = self.ledger.reserve(key, request, _amounts(plan, people))
+            except BudgetExceeded:  # another release was paid for since the balances were read: look again
+                if self.short == "refuse":
+                    raise
         if not made.fresh:
             return self._again(made, request)
         release = run(question, plan, rows)

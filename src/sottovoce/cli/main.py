@@ -20,10 +20,11 @@ from sottovoce.cli.demo import demo
 from sottovoce.cli.market import market
 from sottovoce.cli.predict import predict
 from sottovoce.cli.questions import plan_app, release_app
+from sottovoce.cli.reproduce import reproduce
 from sottovoce.cli.schema import schema_app
 from sottovoce.cli.voice import plainly, say
 
-VERBS = ("plan", "release", "explain", "predict", "audit", "market", "schema", "demo")
+VERBS = ("plan", "release", "explain", "predict", "audit", "market", "reproduce", "schema", "demo")
 
 
 class Verbs(TyperGroup):
@@ -72,5 +73,6 @@ def explain(
 app.command()(predict)
 app.command()(audit)
 app.command()(market)
+app.command()(reproduce)
 app.add_typer(schema_app, name="schema")
 app.command()(demo)

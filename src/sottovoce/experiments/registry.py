@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be reproduced: every table and figure by name, the paper it is from, and the function that computes it.
+
+Listing costs nothing: a function is imported when it is called. To add an experiment, add one line to EXPERIMENTS;
+its function takes a `Task` and returns an `Outcome`. Seeds are fixed by name, since nothing here is a release.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from sottovoce import __version__
+from sottovoce.errors import InvalidParameter
+from sottovoce.experiments.outcome import Outcome
+
+if TYPE_CHECKING:
+    from numpy.random import Generator  # noqa: TID251  (experiments draw with fixed seeds and release nothing)
+
+Size = Literal["full", "small"]
+#: The word that stands for every experiment, or after a slash for every one of a paper.
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper, by the name under which its experiments are called."""
+
+    key: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """One experiment to be done: which, how thoroughly, where data lie, and whom to tell how far it is (0 to 1)."""
+
+    name: str
+    size: Size = "full"
+    data: Path | None = None
+    progress: Callable[[float], None] = lambda share: None
+
+    def choose(self, full: int, small: int) -> int:
+        """Returns the number for this size."""
+        return full if self.size == "full" else small
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One table or figure; ``home`` is the module in this folder and the function in it."""
+
+    name: str
+    title: str
+    home: str
+
+    @property
+    def paper(self) -> Paper:
+        """The paper that it is from."""
+        return PAPERS[self.name.partition("/")[0]]
+
+    def run(self, task: Task) -> Outcome:
+        """Computes it, and notes how long that took and which version did it."""
+        from threadpoolctl import threadpool_limits
+
+        module, _, function = self.home.partition(":")
+        compute: Callable[[Task], Outcome] = getattr(import_module(f"sottovoce.experiments.{module}"), function)
+        began = time.perf_counter()
+        with threadpool_limits(limits=1):  # matrices here are small, and threads would wait for each other
+            outcome = compute(task)
+        return replace(outcome, seconds=round(time.perf_counter() - began, 3), made_by=__version__)
+
+
+PAPERS = {paper.key: paper for paper in (Paper("ridge", "Personalized Differential Privacy for Ridge Regression"),)}
+
+EXPERIMENTS = (
+    Experiment("ridge/table-1", "Personalised against one ε for all, synthetic, by λ", "ridge_tables:table_1"),
+    Experiment("ridge/table-2", "Personalised against one ε for all, medical, by λ", "ridge_tables:table_2"),
+    Experiment("ridge/table-3", "Against one ε for all, synthetic, by ε of conservatives", "ridge_tables:by_line"),
+    Experiment("ridge/table-4", "Against one ε for all, medical, by ε of conservatives", "ridge_tables:by_line"),
+    Experiment("ridge/table-5", "Against one ε for all, synthetic, by ε of mediums", "ridge_tables:by_line"),
+    Experiment("ridge/table-6", "Against one ε for all, medical, by ε of mediums", "ridge_tables:by_line"),
+    Experiment("ridge/table-7", "Against one ε for all, synthetic, by share of conservatives", "ridge_tables:by_line"),
+    Experiment("ridge/table-8", "Against one ε for all, medical, by share of conservatives", "ridge_tables:by_line"),
+    Experiment("ridge/table-9", "Against one ε for all, synthetic, by rows", "ridge_tables:by_line"),
+    Experiment("ridge/table-10", "Against one ε for all, medical, by rows", "ridge_tables:by_line"),
+    Experiment("ridge/table-11", "Against sampling, synthetic, by λ", "ridge_sampling:by_lambda"),
+    Experiment("ridge/table-12", "Against sampling, medical, by λ", "ridge_sampling:by_lambda"),
+    Experiment("ridge/table-13", "Standard deviations, synthetic, by λ", "ridge_sampling:by_lambda"),
+    Experiment("ridge/table-14", "Standard deviations, medical, by λ", "ridge_sampling:by_lambda"),
+    Experiment("ridge/figure-1", "Loss and its deviation, medical, by share of conservatives", "ridge_figures:figure"),
+    Experiment("ridge/figure-2", "Against sampling, synthetic, by ε of conservatives", "ridge_figures:figure"),
+    Experiment("ridge/figure-3", "Against sampling, medical, by ε of conservatives", "ridge_figures:figure"),
+    Experiment("ridge/figure-4", "Against sampling, synthetic, by ε of mediums", "ridge_figures:figure"),
+    Experiment("ridge/figure-5", "Against sampling, medical, by ε of mediums", "ridge_figures:figure"),
+    Experiment("ridge/figure-6", "Against sampling, synthetic, by share of conservatives", "ridge_figures:figure"),
+    Experiment("ridge/figure-7", "Against sampling, medical, by share of conservatives", "ridge_figures:figure"),
+    Experiment("ridge/figure-8", "Against sampling, synthetic, by rows", "ridge_figures:figure"),
+    Experiment("ridge/figure-9", "Against sampling, medical, by rows", "ridge_figures:figure"),
+    Experiment("ridge/figure-10", "Standard deviation, synthetic, by λ", "ridge_figures:figure"),
+    Experiment("ridge/figure-11", "Standard deviation, medical, by λ", "ridge_figures:figure"),
+    Experiment("ridge/figure-12", "Standard deviation, synthetic, by ε of conservatives", "ridge_figures:figure"),
+    Experiment("ridge/figure-13", "Standard deviation, medical, by ε of conservatives", "ridge_figures:figure"),
+    Experiment("ridge/figure-14", "Standard deviation, synthetic, by ε of mediums", "ridge_figures:figure"),
+    Experiment("ridge/figure-15", "Standard deviation, medical, by ε of mediums", "ridge_figures:figure"),
+    Experiment("ridge/figure-16", "Standard deviation, synthetic, by share of conservatives", "ridge_figures:figure"),
+    Experiment("ridge/figure-17", "Standard deviation, medical, by share of conservatives", "ridge_figures:figure"),
+    Experiment("ridge/figure-18", "Standard deviation, synthetic, by rows", "ridge_figures:figure"),
+    Experiment("ridge/figure-19", "Standard deviation, medical, by rows", "ridge_figures:figure"),
+    Experiment("ridge/theorem-2.5", "The bound on the error against the error", "ridge_figures:accuracy"),
+    Experiment("ridge/speed", "All runs at once against a loop over runs", "ridge_sampling:speed"),
+)  # fmt: skip
+
+
+def chosen(names: Sequence[str]) -> list[Experiment]:
+    """Returns the experiments that are named, each once, in the order of the list; `all` and `ridge/all` are names."""
+    wanted = {experiment.name for name in names for experiment in _meant(name)}
+    return [experiment for experiment in EXPERIMENTS if experiment.name in wanted]
+
+
+def seeded(name: str) -> Generator:
+    """Returns a generator whose draws follow from the name alone."""
+    import numpy as np
+
+    return np.random.default_rng(list(name.encode()))  # noqa: TID251
+
+
+def _meant(name: str) -> list[Experiment]:
+    paper, _, which = name.partition("/")
+    found = [e for e in EXPERIMENTS if name in (ALL, e.name) or (which == ALL and e.paper.key == paper)]
+    if not found:
+        names = [ALL, *(f"{key}/{ALL}" for key in PAPERS), *(e.name for e in EXPERIMENTS)]
+        near = get_close_matches(name, names, n=3)
+        raise InvalidParameter(
+            "There is no experiment of this name.",
+            f"Names that are close: {', '.join(near)}." if near else f"Names are like {EXPERIMENTS[0].name} or {ALL}.",
+            "Ask for all names with --list.",
+        )
+    return found
