@@ -19,14 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.audit import domains, people, picture, ranks, reading, several
-from sottovoce.audit.domains import Worst
+from sottovoce.audit import people, picture, reading, setting, told
 from sottovoce.audit.mechanisms import Change, GaussianObjective, GaussianOutput, Radial, Sample
-from sottovoce.audit.plain import described
-from sottovoce.audit.ranks import Place
 from sottovoce.audit.sealed import STAMP, Losses, Sealed
-from sottovoce.audit.setting import Setting
-from sottovoce.audit.summary import Summary
+from sottovoce.audit.setting import Setting, Worst, described
+from sottovoce.audit.told import Place, Summary
 from sottovoce.errors import InvalidParameter
 from sottovoce.solvers import profiles, renyi
 from sottovoce.solvers.leverages import Fit
@@ -130,7 +127,7 @@ class PerInstance(Sealed):
         """ε of all rows of each person together, people in sorted order; without ``groups`` the same as ``epsilon``.
 
         Exact for noise on the solution. For a posterior sample it is exact for who owns one row, and read off the exact
-        Rényi curve, about a tenth too large, for who owns several.
+        Rényi curve, about a tenth too large, for who owns people.
         """
         if self._setting.owner is None:
             return self.epsilon
@@ -141,11 +138,11 @@ class PerInstance(Sealed):
 
         An added record has the weight of the loudest row. Float it for the number; ``x`` and ``y`` say which record.
         """
-        return domains.worst(self._setting, self._fit, self.epsilon, self.delta)
+        return setting.worst(self._setting, self._fit, self.epsilon, self.delta)
 
     def for_one(self, z: Any, datasets: Iterable[tuple[Any, Any]]) -> Losses:
         """ε of one record z = (x, y) by being added to each of these data sets, pairs (X, y) in the units of fit."""
-        return Losses.of(domains.one(self._setting, z, datasets, self.delta))
+        return Losses.of(setting.one(self._setting, z, datasets, self.delta))
 
     def replaced(self, i: int, z: Any) -> float:
         """ε between these rows and the same with row i replaced by z = (x, y); for noise on the solution only."""
@@ -156,11 +153,11 @@ class PerInstance(Sealed):
                 "There is one for noise on the solution: Ridge with an output method, and GaussianOutput.",
                 "Add up what removing the one row and adding the other cost.",
             )
-        return several.replaced(setting, self._fit, i, z, self.delta)
+        return people.replaced(setting, self._fit, i, z, self.delta)
 
     def group(self, rows: Any) -> tuple[float, float]:
         """(ε, δ) of several rows together, as they enter one by one, by what each then costs (theorem 11)."""
-        return several.group(self._setting, rows, self.delta)
+        return people.group(self._setting, rows, self.delta)
 
     def generalisation_bound(self, *, simple: bool = False) -> float:
         """The bound on how far a loss in [0, 1] on these rows is from that on fresh ones, in expectation.
@@ -188,7 +185,7 @@ class PerInstance(Sealed):
 
     def least_protected(self, count: int = 10) -> list[Place]:
         """Who lost most, by rank, and what sets them apart. Confidential."""
-        return ranks.least_protected(self, count)
+        return told.least_protected(self, count)
 
     def picture(self) -> str:
         """The losses as a histogram on a logarithmic axis, with worst record and promise, as SVG. Confidential."""

@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All rows of a person together (docs/theory/per-instance.md).
+"""Several rows at once: one replaced by another, a group that enters row by row, all rows of a person.
 
 Where person l is present with rows X_l: S = X_l H⁻¹ X_lᵀ and errors e. Without them θ moves by H⁻¹X_lᵀ(I − S)⁻¹e. In
 the eigenvectors of S a posterior sample's loss is that of as many independent records, of leverages h/(1 − h): Rényi
-curves add up, exactly.
+curves add up, exactly (docs/theory/per-instance.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.audit.mechanisms import Change, GaussianOutput, Radial, Sample
 from sottovoce.audit.setting import Setting
-from sottovoce.audit.several import of_distance
 from sottovoce.errors import InvalidParameter
 from sottovoce.solvers import renyi
 from sottovoce.solvers.leverages import SINGULAR, Fit
@@ -25,6 +24,45 @@ Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 #: People that are worked on at a time.
 CHUNK = 256
+
+
+def replaced(setting: Setting, fit: Fit, i: int, z: Any, delta: float) -> float:
+    """Returns ε between the rows and the same with row i replaced by z, for noise on the solution."""
+    i = _places(setting, [i])[0]
+    old = setting.rows[i : i + 1], setting.labels[i : i + 1]
+    moved = fit.moved_by_replacing(old, setting.record(z, float(setting.root[i])))[0]
+    return float(setting.mechanism.epsilon(of_distance(_length(moved, setting.mechanism.metric_of(fit))), delta)[0])
+
+
+def group(setting: Setting, rows: Any, delta: float) -> tuple[float, float]:
+    """Returns (ε, δ) of a group: its rows are taken out of the table one by one, each at what it then costs."""
+    out = _places(setting, rows)
+    keep, costs = np.ones(len(setting.labels), dtype=np.bool_), []
+    for i in reversed(out):
+        fit = setting.fit(setting.rows[keep], setting.labels[keep])
+        moved = setting.change(fit, setting.rows[i : i + 1], setting.labels[i : i + 1], present=True)
+        costs.append(float(setting.mechanism.epsilon(moved, delta)[0]))
+        keep[i] = False
+    return renyi.group(costs[::-1], np.full(len(costs), delta))
+
+
+def of_distance(distance: Floats) -> Change:
+    """A change of which only the distance matters."""
+    nothing = np.zeros_like(distance)
+    return Change(nothing, nothing, distance, nothing, nothing)
+
+
+def _length(moved: Floats, metric: Floats) -> Floats:
+    return np.sqrt(np.maximum([moved @ metric @ moved], 0.0))
+
+
+def _places(setting: Setting, rows: Any) -> list[int]:
+    places = [int(i) for i in np.atleast_1d(np.asarray(rows))]
+    if not places or len(set(places)) < len(places) or not all(0 <= i < len(setting.labels) for i in places):
+        raise InvalidParameter(
+            "A row number is not among the rows, or is given twice.", "Rows are counted from 0.", "Correct it."
+        )
+    return places
 
 
 class _Block(NamedTuple):

@@ -8,6 +8,9 @@ question                     method                   coordinates of a row
 posterior sample             (fixed or adaptive λ)    φ of the unit ball
 ridge                        output-tight             (½, z), on the grid of the sums
 ridge                        output                   (1, z + ½), on the grid of the sums
+
+The smallest eigenvalue of XᵀX, which an adaptive posterior sample releases first, without a row that is u in the
+eigenvectors: the root t of Σ u_k²/(λ_k − t) = 1 below λ_1.
 """
 
 from __future__ import annotations
@@ -21,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.audit import rebuilding
-from sottovoce.audit.eigenvalue import smallest_moved
 from sottovoce.audit.mechanisms import Mechanism, Radial, Sample
 from sottovoce.audit.setting import Domain, Setting
 from sottovoce.budgets import Budgets
@@ -39,6 +41,28 @@ from sottovoce.release import Release
 from sottovoce.statistics import Owner, unfit
 
 Floats = NDArray[np.float64]
+
+#: Halvings of an interval, down to the last digit of a double, and rows that are worked on at a time.
+HALVINGS, CHUNK = 60, 8192
+
+
+def smallest_moved(rows: Floats) -> Floats:
+    """Returns λ_1 − t for each row: between 0 and the squared length of the row."""
+    values, vectors = np.linalg.eigh(rows.T @ rows)
+    parts = [rows[at : at + CHUNK] @ vectors for at in range(0, len(rows), CHUNK)]
+    return np.concatenate([_moved(part**2, values) for part in parts])
+
+
+def _moved(square: Floats, values: Floats) -> Floats:
+    """Σ u_k²/(gap_k + s) falls with the distance s; the halving keeps the root between low and high."""
+    gaps = values - values[0]
+    low, high = np.zeros(len(square)), np.asarray(square.sum(axis=1), dtype=np.float64)
+    for _ in range(HALVINGS):
+        s = (low + high) / 2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            more = (square / (gaps + s[:, None])).sum(axis=1) > 1
+        low, high = np.where(more, s, low), np.where(more, high, s)
+    return high
 
 
 def read(est: Any, X: Any, y: Any, epsilon: Any, groups: Any) -> Setting:

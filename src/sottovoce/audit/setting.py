@@ -1,24 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an audit looks at: rows as the mechanism saw them, the fit, and the domain from which records come.
 
+Rows of a mechanism that is only described are taken as they are, or brought back to the bounds that were declared. Of
+records that are not in the data: the worst of a domain, and one record in many data sets.
+
 symbol   name
 √w       root, by which a row and its label are multiplied: everybody's own weight
 H, θ     of the fit, over all rows
+B, Y     norm and label of the domain, times the largest root of a weight
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.audit.mechanisms import Change, Mechanism, change
-from sottovoce.errors import InvalidBounds, InvalidParameter
+from sottovoce.audit.mechanisms import Change, GaussianObjective, GaussianOutput, Mechanism, change
+from sottovoce.audit.sealed import STAMP, Sealed
+from sottovoce.bounds import Bounds
+from sottovoce.errors import InvalidBounds, InvalidParameter, TooFewRows
+from sottovoce.estimators.samples.gram import shortened
 from sottovoce.solvers import leverages
 from sottovoce.solvers.leverages import Fit
+from sottovoce.statistics import unfit
+from sottovoce.table import factorise, matrix, numbers, same_length
 
 Floats = NDArray[np.float64]
 #: H with a smallest eigenvalue below this share of the largest is singular, whatever Cholesky's method says.
@@ -93,3 +103,98 @@ def one_row(x: Any) -> Any:
 
         return pa.table({name: [x[name]] for name in x.keys()})  # noqa: SIM118 (a pandas Series has keys too)
     return np.atleast_2d(np.asarray(x, dtype=np.float64))
+
+
+class Worst(Sealed):
+    """The record that loses most. ``float`` of it is its ε.
+
+    ``x`` and ``y`` are in the mechanism's own coordinates. ``added``: it is not in the data, and would be added; else
+    it is row ``row``, by being removed. ``bound`` is proved: nobody loses more. ``attained``: the domain has such a
+    record; otherwise only some of the records that were searched are in it, and ``epsilon`` is no more than a bound.
+    """
+
+    def __init__(self, epsilon: float, bound: float, x: Floats, y: float, row: int | None, attained: bool) -> None:
+        super().__init__()
+        self.epsilon, self.bound, self.x, self.y = epsilon, bound, x, y
+        self.added, self.row, self.attained = row is None, row, attained
+
+    def __float__(self) -> float:
+        return self.epsilon
+
+    def __repr__(self) -> str:
+        return f"<Worst record: {STAMP}>"
+
+    __str__ = __repr__
+
+
+def worst(setting: Setting, fit: Fit, losses: Floats, delta: float) -> Worst:
+    """Returns the worst record of all: over the domain for being added, over the rows for being removed."""
+    domain, loudest = setting.declared(), float(setting.root.max())
+    found = setting.mechanism.supremum(fit, delta, domain.norm * loudest, domain.label * loudest)
+    i = int(np.argmax(losses))
+    if losses[i] > found.value:
+        root = float(setting.root[i])
+        row, label = setting.rows[i] / root, float(setting.labels[i]) / root
+        return Worst(float(losses[i]), max(float(losses[i]), found.bound), row, label, i, True)
+    return Worst(found.value, found.bound, found.x / loudest, found.y / loudest, None, domain.whole)
+
+
+def one(setting: Setting, z: Any, datasets: Iterable[tuple[Any, Any]], delta: float) -> Floats:
+    """Returns ε of adding z to each data set; weights are by place, and z has that of the loudest row."""
+    x, y = setting.record(z, float(setting.root.max()))
+    return np.array([_added(setting, x, y, *setting.prepared(*dataset), delta) for dataset in datasets], dtype=float)
+
+
+def _added(setting: Setting, x: Floats, y: Floats, rows: Floats, labels: Floats, delta: float) -> float:
+    root = setting.root
+    if np.ptp(root) == 0:
+        root = np.full(len(labels), root[0])
+    if len(root) != len(labels):
+        raise InvalidParameter(
+            "A data set has another number of rows than the audited one.",
+            "Rows have weights of their own here, by their place.",
+            "Pass data sets of the same length.",
+        )
+    fit = setting.fit(rows * root[:, None], labels * root)
+    return float(setting.mechanism.epsilon(setting.change(fit, x, y, present=False), delta)[0])
+
+
+def described(est: GaussianOutput | GaussianObjective, X: Any, y: Any, epsilon: Any, groups: Any) -> Setting:
+    """Returns the setting of rows under a described mechanism; every row weighs one."""
+    if epsilon is not None:
+        raise InvalidParameter("A described mechanism has no budgets.", "Every row weighs one.", "Leave epsilon= out.")
+    rows, labels = prepared(est.bounds, X, y)
+    same_length(len(labels), groups=groups)
+    if not len(labels):
+        raise TooFewRows("The table is empty.", "", "Pass the rows that the mechanism saw.")
+    people, owner = (None, None) if groups is None else factorise(groups)
+    return Setting(
+        est, rows, labels, np.ones(len(labels)), float(est.alpha), domain(est.bounds, rows.shape[1]),
+        partial(prepared, est.bounds), owner=owner, people=people,
+    )  # fmt: skip
+
+
+def prepared(bounds: Bounds | None, X: Any, y: Any) -> tuple[Floats, Floats]:
+    """Returns features and labels as numbers, those beyond the bounds brought back to them."""
+    rows, labels = matrix(X, None).astype(np.float64), numbers(y, "labels")
+    same_length(len(rows), y=labels)
+    if not (np.isfinite(rows).all() and np.isfinite(labels).all()):
+        raise unfit()
+    if bounds is not None and bounds.features is not None:
+        rows = np.clip(rows, *bounds.features)
+    if bounds is not None and bounds.norm is not None:
+        rows = shortened(rows, bounds.norm)
+    return rows, labels if bounds is None or bounds.label is None else np.clip(labels, *bounds.label)
+
+
+def domain(bounds: Bounds | None, columns: int) -> Domain | None:
+    """Returns the records that bounds allow, or None where they say nothing about rows or label."""
+    if bounds is None or bounds.label is None or (bounds.norm is None and bounds.features is None):
+        return None
+    low, high = bounds.label
+    corner = np.inf
+    if bounds.features is not None:
+        sides = np.maximum(np.abs(bounds.features[0]), np.abs(bounds.features[1]))
+        corner = float(np.linalg.norm(np.broadcast_to(sides, (columns,))))
+    whole = bounds.features is None and low == -high
+    return Domain(min(bounds.norm or np.inf, corner), max(abs(low), abs(high)), whole)

@@ -15,8 +15,7 @@ from sottovoce.cli.page import stamp, table, whole
 
 if TYPE_CHECKING:
     from sottovoce.audit import PerInstance
-    from sottovoce.audit.ranks import Place
-    from sottovoce.audit.summary import Summary
+    from sottovoce.audit.told import Place, Summary
     from sottovoce.release import Release
 
 Floats = NDArray[np.float64]
