@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from sottovoce.errors import InvalidParameter
+from sottovoce.errors import InvalidBudget, InvalidParameter
 from sottovoce.guarantee import Guarantee
 from sottovoce.units import DELTA, NANO, Units
 
@@ -27,6 +27,8 @@ RELATIONS = ("replace", "replace labels", "zero out")
 ACCOUNTS = tuple(f"{resource}, {relation}" for relation in RELATIONS for resource in RESOURCES)
 #: The account that is meant where none is named.
 USUAL = ACCOUNTS[0]
+#: The largest amount: an ε of a million, or a δ of one.
+MOST = 10**15
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +43,10 @@ class Amounts:
         if self.account not in ACCOUNTS:
             raise InvalidParameter(
                 "There is no such account.", f"Accounts: {'; '.join(ACCOUNTS)}.", "Name one of these."
+            )
+        if len(self.units) and not 0 <= self.units.min() <= self.units.max() <= MOST:
+            raise InvalidBudget(
+                "An amount is negative or beyond all meaning.", f"Amounts are from 0 to {MOST} units.", "Correct it."
             )
 
 
@@ -138,6 +144,16 @@ def delta_units(delta: float) -> int:
     """Returns the smallest number of units of 10⁻¹⁵ that is not below δ."""
     whole = round(delta * DELTA)
     return whole + (whole / DELTA < delta)
+
+
+def refuse_unwritable(text: Any) -> None:
+    """Raises unless this is text that every database gives back as it was."""
+    if not isinstance(text, str) or any(sign == "\0" or "\ud800" <= sign <= "\udfff" for sign in text):
+        raise InvalidParameter(
+            "A key or a reason is not text, or holds signs that a database cannot keep.",
+            "It is written into the books and must be found again.",
+            "Pass a string of letters, digits and signs.",
+        )
 
 
 def in_words(account: str, units: int) -> float:

@@ -33,7 +33,7 @@ from sottovoce.table import Array, column, factorise, same_length
 #: An ε at which every question can be planned.
 PLENTY = 100 * units.NANO
 #: From what everybody may be charged, in units by person, to budgets and rows.
-Arranged = Callable[[units.Units], tuple[Budgets, Rows]]
+Arranged = Callable[[units.Units], tuple[Budgets, Any]]
 
 
 class Session:
@@ -85,12 +85,8 @@ class Session:
         if delta is None or not 0 < delta < 1:
             raise InvalidParameter("An account of ε at δ needs a δ.", "δ lies between 0 and 1.", "Pass delta=1e-6.")
         allowed = np.full(len(names), delta_units(delta))
-        self.ledger.grant(
-            [
-                Amounts(names, amounts, f"epsilon at delta, {neighbours}"),
-                Amounts(names, allowed, f"delta, {neighbours}"),
-            ]
-        )
+        sums = ((amounts, "epsilon at delta"), (allowed, "delta"))
+        self.ledger.grant([Amounts(names, granted, f"{what}, {neighbours}") for granted, what in sums])
 
     def charge(self, amounts: Mapping[Any, float], key: str, account: str = USUAL) -> None:
         """Writes down what something outside this library cost; rounds up; the same key again changes nothing."""
@@ -151,6 +147,11 @@ class Session:
 
         return self._released(question, key, request, people.tolist(), asked, arranged)
 
+    def plan_rows(self, question: Question, budgets: Budgets) -> Plan:
+        """The plan of such a release as it would be made now; nobody is charged and no row is read."""
+        asked = budgets.by_person(budgets.kinds.epsilon)
+        return self._affordable(question, _names(budgets), asked, lambda granted: (budgets.lowered(granted), None))[0]
+
     def verify(self, *releases: Release) -> None:
         """Checks that the books add up, and that the releases' certificates are in them; raises if not."""
         for release in releases:
@@ -193,7 +194,7 @@ class Session:
 
     def _affordable(
         self, question: Question, people: Sequence[Any], asked: units.Units, arranged: Arranged
-    ) -> tuple[Plan, Rows]:
+    ) -> tuple[Plan, Any]:
         """Plans, leaves out who cannot pay, and plans again until everybody can; who remains may have to pay more."""
         granted = np.array(asked)
         while True:

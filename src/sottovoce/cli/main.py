@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 from sottovoce import __version__
 from sottovoce.cli.audit import audit
 from sottovoce.cli.demo import demo
+from sottovoce.cli.ledger import ledger_app
 from sottovoce.cli.market import market
 from sottovoce.cli.predict import predict
 from sottovoce.cli.questions import plan_app, release_app
@@ -24,7 +25,7 @@ from sottovoce.cli.reproduce import reproduce
 from sottovoce.cli.schema import schema_app
 from sottovoce.cli.voice import plainly, say
 
-VERBS = ("plan", "release", "explain", "predict", "audit", "market", "reproduce", "schema", "demo")
+VERBS = ("plan", "release", "explain", "predict", "audit", "market", "ledger", "reproduce", "schema", "demo")
 
 
 class Verbs(TyperGroup):
@@ -74,5 +75,6 @@ app.command()(predict)
 app.command()(audit)
 app.command()(market)
 app.command()(reproduce)
+app.add_typer(ledger_app, name="ledger")
 app.add_typer(schema_app, name="schema")
 app.command()(demo)

@@ -7,7 +7,11 @@ word can be understood by one and not by the other.
 
 from __future__ import annotations
 
-from typing import Annotated
+import inspect
+from collections.abc import Callable
+from functools import partial, wraps
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -38,9 +42,31 @@ def plan(context: typer.Context) -> None:
     context.obj = run_plan
 
 
-@release_app.command()
-@plan_app.command()
-@plainly()
+def asked(words_of_question: Callable[..., None]) -> Callable[..., None]:
+    """Makes a question a command of both verbs, and adds the words of the books, which are the same for all."""
+    for verb in (release_app, plan_app):
+        verb.command()(plainly()(_with_books(words_of_question)))
+    return words_of_question
+
+
+def _with_books(words_of_question: Callable[..., None]) -> Callable[..., None]:
+    @wraps(words_of_question)
+    def command(context: typer.Context, ledger: str | None, keys: Path | None, short: str, **rest: Any) -> None:
+        if ledger is not None:
+            context.obj = partial(context.obj, booking=words.Booking(ledger, keys, short))
+        words_of_question(context, **rest)
+
+    own, books = inspect.signature(words_of_question, eval_str=True), inspect.signature(_books, eval_str=True)
+    everything = [*own.parameters.values(), *books.parameters.values()]
+    command.__signature__ = own.replace(parameters=everything)  # type: ignore[attr-defined]  # typer reads it
+    return command
+
+
+def _books(ledger: words.Ledger = None, keys: words.Keys = None, short: words.Short = "leave-out") -> None:
+    """The words of the books."""
+
+
+@asked
 def mean(
     context: typer.Context,
     table: words.Table,
@@ -55,7 +81,7 @@ def mean(
         float | None,
         typer.Option(help="A public guess of the standard deviation; half the range if not given."),
     ] = None,
-    key: words.Key = "release",
+    key: words.Key = None,
     out: words.Out = None,
 ) -> None:
     """The mean of a column."""
@@ -63,9 +89,7 @@ def mean(
     context.obj(said, question("Mean", said, spread=spread))
 
 
-@release_app.command()
-@plan_app.command()
-@plainly()
+@asked
 def quantile(
     context: typer.Context,
     table: words.Table,
@@ -86,7 +110,7 @@ def quantile(
     ] = None,
     method: Annotated[str | None, typer.Option(help="permute-and-flip (if not given) or exponential.")] = None,
     cells: Annotated[int | None, typer.Option(help="Steps of the grid of possible answers.")] = None,
-    key: words.Key = "release",
+    key: words.Key = None,
     out: words.Out = None,
 ) -> None:
     """Quantiles of a column: the median, quartiles, any share of the people."""
@@ -94,9 +118,7 @@ def quantile(
     context.obj(said, question("Quantile", said, q=q or [0.5], spread=spread, method=method, cells=cells))
 
 
-@release_app.command()
-@plan_app.command()
-@plainly()
+@asked
 def ridge(
     context: typer.Context,
     table: words.Table,
@@ -117,7 +139,7 @@ def ridge(
     budget_column: words.BudgetColumn = None,
     epsilon: words.Epsilon = None,
     person_column: words.PersonColumn = None,
-    key: words.Key = "release",
+    key: words.Key = None,
     out: words.Out = None,
 ) -> None:
     """A linear model of the label on the features that the schema describes."""
@@ -127,9 +149,7 @@ def ridge(
     context.obj(said, question("Ridge", said, method=method, alpha=alpha, loss=loss, label_scale=label_scale))
 
 
-@release_app.command()
-@plan_app.command()
-@plainly()
+@asked
 def logistic(
     context: typer.Context,
     table: words.Table,
@@ -146,7 +166,7 @@ def logistic(
     budget_column: words.BudgetColumn = None,
     epsilon: words.Epsilon = None,
     person_column: words.PersonColumn = None,
-    key: words.Key = "release",
+    key: words.Key = None,
     out: words.Out = None,
 ) -> None:
     """A classifier: the odds of the label's classes, given the features that the schema describes."""
@@ -163,9 +183,7 @@ def logistic(
     context.obj(said, question("LogisticRegression", said, alpha=alpha, neighbours=neighbours))
 
 
-@release_app.command()
-@plan_app.command()
-@plainly()
+@asked
 def posterior(
     context: typer.Context,
     table: words.Table,
@@ -178,7 +196,7 @@ def posterior(
     budget_column: words.BudgetColumn = None,
     epsilon: words.Epsilon = None,
     person_column: words.PersonColumn = None,
-    key: words.Key = "release",
+    key: words.Key = None,
     out: words.Out = None,
 ) -> None:
     """A linear model as one sample from a posterior, whose losses can be audited exactly."""

@@ -42,7 +42,17 @@ SchemaFile = Annotated[
 Missing = Annotated[
     float | None, typer.Option(help="A public constant that stands for missing values; without it they are refused.")
 ]
-Key = Annotated[str, typer.Option(help="The name of the release in the books: one key, one release.")]
+Key = Annotated[str | None, typer.Option(help="The name of the release in the books: one key, one release, for ever.")]
+Ledger = Annotated[
+    str | None,
+    typer.Option(metavar="BOOKS", envvar="SOTTOVOCE_LEDGER", help="The books: a file, sqlite:///… or postgresql://…."),
+]
+Keys = Annotated[
+    Path | None, typer.Option(metavar="FOLDER", help="For books in PostgreSQL: the folder of their key and heads.")
+]
+Short = Annotated[
+    str, typer.Option(help="With --ledger, if somebody has not enough left: leave-out (of this release), or refuse it.")
+]
 Out = Annotated[Path | None, typer.Option(help="The JSON file to write.")]
 PublicTable = Annotated[
     str | None,
@@ -74,7 +84,7 @@ class Said:
     person: str | None = None
     schema: Path | None = None
     missing: float | None = None
-    key: str = "release"
+    key: str | None = None
     out: Path | None = None
     tiers: Mapping[str, float] = field(default_factory=dict)
     features: Schema | None = None  # for a model: the schema with its label and features, and nothing else
@@ -186,6 +196,32 @@ class Said:
                 "One column is named for two purposes.",
                 "Values, budgets and people are in columns of their own.",
                 "Name different columns.",
+            )
+
+
+@dataclass(frozen=True)
+class Booking:
+    """Where a release is booked, and what becomes of people who have not enough left; a plan looks there too."""
+
+    place: str
+    keys: Path | None = None
+    short: str = "leave-out"
+
+    def refuse_unbookable(self, said: Said, *, key: bool) -> None:
+        """Refuses rows that are nobody's, and a release without a key, before a table is opened."""
+        from sottovoce.errors import InvalidParameter
+
+        if key and not said.key:
+            raise InvalidParameter(
+                "A release from books has no key.",
+                "A key stands for one release, for ever; asked again, it gives the same bytes and costs nothing.",
+                "Pass --key, such as --key mean-of-May.",
+            )
+        if said.person is None:
+            raise InvalidParameter(
+                "Rows do not say whose they are.",
+                "Accounts in the books belong to people.",
+                "Pass --person-column, or name it in the schema.",
             )
 
 

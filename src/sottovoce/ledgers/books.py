@@ -131,7 +131,7 @@ class Books:
 
         def work(transaction: Transaction) -> Entry | None:
             known = reading.known(transaction, key)
-            if known is None or known.release not in (None, release):
+            if known is None or (known.state, known.release) not in (("reserved", None), ("published", release)):
                 raise KeyReused("This key is not reserved, or holds another release.", "", "Reserve a new key first.")
             if known.release is not None:
                 return None
@@ -288,5 +288,5 @@ def sealed() -> LedgerSealed:
     return LedgerSealed(
         "These books are sealed: something was released that is not in them. They may be an older copy.",
         "On older books people would spend the same budget twice.",
-        "Put the right copy back; or, if there is none, unseal with a reason and lower everybody's grants first.",
+        "Put the right copy back; or, if there is none, unseal with a reason, and lower grants before any release.",
     )

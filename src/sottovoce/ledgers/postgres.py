@@ -146,17 +146,14 @@ class _PostgresTransaction:
             "CREATE TEMP TABLE IF NOT EXISTS staged (person BYTEA, account BIGINT, amount BIGINT) ON COMMIT DELETE ROWS"
         )
         self.run("DELETE FROM staged")
-        rows = np.zeros(len(lines), dtype=ROW)
-        rows["fields"], rows["person_size"], rows["account_size"], rows["amount_size"] = 3, PERSON_BYTES, 8, 8
-        for name in ("person", "account", "amount"):
-            rows[name] = lines[name]
         with self._cursor.copy("COPY staged FROM STDIN WITH (FORMAT BINARY)") as copy:
-            copy.write(HEADER + rows.tobytes() + TRAILER)
+            copy.write(for_copy(lines))
         self.run("ANALYZE staged")
 
     def version(self) -> int:
         """Returns the version of the tables; 0 where there are none."""
-        if self.run("SELECT to_regclass('sottovoce.version')")[0][0] is None:
+        # Asked of the table of tables: to_regclass may not know yet what another has made since this transaction began.
+        if not self.run("SELECT 1 FROM pg_tables WHERE schemaname = 'sottovoce' AND tablename = 'version'"):
             return 0
         return int(self.run("SELECT MAX(number) FROM version")[0][0])
 
@@ -167,6 +164,15 @@ class _PostgresTransaction:
         for statement in statements:
             self.run(statement.replace("INTEGER", "BIGINT").replace("BLOB", "BYTEA"))
         self.run("INSERT INTO version VALUES (?)", version)
+
+
+def for_copy(lines: Any) -> bytes:
+    """Returns lines (person, account, amount) in PostgreSQL's binary format for COPY."""
+    rows = np.zeros(len(lines), dtype=ROW)
+    rows["fields"], rows["person_size"], rows["account_size"], rows["amount_size"] = 3, PERSON_BYTES, 8, 8
+    for name in ("person", "account", "amount"):
+        rows[name] = lines[name]
+    return HEADER + rows.tobytes() + TRAILER
 
 
 def _psycopg() -> Any:

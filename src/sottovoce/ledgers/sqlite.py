@@ -105,7 +105,7 @@ class _File:
                 result = work(_SqliteTransaction(connection))
                 connection.execute("COMMIT")
                 return result
-            except sqlite3.Error as error:
+            except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter where its message quotes a damaged text
                 cause = getattr(error, "sqlite_errorcode", None) or sqlite3.SQLITE_ERROR
             except OSError:
                 cause = sqlite3.SQLITE_CANTOPEN

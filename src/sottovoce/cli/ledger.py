@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sottovoce ledger`: books of everybody's budget, from the first grant to a statement that anybody can check.
+
+Books are made by `init` and by nothing else. What is said about entries is public; what is said about a person is for
+that person and the curator.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sottovoce.cli import words
+from sottovoce.cli.voice import console, harmless, plainly, say
+
+if TYPE_CHECKING:
+    from sottovoce.ledger import Entry
+    from sottovoce.session import Session
+
+#: Who may look at what tells about people: its owner, and nobody else on the machine.
+OWNER_ONLY = 0o600
+#: The words of the command line for what the library calls otherwise.
+CURRENCIES = {"epsilon": "pure epsilon", "rho": "zCDP rho", "epsilon-delta": "epsilon, delta"}
+NEIGHBOURS = {"replace": "replace", "labels": "replace labels", "zero-out": "zero out"}
+#: Digits of a digest that tell it from others, where it is not to be copied.
+SHOWN = 16
+
+Person = Annotated[str, typer.Option("--person", help="The person, by the name that the tables use.")]
+
+ledger_app = typer.Typer(no_args_is_help=True)
+
+
+@ledger_app.callback()
+def ledger() -> None:
+    """Keep books of everybody's budget, and prove to each what was spent."""
+
+
+@ledger_app.command()
+@plainly()
+def init(
+    place: Annotated[
+        str,
+        typer.Argument(metavar="BOOKS", envvar="SOTTOVOCE_LEDGER", help="A file, sqlite:///… or postgresql://…."),
+    ],
+    keys: words.Keys = None,
+) -> None:
+    """Begin new books."""
+    from sottovoce.cli.books import files_of
+    from sottovoce.errors import InvalidParameter
+    from sottovoce.session import Session
+
+    session = Session(ledger=place, keys=keys)
+    if len(list(session.ledger.entries())) > 1:
+        raise InvalidParameter("There are books at this place already.", "", "Go on with them, or name another place.")
+    names = ", ".join(path.name for path in files_of(session, place, keys) if path.suffix in (".key", ".heads"))
+    say(f"Ledger {session.ledger.identity}")
+    say(
+        f"Beside it are, or will be: {names}. Without the key nobody's account can be found: keep a copy of it, but "
+        "not with copies of the books. The heads tell whether somebody puts older books in place.",
+        stderr=True,
+    )
+
+
+@ledger_app.command()
+@plainly()
+def grant(
+    grants: Annotated[
+        str, typer.Argument(metavar="GRANTS", help="CSV or Parquet with the columns person (or seller) and epsilon.")
+    ],
+    ledger: words.Ledger = None,
+    keys: words.Keys = None,
+    person_column: Annotated[str | None, typer.Option(help="The column of people, if it has another name.")] = None,
+    budget_column: Annotated[str | None, typer.Option(help="The column of amounts, if it has another name.")] = None,
+    currency: Annotated[str, typer.Option(help="What amounts count: epsilon, rho, or epsilon-delta.")] = "epsilon",
+    neighbours: Annotated[str, typer.Option(help="The account: replace, labels, or zero-out.")] = "replace",
+    delta: Annotated[float | None, typer.Option(help="With epsilon-delta: the δ that each allows in all.")] = None,
+) -> None:
+    """Set what each person allows in all, over everything that these books will ever see.
+
+    It is the total and not an addition. Lowered below what is spent, it undoes nothing and freezes the account.
+    """
+    from sottovoce.cli.books import chosen, opened, read_grants
+
+    counted, related = chosen("--currency", currency, CURRENCIES), chosen("--neighbours", neighbours, NEIGHBOURS)
+    _refuse_stray_delta(counted, delta)
+    session = opened(ledger, keys)
+    amounts = read_grants(grants, person_column, budget_column)
+    session.grant(amounts, currency=counted, neighbours=related, delta=delta)
+    entry = _last(session)
+    say(f"Granted by {len(amounts):,} people: entry {entry.number}, head {entry.digest.hex()}.")
+
+
+@ledger_app.command()
+@plainly()
+def balance(person: Person, ledger: words.Ledger = None, keys: words.Keys = None) -> None:
+    """Show what a person allows, has spent and has left, account by account."""
+    from sottovoce.cli.books import opened
+    from sottovoce.cli.pictures import table
+    from sottovoce.cli.statement import accounts
+    from sottovoce.cli.statement_page import account_cells
+
+    held = accounts(opened(ledger, keys).history(person))
+    say(f"{person}, with all their rows:")
+    console().print(table(["account", "allowed in all", "spent", "left"], list(map(account_cells, held)), words=1))
+
+
+@ledger_app.command()
+@plainly()
+def history(
+    person: Annotated[str | None, typer.Option(help="One person; without it, all entries, which name nobody.")] = None,
+    ledger: words.Ledger = None,
+    keys: words.Keys = None,
+) -> None:
+    """Show what was written: about one person, or all entries."""
+    from sottovoce.cli.books import opened
+    from sottovoce.cli.pictures import table
+    from sottovoce.cli.statement_page import line_cells
+
+    session = opened(ledger, keys)
+    if person is not None:
+        lines = [list(map(harmless, line_cells(line))) for line in session.history(person)]
+        console().print(table(["entry", "what was written", "amount"], lines, words=2))
+        return
+    heads = ["entry", "when", "what", "key", "digest", "lines"]
+    console().print(table(heads, [_entry_cells(entry) for entry in session.ledger.entries()], words=5))
+
+
+@ledger_app.command()
+@plainly()
+def verify(
+    releases: Annotated[
+        list[Path] | None, typer.Argument(metavar="[RELEASE]...", help="Releases that must be in these books.")
+    ] = None,
+    ledger: words.Ledger = None,
+    keys: words.Keys = None,
+) -> None:
+    """Compute every balance and digest again, and look for releases in the books.
+
+    A release whose entry is not in the books seals them: they are older than it, or not the same.
+    """
+    from sottovoce.cli.books import opened
+    from sottovoce.cli.files import load_release
+
+    session, files = opened(ledger, keys), releases or []
+    session.verify(*map(load_release, files))
+    for path in files:
+        _refuse_other_bytes(session, path)
+    entry = _last(session)
+    also = f", and {len(files):,} of {len(files):,} releases are in them" if files else ""
+    say(f"The books add up{also}: {entry.number + 1:,} entries, head {entry.digest.hex()}.")
+
+
+@ledger_app.command()
+@plainly()
+def export(
+    out: Annotated[Path, typer.Option(help="The file of JSON lines to write.")],
+    ledger: words.Ledger = None,
+    keys: words.Keys = None,
+) -> None:
+    """Write all entries and lines for whoever wants to check them; people are digests, without names."""
+    from sottovoce.cli.books import books_of, exported, files_of, opened
+    from sottovoce.cli.files import refuse_unwritable, writing
+
+    session = opened(ledger, keys)
+    refuse_unwritable(out, *files_of(session, ledger, keys))
+    with writing(out) as file:
+        for line in exported(books_of(session)):
+            file.write(line.encode() + b"\n")
+    say(
+        f"Written to {out}. Amounts are in it, under digests that only the ledger's key can tell from names.",
+        stderr=True,
+    )
+
+
+@ledger_app.command()
+@plainly()
+def statement(
+    person: Person,
+    out: Annotated[Path, typer.Option(help="The HTML page to write.")],
+    ledger: words.Ledger = None,
+    keys: words.Keys = None,
+) -> None:
+    """Write a page for one person: all that the books say about them, with a proof that anybody can check."""
+    from sottovoce.cli.books import books_of, files_of, opened
+    from sottovoce.cli.files import refuse_unwritable, write_whole
+    from sottovoce.cli.statement import Statement
+    from sottovoce.cli.statement_page import page
+
+    session = opened(ledger, keys)
+    refuse_unwritable(out, *files_of(session, ledger, keys))
+    made = Statement.of(books_of(session), person)
+    write_whole(out, page(made))
+    out.chmod(OWNER_ONLY)
+    say(f"Head {made.head}")
+    say(f"Written to {out}: about one person, and for that person.", stderr=True)
+
+
+@ledger_app.command()
+@plainly()
+def check(
+    page: Annotated[Path, typer.Argument(metavar="STATEMENT", help="A page of `sottovoce ledger statement`.")],
+    head: Annotated[str, typer.Option(help="A head that the curator has published, 64 hexadecimal digits.")],
+) -> None:
+    """Check a statement against a published head, without the books and without their key.
+
+    What came after that head was published is not shown, because nothing confirms it yet.
+    """
+    from sottovoce.cli.pictures import table
+    from sottovoce.cli.statement import accounts
+    from sottovoce.cli.statement_page import account_cells, read
+
+    made = read(_text(page))
+    number, last = made.confirmed(head), made.entries[-1].number
+    say(f"This statement holds: the head is that of entry {number}, which confirms what came before it.")
+    if number < last:
+        say(f"Not confirmed by this head, because they came later: entries {number + 1} to {last}.", style="yellow")
+    rows = [account_cells(account) for account in accounts(line for line in made.lines() if line.number <= number)]
+    console().print(table(["account", "allowed in all", "spent", "left"], rows, words=1))
+
+
+@ledger_app.command()
+@plainly()
+def unseal(
+    reason: Annotated[str, typer.Option(help="Why these books are good, or the best there are; it is entered.")],
+    ledger: words.Ledger = None,
+    keys: words.Keys = None,
+) -> None:
+    """Go on with sealed books. Then lower the grants by what people may have spent, before anything is released."""
+    from sottovoce.cli.books import books_of, opened
+    from sottovoce.errors import InvalidParameter
+
+    session = opened(ledger, keys)
+    if not books_of(session).sealed or not reason.strip():
+        raise InvalidParameter(
+            "These books are not sealed, or there is no reason.", "", "Pass --reason for sealed books."
+        )
+    books_of(session).unseal(reason)
+    entry = _last(session)
+    say(f"Unsealed: entry {entry.number}, head {entry.digest.hex()}.")
+
+
+def _last(session: Session) -> Entry:
+    return list(session.ledger.entries())[-1]
+
+
+def _entry_cells(entry: Entry) -> list[str]:
+    at = entry.at.replace("T", " ").removesuffix("+00:00")
+    return [str(entry.number), at, entry.what, harmless(entry.key), entry.digest.hex()[:SHOWN], f"{entry.lines:,}"]
+
+
+def _refuse_other_bytes(session: Session, path: Path) -> None:
+    """Refuses a release that was changed after it was published: its certificate alone does not tell."""
+    from sottovoce.cli.files import load_release
+    from sottovoce.errors import InvalidRelease
+    from sottovoce.ledgers.chain import of_text
+
+    number = (load_release(path).certificate.ledger or {})["entry"]
+    entries = list(session.ledger.entries())
+    roots = [entry.root for entry in entries if entry.what == "publish" and entry.key == entries[number].key]
+    if of_text(_text(path)) not in roots:
+        raise InvalidRelease(
+            "A release is not what was published under its entry: it was changed.",
+            "The books hold a digest of the bytes.",
+            "Ask again under its key for the bytes that were published.",
+        )
+
+
+def _refuse_stray_delta(currency: str, delta: float | None) -> None:
+    from sottovoce.errors import InvalidParameter
+
+    if delta is not None and currency != CURRENCIES["epsilon-delta"]:
+        raise InvalidParameter(
+            "Only an account of ε at δ has a δ.", "", "Pass --currency epsilon-delta, or no --delta."
+        )
+
+
+def _text(path: Path) -> str:
+    from sottovoce.errors import InvalidParameter
+
+    try:
+        return path.read_bytes().decode()
+    except (OSError, UnicodeDecodeError):
+        pass  # raised below: the reason may quote the file
+    raise InvalidParameter("There is no such file, or it is not text.", "", "Check the path.")

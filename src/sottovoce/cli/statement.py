@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the books say about one person, with a proof that needs neither the books nor their key.
+
+The proof holds the heads of all entries, the person's own packed lines, and the digests that lead from each line to its
+entry's root (docs/theory/ledger.md). Whoever has a head that was published computes the chain again, and climbs from
+every line to its root. Nobody else is named in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+from sottovoce import __version__
+from sottovoce.errors import LedgerBroken
+from sottovoce.ledger import ACCOUNTS, Entry, Line, in_words
+from sottovoce.ledgers import chain
+from sottovoce.ledgers.books import Books
+from sottovoce.ledgers.reading import state_of
+from sottovoce.units import DELTA, NANO
+
+FORMAT = "sottovoce.statement/1"
+#: Entries whose root is that of a tree over people's lines.
+WITH_LINES = ("grant", "reserve", "charge")
+#: Where a packed line has its account and its amount (ledgers/chain.py).
+AT_ACCOUNT, AT_AMOUNT = 1 + chain.PERSON_BYTES, 2 + chain.PERSON_BYTES
+#: What is counted in an account: its letter, and its name in words.
+COUNTED = {
+    "pure epsilon": ("ε", "pure ε"),
+    "zCDP rho": ("ρ", "ρ of zCDP"),
+    "epsilon at delta": ("ε", "ε at δ"),
+    "delta": ("δ", "δ"),
+}
+
+
+@dataclass(frozen=True)
+class Account:
+    """What somebody allows in all and has spent, in whole units."""
+
+    name: str
+    granted: int = 0
+    spent: int = 0
+
+    @property
+    def left(self) -> int:
+        """What can still be spent: nothing, if the grant was lowered below what is spent."""
+        return max(self.granted - self.spent, 0)
+
+    @property
+    def neighbours(self) -> str:
+        """The relation that the account's promise is about."""
+        return self.name.partition(", ")[2]
+
+    @property
+    def symbol(self) -> str:
+        """The letter of what is counted."""
+        return COUNTED[self.name.partition(", ")[0]][0]
+
+    @property
+    def words(self) -> str:
+        """Currency and neighbours in words."""
+        return f"{COUNTED[self.name.partition(', ')[0]][1]}, neighbours by {self.neighbours}"
+
+    @property
+    def whole(self) -> int:
+        """So many units are one."""
+        return DELTA if self.symbol == "δ" else NANO
+
+    def spelt(self, units: int) -> str:
+        """Returns an amount with its letter, as an exact decimal."""
+        exact = Decimal(units) / self.whole
+        return f"{self.symbol} = " + (f"{exact.normalize():g}" if self.symbol == "δ" else f"{exact:f}")
+
+
+def accounts(lines: Iterable[Line]) -> list[Account]:
+    """Returns the accounts that these lines add up to: the last grant counts, and every charge."""
+    found: dict[str, Account] = {}
+    for line in lines:
+        before = found.get(line.account, Account(line.account))
+        units = round(line.amount * before.whole)
+        granted, spent = (units, before.spent) if line.what == "grant" else (before.granted, before.spent + units)
+        found[line.account] = Account(line.account, granted, spent)
+    return sorted(found.values(), key=lambda account: ACCOUNTS.index(account.name))
+
+
+@dataclass(frozen=True)
+class Proved:
+    """One packed line, and its way to the root of its entry."""
+
+    number: int
+    packed: bytes
+    steps: tuple[chain.Step, ...]
+
+    @property
+    def account(self) -> str:
+        """Which of the person's accounts the line is about."""
+        return ACCOUNTS[self.packed[AT_ACCOUNT]]
+
+    @property
+    def amount(self) -> int:
+        """The amount in whole units."""
+        return int.from_bytes(self.packed[AT_AMOUNT:], "big")
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What the books say about one person, with its proof."""
+
+    person: str
+    entries: tuple[Entry, ...]
+    proved: tuple[Proved, ...]
+    made_by: str = f"sottovoce {__version__}"
+
+    @classmethod
+    def of(cls, books: Books, person: str) -> Statement:
+        """Gathers everything about a person; books that do not add up are found out here."""
+        entries = tuple(books.entries())
+        # Entries are only ever appended: those that came since are left to the next statement.
+        numbers = dict.fromkeys(line.number for line in books.history(person) if line.number < len(entries))
+        proved = [Proved(n, line, tuple(steps)) for n in numbers for line, steps in books.proof(person, n)]
+        made = cls(person, entries, tuple(proved))
+        made.refuse_unproved()
+        return made
+
+    @property
+    def head(self) -> str:
+        """The digest of the last entry."""
+        return self.entries[-1].digest.hex()
+
+    def lines(self) -> list[Line]:
+        """Returns what is to be proved, line by line."""
+        published = {entry.key: entry.number for entry in self.entries if entry.what == "publish"}
+        return [_line(proved, self.entries[proved.number], published) for proved in self.proved]
+
+    def refuse_unproved(self) -> None:
+        """Raises unless entries follow from one another, and lines about one person belong to them, each once."""
+        places = [(line.number, line.packed[:AT_AMOUNT]) for line in self.proved]
+        if (
+            chain.first_break(iter(self.entries)) is not None
+            or len({line.packed[:AT_ACCOUNT] for line in self.proved}) != 1
+            or len(set(places)) < len(places)
+            or not all(self._belongs(line) for line in self.proved)
+        ):
+            raise LedgerBroken(
+                "This statement does not hold: an entry or an amount is not what its digests say.",
+                "Every line climbs to the root of its entry, and every entry follows from the one before.",
+                "Do not rely on it, and ask the curator to verify the books.",
+            )
+
+    def _belongs(self, line: Proved) -> bool:
+        entry, leaf = self.entries[line.number], hashlib.sha256(line.packed).digest()
+        shaped = len(line.packed) == chain.PACKED.itemsize  # which no node of a tree has
+        return entry.what in WITH_LINES and shaped and chain.climbed(leaf, line.steps) == entry.root
+
+    def confirmed(self, head: str) -> int:
+        """Returns the number of the entry with this digest: all up to it are as they were when it was published."""
+        for entry in reversed(self.entries):
+            if entry.digest.hex() == head.strip().lower():
+                return entry.number
+        raise LedgerBroken(
+            "This statement does not lead to this head.",
+            "A head that was published before the statement was made is the digest of one of its entries.",
+            "Check that the head is one of this ledger, with all its 64 digits; else ask the curator.",
+        )
+
+    def to_json(self) -> str:
+        """The proof as JSON text, in one fixed order and spelling, which no script of a page is ended by."""
+        names = {"format": FORMAT, "made_by": self.made_by, "person": self.person}
+        heads = [[e.number, e.what, e.key, e.request, e.at, e.lines, e.root.hex()] for e in self.entries]
+        lines = [
+            {"entry": p.number, "packed": p.packed.hex(), "steps": [[_hex(s.before), _hex(s.after)] for s in p.steps]}
+            for p in self.proved
+        ]
+        told = [f"{_dumped(name)}: {_dumped(value)}" for name, value in names.items()]
+        told += [f'"entries": {_listed(heads)}', f'"lines": {_listed(lines)}']
+        return "{\n" + ",\n".join(told) + "\n}\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Statement:
+        """Reads a proof, and computes the digests of its entries; raises errors of Python's where it is none."""
+        content = json.loads(text)
+        if content["format"] != FORMAT:
+            raise ValueError
+        entries, before = [], chain.NOTHING
+        for number, what, key, request, at, lines, root in content["entries"]:
+            bare = Entry(number, what, key, request, at, lines, bytes.fromhex(root), b"")
+            before = chain.digest(bare, before)
+            entries.append(replace(bare, digest=before))
+        proved = [
+            Proved(line["entry"], bytes.fromhex(line["packed"]), tuple(_step(*pair) for pair in line["steps"]))
+            for line in content["lines"]
+        ]
+        return cls(content["person"], tuple(entries), tuple(proved), content["made_by"])
+
+
+def _line(proved: Proved, entry: Entry, published: dict[str, int]) -> Line:
+    amount, state = in_words(proved.account, proved.amount), state_of(entry.what, published.get(entry.key))
+    return Line(entry.number, entry.at, entry.what, entry.key, proved.account, amount, state)
+
+
+def _listed(many: Sequence[Any]) -> str:
+    return "[\n" + ",\n".join(map(_dumped, many)) + "\n]"
+
+
+def _dumped(value: Any) -> str:
+    # A key of a release may be any text, also one that would end the script around it.
+    return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
+
+
+def _hex(digests: Sequence[bytes]) -> str:
+    return b"".join(digests).hex()
+
+
+def _step(before: str, after: str) -> chain.Step:
+    return chain.Step((bytes.fromhex(before),), (bytes.fromhex(after),))

@@ -1,0 +1,431 @@
+"""Books at the terminal: begun on purpose, granted from tables, charged once for each key, verified by anybody."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sqlite3
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from servers import postgres
+from sottovoce.cli.ledger import ledger_app
+from sottovoce.engines.arrow import ArrowEngine
+from sottovoce.release import Release
+from sottovoce.session import Session
+
+SECRET = "Eleonora-731"
+MEAN = ("--column", "salary", "--bounds", 0, 200_000, "--person-column", "id")
+#: The steps of a release at which it can be cut short, and whether its people are charged by then.
+STEPS = {
+    "reserve: charged": False,
+    "written": False,
+    "reserve: committed": True,
+    "reserve: witnessed": True,
+    "publish: committed": True,
+}
+
+
+@pytest.fixture
+def ledger():
+    """Gives a command of `sottovoce ledger`; whatever it does, it never ends in a traceback."""
+
+    def command(*words: object):
+        result = CliRunner().invoke(ledger_app, [str(word) for word in words])
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+        assert "Traceback" not in result.output
+        return result
+
+    return command
+
+
+@pytest.fixture
+def books(ledger, folder):
+    """books.db, in which everybody in salaries.csv allows what the table says: 0.1, 0.5 or 2."""
+    path = folder / "books.db"
+    assert ledger("init", path).exit_code == 0
+    granted = ledger("grant", folder / "salaries.csv", "--person-column", "id", "--ledger", path)
+    assert "Granted by 600 people: entry 1" in granted.stdout
+    return path
+
+
+@pytest.fixture
+def release(run, folder, books):
+    """Releases a mean from the books."""
+
+    def command(key, epsilon=0.1, *others, verb="mean"):
+        line = ("release", verb, folder / "salaries.csv", *MEAN, "--ledger", books, "--key", key, *others)
+        return run(*line, *(() if epsilon is None else ("--epsilon", epsilon)))
+
+    return command
+
+
+def left(books, *people):
+    session = Session(ledger=str(books))
+    session.verify()
+    return [session.balance(person) for person in people]
+
+
+def test_a_release_is_charged_to_everybody_and_says_where_it_is_booked(release, ledger, books):
+    made = release("may")
+    assert made.exit_code == 0
+    paper = Release.from_json(made.stdout).certificate.ledger
+    assert f"Booked under the key 'may': entry 2, head {paper['head']}." in made.stderr
+    assert "left out" not in made.stderr
+    assert "No ledger remembers" not in made.stderr
+    assert left(books, "u0", "u1", "u2") == [0, 0.4, 1.9]
+    shown = ledger("balance", "--person", "u1", "--ledger", books)
+    assert "pure ε, neighbours by replace" in shown.stdout
+    assert re.findall("ε = ([0-9.]+)", shown.stdout) == ["0.5", "0.1", "0.4"]
+
+
+def test_the_same_key_gives_the_same_bytes_and_costs_nothing(release, books, folder):
+    first, before = release("may"), left(books, "u0", "u1", "u2")
+    again = release("may")
+    assert again.exit_code == 0
+    assert again.stdout == first.stdout
+    assert "nobody was charged" in again.stderr
+    release("may", 0.1, "--out", folder / "may.json")
+    assert (folder / "may.json").read_text() == first.stdout
+    assert left(books, "u0", "u1", "u2") == before
+
+
+@pytest.mark.parametrize("other", [{"epsilon": 0.2}, {"verb": "quantile"}, {"others": ("--spread", 500)}])
+def test_the_same_key_for_another_plan_is_an_error(release, books, other):
+    release("may")
+    before = left(books, "u0", "u1", "u2")
+    refused = release("may", other.get("epsilon", 0.1), *other.get("others", ()), verb=other.get("verb", "mean"))
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("KeyReused")
+    assert left(books, "u0", "u1", "u2") == before
+
+
+def test_people_short_of_budget_are_left_out_and_counted(release, books):
+    made = release("june", 0.3)
+    assert made.exit_code == 0
+    assert "200 of 600 people had not enough left, and were left out." in made.stderr
+    assert left(books, "u0", "u1", "u2") == [0.1, 0.2, 1.7]
+
+
+def test_or_the_release_is_refused(release, books):
+    refused = release("june", 0.3, "--short", "refuse")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("BudgetExceeded")
+    assert release("june", 0.3, "--short", "sometimes").stderr.startswith("InvalidParameter")
+    assert left(books, "u0", "u1", "u2") == [0.1, 0.5, 2]
+
+
+def test_a_release_from_books_needs_a_key_and_people(run, folder, books, monkeypatch):
+    monkeypatch.setattr(ArrowEngine, "fold", None)  # nothing is read
+    table, where = folder / "salaries.csv", ("--ledger", books)
+    for line, missing in (
+        ((table, *MEAN, "--epsilon", 0.1), "--key"),
+        ((table, *MEAN[:-2], "--epsilon", 0.1, "--key", "may"), "--person-column"),
+    ):
+        refused = run("release", "mean", *line, *where)
+        assert refused.stderr.startswith("InvalidParameter")
+        assert missing in refused.stderr
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_interrupted_anywhere_a_release_is_charged_once_or_not_at_all(release, books, monkeypatch, step):
+    def interrupt(reached):
+        if reached == step:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as seam:
+        seam.setattr("sottovoce.ledger.reached", interrupt)
+        cut = release("may")
+    assert (cut.exit_code, cut.stdout) == (130, "")
+    charged = STEPS[step]
+    assert left(books, "u1") == [0.4 if charged else 0.5]
+    again = release("may")
+    assert left(books, "u1") == [0.4]
+    if not charged:
+        assert "Nobody was charged by this attempt." in cut.stderr
+        assert again.exit_code == 0
+    elif step == "publish: committed":
+        assert "The release is in the books" in cut.stderr
+        assert Release.from_json(again.stdout).question == "mean"
+    else:
+        assert "The key 'may' is reserved, and what was reserved stays spent" in cut.stderr
+        assert again.exit_code == 2
+        assert again.stderr.startswith("ReleaseFailed")
+
+
+def test_a_disc_that_refuses_after_the_charge_says_how_to_get_the_release(release, folder, books, monkeypatch):
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(Path, "replace", refuse)
+        failed = release("may", 0.1, "--out", folder / "may.json")
+    assert failed.exit_code == 2
+    assert "asking again under the key 'may' gives it, and costs nothing" in failed.stderr
+    assert release("may", 0.1, "--out", folder / "may.json").exit_code == 0
+    assert left(books, "u1") == [0.4]
+
+
+@pytest.mark.parametrize("name", ["books.db", "books.db.key", "books.db.heads"])
+def test_nothing_is_written_over_the_books(release, ledger, books, name):
+    before = (books.parent / name).read_bytes()
+    refusals = [
+        release("may", 0.1, "--out", books.parent / name),
+        ledger("export", "--ledger", books, "--out", books.parent / name),
+        ledger("statement", "--person", "u1", "--ledger", books, "--out", books.parent / name),
+    ]
+    assert [refused.exit_code for refused in refusals] == [2, 2, 2]
+    assert (books.parent / name).read_bytes() == before
+
+
+def test_books_are_never_begun_by_mistake(run, ledger, folder):
+    for words in (("balance", "--person", "u1"), ("history",), ("verify",), ("grant", folder / "salaries.csv")):
+        assert "LedgerUnavailable: There are no books at this place." in ledger(*words, "--ledger", folder / "b").stderr
+        assert ledger(*words).stderr.startswith("InvalidParameter: No books are named.")
+    line = ("--epsilon", 0.1, "--key", "may", "--ledger", f"sqlite:///{folder / 'b'}")
+    assert run("release", "mean", folder / "salaries.csv", *MEAN, *line).stderr.startswith("LedgerUnavailable")
+    assert not list(folder.glob("b*"))
+    assert ledger("init", folder / "nowhere" / "b").stderr.startswith("LedgerUnavailable")
+    assert ledger("init", "oracle://b").stderr.startswith("UnsupportedLedger")
+
+
+def test_books_that_have_begun_are_not_begun_again(ledger, books):
+    refused = ledger("init", books)
+    assert refused.exit_code == 2
+    assert "There are books at this place already." in refused.stderr
+    assert left(books, "u1") == [0.5]
+
+
+def test_the_environment_names_the_books(run, ledger, folder, books, monkeypatch):
+    monkeypatch.setenv("SOTTOVOCE_LEDGER", str(books))
+    made = run("release", "mean", folder / "salaries.csv", *MEAN, "--epsilon", 0.1, "--key", "may")
+    assert "Booked under the key" in made.stderr
+    assert "ε = 0.4" in ledger("balance", "--person", "u1").stdout
+
+
+@pytest.mark.parametrize("verb", ["mean", "quantile", "ridge", "logistic", "posterior"])
+def test_every_question_takes_the_words_of_the_books(run, verb):
+    helped = run("release", verb, "--help").stdout
+    assert all(option in helped for option in ("--ledger", "--keys", "--short", "--key", "SOTTOVOCE_LEDGER"))
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.3])
+def test_a_plan_from_books_is_that_of_the_release_and_charges_nobody(run, release, books, folder, epsilon):
+    out = folder / "plan.json"
+    line = ("--epsilon", epsilon, "--ledger", books, "--out", out)
+    assert run("plan", "mean", folder / "salaries.csv", *MEAN, *line).exit_code == 0
+    assert left(books, "u0", "u1", "u2") == [0.1, 0.5, 2]
+    paper = Release.from_json(release("may", epsilon).stdout).certificate
+    assert json.loads(out.read_text())["plan_digest"] == paper.plan_digest
+    short = run("plan", "mean", folder / "salaries.csv", *MEAN, *line, "--short", "refuse")
+    assert short.stderr.startswith("BudgetExceeded")
+    nobody = run("plan", "mean", folder / "salaries.csv", *MEAN[:-2], *line)
+    assert nobody.stderr.startswith("InvalidParameter: Rows do not say whose they are.")
+
+
+BAD = {
+    "a negative amount": (f"person,epsilon\na,1\n{SECRET},-731\n", "InvalidBudget"),
+    "text for an amount": (f"person,epsilon\na,1\nb,{SECRET}\n", "WrongType"),
+    "no amount": (f"person,epsilon\na,1\n{SECRET},\n", "InvalidBudget"),
+    "NaN": (f"person,epsilon\na,1\n{SECRET},nan\n", "InvalidBudget"),
+    "infinite": (f"person,epsilon\na,1\n{SECRET},inf\n", "InvalidBudget"),
+    "beyond meaning": (f"person,epsilon\na,1\n{SECRET},1e7\n", "InvalidBudget"),
+    "nobody": ("person,epsilon\na,1\n,0.731\n", "UnknownPeople"),
+    "twice, and different": (f"person,epsilon\n{SECRET},1\n{SECRET},0.731\n", "InconsistentBudget"),
+    "a line too long": (f"person,epsilon\na,1,{SECRET}\n", "InvalidData"),
+    "no column of people": ("name,epsilon\na,1\n", "MissingColumn"),
+    "two columns of people": ("person,seller,epsilon\na,b,1\n", "MissingColumn"),
+    "no column of amounts": ("person,eps\na,1\n", "MissingColumn"),
+    "no lines": ("person,epsilon\n", "TooFewRows"),
+    "nothing": ("", "InvalidData"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_grants_are_named_sentences_and_nothing_is_written(ledger, books, tmp_path, name):
+    content, error = BAD[name]
+    (tmp_path / "bad.csv").write_text(content)
+    refused = ledger("grant", tmp_path / "bad.csv", "--ledger", books)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith(error)
+    assert "731" not in refused.stderr
+    assert ledger("history", "--ledger", books).stdout.count("grant") == 1
+
+
+@pytest.mark.parametrize(
+    "words", [("--currency", "money"), ("--neighbours", "friends"), ("--delta", 0.1), ("--currency", "epsilon-delta")]
+)
+def test_words_of_a_grant_outside_their_range(ledger, books, folder, words):
+    line = ("grant", folder / "salaries.csv", "--person-column", "id", "--ledger", books)
+    assert ledger(*line, *words).stderr.startswith("InvalidParameter")
+
+
+def test_an_allocation_of_the_market_is_a_table_of_grants(run, ledger, books, tmp_path):
+    reports = [("seller", "cost"), ("=1+1", 1.2), ("'=x", 1.3), ("'plain", 1.4), ("ada", 2.0), ("dear", 4.9)]
+    (tmp_path / "sellers.csv").write_text("\n".join(f"{name},{cost}" for name, cost in reports) + "\n")
+    line = ("--prior", "uniform:1:5", "--budget", 2, "--out", tmp_path / "allocation.csv", "--json")
+    sold = json.loads(run("market", tmp_path / "sellers.csv", *line).stdout)["allocation"]
+    assert any(seller["epsilon"] > 0 for seller in sold)
+    assert ledger("grant", tmp_path / "allocation.csv", "--ledger", books).exit_code == 0
+    for seller in sold:
+        assert left(books, seller["seller"]) == [pytest.approx(seller["epsilon"], abs=1e-9)]
+
+
+def test_people_by_number_are_those_of_other_tables(ledger, books, tmp_path):
+    pq.write_table(pa.table({"who": [17, 18], "rho": [0.25, 0.5]}), tmp_path / "g.parquet")
+    line = ("--person-column", "who", "--budget-column", "rho", "--currency", "rho", "--neighbours", "labels")
+    assert ledger("grant", tmp_path / "g.parquet", *line, "--ledger", books).exit_code == 0
+    shown = ledger("balance", "--person", "17", "--ledger", books).stdout
+    assert "ρ of zCDP, neighbours by replace labels" in shown
+    assert "ρ = 0.25" in shown
+    pq.write_table(pa.table({"person": [1.5], "epsilon": [1.0]}), tmp_path / "floats.parquet")
+    assert ledger("grant", tmp_path / "floats.parquet", "--ledger", books).stderr.startswith("WrongType")
+
+
+def test_an_epsilon_at_delta_is_charged_to_two_accounts(run, ledger, clinic):
+    books, line = clinic / "books.db", ("--schema", clinic / "clinic.toml", "--gamma", 0.01, "--alpha", 100)
+    ledger("init", books)
+    grant = ("grant", clinic / "visits.csv", "--person-column", "id", "--neighbours", "zero-out", "--ledger", books)
+    assert ledger(*grant, "--currency", "epsilon-delta", "--delta", 1.5e-6).exit_code == 0
+    words = ("release", "posterior", clinic / "visits.csv", *line, "--epsilon", 0.1, "--ledger", books)
+    made = run(*words, "--key", "one")
+    assert made.exit_code == 0, made.stderr
+    assert "were left out" not in made.stderr
+    shown = ledger("balance", "--person", "u1", "--ledger", books).stdout
+    assert "ε at δ, neighbours by zero out" in shown
+    assert "δ = 5e-7" in shown
+    assert run(*words, "--key", "two").exit_code == 2, "nobody has a second δ of a millionth"
+
+
+def test_history_names_nobody_unless_asked(release, ledger, books):
+    release("may\x1b]0;owned\x07")
+    shown = ledger("history", "--ledger", books).stdout
+    assert [line.split()[3] for line in shown.splitlines()[1:]] == ["open", "grant", "reserve", "publish"]
+    assert "\x1b" not in shown
+    assert not re.search(r"\bu[0-9]+\b", shown)
+    own = " ".join(ledger("history", "--person", "u1", "--ledger", books).stdout.split())
+    assert "allowed in all (pure ε, neighbours by replace) ε = 0.5" in own
+    assert "published (pure ε, neighbours by replace; odds ε = 0.1 by at most 1.106)" in own
+    assert ledger("history", "--person", SECRET, "--ledger", books).stderr.startswith("UnknownPeople")
+
+
+def test_verify_finds_a_changed_balance(release, ledger, books):
+    release("may")
+    with sqlite3.connect(books) as database:
+        database.execute("UPDATE accounts SET spent = 0")
+    database.close()
+    assert ledger("verify", "--ledger", books).stderr.startswith("LedgerBroken")
+
+
+def test_verify_finds_a_changed_release_and_one_of_other_books(release, run, ledger, books, folder):
+    out = folder / "may.json"
+    release("may", 0.1, "--out", out)
+    release("june", 0.1, "--out", folder / "june.json")
+    good = ledger("verify", out, folder / "june.json", "--ledger", books)
+    assert good.exit_code == 0
+    assert "The books add up, and 2 of 2 releases are in them: 6 entries, head " in good.stdout
+    made = Release.load(out)
+    changed = {**made.__dict__, "value": made.value + 1}
+    out.write_text(Release(**changed).to_json())
+    assert ledger("verify", out, "--ledger", books).stderr.startswith("InvalidRelease")
+    alone = run("release", "mean", folder / "salaries.csv", *MEAN, "--epsilon", 1).stdout
+    out.write_text(alone)
+    assert ledger("verify", out, "--ledger", books).stderr.startswith("InvalidParameter")
+
+
+def test_older_books_are_sealed_until_somebody_says_why_they_are_good(release, ledger, books, folder):
+    older = books.read_bytes()
+    release("may", 0.1, "--out", folder / "may.json")
+    books.write_bytes(older)
+    for ending in ("-wal", "-shm"):
+        (books.parent / f"books.db{ending}").unlink(missing_ok=True)
+    refused = release("june")
+    assert refused.exit_code == 2
+    assert "LedgerSealed" in refused.stderr
+    assert "These books are sealed" in ledger("balance", "--person", "u1", "--ledger", books).stderr
+    assert ledger("verify", folder / "may.json", "--ledger", books).exit_code == 2
+    assert ledger("unseal", "--reason", "  ", "--ledger", books).exit_code == 2
+    assert ledger("unseal", "--reason", "the disc of May is lost", "--ledger", books).exit_code == 0
+    assert release("june").exit_code == 0
+    assert "unseal" in ledger("history", "--ledger", books).stdout
+    assert ledger("unseal", "--reason", "again", "--ledger", books).stderr.startswith("InvalidParameter")
+
+
+def test_a_stranger_checks_an_export_without_key_and_names(release, ledger, books, folder):
+    release("may")
+    release("june", 0.3)
+    out = folder / "books.jsonl"
+    assert ledger("export", "--ledger", books, "--out", out).exit_code == 0
+    head, spent = _checked(out.read_text())
+    assert head in ledger("verify", "--ledger", books).stdout
+    assert sorted(set(spent.values())) == [100_000_000, 400_000_000]
+    assert not any(f'"u{person}"' in out.read_text() for person in range(600))
+    forged = out.read_text().replace(f"{100_000_000:016x}", f"{100_000_001:016x}", 1)
+    with pytest.raises(AssertionError):
+        _checked(forged)
+
+
+def _checked(text):
+    """Recomputes an export with nothing of this library: the head, and what each digest has spent."""
+    _, *rows = map(json.loads, text.splitlines())
+    before, spent, granted, lines, entry = bytes(32), {}, {}, [], None
+    for row in [*rows, {"entry": None}]:
+        if "line" in row:
+            lines.append(bytes.fromhex(row["line"]))
+            continue
+        if entry is not None:
+            root = _root([hashlib.sha256(line).digest() for line in lines]) if lines else bytes(32)
+            assert entry["what"] == "publish" or root.hex() == entry["root"]
+            told = [entry[n] for n in ("number", "what", "key", "request", "at", "lines", "root")]
+            text = json.dumps([*told, before.hex()], ensure_ascii=False, separators=(",", ":"))
+            before = hashlib.sha256(text.encode()).digest()
+            assert before.hex() == entry["digest"]
+            for line in lines:
+                sums = granted if entry["what"] == "grant" else spent
+                sums[line[1:18]] = int.from_bytes(line[18:]) + (0 if sums is granted else sums.get(line[1:18], 0))
+        entry, lines = row["entry"], []
+    assert all(amount <= granted[account] for account, amount in spent.items())
+    return before.hex(), spent
+
+
+def _root(level):
+    while len(level) > 1:
+        level = [hashlib.sha256(b"\1" + b"".join(level[i : i + 64])).digest() for i in range(0, len(level), 64)]
+    return level[0]
+
+
+def test_a_password_is_never_repeated(run, ledger, folder):
+    address = "postgresql://curator:hunter2@127.0.0.1:1/books?connect_timeout=1"
+    where = ("--ledger", address, "--keys", folder)
+    line = ("release", "mean", folder / "salaries.csv", *MEAN, "--epsilon", 1, "--key", "k", *where)
+    for result in (ledger("init", address, "--keys", folder), ledger("verify", *where), run(*line)):
+        assert result.exit_code == 2
+        assert result.stderr.startswith("LedgerUnavailable")
+        assert "hunter2" not in result.output
+    assert "hunter2" not in ledger("init", "--help").output
+    assert os.environ.get("SOTTOVOCE_LEDGER") is None
+
+
+def test_the_same_words_on_postgresql(run, ledger, folder):
+    with postgres() as address:
+        where = ("--ledger", address, "--keys", folder / "keys")
+        assert ledger("init", address, "--keys", folder / "keys").exit_code == 0
+        assert ledger("grant", folder / "salaries.csv", "--person-column", "id", *where).exit_code == 0
+        line = ("release", "mean", folder / "salaries.csv", *MEAN, "--epsilon", 0.3, "--key", "may", *where)
+        made, again = run(*line), run(*line)
+        assert "200 of 600 people had not enough left" in made.stderr
+        assert again.stdout == made.stdout
+        assert "ε = 0.2" in ledger("balance", "--person", "u1", *where).stdout
+        (folder / "may.json").write_text(made.stdout)
+        assert ledger("verify", folder / "may.json", *where).exit_code == 0
+        key = next((folder / "keys").glob("*.key"))
+        assert run(*line, "--out", key).exit_code == 2
+        page = folder / "u1.html"
+        head = ledger("statement", "--person", "u1", "--out", page, *where).stdout.split()[1]
+    assert ledger("check", page, "--head", head).exit_code == 0
