@@ -25,18 +25,18 @@ from sottovoce.budgets import Budgets
 from sottovoce.classes import Classes
 from sottovoce.engine import Rows, named
 from sottovoce.errors import InvalidParameter, InvalidRelease
+from sottovoce.estimators.kept import keep
 from sottovoce.estimators.ridge import predicted
 from sottovoce.estimators.risk import planned
 from sottovoce.estimators.risk.descent import PERSON, Progress, watching
 from sottovoce.features import MATRIX, ClassLabel, Label, Recoded
-from sottovoce.guarantee import Guarantee
 from sottovoce.plan import Plan
 from sottovoce.question import KIND, VALUE, budgets_of, declared_recoding, refuse_unfit, run
 from sottovoce.recoding import Recoding
 from sottovoce.release import Release
 from sottovoce.solvers import losses
 from sottovoce.statistics import Owner
-from sottovoce.table import Array, feature_names, matrix, numbers, same_length
+from sottovoce.table import Array, matrix, numbers, same_length
 
 Floats = NDArray[np.float64]
 
@@ -121,10 +121,7 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         refuse_unfit(self, plan, rows)
         with watching(progress, plan.parameters["steps"]) as watch:
             release = run(_Watched(self, watch), plan, rows)  # type: ignore[arg-type]
-        self._keep(release, plan.guarantee)
-        names = feature_names(X)
-        if names is not None:
-            self.feature_names_in_ = np.array(names, dtype=object)
+        keep(self, release, plan.guarantee, X)
         return self
 
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, n_features: int | None = None) -> Plan:
@@ -195,26 +192,13 @@ class ERM(BaseEstimator):  # type: ignore[misc]
             raise InvalidRelease("This release is not of sv.ERM.", "", "Load a release of sv.ERM.")
         name = release.parameters["loss"]
         model = cls(name if name in losses.NAMED else ("logistic" if "classes" in release.parameters else "squared"))
-        model._keep(release, None)
+        keep(model, release)
         return model
 
     def _function(self, X: Any) -> Floats:
         check_is_fitted(self, "coef_")
         raw = matrix(X, self._recoding, expected=self.n_features_in_)
         return predicted(self._recoding, raw, float(np.ravel(self.intercept_)[0]), np.ravel(self.coef_))
-
-    def _keep(self, release: Release, guarantee: Guarantee | None) -> None:
-        self.release_ = release
-        if guarantee is not None:
-            self.guarantee_ = guarantee
-        self._recoding = Recoding.from_dict(release.parameters["features"])
-        self.n_features_in_ = len(self._recoding.features)
-        value: dict[str, Any] = release.value  # type: ignore[assignment]
-        (model,) = value["models"].values() if "models" in value else (value,)
-        self.intercept_, self.coef_ = model["intercept"], np.array(list(model["coefficients"].values()))
-        if "models" in value:  # as scikit-learn's classifiers: a row a model
-            self.intercept_, self.coef_ = np.array([self.intercept_]), self.coef_[None, :]
-            self.classes_ = np.array(release.parameters["classes"])
 
     def _told(self) -> dict[str, Any]:
         label = self._label()

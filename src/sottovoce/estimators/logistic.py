@@ -26,6 +26,7 @@ from sottovoce.engine import Rows
 from sottovoce.errors import InvalidParameter, InvalidRelease
 from sottovoce.estimators.classification import boundary, settings
 from sottovoce.estimators.classification.voices import LABELS, Voices
+from sottovoce.estimators.kept import keep
 from sottovoce.estimators.regression.staged import NoGrid
 from sottovoce.features import ClassLabel, InBall
 from sottovoce.guarantee import Guarantee, Neighbours
@@ -33,7 +34,7 @@ from sottovoce.plan import Plan, Theorem
 from sottovoce.question import VALUE, ask, budgets_of, declared_recoding, table_in_memory
 from sottovoce.recoding import Recoding, UnitBall
 from sottovoce.release import Release
-from sottovoce.table import feature_names, matrix, same_length
+from sottovoce.table import matrix, same_length
 
 Floats = NDArray[np.float64]
 
@@ -100,10 +101,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, epsilon: Any = None, groups: Any = None) -> LogisticRegression:
         """Fits the classes y on the features X; ε is a number, an array by row, a mapping from person, or Budgets."""
         plan, release = ask(self, X, y, epsilon=epsilon, groups=groups)
-        self._keep(release, plan.guarantee)
-        names = feature_names(X)
-        if names is not None:
-            self.feature_names_in_ = np.array(names, dtype=object)
+        keep(self, release, plan.guarantee, X)
         return self
 
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, n_features: int | None = None) -> Plan:
@@ -172,19 +170,8 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "This release is not a logistic regression.", "", "Load a release of `sottovoce release logistic`."
             )
         model = cls(classes=release.parameters["classes"], neighbours=release.parameters["neighbours"])
-        model._keep(release, None)
+        keep(model, release)
         return model
-
-    def _keep(self, release: Release, guarantee: Guarantee | None) -> None:
-        self.release_ = release
-        if guarantee is not None:
-            self.guarantee_ = guarantee
-        self.classes_ = np.array(release.parameters["classes"])
-        self._recoding = Recoding.from_dict(release.parameters["features"])
-        self.n_features_in_ = len(self._recoding.features)
-        value: dict[str, Any] = release.value  # type: ignore[assignment]
-        self.intercept_ = np.array([model["intercept"] for model in value["models"].values()])
-        self.coef_ = np.array([list(model["coefficients"].values()) for model in value["models"].values()])
 
     def _planned(self, budgets: Budgets, recoding: Recoding) -> Plan:
         classes, voices = self._declared_classes(), self._voices(budgets, recoding)

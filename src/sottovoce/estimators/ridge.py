@@ -21,13 +21,13 @@ from sottovoce.bounds import Interval, Schema, interval
 from sottovoce.budgets import Budgets
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidBounds, InvalidParameter, InvalidRelease
+from sottovoce.estimators.kept import keep, label_missing
 from sottovoce.estimators.regression import moments, output, staged
-from sottovoce.guarantee import Guarantee
 from sottovoce.plan import Plan
 from sottovoce.question import ask, budgets_of, declared_recoding, regression_in_memory
 from sottovoce.recoding import Recoding
 from sottovoce.release import Release
-from sottovoce.table import feature_names, matrix
+from sottovoce.table import matrix
 
 Floats = NDArray[np.float64]
 
@@ -106,10 +106,7 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, epsilon: Any = None, groups: Any = None) -> Ridge:
         """Fits the label y on the features X; ε is a number, an array by row, a mapping from person, or Budgets."""
         plan, release = ask(self, X, y, epsilon=epsilon, groups=groups)
-        self._keep(release, plan.guarantee)
-        names = feature_names(X)
-        if names is not None:
-            self.feature_names_in_ = np.array(names, dtype=object)
+        keep(self, release, plan.guarantee, X)
         return self
 
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, n_features: int | None = None) -> Plan:
@@ -121,7 +118,9 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Returns the budgets and rows of features and label in memory."""
         X, y = data
         label, recoding = self._declared(X)
-        return regression_in_memory(matrix(X, recoding), recoding, y, label, epsilon, groups, self._label_missing())
+        return regression_in_memory(
+            matrix(X, recoding), recoding, y, label, epsilon, groups, label_missing(self.bounds)
+        )
 
     def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there are."""
@@ -166,18 +165,8 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 "This release is not a regression.", "", "Load a release of `sottovoce release ridge`."
             )
         ridge = cls(method=release.parameters["method"])
-        ridge._keep(release, None)
+        keep(ridge, release)
         return ridge
-
-    def _keep(self, release: Release, guarantee: Guarantee | None) -> None:
-        self.release_ = release
-        if guarantee is not None:
-            self.guarantee_ = guarantee
-        self._recoding = Recoding.from_dict(release.parameters["features"])
-        self.n_features_in_ = len(self._recoding.features)
-        value: dict[str, Any] = release.value  # type: ignore[assignment]
-        self.intercept_ = value["intercept"]
-        self.coef_ = np.array(list(value["coefficients"].values()))
 
     def _method(self) -> Method:
         if self.method not in METHODS:
@@ -191,10 +180,6 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if self.loss not in ("soft", "huber"):
             raise InvalidParameter("The loss is neither 'soft' nor 'huber'.", "", "Choose one of the two.")
         return METHODS[self.method]
-
-    def _label_missing(self) -> float | None:
-        schema = self.bounds
-        return schema.columns[schema.label].missing if isinstance(schema, Schema) and schema.label else None
 
     def _declared(self, X: Any) -> tuple[Interval, Recoding]:
         """The label's range and the recoding, from what was declared (X only tells how many columns there are)."""

@@ -143,7 +143,7 @@ def noise_in_equations(theta: Floats, noise: dict[str, Any]) -> Floats:
 
 def refitted(ridge: Ridge, alpha: float | None, columns: list[str] | None) -> Ridge:
     """Returns a copy of the fitted ridge at another λ or on some columns; nobody pays for it."""
-    value: dict[str, Any] = ridge.release_.value  # type: ignore[assignment]
+    value: dict[str, Any] = ridge.release_.value
     noisy, plan_noise = np.array(value["statistics"]), ridge.release_.noise
     features = ridge._recoding.features
     wanted = {f.name for f in features} if columns is None else set(columns)

@@ -19,6 +19,7 @@ from sottovoce.bounds import Bounds, Interval, Schema, interval
 from sottovoce.budgets import Budgets, Kinds
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidData, InvalidParameter, InvalidRelease
+from sottovoce.estimators.kept import keep, label_missing
 from sottovoce.estimators.regression.staged import NoGrid
 from sottovoce.estimators.ridge import predicted
 from sottovoce.estimators.samples import gram
@@ -28,7 +29,7 @@ from sottovoce.plan import Plan, Theorem
 from sottovoce.question import VALUE, budgets_of, declared_recoding, refuse_unfit, run, table_in_memory
 from sottovoce.recoding import Recoding, UnitBall
 from sottovoce.release import Release
-from sottovoce.table import feature_names, matrix, numbers, same_length
+from sottovoce.table import matrix, numbers, same_length
 
 Floats = NDArray[np.float64]
 
@@ -48,10 +49,7 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         budgets, rows = self.gather(X, y, epsilon=epsilon, groups=groups)
         plan = self._planned(budgets, rows.features.recoding, self._granted(epsilon) is not None)
         refuse_unfit(self, plan, rows)
-        self._keep(run(self, plan, rows), plan.guarantee)
-        names = feature_names(X)
-        if names is not None:
-            self.feature_names_in_ = np.array(names, dtype=object)
+        self._keep(run(self, plan, rows), plan.guarantee, X)
         return self
 
     def plan(
@@ -72,7 +70,7 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(self.bounds, Bounds) and self.bounds.features is None and self.bounds.norm is not None:
             raw = gram.shortened(raw, self.bounds.norm)
         reader = InBall(ball, recoding)
-        declared = Label(VALUE, *label, self._label_missing())
+        declared = Label(VALUE, *label, label_missing(self.bounds))
         return budgets, table_in_memory(ball.recoded(raw, recoding), reader, column, declared, budgets)
 
     def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
@@ -107,7 +105,7 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if release.question != cls.question:
             raise InvalidRelease(f"This release is not of sv.{cls.__name__}.", "", f"Load one of sv.{cls.__name__}.")
         model = cls(**{name: release.parameters[name] for name in cls().get_params() if name in release.parameters})
-        model._keep(release, None)
+        model._keep(release)
         return model
 
     def _planned(self, budgets: Budgets, recoding: Recoding, granted: bool) -> Plan:
@@ -148,15 +146,8 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         # Without grants any number stands for them; what is promised takes its place.
         return budgets_of(1.0 if granted is None else granted, groups, rows)
 
-    def _keep(self, release: Release, guarantee: Guarantee | None) -> None:
-        self.release_ = release
-        if guarantee is not None:
-            self.guarantee_ = guarantee
-        self._recoding = Recoding.from_dict(release.parameters["features"])
-        self.n_features_in_ = len(self._recoding.features)
-        value: dict[str, Any] = release.value  # type: ignore[assignment]
-        self.intercept_ = value["intercept"]
-        self.coef_ = np.array(list(value["coefficients"].values()))
+    def _keep(self, release: Release, guarantee: Guarantee | None = None, X: Any = None) -> None:
+        keep(self, release, guarantee, X)
 
     def _ball(self, recoding: Recoding) -> UnitBall:
         ball = gram.ball_of(recoding, getattr(self.bounds, "norm", None), bool(self.fit_intercept))
@@ -168,10 +159,6 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(self.bounds, Schema):
             return self.bounds.interval(self.bounds.label or "")
         return interval(self.bounds)
-
-    def _label_missing(self) -> float | None:
-        schema = self.bounds
-        return schema.columns[schema.label].missing if isinstance(schema, Schema) and schema.label else None
 
     def _declared(self, X: Any) -> tuple[Interval, Recoding]:
         """The label's range and the recoding, from what was declared (X only tells how many columns there are)."""

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a fitted model keeps: its release, and what follows from the release alone. Nothing un-noised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sottovoce.bounds import Schema
+from sottovoce.guarantee import Guarantee
+from sottovoce.recoding import Recoding
+from sottovoce.release import Release
+from sottovoce.table import feature_names
+
+
+def keep(model: Any, release: Release, guarantee: Guarantee | None = None, X: Any = None) -> None:
+    """Keeps a release and, as scikit-learn has them, coefficients, classes, and names of the features of X."""
+    model.release_ = release
+    if guarantee is not None:
+        model.guarantee_ = guarantee
+    model._recoding = Recoding.from_dict(release.parameters["features"])
+    model.n_features_in_ = len(model._recoding.features)
+    value: dict[str, Any] = release.value  # type: ignore[assignment]
+    fits = list(value["models"].values()) if "models" in value else [value]
+    intercept = np.array([fit["intercept"] for fit in fits])
+    slopes = np.array([list(fit["coefficients"].values()) for fit in fits])
+    if "models" in value:  # classifiers: a row a model
+        model.classes_ = np.array(release.parameters["classes"])
+        model.intercept_, model.coef_ = intercept, slopes
+    else:
+        model.intercept_, model.coef_ = fits[0]["intercept"], slopes[0]
+    names = None if X is None else feature_names(X)
+    if names is not None:
+        model.feature_names_in_ = np.array(names, dtype=object)
+
+
+def label_missing(bounds: Any) -> float | None:
+    """Returns the constant that a schema declares for missing labels."""
+    return bounds.columns[bounds.label].missing if isinstance(bounds, Schema) and bounds.label else None
