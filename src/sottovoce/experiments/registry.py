@@ -74,7 +74,13 @@ class Experiment:
         return replace(outcome, seconds=round(time.perf_counter() - began, 3), made_by=__version__)
 
 
-PAPERS = {paper.key: paper for paper in (Paper("ridge", "Personalized Differential Privacy for Ridge Regression"),)}
+PAPERS = {
+    paper.key: paper
+    for paper in (
+        Paper("ridge", "Personalized Differential Privacy for Ridge Regression"),
+        Paper("users", "Smoothly Bounding User Contributions in Differential Privacy"),
+    )
+}
 
 EXPERIMENTS = (
     Experiment("ridge/table-1", "Personalised against one ε for all, synthetic, by λ", "ridge_tables:table_1"),
@@ -112,6 +118,19 @@ EXPERIMENTS = (
     Experiment("ridge/figure-19", "Standard deviation, medical, by rows", "ridge_figures:figure"),
     Experiment("ridge/theorem-2.5", "The bound on the error against the error", "ridge_figures:accuracy"),
     Experiment("ridge/speed", "All runs at once against a loop over runs", "ridge_sampling:speed"),
+    Experiment("users/theorem-2", "Weights against sample limiting, the ratio that tends to 3/2", "users:theorem_2"),
+    Experiment("users/counterexample", "Weights against sample limiting, more than 3/2", "users:counterexample"),
+    Experiment("users/example-1", "The gap without a bound, by the solver", "users:example_1"),
+    Experiment("users/example-3", "The same with features of length one", "users:example_3"),
+    Experiment("users/quantile", "The median with weights and with sample limiting, and Theorem 9", "users:quantile"),
+    Experiment("users/figure-1", "Regression on synthetic data, by rows, ε = 1", "users_regression:figure"),
+    Experiment("users/figure-2", "Regression on synthetic data, by α, ε = 1", "users_regression:figure"),
+    Experiment("users/figure-3", "Regression on synthetic data, by rows, ε = 2 and 3", "users_regression:figure"),
+    Experiment("users/exact", "The exact sensitivity against the published one", "users_regression:exact"),
+    Experiment("users/table-1", "Regression on drug reviews and news", "users_tables:table_1"),
+    Experiment("users/table-2", "Logistic regression on drug reviews", "users_tables:table_2"),
+    Experiment("users/table-1-law", "What Table 1 tells about its noise", "users:table_1_law"),
+    Experiment("users/table-2-noise", "Which ε the noise of Table 2 keeps", "users:table_2_noise"),
 )  # fmt: skip
 
 
