@@ -201,3 +201,61 @@ def test_unknown_options(options):
 def test_a_kind_of_ledger_that_there_is_not():
     with pytest.raises(errors.UnsupportedLedger):
         sv.Session(ledger="oracle://books")
+
+
+def test_grants_from_a_column_and_from_a_market():
+    s = sv.Session()
+    s.grant([0.4, 0.2], people=["a", "b"])
+    assert (s.balance("a"), s.balance("b")) == (0.4, 0.2)
+    deal = sv.market.Market({"x": 1.0, "y": 2.0}, cost_range=(1, 3), trade_off=0.01, mu=1.0, sigma=1.0).allocate()
+    s.grant(deal)
+    assert s.balance("x") == pytest.approx(deal.epsilon[0], abs=1e-9)
+    for grants in ([0.1, 0.2], 0.3, None):
+        with pytest.raises(errors.InvalidParameter):
+            s.grant(grants)
+    with pytest.raises(errors.UnequalLengths):
+        s.grant([0.1], people=["a", "b"])
+    s.verify()
+
+
+@pytest.mark.parametrize("delta", [None, 0.0, 1.0, float("nan")])
+def test_an_account_of_epsilon_at_delta_needs_a_delta(delta):
+    with pytest.raises(errors.InvalidParameter):
+        sv.Session().grant({"a": 1.0}, currency="epsilon, delta", delta=delta)
+
+
+def test_accounts_are_kept_apart_and_there_are_no_others():
+    s = session()
+    s.grant({"a": 0.25}, currency="zCDP rho", neighbours="zero out")
+    s.charge({"a": 0.125}, key="elsewhere", account="zCDP rho, zero out")
+    assert (s.balance("a"), s.balance("a", "zCDP rho, zero out")) == (1.0, 0.125)
+    with pytest.raises(errors.InvalidParameter):
+        s.grant({"a": 1.0}, currency="coffee")
+    assert [line.account for line in s.history("a")] == ["pure epsilon, replace"] + 2 * ["zCDP rho, zero out"]
+
+
+def test_a_release_is_told_where_it_was_booked_and_found_there():
+    s, other = session(), session()
+    release = s.release(MEAN, VALUES, groups=OWNERS, epsilon=0.1, key="one")
+    booked = release.certificate.ledger
+    assert list(s.ledger.entries())[booked["entry"]].digest.hex() == booked["head"]
+    assert sv.Release.from_json(release.to_json()) == release
+    s.verify(release)
+    with pytest.raises(errors.InvalidParameter):
+        other.verify(release)
+
+
+def test_somebody_else_who_pays_meanwhile_is_noticed(monkeypatch):
+    """Between reading balances and reserving, another release takes b's last ε: b is left out, nobody overspends."""
+    s = session()
+    reserve, late = s.ledger.reserve, []
+
+    def crossed(key, request, amounts, **options):
+        if not late:
+            late.append(reserve("meanwhile", "", [Amounts(["b"], np.array([250_000_000]))]))
+        return reserve(key, request, amounts, **options)
+
+    monkeypatch.setattr(s.ledger, "reserve", crossed)
+    s.release(MEAN, VALUES, groups=OWNERS, epsilon=0.1, key="one")
+    assert (s.balance("a"), s.balance("b")) == (pytest.approx(0.9), 0.05)
+    s.verify()
