@@ -19,6 +19,7 @@ SCRIPTS = (
     "erm",
     "per_instance",
     "market",
+    "ledger",
     "labels",
     "large_files",
     "large_regression",
@@ -28,6 +29,7 @@ REDUCED = {
     "regression": ("--quick",),
     "logistic": ("--quick",),
     "erm": ("--draws", "4"),
+    "ledger": ("--people", "200000"),
     "large_files": ("--rows", "2000000"),
     "large_regression": ("--rows", "2000000"),
 }

@@ -7,6 +7,7 @@ import getpass
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -65,7 +66,7 @@ def postgres() -> Iterator[str]:
     try:
         yield _ready(f"postgresql://tester@/postgres?host={folder}")
     finally:
-        server.terminate()
+        server.send_signal(signal.SIGINT)  # at once, whoever is still connected
         server.wait(30)
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -25,7 +25,7 @@ one: an error message is an output, and outputs are paid for.
     ├── KeyReused                  the same key for another question
     ├── LedgerBroken               the books do not add up
     ├── LedgerSealed               the books are older than something that was released from them
-    ├── LedgerUnavailable          the books cannot be reached or written now; nothing was charged
+    ├── LedgerUnavailable          the books cannot be reached or written now
     ├── WrongLedgerKey             the key that hides who is who is missing, or that of other books
     ├── UnsupportedLedger          a kind of ledger that this installation does not have
     ├── IncompatibleGuarantees     promises of different kinds cannot be added
@@ -135,7 +135,7 @@ class LedgerSealed(SottovoceError):
 
 
 class LedgerUnavailable(SottovoceError):
-    """The books cannot be reached or written now, and nothing was charged."""
+    """The books cannot be reached or written now; asking again under the same key charges nobody twice."""
 
 
 class WrongLedgerKey(SottovoceError):

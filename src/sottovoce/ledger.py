@@ -97,6 +97,9 @@ class Ledger(Protocol):
     def identity(self) -> str:
         """A number that no other ledger has."""
 
+    def hidden(self, text: str) -> str:
+        """Returns a digest of this text that only the holder of the ledger's key can compute."""
+
     def grant(self, amounts: Sequence[Amounts]) -> None:
         """Sets what each person allows in all; below what is spent it freezes them."""
 

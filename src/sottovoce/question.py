@@ -10,7 +10,10 @@ looks the same from outside, because why it failed may depend on the data.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
+from dataclasses import is_dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -164,3 +167,26 @@ def ask(question: Question, *data: Any, epsilon: Any, groups: Any) -> tuple[Plan
     plan = question.plan_for(budgets, rows)
     refuse_unfit(question, plan, rows)
     return plan, run(question, plan, rows)
+
+
+def asked_of(question: Question, price: Any = "") -> list[Any]:
+    """Returns a question and its price as a fingerprint reads them."""
+    return [type(question).__name__, question.get_params(), price]
+
+
+def fingerprint(asked: list[Any], people: Array, *others: Array) -> str:
+    """A fingerprint of what was asked, of whom, at which price: the same key must always mean the same request."""
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=_spelt).encode())
+    digest.update(repr(people.tolist()).encode())
+    for array in others:
+        digest.update(np.ascontiguousarray(array, dtype=np.int64).data)
+    return digest.hexdigest()
+
+
+def _spelt(parameter: Any) -> Any:
+    # Arrays in full: NumPy's own repr leaves out the middle of long ones.
+    if isinstance(parameter, np.ndarray | np.generic):
+        return parameter.tolist()
+    if hasattr(parameter, "to_numpy"):  # data frames, whose repr leaves it out too
+        return [list(parameter.columns) if hasattr(parameter, "columns") else [], parameter.to_numpy().tolist()]
+    return vars(parameter) if is_dataclass(parameter) else repr(parameter)

@@ -10,10 +10,8 @@ budgets and on earlier charges, which are public, so it tells nothing (docs/theo
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import is_dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +24,7 @@ from sottovoce.guarantee import Currency, Neighbours
 from sottovoce.ledger import USUAL, Amounts, Ledger, Line, Reservation, charged, delta_units, in_words
 from sottovoce.ledgers.opened import opened
 from sottovoce.plan import Plan
-from sottovoce.question import Question, refuse_unfit, run
+from sottovoce.question import Question, asked_of, fingerprint, refuse_unfit, run
 from sottovoce.release import Release
 from sottovoce.table import Array, column, factorise, same_length
 
@@ -91,7 +89,7 @@ class Session:
     def charge(self, amounts: Mapping[Any, float], key: str, account: str = USUAL) -> None:
         """Writes down what something outside this library cost; rounds up; the same key again changes nothing."""
         names, cost = list(amounts), units.declared(list(amounts.values()))
-        request = _fingerprint(["outside", account, cost.tolist()], np.array(list(map(str, names)), dtype=object))
+        request = self._hidden(["outside", account, cost.tolist()], np.array(list(map(str, names)), dtype=object))
         made = self.ledger.reserve(key, request, [Amounts(names, cost, account)], outside=True)
         if made.request != request:
             raise _another(key)
@@ -113,7 +111,7 @@ class Session:
         """
         people, owner = factorise(groups)
         price = sorted(map(repr, epsilon.items())) if isinstance(epsilon, Mapping) else repr(epsilon)
-        request = _fingerprint(_asked(question, price), people, owner)
+        request = self._hidden(asked_of(question, price), people, owner)
         known = self.ledger.find(key)
         if known is not None:  # looked up before balances are: what it cost then is not asked for again
             return self._again(known, request)
@@ -134,7 +132,7 @@ class Session:
         """
         kinds, people = budgets.kinds, np.empty(0) if budgets.people is None else budgets.people
         asked = budgets.by_person(kinds.epsilon)
-        request = _fingerprint(_asked(question, ""), people, asked, budgets.by_person(kinds.rows), kinds.people)
+        request = self._hidden(asked_of(question), people, asked, budgets.by_person(kinds.rows), kinds.people)
         known = self.ledger.find(key)
         if known is not None:
             return self._again(known, request)
@@ -171,6 +169,10 @@ class Session:
                 "Pass epsilon= to say what the release may cost each.",
             )
         return self.ledger.balances(people, f"pure epsilon, {guarantee.neighbours}")
+
+    def _hidden(self, asked: list[Any], people: Array, *others: Array) -> str:
+        # Under the ledger's key, so that nobody who has the database alone can try names against it.
+        return self.ledger.hidden(fingerprint(asked, people, *others))
 
     def _released(
         self, question: Question, key: str, request: str, people: Sequence[Any], asked: units.Units, arranged: Arranged
@@ -262,28 +264,6 @@ def _prices(epsilon: Any, people: Sequence[Any]) -> units.Units:
             "Pass one ε for everybody, or a mapping from person to ε.",
         )
     return np.full(len(people), int(units.grant(epsilon)))
-
-
-def _asked(question: Question, price: Any) -> list[Any]:
-    return [type(question).__name__, question.get_params(), price]
-
-
-def _fingerprint(asked: list[Any], people: Array, *others: Array) -> str:
-    """A fingerprint of what was asked, of whom, at which price: the same key must always mean the same request."""
-    digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=_spelt).encode())
-    digest.update(repr(people.tolist()).encode())
-    for array in others:
-        digest.update(np.ascontiguousarray(array, dtype=np.int64).data)
-    return digest.hexdigest()
-
-
-def _spelt(parameter: Any) -> Any:
-    # Arrays in full: NumPy's own repr leaves out the middle of long ones.
-    if isinstance(parameter, np.ndarray | np.generic):
-        return parameter.tolist()
-    if hasattr(parameter, "to_numpy"):  # data frames, whose repr leaves it out too
-        return [list(parameter.columns) if hasattr(parameter, "columns") else [], parameter.to_numpy().tolist()]
-    return vars(parameter) if is_dataclass(parameter) else repr(parameter)
 
 
 def _another(key: str) -> KeyReused:

@@ -7,6 +7,7 @@ All settings are written out: nothing here is drawn at random.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,11 +23,16 @@ from sottovoce.experiments.joint import Side, joint_delta, marginal_delta, neigh
 Floats = NDArray[np.float64]
 
 DELTA = 1e-6
+#: After these words the description of a printed formula says what is wrong with it.
+MARK = "Wrong, see errata: "
 
 
 @dataclass(frozen=True)
 class Erratum:
-    """A number as printed and as it is; for a loss, also the true δ at the printed ε. ``formula`` prints it."""
+    """A number as printed and as it is; for a loss, also the true δ at the printed ε. ``formula`` prints it.
+
+    ``command`` is the experiment that shows it.
+    """
 
     place: str
     setting: str
@@ -35,6 +41,17 @@ class Erratum:
     exact: float
     true_delta: float | None
     formula: str
+    command: str = "instance/errata"
+
+
+def cause(formula: str) -> str:
+    """Returns what is wrong with a printed formula, as its description ends.
+
+    >>> cause("lemma_13_second_as_printed")
+    'the sign is +.'
+    """
+    told = inspect.getdoc(getattr(paper, formula)) or ""
+    return " ".join(told.partition(MARK)[2].split("``")[0].split())
 
 
 def one_column(rows: int, value: float, ridge: float, temperature: float, label: float) -> Instance:

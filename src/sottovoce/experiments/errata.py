@@ -1,37 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errata of the papers, as a page: ``python -m sottovoce.experiments.errata > docs/theory/errata.md``.
+"""Errata of the papers, as a page: ``python -m sottovoce.experiments.errata > docs/theory/errata.md``; and as tables.
 
-Every number in its tables is computed, and a test holds docs/theory/errata.md against what this file makes.
+Every number in its tables is computed, and a test holds docs/theory/errata.md against what this file makes. For
+`sottovoce reproduce` the same tables are an experiment of each paper, such as instance/errata.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+from functools import cache
+from string import ascii_lowercase
 
-from sottovoce.experiments import counterexamples
-from sottovoce.experiments.counterexamples import Erratum
+from sottovoce.experiments import counterexamples, other_counterexamples
+from sottovoce.experiments.counterexamples import Erratum, cause
+from sottovoce.experiments.outcome import Column, Outcome, Reason, Table
+from sottovoce.experiments.registry import Task
 
 #: Significant digits of a number, and of a δ that only shows how far off an ε is.
 DIGITS, ROUGHLY = 5, 3
 #: A smaller δ is not worth its digits.
 TINY = 1e-99
 
-#: A line «name» stands for the table that the function of this name in counterexamples.py makes.
+#: A line «name» stands for the table that the function of this name in counterexamples.py or its other half makes.
 PAGE = """\
-# Errata
+# What the papers got wrong
 
-*Where a published formula is wrong, by how much, and what is true.* Code: `src/sottovoce/experiments/as_printed.py`
-(the formulas as they are printed, under names that say so), `src/sottovoce/experiments/exact.py` and
-`src/sottovoce/experiments/joint.py` (what is true), `src/sottovoce/experiments/counterexamples.py` (the tables). This
-page is made by `python -m sottovoce.experiments.errata`.
+*Where a published formula, table or claim is wrong, by how much, and what is true.* Each line has what is printed,
+what is true, and the command that shows it. Code: `src/sottovoce/experiments/as_printed.py` (formulas as they are
+printed, under names that say so), `src/sottovoce/experiments/exact.py` and `src/sottovoce/experiments/joint.py` (what
+is true), `src/sottovoce/experiments/counterexamples.py` and `src/sottovoce/experiments/other_counterexamples.py` (the
+tables). This page is made by `python -m sottovoce.experiments.errata`; how to run a command is in the
+[guide](../guide/reproduce.md).
 
-The paper is *Per-instance Differential Privacy*; numbers of equations are its own. Neighbours differ by one record
-z = (x, y), δ = 10⁻⁶ unless a line says something else, and γ and λ are the temperature and the ridge of the posterior,
-with density ∝ exp(−γ/2·(‖y − Xθ‖² + λ‖θ‖²)). Where the printed ε or δ is the smaller one, somebody was promised more
-than they got; "true δ" is the δ that holds at the printed ε.
+## Per-instance Differential Privacy
 
-## Gaussian noise
+Numbers of equations are the paper's own. Neighbours differ by one record z = (x, y), δ = 10⁻⁶ unless a line says
+something else, and γ and λ are the temperature and the ridge of the posterior, with density ∝ exp(−γ/2·(‖y − Xθ‖² +
+λ‖θ‖²)). Where the printed ε or δ is the smaller one, somebody was promised more than they got; "true δ" is the δ that
+holds at the printed ε.
+
+### Gaussian noise
 
 The noise has standard deviation 1/√γ in the norm of A, so a record that moves the estimate by Δ is √γ·Δ standard
 deviations away. Lemma 4 prints γ for √γ and drops the 2 of √(2·log(1.25/δ)); (3) has no γ at all. Even the classical
@@ -39,16 +48,16 @@ formula, which they abbreviate, holds up to ε = 1 only. γ = 1/16, or σ = 4, i
 
 «gaussian_noise»
 
-## One posterior sample
+### One posterior sample
 
-(7) and (8) are printed as equal. They belong to the loss under two different laws, (7) without and (8) with the record,
-and pDP needs both. The law without the record is always the worse one. The tail behind (7) and (8) is too light
-(see [steps of proofs](#steps-of-proofs)). In (8) the two terms between the bars must be added: for μ' = ½, γ = 1,
-e² = log 2 they cancel to 0. Remark 15 simplifies (7) with the residual of the wrong fit.
+(7) and (8) are printed as equal. They belong to the loss under two different laws, (7) without and (8) with the
+record, and pDP needs both. The law without the record is always the worse one. The tail behind (7) and (8) is too
+light (see [steps of proofs](#steps-of-proofs)). In (8) the two terms between the bars must be added: for μ' = ½, γ =
+1, e² = log 2 they cancel to 0. Remark 15 simplifies (7) with the residual of the wrong fit.
 
 «theorem_14»
 
-## Everybody, and all data sets
+### Everybody, and all data sets
 
 The last term of (9) and (10) must not contain γ: the two covariances differ by a factor that no temperature changes.
 So ε does not vanish with γ, and what is printed is too small without limit. (10) is a claim of differential privacy;
@@ -56,14 +65,14 @@ one data set refutes it.
 
 «proposition_16»
 
-## Steps of proofs
+### Steps of proofs
 
 A tail under p alone does not bound the loss under p' (Lemma 24), and a normal tail is e^(−z²/2), not e^(−z²)
 (Theorem 14). The sign in Lemma 13 does no harm, because only norms are used.
 
 «steps_of_proofs»
 
-## AdaOPS, step by step
+### AdaOPS, step by step
 
 - λ_n = min{0, …} is never positive: Algorithm 1 does not regularise, it can only take away. The proof reads as if max
   were there. The other lines are for max.
@@ -75,10 +84,10 @@ A tail under p alone does not bound the loss under p' (Lemma 24), and a normal t
 
 «ada_ops_steps»
 
-## AdaOPS, as a whole
+### AdaOPS, as a whole
 
-Wrong steps do not make a wrong theorem, so the δ of what is released is computed exactly, for one column: closed forms
-given λ̃, and a quadrature over λ̃. Data are rows (c, 1), the record is (1, −1), and κ is as Algorithm 1 allows.
+Wrong steps do not make a wrong theorem, so the δ of what is released is computed exactly, for one column: closed
+forms given λ̃, and a quadrature over λ̃. Data are rows (c, 1), the record is (1, −1), and κ is as Algorithm 1 allows.
 
 - The proof covers the pair (λ̃, θ̃). With a public n, the same for both neighbours, it breaks the promise at large ε. (In
   the first two lines n is that of the smaller set, in the third that of the larger.)
@@ -89,26 +98,27 @@ given λ̃, and a quadrature over λ̃. Data are rows (c, 1), the record is (1, 
 
 «ada_ops_releases»
 
-Among data of this kind with κ ≥ 1, a search found no failure at ε = 1, and with a public n none at ε = 11. That proves
-nothing about others. `sv.AdaptivePosteriorSample` is another algorithm, with a proof.
+Among data of this kind with κ ≥ 1, a search found no failure at ε = 1, and with a public n none at ε = 11. That
+proves nothing about others. `sv.AdaptivePosteriorSample` is another algorithm, with a proof.
 
-## Accuracy
+### Accuracy
 
 The sample's own variance is tr(H⁻¹)/γ, without σ²: E‖θ̃ − θ₀‖² = σ²·tr(H⁻¹XᵀXH⁻¹) + tr(H⁻¹)/γ + λ²‖H⁻¹θ₀‖², and the
 factor of efficiency is 1 + 1/(γσ²), not 1 + 1/γ. θ̂ minimises F with λ/2 (printed: λ), and the excess is d/(2γ). The
-exact means below come from runs of the estimator at points that integrate quadratics exactly, not from these formulas.
+exact means below come from runs of the estimator at points that integrate quadratics exactly, not from these
+formulas.
 
 «utility»
 
-## Groups and generalisation
+### Groups and generalisation
 
 In the second line of group privacy the products run over the records that come later: Σ_i δ_i·Π_{j>i} e^(ε_j). In
-Proposition 11, and in the proof of Proposition 9, ε(Z, z')·δ(Z, z'') must be e^(ε(Z, z'))·δ(Z, z''); the bound is then
-0.55 in the example.
+Proposition 11, and in the proof of Proposition 9, ε(Z, z')·δ(Z, z'') must be e^(ε(Z, z'))·δ(Z, z''); the bound is
+then 0.55 in the example.
 
 «groups_and_generalisation»
 
-## Slips that change no number
+### Slips that change no number
 
 - Lemma 20 (Woodbury) lacks a V before the last A⁻¹. (6) has γ where Theorem 14 has γ/2.
 - Fact 5 takes the smaller of one probability and itself; it means both data sets. Fact 6.2 leaves out k·ε(e^ε − 1).
@@ -118,11 +128,65 @@ Proposition 11, and in the proof of Proposition 9, ε(Z, z')·δ(Z, z'') must be
 - Condition (d) has XXᵀ for XᵀX, "λ_min = Ω(d/n)" means n/d, Proposition 17 has 1 + γ for 1 + 1/(γσ²), and "nε² = o(1)"
   means that its inverse is.
 
+## Personalized Differential Privacy for Ridge Regression
+
+Its theorems on privacy are right; its B must be a promise, and must not be computed from data. Outside its proof lies
+the scaling of columns by their own smallest and largest value.
+
+### Misprints
+
+Table 11 has six wrong exponents in the line λ = 1, of which two are closed forms on a draw like the authors'; the
+other four are in the command's output. Table 14 has two in the line λ = 0.01. Table 3 repeats a number of another
+line, and Table 9's caption names a profile that its numbers are not from.
+
+«ridge_misprints»
+
+### Claims
+
+Labels with Gaussian noise are not bounded. Sampling people is the paper's rival, from *Conservative or Liberal?*;
+with noise that follows the number sampled it is not private where a record is replaced ([baselines](baselines.md)).
+
+«ridge_claims»
+
+## Striking a Balance
+
+### Privacy, truth and a minimum
+
+Weights, noise and model minimise one objective on the private rows; the proof fixes weights and noise first. A joint
+minimum jumps, so there are outputs of one data set that its neighbour never has: no ε holds with a δ below the number
+in the first line, which is computed and not sampled. Payments Ψ·ε are right on average only. (34) has no λ, and
+2bᵀw/η + ½λ‖w‖² is not bounded as η → 0: a σ/η does not outweigh it
+([market](market.md#what-the-published-mechanism-gets-wrong)).
+
+«market_claims»
+
+### Constants and steps
+
+The bound's constants take a logarithm to base 2 where e is right, and more. (29), the last line of a proof, drops the
+2 of (12), and what it claims cannot be reached. The charge 2·log(1 + k/(mλ)) is in the paper's proof and dropped in
+its promise. {Σe^z = 1} is not convex, so Theorem 4.1 does not speak about it.
+
+«market_constants»
+
+- Costs are printed as uniform in [e⁻⁴, 5e⁻⁴]; 10⁻⁴ is meant.
+
+## Smoothly Bounding User Contributions in Differential Privacy
+
+Theorem 2 has a family in which limiting rows costs up to 3/2 of the best weights; more is possible, and with
+[personal budgets](weights.md#sample-limiting) there is no limit at all. The noise of Theorem 6 is enough, and more
+than enough for people with several rows: what counts is the worst of all signs ([labels](labels.md)). Theorem 4 rests
+on an algorithm whose noise is proved for small ε. Table 2 has ε = 30 to 50; if its noise is that of the algorithm,
+somebody who sees the steps learns more.
+
+«users_gaps»
+
+- The experiments take σ² from least squares on the labels that are to be protected.
+
 ## What the tests check
 
 - `tests/experiments/test_errata.py`: this page is what the code makes; printed and exact numbers against digits found
   beforehand; formulas as printed against the paper's at round arguments; means against simulation and against the
-  formulas above.
+  formulas above; claims about markets, samples and weights against draws and other formulas; every command has a name.
 - `tests/experiments/test_joint.py`: the quadrature at several resolutions, against a million simulated releases, and
   against the library's profile where they must agree.
 
@@ -131,13 +195,34 @@ Proposition 11, and in the proof of Proposition 9, ε(Z, z')·δ(Z, z'') must be
 - Y.-X. Wang: *Per-instance Differential Privacy*, Journal of Privacy and Confidentiality 9(1), 2019 (arXiv:1707.07708).
 - B. Balle, Y.-X. Wang: *Improving the Gaussian Mechanism for Differential Privacy: Analytical Calibration and Optimal
   Denoising*, ICML 2018 (the exact δ of Gaussian noise).
+- *Personalized Differential Privacy for Ridge Regression*, arXiv 2401.17127.
+- *Striking a Balance: An Optimal Mechanism Design for Heterogenous Differentially Private Data Acquisition for Logistic
+  Regression*, under review.
+- A. Epasto, M. Mahdian, J. Mao, V. Mirrokni, L. Ren: *Smoothly Bounding User Contributions in Differential Privacy*,
+  NeurIPS 2020.
+- Z. Jorgensen, T. Yu, G. Cormode: *Conservative or Liberal? Personalized Differential Privacy*, ICDE 2015.
 """
 TABLE = re.compile(r"^«(\w+)»$", re.MULTILINE)
+#: A table with the heading that it is under.
+HEADED = re.compile(r"^#+ ([^\n]+)\n(?:(?!#)[^\n]*\n)*?«(\w+)»$", re.MULTILINE)
+#: The paper that a table is about, by the name under which its experiments are called.
+PAPER_OF = {
+    name: next((paper for paper in ("ridge", "market", "users") if name.startswith(paper)), "instance")
+    for name in TABLE.findall(PAGE)
+}
 
 
 def errata() -> dict[str, list[Erratum]]:
     """Returns every erratum, in the order of the page, by the function that computes it."""
-    return {name: getattr(counterexamples, name)() for name in TABLE.findall(PAGE)}
+    return {name: computed(name) for name in TABLE.findall(PAGE)}
+
+
+@cache
+def computed(name: str) -> list[Erratum]:
+    """Returns the lines of one table."""
+    home = counterexamples if hasattr(counterexamples, name) else other_counterexamples
+    found: list[Erratum] = getattr(home, name)()
+    return found
 
 
 def errata_page() -> str:
@@ -147,16 +232,53 @@ def errata_page() -> str:
 
 
 def _table(lines: list[Erratum]) -> str:
-    with_delta = any(line.true_delta is not None for line in lines)
-    names = ["where", "setting", "quantity", "printed", "exact", *["true δ"] * with_delta, "printed by"]
-    rows = [[word.replace("|", r"\|") for word in _words(line, with_delta)] for line in lines]
-    return "\n".join(f"| {' | '.join(words)} |" for words in (names, ["---"] * len(names), *rows))
+    with_delta, with_formula = any(line.true_delta is not None for line in lines), any(line.formula for line in lines)
+    optional = {"true δ": with_delta, "printed by": with_formula}
+    names = ["where", "setting", "quantity", "printed", "exact", "true δ", "printed by", "`sottovoce reproduce`"]
+    kept = [place for place, name in enumerate(names) if optional.get(name, True)]
+    rows = [[word.replace("|", r"\|") for word in _words(line)] for line in lines]
+    picked = ([words[place] for place in kept] for words in (names, ["---"] * len(names), *rows))
+    return "\n".join(f"| {' | '.join(words)} |" for words in picked)
 
 
-def _words(line: Erratum, with_delta: bool) -> list[str]:
+def _words(line: Erratum) -> list[str]:
     delta = "" if line.true_delta is None else digits(line.true_delta, ROUGHLY)
-    numbers = [digits(line.printed), digits(line.exact), *[delta] * with_delta]
-    return [line.place, line.setting, line.quantity, *numbers, f"`{line.formula}`"]
+    numbers = [digits(line.printed), digits(line.exact), delta]
+    return [line.place, line.setting, line.quantity, *numbers, f"`{line.formula}`", f"`{line.command}`"]
+
+
+def outcome(task: Task) -> Outcome:
+    """The errata of one paper as an experiment; which paper, the name says."""
+    titles = {match[2]: match[1] for match in HEADED.finditer(PAGE)}
+    names = [name for name in titles if PAPER_OF[name] == task.name.partition("/")[0]]
+    found = {name: computed(name) for name in names}
+    tables = tuple(_compared(titles[name], lines) for name, lines in found.items())
+    settings = [
+        f"{label}: {one.quantity} for {one.setting}." for lines in found.values() for label, one in _labelled(lines)
+    ]
+    return Outcome(task.name, task.size, tables, (), tuple(settings))
+
+
+def _labelled(found: list[Erratum]) -> list[tuple[str, Erratum]]:
+    """Returns each erratum with a label of its own: its place in the paper, and a letter where it has several."""
+    places = [one.place for one in found]
+    letters = [f" {ascii_lowercase[places[:at].count(place)]}" for at, place in enumerate(places)]
+    return [
+        (one.place + letter * (places.count(one.place) > 1), one) for one, letter in zip(found, letters, strict=True)
+    ]
+
+
+def _compared(title: str, found: list[Erratum]) -> Table:
+    lines = _labelled(found)
+    column = Column("exact", tuple(one.exact for one in found), tuple(one.printed for one in found))
+    deltas = Column("true δ at the printed ε", tuple(one.true_delta for one in found))
+    reasons = tuple(Reason("exact", _why(one), (label,)) for label, one in lines)
+    columns = (column, deltas) if any(deltas.ours) else (column,)
+    return Table(title, "where", tuple(label for label, _ in lines), columns, reasons)
+
+
+def _why(one: Erratum) -> str:
+    return f"Print is wrong: {cause(one.formula)}" if one.formula else f"Print is wrong or loose; see {one.command}."
 
 
 def digits(value: float, significant: int = DIGITS) -> str:

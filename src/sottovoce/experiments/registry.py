@@ -78,7 +78,9 @@ PAPERS = {
     paper.key: paper
     for paper in (
         Paper("ridge", "Personalized Differential Privacy for Ridge Regression"),
+        Paper("market", "Striking a Balance: a data market for logistic regression"),
         Paper("users", "Smoothly Bounding User Contributions in Differential Privacy"),
+        Paper("instance", "Per-instance Differential Privacy"),
     )
 }
 
@@ -118,6 +120,18 @@ EXPERIMENTS = (
     Experiment("ridge/figure-19", "Standard deviation, medical, by rows", "ridge_figures:figure"),
     Experiment("ridge/theorem-2.5", "The bound on the error against the error", "ridge_figures:accuracy"),
     Experiment("ridge/speed", "All runs at once against a loop over runs", "ridge_sampling:speed"),
+    Experiment("ridge/errata", "What the paper got wrong", "errata:outcome"),
+    Experiment("market/figure-2a", "Error and payments by trade-off", "market_figures:figure_2a"),
+    Experiment("market/figure-2b", "Error + γ·payment, costs apart and correlated", "market_figures:figure_2b"),
+    Experiment("market/figure-3", "Errors and loss by μ", "market_figures:figure_3"),
+    Experiment("market/figure-4", "Variance of weights by variance of costs", "market_figures:figure_4"),
+    Experiment("market/figure-5", "Errors by average ε", "market_figures:figure_5"),
+    Experiment("market/certified", "The certified market beside the published one", "market_figures:certified"),
+    Experiment("market/appendix-c", "Two sellers: the minimum for every noise", "market_claims:appendix_c"),
+    Experiment("market/audit", "The claim of privacy, audited; ours too", "market_claims:audit"),
+    Experiment("market/lies", "Who gains by a lie", "market_claims:lies"),
+    Experiment("market/theorem-3.4", "The limit for many sellers", "market_claims:theorem_3_4"),
+    Experiment("market/errata", "What the paper got wrong", "errata:outcome"),
     Experiment("users/theorem-2", "Weights against sample limiting, the ratio that tends to 3/2", "users:theorem_2"),
     Experiment("users/counterexample", "Weights against sample limiting, more than 3/2", "users:counterexample"),
     Experiment("users/example-1", "The gap without a bound, by the solver", "users:example_1"),
@@ -131,6 +145,11 @@ EXPERIMENTS = (
     Experiment("users/table-2", "Logistic regression on drug reviews", "users_tables:table_2"),
     Experiment("users/table-1-law", "What Table 1 tells about its noise", "users:table_1_law"),
     Experiment("users/table-2-noise", "Which ε the noise of Table 2 keeps", "users:table_2_noise"),
+    Experiment("users/errata", "What the paper got wrong, or left loose", "errata:outcome"),
+    Experiment("instance/figure-1", "Losses to noise on the solution", "instance_figures:figure_1"),
+    Experiment("instance/figure-2", "Losses by rows, and to one sample by risk", "instance_figures:figure_2"),
+    Experiment("instance/efficiency", "How efficient a posterior sample is", "instance_efficiency:efficiency"),
+    Experiment("instance/errata", "What the paper got wrong", "errata:outcome"),
 )  # fmt: skip
 
 

@@ -65,9 +65,18 @@ class Beside:
 
     def digests(self, people: Sequence[Any]) -> bytes:
         """Returns the digests of people, one after the other."""
-        key, hidden, size = self.key, hashlib.blake2b, PERSON_BYTES
-        names = [_bytes(person if type(person) is str else _spelt(person)) for person in people]
-        return b"".join([hidden(name, digest_size=size, key=key).digest() for name in names])
+        begun = hashlib.blake2b(digest_size=PERSON_BYTES, key=self.key).copy  # a third cheaper than to begin each anew
+        digests = []
+        for person in people:
+            hidden = begun()
+            # Halves of pairs, as some file systems and old tables have them, are letters like others.
+            hidden.update((person if type(person) is str else _spelt(person)).encode("utf-8", "surrogatepass"))
+            digests.append(hidden.digest())
+        return b"".join(digests)
+
+    def hidden(self, text: str) -> str:
+        """Returns a digest of this text that only the holder of the key can compute."""
+        return hashlib.blake2b(text.encode(), digest_size=32, key=self.key).hexdigest()
 
     def seen(self) -> list[tuple[int, bytes]]:
         """Returns the heads that were seen since the books were last declared good."""
@@ -111,10 +120,6 @@ def _spelt(person: Any) -> str:
     """Returns a name as it is spelt, so that a number read from a text file is still the same person."""
     whole = isinstance(person, float) and person.is_integer()
     return str(int(person) if whole else person)
-
-
-def _bytes(name: str) -> bytes:
-    return name.encode(errors="surrogatepass")  # as some file systems and old tables have them: names like others
 
 
 def _read(path: Path) -> str:

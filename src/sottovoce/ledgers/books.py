@@ -70,6 +70,10 @@ class Books:
         self._last = (first.number, first.digest)
         self.sealed = not store.read(self._follows_from_heads)
 
+    def hidden(self, text: str) -> str:
+        """Returns a digest of this text that only the holder of the key can compute."""
+        return self._beside.hidden(text)
+
     def grant(self, amounts: Sequence[Amounts]) -> None:
         """Sets what each person allows in all; below what is spent it freezes them."""
         lines = self._packed(amounts)

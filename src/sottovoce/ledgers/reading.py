@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from sottovoce.errors import LedgerBroken
@@ -12,6 +14,8 @@ from sottovoce.ledgers.chain import Lines
 from sottovoce.ledgers.schema import Transaction
 
 ENTRY = "SELECT number, what, key, request, at, lines, root, digest FROM entries"
+#: What its cells are, unless a byte of the file was changed.
+KINDS = (int, str, str, str, str, int, bytes, bytes)
 HISTORY = """
     SELECT entries.number, entries.at, entries.what, entries.key, lines.account, lines.amount,
     (SELECT later.number FROM entries AS later WHERE later.key = entries.key AND later.what = 'publish')
@@ -22,24 +26,27 @@ HISTORY = """
 def first(transaction: Transaction) -> Entry | None:
     """Returns the entry that names the books, if they have begun."""
     found = transaction.run(ENTRY + " WHERE number = 0")
-    return Entry(*found[0]) if found else None
+    if not found and head(transaction)[0] >= 0:
+        raise broken()  # which would otherwise be begun once more
+    return _entry(found[0]) if found else None
 
 
 def head(transaction: Transaction) -> tuple[int, bytes]:
     """Returns number and digest of the last entry."""
-    found = transaction.run("SELECT number, digest FROM entries ORDER BY number DESC LIMIT 1")
-    return (int(found[0][0]), bytes(found[0][1])) if found else (-1, chain.NOTHING)
+    found = transaction.run(ENTRY + " ORDER BY number DESC LIMIT 1")
+    last = _entry(found[0]) if found else None
+    return (-1, chain.NOTHING) if last is None else (last.number, last.digest)
 
 
 def in_chain(transaction: Transaction, seen: tuple[int, bytes]) -> bool:
     """Whether an entry with this number has this digest."""
     found = transaction.run("SELECT digest FROM entries WHERE number = ?", seen[0])
-    return bool(found) and bytes(found[0][0]) == seen[1]
+    return found == [(seen[1],)]
 
 
 def entries(transaction: Transaction) -> list[Entry]:
     """Returns all entries in order."""
-    return [Entry(*row) for row in transaction.run(ENTRY + " ORDER BY number")]
+    return [_entry(row) for row in transaction.run(ENTRY + " ORDER BY number")]
 
 
 def known(transaction: Transaction, key: str) -> Reservation | None:
@@ -48,11 +55,17 @@ def known(transaction: Transaction, key: str) -> Reservation | None:
     found = transaction.run(ENTRY + " WHERE key = ? AND what IN ('reserve', 'charge')", key)
     if not found:
         return None
-    entry = Entry(*found[0])
+    entry = _entry(found[0])
     stored = transaction.run(schema.STORED, key)
     release = stored[0][0] if stored else None
     state: State = "published" if stored or entry.what == "charge" else "reserved"
     return Reservation(key, entry.request, state, entry.number, entry.digest.hex(), release)
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
+    if tuple(map(type, row)) != KINDS:
+        raise broken()
+    return Entry(*row)
 
 
 def lines_of(transaction: Transaction, number: int) -> Lines:

@@ -231,8 +231,7 @@ class _SqliteTransaction:
         self.run("DELETE FROM staged")
         if len(lines):
             both = lines["account"].astype(np.int64) * BEYOND + lines["amount"]
-            digits = "".join(map(f"%0{DIGITS}d".__mod__, both.tolist())).encode()
-            self.run(STAGE, lines["person"].tobytes(), digits, len(lines))
+            self.run(STAGE, lines["person"].tobytes(), _in_digits(both), len(lines))
 
     def version(self) -> int:
         """Returns the version of the tables; 0 where there are none."""
@@ -244,6 +243,14 @@ class _SqliteTransaction:
             self.run(statement + " STRICT, WITHOUT ROWID" * statement.startswith("CREATE TABLE"))
         self.run(f"PRAGMA user_version = {version}")
         self.run(f"PRAGMA application_id = {MARK}")
+
+
+def _in_digits(numbers: Any) -> bytes:
+    """Returns numbers one after the other, each with leading zeros."""
+    digits, rest = np.empty((len(numbers), DIGITS), dtype=np.uint8), numbers
+    for place in reversed(range(DIGITS)):
+        rest, digits[:, place] = np.divmod(rest, 10)
+    return bytes((digits + ord("0")).tobytes())
 
 
 def _told(cause: int) -> SottovoceError:

@@ -1,0 +1,154 @@
+"""Sixty injected faults and more: every error at every labelled step, at every statement, and in the files beside.
+
+Whatever fails: the books add up, nothing that was given out is missing from them, nothing was read unpaid, no message
+names anybody, and the session goes on.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+
+import pytest
+
+from ledgers.crashes import Trace, lost_or_free
+from ledgers.places import PEOPLE, release
+from sottovoce import errors, ledger, session
+
+STEPS = 6
+#: More statements than a release takes on either store.
+STATEMENTS = 70
+
+
+def of_sqlite(code: int) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("ada-lovelace: what the database says may quote what was written")
+    error.sqlite_errorcode = code
+    return error
+
+
+def of_server(kind: str) -> Exception:
+    return getattr(pytest.importorskip("psycopg").errors, kind)("ada-lovelace")
+
+
+EVERYWHERE: dict[str, Callable[[], BaseException]] = {
+    "disk": lambda: OSError(errno.ENOSPC, "ada-lovelace"),
+    "interrupt": KeyboardInterrupt,
+    "memory": MemoryError,
+}
+IN_FILE = EVERYWHERE | {
+    "trouble": lambda: of_sqlite(sqlite3.SQLITE_FULL),
+    "io": lambda: of_sqlite(sqlite3.SQLITE_IOERR),
+    "busy": lambda: of_sqlite(sqlite3.SQLITE_BUSY),
+}
+ON_SERVER = EVERYWHERE | {
+    "trouble": lambda: of_server("OperationalError"),
+    "serial": lambda: of_server("SerializationFailure"),
+}
+
+
+def faults_of(place) -> dict[str, Callable[[], BaseException]]:
+    return ON_SERVER if place.server else IN_FILE
+
+
+def endure(place, monkeypatch, faults) -> list[bool]:
+    """Runs one release in the way of each fault, and checks the books after it; returns which came through."""
+    own, struck = place.granted(), []
+    for number, (fault, arm) in enumerate(faults):
+        trace = Trace()
+        with monkeypatch.context() as patched:
+            struck.append(attempt(own, f"k{number}", fault, arm, patched, trace))
+            own.ledger._store._close()  # with what was armed
+        trace.made[f"after {number}"] = release(own, f"after {number}").to_json()
+        assert lost_or_free(place, [trace]) == []
+    own.verify()
+    return struck
+
+
+def attempt(own, key, fault, arm, patched, trace) -> bool:
+    """One release with a fault in its way; whether the fault came through."""
+    run = session.run
+
+    def reading(*arguments):
+        trace.read.append(key)
+        return run(*arguments)
+
+    patched.setattr(session, "run", reading)
+    own.ledger._store._close()
+    arm(patched, fault)
+    try:
+        trace.made[key] = release(own, key).to_json()
+    except BaseException as error:
+        if not isinstance(error, errors.SottovoceError | type(fault())):
+            raise
+        came = error
+    else:
+        return False
+    told = f"{came}{came.__context__}{came.__cause__}" if isinstance(came, errors.SottovoceError) else ""
+    assert not any(name in told for name in PEOPLE)
+    return True
+
+
+def nth(number: int, fault, original):
+    """The original, which raises at its n-th call."""
+    calls = count()
+
+    def called(*arguments, **options):
+        if next(calls) == number:
+            raise fault()
+        return original(*arguments, **options)
+
+    return called
+
+
+def at_step(number):
+    return lambda patched, fault: patched.setattr(ledger, "reached", nth(number, fault, ledger.reached))
+
+
+def test_every_fault_at_every_step(place, monkeypatch):
+    faults = [(fault, at_step(step)) for step in range(STEPS) for fault in faults_of(place).values()]
+    struck = endure(place, monkeypatch, faults)
+    # What the server refuses for the sake of others is tried again: at the three steps within a transaction.
+    assert sum(struck) == len(faults) - 3 * place.server
+
+
+def at_statement(number, server):
+    """A fault at the n-th statement, BEGIN, COMMIT and ROLLBACK among them where they are statements."""
+    if server:
+        execute = pytest.importorskip("psycopg").Cursor.execute
+        return lambda patched, fault: patched.setattr("psycopg.Cursor.execute", nth(number, fault, execute))
+
+    def arm(patched, fault):
+        calls, connect = count(), sqlite3.connect
+
+        class Faulty(sqlite3.Connection):
+            def execute(self, *arguments):
+                if next(calls) == number:
+                    raise fault()
+                return super().execute(*arguments)
+
+        patched.setattr(sqlite3, "connect", partial(connect, factory=Faulty))
+
+    return arm
+
+
+@pytest.mark.parametrize("kind", ["trouble", "interrupt", "memory"])
+def test_every_fault_at_every_statement(place, monkeypatch, kind):
+    fault, stride = faults_of(place)[kind], 8 if place.server else 2
+    faults = [(fault, at_statement(number, place.server)) for number in range(0, STATEMENTS, stride)]
+    struck = endure(place, monkeypatch, faults)
+    reached = sum(struck)
+    assert struck == [True] * reached + [False] * (len(struck) - reached)  # to the last statement, and beyond it
+    assert 3 < reached < len(struck)
+
+
+@pytest.mark.parametrize("call", ["fsync", "open", "fdopen"])
+@pytest.mark.parametrize("fault", EVERYWHERE.values(), ids=EVERYWHERE)
+def test_every_fault_in_the_file_of_heads(in_file, monkeypatch, call, fault):
+    def arm(number):
+        return lambda patched, fault: patched.setattr(os, call, nth(number, fault, getattr(os, call)))
+
+    assert endure(in_file, monkeypatch, [(fault, arm(0)), (fault, arm(1))]) == [True, True]
