@@ -23,7 +23,12 @@ SHAPES = {
                            np.repeat(np.arange(60), np.r_[[1] * 30, [4] * 20, [12] * 10])),
 }  # fmt: skip
 
-every_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+#: Two of them every time, the others by `make test-long`.
+OFTEN = ("tiers", "many rows a person")
+every_shape = pytest.mark.parametrize(
+    "shape",
+    [pytest.param(shape, id=name, marks=() if name in OFTEN else pytest.mark.long) for name, shape in SHAPES.items()],
+)
 
 
 def root_mean_square(question, epsilon, groups, draw, truth) -> tuple[float, float]:

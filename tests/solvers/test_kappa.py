@@ -462,6 +462,10 @@ ABOVE = tuple(1.001 * ridge for ridge in RIDGES[1:-1])
 
 def test_nothing_is_caught_where_nothing_is_planted():
     assert not caught()
+
+
+@pytest.mark.long
+def test_nothing_is_caught_above_a_line_of_the_table():
     assert not caught(ABOVE)
 
 

@@ -29,7 +29,7 @@ from sottovoce.errors import (
 from sottovoce.ledger import ACCOUNTS, USUAL, Amounts, Entry, Line, Reservation, in_words, refuse_unwritable
 from sottovoce.ledgers import beside, chain, reading, schema
 from sottovoce.ledgers.beside import ANEW, Beside
-from sottovoce.ledgers.chain import Lines
+from sottovoce.ledgers.chain import NOTHING, Lines
 from sottovoce.ledgers.schema import Transaction
 from sottovoce.units import Units
 
@@ -63,9 +63,7 @@ class Books:
         stem = store.beside(first.key)
         self._beside = self._new if stem is None else Beside.in_files(stem, new=False)
         if self._beside.check != first.request:
-            raise WrongLedgerKey(
-                "This key belongs to other books.", "", "Put the key file of these books back, or name its folder."
-            )
+            raise WrongLedgerKey("This key belongs to other books.", "", "Put back their own, or name its folder.")
         self.identity = first.key
         self._last = (first.number, first.digest)
         self.sealed = not store.read(self._follows_from_heads)
@@ -80,11 +78,11 @@ class Books:
 
         def work(transaction: Transaction) -> Entry:
             transaction.stage(lines)
-            entry = self._append(transaction, "grant", "", "", lines)
             transaction.count(schema.GRANT)
-            return entry
+            return self._append(transaction, "grant", "", "", root(), lines)
 
-        self._saw(self._written(work))
+        with chain.hashing(lines) as root:
+            self._saw(self._written(work))
 
     def balances(self, people: Sequence[Any], account: str = USUAL) -> Units:
         """Returns what each has left; raises if somebody has no such account."""
@@ -92,7 +90,7 @@ class Books:
         asked = chain.packed(digests, ACCOUNTS.index(account), np.zeros(len(people), dtype=np.int64))
 
         def work(transaction: Transaction) -> dict[bytes, int]:
-            transaction.stage(asked)
+            transaction.stage(chain.in_order([asked]))  # in which accounts lie, too
             return dict(transaction.run(schema.LEFT))
 
         left = self._store.read(work)
@@ -119,10 +117,11 @@ class Books:
             if transaction.count(schema.CHARGE) != len(lines):
                 raise _refused(transaction)
             ledger.reached("reserve: charged")
-            entry = self._append(transaction, what, key, request, lines)
+            entry = self._append(transaction, what, key, request, root(), lines)
             return Reservation(key, request, "reserved", entry.number, entry.digest.hex(), fresh=True)
 
-        made = self._written(work)
+        with chain.hashing(lines) as root:
+            made = self._written(work)
         ledger.reached("reserve: committed")
         if made.fresh:
             self._beside.saw(made.number, bytes.fromhex(made.head))
@@ -140,7 +139,7 @@ class Books:
             if known.release is not None:
                 return None
             transaction.run("INSERT INTO releases (number, text) VALUES (?, ?)", known.number, release)
-            return self._append(transaction, "publish", key, known.request, root=chain.of_text(release))
+            return self._append(transaction, "publish", key, known.request, chain.of_text(release))
 
         self._saw(self._written(work))
         ledger.reached("publish: committed")
@@ -225,11 +224,16 @@ class Books:
         return self._store.write(guarded)
 
     def _append(
-        self, transaction: Transaction, what: str, key: str, request: str, lines: Lines | None = None, root: bytes = b""
+        self,
+        transaction: Transaction,
+        what: str,
+        key: str,
+        request: str,
+        root: bytes = NOTHING,
+        lines: Lines | None = None,
     ) -> Entry:
         last, before = reading.head(transaction)
         at = datetime.now(UTC).isoformat(timespec="seconds")
-        root = root or chain.root([] if lines is None else chain.leaves(lines))
         bare = Entry(last + 1, what, key, request, at, 0 if lines is None else len(lines), root, b"")
         entry = Entry(**{**bare.__dict__, "digest": chain.digest(bare, before)})
         transaction.run("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *entry.__dict__.values())

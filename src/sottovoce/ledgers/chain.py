@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +78,13 @@ def root(digests: Sequence[bytes]) -> bytes:
     while len(level) > 1:
         level = [_node(level[start : start + WIDTH]) for start in range(0, len(level), WIDTH)]
     return level[0]
+
+
+@contextmanager
+def hashing(lines: Lines) -> Iterator[Callable[[], bytes]]:
+    """Computes the root of these lines on a thread, while a database works and leaves Python to others."""
+    with ThreadPoolExecutor(1) as meanwhile:
+        yield meanwhile.submit(lambda: root(leaves(lines))).result
 
 
 def proof(digests: Sequence[bytes], place: int) -> list[Step]:
