@@ -176,6 +176,9 @@ def test_the_published_objective_is_beside_a_frontier(prior):
         epsilon, _ = sv.market.continuous(2 * costs - 1, *sv.market.constants(3), point.trade_off)
         assert point.total_epsilon == pytest.approx(epsilon.sum(), rel=2e-3)
         assert point.payment == pytest.approx(epsilon @ (2 * costs - 1), rel=2e-3)
+        mu, sigma = sv.market.constants(3)
+        bound = mu * np.linalg.norm(epsilon / epsilon.sum()) + sigma / epsilon.sum()
+        assert point.expected_error == pytest.approx(bound, rel=2e-3)
     assert all(point.payment == 0 and point.expected_error == math.inf for point in naive)
 
 
