@@ -23,6 +23,8 @@ SCRIPTS = (
     "labels",
     "large_files",
     "large_regression",
+    "engines",
+    "web",
 )
 #: Without --full: enough to see the ratios, not to wait for them.
 REDUCED = {
@@ -30,6 +32,8 @@ REDUCED = {
     "logistic": ("--quick",),
     "erm": ("--draws", "4"),
     "ledger": ("--people", "200000"),
+    "engines": ("--rows", "2000000"),
+    "web": ("--people", "200000"),
     "large_files": ("--rows", "2000000"),
     "large_regression": ("--rows", "2000000"),
 }

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sottovoce import tally
+from sottovoce import engine, tally
 from sottovoce.budgets import Budgets
 from sottovoce.census import take_census
 from sottovoce.engine import named
@@ -20,7 +20,7 @@ TIERS = {"careful": 0.1, "normal": 0.5, "open": 1.0}
 @pytest.fixture(params=[(3, 4, 5), (50, 64, 37), (2**18, 2**20, 2**20)], ids=["tiny", "small", "as it is"])
 def sizes(request, monkeypatch):
     """How many rows a batch, how many numbers wait, how many are worked on at a time."""
-    for (module, name), size in zip(((arrow, "BATCH"), (tally, "FEW"), (tally, "BLOCK")), request.param, strict=True):
+    for (module, name), size in zip(((engine, "BATCH"), (tally, "FEW"), (tally, "BLOCK")), request.param, strict=True):
         monkeypatch.setattr(module, name, size)
 
 

@@ -49,7 +49,7 @@ def test_clone_pickle_and_refit(question):
 def test_metadata_routing_knows_epsilon_and_groups(question):
     with sklearn.config_context(enable_metadata_routing=True):
         routed = clone(question).set_fit_request(epsilon=True, groups=True)
-        assert routed.get_metadata_routing().fit.requests == {"epsilon": True, "groups": True}
+        assert routed.get_metadata_routing().fit.requests == {"epsilon": True, "groups": True, "column": None}
 
 
 @pytest.mark.parametrize(

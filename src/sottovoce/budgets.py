@@ -147,6 +147,14 @@ class Budgets:
             raise InvalidParameter("These budgets do not say which row is whose.", "", "Build them with Budgets.of.")
         return self.codes if self.owner is None else self.codes[self.owner]
 
+    def names(self) -> list[Any]:
+        """Returns the people's names in sorted order; refuses budgets that have none."""
+        if self.people is None:
+            raise InvalidParameter(
+                "These budgets do not name people.", "An account belongs to a person.", "Build them with groups=."
+            )
+        return list(self.people.tolist())
+
     def lowered(self, granted: units.Units) -> Budgets:
         """Returns the budgets of the same people with other grants, one each; zero leaves somebody out."""
         if self.codes is None:

@@ -20,6 +20,7 @@ from sottovoce import units
 from sottovoce.budgets import Budgets, Kinds
 from sottovoce.engine import Engine, require_columns
 from sottovoce.errors import InconsistentBudget, InvalidParameter, TooFewRows, UnknownPeople, WrongType
+from sottovoce.grants import Grants, nobody_named
 from sottovoce.statistics import Owner, as_array, places
 from sottovoce.table import Array
 from sottovoce.tally import Names, Tally, blocks
@@ -32,19 +33,23 @@ def take_census(
     budget: str | None = None,
     person: str | None = None,
     tiers: Mapping[str, float] | None = None,
+    grants: Grants | None = None,
 ) -> tuple[Budgets, Owner]:
     """Returns the budgets of everybody in the table, and how to find a row's owner among them.
 
     ``epsilon`` is one budget for all, ``budget`` the column with everybody's own; with ``tiers`` that
-    column names a tier. Without ``person`` every row is somebody else's.
+    column names a tier. ``grants`` are budgets that live elsewhere, by person. Without ``person`` every
+    row is somebody else's.
     """
-    if (epsilon is None) == (budget is None):
+    if (epsilon is not None) + (budget is not None) + (grants is not None) != 1:
         raise InvalidParameter(
             "Budgets are given twice, or not at all.",
             "Either one ε for everybody or a column with everybody's own is needed.",
             "Pass epsilon= or budget=, one of the two.",
         )
     require_columns(engine, budget, person)
+    if grants is not None:
+        return _by_grants(engine, grants, person)
     price = _Price(
         budget, epsilon, None if not tiers else dict(zip(tiers, units.grant(list(tiers.values())), strict=True))
     )
@@ -144,12 +149,30 @@ def _whole(column: Any) -> NDArray[np.int64]:
     return numbers.astype(np.int64, copy=False)
 
 
-def _by_person(engine: Engine, price: _Price, person: str) -> tuple[Budgets, Owner]:
-    register = engine.fold(_Count(price, person, engine.columns()[person] == "text"))
+def _by_grants(engine: Engine, grants: Grants, person: str | None) -> tuple[Budgets, Owner]:
+    if person is None:
+        raise nobody_named()
+    people, rows, keys = _counted(engine.fold(_Count(_Price(None, 1.0, None), person, _is_text(engine, person))))
+    budgets, told = np.unique(grants.of(people), return_inverse=True)
+    kinds, codes = _kinds(budgets, told, rows)
+    return Budgets(kinds, "person", codes, None, people), Owner(person, keys, codes)
+
+
+def _is_text(engine: Engine, person: str) -> bool:
+    return engine.columns()[person] == "text"
+
+
+def _counted(register: _Register) -> tuple[Array, Array, Array | dict[str, int]]:
+    """Returns the people in order, how many rows each has, and how a row's owner is looked up among them."""
     people, rows = register.people.counted()
     if int(rows.sum()) < 2:
         raise _empty()
-    keys = people if people.dtype.kind == "i" else {name: place for place, name in enumerate(people.tolist())}
+    return people, rows, people if people.dtype.kind == "i" else {name: i for i, name in enumerate(people.tolist())}
+
+
+def _by_person(engine: Engine, price: _Price, person: str) -> tuple[Budgets, Owner]:
+    register = engine.fold(_Count(price, person, _is_text(engine, person)))
+    people, rows, keys = _counted(register)
     grants = _Grants(Owner(person, keys), price, register.budgets.counted()[0], len(people))
     # Where all grant the same there is nothing to look up.
     told = engine.fold(grants).codes if len(grants.budgets) > 1 else np.zeros(len(people), dtype=np.uint8)

@@ -3,18 +3,28 @@
 
 An engine brings batches of rows to a kernel and adds what the kernel returns. Kernels return whole
 numbers (or things that add exactly), so the answer is the same whatever the order, the size of a
-batch or the number of threads. Kernels are in statistics.py and census.py; the kinds of engine are in
-engines/, found by name so that an engine nobody uses needs no package installed.
+batch, the number of threads or a worker that died and was replaced. One kernel serves all engines:
+it takes an Arrow batch. Kernels are in statistics.py, terms.py and census.py; the kinds of engine are
+in engines/, found by name so that an engine nobody uses needs no package installed.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, cast
+from functools import cache
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar, cast
 
-from sottovoce.errors import InvalidParameter, MissingColumn
+import pyarrow as pa
+from threadpoolctl import ThreadpoolController
+
+from sottovoce.errors import InvalidParameter, MissingColumn, ReleaseFailed, SottovoceError, WrongType
 from sottovoce.statistics import Owner
 from sottovoce.table import Array
 
@@ -23,6 +33,11 @@ PartOut = TypeVar("PartOut", covariant=True)
 
 #: Called with the number of rows done so far; the number of rows is public.
 Watch = Callable[[int], None]
+
+#: Rows of a batch, at most.
+BATCH = 2**18
+#: Batches in flight a thread, besides the one being read.
+AHEAD = 1
 
 
 class Kernel(Protocol[PartOut]):
@@ -52,14 +67,21 @@ class Engine(Protocol):
 class EngineKind(Protocol):
     """What a module in engines/ offers."""
 
-    def of_columns(self, columns: Mapping[str, Array]) -> Engine:
-        """An engine over arrays in memory."""
+    def of_table(self, table: Any, watch: Watch | None = None) -> Engine:
+        """An engine over a table as its own package hands it out."""
 
     def open_table(self, path: str, numbers: tuple[str, ...] = (), watch: Watch | None = None) -> Engine:
         """An engine over a file, a folder or a pattern; ``numbers`` names the columns to read as numbers."""
 
+
+class InMemory(EngineKind, Protocol):
+    """What the default engine offers besides."""
+
+    def of_columns(self, columns: Mapping[str, Array]) -> Engine:
+        """An engine over arrays in memory."""
+
     def infer_kinds(self, path: str) -> list[tuple[str, str]]:
-        """Names of the columns of such a table and their likely kinds, number or text."""
+        """Names of the columns of a table in files and their likely kinds, number or text."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,16 +95,60 @@ class Rows:
     label: Any = None  # a features.Label, for regressions
 
 
-KINDS = ("arrow",)
+KINDS = ("arrow", "duckdb", "spark", "dask")
+#: Which engine reads a table, by the package that its type comes from.
+PACKAGES = {"pyarrow": "arrow", "duckdb": "duckdb", "_duckdb": "duckdb", "pyspark": "spark", "dask": "dask"}
+
+#: A table of a database is written as hospital.duckdb#claims.
+DATABASE = ".duckdb#"
 
 
-def named(name: str = "arrow") -> EngineKind:
+def named(name: str) -> EngineKind:
     """Returns the kind of engine with this name, importing it on first use."""
     if name not in KINDS:
         raise InvalidParameter(
             f"There is no engine called {name!r}.", f"Engines: {', '.join(KINDS)}.", "Choose one of them."
         )
-    return cast(EngineKind, importlib.import_module(f"sottovoce.engines.{name}"))
+    try:
+        return cast(EngineKind, importlib.import_module(f"sottovoce.engines.{name}"))
+    except ModuleNotFoundError:
+        pass  # raised below
+    raise InvalidParameter(
+        f"The engine {name!r} is not installed.",
+        "It needs a package that is not part of the core.",
+        f"Install it with `pip install 'sottovoce[{name}]'`.",
+    )
+
+
+def in_memory() -> InMemory:
+    """Returns the default engine, which needs nothing that is not there."""
+    return cast(InMemory, named("arrow"))
+
+
+def over(table: Any, engine: str | None = None, numbers: tuple[str, ...] = (), watch: Watch | None = None) -> Engine:
+    """Returns the engine over a table: that of the package it comes from; for a path ``engine``, or what suits it."""
+    if isinstance(table, str | Path):
+        suited = "duckdb" if DATABASE in str(table) else "arrow"
+        return named(engine or suited).open_table(str(table), numbers, watch)
+    if _is_engine(table):
+        return cast(Engine, table)
+    return named(PACKAGES.get(_package(table), "arrow")).of_table(table, watch)
+
+
+def is_elsewhere(table: Any) -> bool:
+    """Whether a table is a path, or an object that stands for rows that are not in this process's memory."""
+    if isinstance(table, str | Path) or _is_engine(table):
+        return True
+    package = PACKAGES.get(_package(table), "")
+    return package != "" and (package != "arrow" or hasattr(table, "scanner"))  # a pyarrow.Table is in memory
+
+
+def _is_engine(table: Any) -> bool:
+    return hasattr(table, "fold") and callable(getattr(table, "columns", None))
+
+
+def _package(table: Any) -> str:
+    return type(table).__module__.partition(".")[0]
 
 
 def require_columns(engine: Engine, *names: str | None) -> None:
@@ -95,3 +161,137 @@ def require_columns(engine: Engine, *names: str | None) -> None:
                 f"Its columns are: {', '.join(there)}.",
                 "Name one of these.",
             )
+
+
+@dataclass(frozen=True, eq=False)
+class Folded(Generic[Part]):
+    """What a worker sends home about its share of the rows: their sum, or why it refused them."""
+
+    rows: int
+    part: Part | None = None
+    refusal: SottovoceError | None = None
+
+    def __add__(self, other: Folded[Part]) -> Folded[Part]:
+        refusal = self.refusal or other.refusal
+        if refusal is not None:
+            return Folded(0, None, refusal)
+        try:
+            return Folded(self.rows + other.rows, self.part + other.part)  # type: ignore[operator]
+        except SottovoceError as error:  # two shares contradict each other
+            return Folded(0, None, error.with_traceback(None))
+
+    def whole(self) -> Part:
+        """Returns the sum, or raises the refusal where it can be read."""
+        if self.refusal is not None:
+            raise self.refusal
+        return cast(Part, self.part)
+
+
+def share(kernel: Kernel[Part], batches: Iterable[Any]) -> Folded[Part]:
+    """Folds one worker's share; what goes wrong in it comes home as a sentence, never as text that quotes a cell."""
+    done, total = 0, kernel.zero()
+    try:
+        with _blas().limit(limits=1, user_api="blas"):
+            for batch in batches:
+                for start in range(0, len(batch), BATCH):
+                    total = total + _applied(kernel, batch.slice(start, BATCH))  # type: ignore[operator]
+                done += len(batch)
+        return Folded(done, total)
+    except SottovoceError as error:
+        return Folded(0, None, error.with_traceback(None))
+    except Exception:  # whatever it is, its text and its traceback stay where the rows are
+        return Folded(0, None, unreadable())
+
+
+def fold(batches: Iterable[Any], kernel: Kernel[Part], watch: Watch | None = None) -> Part:
+    """Returns the sum of kernel(batch) over the batches, computed on a few threads with few batches in flight."""
+    total, done = kernel.zero(), 0
+    # One BLAS thread for each of ours: two kinds of threads on the same cores wait for each other.
+    with _blas().limit(limits=1, user_api="blas"), closing(_computed(batches, kernel)) as parts:
+        for rows, part in parts:
+            total = total + part  # type: ignore[operator]
+            done += rows
+            if watch is not None:
+                watch(done)
+    return total
+
+
+def _applied(kernel: Kernel[Part], batch: Any) -> Part:
+    try:
+        return kernel(plain(batch))
+    except pa.ArrowException:
+        pass  # raised below: Arrow's message may quote a cell
+    raise unreadable()
+
+
+def plain(batch: Any) -> Any:
+    """Returns the batch with its columns in the types that kernels know, whichever engine it came from."""
+    for place, field in enumerate(batch.schema):
+        wanted = plain_type(field.type)
+        if wanted != field.type:
+            batch = batch.set_column(place, field.name, batch.column(place).cast(wanted))
+    return batch
+
+
+@cache
+def plain_type(kind: Any, text: bool = False) -> Any:
+    """Returns the type to read a column in: no views, no gaps of no type, dictionaries of text alone (or none)."""
+    if pa.types.is_dictionary(kind) and (text or plain_type(kind.value_type) != pa.string()):
+        return plain_type(kind.value_type)
+    if pa.types.is_null(kind):
+        return pa.float64()
+    if pa.types.is_float16(kind):
+        return pa.float32()
+    return pa.string() if pa.types.is_string_view(kind) else kind
+
+
+def lost() -> ReleaseFailed:
+    """What is said when a cluster gives up."""
+    return ReleaseFailed(
+        "The workers were lost, or failed, before they had read all rows.",
+        "An answer needs every row exactly once.",
+        "Check the cluster (its memory, disks and network, and that this library is installed there), then ask again.",
+    )
+
+
+def unreadable() -> WrongType:
+    """What is said of rows that cannot be read as declared."""
+    return WrongType(
+        "A file cannot be read as declared, or a cell is of another kind than its column.",
+        "Columns named as numbers must hold numbers, and all files or partitions the same columns.",
+        "Check the files against the schema.",
+    )
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def _computed(batches: Iterable[Any], kernel: Kernel[Part]) -> Generator[tuple[int, Part]]:
+    """Yields (rows, kernel(batch)) for every batch, in order."""
+    flying: deque[tuple[int, Future[Part]]] = deque()
+    pool = _pool(threads(), os.getpid())
+    try:
+        for batch in batches:
+            flying.append((len(batch), pool.submit(_applied, kernel, batch)))
+            if len(flying) > threads() * AHEAD:
+                rows, future = flying.popleft()
+                yield rows, future.result()
+        while flying:
+            rows, future = flying.popleft()
+            yield rows, future.result()
+    finally:
+        wait([future for _, future in flying if not future.cancel()])
+
+
+def threads() -> int:
+    """How many threads kernels run on in one process."""
+    return min(4, os.cpu_count() or 1)
+
+
+@cache
+def _pool(size: int, process: int) -> ThreadPoolExecutor:
+    # Kept, because new threads begin with no memory of their own and spend a tenth of a short run on getting it.
+    # One for each process, because threads do not survive a fork.
+    return ThreadPoolExecutor(size, thread_name_prefix="sottovoce")

@@ -20,7 +20,8 @@ import numpy as np
 
 from sottovoce.bounds import Bounds, Interval, Schema
 from sottovoce.budgets import Budgets
-from sottovoce.engine import Rows, named
+from sottovoce.columns import Table, by_names
+from sottovoce.engine import Rows, in_memory
 from sottovoce.errors import InvalidBounds, InvalidParameter, ReleaseFailed
 from sottovoce.features import MATRIX, Label, Reader, Recoded, UnfitRows
 from sottovoce.plan import Plan
@@ -42,6 +43,9 @@ class Question(Protocol):
 
     def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
         """Returns the budgets and rows of data in memory."""
+
+    def rows_of(self, table: Table) -> Rows:
+        """Returns what is read of a table by the names of its columns; nothing is read yet."""
 
     def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
         """Returns the plan, from public facts alone; ``rows`` tell no more than which columns there are."""
@@ -88,6 +92,8 @@ def declared_recoding(bounds: Any, X: Any) -> Recoding:
             "Limits of the features are needed, from public knowledge, and of a label that is a number.",
             "Pass bounds=sv.Bounds(features=(low, high), label=(lo, hi)), or a Schema.",
         )
+    if isinstance(X, tuple):  # the names of columns, of a table that lives elsewhere
+        return Recoding.of_bounds(bounds, list(X), len(X))
     return Recoding.of_bounds(bounds, feature_names(X), X if isinstance(X, int) else _count(X, bounds))
 
 
@@ -110,7 +116,7 @@ def rows_in_memory(values: Any, *, epsilon: Any, groups: Any) -> tuple[Budgets, 
     budgets = budgets_of(epsilon, groups, len(column))
     kinds = budgets.row_codes()
     same_length(len(column), epsilon=kinds)
-    engine = named("arrow").of_columns({VALUE: column, KIND: kinds})
+    engine = in_memory().of_columns({VALUE: column, KIND: kinds})
     return budgets, Rows(engine, VALUE, Owner(KIND))
 
 
@@ -137,7 +143,7 @@ def table_in_memory(rows: Floats, reader: Reader, column: Floats, label: Any, bu
     columns: dict[str, Array] = {VALUE: column, KIND: kinds}
     if rows.shape[1]:
         columns[MATRIX] = rows
-    return Rows(named("arrow").of_columns(columns), VALUE, Owner(KIND), reader, label)
+    return Rows(in_memory().of_columns(columns), VALUE, Owner(KIND), reader, label)
 
 
 def refuse_unfit(question: Question, plan: Plan, rows: Rows) -> None:
@@ -161,9 +167,19 @@ def run(question: Question, plan: Plan, rows: Rows) -> Release:
     raise ReleaseFailed()
 
 
-def ask(question: Question, *data: Any, epsilon: Any, groups: Any) -> tuple[Plan, Release]:
-    """Plans and answers a question about data in memory."""
-    budgets, rows = question.gather(*data, epsilon=epsilon, groups=groups)
+def gathered(
+    question: Question, X: Any, y: Any = None, *, epsilon: Any, groups: Any, engine: str | None = None
+) -> tuple[Budgets, Rows]:
+    """Returns the budgets and rows of data in memory, or of a table wherever it lives, by the names of its columns."""
+    if not by_names(X, y, epsilon, groups):
+        return question.gather(*((X,) if y is None else (X, y)), epsilon=epsilon, groups=groups)
+    table = Table.of(X, y, epsilon, groups, getattr(question, "bounds", None), engine)
+    return table.read(question.rows_of(table))
+
+
+def ask(question: Question, X: Any, y: Any = None, *, epsilon: Any, groups: Any) -> tuple[Plan, Release]:
+    """Plans and answers a question about data in memory or a table."""
+    budgets, rows = gathered(question, X, y, epsilon=epsilon, groups=groups)
     plan = question.plan_for(budgets, rows)
     refuse_unfit(question, plan, rows)
     return plan, run(question, plan, rows)

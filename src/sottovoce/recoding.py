@@ -218,7 +218,7 @@ class UnitBall:
         """Returns one row of norm at most 1 for each row of Z."""
         rows = np.empty((len(Z), self.width))
         rows[:, : self.width - len(self.middle)] = self.intercept * INSIDE
-        u = (Z - self.middle) / self.spread
+        u = np.ascontiguousarray((Z - self.middle) / self.spread)  # the last bits of einsum go by the layout
         norm = np.sqrt(np.einsum("ij,ij->i", u, u))
         cut = (self._share / np.maximum(norm, self.radius))[:, None]
         np.multiply(u, cut, out=rows[:, self.width - len(self.middle) :])

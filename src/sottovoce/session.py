@@ -18,13 +18,14 @@ import numpy as np
 
 from sottovoce import units
 from sottovoce.budgets import LEAVE_OUT, Budgets
+from sottovoce.columns import by_names
 from sottovoce.engine import KINDS, Rows
 from sottovoce.errors import BudgetExceeded, InvalidParameter, KeyReused, ReleaseFailed
 from sottovoce.guarantee import Currency, Neighbours
 from sottovoce.ledger import USUAL, Amounts, Ledger, Line, Reservation, charged, delta_units, in_words
 from sottovoce.ledgers.opened import opened
 from sottovoce.plan import Plan
-from sottovoce.question import Question, asked_of, fingerprint, refuse_unfit, run
+from sottovoce.question import Question, asked_of, fingerprint, gathered, refuse_unfit, run
 from sottovoce.release import Release
 from sottovoce.table import Array, column, factorise, same_length
 
@@ -47,13 +48,15 @@ class Session:
     """
 
     def __init__(
-        self, ledger: str | Ledger | None = None, engine: str = "arrow", short: str = LEAVE_OUT, keys: Any = None
+        self, ledger: str | Ledger | None = None, engine: str | None = None, short: str = LEAVE_OUT, keys: Any = None
     ) -> None:
         """``ledger``: "sqlite:///books.db", "postgresql://…", or None for books that end with the process.
 
+        ``engine``: what opens tables that are given as paths: "arrow", "duckdb", "spark" or "dask"; None: what suits.
+
         ``keys``: the folder of the key and the heads of books in PostgreSQL; those in a file have theirs beside them.
         """
-        if engine not in KINDS or short not in (LEAVE_OUT, "refuse"):
+        if engine not in (None, *KINDS) or short not in (LEAVE_OUT, "refuse"):
             raise InvalidParameter(
                 "The session does not know this engine, or this way to treat people short of budget.",
                 f"Engines: {', '.join(KINDS)}; short is 'leave out' or 'refuse'.",
@@ -108,7 +111,11 @@ class Session:
         """Answers a question about data in memory (one column, or features and label), and charges its people.
 
         ``epsilon`` is what this release may cost each (number or mapping); without it, all that each has left.
+        X may be a table that lives elsewhere, such as a path that this session's engine opens: y and ``groups`` then
+        name its columns, and ``epsilon`` may name one too.
         """
+        if by_names(X, y, epsilon, groups):
+            return self._release_named(question, X, y, groups, key, epsilon)
         people, owner = factorise(groups)
         price = sorted(map(repr, epsilon.items())) if isinstance(epsilon, Mapping) else repr(epsilon)
         request = self._hidden(asked_of(question, price), people, owner)
@@ -130,25 +137,45 @@ class Session:
 
         People without names have no account: they are protected by the budgets of the table alone.
         """
+        return self._release_table(question, budgets, rows, key, budgets.by_person(budgets.kinds.epsilon))
+
+    def _release_named(self, question: Question, table: Any, y: Any, groups: Any, key: str, epsilon: Any) -> Release:
+        """Answers a question about a table by the names of its columns."""
+        by_person = epsilon is None or isinstance(epsilon, Mapping)
+        granted = units.epsilon(PLENTY) if by_person else epsilon
+        budgets, rows = gathered(question, table, y, epsilon=granted, groups=groups, engine=self.engine)
+        if not by_person:
+            return self.release_rows(question, budgets, rows, key)
+        asked = None if epsilon is None else _prices(epsilon, budgets.names())
+        return self._release_table(question, budgets, rows, key, asked)
+
+    def _release_table(
+        self, question: Question, budgets: Budgets, rows: Rows, key: str, asked: units.Units | None
+    ) -> Release:
+        """Answers at these prices by person; None: at all that each has left."""
         kinds, people = budgets.kinds, np.empty(0) if budgets.people is None else budgets.people
-        asked = budgets.by_person(kinds.epsilon)
-        request = self._hidden(asked_of(question), people, asked, budgets.by_person(kinds.rows), kinds.people)
+        about = [rows.value, None if rows.features is None else rows.features.columns]
+        facts = [budgets.by_person(kinds.rows), kinds.people, *(() if asked is None else (asked,))]
+        request = self._hidden(asked_of(question, about), people, *facts)
         known = self.ledger.find(key)
-        if known is not None:
+        if known is not None:  # looked up before balances are: what it cost then is not asked for again
             return self._again(known, request)
+        own, names = budgets.by_person(kinds.epsilon), people.tolist()
 
         def arranged(granted: units.Units) -> tuple[Budgets, Rows]:
-            if np.array_equal(granted, asked):
+            if np.array_equal(granted, own):
                 return budgets, rows
             lowered = budgets.lowered(granted)
             return lowered, replace(rows, owner=replace(rows.owner, codes=lowered.codes))
 
-        return self._released(question, key, request, people.tolist(), asked, arranged)
+        if asked is None:
+            asked = self._everything(question, names, arranged)
+        return self._released(question, key, request, names, asked, arranged)
 
     def plan_rows(self, question: Question, budgets: Budgets) -> Plan:
         """The plan of such a release as it would be made now; nobody is charged and no row is read."""
         asked = budgets.by_person(budgets.kinds.epsilon)
-        return self._affordable(question, _names(budgets), asked, lambda granted: (budgets.lowered(granted), None))[0]
+        return self._affordable(question, budgets.names(), asked, lambda granted: (budgets.lowered(granted), None))[0]
 
     def verify(self, *releases: Release) -> None:
         """Checks that the books add up, and that the releases' certificates are in them; raises if not."""
@@ -240,7 +267,7 @@ def _granted(budgets: Any, people: Any) -> tuple[Sequence[Any], units.Units]:
         same_length(len(names), budgets=amounts)
         return names, units.grant(amounts, zero_allowed=True)
     if isinstance(budgets, Budgets):
-        return _names(budgets), budgets.by_person(budgets.kinds.epsilon)
+        return budgets.names(), budgets.by_person(budgets.kinds.epsilon)
     if hasattr(budgets, "by_person"):  # a market's allocation
         budgets = budgets.by_person()
     if not isinstance(budgets, Mapping):
@@ -270,11 +297,3 @@ def _another(key: str) -> KeyReused:
     return KeyReused(
         f"The key {key!r} stands for another release already.", "One key, one release, for ever.", "Choose a new key."
     )
-
-
-def _names(budgets: Budgets) -> list[Any]:
-    if budgets.people is None:
-        raise InvalidParameter(
-            "These budgets do not name people.", "An account belongs to a person.", "Build them with groups=."
-        )
-    return list(budgets.people.tolist())

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What regressions and classifiers sum over rows at a point θ: loss, gradient, curvature, and residuals.
+"""What regressions and classifiers sum over rows at a point θ: loss, gradient and curvature, exactly.
+
+The same rows give the same whole numbers, in whatever order, batches and partitions they come. Entries of a row are
+whole multiples of 2⁻²⁴, and vectors are cut into limbs of so few bits that doubles hold every partial sum of a product:
+then BLAS adds without an error, in any order. What a row adds is computed entry by entry, and rounded to a unit
+that public numbers fix; pieces are added as integers (docs/theory/solver.md, section on rounding).
 
 symbol        name
 φ             a row: (½, z) for a regression, a point of the unit ball for a classifier
@@ -10,43 +15,59 @@ s             σ(−y·φᵀθ), how much a classifier doubts the label
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sottovoce.errors import ReleaseFailed
 from sottovoce.features import ClassLabel, Label, Reader
-from sottovoce.recoding import GRID_BITS
 from sottovoce.statistics import Owner
 from sottovoce.table import Array
 
 Floats = NDArray[np.float64]
-#: Rows that are worked on at a time, so that the work stays in the cache.
-PIECE = 2**13
+
+#: Rows that are worked on at a time, so that the work stays in the cache; each sum over them is at most 2^54.
+PIECE_BITS = 13
+PIECE = 2**PIECE_BITS
+#: Rows that are fetched at a time.
+READ = 4 * PIECE
+#: So many pieces are added in 64 bits before Python's integers take over: 2^54·2^8 = 2^62.
+BLOCK = PIECE * 2**8
+#: Entries of a row are multiples of 2^−24 and at most ½, or multiples of 2^−23 and at most 1: 23 bits and a sign.
+ROW_BITS = 23
+FINEST = 2.0**-24
+#: Added and taken away again, it rounds numbers of at most ½ to whole multiples of 2^−24.
+ROUNDER = 1.5 * 2.0**28
+#: Bits of θ that are kept for Newton's steps in doubles, and, for the certificate, all that a long double has and more.
+PLAIN_BITS, EXTENDED_BITS = 50, 84
+#: Bits of a row's pull in one limb, and how many limbs there are of them: 51 bits in doubles, 85 where it is extended.
+LIMB = 53 - ROW_BITS - PIECE_BITS
+PLAIN_LIMBS, EXTENDED_LIMBS = 3, 5
+#: A θ whose entries are all below 2 to this is cut as if they were not.
+SMALLEST = -500
+#: A row's loss has two limbs of so many bits; a row times the root of its curvature has ROOT_BITS: 20 + 20 + 13 = 53.
+VALUE_LIMB, ROOT_BITS = 40, 20
+
+Read = tuple[Floats, Floats, Floats]
 
 
-@dataclass(frozen=True, eq=False)
-class Terms:
-    """Sums over rows: Σvρ, Σvψφ and Σvψ'φφᵀ."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RowTerms:
+    """Sums over rows of v times loss, pull·φ and bend·φφᵀ, each a function of a row's prediction φᵀθ and its label.
 
-    value: float
-    gradient: Array
-    curvature: Array
-
-    def __add__(self, other: Terms) -> Terms:
-        return Terms(self.value + other.value, self.gradient + other.gradient, self.curvature + other.curvature)
-
-
-@dataclass(frozen=True, eq=False)
-class HuberTerms:
-    """The data's part of the objective at θ; ``extended`` sums the gradient in the longest float there is."""
+    ``extended`` sums the pull alone, in the longest float there is. A subclass knows rows, labels and the loss:
+    entries of φ times the root of bend are at most ½.
+    """
 
     reader: Reader
-    label: Label
+    label: Any
     owner: Owner
     loudness: Floats  # of one row, by kind
-    loss: Any  # solvers.huber.Loss: (residuals) → (ρ, ψ, ψ')
     theta: Array
     extended: bool = False
 
@@ -55,147 +76,207 @@ class HuberTerms:
         """The columns that a batch must have."""
         return tuple(dict.fromkeys((self.label.column, *self.reader.columns, *self.owner.columns)))
 
-    def zero(self) -> Terms:
+    def zero(self) -> Array:
         """Sums over no rows."""
-        d = self.reader.width + 1
-        return Terms(0.0, np.zeros(d, dtype=self.theta.dtype), np.zeros((d, d)))
+        d, limbs = len(self.theta), self._limbs
+        return np.zeros(limbs * d if self.extended else 2 + limbs * d + d * d, dtype=object)
 
-    def __call__(self, batch: Any) -> Terms:
-        """Returns the sums over the batch, a cacheful of rows at a time."""
-        return sum((self._piece(batch.slice(at, PIECE)) for at in range(0, len(batch), PIECE)), start=self.zero())
+    def __call__(self, batch: Any) -> Array:
+        """Returns the sums over the batch as Python's integers, one after another; ``floats`` reads them."""
+        blocks = (batch.slice(at, BLOCK) for at in range(0, len(batch), BLOCK))
+        return sum((self._block(block).astype(object) for block in blocks), start=self.zero())
 
-    def _piece(self, batch: Any) -> Terms:
+    def _block(self, batch: Any) -> NDArray[np.int64]:
+        """A cacheful of rows at a time."""
+        total = np.zeros(len(self.zero()), dtype=np.int64)
+        for at in range(0, len(batch), READ):
+            for piece in pieces(self.read(batch.slice(at, READ))):
+                total += self.piece(*piece)
+        return total
+
+    def read(self, batch: Any) -> Read:
+        """Returns loudness, rows and labels; rows of people left out are not read."""
         v = self.loudness[self.owner.kinds(batch)]
-        Z, y = self.reader.matrix(batch), self.label.values(batch)
-        if not v.all():  # rows of people left out are not read
-            v, Z, y = v[v > 0], Z[v > 0], y[v > 0]
-        return self._extended(v, Z, y) if self.extended else self._plain(v, Z, y)
+        rows, labels = self.reader.matrix(batch), self._labels(batch)
+        heard = v > 0
+        return (v, rows, labels) if heard.all() else (v[heard], rows[heard], labels[heard])
 
-    def _plain(self, v: Floats, Z: Floats, y: Floats) -> Terms:
-        rho, psi, curvature = self.loss(y - self.theta[0] / 2 - Z @ self.theta[1:])
-        pull, bend = v * psi, v * curvature
-        slopes = Z.T @ bend / 2
-        gradient = np.concatenate([[pull.sum() / 2], Z.T @ pull])
-        corner = np.array([[bend.sum() / 4]])
-        matrix = np.block([[corner, slopes[None, :]], [slopes[:, None], (Z * bend[:, None]).T @ Z]])
-        return Terms(float(v @ rho), gradient, matrix)
+    def piece(self, v: Floats, rows: Floats, labels: Floats) -> NDArray[np.int64]:
+        """Returns the sums over at most 2^13 rows."""
+        rows = self._rounded(rows)
+        predictions = predicted(rows, self.theta, EXTENDED_BITS if self.extended else PLAIN_BITS)
+        loss, pull, bend = self._losses(predictions, labels)
+        pulls = zip(limbs(v * pull, self._pull_exponent, LIMB, self._limbs), self._pull_units, strict=True)
+        gradient = np.concatenate([self._along(limb, rows) / unit for limb, unit in pulls])
+        if self.extended:
+            return whole(gradient)
+        values = [part.sum() for part in limbs(v * loss, self._value_exponent, VALUE_LIMB, 2)]
+        root = np.sqrt(v * bend * math.ldexp(1.0, 2 * ROOT_BITS + 2 - self._exponent))
+        return whole(np.concatenate([values / self._value_units, gradient, self._squares(root, rows).ravel()]))
 
-    def _extended(self, v: Floats, Z: Floats, y: Floats) -> Terms:
-        long = np.longdouble
-        fitted = self.theta[0] / 2 + sum(
-            (Z[:, j].astype(long) * self.theta[j + 1] for j in range(Z.shape[1])), start=np.zeros(len(Z), dtype=long)
-        )
-        _, psi, _ = self.loss(y.astype(long) - fitted)
-        pull = v.astype(long) * psi
-        # One contiguous column at a time: NumPy then sums pairwise, and the error grows with log n.
-        sums = [(pull / 2).sum(), *((pull * Z[:, j]).sum() for j in range(Z.shape[1]))]
-        d = len(self.theta)
-        return Terms(0.0, np.array(sums, dtype=long), np.zeros((d, d)))
+    def _along(self, pull: Floats, rows: Floats) -> Floats:
+        """Returns Σ pull·φ."""
+        slopes = pull @ rows
+        return slopes if len(slopes) == len(self.theta) else np.concatenate([[pull.sum() / 2], slopes])
+
+    def _squares(self, root: Floats, rows: Floats) -> Floats:
+        """Returns Σ of squares of rows times the root of their curvature, whole numbers all."""
+        rooted = rows * root[:, None]
+        slopes = np.rint(rooted, out=rooted).T @ rooted  # with its own transpose, which takes half the work
+        if len(slopes) == len(self.theta):
+            return slopes
+        constant, squares = np.rint(root / 2), np.empty((len(self.theta), len(self.theta)))
+        squares[0, 0], squares[1:, 1:] = constant @ constant, slopes
+        squares[0, 1:] = squares[1:, 0] = constant @ rooted
+        return squares
+
+    def floats(self, sums: Array) -> tuple[float, Array, Floats]:
+        """Returns (Σvρ, Σvψφ, Σvψ'φφᵀ) from the sums over all rows, each rounded once."""
+        d, limbs = len(self.theta), self._limbs
+        pulls = (sums if self.extended else sums[2 : 2 + limbs * d]).reshape(limbs, d)
+        total = sum((pulls[k] << (LIMB * (limbs - 1 - k)) for k in range(limbs)), start=np.zeros(d, dtype=object))
+        last = self._pull_exponent - LIMB * limbs - 24
+        if self.extended:
+            return 0.0, np.array([_long(pull, last) for pull in total]), np.zeros((d, d))
+        gradient = np.array([math.ldexp(float(pull), last) for pull in total])
+        bends = sums[2 + limbs * d :].reshape(d, d).astype(np.float64) * 2.0 ** (self._exponent - 2 * ROOT_BITS - 2)
+        value = float((sums[0] << VALUE_LIMB) + sums[1]) * float(self._value_units[1])
+        return value, gradient, bends
+
+    @cached_property
+    def _limbs(self) -> int:
+        return EXTENDED_LIMBS if self.extended else PLAIN_LIMBS
+
+    @cached_property
+    def _exponent(self) -> int:
+        """No row's loudness reaches 2 to this."""
+        return math.frexp(float(self.loudness.max()))[1]
+
+    @cached_property
+    def _pull_exponent(self) -> int:
+        return math.frexp(float(self.loudness.max()) * self._steepest())[1]
+
+    @cached_property
+    def _pull_units(self) -> list[float]:
+        return [math.ldexp(FINEST, self._pull_exponent - LIMB * (k + 1)) for k in range(self._limbs)]
+
+    @cached_property
+    def _value_exponent(self) -> int:
+        return self._exponent + math.frexp(self._steepest() * (2 + float(np.abs(self.theta).sum())))[1]
+
+    @cached_property
+    def _value_units(self) -> Floats:
+        return np.array([math.ldexp(1.0, self._value_exponent - VALUE_LIMB * k) for k in (1, 2)])
+
+    def _rounded(self, rows: Floats) -> Floats:
+        """Returns φ on its grid, without its ½ if it has one."""
+        raise NotImplementedError
+
+    def _labels(self, batch: Any) -> Floats:
+        """Returns labels."""
+        raise NotImplementedError
+
+    def _losses(self, predictions: Array, labels: Floats) -> tuple[Array, Array, Array]:
+        """Returns loss, pull and bend of each row."""
+        raise NotImplementedError
+
+    def _steepest(self) -> float:
+        """No pull is larger, and no loss is larger than it times (2 + Σ|θ_j|)."""
+        raise NotImplementedError
 
 
-@dataclass(frozen=True, eq=False)
-class LogisticTerms:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HuberTerms(RowTerms):
+    """The data's part of a regression's objective."""
+
+    label: Label
+    loss: Any  # solvers.huber.Loss: (residuals) → (ρ, ψ, ψ')
+
+    def _rounded(self, rows: Floats) -> Floats:
+        return on_grid(rows)
+
+    def _labels(self, batch: Any) -> Floats:
+        return self.label.values(batch)
+
+    def _losses(self, predictions: Array, labels: Floats) -> tuple[Array, Array, Array]:
+        rho, psi, bend = self.loss(labels - predictions)
+        return rho, psi, bend
+
+    def _steepest(self) -> float:
+        return float(self.loss.tau)  # ρ(r) ≤ τ|r|
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LogisticTerms(RowTerms):
     """Σ v·log(1+e^(−yφᵀθ)), minus its gradient, and its curvature, for one class against the others."""
 
-    reader: Reader
     label: ClassLabel
-    owner: Owner
-    loudness: Floats  # of one row, by kind
     positive: int  # the class that counts as +1
-    theta: Array
-    extended: bool = False
-    stride: int = 1  # only every so many rows, for a first guess
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that a batch must have."""
-        return tuple(dict.fromkeys((self.label.column, *self.reader.columns, *self.owner.columns)))
+    def _rounded(self, rows: Floats) -> Floats:
+        return rows  # the unit ball is on a grid already
 
-    def zero(self) -> Terms:
-        """Sums over no rows."""
-        d = self.reader.width
-        return Terms(0.0, np.zeros(d, dtype=self.theta.dtype), np.zeros((d, d)))
+    def _labels(self, batch: Any) -> Floats:
+        return self.label.signs(batch, self.positive)
 
-    def __call__(self, batch: Any) -> Terms:
-        """Returns the sums over the batch, a cacheful of rows at a time."""
-        step = PIECE * self.stride
-        return sum((self._piece(batch.slice(at, step)) for at in range(0, len(batch), step)), start=self.zero())
+    def _losses(self, predictions: Array, labels: Floats) -> tuple[Array, Array, Array]:
+        margin = labels * predictions
+        small = np.exp(-np.abs(margin))  # never overflows
+        doubt = np.where(margin > 0, small, 1) / (1 + small)
+        # A certificate has no use for the loss, whose logarithm would take as long as all the rest.
+        loss = margin if self.extended else np.log1p(small) + np.maximum(-margin, 0)
+        return loss, labels * doubt, doubt * (1 - doubt)
 
-    def _piece(self, batch: Any) -> Terms:
-        every = slice(None, None, self.stride)
-        v = self.loudness[self.owner.kinds(batch)][every]
-        phi, y = self.reader.matrix(batch)[every], self.label.signs(batch, self.positive)[every]
-        if not v.all():  # rows of people left out are not read
-            v, phi, y = v[v > 0], phi[v > 0], y[v > 0]
-        return self._extended(v, phi, y) if self.extended else self._plain(v, phi, y)
-
-    def _plain(self, v: Floats, phi: Floats, y: Floats) -> Terms:
-        loss, doubt = _log_loss(y * (phi @ self.theta))
-        # Rows scaled by the root of their curvature: a product with its own transpose takes half the work.
-        rooted = phi * np.sqrt(v * doubt * (1 - doubt))[:, None]
-        return Terms(float(v @ loss), (v * doubt * y) @ phi, rooted.T @ rooted)
-
-    def _extended(self, v: Floats, phi: Floats, y: Floats) -> Terms:
-        d = len(self.theta)
-        margin = _product(phi, self.theta, FRACTION - (d - 1).bit_length())
-        pull = v * y * _doubt(y * margin)
-        return Terms(0.0, _product(phi.T, pull, FRACTION - (PIECE - 1).bit_length()), np.zeros((d, d)))
+    def _steepest(self) -> float:
+        return 1.0
 
 
-#: Rows of the ball are whole multiples of 2^−23 (recoding.GRID_BITS), so a product with so many bits fits a double.
-FRACTION = 53 - GRID_BITS
-#: Bits of a long vector that are kept: all that it has, and some for entries that are smaller than the largest.
-KEPT = 84
+def pieces(read: Read) -> Iterator[Read]:
+    """Yields loudness, rows and labels in pieces."""
+    v, rows, labels = read
+    for at in range(0, len(v), PIECE):
+        yield v[at : at + PIECE], rows[at : at + PIECE], labels[at : at + PIECE]
 
 
-def _product(matrix: Floats, vector: Array, bits: int) -> Array:
-    """Returns matrix @ vector for a long vector, cut into parts of few bits whose products doubles hold exactly."""
-    largest = float(np.abs(vector).max(initial=0))
-    top, rest, parts = int(np.frexp(largest)[1]), vector, []
-    for cut in range(-(-KEPT // bits)):
-        unit = np.ldexp(np.longdouble(1), top - bits * (cut + 1))
-        part = np.rint(rest / unit) * unit
-        parts.append(part.astype(np.float64))
-        rest = rest - part
-    return np.asarray((matrix @ np.column_stack(parts)).astype(np.longdouble).sum(axis=1))
+def on_grid(Z: Floats) -> Floats:
+    """Returns recoded features rounded to whole multiples of 2^−24."""
+    rounded = Z + ROUNDER
+    rounded -= ROUNDER
+    return rounded
 
 
-def _log_loss(margin: Array) -> tuple[Array, Array]:
-    """Returns log(1 + e^−m) and 1/(1 + e^m), with no overflow."""
-    return np.log1p(np.exp(-np.abs(margin))) + np.maximum(-margin, 0), _doubt(margin)
+def predicted(rows: Floats, theta: Array, kept: int = PLAIN_BITS) -> Array:
+    """Returns φᵀθ, with θ cut to so many bits and no other error than that of adding a few limbs.
+
+    Where θ is longer than a row by one, φ = (½, row).
+    """
+    bits = 53 - ROW_BITS - (len(theta) - 1).bit_length()
+    top = max(math.frexp(float(np.abs(theta).max()))[1], SMALLEST)
+    slopes = slice(len(theta) - rows.shape[1], None)
+    total = np.zeros(len(rows), dtype=theta.dtype)
+    for limb in limbs(theta, top, bits, -(-kept // bits)):
+        total += rows @ limb[slopes] + limb[: slopes.start].sum() / 2
+    return total
 
 
-def _doubt(margin: Array) -> Array:
-    """Returns 1/(1 + e^m), with no overflow, in the margin's own precision."""
-    small = np.exp(-np.abs(margin))
-    return np.asarray(np.where(margin > 0, small, 1) / (1 + small))
+def limbs(vector: Array, top: int, bits: int, count: int) -> Iterator[Floats]:
+    """Yields a vector of numbers below 2^top in parts: whole multiples of 2^(top−bits), of 2^(top−2·bits), …"""
+    rest = vector
+    for cut in range(1, count + 1):
+        part = np.rint(rest * math.ldexp(1.0, bits * cut - top)) * math.ldexp(1.0, top - bits * cut)
+        yield part.astype(np.float64, copy=False)
+        if cut < count:
+            rest = rest - part
 
 
-@dataclass(frozen=True, eq=False)
-class ResidualHistogram:
-    """Σ weight over rows whose residual y − φᵀθ falls in each cell of a public grid; exact whole numbers."""
+def whole(sums: Floats) -> NDArray[np.int64]:
+    """Returns sums that are whole numbers as such; a row that is no number after all ends the release."""
+    if not np.isfinite(sums).all():
+        raise ReleaseFailed()
+    return sums.astype(np.int64)
 
-    reader: Reader
-    label: Label
-    owner: Owner
-    weights: NDArray[np.int64]  # of one row, by kind; they must add up to less than 2^62
-    grid: Any  # a statistics.Quantiser
-    theta: Floats
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that a batch must have."""
-        return tuple(dict.fromkeys((self.label.column, *self.reader.columns, *self.owner.columns)))
-
-    def zero(self) -> NDArray[np.int64]:
-        """The histogram of no rows."""
-        return np.zeros(self.grid.cells + 1, dtype=np.int64)
-
-    def __call__(self, batch: Any) -> NDArray[np.int64]:
-        """Returns the exact weight in each cell."""
-        weights = self.weights[self.owner.kinds(batch)]
-        heard = weights > 0
-        residuals = self.label.values(batch) - self.theta[0] / 2 - self.reader.matrix(batch) @ self.theta[1:]
-        total = self.zero()
-        np.add.at(total, self.grid.integers(residuals[heard]).astype(np.int64), weights[heard])
-        return total
+def _long(number: int, exponent: int) -> Any:
+    """Returns number·2^exponent as a long double, right to its last place."""
+    high, low = divmod(number, 2**62)
+    return np.ldexp(np.ldexp(np.longdouble(high), 62) + np.longdouble(low), exponent)

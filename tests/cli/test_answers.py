@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 
+import duckdb
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv
 
-from seams import silent
+from seams import seeded, silent
 from sottovoce.engines.arrow import ArrowEngine
 from sottovoce.release import Release
 
@@ -145,3 +148,68 @@ def _with_broken_column(path, name):
     broken = path.with_name("broken.parquet")
     broken.write_bytes(content)
     return broken
+
+
+@pytest.fixture
+def consents(folder, table):
+    """Everybody's budget in a table of its own, and the rows without."""
+    people = table.group_by("id").aggregate([("epsilon", "max"), ("tier", "min")])
+    people = people.rename_columns(["id", "epsilon", "tier"])
+    pq.write_table(people.sort_by("id"), folder / "consents.parquet")
+    csv.write_csv(people, folder / "consents.csv")
+    csv.write_csv(people.slice(1), folder / "short.csv")
+    csv.write_csv(table.drop_columns(["epsilon", "tier"]), folder / "bare.csv")
+    return folder
+
+
+ABOUT = ("--column", "salary", "--bounds", 0, 200_000, "--person-column", "id")
+
+
+@pytest.mark.parametrize("engine", [None, "arrow", "duckdb"])
+@pytest.mark.parametrize("budgets", ["consents.parquet", "consents.csv"])
+def test_budgets_in_a_table_of_their_own_and_any_engine_change_nothing(run, consents, words, engine, budgets):
+    chosen = () if engine is None else ("--engine", engine)
+    with seeded(5):
+        plainly = run("release", "mean", consents / "salaries.csv", *words).stdout
+    with seeded(5):
+        made = run("release", "mean", consents / "bare.csv", *ABOUT, "--budgets", consents / budgets, *chosen)
+    assert made.stdout == plainly
+
+
+@pytest.mark.parametrize("verb", ["plan", "release"])
+def test_somebody_without_a_budget_is_not_named(run, consents, verb):
+    refused = run(verb, "mean", consents / "bare.csv", *ABOUT, "--budgets", consents / "short.csv")
+    assert refused.exit_code != 0
+    assert "somebody without a budget" in refused.stderr
+    assert "u0" not in refused.stderr
+
+
+def test_tiers_are_looked_up_in_the_table_of_budgets(run, consents):
+    schema = ("--schema", consents / "schema.toml", "--budget-column", "tier")
+    planned = run("plan", "mean", consents / "bare.csv", *schema, "--budgets", consents / "consents.csv")
+    assert planned.exit_code == 0, planned.stderr
+
+
+def test_budgets_are_given_once(run, consents):
+    twice = ("--budgets", consents / "consents.csv", "--epsilon", 1)
+    assert "twice" in run("plan", "mean", consents / "bare.csv", *ABOUT, *twice).stderr
+
+
+def test_an_engine_that_nobody_knows_or_has(run, folder, words, monkeypatch):
+    assert (
+        "no engine called 'abacus'" in run("plan", "mean", folder / "salaries.csv", *words, "--engine", "abacus").stderr
+    )
+    monkeypatch.setitem(sys.modules, "sottovoce.engines.dask", None)
+    refused = run("plan", "mean", folder / "salaries.csv", *words, "--engine", "dask")
+    assert "pip install 'sottovoce[dask]'" in refused.stderr
+
+
+def test_a_table_of_a_database_needs_no_word_about_the_engine(run, folder, words, table):
+    with duckdb.connect(str(folder / "hospital.duckdb")) as base:
+        base.register("rows", table)
+        base.execute("CREATE TABLE salaries AS SELECT * FROM rows")
+    with seeded(5):
+        plainly = run("release", "mean", folder / "salaries.parquet", *words).stdout
+    with seeded(5):
+        made = run("release", "mean", f"{folder}/hospital.duckdb#salaries", *words)
+    assert made.stdout == plainly, made.stderr

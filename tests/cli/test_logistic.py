@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 import sottovoce as sv
 from sottovoce.cli.main import app
 from sottovoce.cli.model import Model
-from sottovoce.cli.words import Said
-from sottovoce.engines import arrow
+from sottovoce.asked import Said
+from sottovoce import engine
 from sottovoce.engines.arrow import ArrowEngine
 from sottovoce.release import Release
 
@@ -203,7 +203,7 @@ def test_predictions_are_those_of_the_estimator_to_the_last_digit(run, ward, mod
 
 
 def test_many_batches_keep_the_order_of_rows(run, ward, model, patients, monkeypatch):
-    monkeypatch.setattr(arrow, "BATCH", 7)
+    monkeypatch.setattr(engine, "BATCH", 7)
     path = model("stage")
     run("predict", path, ward / "patients.csv", "--id-column", "id", "--out", ward / "c.csv")
     answer, reader = told(ward / "c.csv"), sv.LogisticRegression.from_release(sv.Release.load(path))

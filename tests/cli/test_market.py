@@ -23,8 +23,8 @@ from typer.testing import CliRunner
 import sottovoce as sv
 from sottovoce.cli import market as module
 from sottovoce.cli import progress
-from sottovoce.cli.market_told import NOT_PROTECTED, Outcome, guarded
 from sottovoce.market import Allocation
+from sottovoce.pages.market_told import NOT_PROTECTED, Outcome, guarded
 
 SELLERS = 60
 #: From 0.7 to 5.3 in an order that has nothing to do with names: four below the range 1 to 5 and four above it.
@@ -470,8 +470,8 @@ def test_what_takes_long_is_said_at_a_terminal(monkeypatch, patience, terminal, 
 
 
 def test_many_sellers_are_few_dots():
-    from sottovoce.cli.market_page import picture
-    from sottovoce.cli.market_terms import Sellers, Terms
+    from sottovoce.pages.market_page import picture
+    from sottovoce.pages.market_terms import Sellers, Terms
 
     costs = np.random.default_rng(0).uniform(1, 5, 100_000)
     terms, many = Terms(sv.market.prior.uniform(1, 5), trade_off=1e-4), Sellers(tuple(map(str, range(100_000))), costs)

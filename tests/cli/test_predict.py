@@ -14,7 +14,7 @@ from pyarrow import csv
 
 import sottovoce as sv
 from sottovoce.cli.predict import harmless_cells
-from sottovoce.engines import arrow
+from sottovoce import engine
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_numbers_dates_and_dictionaries_are_copied_as_they_are(run, clinic, mode
 
 
 def test_many_batches_keep_the_order_of_rows(run, clinic, model, visits, monkeypatch):
-    monkeypatch.setattr(arrow, "BATCH", 7)
+    monkeypatch.setattr(engine, "BATCH", 7)
     made = run("predict", model, clinic / "visits.csv", "--id-column", "id", "--out", clinic / "p.csv")
     assert "3,000 rows predicted" in made.stderr
     told = csv.read_csv(clinic / "p.csv")

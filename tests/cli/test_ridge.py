@@ -11,8 +11,8 @@ import pytest
 from pyarrow import csv
 
 import sottovoce as sv
-from sottovoce.cli.outlook import outlooks, typical, verdict
-from sottovoce.cli.words import Said
+from sottovoce.pages.outlook import outlooks, typical, verdict
+from sottovoce.asked import Said
 from sottovoce.engines.arrow import ArrowEngine
 from sottovoce.release import Release
 

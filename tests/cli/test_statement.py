@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 import sottovoce as sv
 from sottovoce.cli.ledger import ledger_app
-from sottovoce.cli.statement import Account, Proved, Statement, accounts
-from sottovoce.cli.statement_page import meaning, page, read
 from sottovoce.errors import InvalidParameter, LedgerBroken
 from sottovoce.ledger import ACCOUNTS, Line
 from sottovoce.ledgers import chain
+from sottovoce.pages.statement import Account, Proved, Statement, accounts
+from sottovoce.pages.statement_page import meaning, page, read
 
 #: What a hostile curator might call a release, or a person themselves.
 HOSTILE = '</script><script>alert("x")</script><b>&amp;'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sottovoce.cli.words import Said
+from sottovoce.asked import Said
 from sottovoce.errors import InvalidBounds, InvalidParameter, InvalidSchema
 from sottovoce.release import Release
 

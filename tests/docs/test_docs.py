@@ -212,6 +212,8 @@ def desk(tmp_path, monkeypatch):
     """A folder with the table and the schema that the pages speak of."""
     rows = [f"p{i % 200:03d},{30_000 + 137 * i % 60_000},{(0.1, 0.5, 2.0)[i % 200 % 3]}" for i in range(300)]
     (tmp_path / "salaries.csv").write_text("\n".join(["id,salary,epsilon", *rows]) + "\n", encoding="utf-8")
+    budgets = [f"p{i:03d},{(0.1, 0.5, 2.0)[i % 3]}" for i in range(200)]
+    (tmp_path / "consents.csv").write_text("\n".join(["id,epsilon", *budgets]) + "\n", encoding="utf-8")
     (tmp_path / "schema-filled.toml").write_text(
         'person = "id"\nbudget = "epsilon"\nlabel = "salary"\n'
         '[columns.salary]\nkind = "number"\nlow = 0\nhigh = 200_000\n',

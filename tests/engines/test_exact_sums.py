@@ -11,6 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from sottovoce import engine
 from sottovoce.census import take_census
 from sottovoce.engine import named
 from sottovoce.engines import arrow
@@ -29,9 +30,9 @@ def table(seed: int = 0) -> pa.Table:
 WEIGHTS = np.random.default_rng(1).integers(0, 2**42, 40)
 
 
-def digest(engine) -> str:
-    total = engine.fold(WeightedSum("value", GRID, Owner("kind"), WEIGHTS))
-    histogram = engine.fold(WeightedHistogram("value", CELLS, Owner("kind"), WEIGHTS))
+def digest(over) -> str:
+    total = over.fold(WeightedSum("value", GRID, Owner("kind"), WEIGHTS))
+    histogram = over.fold(WeightedHistogram("value", CELLS, Owner("kind"), WEIGHTS))
     return hashlib.sha256(repr((total, histogram.tolist())).encode()).hexdigest()
 
 
@@ -56,9 +57,9 @@ def test_two_hundred_partitions_have_one_digest(monkeypatch):
     rows, rng = table(), np.random.default_rng(7)
     digests = set()
     for _ in range(200):
-        monkeypatch.setattr(arrow, "BATCH", int(rng.integers(1, N + 1)) if rng.random() < 0.5 else 2**16)
+        monkeypatch.setattr(engine, "BATCH", int(rng.integers(1, N + 1)) if rng.random() < 0.5 else 2**16)
         threads = int(rng.integers(1, 9))
-        monkeypatch.setattr(arrow.os, "cpu_count", lambda threads=threads: threads)
+        monkeypatch.setattr(engine.os, "cpu_count", lambda threads=threads: threads)
         digests.add(digest(arrow.ArrowEngine(partitioned(rows, rng))))
     assert digests == {by_hand(rows)}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,16 @@ import sottovoce as sv
 from seams import Silent, silent
 from sottovoce import errors, units
 from sottovoce.conversion import gaussian_delta
-from sottovoce.estimators.risk import descent, loudness, planned
-from sottovoce.estimators.risk.descent import Descent, People, clipped
+from sottovoce.engine import Rows, in_memory
+from sottovoce.estimators.risk import gradients, loudness, planned
+from sottovoce.estimators.risk.descent import PERSON, Descent, People
+from sottovoce.estimators.risk.gradients import clipped
+from sottovoce.features import MATRIX, Label, Recoded
 from sottovoce.noise import choose, gaussian, source
+from sottovoce.recoding import Recoding
 from sottovoce.solvers import accounting
 from sottovoce.solvers.accounting import SampledSteps
+from sottovoce.statistics import Owner
 
 DELTA = 0.1
 BOUNDS = sv.Bounds(features=(np.zeros(2), np.ones(2)), label=(-1, 1))
@@ -188,32 +194,12 @@ def test_whole_numbers_of_a_clipped_gradient_are_never_longer_than_the_weight(d,
         assert np.array_equal(whole, np.trunc(whole))
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.sampled_from([1, 3, 64, 4096]))
-def test_sums_over_people_are_exact_in_any_order_and_in_pieces_of_any_size(seed, count, piece):
-    rng = np.random.default_rng(seed)
-    person = rng.integers(0, count, 90)
-    names, person = np.unique(person, return_inverse=True)
-    rows, labels = rng.normal(size=(90, 4)), rng.choice([-1.0, 1.0], 90)
-    weight = np.floor(2.0**46 * rng.uniform(0.1, 1, len(names)))
-    run = Descent(sv_loss("logistic"), 0.7, 1, 1.0, 1.0, False, True, planned.EVERYBODY, 1.0, 1)
-    theta, order = rng.normal(size=4), rng.permutation(90)
-    expected = [0, 0, 0, 0]
-    for who in range(len(names)):
-        one = People.of(
-            [(rows[person == who], labels[person == who], np.zeros((person == who).sum(), dtype=int))], weight[[who]]
-        )
-        whole = clipped(run.mean_gradients(one, theta), one.weight, run.clip)[0]
-        expected = [total + int(entry) for total, entry in zip(expected, whole, strict=True)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(descent, "PIECE", piece)
-        people = People.of([(rows[order], labels[order], person[order])], weight)
-        everybody = run.exact_sum(people, theta)
-        chosen = rng.random(len(names)) < 0.5
-        parts = run.exact_sum(people, theta, chosen) + run.exact_sum(people, theta, ~chosen)
-    # Last digits of a mean over rows in another order may differ, and so may its whole numbers, by one or two.
-    assert everybody == pytest.approx(np.array(expected, dtype=float), abs=8 * len(names))
-    assert np.array_equal(everybody, parts)
+def in_memory_people(Z, labels, person, weight) -> People:
+    """Everybody is of a kind of their own."""
+    recoding = Recoding.of_bounds(sv.Bounds(features=(-0.5, 0.5)), None, Z.shape[1])
+    engine = in_memory().of_columns({"value": labels, "kind": person, PERSON: person, MATRIX: Z})
+    rows = Rows(engine, "value", Owner("kind"), Recoded(recoding), Label("value", -1, 1))
+    return People(rows, weight, weight, np.bincount(person, minlength=len(weight)))
 
 
 def sv_loss(name):
@@ -222,34 +208,75 @@ def sv_loss(name):
     return NAMED[name]
 
 
+RISK = Descent(sv_loss("logistic"), 0.3, 1, 1.0, 1.0, False, True, planned.EVERYBODY, 1.0, 1)
+
+
+def by_hand(Z, labels, weight, theta) -> list[int]:
+    """Whole numbers of one person: sums of their rows' gradients in Python's fractions, then the mean, clipped."""
+    kernel = gradients.Gradients(reader=None, label=None, loss=RISK.loss, theta=theta, clip=RISK.clip)
+    rows = kernel.of_rows(Z, labels)
+    mean = [float(sum(map(Fraction, column)) / len(rows)) for column in rows.T.tolist()]
+    return [int(entry) for entry in clipped(np.array([mean]), np.array([weight]), RISK.clip)[0]]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.sampled_from([1, 3, 64, 4096]))
+def test_sums_over_people_are_exact_in_any_order_and_in_pieces_of_any_size(seed, count, piece):
+    rng = np.random.default_rng(seed)
+    names, person = np.unique(rng.integers(0, count, 90), return_inverse=True)
+    Z, labels, theta = rng.uniform(-0.5, 0.5, (90, 3)), rng.choice([-1.0, 1.0], 90), rng.normal(size=4)
+    weight, order = np.floor(2.0**26 * rng.uniform(0.1, 1, len(names))), rng.permutation(90)
+    whole = [by_hand(Z[person == who], labels[person == who], weight[who], theta) for who in range(len(names))]
+    plain = RISK.exact_sum(in_memory_people(Z, labels, person, weight), theta)
+    # A unit is below 2⁻⁴⁸ here and whole numbers below 2²⁶, so one of them is another once in a million times.
+    assert np.abs(plain - np.sum(whole, axis=0)).max() <= 1
+    chosen = rng.random(len(names)) < 0.5
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gradients, "PIECE", piece)
+        people = in_memory_people(Z[order], labels[order], person[order], weight)
+        assert np.array_equal(RISK.exact_sum(people, theta), plain)
+        parts = RISK.exact_sum(people, theta, chosen) + RISK.exact_sum(people, theta, ~chosen)
+    assert np.array_equal(parts, plain)
+
+
+def test_people_with_one_row_are_summed_alike_whichever_way():
+    """Where they are, or by person: where a unit of a gradient is far below one of the sum, both agree."""
+    rng = np.random.default_rng(5)
+    Z, labels, theta = rng.uniform(-0.5, 0.5, (60, 3)), rng.choice([-1.0, 1.0], 60), rng.normal(size=4)
+    alone = in_memory_people(Z, labels, np.arange(60), np.full(60, 2.0**20))
+    sums = RISK.exact_sum(alone, theta)
+    again = rng.integers(0, 60, 3)  # three of them have a second row, the same as their first
+    both = np.append(np.arange(60), again)
+    assert np.array_equal(sums, RISK.exact_sum(in_memory_people(Z[both], labels[both], both, alone.weight), theta))
+
+
 def test_one_persons_rows_move_nobody_elses_whole_numbers():
     rng = np.random.default_rng(3)
-    person, rows = np.repeat(np.arange(30), 3), rng.normal(size=(90, 4))
-    labels, weight = rng.choice([-1.0, 1.0], 90), np.full(30, 2.0**40)
-    run = Descent(sv_loss("logistic"), 0.7, 1, 1.0, 1.0, False, True, planned.EVERYBODY, 1.0, 1)
-    theta = rng.normal(size=4)
-    other = rows.copy()
-    other[person == 7] = rng.normal(size=(3, 4)) * 1e3
-    sums = [run.exact_sum(People.of([(x, labels, person)], weight), theta) for x in (rows, other)]
-    mine = [
-        clipped(run.mean_gradients(People.of([(x[21:24], labels[21:24], np.zeros(3, dtype=int))], weight[:1]), theta),
-                weight[:1], 0.7)[0] for x in (rows, other)
-    ]  # fmt: skip
-    assert np.array_equal(sums[0] - sums[1], mine[0] - mine[1])
-    assert np.linalg.norm(sums[0] - sums[1]) <= 2 * 2.0**40
+    person, Z = np.repeat(np.arange(30), 3), rng.uniform(-0.5, 0.5, (90, 3))
+    labels, weight, theta = rng.choice([-1.0, 1.0], 90), np.full(30, 2.0**40), rng.normal(size=4)
+    other = Z.copy()
+    other[person == 7] = rng.uniform(-0.5, 0.5, (3, 3))
+    mine = slice(21, 24)
+    sums = [RISK.exact_sum(in_memory_people(z, labels, person, weight), theta) for z in (Z, other)]
+    alone = [
+        RISK.exact_sum(in_memory_people(z[mine], labels[mine], np.zeros(3, dtype=int), weight[:1]), theta)
+        for z in (Z, other)
+    ]
+    assert np.array_equal(sums[0] - sums[1], alone[0] - alone[1])
+    assert 0 < np.linalg.norm(sums[0] - sums[1]) <= 2 * 2.0**40
 
 
-def test_a_derivative_that_is_not_finite_counts_as_clipped_or_as_nothing():
+@pytest.mark.parametrize("several", [False, True])
+def test_a_derivative_that_is_not_finite_counts_as_clipped_or_as_nothing(several):
     class Wild(Linear):
         def derivative(self, prediction, label):
-            return np.array([np.nan, np.inf, -np.inf, 1e308])
+            return np.array([np.nan, np.inf, -np.inf, 1e308, 0.0][: len(label)])
 
-    run = Descent(Wild(), 0.5, 1, 1.0, 1.0, False, True, planned.EVERYBODY, 1.0, 1)
-    people = People.of([(np.ones((4, 2)), np.ones(4), np.arange(4))], np.full(4, 1000.0))
-    whole = clipped(run.mean_gradients(people, np.zeros(2)), people.weight, 0.5)
-    assert np.isfinite(whole).all()
-    assert whole[0].tolist() == [0, 0]
-    assert np.all((whole**2).sum(axis=1) <= 1e6)
+    person = np.array([0, 1, 2, 3, 0][: 4 + several])
+    people = in_memory_people(np.full((len(person), 1), 0.5), np.ones(len(person)), person, 1000.0 ** np.arange(4))
+    whole = replace(RISK, loss=Wild()).exact_sum(people, np.zeros(2))
+    # Everybody but the first is clipped, at weights that tell them apart: −1000 and its powers, over √2.
+    assert whole.tolist() == pytest.approx([(1e3 - 1e6 + 1e9) / math.sqrt(2)] * 2, abs=3)
 
 
 # --- Measured: draws of the whole mechanism ---------------------------------------------------------------------------
@@ -457,20 +484,21 @@ def test_noise_divided_by_one_and_a_half_in_the_sampler_is_caught_by_the_measure
 
 
 def test_a_person_with_several_rows_who_is_not_clipped_is_caught(monkeypatch):
-    monkeypatch.setattr(descent, "clipped", lambda mean, weight, clip: np.trunc(mean * weight[:, None] / clip))
+    monkeypatch.setattr(gradients, "clipped", lambda mean, weight, clip: np.trunc(mean * weight[:, None] / clip))
     assert caught(MANY)
 
 
 def test_rows_clipped_one_by_one_and_added_up_are_caught(monkeypatch):
-    def added_up(self, people, theta):
-        slope = self.loss.derivative(people.rows @ theta, people.labels)
-        return np.add.reduceat(people.rows * slope[:, None], people.first[:-1])
+    original = Descent.sum_over_people
+
+    def added_up(self, sums, scale, weight):
+        return original(self, sums, np.full(len(scale), scale.max()), weight)  # nobody's sum is divided
 
     def each_row(mean, weight, clip):
         return np.trunc(mean * weight[:, None] / max(clip, math.sqrt(0.75)))
 
-    monkeypatch.setattr(Descent, "mean_gradients", added_up)
-    monkeypatch.setattr(descent, "clipped", each_row)
+    monkeypatch.setattr(Descent, "sum_over_people", added_up)
+    monkeypatch.setattr(gradients, "clipped", each_row)
     assert caught(MANY)
 
 
@@ -483,7 +511,7 @@ def test_rounding_away_from_zero_after_clipping_is_caught(monkeypatch):
     monkeypatch.setattr(loudness, "SCALE_BITS", 4)  # on a coarse grid a unit counts
     monkeypatch.setattr(planned, "least_scale", lambda *arguments: 0.0)
     assert not caught(ONE_ROW)
-    monkeypatch.setattr(descent, "clipped", away)
+    monkeypatch.setattr(gradients, "clipped", away)
     assert caught(ONE_ROW)
 
 
@@ -491,9 +519,9 @@ def test_rows_of_one_person_under_two_names_are_caught(monkeypatch):
     """Each row its own person, the budget still the person's: what happens if groups are dropped on the way."""
     original = People.of.__func__
 
-    def apart(cls, parts, weight):
-        ((rows, labels, person),) = parts
-        return original(cls, [(rows, labels, np.arange(len(person)))], weight[person])
+    def apart(cls, *plan):
+        people = original(cls, *plan)
+        return replace(people, counts=np.ones_like(people.counts))
 
     monkeypatch.setattr(People, "of", classmethod(apart))
     assert caught(MANY)
@@ -532,10 +560,10 @@ def test_a_rate_that_is_not_the_one_accounted_for_is_caught(monkeypatch):
 
 
 def test_failures_after_the_data_was_touched_say_nothing(monkeypatch):
-    def broken(self, people, theta):
+    def broken(self, Z, y):
         raise ValueError("secret-4711")
 
-    monkeypatch.setattr(Descent, "mean_gradients", broken)
+    monkeypatch.setattr(gradients.Gradients, "of_rows", broken)
     erm = sv.ERM(Linear(), bounds=replace(BOUNDS), delta=DELTA)
     with pytest.raises(errors.ReleaseFailed) as failed:
         erm.fit(np.ones((12, 2)), np.ones(12), epsilon=1.0)

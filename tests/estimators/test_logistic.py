@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 
-import mpmath
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -28,7 +27,6 @@ from sottovoce.classes import Classes
 from sottovoce.estimators.classification.settings import PublicRows, Scale, directions, with_public_rows
 from sottovoce.estimators.classification.voices import SLACK, Voices, noise_price, problems_changed
 from sottovoce.recoding import UnitBall
-from sottovoce.terms import LogisticTerms
 
 N, P = 1500, 3
 RNG = np.random.default_rng(7)
@@ -73,33 +71,6 @@ def test_weights_count_as_in_a_weighted_objective():
     signs = 2 * Y - 1.0
     best = minimize(lambda w: a @ np.logaddexp(0, -signs * (UNIT @ w)) + 0.025 * w @ w, np.zeros(P), tol=1e-12)
     assert found.coef_[0] == pytest.approx(best.x, abs=2e-3)
-
-
-def test_the_long_gradient_is_right_to_the_last_digits_of_a_long_double():
-    """Against sums in 60 digits, for wide and narrow tables, very unequal weights, and θ of any size."""
-    rng = np.random.default_rng(4)
-    for d, size, unequal in ((1, 0.1, 0), (2, 3, 3), (31, 30, 0), (31, 1e-6, 6), (70, 300, 3)):
-        ball = UnitBall(np.zeros(d), np.ones(d), 0.3, 0.0, bits=23)
-        phi, y = ball.rows(rng.uniform(-0.5, 0.5, (300, d))), rng.choice([-1.0, 1.0], 300)
-        v = np.exp(unequal * rng.normal(size=300))
-        theta = (size * rng.normal(size=d)).astype(np.longdouble) * (1 + np.longdouble(2) ** -60)
-        kernel = LogisticTerms(None, None, None, None, 1, theta, extended=True)
-        found = kernel._extended(v, phi, y).gradient
-        with mpmath.workdps(60):
-            exact = [mpmath.mpf(0)] * d
-            long = [_whole(t) for t in theta]
-            for row, sign, weight in zip(phi.tolist(), y.tolist(), v.tolist(), strict=True):
-                margin = sign * mpmath.fsum(a * b for a, b in zip(row, long, strict=True))
-                pull = weight * sign / (1 + mpmath.exp(margin))
-                exact = [e + pull * x for e, x in zip(exact, row, strict=True)]
-            wrong = max(abs(_whole(f) - e) for f, e in zip(found, exact, strict=True))
-        eps = float(np.finfo(np.longdouble).eps)
-        assert wrong <= eps * float(v.sum()) * (4 + float(np.abs(theta).sum()))
-
-
-def _whole(x):
-    """A long double as mpmath has it: its double, and what the double leaves."""
-    return mpmath.mpf(float(x)) + mpmath.mpf(float(x - np.longdouble(float(x))))
 
 
 # ---------------------------------------------------------------- laws

@@ -8,13 +8,28 @@ the mathematics itself           gaussian_epsilon, posterior_epsilon and their l
                                  generalisation: pure functions of numbers (docs/theory/per-instance.md)
 """
 
-from sottovoce.audit.composition import Composed, compose, pdp_to_dp
-from sottovoce.audit.instance import PerInstance, per_instance
-from sottovoce.audit.mechanisms import GaussianObjective, GaussianOutput
-from sottovoce.audit.public import Mine, bounds, histogram, mine
-from sottovoce.solvers.leverages import fit as leave_one_out
-from sottovoce.solvers.profiles import gaussian_epsilon, gaussian_log_delta, posterior_epsilon, posterior_log_delta
-from sottovoce.solvers.renyi import generalisation, group
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sottovoce.audit.composition import Composed, compose, pdp_to_dp
+    from sottovoce.audit.instance import PerInstance, per_instance
+    from sottovoce.audit.mechanisms import GaussianObjective, GaussianOutput
+    from sottovoce.audit.public import Mine, bounds, histogram, mine
+    from sottovoce.solvers.leverages import fit as leave_one_out
+    from sottovoce.solvers.profiles import gaussian_epsilon, gaussian_log_delta, posterior_epsilon, posterior_log_delta
+    from sottovoce.solvers.renyi import generalisation, group
+
+#: Where each name is at home; it is loaded on first use, because whoever draws an audit needs no estimator.
+_HOMES = {
+    "audit.composition": ("Composed", "compose", "pdp_to_dp"),
+    "audit.instance": ("PerInstance", "per_instance"),
+    "audit.mechanisms": ("GaussianObjective", "GaussianOutput"),
+    "audit.public": ("Mine", "bounds", "histogram", "mine"),
+    "solvers.leverages": ("leave_one_out",),
+    "solvers.profiles": ("gaussian_epsilon", "gaussian_log_delta", "posterior_epsilon", "posterior_log_delta"),
+    "solvers.renyi": ("generalisation", "group"),
+}
 
 __all__ = [
     "Composed",
@@ -36,3 +51,14 @@ __all__ = [
     "posterior_epsilon",
     "posterior_log_delta",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"sottovoce.{home}"), "fit" if name == "leave_one_out" else name)
+    raise AttributeError(f"module 'sottovoce.audit' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

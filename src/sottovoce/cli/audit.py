@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sottovoce.asked import Said, audited
 from sottovoce.cli import words
 from sottovoce.cli.voice import console, plainly, say
 
 if TYPE_CHECKING:
-    from sottovoce.audit import PerInstance
-    from sottovoce.cli.words import Said
     from sottovoce.release import Release
 
 #: Who may look at the page: its owner, and nobody else on the machine.
@@ -63,14 +62,14 @@ def audit(
         return _mine(mine, record, beta, weight)
     if model is None or table is None:
         raise _nothing_to_audit()
-    said = words.Said(table, budget=budget_column, epsilon=epsilon, person=person_column, schema=schema, out=out)
+    said = Said(table, budget=budget_column, epsilon=epsilon, person=person_column, schema=schema, out=out)
     _page(model, said, delta, reveal)
 
 
 def _page(model: Path, said: Said, delta: float, reveal: bool) -> None:
-    from sottovoce.cli.audit_page import page
     from sottovoce.cli.files import load_release, refuse_unwritable, write_whole
     from sottovoce.cli.progress import RowsDone
+    from sottovoce.pages.audit_page import page
 
     release, out = load_release(model), said.out or Path("audit.html")
     refuse_unwritable(out, model, *said.inputs)
@@ -80,23 +79,6 @@ def _page(model: Path, said: Said, delta: float, reveal: bool) -> None:
     out.chmod(OWNER_ONLY)
     say(str(looked.summary()))
     say(f"Written to {out}: confidential, and to be read by nobody but you.", stderr=True)
-
-
-def audited(release: Release, said: Said, delta: float, watch: Any = None) -> PerInstance:
-    """Returns the audit of a release from the table it was made from, with the budgets that it was made with."""
-    from dataclasses import replace
-
-    from sottovoce.audit import reading, rebuilding
-    from sottovoce.audit.instance import PerInstance
-    from sottovoce.cli.answers import census, rows
-    from sottovoce.solvers.profiles import probability
-
-    level, (_, asked) = float(probability(delta)), rebuilding.released(release)
-    if reading.equal(release):  # it was made without budgets, and any number stands for them
-        said = replace(said, epsilon=1.0, budget=None)
-    said = said.regressed()
-    engine, budgets, owner = census(said, watch, values=True)
-    return PerInstance(reading.read_rows(release, asked, budgets, rows(said, engine, owner)), level)
 
 
 def _mine(path: Path, record: Path | None, beta: float, weight: float | None) -> None:

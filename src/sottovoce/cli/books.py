@@ -15,7 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from sottovoce.cli.market_told import guarded
 from sottovoce.cli.voice import say
 from sottovoce.engine import named
 from sottovoce.errors import (
@@ -30,6 +29,7 @@ from sottovoce.errors import (
 )
 from sottovoce.ledgers.books import Books
 from sottovoce.ledgers.opened import SQLITE, own_folder
+from sottovoce.pages.market_told import guarded
 from sottovoce.session import Session
 from sottovoce.statistics import as_floats
 
@@ -39,8 +39,8 @@ SHORT = {"leave-out": "leave out", "refuse": "refuse"}
 PEOPLE, AMOUNTS = ("person", "seller"), ("epsilon",)
 #: The column by which an allocation of a market is known; names in it are guarded against spreadsheets.
 PAYMENT = "payment"
-#: What SQLite and the ledger keep beside the file of the books.
-ENDINGS = (".key", ".heads", "-wal", "-shm")
+#: What the ledger, the page and SQLite keep beside the file of the books; the first three also for books on a server.
+ENDINGS = (".key", ".heads", ".codes", "-wal", "-shm")
 
 
 def opened(place: str | None, keys: Path | None, short: str = "leave-out") -> Session:
@@ -82,7 +82,7 @@ def files_of(session: Session, place: str | None, keys: Path | None) -> list[Pat
     if path is not None:
         return [path, *(path.with_name(path.name + ending) for ending in ENDINGS)]
     folder = own_folder() if keys is None else keys
-    return [folder / (session.ledger.identity + ending) for ending in ENDINGS[:2]]
+    return [folder / (session.ledger.identity + ending) for ending in ENDINGS[:3]]
 
 
 def chosen(option: str, word: str, meanings: Mapping[str, str]) -> Any:

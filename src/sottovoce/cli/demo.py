@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sottovoce.asked import Said
 from sottovoce.cli.voice import console, plainly, say
-from sottovoce.cli.words import Said
 
 if TYPE_CHECKING:
     from sottovoce.cli.contest import Contest
@@ -75,7 +75,7 @@ def _show_tables(studies: list[Study], out: Path) -> None:
 
 
 def _show_plan(study: Study, out: Path) -> None:
-    from sottovoce.cli.answers import planned, question
+    from sottovoce.asked import planned, question
     from sottovoce.cli.pictures import show_plan
 
     said = _said(study, out)
@@ -85,7 +85,7 @@ def _show_plan(study: Study, out: Path) -> None:
 
 
 def _released(study: Study, out: Path) -> Release:
-    from sottovoce.cli.answers import answered, question
+    from sottovoce.asked import answered, question
     from sottovoce.cli.files import write_whole
 
     said = _said(study, out)

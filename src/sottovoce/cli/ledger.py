@@ -98,8 +98,8 @@ def balance(person: Person, ledger: words.Ledger = None, keys: words.Keys = None
     """Show what a person allows, has spent and has left, account by account."""
     from sottovoce.cli.books import opened
     from sottovoce.cli.pictures import table
-    from sottovoce.cli.statement import accounts
-    from sottovoce.cli.statement_page import account_cells
+    from sottovoce.pages.statement import accounts
+    from sottovoce.pages.statement_page import account_cells
 
     held = accounts(opened(ledger, keys).history(person))
     say(f"{person}, with all their rows:")
@@ -116,7 +116,7 @@ def history(
     """Show what was written: about one person, or all entries."""
     from sottovoce.cli.books import opened
     from sottovoce.cli.pictures import table
-    from sottovoce.cli.statement_page import line_cells
+    from sottovoce.pages.statement_page import line_cells
 
     session = opened(ledger, keys)
     if person is not None:
@@ -185,8 +185,8 @@ def statement(
     """Write a page for one person: all that the books say about them, with a proof that anybody can check."""
     from sottovoce.cli.books import books_of, files_of, opened
     from sottovoce.cli.files import refuse_unwritable, write_whole
-    from sottovoce.cli.statement import Statement
-    from sottovoce.cli.statement_page import page
+    from sottovoce.pages.statement import Statement
+    from sottovoce.pages.statement_page import page
 
     session = opened(ledger, keys)
     refuse_unwritable(out, *files_of(session, ledger, keys))
@@ -208,8 +208,8 @@ def check(
     What came after that head was published is not shown, because nothing confirms it yet.
     """
     from sottovoce.cli.pictures import table
-    from sottovoce.cli.statement import accounts
-    from sottovoce.cli.statement_page import account_cells, read
+    from sottovoce.pages.statement import accounts
+    from sottovoce.pages.statement_page import account_cells, read
 
     made = read(_text(page))
     number, last = made.confirmed(head), made.entries[-1].number

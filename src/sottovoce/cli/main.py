@@ -23,9 +23,10 @@ from sottovoce.cli.predict import predict
 from sottovoce.cli.questions import plan_app, release_app
 from sottovoce.cli.reproduce import reproduce
 from sottovoce.cli.schema import schema_app
+from sottovoce.cli.serve import serve
 from sottovoce.cli.voice import plainly, say
 
-VERBS = ("plan", "release", "explain", "predict", "audit", "market", "ledger", "reproduce", "schema", "demo")
+VERBS = ("plan", "release", "explain", "predict", "audit", "market", "ledger", "serve", "reproduce", "schema", "demo")
 
 
 class Verbs(TyperGroup):
@@ -74,6 +75,7 @@ def explain(
 app.command()(predict)
 app.command()(audit)
 app.command()(market)
+app.command()(serve)
 app.command()(reproduce)
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(schema_app, name="schema")

@@ -17,7 +17,7 @@ import typer
 from sottovoce.cli.voice import console, hand_over, plainly, say
 
 if TYPE_CHECKING:
-    from sottovoce.cli.market_told import Outcome
+    from sottovoce.pages.market_told import Outcome
 
 #: Who may look at files that show payments: their owner, and nobody else on the machine.
 OWNER_ONLY = 0o600
@@ -79,9 +79,9 @@ def market(
 
     Nothing but reports and public numbers is read. Reported costs are not protected by differential privacy.
     """
-    from sottovoce.cli.market_terms import Terms, law, read_sellers
-    from sottovoce.cli.market_told import Outcome
     from sottovoce.cli.progress import RowsDone
+    from sottovoce.pages.market_terms import Terms, law, read_sellers
+    from sottovoce.pages.market_told import Outcome
 
     _refuse_name(seller_column)
     files = {"out": out, "page": page, "publish": publish}
@@ -102,8 +102,8 @@ def market(
 
 
 def _tell(outcome: Outcome, seller: str | None, as_json: bool) -> None:
-    from sottovoce.cli.market_case import explain, tried
-    from sottovoce.cli.market_told import show, to_json
+    from sottovoce.cli.market_case import explain, show, tried
+    from sottovoce.pages.market_told import to_json
 
     if as_json:
         hand_over(to_json(outcome))
@@ -117,8 +117,8 @@ def _tell(outcome: Outcome, seller: str | None, as_json: bool) -> None:
 
 def _contents(outcome: Outcome, head: str, files: dict[str, Path | None]) -> dict[Path, str]:
     """Returns what is to be written where; all of it is made before any of it is written."""
-    from sottovoce.cli.market_page import page
-    from sottovoce.cli.market_told import allocation_csv, published
+    from sottovoce.pages.market_page import page
+    from sottovoce.pages.market_told import allocation_csv, published
 
     made = {}
     with patiently("Making the files"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One seller's case: why they are paid this much, and what other reports would have brought them.
+"""A market at the terminal: all of it, and one seller's case: why they are paid this, and what lies would have brought.
 
 Lies are not argued away but tried out: the market is settled again with that one report changed, and what a lie
 would have left the seller is told whichever way it falls.
@@ -10,9 +10,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sottovoce.cli.market_told import Outcome, plain
-from sottovoce.cli.pictures import table
+from sottovoce.cli.pictures import bars, table
 from sottovoce.cli.voice import console, say
+from sottovoce.pages.market_told import HEADS, NOT_PROTECTED, Outcome, declared, headline, plain, sentences
+
+
+def show(outcome: Outcome) -> None:
+    """Prints the outcome: who sells how much at which prices, and what it adds up to."""
+    deal = outcome.deal
+    say(headline(outcome), style="bold")
+    console().print(table(HEADS, outcome.lines(), words=1))
+    if deal.units.any():
+        averages = {name: float(deal.epsilon[here].mean()) for name, here in outcome.bands() if deal.units[here].any()}
+        say("\nε bought from each, on average:\n" + bars(averages))
+    say("\n" + "\n".join([*sentences(outcome), declared(outcome), NOT_PROTECTED]))
 
 
 def tried(outcome: Outcome, seller: str) -> list[Tried]:

@@ -22,8 +22,8 @@ from sottovoce.cli.voice import console, plainly, say
 if TYPE_CHECKING:
     from sottovoce.engine import Watch
 
-#: What a spreadsheet may take for the beginning of a formula, and what is a plain number after all.
-FORMULA, NUMBER = r"^[=+\-@\t\r]", r"^[+\-]?[0-9]+([.][0-9]+)?$"
+#: What a spreadsheet may take for the beginning of a formula.
+FORMULA = r"^[=+\-@\t\r]"
 #: Up to here predictions for standard output wait in memory until all are there; beyond, on disc.
 IN_MEMORY = 2**24
 
@@ -121,6 +121,8 @@ def harmless_cells(column: Any) -> Any:
     """Returns a column to be copied, with an apostrophe before text that a spreadsheet would take for a formula."""
     import pyarrow as pa
     import pyarrow.compute as pc
+
+    from sottovoce.pages.market_told import NUMBER
 
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)

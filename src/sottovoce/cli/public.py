@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sottovoce.cli.words import Said
+from sottovoce.asked import Said
 
 
 def public_rows(said: Said) -> tuple[Any, list[str]]:

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial, wraps
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from sottovoce.asked import Said
 from sottovoce.cli import words
 from sottovoce.cli.answers import question, run_plan, run_release
 from sottovoce.cli.voice import plainly
-from sottovoce.cli.words import Said
 
 release_app = typer.Typer(no_args_is_help=True)
 plan_app = typer.Typer(no_args_is_help=True)
@@ -43,65 +43,85 @@ def plan(context: typer.Context) -> None:
 
 
 def asked(words_of_question: Callable[..., None]) -> Callable[..., None]:
-    """Makes a question a command of both verbs, and adds the words of the books, which are the same for all."""
+    """Makes a question a command of both verbs, and adds the words that are the same for all."""
     for verb in (release_app, plan_app):
-        verb.command()(plainly()(_with_books(words_of_question)))
+        verb.command()(plainly()(_with_usual_words(words_of_question)))
     return words_of_question
 
 
-def _with_books(words_of_question: Callable[..., None]) -> Callable[..., None]:
-    @wraps(words_of_question)
-    def command(context: typer.Context, ledger: str | None, keys: Path | None, short: str, **rest: Any) -> None:
-        if ledger is not None:
-            context.obj = partial(context.obj, booking=words.Booking(ledger, keys, short))
-        words_of_question(context, **rest)
+def _with_usual_words(words_of_question: Callable[..., None]) -> Callable[..., None]:
+    usual = inspect.signature(_usual, eval_str=True).parameters
 
-    own, books = inspect.signature(words_of_question, eval_str=True), inspect.signature(_books, eval_str=True)
-    everything = [*own.parameters.values(), *books.parameters.values()]
-    command.__signature__ = own.replace(parameters=everything)  # type: ignore[attr-defined]  # typer reads it
+    @wraps(words_of_question)
+    def command(context: typer.Context, **given: Any) -> None:
+        said, booking = _usual(**{name: given.pop(name) for name in usual})
+        if booking is not None:
+            context.obj = partial(context.obj, booking=booking)
+        words_of_question(context, said, **given)
+
+    own = inspect.signature(words_of_question, eval_str=True)
+    table, *others = usual.values()
+    context, _, *options = own.parameters.values()
+    parameters = [context, table, *options, *others]
+    command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]  # typer reads it
     return command
 
 
-def _books(ledger: words.Ledger = None, keys: words.Keys = None, short: words.Short = "leave-out") -> None:
-    """The words of the books."""
+def _usual(
+    table: words.Table,
+    budget_column: words.BudgetColumn = None,
+    budgets: words.BudgetsTable = None,
+    epsilon: words.Epsilon = None,
+    person_column: words.PersonColumn = None,
+    engine: words.EngineName = None,
+    key: words.Key = None,
+    out: words.Out = None,
+    ledger: words.Ledger = None,
+    keys: words.Keys = None,
+    short: words.Short = "leave-out",
+) -> tuple[Said, words.Booking | None]:
+    """The words of every question: whose rows, whose budgets, read by what, and where the answer goes."""
+    said = Said(
+        table,
+        budget=budget_column,
+        epsilon=epsilon,
+        person=person_column,
+        key=key,
+        out=out,
+        budgets=budgets,
+        engine=engine,
+    )
+    return said, None if ledger is None else words.Booking(ledger, keys, short)
 
 
 @asked
 def mean(
     context: typer.Context,
-    table: words.Table,
+    said: Said,
     column: words.ColumnName = None,
     bounds: words.Limits = None,
-    budget_column: words.BudgetColumn = None,
-    epsilon: words.Epsilon = None,
-    person_column: words.PersonColumn = None,
     schema: words.SchemaFile = None,
     missing: words.Missing = None,
     spread: Annotated[
         float | None,
         typer.Option(help="A public guess of the standard deviation; half the range if not given."),
     ] = None,
-    key: words.Key = None,
-    out: words.Out = None,
 ) -> None:
     """The mean of a column."""
-    said = Said(table, column, bounds, budget_column, epsilon, person_column, schema, missing, key, out).completed()
+    said = replace(said, column=column, bounds=bounds, schema=schema, missing=missing).completed()
     context.obj(said, question("Mean", said, spread=spread))
 
 
 @asked
 def quantile(
     context: typer.Context,
-    table: words.Table,
+    said: Said,
     q: Annotated[
         list[float] | None,
         typer.Option("--q", help="A share of the people, 0 to 1 (if not given: 0.5). Several split the budget evenly."),
     ] = None,
     column: words.ColumnName = None,
     bounds: words.Limits = None,
-    budget_column: words.BudgetColumn = None,
-    epsilon: words.Epsilon = None,
-    person_column: words.PersonColumn = None,
     schema: words.SchemaFile = None,
     missing: words.Missing = None,
     spread: Annotated[
@@ -110,18 +130,16 @@ def quantile(
     ] = None,
     method: Annotated[str | None, typer.Option(help="permute-and-flip (if not given) or exponential.")] = None,
     cells: Annotated[int | None, typer.Option(help="Steps of the grid of possible answers.")] = None,
-    key: words.Key = None,
-    out: words.Out = None,
 ) -> None:
     """Quantiles of a column: the median, quartiles, any share of the people."""
-    said = Said(table, column, bounds, budget_column, epsilon, person_column, schema, missing, key, out).completed()
+    said = replace(said, column=column, bounds=bounds, schema=schema, missing=missing).completed()
     context.obj(said, question("Quantile", said, q=q or [0.5], spread=spread, method=method, cells=cells))
 
 
 @asked
 def ridge(
     context: typer.Context,
-    table: words.Table,
+    said: Said,
     schema: words.Described = None,
     method: Annotated[
         str | None,
@@ -136,23 +154,16 @@ def ridge(
         float | None,
         typer.Option(help="A public guess of the label's standard deviation; saves the ε that would buy it."),
     ] = None,
-    budget_column: words.BudgetColumn = None,
-    epsilon: words.Epsilon = None,
-    person_column: words.PersonColumn = None,
-    key: words.Key = None,
-    out: words.Out = None,
 ) -> None:
     """A linear model of the label on the features that the schema describes."""
-    said = Said(
-        table, budget=budget_column, epsilon=epsilon, person=person_column, schema=schema, key=key, out=out
-    ).regressed()
+    said = replace(said, schema=schema).regressed()
     context.obj(said, question("Ridge", said, method=method, alpha=alpha, loss=loss, label_scale=label_scale))
 
 
 @asked
 def logistic(
     context: typer.Context,
-    table: words.Table,
+    said: Said,
     schema: words.Described = None,
     alpha: Annotated[
         float | None,
@@ -163,44 +174,23 @@ def logistic(
         typer.Option(help="replace (if not given), or labels to protect labels alone, at half the noise."),
     ] = None,
     public: words.PublicTable = None,
-    budget_column: words.BudgetColumn = None,
-    epsilon: words.Epsilon = None,
-    person_column: words.PersonColumn = None,
-    key: words.Key = None,
-    out: words.Out = None,
 ) -> None:
     """A classifier: the odds of the label's classes, given the features that the schema describes."""
-    said = Said(
-        table,
-        budget=budget_column,
-        epsilon=epsilon,
-        person=person_column,
-        schema=schema,
-        key=key,
-        out=out,
-        public=public,
-    ).classified()
+    said = replace(said, schema=schema, public=public).classified()
     context.obj(said, question("LogisticRegression", said, alpha=alpha, neighbours=neighbours))
 
 
 @asked
 def posterior(
     context: typer.Context,
-    table: words.Table,
+    said: Said,
     schema: words.Described = None,
     gamma: Annotated[
         float | None, typer.Option(help="How concentrated the sample is, a public number (if not given: 1.0).")
     ] = None,
     alpha: Annotated[float | None, typer.Option(help="Regularisation λ, a public number (if not given: 1.0).")] = None,
     delta: Annotated[float | None, typer.Option(help="The δ of every promise (if not given: 1e-6).")] = None,
-    budget_column: words.BudgetColumn = None,
-    epsilon: words.Epsilon = None,
-    person_column: words.PersonColumn = None,
-    key: words.Key = None,
-    out: words.Out = None,
 ) -> None:
     """A linear model as one sample from a posterior, whose losses can be audited exactly."""
-    said = Said(
-        table, budget=budget_column, epsilon=epsilon, person=person_column, schema=schema, key=key, out=out
-    ).regressed()
+    said = replace(said, schema=schema).regressed()
     context.obj(said, question("PosteriorSample", said, gamma=gamma, alpha=alpha, delta=delta, fit_intercept=True))

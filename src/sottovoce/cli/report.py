@@ -8,10 +8,8 @@ from html import escape
 from string import Template
 
 from sottovoce.cli.contest import REPEATS, Contest, Way, number
-from sottovoce.cli.page import table, whole
-
-#: Sizes of the picture in its own units: where bars begin, how long and thick they are, and a line's height.
-LEFT, LONGEST, THICK, LINE = 230, 400, 20, 32
+from sottovoce.pages.page import table, whole
+from sottovoce.pages.pictures import STYLE, Bar, bars
 
 
 def report(contests: Sequence[Contest], caution: str) -> str:
@@ -19,7 +17,7 @@ def report(contests: Sequence[Contest], caution: str) -> str:
     body = _BODY.substitute(
         repeats=REPEATS, studies="\n".join(_study(held) for held in contests), caution=escape(caution)
     )
-    return whole("sottovoce: what personal budgets are worth", body, style=_STYLE)
+    return whole("sottovoce: what personal budgets are worth", body, style=STYLE)
 
 
 def _study(held: Contest) -> str:
@@ -38,26 +36,9 @@ def _study(held: Contest) -> str:
 
 
 def _picture(title: str, ways: Sequence[Way]) -> str:
-    longest, floor = max(way.error for way in ways), ways[-1].error
-    bars = [_bar(place, way, way.error / longest) for place, way in enumerate(ways)]
-    width, height = LEFT + LONGEST + 70, LINE * len(ways)
-    at = LEFT + floor / longest * LONGEST
-    line = f'<line class="floor" x1="{at:.1f}" x2="{at:.1f}" y1="0" y2="{height}"/>'
-    return (
-        f'<figure><figcaption>{escape(title)}</figcaption>\n<svg viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="{escape(title)}">\n' + "\n".join([*bars, line]) + "\n</svg></figure>"
-    )
-
-
-def _bar(place: int, way: Way, share: float) -> str:
-    top, width = place * LINE + (LINE - THICK) / 2, max(share * LONGEST, 1)
-    middle = place * LINE + LINE / 2
-    kind = "own" if place == 0 else "other" if way.private else "plain"
-    return (
-        f'<text class="{kind}" x="{LEFT - 10}" y="{middle}" text-anchor="end">{escape(way.name)}</text>'
-        f'<rect class="{kind}" x="{LEFT}" y="{top}" width="{width:.1f}" height="{THICK}" rx="2"/>'
-        f'<text class="{kind}" x="{LEFT + width + 8:.1f}" y="{middle}">{escape(number(way.error))}</text>'
-    )
+    kinds = ["own" if place == 0 else "other" if way.private else "plain" for place, way in enumerate(ways)]
+    lines = [Bar(way.name, way.error, number(way.error), kind) for way, kind in zip(ways, kinds, strict=True)]
+    return bars(title, lines, floor=ways[-1].error)
 
 
 _STUDY = Template("""\
@@ -67,16 +48,6 @@ $picture
 $ways
 $lessons
 """)
-
-_STYLE = """\
-svg { font-size: 14px; }
-svg text { fill: var(--ink); dominant-baseline: central; }
-rect.own { fill: var(--own); }
-rect.other { fill: var(--other); }
-rect.plain { fill: none; stroke: var(--soft); stroke-dasharray: 3 3; }
-line.floor { stroke: var(--soft); stroke-dasharray: 3 3; }
-text.own { font-weight: bold; }
-"""
 
 _BODY = Template("""\
 <h1>What personal budgets are worth</h1>

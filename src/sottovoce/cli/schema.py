@@ -33,10 +33,10 @@ def draft(
     """Write the names and kinds of the columns as TOML, with the ranges left blank."""
     from sottovoce.bounds import Schema
     from sottovoce.cli.files import refuse_unwritable, write_whole
-    from sottovoce.engine import named
+    from sottovoce.engine import in_memory
 
     refuse_unwritable(out, table)
-    engines = named("arrow")
+    engines = in_memory()
     engines.open_table(table)  # refuses a header that names a column twice
     text = Schema.draft(engines.infer_kinds(table))
     if out is None:

@@ -23,6 +23,7 @@ from sklearn.utils.metaestimators import available_if
 
 from sottovoce import units
 from sottovoce.budgets import LEAVE_OUT, Budgets
+from sottovoce.columns import by_names
 from sottovoce.errors import InvalidBudget, InvalidParameter, ReleaseFailed, WrongType
 from sottovoce.guarantee import Guarantee
 from sottovoce.plan import Plan
@@ -168,6 +169,8 @@ class Request:
     @classmethod
     def of(cls, estimator: Any, X: Any, y: Any, epsilon: Any, groups: Any) -> Request:
         """Checks columns, budgets and owners against each other, before a value is looked at."""
+        if by_names(X, y, epsilon, groups):
+            raise InvalidParameter("The table is not in memory.", "Baselines pick rows.", "Load it first.")
         data = _columns(fit_parameters(estimator), X, y)
         count = min(_count(values) for values in data.values())
         same_length(count, **data, groups=groups)

@@ -8,7 +8,7 @@ loudness.py the weights and what they cost, pace.py how far and how fast to go; 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,15 +23,16 @@ from sklearn.utils.validation import check_is_fitted
 from sottovoce.bounds import Schema, interval
 from sottovoce.budgets import Budgets
 from sottovoce.classes import Classes
-from sottovoce.engine import Rows, named
+from sottovoce.columns import Table
+from sottovoce.engine import Rows, in_memory
 from sottovoce.errors import InvalidParameter, InvalidRelease
 from sottovoce.estimators.kept import keep
 from sottovoce.estimators.ridge import predicted
 from sottovoce.estimators.risk import planned
-from sottovoce.estimators.risk.descent import PERSON, Progress, watching
+from sottovoce.estimators.risk.descent import PERSON, Progress, place_of, watching
 from sottovoce.features import MATRIX, ClassLabel, Label, Recoded
 from sottovoce.plan import Plan
-from sottovoce.question import KIND, VALUE, budgets_of, declared_recoding, refuse_unfit, run
+from sottovoce.question import KIND, VALUE, budgets_of, declared_recoding, gathered, refuse_unfit, run
 from sottovoce.recoding import Recoding
 from sottovoce.release import Release
 from sottovoce.solvers import losses
@@ -67,8 +68,8 @@ class ERM(BaseEstimator):  # type: ignore[misc]
     >>> bool(np.all(erm.guarantee_.epsilon <= 1.0)), bool(erm.score(x, x[:, 0] > 0) > 0.9)
     (True, True)
 
-    **Limits.** All rows are held in memory. Steps, stride and clip are chosen by public rules of thumb; with little
-    budget the model stays close to a constant. The number of rows of each person is not hidden.
+    **Limits.** Rows are read once a step, wherever they live. Steps, stride and clip are chosen by public rules of
+    thumb; with little budget the model stays close to a constant. The number of rows of each person is not hidden.
 
     Parameters
     ----------
@@ -111,17 +112,19 @@ class ERM(BaseEstimator):  # type: ignore[misc]
 
     missing = None  # a schema declares its own constants, column by column
 
-    def fit(self, X: Any, y: Any, epsilon: Any = None, groups: Any = None, progress: Progress = False) -> ERM:
+    def fit(self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None, progress: Progress = False) -> ERM:
         """Fits y on the features X; ε is a number, an array by row, a mapping from person, or Budgets.
 
+        X may also be a table that lives elsewhere, with y, ``groups`` and ε the names of its columns (or ε another
+        table, by person): a path, a DuckDB relation, a dataset of Arrow, a data frame of Spark or Dask.
         ``progress`` shows the steps done, and nothing else: True for a bar, or a function of the number of steps.
         """
-        budgets, rows = self.gather(X, y, epsilon=epsilon, groups=groups)
+        budgets, rows = gathered(self, X, y, epsilon=epsilon, groups=groups)
         plan = self.plan_for(budgets, rows)
         refuse_unfit(self, plan, rows)
         with watching(progress, plan.parameters["steps"]) as watch:
             release = run(_Watched(self, watch), plan, rows)  # type: ignore[arg-type]
-        keep(self, release, plan.guarantee, X)
+        keep(self, release, plan.guarantee, X, y)
         return self
 
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, n_features: int | None = None) -> Plan:
@@ -142,16 +145,28 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         same_length(len(column), epsilon=columns[KIND])
         if recoded.shape[1]:
             columns[MATRIX] = recoded
-        return budgets, Rows(named("arrow").of_columns(columns), VALUE, Owner(KIND), Recoded(recoding), label)
+        if np.any(np.diff(columns[PERSON]) < 0):  # a person's rows together, so that no step has to sort them
+            order = np.argsort(columns[PERSON], kind="stable")
+            columns = {name: array[order] for name, array in columns.items()}
+        return budgets, Rows(in_memory().of_columns(columns), VALUE, Owner(KIND), Recoded(recoding), label)
+
+    def rows_of(self, table: Table) -> Rows:
+        """Returns the features and the label that are read of a table."""
+        recoding = declared_recoding(self.bounds, table.features(self.bounds))
+        label = replace(self._label(), column=table.label())
+        return table.regression(recoding, replace(label, coded=False) if isinstance(label, ClassLabel) else label)
 
     def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there are."""
-        if rows is not None and PERSON not in rows.engine.columns():
-            raise InvalidParameter(
-                "The table is not in memory.", "Gradient descent reads it many times, by person.", "Use fit."
-            )
         recoding = declared_recoding(self.bounds, None) if rows is None else rows.features.recoding
-        return planned.plan_for(self, budgets, recoding, self._told())
+        plan = planned.plan_for(self, budgets, recoding, self._told())
+        if rows is not None and plan.parameters["sampling"] is not None and place_of(rows.owner) is None:
+            raise InvalidParameter(
+                "People are to be drawn, but rows do not say whose they are.",
+                "A row that is not in memory and has no owner cannot be told from others when it is read again.",
+                "Name the column of people, or leave sampling out.",
+            )
+        return plan
 
     def answer(self, plan: Plan, rows: Rows, watch: Callable[[int], None] = lambda step: None) -> Release:
         """Reads the rows, draws the noise, and returns the release."""

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from sottovoce.bounds import Schema
+from sottovoce.columns import by_names
 from sottovoce.guarantee import Guarantee
 from sottovoce.recoding import Recoding
 from sottovoce.release import Release
 from sottovoce.table import feature_names
 
 
-def keep(model: Any, release: Release, guarantee: Guarantee | None = None, X: Any = None) -> None:
+def keep(model: Any, release: Release, guarantee: Guarantee | None = None, X: Any = None, y: Any = None) -> None:
     """Keeps a release and, as scikit-learn has them, coefficients, classes, and names of the features of X."""
     model.release_ = release
     if guarantee is not None:
@@ -30,7 +31,10 @@ def keep(model: Any, release: Release, guarantee: Guarantee | None = None, X: An
         model.intercept_, model.coef_ = intercept, slopes
     else:
         model.intercept_, model.coef_ = fits[0]["intercept"], slopes[0]
-    names = None if X is None else feature_names(X)
+    if by_names(X, y):
+        names: list[str] | None = [feature.name for feature in model._recoding.features]
+    else:
+        names = None if X is None else feature_names(X)
     if names is not None:
         model.feature_names_in_ = np.array(names, dtype=object)
 

@@ -20,7 +20,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from sottovoce import units
 from sottovoce.bounds import Interval, interval
 from sottovoce.budgets import Budgets, Kinds
-from sottovoce.engine import Rows, named
+from sottovoce.columns import Table, loaded
+from sottovoce.engine import Rows, in_memory
 from sottovoce.errors import InvalidBounds, InvalidBudget, InvalidData, InvalidParameter, MissingValues
 from sottovoce.estimators import linear_map
 from sottovoce.estimators.linear_map import THEOREM, Calibration, Integers, MapSums, calibrated, reach, whole_numbers
@@ -102,8 +103,12 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
 
     missing = None  # a missing label is refused: no constant stands for it
 
-    def fit(self, X: Any, y: Any, epsilon: Any = None, groups: Any = None) -> LabelPrivateRegression:
-        """Fits the labels y on the features X; ε is a number, an array by row, a mapping from person, or Budgets."""
+    def fit(self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None) -> LabelPrivateRegression:
+        """Fits the labels y on the features X; ε is a number, an array by row, a mapping from person, or Budgets.
+
+        A table of any engine, with columns by name, is read into memory: every row has its own part in the map.
+        """
+        X, y, epsilon, groups = loaded(X, y, epsilon, groups)
         plan, self.release_ = ask(self, X, y, epsilon=epsilon, groups=groups)
         validate_data(self, X, skip_check_array=True)  # keeps the number of features and their names
         self.guarantee_ = plan.guarantee
@@ -133,8 +138,12 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         n = len(design.rows)
         same_length(n, y=labels, groups=groups)
         budgets = _apart(budgets_of(epsilon, groups, n), n)
-        engine = named("arrow").of_columns({VALUE: labels, PERSON: _owner(budgets), ROW: np.arange(n)})
+        engine = in_memory().of_columns({VALUE: labels, PERSON: _owner(budgets), ROW: np.arange(n)})
         return budgets, Rows(engine, VALUE, Owner(PERSON), design, Label(VALUE, low, high))
+
+    def rows_of(self, table: Table) -> Rows:
+        """Refuses what ``fit`` would load."""
+        raise InvalidParameter("The table is not in memory.", "Every row has its own part in the map.", "Use fit.")
 
     def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
         """The plan for these budgets and the public features that come with the rows."""
@@ -159,7 +168,7 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         D, exact = reach(K, owner, self.sensitivity)
         found = calibrated(K, exponent, D, budgets, low, high)
         sampling = variance * float(np.square(np.ldexp(K.astype(np.float64), exponent)).sum())
-        words = _words(self.sensitivity, exact, solution.held)
+        words = linear_map.in_words(self.sensitivity, exact, solution.held)
         return Plan(
             question="label-private regression",
             parameters={
@@ -287,12 +296,3 @@ def _certificate(solution: Solution, worth: float) -> dict[str, Any]:
         "steps": solution.steps,
         "held_by_a_bound": solution.held,
     }
-
-
-def _words(sensitivity: str, exact: Any, held: int) -> str:
-    if sensitivity == "entrywise":
-        return "entrywise sensitivity, as published"
-    told = (
-        "exact sensitivity" if exact.all() else f"exact sensitivity of {int(exact.sum())} of {len(exact)}, else a bound"
-    )
-    return told if not held else f"{told}; the map was sought with {held} of them held by an upper bound of it"

@@ -182,3 +182,13 @@ def published(plan: Plan, statistic: NDArray[Any]) -> list[float]:
         value = unit * (lows * Fraction(grid.values.low) + moved * grid.values.step)
         answers.append(float(round(value / step) * step))
     return answers
+
+
+def in_words(sensitivity: str, exact: Any, held: int) -> str:
+    """Says how people's reach was found."""
+    if sensitivity == "entrywise":
+        return "entrywise sensitivity, as published"
+    told = (
+        "exact sensitivity" if exact.all() else f"exact sensitivity of {int(exact.sum())} of {len(exact)}, else a bound"
+    )
+    return told if not held else f"{told}; the map was sought with {held} of them held by an upper bound of it"

@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from sottovoce.bounds import Bounds
 from sottovoce.budgets import Budgets
 from sottovoce.classes import Classes
+from sottovoce.columns import Table
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidParameter, InvalidRelease
 from sottovoce.estimators.classification import boundary, settings
@@ -98,10 +99,14 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     missing = None  # a schema declares its own constants, column by column
 
-    def fit(self, X: Any, y: Any, epsilon: Any = None, groups: Any = None) -> LogisticRegression:
-        """Fits the classes y on the features X; ε is a number, an array by row, a mapping from person, or Budgets."""
+    def fit(self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None) -> LogisticRegression:
+        """Fits the classes y on the features X; ε is a number, an array by row, a mapping from person, or Budgets.
+
+        X may also be a table that lives elsewhere, with y, ``groups`` and ε the names of its columns (or ε another
+        table, by person): a path, a DuckDB relation, a dataset of Arrow, a data frame of Spark or Dask.
+        """
         plan, release = ask(self, X, y, epsilon=epsilon, groups=groups)
-        keep(self, release, plan.guarantee, X)
+        keep(self, release, plan.guarantee, X, y)
         return self
 
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, n_features: int | None = None) -> Plan:
@@ -118,6 +123,11 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ball = self._setting(self._voices(budgets, recoding), recoding).ball
         reader, label = InBall(ball, recoding), ClassLabel(VALUE, classes, coded=True)
         return budgets, table_in_memory(ball.recoded(raw, recoding), reader, codes, label, budgets)
+
+    def rows_of(self, table: Table) -> Rows:
+        """Returns the features and the classes that are read of a table."""
+        recoding = declared_recoding(self.bounds, table.features(self.bounds))
+        return table.regression(recoding, ClassLabel(table.label(), self._declared_classes()))
 
     def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there are."""

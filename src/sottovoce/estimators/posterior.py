@@ -205,8 +205,8 @@ class AdaptivePosteriorSample(Posterior):
         ridge = float(gram.lacking(noisy, noise["floor"], noise["margin"]))
         return gram.sample(total, cross, ridge, noise["gamma"]), {"noisy_eigenvalue": noisy, "regularisation": ridge}
 
-    def _keep(self, release: Release, guarantee: Guarantee | None = None, X: Any = None) -> None:
-        super()._keep(release, guarantee, X)
+    def _keep(self, release: Release, guarantee: Guarantee | None = None, X: Any = None, y: Any = None) -> None:
+        super()._keep(release, guarantee, X, y)
         value: dict[str, Any] = release.value  # type: ignore[assignment]
         self.noisy_eigenvalue_, self.regularisation_ = value["noisy_eigenvalue"], value["regularisation"]
 

@@ -23,6 +23,7 @@ from sklearn.base import BaseEstimator
 
 from sottovoce.bounds import interval
 from sottovoce.budgets import Budgets
+from sottovoce.columns import Table
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidParameter
 from sottovoce.guarantee import Guarantee
@@ -92,10 +93,14 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
         self.method = method
         self.missing = missing
 
-    def fit(self, y: Any, epsilon: Any = None, groups: Any = None) -> Quantile:
-        """Answers about the column y; ε is a number, an array by row, a mapping from person, or Budgets."""
+    def fit(self, y: Any, epsilon: Any = None, groups: Any = None, column: str | None = None) -> Quantile:
+        """Answers about the column y; ε is a number, an array by row, a mapping from person, or Budgets.
+
+        y may also be a table that lives elsewhere, with ``column``, ``groups`` and ε the names of its columns (or ε
+        another table, by person): a path, a DuckDB relation, a dataset of Arrow, a data frame of Spark or Dask.
+        """
         interval(self.bounds)  # bad bounds are refused before anything else is looked at
-        plan, self.release_ = ask(self, y, epsilon=epsilon, groups=groups)
+        plan, self.release_ = ask(self, y, column, epsilon=epsilon, groups=groups)
         self.guarantee_ = plan.guarantee
         values = np.asarray(self.release_.value, dtype=np.float64)
         self.value_ = values if np.ndim(self.q) else float(values[0])
@@ -109,6 +114,10 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
         """Returns the budgets and rows of one column in memory."""
         (values,) = data
         return rows_in_memory(values, epsilon=epsilon, groups=groups)
+
+    def rows_of(self, table: Table) -> Rows:
+        """Returns the column that is read of a table."""
+        return table.column()
 
     def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
         """The plan for these budgets."""

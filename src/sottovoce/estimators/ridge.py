@@ -19,10 +19,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from sottovoce.bounds import Interval, Schema, interval
 from sottovoce.budgets import Budgets
+from sottovoce.columns import Table
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidBounds, InvalidParameter, InvalidRelease
 from sottovoce.estimators.kept import keep, label_missing
 from sottovoce.estimators.regression import moments, output, staged
+from sottovoce.features import Label
 from sottovoce.plan import Plan
 from sottovoce.question import ask, budgets_of, declared_recoding, regression_in_memory
 from sottovoce.recoding import Recoding
@@ -103,10 +105,14 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     missing = None  # a schema declares its own constants, column by column
 
-    def fit(self, X: Any, y: Any, epsilon: Any = None, groups: Any = None) -> Ridge:
-        """Fits the label y on the features X; ε is a number, an array by row, a mapping from person, or Budgets."""
+    def fit(self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None) -> Ridge:
+        """Fits the label y on the features X; ε is a number, an array by row, a mapping from person, or Budgets.
+
+        X may also be a table that lives elsewhere, with y, ``groups`` and ε the names of its columns (or ε another
+        table, by person): a path, a DuckDB relation, a dataset of Arrow, a data frame of Spark or Dask.
+        """
         plan, release = ask(self, X, y, epsilon=epsilon, groups=groups)
-        keep(self, release, plan.guarantee, X)
+        keep(self, release, plan.guarantee, X, y)
         return self
 
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, n_features: int | None = None) -> Plan:
@@ -121,6 +127,11 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return regression_in_memory(
             matrix(X, recoding), recoding, y, label, epsilon, groups, label_missing(self.bounds)
         )
+
+    def rows_of(self, table: Table) -> Rows:
+        """Returns the features and the label that are read of a table."""
+        label, recoding = self._declared(table.features(self.bounds))
+        return table.regression(recoding, Label(table.label(), *label, label_missing(self.bounds)))
 
     def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there are."""

@@ -118,6 +118,8 @@ def head(number: Any, digest: Any) -> tuple[int, bytes]:
 
 def _spelt(person: Any) -> str:
     """Returns a name as it is spelt, so that a number read from a text file is still the same person."""
+    if type(person) is int:  # by far the most, and of those there may be millions
+        return str(person)
     whole = isinstance(person, float) and person.is_integer()
     return str(int(person) if whole else person)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import chain as joined
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -86,19 +87,17 @@ class Books:
 
     def balances(self, people: Sequence[Any], account: str = USUAL) -> Units:
         """Returns what each has left; raises if somebody has no such account."""
-        digests, size = self._beside.digests(people), chain.PERSON_BYTES
-        asked = chain.packed(digests, ACCOUNTS.index(account), np.zeros(len(people), dtype=np.int64))
+        asked = chain.packed(self._beside.digests(people), ACCOUNTS.index(account), np.arange(len(people)))
 
-        def work(transaction: Transaction) -> dict[bytes, int]:
+        def work(transaction: Transaction) -> list[tuple[int, int]]:
             transaction.stage(chain.in_order([asked]))  # in which accounts lie, too
-            return dict(transaction.run(schema.LEFT))
+            return transaction.run(schema.LEFT)
 
-        left = self._store.read(work)
-        try:
-            return np.array([left[digests[i : i + size]] for i in range(0, len(digests), size)], dtype=np.int64)
-        except KeyError:
-            pass  # raised below: the error must not say who
-        raise _no_account(account)
+        found = self._store.read(work)
+        if len(found) < len(people):
+            raise _no_account(account)  # which must not say who
+        places, left = np.fromiter(joined.from_iterable(found), np.int64, 2 * len(found)).reshape(-1, 2).T
+        return np.asarray(left[np.argsort(places)])
 
     def find(self, key: str) -> Reservation | None:
         """Returns what is known about this key."""

@@ -45,8 +45,9 @@ CHARGE = """
     UPDATE accounts SET spent = accounts.spent + staged.amount FROM staged
     WHERE accounts.person = staged.person AND accounts.account = staged.account
     AND accounts.granted - accounts.spent >= staged.amount"""
+#: What is left of accounts that were staged with their place in a list as the amount: digests need not travel back.
 LEFT = """
-    SELECT staged.person, CASE WHEN granted > spent THEN granted - spent ELSE 0 END
+    SELECT staged.amount, CASE WHEN granted > spent THEN granted - spent ELSE 0 END
     FROM staged JOIN accounts ON accounts.person = staged.person AND accounts.account = staged.account"""
 WITHOUT_ACCOUNT = """
     SELECT COUNT(*) FROM staged LEFT JOIN accounts

@@ -25,7 +25,6 @@ from sottovoce import units
 from sottovoce.bounds import Bounds, Schema
 from sottovoce.budgets import LEAVE_OUT, Budgets
 from sottovoce.errors import InvalidParameter, UnknownPeople
-from sottovoce.estimators.logistic import LogisticRegression
 from sottovoce.market.prior import Floats, Prices
 from sottovoce.market.rule import Buyer, Whole
 
@@ -113,6 +112,8 @@ class Allocation:
 
     def train(self, model: Any, X: Any, y: Any, groups: Any = None) -> Any:
         """Returns the model fitted with exactly these budgets: an estimator, or Bounds for a logistic regression."""
+        from sottovoce.estimators.logistic import LogisticRegression  # loads scikit-learn, and few markets train
+
         estimator = LogisticRegression(bounds=model) if isinstance(model, Bounds | Schema) else model
         return estimator.fit(X, y, epsilon=self.budgets(groups))
 

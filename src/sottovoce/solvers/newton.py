@@ -26,6 +26,8 @@ NEWTON_STEPS = 100
 REFINEMENTS = 6
 #: A decrease by this part of J is the last that is looked at: two more steps follow, and each squares the distance.
 NEGLIGIBLE = 1e-8
+#: Bits of θ that terms in doubles keep for certain (terms.PLAIN_BITS).
+SHORT = 50
 LONG_EPS = float(np.finfo(np.longdouble).eps)
 
 
@@ -101,6 +103,7 @@ def near(problem: Problem, start: Floats | None = None, negligible: float = NEGL
 
 def _refined(problem: Problem, theta: Floats, tolerance: float) -> tuple[Any, float]:
     """Newton steps with the gradient in extended precision; returns θ and a bound on its distance to θ*."""
+    theta = _short(theta)
     _, pull, bend = problem.terms(theta, False)
     matrix = bend + np.diag(problem.ridge)
     # One more step in doubles, since the gradient came with the curvature: nearly always one look is enough then.
@@ -118,9 +121,18 @@ def _refined(problem: Problem, theta: Floats, tolerance: float) -> tuple[Any, fl
     return best, smallest
 
 
+def _short(theta: Floats) -> Floats:
+    """Returns θ with its last few bits dropped, so that terms are those of this very point and not of one beside it."""
+    unit = math.ldexp(1.0, math.frexp(float(np.abs(theta).max()))[1] - SHORT)
+    return np.asarray(np.rint(theta / unit) * unit, dtype=np.float64)
+
+
 def rounding(rows: int) -> float:
-    """Returns a bound on the relative error of the extended sums: pairwise within pieces, one by one across them."""
-    return (rows / 8192 + 40) * LONG_EPS
+    """Returns a bound on the relative error of the extended sums, which are exact once a row's part is known.
+
+    A row's part has some tens of units in its last place, and is rounded to 2⁻⁸⁵ of the loudest (equation 6).
+    """
+    return (rows / 2**22 + 40) * LONG_EPS
 
 
 def _accelerated(problem: Problem, tolerance: float) -> Floats:

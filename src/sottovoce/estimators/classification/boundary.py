@@ -10,6 +10,7 @@ b        density ∝ exp(−η_n‖b‖/2)
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,15 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
-from sottovoce.engine import Rows
+from sottovoce.engine import Engine, Rows, in_memory
 from sottovoce.errors import InvalidParameter, ReleaseFailed
 from sottovoce.estimators.classification.settings import Setting
 from sottovoce.estimators.classification.voices import Voices
-from sottovoce.features import InBall
+from sottovoce.features import MATRIX, InBall
 from sottovoce.noise import radial
-from sottovoce.recoding import UnitBall
+from sottovoce.recoding import GRID_BITS, UnitBall
 from sottovoce.solvers import newton
-from sottovoce.terms import LogisticTerms
+from sottovoce.statistics import Owner
+from sottovoce.terms import LogisticTerms, Read
 
 Floats = NDArray[np.float64]
 
@@ -33,8 +35,12 @@ Floats = NDArray[np.float64]
 TOLERANCE = 1e-15
 #: A Gamma(d) variable exceeds d + √(2dx) + x with probability below e^(−x).
 RARE = 40.0
-#: From this many rows on a first guess comes from every sixteenth.
-MANY, STRIDE, ROUGHLY = 2**16, 16, 1e-3
+#: From this many rows on a first guess comes from a sixteenth of them, and never from many more than so many.
+MANY, SAMPLED, ROUGHLY = 2**16, 1 / 16, 1e-3
+#: Multiples of it are spread evenly over [0, 1).
+GOLDEN = (math.sqrt(5) - 1) / 2
+#: Columns of the rows that a first guess comes from.
+VALUE, KIND = "value", "kind"
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +57,7 @@ class Problems:
         """Returns the noisy minimiser for one class against the others; fresh noise each time."""
         d, ridge = self.ball.width, self.ridge
         problem = newton.Problem(
-            terms=self._terms(positive),
+            terms=_over(self.rows.engine, self._kernel(positive)),
             ridge=np.full(d, ridge),
             centre=np.zeros(d),
             tilt=radial.l2(self.rate / 2, d),
@@ -65,25 +71,70 @@ class Problems:
             raise ReleaseFailed()
         return np.asarray(theta + radial.l2(1 / output_scale(self.voices, ridge, self.rate), d), dtype=np.float64)
 
-    def _terms(self, positive: int, stride: int = 1) -> Any:
+    def _kernel(self, positive: int) -> LogisticTerms:
         reader = self.rows.features
-        inside = reader if isinstance(reader, InBall) else InBall(self.ball, reader.recoding, reader)
-        loudness = self.voices.row * stride
-
-        def terms(theta: Any, extended: bool) -> tuple[float, Any, Any]:
-            kernel = LogisticTerms(
-                inside, self.rows.label, self.rows.owner, loudness, positive, theta, extended, stride
-            )
-            sums = self.rows.engine.fold(kernel)
-            return sums.value, sums.gradient, sums.curvature
-
-        return terms
+        return LogisticTerms(
+            reader=reader if isinstance(reader, InBall) else InBall(self.ball, reader.recoding, reader),
+            label=self.rows.label,
+            owner=self.rows.owner,
+            loudness=self.voices.row,
+            positive=positive,
+            theta=np.zeros(self.ball.width),
+        )
 
     def _start(self, problem: newton.Problem, positive: int) -> Floats | None:
         """Where Newton begins: at the minimiser of a part of the rows, where there are many."""
-        if n_rows(self.voices) < MANY:
+        rows = n_rows(self.voices)
+        if rows < MANY:
             return None
-        return newton.near(replace(problem, terms=self._terms(positive, STRIDE)), negligible=ROUGHLY)
+        rate = min(SAMPLED, MANY / rows)
+        kernel = replace(self._kernel(positive), loudness=self.voices.row / rate)
+        chosen = self.rows.engine.fold(Sample(kernel, rate))
+        v, phi, y = (np.concatenate(column) for column in zip(*chosen, strict=True))
+        if not 0.5 < len(v) / (rate * rows) < 2:  # few different rows, so that the choice between them was unlucky
+            return None
+        engine = in_memory().of_columns({MATRIX: phi, VALUE: np.where(y > 0, positive, -1.0), KIND: np.arange(len(v))})
+        label = replace(self.rows.label, column=VALUE, coded=True)
+        reader = InBall(self.ball, self.rows.features.recoding)
+        few = replace(kernel, reader=reader, label=label, owner=Owner(KIND), loudness=v)
+        return newton.near(replace(problem, terms=_over(engine, few)), negligible=ROUGHLY)
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Some of the rows that a kernel reads, at this rate, for a first guess; its content decides, not its place."""
+
+    kernel: LogisticTerms
+    rate: float
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a batch must have."""
+        return self.kernel.columns
+
+    def zero(self) -> list[Read]:
+        """No rows."""
+        return []
+
+    def __call__(self, batch: Any) -> list[Read]:
+        """Returns the chosen rows of the batch."""
+        return [self._chosen(*self.kernel.read(batch))]
+
+    def _chosen(self, v: Floats, phi: Floats, y: Floats) -> Read:
+        # Entries are on a grid, so their sum is exact in any order; the golden section scatters it over [0, 1).
+        scattered = phi @ np.full(phi.shape[1], 2.0**GRID_BITS) * GOLDEN
+        chosen = scattered - np.floor(scattered) < self.rate
+        return v[chosen], phi[chosen], y[chosen]
+
+
+def _over(engine: Engine, kernel: LogisticTerms) -> Callable[[Any, bool], tuple[float, Any, Any]]:
+    """The terms of a problem over the rows of an engine."""
+
+    def terms(theta: Any, extended: bool) -> tuple[float, Any, Any]:
+        at = replace(kernel, theta=theta, extended=extended)
+        return at.floats(engine.fold(at))
+
+    return terms
 
 
 def n_rows(voices: Voices) -> int:
@@ -93,8 +144,7 @@ def n_rows(voices: Voices) -> int:
 
 def rounding(voices: Voices, ridge: float) -> float:
     """Returns what the extended gradient may be wrong by, in the norm of Λ⁻¹, for each unit of 2 + ½Σ|θ_j|."""
-    wide = max(1.0, (voices.coordinates + 4) / 80)  # a margin is a sum over coordinates
-    return newton.rounding(n_rows(voices)) * wide / math.sqrt(ridge)
+    return newton.rounding(n_rows(voices)) / math.sqrt(ridge)
 
 
 def tolerance(voices: Voices, ridge: float, rate: float) -> float:

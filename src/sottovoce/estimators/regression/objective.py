@@ -25,12 +25,12 @@ from sottovoce import units
 from sottovoce.budgets import Budgets, Kinds
 from sottovoce.engine import Rows
 from sottovoce.errors import ReleaseFailed
-from sottovoce.estimators.regression.sums import audible
+from sottovoce.estimators.regression.sums import ResidualHistogram, audible
 from sottovoce.features import NoFeatures, Reader
 from sottovoce.noise import choose, radial
 from sottovoce.noise.grid import Grid
 from sottovoce.solvers import huber, newton, proxy
-from sottovoce.terms import HuberTerms, ResidualHistogram
+from sottovoce.terms import HuberTerms
 from sottovoce.weights import Weights
 
 Floats = NDArray[np.float64]
@@ -182,9 +182,16 @@ class Fit:
 
     def _terms(self, reader: Reader, loudness: Floats, loss: Any) -> Any:
         def terms(theta: Any, extended: bool) -> tuple[float, Any, Any]:
-            kernel = HuberTerms(reader, self.rows.label, self.rows.owner, loudness, loss, theta, extended)
-            sums = self.rows.engine.fold(kernel)
-            return sums.value, sums.gradient, sums.curvature
+            kernel = HuberTerms(
+                reader=reader,
+                label=self.rows.label,
+                owner=self.rows.owner,
+                loudness=loudness,
+                loss=loss,
+                theta=theta,
+                extended=extended,
+            )
+            return kernel.floats(self.rows.engine.fold(kernel))
 
         return terms
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exact weighted sums of products of features and label (docs/theory/moments.md).
+"""Exact weighted sums of products of features and label, and of residuals (docs/theory/moments.md).
 
 Each coordinate of ẑ = (1, z, y), z doubled so that all lie in [−1, 1], becomes a whole number of at most
 2^13; weights are cut into limbs of 13 bits; over blocks of 2^13 rows every partial sum stays below
-2^(13+13+13+13) = 2^52, so the float64 matrix product is exact in any order, at the speed of BLAS.
+2^(13+13+13+13) = 2^52, so the float64 matrix product is exact in any order, at the speed of BLAS. Residuals are
+counted exactly too: a row's own does not depend on where the row stands (terms.py).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from sottovoce.engine import Rows
 from sottovoce.features import Label, Reader
 from sottovoce.statistics import Owner
 from sottovoce.table import Array
+from sottovoce.terms import PIECE, on_grid, predicted
 from sottovoce.weights import Weights
 
 BITS = 13
@@ -60,6 +62,37 @@ class Products:
         for limb, shift in ((weights >> BITS, BITS), (weights & (UNIT - 1), 0)):
             if limb.any():
                 total = total + (_exact(coordinates, limb.astype(np.float64)).astype(object) << shift)
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualHistogram:
+    """Σ weight over rows whose residual y − φᵀθ falls in each cell of a public grid; exact whole numbers."""
+
+    reader: Reader
+    label: Label
+    owner: Owner
+    weights: NDArray[np.int64]  # of one row, by kind; they must add up to less than 2^62
+    grid: Any  # a statistics.Quantiser
+    theta: NDArray[np.float64]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a batch must have."""
+        return tuple(dict.fromkeys((self.label.column, *self.reader.columns, *self.owner.columns)))
+
+    def zero(self) -> NDArray[np.int64]:
+        """The histogram of no rows."""
+        return np.zeros(self.grid.cells + 1, dtype=np.int64)
+
+    def __call__(self, batch: Any) -> NDArray[np.int64]:
+        """Returns the exact weight in each cell."""
+        weights = self.weights[self.owner.kinds(batch)]
+        Z, heard = self.reader.matrix(batch), weights > 0
+        fitted = [predicted(on_grid(Z[at : at + PIECE]), self.theta) for at in range(0, len(Z), PIECE)]
+        residuals = self.label.values(batch) - np.concatenate([np.empty(0), *fitted])
+        total = self.zero()
+        np.add.at(total, self.grid.integers(residuals[heard]).astype(np.int64), weights[heard])
         return total
 
 

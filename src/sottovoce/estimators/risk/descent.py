@@ -3,7 +3,8 @@
 
 In every step each person's mean gradient is clipped to length L, scaled so that L becomes their whole-number
 weight P_l, and cut off to whole numbers; the sum over people is exact, and discrete Gaussian noise is added to it.
-Everything else here is a function of those noisy sums and of public numbers.
+Everything else here is a function of those noisy sums and of public numbers. Rows are read where they live, once a
+step (gradients.py).
 
     symbol        name
     φ_i = (½, z)  rows            P_l  weight, of a person      M = ΣP  total
@@ -16,15 +17,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.features import ClassLabel, Label, Reader
+from sottovoce.budgets import Budgets
+from sottovoce.engine import Rows
+from sottovoce.estimators.risk import gradients
 from sottovoce.noise import choose, gaussian
 from sottovoce.solvers.losses import Loss
+from sottovoce.statistics import Owner
+from sottovoce.weights import Weights
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -32,92 +37,47 @@ Integers = NDArray[np.int64]
 #: False, True for a bar at the terminal, or a function that is called with the number of steps done.
 Progress = bool | Callable[[int], None]
 
+#: In memory this column says whose each row is.
 PERSON = "person"
-#: Rows that are worked on at a time, so that the work stays in the cache.
-PIECE = 2**12
-#: Covers every rounding between a gradient and its whole numbers, for up to `MOST_COLUMNS` columns: (d+8)·2⁻⁵³ < 2⁻⁴¹.
-INSIDE = 1 - 2.0**-40
-MOST_COLUMNS = 4000
 #: Noise is drawn for so many steps in one call, which costs as much as thirty draws.
 AT_ONCE = 64
 #: All weights together are at most this, so that sums of whole numbers are exact in doubles whatever their order.
 LARGEST_TOTAL = 2**52
-#: A derivative that is not finite counts as none, one beyond this as this: both are clipped anyway.
-STEEPEST = 1e100
 
 
-@dataclass(frozen=True, eq=False)
-class Collected:
-    """Reads all rows into memory: features with the intercept's column, labels in [−1, 1], and whose each row is."""
-
-    reader: Reader
-    label: Label | ClassLabel
-    heard: NDArray[np.bool_]  # by person; rows of people left out are not read
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that a batch must have."""
-        return tuple(dict.fromkeys((self.label.column, *self.reader.columns, PERSON)))
-
-    def zero(self) -> list[tuple[Floats, Floats, Integers]]:
-        """No rows."""
-        return []
-
-    def __call__(self, batch: Any) -> list[tuple[Floats, Floats, Integers]]:
-        """Returns the rows of this batch."""
-        person = np.asarray(batch.column(PERSON).to_numpy(), dtype=np.int64)
-        heard = self.heard[person]
-        Z = self.reader.matrix(batch)[heard]
-        y = self.label.signs(batch, 1) if isinstance(self.label, ClassLabel) else self.label.values(batch)
-        return [(np.column_stack([np.full(len(Z), 0.5), Z]), y[heard], person[heard])]
+def place_of(owner: Owner) -> Owner | None:
+    """Returns how the place of a row's owner among people is found; None where rows are nobody's in particular."""
+    if owner.column is None:
+        return None
+    if owner.keys is None:  # in memory, where a column of its own has the place
+        return Owner(PERSON)
+    return None if owner.codes is None else replace(owner, codes=None)
 
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """Rows in memory, those of a person one after another."""
+    """Rows where they live, and public facts about the people whose they are."""
 
-    rows: Floats
-    labels: Floats
-    first: Integers  # the place of each person's first row, and one more for the end
-    weight: Floats  # P_l of each person, whole numbers
+    rows: Rows
+    kinds: Floats  # P_l by kind, whole numbers
+    weight: Floats  # P_l by person (by kind where rows are nobody's in particular)
+    counts: Integers  # s_l, likewise
 
     @classmethod
-    def of(cls, parts: list[tuple[Floats, Floats, Integers]], weight: Floats) -> People:
-        """Puts the parts together and sorts them by person; ``weight`` is by person, 0 for those left out."""
-        rows, labels, person = (np.concatenate(column) for column in zip(*parts, strict=True))
-        order = np.argsort(person, kind="stable")
-        if np.any(order[1:] < order[:-1]):
-            rows, labels, person = rows[order], labels[order], person[order]
-        first = np.flatnonzero(np.diff(person, prepend=-1))
-        return cls(rows, labels, np.append(first, len(person)), weight[person[first]])
+    def of(cls, rows: Rows, budgets: Budgets, weights: Weights) -> People:
+        """The people of a plan."""
+        kinds = weights.person.astype(np.float64)
+        return cls(rows, kinds, budgets.by_person(kinds), budgets.by_person(budgets.kinds.rows))
 
-    def pieces(self, chosen: NDArray[np.bool_] | None) -> Iterator[People]:
-        """Yields the chosen people (None: all), a cacheful at a time; nobody is ever cut in two."""
-        places = np.arange(len(self.weight)) if chosen is None else np.flatnonzero(chosen)
-        counts = self.first[places + 1] - self.first[places]
-        block = np.cumsum(counts) // PIECE
-        for part in np.split(places, np.flatnonzero(np.diff(block)) + 1):
-            if len(part):
-                yield self._only(part, chosen is None)
+    @property
+    def coordinates(self) -> int:
+        """d: the columns, and the intercept."""
+        return int(self.rows.features.width) + 1
 
-    def _only(self, part: Integers, together: bool) -> People:
-        counts = self.first[part + 1] - self.first[part]
-        ends = np.cumsum(counts)
-        which: Any = slice(self.first[part[0]], self.first[part[-1] + 1])
-        if not together:
-            which = np.arange(ends[-1]) + np.repeat(self.first[part] - ends + counts, counts)
-        return People(self.rows[which], self.labels[which], np.append(0, ends), self.weight[part])
-
-
-def clipped(mean_gradients: Floats, weight: Floats, clip: float) -> Floats:
-    """Returns whole numbers, a row a person: the gradient, of length at most ``clip``, in units of clip/weight.
-
-    Each row's Euclidean norm, computed exactly, is at most the person's weight: the length is cut with a margin that
-    covers rounding, and cutting off digits moves every entry towards zero.
-    """
-    length = np.sqrt(np.einsum("ij,ij->i", mean_gradients, mean_gradients))
-    scale = weight * INSIDE / np.maximum(length, clip)
-    return np.asarray(np.trunc(mean_gradients * scale[:, None]), dtype=np.float64)
+    @property
+    def most(self) -> int:
+        """The most rows that one person has."""
+        return int(self.counts.max())
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +97,7 @@ class Descent:
 
     def run(self, people: People, watch: Callable[[int], None]) -> Floats:
         """Returns the average of the later half of the iterates, or the last; reports each step done."""
-        theta = np.zeros(people.rows.shape[1])
+        theta = np.zeros(people.coordinates)
         kept = np.zeros_like(theta)
         unit = self.clip / self.total / math.ldexp(self.rate, -choose.RATE_BITS)  # never the number who were drawn
         for step, noise in enumerate(self.noise(len(theta))):
@@ -159,20 +119,27 @@ class Descent:
         return None if self.rate == 2**choose.RATE_BITS else choose.drawn(people, self.rate)
 
     def exact_sum(self, people: People, theta: Floats, chosen: NDArray[np.bool_] | None = None) -> Floats:
-        """Returns Σ_l clipped(g_l): whole numbers below 2^52, the same in whatever order they are added."""
-        total = np.zeros(len(theta))
-        for piece in people.pieces(chosen):
-            total += np.ones(len(piece.weight)) @ clipped(self.mean_gradients(piece, theta), piece.weight, self.clip)
-        return total
+        """Returns Σ_l clipped(g_l) over the chosen people: whole numbers, at most 2^52 in all."""
+        rows, place = people.rows, place_of(people.rows.owner)
+        common: dict[str, Any] = {"reader": rows.features, "label": rows.label, "loss": self.loss}
+        common |= {"theta": theta, "clip": self.clip}
+        if people.most == 1:
+            kernel = gradients.RowSums(**common, owner=rows.owner, weights=people.kinds, place=place, chosen=chosen)
+            return rows.engine.fold(kernel).astype(np.float64)
+        assert place is not None  # rows of one person have a column that says so
+        heard = people.weight > 0 if chosen is None else chosen & (people.weight > 0)
+        lines = np.where(heard, np.cumsum(heard) - 1, -1)
+        by_person = gradients.PersonSums(**common, place=place, lines=lines, most=people.most)
+        sums = rows.engine.fold(by_person).dense()
+        return self.sum_over_people(sums, by_person.unit / people.counts[heard], people.weight[heard])
 
-    def mean_gradients(self, people: People, theta: Floats) -> Floats:
-        """Returns each person's mean gradient; rows of a person weigh the same."""
-        slope = self.loss.derivative(people.rows @ theta, people.labels)
-        slope = np.clip(np.nan_to_num(slope, nan=0.0), -STEEPEST, STEEPEST)
-        counts = np.diff(people.first)
-        if counts.max(initial=1) == 1:
-            return people.rows * slope[:, None]
-        return np.add.reduceat(people.rows * slope[:, None], people.first[:-1]) / counts[:, None]
+    def sum_over_people(self, sums: Integers, scale: Floats, weight: Floats) -> Floats:
+        """Returns the sum of clipped means, a cacheful of people at a time."""
+        total, size = np.zeros(sums.shape[1]), gradients.PIECE
+        for at in range(0, len(sums), size):
+            means = sums[at : at + size] * scale[at : at + size, None]
+            total += np.ones(len(means)) @ gradients.clipped(means, weight[at : at + size], self.clip)
+        return total
 
     def projected(self, theta: Floats) -> Floats:
         """Returns the nearest point of the box or ball."""

@@ -22,7 +22,8 @@ from sottovoce.budgets import Budgets
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidData, InvalidParameter
 from sottovoce.estimators.risk import pace
-from sottovoce.estimators.risk.descent import MOST_COLUMNS, Collected, Descent, People
+from sottovoce.estimators.risk.descent import Descent, People
+from sottovoce.estimators.risk.gradients import MOST_COLUMNS
 from sottovoce.estimators.risk.loudness import Account, Drawn, Everybody, least_scale, loud_kinds, whole_weights
 from sottovoce.noise.choose import RATE_BITS
 from sottovoce.plan import Plan, Theorem
@@ -109,9 +110,7 @@ def plan_for(erm: ERM, budgets: Budgets, recoding: Recoding, label: dict[str, An
 
 def answer(erm: ERM, plan: Plan, rows: Rows, watch: Callable[[int], None]) -> Floats:
     """Reads the rows and returns θ for recoded features, (½, z), and labels in [−1, 1]."""
-    weight = plan.budgets.by_person(plan.weights.person).astype(np.float64)
-    people = People.of(rows.engine.fold(Collected(rows.features, rows.label, weight > 0)), weight)
-    return descent_of(erm, plan).run(people, watch)
+    return descent_of(erm, plan).run(People.of(rows, plan.budgets, plan.weights), watch)
 
 
 def descent_of(erm: ERM, plan: Plan) -> Descent:

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sottovoce.bounds import Bounds, Interval, Schema, interval
 from sottovoce.budgets import Budgets, Kinds
+from sottovoce.columns import Table
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidData, InvalidParameter, InvalidRelease
 from sottovoce.estimators.kept import keep, label_missing
@@ -26,7 +27,7 @@ from sottovoce.estimators.samples import gram
 from sottovoce.features import InBall, Label
 from sottovoce.guarantee import Guarantee
 from sottovoce.plan import Plan, Theorem
-from sottovoce.question import VALUE, budgets_of, declared_recoding, refuse_unfit, run, table_in_memory
+from sottovoce.question import VALUE, budgets_of, declared_recoding, gathered, refuse_unfit, run, table_in_memory
 from sottovoce.recoding import Recoding, UnitBall
 from sottovoce.release import Release
 from sottovoce.table import matrix, numbers, same_length
@@ -44,12 +45,16 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     fit_intercept: bool
     missing = None  # a schema declares its own constants, column by column
 
-    def fit(self, X: Any, y: Any, epsilon: Any = None, groups: Any = None) -> Any:
-        """Fits the label y on the features X; ε is a number, an array by row, a mapping from person, or Budgets."""
-        budgets, rows = self.gather(X, y, epsilon=epsilon, groups=groups)
+    def fit(self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None) -> Any:
+        """Fits the label y on the features X; ε is a number, an array by row, a mapping from person, or Budgets.
+
+        X may also be a table that lives elsewhere, with y, ``groups`` and ε the names of its columns (or ε another
+        table, by person): a path, a DuckDB relation, a dataset of Arrow, a data frame of Spark or Dask.
+        """
+        budgets, rows = gathered(self, X, y, epsilon=epsilon, groups=groups)
         plan = self._planned(budgets, rows.features.recoding, self._granted(epsilon) is not None)
         refuse_unfit(self, plan, rows)
-        self._keep(run(self, plan, rows), plan.guarantee, X)
+        self._keep(run(self, plan, rows), plan.guarantee, X, y)
         return self
 
     def plan(
@@ -72,6 +77,11 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         reader = InBall(ball, recoding)
         declared = Label(VALUE, *label, label_missing(self.bounds))
         return budgets, table_in_memory(ball.recoded(raw, recoding), reader, column, declared, budgets)
+
+    def rows_of(self, table: Table) -> Rows:
+        """Returns the features and the label that are read of a table."""
+        label, recoding = self._declared(table.features(self.bounds))
+        return table.regression(recoding, Label(table.label(), *label, label_missing(self.bounds)))
 
     def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there are."""
@@ -146,8 +156,8 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         # Without grants any number stands for them; what is promised takes its place.
         return budgets_of(1.0 if granted is None else granted, groups, rows)
 
-    def _keep(self, release: Release, guarantee: Guarantee | None = None, X: Any = None) -> None:
-        keep(self, release, guarantee, X)
+    def _keep(self, release: Release, guarantee: Guarantee | None = None, X: Any = None, y: Any = None) -> None:
+        keep(self, release, guarantee, X, y)
 
     def _ball(self, recoding: Recoding) -> UnitBall:
         ball = gram.ball_of(recoding, getattr(self.bounds, "norm", None), bool(self.fit_intercept))

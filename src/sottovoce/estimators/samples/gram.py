@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,11 +29,14 @@ from sottovoce.features import InBall, Label, Reader
 from sottovoce.noise import normal
 from sottovoce.recoding import Feature, Recoding, UnitBall, contrasts
 from sottovoce.statistics import Owner
+from sottovoce.table import Array
+from sottovoce.terms import BLOCK, PIECE, whole
 
 Floats = NDArray[np.float64]
 
-#: Rows that are worked on at a time, so that the work stays in the cache.
-PIECE = 2**13
+#: Entries of a row, times the root of its weight, have two limbs of so many bits: over the 2^13 rows of a piece every
+#: partial sum of their products is at most 2^(20+20+13) = 2^53, and a product in doubles is exact in any order.
+BITS = 20
 
 
 def ball_of(recoding: Recoding, norm: float | None, fit_intercept: bool) -> UnitBall:
@@ -87,7 +91,10 @@ def label_scale(label: Interval, fit_intercept: bool) -> tuple[float, float]:
 
 @dataclass(frozen=True, eq=False)
 class Gram:
-    """Σ w(φ, y)(φ, y)ᵀ over the rows."""
+    """Σ w(φ, y)(φ, y)ᵀ over the rows, the same whole numbers in whatever order, batches and partitions they come.
+
+    What is cut off, 2⁻⁴⁰ of the loudest at most, makes rows and labels shorter: theorems hold for what is left.
+    """
 
     reader: Reader
     label: Label
@@ -100,19 +107,41 @@ class Gram:
         """The columns that a batch must have."""
         return tuple(dict.fromkeys((self.label.column, *self.reader.columns, *self.owner.columns)))
 
-    def zero(self) -> Floats:
+    def zero(self) -> Array:
         """Sums over no rows."""
-        return np.zeros((self.reader.width + 1, self.reader.width + 1))
+        return np.zeros((2 * self.reader.width + 2, 2 * self.reader.width + 2), dtype=object)
 
-    def __call__(self, batch: Any) -> Floats:
-        """Returns the sums over the batch, a cacheful of rows at a time."""
-        return sum((self._piece(batch.slice(at, PIECE)) for at in range(0, len(batch), PIECE)), start=self.zero())
+    def __call__(self, batch: Any) -> Array:
+        """Returns the sums over the batch as Python's integers; ``floats`` reads them."""
+        return sum((self._block(batch.slice(at, BLOCK)) for at in range(0, len(batch), BLOCK)), start=self.zero())
 
-    def _piece(self, batch: Any) -> Floats:
+    def _block(self, batch: Any) -> Array:
+        """A cacheful of rows at a time."""
+        total = np.zeros(self.zero().shape, dtype=np.int64)
+        for at in range(0, len(batch), PIECE):
+            total += self._piece(batch.slice(at, PIECE))
+        return total.astype(object)
+
+    def _piece(self, batch: Any) -> NDArray[np.int64]:
         w = self.weights[self.owner.kinds(batch)]
         heard = w > 0  # rows of people left out are not read
-        rooted = np.sqrt(w[heard])[:, None] * np.column_stack([self.reader.matrix(batch)[heard], self._y(batch)[heard]])
-        return np.asarray(rooted.T @ rooted)
+        root = np.sqrt(w[heard] * math.ldexp(1.0, 2 * BITS - self._exponent))
+        rooted = root[:, None] * np.column_stack([self.reader.matrix(batch)[heard], self._y(batch)[heard]])
+        high = np.trunc(rooted)
+        limbs = np.hstack([high, np.trunc((rooted - high) * 2.0**BITS)])  # towards zero, which makes no row longer
+        return whole(limbs.T @ limbs)
+
+    def floats(self, sums: Array) -> Floats:
+        """Returns the sums over all rows, each rounded once."""
+        d = self.reader.width + 1
+        crossed = sums[:d, d:] + sums[d:, :d]
+        total = (sums[:d, :d] << (2 * BITS)) + (crossed << BITS) + sums[d:, d:]
+        return np.asarray(total.astype(np.float64) * 2.0 ** (self._exponent - 4 * BITS), dtype=np.float64)
+
+    @cached_property
+    def _exponent(self) -> int:
+        """No row weighs 2 to this."""
+        return math.frexp(float(self.weights.max()))[1]
 
     def _y(self, batch: Any) -> Floats:
         (middle, half), label = self.scale, self.label
@@ -123,7 +152,8 @@ class Gram:
 def sums(rows: Rows, ball: UnitBall, weights: Floats, scale: tuple[float, float]) -> tuple[Floats, Floats]:
     """Returns Σ wφφᵀ and Σ wφy."""
     reader = rows.features if isinstance(rows.features, InBall) else InBall(ball, rows.features.recoding, rows.features)
-    total = rows.engine.fold(Gram(reader, rows.label, rows.owner, weights, scale))
+    kernel = Gram(reader, rows.label, rows.owner, weights, scale)
+    total = kernel.floats(rows.engine.fold(kernel))
     return total[:-1, :-1], total[:-1, -1]
 
 

@@ -23,10 +23,6 @@ from typing import Any
 
 import numpy as np
 
-from sottovoce.estimators.mean import Mean
-from sottovoce.estimators.regression.objective import HOPELESS
-from sottovoce.estimators.regression.output import coordinates
-from sottovoce.estimators.regression.staged import TYPICAL_SCALE
 from sottovoce.plan import Plan, error_text
 from sottovoce.recoding import Recoding
 
@@ -58,6 +54,8 @@ class Outlook:
 
 def outlooks(plan: Plan) -> list[Outlook]:
     """Returns the outlook for every spread that the first stage may release, or for the typical one."""
+    from sottovoce.estimators.regression.staged import TYPICAL_SCALE  # here and below: the page opens without
+
     stages = plan.parameters.get("stages")
     if stages is None:  # methods with a given λ do not look for the spread
         low, high = plan.parameters["label"]
@@ -71,6 +69,9 @@ def _with_given_ridge(plan: Plan, spread: float) -> float:
 
     M and Σ are second moments of a row ẑ = (1, 2z) and of the coefficients for it; the method works on x = Aẑ.
     """
+    from sottovoce.estimators.regression.objective import HOPELESS
+    from sottovoce.estimators.regression.output import coordinates
+
     low, high = plan.parameters["label"]
     half, d = (high - low) / 2, Recoding.from_dict(plan.parameters["features"]).width + 1
     method, ridge = plan.parameters["method"], plan.parameters["alpha"] * np.eye(d)
@@ -115,6 +116,9 @@ def verdict(plan: Plan) -> str:
 
 
 def _outlook(plan: Plan, spread: float, regression: float, slopes: bool) -> Outlook:
+    from sottovoce.estimators.mean import Mean
+    from sottovoce.estimators.regression.objective import HOPELESS
+
     low, high = plan.parameters["label"]
     half, unexplained = (high - low) / 2, HOPELESS * spread**2
     mean = Mean(bounds=(low, high), spread=min(spread, half)).plan_for(plan.budgets).expected_error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a buyer declares before any report is seen, and the reports of sellers, both as they come at a terminal.
+"""What a buyer declares before any report is seen, and the reports of sellers, both as they are typed and sent.
 
 Whatever is wrong is refused in the words of the command line, and no message repeats a seller's name or report.
 """

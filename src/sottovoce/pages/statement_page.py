@@ -13,13 +13,15 @@ from collections.abc import Sequence
 from html import escape
 from string import Template
 
-from sottovoce.cli.page import stamp, table, whole
-from sottovoce.cli.statement import FORMAT, Account, Statement, accounts
 from sottovoce.conversion import zcdp_epsilon
 from sottovoce.errors import InvalidParameter, LedgerBroken
 from sottovoce.ledger import Line
+from sottovoce.pages.page import stamp, table, whole
+from sottovoce.pages.statement import FORMAT, Account, Statement, accounts
 from sottovoce.units import NANO
 
+#: A bar in its own units, of all that is allowed; it is as long as there is room.
+LONG, THICK = 1000, 10
 SCRIPT = '<script type="application/json" id="proof">'
 #: The δ at which a ρ is read as an ε for people: one in a million.
 READ_AT = 1e-6
@@ -30,6 +32,12 @@ GUESS = {
     "replace": "any guess about your data",
     "replace labels": "any guess about your labels (and of nothing else)",
     "zero out": "a guess whether you were heard or left out",
+}
+#: What nobody can tell, by the neighbours of a promise.
+UNTOLD = {
+    "replace": "what your data say",
+    "replace labels": "what your labels say (about all else nothing is promised)",
+    "zero out": "whether you were heard or left out",
 }
 
 
@@ -43,6 +51,7 @@ def page(statement: Statement) -> str:
         books=escape(statement.entries[0].key[:8]),
         last=escape(f"{last.number:,} of {_when(last.at)}"),
         accounts=table(["account", "allowed in all", "spent", "left"], [account_cells(account) for account in held]),
+        picture=picture(held),
         meaning="\n".join(f"<p>{escape(sentence)}</p>" for sentence in meaning(held)),
         lines=table(["entry", "what was written", "amount"], [line_cells(line) for line in lines], "words"),
         head=statement.head,
@@ -82,6 +91,24 @@ def meaning(held: Sequence[Account]) -> list[str]:
     return [_odds(account, deltas.get(account.neighbours)) for account in held if account.symbol != "δ"]
 
 
+def told(held: Sequence[Account]) -> list[str]:
+    """Returns what was spent in each account, as what nobody can tell from the answers."""
+    deltas = {account.neighbours: account for account in held if account.symbol == "δ"}
+    return [_told(account, deltas.get(account.neighbours)) for account in held if account.symbol != "δ"]
+
+
+def _told(account: Account, delta: Account | None) -> str:
+    if not account.spent:
+        return f"Nothing is spent yet in the account of {account.words}: no answer that it counts tells about you."
+    if not protects(account, account.spent):
+        return f"In the account of {account.words} so much is spent that nothing is promised any more."
+    beyond = _exception(account, None if delta is None else delta.spelt(delta.spent))
+    return (
+        f"From all these answers together nobody can tell {UNTOLD[account.neighbours]} with more than "
+        f"{better_odds(account, account.spent)} times better odds than without them{beyond} ({account.words})."
+    )
+
+
 def _odds(account: Account, delta: Account | None) -> str:
     guess = f"the odds of {GUESS[account.neighbours]}"
     now, later = ("", "") if delta is None else map(delta.spelt, (delta.spent, delta.granted))
@@ -94,16 +121,50 @@ def _odds(account: Account, delta: Account | None) -> str:
 
 
 def _bound(account: Account, units: int, delta: str) -> str:
-    exception = f"δ = {READ_AT:g}" if account.symbol == "ρ" else delta * account.name.startswith("epsilon at delta")
-    beyond = exception and f", except with a probability of {exception}"
-    return f"by a factor of at most {_factor(account, units)}{beyond}"
+    return f"by a factor of at most {_factor(account, units)}{_exception(account, delta)}"
 
 
 def _factor(account: Account, units: int) -> str:
-    epsilon = units / NANO if account.symbol == "ε" else float(zcdp_epsilon(units / NANO, READ_AT))
-    if epsilon > NO_PROTECTION:
-        return f"e^{epsilon:g}, which is no protection"
-    return f"{math.ceil(math.exp(epsilon) * THOUSAND) / THOUSAND:,.3f}"  # a bound is rounded up
+    factor = better_odds(account, units)
+    return factor if protects(account, units) else f"{factor}, which is no protection"
+
+
+def _exception(account: Account, delta: str | None) -> str:
+    needed = account.name.startswith("epsilon at delta")
+    exception = f"δ = {READ_AT:g}" if account.symbol == "ρ" else (delta or "") * needed
+    return f", except with a probability of {exception}" if exception else ""
+
+
+def protects(account: Account, units: int) -> bool:
+    """Whether a bound on odds is worth writing out."""
+    return _epsilon(account, units) <= NO_PROTECTION
+
+
+def better_odds(account: Account, units: int) -> str:
+    """Returns e^ε, by which the odds of a guess can change, as a bound that is rounded up."""
+    epsilon = _epsilon(account, units)
+    exact = f"{math.ceil(math.exp(min(epsilon, NO_PROTECTION)) * THOUSAND) / THOUSAND:,.3f}"
+    return exact if protects(account, units) else f"e^{epsilon:g}"
+
+
+def _epsilon(account: Account, units: int) -> float:
+    return units / NANO if account.symbol == "ε" else float(zcdp_epsilon(units / NANO, READ_AT))
+
+
+def picture(held: Sequence[Account]) -> str:
+    """Returns a bar for each account, with its words: what is spent, of what is allowed in all."""
+    return "\n".join(map(_bar, held))
+
+
+def _bar(account: Account) -> str:
+    share = account.spent / max(account.granted, account.spent, 1)
+    words = f"{account.spelt(account.spent)} spent, {account.spelt(account.left)} left ({account.words})"
+    return (
+        f'<figure class="spent"><figcaption>{escape(words)}</figcaption>\n'
+        f'<svg viewBox="0 0 {LONG} {THICK}" preserveAspectRatio="none" role="img" aria-label="{share:.0%} is spent">'
+        f'<rect class="left" width="{LONG}" height="{THICK}"/>'
+        f'<rect class="own" width="{LONG * share:.1f}" height="{THICK}"/></svg></figure>'
+    )
 
 
 def account_cells(account: Account) -> list[str]:
@@ -129,10 +190,19 @@ def _when(at: str) -> str:
     return at.replace("T", " ").removesuffix("+00:00") + " UTC"
 
 
-_STYLE = """\
-.head { font: 13px/1.5 ui-monospace, Menlo, Consolas, monospace; overflow-wrap: anywhere; }
+#: What pictures and tables of accounts need of a style sheet.
+ACCOUNTS = """\
+.spent { margin: 1rem 0; }
+.spent svg { display: block; min-width: 0; height: 14px; }
+.spent .own { fill: var(--own); }
+.spent .left { fill: var(--line); }
 td { white-space: nowrap; }
 .words td:nth-child(2) { white-space: normal; }
+"""
+
+_STYLE = f"""\
+{ACCOUNTS}\
+.head {{ font: 13px/1.5 ui-monospace, Menlo, Consolas, monospace; overflow-wrap: anywhere; }}
 """
 
 _BODY = Template("""\
@@ -143,6 +213,7 @@ $accounts
 <h2>What this means</h2>
 <p>The numbers count how much anybody can learn about this person from what is released. They add up from one release to
 the next, in each account by itself, and nothing is released that would go beyond what is allowed in all.</p>
+$picture
 $meaning
 <h2>Everything that was ever written</h2>
 $lines

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The outcome of a market as people and programs are told it: at a terminal, as CSV and as JSON.
+"""The outcome of a market as people and programs are told it: in sentences, as CSV and as JSON.
 
 Money is written exactly, to the last coin, so that what is listed adds up to what is called the total. Everything
 here follows from reports and public numbers; of reports, only ``published`` tells no more than sums and counts.
@@ -19,11 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from sottovoce.cli.market_terms import Sellers, Terms
-from sottovoce.cli.pictures import bars, table
-from sottovoce.cli.predict import NUMBER
-from sottovoce.cli.voice import console, say
 from sottovoce.market import Allocation
+from sottovoce.pages.market_terms import Sellers, Terms
 
 FORMAT, PUBLISHED = "sottovoce.market/1", "sottovoce.market.published/1"
 #: Lines of the table by price; bands of ε in what is published, as parts of the cap.
@@ -32,6 +29,8 @@ LINES, BANDS = 8, 10
 DIGITS = 60
 #: What a spreadsheet may take for a formula, also behind apostrophes: one apostrophe more can always be taken off.
 FORMULA = r"'*[=+\-@\t\r]"
+#: What is a plain number after all.
+NUMBER = r"^[+\-]?[0-9]+([.][0-9]+)?$"
 NOT_PROTECTED = (
     "Reported costs are not protected by differential privacy: whoever sees what a seller is paid, or how much is "
     "bought from them, can infer what they reported."
@@ -54,7 +53,7 @@ class Outcome:
     @property
     def coins(self) -> Any:
         """What each is paid, in coins."""
-        coins: Any = self.deal.coins  # never None: a market at the terminal always pays
+        coins: Any = self.deal.coins  # never None: a market that is told always pays
         return coins
 
     def money(self, coins: Any) -> str:
@@ -91,17 +90,6 @@ def in_epsilon(units: Any) -> str:
 def plain(amount: float) -> str:
     """Returns six digits of an amount, without a power of ten."""
     return f"{Decimal(f'{amount:.6g}'):f}"
-
-
-def show(outcome: Outcome) -> None:
-    """Prints the outcome: who sells how much at which prices, and what it adds up to."""
-    deal = outcome.deal
-    say(headline(outcome), style="bold")
-    console().print(table(HEADS, outcome.lines(), words=1))
-    if deal.units.any():
-        averages = {name: float(deal.epsilon[here].mean()) for name, here in outcome.bands() if deal.units[here].any()}
-        say("\nε bought from each, on average:\n" + bars(averages))
-    say("\n" + "\n".join([*sentences(outcome), declared(outcome), NOT_PROTECTED]))
 
 
 def headline(outcome: Outcome) -> str:

@@ -14,7 +14,7 @@ from string import Template
 def whole(title: str, body: str, *, style: str = "", private: bool = False) -> str:
     """Returns the page; one that is ``private`` asks search engines to leave it alone."""
     robots = '<meta name="robots" content="noindex">\n' if private else ""
-    return _PAGE.substitute(title=escape(title), robots=robots, style=_STYLE + style, body=body)
+    return _PAGE.substitute(title=escape(title), robots=robots, style=STYLE + style, body=body)
 
 
 def stamp(word: str, text: str) -> str:
@@ -24,7 +24,7 @@ def stamp(word: str, text: str) -> str:
 
 def table(heads: Sequence[str], lines: Sequence[Sequence[str]], kind: str = "") -> str:
     """Returns a table that scrolls by itself where it is too wide; of kind "words" the second column is text."""
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
+    head = "".join(f'<th scope="col">{escape(name)}</th>' if name else "<td></td>" for name in heads)
     body = "\n".join(f"<tr>{_line(*line)}</tr>" for line in lines)
     return (
         f'<div class="wide"><table class="{escape(kind)}">\n<thead><tr>{head}</tr></thead>\n'
@@ -36,7 +36,7 @@ def _line(name: str, *cells: str) -> str:
     return f'<th scope="row">{escape(name)}</th>' + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
 
 
-_STYLE = """\
+STYLE = """\
 :root { --ground: #fbfaf7; --ink: #23211d; --soft: #6a655c; --line: #dedad0; --own: #1f6f78; --other: #b9b2a3;
   --stamp: #b3261e; }
 @media screen and (prefers-color-scheme: dark) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An audit as one HTML file that needs nothing but itself, stamped as what it is."""
+"""An audit as one HTML file that needs nothing but itself, or as part of another page; stamped as what it is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.audit.picture import drawn, middle
-from sottovoce.cli.page import stamp, table, whole
+from sottovoce.pages.page import stamp, table, whole
 
 if TYPE_CHECKING:
     from sottovoce.audit import PerInstance
@@ -32,12 +32,22 @@ FOR_WHOM = (
 LISTED = 10
 
 
+#: How names are asked for at the command line.
+ASK = "--reveal"
+
+
 def page(audit: PerInstance, release: Release, *, reveal: bool = False) -> str:
-    """Returns the page: a picture, the numbers, and who is least protected, by rank or by name."""
+    """Returns the whole page."""
+    body = drawn_body(audit, release, reveal=reveal)
+    return whole("CONFIDENTIAL: what each person lost", body, style=STYLE, private=True)
+
+
+def drawn_body(audit: PerInstance, release: Release, *, reveal: bool = False, ask: str = ASK) -> str:
+    """Returns what is on it: a picture, the numbers, and who is least protected, by rank or by name."""
     summary, losses = audit.summary(), np.asarray(audit.by_person())
     unit, people = audit.unit, audit.unit == "people"
     promised = None if summary.promised is None else summary.promised[1]
-    body = _BODY.substitute(
+    return _BODY.substitute(
         stamp=stamp("CONFIDENTIAL", FOR_WHOM),
         question=escape("ridge regression" if release.question == "ridge" else release.question),
         count=f"{len(losses):,} {unit}",
@@ -46,7 +56,7 @@ def page(audit: PerInstance, release: Release, *, reveal: bool = False) -> str:
         picture=drawn(losses, summary.for_all, promised, unit),
         numbers=table(["", "", f"ε at δ = {audit.delta:g}"], _numbers(summary, losses, unit), "words"),
         sentence=escape(_sentence(summary, losses, unit)),
-        names=escape(_names(reveal, people)),
+        names=escape(_names(reveal, people, ask)),
         least=table(
             ["rank", "what sets them apart", "ε", *(["person" if people else "row"] if reveal else [])],
             [_line(place, reveal) for place in audit.least_protected(LISTED)],
@@ -54,7 +64,6 @@ def page(audit: PerInstance, release: Release, *, reveal: bool = False) -> str:
         ),
         exactness=escape(f"ε is {audit.exactness}.{REPLACED if audit.neighbours == 'replace' else ''}"),
     )
-    return whole("CONFIDENTIAL: what each person lost", body, style=_STYLE, private=True)
 
 
 def _numbers(summary: Summary, losses: Floats, unit: str) -> list[list[str]]:
@@ -87,10 +96,10 @@ def _sentence(summary: Summary, losses: Floats, unit: str) -> str:
     )
 
 
-def _names(reveal: bool, people: bool) -> str:
+def _names(reveal: bool, people: bool, ask: str) -> str:
     if reveal:
         return "Names are shown because they were asked for." + ("" if people else " Rows are counted from 0.")
-    return "By rank. Names are left out unless they are asked for (--reveal)."
+    return f"By rank. Names are left out unless they are asked for ({ask})."
 
 
 def _line(place: Place, reveal: bool) -> list[str]:
@@ -102,7 +111,7 @@ def _number(value: float) -> str:
     return "0" if value == 0 else f"{value:,.0f}" if 1000 <= value < 1e9 else f"{value:.3g}"
 
 
-_STYLE = """\
+STYLE = """\
 th:first-child, td:nth-child(n+3) { white-space: nowrap; }
 """
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.cli.market_told import HEADS, NOT_PROTECTED, Outcome, declared, headline, plain, sentences
-from sottovoce.cli.page import stamp, table, whole
 from sottovoce.market import Frontier
 from sottovoce.market.allocation import WHY
+from sottovoce.pages.market_told import HEADS, NOT_PROTECTED, Outcome, declared, headline, plain, sentences
+from sottovoce.pages.page import stamp, table, whole
 
 Floats = NDArray[np.float64]
 
@@ -140,14 +140,18 @@ def _text(x: float, y: float, words: str, anchor: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
-_STYLE = """\
-th:first-child { white-space: nowrap; }
+#: The picture's part of the style sheet.
+PICTURE = """\
 svg.who { font: 14px Georgia, "Times New Roman", serif; }
 svg.who text { fill: var(--soft); }
 svg.who line { stroke: var(--line); }
 svg.who .own { fill: var(--own); }
 svg.who .other { fill: var(--other); }
 """
+
+_STYLE = f"""\
+th:first-child {{ white-space: nowrap; }}
+{PICTURE}"""
 
 _BODY = Template("""\
 $stamp

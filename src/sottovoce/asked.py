@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A question as it was asked, and the way from there to a plan or a release: for the command line and the page alike.
+
+Said holds the words of a question, completed from the schema; what is said outright wins. Whatever is missing or
+contradictory is refused before a table is opened. A plan reads the columns of people and budgets; the columns in
+question are looked for in the header and not read. A release goes on from there, through a session where there are
+books, in the order of steps that every answer follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sottovoce.audit import PerInstance
+    from sottovoce.bounds import Column, Schema
+    from sottovoce.budgets import Budgets
+    from sottovoce.classes import Classes
+    from sottovoce.engine import Engine, Rows, Watch
+    from sottovoce.features import ClassLabel, Label
+    from sottovoce.plan import Plan
+    from sottovoce.question import Question
+    from sottovoce.release import Release
+    from sottovoce.session import Session
+    from sottovoce.statistics import Owner
+
+
+@dataclass(frozen=True)
+class Said:
+    """One question about one column of one table, as far as it has been said."""
+
+    table: str
+    column: str | None = None
+    bounds: tuple[float, float] | None = None
+    budget: str | None = None
+    epsilon: float | None = None
+    person: str | None = None
+    schema: Path | Schema | None = None  # in a file, or as it is
+    missing: float | None = None
+    key: str | None = None
+    out: Path | None = None
+    tiers: Mapping[str, float] = field(default_factory=dict)
+    features: Schema | None = None  # for a model: the schema with its label and features, and nothing else
+    public: str | None = None  # for a classifier: a table of rows that need no protection
+    share: float = 1.0  # how much of what everybody grants may be spent
+    budgets: str | None = None  # a table of its own with everybody's budget
+    engine: str | None = None  # what reads the table; None: what suits it
+
+    @property
+    def asked_about(self) -> tuple[str, ...]:
+        """The private columns: the one in question, if there is one yet, or a label and its features."""
+        if self.features is not None:
+            return tuple(self.features.columns)
+        return () if self.column is None else (self.column,)
+
+    @property
+    def asked_numbers(self) -> tuple[str, ...]:
+        """Those of them that hold numbers; factors are text."""
+        if self.features is None:
+            return self.asked_about
+        return tuple(name for name, column in self.features.columns.items() if column.kind == "number")
+
+    @property
+    def classes(self) -> Classes | None:
+        """The declared classes, where the label is a factor."""
+        from sottovoce.classes import Classes
+
+        label = None if self.features is None else self.features.columns.get(str(self.features.label))
+        return Classes(label.levels) if label is not None and label.kind == "factor" else None
+
+    @property
+    def inputs(self) -> tuple[str | Path, ...]:
+        """The files that are read, so that none is written over."""
+        read = (self.table, self.schema, self.public, self.budgets)
+        return tuple(path for path in read if isinstance(path, str | Path))
+
+    def regressed(self) -> Said:
+        """Returns the same question, completed, about the label that the schema names and all features it describes."""
+        schema = self._described()
+        return self._named(schema)._bounded(schema)._modelled(schema)
+
+    def classified(self) -> Said:
+        """Returns the same for a label that is a factor, whose levels are the classes."""
+        schema = self._described()
+        _refuse_no_classes(str(schema.label), schema.columns.get(str(schema.label)))
+        return self._named(schema)._modelled(schema)
+
+    def completed(self) -> Said:
+        """Returns the same question with what the schema adds; refuses it if something is still missing."""
+        from sottovoce.bounds import Schema
+
+        schema = self._loaded() or Schema()
+        return self._named(schema)._bounded(schema)
+
+    def _loaded(self) -> Schema | None:
+        from sottovoce.bounds import Schema
+
+        return Schema.load(self.schema) if isinstance(self.schema, Path) else self.schema
+
+    def _described(self) -> Schema:
+        schema = self._loaded()
+        if schema is None or schema.label is None:
+            raise _no_label()
+        return schema
+
+    def _named(self, schema: Schema) -> Said:
+        whole = replace(self, person=self.person or schema.person, column=self.column or schema.label)
+        whole = whole._budgeted(schema)
+        whole._refuse_one_column_twice()
+        return whole
+
+    def _modelled(self, schema: Schema) -> Said:
+        from sottovoce.bounds import Schema
+
+        # What names people or budgets, here or in the schema, is no feature; neither is text.
+        others = {self.person, self.budget, schema.person, schema.budget}
+        kept = {n: c for n, c in schema.columns.items() if n not in others and c.kind != "text"}
+        return replace(self, features=Schema(columns=kept, label=schema.label))
+
+    def _budgeted(self, schema: Schema) -> Said:
+        from sottovoce.errors import InvalidParameter
+
+        budget = self.budget or (schema.budget if self.epsilon is None else None)
+        if (budget is None and self.budgets is None) == (self.epsilon is None):
+            raise InvalidParameter(
+                "Budgets are given twice, or not at all.",
+                "Either a column with everybody's own ε or one ε for everybody is needed.",
+                "Pass --budget-column (or name it in the schema), --budgets, or --epsilon; one of them.",
+            )
+        # Tiers are the price list of the schema's own budget column, not of another named on the line.
+        listed = budget is not None and schema.budget in (None, budget)
+        return replace(self, budget=budget, tiers=schema.tiers if listed else {})
+
+    def _bounded(self, schema: Schema) -> Said:
+        from sottovoce.errors import InvalidBounds, InvalidParameter
+
+        if self.column is None:
+            raise InvalidParameter(
+                "No column is named.",
+                "A question is about one column of numbers.",
+                "Pass --column, or name it as label in the schema.",
+            )
+        if self.bounds is None and self.schema is None:
+            raise InvalidBounds(
+                "No bounds are given.",
+                "A lowest and a highest possible value must be declared from public knowledge.",
+                "Pass --bounds LOW HIGH, or a --schema that has them; never take them from the data.",
+            )
+        described = schema.columns.get(self.column)
+        missing = described.missing if self.missing is None and described is not None else self.missing
+        return replace(self, bounds=self.bounds or schema.interval(self.column), missing=missing)
+
+    def _refuse_one_column_twice(self) -> None:
+        from sottovoce.errors import InvalidParameter
+
+        here = self.budget if self.budgets is None else None
+        names = [name for name in (self.column, here, self.person) if name is not None]
+        if len(set(names)) < len(names):
+            raise InvalidParameter(
+                "One column is named for two purposes.",
+                "Values, budgets and people are in columns of their own.",
+                "Name different columns.",
+            )
+
+
+def question(name: str, said: Said, **parameters: Any) -> Question:
+    """Returns the question by its public name; its parameters are refused now if they are wrong."""
+    import sottovoce as sv
+
+    given = {word: value for word, value in parameters.items() if value is not None}
+    if said.features is None:
+        given |= {"bounds": said.bounds, "missing": said.missing}
+    else:
+        given |= {"bounds": said.features}  # which declares its own constants for missing values
+    asked: Question = getattr(sv, name)(**given)
+    with suppress(sv.errors.WeakRegularisation):  # a λ that is too weak for two people may be right for many
+        asked.plan_for(sv.Budgets.of(1.0, rows=2))  # a plan for nobody: better to stumble here than after a long census
+    return asked
+
+
+def planned(said: Said, asked: Question, watch: Watch | None = None, session: Session | None = None) -> Plan:
+    """Returns the plan, from the columns of people and budgets alone, and from what the session's people have left."""
+    _, budgets, _ = census(said, watch, values=False)
+    return asked.plan_for(budgets) if session is None else session.plan_rows(asked, budgets)
+
+
+def answered(said: Said, asked: Question, watch: Watch | None = None, session: Session | None = None) -> Release:
+    """Returns the release, made through this session, or without books if everybody grants what the table says."""
+    from sottovoce.question import refuse_unfit, run
+
+    engine, budgets, owner = census(said, watch, values=True)
+    about = rows(said, engine, owner)
+    if session is not None:
+        return session.release_rows(asked, budgets, about, str(said.key))
+    # Books that end with the process need no accounts: people are counted and protected, but not named.
+    plan = asked.plan_for(replace(budgets, people=None), about)
+    refuse_unfit(asked, plan, about)
+    return run(asked, plan, about)
+
+
+def rows(said: Said, engine: Engine, owner: Owner) -> Rows:
+    """Returns the rows in question: of one column, or of a label and its features."""
+    from sottovoce.engine import Rows
+    from sottovoce.features import Named
+    from sottovoce.recoding import Recoding
+
+    column = str(said.column)
+    if said.features is None:
+        return Rows(engine, column, owner)
+    return Rows(engine, column, owner, Named(Recoding.of_schema(said.features)), label(said, said.features))
+
+
+def label(said: Said, schema: Schema) -> Label | ClassLabel:
+    """Returns how the label is read: a factor as classes, else as a number."""
+    from sottovoce.features import ClassLabel, Label
+
+    column = str(said.column)
+    if said.classes is not None:
+        return ClassLabel(column, said.classes)
+    low, high = schema.interval(column)
+    return Label(column, low, high, said.missing)
+
+
+def census(said: Said, watch: Watch | None, *, values: bool) -> tuple[Engine, Budgets, Owner]:
+    """Opens the table and counts who takes part; only a release declares the values to be numbers."""
+    from sottovoce.census import take_census
+    from sottovoce.engine import over, require_columns
+    from sottovoce.grants import Grants
+
+    here = said.budget if said.budgets is None else None
+    numbers = () if said.tiers or here is None else (here,)
+    engine = over(said.table, said.engine, (*numbers, *(said.asked_numbers if values else ())), watch)
+    require_columns(engine, *said.asked_about, here, said.person)
+    grants = None
+    if said.budgets is not None:
+        grants = Grants.read(said.budgets, said.person, said.budget, said.tiers or None, said.engine)
+    budgets, owner = take_census(
+        engine, epsilon=said.epsilon, budget=here, person=said.person, tiers=said.tiers or None, grants=grants
+    )
+    return engine, *shared(budgets, owner, said.share)
+
+
+def shared(budgets: Budgets, owner: Owner, share: float) -> tuple[Budgets, Owner]:
+    """Returns the budgets of a release that may spend this share of them, rounded down."""
+    from sottovoce.errors import InvalidParameter
+
+    if not 0 < share <= 1:
+        raise InvalidParameter("The share is not above 0 and up to 1.", "It is a part of what everybody grants.", "")
+    if share == 1:
+        return budgets, owner
+    granted = budgets.by_person(budgets.kinds.epsilon)
+    lowered = budgets.lowered((granted * share).astype(granted.dtype))
+    return lowered, replace(owner, codes=lowered.codes)
+
+
+def audited(release: Release, said: Said, delta: float, watch: Any = None) -> PerInstance:
+    """Returns the audit of a release from the table it was made from, with the budgets that it was made with."""
+    from sottovoce.audit import reading, rebuilding
+    from sottovoce.audit.instance import PerInstance
+    from sottovoce.solvers.profiles import probability
+
+    level, (_, asked) = float(probability(delta)), rebuilding.released(release)
+    if reading.equal(release):  # it was made without budgets, and any number stands for them
+        said = replace(said, epsilon=1.0, budget=None)
+    said = said.regressed()
+    engine, budgets, owner = census(said, watch, values=True)
+    return PerInstance(reading.read_rows(release, asked, budgets, rows(said, engine, owner)), level)
+
+
+def _no_label() -> Exception:
+    from sottovoce.errors import InvalidSchema
+
+    return InvalidSchema(
+        "There is no schema, or it does not say which column is the label.",
+        "A model needs a label and features with their ranges or levels, from public knowledge.",
+        'Write one with `sottovoce schema draft`, fill it in, add label = "...", and pass it as --schema.',
+    )
+
+
+def _refuse_no_classes(label: str, described: Column | None) -> None:
+    from sottovoce.classes import spelt
+    from sottovoce.errors import InvalidSchema
+
+    levels = () if described is None or described.kind != "factor" else described.levels
+    if len(set(map(spelt, levels))) < max(len(levels), 2):
+        raise InvalidSchema(
+            f"The schema does not give {label!r} two or more levels, all different.",
+            "A label to classify is a factor, and its levels are the classes that can occur, from public knowledge.",
+            f'Write kind = "factor" and levels = ["...", "..."] under [columns.{label}].',
+        )

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dask: data frames whose partitions live on workers, and files that workers open by themselves.
+
+Each worker folds its share of the rows where they are and sends home the sum, or a sentence why it refused;
+sums of several shares are added on the workers before they travel. The kernel is sent once.
+A worker that dies is replaced by Dask and its share is folded again: shares are pure, so nothing else changes.
+The current client is used if there is one, else a cluster of processes on this machine that ends with ours.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import dask
+import dask.dataframe as dd
+import distributed
+import pandas as pd
+import pyarrow as pa
+from dask.delayed import delayed
+from distributed.comm.core import CommClosedError
+from distributed.scheduler import NoValidWorkerError, NoWorkerError
+
+from sottovoce import engine, files
+from sottovoce.engine import Engine, Folded, Kernel, Part, Watch
+from sottovoce.errors import WrongType
+
+#: So many shares are added on a worker before their sum is sent home.
+BRANCH = 16
+#: Folding begins again so many times if what the workers held is lost with them.
+AGAIN = 2
+#: Dask warns of arguments larger than this; a kernel knows every person, and there may be many.
+LARGE = "4GB"
+#: A cluster of our own has so many workers at least: what one of them holds must survive it.
+FEWEST = 2
+#: A cluster of our own that has been without any worker for so long is told that they are lost.
+PATIENCE = "30s"
+#: What Dask raises when it gives up on workers, rather than on what they compute.
+LOST = (
+    distributed.CancelledError,
+    distributed.client.FutureCancelledError,
+    CommClosedError,
+    NoValidWorkerError,
+    NoWorkerError,
+    TimeoutError,
+)
+
+#: From a client, the kernel there and the columns it names, to futures of shares.
+Shares = Callable[[Any, Any, tuple[str, ...]], list[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class DaskEngine:
+    """Rows on the workers of a cluster."""
+
+    kinds: Mapping[str, str]
+    shares: Shares
+    watch: Watch | None = None
+
+    def columns(self) -> Mapping[str, str]:
+        """Names of the columns and their kinds: number, text or other."""
+        return self.kinds
+
+    def fold(self, kernel: Kernel[Part]) -> Part:
+        """Returns the sum of kernel(batch) over batches that together hold every row exactly once."""
+        for _ in range(1 + AGAIN):
+            folded = self._folded(kernel)
+            if folded is not None:
+                return folded.whole()
+        raise engine.lost()
+
+    def _folded(self, kernel: Kernel[Part]) -> Folded[Part] | None:
+        """Returns the sum of all shares, or None where the workers were lost with what they held."""
+        client = _client()
+        sums: list[Any] = []
+        try:
+            there = _sent(client, kernel)
+            sums = _added(client, there, self.shares(client, there, kernel.columns))
+            return self._gathered(client, kernel, sums)
+        except distributed.KilledWorker:
+            pass  # as many workers died of one share as Dask allows: more would follow
+        except LOST:
+            return None
+        except Exception:
+            return Folded(0, None, engine.unreadable())  # from the user's own graph; its text may quote rows
+        finally:
+            for future in sums:
+                future.cancel()
+        return Folded(0, None, engine.lost())
+
+    def _gathered(self, client: Any, kernel: Kernel[Part], sums: list[Any]) -> Folded[Part]:
+        total: Folded[Part] = Folded(0, kernel.zero())
+        for _, part in distributed.as_completed(sums, loop=client.loop, with_results=True):  # type: ignore[no-untyped-call]
+            total = total + part
+            if total.refusal is not None:
+                break
+            if self.watch is not None:
+                self.watch(total.rows)
+        return total
+
+
+def of_table(table: Any, watch: Watch | None = None) -> Engine:
+    """An engine over a Dask data frame; each partition is folded by the worker that computes it."""
+    if not isinstance(table, dd.DataFrame):
+        raise WrongType("This is an object of Dask's, but not a table.", "", "Pass a Dask data frame.")
+
+    def shares(client: Any, kernel: Any, columns: tuple[str, ...]) -> list[Any]:
+        wanted = list(columns or table.columns[:1])  # a frame without columns would forget how many rows it has
+        fold = delayed(_share_of_frame, pure=False)
+        return list(client.compute([fold(kernel, part) for part in table[wanted].to_delayed()]))
+
+    return DaskEngine(_kinds(table), shares, watch)
+
+
+def open_table(path: str, numbers: tuple[str, ...] = (), watch: Watch | None = None) -> Engine:
+    """An engine over CSV or Parquet files that every worker can open; a worker reads some row groups at a time."""
+    rows = files.dataset(path, numbers)
+    pieces = files.pieces(rows)
+
+    def shares(client: Any, kernel: Any, columns: tuple[str, ...]) -> list[Any]:
+        return [client.submit(_share_of_piece, kernel, piece, columns, pure=False) for piece in pieces]
+
+    return DaskEngine(files.kinds(rows.schema), shares, watch)
+
+
+def _kinds(table: Any) -> dict[str, str]:
+    empty = pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in table.dtypes.items()})
+    schema = pa.Schema.from_pandas(empty, preserve_index=False)
+    # Objects, and categories that are not known yet, are text until a worker sees them.
+    unknown = {field.name for field in schema if pa.types.is_null(getattr(field.type, "value_type", field.type))}
+    return {name: "text" if name in unknown else kind for name, kind in files.kinds(schema).items()}
+
+
+def _share_of_frame(kernel: Kernel[Part], frame: Any) -> Folded[Part]:
+    return engine.share(kernel, _batches(frame))
+
+
+def _batches(frame: Any) -> Iterator[Any]:
+    size = files.batch_rows(tuple(frame.columns))
+    for start in range(0, len(frame), size):
+        yield pa.RecordBatch.from_pandas(frame.iloc[start : start + size], preserve_index=False)
+
+
+def _share_of_piece(kernel: Kernel[Part], piece: files.Piece, columns: tuple[str, ...]) -> Folded[Part]:
+    return engine.share(kernel, piece.batches(columns))
+
+
+def _sent(client: Any, kernel: Any) -> Any:
+    """Sends the kernel once; workers pass it on to each other.
+
+    As a task's result and not as scattered data, which would be lost for good with the workers that hold it.
+    """
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": LARGE}):
+        return client.submit(_as_sent, kernel, pure=False)
+
+
+def _as_sent(kernel: Any) -> Any:
+    return kernel
+
+
+def _added(client: Any, kernel: Any, shares: list[Any]) -> list[Any]:
+    groups = [shares[start : start + BRANCH] for start in range(0, len(shares), BRANCH)]
+    return [client.submit(_sum, kernel, group, pure=False) if len(group) > 1 else group[0] for group in groups]
+
+
+def _sum(kernel: Kernel[Part], shares: list[Folded[Part]]) -> Folded[Part]:
+    # Begins with a zero of its own: some parts add in place, and shares may be asked for again.
+    total: Folded[Part] = Folded(0, kernel.zero())
+    for share in shares:
+        total = total + share
+    return total
+
+
+def _client() -> Any:
+    try:
+        return distributed.get_client()
+    except ValueError:
+        pass  # nobody has connected to a cluster
+    if _own.cache_info().currsize and _own().status != "running":
+        _own.cache_clear()
+    client = _own()
+    client.cluster.scale(_workers())  # Dask gives up a worker that was killed twice within seconds
+    return client
+
+
+def _workers() -> int:
+    return max(engine.threads(), FEWEST)
+
+
+@cache
+def _own() -> Any:
+    with dask.config.set({"distributed.scheduler.no-workers-timeout": PATIENCE}):
+        cluster = distributed.LocalCluster(  # type: ignore[no-untyped-call]
+            n_workers=_workers(),
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",  # any free port, for this machine alone
+            silence_logs=logging.CRITICAL,  # a log would quote what went wrong
+        )
+    client = distributed.Client(cluster, set_as_default=False)  # type: ignore[no-untyped-call]
+    atexit.register(_closed, client, cluster)
+    return client
+
+
+def _closed(client: Any, cluster: Any) -> None:
+    client.close()
+    cluster.close()

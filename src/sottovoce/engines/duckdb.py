@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DuckDB: relations of a connection that somebody holds, tables of a database file, and files by SQL views.
+
+Rows stream out of DuckDB as Arrow batches of the columns that a kernel names, and kernels run on a few
+threads of this process. Files and databases are read through a connection of our own, which reads only,
+keeps within a limit of memory and spills into a private folder; a connection that somebody else holds
+keeps all its settings. Text files are read as text and converted as Arrow converts them, so that gaps and
+numbers are the same as with any other engine.
+"""
+
+from __future__ import annotations
+
+import glob
+import shutil
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from sottovoce import engine, files
+from sottovoce.engine import Engine, Kernel, Part, Watch
+from sottovoce.errors import InvalidData, WrongType
+
+#: Between a database and one of its tables: ``hospital.duckdb#claims``.
+TABLE_OF = "#"
+#: What a connection of ours may hold before it spills to disk: enough to decode a row group on every thread.
+MEMORY = "400MB"
+#: A constant column for kernels that only count: DuckDB knows no rows without columns.
+ROW = 'true AS "row"'
+#: Relations of one connection take turns, and a relation does not tell which connection it is of.
+TURNS = threading.Lock()
+
+Told = Callable[[pa.RecordBatch], pa.RecordBatch]
+
+
+def _as_it_is(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
+
+
+@dataclass(frozen=True, eq=False)
+class DuckDBEngine:
+    """Rows of a relation, read by one scan at a time."""
+
+    relation: Any
+    watch: Watch | None = None
+    turns: threading.Lock = TURNS
+    declared: Mapping[str, str] | None = None  # kinds of columns that the relation holds as text
+    told: Told = _as_it_is  # from what DuckDB gives to what was declared
+
+    @cached_property
+    def _kinds(self) -> dict[str, str]:
+        with self.turns:
+            return files.kinds(_answered(lambda: self.relation.limit(0).to_arrow_table()).schema)
+
+    def columns(self) -> Mapping[str, str]:
+        """Names of the columns and their kinds: number, text or other."""
+        return self._kinds if self.declared is None else self.declared
+
+    def fold(self, kernel: Kernel[Part]) -> Part:
+        """Returns the sum of kernel(batch) over batches that together hold every row exactly once."""
+        with self.turns:
+            return engine.fold(self._batches(kernel.columns), kernel, self.watch)
+
+    def _batches(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        wanted = ", ".join(map(_quoted, columns)) or ROW
+        size = files.batch_rows(columns)
+        reader = _answered(lambda: self.relation.project(wanted).to_arrow_reader(size))
+        try:
+            while True:
+                batch = _answered(lambda: next(reader, None))
+                if batch is None:
+                    return
+                yield self.told(batch) if columns else batch
+        finally:
+            reader.close()  # also when somebody interrupts: DuckDB then stops reading
+
+
+def of_table(table: Any, watch: Watch | None = None) -> Engine:
+    """An engine over a relation, as ``con.sql(...)`` or ``con.table(...)`` give it."""
+    if isinstance(table, duckdb.DuckDBPyRelation):
+        return DuckDBEngine(table, watch)
+    raise WrongType(
+        "This is an object of DuckDB's, but not a table.", "", "Pass a relation: con.sql('FROM claims'), for example."
+    )
+
+
+def open_table(path: str, numbers: tuple[str, ...] = (), watch: Watch | None = None) -> Engine:
+    """An engine over CSV or Parquet files, or over a table of a database: ``hospital.duckdb#claims``."""
+    database, mark, name = path.rpartition(TABLE_OF)
+    if mark and Path(database).is_file():
+        return _ours(lambda connection: _attached(connection, database, name), watch)
+    kinds = files.kinds(files.dataset(path, numbers).schema)
+    told: Told = (lambda batch: _converted(batch, numbers)) if files.is_text(path) else _as_it_is
+    return _ours(lambda connection: connection.sql(_view(path)), watch, kinds, told)
+
+
+def _ours(
+    relation: Callable[[Any], Any], watch: Watch | None, kinds: Mapping[str, str] | None = None, told: Told = _as_it_is
+) -> Engine:
+    """An engine over a connection of our own, and over a folder to spill into, which nobody else can read."""
+    folder = tempfile.mkdtemp(prefix="sottovoce-")
+    settings: dict[str, Any] = {
+        "memory_limit": MEMORY,
+        "temp_directory": folder,
+        "threads": engine.threads(),
+        "preserve_insertion_order": False,  # sums do not care, and order costs memory
+    }
+    try:
+        rows = _answered(lambda: relation(duckdb.connect(config=settings)), _no_table)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    found = DuckDBEngine(rows, watch, threading.Lock(), kinds, told)
+    weakref.finalize(found, shutil.rmtree, folder, ignore_errors=True)
+    return found
+
+
+def _attached(connection: Any, database: str, table: str) -> Any:
+    # Attached rather than opened: a file can be opened once in a process, with one set of settings.
+    connection.execute(f"ATTACH {_literal(database)} AS opened (READ_ONLY)")
+    return connection.sql("FROM " + ".".join(map(_quoted, ("opened", *table.split(".")))))
+
+
+def _view(path: str) -> str:
+    """Returns the query over files; text files keep every cell as it is written."""
+    names = files.listed(path)
+    listed = "[" + ", ".join(_literal(glob.escape(name)) for name in names) + "]"
+    if not files.is_text(path):
+        return f"FROM read_parquet({listed}, union_by_name = true, hive_partitioning = false)"
+    header = files.header(names[0])
+    columns = ", ".join(f"{_literal(name)}: 'VARCHAR'" for name in header)
+    options = "auto_detect = false, header = true, delim = ',', quote = '\"', escape = '\"', new_line = '\\n'"
+    query = f"FROM read_csv({listed}, columns = {{{columns}}}, {options})"
+    # A blank line is no row. Where there is one column only, DuckDB takes it for a row with a gap.
+    return query if len(header) > 1 else f"{query} WHERE {_quoted(header[0])} IS NOT NULL"
+
+
+def _converted(batch: pa.RecordBatch, numbers: tuple[str, ...]) -> pa.RecordBatch:
+    try:
+        return files.from_text(batch, numbers)
+    except pa.ArrowException:
+        pass  # raised below: Arrow's message quotes the cell
+    raise engine.unreadable()
+
+
+def _answered(ask: Callable[[], Any], refusal: Callable[[], InvalidData] = engine.unreadable) -> Any:
+    """Returns what DuckDB answers; what it says about a failure may quote rows, so it is not passed on."""
+    try:
+        return ask()
+    except (duckdb.Error, pa.ArrowException, OSError):
+        pass  # raised below
+    raise refusal()
+
+
+def _no_table() -> InvalidData:
+    return InvalidData(
+        "DuckDB cannot open this table.",
+        "A table of a database is named like hospital.duckdb#claims, and nobody may be writing to the database.",
+        "Check both names, and close connections that write.",
+    )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spark: data frames by ``mapInArrow``, and files that Python workers open by themselves.
+
+Each partition is folded by the Python worker that holds it and becomes one row: the sum of its rows, or a
+sentence why they were refused. Many such rows are added on the workers before they travel. A task whose
+worker died is run again by Spark; shares are pure, so nothing else changes. Files are shared out in pieces
+that workers read with Arrow, so that numbers and gaps are those of every other engine.
+The active session is used if there is one, else one of our own on this machine that ends with this process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pickle
+import shutil
+import sys
+import threading
+import uuid
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as kinds_of
+from pyspark.sql.functions import lit
+
+from sottovoce import engine, files
+from sottovoce.engine import Engine, Folded, Kernel, Part, Watch
+from sottovoce.errors import InvalidParameter, SottovoceError, WrongType
+
+#: More partitions than this are added on the workers first, in groups of so many.
+BRANCH = 64
+#: A share that fails for want of a worker is tried so many times, by Spark and then by us.
+TRIES = 4
+AGAIN = 1
+#: Seconds between two looks at how many rows are done.
+LOOK = 0.25
+#: Column of pickled sums.
+PART = "part"
+
+Batches = Iterable[pa.RecordBatch]
+
+
+@dataclass(frozen=True, eq=False)
+class SparkEngine:
+    """Rows in the partitions of a data frame, or in pieces of files that partitions name."""
+
+    kinds: Mapping[str, str]
+    frame: Callable[[tuple[str, ...]], Any]  # from columns to the data frame whose partitions are shares
+    rows: Callable[[Batches, tuple[str, ...]], Batches]  # on a worker: from what arrives to rows
+    watch: Watch | None = None
+
+    def columns(self) -> Mapping[str, str]:
+        """Names of the columns and their kinds: number, text or other."""
+        return self.kinds
+
+    def fold(self, kernel: Kernel[Part]) -> Part:
+        """Returns the sum of kernel(batch) over batches that together hold every row exactly once."""
+        refusal: Callable[[], SottovoceError] = engine.lost
+        for _ in range(1 + AGAIN):
+            try:
+                return self._folded(kernel).whole()
+            except (Py4JError, PySparkException, ConnectionError) as error:
+                refusal = engine.unreadable if _is_about_files(error) else engine.lost
+        raise refusal()
+
+    def _folded(self, kernel: Kernel[Part]) -> Folded[Part]:
+        frame = self.frame(kernel.columns)
+        total: Folded[Part] = Folded(0, kernel.zero())
+        with _watched(frame, self.watch) as done, _tagged(frame.sparkSession), _calm():
+            shares = frame.mapInArrow(_Shares(kernel, self.rows, done), f"{PART} binary")
+            for row in _fewer(shares, kernel).collect():
+                total = total + pickle.loads(row[PART])
+        if self.watch is not None:
+            self.watch(total.rows)
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class _Shares:
+    """What a Python worker does with its partition."""
+
+    kernel: Any
+    rows: Callable[[Batches, tuple[str, ...]], Batches]
+    done: Any  # an accumulator of rows, or None
+
+    def __call__(self, arrived: Batches) -> Iterator[pa.RecordBatch]:
+        share: Folded[Any] = engine.share(self.kernel, self.rows(arrived, self.kernel.columns))
+        if self.done is not None:
+            self.done.add(share.rows)
+        yield _row(share)
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """Adds the shares of several partitions on a worker."""
+
+    kernel: Any
+
+    def __call__(self, arrived: Batches) -> Iterator[pa.RecordBatch]:
+        total: Folded[Any] = Folded(0, self.kernel.zero())
+        for batch in arrived:
+            for part in batch.column(0).to_pylist():
+                total = total + pickle.loads(part)
+        yield _row(total)
+
+
+def _row(share: Folded[Any]) -> pa.RecordBatch:
+    return pa.record_batch([pa.array([pickle.dumps(share)], pa.binary())], names=[PART])
+
+
+def of_table(table: Any, watch: Watch | None = None) -> Engine:
+    """An engine over a Spark data frame."""
+    if not isinstance(table, DataFrame):
+        raise WrongType("This is an object of Spark's, but not a table.", "", "Pass a Spark data frame.")
+    kinds = {field.name: _kind(field.dataType) for field in table.schema.fields}
+
+    def frame(columns: tuple[str, ...]) -> Any:
+        # A frame without columns would arrive without rows.
+        return table.select(*map(_quoted, columns)) if columns else table.select(lit(True).alias("row"))
+
+    return SparkEngine(kinds, frame, _as_they_arrive, watch)
+
+
+def open_table(path: str, numbers: tuple[str, ...] = (), watch: Watch | None = None) -> Engine:
+    """An engine over CSV or Parquet files that every worker can open; a worker reads some row groups at a time."""
+    rows = files.dataset(path, numbers)
+    pieces = _Pieces(files.pieces(rows))
+    count = len(pieces.pieces)
+
+    def places(columns: tuple[str, ...]) -> Any:
+        return _session().range(0, count, 1, count)
+
+    return SparkEngine(files.kinds(rows.schema), places, pieces, watch)
+
+
+def _as_they_arrive(arrived: Batches, columns: tuple[str, ...]) -> Batches:
+    return arrived
+
+
+@dataclass(frozen=True, eq=False)
+class _Pieces:
+    pieces: list[files.Piece]
+
+    def __call__(self, arrived: Batches, columns: tuple[str, ...]) -> Batches:
+        for batch in arrived:
+            for place in batch.column(0).to_pylist():
+                yield from self.pieces[place].batches(columns)
+
+
+def _kind(kind: Any) -> str:
+    if isinstance(kind, kinds_of.NumericType | kinds_of.BooleanType | kinds_of.NullType):
+        return "number"
+    return "text" if isinstance(kind, kinds_of.StringType | kinds_of.CharType | kinds_of.VarcharType) else "other"
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _fewer(shares: Any, kernel: Any) -> Any:
+    """Adds shares on the workers where there are many; how many, Spark Connect does not tell."""
+    partitions = shares.rdd.getNumPartitions() if _is_classic(shares) else 1
+    if partitions <= BRANCH:
+        return shares
+    return shares.repartition(-(-partitions // BRANCH)).mapInArrow(_Sums(kernel), f"{PART} binary")
+
+
+def _is_classic(frame: Any) -> bool:
+    return "connect" not in type(frame).__module__
+
+
+def _is_about_files(error: Exception) -> bool:
+    """Whether Spark could not read a table, rather than run; its text is searched, and never passed on."""
+    if isinstance(error, AnalysisException):
+        return True
+    return not isinstance(error, Py4JNetworkError | ConnectionError) and "FAILED_READ_FILE" in str(error)
+
+
+@contextmanager
+def _tagged(session: Any) -> Iterator[None]:
+    """Cancels what was begun here, and nothing else, if somebody interrupts."""
+    tag = f"sottovoce-{uuid.uuid4()}"
+    session.addTag(tag)
+    try:
+        yield
+    except KeyboardInterrupt:
+        session.interruptTag(tag)
+        raise
+    finally:
+        session.removeTag(tag)
+
+
+def _watched(frame: Any, watch: Watch | None) -> AbstractContextManager[Any]:
+    return nullcontext() if watch is None or not _is_classic(frame) else _counting(frame, watch)
+
+
+@contextmanager
+def _counting(frame: Any, watch: Watch) -> Iterator[Any]:
+    """Gives an accumulator of rows and tells its value while Spark works; rows folded twice are not told twice."""
+    done, over = frame.sparkSession.sparkContext.accumulator(0), threading.Event()
+
+    def look() -> None:
+        told = 0
+        while not over.wait(LOOK):
+            if done.value > told:
+                told = done.value
+                watch(told)
+
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    try:
+        yield done
+    finally:
+        over.set()
+        looking.join()
+
+
+@contextmanager
+def _calm() -> Iterator[None]:
+    # Spark 4 warns of pandas 3 wherever Arrow is used; nothing here goes through pandas.
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+        yield
+
+
+def _session() -> Any:
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        raise _no_java()
+    try:
+        return _started()
+    except (PySparkException, Py4JError, OSError):
+        pass  # raised below
+    raise _no_java()
+
+
+def _started() -> Any:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings: dict[str, Any] = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",  # nobody else's business
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.log.level": "OFF",  # a log would quote what went wrong
+    }
+    builder = SparkSession.builder.master(f"local[*, {TRIES}]").appName("sottovoce")
+    with _calm():
+        session = builder.config(map=settings).getOrCreate()
+    atexit.register(session.stop)
+    return session
+
+
+def _no_java() -> InvalidParameter:
+    return InvalidParameter(
+        "Spark cannot start on this machine.",
+        "It needs Java 17 or newer.",
+        "Install Java and set JAVA_HOME, or choose another engine: arrow and duckdb need neither.",
+    )

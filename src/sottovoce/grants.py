@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Budgets that live apart from the rows: in a table of their own with one line a person, or in a mapping.
+
+They are read once, as public as budgets are, and matched with the people of the census. Somebody with rows and
+without a line is refused, and nobody is told who it is; a line of somebody without rows is no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sottovoce import units
+from sottovoce.engine import Engine, over, require_columns
+from sottovoce.errors import DuplicatePeople, InvalidParameter, TooFewRows, UnknownPeople
+from sottovoce.statistics import Owner, as_array
+from sottovoce.table import Array
+
+#: What the column of budgets is called where nobody says so.
+USUAL = "epsilon"
+
+
+@dataclass(frozen=True, eq=False)
+class Grants:
+    """Who allows how much, in units; each person once."""
+
+    people: Array  # whole numbers, or text in an object array
+    granted: units.Units
+
+    @classmethod
+    def of_mapping(cls, budgets: Mapping[Any, float]) -> Grants:
+        """From a mapping from person to ε."""
+        people = np.array(list(budgets))
+        return cls(people if people.dtype.kind in "iu" else _spelt(people), units.grant(list(budgets.values())))
+
+    @classmethod
+    def of_table(cls, engine: Engine, person: str, budget: str, tiers: Mapping[str, float] | None = None) -> Grants:
+        """From a column of people and a column of their budgets, or tiers."""
+        require_columns(engine, person, budget)
+        lines = engine.fold(_Lines(person, budget, tiers or None))
+        if not lines:
+            raise TooFewRows("The table of budgets is empty.", "", "Write a line for each person.")
+        people, granted = (np.concatenate(arrays) for arrays in zip(*lines, strict=True))
+        return cls(people, granted)
+
+    @classmethod
+    def read(
+        cls, table: Any, person: str | None, budget: str | None, tiers: Mapping[str, float] | None, engine: str | None
+    ) -> Grants:
+        """From a table wherever it lives; a column of budgets that is not named is looked for in the header."""
+        if person is None:
+            raise nobody_named()
+        header = over(table, engine)
+        require_columns(header, person)
+        column = column_of_budgets(header, person, budget)
+        return cls.of_table(over(table, engine, () if tiers else (column,)), person, column, tiers)
+
+    def of(self, people: Array) -> units.Units:
+        """Returns what each of these people grants, in their order."""
+        own, asked = self.people, people
+        if (own.dtype.kind in "iu") != (asked.dtype.kind in "iu"):  # 7 in one table is "7" in another, such as a CSV
+            own, asked = _spelt(own), _spelt(asked)
+        order = np.argsort(own, kind="stable")
+        own = own[order]
+        if np.any(own[1:] == own[:-1]):
+            raise DuplicatePeople("A person is listed twice.", "Everybody has one ε.", "Keep one line a person.")
+        place = np.minimum(np.searchsorted(own, asked), len(own) - 1)
+        if not np.array_equal(own[place], asked):
+            raise UnknownPeople(
+                "A row belongs to somebody without a budget.",
+                "Everybody whose rows are used has set an ε.",
+                "Add the missing budgets, or leave those rows out.",
+            )
+        return np.asarray(self.granted[order][place], dtype=np.int64)
+
+
+def nobody_named() -> InvalidParameter:
+    """What is said where budgets live elsewhere and rows have no owners."""
+    return InvalidParameter(
+        "Budgets are given by person, but the rows do not say whose they are.",
+        "Budgets that live elsewhere are matched with the people of the table.",
+        "Name the column of people.",
+    )
+
+
+def column_of_budgets(engine: Engine, person: str, said: str | None) -> str:
+    """Returns the column of budgets: the one that was said, the usual one, or the only one besides the people's."""
+    others = [name for name in engine.columns() if name != person]
+    for name in (said, USUAL):
+        if name in others:
+            return str(name)
+    if len(others) != 1:
+        raise InvalidParameter(
+            "It is not clear which column of the table of budgets holds them.",
+            f"It has a column {person!r} of people, and one {USUAL!r}, or one column besides.",
+            f"Call it {USUAL!r}, or keep these two columns only.",
+        )
+    return others[0]
+
+
+@dataclass(frozen=True, eq=False)
+class _Lines:
+    """Reads people and what they grant."""
+
+    person: str
+    budget: str
+    tiers: Mapping[str, float] | None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.person, self.budget)
+
+    def zero(self) -> list[tuple[Array, units.Units]]:
+        return []
+
+    def __call__(self, batch: Any) -> list[tuple[Array, units.Units]]:
+        people = batch.column(self.person)
+        if people.null_count:
+            raise UnknownPeople("A budget is nobody's.", "Every line names a person.", "Fill the column in.")
+        return [(_named(people), self._granted(batch))]
+
+    def _granted(self, batch: Any) -> units.Units:
+        if self.tiers is None:
+            return units.grant(as_array(batch.column(self.budget)))
+        place = Owner(self.budget, {name: i for i, name in enumerate(self.tiers)}).kinds(batch)
+        return units.grant(list(self.tiers.values()))[place]
+
+
+def _named(column: Any) -> Array:
+    if pa.types.is_integer(column.type):
+        return as_array(column).astype(np.int64)
+    return _spelt(as_array(column.dictionary_decode() if pa.types.is_dictionary(column.type) else column))
+
+
+def _spelt(people: Array) -> Array:
+    return np.array([str(person) for person in people.tolist()], dtype=object)

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What programs say to the page and are told by it: every field of the JSON under /api, with its limits.
+
+What is sent has these fields and no others. What is told names nobody, except people whom the request itself named.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from sottovoce.web import verbs
+from sottovoce.web.jobs import State
+
+#: Letters of a name or a key; people or sellers of one request; levels of a factor; parameters of a question.
+LONGEST, MOST_PEOPLE, MOST_LEVELS, MOST_PARAMETERS = 200, 10_000, 1000, 10
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST)]
+
+
+class Body(BaseModel):
+    """What is sent: fields that are described here and no others."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Error(BaseModel):
+    """Why nothing was done."""
+
+    error: str
+    fields: list[dict[str, str]] | None = None
+
+
+class Table(BaseModel):
+    """A table on the desk: columns with their kinds."""
+
+    id: str
+    name: str
+    columns: dict[str, str]
+
+
+class Described(Body):
+    """One column, from public knowledge and never from the data."""
+
+    kind: Literal["number", "factor", "text"]
+    low: Number | None = None
+    high: Number | None = None
+    levels: list[Name] = Field(default=[], max_length=MOST_LEVELS)
+    missing: Number | None = None
+
+
+class Declared(Body):
+    """The public description of a table."""
+
+    columns: dict[Name, Described] = {}
+    person: Name | None = None
+    budget: Name | None = None
+    label: Name | None = None
+    tiers: dict[Name, Positive] = {}
+
+
+class Granted(BaseModel):
+    """How many people grant this ε in all, and how many rows they have."""
+
+    epsilon: float
+    people: int
+    rows: int
+
+
+class Grants(Body):
+    """What each person allows in all: the total, and not an addition. Pure ε, neighbours by replacement."""
+
+    grants: dict[Name, Annotated[float, Field(ge=0, le=1e6)]] = Field(min_length=1, max_length=MOST_PEOPLE)
+
+
+class Asked(Body):
+    """A question about a table on the desk; what is not said, its schema says."""
+
+    table: Name
+    question: Literal["mean", "quantile", "ridge", "logistic", "posterior"]
+    column: Name | None = None
+    epsilon: Positive | None = None
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    parameters: dict[str, Number | Name | list[Number] | None] = Field(default={}, max_length=MOST_PARAMETERS)
+
+
+class Keyed(Asked):
+    """A question, and the key of its release: one key, one release, for ever."""
+
+    key: Annotated[str, Field(min_length=1, max_length=verbs.LONGEST_KEY)]
+
+
+class Planned(BaseModel):
+    """What a release will cost whom and what it will be worth; no private value was read."""
+
+    question: str
+    who_pays: list[dict[str, float]]
+    expected_error: float | list[float]
+    error_is: str
+    guarantee: dict[str, Any]
+    noise: dict[str, Any]
+    theorem: str
+    plan_digest: str
+    verdict: str | None
+    note: str
+
+
+class Work(BaseModel):
+    """Work under way or done; its result is the key of a release."""
+
+    job: str
+    state: State
+    rows: int
+    sentence: str
+    key: str | None
+    can_be_cancelled: bool
+
+
+class Told(BaseModel):
+    """Something in words."""
+
+    words: str
+    confidential: bool = False
+
+
+class Entry(BaseModel):
+    """One entry of the books, which names nobody."""
+
+    number: int
+    what: str
+    key: str
+    at: str
+    lines: int
+    digest: str
+
+
+class Tier(BaseModel):
+    """People who allow about the same in one account, and the share of it that is spent."""
+
+    account: str
+    allowed: str
+    people: int
+    share_spent: float
+
+
+class Law(Body):
+    """What is known about costs before anybody reports, in the order of `sottovoce market --prior`."""
+
+    law: Literal["uniform", "normal", "exponential", "lognormal"]
+    numbers: list[Number] = Field(min_length=2, max_length=4)
+
+
+class Offered(Body):
+    """Reported costs and the buyer's terms: a trade-off between error and money, a budget, or both."""
+
+    costs: dict[Name, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(min_length=1, max_length=MOST_PEOPLE)
+    prior: Law
+    trade_off: Positive | None = None
+    budget: Positive | None = None
+    cap: Annotated[float, Field(gt=0, le=100)] = 1.0
+    features: Annotated[int, Field(ge=1, le=1000)] = 10
+
+
+class Bought(BaseModel):
+    """What is bought from whom: for the buyer alone, because payments tell reports."""
+
+    epsilon: dict[str, float]
+    payments: dict[str, float]
+    total: float
+    words: str
+
+
+class Audited(Body):
+    """A release under its key, and the table that it was made from."""
+
+    table: Name
+    key: Name
+    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-6

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guard: every request passes here first, every answer last, and there is no switch to turn it off.
+
+    a request is admitted if
+      its Host is this machine under our port, said once
+      it comes from our own page: Sec-Fetch-Site is same-origin (or none, to look at something), Origin is ours or null;
+      to change something one of the two must be there, and an Origin alone must be ours
+      it shows the cookie that the one-time token was exchanged for, or asks for a sign-in page, which tells nothing
+      its body is not longer, and does not come slower, than the named limits
+
+    an answer
+      forbids scripts, styles, frames and forms of anybody else, and is kept in no cache
+      is one sentence where something went wrong: no traceback, no value
+      leaves at a whole number of time steps, all of it at once: how long it took tells nothing finer
+
+A cookie is for all ports of a machine, so ours has the port in its name, and a value that is good for nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import secrets
+import time
+from dataclasses import dataclass, field
+from html import escape
+from urllib.parse import parse_qs
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sottovoce.web.jobs import until_the_next
+
+#: What the page is reached by; the server listens on the first and nowhere else.
+HOSTS = ("127.0.0.1", "localhost")
+#: Methods that only look; every other changes something.
+SAFE = frozenset({"GET", "HEAD"})
+#: Where the token is exchanged, where people show their code, and the paper that both are printed on.
+OPEN, PERSON, PAPER = "/open", "/person", "/static/"
+HOME = ((b"location", b"/"), (b"content-length", b"0"))
+#: Where tables are brought to.
+TABLES = frozenset({"/table", "/market/sellers", "/api/tables"})
+#: Where programs ask, and are answered in JSON.
+API = "/api/"
+#: Bytes of a body: of a table, which is streamed to a file, and of anything else.
+MOST_UPLOAD, MOST_FORM = 512 * 2**20, 2**20
+#: Seconds without a byte of a body, and seconds for all of it.
+SILENCE, PATIENCE = 20.0, 900.0
+#: Seconds between the moments at which answers leave.
+STEP = 0.05
+#: Bytes of randomness of a token and of a cookie.
+SECRET = 32
+
+HEADERS = {
+    "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+    "x-frame-options": "DENY",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+SENTENCES = {
+    400: "This request cannot be understood.",
+    401: "This page opens with the link that `sottovoce serve` printed, once. Start it again for a new link.",
+    403: "This request did not come from the page itself.",
+    404: "There is no such page.",
+    405: "This cannot be done here.",
+    408: "What was sent came too slowly.",
+    413: f"This is too large: a table may have {MOST_UPLOAD // 2**20} MB, anything else {MOST_FORM // 2**20} MB.",
+    421: "This page answers on this machine only.",
+    500: "Something went wrong that sottovoce did not foresee. Please report what you did, without the data.",
+}
+PAGE = (
+    '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>sottovoce</title>'
+    '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
+    '<link rel="stylesheet" href="/static/style.css"></head><body class="web"><main><h1>sottovoce</h1><p>{}</p></main>'
+    "</body></html>"
+)
+
+
+class Refused(Exception):
+    """A request that is not answered, with the status that says why."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+
+def new_secret() -> str:
+    """Returns a token that nobody can guess; no answer depends on it."""
+    return secrets.token_urlsafe(SECRET)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the guard looks at of a request: the method, the path, and headers by name."""
+
+    method: str
+    path: str
+    headers: dict[str, list[str]]
+
+    @classmethod
+    def of(cls, scope: Scope) -> Asked:
+        """Reads a request; each header with all that was said under its name."""
+        headers: dict[str, list[str]] = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+        return cls(scope["method"], scope["path"], headers)
+
+    def one(self, name: str) -> str | None:
+        """Returns a header; refuses one that is said twice."""
+        values = self.headers.get(name, [])
+        if len(values) > 1:
+            raise Refused(400)
+        return values[0] if values else None
+
+    @property
+    def open(self) -> bool:
+        """Whether this is a page for those who have not signed in."""
+        return self.path in (OPEN, PERSON) or self.path.startswith((f"{PERSON}/", PAPER))
+
+    @property
+    def largest(self) -> int:
+        """The bytes that its body may have."""
+        return MOST_UPLOAD if self.path in TABLES else MOST_FORM
+
+
+@dataclass
+class Guard:
+    """Stands around the app; knows the one-time token, and the cookie that it becomes."""
+
+    app: ASGIApp
+    port: int
+    token: str | None
+    cookie: str = field(default_factory=new_secret)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Admits a request and lets its answer out, or answers in one sentence."""
+        if scope["type"] == "lifespan":
+            return await self.app(scope, receive, send)
+        if scope["type"] != "http":
+            return await send({"type": "websocket.close"})  # nothing here is to be had by other ways
+        began, answer, as_json = time.monotonic(), Answer(), scope["path"].startswith(API)
+        try:
+            await self._answered(scope, receive, answer)
+        except Refused as refused:
+            answer = sentence(refused.status, as_json=as_json)
+        except Exception:  # nothing of it may leave: it could quote data
+            answer = sentence(500, as_json=as_json)
+        await asyncio.sleep(until_the_next(STEP, time.monotonic() - began))
+        await answer.leave(send)
+
+    async def _answered(self, scope: Scope, receive: Receive, answer: Answer) -> None:
+        asked = Asked.of(scope)
+        self.admit(asked)
+        if asked.path == OPEN:
+            answer.replace(self._opened(scope, asked))
+            return
+        body = Body(receive, asked.largest)
+        body.refuse_announced(asked.one("content-length"))
+        try:
+            await self.app(scope, body.receive, answer.take)
+        finally:
+            if body.refused is not None:  # whatever the app made of a body that was cut off
+                raise Refused(body.refused)
+
+    def admit(self, asked: Asked) -> None:
+        """Raises unless the request may be answered."""
+        host = asked.one("host")
+        if host not in self.hosts:
+            raise Refused(421)
+        self._refuse_strangers(asked, f"http://{host}")
+        if not (asked.open or self._signed_in(asked)):
+            raise Refused(401)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The names and the port of this machine that a request may be for."""
+        return tuple(f"{host}:{self.port}" for host in HOSTS)
+
+    def _refuse_strangers(self, asked: Asked, own: str) -> None:
+        site, origin = asked.one("sec-fetch-site"), asked.one("origin")
+        safe = asked.method in SAFE
+        # Browsers say Origin: null for our own forms, because we tell them to send no referrer; then the site decides.
+        from_here = site == "same-origin" or (safe and site in (None, "none")) or (site is None and origin == own)
+        if not from_here or origin not in (None, "null", own) or (origin == "null" and site != "same-origin"):
+            raise Refused(403)
+
+    def _signed_in(self, asked: Asked) -> bool:
+        """Whether the cookie was shown, once."""
+        crumbs = [crumb.strip().partition("=") for line in asked.headers.get("cookie", []) for crumb in line.split(";")]
+        values = [value for name, _, value in crumbs if name == self.name]
+        return len(values) == 1 and hmac.compare_digest(values[0].encode(), self.cookie.encode())
+
+    @property
+    def name(self) -> str:
+        """The cookie's name."""
+        return f"sottovoce-{self.port}"
+
+    def _opened(self, scope: Scope, asked: Asked) -> Answer:
+        """Exchanges the token for the cookie, once; whoever has the cookie already is let in."""
+        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+        if asked.method == "GET" and self.token and hmac.compare_digest(given.encode(), self.token.encode()):
+            self.token = None
+            crumb = f"{self.name}={self.cookie}; Path=/; HttpOnly; SameSite=Strict"
+            return Answer(303, [*HOME, (b"set-cookie", crumb.encode())])
+        return Answer(303, list(HOME)) if self._signed_in(asked) else sentence(401)
+
+
+@dataclass
+class Body:
+    """What is sent to us, counted and timed as it comes."""
+
+    source: Receive
+    largest: int
+    length: int = 0
+    whole: bool = False
+    began: float = field(default_factory=time.monotonic)
+    refused: int | None = None
+
+    def refuse_announced(self, length: str | None) -> None:
+        """Refuses a body that says of itself that it is too long."""
+        if length is not None and (not length.isdecimal() or len(length) > len(str(MOST_UPLOAD))):
+            raise Refused(400 if not length.isdecimal() else 413)
+        if length is not None and int(length) > self.largest:
+            raise Refused(413)
+
+    async def receive(self) -> Message:
+        """Hands on the next piece, unless it is too much or too late."""
+        if self.whole:  # nothing comes but the news that nobody waits any longer
+            return await self.source()
+        try:
+            patience = min(SILENCE, self.began + PATIENCE - time.monotonic())
+            message = await asyncio.wait_for(self.source(), max(patience, 0.0))
+        except TimeoutError:
+            message = self._cut_off(408)
+        self.length += len(message.get("body", b""))
+        self.whole = not message.get("more_body", False)
+        return self._cut_off(413) if self.length > self.largest else message
+
+    def _cut_off(self, status: int) -> Message:
+        self.refused = self.refused or status
+        return {"type": "http.disconnect"}  # which every reader understands
+
+
+@dataclass
+class Answer:
+    """An answer held back until all of it is there."""
+
+    status: int = 500
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    body: list[bytes] = field(default_factory=list)
+
+    async def take(self, message: Message) -> None:
+        """Keeps a piece of the app's answer."""
+        if message["type"] == "http.response.start":
+            self.status, self.headers = message["status"], list(message.get("headers", []))
+        elif message["type"] == "http.response.body":
+            self.body.append(message.get("body", b""))
+
+    def replace(self, other: Answer) -> None:
+        """Becomes another answer."""
+        self.status, self.headers, self.body = other.status, other.headers, other.body
+
+    async def leave(self, send: Send) -> None:
+        """Sends all of it, under our headers."""
+        own = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+        kept = [(name, value) for name, value in self.headers if name.decode("latin-1").lower() not in HEADERS]
+        await send({"type": "http.response.start", "status": self.status, "headers": kept + own})
+        await send({"type": "http.response.body", "body": b"".join(self.body)})
+
+
+def sentence(status: int, words: str | None = None, *, as_json: bool = False) -> Answer:
+    """Returns a page of one sentence, or the same as JSON; it shows nothing of what was asked."""
+    text = SENTENCES[status] if words is None else words
+    page = json.dumps({"error": text}) if as_json else PAGE.format(escape(text))
+    kind = b"application/json" if as_json else b"text/html; charset=utf-8"
+    return Answer(
+        status, [(b"content-type", kind), (b"content-length", str(len(page.encode())).encode())], [page.encode()]
+    )

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From nothing to the page: a socket of this machine, and a server that answers before everything is loaded.
+
+To load numerical libraries takes seconds, and a person who has just pressed a key waits for less than one. So the
+guard stands at once, and behind it a page that says so and looks again, until the rooms are loaded. Every request
+passes the guard, before and after. If the books cannot be opened, the server ends and says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from importlib import import_module
+
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from sottovoce.errors import InvalidParameter
+from sottovoce.web.guard import HOSTS, Answer, Guard
+from sottovoce.web.guard import new_secret as new_secret
+
+#: Ports below belong to the machine's services, and one of them is left out of addresses.
+LEAST_PORT = 1024
+#: Seconds for answers under way when the server ends.
+GRACE = 5
+#: Seconds that a page waits for the rooms before it says that they are being opened.
+SOON = 0.2
+#: What the first plan needs and the first page does not: it is loaded while somebody reads that page.
+SLOW = "sottovoce.estimators.ridge"
+#: What is shown meanwhile; it looks again by itself after a second, and has no style that it would wait for.
+MEANWHILE = (
+    b'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>sottovoce</title>'
+    b'<meta name="viewport" content="width=device-width, initial-scale=1">'
+    b'<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,"></head>'
+    b"<body><main><h1>sottovoce</h1><p>The books are being opened. This page goes on by itself.</p></main></body>"
+    b"</html>"
+)
+
+
+class Opening:
+    """Stands where the rooms will be, and hands everything on to them once they are loaded."""
+
+    def __init__(self, load: Callable[[], ASGIApp]) -> None:
+        self.failed: Exception | None = None
+        self._rooms: ASGIApp | None = None
+        self._loaded, self._answered = threading.Event(), threading.Event()
+        self._load = load
+
+    def begin(self, give_up: Callable[[], None]) -> None:
+        """Loads the rooms beside the server, which gives up if that fails."""
+
+        def work() -> None:
+            try:
+                self._rooms = self._load()
+            except Exception as error:  # raised again where the command can tell it
+                self.failed = error
+                give_up()
+            self._loaded.set()
+            self._answered.wait()
+            import_module(SLOW)
+
+        threading.Thread(target=work, daemon=True, name="sottovoce-opening").start()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers for the rooms, or lets them answer."""
+        if self._rooms is None:
+            first = scope["path"] == "/" and scope["method"] in ("GET", "HEAD")
+            await asyncio.to_thread(self._loaded.wait, SOON if first else None)
+        if self._rooms is not None:
+            await self._rooms(scope, receive, send)
+            return self._answered.set()
+        headers = [(b"content-type", b"text/html; charset=utf-8"), (b"refresh", b"1")]
+        await Answer(200, headers, [MEANWHILE]).leave(send)
+
+
+def listening(port: int) -> socket.socket:
+    """Returns a socket that listens on this machine alone; port 0 takes any that is free."""
+    if port != 0 and port < LEAST_PORT:
+        raise InvalidParameter("The port is reserved for others.", f"It is {LEAST_PORT} or more.", "Choose another.")
+    try:
+        return socket.create_server((HOSTS[0], port))
+    except (OSError, OverflowError):
+        pass  # raised below
+    raise InvalidParameter(
+        "The page cannot be opened on this port.", "Another program may listen there.", "Choose another."
+    )
+
+
+def run(load: Callable[[], ASGIApp], here: socket.socket, token: str) -> None:
+    """Serves on a socket of this machine until it is interrupted; raises what kept the rooms from being loaded."""
+    opening = Opening(load)
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it quotes signs of what was sent
+    server = uvicorn.Server(
+        uvicorn.Config(
+            Guard(opening, here.getsockname()[1], token),
+            lifespan="off",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            timeout_graceful_shutdown=GRACE,
+        )
+    )
+
+    def give_up() -> None:
+        server.should_exit = True
+
+    opening.begin(give_up)
+    server.run(sockets=[here])
+    if opening.failed is not None:
+        raise opening.failed

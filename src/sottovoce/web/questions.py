@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The questions that can be asked at the page, with their options, in one table; and the way from a form to one.
+
+A question is about one column: its mean, its quantiles, or a model of it by all other columns that are described. What
+is wrong is a sentence beside its field, also where the library itself refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from sottovoce.asked import Said
+from sottovoce.asked import question as made
+from sottovoce.bounds import Schema
+from sottovoce.errors import InvalidBudget, InvalidInput, InvalidParameter, InvalidSchema, WeakRegularisation
+from sottovoce.question import Question
+from sottovoce.web.forms import Fields
+
+#: The least and the largest ε that is said for everybody; beyond the largest no odds are protected.
+LEAST_EPSILON, MOST_EPSILON = 1e-6, 100.0
+#: Stands for any ε where people are only counted.
+ONE_EACH = 1.0
+#: The fields that every question has.
+COMMON = ("question", "column", "share", "epsilon", "key")
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a question: its field, and the values it may have."""
+
+    name: str
+    label: str
+    hint: str
+    choices: tuple[tuple[str, str], ...] = ()  # the first is taken where nothing is said
+    least: float = 0.0
+    most: float = float("inf")
+    several: bool = False
+    whole: bool = False
+    usual: str = ""
+
+    def read(self, fields: Fields) -> Any:
+        """Returns the value, or None where nothing is said."""
+        if self.choices:
+            return fields.choice(self.name, [key for key, _ in self.choices], needed=False)
+        if self.several:
+            return fields.numbers(self.name, needed=False, least=self.least, most=self.most)
+        number = fields.number(self.name, needed=False, least=self.least, most=self.most, above=not self.whole)
+        if number is not None and self.whole and not number.is_integer():
+            fields.complain(self.name, "Write a whole number.")
+            return None
+        return int(number) if number is not None and self.whole else number
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One question: its name in the library, in words, what it tells, what its column must be, and its options."""
+
+    estimator: str
+    words: str
+    hint: str
+    about: Literal["number", "factor"]
+    options: tuple[Option, ...]
+    model: bool = True
+    always: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def usual(self) -> dict[str, Any]:
+        """What is meant where nothing is said: always, and unless an option says otherwise."""
+        return {**self.always, **{option.name: [float(option.usual)] for option in self.options if option.usual}}
+
+    def completed(self, said: Said) -> Said:
+        """Returns the question with what the schema adds to it."""
+        if not self.model:
+            return said.completed()
+        return said.classified() if self.about == "factor" else said.regressed()
+
+
+_ALPHA = Option("alpha", "Regularisation λ", "A public number; chosen from the budgets if you leave it blank.")
+QUESTIONS = {
+    "mean": Kind(
+        "Mean",
+        "Mean of a column",
+        "What everybody has on average.",
+        "number",
+        (Option("spread", "Spread (a guess)", "Standard deviation, from public knowledge; half the range if blank."),),
+        model=False,
+    ),
+    "quantile": Kind(
+        "Quantile",
+        "Quantiles of a column",
+        "The median, quartiles, or any share of the people.",
+        "number",
+        (
+            Option(
+                "q",
+                "Shares",
+                "From 0 to 1, spaces between; several split everybody's ε.",
+                most=1.0,
+                several=True,
+                usual="0.5",
+            ),
+            Option(
+                "method",
+                "Method",
+                "The first is never worse.",
+                (("permute-and-flip", "permute and flip"), ("exponential", "exponential mechanism")),
+            ),
+            Option(
+                "cells", "Steps of the grid", "How fine possible answers are; the usual if blank.", least=2, whole=True
+            ),
+        ),
+        model=False,
+    ),
+    "ridge": Kind(
+        "Ridge",
+        "Linear model of a column",
+        "From all other columns that are described.",
+        "number",
+        (
+            Option(
+                "method",
+                "Method",
+                "The first is the best known; see what each costs in accuracy.",
+                (
+                    ("objective", "objective (the default)"),
+                    ("statistics", "noisy statistics"),
+                    ("output-tight", "noise on the answer, tight"),
+                    ("output", "noise on the answer, as published"),
+                ),
+            ),
+            replace(_ALPHA, hint="A public number; the default method chooses its own."),
+            Option(
+                "label_scale",
+                "Spread of the label (a guess)",
+                "From public knowledge; it saves the ε that would buy it.",
+            ),
+        ),
+    ),
+    "logistic": Kind(
+        "LogisticRegression",
+        "Classifier: the odds of its levels",
+        "From all other columns that are described.",
+        "factor",
+        (
+            _ALPHA,
+            Option(
+                "neighbours",
+                "What is protected",
+                "Labels alone need half the noise.",
+                (("replace", "everything about a person"), ("labels", "labels alone")),
+            ),
+        ),
+    ),
+    "posterior": Kind(
+        "PosteriorSample",
+        "Linear model that can be audited",
+        "One sample from a posterior, whose losses can be told exactly.",
+        "number",
+        (
+            Option("gamma", "Concentration γ", "A public number; 1 if blank."),
+            replace(_ALPHA, hint="A public number; 1 if blank."),
+            Option("delta", "δ of every promise", "One in a million if blank.", most=0.1),
+        ),
+        always={"fit_intercept": True},
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question as it was typed: what is said of it, completed from the schema, and its options."""
+
+    kind: Kind
+    said: Said
+    parameters: Mapping[str, Any]
+
+    @property
+    def question(self) -> Question:
+        """The question of the library, which refuses options that do not fit."""
+        return made(self.kind.estimator, self.said, **self.parameters)
+
+
+def read(fields: Fields, path: str, schema: Schema) -> Asked | None:
+    """Returns the question; None where the form has complaints, which stand beside their fields."""
+    name, column = fields.choice("question", QUESTIONS), fields.choice("column", schema.columns)
+    if name is None or column is None:
+        return None
+    kind = QUESTIONS[name]
+    if schema.columns[column].kind != kind.about:
+        fields.complain("column", _UNFIT[kind.about])
+    typed_in = {option.name: option.read(fields) for option in kind.options}
+    parameters = kind.usual | {word: value for word, value in typed_in.items() if value is not None}
+    share, epsilon = _spent(fields, schema)
+    if fields.complaints:
+        return None
+    said = Said(path, column=column, schema=replace(schema, label=column), epsilon=epsilon, share=share)
+    return _completed(fields, kind, said, parameters)
+
+
+def _completed(fields: Fields, kind: Kind, said: Said, parameters: Mapping[str, Any]) -> Asked | None:
+    from sottovoce.web.verbs import in_words  # which knows the questions itself
+
+    try:
+        asked = Asked(kind, kind.completed(said), parameters)
+        asked.question  # noqa: B018  # an option that does not fit is refused here, beside its field
+    except InvalidInput as error:
+        fields.complain(_beside(error, kind), in_words(error))
+        return None
+    return asked
+
+
+def first(schema: Schema) -> dict[str, str]:
+    """Returns what stands in the form at first: the mean of the first column of numbers, at the full share."""
+    numbers = [name for name, column in schema.columns.items() if column.kind == "number"]
+    column = next(iter([*numbers, *schema.columns]), "")
+    return {"question": "mean", "column": column, "share": "100", "epsilon": "1"}
+
+
+def typed(fields: Fields, kind: Kind) -> dict[str, str]:
+    """Returns what stands in the fields of this question, and nothing else that came with them."""
+    names = [*COMMON, *(option.name for option in kind.options)]
+    return {name: fields.typed(name) for name in names if name in fields.form}
+
+
+def _spent(fields: Fields, schema: Schema) -> tuple[float, float | None]:
+    """What may be spent: a share of everybody's own budget, or one ε for all where there is no column of budgets."""
+    if schema.budget is None:
+        return 1.0, fields.number("epsilon", least=LEAST_EPSILON, most=MOST_EPSILON)
+    percent = fields.number("share", least=0, most=100, above=True)
+    return (1.0 if percent is None else percent / 100), None
+
+
+def spending(schema: Schema) -> str:
+    """Returns the field that says how much may be spent."""
+    return "epsilon" if schema.budget is None else "share"
+
+
+def _beside(error: InvalidInput, kind: Kind) -> str:
+    """The field that an error of the library is about; "" stands for the whole form."""
+    names = {option.name for option in kind.options}
+    if isinstance(error, WeakRegularisation) and "alpha" in names:
+        return "alpha"
+    if isinstance(error, InvalidParameter):
+        named = [name for name in names if name in f"{error.found} {error.required}"]
+        return named[0] if len(named) == 1 else ""
+    return "column" if isinstance(error, InvalidSchema) else "epsilon" if isinstance(error, InvalidBudget) else ""
+
+
+_UNFIT = {
+    "number": "This question needs a column of numbers with a range. Choose one, or describe it so.",
+    "factor": "This question needs a column of words with levels. Choose one, or describe it so.",
+}

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schemas at the page: from a form or pasted text, back into the form, and as the TOML file they can be kept in.
+
+A form has one set of fields for each column, numbered as in the table. Kinds are guessed from the header; ranges and
+levels are typed in and never read off the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sottovoce.bounds import Column, Schema
+from sottovoce.errors import SottovoceError
+from sottovoce.web.forms import Fields
+from sottovoce.web.questions import LEAST_EPSILON, MOST_EPSILON
+
+KINDS = (("text", "leave out"), ("number", "a number"), ("factor", "one of several words"))
+ROLES = ("person", "budget")
+#: Letters of a pasted schema: a thousand columns described at length.
+LONGEST = 200_000
+TIERS = "Write each tier with its ε, with commas between them: careful = 0.1, open = 2."
+UNDESCRIBED = "No column is described. A question needs at least one with its range or its levels."
+RANGE = "Fill in both, the lowest first, or choose to leave the column out."
+
+
+def read(fields: Fields, columns: Mapping[str, str]) -> Schema | None:
+    """Returns the schema; None where something has to be corrected."""
+    pasted = fields.form.get("toml", "")
+    if isinstance(pasted, str) and pasted.strip():
+        return _pasted(fields, pasted, columns)
+    person, budget = (fields.choice(role, columns, needed=False) for role in ROLES)
+    if person is not None and person == budget:
+        fields.complain("budget", "People and budgets are in columns of their own. Choose another.")
+    tiers = _tiers(fields) if budget is not None else {}
+    described = {name: _column(fields, place) for place, name in enumerate(columns) if name not in (person, budget)}
+    kept = {name: column for name, column in described.items() if column is not None and column.kind != "text"}
+    if not kept and not fields.complaints:
+        fields.complain("", UNDESCRIBED)
+    return None if fields.complaints else Schema(columns=kept, person=person, budget=budget, tiers=tiers)
+
+
+def typed(schema: Schema | None, columns: Mapping[str, str]) -> dict[str, str]:
+    """Returns what stands in the form: the schema as it was declared, or blank ranges beside the kinds of a draft."""
+    if schema is None:
+        return {f"kind-{place}": kind for place, kind in enumerate(columns.values()) if kind == "number"}
+    filled = {role: getattr(schema, role) or "" for role in ROLES}
+    filled["tiers"] = ", ".join(f"{name} = {epsilon:g}" for name, epsilon in schema.tiers.items())
+    for place, name in enumerate(columns):
+        column = schema.columns.get(name, Column("text"))
+        numbers = {"low": column.low, "high": column.high, "missing": column.missing}
+        filled |= {f"{word}-{place}": "" if value is None else f"{value:.15g}" for word, value in numbers.items()}
+        filled |= {f"kind-{place}": column.kind, f"levels-{place}": ", ".join(column.levels)}
+    return filled
+
+
+def toml(schema: Schema) -> str:
+    """Returns the schema as TOML text."""
+    roles = {role: getattr(schema, role) for role in (*ROLES, "label")}
+    lines = [f"{role} = {_quoted(name)}" for role, name in roles.items() if name is not None]
+    if schema.tiers:
+        lines += ["", "[tiers]", *(f"{_quoted(name)} = {epsilon!r}" for name, epsilon in schema.tiers.items())]
+    for name, column in schema.columns.items():
+        lines += ["", f"[columns.{_quoted(name)}]", *_entries(column)]
+    return "\n".join(lines) + "\n"
+
+
+def _pasted(fields: Fields, text: str, columns: Mapping[str, str]) -> Schema | None:
+    if len(text) > LONGEST:
+        fields.complain("toml", "This is too long for a schema.")
+        return None
+    try:
+        schema = Schema.loads(text)
+    except SottovoceError as error:
+        fields.complain("toml", str(error))
+        return None
+    named = {*schema.columns, *(getattr(schema, role) for role in ROLES)} - {None}
+    if not named <= set(columns):
+        fields.complain("toml", "The schema names a column that the table does not have. Correct its name.")
+        return None
+    if all(column.kind == "text" for column in schema.columns.values()):
+        fields.complain("toml", UNDESCRIBED)
+        return None
+    return schema
+
+
+def _tiers(fields: Fields) -> dict[str, float]:
+    text, tiers = fields.text("tiers", needed=False, longest=LONGEST) or "", {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        name, _, amount = part.partition("=")
+        price = Fields({"ε": amount})
+        epsilon = price.number("ε", least=LEAST_EPSILON, most=MOST_EPSILON)
+        if epsilon is None or not name.strip() or name.strip() in tiers:
+            fields.complain("tiers", TIERS)
+            return {}
+        tiers[name.strip()] = epsilon
+    return tiers
+
+
+def _column(fields: Fields, place: int) -> Column | None:
+    """Returns what is declared of a column, or None where it is wrong or left out."""
+    kind = fields.choice(f"kind-{place}", [key for key, _ in KINDS], needed=False) or "text"
+    if kind == "factor":
+        return Column("factor", levels=fields.words(f"levels-{place}") or ())
+    if kind == "text":
+        return None
+    low, high = fields.number(f"low-{place}"), fields.number(f"high-{place}")
+    if low is not None and high is not None and not low < high:
+        fields.complain(f"high-{place}", RANGE)
+    return Column("number", low=low, high=high, missing=fields.number(f"missing-{place}", needed=False))
+
+
+def _entries(column: Column) -> list[str]:
+    given: dict[str, Any] = {"low": column.low, "high": column.high, "missing": column.missing}
+    entries = [
+        f'kind = "{column.kind}"',
+        *(f"{word} = {value!r}" for word, value in given.items() if value is not None),
+    ]
+    return [*entries, f"levels = [{', '.join(map(_quoted, column.levels))}]"] if column.levels else entries
+
+
+def _quoted(text: str) -> str:
+    """Text in quotes as TOML reads it, whatever is in it."""
+    return '"' + "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in text) + '"'

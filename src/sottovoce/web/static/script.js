@@ -1,0 +1,95 @@
+// Comfort only: everything works without it. Nothing is loaded from elsewhere, nothing is kept.
+"use strict";
+
+const WAIT = 200; // milliseconds after the last move before a plan is asked for
+
+async function page(address) {
+  const answer = await fetch(address, { credentials: "same-origin" });
+  return [answer, new DOMParser().parseFromString(await answer.text(), "text/html")];
+}
+
+// Takes over what a newer page says in one place, and what it says is wrong with each field.
+function takeOver(fresh, place) {
+  const here = document.querySelector(place), there = fresh.querySelector(place);
+  const key = document.getElementById("key")?.value;
+  if (here && there) here.replaceChildren(...there.childNodes);
+  if (key) document.getElementById("key").value = key;
+  const heard = document.getElementById("heard");
+  if (heard) heard.textContent = here.querySelector(".expected")?.textContent ?? "No plan: something has to be corrected.";
+  for (const field of document.querySelectorAll("form[data-live] .field")) {
+    const input = field.querySelector("[id]"), newer = input && fresh.getElementById(input.id);
+    if (!newer) continue;
+    const other = newer.closest(".field");
+    field.className = other.className;
+    field.querySelector(".wrongly")?.remove();
+    const wrongly = other.querySelector(".wrongly");
+    if (wrongly) input.after(wrongly);
+    for (const name of ["aria-invalid", "aria-describedby"])
+      newer.hasAttribute(name) ? input.setAttribute(name, newer.getAttribute(name)) : input.removeAttribute(name);
+  }
+}
+
+function showValue(slider) {
+  const shown = document.getElementById(slider.id + "-value");
+  if (shown) shown.textContent = slider.value + slider.dataset.output;
+}
+
+for (const slider of document.querySelectorAll("input[type=range]")) {
+  const shown = document.createElement("output");
+  shown.id = slider.id + "-value";
+  shown.htmlFor = slider.id;
+  slider.after(shown);
+  showValue(slider);
+}
+
+for (const form of document.querySelectorAll("form[data-live]")) {
+  let later, asked = 0;
+  form.addEventListener("input", (event) => {
+    if (event.target.type === "range") showValue(event.target);
+    clearTimeout(later);
+    if (event.target.id === "question") return form.requestSubmit();
+    later = setTimeout(async () => {
+      const turn = ++asked, query = new URLSearchParams(new FormData(form));
+      const address = form.getAttribute("action") + "?" + query;
+      const [, fresh] = await page(address);
+      if (turn !== asked) return;
+      takeOver(fresh, form.dataset.live);
+      history.replaceState(null, "", address);
+    }, WAIT);
+  });
+}
+
+// Shows of each column what its kind needs.
+function showKind(choice) {
+  for (const part of choice.closest("fieldset").querySelectorAll(".of"))
+    part.hidden = !part.classList.contains(choice.value);
+}
+for (const choice of document.querySelectorAll("fieldset.column select")) {
+  showKind(choice);
+  choice.addEventListener("change", () => showKind(choice));
+}
+
+// Columns of people and budgets need no description.
+function showColumns() {
+  const roles = ["person", "budget"].map((role) => document.getElementById(role).value);
+  for (const column of document.querySelectorAll("fieldset.column"))
+    column.hidden = roles.includes(column.dataset.column);
+}
+if (document.querySelector("fieldset.column")) {
+  for (const role of ["person", "budget"]) document.getElementById(role).addEventListener("change", showColumns);
+  showColumns();
+}
+
+// Looks how far work has come, and goes on to what came of it.
+const job = document.querySelector("[data-poll]");
+if (job) {
+  const look = async () => {
+    const [answer, fresh] = await page(location.href);
+    if (answer.redirected) return location.replace(answer.url);
+    const there = fresh.getElementById("job");
+    if (!there) return location.reload();
+    if (!job.contains(document.activeElement) || !there.dataset.poll) job.replaceChildren(...there.childNodes);
+    if (there.dataset.poll) setTimeout(look, Number(job.dataset.poll));
+  };
+  setTimeout(look, Number(job.dataset.poll));
+}

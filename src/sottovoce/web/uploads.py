@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables from outside: CSV and Parquet, looked at piece by piece, and laid on the desk only if they can do no harm.
+
+Nothing here holds a whole file in memory. A CSV file is text with a header, and its lines are short. A Parquet file
+may unfold to any size, so it is first read to its end by a process of its own, column by column as the engine would
+read it, under a limit of memory and of time. The name that came with a file is shown and used for nothing else.
+
+    python -m sottovoce.web.uploads FILE     what that process is
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from sottovoce.errors import InvalidData
+from sottovoce.web.desk import Desk, Uploaded
+
+#: Bytes that are read at once.
+PIECE = 2**18
+#: Bytes of the longest line of a CSV file, and of its header.
+LONGEST_LINE = 2**20
+#: Columns of a table, and letters of a column's name.
+MOST_COLUMNS, LONGEST_NAME = 1000, 200
+#: Rows of a Parquet file, which a few bytes can claim.
+MOST_ROWS = 10**9
+#: Bytes of memory and seconds of work that a Parquet file may cost the process that tries it.
+MEMORY, SECONDS = 384 * 2**20, 60
+#: How a Parquet file begins and ends; before the end stands the length of its description, in four bytes.
+PARQUET, MOST_DESCRIPTION = b"PAR1", 16 * 2**20
+#: Letters of a file's name that are shown.
+SHOWN = 80
+
+
+def keep(desk: Desk, name: str, source: BinaryIO) -> str:
+    """Copies a table to the desk's folder, looks at it, and returns the random name under which it lies there."""
+    held = secrets.token_urlsafe(16)  # a name, not noise: no answer depends on it
+    ending = ".parquet" if _begins(source) == PARQUET else ".csv"
+    path = desk.folder / f"{held}{ending}"
+    try:
+        columns = _copied_parquet(source, path) if ending == ".parquet" else _copied_csv(source, path)
+        desk.put(held, Uploaded(harmless(name), path, columns))
+    finally:
+        if held not in desk.tables:
+            path.unlink(missing_ok=True)
+    return held
+
+
+def harmless(name: str) -> str:
+    """Returns a file's own name to be shown: no folder, no control characters, not too long."""
+    last = name.replace("\\", "/").rsplit("/", 1)[-1]
+    return "".join(sign for sign in last if sign.isprintable())[-SHOWN:].strip() or "table"
+
+
+def _begins(source: BinaryIO) -> bytes:
+    source.seek(0)
+    first = source.read(len(PARQUET))
+    source.seek(0)
+    return first
+
+
+def _pieces(source: BinaryIO) -> Iterator[bytes]:
+    return iter(lambda: source.read(PIECE), b"")
+
+
+def _private(path: Path) -> BinaryIO:
+    """Opens a new file that only its owner may read."""
+    return os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
+
+
+def _copied_csv(source: BinaryIO, path: Path) -> dict[str, str]:
+    """Copies text with short lines, and returns the kinds of its columns."""
+    decoder, since = codecs.getincrementaldecoder("utf-8")(), 0
+    with _private(path) as file:
+        for piece in _pieces(source):
+            since = _longest(piece, since)
+            if b"\0" in piece or since > LONGEST_LINE or not _decodes(decoder, piece):
+                raise _neither()
+            file.write(piece)
+    if not _decodes(decoder, b"", final=True):
+        raise _neither()
+    return _header(path)
+
+
+def _longest(piece: bytes, since: int) -> int:
+    """Returns the bytes since the last end of a line, or of the longest line if one in this piece is too long."""
+    lines = piece.replace(b"\r", b"\n").split(b"\n")
+    lengths = [since + len(lines[0]), *map(len, lines[1:])]
+    return max(lengths) if max(lengths) > LONGEST_LINE else lengths[-1]
+
+
+def _decodes(decoder: Any, piece: bytes, *, final: bool = False) -> bool:
+    try:
+        decoder.decode(piece, final)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _header(path: Path) -> dict[str, str]:
+    from sottovoce.engine import in_memory
+
+    with open(path, newline="", encoding="utf-8-sig") as lines:
+        first = lines.readline(LONGEST_LINE)
+    try:
+        names = next(csv.reader([first]), [])
+    except csv.Error:
+        names = []
+    _refuse_names(names)
+    engines = in_memory()
+    engines.open_table(str(path))  # refuses a header that names a column twice
+    return dict(engines.infer_kinds(str(path)))
+
+
+def _refuse_names(names: list[str]) -> None:
+    usable = all(0 < len(name) <= LONGEST_NAME and name.isprintable() for name in names)
+    if not 0 < len(names) <= MOST_COLUMNS or not usable:
+        raise InvalidData(
+            "The table has no header that can be used.",
+            f"It names 1 to {MOST_COLUMNS} columns, each with 1 to {LONGEST_NAME} letters, digits or signs.",
+            "Give every column one name, and leave out columns that no question needs.",
+        )
+
+
+def _copied_parquet(source: BinaryIO, path: Path) -> dict[str, str]:
+    with _private(path) as file:
+        for piece in _pieces(source):
+            file.write(piece)
+    columns = _tried(path) if _ends_well(path) else None
+    if columns is None:
+        raise _neither()
+    _refuse_names(list(columns))
+    return columns
+
+
+def _ends_well(path: Path) -> bool:
+    """Whether the file ends as Parquet does, which most others do not: no process is needed to refuse these."""
+    size = path.stat().st_size
+    with open(path, "rb") as file:
+        file.seek(max(size - 8, 0))
+        length, mark = file.read(4), file.read(4)
+    return mark == PARQUET and 0 < int.from_bytes(length, "little") <= min(MOST_DESCRIPTION, size - 12)
+
+
+def _tried(path: Path) -> dict[str, str] | None:
+    """Lets a process of its own read the file to its end, and returns the columns, if it came back."""
+    command = [sys.executable, "-I", "-m", "sottovoce.web.uploads", str(path)]
+    environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
+    try:
+        child = subprocess.run(command, capture_output=True, timeout=SECONDS, env=environment, check=False)
+        answer = json.loads(child.stdout) if child.returncode == 0 else None
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+    return answer if isinstance(answer, dict) else None
+
+
+def _neither() -> InvalidData:
+    return InvalidData(
+        "This is neither a CSV nor a Parquet file that can be used.",
+        f"CSV is UTF-8 text with a header and lines of at most {LONGEST_LINE:,} bytes; Parquet is whole, not "
+        "encrypted, and no larger unfolded than it can be read in pieces.",
+        "Save the table again as one of the two.",
+    )
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """The kernel that reads one column, unfolds it where values are listed once, and keeps nothing of it."""
+
+    columns: tuple[str, ...]
+
+    def zero(self) -> int:
+        return 0
+
+    def __call__(self, batch: Any) -> int:
+        column = batch.column(0)
+        return len(column.dictionary_decode() if hasattr(column, "dictionary_decode") else column)
+
+
+def _read_to_its_end(path: str) -> dict[str, str]:
+    import pyarrow.parquet as pq
+
+    from sottovoce.engine import in_memory
+
+    with pq.ParquetFile(path) as file:
+        claimed = file.metadata
+        if claimed.num_rows > MOST_ROWS or claimed.num_columns > MOST_COLUMNS:
+            return {}
+    engines = in_memory()
+    engine = engines.open_table(path)
+    for column in engine.columns():
+        engine.fold(_Counted((column,)))
+    return dict(engines.infer_kinds(path))
+
+
+def _limit_this_process() -> None:
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold rows
+
+
+if __name__ == "__main__":
+    _limit_this_process()
+    sys.stdout.write(json.dumps(_read_to_its_end(sys.argv[1])))

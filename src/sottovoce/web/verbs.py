@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs of the page, for its forms and for its JSON alike: from plain values and a desk to results.
+
+    grants      who grants how much, by a table                         reads people and budgets
+    plan        what a release will cost whom, and what it is worth     reads people and budgets
+    release     makes it: work beside the page, cancelled before anybody is charged, not after
+    enter       writes the grants of a table into the books
+    entries     the books, which name nobody
+    verify      whether they add up
+    audit       what people really lost: for the curator alone
+
+Whatever is wrong is refused as a SottovoceError, in words that fit a page (``in_words``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sottovoce import asked, units
+from sottovoce.asked import Said
+from sottovoce.bounds import Schema
+from sottovoce.errors import InvalidParameter, InvalidRelease, MissingColumn, SottovoceError, UnknownPeople
+from sottovoce.ledger import USUAL, Entry
+from sottovoce.question import Question
+from sottovoce.release import Release
+from sottovoce.session import Session
+from sottovoce.web.desk import Desk
+from sottovoce.web.jobs import Job
+from sottovoce.web.questions import QUESTIONS
+
+if TYPE_CHECKING:
+    from sottovoce.audit import PerInstance
+    from sottovoce.budgets import Budgets
+    from sottovoce.ledger import Ledger
+    from sottovoce.plan import Plan
+    from sottovoce.statistics import Owner
+
+
+#: Letters of a key: it is shown in tables and is part of a file's name.
+LONGEST_KEY = 100
+NOT_GRANTED = (
+    "Not everybody's grant is in the books yet, so this is planned as if everybody had all that the table says left."
+)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A question about a table on the desk, in plain values; what is not said, the table's schema says."""
+
+    table: str
+    question: str
+    column: str | None = None
+    epsilon: float | None = None
+    share: float = 1.0
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan, and what to say beside it."""
+
+    plan: Plan
+    note: str = ""
+
+
+def declare(desk: Desk, table: str, schema: Schema) -> None:
+    """Keeps what the curator declared about a table; refuses names of columns that it does not have."""
+    there = desk.table(table).columns
+    named = {*schema.columns, *(name for name in (schema.person, schema.budget, schema.label) if name is not None)}
+    if not named <= set(there):
+        raise InvalidParameter(
+            "The schema names a column that the table does not have.", "", f"Its columns are: {', '.join(there)}."
+        )
+    desk.schemas[table] = schema
+    if schema.person is not None and schema.budget is not None:
+        desk.jobs.start(lambda job: _look_ahead(desk, table), "Counting who takes part")
+
+
+def grants(desk: Desk, table: str, epsilon: float | None = None) -> Budgets:
+    """Returns who grants how much, by the table's columns of people and budgets, or one ε for everybody."""
+    return _counted(desk, _said(desk, Wanted(table, "", epsilon=epsilon)))[0]
+
+
+def distribution(budgets: Budgets) -> list[dict[str, float]]:
+    """Returns how many people grant which ε, and how many rows they have, from the most careful on."""
+    kinds = budgets.kinds
+    amounts, place = np.unique(kinds.epsilon, return_inverse=True)
+    people = np.bincount(place, kinds.people, len(amounts)).astype(np.int64)
+    rows = np.bincount(place, kinds.people * kinds.rows, len(amounts)).astype(np.int64)
+    lines = zip(units.epsilon(amounts).tolist(), people.tolist(), rows.tolist(), strict=True)
+    return [{"epsilon": e, "people": p, "rows": r} for e, p, r in lines]
+
+
+def enter(desk: Desk, table: str, epsilon: float | None = None) -> int:
+    """Writes what the people of a table grant into the books, as their total; returns how many they are."""
+    budgets = grants(desk, table, epsilon)
+    if budgets.people is None:
+        raise _nobodys()
+    desk.session.grant(budgets)
+    return budgets.n_people
+
+
+def plan(desk: Desk, said: Said, question: Question) -> Planned:
+    """Returns the plan of a release as it would be made now; no column in question is read, and nobody is charged."""
+    _refuse_unbookable(desk, said)
+    budgets, _ = asked.shared(*_counted(desk, said), said.share)
+    session = Session(ledger=_Remembered(desk, (said.table, said.person)), short=desk.session.short)
+    try:
+        return Planned(session.plan_rows(question, budgets))
+    except UnknownPeople:
+        pass  # somebody has no account yet: planned below as if all had
+    return Planned(question.plan_for(budgets), NOT_GRANTED)
+
+
+def release(desk: Desk, said: Said, question: Question, key: str) -> str:
+    """Begins a release under a key of the books, and returns the name of the work; what comes of it is that key.
+
+    Under a key that is in the books already the same bytes come again, and nobody is charged.
+    """
+    _refuse_unbookable(desk, said)
+    keyed = replace(said, key=_usable(key))
+
+    def work(job: Job) -> str:
+        session = Session(ledger=_Committing(desk.session.ledger, job), short=desk.session.short)
+        made = asked.answered(keyed, question, job.watch, session)
+        desk.releases[key] = made.to_json().encode()
+        return key
+
+    return desk.jobs.start(work, key)
+
+
+def released(desk: Desk, key: str) -> bytes:
+    """Returns the bytes that were released under a key, from the books."""
+    known = desk.session.ledger.find(key)
+    if known is None or known.release is None:
+        raise InvalidRelease("No release is stored under this key.", "", "Look into the ledger for the keys there are.")
+    return known.release.encode()
+
+
+def entries(desk: Desk) -> list[Entry]:
+    """Returns all entries of the books, which name nobody."""
+    return list(desk.session.ledger.entries())
+
+
+def verify(desk: Desk) -> Entry:
+    """Computes every balance and digest again, and returns the last entry; raises if the books do not add up."""
+    desk.session.verify()
+    return entries(desk)[-1]
+
+
+def audit(desk: Desk, table: str, key: str, delta: float, watch: Any = None) -> PerInstance:
+    """Returns what people really lost to a release from this table: confidential, for the curator alone."""
+    made = Release.from_json(released(desk, key).decode())
+    return asked.audited(made, _said(desk, Wanted(table, "")), delta, watch)
+
+
+def prepared(desk: Desk, wanted: Wanted) -> tuple[Said, Question]:
+    """Returns the question as the library takes it; refuses it in words if something is missing or wrong."""
+    if wanted.question not in QUESTIONS:
+        raise InvalidParameter(
+            "There is no such question.", f"Questions: {', '.join(QUESTIONS)}.", "Choose one of these."
+        )
+    kind = QUESTIONS[wanted.question]
+    takes = [option.name for option in kind.options]
+    if not set(wanted.parameters) <= set(takes):
+        raise InvalidParameter(
+            "A parameter is none of this question's.", f"It takes: {', '.join(takes)}.", "Leave the others out."
+        )
+    said = kind.completed(_said(desk, wanted))
+    usual = {option.name: [float(option.usual)] for option in kind.options if option.usual}
+    return said, asked.question(kind.estimator, said, **{**usual, **kind.always, **wanted.parameters})
+
+
+def in_words(error: SottovoceError) -> str:
+    """Returns an error as a page says it: options of the command line are fields here."""
+    return re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda found: found[1].replace("-", " "), str(error))
+
+
+def _said(desk: Desk, wanted: Wanted) -> Said:
+    schema = desk.schemas.get(wanted.table, Schema())
+    if wanted.column is not None:
+        schema = replace(schema, label=wanted.column)
+    path = str(desk.table(wanted.table).path)
+    return Said(path, column=wanted.column, epsilon=wanted.epsilon, schema=schema, share=wanted.share)
+
+
+def _counted(desk: Desk, said: Said) -> tuple[Budgets, Owner]:
+    """Returns who takes part in a table, counted once while a slider moves."""
+    schema = said.schema if isinstance(said.schema, Schema) else Schema()
+    alone = Said(said.table, budget=said.budget, epsilon=said.epsilon, person=said.person or schema.person)
+    if alone.budget is None and alone.epsilon is None:
+        alone = replace(alone, budget=schema.budget)
+    if alone.budget is not None:
+        alone = replace(alone, tiers=schema.tiers)
+    what = (alone.table, alone.person, alone.budget, alone.epsilon, tuple(sorted(alone.tiers.items())))
+    found: tuple[Budgets, Owner] = desk.counted(what, lambda: asked.census(alone, None, values=False)[1:])
+    return found
+
+
+def _usable(key: str) -> str:
+    if not key or len(key) > LONGEST_KEY or not key.isprintable():
+        raise InvalidParameter(
+            "The release has no key that can be used.",
+            f"A key stands for one release, for ever: up to {LONGEST_KEY} letters, digits and signs.",
+            "Name it, such as mean-of-May.",
+        )
+    return key
+
+
+def _refuse_unbookable(desk: Desk, said: Said) -> None:
+    """Refuses rows that are nobody's, and columns that are not there, before the table is opened."""
+    if said.person is None:
+        raise _nobodys()
+    there = next((table.columns for table in desk.tables.values() if str(table.path) == said.table), {})
+    if not set(said.asked_about) <= set(there):
+        raise MissingColumn("The table has no such column.", f"Its columns are: {', '.join(there)}.", "Name one.")
+
+
+def _nobodys() -> InvalidParameter:
+    return InvalidParameter(
+        "Rows do not say whose they are.",
+        "Accounts in the books belong to people.",
+        "Say in the schema which column names the person.",
+    )
+
+
+def _look_ahead(desk: Desk, table: str) -> None:
+    """Counts who takes part and what they have left, while the curator reads what is on the page."""
+    budgets = grants(desk, table)
+    if budgets.people is not None:
+        whose = (str(desk.table(table).path), desk.schemas[table].person)
+        _Remembered(desk, whose).balances(budgets.people.tolist())
+
+
+@dataclass(frozen=True)
+class _Remembered:
+    """Books that are asked once, until the next entry, what the people of a table have left."""
+
+    desk: Desk
+    whose: tuple[str, str | None]  # the table, and its column of people
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.desk.session.ledger, name)
+
+    def balances(self, people: Sequence[Any], account: str = USUAL) -> Any:
+        """Returns what each has left; raises if somebody has no such account."""
+        what = (self.whose, account, entries(self.desk)[-1].number)
+        left = self.desk.counted(what, lambda: self._left(people, account))
+        if isinstance(left, UnknownPeople):
+            raise UnknownPeople(left.found, left.required, left.remedy)
+        return left
+
+    def _left(self, people: Sequence[Any], account: str) -> Any:
+        try:
+            return self.desk.session.ledger.balances(people, account)
+        except UnknownPeople as nobody:  # remembered, too: to find out takes as long
+            return nobody
+
+
+@dataclass(frozen=True)
+class _Committing:
+    """Books that tell a job right before people are charged, so that it can still be given up, and no later."""
+
+    ledger: Ledger
+    job: Job
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.ledger, name)
+
+    def reserve(self, *request: Any, **options: Any) -> Any:
+        """Charges everybody, unless the job was cancelled."""
+        self.job.commit()
+        return self.ledger.reserve(*request, **options)

@@ -1,0 +1,188 @@
+"""Rows, statistics and partitionings that every engine is held to.
+
+A module of its own, because workers of Dask and Spark import what is defined here: kernels are sent to them by name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sottovoce.budgets import Budgets
+from sottovoce.census import take_census
+from sottovoce.classes import Classes
+from sottovoce.engine import Kernel
+from sottovoce.estimators.regression.sums import Products, ResidualHistogram
+from sottovoce.estimators.risk.gradients import ByPerson, PersonSums, RowSums
+from sottovoce.features import ClassLabel, InBall, Label, Named
+from sottovoce.noise.grid import Grid
+from sottovoce.recoding import GRID_BITS, Feature, Recoding, UnitBall
+from sottovoce.solvers.losses import loss_of
+from sottovoce.statistics import Owner, WeightedHistogram, WeightedSum
+from sottovoce.terms import LogisticTerms
+
+N, PEOPLE = 400, 60
+TIERS = {"low": 0.1, "middle": 0.5, "high": 2.0}
+
+
+def rows(seed: int = 0) -> pa.Table:
+    """People with several rows each, in columns of every kind: gaps, decimals, truths, levels, one without a value."""
+    rng = np.random.default_rng(seed)
+    person = rng.integers(0, PEOPLE, N)
+    tier = rng.choice(list(TIERS), PEOPLE)[person]
+    cents = rng.integers(0, 10_000, N)
+    return pa.table(
+        {
+            "person": person,
+            "name": [f"p{i:02d}" for i in person],
+            "tier": tier,
+            "epsilon": [TIERS[name] for name in tier],
+            "value": pa.array(rng.normal(3, 4, N), mask=rng.random(N) < 0.1),
+            "price": pa.array([Decimal(int(c)) / 100 for c in cents], pa.decimal128(12, 2)),
+            "visits": pa.array(rng.integers(0, 20, N), pa.int32()),
+            "weight": pa.array(rng.normal(70, 15, N), pa.float32()),
+            "smoker": pa.array(rng.random(N) < 0.3),
+            "region": pa.array(rng.choice(["north", "south", "west", "elsewhere"], N)).dictionary_encode(),
+            "unknown": pa.nulls(N, pa.float64()),
+            "y": rng.normal(0, 1, N),
+            "outcome": rng.choice(["ill", "well"], N),
+        }
+    )
+
+
+FEATURES = Recoding(
+    (
+        Feature("visits", 0.0, 20.0),
+        Feature("weight", 40.0, 120.0),
+        Feature("price", 0.0, 100.0),
+        Feature("smoker", 0.0, 1.0),
+        Feature("region", levels=("north", "south", "west")),
+        Feature("unknown", 0.0, 4.0, missing=1.0),
+    )
+)
+NUMBERS = ("person", "epsilon", "value", "price", "visits", "weight", "unknown", "y")
+
+
+@dataclass(frozen=True, eq=False)
+class Together:
+    """Several statistics from one scan."""
+
+    kernels: tuple[Kernel[Any], ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(column for kernel in self.kernels for column in kernel.columns))
+
+    def zero(self) -> Any:
+        return _side_by_side([kernel.zero() for kernel in self.kernels])
+
+    def __call__(self, batch: Any) -> Any:
+        return _side_by_side([kernel(batch) for kernel in self.kernels])
+
+
+def _side_by_side(parts: list[Any]) -> Any:
+    together = np.empty(len(parts), dtype=object)
+    for place, part in enumerate(parts):
+        together[place] = part
+    return together
+
+
+def statistics(owner: Owner, kinds: int) -> Together:
+    """What every estimator sums: a mean, a quantile, a ridge, a Newton step, residuals, steps of descent."""
+    rng = np.random.default_rng(5)
+    reader, label = Named(FEATURES), Label("y", -3.0, 3.0)
+    ball = UnitBall(np.zeros(FEATURES.width), np.full(FEATURES.width, 0.3), 2.0, 0.5, GRID_BITS)
+    weights = rng.integers(1, 2**26, kinds)
+    theta = rng.normal(size=FEATURES.width + 1)
+    step: dict[str, Any] = {"reader": reader, "label": label, "loss": loss_of("logistic"), "theta": theta, "clip": 1.0}
+    return Together(
+        (
+            WeightedSum("value", Grid.cover(-5.0, 12.7, 32), owner, rng.integers(0, 2**42, kinds), missing=1.5),
+            WeightedHistogram("price", Grid.cover(0.0, 100.0, 9), owner, weights),
+            Products(reader, label, owner, weights),
+            LogisticTerms(
+                reader=InBall(ball, FEATURES, reader),
+                label=ClassLabel("outcome", Classes(("well", "ill"))),
+                owner=owner,
+                loudness=rng.random(kinds),
+                theta=theta,
+                positive=1,
+            ),
+            ResidualHistogram(reader, label, owner, weights, Grid.cover(-8.0, 8.0, 7), theta),
+            RowSums(**step, owner=owner, weights=weights.astype(np.float64)),
+            PersonSums(**step, place=Owner("person"), lines=np.arange(PEOPLE), most=N),
+        )
+    )
+
+
+def digest(engine: Any, kernel: Together) -> str:
+    """One fingerprint of all statistics."""
+    told = [part.dense() if isinstance(part, ByPerson) else part for part in engine.fold(kernel).tolist()]
+    return hashlib.sha256(repr([np.asarray(part, dtype=object).tolist() for part in told]).encode()).hexdigest()
+
+
+def census(engine: Any) -> str:
+    """One fingerprint of who is there, with how many rows and which budget, however people and budgets are named."""
+    asked: list[dict[str, Any]] = [
+        {"epsilon": 0.5},
+        {"epsilon": 0.5, "person": "person"},
+        {"budget": "tier", "person": "name", "tiers": TIERS},
+    ]
+    return hashlib.sha256(repr([_told(*take_census(engine, **each)) for each in asked]).encode()).hexdigest()
+
+
+def _told(budgets: Budgets, owner: Owner) -> Any:
+    people = None if budgets.people is None else budgets.people.tolist()
+    kinds = budgets.kinds
+    return people, kinds.epsilon.tolist(), kinds.rows.tolist(), kinds.people.tolist(), owner.column
+
+
+def parts(table: pa.Table, rng: np.random.Generator, most: int) -> list[pa.Table]:
+    """The rows in another order, cut anywhere: some parts are empty, and people's rows lie in several."""
+    shuffled = table.take(pa.array(rng.permutation(len(table))))
+    cuts = np.sort(rng.integers(0, len(table) + 1, int(rng.integers(1, most))))
+    edges = [0, *cuts.tolist(), len(table)]
+    return [shuffled.slice(a, b - a) for a, b in pairwise(edges)]
+
+
+def spark_or_skip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets Spark's workers find this module; where there is no Java, the group of tests says so."""
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java, and this machine has none: its group of tests did not run.")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+
+
+@dataclass(frozen=True, eq=False)
+class Struck:
+    """A kernel that, where it meets one row, tells its process and waits once: somebody is going to kill it."""
+
+    kernel: Any
+    folder: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self.kernel.columns)
+
+    def zero(self) -> Any:
+        return self.kernel.zero()
+
+    def __call__(self, batch: Any) -> Any:
+        try:
+            (Path(self.folder) / "waits").touch(exist_ok=False)  # one process only, and only the first time
+        except FileExistsError:
+            return self.kernel(batch)
+        (Path(self.folder) / "told").write_text(str(os.getpid()))
+        (Path(self.folder) / "told").rename(Path(self.folder) / "pid")
+        time.sleep(60)
+        return self.kernel(batch)

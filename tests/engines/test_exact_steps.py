@@ -1,0 +1,362 @@
+"""One digest a step: Newton's sums, residuals, sums of squares and clipped gradients are the same whole numbers in any
+order, batches, threads and partitions of the rows; and they are the right numbers, to the unit promised.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import pairwise
+
+import mpmath
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sottovoce as sv
+from seams import seeded
+from sottovoce import engine
+from sottovoce.classes import Classes
+from sottovoce.engines import arrow
+from sottovoce.errors import InvalidParameter, ReleaseFailed
+from sottovoce.estimators.classification import boundary
+from sottovoce.estimators.regression.sums import ResidualHistogram
+from sottovoce.estimators.risk import gradients, planned
+from sottovoce.estimators.risk.descent import PERSON, Descent, People
+from sottovoce.estimators.samples.gram import Gram
+from sottovoce.features import MATRIX, ClassLabel, InBall, Label, Recoded
+from sottovoce.noise.grid import Grid
+from sottovoce.recoding import Recoding, UnitBall
+from sottovoce.solvers import huber, losses
+from sottovoce.statistics import Owner
+from sottovoce.terms import HuberTerms, LogisticTerms
+
+N, P, KINDS = 2000, 5, 40
+RECODING = Recoding.of_bounds(sv.Bounds(features=(-0.5, 0.5)), None, P)
+BALL = UnitBall(np.zeros(P), np.full(P, 0.5), 1.2, 0.4, bits=23)
+LOUDNESS = np.random.default_rng(1).exponential(size=KINDS) ** 3  # very unequal
+LOUDNESS[7] = 0.0  # somebody is not heard
+TAU = 0.3
+LABEL, CLASS = Label("value", -1, 1), ClassLabel("class", Classes.declared((0, 1), None), coded=True)
+OWNER = Owner("kind")
+theta = np.random.default_rng(2).normal(size=P + 1)
+LONG = theta.astype(np.longdouble) * (1 + np.longdouble(2) ** -60)
+
+
+def regression(point=theta, **options):
+    soft = huber.SoftHuber(TAU, 0.2)
+    common = {"reader": Recoded(RECODING), "label": LABEL, "owner": OWNER, "loudness": LOUDNESS}
+    return HuberTerms(**common, loss=soft, theta=point, **options)
+
+
+def classifier(point=theta, **options):
+    common = {"reader": InBall(BALL, RECODING), "label": CLASS, "owner": OWNER, "loudness": LOUDNESS}
+    return LogisticTerms(**common, positive=1, theta=point, **options)
+
+
+def table(features: str) -> pa.Table:
+    """Rows of people with one to a hundred each; features as a regression or as a classifier reads them."""
+    rng = np.random.default_rng(3)
+    Z = rng.uniform(-0.5, 0.5, (N, P))
+    rows = BALL.rows(Z) if features == "ball" else Z
+    person = np.unique(np.minimum(rng.geometric(0.01, N), 300), return_inverse=True)[1]
+    return pa.table({
+        "value": rng.normal(0, 0.5, N), "class": rng.integers(0, 2, N).astype(float), PERSON: person,
+        "kind": rng.integers(0, KINDS, N).astype(np.uint8),
+        MATRIX: pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1]),
+    })  # fmt: skip
+
+
+BOX, UNIT = table("box"), table("ball")
+COUNTS = np.bincount(BOX[PERSON].to_numpy())
+WEIGHT = np.floor(2.0**40 * np.random.default_rng(4).uniform(0.1, 1, len(COUNTS)))
+RISK = Descent(losses.NAMED["logistic"], 0.3, 1, 1.0, 1.0, False, True, planned.EVERYBODY, 1.0, 1)
+
+
+def clipped_sum(over, people: bool, chosen=None) -> list[int]:
+    rows = engine.Rows(over, "value", OWNER, Recoded(RECODING), LABEL)
+    if people:
+        return RISK.exact_sum(People(rows, WEIGHT, WEIGHT, COUNTS), theta, chosen).tolist()
+    kinds = np.floor(2.0**36 * LOUDNESS / LOUDNESS.max())
+    return RISK.exact_sum(People(rows, kinds, kinds, np.ones(KINDS, dtype=np.int64)), theta).tolist()
+
+
+def residuals():
+    weights = np.random.default_rng(5).integers(0, 2**42, KINDS)
+    return ResidualHistogram(Recoded(RECODING), LABEL, OWNER, weights, Grid.cover(-2, 2, 12), theta)
+
+
+SOME = np.random.default_rng(6).random(len(COUNTS)) < 0.3
+STEPS = {
+    "regression, Newton": (BOX, lambda over: over.fold(regression()).tolist()),
+    "regression, certificate": (BOX, lambda over: over.fold(regression(LONG, extended=True)).tolist()),
+    "classifier, Newton": (UNIT, lambda over: over.fold(classifier()).tolist()),
+    "classifier, certificate": (UNIT, lambda over: over.fold(classifier(LONG, extended=True)).tolist()),
+    "residuals": (BOX, lambda over: over.fold(residuals()).tolist()),
+    "posterior": (UNIT, lambda over: over.fold(posterior()).tolist()),
+    "descent over rows": (BOX, lambda over: clipped_sum(over, people=False)),
+    "descent over people": (BOX, lambda over: clipped_sum(over, people=True)),
+    "descent over some people": (BOX, lambda over: clipped_sum(over, people=True, chosen=SOME)),
+}
+
+
+def posterior():
+    return Gram(InBall(BALL, RECODING), LABEL, OWNER, LOUDNESS, (0.0, 1.0))
+
+
+def digest(numbers) -> str:
+    assert all(number == int(number) for number in np.ravel(numbers))
+    return hashlib.sha256(repr(numbers).encode()).hexdigest()
+
+
+def partitioned(rows: pa.Table, rng: np.random.Generator) -> pa.Table:
+    shuffled = rows.take(pa.array(rng.permutation(len(rows)))).combine_chunks()
+    edges = [0, *np.sort(rng.integers(0, len(rows) + 1, rng.integers(0, 30))).tolist(), len(rows)]
+    return pa.concat_tables([shuffled.slice(a, b - a) for a, b in pairwise(edges)])
+
+
+def partitions(rows: pa.Table, monkeypatch, count: int = 50):
+    """Yields engines over the same rows in random orders and partitions, with batches and threads of any number."""
+    rng = np.random.default_rng(7)
+    for _ in range(count):
+        monkeypatch.setattr(engine, "BATCH", int(rng.integers(1, 200)) if rng.random() < 0.2 else 2**16)
+        threads = int(rng.integers(1, 9))
+        monkeypatch.setattr(engine.os, "cpu_count", lambda threads=threads: threads)
+        yield arrow.ArrowEngine(partitioned(rows, rng))
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_fifty_partitions_have_one_digest(step, monkeypatch):
+    rows, summed = STEPS[step]
+    whole = digest(summed(arrow.ArrowEngine(rows)))
+    assert {digest(summed(over)) for over in partitions(rows, monkeypatch)} == {whole}
+
+
+@pytest.mark.parametrize("step", ["regression, Newton", "classifier, certificate", "residuals", "posterior"])
+def test_rows_one_by_one_add_up_to_the_same_integers(step):
+    """Python's own integers, a row at a time: nothing is lost where a batch is summed in doubles."""
+    rows, summed = STEPS[step]
+    one_by_one = [np.array(summed(arrow.ArrowEngine(rows.slice(i, 1))), dtype=object) for i in range(0, N, 10)]
+    together = summed(arrow.ArrowEngine(rows.take(pa.array(np.arange(0, N, 10)))))
+    assert sum(one_by_one, start=0 * one_by_one[0]).tolist() == together
+
+
+def test_people_are_summed_as_fractions_would_be():
+    kernel = gradients.Gradients(reader=Recoded(RECODING), label=LABEL, loss=RISK.loss, theta=theta, clip=RISK.clip)
+    batch = BOX.combine_chunks().to_batches()[0]
+    by_row = kernel.of_rows(Recoded(RECODING).matrix(batch), LABEL.values(batch))
+    person = BOX[PERSON].to_numpy()
+    expected = np.zeros(P + 1)
+    for who in np.unique(person):
+        columns = by_row[person == who].T.tolist()
+        mean = np.array([[float(sum(map(Fraction, column)) / len(column)) for column in columns]])
+        expected += gradients.clipped(mean, WEIGHT[[who]], RISK.clip)[0]
+    found = np.array(clipped_sum(arrow.ArrowEngine(BOX), people=True))
+    # A unit of a gradient is at most 2⁻⁴⁷ here, and a person's whole numbers are below 2⁴⁰: one less or more for a few.
+    assert np.abs(found - expected).max() <= 4
+    assert np.abs(found).max() > 2**30
+
+
+@dataclass(frozen=True, eq=False)
+class Careless:
+    """A planted bug: the sums of a step, each batch rounded to doubles."""
+
+    kernel: object
+
+    @property
+    def columns(self):
+        return self.kernel.columns
+
+    def zero(self):
+        return self.kernel.zero().astype(float)
+
+    def __call__(self, batch):
+        v, rows, _ = self.kernel.read(batch)
+        return np.concatenate([[0.0, 0.0], v @ rows, np.zeros(len(self.zero()) - 2 - rows.shape[1])])
+
+
+def test_a_kernel_that_adds_in_doubles_is_caught(monkeypatch):
+    digests = {repr(over.fold(Careless(classifier())).tolist()) for over in partitions(UNIT, monkeypatch)}
+    assert len(digests) > 10
+
+
+# --- The right numbers ------------------------------------------------------------------------------------------------
+
+
+def long(x):
+    """A long double as mpmath has it: its double, and what the double leaves."""
+    return mpmath.mpf(float(x)) + mpmath.mpf(float(x - np.longdouble(float(x))))
+
+
+def summed(kernel, v, rows, labels):
+    return kernel.floats(kernel.piece(v, rows, labels).astype(object))
+
+
+@pytest.mark.parametrize(("d", "size", "unequal"), [(1, 0.1, 0), (2, 3, 3), (31, 30, 0), (31, 1e-6, 6), (70, 300, 3)])
+def test_a_classifiers_sums_are_right(d, size, unequal):
+    """Against 60 digits, for wide and narrow tables, very unequal weights, and θ of any size."""
+    rng = np.random.default_rng(d)
+    ball = UnitBall(np.zeros(d), np.ones(d), 0.3, 0.0, bits=23)
+    phi, y = ball.rows(rng.uniform(-0.5, 0.5, (200, d))), rng.choice([-1.0, 1.0], 200)
+    v = np.exp(unequal * rng.normal(size=200))
+    point = (size * rng.normal(size=d)).astype(np.longdouble) * (1 + np.longdouble(2) ** -60)
+    kernel = LogisticTerms(
+        reader=None, label=None, owner=None, loudness=v, positive=1, theta=point.astype(float))  # fmt: skip
+    value, gradient, curvature = summed(kernel, v, phi, y)
+    extended = summed(replace(kernel, theta=point, extended=True), v, phi, y)[1]
+    with mpmath.workdps(60):
+        exact, where, loss = [mpmath.mpf(0)] * d, [long(t) for t in point], mpmath.mpf(0)
+        bend = []
+        for row, sign, weight in zip(phi.tolist(), y.tolist(), v.tolist(), strict=True):
+            margin = sign * mpmath.fsum(a * b for a, b in zip(row, where, strict=True))
+            doubt = 1 / (1 + mpmath.exp(margin))
+            loss += weight * mpmath.log1p(mpmath.exp(-margin))
+            bend.append(float(weight * doubt * (1 - doubt)))
+            exact = [e + weight * sign * doubt * x for e, x in zip(exact, row, strict=True)]
+        wrong = max(abs(long(f) - e) for f, e in zip(extended, exact, strict=True))
+    reach, total = 4 + float(np.abs(point).sum()), float(v.sum())
+    assert wrong <= np.finfo(np.longdouble).eps * total * reach
+    assert np.abs(gradient - np.array(exact, dtype=float)).max() <= 2.0**-49 * total * reach
+    assert abs(value - float(loss)) <= 2.0**-49 * total * reach
+    # An entry of a row times the root of its bend, at most √v/2, is wrong by 2⁻²² of the loudest one's, √v at most.
+    slack = 2.0**-21 * np.sqrt(v.max()) * np.sqrt(v).sum() + 200 * 2.0**-43 * v.max()
+    assert np.abs(curvature - (phi * np.array(bend)[:, None]).T @ phi).max() <= slack
+
+
+@pytest.mark.parametrize("soft", [True, False])
+def test_a_regressions_sums_are_right(soft):
+    """Against 60 digits, for features rounded to whole multiples of 2⁻²⁴."""
+    rng = np.random.default_rng(9)
+    Z, y, v = rng.uniform(-0.5, 0.5, (200, P)), rng.uniform(-1, 1, 200), rng.exponential(size=200) ** 4
+    loss = huber.SoftHuber(TAU, 0.2) if soft else huber.Huber(TAU)
+    kernel = replace(regression(), loudness=v, loss=loss)
+    value, gradient, curvature = summed(kernel, v, Z, y)
+    extended = summed(replace(kernel, theta=LONG, extended=True), v, Z, y)[1]
+    rows = np.column_stack([np.full(200, 0.5), np.rint(Z * 2.0**24) * 2.0**-24])
+    with mpmath.workdps(60):
+        where = [long(t) for t in LONG]
+        exact, values, bends = [mpmath.mpf(0)] * (P + 1), mpmath.mpf(0), []
+        for row, label, weight in zip(rows.tolist(), y.tolist(), v.tolist(), strict=True):
+            residual = label - mpmath.fsum(a * b for a, b in zip(row, where, strict=True))
+            rho, psi, bend = huber_by_hand(residual, soft)
+            values, bends = values + weight * rho, [*bends, float(weight * bend)]
+            exact = [e + weight * psi * x for e, x in zip(exact, row, strict=True)]
+        wrong = max(abs(long(f) - e) for f, e in zip(extended, exact, strict=True))
+    reach, total = 1 + TAU + float(np.abs(theta).sum()) / 2, float(v.sum())
+    assert wrong <= 4 * np.finfo(np.longdouble).eps * total * reach  # the certificate takes 40
+    assert np.abs(gradient - np.array(exact, dtype=float)).max() <= 2.0**-49 * total * reach
+    assert abs(value - float(values)) <= 2.0**-49 * total * reach
+    slack = 2.0**-21 * np.sqrt(v.max()) * np.sqrt(v).sum() + 200 * 2.0**-43 * v.max()
+    assert np.abs(curvature - (rows * np.array(bends)[:, None]).T @ rows).max() <= slack
+
+
+def huber_by_hand(residual, soft: bool):
+    a, tau = abs(residual), mpmath.mpf(TAU)
+    sign = mpmath.sign(residual)
+    if not soft:
+        return (a * a / 2, residual, 1) if a < tau else (tau * (a - tau / 2), sign * tau, 0)
+    start, g = mpmath.mpf(TAU * (1 - 2 * 0.2)), mpmath.mpf(2 * 0.2 * TAU)
+    if a <= start:
+        return a * a / 2, residual, 1
+    E = mpmath.exp(-(a - start) / g)
+    return start**2 / 2 + tau * (a - start) - g**2 * (1 - E), sign * (tau - g * E), E
+
+
+def test_the_posteriors_sums_are_right_and_no_row_is_longer():
+    found = posterior().floats(arrow.ArrowEngine(UNIT).fold(posterior()))
+    batch = UNIT.combine_chunks().to_batches()[0]
+    rows = np.column_stack([InBall(BALL, RECODING).matrix(batch), LABEL.values(batch)])
+    exact = (rows * LOUDNESS[UNIT["kind"].to_numpy()][:, None]).T @ rows
+    assert found == pytest.approx(exact, abs=N * 2.0**-38 * LOUDNESS.max())
+    assert np.all(np.diag(found) <= np.diag(exact) * (1 + 1e-12))
+
+
+def test_a_row_that_is_no_number_ends_the_release():
+    broken = np.full((3, P), np.nan)
+    for kernel in (regression(), classifier(theta[:P])):
+        with pytest.raises(ReleaseFailed):
+            kernel.piece(np.ones(3), broken, np.ones(3))
+
+
+# --- Whole fits: the same noise, the same bits ------------------------------------------------------------------------
+
+X = np.random.default_rng(10).random((N, 3))
+SCORE = X @ [2.0, -1.0, 0.5] - 0.75
+Y = SCORE + np.random.default_rng(11).normal(0, 0.2, N)
+EPSILON, OWNERS = np.repeat([0.5, 1.0, 2.0, 4.0], N // 4), np.arange(N) // 4
+BOUNDS = sv.Bounds(features=(0, 1), label=(-3, 3))
+FITS = {
+    "ridge": (sv.Ridge(BOUNDS), Y),
+    "logistic": (sv.LogisticRegression(BOUNDS, classes=(0, 1)), (SCORE > 0).astype(int)),
+    "posterior": (sv.PosteriorSample(bounds=BOUNDS, delta=1e-6), Y),
+    "risk": (sv.ERM("squared", bounds=BOUNDS, delta=1e-6, steps=10), Y),
+}
+
+
+@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize("people", [False, True])
+def test_the_order_of_rows_does_not_change_a_bit_of_an_answer(fit, people):
+    estimator, y = FITS[fit]
+    rng, answers = np.random.default_rng(12), []
+    for order in (np.arange(N), *(rng.permutation(N) for _ in range(4))):
+        groups = OWNERS[order] if people else None
+        with seeded(1):
+            found = estimator.fit(X[order], y[order], epsilon=EPSILON[order], groups=groups)
+        answers.append(np.append(found.coef_, found.intercept_).tolist())
+    assert answers[1:] == answers[:1] * 4
+
+
+def test_a_first_guess_from_some_rows_does_not_depend_on_their_order(monkeypatch):
+    monkeypatch.setattr(boundary, "MANY", 256)
+    test_the_order_of_rows_does_not_change_a_bit_of_an_answer("logistic", people=False)
+    sampled = arrow.ArrowEngine(UNIT).fold(boundary.Sample(classifier(), 1 / 16))
+    assert 50 < sum(len(v) for v, _, _ in sampled) < 200  # 125 are expected
+
+
+# --- Descent over tables that are not in memory -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def files(tmp_path):
+    columns = {f"x{j}": X[:, j] for j in range(3)}
+    rng = np.random.default_rng(13)
+    rows = pa.table({**columns, "y": Y, "who": OWNERS, "name": [f"p{o:04}" for o in OWNERS], "grant": EPSILON})
+    for i, part in enumerate(np.array_split(rng.permutation(N), 4)):
+        pq.write_table(rows.take(pa.array(part)), tmp_path / f"{i}.parquet", row_group_size=150)
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize("options", [{}, {"sampling": 0.5}], ids=["everybody", "drawn"])
+@pytest.mark.parametrize("owner", ["who", "name"])
+def test_people_whose_rows_lie_in_several_files(files, owner, options):
+    erm = sv.ERM("squared", bounds=sv.Schema.loads(SCHEMA), delta=1e-6, steps=10, **options)
+    with seeded(2):
+        found = erm.fit(files, "y", epsilon="grant", groups=owner)
+    table = {f"x{j}": X[:, j] for j in range(3)}
+    with seeded(2):
+        plain = erm.fit(pa.table(table), Y, epsilon=EPSILON, groups=OWNERS)
+    assert np.array_equal(found.coef_, plain.coef_)
+    assert found.guarantee_.unit == "person"
+
+
+SCHEMA = """
+label = "y"
+[columns.y]
+kind = "number"
+low = -3
+high = 3
+""" + "".join(f'[columns.x{j}]\nkind = "number"\nlow = 0\nhigh = 1\n' for j in range(3))
+
+
+def test_rows_of_nobody_in_particular_are_read_from_files_but_not_drawn(files):
+    erm = sv.ERM("squared", bounds=sv.Schema.loads(SCHEMA), delta=1e-6, steps=10)
+    answers = []
+    for data in ((files, "y", "grant"), (pa.table({f"x{j}": X[:, j] for j in range(3)}), Y, EPSILON)):
+        with seeded(3):
+            fitted = erm.fit(data[0], data[1], epsilon=data[2])
+        answers.append(np.append(fitted.coef_, fitted.intercept_).tolist())
+    assert answers[0] == answers[1]
+    with pytest.raises(InvalidParameter, match="whose they are"):
+        erm.set_params(sampling=0.5).fit(files, "y", epsilon="grant")

@@ -1,0 +1,222 @@
+"""A table by the names of its columns, wherever it lives: the same release as from arrays in memory, to the bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+import sottovoce as sv
+from seams import seeded
+from sottovoce import errors
+
+N, PEOPLE = 1200, 300
+BOUNDS = sv.Bounds(features=(0, 1), label=(0, 100))
+GRANTS = np.round(np.linspace(0.3, 2.0, PEOPLE), 3)
+
+
+@pytest.fixture(scope="module")
+def rows() -> pa.Table:
+    rng = np.random.default_rng(3)
+    who, x = rng.permutation(np.arange(N) % PEOPLE), rng.random((N, 2))
+    return pa.table(
+        {
+            "who": who,
+            "a": x[:, 0],
+            "b": x[:, 1],
+            "cost": 100 * x[:, 0],
+            "grown": np.where(x[:, 0] > 0.5, "yes", "no"),
+            "eps": GRANTS[who],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def places(rows, tmp_path_factory):
+    """The same table in every form that one process can have."""
+    folder = tmp_path_factory.mktemp("rows")
+    for part in range(3):
+        pq.write_table(rows.slice(part * 400, 400), folder / f"{part}.parquet", row_group_size=150)
+    pa.csv.write_csv(rows, folder / "rows.csv")
+    return {
+        "folder of Parquet": str(folder / "*.parquet"),
+        "path": folder / "0.parquet",
+        "CSV": str(folder / "rows.csv"),
+        "dataset": ds.dataset([folder / f"{part}.parquet" for part in range(3)]),
+        "Arrow table": rows,
+        "pandas": rows.to_pandas(),
+        "polars": pl.from_arrow(rows),
+    }
+
+
+FORMS = ["folder of Parquet", "CSV", "dataset", "Arrow table", "pandas", "polars"]
+QUESTIONS = {
+    "mean": (sv.Mean(bounds=(0, 100)), "cost"),
+    "median": (sv.Quantile(0.5, bounds=(0, 100)), "cost"),
+    "statistics": (sv.Ridge(bounds=BOUNDS, method="statistics"), "cost"),
+    "objective": (sv.Ridge(bounds=BOUNDS), "cost"),
+    "classes": (sv.LogisticRegression(bounds=BOUNDS, classes=("no", "yes")), "grown"),
+    "sample": (sv.PosteriorSample(bounds=BOUNDS), "cost"),
+    "descent": (sv.ERM("squared", bounds=BOUNDS, delta=1e-6, steps=5), "cost"),
+    "labels": (sv.LabelPrivateRegression(label_bounds=(0, 100)), "cost"),
+}
+
+
+def without(table, *names):
+    """Leaves columns out that are neither features nor named, in the table's own way."""
+    if isinstance(table, pa.Table):
+        return table.drop_columns(list(names))
+    return table.drop(columns=list(names)) if isinstance(table, pd.DataFrame) else table.drop(*names)
+
+
+def released(question, label, table, epsilon, groups="who"):
+    with seeded(11):
+        if isinstance(question, sv.Mean | sv.Quantile):
+            return question.fit(table, column=label, epsilon=epsilon, groups=groups)
+        return question.fit(table, label, epsilon=epsilon, groups=groups)
+
+
+def from_memory(question, label, rows):
+    own = {"epsilon": rows["eps"].to_numpy(), "groups": rows["who"].to_numpy()}
+    with seeded(11):
+        if isinstance(question, sv.Mean | sv.Quantile):
+            return question.fit(rows[label].to_numpy(), **own)
+        return question.fit(rows.select(["a", "b"]), rows[label].to_numpy(), **own)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ["mean", "median"])
+def test_one_column_of_any_table(name, form, places, rows):
+    question, label = QUESTIONS[name]
+    expected = from_memory(question, label, rows).release_.to_json()
+    assert released(question, label, places[form], "eps").release_.to_json() == expected
+
+
+@pytest.mark.parametrize("form", ["Arrow table", "pandas", "polars"])
+@pytest.mark.parametrize("name", ["statistics", "objective", "classes", "sample", "descent", "labels"])
+def test_models_of_any_table(name, form, places, rows):
+    question, label = QUESTIONS[name]
+    table = without(places[form], "grown" if label == "cost" else "cost")
+    expected = from_memory(question, label, rows)
+    known = expected.release_.to_json()
+    made = released(question, label, table, "eps")
+    assert made.release_.to_json() == known
+    assert np.array_equal(made.guarantee_.epsilon, expected.guarantee_.epsilon)
+    assert list(made.feature_names_in_) == ["a", "b"]
+    assert made.predict(rows.select(["a", "b"])).shape == (N,)
+
+
+def test_a_schema_names_label_people_budgets_and_features(places, rows):
+    schema = sv.Schema.loads(
+        'person = "who"\nbudget = "eps"\nlabel = "cost"\n'
+        + "".join(f'[columns.{name}]\nkind = "number"\nlow = 0\nhigh = 1\n' for name in "ab")
+        + '[columns.cost]\nkind = "number"\nlow = 0\nhigh = 100\n[columns.grown]\nkind = "text"\n'
+    )
+    for form in ("folder of Parquet", "CSV", "dataset"):
+        with seeded(11):
+            made = sv.Ridge(bounds=schema, method="statistics").fit(places[form])
+        expected = from_memory(sv.Ridge(bounds=BOUNDS, method="statistics"), "cost", rows)
+        assert made.release_.value == expected.release_.value
+
+
+def consents(**columns):
+    return pa.table({"who": np.arange(PEOPLE)[::-1], "epsilon": GRANTS[::-1], **columns})
+
+
+@pytest.mark.parametrize("form", ["mapping", "Arrow", "pandas", "Parquet", "CSV", "several columns"])
+def test_budgets_may_live_in_a_table_of_their_own(form, places, rows, tmp_path):
+    pq.write_table(consents(), tmp_path / "consents.parquet")
+    pa.csv.write_csv(consents(), tmp_path / "consents.csv")
+    epsilon = {
+        "mapping": {who: float(GRANTS[who]) for who in range(PEOPLE)},
+        "Arrow": consents(),
+        "pandas": consents().to_pandas(),
+        "Parquet": tmp_path / "consents.parquet",
+        "CSV": tmp_path / "consents.csv",
+        "several columns": consents(since=["May"] * PEOPLE),
+    }[form]
+    expected = from_memory(*QUESTIONS["mean"], rows).release_.to_json()
+    for place in ("dataset", "CSV"):
+        assert released(*QUESTIONS["mean"], places[place], epsilon).release_.to_json() == expected
+
+
+def test_lines_of_people_without_rows_are_no_harm(places, rows):
+    more = dict.fromkeys(range(5000), 1.0) | {who: float(GRANTS[who]) for who in range(PEOPLE)}
+    expected = from_memory(*QUESTIONS["mean"], rows).release_.to_json()
+    assert released(*QUESTIONS["mean"], places["dataset"], more).release_.to_json() == expected
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "error"),
+    [
+        (consents().slice(1), errors.UnknownPeople),
+        ({0: 1.0}, errors.UnknownPeople),
+        (pa.concat_tables([consents(), consents().slice(0, 1)]), errors.DuplicatePeople),
+        (consents().rename_columns(["person", "epsilon"]), errors.MissingColumn),
+        (pa.table({"who": [0], "x": [1.0], "y": [1.0]}), errors.InvalidParameter),
+        (pa.table({"who": pa.array([0, None]), "epsilon": [1.0, 1.0]}), errors.UnknownPeople),
+        (pa.table({"who": [0], "epsilon": [-1.0]}), errors.InvalidBudget),
+        (consents().slice(0, 0), errors.TooFewRows),
+        (np.full(N, 0.5), errors.InvalidParameter),
+        (sv.Budgets.of(1.0, rows=N), errors.InvalidParameter),
+        (None, errors.InvalidParameter),
+        ("nothing", errors.MissingColumn),
+    ],
+    ids=str,
+)
+def test_budgets_that_do_not_fit_the_people(epsilon, error, places):
+    with pytest.raises(error) as caught:
+        released(*QUESTIONS["mean"], places["dataset"], epsilon)
+    assert str(PEOPLE - 1) not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_budgets_elsewhere_need_people(places):
+    with pytest.raises(errors.InvalidParameter, match="whose they are"):
+        released(*QUESTIONS["mean"], places["dataset"], consents(), groups=None)
+
+
+@pytest.mark.parametrize(
+    ("question", "label", "error", "said"),
+    [
+        (sv.Mean(bounds=(0, 100)), None, errors.InvalidParameter, "which column"),
+        (sv.Mean(bounds=(0, 100)), "rent", errors.MissingColumn, "no column"),
+        (sv.Mean(bounds=(0, 100)), "grown", errors.WrongType, "number"),
+        (sv.Ridge(bounds=BOUNDS), None, errors.InvalidParameter, "label"),
+        (sv.Ridge(bounds=sv.Bounds(norm=1.0, label=(0, 100))), "cost", errors.InvalidParameter, "norm"),
+        (sv.Ridge(bounds=BOUNDS), "cost", errors.WrongType, "number"),  # grown is left, and is text
+        (sv.Uniform(sv.Ridge(bounds=BOUNDS)), "cost", errors.InvalidParameter, "memory"),
+    ],
+)
+def test_columns_that_cannot_be_meant(question, label, error, said, places):
+    with pytest.raises(error, match=said):
+        released(question, label, places["dataset"], "eps")
+
+
+def test_a_session_takes_tables_and_charges_once(places, rows, tmp_path):
+    session = sv.Session(f"sqlite:///{tmp_path}/books.db", engine="arrow")
+    session.grant(dict.fromkeys(range(PEOPLE), 3.0))
+    ask = {"groups": "who", "key": "first", "epsilon": 0.5}
+    first = session.release(sv.Mean(bounds=(0, 100)), places["folder of Parquet"], "cost", **ask)
+    assert session.release(sv.Mean(bounds=(0, 100)), places["dataset"], "cost", **ask) == first
+    assert session.balance(0) == pytest.approx(2.5)
+    with pytest.raises(errors.KeyReused):  # another column is another question
+        session.release(sv.Mean(bounds=(0, 100)), places["dataset"], "a", **ask)
+
+
+def test_a_session_leaves_out_who_is_not_named_and_spends_what_is_left(places):
+    session = sv.Session()
+    session.grant(dict.fromkeys(range(PEOPLE), 1.0))
+    half = dict.fromkeys(range(PEOPLE // 2), 0.4)
+    session.release(sv.Mean(bounds=(0, 100)), places["dataset"], "cost", groups="who", key="a", epsilon=half)
+    assert session.balance(0) < 0.61
+    assert session.balance(PEOPLE - 1) == 1.0
+    rest = {"groups": "who", "key": "rest"}
+    made = session.release(sv.Mean(bounds=(0, 100)), places["dataset"], "cost", **rest)
+    assert max(session.balance(who) for who in range(PEOPLE)) < 0.1  # the loudest are heard no louder than helps
+    assert session.release(sv.Mean(bounds=(0, 100)), places["dataset"], "cost", **rest) == made

@@ -1,0 +1,80 @@
+"""A desk with books, an app behind its guard, and a browser that has signed in. Answers leave at once, to save time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+from sottovoce.web import guard, jobs
+from sottovoce.web.app import make_app
+from sottovoce.web.desk import Desk
+
+PORT, TOKEN = 8765, "the-token-of-these-tests"
+HOME = f"http://127.0.0.1:{PORT}"
+#: What a browser says of requests that our own page makes.
+OWN = {"sec-fetch-site": "same-origin"}
+#: Who grants what in the table of these tests.
+TIERS = (0.1, 0.5, 2.0)
+PEOPLE = 300
+
+SCHEMA = {
+    "person": "id",
+    "budget": "epsilon",
+    "label": "salary",
+    "columns": {
+        "salary": {"kind": "number", "low": 0, "high": 200_000},
+        "age": {"kind": "number", "low": 18, "high": 90},
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time steps so short that nobody waits; the tests of timing set their own."""
+    monkeypatch.setattr(guard, "STEP", 1e-6)
+    monkeypatch.setattr(jobs, "STEP", 1e-6)
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    desk = Desk.on(None)
+    yield desk
+    desk.clear()
+
+
+@pytest.fixture
+def app(desk: Desk) -> FastAPI:
+    return make_app(desk, PORT, TOKEN)
+
+
+@pytest.fixture
+def stranger(app: FastAPI) -> TestClient:
+    """A browser that has not signed in."""
+    return TestClient(app, base_url=HOME, follow_redirects=False, raise_server_exceptions=True)
+
+
+@pytest.fixture
+def client(stranger: TestClient) -> TestClient:
+    """The curator's browser."""
+    assert stranger.get("/open", params={"token": TOKEN}).status_code == 303
+    stranger.headers.update(OWN)
+    return stranger
+
+
+@pytest.fixture(scope="session")
+def rows() -> bytes:
+    """Salaries and ages of people with grants, two rows each, as CSV."""
+    lines = [f"u{i // 2},{TIERS[i // 2 % 3]},{40_000 + 37 * i % 20_000},{18 + i % 70}" for i in range(2 * PEOPLE)]
+    return "\n".join(["id,epsilon,salary,age", *lines, ""]).encode()
+
+
+@pytest.fixture
+def table(client: TestClient, rows: bytes) -> str:
+    """The table on the desk, described, and its grants in the books."""
+    name = client.post("/api/tables", files={"table": ("salaries.csv", rows)}).json()["id"]
+    assert client.put(f"/api/tables/{name}/schema", json=SCHEMA).status_code == 204
+    assert client.post(f"/api/tables/{name}/grants").status_code == 200
+    return str(name)

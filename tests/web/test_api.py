@@ -1,0 +1,220 @@
+"""The verbs for programs: the whole way from a table to a release, what is refused and how; and requests that
+schemathesis makes up, 2,000 here and 20,000 in the long run: no answer above 499, none that the description does not
+know, and books that no refused request has changed."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from contextlib import suppress
+
+import hypothesis
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase
+from hypothesis.errors import Unsatisfiable
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi import checks
+
+from sottovoce.release import Release
+from sottovoce.web import verbs
+
+HOME = "http://127.0.0.1:8765"
+OWN = {"sec-fetch-site": "same-origin"}
+SECRET = "zanzibar-41234"
+PATIENCE = 30.0
+#: What the table that is there can be asked.
+ABOUT = {"/api/plan": {"column": "salary", "parameters": {}}, "/api/release": {"question": "mean", "column": "salary"}}
+CHECKED = [
+    not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_headers_conformance,
+    checks.response_schema_conformance,
+]
+
+
+def done(desk, name):
+    late = time.monotonic() + PATIENCE
+    while desk.jobs.find(name).state == "working":
+        assert time.monotonic() < late
+        time.sleep(0.002)
+    return desk.jobs.find(name)
+
+
+def test_the_whole_way_from_a_table_to_a_release(client, desk, rows):
+    brought = client.post("/api/tables", files={"table": ("../../etc/salaries.csv", rows)})
+    assert brought.status_code == 201
+    table = brought.json()
+    assert (table["name"], set(table["columns"])) == ("salaries.csv", {"id", "epsilon", "salary", "age"})
+    assert str(desk.folder) not in brought.text
+    assert "low =" in client.get(f"/api/tables/{table['id']}/draft").json()["words"]
+    schema = {
+        "person": "id",
+        "budget": "epsilon",
+        "columns": {
+            "salary": {"kind": "number", "low": 0, "high": 200_000},
+            "age": {"kind": "number", "low": 18, "high": 90},
+        },
+    }
+    assert client.put(f"/api/tables/{table['id']}/schema", json=schema).status_code == 204
+    lines = client.get(f"/api/tables/{table['id']}/grants").json()
+    assert lines == [{"epsilon": e, "people": 100, "rows": 200} for e in (0.1, 0.5, 2.0)]
+    asked = {"table": table["id"], "question": "ridge", "column": "salary", "parameters": {"method": "statistics"}}
+    planned = client.post("/api/plan", json=asked).json()
+    assert planned["note"] == verbs.NOT_GRANTED
+    assert planned["verdict"]
+    assert client.post(f"/api/tables/{table['id']}/grants").json() == {
+        "words": "Granted by 300 people.",
+        "confidential": False,
+    }
+    assert client.post("/api/plan", json=asked).json()["note"] == ""
+    begun = client.post("/api/release", json={**asked, "key": "slopes"})
+    assert done(desk, begun.json()["job"]).state == "done"
+    bytes_released = client.get("/api/release", params={"key": "slopes"}).content
+    assert Release.from_json(bytes_released.decode()).question == "ridge"
+    assert "Answer: a linear model" in client.get("/api/release/explained", params={"key": "slopes"}).json()["words"]
+    tiers = client.get("/api/ledger/balances").json()
+    assert [tier["people"] for tier in tiers] == [100, 100, 100]
+    assert client.post("/api/ledger/verify").status_code == 200
+    kinds = [entry["what"] for entry in client.get("/api/ledger/entries").json()]
+    assert kinds == ["open", "grant", "reserve", "publish"]
+    assert client.delete(f"/api/tables/{table['id']}").status_code == 204
+    assert not list(desk.folder.iterdir())
+
+
+def test_an_audit_is_confidential_and_sums_up(client, desk, table):
+    grants = {f"u{i}": 2.0 for i in range(300)}
+    desk.session.grant(grants, currency="epsilon, delta", neighbours="zero out", delta=1e-3)
+    asked = {"table": table, "question": "posterior", "column": "salary", "key": "p", "parameters": {"alpha": 300}}
+    job = done(desk, client.post("/api/release", json=asked).json()["job"])
+    assert job.state == "done", job.sentence
+    told = client.post("/api/audit", json={"table": table, "key": "p"}).json()
+    assert told["confidential"] is True
+    assert "ε" in told["words"]
+
+
+def test_a_market_is_settled_from_reports_alone(client):
+    offered = {"costs": {f"s{i}": 1 + i / 10 for i in range(20)}, "prior": {"law": "uniform", "numbers": [1, 5]}}
+    bought = client.post("/api/market", json={**offered, "budget": 10.0}).json()
+    assert 0 < bought["total"] <= 10
+    assert set(bought["epsilon"]) == set(offered["costs"])
+    for wrong in ({}, {"budget": 1.0, "prior": {"law": "uniform", "numbers": [1, 2, 3]}}):
+        assert client.post("/api/market", json={**offered, **wrong}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/api/plan", {"table": SECRET, "question": SECRET}, "question"),
+        ("/api/plan", {"table": SECRET, "question": "mean", "share": 41234}, "share"),
+        ("/api/plan", {"table": SECRET, "question": "mean", SECRET: 1}, ""),
+        ("/api/plan", {"table": {SECRET: SECRET}, "question": "mean"}, "table"),
+        ("/api/ledger/grants", {"grants": {SECRET: -41234}}, "grants"),
+        ("/api/ledger/grants", {"grants": {SECRET: "x" + SECRET}}, "grants"),
+        ("/api/market", {"costs": {SECRET: -1}, "prior": {"law": SECRET, "numbers": [1, 2]}}, "costs"),
+    ],
+)
+def test_what_was_sent_is_not_repeated(client, path, body, field):
+    answer = client.post(path, json=body)
+    assert answer.status_code == 422
+    assert answer.json()["fields"][0]["field"] == field
+    assert "41234" not in answer.text
+    assert "zanzibar" not in answer.text
+
+
+def test_what_the_library_refuses_is_told_in_words_of_a_page(client, table):
+    asked = {"table": table, "question": "mean", "column": "salary", "parameters": {}}
+    for wrong, words in (
+        ({"table": "nothing"}, "no such table"),
+        ({"column": "nothing"}, "does not give the range"),
+        ({"parameters": {"alpha": 1}}, "takes: spread"),
+        ({"question": "logistic"}, "two or more levels"),
+        ({"parameters": {"spread": "x"}}, "spread"),
+    ):
+        answer = client.post("/api/plan", json={**asked, **wrong})
+        assert answer.status_code == 422, wrong
+        assert words in answer.json()["error"]
+        assert "--" not in answer.json()["error"]
+
+
+def test_nothing_that_is_not_json_breaks_it(client):
+    for body in (b"", b"{", b"\xff\xfe", b"[" * 5000, json.dumps("x").encode(), b"NaN", b'{"table": NaN}'):
+        assert client.post("/api/plan", content=body).status_code in (400, 422)
+        headers = {"content-type": "multipart/form-data; boundary=x"}
+        assert client.post("/api/tables", content=body, headers=headers).status_code in (400, 422)
+
+
+def made_up(app, ask, mode, examples) -> None:
+    """Has schemathesis make up so many requests of every verb: such as are described, or such as are not."""
+    schema = schemathesis.openapi.from_dict(app.openapi())
+    schema.app = app
+    settings = hypothesis.settings(
+        max_examples=examples,
+        database=None,
+        derandomize=True,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    for operation in (result.ok() for result in schema.get_all_operations()):
+        asked = settings(hypothesis.given(case=operation.as_strategy(generation_mode=mode))(ask))
+        with suppress(Unsatisfiable):  # a verb without words cannot be asked wrongly
+            asked()
+
+
+def real(case, table) -> bool:
+    """Puts a table that is there in the place of a made-up one; says whether there was a place."""
+    if case.method == "DELETE":
+        return False
+    if case.path_parameters and "table" in case.path_parameters:
+        case.path_parameters["table"] = table
+        return True
+    if not isinstance(case.body, dict) or "table" not in case.body:
+        return False
+    if case.path == "/api/tables":
+        case.body = {"table": b"a,b\n1,2\n"}
+    else:
+        case.body = {**case.body, "table": table, **ABOUT.get(case.path, {})}
+    return True
+
+
+class Asking:
+    """Sends what was made up, and then the same about a table that is there; counts, and looks at the books."""
+
+    def __init__(self, client, desk, table):
+        self.client, self.desk, self.table = client, desk, table
+        self.statuses, self.schema = Counter(), desk.schemas[table]
+
+    def __call__(self, case):
+        self.send(case)
+        if real(case, self.table):
+            self.send(case)
+
+    def send(self, case):
+        before = verbs.entries(self.desk)[-1]
+        answer = case.call(base_url=HOME, headers=OWN, cookies=dict(self.client.cookies))
+        case.validate_response(answer, checks=CHECKED)
+        self.statuses[answer.status_code] += 1
+        self.desk.schemas[self.table] = self.schema
+        refused = answer.status_code >= 400
+        if answer.status_code == 202:
+            refused = not done(self.desk, answer.json()["job"]).committed
+        if refused:
+            assert verbs.entries(self.desk)[-1] == before, "a refused request changed the books"
+
+
+@pytest.mark.parametrize(
+    ("described", "otherwise", "least"),
+    [(76, 22, 2_000), pytest.param(800, 250, 20_000, marks=pytest.mark.long)],
+)
+def test_thousands_of_made_up_requests(app, client, desk, table, described, otherwise, least):
+    ask = Asking(client, desk, table)
+    made_up(app, lambda case: ask(case), GenerationMode.POSITIVE, described)
+    made_up(app, lambda case: ask(case), GenerationMode.NEGATIVE, otherwise)
+    assert sum(ask.statuses.values()) >= least, ask.statuses
+    assert max(ask.statuses) < 500
+    assert {200, 201, 202, 204, 404, 409, 422} <= set(ask.statuses), "every kind of answer was seen"
+    desk.session.verify()

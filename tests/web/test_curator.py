@@ -1,0 +1,348 @@
+"""The curator's way: in a real browser from a table to a release, its script and its audit; and every wrong field.
+
+The browser tests share one server with books in a file. What is typed wrong is tested without a browser, over the same
+app and guard.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+
+import pytest
+from starlette.testclient import TestClient
+
+import sottovoce as sv
+from sottovoce.bounds import Column
+from sottovoce.web import questions, ready, schemas, verbs
+from sottovoce.web.app import make_app
+from sottovoce.web.desk import Desk
+from sottovoce.web.forms import Fields
+from web.browser import PATIENCE, PEOPLE, TIERS, TOKEN, chromium, describe, people_csv, release, served, until, window  # noqa: F401
+
+PORT = 4321
+PRICES = ", ".join(f"{name} = {epsilon}" for name, epsilon in TIERS.items())
+
+
+def test_the_whole_way_from_a_table_to_a_release_and_its_script(window, served, tmp_path):  # noqa: F811
+    table = people_csv(tmp_path)
+    with window() as page:
+        describe(page, table)
+        assert page.locator("svg.bars rect").count() == len(TIERS)
+        page.get_by_role("button", name="Write these grants").click()
+        page.get_by_text("the books hold these grants now").wait_for()
+        page.get_by_role("link", name="Ask a question").click()
+
+        page.select_option("#question", "ridge")
+        page.wait_for_url("**question=ridge**")
+        page.select_option("#column", "cost")
+        page.get_by_text("Worth asking").wait_for()
+        best = expected(page)
+        page.select_option("#method", "output")
+        page.wait_for_url("**method=output**")
+        page.wait_for_function(f"!document.querySelector('.expected').textContent.includes('{best}')")
+        page.select_option("#method", "objective")
+        page.wait_for_url("**method=objective**")
+        page.locator("#share").fill("50")
+        page.wait_for_url("**share=50**")
+        assert page.locator("#share-value").text_content() == "50%"
+        before = len(verbs.entries(served.desk))
+
+        release(page, "costs-of-May")
+        assert "2,000 in all, each with an ε of their own, from 0.1 to 2" in page.content()
+        assert len(verbs.entries(served.desk)) == before + 2
+        kept = {what: carried(page, name, tmp_path) for what, name in DOWNLOADS.items()}
+
+    made = sv.Release.load(kept["release"])
+    served.desk.session.verify(made)
+    assert "What it means: whatever somebody already knows" in kept["certificate"].read_text("utf-8")
+    again = tmp_path / "again.json"
+    books = f"sqlite:///{served.books}"
+    subprocess.run([sys.executable, kept["script"], table, again, books, "again"], check=True, capture_output=True)
+    other = sv.Release.load(again)
+    assert (other.question, other.parameters, other.guarantee) == (made.question, made.parameters, made.guarantee)
+    assert served.desk.session.balance("p0000") == pytest.approx(0, abs=1e-8)
+
+
+DOWNLOADS = {
+    "release": "The release",
+    "certificate": "The certificate in words",
+    "script": "A script that asks the same",
+}
+
+
+def expected(page):
+    return re.search(r"Expected error: ([\d,.]+)", page.locator(".expected").text_content()).group(1)
+
+
+def carried(page, name, folder):
+    with page.expect_download() as got:
+        page.get_by_role("link", name=name, exact=True).click()
+    path = folder / got.value.suggested_filename
+    got.value.save_as(path)
+    return path
+
+
+def test_the_audit_of_a_release(window, served, tmp_path):  # noqa: F811
+    with window() as page:
+        describe(page, people_csv(tmp_path))
+        page.select_option("#account", "epsilon, delta, zero out")
+        page.get_by_role("button", name="Write these grants").click()
+        page.get_by_role("link", name="Ask a question").click()
+        page.select_option("#question", "posterior")
+        page.wait_for_url("**question=posterior**")
+        page.select_option("#column", "cost")
+        page.wait_for_url("**column=cost**")
+        release(page, "costs-to-audit")
+        page.get_by_role("link", name="See what each person really lost").click()
+        assert "CONFIDENTIAL" in page.locator(".stamp").text_content()
+        page.get_by_role("button", name="Look at every row").click()
+        page.get_by_role("heading", name="Who is least protected").wait_for()
+        told = page.locator("main").text_content()
+        assert f"{PEOPLE:,} people" in told
+        assert "CONFIDENTIAL" in told
+        assert not re.search(r"p\d{4}", told)  # nobody is named unless asked for
+        assert (
+            page.locator("svg.losses rect").first.evaluate("bar => getComputedStyle(bar).fill") == "rgb(31, 111, 120)"
+        )
+
+
+# --- without a browser: everything that can be typed wrong -------------------------------------------------------
+
+
+@contextmanager
+def signed_in(folder):
+    """The curator's browser without a window, and a table on the desk."""
+    desk = Desk()
+    with TestClient(make_app(desk, PORT, TOKEN), base_url=f"http://127.0.0.1:{PORT}") as client:
+        client.headers["Sec-Fetch-Site"] = "same-origin"
+        client.get(f"/open?token={TOKEN}")
+        with open(people_csv(folder), "rb") as table:
+            client.post("/table", files={"table": ("patients.csv", table)})
+        (client.name,) = desk.tables
+        client.desk = desk
+        yield client
+
+
+@pytest.fixture
+def client(tmp_path):
+    with signed_in(tmp_path) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """For tests after which nothing is in the books."""
+    with signed_in(tmp_path_factory.mktemp("shared")) as client:
+        yield client
+
+
+DESCRIBED = {
+    "person": "id", "budget": "tier", "tiers": PRICES, "kind-1": "number", "low-1": "18", "high-1": "100",
+    "kind-2": "factor", "levels-2": "no, yes", "kind-3": "number", "low-3": "0", "high-3": "20000",
+}  # fmt: skip
+
+
+def wrong(answer):
+    """The fields that a page marks as wrong, with the sentences next to them."""
+    return dict(re.findall(r'<p class="wrongly" id="([\w-]+)-wrong">(.*?)</p>', answer.text))
+
+
+@pytest.mark.parametrize(
+    ("typed", "field"),
+    [
+        ({"low-3": ""}, "low-3"),
+        ({"high-3": "many"}, "high-3"),
+        ({"high-3": "nan"}, "high-3"),
+        ({"high-3": "-5"}, "high-3"),
+        ({"low-1": "100"}, "high-1"),
+        ({"missing-1": "none"}, "missing-1"),
+        ({"levels-2": "yes"}, "levels-2"),
+        ({"levels-2": "yes, yes"}, "levels-2"),
+        ({"kind-2": "picture"}, "kind-2"),
+        ({"person": "nobody"}, "person"),
+        ({"budget": "id"}, "budget"),
+        ({"tiers": "careful 0.2"}, "tiers"),
+        ({"tiers": "careful = -1"}, "tiers"),
+        ({"tiers": "careful = 0.2"}, "budget"),  # the table has tiers that are not priced
+        ({"tiers": ""}, "budget"),  # tiers are no numbers
+        ({"toml": "this is not TOML"}, "toml"),
+        ({"toml": '[columns.nothing]\nkind = "number"'}, "toml"),
+        ({"toml": 'person = "id"'}, "toml"),
+    ],
+)
+def test_what_is_wrong_with_a_schema_is_said_next_to_the_field(shared, typed, field):
+    answer = shared.post(f"/table/{shared.name}", data={**DESCRIBED, **typed})
+    assert answer.status_code == 422
+    assert field in wrong(answer)
+    assert f'aria-describedby="{field}' in answer.text
+    typed_in = [value for value in typed.values() if len(value) > 4]
+    assert not any(value in sentence for value in typed_in for sentence in wrong(answer).values())
+
+
+@pytest.mark.parametrize(
+    ("typed", "field"),
+    [
+        ({"question": "mode"}, "question"),
+        ({"column": "id"}, "column"),
+        ({"column": "smoker"}, "column"),
+        ({"question": "logistic", "column": "cost"}, "column"),
+        ({"share": "0"}, "share"),
+        ({"share": "101"}, "share"),
+        ({"share": ""}, "share"),
+        ({"spread": "-3"}, "spread"),
+        ({"spread": "1e9"}, "spread"),
+        ({"question": "quantile", "q": "0.5 2"}, "q"),
+        ({"question": "quantile", "q": "half"}, "q"),
+        ({"question": "quantile", "cells": "1.5"}, "cells"),
+        ({"question": "quantile", "method": "guess"}, "method"),
+        ({"question": "ridge", "alpha": "0"}, "alpha"),
+        ({"question": "ridge", "method": "best"}, "method"),
+        ({"question": "posterior", "delta": "1"}, "delta"),
+        ({"question": "posterior", "gamma": "x"}, "gamma"),
+    ],
+)
+def test_what_is_wrong_with_a_question_is_said_next_to_the_field(shared, typed, field):
+    shared.post(f"/table/{shared.name}", data=DESCRIBED)
+    asked = {"question": "mean", "column": "cost", "share": "100", **typed}
+    answer = shared.get(f"/question/{shared.name}", params=asked)
+    assert answer.status_code == 422
+    assert field in wrong(answer)
+
+
+@pytest.mark.parametrize("files", [{}, {"table": ("a.csv", b"\xff\xfe\x00")}, {"table": ("a.csv", b"")}])
+def test_what_is_wrong_with_a_file_is_said_next_to_the_field(shared, files):
+    answer = shared.post("/table", files=files)
+    assert answer.status_code == 422
+    assert "table" in wrong(answer)
+
+
+def test_names_from_the_table_are_shown_and_never_run(client):
+    hostile = "<script>alert(1)</script>"
+    client.post("/table", files={"table": ("<b>.csv", f'id,"{hostile}"\n1,2\n3,4\n'.encode())})
+    name = list(client.desk.tables)[-1]
+    described = {"person": "id", "kind-1": "number", "low-1": "0", "high-1": "9"}
+    client.post(f"/table/{name}", data=described)
+    for address in ("/", f"/table/{name}", f"/table/{name}/people", f"/question/{name}", "/audit"):
+        text = client.get(address).text
+        assert hostile not in text
+        assert "<b>" not in text.replace("<b>CONFIDENTIAL</b>", "")
+
+
+def test_work_is_cancelled_before_anybody_is_charged_and_not_after(client):
+    go_on, end, jobs = threading.Event(), threading.Event(), client.desk.jobs
+
+    def work(job):
+        go_on.wait(PATIENCE)
+        job.watch(1)
+
+    name = jobs.start(work)
+    assert "Cancel, before anybody is charged" in client.get(f"/job/{name}").text
+    client.post(f"/job/{name}/cancel")
+    go_on.set()
+    until(lambda: jobs.find(name).state != "working")
+    assert "Cancelled before anybody was charged" in client.get(f"/job/{name}").text
+    late = jobs.start(lambda job: (job.commit(), end.wait(PATIENCE)))
+    until(lambda: jobs.find(late).committed)
+    assert "can no longer be cancelled" in client.get(f"/job/{late}").text
+    answer = client.post(f"/job/{late}/cancel")
+    assert (answer.status_code, "too late to cancel" in answer.text) == (409, True)
+    end.set()
+
+
+def test_a_release_without_a_key_or_without_grants_charges_nobody(shared):
+    shared.post(f"/table/{shared.name}", data=DESCRIBED)
+    asked = {"question": "mean", "column": "cost", "share": "100"}
+    before = len(verbs.entries(shared.desk))
+    answer = shared.post(f"/question/{shared.name}/release", data=asked)
+    assert answer.status_code == 422
+    assert "key" in wrong(answer)
+    assert len(verbs.entries(shared.desk)) == before
+    assert "Not everybody&#39;s grant is in the books yet" in shared.get(f"/question/{shared.name}", params=asked).text
+
+
+def test_grants_that_are_wrong_are_said_next_to_the_field(shared):
+    shared.post(f"/table/{shared.name}", data={**DESCRIBED, "budget": ""})
+    for typed, field in [({"epsilon": ""}, "epsilon"), ({"epsilon": "0"}, "epsilon"), ({"account": "cash"}, "account")]:
+        data = {"account": "pure epsilon, replace", "epsilon": "1", **typed}
+        assert field in wrong(shared.post(f"/table/{shared.name}/grant", data=data))
+    data = {"account": "epsilon, delta, zero out", "epsilon": "1", "delta": "2"}
+    assert "delta" in wrong(shared.post(f"/table/{shared.name}/grant", data=data))
+
+
+@pytest.mark.parametrize(
+    "address", ["/table/none", "/table/none/people", "/question/none", "/job/none", "/release?key=none", "/audit/none"]
+)
+def test_what_is_not_there_is_answered_in_words(shared, address):
+    answer = shared.get(address)
+    assert answer.status_code in (200, 404)
+    assert "Traceback" not in answer.text
+
+
+def test_a_table_that_was_spent_down_says_so_next_to_the_slider(client):
+    client.post(f"/table/{client.name}", data=DESCRIBED)
+    client.post(f"/table/{client.name}/grant", data={"account": "pure epsilon, replace"})
+    people = {f"p{i:04d}": list(TIERS.values())[i % 3] for i in range(PEOPLE)}
+    client.desk.session.charge(people, key="everything")
+    asked = {"question": "mean", "column": "cost", "share": "100"}
+    assert "share" in wrong(client.get(f"/question/{client.name}", params=asked))
+
+
+def test_some_who_cannot_pay_are_counted_without_names(client):
+    client.post(f"/table/{client.name}", data=DESCRIBED)
+    client.post(f"/table/{client.name}/grant", data={"account": "pure epsilon, replace"})
+    client.desk.session.charge({f"p{i:04d}": 0.1 for i in range(0, 300, 3)}, key="some")
+    page = client.get(f"/question/{client.name}", params={"question": "mean", "column": "cost", "share": "100"}).text
+    assert "100 of 2,000 people have not enough left" in page
+    assert not re.search(r"p\d{4}", page)
+
+
+def test_a_schema_survives_the_form_and_the_file():
+    odd = 'ä "b" \\'
+    columns = {odd: "number", "id": "text", "x": "text", "t": "text"}
+    described = {odd: Column("number", -1.5, 2e300, missing=0.1), "x": Column("factor", levels=("\u202e", "b"))}
+    schema = sv.Schema(columns=described, person="id", budget="t", tiers={odd: 0.1})
+    assert sv.Schema.loads(schemas.toml(schema)) == schema
+    plain = sv.Schema(columns={"x": Column("factor", levels=("a", "b"))}, person="id", budget="t", tiers={"u": 0.1})
+    assert schemas.read(Fields(schemas.typed(plain, columns)), columns) == plain
+
+
+def test_a_draft_knows_kinds_and_leaves_every_range_blank():
+    typed = schemas.typed(None, {"age": "number", "name": "text"})
+    assert typed == {"kind-0": "number"}
+
+
+@pytest.mark.parametrize("name", questions.QUESTIONS)
+def test_the_script_of_every_question_asks_the_same(name, tmp_path, capsys):
+    table = people_csv(tmp_path)
+    schema = schemas.read(Fields(DESCRIBED), dict.fromkeys(["id", "age", "smoker", "cost", "tier"], "text"))
+    column = "smoker" if name == "logistic" else "cost"
+    asked = questions.read(Fields({"question": name, "column": column, "share": "50"}), str(table), schema)
+    program: dict = {"__name__": "script"}
+    exec(compile(ready.script(asked), "ask.py", "exec"), program)
+    program["ask"](str(table), str(tmp_path / "out.json"))
+    made = json.loads((tmp_path / "out.json").read_text("utf-8"))
+    assert made["guarantee"]["people"] == PEOPLE
+    assert made["guarantee"]["epsilon"]["most"] <= max(TIERS.values()) / 2
+    assert program["QUESTION"].get_params(deep=False).keys() >= asked.parameters.keys()
+    assert "Promise" in capsys.readouterr().out
+
+
+def test_what_is_left_is_remembered_until_something_is_written(client, monkeypatch):
+    client.post(f"/table/{client.name}", data=DESCRIBED)
+    client.post(f"/table/{client.name}/grant", data={"account": "pure epsilon, replace"})
+    asked = {"question": "mean", "column": "cost", "share": "100"}
+    client.get(f"/question/{client.name}", params=asked)
+    looked, ledger = [], client.desk.session.ledger
+    honest = type(ledger).balances
+    monkeypatch.setattr(type(ledger), "balances", lambda *a, **k: looked.append(1) or honest(*a, **k))
+    before = client.get(f"/question/{client.name}", params={**asked, "share": "50"}).text
+    assert (looked, "have not enough left" in before) == ([], False)
+    client.desk.session.charge({"p0000": 0.2}, key="elsewhere")
+    after = client.get(f"/question/{client.name}", params={**asked, "share": "50"}).text
+    assert "1 of 2,000 people have not enough left" in after
+    assert looked

@@ -1,0 +1,355 @@
+"""A person's page: opened by their code alone, about them alone, in words that are true, with a proof that holds."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from typer.testing import CliRunner
+
+import sottovoce as sv
+from sottovoce.cli.ledger import ledger_app
+from sottovoce.errors import LedgerUnavailable, UnknownPeople
+from sottovoce.pages.statement import Account
+from sottovoce.pages.statement_page import told
+from sottovoce.web import codes
+from sottovoce.web.codes import ALPHABET, IDLE, PREFIX, TRIES_OF_ALL, TRIES_OF_ONE, WINDOW, Codes, TooManyTries
+from web.browser import chromium, serving, window  # noqa: F401
+from web.rooms import app_over, complaints, curator, desk_in, fill, tab_to, text, visitor
+
+#: People whose names and amounts must be found nowhere on somebody else's page.
+PLANTED = {"Quentin Zzyzx": 0.731904627, "<b>Wanda & Söhne</b>": 1.377215903, "Yorick-40417": 0.000918273}
+#: What scrypt costs outside these tests.
+COST = codes.COST
+OWN = "Odile </script><script>alert(1)</script>"
+
+
+@pytest.fixture
+def desk(tmp_path):
+    return desk_in(tmp_path)
+
+
+@pytest.fixture
+def app(desk):
+    return app_over(desk)
+
+
+@pytest.fixture(autouse=True)
+def cheap(monkeypatch):
+    """scrypt at its lowest cost: only one test is about what it costs."""
+    monkeypatch.setattr(codes, "COST", 2)
+
+
+def shown_in(app, code):
+    """Returns somebody who has shown this code."""
+    client = visitor(app)
+    answer = client.post("/person", data={"code": code})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/person")
+    return client
+
+
+def test_the_page_tells_what_is_allowed_spent_and_on_what_in_words(desk, app):
+    client = shown_in(app, desk.codes.issue("person-001"))
+    seen = text(client.get("/person").text)
+    assert "What the books say about person-001" in seen
+    assert "nobody can tell what your data say with more than 1.111 times better odds than without them" in seen
+    assert math.exp(0.105) <= 1.111 < math.exp(0.105) + 0.001
+    assert "pure ε, neighbours by replace ε = 0.5 ε = 0.105 ε = 0.395" in seen
+    assert "the release “mean of May”, published" in seen
+    assert "spent elsewhere, “survey of 2019”" in seen
+    assert "below what is spent, which is ε = 0.105" in seen
+    assert desk.session.balance("person-001") == 0.395
+
+
+@pytest.mark.parametrize("spent", [1, 10**6, 10**8, 1_234_567_890, 19 * 10**9])
+def test_better_odds_are_a_bound_and_hardly_more(spent):
+    (sentence,) = told([Account("pure epsilon, replace", 20 * 10**9, spent)])
+    factor = float(re.search(r"more than ([0-9.,]+) times", sentence)[1].replace(",", ""))
+    exact = math.exp(spent / 10**9)
+    assert exact <= factor <= exact * (1 + 1e-12) + 0.001
+
+
+def test_what_protects_nobody_is_not_called_a_bound():
+    (sentence,) = told([Account("pure epsilon, replace", 10**12, 30 * 10**9)])
+    assert "nothing is promised any more" in sentence
+    (unspent,) = told([Account("zCDP rho, replace", 10**9, 0)])
+    assert "Nothing is spent yet in the account of ρ of zCDP" in unspent
+    both = [Account("epsilon at delta, zero out", 10**9, 10**8), Account("delta, zero out", 10**10, 10**9)]
+    (at_delta,) = told(both)
+    assert "whether you were heard or left out with more than 1.106 times" in at_delta
+    assert "except with a probability of δ = 0.000001" in at_delta
+
+
+def test_nothing_of_anybody_else_is_in_any_byte_that_a_visitor_gets(desk, app):
+    session = desk.session
+    session.grant({OWN: 0.25, **PLANTED})
+    session.charge({name: amount / 7 for name, amount in PLANTED.items()}, key="an older study")
+    session.charge({OWN: 0.125}, key="a study of their own")
+    code = desk.codes.issue(OWN)
+    for name in PLANTED:
+        desk.codes.issue(name)
+    client = shown_in(app, code)
+    answers = [client.get("/person"), client.get("/person/statement"), client.get("/static/pictures.css")]
+    answers += [visitor(app).get("/person"), visitor(app).post("/person", data={"code": code[:-1]})]
+    answers += [client.post("/person/leave"), client.get("/person")]
+    bytes_of = b"".join(answer.content + repr(answer.headers.raw).encode() for answer in answers)
+    assert b"ask the curator for a new one" in bytes_of
+    held = {"allowed": [0.25, 0.125], "others": [*PLANTED.values(), *(a / 7 for a in PLANTED.values()), 0.1, 0.5, 2.0]}
+    assert all(f"ε = {amount}".encode() in answers[0].content for amount in held["allowed"])
+    for amount in held["others"]:
+        units = math.ceil(round(amount * 10**9, 3))
+        assert not any(
+            sign in bytes_of for sign in (f"ε = {amount:g}<".encode(), units.to_bytes(8, "big").hex().encode())
+        )
+    lines = session.ledger.lines(session.ledger.find("an older study").number)
+    assert len(lines) == len(PLANTED)
+    signs = [*PLANTED, "Quentin", "Wanda", "Yorick", "person-0", *(line.tobytes().hex() for line in lines["person"])]
+    assert [sign for sign in signs if sign.encode() in bytes_of] == []
+    assert b"<script>alert" not in answers[0].content
+    assert b"Odile &lt;/script&gt;" in answers[0].content
+
+
+def test_a_visit_opens_nothing_of_the_curator_and_the_curator_nobodys_page(desk, app):
+    client = shown_in(app, desk.codes.issue("person-001"))
+    elsewhere = ["/", "/ledger", "/market", "/audit", "/question", "/api/openapi.json"]
+    assert {client.get(path).status_code for path in elsewhere} == {401}
+    assert client.post("/ledger/person", data={"person": "person-002", "do": "look"}).status_code == 401
+    answer = curator(app).get("/person")
+    assert "See your own account" in answer.text
+    assert "person-0" not in answer.text
+    crumb = visitor(app).post("/person", data={"code": desk.codes.issue("person-001")}).headers["set-cookie"]
+    assert all(word in crumb for word in ("HttpOnly", "Path=/person", "SameSite=strict"))
+
+
+def test_leaving_and_doing_nothing_end_a_visit(desk, app, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(codes, "now", lambda: clock[0])
+    code = desk.codes.issue("person-001")
+    client = shown_in(app, code)
+    clock[0] += IDLE - 1
+    assert "person-001" in client.get("/person").text
+    clock[0] += IDLE - 1
+    assert "person-001" in client.get("/person").text, "whoever does something stays"
+    clock[0] += IDLE
+    assert "See your own account" in client.get("/person").text
+    assert client.get("/person/statement").headers["location"] == "/person"
+    client = shown_in(app, code)
+    cookies = dict(client.cookies)
+    assert client.post("/person/leave").status_code == 303
+    client.cookies.update(cookies)  # whoever kept a copy of the cookie
+    assert "person-001" not in client.get("/person").text
+
+
+def test_a_new_code_ends_the_old_one_and_whoever_is_in_with_it(desk, app):
+    old = desk.codes.issue("person-001")
+    others = desk.codes.issue("person-002")
+    client = shown_in(app, old)
+    new = desk.codes.issue("person-001")
+    assert "person-001" not in client.get("/person").text
+    assert desk.codes.enter(old) is None
+    assert desk.codes.visit(desk.codes.enter(new)).person == "person-001"
+    assert desk.codes.visit(desk.codes.enter(others)).person == "person-002"
+
+
+def test_the_file_of_codes_is_for_its_owner_and_tells_neither_codes_nor_names(desk, tmp_path):
+    made = [desk.codes.issue(name) for name in ("person-001", "person-002")]
+    path = tmp_path / "books.db.codes"
+    assert path.stat().st_mode & 0o777 == 0o600
+    kept = path.read_text()
+    assert "person-0" not in kept
+    for code in made:
+        secret = code.replace("-", "")[PREFIX:]
+        assert secret not in kept
+        assert code not in kept
+    assert [one["prefix"] for one in json.loads(kept)["codes"]] == [code[:PREFIX] for code in made]
+    assert sorted(p.name for p in tmp_path.glob("tmp*")) == []
+    again = Codes.beside(desk.session.ledger, f"sqlite:///{tmp_path / 'books.db'}")
+    assert again.visit(again.enter(made[0])).person == "person-001", "codes outlast the page"
+
+
+def test_codes_are_spelt_so_that_they_can_be_read_aloud(desk):
+    made = {desk.codes.issue("person-001") for _ in range(40)}
+    assert len(made) == 40
+    assert all(re.fullmatch(rf"([{ALPHABET}]{{4}}-){{4}}[{ALPHABET}]{{4}}", code) for code in made)
+    assert not set("01IO") & set(ALPHABET)
+    code = desk.codes.issue("person-001")
+    for typed in (code.lower(), code.replace("-", ""), f"  {code.replace('-', ' ')} "):
+        assert desk.codes.enter(typed) is not None
+    for wrong in (code[:-1], code + "A", code[1:], "", "-", "ß" * 20, code.replace(code[-1], "0")):
+        assert desk.codes.enter(wrong) is None
+
+
+def test_right_and_wrong_codes_cost_the_same(desk, app, monkeypatch):
+    """One scrypt of the same cost, and one comparison in constant time, whatever is typed; and no answer tells them
+    apart but that of the right one."""
+    monkeypatch.setattr(codes, "COST", COST)
+    code, calls, compared = desk.codes.issue("person-001"), [], []
+    scrypt, compare = codes.hashlib.scrypt, codes.secrets.compare_digest
+    monkeypatch.setattr(codes.hashlib, "scrypt", lambda *a, **k: calls.append(k) or scrypt(*a, **k))
+    monkeypatch.setattr(
+        codes.secrets, "compare_digest", lambda a, b: compared.append(len(a) == len(b)) or compare(a, b)
+    )
+    client, bodies = visitor(app), []
+    wrong_secret, unknown = code[:-1] + ("A" if code[-1] != "A" else "B"), "ZZZZ" + code[4:]
+    for typed in (code, wrong_secret, unknown, "Z"):
+        before = len(calls), len(compared)
+        bodies.append(client.post("/person", data={"code": typed}).content)
+        assert (len(calls), len(compared)) == (before[0] + 1, before[1] + 1)
+    cost = {(k["n"], k["r"], k["p"], len(k["salt"]), k["dklen"]) for k in calls}
+    assert cost == {(2**15, 8, 1, 16, 64)}
+    assert all(compared)
+    assert len(set(bodies[1:])) == 1
+
+
+def test_wrong_codes_are_limited_for_each_prefix(desk, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(codes, "now", lambda: clock[0])
+    code, other = desk.codes.issue("person-001"), desk.codes.issue("person-002")
+    wrong = code[:-1] + ("A" if code[-1] != "A" else "B")
+    assert [desk.codes.enter(wrong) for _ in range(TRIES_OF_ONE)] == [None] * TRIES_OF_ONE
+    for typed in (wrong, code):
+        with pytest.raises(TooManyTries):
+            desk.codes.enter(typed)
+    assert desk.codes.enter(other) is not None, "somebody else's code is not held up"
+    clock[0] += WINDOW
+    assert desk.codes.enter(code) is not None
+    assert [desk.codes.enter(wrong) for _ in range(TRIES_OF_ONE - 1)] == [None] * (TRIES_OF_ONE - 1)
+    assert desk.codes.enter(code) is not None, "the right code forgives"
+    assert desk.codes.enter(wrong) is None
+
+
+def test_wrong_codes_are_limited_for_all_together_and_at_once(desk, app):
+    code = desk.codes.issue("person-001")
+
+    def answered(number):
+        try:
+            desk.codes.enter(f"{number:04d}" + code[4:])
+        except TooManyTries:
+            return 0
+        return 1
+
+    with ThreadPoolExecutor(8) as many:
+        assert sum(many.map(answered, range(2 * TRIES_OF_ALL))) == TRIES_OF_ALL
+        assert sum(many.map(answered, [7] * 50)) == 0
+    answer = visitor(app).post("/person", data={"code": code})
+    assert answer.status_code == 429
+    assert "Please wait 15 minutes" in answer.text
+
+
+def test_wrong_tries_with_one_prefix_at_once_are_limited_too(desk):
+    code = desk.codes.issue("person-001")
+
+    def answered(_):
+        try:
+            desk.codes.enter(code[:-1] + "1")
+        except TooManyTries:
+            return 0
+        return 1
+
+    with ThreadPoolExecutor(8) as many:
+        assert sum(many.map(answered, range(40))) == TRIES_OF_ONE
+
+
+def test_a_code_that_is_ended_while_it_is_looked_at_opens_nothing(desk, monkeypatch):
+    code, opened = desk.codes.issue("person-001"), codes._opened
+    monkeypatch.setattr(codes, "_opened", lambda *given: (opened(*given), desk.codes.issue("person-001"))[0])
+    assert desk.codes.enter(code) is None
+
+
+def test_what_is_entered_later_is_on_the_page_at_once(desk, app):
+    client = shown_in(app, desk.codes.issue("person-001"))
+    assert "ε = 0.395" in client.get("/person").text
+    desk.session.charge({"person-001": 0.1}, key="yet another")
+    assert "ε = 0.295" in client.get("/person").text
+    assert "ε = 0.295" in client.get("/person/statement").text
+
+
+@pytest.mark.parametrize("typed", ["", "   ", "x" * 41, "a\x00b", "é" * 20, "<script>"])
+def test_whatever_is_typed_for_a_code_is_answered_next_to_the_field(app, typed):
+    answer = visitor(app).post("/person", data={"code": typed})
+    assert answer.status_code == 403
+    assert complaints(answer.text) == {"code"}
+    assert "<script>" not in answer.text
+
+
+def test_the_statement_is_checked_without_the_books_against_a_published_head(desk, app, tmp_path):
+    client = shown_in(app, desk.codes.issue("person-001"))
+    kept = client.get("/person/statement")
+    assert kept.headers["content-disposition"] == 'attachment; filename="statement.html"'
+    (tmp_path / "kept.html").write_bytes(kept.content)
+    paper = sv.Release.from_json(desk.session.ledger.find("mean of May").release).certificate.ledger
+    for head, spent in (
+        (paper["head"], "0.08"),
+        (re.search(r'mono">([0-9a-f]{64})', client.get("/person").text)[1], "0.105"),
+    ):
+        held = CliRunner().invoke(ledger_app, ["check", str(tmp_path / "kept.html"), "--head", head])
+        assert held.exit_code == 0
+        assert re.findall("ε = ([0-9.]+)", held.stdout)[:2] == ["0.5", spent]
+    (tmp_path / "kept.html").write_bytes(kept.content.replace(b"0.105", b"0.005"))
+    assert CliRunner().invoke(ledger_app, ["check", str(tmp_path / "kept.html"), "--head", head]).exit_code == 2
+
+
+def test_books_that_were_changed_are_said_to_be_so(desk, app, tmp_path):
+    client = shown_in(app, desk.codes.issue("person-001"))
+    with sqlite3.connect(tmp_path / "books.db") as database:
+        database.execute("UPDATE lines SET amount = amount + 1")
+    database.close()
+    answer = client.get("/person")
+    assert answer.status_code == 409
+    assert "This statement does not hold" in answer.text
+    assert "person-001" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{}", "[]", '{"format": "sottovoce.codes/1", "ledger": "another", "codes": []}']
+)
+def test_a_file_of_codes_that_is_none_is_refused_in_words(desk, tmp_path, content):
+    (tmp_path / "books.db.codes").write_text(content)
+    for act in (lambda: desk.codes.enter("ABCD"), lambda: desk.codes.issue("person-001")):
+        with pytest.raises(LedgerUnavailable, match="file of people's codes"):
+            act()
+    assert (tmp_path / "books.db.codes").read_text() == content, "nothing was written over it"
+
+
+def test_somebody_without_an_account_gets_no_code(desk, tmp_path):
+    with pytest.raises(UnknownPeople):
+        desk.codes.issue("nobody of this name")
+    assert not (tmp_path / "books.db.codes").exists()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("person")) as running:
+        fill(running.desk.session)
+        yield running
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1000, "light"), (360, "dark")])
+def test_by_keyboard_alone_in_a_real_browser(served, chromium, width, scheme):  # noqa: F811
+    from axe_playwright_python.sync_playwright import Axe
+
+    context = chromium.new_context(viewport={"width": width, "height": 780}, color_scheme=scheme)
+    page, trouble = context.new_page(), []
+    page.on("console", lambda said: trouble.append(said.text))
+    page.goto(f"{served.address}/person")
+    code = served.desk.codes.issue("person-001")
+    assert Axe().run(page).violations_count == 0
+    for _ in range(2):  # past the link to the page itself
+        page.keyboard.press("Tab")
+    page.keyboard.type(code)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=How to check it")
+    assert page.inner_text("h1") == "What the books say about person-001"
+    assert Axe().run(page).violations_count == 0
+    assert page.evaluate("document.documentElement.scrollWidth") == width, "nothing is wider than the window"
+    assert page.evaluate("getComputedStyle(document.querySelector('.spent .own')).fill") != "rgb(0, 0, 0)"
+    tab_to(page, "textContent.trim()", "Leave")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=See your own account")
+    assert "person-001" not in page.content()
+    context.close()
+    assert trouble == []
