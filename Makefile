@@ -31,10 +31,10 @@ demo: $(VENV)/.core
 	$(BIN)/sottovoce demo
 
 test: $(VENV)/.dev
-	$(RUN) -m pytest -n 2 -m "not long"
+	$(RUN) -m pytest -n 2 --dist loadgroup -m "not long"
 
 test-long: $(VENV)/.dev
-	$(RUN) -m pytest -n 2 -m long
+	$(RUN) -m pytest -n 2 --dist loadgroup -m long
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check src tests benchmarks

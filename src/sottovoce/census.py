@@ -189,6 +189,9 @@ class _Granted:
     places: Array | None = None
 
     def __add__(self, other: _Granted) -> _Granted:
+        if other.places is None:  # a worker's sum over its share: only those whom it met
+            met = np.flatnonzero(other.codes != other.nothing)
+            other = _Granted(other.codes[met], places=met)
         before = self.codes[other.places]
         self.codes[other.places] = other.codes
         once = np.array_equal(self.codes[other.places], other.codes)

@@ -124,7 +124,7 @@ class Named:
             raw[:, j] = level_numbers(column, feature.levels) if feature.levels else as_floats(column)
             if feature.missing is not None:
                 raw[np.isnan(raw[:, j]), j] = feature.missing
-        return self.recoding.recoded(raw)
+        return self.recoding.recoded(raw, spent=True)
 
 
 def level_numbers(column: Any, levels: tuple[str, ...]) -> Floats:

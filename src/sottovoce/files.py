@@ -30,6 +30,8 @@ PARQUET, CSV = (".parquet", ".pq"), (".csv",)
 PIECE = 2**20
 #: Cells of a batch, at most: a wide table comes in batches of fewer rows, which fit the cache and cost little memory.
 CELLS = 2**20
+#: Rows of a batch are a multiple of this, if there are so many: kernels work on so many at a time.
+CACHEFUL = 2**13
 #: What Arrow's reader of text files takes for a gap, in columns of numbers and of text alike.
 GAPS = pacsv.ConvertOptions().null_values
 
@@ -79,7 +81,8 @@ def infer_kinds(path: str) -> list[tuple[str, str]]:
 
 def batch_rows(columns: tuple[str, ...]) -> int:
     """Returns how many rows a batch of these columns has, at most."""
-    return max(min(engine.BATCH, CELLS // max(len(columns), 1)), 1)
+    rows = max(min(engine.BATCH, CELLS // max(len(columns), 1)), 1)
+    return rows - rows % CACHEFUL if rows > CACHEFUL else rows
 
 
 def kind_of(kind: Any) -> str:

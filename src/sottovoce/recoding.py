@@ -114,24 +114,24 @@ class Recoding:
         """The number of recoded columns, p."""
         return sum(feature.width for feature in self.features)
 
-    def recoded(self, raw: Floats) -> Floats:
-        """Returns the recoded matrix, entries in [−½, ½], from the raw one (a column a feature)."""
+    def recoded(self, raw: Floats, *, spent: bool = False) -> Floats:
+        """Returns the recoded matrix, entries in [−½, ½], from the raw one, a column a feature; ``spent``: in place."""
         if raw.shape[1] != len(self.features):
             raise InvalidData(
                 "The table has another number of features than declared.", "", "Pass the declared columns."
             )
+        infinite = np.isinf(raw)
         if not any(feature.levels for feature in self.features) and self.width == raw.shape[1]:
-            recoded = self._numbers(raw)
+            recoded = self._numbers(raw, raw if spent else None)
         else:
             recoded = np.hstack([feature.recoded(raw[:, j]) for j, feature in enumerate(self.features)])
-        infinite = np.isinf(raw)
         if infinite.any():  # an infinity is refused like a missing value, not clipped: mark its row
             recoded[infinite.any(axis=1)] = np.nan
         return recoded
 
-    def _numbers(self, raw: Floats) -> Floats:
+    def _numbers(self, raw: Floats, out: Floats | None) -> Floats:
         low, high = (np.array([getattr(f, side) for f in self.features]) for side in ("low", "high"))
-        recoded = np.clip(raw, low, high)
+        recoded: Floats = np.clip(raw, low, high, out=out)
         recoded -= (low + high) / 2
         recoded /= high - low
         return np.clip(recoded, -0.5, 0.5, out=recoded)

@@ -14,10 +14,10 @@ from pyarrow import csv
 from typer.testing import CliRunner
 
 import sottovoce as sv
+from sottovoce import engine
+from sottovoce.asked import Said
 from sottovoce.cli.main import app
 from sottovoce.cli.model import Model
-from sottovoce.asked import Said
-from sottovoce import engine
 from sottovoce.engines.arrow import ArrowEngine
 from sottovoce.release import Release
 

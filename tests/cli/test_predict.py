@@ -13,8 +13,8 @@ import pytest
 from pyarrow import csv
 
 import sottovoce as sv
-from sottovoce.cli.predict import harmless_cells
 from sottovoce import engine
+from sottovoce.cli.predict import harmless_cells
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import pytest
 from pyarrow import csv
 
 import sottovoce as sv
-from sottovoce.pages.outlook import outlooks, typical, verdict
 from sottovoce.asked import Said
 from sottovoce.engines.arrow import ArrowEngine
+from sottovoce.pages.outlook import outlooks, typical, verdict
 from sottovoce.release import Release
 
 METHODS = ("objective", "statistics", "output-tight", "output")

@@ -32,7 +32,7 @@ def test_ctrl_c_ends_a_long_release_with_a_sentence_and_leaves_nothing_behind(tm
     time.sleep(3)
     assert running.poll() is None
     running.send_signal(signal.SIGINT)
-    stdout, stderr = running.communicate(timeout=20)
+    stdout, stderr = running.communicate(timeout=60)
     assert (running.returncode, stdout) == (130, "")
     assert stderr == "Interrupted. No file was left unfinished.\n"
     assert sorted(tmp_path.rglob("*")) == before

@@ -52,17 +52,23 @@ class Products:
         return np.zeros((d, d), dtype=object)
 
     def __call__(self, batch: Any) -> Array:
-        """Returns the exact sums over the batch."""
+        """Returns the exact sums over the batch, a cacheful of rows at a time."""
+        d = self.reader.width + 2
+        limbs = np.zeros((2, d, d), dtype=np.int64)  # a batch has at most 2^18 rows: sums stay below 2^(52+5)
+        for start in range(0, len(batch), BLOCK):
+            self._add(batch.slice(start, BLOCK), limbs)
+        high, low = limbs.astype(object)
+        return np.asarray((high << BITS) + low)
+
+    def _add(self, batch: Any, limbs: NDArray[np.int64]) -> None:
         weights = self.weights[self.owner.kinds(batch)]
         Z, y = self.reader.matrix(batch), self.label.values(batch)
         if not weights.all():  # rows of people left out are not read: not even a NaN of theirs counts
             weights, Z, y = weights[weights > 0], Z[weights > 0], y[weights > 0]
         coordinates = whole_numbers(Z, y)
-        total = self.zero()
-        for limb, shift in ((weights >> BITS, BITS), (weights & (UNIT - 1), 0)):
+        for place, limb in enumerate((weights >> BITS, weights & (UNIT - 1))):
             if limb.any():
-                total = total + (_exact(coordinates, limb.astype(np.float64)).astype(object) << shift)
-        return total
+                limbs[place] += (coordinates.T @ (coordinates * limb[:, None])).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,21 +104,12 @@ class ResidualHistogram:
 
 def whole_numbers(Z: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
     """Returns ẑ = (1, 2z, y)·2^13 rounded to whole numbers, each within ±2^13 (as float64)."""
-    coordinates = np.empty((len(y), Z.shape[1] + 2))
+    # Laid out as Z is: to turn a matrix over costs more than all the rest.
+    coordinates = np.empty((len(y), Z.shape[1] + 2), order="F" if Z.flags.f_contiguous else "C")
     coordinates[:, 0] = UNIT
     np.multiply(Z, 2.0 * UNIT, out=coordinates[:, 1:-1])
     np.multiply(y, UNIT, out=coordinates[:, -1])
     return np.asarray(np.rint(coordinates, out=coordinates), dtype=np.float64)
-
-
-def _exact(coordinates: NDArray[np.float64], limb: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Returns Σ limb·ẑẑᵀ exactly, for limbs below 2^13 and at most 2^16 rows (a batch)."""
-    d = coordinates.shape[1]
-    total = np.zeros((d, d), dtype=np.int64)
-    for start in range(0, len(limb), BLOCK):
-        block = coordinates[start : start + BLOCK]
-        total += (block.T @ (block * limb[start : start + BLOCK, None])).astype(np.int64)
-    return total
 
 
 def proportional_weights(kinds: Kinds) -> Weights:
