@@ -161,6 +161,8 @@ def spark_or_skip(monkeypatch: pytest.MonkeyPatch) -> None:
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java, and this machine has none: its group of tests did not run.")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    # A machine that runs for a minute gains nothing by compiling well.
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @dataclass(frozen=True, eq=False)

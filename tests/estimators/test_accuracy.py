@@ -23,8 +23,8 @@ SHAPES = {
                            np.repeat(np.arange(60), np.r_[[1] * 30, [4] * 20, [12] * 10])),
 }  # fmt: skip
 
-#: Two of them every time, the others by `make test-long`.
-OFTEN = ("tiers", "many rows a person")
+#: One of them every time, the others by `make test-long`.
+OFTEN = ("many rows a person",)
 every_shape = pytest.mark.parametrize(
     "shape",
     [pytest.param(shape, id=name, marks=() if name in OFTEN else pytest.mark.long) for name, shape in SHAPES.items()],
@@ -65,7 +65,7 @@ def test_with_hardly_any_budget_the_rank_is_anywhere(q, limit):
 
 
 @every_shape
-@pytest.mark.parametrize("q", [0.5, 0.2])
+@pytest.mark.parametrize("q", [pytest.param(0.5, marks=pytest.mark.long), 0.2])
 def test_the_expected_rank_error_of_a_quantile_is_right(shape, q):
     """Values spread evenly over the bounds: a value is its own rank."""
     question = sv.Quantile(q=q, bounds=(0, 1))

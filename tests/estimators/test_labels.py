@@ -365,7 +365,7 @@ def test_large_budgets_find_least_squares():
 
 
 @every_option
-@pytest.mark.parametrize("people", PEOPLE[:2], ids=repr)
+@pytest.mark.parametrize("people", [pytest.param(PEOPLE[0], marks=pytest.mark.long), PEOPLE[1]], ids=repr)
 def test_the_expected_error_is_right(options, people):
     """2,000 releases of fresh labels: the relative standard error is below 1.5 %, so a tenth is six of them."""
     X, rng = features(len(people.epsilon)), np.random.default_rng(1)

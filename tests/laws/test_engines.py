@@ -155,7 +155,7 @@ def test_people_and_text_and_refusals(name, tmp_path):
 @pytest.mark.cluster
 @pytest.mark.xdist_group("dask")
 def test_dask_obeys(tmp_path):
-    obey("dask", 6, 8, tmp_path)
+    obey("dask", 4, 8, tmp_path)
     counts_and_reads_text("dask", tmp_path)
     refuses_what_it_must("dask", tmp_path)
 
@@ -164,7 +164,7 @@ def test_dask_obeys(tmp_path):
 @pytest.mark.xdist_group("spark")
 def test_spark_obeys(tmp_path, monkeypatch):
     cases.spark_or_skip(monkeypatch)
-    obey("spark", 6, 5, tmp_path)
+    obey("spark", 3, 5, tmp_path)
     counts_and_reads_text("spark", tmp_path)
     refuses_what_it_must("spark", tmp_path)
 

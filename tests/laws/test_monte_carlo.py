@@ -13,8 +13,15 @@ from cases import CASES, PEOPLE, strictest_and_loosest
 from measurement import measured_loss
 
 
-@pytest.mark.parametrize("case", CASES[:2], ids=repr)
-@pytest.mark.parametrize("people", PEOPLE[:2], ids=repr)
+#: Each question with one kind of people every time, with the other by `make test-long`.
+BOTH = [
+    pytest.param(case, people, id=f"{people!r}-{case!r}", marks=() if i == j else pytest.mark.long)
+    for i, case in enumerate(CASES[:2])
+    for j, people in enumerate(PEOPLE[:2])
+]
+
+
+@pytest.mark.parametrize(("case", "people"), BOTH)
 @pytest.mark.parametrize("which", [0, 1], ids=["strictest", "loosest"])
 def test_no_measured_loss_exceeds_the_charge(case, people, which):
     loss, charge = measured_loss(case, people, strictest_and_loosest(people)[which])
