@@ -12,7 +12,6 @@ import pytest
 from cases import CASES, PEOPLE, strictest_and_loosest
 from measurement import measured_loss
 
-
 #: Each question with one kind of people every time, with the other by `make test-long`.
 BOTH = [
     pytest.param(case, people, id=f"{people!r}-{case!r}", marks=() if i == j else pytest.mark.long)
