@@ -18,11 +18,11 @@ help:
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sottovoce needs Python 3.11 or newer")'
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --disable-pip-version-check -e .
+	$(RUN) -m pip install --quiet --no-compile --disable-pip-version-check -e .
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	$(RUN) -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(RUN) -m pip install --quiet --no-compile --disable-pip-version-check -e '.[dev]'
 	touch $@
 
 setup: $(VENV)/.dev
@@ -31,7 +31,7 @@ demo: $(VENV)/.core
 	$(BIN)/sottovoce demo
 
 test: $(VENV)/.dev
-	$(RUN) -m pytest -n 2 --dist loadgroup -m "not long"
+	$(RUN) -m pytest -n 3 --dist loadgroup -m "not long"
 
 test-long: $(VENV)/.dev
 	$(RUN) -m pytest -n 2 --dist loadgroup -m long

@@ -171,7 +171,7 @@ def test_dask_survives_and_names_faults(tmp_path):
 def test_spark_survives_and_names_faults(tmp_path, monkeypatch):
     cases.spark_or_skip(monkeypatch)
     survives_a_kill("spark", files(tmp_path / "table"), tmp_path / "struck")
-    names_faults("spark", tmp_path)
+    refuses_gaps("spark", tmp_path / "gaps")
 
 
 @pytest.mark.long
@@ -189,6 +189,7 @@ def test_dask_survives_twenty_of_twenty(tmp_path):
 def test_spark_survives_twenty_of_twenty(tmp_path, monkeypatch):
     cases.spark_or_skip(monkeypatch)
     table = files(tmp_path / "table")
+    names_faults("spark", tmp_path)
     for turn in range(20):
         survives_a_kill("spark", table, tmp_path / f"struck {turn}")
 

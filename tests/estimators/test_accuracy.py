@@ -51,6 +51,7 @@ def test_the_expected_error_of_a_mean_is_right(shape):
     assert 0.9 <= measured / expected <= 1.1
 
 
+@pytest.mark.long
 def test_the_expected_error_of_a_mean_is_right_with_a_public_spread():
     question = sv.Mean(bounds=(0, 1), spread=12**-0.5)
     shape = SHAPES["tiers"]

@@ -326,7 +326,7 @@ def full_batch(people, owner, count, **options):
     return *measured_epsilon(first, second, DELTA), promised
 
 
-@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("steps", [pytest.param(1, marks=pytest.mark.long), 3])
 @pytest.mark.parametrize("which", [0, 1], ids=["strictest", "loosest"])
 def test_no_measured_loss_exceeds_the_promise(steps, which):
     owner = strictest_and_loosest(ONE_ROW)[which]

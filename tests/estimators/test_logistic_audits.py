@@ -148,7 +148,7 @@ def test_the_worst_pair_comes_within_a_hundredth_of_the_charge_and_not_above(peo
         assert measured >= 0.99 * charge * (1 - voices.SLACK)
 
 
-@pytest.mark.parametrize("alpha", [None, 0.05, 1.0, 10.0])
+@pytest.mark.parametrize("alpha", [None, 0.05, *(pytest.param(a, marks=pytest.mark.long) for a in (1.0, 10.0))])
 @pytest.mark.parametrize("accountant", ["kappa", "exact"])
 @pytest.mark.parametrize("people", [MIXED, GROUPS], ids=["one row", "many rows"])
 @which_person

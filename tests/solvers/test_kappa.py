@@ -346,7 +346,7 @@ def test_the_attack_reaches_kappa_where_rho_is_infinite(ridge):
     assert kappa.kappa(ridge, INF) - 1e-3 <= found <= kappa.kappa(ridge, INF)
 
 
-@pytest.mark.parametrize("rho", [0.3, 1.0, 2.0, 5.0, 20.0])
+@pytest.mark.parametrize("rho", [0.3, 2.0, *(pytest.param(rho, marks=pytest.mark.long) for rho in (1.0, 5.0, 20.0))])
 @pytest.mark.parametrize("ridge", RIDGES)
 def test_no_attack_exceeds_kappa(ridge, rho):
     assert 0.9 * kappa.kappa(ridge, rho) <= attack(ridge, rho)[0] <= kappa.kappa(ridge, rho)
@@ -421,7 +421,7 @@ def ratios(count, seed=0):
         yield loss / float(kappa.charges(total, min(mine, d), rho / ridge, ridge))
 
 
-@pytest.mark.parametrize("many", [16, pytest.param(80, marks=pytest.mark.long)])
+@pytest.mark.parametrize("many", [8, pytest.param(80, marks=pytest.mark.long)])
 def test_no_exact_loss_of_finite_weight_exceeds_the_charge(many):
     found = np.array(list(ratios(many)))
     assert (found <= 1).all()
@@ -515,7 +515,7 @@ def test_a_sigmoid_mirrored_for_the_new_row_only_is_caught(monkeypatch):
 def test_the_largest_weight_instead_of_the_sum_is_caught(monkeypatch):
     original = kappa.charges
     monkeypatch.setattr(kappa, "charges", lambda weight, rank, eta, ridge: original(weight / rank, rank, eta, ridge))
-    assert max(ratios(12)) > 1
+    assert any(ratio > 1 for ratio in ratios(12))
 
 
 def test_a_determinant_of_rank_one_for_three_rows_is_caught():
