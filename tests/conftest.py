@@ -1,4 +1,4 @@
-"""Where books can be kept: a file, and a private server that starts when the first test asks for it."""
+"""What runs every time and what only for long; and where books can be kept: a file, and a private server that starts when the first test asks for it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,49 @@ import pytest
 
 from ledgers.places import Place
 from servers import postgres
+
+
+#: What takes seconds and repeats, with other parameters or on a server, what another test does every time; these run
+#: by `make test-long`. Parts of the names that pytest gives to tests.
+REPEATED = (
+    "test_kappa.py::test_no_attack_exceeds_kappa",
+    "test_kappa.py::test_rounding_down_and_interpolation_cost_little[0.00",
+    "test_kappa.py::test_rows_of_the_table_are_what_the_certificate_proves[0.0",
+    "test_kappa.py::test_nothing_is_caught_where_nothing_is_planted",
+    "test_engine_faults.py::test_spark_survives_and_names_faults",
+    "test_looks.py::test_axe_finds_nothing_and_no_page_scrolls_sideways[light, wide, every other]",
+    "test_logistic_audits.py::test_nobody_loses_more_than_the_charge[strictest-one row-exact",
+    "test_logistic_audits.py::test_nobody_loses_more_than_the_charge[loosest-many rows-exact",
+    "test_labels.py::test_the_expected_error_is_right[many rows a person-entrywise]",
+    "test_labels.py::test_the_expected_error_is_right[many rows a person-False]",
+    "test_errata.py::test_the_command_writes_the_page",
+    "test_market_figures.py::test_one_small_run_of_figure_2_is_real",
+    "test_planted_bugs.py::test_nothing_is_caught_where_nothing_is_planted[median]",
+    "test_market_page.py::test_the_slider_moves_the_outcome_in_a_real_browser_by_keyboard[1000-light]",
+    "test_ledger_page.py::test_by_keyboard_alone_in_a_real_browser[1000-dark]",
+    "test_person.py::test_by_keyboard_alone_in_a_real_browser[1000-light]",
+    "test_accuracy.py::test_the_expected_error_of_a_mean_is_right[many rows a person]",
+    "test_ledger_faults.py::test_every_fault_at_every_step[on_server]",
+    "test_ledger_crashes.py::test_killed_at_every_labelled_step[on_server]",
+    "test_ledger_crashes.py::test_killed_while_new_books_are_made[on_server]",
+    "test_ledger_races.py::test_a_key_that_is_asked_for_a_thousand_times_is_charged_once[on_server]",
+    "test_ledger_tampering.py::test_every_edited_cell_on_a_server_is_noticed",
+    "test_ledger.py::test_a_ledger_that_checks_and_then_acts_is_caught_by_the_race[on_server]",
+    "test_renyi.py::test_curves_agree_with_quadrature[0.001-3.0]",
+    "test_posterior.py::test_charges_stay_within_grants_and_raising_one_grant_harms_nobody[adaptive]",
+    "test_audits.py::test_the_worst_pair_comes_close_so_the_audit_can_fail[quartiles]",
+    "test_erm_audits.py::test_no_measured_loss_of_sampled_people_exceeds_the_promise[strictest]",
+    "test_truth.py::test_no_random_misreport_of_a_cost_and_a_cap_gains_a_coin",
+    "test_planted_bugs.py::test_a_trade_off_fitted_to_the_reports_is_not_truthful",
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Marks them before marks are looked at."""
+    for item in items:
+        if any(name in item.nodeid for name in REPEATED):
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(scope="session")

@@ -40,6 +40,7 @@ def runs():
     return found
 
 
+@pytest.mark.xdist_group("calculator")  # the runs are slow to make, and made once
 def test_the_calculator_covers_the_truth_and_is_near_it(runs):
     covered = np.array([bound.sample >= truth for bound, truth in runs])
     # Each row is covered with probability 0.99 at least; rows of one data set hang together, 200 data sets do not.
@@ -48,6 +49,7 @@ def test_the_calculator_covers_the_truth_and_is_near_it(runs):
     assert all((bound.epsilon >= bound.sample).all() for bound, _ in runs)
 
 
+@pytest.mark.xdist_group("calculator")
 def test_a_calculator_without_its_margin_would_be_noticed(runs):
     """Planted bug: the noise in the published coefficients left out."""
     short = [bound.sample * (bound.error - 2.6 * np.sqrt(bound.share / 20)) / bound.error >= truth
