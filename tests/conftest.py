@@ -1,4 +1,7 @@
-"""What runs every time and what only for long; and where books can be kept: a file, and a private server that starts when the first test asks for it."""
+"""What runs every time and what only for long; and where books can be kept.
+
+Books are kept in a file, or on a private server that starts when the first test asks for it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import pytest
 
 from ledgers.places import Place
 from servers import postgres
-
 
 #: What takes seconds and repeats, with other parameters or on a server, what another test does every time; these run
 #: by `make test-long`. Parts of the names that pytest gives to tests.
