@@ -25,15 +25,20 @@ $(VENV)/.dev: $(VENV)/.core
 	$(RUN) -m pip install --quiet --no-compile --disable-pip-version-check -e '.[dev]'
 	touch $@
 
-setup: $(VENV)/.dev
+# By itself, because it is large: style and types can be looked at meanwhile.
+$(VENV)/.spark: $(VENV)/.dev
+	$(RUN) -m pip install --quiet --no-compile --disable-pip-version-check 'pyspark>=4.0'
+	touch $@
+
+setup: $(VENV)/.spark
 
 demo: $(VENV)/.core
 	$(BIN)/sottovoce demo
 
-test: $(VENV)/.dev
+test: $(VENV)/.spark
 	$(RUN) -m pytest -n 3 --dist loadgroup -m "not long"
 
-test-long: $(VENV)/.dev
+test-long: $(VENV)/.spark
 	$(RUN) -m pytest -n 2 --dist loadgroup -m long
 
 lint: $(VENV)/.dev
@@ -42,7 +47,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.dev
+bench: $(VENV)/.spark
 	$(RUN) benchmarks/run.py
 
 reproduce: $(VENV)/.dev
