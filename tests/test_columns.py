@@ -145,6 +145,15 @@ def test_budgets_may_live_in_a_table_of_their_own(form, places, rows, tmp_path):
         assert released(*QUESTIONS["mean"], places[place], epsilon).release_.to_json() == expected
 
 
+def test_a_question_that_loads_its_table_takes_budgets_from_another(places, rows, tmp_path):
+    pq.write_table(consents(), tmp_path / "consents.parquet")
+    question, label = QUESTIONS["labels"]
+    expected = from_memory(question, label, rows).release_.to_json()
+    for epsilon in (consents(), tmp_path / "consents.parquet", {who: float(GRANTS[who]) for who in range(PEOPLE)}):
+        table = without(places["Arrow table"], "grown", "eps")
+        assert released(question, label, table, epsilon).release_.to_json() == expected
+
+
 def test_lines_of_people_without_rows_are_no_harm(places, rows):
     more = dict.fromkeys(range(5000), 1.0) | {who: float(GRANTS[who]) for who in range(PEOPLE)}
     expected = from_memory(*QUESTIONS["mean"], rows).release_.to_json()

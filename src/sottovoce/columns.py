@@ -119,28 +119,38 @@ class Table:
             return {"budget": self.budget, "tiers": self.tiers or None}
         if isinstance(self.budget, Mapping):
             return {"grants": Grants.of_mapping(self.budget)}
-        if is_elsewhere(self.budget) or feature_names(self.budget) is not None:
+        if _is_table(self.budget):
             return {"grants": Grants.read(self.budget, self.person, None, self.tiers, self.engine)}
         return {"epsilon": self.budget}
 
 
-def loaded(X: Any, y: Any, epsilon: Any, groups: Any, bounds: Any = None) -> tuple[Any, Any, Any, Any]:
+def loaded(X: Any, y: Any, epsilon: Any, groups: Any) -> tuple[Any, Any, Any, Any]:
     """Returns the same in memory where it is a table by names, for a question that cannot do with less."""
     if not by_names(X, y, epsilon, groups):
         return X, y, epsilon, groups
-    table = Table.of(X, y, epsilon, groups, bounds)
+    table = Table.of(X, y, epsilon, groups, None)
     named = [name for name in (table.value, table.budget, table.person) if isinstance(name, str)]
     numbers = tuple(name for name in (*table.others, table.value, table.budget) if isinstance(name, str))
-    batches = over(X, numbers=numbers).fold(_Kept((*table.others, *named)))
-    whole = pa.Table.from_batches(batches)
+    whole = kept(over(X, numbers=numbers), (*table.others, *named))
     label, owners = (None if name is None else whole.column(name) for name in (table.value, table.person))
     budget = table.budget
     if isinstance(budget, str):
         budget = whole.column(budget)
-    elif is_elsewhere(budget):
-        grants = Grants.read(budget, table.person, None, table.tiers, None)
+    elif _is_table(budget):
+        grants = Grants.read(budget, table.person, None, None, None)
         budget = dict(zip(grants.people.tolist(), units.epsilon(grants.granted).tolist(), strict=True))
     return whole.select(list(table.others)), label, budget, owners
+
+
+def _is_table(budget: Any) -> bool:
+    return is_elsewhere(budget) or feature_names(budget) is not None
+
+
+def kept(engine: Engine, columns: tuple[str, ...]) -> pa.Table:
+    """Returns columns of a table in memory, for what cannot do with less."""
+    require_columns(engine, *columns)
+    batches = engine.fold(_Kept(columns))
+    return pa.Table.from_batches(batches) if batches else pa.table({name: pa.array([], pa.null()) for name in columns})
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,16 @@ from sottovoce.asked import Said
 
 def public_rows(said: Said) -> tuple[Any, list[str]]:
     """Returns the features of the public table, as an Arrow table, and the class of each row."""
-    from sottovoce.engine import named, require_columns
+    from sottovoce.columns import kept
+    from sottovoce.engine import named
+    from sottovoce.errors import TooFewRows
 
     _refuse_the_private_table(said)
     with _about_public_rows():
         engine = named("arrow").open_table(str(said.public), said.asked_numbers)
-        require_columns(engine, *said.asked_about)
-        table = engine.fold(_Kept(said.asked_about)).table()
+        table = kept(engine, said.asked_about)
+        if len(table) < 2:
+            raise TooFewRows("The table is empty or has one row.", "", "Name a larger one, or leave --public out.")
         features = table.drop_columns([str(said.column)])
         _refuse_gaps(said, features)
         return features, _classes(said, table)
@@ -65,38 +67,6 @@ def _classes(said: Said, table: Any) -> list[str]:
     if (codes < 0).any():
         raise undeclared(classes)
     return list(np.array(classes.levels)[codes.astype(np.int64)].tolist())
-
-
-@dataclass(eq=False)
-class _Pieces:
-    """Batches in the order of rows."""
-
-    batches: list[Any]
-
-    def __add__(self, other: _Pieces) -> _Pieces:
-        return _Pieces(self.batches + other.batches)
-
-    def table(self) -> Any:
-        import pyarrow as pa
-
-        from sottovoce.errors import TooFewRows
-
-        if sum(map(len, self.batches)) < 2:
-            raise TooFewRows("The table is empty or has one row.", "", "Name a larger one, or leave --public out.")
-        return pa.Table.from_batches(self.batches)
-
-
-@dataclass(frozen=True)
-class _Kept:
-    """The kernel that keeps the rows themselves, which only public rows may be."""
-
-    columns: tuple[str, ...]
-
-    def zero(self) -> _Pieces:
-        return _Pieces([])
-
-    def __call__(self, batch: Any) -> _Pieces:
-        return _Pieces([batch])
 
 
 @contextmanager

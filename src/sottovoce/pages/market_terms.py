@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sottovoce.columns import kept
 from sottovoce.engine import Watch, named, require_columns
 from sottovoce.errors import (
     DuplicatePeople,
@@ -228,37 +229,20 @@ def _seen(path: str, sellers: str, cost: str) -> Prior:
     return laws.empirical(costs)
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """The kernel that keeps the rows themselves: reports are no private data of the release to come."""
-
-    columns: tuple[str, ...]
-
-    def zero(self) -> list[Any]:
-        return []
-
-    def __call__(self, batch: Any) -> list[Any]:
-        return [batch]
-
-
 def _read(path: str, words: tuple[str, ...], amounts: tuple[str, ...], watch: Watch | None = None) -> pa.Table:
-    import pyarrow as pa
-
     columns = (*words, *amounts)
     require_columns(named("arrow").open_table(path), *columns)
     if len(set(columns)) < len(columns):
         raise InvalidParameter("One column is named for two purposes.", "", "Name different columns.")
     try:
-        batches = named("arrow").open_table(path, amounts, watch).fold(_Kept(columns))
+        return kept(named("arrow").open_table(path, amounts, watch), columns)
     except InvalidData:
-        batches = None
-    if batches is None:
-        raise WrongType(
-            "A cost or a cap is not a number.",
-            "Both are columns of numbers, with a cell in every line.",
-            "Write numbers with a point and without a currency, such as 2.5.",
-        )
-    return pa.Table.from_batches(batches) if batches else pa.table({name: pa.array([], pa.null()) for name in columns})
+        pass  # raised below, in the words of reports
+    raise WrongType(
+        "A cost or a cap is not a number.",
+        "Both are columns of numbers, with a cell in every line.",
+        "Write numbers with a point and without a currency, such as 2.5.",
+    )
 
 
 def _names(column: Any) -> tuple[str, ...]:
