@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -12,8 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import sottovoce as sv
-from seams import seeded
+from seams import seeded, silent
 from sottovoce import errors
+from sottovoce.asked import shared
+from sottovoce.statistics import Owner
 
 N, PEOPLE = 1200, 300
 BOUNDS = sv.Bounds(features=(0, 1), label=(0, 100))
@@ -229,3 +233,25 @@ def test_a_session_leaves_out_who_is_not_named_and_spends_what_is_left(places):
     made = session.release(sv.Mean(bounds=(0, 100)), places["dataset"], "cost", **rest)
     assert max(session.balance(who) for who in range(PEOPLE)) < 0.1  # the loudest are heard no louder than helps
     assert session.release(sv.Mean(bounds=(0, 100)), places["dataset"], "cost", **rest) == made
+
+
+def test_rows_of_people_who_are_left_out_are_not_heard(places):
+    """Those who cannot pay all have 100, the others 0; without noise the answer is 0, and not a mixture."""
+    who = np.arange(N) % PEOPLE
+    poor = who % 3 == 0
+    table = pa.table({"who": who, "cost": np.where(poor, 100.0, 0.0), "eps": GRANTS[who]})
+    session = sv.Session()
+    session.grant({person: 0.1 if person % 3 == 0 else 3.0 for person in range(PEOPLE)})
+    with silent():
+        made = session.release(sv.Mean(bounds=(0, 100)), table, "cost", groups="who", epsilon="eps", key="rich")
+    assert abs(made.value) < 0.1
+    assert session.balance(0) == 0.1
+
+
+@pytest.mark.parametrize("share", [0.3, 0.999999, 1e-6])
+def test_a_share_of_a_budget_is_rounded_down(share):
+    budgets = sv.Budgets.of(dict(enumerate(GRANTS.tolist())), groups=np.arange(PEOPLE))
+    lowered, _ = shared(budgets, Owner("who", np.arange(PEOPLE), budgets.codes), share)
+    asked = lowered.by_person(lowered.kinds.epsilon)
+    exact = [Fraction(str(share)) * int(granted) for granted in budgets.by_person(budgets.kinds.epsilon)]
+    assert all(spent <= most for spent, most in zip(asked.tolist(), exact, strict=True))
