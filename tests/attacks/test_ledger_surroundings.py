@@ -13,6 +13,7 @@ import signal
 import sqlite3
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -238,6 +239,16 @@ def test_sixteen_who_open_new_books_at_once_open_the_same(place):
     identities = together(16, lambda number: place.open().identity)
     assert len(set(identities)) == 1
     place.open().verify()
+
+
+def test_new_books_wait_for_somebody_else_who_makes_them(in_file):
+    """The change to a write-ahead log is the one step for which SQLite itself does not wait."""
+    other = sqlite3.connect(in_file.file, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    gone = threading.Timer(0.2, other.close)
+    gone.start()
+    in_file.open().verify()
+    gone.join()
 
 
 def test_a_fork_with_open_books_loses_nothing(place):

@@ -11,6 +11,7 @@ import contextlib
 import os
 import sqlite3
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -182,10 +183,22 @@ def _connected(path: Path | str) -> sqlite3.Connection:
         for pragma in (f"busy_timeout = {PATIENCE}", "synchronous = FULL", "fullfsync = 1", "temp_store = MEMORY"):
             connection.execute(f"PRAGMA {pragma}")
         _refuse_others(connection)
-        if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-            connection.execute("PRAGMA journal_mode = WAL")
+        _write_ahead(connection)
         unless_it_works.pop_all()
     return connection
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Changes new books to a write-ahead log. SQLite does not wait for others who do the same, so this does."""
+    until = time.monotonic() + PATIENCE / 1000
+    while connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+        time.sleep(0.01)
 
 
 def _refuse_others(connection: sqlite3.Connection) -> None:
