@@ -137,7 +137,7 @@ def at_statement(number, server):
 
 @pytest.mark.parametrize("kind", ["trouble", "interrupt", "memory"])
 def test_every_fault_at_every_statement(place, monkeypatch, kind):
-    fault, stride = faults_of(place)[kind], 8 if place.server else 2
+    fault, stride = faults_of(place)[kind], 6 if place.server else 2
     faults = [(fault, at_statement(number, place.server)) for number in range(0, STATEMENTS, stride)]
     struck = endure(place, monkeypatch, faults)
     reached = sum(struck)

@@ -223,6 +223,40 @@ def test_many_people_in_one_transaction(place):
     books.verify()
 
 
+@pytest.mark.parametrize("many", [0, 10**6], ids=["looked for", "all read"])
+def test_balances_are_the_same_whether_accounts_are_looked_for_or_all_read(place, monkeypatch, many):
+    """One after the other and in any order; of lowered grants nothing is left, and a stranger is told of."""
+    monkeypatch.setattr("sottovoce.ledgers.books.MANY", many)
+    monkeypatch.setattr("sottovoce.ledgers.sqlite.PART", 64)
+    books, names, amounts = place.open(), list(range(500)), np.arange(500) * 10**12
+    books.grant([Amounts(names, amounts), Amounts(names[:100], amounts[:100] + 7, ACCOUNTS[-1])])
+    books.reserve("k", "", [Amounts(names, amounts // 2)])
+    books.grant([Amounts([3], np.array([1]))])
+    expected = np.where(np.arange(500) == 3, 0, amounts - amounts // 2)
+    order = np.random.default_rng(0).permutation(500)
+    assert np.array_equal(books.balances(order.tolist()), expected[order])
+    assert np.array_equal(books.balances(["17", 5, 5, 499.0]), expected[[17, 5, 5, 499]])
+    assert np.array_equal(books.balances(names[:100], ACCOUNTS[-1]), amounts[:100] + 7)
+    for people, account in (([*names, 500], ACCOUNTS[0]), (names, ACCOUNTS[-1]), (names[:2], ACCOUNTS[3])):
+        with pytest.raises(errors.UnknownPeople):
+            books.balances(people, account)
+
+
+def test_people_are_told_apart_by_both_halves_of_their_digests():
+    digests = [bytes(8) + bytes([0] * 7 + [low]) for low in (1, 2, 5)] + [b"\xff" * 16]
+    amounts = np.arange(4)
+    assert chain.looked_up(b"".join(reversed(digests)), b"".join(digests), amounts).tolist() == [3, 2, 1, 0]
+    for stranger in (
+        bytes(16),
+        bytes(15) + b"\3",
+        bytes(15) + b"\6",
+        b"\xff" * 15 + b"\0",
+        bytes(7) + b"\1" + bytes(8),
+    ):
+        assert chain.looked_up(digests[1] + stranger, b"".join(digests), amounts) is None
+    assert chain.looked_up(digests[0], b"", amounts[:0]) is None
+
+
 def test_nobody_at_all(place):
     books = place.open()
     books.grant([])

@@ -14,8 +14,10 @@ import os
 import re
 import secrets
 import tempfile
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,10 @@ from sottovoce.errors import InvalidParameter, LedgerUnavailable, SottovoceError
 from sottovoce.ledgers.chain import PERSON_BYTES
 
 KEY_BYTES = 32
+#: So many digests are under way at once.
+FEW = 4096
+#: Names of these types are spelt as they print.
+PLAIN = frozenset({int, str})
 #: A line of the file of heads: a word, the number of an entry, its digest.
 SEEN, ANEW = "seen", "anew"
 _LINE = re.compile(rf"({SEEN}|{ANEW}) ([0-9]{{1,18}}) ([0-9a-f]{{64}})")
@@ -65,14 +71,19 @@ class Beside:
 
     def digests(self, people: Sequence[Any]) -> bytes:
         """Returns the digests of people, one after the other."""
-        begun = hashlib.blake2b(digest_size=PERSON_BYTES, key=self.key).copy  # a third cheaper than to begin each anew
-        digests = []
-        for person in people:
-            hidden = begun()
-            # Halves of pairs, as some file systems and old tables have them, are letters like others.
-            hidden.update((person if type(person) is str else _spelt(person)).encode("utf-8", "surrogatepass"))
-            digests.append(hidden.digest())
-        return b"".join(digests)
+        begun = hashlib.blake2b(
+            digest_size=PERSON_BYTES, key=self.key
+        )  # copied, a third cheaper than to begin each anew
+        # Halves of pairs, as some file systems and old tables have them, are letters like others.
+        in_bytes = methodcaller("encode", "utf-8", "surrogatepass")
+        parts = []
+        for start in range(0, len(people), FEW):
+            few = people[start : start + FEW]
+            spelt = map(str if PLAIN.issuperset(map(type, few)) else _spelt, few)
+            hidden = [begun.copy() for _ in few]
+            deque(map(type(begun).update, hidden, map(in_bytes, spelt)), 0)  # a loop in Python takes twice as long
+            parts.append(b"".join(map(type(begun).digest, hidden)))
+        return b"".join(parts)
 
     def hidden(self, text: str) -> str:
         """Returns a digest of this text that only the holder of the key can compute."""
@@ -118,8 +129,6 @@ def head(number: Any, digest: Any) -> tuple[int, bytes]:
 
 def _spelt(person: Any) -> str:
     """Returns a name as it is spelt, so that a number read from a text file is still the same person."""
-    if type(person) is int:  # by far the most, and of those there may be millions
-        return str(person)
     whole = isinstance(person, float) and person.is_integer()
     return str(int(person) if whole else person)
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from itertools import chain as joined
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -20,11 +20,9 @@ import numpy as np
 
 from sottovoce import ledger
 from sottovoce.errors import (
-    BudgetExceeded,
     DuplicatePeople,
     KeyReused,
     LedgerSealed,
-    UnknownPeople,
     WrongLedgerKey,
 )
 from sottovoce.ledger import ACCOUNTS, USUAL, Amounts, Entry, Line, Reservation, in_words, refuse_unwritable
@@ -35,6 +33,9 @@ from sottovoce.ledgers.schema import Transaction
 from sottovoce.units import Units
 
 Result = TypeVar("Result")
+
+#: All accounts are read, and none looked for, unless so many times more have one than are asked for.
+MANY = 16
 
 
 class Store(Protocol):
@@ -87,17 +88,13 @@ class Books:
 
     def balances(self, people: Sequence[Any], account: str = USUAL) -> Units:
         """Returns what each has left; raises if somebody has no such account."""
-        asked = chain.packed(self._beside.digests(people), ACCOUNTS.index(account), np.arange(len(people)))
-
-        def work(transaction: Transaction) -> list[tuple[int, int]]:
-            transaction.stage(chain.in_order([asked]))  # in which accounts lie, too
-            return transaction.run(schema.LEFT)
-
-        found = self._store.read(work)
-        if len(found) < len(people):
-            raise _no_account(account)  # which must not say who
-        places, left = np.fromiter(joined.from_iterable(found), np.int64, 2 * len(found)).reshape(-1, 2).T
-        return np.asarray(left[np.argsort(places)])
+        code = ACCOUNTS.index(account)
+        accounts = self._store.read(lambda transaction: transaction.run("SELECT COUNT(*) FROM accounts"))[0][0]
+        look = self._left_of_many if accounts < MANY * len(people) else self._left_of_few
+        left = look(people, code)
+        if left is None:
+            raise reading.no_account(account)  # which must not say who
+        return left
 
     def find(self, key: str) -> Reservation | None:
         """Returns what is known about this key."""
@@ -114,7 +111,7 @@ class Books:
                 return known
             transaction.stage(lines)
             if transaction.count(schema.CHARGE) != len(lines):
-                raise _refused(transaction)
+                raise reading.refused(transaction)
             ledger.reached("reserve: charged")
             entry = self._append(transaction, what, key, request, root(), lines)
             return Reservation(key, request, "reserved", entry.number, entry.digest.hex(), fresh=True)
@@ -148,7 +145,7 @@ class Books:
         digest = self._beside.digests([person])
         found = self._store.read(lambda transaction: transaction.run(reading.HISTORY, digest))
         if not found:
-            raise _no_account()
+            raise reading.no_account()
         return [
             Line(
                 number,
@@ -211,6 +208,17 @@ class Books:
 
         return self._store.write(work)
 
+    def _left_of_many(self, people: Sequence[Any], code: int) -> Units | None:
+        """Reads all accounts, on a thread that leaves Python to the digests."""
+        with ThreadPoolExecutor(1) as meanwhile:
+            reading_all = meanwhile.submit(self._store.read, lambda transaction: transaction.left(code))
+            digests = self._beside.digests(people)
+            return chain.looked_up(digests, *reading_all.result())
+
+    def _left_of_few(self, people: Sequence[Any], code: int) -> Units | None:
+        asked = chain.packed(self._beside.digests(people), code, np.arange(len(people)))
+        return self._store.read(lambda transaction: reading.left(transaction, asked))
+
     def _written(self, work: Callable[[Transaction], Result]) -> Result:
         if self.sealed:
             raise sealed()
@@ -270,24 +278,6 @@ class Books:
             and all(reading.holds(transaction, entry) for entry in entries)
             and not any(transaction.run(question)[0][0] for question in schema.CONTRADICTIONS)
         )
-
-
-def _refused(transaction: Transaction) -> UnknownPeople | BudgetExceeded:
-    if transaction.run(schema.WITHOUT_ACCOUNT)[0][0]:
-        return _no_account()
-    return BudgetExceeded(
-        "Somebody has not enough left for this.",
-        "Nobody is ever charged more than they granted.",
-        "Ask for less, or leave out those who cannot afford it.",
-    )
-
-
-def _no_account(account: str = "any") -> UnknownPeople:
-    return UnknownPeople(
-        f"Somebody has no account of this kind ({account}).",
-        "Everybody is granted a budget first, in what the question charges.",
-        "Call grant for them, with currency= and neighbours= where these are not pure ε and replace.",
-    )
 
 
 def sealed() -> LedgerSealed:

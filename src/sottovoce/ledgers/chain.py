@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.ledger import Entry
+from sottovoce.units import Units
 
 PERSON_BYTES = 16
 Lines = NDArray[Any]
@@ -58,6 +59,35 @@ def in_order(parts: Sequence[Lines]) -> Lines:
     halves = np.ascontiguousarray(lines["person"]).view(">u8").reshape(len(lines), 2)
     order = np.lexsort((lines["account"], halves[:, 1], halves[:, 0]))
     return lines.view(f"V{PACKED.itemsize}")[order].view(PACKED)  # whole records move faster than their fields
+
+
+def looked_up(wanted: bytes, people: bytes, amounts: Units) -> Units | None:
+    """Returns the amounts of those who are wanted, from those of people in order; None if somebody is not there."""
+    high, low = _halves(wanted)
+    all_high, all_low = _halves(people)
+    if not len(all_high):
+        return None if len(high) else amounts
+    order = np.argsort(high)  # whoever is looked for next is near
+    high, low = high[order], low[order]
+    place = np.minimum(np.searchsorted(all_high, high), len(all_high) - 1)
+    while True:
+        other = (all_high[place] != high) | (all_low[place] != low)
+        if not other.any():
+            break
+        after = np.minimum(place + 1, len(all_high) - 1)
+        further = other & (after > place) & (all_high[after] == high)
+        if not further.any():
+            return None
+        place[further] += 1  # two people whose first halves are the same
+    found = np.empty(len(order), dtype=np.int64)
+    found[order] = amounts[place]
+    return found
+
+
+def _halves(digests: bytes) -> tuple[Any, Any]:
+    """Returns the digests of people as two numbers each, in whose order they are."""
+    both = np.frombuffer(digests, dtype=">u8").astype(np.uint64).reshape(-1, 2)
+    return np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])
 
 
 def repeats(lines: Lines) -> bool:

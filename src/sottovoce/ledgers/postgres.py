@@ -18,6 +18,7 @@ import numpy as np
 
 from sottovoce import ledger
 from sottovoce.errors import LedgerUnavailable, SottovoceError, UnsupportedLedger
+from sottovoce.ledgers import schema
 from sottovoce.ledgers.books import Books
 from sottovoce.ledgers.chain import PERSON_BYTES
 from sottovoce.ledgers.schema import Transaction
@@ -151,6 +152,14 @@ class _PostgresTransaction:
         with self._cursor.copy("COPY staged FROM STDIN WITH (FORMAT BINARY)") as copy:
             copy.write(for_copy(lines))
         self.run("ANALYZE staged")
+
+    def left(self, account: int) -> tuple[bytes, Any]:
+        """Returns everybody who has this account, in order of their digests, and what is left of it."""
+        statement = f"SELECT person, account, {schema.REST} FROM accounts WHERE account = {account} ORDER BY person"
+        with self._cursor.copy(f"COPY ({statement}) TO STDOUT WITH (FORMAT BINARY)") as copy:
+            told = b"".join(map(bytes, copy))
+        rows = np.frombuffer(told[len(HEADER) : -len(TRAILER)], dtype=ROW)
+        return rows["person"].tobytes(), rows["amount"].astype(np.int64)
 
     def version(self) -> int:
         """Returns the version of the tables; 0 where there are none."""

@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+from itertools import chain as chained
 from typing import Any
 
 import numpy as np
 
-from sottovoce.errors import LedgerBroken
+from sottovoce.errors import BudgetExceeded, LedgerBroken, UnknownPeople
 from sottovoce.ledger import ACCOUNTS, Entry, Reservation, State, refuse_unwritable
 from sottovoce.ledgers import chain, schema
 from sottovoce.ledgers.chain import Lines
 from sottovoce.ledgers.schema import Transaction
+from sottovoce.units import Units
 
 ENTRY = "SELECT number, what, key, request, at, lines, root, digest FROM entries"
 #: What its cells are, unless a byte of the file was changed.
@@ -92,11 +94,41 @@ def holds(transaction: Transaction, entry: Entry) -> bool:
     return len(lines) == entry.lines and chain.root(chain.leaves(lines)) == entry.root
 
 
+def left(transaction: Transaction, asked: Lines) -> Units | None:
+    """Returns what is left of accounts whose amounts are their places; None if one of them is not there."""
+    transaction.stage(asked)
+    found = transaction.run(schema.LEFT)
+    if len(found) < len(asked):
+        return None
+    places, rest = np.fromiter(chained.from_iterable(found), np.int64, 2 * len(found)).reshape(-1, 2).T
+    return np.asarray(rest[np.argsort(places)])
+
+
 def state_of(what: str, published: int | None) -> str:
     """Returns what became of an entry, in words."""
     if what == "reserve":
         return "reserved, never published" if published is None else "published"
     return {"grant": "granted", "charge": "outside"}.get(what, what)
+
+
+def refused(transaction: Transaction) -> UnknownPeople | BudgetExceeded:
+    """The error of a charge that was staged and did not reach everybody."""
+    if transaction.run(schema.WITHOUT_ACCOUNT)[0][0]:
+        return no_account()
+    return BudgetExceeded(
+        "Somebody has not enough left for this.",
+        "Nobody is ever charged more than they granted.",
+        "Ask for less, or leave out those who cannot afford it.",
+    )
+
+
+def no_account(account: str = "any") -> UnknownPeople:
+    """The error of somebody who is not in the books; it does not say who."""
+    return UnknownPeople(
+        f"Somebody has no account of this kind ({account}).",
+        "Everybody is granted a budget first, in what the question charges.",
+        "Call grant for them, with currency= and neighbours= where these are not pure ε and replace.",
+    )
 
 
 def broken() -> LedgerBroken:

@@ -45,9 +45,11 @@ CHARGE = """
     UPDATE accounts SET spent = accounts.spent + staged.amount FROM staged
     WHERE accounts.person = staged.person AND accounts.account = staged.account
     AND accounts.granted - accounts.spent >= staged.amount"""
+#: What somebody can still pay: lowering a grant may put it below what is spent.
+REST = "CASE WHEN granted > spent THEN granted - spent ELSE 0 END"
 #: What is left of accounts that were staged with their place in a list as the amount: digests need not travel back.
-LEFT = """
-    SELECT staged.amount, CASE WHEN granted > spent THEN granted - spent ELSE 0 END
+LEFT = f"""
+    SELECT staged.amount, {REST}
     FROM staged JOIN accounts ON accounts.person = staged.person AND accounts.account = staged.account"""
 WITHOUT_ACCOUNT = """
     SELECT COUNT(*) FROM staged LEFT JOIN accounts
@@ -90,6 +92,9 @@ class Transaction(Protocol):
 
     def stage(self, lines: Any) -> None:
         """Fills the temporary table ``staged`` (person, account, amount) in bulk."""
+
+    def left(self, account: int) -> tuple[bytes, Any]:
+        """Returns everybody who has this account, in order of their digests, and what is left of it."""
 
     def version(self) -> int:
         """Returns the version of the tables; 0 where there are none."""
