@@ -2,7 +2,7 @@
 """The census of a table: who is in it, with how many rows and which budget, read from public columns alone.
 
 It reads the columns of people and of budgets and no other, batch by batch: once to count both, and, where
-rows have owners, once more to see who granted what. Tiers cost no memory. Budgets that are all different,
+people are named by numbers, once more to see who granted what. Tiers cost no memory. Budgets that are all different,
 and people named by numbers, cost eight bytes each, a few more while they are sorted and counted; people
 named by text cost a Python string each.
 """
@@ -21,7 +21,7 @@ from sottovoce.budgets import Budgets, Kinds
 from sottovoce.engine import Engine, require_columns
 from sottovoce.errors import InconsistentBudget, InvalidParameter, TooFewRows, UnknownPeople, WrongType
 from sottovoce.grants import Grants, nobody_named
-from sottovoce.statistics import Owner, as_array, places
+from sottovoce.statistics import Owner, Places, as_array, places
 from sottovoce.table import Array
 from sottovoce.tally import Names, Tally, blocks
 
@@ -76,7 +76,7 @@ class _Price:
         column = batch.column(self.column)
         if self.tiers is None:
             return units.grant(as_array(column))
-        place = Owner(self.column, {name: i for i, name in enumerate(self.tiers)}).kinds(batch)
+        place = Owner(self.column, Places(list(self.tiers))).kinds(batch)
         return np.array(list(self.tiers.values()), dtype=np.int64)[place]
 
 
@@ -107,7 +107,8 @@ class _Count:
         return _Register(Names() if self.text else Tally(), Tally())
 
     def __call__(self, batch: Any) -> _Register:
-        budgets = Tally.of(self.price.of_rows(batch))
+        units = self.price.of_rows(batch)
+        budgets = Tally.of(units)
         if self.person is None:
             return _Register(Tally(), budgets)
         column = batch.column(self.person)
@@ -115,7 +116,8 @@ class _Count:
             raise UnknownPeople(
                 "A row has no owner.", "Every row belongs to one person.", "Fill the column of owners in."
             )
-        return _Register(Names.of(column) if self.text else Tally.of(_whole(column)), budgets)
+        people = Names.of(column, units) if self.text else Tally.of(_whole(column))
+        return _Register(people, budgets)
 
 
 def _once(*columns: str | None) -> tuple[str, ...]:
@@ -132,7 +134,8 @@ def _by_row(engine: Engine, price: _Price) -> tuple[Budgets, Owner]:
     if price.epsilon is not None:
         return budgets, Owner()
     if price.tiers is not None:
-        return budgets, Owner(price.column, {name: int(np.searchsorted(epsilon, u)) for name, u in price.tiers.items()})
+        codes = np.searchsorted(epsilon, list(price.tiers.values()))
+        return budgets, Owner(price.column, Places(list(price.tiers)), codes)
     return budgets, Owner(price.column, epsilon, as_units=True)
 
 
@@ -152,32 +155,43 @@ def _whole(column: Any) -> NDArray[np.int64]:
 def _by_grants(engine: Engine, grants: Grants, person: str | None) -> tuple[Budgets, Owner]:
     if person is None:
         raise nobody_named()
-    people, rows, keys = _counted(engine.fold(_Count(_Price(None, 1.0, None), person, _is_text(engine, person))))
-    budgets, told = np.unique(grants.of(people), return_inverse=True)
-    kinds, codes = _kinds(budgets, told, rows)
-    return Budgets(kinds, "person", codes, None, people), Owner(person, keys, codes)
+    register = engine.fold(_Count(_Price(None, 1.0, None), person, _is_text(engine, person)))
+    people, rows, *_ = register.people.counted()
+    _refuse_few(rows)
+    return _by_budgets(person, people, rows, grants.of(people))
 
 
 def _is_text(engine: Engine, person: str) -> bool:
     return engine.columns()[person] == "text"
 
 
-def _counted(register: _Register) -> tuple[Array, Array, Array | dict[str, int]]:
-    """Returns the people in order, how many rows each has, and how a row's owner is looked up among them."""
-    people, rows = register.people.counted()
-    if int(rows.sum()) < 2:
-        raise _empty()
-    return people, rows, people if people.dtype.kind == "i" else {name: i for i, name in enumerate(people.tolist())}
-
-
 def _by_person(engine: Engine, price: _Price, person: str) -> tuple[Budgets, Owner]:
     register = engine.fold(_Count(price, person, _is_text(engine, person)))
-    people, rows, keys = _counted(register)
-    grants = _Grants(Owner(person, keys), price, register.budgets.counted()[0], len(people))
+    if isinstance(register.people, Names):
+        names, rows, granted = register.people.counted()
+        _refuse_few(rows)
+        if register.people.contradicted:
+            raise _two_budgets()
+        return _by_budgets(person, names, rows, granted)
+    people, rows = register.people.counted()
+    _refuse_few(rows)
+    grants = _Grants(Owner(person, people), price, register.budgets.counted()[0], len(people))
     # Where all grant the same there is nothing to look up.
     told = engine.fold(grants).codes if len(grants.budgets) > 1 else np.zeros(len(people), dtype=np.uint8)
     kinds, codes = _kinds(grants.budgets, told, rows)
+    return Budgets(kinds, "person", codes, None, people), Owner(person, people, codes)
+
+
+def _by_budgets(person: str, people: Array, rows: Array, granted: units.Units) -> tuple[Budgets, Owner]:
+    budgets, told = np.unique(granted, return_inverse=True)
+    kinds, codes = _kinds(budgets, told, rows)
+    keys = people if people.dtype.kind == "i" else Places(people)
     return Budgets(kinds, "person", codes, None, people), Owner(person, keys, codes)
+
+
+def _refuse_few(rows: Array) -> None:
+    if int(rows.sum()) < 2:
+        raise _empty()
 
 
 @dataclass(eq=False)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from sottovoce import units
 from sottovoce.engine import Engine, over, require_columns
 from sottovoce.errors import DuplicatePeople, InvalidParameter, TooFewRows, UnknownPeople
-from sottovoce.statistics import Owner, as_array
+from sottovoce.statistics import Owner, Places, as_array
 from sottovoce.table import Array
 
 #: What the column of budgets is called where nobody says so.
@@ -126,7 +126,7 @@ class _Lines:
     def _granted(self, batch: Any) -> units.Units:
         if self.tiers is None:
             return units.grant(as_array(batch.column(self.budget)))
-        place = Owner(self.budget, {name: i for i, name in enumerate(self.tiers)}).kinds(batch)
+        place = Owner(self.budget, Places(list(self.tiers))).kinds(batch)
         return units.grant(list(self.tiers.values()))[place]
 
 

@@ -9,7 +9,7 @@ summation, at the speed of doubles. Pieces are added as Python integers, which d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -42,16 +42,31 @@ class Quantiser(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
+class Places:
+    """Where each of these names is among them; a plan looks nobody up, so that is found out when it is first asked."""
+
+    names: Array | Sequence[str]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Places, (self.names,)
+
+    @cached_property
+    def of(self) -> dict[str, int]:
+        """The place of every name."""
+        return {name: place for place, name in enumerate(self.names)}
+
+
+@dataclass(frozen=True, eq=False)
 class Owner:
     """Finds the kind of every row's owner from a public column of the batch.
 
     ``column`` None: all rows are of kind 0. ``keys`` None: the column holds the kind itself. Otherwise the
-    column's entry is looked up among the sorted ``keys`` (numbers) or in the mapping ``keys`` (text), and
+    column's entry is looked up among the ``keys``, sorted numbers or the places of names, and
     ``codes`` turns the position into a kind. ``as_units``: the column is a budget and is counted in units.
     """
 
     column: str | None = None
-    keys: Array | Mapping[str, int] | None = None
+    keys: Array | Places | None = None
     codes: Array | None = None
     as_units: bool = False
 
@@ -67,7 +82,11 @@ class Owner:
         column = batch.column(self.column)
         if self.keys is None:
             return as_array(column)
-        place = self._text_places(column) if isinstance(self.keys, Mapping) else self._number_places(column, self.keys)
+        place = (
+            self._text_places(column, self.keys)
+            if isinstance(self.keys, Places)
+            else self._number_places(column, self.keys)
+        )
         return place if self.codes is None else self.codes[place]
 
     def _number_places(self, column: Any, keys: Array) -> Array:
@@ -79,10 +98,9 @@ class Owner:
             )
         return place
 
-    def _text_places(self, column: Any) -> Array:
+    def _text_places(self, column: Any, keys: Places) -> Array:
         encoded = column.dictionary_encode()
-        assert isinstance(self.keys, Mapping)
-        known = [self.keys.get(key, -1) for key in encoded.dictionary.to_pylist()]
+        known = [keys.of.get(key, -1) for key in encoded.dictionary.to_pylist()]
         found: NDArray[np.int64] = np.array([*known, -1], dtype=np.int64)[
             encoded.indices.fill_null(len(known)).to_numpy()
         ]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counting what comes batch by batch, in memory that grows with how much of it is different.
 
-A Tally counts whole numbers (ids, budgets in units), a Names counts text. Both add in place, and both
-give the different ones in order and how often each came. Arrays as long as a table are sorted and
-rewritten where they lie, a block at a time: a second array of that length is what a large table cannot
-afford.
+A Tally counts whole numbers (ids, budgets in units), a Names counts text, and keeps a number with each. Both
+add in place, and both give the different ones in order and how often each came. Arrays as long as a table
+are sorted and rewritten where they lie, a block at a time: a second array of that length is what a large
+table cannot afford.
 """
 
 from __future__ import annotations
@@ -104,34 +104,49 @@ class Tally:
 
 @dataclass(eq=False)
 class Names:
-    """Text and how often each came."""
+    """Text, how often each came, and the number that comes with it.
+
+    >>> names = Names.of(pa.array(["b", "a", "b"]), np.array([5, 3, 5])) + Names.of(pa.array(["a"]), np.array([4]))
+    >>> [column.tolist() for column in names.counted()], names.contradicted
+    ([['a', 'b'], [2, 2], [3, 5]], True)
+    """
 
     tables: list[pa.Table] = field(default_factory=list)
+    contradicted: bool = False  # whether a name came with two numbers
     limit: int = field(default_factory=lambda: FEW)
 
     @classmethod
-    def of(cls, column: Any) -> Names:
+    def of(cls, column: Any, numbers: Array) -> Names:
         """The names in an Arrow column of text."""
-        entries = column.value_counts()
-        return cls([pa.table({"name": entries.field(0).cast(pa.large_string()), "rows": entries.field(1)})])
+        return cls().merged(pa.table({"name": column, "rows": np.ones(len(column), np.int64), "number": numbers}))
 
     def __add__(self, other: Names) -> Names:
         self.tables += other.tables
+        self.contradicted |= other.contradicted
         if sum(map(len, self.tables)) > self.limit:
-            self.tables = [self._merged()]
+            self.merged(pa.concat_tables(self.tables))
             self.limit = max(FEW, 2 * len(self.tables[0]))
         return self
 
-    def counted(self) -> tuple[Array, Array]:
-        """Returns the different names in order, and how often each came."""
+    def counted(self) -> tuple[Array, Array, Array]:
+        """Returns the different names in order, how often each came, and with which number."""
         if not self.tables:
-            return np.empty(0, dtype=object), none()
-        merged = self._merged().sort_by("name")
-        return merged["name"].to_numpy(), merged["rows"].to_numpy()
+            return np.empty(0, dtype=object), none(), none()
+        if len(self.tables) > 1:
+            self.merged(pa.concat_tables(self.tables))
+        name, rows, number = self.tables[0].sort_by("name").columns
+        return name.to_numpy(), rows.to_numpy(), number.to_numpy()
 
-    def _merged(self) -> pa.Table:
-        table = pa.concat_tables(self.tables).group_by("name").aggregate([("rows", "sum")])
-        return table.rename_columns(["name", "rows"])
+    def merged(self, table: pa.Table) -> Names:
+        """Puts this table, in which every name is then once, in the place of all others; returns itself."""
+        names = table["name"].cast(pa.large_string()).combine_chunks().dictionary_encode()
+        place, numbers = names.indices.to_numpy(), table["number"].to_numpy()
+        rows, number = np.zeros((2, len(names.dictionary)), dtype=np.int64)
+        np.add.at(rows, place, table["rows"].to_numpy())
+        number[place[::-1]] = numbers[::-1]  # the one that came first
+        self.contradicted |= not np.array_equal(number[place], numbers)
+        self.tables = [pa.table({"name": names.dictionary, "rows": rows, "number": number})]
+        return self
 
 
 def blocks(length: int) -> Iterator[slice]:
