@@ -24,7 +24,6 @@ from sottovoce.pages.pictures import grants as picture_of_grants
 from sottovoce.web import questions, releases, schemas, uploads, verbs
 from sottovoce.web.desk import Desk
 from sottovoce.web.forms import Fields
-from sottovoce.web.remembered import look_ahead
 from sottovoce.web.shell import away, desk_of, download, drawing, refused, render
 
 #: Accounts that a table's grants can be written to: the words of the books, and in words for people.
@@ -121,7 +120,7 @@ def people(request: Request, typed: Mapping[str, Any] | None = None, fields: Fie
         budgets = verbs.grants(desk, name, questions.ONE_EACH if everybody else None)
     except SottovoceError as error:
         return _schema_page(request, schemas.typed(described, desk.table(name).columns), _about_people(error))
-    look_ahead(desk, name)
+    verbs.look_ahead(desk, name)
     complaints = fields.complaints if fields is not None else {}
     return render(
         request,

@@ -25,7 +25,6 @@ from sottovoce.release import Release
 from sottovoce.web import questions, ready, verbs
 from sottovoce.web.desk import Desk
 from sottovoce.web.forms import Fields
-from sottovoce.web.remembered import for_plans, look_ahead
 from sottovoce.web.shell import away, desk_of, download, drawing, refused, render
 
 #: The questions whose losses an audit can tell.
@@ -55,7 +54,7 @@ def _planned(desk: Desk, name: str, fields: Fields) -> verbs.Planned | None:
     if asked is None:
         return None
     try:
-        return verbs.plan(for_plans(desk, asked.said), asked.said, asked.question)
+        return verbs.plan(desk, asked.said, asked.question)
     except InvalidBudget:
         fields.complain(questions.spending(desk.schemas[name]), NOT_ENOUGH)
     except SottovoceError as error:
@@ -143,7 +142,7 @@ def released(request: Request) -> Response:
     except SottovoceError as error:
         return refused(request, error)
     if request.query_params.get("table") in desk_of(request).schemas:
-        look_ahead(desk_of(request), request.query_params["table"])  # everybody has less left now
+        verbs.look_ahead(desk_of(request), request.query_params["table"])  # everybody has less left now
     sentences, why = words(made)
     return render(
         request,

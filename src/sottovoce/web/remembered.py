@@ -1,74 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a table's people have left in the books, looked up once and remembered until something is written there.
 
-Looking up a million people takes seconds, because everybody's name is hidden under the ledger's key first; a slider
+Looking up a million people takes a second, because everybody's name is hidden under the ledger's key first; a slider
 asks for it at every move. What is left changes only with a new entry, so the number of the last entry is part of what
 is remembered: entries that other programs write are seen too. Only plans are made from it. A release looks for itself.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from sottovoce.asked import Said
 from sottovoce.errors import UnknownPeople
-from sottovoce.ledger import USUAL, Ledger
-from sottovoce.session import Session
+from sottovoce.ledger import USUAL
 from sottovoce.units import Units
-from sottovoce.web import verbs
 from sottovoce.web.desk import Desk
-
-#: One look-up at a time: who comes second finds what the first has found.
-_TURN = threading.Lock()
-
-
-def for_plans(desk: Desk, said: Said) -> Desk:
-    """Returns the same desk with books that remember what the people of this table have left."""
-    books: Any = _Remembering(desk.session.ledger, desk, (said.table, said.person))
-    return replace(desk, session=Session(ledger=books, short=desk.session.short))
-
-
-def look_ahead(desk: Desk, table: str) -> None:
-    """Begins to look up, beside the page, what a plan about this table will ask for next."""
-    schema = desk.schemas[table]
-    said = Said(str(desk.table(table).path), person=schema.person)
-    if said.person is not None:
-        desk.jobs.start(lambda job: _looked_up(desk, table, said))
-
-
-def _looked_up(desk: Desk, table: str, said: Said) -> None:
-    # The names of people are the same whatever they grant.
-    budgets = verbs.grants(desk, table, 1.0 if desk.schemas[table].budget is None else None)
-    for_plans(desk, said).session.ledger.balances(budgets.names())
 
 
 @dataclass(frozen=True)
-class _Remembering:
-    """Books that are asked once between two entries."""
+class Remembered:
+    """The books on the desk, asked once between two entries what the people in a column of a table have left."""
 
-    ledger: Ledger
     desk: Desk
-    whose: tuple[str, str | None]
+    table: str
+    person: str | None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.ledger, name)
+        return getattr(self.desk.session.ledger, name)
 
     def balances(self, people: Sequence[Any], account: str = USUAL) -> Units:
-        """Returns what each has left, or raises again that somebody has no account."""
-        *_, last = self.ledger.entries()
-        with _TURN:
-            found = self.desk.counted((*self.whose, account, last.number), lambda: self._asked(people, account))
-        if isinstance(found, UnknownPeople):
-            raise found
-        left: Units = found
-        return left
+        """Returns what each has left; raises if somebody has no such account."""
+        *_, last = self.desk.session.ledger.entries()
+        what = (self.table, self.person, account, last.number)
+        found: Units | None = self.desk.counted(what, lambda: self._looked_up(people, account))
+        if found is None:
+            raise UnknownPeople("Somebody has no account of this kind.", "", "Write the table's grants into the books.")
+        return found
 
-    def _asked(self, people: Sequence[Any], account: str) -> Units | UnknownPeople:
+    def _looked_up(self, people: Sequence[Any], account: str) -> Units | None:
+        books = self.desk.session.ledger
         try:
-            self.ledger.balances(people[:1], account)  # where nobody has an account yet, one person tells so at once
-            return self.ledger.balances(people, account)
-        except UnknownPeople as error:
-            return error
+            books.balances(people[:1], account)  # where nobody has an account yet, one person tells so at once
+            return books.balances(people, account)
+        except UnknownPeople:
+            return None  # remembered, too: to find out takes as long

@@ -15,7 +15,7 @@ Whatever is wrong is refused as a SottovoceError, in words that fit a page (``in
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,13 +25,14 @@ from sottovoce import asked, units
 from sottovoce.asked import Said
 from sottovoce.bounds import Schema
 from sottovoce.errors import InvalidParameter, InvalidRelease, MissingColumn, SottovoceError, UnknownPeople
-from sottovoce.ledger import USUAL, Entry
+from sottovoce.ledger import Entry
 from sottovoce.question import Question
 from sottovoce.release import Release
 from sottovoce.session import Session
 from sottovoce.web.desk import Desk
 from sottovoce.web.jobs import Job
-from sottovoce.web.questions import QUESTIONS
+from sottovoce.web.questions import ONE_EACH, QUESTIONS
+from sottovoce.web.remembered import Remembered
 
 if TYPE_CHECKING:
     from sottovoce.audit import PerInstance
@@ -77,8 +78,20 @@ def declare(desk: Desk, table: str, schema: Schema) -> None:
             "The schema names a column that the table does not have.", "", f"Its columns are: {', '.join(there)}."
         )
     desk.schemas[table] = schema
-    if schema.person is not None and schema.budget is not None:
-        desk.jobs.start(lambda job: _look_ahead(desk, table), "Counting who takes part")
+    look_ahead(desk, table)
+
+
+def look_ahead(desk: Desk, table: str) -> None:
+    """Begins to count who takes part and what they have left, while the curator reads what is on the page."""
+    schema = desk.schemas[table]
+    if schema.person is None:
+        return
+    everybody = ONE_EACH if schema.budget is None else None  # who they are is the same whatever they grant
+
+    def work(job: Job) -> None:
+        Remembered(desk, str(desk.table(table).path), schema.person).balances(grants(desk, table, everybody).names())
+
+    desk.jobs.start(work, "Counting who takes part")
 
 
 def grants(desk: Desk, table: str, epsilon: float | None = None) -> Budgets:
@@ -109,7 +122,7 @@ def plan(desk: Desk, said: Said, question: Question) -> Planned:
     """Returns the plan of a release as it would be made now; no column in question is read, and nobody is charged."""
     _refuse_unbookable(desk, said)
     budgets, _ = asked.shared(*_counted(desk, said), said.share)
-    session = Session(ledger=_Remembered(desk, (said.table, said.person)), short=desk.session.short)
+    session = Session(ledger=Remembered(desk, said.table, said.person), short=desk.session.short)
     try:
         return Planned(session.plan_rows(question, budgets))
     except UnknownPeople:
@@ -227,39 +240,6 @@ def _nobodys() -> InvalidParameter:
         "Accounts in the books belong to people.",
         "Say in the schema which column names the person.",
     )
-
-
-def _look_ahead(desk: Desk, table: str) -> None:
-    """Counts who takes part and what they have left, while the curator reads what is on the page."""
-    budgets = grants(desk, table)
-    if budgets.people is not None:
-        whose = (str(desk.table(table).path), desk.schemas[table].person)
-        _Remembered(desk, whose).balances(budgets.people.tolist())
-
-
-@dataclass(frozen=True)
-class _Remembered:
-    """Books that are asked once, until the next entry, what the people of a table have left."""
-
-    desk: Desk
-    whose: tuple[str, str | None]  # the table, and its column of people
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.desk.session.ledger, name)
-
-    def balances(self, people: Sequence[Any], account: str = USUAL) -> Any:
-        """Returns what each has left; raises if somebody has no such account."""
-        what = (self.whose, account, entries(self.desk)[-1].number)
-        left = self.desk.counted(what, lambda: self._left(people, account))
-        if isinstance(left, UnknownPeople):
-            raise UnknownPeople(left.found, left.required, left.remedy)
-        return left
-
-    def _left(self, people: Sequence[Any], account: str) -> Any:
-        try:
-            return self.desk.session.ledger.balances(people, account)
-        except UnknownPeople as nobody:  # remembered, too: to find out takes as long
-            return nobody
 
 
 @dataclass(frozen=True)
