@@ -26,7 +26,9 @@ from sottovoce.ledgers.chain import PERSON_BYTES
 
 KEY_BYTES = 32
 #: So many digests are under way at once.
-FEW = 4096
+FEW = 1024
+#: Halves of pairs, as some file systems and old tables have them, are letters like others.
+_in_bytes = methodcaller("encode", "utf-8", "surrogatepass")
 #: Names of these types are spelt as they print.
 PLAIN = frozenset({int, str})
 #: A line of the file of heads: a word, the number of an entry, its digest.
@@ -74,14 +76,12 @@ class Beside:
         begun = hashlib.blake2b(
             digest_size=PERSON_BYTES, key=self.key
         )  # copied, a third cheaper than to begin each anew
-        # Halves of pairs, as some file systems and old tables have them, are letters like others.
-        in_bytes = methodcaller("encode", "utf-8", "surrogatepass")
         parts = []
         for start in range(0, len(people), FEW):
             few = people[start : start + FEW]
             spelt = map(str if PLAIN.issuperset(map(type, few)) else _spelt, few)
             hidden = [begun.copy() for _ in few]
-            deque(map(type(begun).update, hidden, map(in_bytes, spelt)), 0)  # a loop in Python takes twice as long
+            deque(map(type(begun).update, hidden, map(_in_bytes, spelt)), 0)  # a loop in Python takes twice as long
             parts.append(b"".join(map(type(begun).digest, hidden)))
         return b"".join(parts)
 

@@ -41,12 +41,11 @@ STAGE = f"""
     WITH RECURSIVE each(place) AS (VALUES (0) UNION ALL SELECT place + 1 FROM each WHERE place + 1 < ?3)
     SELECT substr(?1, place * {PERSON_BYTES} + 1, {PERSON_BYTES}), number / {BEYOND}, number % {BEYOND}
     FROM (SELECT place, CAST(substr(?2, place * {DIGITS} + 1, {DIGITS}) AS INTEGER) AS number FROM each)"""
-#: A part of all accounts by one statement, as one text: a third of the time of a row for each, and Python is free.
+#: A part of all accounts by one statement, as two texts: half of the time of a row for each, and Python is free.
 READ = f"""
-    SELECT group_concat(hex(person) || printf('%016x', {schema.REST}), '')
-    FROM (SELECT * FROM accounts WHERE person >= ?2 AND person < ?3 AND account = ?1 AND length(person) = {PERSON_BYTES}
-    ORDER BY person)"""
-RECORD = np.dtype([("person", "u1", PERSON_BYTES), ("left", ">i8")])
+    SELECT group_concat(hex(person), ''), group_concat(rest, ' ') FROM (
+    SELECT person, {schema.REST} AS rest FROM accounts
+    WHERE person >= ?2 AND person < ?3 AND account = ?1 AND length(person) = {PERSON_BYTES} ORDER BY person)"""
 PART = 2**17
 #: Says in the head of a file that it holds these books.
 MARK = 0x736F7474
@@ -256,15 +255,13 @@ class _SqliteTransaction:
     def left(self, account: int) -> tuple[bytes, Any]:
         """Returns everybody who has this account, in order of their digests, and what is left of it."""
         parts = max(1, self.run("SELECT COUNT(*) FROM accounts")[0][0] // PART)
-        edges = [
-            number.to_bytes(4, "big") for number in np.linspace(0, 2**32 - 1, parts + 1).astype(int)[1:-1].tolist()
-        ]
-        found = b"".join(
-            bytes.fromhex(self.run(READ, account, low, high)[0][0] or "")
-            for low, high in zip([b"", *edges], [*edges, b"\xff" * (PERSON_BYTES + 1)], strict=True)
-        )
-        records = np.frombuffer(found, dtype=RECORD)
-        return records["person"].tobytes(), records["left"].astype(np.int64)
+        edges = [int(edge).to_bytes(4, "big") for edge in np.linspace(0, 2**32, parts, endpoint=False)[1:]]
+        people, left = [], []
+        for low, high in zip([b"", *edges], [*edges, b"\xff" * (PERSON_BYTES + 1)], strict=True):
+            digests, amounts = self.run(READ, account, low, high)[0]
+            people.append(bytes.fromhex(digests or ""))
+            left.append(np.fromstring(amounts or "", dtype=np.int64, sep=" "))
+        return b"".join(people), np.concatenate(left)
 
     def version(self) -> int:
         """Returns the version of the tables; 0 where there are none."""
