@@ -19,8 +19,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import erfcx, log_ndtr, ndtr
 
 from sottovoce import units
 
@@ -83,8 +83,9 @@ def gaussian_delta(mu: Floats, epsilon: Floats) -> Floats:
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         upper, lower = epsilon / mu - mu / 2, epsilon / mu + mu / 2
         # e^ε·φ(lower) = φ(upper), so far out δ is φ(upper) times a difference of Mills' ratios.
-        far = np.exp(-(upper**2) / 2) / 2 * (erfcx(upper / math.sqrt(2)) - erfcx(lower / math.sqrt(2)))
-        near = ndtr(-upper) - np.exp(epsilon + log_ndtr(-lower))
+        mills = scipy.special.erfcx(upper / math.sqrt(2)) - scipy.special.erfcx(lower / math.sqrt(2))
+        far = np.exp(-(upper**2) / 2) / 2 * mills
+        near = scipy.special.ndtr(-upper) - np.exp(epsilon + scipy.special.log_ndtr(-lower))
     return np.asarray(np.where(mu > 0, np.where(upper > -1, far, near), 0.0), dtype=np.float64)
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import hadamard, helmert
 
 from sottovoce.bounds import Bounds, Schema
 from sottovoce.errors import InvalidBounds, InvalidData, InvalidSchema
@@ -269,6 +269,6 @@ class UnitBall:
 def contrasts(levels: int) -> Floats:
     """Returns the K×(K−1) table of orthogonal contrasts, the largest entry of each column ½."""
     if levels & (levels - 1) == 0:
-        return np.asarray(hadamard(levels)[:, 1:] / 2, dtype=np.float64)
-    table = helmert(levels).T
+        return np.asarray(scipy.linalg.hadamard(levels)[:, 1:] / 2, dtype=np.float64)
+    table = scipy.linalg.helmert(levels).T
     return np.asarray(table / (2 * np.abs(table).max(axis=0)), dtype=np.float64)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import webbrowser
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -54,13 +55,18 @@ def serve(
     say("The page is closed, and the tables that were brought to it are deleted.", stderr=True)
 
 
-def _rooms(session: Session, ledger: str | None, keys: Path | None, at_the_end: ExitStack) -> Any:
-    from sottovoce.web.app import rooms
+def _rooms(session: Session, ledger: str | None, keys: Path | None, at_the_end: ExitStack) -> Iterator[Any]:
+    """Yields the pages, and then, because the JSON takes as long to load as all of them, both."""
     from sottovoce.web.desk import Desk
+    from sottovoce.web.rooms import pages
 
     desk = Desk(ledger, keys, session)
     at_the_end.callback(desk.clear)
-    return rooms(desk)
+    yield pages(desk)
+
+    from sottovoce.web.app import everything
+
+    yield everything(desk)
 
 
 def _there(ledger: str | None) -> bool:

@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaincinv
+import scipy
 
 from sottovoce import units
 from sottovoce.errors import InvalidBounds, InvalidParameter, MissingValues
@@ -278,5 +278,5 @@ def constants(dimension: int, norm: float = 1.0, failure: float = 0.05) -> tuple
             "",
             "Pass the number of coefficients, a bound on their length, and 0.05.",
         )
-    q = float(gammaincinv(dimension, 1 - failure))
+    q = float(scipy.special.gammaincinv(dimension, 1 - failure))
     return norm / math.log(2) * (2 + math.sqrt(math.log(1 / failure) / 2)), 2 * norm * q / math.log(2)

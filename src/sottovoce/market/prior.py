@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr
 
 from sottovoce.errors import InvalidBounds, InvalidParameter
 
@@ -31,9 +31,9 @@ PRICE_BITS = 25
 
 _LAWS: dict[str, Callable[..., Any]] = {
     "uniform": lambda x: x,
-    "normal": lambda x, mean, deviation: ndtr((x - mean) / deviation),
+    "normal": lambda x, mean, deviation: scipy.special.ndtr((x - mean) / deviation),
     "exponential": lambda x, scale: -np.expm1(-x / scale),
-    "lognormal": lambda x, median, deviation: ndtr(np.log(np.maximum(x, 1e-300) / median) / deviation),
+    "lognormal": lambda x, median, deviation: scipy.special.ndtr(np.log(np.maximum(x, 1e-300) / median) / deviation),
     "empirical": lambda x, *seen: np.searchsorted(seen, x, side="right") / len(seen),
     "given": lambda x, function: function(x),
 }

@@ -12,14 +12,14 @@ import asyncio
 import logging
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sottovoce.errors import InvalidParameter
-from sottovoce.web.guard import HOSTS, Answer, Guard
+from sottovoce.web.guard import API, HOSTS, Answer, Guard
 from sottovoce.web.guard import new_secret as new_secret
 
 #: Ports below belong to the machine's services, and one of them is left out of addresses.
@@ -27,7 +27,7 @@ LEAST_PORT = 1024
 #: Seconds for answers under way when the server ends.
 GRACE = 5
 #: Seconds that a page waits for the rooms before it says that they are being opened.
-SOON = 0.2
+SOON = 0.5
 #: What the first plan needs and the first page does not: it is loaded while somebody reads that page.
 SLOW = "sottovoce.estimators.ridge"
 #: What is shown meanwhile; it looks again by itself after a second, and has no style that it would wait for.
@@ -43,35 +43,41 @@ MEANWHILE = (
 class Opening:
     """Stands where the rooms will be, and hands everything on to them once they are loaded."""
 
-    def __init__(self, load: Callable[[], ASGIApp]) -> None:
+    def __init__(self, load: Callable[[], Iterator[ASGIApp]]) -> None:
         self.failed: Exception | None = None
         self._rooms: ASGIApp | None = None
-        self._loaded, self._answered = threading.Event(), threading.Event()
+        self._loaded, self._wanted, self._complete = threading.Event(), threading.Event(), threading.Event()
         self._load = load
 
     def begin(self, give_up: Callable[[], None]) -> None:
-        """Loads the rooms beside the server, which gives up if that fails."""
+        """Loads the rooms beside the server, which gives up if that fails: pages first, the rest once one was seen."""
 
         def work() -> None:
             try:
-                self._rooms = self._load()
+                for rooms in self._load():
+                    self._rooms = rooms
+                    self._loaded.set()
+                    self._wanted.wait()
             except Exception as error:  # raised again where the command can tell it
                 self.failed = error
                 give_up()
             self._loaded.set()
-            self._answered.wait()
+            self._complete.set()
             import_module(SLOW)
 
         threading.Thread(target=work, daemon=True, name="sottovoce-opening").start()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers for the rooms, or lets them answer."""
-        if self._rooms is None:
+        if scope["path"].startswith(API):  # for programs, which wait
+            self._wanted.set()
+            await asyncio.to_thread(self._complete.wait)
+        elif self._rooms is None:
             first = scope["path"] == "/" and scope["method"] in ("GET", "HEAD")
             await asyncio.to_thread(self._loaded.wait, SOON if first else None)
         if self._rooms is not None:
             await self._rooms(scope, receive, send)
-            return self._answered.set()
+            return self._wanted.set()
         headers = [(b"content-type", b"text/html; charset=utf-8"), (b"refresh", b"1")]
         await Answer(200, headers, [MEANWHILE]).leave(send)
 
@@ -89,7 +95,7 @@ def listening(port: int) -> socket.socket:
     )
 
 
-def run(load: Callable[[], ASGIApp], here: socket.socket, token: str) -> None:
+def run(load: Callable[[], Iterator[ASGIApp]], here: socket.socket, token: str) -> None:
     """Serves on a socket of this machine until it is interrupted; raises what kept the rooms from being loaded."""
     opening = Opening(load)
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it quotes signs of what was sent
