@@ -1,0 +1,74 @@
+"""While things are loaded: pages are there before the JSON, a program waits for it, and a failure ends the server."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from sottovoce.web.opening import Opening
+
+PATIENCE = 30.0
+
+
+def answering(name):
+    async def app(scope, receive, send):
+        await send(name)
+
+    return app
+
+
+def asked(opening, path):
+    told = []
+
+    async def send(message):
+        told.append(message)
+
+    asyncio.run(opening({"path": path, "method": "GET"}, None, send))
+    return told[0]
+
+
+def begun(load):
+    opening, gave_up = Opening(load), threading.Event()
+    opening.begin(gave_up.set)
+    return opening, gave_up
+
+
+def in_turn():
+    yield answering("pages")
+    yield answering("everything")
+
+
+def test_a_page_is_answered_before_the_json_is_loaded_and_a_program_waits_for_it():
+    opening, _ = begun(in_turn)
+    assert asked(opening, "/ledger") == "pages"
+    assert asked(opening, "/api/plan") == "everything"
+    assert asked(opening, "/ledger") == "everything"
+
+
+def test_a_program_may_come_first():
+    opening, _ = begun(in_turn)
+    assert asked(opening, "/api/plan") == "everything"
+
+
+def test_the_first_page_does_not_wait_long_and_others_do():
+    go = threading.Event()
+
+    def slow():
+        go.wait(PATIENCE)
+        yield answering("pages")
+
+    opening, _ = begun(slow)
+    assert asked(opening, "/")["status"] == 200, "it says that the books are being opened"
+    threading.Timer(0.1, go.set).start()
+    assert asked(opening, "/ledger") == "pages"
+
+
+def test_what_cannot_be_loaded_ends_the_server():
+    def broken():
+        yield answering("pages")
+        raise OSError
+
+    opening, gave_up = begun(broken)
+    assert asked(opening, "/ledger") == "pages"
+    assert gave_up.wait(PATIENCE)
+    assert isinstance(opening.failed, OSError)
