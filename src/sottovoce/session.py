@@ -160,11 +160,9 @@ class Session:
         known = self.ledger.find(key)
         if known is not None:  # looked up before balances are: what it cost then is not asked for again
             return self._again(known, request)
-        own, names = budgets.by_person(kinds.epsilon), people.tolist()
+        names = people.tolist()
 
         def arranged(granted: units.Units) -> tuple[Budgets, Rows]:
-            if np.array_equal(granted, own):
-                return budgets, rows
             lowered = budgets.lowered(granted)
             return lowered, replace(rows, owner=replace(rows.owner, codes=lowered.codes))
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sottovoce.table import Array
@@ -118,35 +119,41 @@ class Names:
     @classmethod
     def of(cls, column: Any, numbers: Array) -> Names:
         """The names in an Arrow column of text."""
-        return cls().merged(pa.table({"name": column, "rows": np.ones(len(column), np.int64), "number": numbers}))
+        names = column.cast(pa.large_string()).dictionary_encode()
+        place = names.indices.to_numpy()
+        number = np.zeros(len(names.dictionary), dtype=np.int64)
+        number[place] = numbers
+        rows = np.bincount(place, minlength=len(number))
+        table = pa.table({"name": names.dictionary, "rows": rows, "number": number})
+        return cls([table], not np.array_equal(number[place], numbers))
 
     def __add__(self, other: Names) -> Names:
         self.tables += other.tables
         self.contradicted |= other.contradicted
         if sum(map(len, self.tables)) > self.limit:
-            self.merged(pa.concat_tables(self.tables))
+            self._merge()
             self.limit = max(FEW, 2 * len(self.tables[0]))
         return self
 
     def counted(self) -> tuple[Array, Array, Array]:
         """Returns the different names in order, how often each came, and with which number."""
-        if not self.tables:
+        if not sum(map(len, self.tables)):
             return np.empty(0, dtype=object), none(), none()
-        if len(self.tables) > 1:
-            self.merged(pa.concat_tables(self.tables))
-        name, rows, number = self.tables[0].sort_by("name").columns
+        self._merge()
+        name, rows, number = self.tables[0].columns
         return name.to_numpy(), rows.to_numpy(), number.to_numpy()
 
-    def merged(self, table: pa.Table) -> Names:
-        """Puts this table, in which every name is then once, in the place of all others; returns itself."""
-        names = table["name"].cast(pa.large_string()).combine_chunks().dictionary_encode()
-        place, numbers = names.indices.to_numpy(), table["number"].to_numpy()
-        rows, number = np.zeros((2, len(names.dictionary)), dtype=np.int64)
-        np.add.at(rows, place, table["rows"].to_numpy())
-        number[place[::-1]] = numbers[::-1]  # the one that came first
-        self.contradicted |= not np.array_equal(number[place], numbers)
-        self.tables = [pa.table({"name": names.dictionary, "rows": rows, "number": number})]
-        return self
+    def _merge(self) -> None:
+        """Puts one table in the place of all, with every name once and in order."""
+        table = pa.concat_tables(self.tables).combine_chunks().sort_by("name")
+        name, rows, number = table.columns
+        new = pc.not_equal(name.slice(1), name.slice(0, len(name) - 1)).to_numpy()
+        first = np.flatnonzero(np.r_[True, new])
+        other = np.r_[False, number.to_numpy()[1:] != number.to_numpy()[:-1]]
+        other[first] = False
+        self.contradicted |= bool(other.any())
+        table = table.take(first)
+        self.tables = [table.set_column(1, "rows", pa.array(np.add.reduceat(rows.to_numpy(), first)))]
 
 
 def blocks(length: int) -> Iterator[slice]:
