@@ -60,6 +60,7 @@ def test_the_first_page_does_not_wait_long_and_others_do():
     opening, _ = begun(slow)
     assert asked(opening, "/")["status"] == 200, "it says that the books are being opened"
     threading.Timer(0.1, go.set).start()
+    assert asked(opening, "/") == "pages", "which asks again, and then waits"
     assert asked(opening, "/ledger") == "pages"
 
 

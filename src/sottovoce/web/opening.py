@@ -26,11 +26,11 @@ from sottovoce.web.guard import new_secret as new_secret
 LEAST_PORT = 1024
 #: Seconds for answers under way when the server ends.
 GRACE = 5
-#: Seconds that a page waits for the rooms before it says that they are being opened.
-SOON = 0.5
+#: Seconds that the first page waits for the rooms before it says that they are being opened.
+SOON = 0.1
 #: What the first plan needs and the first page does not: it is loaded while somebody reads that page.
 SLOW = "sottovoce.estimators.ridge"
-#: What is shown meanwhile; it looks again by itself after a second, and has no style that it would wait for.
+#: What is shown meanwhile; it asks again by itself, is answered by the rooms, and has no style that it would wait for.
 MEANWHILE = (
     b'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>sottovoce</title>'
     b'<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -46,6 +46,7 @@ class Opening:
     def __init__(self, load: Callable[[], Iterator[ASGIApp]]) -> None:
         self.failed: Exception | None = None
         self._rooms: ASGIApp | None = None
+        self._told = False  # that the rooms are being opened
         self._loaded, self._wanted, self._complete = threading.Event(), threading.Event(), threading.Event()
         self._load = load
 
@@ -73,12 +74,13 @@ class Opening:
             self._wanted.set()
             await asyncio.to_thread(self._complete.wait)
         elif self._rooms is None:
-            first = scope["path"] == "/" and scope["method"] in ("GET", "HEAD")
+            first = scope["path"] == "/" and scope["method"] in ("GET", "HEAD") and not self._told
+            self._told |= first
             await asyncio.to_thread(self._loaded.wait, SOON if first else None)
         if self._rooms is not None:
             await self._rooms(scope, receive, send)
             return self._wanted.set()
-        headers = [(b"content-type", b"text/html; charset=utf-8"), (b"refresh", b"1")]
+        headers = [(b"content-type", b"text/html; charset=utf-8"), (b"refresh", b"0")]
         await Answer(200, headers, [MEANWHILE]).leave(send)
 
 
