@@ -227,7 +227,7 @@ def test_many_people_in_one_transaction(place):
 def test_balances_are_the_same_whether_accounts_are_looked_for_or_all_read(place, monkeypatch, many):
     """One after the other and in any order; of lowered grants nothing is left, and a stranger is told of."""
     monkeypatch.setattr("sottovoce.ledgers.books.MANY", many)
-    monkeypatch.setattr("sottovoce.ledgers.sqlite.PART", 64)
+    monkeypatch.setattr("sottovoce.ledgers.schema.PART", 64)
     books, names, amounts = place.open(), list(range(500)), np.arange(500) * 10**12
     books.grant([Amounts(names, amounts), Amounts(names[:100], amounts[:100] + 7, ACCOUNTS[-1])])
     books.reserve("k", "", [Amounts(names, amounts // 2)])

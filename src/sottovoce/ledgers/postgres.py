@@ -46,6 +46,11 @@ ROW = np.dtype(
         ("amount", ">i8"),
     ]
 )
+#: A part of all accounts by one statement, as one value: a row for each takes four times as long.
+READ = f"""
+    SELECT string_agg(person || int8send({schema.REST}), ''::bytea ORDER BY person) FROM accounts
+    WHERE account = %s AND person >= %s AND person < %s AND octet_length(person) = {PERSON_BYTES}"""
+RECORD = np.dtype([("person", "u1", PERSON_BYTES), ("left", ">i8")])
 
 
 def open_books(url: str, keys: Path) -> Books:
@@ -155,11 +160,12 @@ class _PostgresTransaction:
 
     def left(self, account: int) -> tuple[bytes, Any]:
         """Returns everybody who has this account, in order of their digests, and what is left of it."""
-        statement = f"SELECT person, account, {schema.REST} FROM accounts WHERE account = {account} ORDER BY person"
-        with self._cursor.copy(f"COPY ({statement}) TO STDOUT WITH (FORMAT BINARY)") as copy:
-            told = b"".join(map(bytes, copy))
-        rows = np.frombuffer(told[len(HEADER) : -len(TRAILER)], dtype=ROW)
-        return rows["person"].tobytes(), rows["amount"].astype(np.int64)
+        found = b""
+        for low, high in schema.ranges(self.run("SELECT COUNT(*) FROM accounts")[0][0]):
+            self._cursor.execute(READ, (account, low, high), binary=True)
+            found += self._cursor.fetchone()[0] or b""
+        records = np.frombuffer(found, dtype=RECORD)
+        return records["person"].tobytes(), records["left"].astype(np.int64)
 
     def version(self) -> int:
         """Returns the version of the tables; 0 where there are none."""

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from sottovoce.errors import UnsupportedLedger
+from sottovoce.ledgers.chain import PERSON_BYTES
 
 _FIRST = (
     """CREATE TABLE accounts (
@@ -79,6 +80,17 @@ CONTRADICTIONS = (
 )
 STORED = """
     SELECT releases.text FROM releases JOIN entries USING (number) WHERE entries.key = ? AND entries.what = 'reserve'"""
+
+
+#: So many accounts are read at once.
+PART = 2**17
+
+
+def ranges(accounts: int) -> list[tuple[bytes, bytes]]:
+    """Returns from where to where digests are read, so that parts of all accounts are about as large as PART."""
+    parts = max(1, accounts // PART)
+    edges = [(place * 2**32 // parts).to_bytes(4, "big") for place in range(1, parts)]
+    return list(zip([b"", *edges], [*edges, b"\xff" * (PERSON_BYTES + 1)], strict=True))
 
 
 class Transaction(Protocol):

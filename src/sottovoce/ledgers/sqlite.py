@@ -46,7 +46,6 @@ READ = f"""
     SELECT group_concat(hex(person), ''), group_concat(rest, ' ') FROM (
     SELECT person, {schema.REST} AS rest FROM accounts
     WHERE person >= ?2 AND person < ?3 AND account = ?1 AND length(person) = {PERSON_BYTES} ORDER BY person)"""
-PART = 2**17
 #: Says in the head of a file that it holds these books.
 MARK = 0x736F7474
 #: Causes that lie in the file and not in its surroundings.
@@ -254,10 +253,8 @@ class _SqliteTransaction:
 
     def left(self, account: int) -> tuple[bytes, Any]:
         """Returns everybody who has this account, in order of their digests, and what is left of it."""
-        parts = max(1, self.run("SELECT COUNT(*) FROM accounts")[0][0] // PART)
-        edges = [int(edge).to_bytes(4, "big") for edge in np.linspace(0, 2**32, parts, endpoint=False)[1:]]
         people, left = [], []
-        for low, high in zip([b"", *edges], [*edges, b"\xff" * (PERSON_BYTES + 1)], strict=True):
+        for low, high in schema.ranges(self.run("SELECT COUNT(*) FROM accounts")[0][0]):
             digests, amounts = self.run(READ, account, low, high)[0]
             people.append(bytes.fromhex(digests or ""))
             left.append(np.fromstring(amounts or "", dtype=np.int64, sep=" "))
