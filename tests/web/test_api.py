@@ -101,8 +101,19 @@ def test_a_market_is_settled_from_reports_alone(client):
     bought = client.post("/api/market", json={**offered, "budget": 10.0}).json()
     assert 0 < bought["total"] <= 10
     assert set(bought["epsilon"]) == set(offered["costs"])
-    for wrong in ({}, {"budget": 1.0, "prior": {"law": "uniform", "numbers": [1, 2, 3]}}):
-        assert client.post("/api/market", json={**offered, **wrong}).status_code == 422
+    cheap = client.post("/api/market", json={**offered, "budget": 10.0, "reserve": 2.0}).json()["epsilon"]
+    assert {name for name, epsilon in cheap.items() if epsilon} <= {f"s{i}" for i in range(11)}
+    seen = {**offered, "budget": 10.0, "prior": {"law": "empirical", "numbers": [1 + i / 10 for i in range(40)]}}
+    assert 0 < client.post("/api/market", json=seen).json()["total"] <= 10
+    for wrong in (
+        {},
+        {"budget": 1.0, "prior": {"law": "uniform", "numbers": [1, 2, 3]}},
+        {"budget": 1.0, "prior": {"law": "empirical", "numbers": [-1, 2, 3]}},
+        {"trade_off": 1.0, "reserve": 2.0},
+    ):
+        answer = client.post("/api/market", json={**offered, **wrong})
+        assert answer.status_code == 422
+        assert "--" not in answer.text, "options of the command line are fields here"
 
 
 @pytest.mark.parametrize(

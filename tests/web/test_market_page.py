@@ -39,6 +39,10 @@ def settled(tmp_path_factory):
     return client, {**FORM, "table": sent(client)}
 
 
+#: Costs that were seen before, and are public.
+EARLIER = "cost\n" + "\n".join(str(1 + number / 10) for number in range(50)) + "\n"
+
+
 def sent(client, content=CSV, name="sellers.csv"):
     """Sends a file of reports, and returns the name under which it lies on the desk."""
     answer = client.post("/market/sellers", files={"file": (name, content, "text/csv")})
@@ -55,11 +59,20 @@ def sent(client, content=CSV, name="sellers.csv"):
             {"by": "trade_off", "amount": ".001", "prior": "lognormal", "middle": "2", "deviation": ".5", "cap": ".4"},
             ["--prior", "lognormal:2:0.5:1:6", "--trade-off", "0.001", "--cap", "0.4"],
         ),
+        ({"reserve": "4"}, ["--prior", "uniform:1:6", "--budget", "200", "--reserve", "4"]),
+        (
+            {"prior": "empirical", "earlier": "EARLIER", "low": "", "high": "not used"},
+            ["--prior", "empirical:EARLIER", "--budget", "200"],
+        ),
     ],
 )  # fmt: skip
 def test_the_allocation_is_the_one_of_the_command_line(client, tmp_path, form, words):
     query = {**FORM, **form, "table": sent(client)}
     (tmp_path / "sellers.csv").write_text(CSV)
+    (tmp_path / "earlier.csv").write_text(EARLIER)
+    if "earlier" in query:
+        query["earlier"] = sent(client, EARLIER)
+    words = [word.replace("EARLIER", str(tmp_path / "earlier.csv")) for word in words]
     line = ["market", str(tmp_path / "sellers.csv"), *words, "--coin", "0.01"]
     files = ["--out", str(tmp_path / "a.csv"), "--publish", str(tmp_path / "p.json")]
     assert CliRunner().invoke(commands, [*line, *files]).exit_code == 0
@@ -154,6 +167,10 @@ WRONG = {
     "a coin too fine": ({"coin": "1e-12"}, {"coin"}),
     "a coin of nothing": ({"coin": "0"}, {"coin"}),
     "another law": ({"prior": "gossip"}, {"prior"}),
+    "an earlier market that is not named": ({"prior": "empirical"}, {"earlier"}),
+    "an earlier market that is not there": ({"prior": "empirical", "earlier": "gone"}, {"earlier"}),
+    "a reserve without a budget": ({"by": "trade_off", "amount": ".001", "reserve": "2"}, {"reserve"}),
+    "a reserve that is no price": ({"reserve": "-2"}, {"reserve"}),
     "a law without numbers": ({"prior": "normal"}, {"middle", "deviation"}),
     "a law that cannot be": ({"prior": "lognormal", "middle": "0", "deviation": "1"}, {"middle"}),
     "a law beside its range": ({"prior": "normal", "middle": "1e9", "deviation": "1e-3"}, {"middle"}),
@@ -174,6 +191,14 @@ def test_whatever_is_wrong_with_the_terms_is_said_next_to_its_field(settled, nam
     assert complaints(answer.text) == fields
     assert "--" not in text(answer.text), "options of the command line are fields here"
     assert "Correct what is marked." in answer.text
+
+
+def test_the_reports_to_be_paid_are_no_earlier_market(settled):
+    client, query = settled
+    by_file = sent(client, "price\n1\n2\n"), sent(client, "cost\n1\nmany\n"), sent(client, "cost\n2\n2\n")
+    for earlier in (query["table"], *by_file):
+        answer = client.get("/market", params={**query, "prior": "empirical", "earlier": earlier})
+        assert (answer.status_code, complaints(answer.text)) == (422, {"earlier"})
 
 
 def test_odd_addresses_do_no_harm(client):

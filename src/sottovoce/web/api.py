@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
+import numpy as np
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
@@ -21,7 +22,7 @@ from sottovoce.errors import InvalidData, InvalidParameter
 from sottovoce.ledgers.books import Books
 from sottovoce.market import prior as laws
 from sottovoce.pages.balances import balances as by_tier
-from sottovoce.pages.market_terms import WORTH
+from sottovoce.pages.market_terms import FROM_FILE, Sellers, Terms
 from sottovoce.pages.outlook import verdict
 from sottovoce.release import Release
 from sottovoce.web import bodies, uploads, verbs
@@ -237,18 +238,14 @@ def _wanted(asked: Asked) -> verbs.Wanted:
 
 
 def _settled(offered: Offered) -> markets.Allocation:
-    terms: dict[str, Any] = {"cap": offered.cap, "dimension": offered.features + 1}  # and an intercept
-    if offered.trade_off is None and offered.budget is None:
-        raise InvalidParameter("Neither a trade-off nor a budget is given.", "", "Pass one of them, or both.")
+    own, law, numbers = offered.model_dump(exclude={"costs", "prior"}), offered.prior.law, offered.prior.numbers
     try:
-        prior = getattr(laws, offered.prior.law)(*offered.prior.numbers)
+        prior = laws.empirical(numbers) if law == FROM_FILE else getattr(laws, law)(*numbers)
     except TypeError:
         prior = None
     if prior is None:
         raise InvalidParameter("The prior has too many or too few numbers.", "", "See `sottovoce market --help`.")
-    worth = offered.trade_off or WORTH / float(offered.budget or 1)
-    open_market = markets.Market(offered.costs, prior=prior, trade_off=worth, **terms)
-    return open_market.allocate() if offered.budget is None else open_market.within(offered.budget)
+    return Terms(prior, **own).settled(Sellers(tuple(offered.costs), np.array(list(offered.costs.values()))))
 
 
 def _shown(name: str, table: Uploaded) -> bodies.Table:

@@ -17,6 +17,7 @@ from sottovoce.web.jobs import State
 LONGEST, MOST_PEOPLE, MOST_LEVELS, MOST_PARAMETERS = 200, 10_000, 1000, 10
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Money = Annotated[float, Field(gt=0, le=1e15)]
 Name = Annotated[str, Field(min_length=1, max_length=LONGEST)]
 
 
@@ -146,10 +147,13 @@ class Tier(BaseModel):
 
 
 class Law(Body):
-    """What is known about costs before anybody reports, in the order of `sottovoce market --prior`."""
+    """What is known about costs before anybody reports, in the order of `sottovoce market --prior`.
 
-    law: Literal["uniform", "normal", "exponential", "lognormal"]
-    numbers: list[Number] = Field(min_length=2, max_length=4)
+    Of the law "empirical" the numbers are costs seen in an earlier market.
+    """
+
+    law: Literal["uniform", "normal", "exponential", "lognormal", "empirical"]
+    numbers: list[Number] = Field(min_length=2, max_length=MOST_PEOPLE)
 
 
 class Offered(Body):
@@ -159,8 +163,12 @@ class Offered(Body):
     prior: Law
     trade_off: Positive | None = None
     budget: Positive | None = None
+    rule: Literal["ceiling", "scaling"] | None = None
+    reserve: Money | None = None
     cap: Annotated[float, Field(gt=0, le=100)] = 1.0
     features: Annotated[int, Field(ge=1, le=1000)] = 10
+    norm: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    coin: Money | None = None
 
 
 class Bought(BaseModel):

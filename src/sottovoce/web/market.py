@@ -127,7 +127,7 @@ async def _file(request: Request, name: str, kind: str, written: Callable[[Outco
 async def _market(request: Request, fields: Fields) -> Response:
     desk = desk_of(request)
     chosen = desk.tables.get(fields.typed("table"))
-    sent = chosen is not None and "low" in fields.form  # and not only a table chosen
+    sent = chosen is not None and "amount" in fields.form  # and not only a table chosen
     outcome = await run_in_threadpool(_drawn, desk, fields) if sent else None
     return render(
         request,

@@ -13,7 +13,7 @@ from typing import Any
 
 from sottovoce.errors import SottovoceError
 from sottovoce.market.market import MOST
-from sottovoce.pages.market_terms import KINDS, Sellers, Terms, law, read_sellers
+from sottovoce.pages.market_terms import FROM_FILE, KINDS, Sellers, Terms, law, read_sellers
 from sottovoce.web import verbs
 from sottovoce.web.desk import Desk
 from sottovoce.web.forms import Fields
@@ -26,6 +26,8 @@ MOST_TYPED, LETTERS = 200, 20_000
 LARGEST = 1e15
 #: The largest number of features, and bound on coefficients, that somebody may mean.
 MOST_FEATURES, LARGEST_NORM = 100_000, 1e6
+#: The column of costs in the table of an earlier market.
+EARLIER = "cost"
 #: What the form begins with.
 USUAL = {
     "prior": "uniform",
@@ -43,6 +45,7 @@ LAWS = (
     ("normal", "normal: around a mean"),
     ("exponential", "exponential: with a scale"),
     ("lognormal", "lognormal: around a median"),
+    (FROM_FILE, "as in an earlier market"),
 )
 BY = (("budget", "a budget, paid at most"), ("trade_off", "γ, the worth of money"))
 RULES = (
@@ -77,22 +80,25 @@ def asked(desk: Desk, fields: Fields) -> Asked | None:
     """Reads the form; None where something is missing or wrong, which is among the complaints then."""
     table = fields.choice("table", desk.tables)
     columns = [fields.choice(name, desk.tables[table].columns if table else ()) for name in ("seller", "cost")]
-    terms, slide = _terms(fields), fields.number("slide", least=-STEPS, most=STEPS)
+    terms, slide = _terms(desk, fields), fields.number("slide", least=-STEPS, most=STEPS)
     if terms is None or fields.complaints or table is None or slide is None:
         return None
     return Asked(table, (str(columns[0]), str(columns[1])), terms, int(slide))
 
 
-def _terms(fields: Fields) -> Terms | None:
-    prior, by = _prior(fields), fields.choice("by", [key for key, _ in BY])
+def _terms(desk: Desk, fields: Fields) -> Terms | None:
+    prior, by = _prior(desk, fields), fields.choice("by", [key for key, _ in BY])
     numbers: dict[str, Any] = {
         str(by): fields.number("amount", least=0, most=LARGEST, above=True),
         "cap": fields.number("cap", least=0, most=MOST, above=True),
         "features": int(fields.number("features", least=1, most=MOST_FEATURES) or 1),
         "norm": fields.number("norm", least=0, most=LARGEST_NORM, above=True),
         "coin": fields.number("coin", needed=False, least=0, most=LARGEST, above=True),
+        "reserve": fields.number("reserve", needed=False, least=0, most=LARGEST, above=True),
     }
     rule = fields.choice("rule", [key for key, _ in RULES])
+    if by == "trade_off" and numbers["reserve"] is not None:
+        fields.complain("reserve", "A reserve price goes with a budget: leave it empty, or choose a budget.")
     if prior is None or fields.complaints:
         return None
     try:
@@ -102,9 +108,11 @@ def _terms(fields: Fields) -> Terms | None:
     return None
 
 
-def _prior(fields: Fields) -> Any:
-    """Reads the law of costs, with those numbers that its kind needs."""
-    kind = str(fields.choice("prior", KINDS))
+def _prior(desk: Desk, fields: Fields) -> Any:
+    """Reads the law of costs, with those numbers that its kind needs, or the table of an earlier market."""
+    kind = str(fields.choice("prior", (*KINDS, FROM_FILE)))
+    if kind == FROM_FILE:
+        return _earlier(desk, fields)
     low, high = (fields.number(end, least=0, most=LARGEST) for end in ("low", "high"))
     middle = fields.number("middle", needed=kind in KINDS and kind != "uniform", least=0, most=LARGEST)
     deviation = fields.number("deviation", needed=kind in ("normal", "lognormal"), least=0, most=LARGEST, above=True)
@@ -117,6 +125,22 @@ def _prior(fields: Fields) -> Any:
         return law(":".join([kind, *(repr(number) for number in (*own, low, high))]), "", "")
     except SottovoceError as error:
         fields.complain("middle" if own else "low", verbs.in_words(error))
+    return None
+
+
+def _earlier(desk: Desk, fields: Fields) -> Any:
+    """Reads the costs of an earlier market, which lie in another table on the desk."""
+    earlier = fields.choice("earlier", desk.tables)
+    if earlier is None:
+        return None
+    if earlier == fields.typed("table"):
+        fields.complain("earlier", "These are the reports to be paid: who can move the law by a report gains by lying.")
+        return None
+    path = str(desk.table(earlier).path)
+    try:
+        return desk.counted(("earlier", earlier), lambda: law(f"{FROM_FILE}:{path}", "", EARLIER))
+    except SottovoceError as error:
+        fields.complain("earlier", verbs.in_words(error))
     return None
 
 
