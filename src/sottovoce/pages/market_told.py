@@ -128,9 +128,10 @@ def sentences(outcome: Outcome) -> list[str]:
 def declared(outcome: Outcome) -> str:
     """Returns what was fixed before reports, as one sentence."""
     terms, own = outcome.terms, outcome.sellers.caps is not None
+    reserve = "" if terms.reserve is None else f"nothing above a price of {terms.reserve:g}; "
     meant = f" ({terms.worth * terms.budget:g} for the whole budget)" if terms.budget is not None else ""
     return (
-        f"Declared beforehand: {_law(terms)}; money is worth an error of {terms.worth:g} a unit{meant}; at most "
+        f"Declared beforehand: {_law(terms)}; money is worth an error of {terms.worth:g} a unit{meant}; {reserve}at most "
         f"ε = {terms.cap:g} from anybody{' and what they allow themselves' if own else ''}; "
         f"a model of {terms.features:,} features with coefficients no longer than {terms.norm:g}; "
         f"coins of {outcome.money(1)}."
@@ -201,6 +202,7 @@ def _sums(outcome: Outcome) -> dict[str, Any]:
         "coin": float(deal.coin),
         "rule": deal.rule,
         "budget": terms.budget,
+        "reserve": terms.reserve,
         "unspent": deal.unspent,
         "sellers": len(deal.units),
         "bought_from": int((deal.units > 0).sum()),
