@@ -131,8 +131,8 @@ def declared(outcome: Outcome) -> str:
     reserve = "" if terms.reserve is None else f"nothing above a price of {terms.reserve:g}; "
     meant = f" ({terms.worth * terms.budget:g} for the whole budget)" if terms.budget is not None else ""
     return (
-        f"Declared beforehand: {_law(terms)}; money is worth an error of {terms.worth:g} a unit{meant}; {reserve}at most "
-        f"ε = {terms.cap:g} from anybody{' and what they allow themselves' if own else ''}; "
+        f"Declared beforehand: {_law(terms)}; money is worth an error of {terms.worth:g} a unit{meant}; "
+        f"{reserve}at most ε = {terms.cap:g} from anybody{' and what they allow themselves' if own else ''}; "
         f"a model of {terms.features:,} features with coefficients no longer than {terms.norm:g}; "
         f"coins of {outcome.money(1)}."
     )
