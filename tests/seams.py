@@ -39,3 +39,15 @@ def silent():
 
 def seeded(seed: int):
     return source._seam(Seeded(seed))
+
+
+class Script:
+    """A seam whose random words are given one by one."""
+
+    def __init__(self, *words: int) -> None:
+        self._bytes = b"".join(word.to_bytes(8, "little") for word in words)
+
+    def bytes(self, count: int) -> bytes:
+        head, self._bytes = self._bytes[:count], self._bytes[count:]
+        assert len(head) == count, "more randomness than was scripted"
+        return head

@@ -23,7 +23,7 @@ from sklearn.linear_model import LinearRegression
 
 import sottovoce as sv
 from cases import HIGH, LOW, PEOPLE, every_people, strictest_and_loosest
-from seams import Silent, silent
+from seams import Script, Silent, silent
 from sklearn_checks import CHECKS
 from sottovoce import errors
 from sottovoce.budgets import Budgets
@@ -37,18 +37,6 @@ SIGMAS = 6
 
 
 # The coin
-
-
-class Script:
-    """A seam whose random words are given one by one."""
-
-    def __init__(self, *words: int) -> None:
-        self._bytes = b"".join(word.to_bytes(8, "little") for word in words)
-
-    def bytes(self, count: int) -> bytes:
-        head, self._bytes = self._bytes[:count], self._bytes[count:]
-        assert len(head) == count, "more randomness than was scripted"
-        return head
 
 
 def exact_chance(epsilon: int, threshold: int) -> mpmath.mpf:

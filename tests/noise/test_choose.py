@@ -11,21 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cases import log_law
+from seams import Script
 from sottovoce.noise import choose, source
 
 SIGMAS = 6
-
-
-class Script:
-    """A seam whose random words are given one by one."""
-
-    def __init__(self, *words: int) -> None:
-        self._bytes = b"".join(word.to_bytes(8, "little") for word in words)
-
-    def bytes(self, count: int) -> bytes:
-        head, self._bytes = self._bytes[:count], self._bytes[count:]
-        assert len(head) == count, "more randomness than was scripted"
-        return head
 
 
 @pytest.mark.parametrize(("gap", "scale"), [(0, 1), (1, 3), (5, 7), (10**17, 10**17), (3 * 10**18, 10**18)])

@@ -11,9 +11,12 @@ from functools import cache
 from html import unescape
 from pathlib import Path
 
+import pytest
+
 import sottovoce as sv
 from sottovoce.web.app import make_app
 from sottovoce.web.desk import Desk
+from web.browser import serving
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it would like another client than the one that it asks for elsewhere
@@ -47,6 +50,14 @@ def desk_in(folder: Path) -> Desk:
     """Returns a desk over such books in a file."""
     shutil.copytree(_filled(), folder, dirs_exist_ok=True)
     return Desk.on(f"sqlite:///{folder / 'books.db'}")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """A real server over such books."""
+    with serving(tmp_path_factory.mktemp("served")) as running:
+        fill(running.desk.session)
+        yield running
 
 
 def app_over(desk: Desk):

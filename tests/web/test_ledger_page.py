@@ -14,8 +14,8 @@ from sottovoce.pages.balances import APART, balances, picture
 from sottovoce.pages.statement import accounts
 from sottovoce.web import ledger
 from sottovoce.web.ledger import SHOWN
-from web.browser import chromium, serving, window  # noqa: F401
-from web.rooms import NAMES, TIERS, app_over, complaints, curator, desk_in, fill, tab_to, text
+from web.browser import chromium, window  # noqa: F401
+from web.rooms import NAMES, TIERS, app_over, complaints, curator, desk_in, served, tab_to, text  # noqa: F401
 
 GRANT = {"do": "grant", "person": "person-001", "currency": "pure epsilon", "neighbours": "replace"}
 
@@ -223,13 +223,6 @@ def test_sealed_books_say_so(client, desk):
     refused = client.post("/ledger/person", data={**GRANT, "amount": "0.7"})
     assert (refused.status_code, complaints(refused.text)) == (422, {"amount"})
     assert "These books are sealed" in refused.text
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("ledger")) as running:
-        fill(running.desk.session)
-        yield running
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1000, "dark"), (360, "light")])

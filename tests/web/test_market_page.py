@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from sottovoce.cli.main import app as commands
 from sottovoce.web.market_form import MOST_TYPED, POWER, STEPS
-from web.browser import chromium, serving, window  # noqa: F401
-from web.rooms import app_over, complaints, curator, desk_in, fill, text
+from web.browser import chromium, window  # noqa: F401
+from web.rooms import app_over, complaints, curator, desk_in, served, text  # noqa: F401
 
 SELLERS = [(f"seller-{i:03d}", 1 + 37 * i % 41 / 10) for i in range(120)]
 CSV = "seller,cost\n" + "".join(f"{name},{cost}\n" for name, cost in SELLERS)
@@ -240,13 +240,6 @@ def test_books_that_refuse_are_told_next_to_the_box(client, desk):
     answer = client.post("/market/take", data={**FORM, "table": sent(client), "sure": "yes"})
     assert (answer.status_code, complaints(answer.text)) == (422, {"sure"})
     assert "These books are sealed" in answer.text
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("market")) as running:
-        fill(running.desk.session)
-        yield running
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1000, "light"), (360, "dark")])

@@ -18,8 +18,8 @@ from sottovoce.pages.statement import Account
 from sottovoce.pages.statement_page import told
 from sottovoce.web import codes
 from sottovoce.web.codes import ALPHABET, IDLE, PREFIX, TRIES_OF_ALL, TRIES_OF_ONE, WINDOW, Codes, TooManyTries
-from web.browser import chromium, serving, window  # noqa: F401
-from web.rooms import app_over, complaints, curator, desk_in, fill, tab_to, text, visitor
+from web.browser import chromium, window  # noqa: F401
+from web.rooms import app_over, complaints, curator, desk_in, served, tab_to, text, visitor  # noqa: F401
 
 #: People whose names and amounts must be found nowhere on somebody else's page.
 PLANTED = {"Quentin Zzyzx": 0.731904627, "<b>Wanda & Söhne</b>": 1.377215903, "Yorick-40417": 0.000918273}
@@ -319,13 +319,6 @@ def test_somebody_without_an_account_gets_no_code(desk, tmp_path):
     with pytest.raises(UnknownPeople):
         desk.codes.issue("nobody of this name")
     assert not (tmp_path / "books.db.codes").exists()
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("person")) as running:
-        fill(running.desk.session)
-        yield running
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1000, "light"), (360, "dark")])
