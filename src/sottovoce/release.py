@@ -148,11 +148,7 @@ class Release:
             whose = {"row": "of each row's label", "person": "of all labels of each person"}[
                 unit
             ] + ", and of nothing else"
-        odds = "; ".join(
-            f"ε = {e:g}: by a factor of at most {factor}"
-            for e in dict.fromkeys((epsilon["least"], epsilon["most"]))
-            for factor in [_odds(e)]
-        )
+        odds = " and ".join(f"{_odds(e)} (ε = {e:g})" for e in dict.fromkeys((epsilon["least"], epsilon["most"])))
         guess = f"any guess about one {unit}'s {'labels' if labels else 'data'}"
         if promise["neighbours"] == "zero out":
             guess = f"a guess whether one {unit} was heard or left out"
@@ -160,7 +156,7 @@ class Release:
             f"Promise: differential privacy ({currency_words(promise)}, neighbours by {promise['neighbours']}) "
             f"{whose}, {promise['people']:,} in all, {_range(epsilon)}.",
             f"What it means: whatever somebody already knows, seeing this answer changes the odds of {guess} "
-            f"by little ({odds}){_except(promise)}.",
+            f"by a factor of at most {odds}{_except(promise)}.",
             *(_line(entry, unit) for entry in epsilon["distribution"]),
         ]
 
