@@ -116,6 +116,7 @@ def test_the_explanation_names_unit_neighbours_currency_and_factor(epsilon):
 def test_plans_describe_tiers_and_deciles():
     tiers = MEAN.plan(epsilon=EPSILON)
     assert [line["people"] for line in tiers.who_pays()] == [100, 100, 100]
+    assert [line["granted"] for line in tiers.who_pays()] == sorted(set(EPSILON.tolist()))  # as they were typed
     assert sum(line["voice"] for line in tiers.who_pays()) == pytest.approx(1)
     deciles = MEAN.plan(epsilon=np.linspace(0.01, 1, 300))
     assert [line["people"] for line in deciles.who_pays()] == [30] * 10

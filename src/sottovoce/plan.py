@@ -159,6 +159,8 @@ def _plural(unit: str) -> str:
 
 
 def _mean(values: NDArray[np.float64], people: NDArray[np.int64]) -> float:
+    if (values == values[0]).all():
+        return float(values[0])  # which a division would change in its last digit
     return float((values * people).sum() / people.sum())
 
 

@@ -128,7 +128,7 @@ def plan(asked: Asked, desk: OnDesk) -> bodies.Planned:
     told, error = made.plan, made.plan.expected_error
     return bodies.Planned(
         question=told.question,
-        who_pays=told.who_pays(),
+        who_pays=[bodies.Payers.model_validate(line) for line in told.who_pays()],
         expected_error=list(error) if isinstance(error, tuple) else error,
         error_is=told.error_is,
         guarantee=told.promise,

@@ -93,11 +93,21 @@ class Keyed(Asked):
     key: Annotated[str, Field(min_length=1, max_length=verbs.LONGEST_KEY)]
 
 
+class Payers(BaseModel):
+    """People who grant and pay about the same, and the part of the answer that is theirs."""
+
+    people: int
+    rows: int
+    granted: float
+    spent: float
+    voice: float
+
+
 class Planned(BaseModel):
     """What a release will cost whom and what it will be worth; no private value was read."""
 
     question: str
-    who_pays: list[dict[str, float]]
+    who_pays: list[Payers]
     expected_error: float | list[float]
     error_is: str
     guarantee: dict[str, Any]
