@@ -40,6 +40,8 @@ MOST = 100.0
 #: Caps that sellers may choose, where no menu is given: some twenty in each power of ten.
 STEPS = (1, 1.1, 1.2, 1.4, 1.5, 1.6, 1.8, 2, 2.2, 2.5, 2.8, 3, 3.5, 4, 4.5, 5, 5.5, 6, 7, 7.5, 8, 9)
 MENU = np.outer(10.0 ** np.arange(-6, 3), STEPS).ravel()
+#: Money is worth no more error than this, and no less than one over it; budgets lie in the same range.
+EXTREME = 1e30
 #: A coin, where none is named, is this part of the power of ten below the highest price.
 FINE = Fraction(1, 10**9)
 
@@ -208,10 +210,10 @@ class Market:
     def _buyer(self) -> Buyer:
         mu, sigma, gamma = (_number(value) for value in (*self._constants(), self.trade_off))
         largest = math.inf if self.largest_share is None else _number(self.largest_share)
-        if not (0 < mu < math.inf and 0 <= sigma < math.inf and 0 < gamma < math.inf and largest >= 1):
+        if not (0 < mu < math.inf and 0 <= sigma < math.inf and _sensible(gamma) and largest >= 1):
             raise InvalidParameter(
                 "trade_off, mu, sigma or largest_share is not a number in its range.",
-                "trade_off and mu are positive and finite, sigma is at least 0, largest_share at least 1.",
+                f"trade_off is up to {EXTREME:g}, mu positive, sigma at least 0, largest_share at least 1.",
                 "Without a price on money everything would be bought: say how much error a unit of money is worth.",
             )
         return Buyer(mu, sigma, gamma, None if self.largest_share is None else largest / len(self._reported))
@@ -232,14 +234,16 @@ class Market:
     def _coin(self) -> Fraction:
         if self.coin is None:
             return Fraction(10) ** math.floor(math.log10(self._list.values[-1])) * FINE
-        if not 0 < _number(self.coin) < math.inf:
-            raise InvalidParameter("The coin is not positive and finite.", "", "Pass coin=0.01 for cents.")
+        if not _sensible(_number(self.coin)):
+            raise InvalidParameter("The coin is not positive, or beyond all meaning.", "", "Pass coin=0.01 for cents.")
         return Fraction(str(self.coin))
 
     def _coins(self, budget: float) -> int:
-        if not 0 < _number(budget) < math.inf:
+        if not _sensible(_number(budget)):
             raise InvalidParameter(
-                "The budget is not positive and finite.", "Privacy is not given away.", "Pass an amount of money."
+                "The budget is not positive, or beyond all meaning.",
+                "Privacy is not given away.",
+                "Pass an amount of money.",
             )
         return math.floor(Fraction(str(float(budget))) / self._coin)
 
@@ -264,6 +268,10 @@ def _number(value: Any) -> float:
         return float(value)
     except (TypeError, ValueError):
         return math.nan
+
+
+def _sensible(money: float) -> bool:
+    return 1 / EXTREME <= money <= EXTREME
 
 
 def constants(dimension: int, norm: float = 1.0, failure: float = 0.05) -> tuple[float, float]:

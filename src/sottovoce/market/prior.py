@@ -28,12 +28,16 @@ Floats = NDArray[np.float64]
 
 #: Prices are whole multiples of a power of two with this many bits, so that money adds up exactly in 64 bits.
 PRICE_BITS = 25
+#: No unit of ε costs more, and the dearest costs no less than one over it.
+DEAREST = 1e15
 
 _LAWS: dict[str, Callable[..., Any]] = {
     "uniform": lambda x: x,
     "normal": lambda x, mean, deviation: scipy.special.ndtr((x - mean) / deviation),
     "exponential": lambda x, scale: -np.expm1(-x / scale),
-    "lognormal": lambda x, median, deviation: scipy.special.ndtr(np.log(np.maximum(x, 1e-300) / median) / deviation),
+    "lognormal": lambda x, median, deviation: scipy.special.ndtr(
+        (np.log(np.maximum(x, 1e-300)) - np.log(median)) / deviation
+    ),
     "empirical": lambda x, *seen: np.searchsorted(seen, x, side="right") / len(seen),
     "given": lambda x, function: function(x),
 }
@@ -72,7 +76,8 @@ class Prior:
         return float(np.nextafter(self.low, -math.inf))
 
     def _law(self, x: Any) -> Any:
-        return _LAWS[self.kind](x, *self.parameters)
+        with np.errstate(over="ignore"):  # far outside a law all is 0 or 1
+            return _LAWS[self.kind](x, *self.parameters)
 
     def _mass(self) -> float:
         return float(self._law(self.high) - self._law(self._below))
@@ -140,6 +145,12 @@ class Prices:
         values = np.asarray(prices, dtype=np.float64).ravel()
         if not (values.size and np.all(np.isfinite(values)) and values[0] >= 0 and values[-1] > 0):
             raise _unordered()
+        if not 1 / DEAREST <= values[-1] <= DEAREST:
+            raise InvalidBounds(
+                f"The highest price of a unit of ε lies above {DEAREST:g} or below {1 / DEAREST:g}.",
+                "Sums of so large or so small amounts would not be exact.",
+                "Count in a larger or smaller unit of money.",
+            )
         exponent = math.frexp(float(values[-1]))[1] - PRICE_BITS
         whole = np.ceil(np.ldexp(values, -exponent)).astype(np.int64)
         if np.any(np.diff(whole) <= 0):
