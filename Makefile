@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
+# Modules are compiled once, when they are first imported: every process that a test starts would do it again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test lint test-long bench reproduce docs clean
 

@@ -18,6 +18,8 @@ from sottovoce.cli.contest import Contest, Way, exact_coefficients
 from sottovoce.cli.study import clinic, even, newcomers, patients, place_of
 from sottovoce.release import Release
 
+pytestmark = pytest.mark.xdist_group("demo")  # it is shown once
+
 VOID = {"meta"}
 WAYS = (
     "each with their own ε",
