@@ -57,6 +57,8 @@ REPEATED = (
     "test_accuracy.py::test_the_expected_rank_error_of_a_quantile_is_right[0.2-many rows a person]",
     "test_ledger_faults.py::test_every_fault_at_every_statement[on_server-memory]",
     "test_ledger_faults.py::test_every_fault_at_every_statement[on_server-interrupt]",
+    "test_market_figures.py::test_certified_payments_follow_from_the_choice_of_sigma_alone",
+    "test_suprema.py::test_no_record_moves_the_fit_further_than_the_bound[2-3-0.02-1.0-1.5-1.0-identity]",
 )
 
 

@@ -5,6 +5,7 @@ A race runs the same work in many processes at once. It is run on the real books
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
@@ -104,10 +105,12 @@ class Child:
         read, write = os.pipe()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads: the child uses none of them
+            gc.freeze()  # what the parent has thrown away may need its threads to end: it is not the child's to collect
             self.pid = os.fork()
         if self.pid == 0:
             os.close(read)
             _live(work, write)
+        gc.unfreeze()
         os.close(write)
         self._pipe = os.fdopen(read, "rb")
 
