@@ -54,7 +54,6 @@ REPEATED = (
     "test_planted_bugs.py::test_a_trade_off_fitted_to_the_reports_is_not_truthful",
     "test_audits.py::test_no_exact_loss_exceeds_the_charge[strictest-one row each-quartiles]",
     "test_audits.py::test_no_exact_loss_exceeds_the_charge[loosest-one row each-quartiles]",
-    "test_accuracy.py::test_the_expected_rank_error_of_a_quantile_is_right[0.2-many rows a person]",
     "test_ledger_faults.py::test_every_fault_at_every_statement[on_server-memory]",
     "test_ledger_faults.py::test_every_fault_at_every_statement[on_server-interrupt]",
     "test_market_figures.py::test_certified_payments_follow_from_the_choice_of_sigma_alone",
