@@ -107,17 +107,17 @@ class _Count:
         return _Register(Names() if self.text else Tally(), Tally())
 
     def __call__(self, batch: Any) -> _Register:
-        units = self.price.of_rows(batch)
-        budgets = Tally.of(units)
+        granted = self.price.of_rows(batch)
         if self.person is None:
-            return _Register(Tally(), budgets)
+            return _Register(Tally(), Tally.of(granted))
         column = batch.column(self.person)
         if column.null_count:
             raise UnknownPeople(
                 "A row has no owner.", "Every row belongs to one person.", "Fill the column of owners in."
             )
-        people = Names.of(column, units) if self.text else Tally.of(_whole(column))
-        return _Register(people, budgets)
+        if self.text:
+            return _Register(Names.of(column, granted), Tally())  # which keeps everybody's budget with the name
+        return _Register(Tally.of(_whole(column)), Tally.of(granted))
 
 
 def _once(*columns: str | None) -> tuple[str, ...]:

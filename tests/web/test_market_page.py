@@ -81,6 +81,9 @@ def test_the_allocation_is_the_one_of_the_command_line(client, tmp_path, form, w
     answer = client.get("/market", params=query)
     total = json.loads((tmp_path / "p.json").read_text())["total_paid"]
     assert f"for {total:g}." in text(answer.text)
+    if "reserve" in form:
+        assert json.loads((tmp_path / "p.json").read_text())["reserve"] == float(form["reserve"])
+        assert f"nothing above a price of {form['reserve']}" in text(answer.text)
     assert "FOR THE BUYER ALONE" in answer.text
     assert "Reported costs are not protected" in answer.text
     assert not re.search(r"<style|\sstyle=", answer.text)

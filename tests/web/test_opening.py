@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 
 from sottovoce.web.opening import Opening
@@ -36,6 +38,15 @@ def begun(load):
 def in_turn():
     yield answering("pages")
     yield answering("everything")
+
+
+def test_what_the_first_page_does_not_need_is_not_loaded_for_it():
+    code = """
+import sys, sottovoce.web.opening, sottovoce.cli.books, sottovoce.web.rooms
+print({"fastapi", "pydantic", "scipy.special", "scipy.linalg", "sklearn", "opendp"} & set(sys.modules))
+"""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout == "set()\n"
 
 
 def test_a_page_is_answered_before_the_json_is_loaded_and_a_program_waits_for_it():

@@ -89,9 +89,9 @@ class Books:
     def balances(self, people: Sequence[Any], account: str = USUAL) -> Units:
         """Returns what each has left; raises if somebody has no such account."""
         code = ACCOUNTS.index(account)
-        accounts = self._store.read(lambda transaction: transaction.run("SELECT COUNT(*) FROM accounts"))[0][0]
-        look = self._left_of_many if accounts < MANY * len(people) else self._left_of_few
-        left = look(people, code)
+        many = MANY * len(people)
+        accounts = self._store.read(lambda transaction: transaction.run(schema.UP_TO, many))[0][0]
+        left = self._left_of_many(people, code, accounts) if accounts < many else self._left_of_few(people, code)
         if left is None:
             raise reading.no_account(account)  # which must not say who
         return left
@@ -208,10 +208,10 @@ class Books:
 
         return self._store.write(work)
 
-    def _left_of_many(self, people: Sequence[Any], code: int) -> Units | None:
+    def _left_of_many(self, people: Sequence[Any], code: int, accounts: int) -> Units | None:
         """Reads all accounts, on a thread that leaves Python to the digests."""
         with ThreadPoolExecutor(1) as meanwhile:
-            reading_all = meanwhile.submit(self._store.read, lambda transaction: transaction.left(code))
+            reading_all = meanwhile.submit(self._store.read, lambda transaction: transaction.left(code, accounts))
             digests = self._beside.digests(people)
             return chain.looked_up(digests, *reading_all.result())
 

@@ -158,10 +158,10 @@ class _PostgresTransaction:
             copy.write(for_copy(lines))
         self.run("ANALYZE staged")
 
-    def left(self, account: int) -> tuple[bytes, Any]:
+    def left(self, account: int, accounts: int) -> tuple[bytes, Any]:
         """Returns everybody who has this account, in order of their digests, and what is left of it."""
         found = b""
-        for low, high in schema.ranges(self.run("SELECT COUNT(*) FROM accounts")[0][0]):
+        for low, high in schema.ranges(accounts):
             self._cursor.execute(READ, (account, low, high), binary=True)
             found += self._cursor.fetchone()[0] or b""
         records = np.frombuffer(found, dtype=RECORD)

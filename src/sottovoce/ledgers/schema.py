@@ -48,6 +48,8 @@ CHARGE = """
     AND accounts.granted - accounts.spent >= staged.amount"""
 #: What somebody can still pay: lowering a grant may put it below what is spent.
 REST = "CASE WHEN granted > spent THEN granted - spent ELSE 0 END"
+#: How many accounts there are, counted no further than needed.
+UP_TO = "SELECT COUNT(*) FROM (SELECT 1 FROM accounts LIMIT ?) AS first_ones"
 #: What is left of accounts that were staged with their place in a list as the amount: digests need not travel back.
 LEFT = f"""
     SELECT staged.amount, {REST}
@@ -105,8 +107,11 @@ class Transaction(Protocol):
     def stage(self, lines: Any) -> None:
         """Fills the temporary table ``staged`` (person, account, amount) in bulk."""
 
-    def left(self, account: int) -> tuple[bytes, Any]:
-        """Returns everybody who has this account, in order of their digests, and what is left of it."""
+    def left(self, account: int, accounts: int) -> tuple[bytes, Any]:
+        """Returns everybody who has this account, in order of their digests, and what is left of it.
+
+        There are about so many accounts of all kinds.
+        """
 
     def version(self) -> int:
         """Returns the version of the tables; 0 where there are none."""

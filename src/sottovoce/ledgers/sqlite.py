@@ -251,10 +251,10 @@ class _SqliteTransaction:
             both = lines["account"].astype(np.int64) * BEYOND + lines["amount"]
             self.run(STAGE, lines["person"].tobytes(), _in_digits(both), len(lines))
 
-    def left(self, account: int) -> tuple[bytes, Any]:
+    def left(self, account: int, accounts: int) -> tuple[bytes, Any]:
         """Returns everybody who has this account, in order of their digests, and what is left of it."""
         people, left = [], []
-        for low, high in schema.ranges(self.run("SELECT COUNT(*) FROM accounts")[0][0]):
+        for low, high in schema.ranges(accounts):
             digests, amounts = self.run(READ, account, low, high)[0]
             people.append(bytes.fromhex(digests or ""))
             left.append(np.fromstring(amounts or "", dtype=np.int64, sep=" "))

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.requests import Request
@@ -12,7 +15,7 @@ from sottovoce import __version__
 from sottovoce.web import api
 from sottovoce.web.desk import Desk
 from sottovoce.web.guard import API, Guard
-from sottovoce.web.rooms import HANDLERS, ROUTES, WRONG, until_closed
+from sottovoce.web.rooms import HANDLERS, ROUTES, WRONG
 
 
 def make_app(desk: Desk, port: int, token: str) -> FastAPI:
@@ -23,7 +26,13 @@ def make_app(desk: Desk, port: int, token: str) -> FastAPI:
 
 
 def everything(desk: Desk) -> FastAPI:
-    """Returns all pages and the JSON over this desk, before which a guard must stand."""
+    """Returns all pages and the JSON over this desk, before which a guard must stand; at its end tables are deleted."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        desk.clear()
+
     app = FastAPI(
         title="sottovoce",
         version=__version__,
@@ -31,7 +40,7 @@ def everything(desk: Desk) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=f"{API}openapi.json",
-        lifespan=until_closed(desk),
+        lifespan=lifespan,
         redirect_slashes=False,
     )
     for kind, handler in {**HANDLERS, RequestValidationError: _wrong}.items():

@@ -12,12 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sottovoce.web import verbs
 from sottovoce.web.jobs import State
+from sottovoce.web.market_form import LARGEST, LARGEST_NORM
 
 #: Letters of a name or a key; people or sellers of one request; levels of a factor; parameters of a question.
 LONGEST, MOST_PEOPLE, MOST_LEVELS, MOST_PARAMETERS = 200, 10_000, 1000, 10
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Money = Annotated[float, Field(gt=0, le=1e15)]
+Money = Annotated[float, Field(gt=0, le=LARGEST)]
 Name = Annotated[str, Field(min_length=1, max_length=LONGEST)]
 
 
@@ -177,7 +178,7 @@ class Offered(Body):
     reserve: Money | None = None
     cap: Annotated[float, Field(gt=0, le=100)] = 1.0
     features: Annotated[int, Field(ge=1, le=1000)] = 10
-    norm: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    norm: Annotated[float, Field(gt=0, le=LARGEST_NORM)] = 1.0
     coin: Money | None = None
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from sottovoce.errors import SottovoceError
 from sottovoce.market.market import MOST
+from sottovoce.market.prior import DEAREST
 from sottovoce.pages.market_terms import FROM_FILE, KINDS, Sellers, Terms, law, read_sellers
 from sottovoce.web import verbs
 from sottovoce.web.desk import Desk
@@ -23,7 +24,7 @@ STEPS, POWER = 30, 20
 #: Sellers that may be typed in by hand, and letters of all their lines; more come in a file.
 MOST_TYPED, LETTERS = 200, 20_000
 #: Beyond this no amount of money and no cost is meant.
-LARGEST = 1e15
+LARGEST = DEAREST
 #: The largest number of features, and bound on coefficients, that somebody may mean.
 MOST_FEATURES, LARGEST_NORM = 100_000, 1e6
 #: The column of costs in the table of an earlier market.
@@ -130,15 +131,12 @@ def _prior(desk: Desk, fields: Fields) -> Any:
 
 def _earlier(desk: Desk, fields: Fields) -> Any:
     """Reads the costs of an earlier market, which lie in another table on the desk."""
-    earlier = fields.choice("earlier", desk.tables)
-    if earlier is None:
+    earlier, reports = fields.choice("earlier", desk.tables), desk.tables.get(fields.typed("table"))
+    if earlier is None or reports is None:
         return None
-    if earlier == fields.typed("table"):
-        fields.complain("earlier", "These are the reports to be paid: who can move the law by a report gains by lying.")
-        return None
-    path = str(desk.table(earlier).path)
+    words, paid = f"{FROM_FILE}:{desk.table(earlier).path}", str(reports.path)
     try:
-        return desk.counted(("earlier", earlier), lambda: law(f"{FROM_FILE}:{path}", "", EARLIER))
+        return desk.counted(("earlier", words, paid), lambda: law(words, paid, EARLIER))
     except SottovoceError as error:
         fields.complain("earlier", verbs.in_words(error))
     return None

@@ -6,8 +6,7 @@ Nothing is logged about requests, because an address may hold a key, and a trace
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any
 
 from starlette.applications import Starlette
@@ -27,21 +26,10 @@ ROUTES = [route for room in (shell, curator, audit, ledger, market, person) for 
 
 def pages(desk: Desk) -> Starlette:
     """Returns all pages over this desk, before which a guard must stand."""
-    app = Starlette(routes=ROUTES, lifespan=until_closed(desk), exception_handlers=HANDLERS)
+    app = Starlette(routes=ROUTES, exception_handlers=HANDLERS)
     app.router.redirect_slashes = False
     app.state.desk = desk
     return app
-
-
-def until_closed(desk: Desk) -> Any:
-    """Returns what an app does at its end: it deletes the tables."""
-
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        yield
-        desk.clear()
-
-    return lifespan
 
 
 def _refused(request: Request, error: Exception) -> Response:
