@@ -73,9 +73,7 @@ class Beside:
 
     def digests(self, people: Sequence[Any]) -> bytes:
         """Returns the digests of people, one after the other."""
-        begun = hashlib.blake2b(
-            digest_size=PERSON_BYTES, key=self.key
-        )  # copied, a third cheaper than to begin each anew
+        begun = hashlib.blake2b(digest_size=PERSON_BYTES, key=self.key)  # copied: cheaper than to begin each anew
         parts = []
         for start in range(0, len(people), FEW):
             few = people[start : start + FEW]
