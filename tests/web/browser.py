@@ -136,6 +136,7 @@ def describe(page, table: Path) -> None:
     page.goto("/")
     page.set_input_files("#table", table)
     page.get_by_role("button", name="Lay it on the desk").click()
+    shown(page, "#person")
     page.select_option("#person", "id")
     page.select_option("#budget", "tier")
     page.fill("#tiers", ", ".join(f"{name} = {epsilon}" for name, epsilon in TIERS.items()))
@@ -146,14 +147,20 @@ def describe(page, table: Path) -> None:
     page.fill("#low-3", "0")
     page.fill("#high-3", "20000")
     page.get_by_role("button", name="Keep this").click()
-    page.get_by_role("heading", name="Who grants how much").wait_for()
+    shown(page, "role=heading[name='Who grants how much']")
 
 
 def release(page, key: str) -> None:
     """Releases what is planned on the page."""
     page.fill("#key", key)
     page.get_by_role("button", name="Release, and charge").click()
-    page.get_by_role("heading", name="Certificate").wait_for()
+    shown(page, "role=heading[name='Certificate']")
+
+
+def shown(page, what: str) -> None:
+    """Waits until the next page shows something and is there as a whole: pages are seen before all of them has come."""
+    page.wait_for_selector(what)
+    page.wait_for_load_state()
 
 
 if __name__ == "__main__":  # look at it by hand

@@ -22,7 +22,20 @@ from sottovoce.web import questions, ready, schemas, verbs
 from sottovoce.web.app import make_app
 from sottovoce.web.desk import Desk
 from sottovoce.web.forms import Fields
-from web.browser import PATIENCE, PEOPLE, TIERS, TOKEN, chromium, describe, people_csv, release, served, until, window  # noqa: F401
+from web.browser import (  # noqa: F401
+    PATIENCE,
+    PEOPLE,
+    TIERS,
+    TOKEN,
+    chromium,
+    describe,
+    people_csv,
+    release,
+    served,
+    shown,
+    until,
+    window,
+)
 
 PORT = 4321
 PRICES = ", ".join(f"{name} = {epsilon}" for name, epsilon in TIERS.items())
@@ -34,13 +47,13 @@ def test_the_whole_way_from_a_table_to_a_release_and_its_script(window, served, 
         describe(page, table)
         assert page.locator("svg.bars rect").count() == len(TIERS)
         page.get_by_role("button", name="Write these grants").click()
-        page.get_by_text("the books hold these grants now").wait_for()
+        shown(page, "text=the books hold these grants now")
         page.get_by_role("link", name="Ask a question").click()
-
+        shown(page, "#question")
         page.select_option("#question", "ridge")
         page.wait_for_url("**question=ridge**")
         page.select_option("#column", "cost")
-        page.get_by_text("Worth asking").wait_for()
+        shown(page, "text=Worth asking")
         best = expected(page)
         page.select_option("#method", "output")
         page.wait_for_url("**method=output**")
@@ -92,7 +105,9 @@ def test_the_audit_of_a_release(window, served, tmp_path):  # noqa: F811
         describe(page, people_csv(tmp_path))
         page.select_option("#account", "epsilon, delta, zero out")
         page.get_by_role("button", name="Write these grants").click()
+        shown(page, "text=the books hold these grants now")
         page.get_by_role("link", name="Ask a question").click()
+        shown(page, "#question")
         page.select_option("#question", "posterior")
         page.wait_for_url("**question=posterior**")
         page.select_option("#column", "cost")
@@ -101,7 +116,7 @@ def test_the_audit_of_a_release(window, served, tmp_path):  # noqa: F811
         page.get_by_role("link", name="See what each person really lost").click()
         assert "CONFIDENTIAL" in page.locator(".stamp").text_content()
         page.get_by_role("button", name="Look at every row").click()
-        page.get_by_role("heading", name="Who is least protected").wait_for()
+        shown(page, "role=heading[name='Who is least protected']")
         told = page.locator("main").text_content()
         assert f"{PEOPLE:,} people" in told
         assert "CONFIDENTIAL" in told

@@ -14,7 +14,7 @@ from sottovoce.pages.balances import APART, balances, picture
 from sottovoce.pages.statement import accounts
 from sottovoce.web import ledger
 from sottovoce.web.ledger import SHOWN
-from web.browser import chromium, window  # noqa: F401
+from web.browser import chromium, shown, window  # noqa: F401
 from web.rooms import NAMES, TIERS, app_over, complaints, curator, desk_in, served, tab_to, text  # noqa: F401
 
 GRANT = {"do": "grant", "person": "person-001", "currency": "pure epsilon", "neighbours": "replace"}
@@ -236,14 +236,14 @@ def test_by_keyboard_alone_in_a_real_browser(window, width, scheme):  # noqa: F8
         tab_to(page, "id", "person")
         page.keyboard.type("person-001")
         page.keyboard.press("Enter")
-        page.wait_for_selector("text=Everything that was ever written")
+        shown(page, "text=Everything that was ever written")
         assert Axe().run(page).violations_count == 0
         tab_to(page, "textContent.trim()", "Make a new code")
         page.keyboard.press("Enter")
-        page.wait_for_selector("#new-code")
+        shown(page, "#new-code")
         assert Axe().run(page).violations_count == 0
         page.goto("/ledger")
         page.click("text=Verify the books")
-        page.wait_for_selector("text=The books add up")
+        shown(page, "text=The books add up")
         assert "person-0" not in page.content()
         assert len(TIERS) * 2 == page.locator("svg.tiers rect").count()

@@ -12,7 +12,7 @@ import pytest
 
 from sottovoce.web import schemas, uploads, verbs
 from sottovoce.web.forms import Fields
-from web.browser import TIERS, chromium, people_csv, release, served, until, window  # noqa: F401
+from web.browser import TIERS, chromium, people_csv, release, served, shown, until, window  # noqa: F401
 
 DESCRIBED = {
     "person": "id", "budget": "tier", "tiers": ", ".join(f"{name} = {price}" for name, price in TIERS.items()),
@@ -63,18 +63,19 @@ def every_page(page, name, sellers):
         yield address
     page.goto(f"/audit?{ASKED}&key=model-of-May&table={name}")
     page.get_by_role("button", name="Look at every row").click()
-    page.get_by_role("heading", name="Who is least protected").wait_for()
+    shown(page, "role=heading[name='Who is least protected']")
     yield "an audit"
     page.goto("/ledger")
     page.fill("#person", "p0001")
     page.get_by_role("button", name="Show their account").click()
     page.get_by_role("button", name="Make a new code").click()
+    shown(page, "#new-code")
     yield "somebody's account and code"
     code = page.locator("#new-code").text_content()
     page.goto("/person")
     page.fill("#code", code)
     page.get_by_role("button", name="Show my account").click()
-    page.get_by_role("heading", level=2).first.wait_for()
+    shown(page, "text=How to check it")
     yield "a person's own page"
 
 
@@ -136,7 +137,7 @@ def test_a_question_can_be_asked_by_keyboard_alone(window, furnished, served):  
         walk(page, "key")
         page.keyboard.type("by-keyboard")
         page.keyboard.press("Enter")
-        page.get_by_role("heading", name="Certificate").wait_for()
+        shown(page, "role=heading[name='Certificate']")
     assert b"mean" in verbs.released(served.desk, "by-keyboard")
 
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from sottovoce.cli.main import app as commands
 from sottovoce.web.market_form import MOST_TYPED, POWER, STEPS
-from web.browser import chromium, window  # noqa: F401
+from web.browser import chromium, shown, window  # noqa: F401
 from web.rooms import app_over, complaints, curator, desk_in, served, text  # noqa: F401
 
 SELLERS = [(f"seller-{i:03d}", 1 + 37 * i % 41 / 10) for i in range(120)]
@@ -256,12 +256,13 @@ def test_the_slider_moves_the_outcome_in_a_real_browser_by_keyboard(window, serv
         page.keyboard.insert_text("\n".join(f"{name}, {cost}" for name, cost in SELLERS))
         page.keyboard.press("Tab")
         page.keyboard.press("Enter")
-        page.wait_for_selector("#amount")
+        shown(page, "#amount")
         for name, value in (("amount", "200"), ("low", "1"), ("high", "6")):
             page.focus(f"#{name}")
             page.keyboard.type(value)
-        page.keyboard.press("Enter")
-        page.wait_for_selector("#outcome svg.frontier")
+        with page.expect_event("load"):  # the picture is on the page before, too, if one waits a little
+            page.keyboard.press("Enter")
+        shown(page, "#outcome svg.frontier")
         assert Axe().run(page).violations_count == 0
         assert page.evaluate("document.documentElement.scrollWidth") == width
         first = page.inner_text("#outcome .note")
@@ -269,13 +270,13 @@ def test_the_slider_moves_the_outcome_in_a_real_browser_by_keyboard(window, serv
         page.focus("#slide")
         for _ in range(POWER // 2):
             page.keyboard.press("ArrowRight")
-        page.wait_for_selector("#outcome .note:has-text('The budget is 632.456')")
+        shown(page, "#outcome .note:has-text('The budget is 632.456')")
         assert page.inner_text("#outcome .note") != first
         page.click("text=Take this over as grants")
-        page.wait_for_selector("#sure")
+        shown(page, "#sure")
         assert Axe().run(page).violations_count == 0
         page.focus("#sure")
         page.keyboard.press("Space")
         page.keyboard.press("Enter")
-        page.wait_for_selector("text=Written: the last entry")
+        shown(page, "text=Written: the last entry")
         assert served.desk.session.balance("seller-000") > 0

@@ -18,7 +18,7 @@ from sottovoce.pages.statement import Account
 from sottovoce.pages.statement_page import told
 from sottovoce.web import codes
 from sottovoce.web.codes import ALPHABET, IDLE, PREFIX, TRIES_OF_ALL, TRIES_OF_ONE, WINDOW, Codes, TooManyTries
-from web.browser import chromium, window  # noqa: F401
+from web.browser import chromium, shown, window  # noqa: F401
 from web.rooms import app_over, complaints, curator, desk_in, served, tab_to, text, visitor  # noqa: F401
 
 #: People whose names and amounts must be found nowhere on somebody else's page.
@@ -335,14 +335,14 @@ def test_by_keyboard_alone_in_a_real_browser(served, chromium, width, scheme):  
         page.keyboard.press("Tab")
     page.keyboard.type(code)
     page.keyboard.press("Enter")
-    page.wait_for_selector("text=How to check it")
+    shown(page, "text=How to check it")
     assert page.inner_text("h1") == "What the books say about person-001"
     assert Axe().run(page).violations_count == 0
     assert page.evaluate("document.documentElement.scrollWidth") == width, "nothing is wider than the window"
     assert page.evaluate("getComputedStyle(document.querySelector('.spent .own')).fill") != "rgb(0, 0, 0)"
     tab_to(page, "textContent.trim()", "Leave")
     page.keyboard.press("Enter")
-    page.wait_for_selector("text=See your own account")
+    shown(page, "text=See your own account")
     assert "person-001" not in page.content()
     context.close()
     assert trouble == []
