@@ -26,10 +26,12 @@ def test_ctrl_c_ends_a_long_release_with_a_sentence_and_leaves_nothing_behind(tm
         (tmp_path / "many" / f"{part}.csv").symlink_to(rows)
     before = sorted(tmp_path.rglob("*"))
     line = ["many", "--column", "v", "--bounds", "0", "10", "--budget-column", "epsilon", "--out", "out.json"]
+    command = [sys.executable, "-c", "from sottovoce.cli.main import app; print('loaded', flush=True); app()"]
     running = subprocess.Popen(
-        [*COMMAND, "release", "mean", *line], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, "release", "mean", *line], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    time.sleep(3)
+    assert running.stdout.readline() == "loaded\n"
+    time.sleep(1)  # the time in which it asks for libraries and begins to read
     assert running.poll() is None
     running.send_signal(signal.SIGINT)
     stdout, stderr = running.communicate(timeout=60)

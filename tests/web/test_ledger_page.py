@@ -117,7 +117,7 @@ def test_a_release_that_was_interrupted_is_told(client, desk, monkeypatch):
 def verdict(client):
     began = client.post("/ledger/verify")
     assert began.status_code == 303
-    for _ in range(200):
+    for _ in range(600):
         seen = text(client.get(began.headers["location"]).text)
         if "Verifying" not in seen:
             return seen
