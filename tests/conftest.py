@@ -61,12 +61,19 @@ REPEATED = (
 )
 
 
+#: What takes longest begins first, so that nobody waits for it at the end.
+FIRST = ("::test_thousands_of_made_up_requests", "::test_spark_obeys", "::test_500_hostile_uploads")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Marks them before marks are looked at."""
+    """Marks them before marks are looked at; tests on a server go to one process, so that it starts once."""
     for item in items:
         if any(name in item.nodeid for name in REPEATED):
             item.add_marker(pytest.mark.long)
+        if "on_server" in item.nodeid or "on_server" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("server"))
+    items.sort(key=lambda item: not any(name in item.nodeid for name in FIRST))
 
 
 @pytest.fixture(scope="session")

@@ -74,6 +74,16 @@ FEATURES = Recoding(
 NUMBERS = ("person", "epsilon", "value", "price", "visits", "weight", "unknown", "y")
 
 
+@dataclass(frozen=True)
+class Partition:
+    """Frames that Dask asks for by their place."""
+
+    frames: list[Any]
+
+    def __call__(self, place: int) -> Any:
+        return self.frames[place]
+
+
 @dataclass(frozen=True, eq=False)
 class Together:
     """Several statistics from one scan."""

@@ -6,6 +6,7 @@ import inspect
 import math
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +24,11 @@ from sottovoce.experiments.outcome import Outcome
 from sottovoce.experiments.registry import EXPERIMENTS, Task
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "theory" / "errata.md"
-ERRATA = errata()
+#: Made when it is first asked for, once a process.
+found_errata = cache(errata)
 #: Beyond so many standard errors a simulation is taken to disagree: less than once in 10⁸ runs.
 ERRORS = 6.0
+pytestmark = pytest.mark.xdist_group("errata")
 
 #: Printed, exact, true δ: the digits that were found before this code was written, in 60-digit arithmetic, closed
 #: forms or other code. A dash: not noted. The last five of ada_ops_releases were found with a plain trapezoidal rule.
@@ -97,14 +100,16 @@ def agrees(value: float, known: str) -> bool:
     ("table", "line"), [(table, line) for table, lines in KNOWN.items() for line in range(len(lines))]
 )
 def test_printed_and_exact_numbers_have_the_known_digits(table, line):
-    found = ERRATA[table][line]
+    found = found_errata()[table][line]
     for value, known in zip((found.printed, found.exact, found.true_delta), KNOWN[table][line].split(), strict=True):
         assert known == "-" or agrees(value, known), (found, known)
 
 
 def test_every_line_is_known_and_names_a_formula():
-    assert {table: len(lines) for table, lines in ERRATA.items()} == {table: len(k) for table, k in KNOWN.items()}
-    for table, lines in ERRATA.items():
+    assert {table: len(lines) for table, lines in found_errata().items()} == {
+        table: len(k) for table, k in KNOWN.items()
+    }
+    for table, lines in found_errata().items():
         for found in lines if PAPER_OF[table] == "instance" else ():
             assert found.formula.endswith(("_as_printed", "_as_printed_with_max"))
             assert "Wrong, see errata" in inspect.getdoc(getattr(paper, found.formula))
@@ -114,7 +119,7 @@ def test_every_line_is_known_and_names_a_formula():
 def test_every_line_has_a_command_of_its_paper_that_exists():
     """A paper whose experiments are not in the list yet is not asked about."""
     names, papers = {experiment.name for experiment in EXPERIMENTS}, {e.paper.key for e in EXPERIMENTS}
-    for table, lines in ERRATA.items():
+    for table, lines in found_errata().items():
         for found in lines:
             key = found.command.partition("/")[0]
             assert key == PAPER_OF[table]
@@ -123,10 +128,10 @@ def test_every_line_has_a_command_of_its_paper_that_exists():
 
 @pytest.mark.parametrize("key", ["instance", "ridge", "market", "users"])
 def test_the_errata_of_a_paper_are_an_experiment_too(key, monkeypatch):
-    monkeypatch.setattr("sottovoce.experiments.errata.computed", ERRATA.__getitem__)
+    monkeypatch.setattr("sottovoce.experiments.errata.computed", found_errata().__getitem__)
     done = outcome(Task(f"{key}/errata", "small"))
     shown = [value for table in done.tables for value in table.columns[0].ours]
-    assert shown == [line.exact for table, lines in ERRATA.items() if PAPER_OF[table] == key for line in lines]
+    assert shown == [line.exact for table, lines in found_errata().items() if PAPER_OF[table] == key for line in lines]
     assert done.unexplained() == []
     assert all(len(set(table.lines)) == len(table.lines) for table in done.tables)
     assert Outcome.from_json(done.to_json()) == done
@@ -145,7 +150,7 @@ def test_the_command_writes_the_page():
 
 def test_digits_do_not_depend_on_the_last_bits():
     """Every number of the page could move by 10⁻⁹ of itself and be written the same."""
-    for found in (line for lines in ERRATA.values() for line in lines):
+    for found in (line for lines in found_errata().values() for line in lines):
         for value, shown in ((found.printed, 5), (found.exact, 5), (found.true_delta or 0.0, 3)):
             assert digits(value * (1 + 1e-9), shown) == digits(value, shown) == digits(value * (1 - 1e-9), shown)
 
@@ -200,7 +205,7 @@ def test_lemma_24_has_the_tail_under_p_and_nowhere_else():
 
 def test_lemma_13_by_minimising():
     without, present = 1 / 3, (1 + 0 - 1) / (3 + 1)
-    assert ERRATA["steps_of_proofs"][-1].exact == without - present
+    assert found_errata()["steps_of_proofs"][-1].exact == without - present
     gradient = -(-1 - present)
     assert gradient / 3 == pytest.approx(without - present)
 
@@ -278,7 +283,7 @@ def _within(sample, mean):
 
 
 def exact_of(table):
-    return [line.exact for line in ERRATA[table]]
+    return [line.exact for line in found_errata()[table]]
 
 
 def test_misprints_of_the_ridge_paper_are_exponents_of_ten():

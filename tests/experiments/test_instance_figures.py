@@ -6,6 +6,7 @@ Data and simulations are seeded; the fits of our own estimators are not, and wha
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -18,25 +19,22 @@ from sottovoce.experiments.instance_figures import RIDGE, SIGMA, Sphere, noised,
 from sottovoce.experiments.outcome import Outcome
 from sottovoce.experiments.registry import Task
 
+pytestmark = pytest.mark.xdist_group("figures of paper I")
+MADE = {"figure-1": figures.figure_1, "figure-2": figures.figure_2, "efficiency": efficiency.efficiency}
 
-def small(function, name):
-    return function(Task(f"instance/{name}", "small"))
 
-
-OUTCOMES = {
-    "figure-1": small(figures.figure_1, "figure-1"),
-    "figure-2": small(figures.figure_2, "figure-2"),
-    "efficiency": small(efficiency.efficiency, "efficiency"),
-}
+@cache
+def small(name):
+    return MADE[name](Task(f"instance/{name}", "small"))
 
 
 def column(name, table, start):
-    return next(c for c in OUTCOMES[name].tables[table].columns if c.name.startswith(start))
+    return next(c for c in small(name).tables[table].columns if c.name.startswith(start))
 
 
-@pytest.mark.parametrize("name", OUTCOMES)
+@pytest.mark.parametrize("name", MADE)
 def test_every_outcome_is_whole_and_explained(name):
-    outcome = OUTCOMES[name]
+    outcome = small(name)
     assert outcome.unexplained() == []
     assert Outcome.from_json(outcome.to_json()) == outcome
     assert outcome.tables
@@ -112,7 +110,7 @@ def test_the_posterior_sample_has_the_known_ceilings_and_print_is_below_exact_fo
 
 def test_efficiency_is_the_corrected_formula_and_not_the_printed_one():
     """500 seeded runs of five columns: a standard error of 3 %."""
-    error, seen = OUTCOMES["efficiency"].tables[0].columns
+    error, seen = small("efficiency").tables[0].columns
     for right, printed, found in zip(error.ours, error.published, seen.ours, strict=True):
         assert found == pytest.approx(right, rel=0.15)
         assert right > 1.2 * printed

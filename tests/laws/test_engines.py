@@ -66,19 +66,11 @@ def dask_frames(chunks: list[pa.Table], folder: Path) -> Any:
 
     mapper = pd.ArrowDtype if len(chunks) % 2 else decimals  # decimals as objects Dask itself would turn into text
     frames = [chunk.to_pandas(types_mapper=mapper) for chunk in chunks]
-    return over(dd.from_map(Partition(frames), range(len(frames)), meta=frames[0].head(0)))
+    return over(dd.from_map(cases.Partition(frames), range(len(frames)), meta=frames[0].head(0)))
 
 
 def decimals(kind: pa.DataType) -> Any:
     return pd.ArrowDtype(kind) if pa.types.is_decimal(kind) else None
-
-
-@dataclass(frozen=True)
-class Partition:
-    frames: list[Any]
-
-    def __call__(self, place: int) -> Any:
-        return self.frames[place]
 
 
 def spark_frames(chunks: list[pa.Table], folder: Path) -> Any:

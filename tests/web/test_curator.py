@@ -41,6 +41,7 @@ PORT = 4321
 PRICES = ", ".join(f"{name} = {epsilon}" for name, epsilon in TIERS.items())
 
 
+@pytest.mark.xdist_group("curator")
 def test_the_whole_way_from_a_table_to_a_release_and_its_script(window, served, tmp_path):  # noqa: F811
     table = people_csv(tmp_path)
     with window() as page:
@@ -100,6 +101,7 @@ def carried(page, name, folder):
     return path
 
 
+@pytest.mark.xdist_group("curator")
 def test_the_audit_of_a_release(window, served, tmp_path):  # noqa: F811
     with window() as page:
         describe(page, people_csv(tmp_path))

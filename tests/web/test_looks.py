@@ -14,6 +14,7 @@ from sottovoce.web import schemas, uploads, verbs
 from sottovoce.web.forms import Fields
 from web.browser import TIERS, chromium, people_csv, release, served, shown, until, window  # noqa: F401
 
+pytestmark = pytest.mark.xdist_group("looks")  # the desk is furnished once
 DESCRIBED = {
     "person": "id", "budget": "tier", "tiers": ", ".join(f"{name} = {price}" for name, price in TIERS.items()),
     "kind-1": "number", "low-1": "18", "high-1": "100", "kind-2": "factor", "levels-2": "no, yes",
