@@ -17,15 +17,18 @@ help:
 	@echo "make reproduce  the papers' tables and figures beside what was printed, into reproduction/report.html"
 	@echo "make docs       build the documentation into site/"
 
-$(VENV)/.core: pyproject.toml
+$(RUN):
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sottovoce needs Python 3.11 or newer")'
-	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: pyproject.toml | $(RUN)
 	$(RUN) -m pip install --quiet --no-compile --disable-pip-version-check -e .
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.core
+# All at once, not on top of the core: to ask pip twice takes longer.
+$(VENV)/.dev: pyproject.toml | $(RUN)
 	$(RUN) -m pip install --quiet --no-compile --disable-pip-version-check -e '.[dev]'
-	touch $@
+	touch $(VENV)/.core $@
 
 # By itself, because it is large: style and types can be looked at meanwhile.
 $(VENV)/.spark: $(VENV)/.dev
