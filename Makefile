@@ -17,9 +17,10 @@ help:
 	@echo "make reproduce  the papers' tables and figures beside what was printed, into reproduction/report.html"
 	@echo "make docs       build the documentation into site/"
 
+# With the newest pip: those that come with Python take nearly twice as long for what follows.
 $(RUN):
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sottovoce needs Python 3.11 or newer")'
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv --upgrade-deps $(VENV)
 
 $(VENV)/.core: pyproject.toml | $(RUN)
 	$(RUN) -m pip install --quiet --no-compile --disable-pip-version-check -e .
