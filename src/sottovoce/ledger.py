@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from sottovoce.errors import InvalidBudget, InvalidParameter
 from sottovoce.guarantee import Guarantee
@@ -90,6 +90,13 @@ class Line:
     state: str
 
 
+class Everybody(NamedTuple):
+    """Digests of people in their order, one after the other, and what each has left."""
+
+    people: bytes
+    left: Units
+
+
 class Ledger(Protocol):
     """Books in which nobody can be overcharged."""
 
@@ -105,6 +112,15 @@ class Ledger(Protocol):
 
     def balances(self, people: Sequence[Any], account: str = USUAL) -> Units:
         """Returns what each has left; raises if somebody has no such account."""
+
+    def digests(self, people: Sequence[Any]) -> bytes:
+        """Returns under which digests people stand in the books, one after the other."""
+
+    def everybody(self, account: str = USUAL) -> Everybody:
+        """Returns what everybody in the books has left of this account."""
+
+    def fewer_than(self, accounts: int) -> bool:
+        """Returns whether the books have fewer accounts than this, without counting on."""
 
     def find(self, key: str) -> Reservation | None:
         """Returns what is known about this key."""

@@ -152,8 +152,9 @@ class Names:
         other = np.r_[False, number.to_numpy()[1:] != number.to_numpy()[:-1]]
         other[first] = False
         self.contradicted |= bool(other.any())
-        table = table.take(first)
-        self.tables = [table.set_column(1, "rows", pa.array(np.add.reduceat(rows.to_numpy(), first)))]
+        if len(first) < len(table):
+            table = table.take(first).set_column(1, "rows", pa.array(np.add.reduceat(rows.to_numpy(), first)))
+        self.tables = [table]
 
 
 def blocks(length: int) -> Iterator[slice]:

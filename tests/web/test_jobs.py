@@ -188,11 +188,3 @@ def test_after_the_reservation_it_is_too_late(client, desk, table, monkeypatch):
     assert refused.status_code == 422
     assert "too late" in refused.json()["error"]
     assert ended(desk.jobs.find(name)).state == "done"
-
-
-def test_what_a_plan_needs_is_looked_up_when_the_schema_is_saved(desk, table, monkeypatch):
-    verbs.declare(desk, table, desk.schemas[table])
-    ended(list(desk.jobs._known.values())[-1])
-    monkeypatch.setattr(type(desk.session.ledger), "balances", lambda *who: pytest.fail("it was looked up before"))
-    said, question = verbs.prepared(desk, verbs.Wanted(table, "mean", "salary"))
-    assert verbs.plan(desk, said, question).note == ""

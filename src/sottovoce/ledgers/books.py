@@ -25,7 +25,7 @@ from sottovoce.errors import (
     LedgerSealed,
     WrongLedgerKey,
 )
-from sottovoce.ledger import ACCOUNTS, USUAL, Amounts, Entry, Line, Reservation, in_words, refuse_unwritable
+from sottovoce.ledger import ACCOUNTS, USUAL, Amounts, Entry, Everybody, Line, Reservation, in_words, refuse_unwritable
 from sottovoce.ledgers import beside, chain, reading, schema
 from sottovoce.ledgers.beside import ANEW, Beside
 from sottovoce.ledgers.chain import NOTHING, Lines
@@ -88,13 +88,28 @@ class Books:
 
     def balances(self, people: Sequence[Any], account: str = USUAL) -> Units:
         """Returns what each has left; raises if somebody has no such account."""
-        code = ACCOUNTS.index(account)
-        many = MANY * len(people)
-        accounts = self._store.read(lambda transaction: transaction.run(schema.UP_TO, many))[0][0]
-        left = self._left_of_many(people, code, accounts) if accounts < many else self._left_of_few(people, code)
+        code, many = ACCOUNTS.index(account), self.fewer_than(MANY * len(people))
+        left = self._left_of_many(people, account) if many else self._left_of_few(people, code)
         if left is None:
             raise reading.no_account(account)  # which must not say who
         return left
+
+    def digests(self, people: Sequence[Any]) -> bytes:
+        """Returns under which digests people stand in the books, one after the other."""
+        return self._beside.digests(people)
+
+    def everybody(self, account: str = USUAL) -> Everybody:
+        """Returns what everybody in the books has left of this account."""
+
+        def work(transaction: Transaction) -> Everybody:
+            accounts = transaction.run("SELECT COUNT(*) FROM accounts")[0][0]
+            return Everybody(*transaction.left(ACCOUNTS.index(account), accounts))
+
+        return self._store.read(work)
+
+    def fewer_than(self, accounts: int) -> bool:
+        """Returns whether the books have fewer accounts than this, without counting on."""
+        return bool(self._store.read(lambda transaction: transaction.run(schema.UP_TO, accounts))[0][0] < accounts)
 
     def find(self, key: str) -> Reservation | None:
         """Returns what is known about this key."""
@@ -208,12 +223,11 @@ class Books:
 
         return self._store.write(work)
 
-    def _left_of_many(self, people: Sequence[Any], code: int, accounts: int) -> Units | None:
+    def _left_of_many(self, people: Sequence[Any], account: str) -> Units | None:
         """Reads all accounts, on a thread that leaves Python to the digests."""
         with ThreadPoolExecutor(1) as meanwhile:
-            reading_all = meanwhile.submit(self._store.read, lambda transaction: transaction.left(code, accounts))
-            digests = self._beside.digests(people)
-            return chain.looked_up(digests, *reading_all.result())
+            everybody = meanwhile.submit(self.everybody, account)
+            return chain.looked_up(self.digests(people), *everybody.result())
 
     def _left_of_few(self, people: Sequence[Any], code: int) -> Units | None:
         asked = chain.packed(self._beside.digests(people), code, np.arange(len(people)))

@@ -25,7 +25,7 @@ from sottovoce.pages.balances import balances as by_tier
 from sottovoce.pages.market_terms import FROM_FILE, Sellers, Terms
 from sottovoce.pages.outlook import verdict
 from sottovoce.release import Release
-from sottovoce.web import bodies, uploads, verbs
+from sottovoce.web import bodies, verbs
 from sottovoce.web.bodies import LONGEST, Asked, Audited, Bought, Declared, Entry, Error, Grants, Keyed, Offered
 from sottovoce.web.desk import Desk, Uploaded
 from sottovoce.web.guard import API
@@ -84,7 +84,7 @@ async def bring(request: Request, desk: OnDesk) -> bodies.Table:
         table = form.get("table")
         if not isinstance(table, UploadFile):
             raise InvalidData("There is no table.", "A form with one file is needed.", "Send it as `table`.")
-        name = await run_in_threadpool(uploads.keep, desk, table.filename or "", table.file)
+        name = await run_in_threadpool(verbs.bring, desk, table.filename or "", table.file)
     return _shown(name, desk.tables[name])
 
 

@@ -53,7 +53,7 @@ async def upload(request: Request) -> Response:
         if not isinstance(table, UploadFile) or not table.filename:
             return tables(request, {"table": "Choose a file."})
         try:
-            name = await run_in_threadpool(uploads.keep, desk_of(request), table.filename, table.file)
+            name = await run_in_threadpool(verbs.bring, desk_of(request), table.filename, table.file)
         except SottovoceError as error:
             return tables(request, {"table": str(error)})
     return away(f"/table/{name}")
@@ -171,6 +171,7 @@ def _granted(desk: Desk, name: str, fields: Fields) -> None:
     try:
         budgets = verbs.grants(desk, name, epsilon)
         desk.session.grant(budgets, currency=currency, neighbours=neighbours, delta=delta)  # type: ignore[arg-type]
+        verbs.look_ahead(desk, name)
     except SottovoceError as error:
         fields.complain("account", verbs.in_words(error))
 

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from sottovoce.web.jobs import Job, Jobs
 MOST_TABLES = 20
 #: Counts of who takes part, and of what they have left, that are remembered: a slider need not count a million people
 #: at every move. A million names take some hundred megabytes.
-MOST_COUNTS = 8
+MOST_COUNTS = 12
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,8 @@ class Desk:
     schemas: dict[str, Schema] = field(default_factory=dict)
     releases: dict[str, bytes] = field(default_factory=dict)
     jobs: Jobs = field(default_factory=Jobs)
-    counts: dict[Any, Any] = field(default_factory=dict)
-    counting: threading.RLock = field(default_factory=threading.RLock)
+    counts: dict[Any, Future[Any]] = field(default_factory=dict)
+    counting: threading.Lock = field(default_factory=threading.Lock)
     codes: Codes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -92,12 +93,23 @@ class Desk:
     def counted(self, what: Any, count: Callable[[], Any]) -> Any:
         """Returns what was counted before, or counts it now, or waits for whoever does; the oldest is forgotten."""
         with self.counting:
-            if what not in self.counts:
-                found = count()
-                while len(self.counts) >= MOST_COUNTS:
+            known = self.counts.get(what)
+            if known is None:
+                mine = self.counts[what] = Future[Any]()
+                while len(self.counts) > MOST_COUNTS:
                     del self.counts[next(iter(self.counts))]
-                self.counts[what] = found
-            return self.counts[what]
+        if known is not None:
+            wait([known])
+            # Whoever counted may have failed for reasons of their own.
+            return known.result() if known.exception() is None else self.counted(what, count)
+        try:
+            mine.set_result(count())
+        except BaseException as error:
+            with self.counting:
+                self.counts = {name: counted for name, counted in self.counts.items() if counted is not mine}
+            mine.set_exception(error)
+            raise
+        return mine.result()
 
     def clear(self) -> None:
         """Ends the work, and deletes the folder with every table in it."""

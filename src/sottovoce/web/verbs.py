@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verbs of the page, for its forms and for its JSON alike: from plain values and a desk to results.
 
+    bring       lays a table on the desk
     grants      who grants how much, by a table                         reads people and budgets
     plan        what a release will cost whom, and what it is worth     reads people and budgets
     release     makes it: work beside the page, cancelled before anybody is charged, not after
@@ -17,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -29,10 +30,11 @@ from sottovoce.ledger import Entry
 from sottovoce.question import Question
 from sottovoce.release import Release
 from sottovoce.session import Session
+from sottovoce.web import uploads
 from sottovoce.web.desk import Desk
 from sottovoce.web.jobs import Job
 from sottovoce.web.questions import ONE_EACH, QUESTIONS
-from sottovoce.web.remembered import Remembered
+from sottovoce.web.remembered import Remembered, read_ahead
 
 if TYPE_CHECKING:
     from sottovoce.audit import PerInstance
@@ -67,6 +69,13 @@ class Planned:
 
     plan: Plan
     note: str = ""
+
+
+def bring(desk: Desk, name: str, source: BinaryIO) -> str:
+    """Lays a table on the desk, and returns its random name; the books are read while the curator describes it."""
+    held = uploads.keep(desk, name, source)
+    desk.jobs.start(lambda job: read_ahead(desk), "Reading the books")
+    return held
 
 
 def declare(desk: Desk, table: str, schema: Schema) -> None:
@@ -115,6 +124,7 @@ def enter(desk: Desk, table: str, epsilon: float | None = None) -> int:
     if budgets.people is None:
         raise _nobodys()
     desk.session.grant(budgets)
+    look_ahead(desk, table)
     return budgets.n_people
 
 

@@ -1,0 +1,140 @@
+"""What is counted before it is asked for, once, and again only when the books have changed."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+import pytest
+
+from sottovoce.errors import InvalidData
+from sottovoce.ledgers.books import Books
+from sottovoce.web import remembered, verbs
+from web.browser import PATIENCE, until
+from web.conftest import SCHEMA
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """How often all accounts were read, and how often the names of many were hidden."""
+    times: Counter[str] = Counter()
+
+    def counting(name, honest):
+        def counted(self, *about):
+            times[name] += name == "everybody" or len(about[0]) > 1
+            return honest(self, *about)
+
+        return counted
+
+    for name in ("everybody", "digests"):
+        monkeypatch.setattr(Books, name, counting(name, getattr(Books, name)))
+    return times
+
+
+def at_rest(desk):
+    """Waits until all work beside the page has ended."""
+    until(lambda: all(job.state != "working" for job in desk.jobs._known.values()))
+
+
+def plan(desk, table):
+    planned = verbs.plan(desk, *verbs.prepared(desk, verbs.Wanted(table, "mean", "salary", share=0.5)))
+    assert planned.note == ""
+    return planned.plan
+
+
+def test_what_a_plan_needs_is_there_when_it_is_asked_for(read, client, desk, table):
+    """The table was brought and described, its grants written: names were hidden once, and for all."""
+    at_rest(desk)
+    before = read["everybody"]
+    first = plan(desk, table)
+    assert read == {"digests": 1, "everybody": before}
+    desk.session.charge({"u0": 0.01}, key="elsewhere")
+    assert plan(desk, table).guarantee == first.guarantee
+    assert read == {"digests": 1, "everybody": before + 1}
+
+
+def test_accounts_are_read_while_a_table_is_described(read, client, desk, rows):
+    client.post("/api/tables", files={"table": ("salaries.csv", rows)})
+    at_rest(desk)
+    assert read["everybody"] == 1
+
+
+def test_a_schema_alone_begins_the_counting(read, client, desk, table):
+    at_rest(desk)
+    desk.counts.clear()
+    client.put(f"/api/tables/{table}/schema", json=SCHEMA)
+    at_rest(desk)
+    before = dict(read)
+    plan(desk, table)
+    assert read == before
+
+
+def test_a_form_begins_it_too(read, client, desk, table):
+    at_rest(desk)
+    desk.counts.clear()
+    client.post(f"/table/{table}/grant", data={"account": "pure epsilon, replace"})
+    at_rest(desk)
+    before = dict(read)
+    plan(desk, table)
+    assert read == before
+
+
+def test_books_with_too_many_accounts_are_not_read_ahead_nor_for_few_people(
+    read, monkeypatch, client, desk, rows, table
+):
+    at_rest(desk)
+    read.clear()
+    monkeypatch.setattr(remembered, "AHEAD", 5)
+    monkeypatch.setattr(remembered, "MANY", 0)
+    monkeypatch.setattr("sottovoce.ledgers.books.MANY", 0)
+    desk.counts.clear()
+    client.post("/api/tables", files={"table": ("again.csv", rows)})
+    at_rest(desk)
+    plan(desk, table)
+    assert read["everybody"] == 0
+
+
+def test_different_things_are_counted_at_once_and_the_same_thing_once(desk):
+    both, counted = threading.Barrier(2, timeout=PATIENCE), []
+
+    def count(what):
+        counted.append(what)
+        both.wait()  # each waits for the other, so that one after the other would never end
+        return what.upper()
+
+    found = []
+    asking = [
+        threading.Thread(target=lambda what=what: found.append(desk.counted(what, lambda: count(what))))
+        for what in ("a", "b")
+    ]
+    for thread in asking:
+        thread.start()
+    for thread in asking:
+        thread.join(PATIENCE)
+    assert (sorted(found), sorted(counted)) == (["A", "B"], ["a", "b"])
+    assert desk.counted("a", lambda: pytest.fail("it is known")) == "A"
+
+
+def test_whoever_waits_for_somebody_who_fails_counts_for_themselves(desk):
+    begun, go_on, found = threading.Event(), threading.Event(), []
+
+    def fail():
+        begun.set()
+        go_on.wait(PATIENCE)
+        raise InvalidData("This table cannot be read.", "", "Bring another.")
+
+    def first():
+        with pytest.raises(InvalidData):
+            desk.counted("table", fail)
+        found.append("refused")
+
+    failing = threading.Thread(target=first)
+    failing.start()
+    begun.wait(PATIENCE)
+    waiting = threading.Thread(target=lambda: found.append(desk.counted("table", lambda: "counted")))
+    waiting.start()
+    go_on.set()
+    failing.join(PATIENCE)
+    waiting.join(PATIENCE)
+    assert sorted(found) == ["counted", "refused"]
+    assert desk.counted("table", lambda: pytest.fail("it is known")) == "counted"
