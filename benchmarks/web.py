@@ -2,8 +2,9 @@
 """The page: seconds from the start of `sottovoce serve` to its first page, and for a plan for a million people.
 
 Both are told beside what they are to stay within. A plan counts everybody in the table and looks up what they have
-left; that begins when the schema is saved, so it is told for a program that asks at once, for somebody who needs a
-second to choose a question, and for a slider that moves, when neither is done again.
+left. The books are read when a table is brought, and people are counted when its schema is saved. So it is told for a
+program that brings, describes and asks in one go; for somebody who needs three seconds to describe the table, and a
+second more, or none, to choose a question; and for a slider that moves, when nothing is done again.
 """
 
 from __future__ import annotations
@@ -36,8 +37,14 @@ import sottovoce as sv
 FIRST_PAGE, PLAN = 1.0, 2.0
 #: Starts, of which the one in the middle counts: a machine is busier one moment than the next.
 STARTS = 3
-#: Seconds until everything is loaded, and that somebody needs to choose a question.
-LOADED, CHOSEN = 5.0, 1.0
+#: Seconds until everything is loaded, and that somebody needs to describe a table and to choose a question.
+LOADED, DESCRIBED, CHOSEN = 5.0, 3.0, 1.0
+#: How long each kind of curator waits before the schema and before the plan, and what that is called.
+PAUSES = {
+    "a program, in one go": (0.0, 0.0),
+    "at once after the schema": (DESCRIBED, 0.0),
+    f"{CHOSEN:g} s after the schema": (DESCRIBED, CHOSEN),
+}
 #: By what the page with tables is known; before it, a page says that the books are being opened.
 TABLES = b"<title>Table"
 SERVE = "from sottovoce.cli.main import app; app()"
@@ -111,21 +118,23 @@ def starts() -> None:
     console.print(told)
 
 
-def planned(books: Path, table: bytes) -> tuple[float, float, float]:
-    """Returns the seconds for a plan at once after the schema, for one a little later, and when the slider moves."""
+def planned(books: Path, table: bytes) -> list[float]:
+    """Returns the seconds for the first plan after each of the pauses, and when the slider moves after the last."""
     schema = {"columns": {"value": {"kind": "number", "low": 0, "high": 1}}, "person": "id", "budget": "epsilon"}
     seconds = []
-    for pause in (0.0, CHOSEN):
+    for describing, choosing in PAUSES.values():
         with served(books) as link:
             caller = Caller(link)
             caller.ask("GET", "/")
             time.sleep(LOADED)
             name = caller.bring(table)
+            time.sleep(describing)
             caller.seconds("PUT", f"/api/tables/{name}/schema", schema)
-            time.sleep(pause)
+            time.sleep(choosing)
             asked = {"table": name, "question": "mean", "column": "value"}
-            seconds += [caller.seconds("POST", "/api/plan", {**asked, "share": share}) for share in (1.0, 0.5)]
-    return seconds[0], seconds[2], seconds[3]
+            first, again = (caller.seconds("POST", "/api/plan", {**asked, "share": share}) for share in (1.0, 0.5))
+            seconds.append(first)
+    return [*seconds, again]
 
 
 def plans(people: int) -> None:
@@ -141,8 +150,7 @@ def plans(people: int) -> None:
             books = Path(folder) / "books.db"
             sv.Session(ledger=f"sqlite:///{books}").grant(dict.fromkeys(names.to_pylist(), 3.0))
             times = [planned(books, file.getvalue()) for _ in range(STARTS)]
-        when = ("at once after the schema", f"{CHOSEN:g} s after the schema", "the slider moves")
-        for name, seconds in zip(when, zip(*times, strict=True), strict=True):
+        for name, seconds in zip([*PAUSES, "the slider moves"], zip(*times, strict=True), strict=True):
             told.add_row("text" if text else "numbers", name, f"{statistics.median(seconds):.2f}", f"{PLAN:g}")
     console.print(told)
 
