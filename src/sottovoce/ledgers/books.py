@@ -100,12 +100,7 @@ class Books:
 
     def everybody(self, account: str = USUAL) -> Everybody:
         """Returns what everybody in the books has left of this account."""
-
-        def work(transaction: Transaction) -> Everybody:
-            accounts = transaction.run("SELECT COUNT(*) FROM accounts")[0][0]
-            return Everybody(*transaction.left(ACCOUNTS.index(account), accounts))
-
-        return self._store.read(work)
+        return self._store.read(lambda transaction: reading.everybody(transaction, ACCOUNTS.index(account)))
 
     def fewer_than(self, accounts: int) -> bool:
         """Returns whether the books have fewer accounts than this, without counting on."""

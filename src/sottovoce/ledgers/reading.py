@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sottovoce.errors import BudgetExceeded, LedgerBroken, UnknownPeople
-from sottovoce.ledger import ACCOUNTS, Entry, Reservation, State, refuse_unwritable
+from sottovoce.ledger import ACCOUNTS, Entry, Everybody, Reservation, State, refuse_unwritable
 from sottovoce.ledgers import chain, schema
 from sottovoce.ledgers.chain import Lines
 from sottovoce.ledgers.schema import Transaction
@@ -102,6 +102,11 @@ def left(transaction: Transaction, asked: Lines) -> Units | None:
         return None
     places, rest = np.fromiter(chained.from_iterable(found), np.int64, 2 * len(found)).reshape(-1, 2).T
     return np.asarray(rest[np.argsort(places)])
+
+
+def everybody(transaction: Transaction, account: int) -> Everybody:
+    """Returns what everybody has left of an account."""
+    return Everybody(*transaction.left(account, transaction.run("SELECT COUNT(*) FROM accounts")[0][0]))
 
 
 def state_of(what: str, published: int | None) -> str:
