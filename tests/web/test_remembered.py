@@ -10,6 +10,7 @@ import pytest
 from sottovoce.errors import InvalidData
 from sottovoce.ledgers.books import Books
 from sottovoce.web import remembered, verbs
+from sottovoce.web.desk import MOST_COUNTS
 from web.browser import PATIENCE, until
 from web.conftest import SCHEMA
 
@@ -137,3 +138,11 @@ def test_whoever_waits_for_somebody_who_fails_counts_for_themselves(desk):
     waiting.join(PATIENCE)
     assert sorted(found) == ["counted", "refused"]
     assert desk.counted("table", lambda: pytest.fail("it is known")) == "counted"
+
+
+def test_the_oldest_is_forgotten(desk):
+    for what in range(MOST_COUNTS + 1):
+        desk.counted(what, lambda: "first")
+    assert desk.counted(MOST_COUNTS, lambda: pytest.fail("it is known")) == "first"
+    assert len(desk.counts) == MOST_COUNTS
+    assert desk.counted(0, lambda: "again") == "again"

@@ -106,7 +106,8 @@ class Desk:
             mine.set_result(count())
         except BaseException as error:
             with self.counting:
-                self.counts = {name: counted for name, counted in self.counts.items() if counted is not mine}
+                if self.counts.get(what) is mine:
+                    del self.counts[what]
             mine.set_exception(error)
             raise
         return mine.result()
