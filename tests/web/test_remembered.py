@@ -12,7 +12,7 @@ from sottovoce.ledgers.books import Books
 from sottovoce.web import remembered, verbs
 from sottovoce.web.desk import MOST_COUNTS
 from web.browser import PATIENCE, until
-from web.conftest import SCHEMA
+from web.conftest import PEOPLE, SCHEMA
 
 
 @pytest.fixture
@@ -92,6 +92,14 @@ def test_books_with_too_many_accounts_are_not_read_ahead_nor_for_few_people(
     at_rest(desk)
     plan(desk, table)
     assert read["everybody"] == 0
+
+
+def test_one_table_and_one_column_are_not_taken_for_another(client, desk, table):
+    books, names = desk.session.ledger, [f"u{i}" for i in range(PEOPLE)]
+    for place, column, people in (("a", "id", names), ("b", "id", names[::-1]), ("a", "owner", names[7:] + names[:7])):
+        found = remembered.Remembered(desk, place, column).balances(people)
+        assert found.tolist() == books.balances(people).tolist()
+    assert len(set(found.tolist())) > 1
 
 
 def test_different_things_are_counted_at_once_and_the_same_thing_once(desk):
