@@ -218,10 +218,108 @@ def test_grants_from_a_column_and_from_a_market():
     s.verify()
 
 
-@pytest.mark.parametrize("delta", [None, 0.0, 1.0, float("nan")])
+@pytest.mark.parametrize("delta", [None, 0.0, 1.0, float("nan"), "x", "1e-6", [1e-6], 1e-6j, True])
 def test_an_account_of_epsilon_at_delta_needs_a_delta(delta):
     with pytest.raises(errors.InvalidParameter):
         sv.Session().grant({"a": 1.0}, currency="epsilon, delta", delta=delta)
+
+
+def test_another_account_has_no_delta():
+    with pytest.raises(errors.InvalidParameter):
+        sv.Session().grant({"a": 1.0}, delta=1e-6)
+
+
+DELTA = "delta, replace"
+
+
+def test_a_delta_is_booked_in_its_own_unit():
+    """A charge of 1e-6 takes 1e-6, and not the 1e-12 that a billionth of ε would make of it."""
+    s = sv.Session()
+    s.grant({"a": 1.0, "b": 1.0}, currency="epsilon, delta", delta=1e-5)
+    s.charge({"a": 1e-6}, key="elsewhere", account=DELTA)
+    assert (s.balance("a", DELTA), s.balance("b", DELTA)) == (9e-6, 1e-5)
+    assert [line.amount for line in s.history("a") if line.account == DELTA] == [1e-5, 1e-6]
+    s.grant({"a": 2e-6}, currency="delta")
+    assert s.balance("a", DELTA) == 1e-6
+    s.charge({"a": 1e-16}, key="less than a unit", account=DELTA)
+    assert s.balance("a", DELTA) == 1e-6 - 1e-15
+    with pytest.raises(errors.BudgetExceeded):
+        s.charge({"a": 1e-6}, key="too much", account=DELTA)
+    with pytest.raises(errors.InvalidBudget):
+        s.charge({"a": 1.5}, key="no probability", account=DELTA)
+    s.verify()
+
+
+@pytest.mark.parametrize(
+    ("amount", "options"),
+    [
+        (1.0, {"currency": "epsilon, delta", "delta": 1e-16}),
+        (9e-16, {"currency": "delta"}),
+        (1e-10, {}),
+        (1e-10, {"currency": "zCDP rho"}),
+    ],
+)
+def test_a_grant_below_the_smallest_unit_is_refused_and_not_rounded(amount, options):
+    """1e-16 was granted as 1e-15 once: more than was given."""
+    s = sv.Session()
+    with pytest.raises(errors.InvalidBudget):
+        s.grant({"a": amount}, **options)
+    with pytest.raises(errors.UnknownPeople):
+        s.history("a")
+
+
+def test_a_grant_of_delta_is_rounded_down():
+    s = sv.Session()
+    s.grant({"a": 1.0}, currency="epsilon, delta", delta=2.9e-15)
+    assert s.balance("a", DELTA) == 2e-15
+    with pytest.raises(errors.BudgetExceeded):
+        s.charge({"a": 2.9e-15}, key="three units", account=DELTA)
+
+
+def test_the_same_amounts_in_another_order_are_the_same_charge():
+    s = session()
+    s.charge({"a": 0.25, "b": 0.125}, key="survey")
+    s.charge({"b": 0.125, "a": 0.25}, key="survey")
+    assert (s.balance("a"), s.balance("b")) == (0.75, 0.175)
+    for other in ({"a": 0.125, "b": 0.25}, {"a": 0.25}, {"a": 0.25, "c": 0.125}):
+        with pytest.raises(errors.KeyReused):
+            s.charge(other, key="survey")
+    with pytest.raises(errors.KeyReused):
+        s.charge({"a": 0.25, "b": 0.125}, key="survey", account="zCDP rho, replace")
+    s.verify()
+
+
+@pytest.mark.parametrize("account", ["", "pure epsilon", "coffee, replace", None, 3, ["pure epsilon, replace"]])
+def test_an_account_that_there_is_not_is_named_as_such(account):
+    s = session()
+    for asked in (
+        lambda: s.balance("a", account),
+        lambda: s.charge({"a": 0.1}, key="one", account=account),
+        lambda: s.ledger.everybody(account),
+    ):
+        with pytest.raises(errors.InvalidParameter, match="no such account"):
+            asked()
+
+
+@pytest.mark.parametrize("key", [None, 3, b"one", "a\0b", "\ud800", ["one"]])
+def test_a_key_is_text(key):
+    s = session()
+    for asked in (
+        lambda: s.charge({"a": 0.1}, key=key),
+        lambda: s.release(MEAN, VALUES, groups=OWNERS, epsilon=0.1, key=key),
+    ):
+        with pytest.raises(errors.InvalidParameter):
+            asked()
+    assert s.balance("a") == 1.0
+
+
+@pytest.mark.parametrize("amounts", [None, [0.1], 0.1, "a", {"a": [0.1, 0.2]}, {"a": None}, {"a": "x"}, {"a": 10**400}])
+def test_amounts_that_are_none_are_refused(amounts):
+    s = session()
+    for asked in (lambda: s.charge(amounts, key="one"), lambda: s.grant(amounts)):
+        with pytest.raises(errors.InvalidInput):
+            asked()
+    assert s.balance("a") == 1.0
 
 
 def test_accounts_are_kept_apart_and_there_are_no_others():

@@ -142,3 +142,18 @@ def test_a_charge_is_cut_by_roundings_and_by_nothing_else():
         charged[who] = granted[who] * 1.000001 + 3
         with pytest.raises(errors.BudgetExceeded):
             units.within(charged, granted)
+
+
+@given(st.floats(0, 1))
+def test_a_delta_is_granted_downwards_and_charged_upwards_to_the_next_unit(delta):
+    granted, charged = int(units.grant_delta(delta)), int(units.charge_delta(delta))
+    assert granted / 10**15 <= delta <= charged / 10**15
+    assert charged - granted <= 1
+    assert (granted == charged) == (granted / 10**15 == delta)
+
+
+@pytest.mark.parametrize("delta", [-1e-20, 1.5, np.nan, np.inf, "much", None, [0.1, np.nan], 10**400])
+def test_what_is_no_delta_is_refused(delta):
+    for rounded in (units.grant_delta, units.charge_delta):
+        with pytest.raises(errors.InvalidBudget):
+            rounded(delta)

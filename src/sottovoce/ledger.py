@@ -4,9 +4,10 @@
 A charge is written before a private value is read and never taken back: whether a release failed may
 depend on the data. One key stands for one release for ever; asked again, it returns the same bytes.
 
-A person has an account for each kind of promise, and accounts are never added to one another: what is
-promised about labels says nothing about rows, and a ρ is no ε. Amounts are whole: billionths of ε or of ρ,
-and for δ units of 10⁻¹⁵. A release in ε at δ is charged to two accounts, one for each sum.
+A person has an account for each kind of promise, and each has a cap of its own: what is promised about labels
+says nothing about rows, and a ρ is no ε. Amounts are whole: billionths of ε or of ρ, and for δ units of 10⁻¹⁵.
+A release in ε at δ is charged to two accounts, one for each sum. What all accounts mean together is one ε at one
+δ (`total`), for a person to read; no account is charged by it.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from sottovoce.errors import InvalidBudget, InvalidParameter
 from sottovoce.guarantee import Guarantee
-from sottovoce.units import DELTA, NANO, Units
+from sottovoce.units import DELTA, NANO, Units, charge_delta, declared, grant, grant_delta
 
 State = Literal["reserved", "published"]
 
@@ -40,10 +44,7 @@ class Amounts:
     account: str = USUAL
 
     def __post_init__(self) -> None:
-        if self.account not in ACCOUNTS:
-            raise InvalidParameter(
-                "There is no such account.", f"Accounts: {'; '.join(ACCOUNTS)}.", "Name one of these."
-            )
+        code_of(self.account)
         if len(self.units) and not 0 <= self.units.min() <= self.units.max() <= MOST:
             raise InvalidBudget(
                 "An amount is negative or beyond all meaning.", f"Amounts are from 0 to {MOST} units.", "Correct it."
@@ -152,17 +153,48 @@ def charged(guarantee: Guarantee, people: Sequence[Any]) -> list[Amounts]:
     if guarantee.currency != "epsilon, delta":
         return [Amounts(people, guarantee.units, f"{guarantee.currency}, {guarantee.neighbours}")]
     paid = guarantee.units
-    delta = (paid > 0) * delta_units(guarantee.delta or 0.0)
+    delta = (paid > 0) * charge_delta(guarantee.delta or 0.0)
     return [
         Amounts(people, paid, f"epsilon at delta, {guarantee.neighbours}"),
         Amounts(people, delta, f"delta, {guarantee.neighbours}"),
     ]
 
 
-def delta_units(delta: float) -> int:
-    """Returns the smallest number of units of 10⁻¹⁵ that is not below δ."""
-    whole = round(delta * DELTA)
-    return whole + (whole / DELTA < delta)
+def code_of(account: str) -> int:
+    """Returns the number of an account in the books; refuses what is none."""
+    if not isinstance(account, str) or account not in ACCOUNTS:
+        raise InvalidParameter("There is no such account.", f"Accounts: {'; '.join(ACCOUNTS)}.", "Name one of these.")
+    return ACCOUNTS.index(account)
+
+
+def units_in(account: str) -> int:
+    """Returns how many units of this account are one."""
+    return DELTA if account.startswith("delta, ") else NANO
+
+
+def grant_units(account: str, amounts: ArrayLike) -> Units:
+    """Returns amounts in whole units of their account, rounded down; 0 stands, what would become 0 is refused."""
+    code_of(account)
+    granted = _one_each(grant_delta(amounts) if units_in(account) == DELTA else grant(amounts, zero_allowed=True))
+    if np.any((granted == 0) & (np.asarray(amounts, dtype=np.float64) > 0)):
+        raise InvalidBudget(
+            "A grant is smaller than the smallest amount that an account can hold.",
+            f"Grants are rounded down to a multiple of {1 / units_in(account):g}.",
+            "Grant at least that much, or 0 for nothing.",
+        )
+    return granted
+
+
+def charge_units(account: str, amounts: ArrayLike) -> Units:
+    """Returns amounts in whole units of their account, rounded up."""
+    code_of(account)
+    return _one_each(charge_delta(amounts) if units_in(account) == DELTA else declared(amounts))
+
+
+def _one_each(amounts: Units) -> Units:
+    if amounts.ndim != 1:
+        raise InvalidBudget("Somebody has several amounts.", "An amount is one number.", "Pass one for each person.")
+    return amounts
 
 
 def refuse_unwritable(text: Any) -> None:
@@ -177,7 +209,7 @@ def refuse_unwritable(text: Any) -> None:
 
 def in_words(account: str, units: int) -> float:
     """Returns an amount as ε, ρ or δ."""
-    return float(units / (DELTA if account.startswith("delta") else NANO))
+    return float(units / units_in(account))
 
 
 #: Called with the name of each step of a reservation and of a publication. A seam: tests put a fault in its place.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,7 +28,7 @@ from sottovoce.plan import Plan
 from sottovoce.recoding import Recoding
 from sottovoce.release import Release
 from sottovoce.statistics import Owner, Unfit, unfit
-from sottovoce.table import Array, Floats, feature_names, matrix, numbers, same_length
+from sottovoce.table import Array, Floats, column_names, feature_names, matrix, numbers, same_length
 
 VALUE, KIND = "value", "kind"
 
@@ -185,18 +185,66 @@ def ask(question: Question, X: Any, y: Any = None, *, epsilon: Any, groups: Any)
     return plan, run(question, plan, rows)
 
 
-def asked_of(question: Question, price: Any = "") -> list[Any]:
-    """Returns a question and its price as a fingerprint reads them."""
-    return [type(question).__name__, question.get_params(), price]
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What a key stands for, for ever: a question, the columns it is about, of whom, and at which price.
+
+    Values of the data are not in it: to look an answer up by private data would itself be an answer.
+    """
+
+    question: Question
+    columns: list[Any]  # names of features and label, or how many there are where they have none
+    people: Array
+    facts: tuple[Array, ...]  # whole numbers by row or by person: whose each row is, and prices
+    earlier: Any = ""  # what versions whose requests did not cover the names of columns put in place of these two
+    earlier_facts: tuple[Array, ...] = ()
+    features: list[str] | None = None  # what a release calls the features; None: nothing that could be compared
+
+    def fingerprint(self) -> str:
+        """Returns a fingerprint of all of it: the same key must always mean the same request."""
+        asked = [type(self.question).__name__, self.question.get_params(), self.columns]
+        digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=_spelt).encode())
+        for part in (repr(self.people.tolist()).encode(), *map(_whole_bytes, self.facts)):
+            digest.update(len(part).to_bytes(8, "big"))  # so that no two lists of parts run together
+            digest.update(part)
+        return digest.hexdigest()
+
+    def earlier_fingerprint(self) -> str:
+        """Returns the fingerprint that is in books of versions whose requests did not cover the names of columns."""
+        asked = [type(self.question).__name__, self.question.get_params(), self.earlier]
+        return earlier_fingerprint(asked, self.people, *self.earlier_facts)
+
+    def contradicts(self, release: Release) -> bool:
+        """Whether a stored release is about other features than the request."""
+        told = release.parameters.get("features")
+        if self.features is None or not isinstance(told, list):
+            return False
+        return [name if isinstance(name, str) else name["name"] for name in told] != self.features
 
 
-def fingerprint(asked: list[Any], people: Array, *others: Array) -> str:
-    """A fingerprint of what was asked, of whom, at which price: the same key must always mean the same request."""
+def earlier_fingerprint(asked: list[Any], people: Array, *others: Array) -> str:
+    """Returns a fingerprint as earlier versions made it; it recognises requests that are in books already."""
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=_spelt).encode())
     digest.update(repr(people.tolist()).encode())
     for array in others:
-        digest.update(np.ascontiguousarray(array, dtype=np.int64).data)
+        digest.update(_whole_bytes(array))
     return digest.hexdigest()
+
+
+def columns_asked(question: Question, *data: Any) -> tuple[list[Any], list[str] | None]:
+    """Returns the names of data in memory for a request, and the names of features as a release tells them."""
+    names = [column_names(part) for part in data]
+    if len(data) < 2:
+        return names, None
+    if isinstance(getattr(question, "bounds", None), Schema):
+        # It names the features, whatever else the table holds, and is a parameter of the question.
+        return [None, *names[1:]], None
+    count = names[0] if isinstance(names[0], int) else len(names[0])
+    return names, feature_names(data[0]) or [f"x{j}" for j in range(count)]
+
+
+def _whole_bytes(array: Array) -> bytes:
+    return np.ascontiguousarray(array, dtype=np.int64).tobytes()
 
 
 def _spelt(parameter: Any) -> Any:

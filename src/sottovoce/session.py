@@ -10,6 +10,7 @@ budgets and on earlier charges, which are public, so it tells nothing (docs/theo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,10 +23,20 @@ from sottovoce.columns import by_names
 from sottovoce.engine import KINDS, Rows
 from sottovoce.errors import BudgetExceeded, InvalidParameter, KeyReused, ReleaseFailed
 from sottovoce.guarantee import Currency, Neighbours
-from sottovoce.ledger import USUAL, Amounts, Ledger, Line, Reservation, charged, delta_units, in_words
+from sottovoce.ledger import (
+    USUAL,
+    Amounts,
+    Ledger,
+    Line,
+    Reservation,
+    charge_units,
+    charged,
+    grant_units,
+    in_words,
+)
 from sottovoce.ledgers.opened import opened
 from sottovoce.plan import Plan
-from sottovoce.question import Question, asked_of, fingerprint, gathered, refuse_unfit, run
+from sottovoce.question import Question, Request, columns_asked, earlier_fingerprint, gathered, refuse_unfit, run
 from sottovoce.release import Release
 from sottovoce.table import Array, column, factorise, same_length
 
@@ -33,6 +44,8 @@ from sottovoce.table import Array, column, factorise, same_length
 PLENTY = 100 * units.NANO
 #: From what everybody may be charged, in units by person, to budgets and rows.
 Arranged = Callable[[units.Units], tuple[Budgets, Any]]
+#: Begins the digest of a request that covers the names of columns; earlier versions wrote a digest alone.
+NAMED = "2:"
 
 
 class Session:
@@ -74,27 +87,41 @@ class Session:
         neighbours: Neighbours = "replace",
         delta: float | None = None,
     ) -> None:
-        """Sets what each person allows in all, over everything this ledger will ever see.
+        """Sets what each person allows in all in one account: that of this currency and this neighbour relation.
+
+        It is the total of that account, over all releases that are charged to it, and not an addition. Accounts of
+        other kinds have totals of their own: whoever grants in two of them allows both.
 
         ``budgets``: a mapping from person to ε (or ρ, by ``currency``), Budgets, a market's allocation, or a column
-        with ``people`` beside it. An account of ε at δ needs the δ that everybody allows in all.
+        with ``people`` beside it. An account of ε at δ needs the δ that everybody allows in all. Amounts are rounded
+        down to whole units: billionths, and 10⁻¹⁵ for δ.
         """
         names, amounts = _granted(budgets, people)
         if currency != "epsilon, delta":
-            self.ledger.grant([Amounts(names, amounts, f"{currency}, {neighbours}")])
+            _refuse_stray_delta(delta)
+            account = f"{currency}, {neighbours}"
+            self.ledger.grant([Amounts(names, grant_units(account, amounts), account)])
             return
-        if delta is None or not 0 < delta < 1:
-            raise InvalidParameter("An account of ε at δ needs a δ.", "δ lies between 0 and 1.", "Pass delta=1e-6.")
-        allowed = np.full(len(names), delta_units(delta))
-        sums = ((amounts, "epsilon at delta"), (allowed, "delta"))
-        self.ledger.grant([Amounts(names, granted, f"{what}, {neighbours}") for granted, what in sums])
+        both = (f"epsilon at delta, {neighbours}", amounts), (f"delta, {neighbours}", _delta_of_each(delta, names))
+        self.ledger.grant([Amounts(names, grant_units(account, granted), account) for account, granted in both])
 
     def charge(self, amounts: Mapping[Any, float], key: str, account: str = USUAL) -> None:
-        """Writes down what something outside this library cost; rounds up; the same key again changes nothing."""
-        names, cost = list(amounts), units.declared(list(amounts.values()))
-        request = self._hidden(["outside", account, cost.tolist()], np.array(list(map(str, names)), dtype=object))
+        """Writes down what something outside this library cost; rounds up; the same key again changes nothing.
+
+        Amounts are ε, ρ or δ, whichever the account counts.
+        """
+        names, values = _by_name(amounts)
+        cost = charge_units(account, values)
+        digests = self.ledger.digests(names).hex()
+        size = len(digests) // max(len(names), 1)
+        whose = [digests[start : start + size] for start in range(0, len(digests), size or 1)]
+        booked = sorted(zip(whose, cost.tolist(), strict=True))  # whatever order they are named in
+        request = NAMED + self.ledger.hidden(json.dumps(["outside", account, booked]))
         made = self.ledger.reserve(key, request, [Amounts(names, cost, account)], outside=True)
-        if made.request != request:
+        if made.request == request:
+            return
+        spelt = np.array(list(map(str, names)), dtype=object)
+        if made.request != self.ledger.hidden(earlier_fingerprint(["outside", account, cost.tolist()], spelt)):
             raise _another(key)
 
     def balance(self, person: Any, account: str = USUAL) -> float:
@@ -117,19 +144,23 @@ class Session:
         if by_names(X, y, epsilon, groups):
             return self._release_named(question, X, y, groups, key, epsilon)
         people, owner = factorise(groups)
+        names = people.tolist()
+        asked = None if epsilon is None else _prices(epsilon, names)
+        data = (X,) if y is None else (X, y)
+        columns, features = columns_asked(question, *data)
         price = sorted(map(repr, epsilon.items())) if isinstance(epsilon, Mapping) else repr(epsilon)
-        request = self._hidden(asked_of(question, price), people, owner)
+        facts = (owner,) if asked is None else (owner, asked)
+        request = Request(question, columns, people, facts, price, (owner,), features)
         known = self.ledger.find(key)
         if known is not None:  # looked up before balances are: what it cost then is not asked for again
             return self._again(known, request)
-        data = (X,) if y is None else (X, y)
 
         def arranged(granted: units.Units) -> tuple[Budgets, Rows]:
             wanted = dict(zip(people.tolist(), units.epsilon(granted).tolist(), strict=True))
             return question.gather(*data, epsilon=Budgets.of(wanted, groups, zero=LEAVE_OUT), groups=None)
 
-        names = people.tolist()
-        asked = self._everything(question, names, arranged) if epsilon is None else _prices(epsilon, names)
+        if asked is None:
+            asked = self._everything(question, names, arranged)
         return self._released(question, key, request, names, asked, arranged)
 
     def release_rows(self, question: Question, budgets: Budgets, rows: Rows, key: str) -> Release:
@@ -155,8 +186,10 @@ class Session:
         """Answers at these prices by person; None: at all that each has left."""
         kinds, people = budgets.kinds, np.empty(0) if budgets.people is None else budgets.people
         about = [rows.value, None if rows.features is None else rows.features.columns]
-        facts = [budgets.by_person(kinds.rows), kinds.people, *(() if asked is None else (asked,))]
-        request = self._hidden(asked_of(question, about), people, *facts)
+        recoding = getattr(rows.features, "recoding", None)  # which names the features of rows in memory, too
+        features = None if recoding is None else [feature.name for feature in recoding.features]
+        facts = (budgets.by_person(kinds.rows), kinds.people, *(() if asked is None else (asked,)))
+        request = Request(question, [*about, features], people, facts, about, facts, features)
         known = self.ledger.find(key)
         if known is not None:  # looked up before balances are: what it cost then is not asked for again
             return self._again(known, request)
@@ -195,19 +228,21 @@ class Session:
             )
         return self.ledger.balances(people, f"pure epsilon, {guarantee.neighbours}")
 
-    def _hidden(self, asked: list[Any], people: Array, *others: Array) -> str:
-        # Under the ledger's key, so that nobody who has the database alone can try names against it.
-        return self.ledger.hidden(fingerprint(asked, people, *others))
-
     def _released(
-        self, question: Question, key: str, request: str, people: Sequence[Any], asked: units.Units, arranged: Arranged
+        self,
+        question: Question,
+        key: str,
+        request: Request,
+        people: Sequence[Any],
+        asked: units.Units,
+        arranged: Arranged,
     ) -> Release:
-        made = None
+        made, hidden = None, self._hidden(request)
         while made is None:
             plan, rows = self._affordable(question, people, asked, arranged)
             refuse_unfit(question, plan, rows)
             try:
-                made = self.ledger.reserve(key, request, _amounts(plan, people))
+                made = self.ledger.reserve(key, hidden, _amounts(plan, people))
             except BudgetExceeded:  # another release was paid for since the balances were read: look again
                 if self.short == "refuse":
                     raise
@@ -242,30 +277,41 @@ class Session:
                 )
             granted[short] = 0
 
-    def _again(self, known: Reservation, request: str) -> Release:
-        if known.request != request:
+    def _hidden(self, request: Request) -> str:
+        # Under the ledger's key, so that nobody who has the database alone can try names against it.
+        return NAMED + self.ledger.hidden(request.fingerprint())
+
+    def _again(self, known: Reservation, request: Request) -> Release:
+        """Returns what is stored under a key, if it was stored for this request."""
+        stored = None if known.release is None else Release.from_json(known.release)
+        if known.request.startswith(NAMED):
+            same = known.request == self._hidden(request)
+        else:  # written by a version that did not look at the names of columns: what it has stored must not disagree
+            same = known.request == self.ledger.hidden(request.earlier_fingerprint())
+            same = same and (stored is None or not request.contradicts(stored))
+        if not same:
             raise _another(known.key)
-        if known.release is None:
+        if stored is None:
             raise ReleaseFailed(
                 "This key is reserved, and no release is stored under it.",
                 "It is being made elsewhere just now, or was interrupted; what it costs stays spent.",
                 "Ask again in a while; if it was interrupted, choose a new key.",
             )
-        return Release.from_json(known.release)
+        return stored
 
 
 def _amounts(plan: Plan, people: Sequence[Any]) -> list[Amounts]:
     return charged(plan.guarantee, people) if len(people) else []
 
 
-def _granted(budgets: Any, people: Any) -> tuple[Sequence[Any], units.Units]:
+def _granted(budgets: Any, people: Any) -> tuple[Sequence[Any], Any]:
     """Names and amounts, from whatever says who allows how much."""
     if people is not None:
         names, amounts = column(people, "people").tolist(), column(budgets, "budgets")
         same_length(len(names), budgets=amounts)
-        return names, units.grant(amounts, zero_allowed=True)
+        return names, amounts
     if isinstance(budgets, Budgets):
-        return budgets.names(), budgets.by_person(budgets.kinds.epsilon)
+        return budgets.names(), units.epsilon(budgets.by_person(budgets.kinds.epsilon))
     if hasattr(budgets, "by_person"):  # a market's allocation
         budgets = budgets.by_person()
     if not isinstance(budgets, Mapping):
@@ -274,7 +320,31 @@ def _granted(budgets: Any, people: Any) -> tuple[Sequence[Any], units.Units]:
             "A grant is from a person.",
             "Pass a mapping from person to ε, Budgets, an allocation, or people= with the column of budgets.",
         )
-    return list(budgets), units.grant(list(budgets.values()), zero_allowed=True)
+    return _by_name(budgets)
+
+
+def _by_name(amounts: Mapping[Any, Any]) -> tuple[list[Any], list[Any]]:
+    """Names and amounts of a mapping."""
+    if not isinstance(amounts, Mapping):
+        raise InvalidParameter(
+            "Amounts are not given by person.", "Accounts belong to people.", "Pass a mapping from person to amount."
+        )
+    return list(amounts), list(amounts.values())
+
+
+def _refuse_stray_delta(delta: Any) -> None:
+    if delta is not None:
+        raise InvalidParameter(
+            "Only an account of ε at δ has a δ.",
+            "In any other account it would count for nothing.",
+            'Pass currency="epsilon, delta", or no delta.',
+        )
+
+
+def _delta_of_each(delta: Any, people: Sequence[Any]) -> Array:
+    if isinstance(delta, bool) or not isinstance(delta, float | int | np.number) or not 0 < delta < 1:
+        raise InvalidParameter("An account of ε at δ needs a δ.", "δ is a number between 0 and 1.", "Pass delta=1e-6.")
+    return np.full(len(people), float(delta))
 
 
 def _prices(epsilon: Any, people: Sequence[Any]) -> units.Units:

@@ -7,6 +7,7 @@ no message repeats one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sized
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,20 @@ def feature_names(table: Any) -> list[str] | None:
         return list(table.column_names)
     names = getattr(table, "columns", None)
     return None if names is None or not all(isinstance(n, str) for n in names) else [str(n) for n in names]
+
+
+def column_names(data: Any) -> list[Any] | int:
+    """Returns the names of the columns of a table or of one column, or how many there are where they have none."""
+    for names in ("column_names", "columns"):  # Arrow's, and those of pandas and polars
+        if hasattr(data, names):
+            return list(getattr(data, names))
+    name = getattr(data, "name", None) if hasattr(data, "to_numpy") else None
+    if name is not None and not (isinstance(name, str) and not name):  # polars writes no name as an empty one
+        return [name]
+    if hasattr(data, "shape"):
+        return int(data.shape[1]) if len(data.shape) > 1 else 1
+    first = next(iter(data), None) if isinstance(data, Iterable) else None
+    return len(first) if isinstance(first, Sized) and not isinstance(first, str) else 1
 
 
 def _named_column(table: Any, name: str) -> Any:

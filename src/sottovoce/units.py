@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Privacy as whole numbers: one unit is a billionth of ε (or of ρ).
+"""Privacy as whole numbers: one unit is a billionth of ε (or of ρ); for δ it is 10⁻¹⁵.
 
 Grants round down and charges round up, so whatever happens in between, nobody spends more than they
 gave. A float stands for the decimal it prints: ``0.3`` is 300,000,000 units although the nearest
@@ -41,15 +41,24 @@ def grant(epsilon: ArrayLike, *, zero_allowed: bool = False) -> Units:
             f"Every ε must lie above 0 and not above {MAX_EPSILON:g}.",
             "Give each person an ε in that range.",
         )
-    units = np.rint(values * NANO)
-    units -= units / NANO > values  # the one rounding that would grant more than was given
+    units = _round_down(values, NANO)
     if not zero_allowed and values.size and units.min() < 1:
         raise InvalidBudget(
             "A budget is zero, or smaller than a billionth.",
             "Every ε must be at least 1e-9.",
             "Leave people who grant nothing out: drop their rows, or say zero='leave out' in sv.Budgets.of.",
         )
-    return units.astype(np.int64)
+    return units
+
+
+def grant_delta(delta: ArrayLike) -> Units:
+    """Returns the largest whole number of units u with u/10¹⁵ ≤ δ, entry by entry; refuses what is no δ."""
+    return _round_down(_deltas(delta), DELTA)
+
+
+def charge_delta(delta: ArrayLike) -> Units:
+    """Returns the smallest whole number of units u with u/10¹⁵ ≥ δ, entry by entry; refuses what is no δ."""
+    return _round_up(_deltas(delta), DELTA)
 
 
 def charge(loss: NDArray[np.float64]) -> Units:
@@ -74,9 +83,7 @@ def declared(loss: ArrayLike) -> Units:
     """Returns the smallest whole number of units u with u/10⁹ ≥ loss, entry by entry, for losses stated as decimals."""
     values = _floats(loss)
     grant(values, zero_allowed=True)  # refuses what is not a budget
-    units = np.rint(values * NANO)
-    units += units / NANO < values
-    return units.astype(np.int64)
+    return _round_up(values, NANO)
 
 
 def epsilon(units: Any) -> Any:
@@ -84,10 +91,29 @@ def epsilon(units: Any) -> Any:
     return units / NANO
 
 
+def _round_down(values: NDArray[np.float64], whole: int) -> Units:
+    units = np.rint(values * whole)
+    units -= units / whole > values  # the one rounding that would grant more than was given
+    return units.astype(np.int64)
+
+
+def _round_up(values: NDArray[np.float64], whole: int) -> Units:
+    units = np.rint(values * whole)
+    units += units / whole < values  # the one rounding that would charge less than was lost
+    return units.astype(np.int64)
+
+
+def _deltas(delta: ArrayLike) -> NDArray[np.float64]:
+    values = _floats(delta)
+    if not np.all((values >= 0) & (values <= 1)):  # which is false for NaN too
+        raise InvalidBudget("A δ is not between 0 and 1.", "It is a probability.", "Pass a small δ, such as 1e-6.")
+    return values
+
+
 def _floats(values: ArrayLike) -> NDArray[np.float64]:
     try:
         return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         pass  # raised below, outside the handler, so that the value in NumPy's message is not carried along
     raise InvalidBudget(
         "A budget is not a number.",

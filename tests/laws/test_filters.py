@@ -15,7 +15,7 @@ import pytest
 
 from sottovoce import units
 from sottovoce.errors import BudgetExceeded
-from sottovoce.ledger import Amounts, delta_units
+from sottovoce.ledger import Amounts
 from sottovoce.ledgers.opened import opened
 
 GRANTED = {"strict": 0.5, "loose": 2.0}
@@ -32,13 +32,13 @@ class Path:
 
     def __init__(self, person, accounts):
         self.person, self.ledger, self.accounts = person, opened(None), accounts
-        allowed = [units.grant([GRANTED[person]]), np.array([delta_units(DELTA_IN_ALL)])]
+        allowed = [units.grant([GRANTED[person]]), np.array([int(units.grant_delta(DELTA_IN_ALL))])]
         self.grants = [Amounts([person], amount, account) for amount, account in zip(allowed, accounts, strict=False)]
         self.ledger.grant(self.grants)
 
     def pays(self, price):
         """Whether the person takes part at this price."""
-        amounts = [units.declared([price]), np.array([delta_units(DELTA)])]
+        amounts = [units.declared([price]), np.array([int(units.charge_delta(DELTA))])]
         asked = [Amounts([self.person], amount, name) for amount, name in zip(amounts, self.accounts, strict=False)]
         try:
             self.ledger.reserve(f"q{next(fresh_key)}", "", asked)

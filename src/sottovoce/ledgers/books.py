@@ -25,7 +25,18 @@ from sottovoce.errors import (
     LedgerSealed,
     WrongLedgerKey,
 )
-from sottovoce.ledger import ACCOUNTS, USUAL, Amounts, Entry, Everybody, Line, Reservation, in_words, refuse_unwritable
+from sottovoce.ledger import (
+    ACCOUNTS,
+    USUAL,
+    Amounts,
+    Entry,
+    Everybody,
+    Line,
+    Reservation,
+    code_of,
+    in_words,
+    refuse_unwritable,
+)
 from sottovoce.ledgers import beside, chain, reading, schema
 from sottovoce.ledgers.beside import ANEW, Beside
 from sottovoce.ledgers.chain import NOTHING, Lines
@@ -88,7 +99,7 @@ class Books:
 
     def balances(self, people: Sequence[Any], account: str = USUAL) -> Units:
         """Returns what each has left; raises if somebody has no such account."""
-        code, many = ACCOUNTS.index(account), self.fewer_than(MANY * len(people))
+        code, many = code_of(account), self.fewer_than(MANY * len(people))
         left = self._left_of_many(people, account) if many else self._left_of_few(people, code)
         if left is None:
             raise reading.no_account(account)  # which must not say who
@@ -100,7 +111,7 @@ class Books:
 
     def everybody(self, account: str = USUAL) -> Everybody:
         """Returns what everybody in the books has left of this account."""
-        return self._store.read(lambda transaction: reading.everybody(transaction, ACCOUNTS.index(account)))
+        return self._store.read(lambda transaction: reading.everybody(transaction, code_of(account)))
 
     def fewer_than(self, accounts: int) -> bool:
         """Returns whether the books have fewer accounts than this, without counting on."""

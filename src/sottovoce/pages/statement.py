@@ -17,11 +17,10 @@ from typing import Any
 
 from sottovoce import __version__
 from sottovoce.errors import LedgerBroken
-from sottovoce.ledger import ACCOUNTS, Entry, Line, in_words
+from sottovoce.ledger import ACCOUNTS, Entry, Line, in_words, units_in
 from sottovoce.ledgers import chain
 from sottovoce.ledgers.books import Books
 from sottovoce.ledgers.reading import state_of
-from sottovoce.units import DELTA, NANO
 
 FORMAT = "sottovoce.statement/1"
 #: Entries whose root is that of a tree over people's lines.
@@ -68,7 +67,7 @@ class Account:
     @property
     def whole(self) -> int:
         """So many units are one."""
-        return DELTA if self.symbol == "δ" else NANO
+        return units_in(self.name)
 
     def spelt(self, units: int) -> str:
         """Returns an amount with its letter, as an exact decimal."""

@@ -1,0 +1,209 @@
+"""One key, one request: the names of columns belong to it, and books of earlier versions keep recognising theirs."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import sottovoce as sv
+from sottovoce import errors
+from sottovoce.bounds import Column
+from sottovoce.question import Request
+
+#: The table from which tests/ledgers/earlier_books.sql was made, by the version before requests had names of columns.
+TABLE = pd.DataFrame(
+    {
+        "id": ["p0", "p1", "p2", "p3", "p4"],
+        "age": [31.0, 45.5, 62.0, 24.0, 70.5],
+        "bmi": [22.0, 30.5, 27.0, 19.5, 33.0],
+        "height": [170.0, 181.0, 165.5, 190.0, 158.0],
+        "cost": [12.0, 40.0, 33.5, 4.0, 80.0],
+        "days": [1.0, 3.0, 2.0, 0.0, 9.0],
+    }
+)
+PEOPLE = TABLE["id"].tolist()
+MEAN = sv.Mean(bounds=(0, 100))
+RIDGE = sv.Ridge(bounds=sv.Bounds(features=(0, 200), label=(0, 100)), method="output-tight")
+EARLIER = Path(__file__).parent / "ledgers" / "earlier_books.sql"
+
+
+def session() -> sv.Session:
+    opened = sv.Session()
+    opened.grant(dict.fromkeys(PEOPLE, 20.0))
+    return opened
+
+
+def left(books: sv.Session) -> list[float]:
+    return [books.balance(person) for person in PEOPLE]
+
+
+#: A request, and others that are not the same one: question, features or column, label.
+ANOTHER = {
+    "a mean of another pandas column": ((MEAN, TABLE["cost"]), (MEAN, TABLE["days"])),
+    "a mean of another polars column": (
+        (MEAN, pl.Series("cost", TABLE["cost"])),
+        (MEAN, pl.Series("days", TABLE["days"])),
+    ),
+    "a mean of another frame of one column": ((MEAN, TABLE[["cost"]]), (MEAN, TABLE[["days"]])),
+    "a mean of a column with a number for its name": (
+        (MEAN, pd.Series(TABLE["cost"], name=0)),
+        (MEAN, pd.Series(TABLE["cost"], name=1)),
+    ),
+    "a ridge about other features": (
+        (RIDGE, TABLE[["age", "bmi"]], TABLE["cost"]),
+        (RIDGE, TABLE[["age", "height"]], TABLE["cost"]),
+    ),
+    "a ridge about the same features in another order": (
+        (RIDGE, TABLE[["age", "bmi"]], TABLE["cost"]),
+        (RIDGE, TABLE[["bmi", "age"]], TABLE["cost"]),
+    ),
+    "a ridge about another label": (
+        (RIDGE, TABLE[["age", "bmi"]], TABLE["cost"]),
+        (RIDGE, TABLE[["age", "bmi"]], TABLE["days"]),
+    ),
+    "a ridge about more arrays": (
+        (RIDGE, TABLE[["age", "bmi"]].to_numpy(), TABLE["cost"].to_numpy()),
+        (RIDGE, TABLE[["age", "bmi", "height"]].to_numpy(), TABLE["cost"].to_numpy()),
+    ),
+    "a ridge about more lists": (
+        (RIDGE, TABLE[["age", "bmi"]].to_numpy().tolist(), TABLE["cost"].tolist()),
+        (RIDGE, TABLE[["age"]].to_numpy().tolist(), TABLE["cost"].tolist()),
+    ),
+    "an Arrow table with other features": (
+        (RIDGE, pa.table(TABLE[["age", "bmi"]]), TABLE["cost"]),
+        (RIDGE, pa.table(TABLE[["age", "height"]]), TABLE["cost"]),
+    ),
+    "a mean by another name": ((MEAN, TABLE, "cost"), (MEAN, TABLE, "days")),
+    "a ridge by other names": (
+        (RIDGE, TABLE[["id", "age", "bmi", "cost"]], "cost"),
+        (RIDGE, TABLE[["id", "age", "height", "cost"]], "cost"),
+    ),
+}
+
+
+def ask(books: sv.Session, request: tuple, key: str) -> sv.Release:
+    by_name = isinstance(request[-1], str)
+    return books.release(*request, groups="id" if by_name else PEOPLE, epsilon=0.5, key=key)
+
+
+@pytest.mark.parametrize("case", ANOTHER)
+def test_a_key_never_returns_the_answer_to_another_question(case):
+    books, (first, other) = session(), ANOTHER[case]
+    made = ask(books, first, "one")
+    before = left(books)
+    assert ask(books, first, "one").to_json() == made.to_json()
+    with pytest.raises(errors.KeyReused):
+        ask(books, other, "one")
+    assert left(books) == before
+
+
+def test_a_schema_says_which_columns_are_asked_about():
+    """Whatever else is in the frame, and in whichever order, it is the same request; another label is not."""
+    columns = {name: Column("number", 0, 200) for name in ("age", "bmi", "cost")}
+    ridge = sv.Ridge(bounds=sv.Schema(columns=columns, label="cost"), method="output-tight")
+    books = session()
+    made = ask(books, (ridge, TABLE[["age", "bmi"]], TABLE["cost"]), "one")
+    assert ask(books, (ridge, TABLE[["height", "bmi", "age"]], TABLE["cost"]), "one").to_json() == made.to_json()
+    with pytest.raises(errors.KeyReused):
+        ask(books, (ridge, TABLE[["age", "bmi"]], TABLE["days"]), "one")
+
+
+def test_the_same_prices_are_the_same_request_however_they_are_written():
+    books = session()
+    made = books.release(MEAN, TABLE["cost"], groups=PEOPLE, epsilon=0.5, key="one")
+    for price in (np.float64(0.5), dict.fromkeys(PEOPLE, 0.5), dict.fromkeys([*reversed(PEOPLE), "nobody"], 0.5)):
+        assert books.release(MEAN, TABLE["cost"], groups=PEOPLE, epsilon=price, key="one") == made
+    with pytest.raises(errors.KeyReused):
+        books.release(MEAN, TABLE["cost"], groups=PEOPLE, epsilon=0.4, key="one")
+
+
+def test_what_the_values_are_plays_no_part():
+    books = session()
+    made = ask(books, (MEAN, TABLE["cost"]), "one")
+    assert ask(books, (MEAN, TABLE["cost"] * 0 + 7), "one") == made
+
+
+def test_parts_of_a_request_do_not_run_together():
+    people, one, two = np.array(["a"]), np.array([1, 2]), np.array([3])
+    whole = [
+        Request(MEAN, [], people, facts).fingerprint() for facts in ((one, two), (np.array([1]), np.array([2, 3])))
+    ]
+    assert whole[0] != whole[1]
+
+
+@pytest.fixture
+def earlier(tmp_path) -> sv.Session:
+    """Books as the version before wrote them."""
+    text = EARLIER.read_text(encoding="utf-8")
+    database = sqlite3.connect(tmp_path / "books.db")
+    database.executescript(text)
+    database.close()
+    (tmp_path / "books.db.key").write_bytes(bytes.fromhex(text.split()[2]))
+    return sv.Session(ledger=str(tmp_path / "books.db"))
+
+
+#: What was asked then, and what it could be mistaken for now.
+ASKED = {
+    "mean of a column": (MEAN, TABLE["cost"]),
+    "mean of a list": (MEAN, TABLE["cost"].tolist()),
+    "ridge of a frame": (RIDGE, TABLE[["age", "bmi"]], TABLE["cost"]),
+    "ridge of arrays": (RIDGE, TABLE[["age", "bmi"]].to_numpy(), TABLE["cost"].to_numpy()),
+    "mean by name": (MEAN, TABLE, "cost"),
+    "ridge by name": (RIDGE, TABLE[["id", "age", "bmi", "cost"]], "cost"),
+}
+
+
+def ask_as_then(books: sv.Session, request: tuple, key: str) -> sv.Release:
+    by_name = isinstance(request[-1], str)
+    price = 1.0 if key.startswith("ridge") else 0.5
+    return books.release(
+        *request,
+        groups="id" if by_name else PEOPLE,
+        epsilon=dict.fromkeys(PEOPLE, price) if key == "mean of a list" else price,
+        key=key,
+    )
+
+
+@pytest.mark.parametrize("key", ASKED)
+def test_a_release_of_earlier_books_comes_back_when_the_same_is_asked(earlier, key):
+    stored, before = earlier.ledger.find(key), left(earlier)
+    assert ":" not in stored.request
+    assert ask_as_then(earlier, ASKED[key], key).to_json() == stored.release
+    assert left(earlier) == before
+    earlier.verify()
+
+
+@pytest.mark.parametrize(
+    ("key", "other"),
+    [
+        ("mean of a column", (sv.Mean(bounds=(0, 101)), TABLE["cost"])),
+        ("ridge of a frame", (RIDGE, TABLE[["age", "height"]], TABLE["cost"])),
+        ("ridge of a frame", (RIDGE, TABLE[["bmi", "age"]], TABLE["cost"])),
+        ("ridge of a frame", (RIDGE, TABLE[["age", "bmi"]].to_numpy(), TABLE["cost"])),
+        ("ridge of arrays", (RIDGE, TABLE[["age", "bmi", "height"]].to_numpy(), TABLE["cost"].to_numpy())),
+        ("mean by name", (MEAN, TABLE, "days")),
+        ("ridge by name", (RIDGE, TABLE[["id", "age", "height", "cost"]], "cost")),
+    ],
+)
+def test_what_an_earlier_release_contradicts_is_another_request(earlier, key, other):
+    before = left(earlier)
+    with pytest.raises(errors.KeyReused):
+        ask_as_then(earlier, other, key)
+    assert left(earlier) == before
+
+
+def test_earlier_charges_are_recognised_but_not_where_they_booked_another_amount(earlier):
+    """In those books 1e-6 of δ was booked as 1e-12: whoever charges it again is told, and nothing happens."""
+    earlier.charge({"p1": 0.25, "p0": 0.125}, key="survey")
+    assert earlier.balance("p1", "delta, replace") == pytest.approx(1e-5 - 1e-12, rel=1e-12)
+    with pytest.raises(errors.KeyReused):
+        earlier.charge({"p1": 1e-6, "p0": 1e-6}, key="survey at delta", account="delta, replace")
+    earlier.charge({"p1": 1e-6, "p0": 1e-6}, key="survey at delta, put right", account="delta, replace")
+    assert earlier.balance("p1", "delta, replace") == pytest.approx(9e-6 - 1e-12, rel=1e-12)
+    earlier.verify()
