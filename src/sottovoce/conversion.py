@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From ρ of zCDP to (ε, δ) and back, without another library (docs/theory/composition.md, docs/theory/erm.md).
+"""From ρ of zCDP to (ε, δ) and back, and what promises of several kinds come to, without another library.
 
-Every number returned is on the safe side: an ε is at least, a ρ at most, what the formula says.
+Every number returned is on the safe side: an ε is at least, a ρ at most, what the formula says
+(docs/theory/composition.md, docs/theory/erm.md).
 
     symbol   name
     ρ        rho; for Gaussian noise ρ = μ²/2
@@ -17,6 +18,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -33,6 +36,52 @@ HALVINGS = 60
 LOG_ORDERS = 30.0
 #: Results are moved to the safe side by this share, more than doubles can have got wrong.
 ROUNDING = 1e-12
+#: e to this is above 10¹⁵, so whatever δ is multiplied with it is no promise any more.
+LOG_OF_ALL = 35.0
+
+
+class Total(NamedTuple):
+    """One ε at one δ, in whole units: billionths, and units of 10⁻¹⁵."""
+
+    epsilon: int
+    delta: int
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What releases about one person add up to under one neighbour relation, currency by currency, in whole units."""
+
+    pure: int = 0
+    rho: int = 0
+    epsilon: int = 0  # of promises that hold at a δ
+    delta: int = 0
+
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(
+            self.pure + other.pure,
+            self.rho + other.rho,
+            self.epsilon + other.epsilon,
+            self.delta + other.delta,
+        )
+
+    def from_zero_out_to_replace(self) -> Sums:
+        """Returns what promises about zeroing out are worth under replacement: out, and in again (theorem 7)."""
+        return Sums(2 * self.pure, 4 * self.rho, 2 * self.epsilon, _out_and_in(self.epsilon, self.delta))
+
+    def together(self, read_at: float) -> Total:
+        """Returns the ε and the δ of all of it together (theorem 8); ρ, if there is any, is read at δ = read_at."""
+        epsilon, delta = self.pure + self.epsilon, self.delta
+        if self.rho:
+            epsilon += int(units.charge(zcdp_epsilon(units.epsilon(self.rho), read_at)))
+            delta += int(units.charge_delta(read_at))
+        return Total(epsilon, min(delta, units.DELTA))
+
+
+def _out_and_in(epsilon: int, delta: int) -> int:
+    """Returns (1 + e^ε)·δ in whole units, rounded up; all units there are where it is no probability any more."""
+    if not delta or epsilon > LOG_OF_ALL * units.NANO:
+        return units.DELTA if delta else 0
+    return min(math.ceil((1 + math.exp(units.epsilon(epsilon))) * delta * (1 + ROUNDING)), units.DELTA)
 
 
 def zcdp_epsilon(rho: ArrayLike, delta: float) -> Floats:

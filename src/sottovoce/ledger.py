@@ -12,13 +12,14 @@ A release in ε at δ is charged to two accounts, one for each sum. What all acc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sottovoce.conversion import Sums, Total
 from sottovoce.errors import InvalidBudget, InvalidParameter
 from sottovoce.guarantee import Guarantee
 from sottovoce.units import DELTA, NANO, Units, charge_delta, declared, grant, grant_delta
@@ -195,6 +196,19 @@ def _one_each(amounts: Units) -> Units:
     if amounts.ndim != 1:
         raise InvalidBudget("Somebody has several amounts.", "An amount is one number.", "Pass one for each person.")
     return amounts
+
+
+def total(amounts: Mapping[str, int], read_at: float) -> Total:
+    """Returns the ε and the δ, under replacement, of what is in a person's accounts, all of them together.
+
+    ρ is read at δ = ``read_at``, which is part of the δ that is returned.
+    """
+    zero_out, *others = (
+        Sums(*(amounts.get(f"{resource}, {relation}", 0) for resource in RESOURCES))
+        for relation in ("zero out", "replace", "replace labels")
+    )
+    # A promise about rows covers labels too, so about labels both kinds count.
+    return sum(others, zero_out.from_zero_out_to_replace()).together(read_at)
 
 
 def refuse_unwritable(text: Any) -> None:

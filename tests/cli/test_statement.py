@@ -12,12 +12,15 @@ import pytest
 from typer.testing import CliRunner
 
 import sottovoce as sv
+from sottovoce import ledger
 from sottovoce.cli.ledger import ledger_app
+from sottovoce.conversion import zcdp_epsilon
 from sottovoce.errors import InvalidParameter, LedgerBroken
 from sottovoce.ledger import ACCOUNTS, Line
 from sottovoce.ledgers import chain
 from sottovoce.pages.statement import Account, Proved, Statement, accounts
-from sottovoce.pages.statement_page import meaning, page, read
+from sottovoce.pages.statement_page import NOTES, READ_AT, line_cells, odds, page, read, told
+from sottovoce.units import NANO
 
 #: What a hostile curator might call a release, or a person themselves.
 HOSTILE = '</script><script>alert("x")</script><b>&amp;'
@@ -74,8 +77,8 @@ def test_the_page_shows_what_the_books_know(session, statement, shown):
     assert "the release “mean of May”, published" in seen
     assert "the release “crashed”, begun and never published; it stays spent" in seen
     assert "spent elsewhere, “survey of 2019”" in seen
-    assert "so far changes the odds of any guess about your data by a factor of at most 1.455." in seen
-    assert "will have changed by a factor of at most 2.719." in seen
+    assert "so far changes the odds of any guess about your data by a factor of at most 1.455 (ε = 0.375)." in seen
+    assert "will have changed by a factor of at most 2.719 (ε = 1)." in seen
     assert statement.head in seen
 
 
@@ -260,18 +263,68 @@ def test_every_account_is_told_exactly_and_in_words(name):
     account = Account(name, granted=500_000_001, spent=100_000_000)
     assert float(account.spelt(account.granted).split(" = ")[1]) * account.whole == account.granted
     assert account.words.endswith(f"neighbours by {account.neighbours}")
-    told = meaning([account])
-    assert len(told) == (account.symbol != "δ")
-    for sentence in told:
-        spent, most = (float(factor) for factor in re.findall(r"at most ([0-9]+[.][0-9]{3})", sentence))
-        assert most > spent >= math.exp(0.1)
-        assert spent <= math.exp(0.1) + 1e-3 or account.symbol == "ρ"
+    sums = ledger.total({name: account.spent}, READ_AT), ledger.total({name: account.granted}, READ_AT)
+    sentence, *how = odds([account])
+    told = [float(factor.replace(",", "")) for factor in re.findall(r"at most ([0-9,]+[.][0-9]{3})", sentence)]
+    for factor, found in zip(told, sums, strict=True):
+        assert math.exp(found.epsilon / NANO) <= factor <= math.exp(found.epsilon / NANO) + 1.001e-3
+    deltas = re.findall("except with a probability of about δ = ([0-9.]+)[.( ]", sentence)
+    assert len(deltas) == sum(found.delta > 0 for found in sums)
+    assert len(how) == sum(kind in name for kind in NOTES)
+    assert ("read as an ε at δ = 0.000001" in " ".join(how)) == (account.symbol == "ρ")
+
+
+#: pure ε = 1 about rows and ε = 0.88 about labels; and, of it, what the books still allow.
+ROWS_AND_LABELS = [
+    Account("pure epsilon, replace", 2 * NANO, NANO),
+    Account("pure epsilon, replace labels", NANO, 880_000_000),
+]
+
+
+def test_all_answers_together_are_the_sum_over_all_accounts_and_nothing_else_is_called_so():
+    """e^0.88 = 2.41 was said of all answers together where e^1.88 = 6.55 is true: rows have labels, too."""
+    books = sv.Session()
+    books.grant({"ada": 1.0})
+    books.grant({"ada": 1.0}, neighbours="replace labels")
+    books.grant({"ada": 0.25}, currency="zCDP rho")
+    books.charge({"ada": 1.0}, key="rows")
+    books.charge({"ada": 0.88}, key="labels", account="pure epsilon, replace labels")
+    shown = page(Statement.of(books.ledger, "ada"))
+    meant = shown.split("What this means")[1].split("<h2>")[0]
+    now, later = (float(factor.replace(",", "")) for factor in re.findall(r"at most ([0-9,]+[.][0-9]+)", meant))
+    assert math.exp(1.88) <= now <= math.exp(1.88) + 1e-3
+    assert later == pytest.approx(math.exp(2 + float(zcdp_epsilon(0.25, READ_AT))), abs=1.1e-3)
+    assert "labels alone are counted in the sum" in meant
+    assert meant.count("read as an ε at δ = 0.000001") == 1
+
+
+def test_pure_rows_and_labels_are_told_as_one_sum():
+    sentence, labels = told(ROWS_AND_LABELS)
+    assert "with more than 6.554 times better odds than without them." in sentence
+    assert "the sum over all accounts: ε = 1.88." in sentence
+    assert "take all other columns of their tables as public" in labels
+    assert "2.411" not in " ".join([sentence, labels, *odds(ROWS_AND_LABELS)])
 
 
 def test_an_epsilon_at_delta_names_its_delta_and_an_epsilon_without_protection_says_so():
-    pair = [Account("epsilon at delta, zero out", 10**9, 10**8), Account("delta, zero out", 10**10, 10**9)]
-    now, later = re.findall("except with a probability of δ = ([0-9.]+)[.]", meaning(pair)[0])
+    pair = [Account("epsilon at delta, replace", 10**9, 10**8), Account("delta, replace", 10**10, 10**9)]
+    now, later = re.findall("except with a probability of about δ = ([0-9.]+) ", odds(pair)[0])
     assert (now, later) == ("0.000001", "0.00001")
-    (unused,) = meaning([Account(ACCOUNTS[0], 30 * 10**9)])
+    (unused,) = odds([Account(ACCOUNTS[0], 30 * 10**9)])
     assert "nothing is spent yet" in unused
     assert "e^30, which is no protection" in unused
+
+
+def test_whether_somebody_was_heard_is_worth_less_about_what_they_say():
+    """ε at δ under zeroing out is 2ε at (1 + e^ε)·δ under replacement."""
+    pair = [Account("epsilon at delta, zero out", 10**9, 10**8), Account("delta, zero out", 10**10, 10**9)]
+    (sentence,) = told(pair)
+    assert "more than 1.222 times better odds" in sentence
+    assert math.exp(0.2) <= 1.222 < math.exp(0.2) + 1e-3
+    delta = float(re.search("about δ = ([0-9.]+)[.]", sentence)[1])
+    assert (1 + math.exp(0.1)) * 1e-6 <= delta <= (1 + math.exp(0.1)) * 1e-6 * 1.001
+
+
+def test_a_line_says_odds_only_of_what_is_pure():
+    lines = {name: line_cells(Line(3, "", "charge", "x", name, 0.25, "outside"))[1] for name in ACCOUNTS}
+    assert [name for name, words in lines.items() if "odds" in words] == [n for n in ACCOUNTS if n.startswith("pure")]

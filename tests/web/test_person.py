@@ -77,11 +77,19 @@ def test_what_protects_nobody_is_not_called_a_bound():
     (sentence,) = told([Account("pure epsilon, replace", 10**12, 30 * 10**9)])
     assert "nothing is promised any more" in sentence
     (unspent,) = told([Account("zCDP rho, replace", 10**9, 0)])
-    assert "Nothing is spent yet in the account of ρ of zCDP" in unspent
-    both = [Account("epsilon at delta, zero out", 10**9, 10**8), Account("delta, zero out", 10**10, 10**9)]
-    (at_delta,) = told(both)
-    assert "whether you were heard or left out with more than 1.106 times" in at_delta
-    assert "except with a probability of δ = 0.000001" in at_delta
+    assert unspent == "Nothing is spent yet: no answer tells anything about you."
+    both = [Account("epsilon at delta, zero out", 10**9, 10**8), Account("delta, zero out", 10**15, 10**15)]
+    assert "nothing is promised any more" in told(both)[0]
+
+
+def test_the_page_says_one_sum_over_all_accounts(desk, app):
+    desk.session.grant({"person-001": 1.0}, neighbours="replace labels")
+    desk.session.charge({"person-001": 0.88}, key="labels", account="pure epsilon, replace labels")
+    seen = text(shown_in(app, desk.codes.issue("person-001")).get("/person").text)
+    assert seen.count("From all these answers together") == 1
+    assert "with more than 2.678 times better odds than without them" in seen
+    assert math.exp(0.985) <= 2.678 < math.exp(0.985) + 0.001
+    assert "It is the sum over all accounts: ε = 0.985." in seen
 
 
 def test_nothing_of_anybody_else_is_in_any_byte_that_a_visitor_gets(desk, app):

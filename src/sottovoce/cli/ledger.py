@@ -77,7 +77,7 @@ def grant(
     neighbours: Annotated[str, typer.Option(help="The account: replace, labels, or zero-out.")] = "replace",
     delta: Annotated[float | None, typer.Option(help="With epsilon-delta: the δ that each allows in all.")] = None,
 ) -> None:
-    """Set what each person allows in all, over everything that these books will ever see.
+    """Set what each person allows in all in one account, that of --currency and --neighbours.
 
     It is the total and not an addition. Lowered below what is spent, it undoes nothing and freezes the account.
     """

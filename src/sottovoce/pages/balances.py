@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everybody's balances without a name: how many allow how much, and how much of it is spent.
 
-They follow from the lines of the books, in which people are digests: the last grant counts, and every charge. Accounts
-are never added to one another. People who allow the same are one tier; where there are many amounts, a tier is a range.
+They follow from the lines of the books, in which people are digests: the last grant counts, and every charge. Each
+account is told by itself. People who allow the same are one tier; where there are many amounts, a tier is a range.
 """
 
 from __future__ import annotations

@@ -55,6 +55,11 @@ class Account:
         return self.name.partition(", ")[2]
 
     @property
+    def is_pure(self) -> bool:
+        """Whether it counts pure ε."""
+        return self.name.startswith("pure epsilon, ")
+
+    @property
     def symbol(self) -> str:
         """The letter of what is counted."""
         return COUNTED[self.name.partition(", ")[0]][0]

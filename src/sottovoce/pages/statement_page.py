@@ -9,35 +9,36 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from decimal import ROUND_CEILING, Context, Decimal
 from html import escape
 from string import Template
 
-from sottovoce.conversion import zcdp_epsilon
+from sottovoce import ledger
+from sottovoce.conversion import Total
 from sottovoce.errors import InvalidParameter, LedgerBroken
 from sottovoce.ledger import Line
 from sottovoce.pages.page import stamp, table, whole
 from sottovoce.pages.statement import FORMAT, Account, Statement, accounts
-from sottovoce.units import NANO
+from sottovoce.units import DELTA, NANO
 
 #: A bar in its own units, of all that is allowed; it is as long as there is room.
 LONG, THICK = 1000, 10
 SCRIPT = '<script type="application/json" id="proof">'
 #: The δ at which a ρ is read as an ε for people: one in a million.
 READ_AT = 1e-6
+#: Digits of a sum over all accounts; it is rounded up.
+DIGITS = Context(prec=4, rounding=ROUND_CEILING)
 #: Above this ε a factor is not worth writing out; below, it is rounded up to a thousandth.
 NO_PROTECTION, THOUSAND = 20.0, 1000
-#: What a promise makes uncertain, by its neighbours.
-GUESS = {
-    "replace": "any guess about your data",
-    "replace labels": "any guess about your labels (and of nothing else)",
-    "zero out": "a guess whether you were heard or left out",
-}
-#: What nobody can tell, by the neighbours of a promise.
-UNTOLD = {
-    "replace": "what your data say",
-    "replace labels": "what your labels say (about all else nothing is promised)",
-    "zero out": "whether you were heard or left out",
+#: How amounts of these kinds are counted in the sum, by a part of their account's name.
+RHO, LABELS, ZERO_OUT = "zCDP rho, ", ", replace labels", ", zero out"
+NOTES = {
+    RHO: f"The ρ in a sum is read as an ε at δ = {READ_AT:f}, which is part of the δ of the sum.",
+    LABELS: "Answers that protect labels alone are counted in the sum. They take all other columns of their tables as "
+    "public, and promise nothing about those.",
+    ZERO_OUT: "A promise about whether you were heard or left out counts more than once in the sum: for leaving your "
+    "rows out, and for putting others in their place.",
 }
 
 
@@ -52,7 +53,7 @@ def page(statement: Statement) -> str:
         last=escape(f"{last.number:,} of {_when(last.at)}"),
         accounts=table(["account", "allowed in all", "spent", "left"], [account_cells(account) for account in held]),
         picture=picture(held),
-        meaning="\n".join(f"<p>{escape(sentence)}</p>" for sentence in meaning(held)),
+        meaning="\n".join(f"<p>{escape(sentence)}</p>" for sentence in odds(held)),
         lines=table(["entry", "what was written", "amount"], [line_cells(line) for line in lines], "words"),
         head=statement.head,
         made_by=escape(statement.made_by),
@@ -85,70 +86,74 @@ def read(text: str) -> Statement:
     return statement
 
 
-def meaning(held: Sequence[Account]) -> list[str]:
-    """Returns what each account means, as the odds of a guess about this person."""
-    deltas = {account.neighbours: account for account in held if account.symbol == "δ"}
-    return [_odds(account, deltas.get(account.neighbours)) for account in held if account.symbol != "δ"]
-
-
 def told(held: Sequence[Account]) -> list[str]:
-    """Returns what was spent in each account, as what nobody can tell from the answers."""
-    deltas = {account.neighbours: account for account in held if account.symbol == "δ"}
-    return [_told(account, deltas.get(account.neighbours)) for account in held if account.symbol != "δ"]
+    """Returns what nobody can tell from all answers together: one sum over all accounts."""
+    spent = _spent(held)
+    total = ledger.total(spent, READ_AT)
+    if not any(total):
+        return ["Nothing is spent yet: no answer tells anything about you."]
+    if not protects(total):
+        return ["So much is spent, in all accounts together, that nothing is promised any more."]
+    return [
+        "From all these answers together nobody can tell what your data say with more than "
+        f"{better_odds(total)} times better odds than without them{_exception(total)}. "
+        f"It is the sum over all accounts: {_spelt(total)}.",
+        *notes(spent, [LABELS]),
+    ]
 
 
-def _told(account: Account, delta: Account | None) -> str:
-    if not account.spent:
-        return f"Nothing is spent yet in the account of {account.words}: no answer that it counts tells about you."
-    if not protects(account, account.spent):
-        return f"In the account of {account.words} so much is spent that nothing is promised any more."
-    beyond = _exception(account, None if delta is None else delta.spelt(delta.spent))
-    return (
-        f"From all these answers together nobody can tell {UNTOLD[account.neighbours]} with more than "
-        f"{better_odds(account, account.spent)} times better odds than without them{beyond} ({account.words})."
-    )
+def odds(held: Sequence[Account]) -> list[str]:
+    """Returns what all accounts together mean, as the odds of a guess about this person: so far, and in the end."""
+    spent, allowed = _spent(held), {account.name: max(account.granted, account.spent) for account in held}
+    so_far = f"seeing all that was released so far changes the odds of any guess about your data {_bound(spent)}"
+    return [
+        f"All accounts together: {so_far if any(spent.values()) else 'nothing is spent yet'}. If all that you allow is "
+        f"spent one day, in every account, the odds will have changed {_bound(allowed)}. This holds whatever somebody "
+        "knew before.",
+        *notes(allowed),
+    ]
 
 
-def _odds(account: Account, delta: Account | None) -> str:
-    guess = f"the odds of {GUESS[account.neighbours]}"
-    now, later = ("", "") if delta is None else map(delta.spelt, (delta.spent, delta.granted))
-    so_far = f"seeing all that was released so far changes {guess} {_bound(account, account.spent, now)}"
-    return (
-        f"In the account of {account.words}: {so_far if account.spent else 'nothing is spent yet'}. If all that you "
-        f"allow is spent one day, {guess} will have changed {_bound(account, account.granted, later)}. This holds "
-        "whatever somebody knew before."
-    )
+def notes(amounts: Mapping[str, int], kinds: Sequence[str] = tuple(NOTES)) -> list[str]:
+    """Returns how amounts of other kinds than pure ε about whole rows were counted in the sum."""
+    counted = [name for name, amount in amounts.items() if amount]
+    return [NOTES[kind] for kind in kinds if any(kind in name for name in counted)]
 
 
-def _bound(account: Account, units: int, delta: str) -> str:
-    return f"by a factor of at most {_factor(account, units)}{_exception(account, delta)}"
+def _spent(held: Sequence[Account]) -> dict[str, int]:
+    return {account.name: account.spent for account in held}
 
 
-def _factor(account: Account, units: int) -> str:
-    factor = better_odds(account, units)
-    return factor if protects(account, units) else f"{factor}, which is no protection"
+def _bound(amounts: Mapping[str, int]) -> str:
+    total = ledger.total(amounts, READ_AT)
+    beyond = _exception(total) if protects(total) else ", which is no protection"
+    return f"by a factor of at most {better_odds(total)}{beyond} ({_spelt(total)})"
 
 
-def _exception(account: Account, delta: str | None) -> str:
-    needed = account.name.startswith("epsilon at delta")
-    exception = f"δ = {READ_AT:g}" if account.symbol == "ρ" else (delta or "") * needed
-    return f", except with a probability of {exception}" if exception else ""
+def _exception(total: Total) -> str:
+    return f", except with a probability of about δ = {_round_up(total.delta, DELTA)}" if total.delta else ""
 
 
-def protects(account: Account, units: int) -> bool:
+def _spelt(total: Total) -> str:
+    return f"ε = {_round_up(total.epsilon, NANO)}" + " at that δ" * bool(total.delta)
+
+
+def _round_up(amount: int, one: int) -> str:
+    """Returns an amount of units as a decimal of a few digits that is not below it."""
+    return f"{DIGITS.divide(Decimal(amount), Decimal(one)).normalize():f}"
+
+
+def protects(total: Total) -> bool:
     """Whether a bound on odds is worth writing out."""
-    return _epsilon(account, units) <= NO_PROTECTION
+    return total.epsilon <= NO_PROTECTION * NANO and total.delta < DELTA
 
 
-def better_odds(account: Account, units: int) -> str:
+def better_odds(total: Total) -> str:
     """Returns e^ε, by which the odds of a guess can change, as a bound that is rounded up."""
-    epsilon = _epsilon(account, units)
-    exact = f"{math.ceil(math.exp(min(epsilon, NO_PROTECTION)) * THOUSAND) / THOUSAND:,.3f}"
-    return exact if protects(account, units) else f"e^{epsilon:g}"
-
-
-def _epsilon(account: Account, units: int) -> float:
-    return units / NANO if account.symbol == "ε" else float(zcdp_epsilon(units / NANO, READ_AT))
+    epsilon = total.epsilon / NANO
+    if epsilon > NO_PROTECTION:
+        return f"e^{epsilon:g}"
+    return f"{math.ceil(math.exp(epsilon) * THOUSAND) / THOUSAND:,.3f}"
 
 
 def picture(held: Sequence[Account]) -> str:
@@ -182,8 +187,8 @@ def line_cells(line: Line) -> list[str]:
     }[line.state]
     (account,) = accounts([line])
     amount = account.spelt(account.granted + account.spent)  # one line is a grant or a charge
-    odds = f"; odds by at most {_factor(account, account.spent)}" if account.spent and account.symbol != "δ" else ""
-    return [str(line.number), f"{_when(line.at)}: {told} ({account.words}{odds})", amount]
+    by = f"; odds by at most {better_odds(Total(account.spent, 0))}" if account.spent and account.is_pure else ""
+    return [str(line.number), f"{_when(line.at)}: {told} ({account.words}{by})", amount]
 
 
 def _when(at: str) -> str:
@@ -211,8 +216,9 @@ $stamp
 <p class="soft">Ledger $books, up to entry $last. Amounts are exact, and count all rows of this person together.</p>
 $accounts
 <h2>What this means</h2>
-<p>The numbers count how much anybody can learn about this person from what is released. They add up from one release to
-the next, in each account by itself, and nothing is released that would go beyond what is allowed in all.</p>
+<p>The numbers count how much anybody can learn about this person from what is released. Every account adds up from one
+release to the next, and no release goes beyond what is allowed in it. What all accounts come to together follows from
+them by a theorem (docs/theory/composition.md), rounded up.</p>
 $picture
 $meaning
 <h2>Everything that was ever written</h2>

@@ -19,7 +19,7 @@ from sottovoce.errors import SottovoceError
 from sottovoce.ledgers.books import Books
 from sottovoce.pages.page import stamp, table
 from sottovoce.pages.statement import Account, Statement, accounts
-from sottovoce.pages.statement_page import account_cells, line_cells, meaning, page, picture, told
+from sottovoce.pages.statement_page import account_cells, line_cells, odds, page, picture, told
 from sottovoce.web.codes import IDLE, PREFIX, SECRET, WINDOW, Codes, TooManyTries, Visit
 from sottovoce.web.desk import Desk
 from sottovoce.web.forms import Fields
@@ -101,7 +101,7 @@ def _shown(request: Request, made: Statement) -> Response:
         picture=drawing(picture(held)),
         accounts=drawing(table(["account", "allowed in all", "spent", "left"], list(map(account_cells, held)))),
         lines=drawing(table(["entry", "what was written", "amount"], list(map(line_cells, lines)), "words")),
-        meaning=meaning(held),
+        odds=odds(held),
         lowest=_lowest(held),
         proved=len(made.proved),
         entries=len(made.entries),
