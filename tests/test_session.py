@@ -90,9 +90,45 @@ def test_without_epsilon_everybody_gives_all_they_have_left():
 def test_nobody_left_to_pay_is_an_error_and_charges_nobody():
     s = sv.Session()
     s.grant({"a": 0.0, "b": 0.0})
-    with pytest.raises(errors.InvalidBudget):
+    with pytest.raises(errors.BudgetExceeded, match="Nobody has anything left in the books"):
         s.release(MEAN, [1.0, 2.0], groups=["a", "b"], key="none")
+    assert s.ledger.find("none") is None
     s.verify()
+
+
+BALL = sv.Bounds(norm=1.0, label=(0, 10))
+#: Questions of every currency and relation, what they are granted in, and the amount that is left of it.
+TOO_MUCH = {
+    "mean": (MEAN, None, {}, "0.3 .pure epsilon, replace."),
+    "quantile": (sv.Quantile(bounds=(0, 10), q=[0.1, 0.5, 0.9]), None, {}, "0.3 .pure epsilon, replace."),
+    "ridge": (sv.Ridge(bounds=sv.Bounds(features=(0, 1), label=(0, 10))), VALUES, {}, "0.3"),
+    "logistic": (sv.LogisticRegression(bounds=sv.Bounds(features=(0, 1))), [0, 1, 0, 1, 1], {}, "0.3"),
+    "labels": (
+        sv.LogisticRegression(bounds=sv.Bounds(features=(0, 1)), neighbours="labels"),
+        [0, 1, 0, 1, 1],
+        {"neighbours": "replace labels"},
+        "0.3 .pure epsilon, replace labels.",
+    ),
+    "posterior": (
+        sv.PosteriorSample(gamma=1.0, alpha=5.0, bounds=BALL),
+        VALUES,
+        {"currency": "epsilon, delta", "neighbours": "zero out", "delta": 1e-5},
+        "0.3 .epsilon at delta, zero out., 1e-05 .delta, zero out.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOO_MUCH)
+def test_asking_more_than_anybody_has_left_says_so_and_charges_nobody(name):
+    """It was said that nobody grants anything, which is another thing."""
+    question, y, kind, most = TOO_MUCH[name]
+    s = sv.Session()
+    s.grant({"a": 0.3, "b": 0.3, "c": 0.2}, **kind)
+    data = (VALUES,) if y is None else ([[0.1], [0.2], [0.3], [0.4], [0.5]], y)
+    with pytest.raises(errors.BudgetExceeded, match=f"Nobody has as much left.*The most .* has left: {most}"):
+        s.release(question, *data, groups=OWNERS, epsilon=0.7, key="one")
+    assert s.ledger.find("one") is None
+    assert {line.what for line in s.history("a")} == {"grant"}
 
 
 def test_bad_data_is_refused_before_anything_is_charged():

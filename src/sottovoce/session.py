@@ -226,7 +226,14 @@ class Session:
                 "This question is not charged in pure ε.",
                 "Pass epsilon= to say what the release may cost each.",
             )
-        return self.ledger.balances(people, f"pure epsilon, {guarantee.neighbours}")
+        left = self.ledger.balances(people, f"pure epsilon, {guarantee.neighbours}")
+        if not left.any():
+            raise BudgetExceeded(
+                "Nobody has anything left in the books.",
+                f"This release is charged to the account {f'pure epsilon, {guarantee.neighbours}'!r}.",
+                "Ask for larger grants. Nobody was charged.",
+            )
+        return left
 
     def _released(
         self,
@@ -262,11 +269,13 @@ class Session:
         while True:
             budgets, rows = arranged(granted)
             plan = question.plan_for(budgets, rows)
-            short = np.zeros(len(people), dtype=bool)
+            short, most = np.zeros(len(people), dtype=bool), []
             for amounts in _amounts(plan, people):
                 # Whoever is asked for more than they have is left out, even if the plan takes less of it.
                 wanted = np.maximum(amounts.units, granted) if amounts.account.startswith("pure") else amounts.units
-                short |= wanted > self.ledger.balances(people, amounts.account)
+                left = self.ledger.balances(people, amounts.account)
+                short |= wanted > left
+                most.append(f"{in_words(amounts.account, int(left.max())):g} ({amounts.account})")
             if not short.any():
                 return plan, rows
             if self.short == "refuse":
@@ -276,6 +285,12 @@ class Session:
                     "Ask for less, or open the session with short='leave out'.",
                 )
             granted[short] = 0
+            if not granted.any():
+                raise BudgetExceeded(
+                    "Nobody has as much left in the books as this release asks of them.",
+                    f"The most that anybody here has left: {', '.join(most)}.",
+                    "Ask for less, or for larger grants. Nobody was charged.",
+                )
 
     def _hidden(self, request: Request) -> str:
         # Under the ledger's key, so that nobody who has the database alone can try names against it.

@@ -86,7 +86,7 @@ def test_releases_that_compete_for_a_budget_leave_people_out_and_never_overspend
     def runner(number: int) -> bool:
         try:
             return bool(release(place.session(), f"k{number}"))
-        except errors.InvalidBudget:  # nobody was left who could pay
+        except errors.BudgetExceeded:  # nobody was left who could pay
             return False
 
     assert sum(together(6, runner)) == 4

@@ -121,6 +121,15 @@ def test_or_the_release_is_refused(release, books):
     assert left(books, "u0", "u1", "u2") == [0.1, 0.5, 2]
 
 
+def test_asking_more_than_anybody_has_left_says_so(run, release, books, folder):
+    line = ("plan", "mean", folder / "salaries.csv", *MEAN, "--ledger", books, "--epsilon", 3)
+    for refused in (release("june", 3), run(*line)):
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert refused.stderr.startswith("BudgetExceeded: Nobody has as much left in the books")
+        assert "has left: 2 (pure epsilon, replace)" in refused.stderr.replace("\n", " ")
+    assert left(books, "u0", "u1", "u2") == [0.1, 0.5, 2]
+
+
 def test_a_release_from_books_needs_a_key_and_people(run, folder, books, monkeypatch):
     monkeypatch.setattr(ArrowEngine, "fold", None)  # nothing is read
     table, where = folder / "salaries.csv", ("--ledger", books)

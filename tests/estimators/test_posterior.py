@@ -367,7 +367,7 @@ def test_a_session_counts_both_epsilon_and_delta_in_accounts_of_their_own(make):
     assert session.balance("p0") == 1.0
     left = session.balance("p0", "delta, zero out")
     assert left == pytest.approx(1.5e-6 - promise["delta"], abs=1e-15)
-    with pytest.raises(errors.InvalidBudget):  # nobody has δ left for another, though ε is there
+    with pytest.raises(errors.BudgetExceeded):  # nobody has δ left for another, though ε is there
         session.release(make(), X, Y, groups=people, key="two", epsilon=0.1)
     session.verify()
 

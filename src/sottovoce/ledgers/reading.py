@@ -132,7 +132,7 @@ def no_account(account: str = "any") -> UnknownPeople:
     return UnknownPeople(
         f"Somebody has no account of this kind ({account}).",
         "Everybody is granted a budget first, in what the question charges.",
-        "Call grant for them, with currency= and neighbours= where these are not pure ε and replace.",
+        "Grant it to them first, in this currency and with these neighbours.",
     )
 
 

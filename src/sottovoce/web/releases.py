@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from sottovoce.errors import InvalidBudget, SottovoceError
+from sottovoce.errors import BudgetExceeded, InvalidBudget, SottovoceError
 from sottovoce.pages.plan_page import drawn
 from sottovoce.pages.release_page import answer, headline, promised, words
 from sottovoce.release import Release
@@ -29,10 +29,6 @@ from sottovoce.web.shell import away, desk_of, download, drawing, refused, rende
 
 #: The questions whose losses an audit can tell.
 AUDITED = ("posterior sample", "ridge")
-NOT_ENOUGH = (
-    "Nobody has so much left in the books. Move the slider to the left, or write larger grants into the books: "
-    "what is spent stays spent."
-)
 
 
 def question(request: Request) -> Response:
@@ -55,8 +51,8 @@ def _planned(desk: Desk, name: str, fields: Fields) -> verbs.Planned | None:
         return None
     try:
         return verbs.plan(desk, asked.said, asked.question)
-    except InvalidBudget:
-        fields.complain(questions.spending(desk.schemas[name]), NOT_ENOUGH)
+    except (BudgetExceeded, InvalidBudget) as error:
+        fields.complain(questions.spending(desk.schemas[name]), verbs.in_words(error))
     except SottovoceError as error:
         fields.complain("", verbs.in_words(error))
     return None
