@@ -10,6 +10,8 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
 
 import sottovoce as sv
 from sottovoce.errors import (
@@ -88,6 +90,47 @@ def test_a_model_is_trained_with_exactly_the_budgets_that_were_bought():
     assert np.all(model.guarantee_.epsilon[deal.units == 0] == 0)
     ridge = deal.train(sv.Ridge(bounds=sv.Bounds(features=(-1, 1), label=(0, 1))), X, y)
     assert np.all(ridge.guarantee_.epsilon <= deal.epsilon)
+
+
+BOX, BALL = sv.Bounds(features=(-1, 1), label=(0, 1)), sv.Bounds(norm=2.0, label=(0, 1))
+#: Estimators that would spend what was sold on another promise.
+OTHER_PROMISES = {
+    "ε at δ": sv.ERM("logistic", bounds=sv.Bounds(features=(-1, 1)), delta=1e-6),
+    "ρ": sv.Ridge(bounds=BOX, method="statistics", rho=True),
+    "zeroing out": sv.PosteriorSample(gamma=1.0, alpha=5.0, bounds=BALL),
+    "labels": sv.LogisticRegression(bounds=sv.Bounds(features=(-1, 1)), neighbours="labels"),
+    "labels of a regression": sv.LabelPrivateRegression(label_bounds=(0, 1)),
+    "a baseline around labels": sv.Uniform(
+        sv.LogisticRegression(bounds=sv.Bounds(features=(-1, 1)), neighbours="labels")
+    ),
+    "a baseline around ρ": sv.Sampled(sv.Ridge(bounds=BOX, method="statistics", rho=True)),
+    "nobody knows": LinearRegression(),
+}
+
+
+def deal_and_rows():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (400, 2))
+    deal = Market(rng.uniform(1, 3, 400), **{**PUBLIC, "trade_off": 1e-4, "mu": 5.0, "sigma": 60.0}).allocate()
+    return deal, X, (X[:, 0] > 0).astype(int)
+
+
+@pytest.mark.parametrize("case", OTHER_PROMISES)
+def test_what_was_sold_is_not_spent_on_another_promise(case, monkeypatch):
+    deal, X, y = deal_and_rows()
+    model = clone(OTHER_PROMISES[case])
+    monkeypatch.setattr(type(model), "fit", None)  # nothing is read
+    with pytest.raises(InvalidParameter, match="Sellers have sold pure epsilon by replace"):
+        deal.train(model, X, y)
+
+
+def test_baselines_that_keep_what_was_sold_are_trained():
+    deal, X, y = deal_and_rows()
+    everybody = Market(np.full(400, 1.0), **{**PUBLIC, "trade_off": 1e-4}).allocate()
+    for sold, model in ((deal, sv.Sampled(sv.Ridge(bounds=BOX))), (everybody, sv.Uniform(sv.Ridge(bounds=BOX)))):
+        fitted = sold.train(model, X, y)
+        assert (fitted.guarantee_.currency, fitted.guarantee_.neighbours) == ("pure epsilon", "replace")
+        assert np.all(fitted.guarantee_.epsilon <= sold.epsilon)
 
 
 def test_several_rows_of_a_seller_share_what_was_bought():

@@ -27,9 +27,12 @@ from sottovoce.budgets import LEAVE_OUT, Budgets
 from sottovoce.errors import InvalidParameter, UnknownPeople
 from sottovoce.market.prior import Floats, Prices
 from sottovoce.market.rule import Buyer, Whole
+from sottovoce.question import gathered
 
 #: A description lists at most this many groups of sellers, an explanation this many steps of price.
 LINES = 8
+#: What sellers sell: a currency and a neighbour relation.
+SOLD = ("pure epsilon", "replace")
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,11 +114,24 @@ class Allocation:
         return Budgets.of(self.by_person(), groups, zero=LEAVE_OUT)
 
     def train(self, model: Any, X: Any, y: Any, groups: Any = None) -> Any:
-        """Returns the model fitted with exactly these budgets: an estimator, or Bounds for a logistic regression."""
+        """Returns the model fitted with exactly these budgets: an estimator, or Bounds for a logistic regression.
+
+        Sellers have sold pure ε, by replacement of all their rows. An estimator that promises anything else with these
+        numbers (an ε at a δ, ρ, labels alone, zeroing out) is refused before a row is read.
+        """
         from sottovoce.estimators.logistic import LogisticRegression  # loads scikit-learn, and few markets train
 
         estimator = LogisticRegression(bounds=model) if isinstance(model, Bounds | Schema) else model
-        return estimator.fit(X, y, epsilon=self.budgets(groups))
+        budgets = self.budgets(groups)
+        promise = _promised(estimator, X, y, budgets)
+        if promise != SOLD:
+            raise InvalidParameter(
+                f"This model promises {' by '.join(promise)}." if promise else "What this model promises is not known.",
+                f"Sellers have sold {' by '.join(SOLD)} of all their rows, and nothing else.",
+                "Choose a model that promises that, or agree anew with the sellers, and pass "
+                "epsilon=allocation.budgets(groups) to its fit.",
+            )
+        return estimator.fit(X, y, epsilon=budgets)
 
     def describe(self) -> str:
         """The outcome in words: how much was bought from how many, for what, and what it is good for."""
@@ -194,6 +210,22 @@ class Allocation:
             price = float(self.prices.values[self.step[part[-1]]])
             lines.append(f"{price:12.6g} {len(part):9,d} {float(self.epsilon[part].mean()):12.6g} {paid}")
         return lines
+
+
+def _promised(estimator: Any, X: Any, y: Any, budgets: Budgets) -> tuple[str, str] | None:
+    """Returns the currency and the neighbours of what an estimator promises; None if it cannot be planned."""
+    from sottovoce.estimators.baselines import Adapted  # loads scikit-learn
+
+    if isinstance(estimator, Adapted):
+        return SOLD  # a function that somebody vouches for, turned into that promise
+    inside = getattr(estimator, "estimator", None)
+    if inside is not None:  # a baseline keeps the kind of promise of what it is around, at one ε
+        granted = budgets.kinds.epsilon[budgets.row_codes()]
+        return _promised(inside, X, y, Budgets.of(float(units.epsilon(granted[granted > 0].min())), rows=len(granted)))
+    if not hasattr(estimator, "plan_for"):
+        return None
+    guarantee = estimator.plan_for(*gathered(estimator, X, y, epsilon=budgets, groups=None)).guarantee
+    return guarantee.currency, guarantee.neighbours
 
 
 #: Why the truth is the best report, in words.
