@@ -194,7 +194,7 @@ def balances(desk: OnDesk) -> list[bodies.Tier]:
 
 @router.post("/ledger/grants")
 def grant(given: Grants, desk: OnDesk) -> bodies.Told:
-    """Sets what people allow in all."""
+    """Sets what people allow in all in the account of pure ε, neighbours by replacement."""
     desk.session.grant(given.grants)
     return bodies.Told(words=f"Granted by {len(given.grants):,} people.")
 

@@ -72,7 +72,7 @@ class Granted(BaseModel):
 
 
 class Grants(Body):
-    """What each person allows in all: the total, and not an addition. Pure ε, neighbours by replacement."""
+    """What each person allows in all in the account of pure ε, neighbours by replacement: the total, no addition."""
 
     grants: dict[Name, Annotated[float, Field(ge=0, le=1e6)]] = Field(min_length=1, max_length=MOST_PEOPLE)
 
