@@ -234,6 +234,21 @@ def test_unknown_options(options):
         sv.Session(**options)
 
 
+@pytest.mark.parametrize("currency", [None, 3, "coffee", np.array([1, 2]), ["pure epsilon"]])
+def test_a_currency_that_there_is_not(currency):
+    with pytest.raises(errors.InvalidParameter, match="no such account"):
+        sv.Session().grant({"a": 1.0}, currency=currency)
+
+
+def test_prices_are_one_for_each_and_only_releases_are_verified():
+    s = session()
+    with pytest.raises(errors.InvalidBudget):
+        s.release(MEAN, VALUES, groups=OWNERS, epsilon={"a": [0.1, 0.2]}, key="one")
+    for other in (None, "release.json", {"certificate": 1}):
+        with pytest.raises(errors.InvalidParameter):
+            s.verify(other)
+
+
 def test_a_kind_of_ledger_that_there_is_not():
     with pytest.raises(errors.UnsupportedLedger):
         sv.Session(ledger="oracle://books")

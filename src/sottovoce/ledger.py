@@ -176,7 +176,7 @@ def units_in(account: str) -> int:
 def grant_units(account: str, amounts: ArrayLike) -> Units:
     """Returns amounts in whole units of their account, rounded down; 0 stands, what would become 0 is refused."""
     code_of(account)
-    granted = _one_each(grant_delta(amounts) if units_in(account) == DELTA else grant(amounts, zero_allowed=True))
+    granted = one_each(grant_delta(amounts) if units_in(account) == DELTA else grant(amounts, zero_allowed=True))
     if np.any((granted == 0) & (np.asarray(amounts, dtype=np.float64) > 0)):
         raise InvalidBudget(
             "A grant is smaller than the smallest amount that an account can hold.",
@@ -189,10 +189,11 @@ def grant_units(account: str, amounts: ArrayLike) -> Units:
 def charge_units(account: str, amounts: ArrayLike) -> Units:
     """Returns amounts in whole units of their account, rounded up."""
     code_of(account)
-    return _one_each(charge_delta(amounts) if units_in(account) == DELTA else declared(amounts))
+    return one_each(charge_delta(amounts) if units_in(account) == DELTA else declared(amounts))
 
 
-def _one_each(amounts: Units) -> Units:
+def one_each(amounts: Units) -> Units:
+    """Returns amounts in units if there is one for each person; refuses several."""
     if amounts.ndim != 1:
         raise InvalidBudget("Somebody has several amounts.", "An amount is one number.", "Pass one for each person.")
     return amounts

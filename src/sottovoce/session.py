@@ -33,6 +33,7 @@ from sottovoce.ledger import (
     charged,
     grant_units,
     in_words,
+    one_each,
 )
 from sottovoce.ledgers.opened import opened
 from sottovoce.plan import Plan
@@ -97,7 +98,7 @@ class Session:
         down to whole units: billionths, and 10⁻¹⁵ for δ.
         """
         names, amounts = _granted(budgets, people)
-        if currency != "epsilon, delta":
+        if not isinstance(currency, str) or currency != "epsilon, delta":
             _refuse_stray_delta(delta)
             account = f"{currency}, {neighbours}"
             self.ledger.grant([Amounts(names, grant_units(account, amounts), account)])
@@ -211,7 +212,7 @@ class Session:
     def verify(self, *releases: Release) -> None:
         """Checks that the books add up, and that the releases' certificates are in them; raises if not."""
         for release in releases:
-            booked = release.certificate.ledger
+            booked = release.certificate.ledger if isinstance(release, Release) else None
             if booked is None or booked["id"] != self.ledger.identity:
                 raise InvalidParameter("A release was not booked in this ledger.", "", "Pass releases made from it.")
             self.ledger.confirm(booked["entry"], booked["head"])
@@ -365,7 +366,8 @@ def _delta_of_each(delta: Any, people: Sequence[Any]) -> Array:
 def _prices(epsilon: Any, people: Sequence[Any]) -> units.Units:
     """What a release may cost each; somebody who is not named in a mapping is left out."""
     if isinstance(epsilon, Mapping):
-        named = dict(zip(epsilon, units.grant(list(epsilon.values()), zero_allowed=True).tolist(), strict=True))
+        amounts = one_each(units.grant(list(epsilon.values()), zero_allowed=True))
+        named = dict(zip(epsilon, amounts.tolist(), strict=True))
         return np.array([named.get(person, 0) for person in people], dtype=np.int64)
     if np.ndim(epsilon):
         raise InvalidParameter(
