@@ -5,12 +5,18 @@ Each worker folds its share of the rows where they are and sends home the sum, o
 sums of several shares are added on the workers before they travel. The kernel is sent once.
 A worker that dies is replaced by Dask and its share is folded again: shares are pure, so nothing else changes.
 The current client is used if there is one, else a cluster of processes on this machine that ends with ours.
+
+Whatever listens on loopback is open to every user of the machine, and a scheduler runs what it is sent. So our own
+cluster speaks TLS with credentials made for it and kept in memory, its web servers answer nothing, and workers spill
+into a folder that nobody else can read.
 """
 
 from __future__ import annotations
 
 import atexit
 import logging
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -39,6 +45,8 @@ LARGE = "4GB"
 FEWEST = 2
 #: A cluster of our own that has been without any worker for so long is told that they are lost.
 PATIENCE = "30s"
+#: Pages about tasks and machines, which anybody on the machine could ask for.
+NOTHING_BY_HTTP = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
 #: What Dask raises when it gives up on workers, rather than on what they compute.
 LOST = (
     distributed.CancelledError,
@@ -193,20 +201,26 @@ def _workers() -> int:
 
 @cache
 def _own() -> Any:
-    with dask.config.set({"distributed.scheduler.no-workers-timeout": PATIENCE}):
+    folder = tempfile.mkdtemp(prefix="sottovoce-")  # Dask's usual folder is one for all users
+    with dask.config.set(NOTHING_BY_HTTP | {"distributed.scheduler.no-workers-timeout": PATIENCE}):
         cluster = distributed.LocalCluster(  # type: ignore[no-untyped-call]
             n_workers=_workers(),
             threads_per_worker=1,
             processes=True,
+            protocol="tls://",
+            security=distributed.Security.temporary(),  # type: ignore[no-untyped-call]
             host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",  # any free port, for this machine alone
+            dashboard_address="127.0.0.1:0",  # a port is opened even without a dashboard: any free one
+            scheduler_kwargs={"dashboard": False},
+            local_directory=folder,
             silence_logs=logging.CRITICAL,  # a log would quote what went wrong
         )
     client = distributed.Client(cluster, set_as_default=False)  # type: ignore[no-untyped-call]
-    atexit.register(_closed, client, cluster)
+    atexit.register(_closed, client, cluster, folder)
     return client
 
 
-def _closed(client: Any, cluster: Any) -> None:
+def _closed(client: Any, cluster: Any, folder: str) -> None:
     client.close()
     cluster.close()
+    shutil.rmtree(folder, ignore_errors=True)

@@ -4,8 +4,10 @@
 Rows stream out of DuckDB as Arrow batches of the columns that a kernel names, and kernels run on a few
 threads of this process. Files and databases are read through a connection of our own, which reads only,
 keeps within a limit of memory and spills into a private folder; a connection that somebody else holds
-keeps all its settings. Text files are read as text and converted as Arrow converts them, so that gaps and
-numbers are the same as with any other engine.
+keeps all its settings. Our own connection loads no extension and opens no file but those that were named:
+a database that somebody else made may hold views, and a view may name any file or address. Text files are
+read as text and converted as Arrow converts them, so that gaps and numbers are the same as with any other
+engine.
 """
 
 from __future__ import annotations
@@ -95,31 +97,49 @@ def open_table(path: str, numbers: tuple[str, ...] = (), watch: Watch | None = N
     """An engine over CSV or Parquet files, or over a table of a database: ``hospital.duckdb#claims``."""
     database, mark, name = path.rpartition(TABLE_OF)
     if mark and Path(database).is_file():
-        return _ours(lambda connection: _attached(connection, database, name), watch)
+        return _ours(lambda connection: _attached(connection, database, name), [database, database + ".wal"], watch)
     kinds = files.kinds(files.dataset(path, numbers).schema)
     told: Told = (lambda batch: _converted(batch, numbers)) if files.is_text(path) else _as_it_is
-    return _ours(lambda connection: connection.sql(_view(path)), watch, kinds, told)
+    return _ours(lambda connection: connection.sql(_view(path)), files.listed(path), watch, kinds, told)
 
 
 def _ours(
-    relation: Callable[[Any], Any], watch: Watch | None, kinds: Mapping[str, str] | None = None, told: Told = _as_it_is
+    relation: Callable[[Any], Any],
+    paths: list[str],
+    watch: Watch | None,
+    kinds: Mapping[str, str] | None = None,
+    told: Told = _as_it_is,
 ) -> Engine:
-    """An engine over a connection of our own, and over a folder to spill into, which nobody else can read."""
+    """An engine over a connection of our own that opens these files alone, with a folder that nobody else can read."""
     folder = tempfile.mkdtemp(prefix="sottovoce-")
     settings: dict[str, Any] = {
         "memory_limit": MEMORY,
         "temp_directory": folder,
         "threads": engine.threads(),
         "preserve_insertion_order": False,  # sums do not care, and order costs memory
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "allow_community_extensions": False,
+        "allow_persistent_secrets": False,
     }
     try:
-        rows = _answered(lambda: relation(duckdb.connect(config=settings)), _no_table)
+        rows = _answered(lambda: relation(_confined(duckdb.connect(config=settings), paths)), _no_table)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     found = DuckDBEngine(rows, watch, threading.Lock(), kinds, told)
     weakref.finalize(found, shutil.rmtree, folder, ignore_errors=True)
     return found
+
+
+def _confined(connection: Any, paths: list[str]) -> Any:
+    """Lets a connection open these files and no others, for good."""
+    # A file is looked for under its escaped name and then opened under its own.
+    names = {*paths, *map(glob.escape, paths)}
+    connection.execute("SET allowed_paths = $1", [sorted(names)])
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
 
 
 def _attached(connection: Any, database: str, table: str) -> Any:

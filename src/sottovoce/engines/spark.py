@@ -6,6 +6,9 @@ sentence why they were refused. Many such rows are added on the workers before t
 worker died is run again by Spark; shares are pure, so nothing else changes. Files are shared out in pieces
 that workers read with Arrow, so that numbers and gaps are those of every other engine.
 The active session is used if there is one, else one of our own on this machine that ends with this process.
+
+Our own session asks everybody who connects for a secret that Spark makes up (PySpark's own sockets have theirs), has no
+page, and keeps what it spills encrypted in a folder that nobody else can read.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import os
 import pickle
 import shutil
 import sys
+import tempfile
 import threading
 import uuid
 import warnings
@@ -245,12 +249,18 @@ def _session() -> Any:
 
 def _started() -> Any:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    folder = tempfile.mkdtemp(prefix="sottovoce-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # runs after the session has stopped
     settings: dict[str, Any] = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",  # nobody else's business
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.log.level": "OFF",  # a log would quote what went wrong
+        "spark.authenticate": "true",  # in local mode Spark draws the secret itself: none is in our command line
+        "spark.network.crypto.enabled": "true",
+        "spark.io.encryption.enabled": "true",
+        "spark.local.dir": folder,  # Spark's usual folders for spilled rows can be read by everybody
     }
     builder = SparkSession.builder.master(f"local[*, {TRIES}]").appName("sottovoce")
     with _calm():
