@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -43,8 +44,11 @@ ROW_BITS = 23
 FINEST = 2.0**-24
 #: Added and taken away again, it rounds numbers of at most ½ to whole multiples of 2^−24.
 ROUNDER = 1.5 * 2.0**28
-#: Bits of θ that are kept for Newton's steps in doubles, and, for the certificate, all that a long double has and more.
-PLAIN_BITS, EXTENDED_BITS = 50, 84
+#: Bits of θ that are kept for Newton's steps in doubles. For the certificate θ is exact, and all of its bits are.
+PLAIN_BITS = 50
+#: Limbs of an exact θ lie at fixed places, so many bits apart at most: what is above the second is added without an
+#: error in doubles even, up to predictions of 2^6, so that a residual is right to a unit of its own and not of θ's.
+EXACT_LIMB = 22
 #: Bits of a row's pull in one limb, and how many limbs there are of them: 51 bits in doubles, 85 where it is extended.
 LIMB = 53 - ROW_BITS - PIECE_BITS
 PLAIN_LIMBS, EXTENDED_LIMBS = 3, 5
@@ -60,8 +64,8 @@ Read = tuple[Floats, Floats, Floats]
 class RowTerms:
     """Sums over rows of v times loss, pull·φ and bend·φφᵀ, each a function of a row's prediction φᵀθ and its label.
 
-    ``extended`` sums the pull alone, in the longest float there is. A subclass knows rows, labels and the loss:
-    entries of φ times the root of bend are at most ½.
+    ``extended`` sums the pull alone, in the longest float there is, at a θ of exact fractions. A subclass knows rows,
+    labels and the loss: entries of φ times the root of bend are at most ½.
     """
 
     reader: Reader
@@ -104,8 +108,7 @@ class RowTerms:
     def piece(self, v: Floats, rows: Floats, labels: Floats) -> NDArray[np.int64]:
         """Returns the sums over at most 2^13 rows."""
         rows = self._rounded(rows)
-        predictions = predicted(rows, self.theta, EXTENDED_BITS if self.extended else PLAIN_BITS)
-        loss, pull, bend = self._losses(predictions, labels)
+        loss, pull, bend = self._losses(rows, labels)
         pulls = zip(limbs(v * pull, self._pull_exponent, LIMB, self._limbs), self._pull_units, strict=True)
         gradient = np.concatenate([self._along(limb, rows) / unit for limb, unit in pulls])
         if self.extended:
@@ -131,13 +134,13 @@ class RowTerms:
         return squares
 
     def floats(self, sums: Array) -> tuple[float, Array, Floats]:
-        """Returns (Σvρ, Σvψφ, Σvψ'φφᵀ) from the sums over all rows, each rounded once."""
+        """Returns (Σvρ, Σvψφ, Σvψ'φφᵀ) from the sums over all rows, each rounded once; Σvψφ exactly, if extended."""
         d, limbs = len(self.theta), self._limbs
         pulls = (sums if self.extended else sums[2 : 2 + limbs * d]).reshape(limbs, d)
         total = sum((pulls[k] << (LIMB * (limbs - 1 - k)) for k in range(limbs)), start=np.zeros(d, dtype=object))
         last = self._pull_exponent - LIMB * limbs - 24
         if self.extended:
-            return 0.0, np.array([_long(pull, last) for pull in total]), np.zeros((d, d))
+            return 0.0, np.array([pull * Fraction(2) ** last for pull in total], dtype=object), np.zeros((d, d))
         gradient = np.array([math.ldexp(float(pull), last) for pull in total])
         bends = sums[2 + limbs * d :].reshape(d, d).astype(np.float64) * 2.0 ** (self._exponent - 2 * ROOT_BITS - 2)
         value = float((sums[0] << VALUE_LIMB) + sums[1]) * float(self._value_units[1])
@@ -176,7 +179,11 @@ class RowTerms:
         """Returns labels."""
         raise NotImplementedError
 
-    def _losses(self, predictions: Array, labels: Floats) -> tuple[Array, Array, Array]:
+    def _beside(self, start: Any, rows: Floats) -> Array:
+        """Returns start − φᵀθ of each row."""
+        return remainder(start, rows, self.theta) if self.extended else start - predicted(rows, self.theta)
+
+    def _losses(self, rows: Floats, labels: Floats) -> tuple[Array, Array, Array]:
         """Returns loss, pull and bend of each row."""
         raise NotImplementedError
 
@@ -198,8 +205,8 @@ class HuberTerms(RowTerms):
     def _labels(self, batch: Any) -> Floats:
         return self.label.values(batch)
 
-    def _losses(self, predictions: Array, labels: Floats) -> tuple[Array, Array, Array]:
-        rho, psi, bend = self.loss(labels - predictions)
+    def _losses(self, rows: Floats, labels: Floats) -> tuple[Array, Array, Array]:
+        rho, psi, bend = self.loss(self._beside(labels, rows))
         return rho, psi, bend
 
     def _steepest(self) -> float:
@@ -219,8 +226,8 @@ class LogisticTerms(RowTerms):
     def _labels(self, batch: Any) -> Floats:
         return self.label.signs(batch, self.positive)
 
-    def _losses(self, predictions: Array, labels: Floats) -> tuple[Array, Array, Array]:
-        margin = labels * predictions
+    def _losses(self, rows: Floats, labels: Floats) -> tuple[Array, Array, Array]:
+        margin = -labels * self._beside(0.0, rows)
         small = np.exp(-np.abs(margin))  # never overflows
         doubt = np.where(margin > 0, small, 1) / (1 + small)
         # A certificate has no use for the loss, whose logarithm would take as long as all the rest.
@@ -245,18 +252,59 @@ def on_grid(Z: Floats) -> Floats:
     return rounded
 
 
-def predicted(rows: Floats, theta: Array, kept: int = PLAIN_BITS) -> Array:
-    """Returns φᵀθ, with θ cut to so many bits and no other error than that of adding a few limbs.
+def predicted(rows: Floats, theta: Floats) -> Floats:
+    """Returns φᵀθ, with θ cut to PLAIN_BITS and no other error than that of adding a few limbs.
 
     Where θ is longer than a row by one, φ = (½, row).
     """
-    bits = 53 - ROW_BITS - (len(theta) - 1).bit_length()
+    bits = limb_bits(len(theta))
     top = max(math.frexp(float(np.abs(theta).max()))[1], SMALLEST)
-    slopes = slice(len(theta) - rows.shape[1], None)
-    total = np.zeros(len(rows), dtype=theta.dtype)
-    for limb in limbs(theta, top, bits, -(-kept // bits)):
-        total += rows @ limb[slopes] + limb[: slopes.start].sum() / 2
+    total = np.zeros(len(rows))
+    for limb in limbs(theta, top, bits, -(-PLAIN_BITS // bits)):
+        total += _product(rows, limb)
     return total
+
+
+def remainder(start: Any, rows: Floats, theta: Array) -> Array:
+    """Returns start − φᵀθ in the longest float, for an exact θ of any size.
+
+    It is wrong by at most a unit in the last place of itself, and of d·2⁻²², where |start| ≤ 1 or start = 0. For the
+    coarse limbs are added without an error (or, in doubles, the sum is beyond 2⁶ and so is what is returned), and the
+    fine ones are d·2⁻²⁴ together.
+    """
+    coarse = np.zeros(len(rows), dtype=np.longdouble)
+    fine = np.zeros(len(rows), dtype=np.longdouble)
+    for place, limb in exact_limbs(theta, min(limb_bits(len(theta)), EXACT_LIMB)):
+        total = coarse if place < 2 else fine
+        total += _product(rows, limb)
+    return start - coarse - fine
+
+
+def limb_bits(coordinates: int) -> int:
+    """Returns how many bits a limb of θ may have, so that doubles hold its product with a row."""
+    return 53 - ROW_BITS - (coordinates - 1).bit_length()
+
+
+def exact_limbs(theta: Array, bits: int) -> Iterator[tuple[int, Floats]]:
+    """Yields fractions (over powers of two) in parts that add up to them: (k, whole multiples of 2^(−bits·k)), k rising.
+
+    What is left after part k is at most half its unit.
+    """
+    last = max(number.denominator for number in theta).bit_length() - 1
+    rest = np.array([int(number * 2**last) for number in theta], dtype=object)
+    place = 1 - -(-(int(np.abs(rest).max()).bit_length() - last) // bits)
+    while rest.any():
+        drop = last - bits * place
+        part = rest * 2**-drop if drop <= 0 else (rest + 2 ** (drop - 1)) // 2**drop
+        yield place, np.array([math.ldexp(number, -bits * place) for number in part])
+        rest = rest - part * 2**drop if drop > 0 else 0 * rest
+        place += 1
+
+
+def _product(rows: Floats, limb: Floats) -> Floats:
+    """Returns φᵀ(one limb of θ), exactly; where θ is longer than a row by one, φ = (½, row)."""
+    slopes = slice(len(limb) - rows.shape[1], None)
+    return np.asarray(rows @ limb[slopes] + limb[: slopes.start].sum() / 2, dtype=np.float64)
 
 
 def limbs(vector: Array, top: int, bits: int, count: int) -> Iterator[Floats]:
@@ -274,9 +322,3 @@ def whole(sums: Floats) -> NDArray[np.int64]:
     if not np.isfinite(sums).all():
         raise ReleaseFailed()
     return sums.astype(np.int64)
-
-
-def _long(number: int, exponent: int) -> Any:
-    """Returns number·2^exponent as a long double, right to its last place."""
-    high, low = divmod(number, 2**62)
-    return np.ldexp(np.ldexp(np.longdouble(high), 62) + np.longdouble(low), exponent)

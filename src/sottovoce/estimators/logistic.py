@@ -211,7 +211,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "distribution": "radial noise in the objective",
                 "rate": rate,
                 "root_mean_square": 2 * math.sqrt(voices.coordinates * (voices.coordinates + 1)) / rate,
-                "output_noise": boundary.output_noise(voices, setting.ridge, rate),
+                "output_noise": boundary.output_noise(voices, setting.ridge),
             },
             grid=NoGrid(),
             theorem=Theorem(

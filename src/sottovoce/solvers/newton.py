@@ -4,10 +4,11 @@
     J(θ) = Σ v_i ρ(y_i − φ_iᵀθ) + ½ (θ−c)ᵀΛ(θ−c) + bᵀ(θ−c)
 
 J is 1-strongly convex in the norm ‖·‖_Λ, so ‖θ − θ*‖_Λ ≤ ‖∇J(θ)‖_{Λ⁻¹}: a small gradient certifies a
-small distance. Newton with backtracking does the work; the last steps, in extended precision, bring the
-gradient below the tolerance. If that is not reached, accelerated gradient steps follow, whose number
-is fixed beforehand and suffices for every data set (docs/theory/solver.md). How many steps it took is
-private and is not kept.
+small distance. Newton's steps do the work: first in doubles, then with θ and the gradient as exact fractions, in
+which nothing is left to rounding but the pull of each row, and that by no more than ``Problem.error``, a public number
+in which θ does not occur. Should Newton miss the tolerance all the same, accelerated gradient steps follow: their
+number is fixed beforehand, and after so many of them the distance is below the tolerance for every data set, rounding
+included (docs/theory/solver.md). How many steps it took is private and is not kept.
 """
 
 from __future__ import annotations
@@ -15,25 +16,40 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+#: θ as exact numbers: an array of Fractions whose denominators are powers of two.
+Exact = NDArray[np.object_]
 
-NEWTON_STEPS = 100
-REFINEMENTS = 6
+#: Evaluations of all rows that Newton may take in doubles, and then with exact gradients; it needs far fewer.
+PASSES, EXACT_PASSES = 100, 40
 #: A decrease by this part of J is the last that is looked at: two more steps follow, and each squares the distance.
 NEGLIGIBLE = 1e-8
+#: A step is too long where the slope along it has turned and is steeper than this part of what it was.
+TURNED = 0.5
+#: What a step that is too long is divided by at first, and, squared from one try to the next, in the end.
+SHORTER, MUCH_SHORTER = 4.0, 1e3
+#: A slope after a step that is larger than this part of what it was asks for a fresh curvature.
+STALE = 0.1
 #: Bits of θ that terms in doubles keep for certain (terms.PLAIN_BITS).
 SHORT = 50
 LONG_EPS = float(np.finfo(np.longdouble).eps)
+#: What rounding may make of the norm of a vector, in parts of it.
+NORM = 1 + 2.0**-40
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What is minimised. ``terms(θ, extended)`` returns (Σvρ, Σvψφ, Σvψ'φφᵀ) with the curvature omitted if extended."""
+    """What is minimised.
+
+    ``terms(θ, False)`` returns (Σvρ, Σvψφ, Σvψ'φφᵀ) in doubles at a θ of doubles. ``terms(θ, True)`` is called with
+    exact fractions; of it the second is read alone, which has no error but that of the pulls of single rows.
+    """
 
     terms: Callable[[Any, bool], tuple[float, Any, Any]]
     ridge: Floats  # Λ, all positive
@@ -41,84 +57,140 @@ class Problem:
     tilt: Floats  # b
     smoothness: float  # Σv·H: ∇²J ≤ (1 + smoothness)·Λ
     pull: float  # Σv·τ·√H: the most that ‖∇J‖_{Λ⁻¹} can be at the start c − b/Λ, for any data
-    rounding: float  # rounding(rows)·Σv·√H: what a unit of residual or threshold may cost the extended gradient
-    threshold: float  # τ
+    error: float  # the most that ‖·‖_{Λ⁻¹} of the exact gradient can be wrong by, for any data, b and θ
 
     def value(self, theta: Floats, data: float) -> float:
         """J(θ)."""
         d = theta - self.centre
         return float(data + (self.ridge * d) @ d / 2 + self.tilt @ d)
 
-    def gradient(self, theta: Any, pull: Any) -> Any:
-        """∇J(θ)."""
-        return -pull + self.ridge * (theta - self.centre) + self.tilt
+    def gradient(self, theta: Floats, pull: Floats) -> Floats:
+        """∇J(θ) in doubles."""
+        return np.asarray(-pull + self.ridge * (theta - self.centre) + self.tilt, dtype=np.float64)
 
-    def distance(self, theta: Any, gradient: Any) -> float:
+    def exact_gradient(self, theta: Exact) -> Exact:
+        """∇J(θ) as exact numbers: Λ(θ − c) and b cancel at the minimiser without a loss."""
+        _, pulls, _ = self.terms(theta, True)
+        return exact(self.ridge) * (theta - exact(self.centre)) + exact(self.tilt) - exact(pulls)
+
+    def distance(self, gradient: Floats) -> float:
         """A bound on ‖θ − θ*‖_Λ: the dual norm of the gradient, and what rounding may have hidden of it."""
-        hidden = self.rounding * (self.threshold + 1 + float(np.abs(theta).sum()) / 2)
-        cancelled = self.ridge * np.abs(theta - self.centre) + np.abs(self.tilt)  # of opposite signs at the minimiser
-        hidden += 4 * LONG_EPS * float(np.sqrt(np.sum(cancelled * cancelled / self.ridge)))
-        return float(np.sqrt(np.sum(gradient * gradient / self.ridge))) + hidden
+        return NORM * float(np.sqrt(np.sum(gradient * gradient / self.ridge))) + self.error
 
 
-def minimise(problem: Problem, tolerance: float, start: Floats | None = None) -> Any:
-    """Returns θ with ‖θ − θ*‖_Λ ≤ tolerance, certified; None only if even the fixed number of steps missed it.
+def rounding(rows: int, coordinates: int, steepest: float) -> float:
+    """Returns what Σ pull·φ may be wrong by, in the norm of Λ⁻¹, for each unit of Σv·√H; θ does not matter.
 
-    Newton begins at ``start``, or at the centre.
-
-    θ is in extended precision: noise is added to it before it is rounded to doubles, so rounding costs nothing.
+    A pull has some tens of units in its last place, and is rounded to 2⁻⁸⁵ of the loudest. ``steepest`` is the
+    largest pull; a residual is right to a unit of itself and of d·2⁻²² (docs/theory/solver.md, equation 8).
     """
-    solves: tuple[Callable[[], Floats], ...] = (lambda: near(problem, start), lambda: _accelerated(problem, tolerance))
-    for solve in solves:
-        theta, size = _refined(problem, solve(), tolerance)
-        if size <= tolerance:
-            return theta
-    return None
+    return (rows / 2**22 + 40) * LONG_EPS * (steepest + coordinates * 2.0**-22)
+
+
+def tolerance(error: float, least: float) -> float:
+    """Returns t ≥ ``least`` that is reached whatever the data and b are, if gradients are right up to ``error``."""
+    return least + 4 * error
+
+
+def minimise(problem: Problem, tolerance: float, start: Floats | None = None) -> Exact:
+    """Returns θ with ‖θ − θ*‖_Λ ≤ tolerance, for every data set and b; needs tolerance > 4·problem.error.
+
+    Newton begins at ``start``, or at the centre. θ is exact: noise is added to it before it is rounded to doubles
+    (``shifted``), so rounding costs nothing.
+    """
+    bits = _bits(problem, tolerance)
+    found = _certified(problem, near(problem, start), tolerance, bits)
+    return _accelerated(problem, tolerance, bits) if found is None else found
+
+
+def shifted(theta: Exact, noise: Floats) -> Floats:
+    """Returns θ + noise, the exact sum rounded once."""
+    return (exact(theta) + exact(noise)).astype(np.float64)
+
+
+def exact(numbers: Any) -> Exact:
+    """Returns numbers as fractions, without a loss."""
+    return np.array([Fraction(number) for number in numbers], dtype=object)
 
 
 def near(problem: Problem, start: Floats | None = None, negligible: float = NEGLIGIBLE) -> Floats:
-    """Newton steps with backtracking, until the decrease is a negligible part of J; no certificate."""
+    """Newton's steps, shortened where they go too far, until the decrease is a negligible part of J; no certificate."""
     theta = problem.centre if start is None else start
     data, pull, bend = problem.terms(theta, False)
-    value = problem.value(theta, data)
     if start is None and float((problem.tilt**2 / problem.ridge).sum()) > 2 * data:  # the noise says more than the data
         return near(problem, problem.centre - problem.tilt / problem.ridge, negligible)
-    for _ in range(NEWTON_STEPS):
+    passes = 1
+    while True:
         gradient = problem.gradient(theta, pull)
         step = np.linalg.solve(bend + np.diag(problem.ridge), gradient)
         decrease = float(gradient @ step)
-        if decrease <= negligible * abs(value):
+        if decrease <= negligible * abs(problem.value(theta, data)) or passes >= PASSES:
             return np.asarray(theta - step, dtype=np.float64)
-        length = 1.0
+        search = _Search(decrease)
         while True:
-            trial = theta - length * step
+            trial = theta - search.length * step
             data, pull, bend = problem.terms(trial, False)
-            reached = problem.value(trial, data)
-            if reached <= value - 1e-4 * length * decrease or length < 1e-6:
+            passes += 1
+            if search.settles(float(problem.gradient(trial, pull) @ step)) or passes >= PASSES:
                 break
-            length /= 2
-        theta, value = trial, reached
-    return theta
+        theta = trial
 
 
-def _refined(problem: Problem, theta: Floats, tolerance: float) -> tuple[Any, float]:
-    """Newton steps with the gradient in extended precision; returns θ and a bound on its distance to θ*."""
+@dataclass
+class _Search:
+    """How far to go along a step: from the slopes of J alone, since the values of J drown in rounding near the end.
+
+    J is convex: where the slope has turned the step was too long. Lengths are looked for on a logarithmic scale,
+    because a step from where no row bends J can be too long by many powers of ten.
+    """
+
+    decrease: float  # the slope at the beginning
+    length: float = 1.0
+    too_short: float = 0.0
+    too_long: float = math.inf
+    shorter: float = SHORTER
+
+    def settles(self, slope: float) -> bool:
+        """Returns whether this length will do, by the slope there (positive where J still falls); else changes it."""
+        if slope < -TURNED * self.decrease:
+            self.too_long = self.length
+        elif slope > TURNED * self.decrease and SHORTER * self.length < self.too_long < math.inf:
+            self.too_short = self.length
+        else:
+            return True
+        if self.too_short:
+            self.length = math.sqrt(self.too_short * self.too_long)
+        else:
+            self.length /= self.shorter
+            self.shorter = min(self.shorter**2, MUCH_SHORTER)
+        return False
+
+
+def _certified(problem: Problem, theta: Floats, tolerance: float, bits: int) -> Exact | None:
+    """Newton's steps with exact gradients; returns θ once its gradient certifies it, None if none does in time."""
     theta = _short(theta)
     _, pull, bend = problem.terms(theta, False)
     matrix = bend + np.diag(problem.ridge)
     # One more step in doubles, since the gradient came with the curvature: nearly always one look is enough then.
-    best = point = np.asarray(theta - np.linalg.solve(matrix, problem.gradient(theta, pull)), dtype=np.longdouble)
-    smallest = math.inf
-    for _ in range(REFINEMENTS):
-        _, pull, _ = problem.terms(point, True)
-        gradient = problem.gradient(point, pull)
-        size = problem.distance(point, gradient)
-        if size < smallest:
-            best, smallest = point, size
-        if smallest <= tolerance:
-            break
-        point = point - np.linalg.solve(matrix, gradient.astype(np.float64))
-    return best, smallest
+    point = _moved(exact(theta), np.linalg.solve(matrix, problem.gradient(theta, pull)), bits)
+    gradient = problem.exact_gradient(point).astype(np.float64)
+    passes = 1
+    while problem.distance(gradient) > tolerance:
+        step = np.linalg.solve(matrix, gradient)
+        search = _Search(float(gradient @ step))
+        while True:
+            if passes >= EXACT_PASSES:
+                return None
+            trial = _moved(point, search.length * step, bits)
+            gradient = problem.exact_gradient(trial).astype(np.float64)
+            passes += 1
+            slope = float(gradient @ step)
+            if problem.distance(gradient) <= tolerance or search.settles(slope):
+                break
+        point = trial
+        if abs(slope) > STALE * search.decrease:
+            matrix = problem.terms(point.astype(np.float64), False)[2] + np.diag(problem.ridge)
+    return point
 
 
 def _short(theta: Floats) -> Floats:
@@ -127,29 +199,44 @@ def _short(theta: Floats) -> Floats:
     return np.asarray(np.rint(theta / unit) * unit, dtype=np.float64)
 
 
-def rounding(rows: int) -> float:
-    """Returns a bound on the relative error of the extended sums, which are exact once a row's part is known.
+# --- Steps that always suffice (docs/theory/solver.md, Theorem 2) -----------------------------------------------------
 
-    A row's part has some tens of units in its last place, and is rounded to 2⁻⁸⁵ of the loudest (equation 6).
+
+def _accelerated(problem: Problem, tolerance: float, bits: int) -> Exact:
+    """Nesterov's steps for a 1-strongly convex, R²-smooth function in the norm of Λ, as many as always suffice.
+
+    The last θ is within the tolerance by Theorem 2, and needs no certificate.
     """
-    return (rows / 2**22 + 40) * LONG_EPS
+    R = root_of_smoothness(problem)
+    ridge = exact(problem.ridge)
+    point = theta = _rounded(exact(problem.centre) - exact(problem.tilt) / ridge, bits)
+    for _ in range(steps_that_suffice(problem, tolerance)):
+        new = _rounded(point - problem.exact_gradient(point) / (R * R * ridge), bits)
+        point = _rounded(new + Fraction(R - 1, R + 1) * (new - theta), bits)
+        theta = new
+    return theta
 
 
-def _accelerated(problem: Problem, tolerance: float) -> Floats:
-    """Nesterov's steps for a 1-strongly convex, L-smooth function in the norm of Λ, as many as always suffice."""
-    L = 1 + problem.smoothness
-    momentum = (math.sqrt(L) - 1) / (math.sqrt(L) + 1)
-    point = theta = problem.centre - problem.tilt / problem.ridge
-    for _ in range(steps_that_suffice(L, problem.pull, tolerance)):
-        _, pull, _ = problem.terms(point, False)
-        new = point - problem.gradient(point, pull) / (L * problem.ridge)
-        point, theta = new + momentum * (new - theta), new
-    return np.asarray(theta, dtype=np.float64)
+def root_of_smoothness(problem: Problem) -> int:
+    """Returns a whole number R with ∇²J ≤ R²·Λ."""
+    return math.isqrt(math.ceil(1 + problem.smoothness)) + 1
 
 
-def steps_that_suffice(L: float, pull: float, tolerance: float) -> int:
-    """Returns T after which ‖∇J‖_{Λ⁻¹} ≤ tolerance for every data set (up to rounding).
+def steps_that_suffice(problem: Problem, tolerance: float) -> int:
+    """Returns T with √2·(pull + tolerance)·(1 − 1/R)^(T/2) ≤ tolerance/4, enough for every data set."""
+    return math.ceil(2 * root_of_smoothness(problem) * math.log(6 * (problem.pull / tolerance + 1)))
 
-    J(x_T) − J* ≤ (J(x₀) − J* + ½‖x₀ − x*‖²)·(1 − 1/√L)^T ≤ pull²·(1 − 1/√L)^T, and ‖∇J‖² ≤ 2L·(J − J*).
-    """
-    return math.ceil(math.sqrt(L) * math.log(max(2 * L * pull**2 / tolerance**2, 2.0)))
+
+def _bits(problem: Problem, tolerance: float) -> int:
+    """Returns so many bits after the point that rounding θ to them moves R²·θ by at most a 32nd of the tolerance."""
+    unit = tolerance / (16 * root_of_smoothness(problem) ** 2 * math.sqrt(float(problem.ridge.sum())))
+    return max(1 - math.frexp(unit)[1], 0)
+
+
+def _moved(theta: Exact, step: Floats, bits: int) -> Exact:
+    """Returns θ − step as whole multiples of 2^−bits."""
+    return _rounded(theta - exact(step), bits)
+
+
+def _rounded(theta: Exact, bits: int) -> Exact:
+    return np.array([Fraction(round(t * 2**bits), 2**bits) for t in theta], dtype=object)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
 from sottovoce.engine import Engine, Rows, in_memory
-from sottovoce.errors import InvalidParameter, ReleaseFailed
+from sottovoce.errors import InvalidParameter
 from sottovoce.estimators.classification.settings import Setting
 from sottovoce.estimators.classification.voices import Voices
 from sottovoce.features import MATRIX, InBall
@@ -33,8 +33,6 @@ Floats = NDArray[np.float64]
 
 #: Solver tolerance of the gradient; what is left is covered by noise paid from the slack.
 TOLERANCE = 1e-15
-#: A Gamma(d) variable exceeds d + √(2dx) + x with probability below e^(−x).
-RARE = 40.0
 #: From this many rows on a first guess comes from a sixteenth of them, and never from many more than so many.
 MANY, SAMPLED, ROUGHLY = 2**16, 1 / 16, 1e-3
 #: Multiples of it are spread evenly over [0, 1).
@@ -63,13 +61,10 @@ class Problems:
             tilt=radial.l2(self.rate / 2, d),
             smoothness=1 / (4 * ridge),
             pull=1 / math.sqrt(ridge),
-            rounding=rounding(self.voices, ridge),
-            threshold=1.0,
+            error=rounding(self.voices, ridge),
         )
-        theta = newton.minimise(problem, tolerance(self.voices, ridge, self.rate), self._start(problem, positive))
-        if theta is None:
-            raise ReleaseFailed()
-        return np.asarray(theta + radial.l2(1 / output_scale(self.voices, ridge, self.rate), d), dtype=np.float64)
+        theta = newton.minimise(problem, tolerance(self.voices, ridge), self._start(problem, positive))
+        return newton.shifted(theta, radial.l2(1 / output_scale(self.voices, ridge), d))
 
     def _kernel(self, positive: int) -> LogisticTerms:
         reader = self.rows.features
@@ -143,21 +138,13 @@ def n_rows(voices: Voices) -> int:
 
 
 def rounding(voices: Voices, ridge: float) -> float:
-    """Returns what the extended gradient may be wrong by, in the norm of Λ⁻¹, for each unit of 2 + ½Σ|θ_j|."""
-    return newton.rounding(n_rows(voices)) / math.sqrt(ridge)
+    """Returns what the exact gradient may be wrong by, in the norm of Λ⁻¹, whatever the data, b and w."""
+    return newton.rounding(n_rows(voices), voices.coordinates, 1.0) / math.sqrt(ridge)
 
 
-def tolerance(voices: Voices, ridge: float, rate: float) -> float:
-    """Returns t, the distance to the minimiser, in the norm of Λ, that the solver certifies; a public number.
-
-    It covers the rounding of a gradient at a w as long as the minimiser can be, where ‖b‖ is not larger than it
-    is once in e^40 times, and half as much again.
-    """
-    d = voices.coordinates
-    tilt = 2 / rate * (d + math.sqrt(2 * d * RARE) + RARE)
-    longest = largest_norm(tilt, ridge)
-    least = (TOLERANCE + 8 * newton.LONG_EPS * (tilt + ridge * longest)) / math.sqrt(ridge)
-    return least + rounding(voices, ridge) * (3 + 0.75 * math.sqrt(d) * longest)
+def tolerance(voices: Voices, ridge: float) -> float:
+    """Returns t, the distance to the minimiser, in the norm of Λ, that the solver reaches; a public number."""
+    return newton.tolerance(rounding(voices, ridge), least=TOLERANCE / math.sqrt(ridge))
 
 
 def largest_norm(tilt: float, ridge: float) -> float:
@@ -165,15 +152,15 @@ def largest_norm(tilt: float, ridge: float) -> float:
     return (tilt + math.sqrt(tilt**2 + 2 * ridge * math.log(2))) / ridge
 
 
-def output_scale(voices: Voices, ridge: float, rate: float) -> float:
+def output_scale(voices: Voices, ridge: float) -> float:
     """Returns 2t/(ε_out·√λ): the density of ν is ∝ exp(−‖ν‖/scale)."""
-    return 2 * tolerance(voices, ridge, rate) / (voices.slack * math.sqrt(ridge))
+    return 2 * tolerance(voices, ridge) / (voices.slack * math.sqrt(ridge))
 
 
-def output_noise(voices: Voices, ridge: float, rate: float) -> float:
+def output_noise(voices: Voices, ridge: float) -> float:
     """Returns the root mean square length of ν."""
     d = voices.coordinates
-    return math.sqrt(d * (d + 1)) * output_scale(voices, ridge, rate)
+    return math.sqrt(d * (d + 1)) * output_scale(voices, ridge)
 
 
 def expected_error(setting: Setting, rate: float) -> tuple[float, str]:
@@ -194,6 +181,6 @@ def error_bound(delta: float = 0.05, norm: float | None = None, *, voices: Voice
             "δ is not between 0 and 1, or the norm is not positive.", "", "Pass delta=0.05, and a public norm or none."
         )
     q = float(gammaincinv(voices.coordinates, 1 - delta / 2))
-    beta = norm or largest_norm(2 * q / rate, ridge) + q * output_scale(voices, ridge, rate)
+    beta = norm or largest_norm(2 * q / rate, ridge) + q * output_scale(voices, ridge)
     mu = beta / math.log(2) * (2 + math.sqrt(math.log(2 / delta) / 2))
     return mu * math.sqrt(voices.weights.concentration) + 2 * beta * q / (rate * math.log(2))

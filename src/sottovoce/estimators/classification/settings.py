@@ -196,4 +196,4 @@ def _fitted(rows: Floats, signs: Floats, ridge: float, tilt: Floats) -> Floats:
         return float(np.logaddexp(0, -margin).mean()), (doubt * signs) @ rows / len(rows), rooted.T @ rooted / len(rows)
 
     d = rows.shape[1]
-    return newton.near(newton.Problem(terms, np.full(d, ridge), np.zeros(d), tilt, 0.0, 0.0, 0.0, 1.0))
+    return newton.near(newton.Problem(terms, np.full(d, ridge), np.zeros(d), tilt, 0.0, 0.0, 0.0))

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from sottovoce import units
 from sottovoce.budgets import Budgets, Kinds
 from sottovoce.engine import Rows
-from sottovoce.errors import ReleaseFailed
 from sottovoce.estimators.regression.sums import ResidualHistogram, audible
 from sottovoce.features import NoFeatures, Reader
 from sottovoce.noise import choose, radial
@@ -45,7 +44,7 @@ LABEL_SCALES, RESIDUAL_SCALES = 8, 10
 HOPELESS, WORTH_REFITTING = 0.6, 0.005
 #: The share of everybody's part in a stage that pays for the solver's last digits.
 SLACK = 1e-3
-#: Solver tolerance relative to the threshold; what is left is covered by noise paid from the slack.
+#: Solver tolerance relative to the threshold, but for rounding; what is left is covered by noise paid from the slack.
 TOLERANCE = 1e-12
 CELLS_BITS = 15
 #: How far the intercept may lie from the centre, squared: in units of s² where a location is known, of the half-range
@@ -171,14 +170,11 @@ class Fit:
             tilt=tau * radial.between(p, *choice.norm),  # 2·h·τ = τ for every column, h = ½
             smoothness=heard * H,
             pull=heard * tau * math.sqrt(H),
-            rounding=newton.rounding(self.budgets.n_rows) * heard * math.sqrt(H),
-            threshold=tau,
+            error=newton.rounding(self.budgets.n_rows, p + 1, tau) * heard * math.sqrt(H),
         )
-        tolerance = TOLERANCE * tau + 2 * problem.rounding * (tau + 3)
+        tolerance = newton.tolerance(problem.error, least=TOLERANCE * tau)
         theta = newton.minimise(problem, tolerance)
-        if theta is None:
-            raise ReleaseFailed()
-        return np.asarray(theta + radial.l2(slack / (2 * tolerance), p + 1) / np.sqrt(ridge), dtype=np.float64)
+        return newton.shifted(theta, radial.l2(slack / (2 * tolerance), p + 1) / np.sqrt(ridge))
 
     def _terms(self, reader: Reader, loudness: Floats, loss: Any) -> Any:
         def terms(theta: Any, extended: bool) -> tuple[float, Any, Any]:
