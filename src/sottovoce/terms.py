@@ -46,9 +46,9 @@ FINEST = 2.0**-24
 ROUNDER = 1.5 * 2.0**28
 #: Bits of θ that are kept for Newton's steps in doubles. For the certificate θ is exact, and all of its bits are.
 PLAIN_BITS = 50
-#: Limbs of an exact θ lie at fixed places, so many bits apart at most: what is above the second is added without an
-#: error in doubles even, up to predictions of 2^6, so that a residual is right to a unit of its own and not of θ's.
-EXACT_LIMB = 22
+#: An exact θ is coarse down to 2^−22 and fine below: coarse parts are added without an error, in doubles even, up to
+#: predictions of 2^6. So a residual is right to a unit in its own last place, and not in that of θ.
+COARSE_BITS = 22
 #: Bits of a row's pull in one limb, and how many limbs there are of them: 51 bits in doubles, 85 where it is extended.
 LIMB = 53 - ROW_BITS - PIECE_BITS
 PLAIN_LIMBS, EXTENDED_LIMBS = 3, 5
@@ -266,18 +266,18 @@ def predicted(rows: Floats, theta: Floats) -> Floats:
 
 
 def remainder(start: Any, rows: Floats, theta: Array) -> Array:
-    """Returns start − φᵀθ in the longest float, for an exact θ of any size.
+    """Returns start − φᵀθ in the longest float, for an exact θ of any size and |start| ≤ 1.
 
-    It is wrong by at most a unit in the last place of itself, and of d·2⁻²², where |start| ≤ 1 or start = 0. For the
-    coarse limbs are added without an error (or, in doubles, the sum is beyond 2⁶ and so is what is returned), and the
-    fine ones are d·2⁻²⁴ together.
+    It is wrong by a few units in the last place of itself and of d·2⁻²²: coarse parts are added without an error, or
+    the result is beyond 2⁶ as they are, and fine ones come to less than d·2⁻²² together (docs/theory/solver.md).
     """
+    bits = COARSE_BITS if limb_bits(len(theta)) >= COARSE_BITS else COARSE_BITS // 2
     coarse = np.zeros(len(rows), dtype=np.longdouble)
     fine = np.zeros(len(rows), dtype=np.longdouble)
-    for place, limb in exact_limbs(theta, min(limb_bits(len(theta)), EXACT_LIMB)):
-        total = coarse if place < 2 else fine
+    for place, limb in exact_limbs(theta, bits):
+        total = coarse if bits * place <= COARSE_BITS else fine
         total += _product(rows, limb)
-    return start - coarse - fine
+    return np.asarray(start - coarse - fine)
 
 
 def limb_bits(coordinates: int) -> int:
@@ -286,7 +286,7 @@ def limb_bits(coordinates: int) -> int:
 
 
 def exact_limbs(theta: Array, bits: int) -> Iterator[tuple[int, Floats]]:
-    """Yields fractions (over powers of two) in parts that add up to them: (k, whole multiples of 2^(−bits·k)), k rising.
+    """Yields fractions over powers of two in parts that add up to them: (k, whole multiples of 2^(−bits·k)), k rising.
 
     What is left after part k is at most half its unit.
     """

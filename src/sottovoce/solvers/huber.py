@@ -6,7 +6,7 @@ symbol   meaning
 H        Σ_j h_j²/Λ_j, the most that one row of weight 1 can add to the curvature, relative to Λ
 soft     ψ' = min(1, (1 − |ψ|/τ)/(2H)), H ≤ ½: quadratic up to t0 = τ(1−2H), then ψ = τ − g·e^(−(a−t0)/g), g = 2Hτ
 
-The soft loss is that of t0 and g as doubles have them, and of τ = t0 + g: so ψ has no jump at t0, not even by a last bit.
+The soft loss is that of t0 and g as doubles have them, and of τ = t0 + g, so that ψ has no jump at t0.
 """
 
 from __future__ import annotations

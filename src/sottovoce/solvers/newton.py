@@ -26,8 +26,8 @@ Floats = NDArray[np.float64]
 #: θ as exact numbers: an array of Fractions whose denominators are powers of two.
 Exact = NDArray[np.object_]
 
-#: Evaluations of all rows that Newton may take in doubles, and then with exact gradients; it needs far fewer.
-PASSES, EXACT_PASSES = 100, 40
+#: Evaluations of all rows that Newton may take in doubles, and then with exact gradients; ten and two are usual.
+PASSES, EXACT_PASSES = 1000, 60
 #: A decrease by this part of J is the last that is looked at: two more steps follow, and each squares the distance.
 NEGLIGIBLE = 1e-8
 #: A step is too long where the slope along it has turned and is steeper than this part of what it was.
@@ -71,7 +71,8 @@ class Problem:
     def exact_gradient(self, theta: Exact) -> Exact:
         """∇J(θ) as exact numbers: Λ(θ − c) and b cancel at the minimiser without a loss."""
         _, pulls, _ = self.terms(theta, True)
-        return exact(self.ridge) * (theta - exact(self.centre)) + exact(self.tilt) - exact(pulls)
+        gradient = exact(self.ridge) * (theta - exact(self.centre)) + exact(self.tilt) - exact(pulls)
+        return np.asarray(gradient, dtype=object)
 
     def distance(self, gradient: Floats) -> float:
         """A bound on ‖θ − θ*‖_Λ: the dual norm of the gradient, and what rounding may have hidden of it."""
@@ -105,7 +106,7 @@ def minimise(problem: Problem, tolerance: float, start: Floats | None = None) ->
 
 def shifted(theta: Exact, noise: Floats) -> Floats:
     """Returns θ + noise, the exact sum rounded once."""
-    return (exact(theta) + exact(noise)).astype(np.float64)
+    return np.asarray(exact(theta) + exact(noise), dtype=np.float64)
 
 
 def exact(numbers: Any) -> Exact:

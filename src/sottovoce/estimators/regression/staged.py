@@ -49,6 +49,8 @@ THEOREM = Theorem(
 )
 #: The scale that the plan speaks about where nothing better is known: labels that fill about half their range.
 TYPICAL_SCALE = 0.25
+#: No label is known better than to this part of half its range.
+SMALLEST_SCALE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -99,9 +101,11 @@ def scale_of(label_scale: Any, half: float) -> float | None:
     """Returns the public guess of the labels' spread in units of half their range, or None."""
     if label_scale is None:
         return None
-    if not isinstance(label_scale, int | float) or not 0 < label_scale <= 2 * half:
+    if not isinstance(label_scale, int | float) or not SMALLEST_SCALE * half <= label_scale <= 2 * half:
         raise InvalidParameter(
-            "label_scale is not a possible standard deviation.", "", "Pass a positive number within the label's range."
+            "label_scale is not a possible standard deviation.",
+            f"It is at most the label's range, and at least {SMALLEST_SCALE:g} of half of it.",
+            "Pass such a number.",
         )
     return label_scale / half
 
