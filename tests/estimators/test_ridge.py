@@ -298,6 +298,7 @@ BAD = {
     "alpha of zero": ({"alpha": 0}, {}, errors.InvalidParameter),
     "negative scale": ({"label_scale": -1}, {}, errors.InvalidParameter),
     "scale beyond the range": ({"label_scale": 100.0}, {}, errors.InvalidParameter),
+    "scale of nothing": ({"label_scale": 1e-200}, {}, errors.InvalidParameter),
     "a useless promise": ({"method": "output", "coefficient_bound": -1}, {}, errors.InvalidParameter),
     "NaN in a feature": ({}, {"X": np.where(X[5, 1] == X, np.nan, X)}, errors.MissingValues),
     "infinity in a feature": ({}, {"X": np.where(X[5, 1] == X, np.inf, X)}, errors.MissingValues),

@@ -388,8 +388,11 @@ def test_the_minimiser_is_certified_against_scipy_and_the_fallback_agrees(monkey
     assert newton.minimise(problem, tolerance).astype(float) == pytest.approx(ours, abs=1e-11)
 
 
-def test_a_solve_that_misses_its_tolerance_is_a_failure_that_stays_charged(monkeypatch):
-    monkeypatch.setattr(newton, "minimise", lambda problem, tolerance: None)
+def test_a_solve_that_fails_all_the_same_stays_charged(monkeypatch):
+    def broken(problem, tolerance):
+        raise MemoryError
+
+    monkeypatch.setattr(newton, "minimise", broken)
     session = sv.Session()
     people = [f"p{i}" for i in range(400)]
     session.grant(dict.fromkeys(people, 1.0))
@@ -397,6 +400,19 @@ def test_a_solve_that_misses_its_tolerance_is_a_failure_that_stays_charged(monke
     with pytest.raises(sv.errors.ReleaseFailed):
         session.release(sv.Ridge(bounds=BOUNDS), rng.random((400, P)), rng.random(400), groups=people, key="k")
     assert session.balance("p0") == 0.0
+
+
+@pytest.mark.parametrize("method", ["output", "output-tight"])
+@pytest.mark.parametrize("slopes", [2, 50])
+def test_an_output_method_answers_or_refuses_before_anybody_is_charged(method, slopes):
+    """Features that are all the same have the largest condition number; no solve may fail because of them."""
+    X = np.repeat(np.random.default_rng(0).random((100, 1)), slopes, axis=1)
+    bounds = sv.Bounds(features=(0, 1), label=(-1, 1))
+    for alpha in (1e-2, (slopes + 1) * 2.0**-29):
+        sv.Ridge(bounds=bounds, method=method, alpha=alpha).fit(X, X[:, 0], epsilon=1.0)
+    for alpha in ((slopes + 1) * 2.0**-30, 1e-18, 1e-300):
+        with pytest.raises(sv.errors.InvalidParameter, match="too small"):
+            sv.Ridge(bounds=bounds, method=method, alpha=alpha).fit(X, X[:, 0], epsilon=1.0)
 
 
 @pytest.mark.parametrize("norm", [(1.0, 0.0), (0.4, 0.4), (0.7, 0.1), (1.0, 0.3), (0.3, 0.0)])

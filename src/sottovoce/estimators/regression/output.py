@@ -38,6 +38,8 @@ Floats = NDArray[np.float64]
 
 #: Up to here solver_error is a theorem.
 MOST_COLUMNS = 1024
+#: Nor beyond this condition number, where a factorisation may fail for one table and not for its neighbour.
+MOST_CONDITION = 2.0**29
 
 THEOREM = Theorem(
     "Ridge with radial noise: each person l loses at most η·Δ_l, Δ_l what they can move the solution (pure ε, replace)",
@@ -52,6 +54,13 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
     if d > MOST_COLUMNS:
         raise InvalidParameter(
             "There are too many columns for this method.", "At most 1,023 are covered.", "Use fewer."
+        )
+    smallest = d / MOST_CONDITION
+    if lam < smallest:
+        raise InvalidParameter(
+            "alpha is too small: the last digits of doubles would decide about the solution.",
+            f"With {d - 1} columns it must be at least {smallest:.3g}.",
+            "Pass a larger alpha.",
         )
     moved = sensitivities(ridge, weights, d)
     heard = weights.person > 0
