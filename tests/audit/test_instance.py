@@ -171,7 +171,7 @@ def test_losses_are_those_of_the_draws_that_the_library_makes():
     size, outside = 8_000, []
     for rows, labels in ((np.delete(X, 4, axis=0), np.delete(y, 4)), (X, y)):
         total, cross = rows.T @ rows, rows.T @ labels
-        draws = np.array([gram.sample(total, cross, lam, gamma) for _ in range(size)])
+        draws = np.array([gram.sample(total, cross, lam, gamma).astype(float) for _ in range(size)])
         outside.append(float((np.abs(math.sqrt(gamma) * (y[4] - draws @ X[4])) > edge).mean()))
     p, q = outside
     deviation = math.sqrt((p * (1 - p) + math.exp(2 * epsilon) * q * (1 - q)) / size)

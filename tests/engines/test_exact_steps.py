@@ -302,7 +302,7 @@ def huber_by_hand(residual, soft: bool):
 
 
 def test_the_posteriors_sums_are_right_and_no_row_is_longer():
-    found = posterior().floats(arrow.ArrowEngine(UNIT).fold(posterior()))
+    found = posterior().decimals(arrow.ArrowEngine(UNIT).fold(posterior())).astype(float)
     batch = UNIT.combine_chunks().to_batches()[0]
     rows = np.column_stack([InBall(BALL, RECODING).matrix(batch), LABEL.values(batch)])
     exact = (rows * LOUDNESS[UNIT["kind"].to_numpy()][:, None]).T @ rows

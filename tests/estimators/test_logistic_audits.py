@@ -271,7 +271,12 @@ def strict_loss(people=LOUD, **options):
 
 def _drawn_rate(rate):
     """The rate of the law of b that a fit draws when it asks for this one: the mean of ‖b‖ is 2d/η."""
-    return 2 * 2 / float(np.mean([np.linalg.norm(boundary.radial.l2(rate / 2, 2)) for _ in range(20_000)]))
+    return rate * _drawn_at_one(boundary.radial.l2)
+
+
+@cache
+def _drawn_at_one(draw):
+    return 2 * 2 / float(np.mean([np.linalg.norm(draw(0.5, 2).astype(float)) for _ in range(20_000)]))
 
 
 def test_the_rate_of_the_noise_is_the_plans():

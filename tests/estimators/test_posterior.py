@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from contextlib import contextmanager
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pandas as pd
@@ -11,6 +13,7 @@ import sklearn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import solve_triangular
+from scipy.special import ndtri
 from scipy.stats import chi2
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
@@ -18,9 +21,9 @@ from sklearn.linear_model import Ridge
 import sottovoce as sv
 from sklearn_checks import every_check
 from sottovoce import errors
-from sottovoce.estimators.samples import gram, grants
+from sottovoce.estimators.samples import drawn, gram, grants
 from sottovoce.estimators.samples.concentration import Fixed
-from sottovoce.noise import normal, source
+from sottovoce.noise import normal, precise
 
 N, P = 400, 3
 RNG = np.random.default_rng(3)
@@ -42,18 +45,12 @@ def adaptive(**options):
 both = pytest.mark.parametrize("make", [fixed, adaptive])
 
 
-class Middle:
-    """Every uniform number is one half, so Gaussian noise is 0 (to 2⁻⁵³)."""
-
-    def bytes(self, count):
-        return b"\x00\x00\x00\x00\x00\x00\x00\x80" * (count // 8)
-
-    def integers(self, law, scale, size):
-        raise AssertionError
-
-
+@contextmanager
 def noiseless():
-    return source._seam(Middle())
+    """Gaussian noise is 0: only rounding to the public grid, at most 2⁻²¹ of the noise's deviation, is left."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(normal, "standard", lambda size: [0] * size)
+        yield
 
 
 # ---------------------------------------------------------------- limits
@@ -63,9 +60,10 @@ def test_without_noise_it_is_the_ridge_solution():
     with noiseless():
         found = fixed(alpha=3.0).fit(X, Y)
     plain = Ridge(alpha=3.0, fit_intercept=False).fit(X, Y)
-    assert found.coef_ == pytest.approx(plain.coef_, abs=1e-9)
+    half = 0.5001 * found.release_.grid["answer_step"]
+    assert found.coef_ == pytest.approx(plain.coef_, abs=half)
     assert found.intercept_ == 0.0
-    assert found.predict(X) == pytest.approx(plain.predict(X), abs=1e-9)
+    assert found.predict(X) == pytest.approx(plain.predict(X), abs=half * np.sqrt(P))
 
 
 def test_a_concentrated_posterior_is_close_to_the_ridge_solution():
@@ -82,7 +80,7 @@ def test_weights_count_as_in_a_weighted_regression():
     plan = fixed().plan(epsilon=EPSILON, n_features=P)
     w = (plan.weights.row * plan.parameters["weight_unit"])[plan.budgets.codes]
     plain = Ridge(alpha=20.0, fit_intercept=False).fit(X, Y, sample_weight=w)
-    assert found.coef_ == pytest.approx(plain.coef_, abs=1e-9)
+    assert found.coef_ == pytest.approx(plain.coef_, abs=0.5001 * found.release_.grid["answer_step"])
 
 
 def test_the_adaptive_sample_does_not_regularise_where_nothing_is_missing():
@@ -99,41 +97,72 @@ def test_the_adaptive_sample_does_not_regularise_where_nothing_is_missing():
 # ---------------------------------------------------------------- the draw
 
 
-def scaled_square(draw, H, gamma, size=4000):
-    """Σ γ(Lᵀ(θ̃ − θ̂))², coordinate by coordinate; each is chi-square if the covariance is H⁻¹/γ."""
-    noise = np.array([draw() for _ in range(size)])
-    L = np.linalg.cholesky(H)
-    return (gamma * (noise @ L) ** 2).sum(axis=0), size
-
-
 def test_the_covariance_of_the_draw_is_that_of_the_posterior():
     """Each coordinate of √γ·Lᵀ(θ̃ − θ̂) is N(0, 1): two-sided, false alarms below 10⁻⁶, and L⁻¹ for L⁻ᵀ is caught."""
     H = np.array([[40.0, 30.0, 5.0], [30.0, 30.0, -3.0], [5.0, -3.0, 12.0]])
-    limits = chi2.ppf([1e-7, 1 - 1e-7], 4000)
+    L, size = np.linalg.cholesky(H), 4000
+    limits = chi2.ppf([1e-7, 1 - 1e-7], size)
 
-    def accepted(draw, gamma=3.0):
-        squares, _ = scaled_square(draw, H, gamma)
+    def accepted(noise, gamma=3.0):
+        squares = (gamma * (noise @ L) ** 2).sum(axis=0)
         return bool(np.all((squares > limits[0]) & (squares < limits[1])))
 
-    def right():
-        return gram.sample(H - 2 * np.eye(3), np.zeros(3), 2.0, 3.0)
-
-    def lower():  # L⁻¹z
-        return solve_triangular(np.linalg.cholesky(H), normal.standard(3), lower=True) / np.sqrt(3.0)
-
+    right = np.array([gram.sample(H - 2 * np.eye(3), np.zeros(3), 2.0, 3.0).astype(float) for _ in range(size)])
+    z = (np.array(normal.standard(3 * size), dtype=object) / precise.ONE).astype(float).reshape(3, size)
+    lower = solve_triangular(L, z, lower=True).T / np.sqrt(3.0)  # L⁻¹z
     assert accepted(right)
     assert not accepted(lower)
     assert not accepted(right, gamma=3.0 * 1.21)
     assert not accepted(right, gamma=3.0 / 1.21)
 
 
-def test_normal_noise_is_normal():
-    draws = normal.standard(40_000)
-    inside = [np.mean(np.abs(draws) < t) for t in (0.5, 1.0, 2.0, 3.0)]
-    expected = [0.382925, 0.682689, 0.954500, 0.997300]
-    error = np.sqrt(np.array(expected) * (1 - np.array(expected)) / 40_000)
-    assert np.all(np.abs(np.array(inside) - expected) < 5.5 * error)
-    assert abs(draws.mean()) < 5.5 / 200
+@pytest.mark.parametrize("size", [1, 2, 5, 30])
+def test_the_long_decimals_solve_what_they_say(size):
+    """Against LAPACK, and against themselves: LLᵀ is H to 100 digits."""
+    rng = np.random.default_rng(size)
+    H = (lambda A: A @ A.T + np.eye(size))(rng.normal(size=(size, size)))
+    b = rng.normal(size=size)
+    with localcontext(precise.DECIMALS):
+        exact = precise.decimals(H)
+        L = gram.cholesky(exact)
+        assert max(abs(x) for x in (L @ L.T - exact).ravel()) < Decimal("1e-100")
+        x = gram.solve_lower(L, precise.decimals(b))
+    assert L.astype(float) == pytest.approx(np.linalg.cholesky(H), rel=1e-9, abs=1e-12)
+    assert x.astype(float) == pytest.approx(solve_triangular(np.linalg.cholesky(H), b, lower=True), rel=1e-9, abs=1e-9)
+
+
+def test_the_regularisation_follows_from_the_published_eigenvalue():
+    """λ_n = max(0, h + margin − λ̃) with the rounded λ̃, and the margin holds half a step of it and LAPACK's error."""
+    found = adaptive().fit(X, Y)
+    noise, spread = found.release_.noise, found.release_.noise["eigenvalue_standard_deviation"]
+    step = found.release_.grid["eigenvalue_step"]
+    assert found.noisy_eigenvalue_ == np.rint(found.noisy_eigenvalue_ / step) * step
+    assert found.regularisation_ == max(0.0, noise["floor"] + noise["margin"] - found.noisy_eigenvalue_)
+    plan = adaptive().plan(epsilon=2.0, rows=N, n_features=P)
+    total = plan.weights.total * plan.parameters["weight_unit"]
+    loudest = plan.weights.person.max() * plan.parameters["weight_unit"]
+    missed = plan.parameters["delta"] * (1 - 2.0**-30) / 10
+    without = loudest + spread * ndtri(1 - missed)
+    assert noise["margin"] - without == pytest.approx(2.0**-21 * spread + 2.0**-40 * total, rel=1e-3)
+    assert step / 2 <= 2.0**-21 * spread
+
+
+@both
+def test_a_delta_below_the_unit_of_the_books_is_refused(make):
+    with pytest.raises(errors.InvalidParameter, match="δ is smaller than 1e-15") as caught:
+        make(delta=0.9e-15).plan(epsilon=1.0, rows=N, n_features=P)
+    assert "Pass delta=1e-15 or more" in str(caught.value)
+    assert make(delta=1e-15).plan(epsilon=1.0, rows=N, n_features=P).guarantee.delta == 1e-15
+
+
+def test_what_could_not_be_computed_well_enough_is_refused_before_anything_is_read(monkeypatch):
+    """The condition of 10³⁰ is far beyond what any ε below a billion allows, so the limit is lowered here."""
+    with pytest.raises(errors.InvalidParameter, match="too many columns"):
+        fixed().plan(epsilon=1.0, rows=N, n_features=1025)
+    assert drawn.MOST_CONDITION == 1e30
+    monkeypatch.setattr(drawn, "MOST_CONDITION", 10.0)
+    with pytest.raises(errors.InvalidParameter, match="next to no regularisation"):
+        fixed().plan(rows=N, n_features=P)
 
 
 # ---------------------------------------------------------------- laws

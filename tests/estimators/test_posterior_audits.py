@@ -146,8 +146,8 @@ def captured(X, y, people, mine, plan=None, **options):
     laws = []
 
     def caught(G, c, ridge, gamma):
-        H = G + ridge * np.eye(len(c))
-        laws.append(Law(H, np.linalg.solve(H, c), gamma))
+        H = G.astype(float) + ridge * np.eye(len(c))
+        laws.append(Law(H, np.linalg.solve(H, c.astype(float)), gamma))
         return np.zeros(len(c))
 
     epsilon, groups = people
@@ -358,7 +358,9 @@ def test_the_published_algorithm_breaks_its_claim_on_the_same_line(epsilon, n, s
 def test_the_line_is_what_a_fit_sees():
     seen = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gram, "sample", lambda G, c, ridge, gamma: seen.append((G[0, 0], c[0])) or np.zeros(1))
+        patch.setattr(
+            gram, "sample", lambda G, c, ridge, gamma: seen.append((float(G[0, 0]), float(c[0]))) or np.zeros(1)
+        )
         for own in ((1.0, -1.0), (0.0, 0.0)):
             X, y = np.full((20, 1), 0.6), np.ones(20)
             X[0], y[0] = own
@@ -484,9 +486,11 @@ def test_min_for_max_is_caught(monkeypatch):
 @pytest.mark.parametrize(
     "margin",
     [
-        lambda self, loudest: -self.spread * float(ndtri(self.missed)),  # W_max dropped
-        lambda self, loudest: loudest,  # δ₃ dropped
-        lambda self, loudest: loudest / 2 - self.spread * float(ndtri(self.missed)),  # an average for the largest
+        lambda self, loudest, total: -self.spread * float(ndtri(self.missed)),  # W_max dropped
+        lambda self, loudest, total: loudest,  # δ₃ dropped
+        lambda self, loudest, total: (
+            loudest / 2 - self.spread * float(ndtri(self.missed))
+        ),  # an average for the largest
     ],
     ids=["no loudest", "no δ₃", "half the loudest"],
 )

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 import os
+from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 
-from sottovoce.noise import gaussian, laplace, radial, source
+from sottovoce.noise import gaussian, laplace, normal, precise, radial, source
 
 SIGMAS = 6
 
@@ -69,10 +71,10 @@ def test_a_scale_that_could_reach_the_end_of_int64_is_refused(draw, scale):
         draw(scale)
 
 
-@pytest.mark.parametrize("dimension", [1, 2, 7])
-def test_l2_noise_has_a_gamma_radius_and_a_uniform_direction(dimension):
-    rate, n = 2.5, 15_000
-    b = np.array([radial.l2(rate, dimension) for _ in range(n)])
+@pytest.mark.parametrize(("dimension", "n"), [(1, 18_000), (2, 10_000), (7, 4_000)])
+def test_l2_noise_has_a_gamma_radius_and_a_uniform_direction(dimension, n):
+    rate = 2.5
+    b = np.array([radial.l2(rate, dimension).astype(float) for _ in range(n)])
     radius = np.linalg.norm(b, axis=1)
     assert off_by(radius, dimension / rate) < SIGMAS
     assert off_by(radius**2, dimension * (dimension + 1) / rate**2) < SIGMAS
@@ -85,8 +87,8 @@ def test_l2_noise_has_a_gamma_radius_and_a_uniform_direction(dimension):
 
 def test_box_noise_has_the_density_of_its_norm_on_a_lopsided_box():
     """The largest ratio |b_j|/w_j is Gamma(d), and the side that attains it is uniform: cone, not surface measure."""
-    widths, n = np.array([1.0, 10.0, 3.0]), 20_000
-    b = np.array([radial.box(widths) for _ in range(n)])
+    widths, n = np.array([1.0, 10.0, 3.0]), 10_000
+    b = np.array([radial.box(widths).astype(float) for _ in range(n)])
     ratios = np.abs(b) / widths
     norm = ratios.max(axis=1)
     assert off_by(norm, 3) < SIGMAS
@@ -105,14 +107,120 @@ def test_below_is_uniform_and_reaches_every_number():
     assert source.below(1) == 0
 
 
-def test_uniforms_stay_inside_the_open_interval():
-    class Extreme:
-        def bytes(self, count):
-            return b"\x00" * (count // 2) + b"\xff" * (count - count // 2)
+# ---------------------------------------------------------------- continuous noise
 
-    with source._seam(Extreme()):
-        u = source.uniforms(4)
-    assert np.all((u > 0) & (u < 1))
+
+class Leading:
+    """A seam whose uniform reals begin with so many zero bytes: everything is then far out, given that it is."""
+
+    def __init__(self, zeros: int) -> None:
+        self.zeros = zeros
+
+    def bytes(self, count):
+        drawn = bytearray(os.urandom(count))
+        if count % EACH == 0 and count != 2 * normal.SIDE:  # whole reals, not the two sides of a direction
+            for first in range(0, count, EACH):
+                drawn[first + EACH - self.zeros : first + EACH] = bytes(self.zeros)  # the last byte is the leading one
+        return bytes(drawn)
+
+
+EACH = precise.BITS // 8
+
+
+class Given:
+    """A seam that hands out what it was given, piece by piece."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self.pieces = list(pieces)
+
+    def bytes(self, count):
+        piece = self.pieces.pop(0)
+        assert len(piece) == count
+        return piece
+
+
+def test_logarithms_exponentials_and_roots_have_384_bits():
+    """ "Returns ln(numerator/2^power)·2^384 for a numerator > 0, with an error below 2." Against 900 bits of mpmath."""
+    rng = np.random.default_rng()
+    with mpmath.workprec(900):
+        one = mpmath.mpf(precise.ONE)
+        for power in (0, 1, 60, 383, 384, 385, 1000, 5000):
+            for length in (1, 8, 384, 800):
+                numerator = int.from_bytes(rng.bytes(length // 8 + 1), "little") + 1
+                exact = mpmath.log(mpmath.mpf(numerator) / mpmath.mpf(2) ** power) * one
+                assert abs(precise.log(numerator, power) - exact) < 2
+        for x in (*rng.uniform(-200, 200, 50), 0.0, 1e-30, -1e-30, math.log(2)):
+            scaled = int(Fraction(float(x)) * precise.ONE)
+            exact = mpmath.exp(mpmath.mpf(scaled) / one) * one
+            assert abs(precise.exp(scaled) - exact) < 2.0**-360 * max(exact, one)
+            assert 0 <= mpmath.sqrt(int(exact) / one) * one - precise.root(int(exact)) < 1
+    assert precise.log(1, 0) == 0
+    assert precise.exp(0) == precise.ONE
+
+
+def test_uniforms_stay_inside_the_open_interval():
+    with source._seam(Given(bytes(EACH) + b"\xff" * EACH, bytes(8), b"\x01" + bytes(7), b"\xff" * 8, *[bytes(8)] * 5)):
+        low, high = source.uniforms(2)
+    assert (high.mantissa, high.power) == (2 ** (precise.BITS + 1) - 1, precise.BITS + 1)
+    assert 0 <= low.fixed <= high.fixed < precise.ONE
+    assert low.mantissa > 2**320  # 321 leading bits, although the first 448 were zeros
+    assert low.power > 800
+
+
+def test_uniforms_are_uniform():
+    """Each of eight equal parts holds its share, at six standard errors: false alarms below 2e-8."""
+    n = 16_000
+    eighths = np.bincount([8 * u.fixed >> precise.BITS for u in source.uniforms(n)], minlength=8)
+    assert np.all(np.abs(eighths - n / 8) < SIGMAS * math.sqrt(n * 7 / 64))
+
+
+def normals(size):
+    return (np.array(normal.standard(size), dtype=object) / precise.ONE).astype(float)
+
+
+def test_normal_noise_is_normal():
+    """ "Returns independent N(0, 1) variables": the mass inside 0.5 to 3, moments of two orders, pairs unrelated."""
+    n = 20_000
+    z = normals(n)
+    for t, p in ((0.5, 0.382925), (1.0, 0.682689), (2.0, 0.954500), (3.0, 0.997300)):
+        assert abs(np.mean(np.abs(z) < t) - p) < SIGMAS * math.sqrt(p * (1 - p) / n)
+    assert off_by(z, 0) < SIGMAS
+    assert off_by(z**2, 1) < SIGMAS
+    assert off_by(z**4, 3) < SIGMAS
+    assert off_by(z[::2] * z[1::2], 0) < SIGMAS
+    assert off_by(z**2, 1.1**2) > SIGMAS
+    assert off_by(z**2, 1 / 1.1**2) > SIGMAS
+
+
+@pytest.mark.parametrize("zeros", [8, 40])
+def test_the_tails_of_continuous_noise_follow_their_law(zeros):
+    """Given that U < 2^−k, −ln U − k·ln 2 is exponential: beyond 9 and 21 deviations, where one double never came."""
+    begin = 8 * zeros * math.log(2)
+    with source._seam(Leading(zeros)):
+        half_square = (normals(36_000).reshape(-1, 2) ** 2).sum(axis=1) / 2
+        size = np.array([float(abs(radial.l2(0.5, 1)[0])) / 2 for _ in range(18_000)])
+        three = np.array([radial.gamma(3) / precise.ONE for _ in range(7_000)])
+    assert half_square.min() > begin
+    for tail, shape in ((half_square - begin, 1), (size - begin, 1), (three - 3 * begin, 3)):
+        assert off_by(tail, shape) < SIGMAS
+        assert off_by(tail**2, shape * (shape + 1)) < SIGMAS
+        assert off_by(tail, shape * 1.1) > SIGMAS
+        assert off_by(tail, shape / 1.1) > SIGMAS
+
+
+@pytest.mark.parametrize("zeros", [0, 8, 16, 32])
+def test_draws_of_nearby_uniforms_differ_by_less_than_2_to_the_minus_70_in_the_tails_too(zeros):
+    """The last byte of the first 384 bits still tells: another draw, and hardly another one, out to 21 deviations."""
+    cell = bytearray(os.urandom(EACH - zeros - 1) + b"\x55" + bytes(zeros))
+    sides = os.urandom(normal.SIDE - 1) + b"\xa0" + os.urandom(normal.SIDE - 1) + b"\x60"  # about (¼, −¼)
+    following = [os.urandom(8)] * max(-(-(8 * zeros - 62) // 64), 0)  # words that it takes to know 321 leading bits
+    found = []
+    for _ in range(2):
+        with source._seam(Given(bytes(cell), *following, sides)):
+            found.append(normal.standard(1)[0])
+        cell[0] ^= 1
+    assert 0 < abs(found[0] - found[1]) < precise.ONE >> 70
+    assert abs(found[0]) > math.sqrt(8 * zeros * math.log(2)) * precise.ONE
 
 
 def test_a_forked_child_never_repeats_its_parent():

@@ -28,7 +28,6 @@ from sottovoce.errors import InvalidParameter, InvalidRelease
 from sottovoce.estimators.classification import boundary, settings
 from sottovoce.estimators.classification.voices import LABELS, Voices
 from sottovoce.estimators.kept import keep
-from sottovoce.estimators.regression.staged import NoGrid
 from sottovoce.features import ClassLabel, InBall
 from sottovoce.guarantee import Guarantee, Neighbours
 from sottovoce.plan import Plan, Theorem
@@ -211,9 +210,9 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "distribution": "radial noise in the objective",
                 "rate": rate,
                 "root_mean_square": 2 * math.sqrt(voices.coordinates * (voices.coordinates + 1)) / rate,
-                "output_noise": boundary.output_noise(voices, setting.ridge),
+                "output_noise": boundary.output_noise(voices, setting.ridge, rate),
             },
-            grid=NoGrid(),
+            grid=boundary.answer_grid(voices.coordinates, setting.ridge, rate),
             theorem=Theorem(
                 f"Objective perturbation: each person l loses {self._charge_in_words()} "
                 f"(pure ε, neighbours by {NEIGHBOURS[self.neighbours]})",

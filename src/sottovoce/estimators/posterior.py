@@ -14,6 +14,7 @@ weight costs, grants.py has the weights and γ, gram.py the way into the ball, t
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ from sottovoce.estimators.samples import concentration, gram, grants
 from sottovoce.estimators.samples.drawn import Posterior, between
 from sottovoce.estimators.samples.grants import Voices
 from sottovoce.guarantee import Guarantee
+from sottovoce.noise.grid import AnswerGrid
+from sottovoce.noise.precise import Reals
 from sottovoce.plan import Plan, Theorem
 from sottovoce.release import Release
 
@@ -35,6 +38,17 @@ ACCOUNTS: dict[str, type[concentration.Adaptive]] = {
     "renyi": concentration.Adaptive,
     "simple": concentration.Simple,
 }
+
+
+@dataclass(frozen=True)
+class GridWithEigenvalue(AnswerGrid):
+    """The grid of θ̃, and that of λ̃."""
+
+    eigenvalue: AnswerGrid
+
+    def to_dict(self) -> dict[str, Any]:
+        """Both as public JSON."""
+        return {**super().to_dict(), "eigenvalue_step": self.eigenvalue.to_dict()["answer_step"]}
 
 
 class PosteriorSample(Posterior):
@@ -64,7 +78,7 @@ class PosteriorSample(Posterior):
     gamma : how concentrated the sample is around the ridge solution; a public number.
     alpha : regularisation λ, for rows in the unit ball and labels in [−1, 1]; a public number.
     bounds : Bounds with the norm of rows or a box of features, and the label's range; or a Schema.
-    delta : the δ of every promise, far below one over the number of people.
+    delta : the δ of every promise, far below one over the number of people, and at least 10⁻¹⁵.
     fit_intercept : whether there is a constant term; it is regularised, and counts in the norm.
     """
 
@@ -91,7 +105,7 @@ class PosteriorSample(Posterior):
         self.fit_intercept = fit_intercept
 
     def _voices(self, kinds: Kinds, columns: int, granted: bool) -> Voices:
-        account = concentration.Fixed(float(self.gamma), float(self.alpha), float(self.delta))
+        account = concentration.Fixed(float(self.gamma), float(self.alpha), self._sure_delta)
         return grants.personal(kinds, account) if granted else Voices.equal(kinds, account)
 
     def _public(self, voices: Voices) -> dict[str, Any]:
@@ -103,8 +117,11 @@ class PosteriorSample(Posterior):
     def _noise_in_a_row(self, voices: Voices, columns: int) -> float:
         return math.sqrt(columns / (self.gamma * (voices.total + columns * self.alpha)))
 
-    def _drawn(self, plan: Plan, total: Floats, cross: Floats) -> tuple[Floats, dict[str, Any]]:
-        return gram.sample(total, cross, plan.parameters["alpha"], plan.noise["gamma"]), {}
+    def _widest(self, voices: Voices) -> float:
+        return voices.total + float(self.alpha)
+
+    def _drawn(self, plan: Plan, total: Reals, cross: Reals) -> tuple[Floats, dict[str, Any]]:
+        return plan.grid.nearest(gram.sample(total, cross, plan.parameters["alpha"], plan.noise["gamma"])), {}
 
     def _refuse_unknown(self) -> None:
         super()._refuse_unknown()
@@ -141,7 +158,7 @@ class AdaptivePosteriorSample(Posterior):
     Parameters
     ----------
     epsilon : what each grants, unless fit is told otherwise.
-    delta : the δ of every promise, far below one over the number of people.
+    delta : the δ of every promise, far below one over the number of people, and at least 10⁻¹⁵.
     bounds : Bounds with the norm of rows or a box of features, and the label's range; or a Schema.
     calibration : "renyi", or "simple" to add up the exact ε of the two releases.
     condition : how many times smaller than the mean the smallest eigenvalue is expected to be: h = n/(d·condition).
@@ -180,7 +197,7 @@ class AdaptivePosteriorSample(Posterior):
 
     def _voices(self, kinds: Kinds, columns: int, granted: bool) -> Voices:
         floor = float(kinds.rows @ kinds.people) / (columns * self.condition)
-        account = ACCOUNTS[self.calibration](0.0, floor, float(self.delta), 1.0)
+        account = ACCOUNTS[self.calibration](0.0, floor, self._sure_delta, 1.0)
         return grants.adaptive(kinds, account, float(self.share), self.floor)
 
     def _public(self, voices: Voices) -> dict[str, Any]:
@@ -193,17 +210,26 @@ class AdaptivePosteriorSample(Posterior):
             "gamma": account.gamma,
             "floor": account.floor,
             "eigenvalue_standard_deviation": account.spread,
-            "margin": account.margin(loudest),
+            "margin": account.margin(loudest, voices.total),
         }
+
+    def _widest(self, voices: Voices) -> float:
+        return float(voices.total + voices.account.floor + self._noise(voices)["margin"])
+
+    def _grid(self, voices: Voices) -> AnswerGrid:
+        return GridWithEigenvalue(super()._grid(voices).exponent, AnswerGrid.below(voices.account.spread))
 
     def _noise_in_a_row(self, voices: Voices, columns: int) -> float:
         return math.sqrt(columns / (voices.account.gamma * voices.total))
 
-    def _drawn(self, plan: Plan, total: Floats, cross: Floats) -> tuple[Floats, dict[str, Any]]:
+    def _drawn(self, plan: Plan, total: Reals, cross: Reals) -> tuple[Floats, dict[str, Any]]:
         noise = plan.noise
-        noisy = gram.noisy_smallest(total, noise["eigenvalue_standard_deviation"])
+        drawn = gram.noisy_smallest(total, noise["eigenvalue_standard_deviation"])
+        # Rounded before anything rests on it: λ_n follows from the number that is published.
+        noisy = float(plan.grid.eigenvalue.nearest([drawn])[0])
         ridge = float(gram.lacking(noisy, noise["floor"], noise["margin"]))
-        return gram.sample(total, cross, ridge, noise["gamma"]), {"noisy_eigenvalue": noisy, "regularisation": ridge}
+        theta = plan.grid.nearest(gram.sample(total, cross, ridge, noise["gamma"]))
+        return theta, {"noisy_eigenvalue": noisy, "regularisation": ridge}
 
     def _keep(self, release: Release, guarantee: Guarantee | None = None, X: Any = None, y: Any = None) -> None:
         super()._keep(release, guarantee, X, y)

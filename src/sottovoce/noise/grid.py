@@ -15,6 +15,7 @@ value such as 1e308 divided by a small step would become infinite before anythin
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -23,11 +24,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.errors import InvalidBounds
+from sottovoce.noise import precise
 
 Floats = NDArray[np.float64]
 
 #: Below this a step would leave the doubles of full precision.
 MIN_EXPONENT = -1000
+#: An answer with continuous noise is rounded to this many bits less than the noise's standard deviation.
+ANSWER_BITS = 20
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,27 @@ class Grid:
     def to_dict(self) -> dict[str, Any]:
         """The grid as public JSON."""
         return {"low": self.low, "high": self.high, "step": math.ldexp(1.0, self.exponent), "cells": self.cells}
+
+
+@dataclass(frozen=True)
+class AnswerGrid:
+    """Whole multiples of 2^exponent, to which numbers are rounded after continuous noise was added to them."""
+
+    exponent: int
+
+    @classmethod
+    def below(cls, deviation: float) -> AnswerGrid:
+        """Returns the grid for noise of this standard deviation: its step is at most 2^-20 of that, a power of two."""
+        return cls(max(exponent_below(deviation) - ANSWER_BITS, MIN_EXPONENT))
+
+    def nearest(self, values: Iterable[Any]) -> Floats:
+        """Returns the multiples nearest to the values, which are taken exactly; beyond 2^53 steps in doubles."""
+        step = power_of_two(self.exponent)
+        return np.array([float(round(value / step) * step) for value in precise.exact(values)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The grid as public JSON."""
+        return {"answer_step": math.ldexp(1.0, self.exponent)}
 
 
 def power_of_two(exponent: int) -> Fraction:

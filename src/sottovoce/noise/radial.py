@@ -3,62 +3,135 @@
 
 Either a radius Gamma(d) times a point of the boundary of K by *cone* measure, or a radius Gamma(d+1)
 times a uniform point of the *solid* body K; mixing the two is a silent error. For the sphere cone and
-surface measure agree, for a box they do not, hence the solid body there. Drawn in doubles: a guarantee
-that rests on this noise says arithmetic="floating".
+surface measure agree, for a box they do not, hence the solid body there. Drawn to 2^-150 of its size; what is
+computed from it is rounded to a public grid, and a guarantee that rests on it says arithmetic="floating".
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import cache
+from math import isqrt
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 
-from sottovoce.noise import source
+from sottovoce.noise import normal, precise, source
+from sottovoce.noise.grid import AnswerGrid
+from sottovoce.noise.precise import BITS, ONE, Reals
 
 Floats = NDArray[np.float64]
 
-
-def gamma(shape: int) -> float:
-    """Returns a Gamma(shape, 1) variable for a whole-number shape, as a sum of exponentials."""
-    return float(-np.log(source.uniforms(shape)).sum())
-
-
-def l2(rate: float, dimension: int) -> Floats:
-    """Returns b with density ∝ exp(−rate·‖b‖₂): radius Gamma(d)/rate, direction uniform on the sphere."""
-    normal = ndtri(source.uniforms(dimension))
-    return np.asarray(gamma(dimension) / rate * normal / np.linalg.norm(normal), dtype=np.float64)
+#: A product of uniform numbers is cut to so many bits.
+PRODUCT_BITS = 768
+#: A vector of normal variables that is shorter than 2^-20 would not tell its direction well: another is drawn.
+SHORT_BITS = 20
 
 
-def between(slopes: int, a1: float, a2: float) -> Floats:
+def gamma(shape: int) -> int:
+    """Returns a Gamma(shape, 1) variable times 2^384, for a whole-number shape: −ln of a product of uniform reals."""
+    product, power = 1, 0
+    for u in source.uniforms(shape):
+        product *= u.mantissa
+        spare = max(product.bit_length() - PRODUCT_BITS, 0)
+        product >>= spare
+        power += u.power - spare
+    return -precise.log(product, power)
+
+
+def l2(rate: float, dimension: int) -> Reals:
+    """Returns b with density ∝ exp(−rate·‖b‖₂): radius Gamma(d)/rate, direction uniform on the sphere.
+
+    As fractions, each wrong by less than 2^-150 of the radius.
+    """
+    radius, unit = gamma(dimension), 1 / (Fraction(rate) * ONE)
+    if dimension == 1:
+        return _reals([radius * sign for sign in _signs(1)], unit)
+    sides, length = _direction(dimension)
+    return _reals([radius * side // length for side in sides], unit)
+
+
+def _direction(dimension: int) -> tuple[list[int], int]:
+    """Returns a vector of uniform direction, long enough to tell it well, and its length."""
+    while True:
+        sides = normal.standard(dimension)
+        length = isqrt(sum(side * side for side in sides))
+        if length >> (BITS - SHORT_BITS):
+            return sides, length
+
+
+def cover(theta: Iterable[Any], rate: float, ridge: Any) -> Floats:
+    """Returns θ + u/√Λ, u of density ∝ exp(−rate·‖u‖₂): an exact sum, rounded to 2^-20 of the scale of u."""
+    roots = [Fraction(precise.root(int(Fraction(entry) * ONE)), ONE) for entry in ridge]
+    moved = np.array(precise.exact(theta), dtype=object) + l2(rate, len(roots)) / np.array(roots, dtype=object)
+    return AnswerGrid.below(1 / (rate * float(max(roots)))).nearest(moved)
+
+
+def never_exceeded(shape: int) -> float:
+    """Returns what a Gamma(shape) variable exceeds with probability below e^−500: E e^(G/2) = 2^shape."""
+    return 2.0 * shape + 1000.0
+
+
+def between(slopes: int, a1: float, a2: float) -> Reals:
     """Returns (b₀, b₁ … b_p) with density ∝ exp(−N(b)), N = max(α₁|b₀| + (1−α₁)m, α₂|b₀| + (1−α₂)m), m = max_j |b_j|.
 
     The ratio t = |b₀|/m has density ∝ n(t)^−(p+1) with n(t) = max(α₁t + 1−α₁, α₂t + 1−α₂), two power laws
     that meet at t = 1; then m is Gamma(p+1)/n(t), and the slopes are uniform on the surface of the cube of
     radius m. Without slopes b₀ is Laplace. Needs 0 < α₁ ≤ 1 and 0 ≤ α₂ ≤ α₁, α₂ < 1.
     """
-    signs = np.where(source.uniforms(slopes + 1) < 0.5, -1.0, 1.0)
+    signs = _signs(slopes + 1)
     if slopes == 0:
-        return np.asarray(signs * gamma(1), dtype=np.float64)
+        return _reals([signs[0] * gamma(1)], Fraction(1, ONE))
+    first, second = (int(Fraction(a) * ONE) for a in (a1, a2))
     t = _ratio(slopes, a1, a2)
-    m = gamma(slopes + 1) / max(a1 * t + 1 - a1, a2 * t + 1 - a2)
-    sizes = source.uniforms(slopes) * m
-    sizes[source.below(slopes)] = m
-    return np.asarray(signs * np.concatenate([[t * m], sizes]), dtype=np.float64)
+    n = max((a * t >> BITS) + ONE - a for a in (first, second))
+    m = (gamma(slopes + 1) << BITS) // n
+    sizes = [t * m >> BITS, *(u.fixed * m >> BITS for u in source.uniforms(slopes))]
+    sizes[1 + source.below(slopes)] = m
+    return _reals([sign * size for sign, size in zip(signs, sizes, strict=True)], Fraction(1, ONE))
 
 
-def _ratio(p: int, a1: float, a2: float) -> float:
-    """Returns t by inversion; both integrals are multiplied by (1−α₂)^p so that nothing overflows."""
-    below_one = (1 - (1 - a2) ** p) / (a2 * p) if a2 > 0 else 1.0
-    above_one = (1 - a2) ** p / (a1 * p)
+def _ratio(p: int, a1: float, a2: float) -> int:
+    """Returns t times 2^384, by inversion of one of the two power laws."""
     which, u = source.uniforms(2)
-    if which < below_one / (below_one + above_one):
-        reached = -np.log1p(-u * (1 - (1 - a2) ** p)) / p
-        return float((1 - a2) * np.expm1(reached) / a2) if a2 > 0 else float(u)
-    return float((u ** (-1 / p) - (1 - a1)) / a1)
+    below_one, at_one = _masses(p, a1, a2)
+    if which.fixed >= below_one:
+        first = int(Fraction(a1) * ONE)
+        return ((_power(*u, p) - ONE + first) << BITS) // first
+    if a2 == 0:
+        return u.fixed
+    second = int(Fraction(a2) * ONE)
+    reached = u.mantissa + (((1 << u.power) - u.mantissa) * at_one >> BITS)  # u + (1 − u)(1 − α₂)^p
+    return (_power(reached, u.power, p) - ONE) * (ONE - second) // second
 
 
-def box(half_widths: ArrayLike) -> Floats:
+def _power(numerator: int, power: int, p: int) -> int:
+    """Returns x^(−1/p) times 2^384 for x = numerator/2^power."""
+    return precise.exp(-precise.log(numerator, power) // p)
+
+
+@cache
+def _masses(p: int, a1: float, a2: float) -> tuple[int, int]:
+    """Returns the probability of t < 1, from both integrals times (1−α₂)^p, and (1−α₂)^p, each times 2^384."""
+    first, second = Fraction(a1), Fraction(a2)
+    at_one = (1 - second) ** p
+    below = (1 - at_one) / (second * p) if second > 0 else Fraction(1)
+    return round(below / (below + at_one / (first * p)) * ONE), round(at_one * ONE)
+
+
+def box(half_widths: ArrayLike) -> Reals:
     """Returns b with density ∝ exp(−max_j |b_j|/half_widths_j): Gamma(d+1) times a uniform point of the box."""
-    widths = np.atleast_1d(np.asarray(half_widths, dtype=np.float64))
-    point = (2 * source.uniforms(len(widths)) - 1) * widths
-    return np.asarray(gamma(len(widths) + 1) * point, dtype=np.float64)
+    widths = precise.exact(np.atleast_1d(np.asarray(half_widths, dtype=np.float64)))
+    radius = gamma(len(widths) + 1)
+    point = [radius * (2 * u.fixed - ONE) >> BITS for u in source.uniforms(len(widths))]
+    return np.array([side * width / ONE for side, width in zip(point, widths, strict=True)], dtype=object)
+
+
+def _signs(size: int) -> list[int]:
+    return [1 - 2 * (byte & 1) for byte in source.random_bytes(size)]
+
+
+def _reals(numbers: list[int], unit: Fraction) -> Reals:
+    return np.array([number * unit for number in numbers], dtype=object)

@@ -12,10 +12,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from sottovoce.noise.precise import BITS
 
 
 class Seam(Protocol):
@@ -66,6 +68,30 @@ def below(bound: int) -> int:
             return draw
 
 
-def uniforms(size: int) -> NDArray[np.float64]:
-    """Returns doubles inside (0, 1), uniform to 2^-53: for continuous noise, whose guarantee says "floating"."""
-    return (np.asarray(words(size) >> np.uint64(12), dtype=np.float64) + 0.5) * 2.0**-52
+class Uniform(NamedTuple):
+    """A uniform real of (0, 1), mantissa/2^power, known to a relative error below 2^-320, however close to 0."""
+
+    mantissa: int
+    power: int
+
+    @property
+    def fixed(self) -> int:
+        """The same times 2^384, as a whole number."""
+        return self.mantissa >> (self.power - BITS)
+
+
+def uniforms(size: int) -> list[Uniform]:
+    """Returns independent uniform reals: the middle of the cell of 2^-384 that each lies in, or of a smaller one.
+
+    Smaller where fewer than 321 leading bits are known: then more are drawn, as often as it takes.
+    """
+    drawn, each = random_bytes(BITS // 8 * size), BITS // 8
+    return [_uniform(int.from_bytes(drawn[at : at + each], "little")) for at in range(0, len(drawn), each)]
+
+
+def _uniform(cell: int) -> Uniform:
+    power = BITS
+    while not cell >> (BITS - 64):
+        cell = cell << 64 | int(words(1)[0])
+        power += 64
+    return Uniform(2 * cell + 1, power + 1)

@@ -97,16 +97,11 @@ def minimise(problem: Problem, tolerance: float, start: Floats | None = None) ->
     """Returns θ with ‖θ − θ*‖_Λ ≤ tolerance, for every data set and b; needs tolerance > 4·problem.error.
 
     Newton begins at ``start``, or at the centre. θ is exact: noise is added to it before it is rounded to doubles
-    (``shifted``), so rounding costs nothing.
+    (``radial.cover``), so rounding costs nothing.
     """
     bits = _bits(problem, tolerance)
     found = _certified(problem, near(problem, start), tolerance, bits)
     return _accelerated(problem, tolerance, bits) if found is None else found
-
-
-def shifted(theta: Exact, noise: Floats) -> Floats:
-    """Returns θ + noise, the exact sum rounded once."""
-    return np.asarray(exact(theta) + exact(noise), dtype=np.float64)
 
 
 def exact(numbers: Any) -> Exact:

@@ -24,6 +24,7 @@ from sottovoce.estimators.classification.settings import Setting
 from sottovoce.estimators.classification.voices import Voices
 from sottovoce.features import MATRIX, InBall
 from sottovoce.noise import radial
+from sottovoce.noise.grid import AnswerGrid
 from sottovoce.recoding import GRID_BITS, UnitBall
 from sottovoce.solvers import newton
 from sottovoce.statistics import Owner
@@ -52,19 +53,20 @@ class Problems:
     rate: float
 
     def fitted(self, positive: int) -> Floats:
-        """Returns the noisy minimiser for one class against the others; fresh noise each time."""
+        """Returns the noisy minimiser for one class against the others, on the public grid; fresh noise each time."""
         d, ridge = self.ball.width, self.ridge
         problem = newton.Problem(
             terms=_over(self.rows.engine, self._kernel(positive)),
             ridge=np.full(d, ridge),
             centre=np.zeros(d),
-            tilt=radial.l2(self.rate / 2, d),
+            tilt=radial.l2(self.rate / 2, d).astype(np.float64),
             smoothness=1 / (4 * ridge),
             pull=1 / math.sqrt(ridge),
             error=rounding(self.voices, ridge),
         )
         theta = newton.minimise(problem, tolerance(self.voices, ridge), self._start(problem, positive))
-        return newton.shifted(theta, radial.l2(1 / output_scale(self.voices, ridge), d))
+        rate = 1 / output_scale(self.voices, ridge, self.rate)
+        return answer_grid(d, ridge, self.rate).nearest(radial.cover(theta, rate, np.ones(d)))
 
     def _kernel(self, positive: int) -> LogisticTerms:
         reader = self.rows.features
@@ -152,15 +154,26 @@ def largest_norm(tilt: float, ridge: float) -> float:
     return (tilt + math.sqrt(tilt**2 + 2 * ridge * math.log(2))) / ridge
 
 
-def output_scale(voices: Voices, ridge: float) -> float:
-    """Returns 2t/(ε_out·√λ): the density of ν is ∝ exp(−‖ν‖/scale)."""
-    return 2 * tolerance(voices, ridge) / (voices.slack * math.sqrt(ridge))
+def output_scale(voices: Voices, ridge: float, rate: float) -> float:
+    """Returns 2t/(ε_out·√λ): the density of ν is ∝ exp(−‖ν‖/scale); t holds the solver's error and b's rounding."""
+    distance = tolerance(voices, ridge) + rounding_of_tilt(voices.coordinates, ridge, rate)
+    return 2 * distance / (voices.slack * math.sqrt(ridge))
 
 
-def output_noise(voices: Voices, ridge: float) -> float:
+def rounding_of_tilt(d: int, ridge: float, rate: float) -> float:
+    """Returns what rounding b to doubles moves the minimiser by at most, in the norm of Λ, but with chance e^−500."""
+    return 2.0**-53 * (2 / rate) * radial.never_exceeded(d) / math.sqrt(ridge)
+
+
+def answer_grid(d: int, ridge: float, rate: float) -> AnswerGrid:
+    """Returns the grid of w: noise moves a coordinate by at least that of b, 2√(d+1)/η, over λ + ¼."""
+    return AnswerGrid.below(2 * math.sqrt(d + 1) / (rate * (ridge + 0.25)))
+
+
+def output_noise(voices: Voices, ridge: float, rate: float) -> float:
     """Returns the root mean square length of ν."""
     d = voices.coordinates
-    return math.sqrt(d * (d + 1)) * output_scale(voices, ridge)
+    return math.sqrt(d * (d + 1)) * output_scale(voices, ridge, rate)
 
 
 def expected_error(setting: Setting, rate: float) -> tuple[float, str]:
@@ -181,6 +194,6 @@ def error_bound(delta: float = 0.05, norm: float | None = None, *, voices: Voice
             "δ is not between 0 and 1, or the norm is not positive.", "", "Pass delta=0.05, and a public norm or none."
         )
     q = float(gammaincinv(voices.coordinates, 1 - delta / 2))
-    beta = norm or largest_norm(2 * q / rate, ridge) + q * output_scale(voices, ridge)
+    beta = norm or largest_norm(2 * q / rate, ridge) + q * output_scale(voices, ridge, rate)
     mu = beta / math.log(2) * (2 + math.sqrt(math.log(2 / delta) / 2))
     return mu * math.sqrt(voices.weights.concentration) + 2 * beta * q / (rate * math.log(2))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -167,14 +168,15 @@ class Fit:
             terms=self._terms(reader, loudness, loss),
             ridge=ridge,
             centre=centre,
-            tilt=tau * radial.between(p, *choice.norm),  # 2·h·τ = τ for every column, h = ½
+            tilt=(Fraction(tau) * radial.between(p, *choice.norm)).astype(np.float64),  # 2·h·τ = τ, as h = ½
             smoothness=heard * H,
             pull=heard * tau * math.sqrt(H),
             error=newton.rounding(self.budgets.n_rows, p + 1, tau) * heard * math.sqrt(H),
         )
         tolerance = newton.tolerance(problem.error, least=TOLERANCE * tau)
         theta = newton.minimise(problem, tolerance)
-        return newton.shifted(theta, radial.l2(slack / (2 * tolerance), p + 1) / np.sqrt(ridge))
+        distance = tolerance + rounding_of_tilt(tau, choice.norm, ridge)
+        return radial.cover(theta, slack / (2 * distance), ridge)
 
     def _terms(self, reader: Reader, loudness: Floats, loss: Any) -> Any:
         def terms(theta: Any, extended: bool) -> tuple[float, Any, Any]:
@@ -201,6 +203,28 @@ class Fit:
         if self.loss == "huber":
             person = affordable_under_huber(person, H, np.minimum(kinds.rows, slopes + 1))
         return person / kinds.rows, slack
+
+
+def rounding_of_tilt(tau: float, norm: tuple[float, float], ridge: Floats) -> float:
+    """Returns what rounding b to doubles moves the minimiser by at most, in the norm of Λ: ‖b̃ − b‖_{Λ⁻¹}.
+
+    N(b) is Gamma(p+1), above 2(p+1) + 1000 with probability below e^−500; |b₀| ≤ τN/α₁ and |b_j| ≤ τN/(1−α₂).
+    """
+    largest = tau * radial.never_exceeded(len(ridge)) / np.array([norm[0], *[1 - norm[1]] * (len(ridge) - 1)])
+    return 2.0**-53 * float(np.sqrt(np.sum(largest**2 / ridge)))
+
+
+def least_deviation(purse: Purse, slopes: int, chosen: Course) -> float:
+    """Returns about the least that noise moves a coefficient of the last fit by: the size of b_j over Λ_j + V/4."""
+    share = chosen.parts[-1].share
+    V = share * purse.total
+    if chosen.slopes is None:
+        constant = proxy.best_constant(V, share**2 * purse.squares, chosen.intercept_size, 1.0)
+        return chosen.constant * math.sqrt(2) / (constant.intercept_ridge + V / 4)
+    choice = chosen.slopes
+    intercept, slope = np.sqrt(proxy.noise_moments(slopes, *choice.norm))
+    moved = min(intercept / (choice.intercept_ridge + V / 4), slope / (choice.ridge + V / 4))
+    return choice.threshold * chosen.scale * float(moved)
 
 
 def affordable_under_huber(epsilon: Floats, H: float, rank: Any) -> Floats:

@@ -23,10 +23,10 @@ from sottovoce.bounds import Interval
 from sottovoce.budgets import Budgets
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidParameter
-from sottovoce.estimators.regression.staged import NoGrid
 from sottovoce.estimators.regression.sums import UNIT, exact_products, proportional_weights
 from sottovoce.guarantee import Guarantee
-from sottovoce.noise import radial
+from sottovoce.noise import precise, radial
+from sottovoce.noise.grid import AnswerGrid
 from sottovoce.plan import Plan, Theorem
 from sottovoce.recoding import Recoding
 from sottovoce.weights import Weights
@@ -81,7 +81,7 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
         weights=weights,
         guarantee=Guarantee.of(budgets, charges, arithmetic="floating"),
         noise={"distribution": "radial noise on the solution", "rate": rate, "root_mean_square": spread},
-        grid=NoGrid(),
+        grid=AnswerGrid.below(math.sqrt(d + 1) / rate),  # the deviation of one coordinate of the noise
         theorem=THEOREM,
         expected_error=half * spread * (1.0 if ridge.method == "output" else 0.5),
         error_is="root mean square of the noise in a prediction at the corner of the bounds; shrinkage comes on top",
@@ -90,14 +90,16 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
 
 
 def answer(ridge: Ridge, plan: Plan, rows: Rows) -> dict[str, Any]:
-    """Solves the ridge problem on exact sums and adds the noise."""
+    """Solves the ridge problem on exact sums, adds the noise, and rounds to the public grid."""
     sums = exact_products(rows, plan.weights)
     d = rows.features.width + 1
     moments = (sums / (plan.weights.total * UNIT**2)).astype(np.float64)  # mean of ẑẑᵀ, ẑ = (1, 2z, y)
     change = coordinates(ridge.method, d)
     G, c = change @ moments[:d, :d] @ change.T, change @ moments[:d, d]
     solution = cho_solve(cho_factor(G + ridge.alpha * np.eye(d)), c)
-    theta = solution + radial.l2(plan.noise["rate"], d)
+    noise = radial.l2(plan.noise["rate"], d)
+    # The sum is exact, and rounded once, to the public grid: everything else that is published follows from that.
+    theta = plan.grid.nearest(np.array(precise.exact(solution), dtype=object) + noise)
     return {"theta": to_centred(ridge.method, theta)}
 
 

@@ -28,11 +28,13 @@ from sottovoce.estimators.regression.objective import (
     Part,
     Purse,
     course,
+    least_deviation,
     run,
     scale_share,
     threshold_of_small_budgets,
 )
 from sottovoce.guarantee import Guarantee
+from sottovoce.noise.grid import AnswerGrid
 from sottovoce.plan import Plan, Theorem
 from sottovoce.recoding import Recoding
 from sottovoce.solvers import proxy
@@ -55,7 +57,7 @@ SMALLEST_SCALE = 1e-12
 
 @dataclass(frozen=True)
 class NoGrid:
-    """Floating arithmetic lives on no grid."""
+    """Of noisy statistics: their whole numbers say on which grid they live."""
 
     def to_dict(self) -> dict[str, Any]:
         """Nothing to tell."""
@@ -83,7 +85,7 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
         weights=Weights.solve(budgets.kinds, A=0.0),
         guarantee=Guarantee.of(budgets, budgets.kinds.epsilon, arithmetic="floating"),
         noise={"distribution": "K-norm noise in the objective", "shares": [p.share for p in typical.parts]},
-        grid=NoGrid(),
+        grid=AnswerGrid.below(min(least_deviation(purse, recoding.width, c) for c in outlook)),
         theorem=THEOREM,
         expected_error=math.sqrt(typical.expected) * typical.scale * half,
         error_is="root mean square distance to the best linear function; a planning number, within a factor of three",
@@ -91,10 +93,11 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
 
 
 def answer(ridge: Ridge, plan: Plan, rows: Rows) -> dict[str, Any]:
-    """Runs the stages and returns theta."""
+    """Runs the stages and returns theta, rounded to the public grid."""
     low, high = plan.parameters["label"]
     fit = Fit(rows, plan.budgets, ridge.loss)
-    return {"theta": run(fit, scale_of(ridge.label_scale, (high - low) / 2))}
+    theta = run(fit, scale_of(ridge.label_scale, (high - low) / 2))
+    return {"theta": plan.grid.nearest(theta)}
 
 
 def scale_of(label_scale: Any, half: float) -> float | None:

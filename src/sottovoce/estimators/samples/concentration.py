@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from sottovoce.conversion import zcdp_epsilon
+from sottovoce.noise.grid import ANSWER_BITS
 from sottovoce.solvers import profiles, renyi
 
 Floats = NDArray[np.float64]
@@ -33,6 +34,8 @@ Floats = NDArray[np.float64]
 STEADY, GOLDEN = 0.19, (1 + math.sqrt(5)) / 2
 #: Orders are sought on so many grids, each around the best of the last one; the first goes from −34 to FARTHEST.
 LEVELS, GRID, STEP, START = 4, np.arange(-10, 11), 2.4, -10.0
+#: What LAPACK's smallest eigenvalue of a matrix of at most 1,024 columns may be wrong by, as a part of its trace.
+EIGENVALUE_ERROR = 2.0**-40
 #: Closer to the end of the finite orders 1 − (α−1)μ would lose digits; orders closer to 1 would lose α − 1.
 FARTHEST, SMALLEST = 14.0, 1e-9
 
@@ -83,15 +86,23 @@ class Adaptive:
     def epsilon(self, weight: Floats, total: float, single: NDArray[np.bool_]) -> Floats:
         """ε of both releases at δ − δ₃."""
         mu, a = self._moved(weight, total)
-        return _renyi_epsilon(mu, a, weight**2 / (2 * self.spread**2), self.delta - self.missed)
+        return _renyi_epsilon(mu, a, self._distance(weight, total) ** 2 / 2, self.delta - self.missed)
 
     def eigenvalue(self, distance: Floats) -> Floats:
         """ε of the noisy eigenvalue by itself, for people who can move it by so many times σ₁."""
         return zcdp_epsilon(distance**2 / 2, self.delta - self.missed)
 
-    def margin(self, loudest: float) -> float:
-        """Returns W_max + σ₁z, what must be added to the floor so that it is missed with probability δ₃ at most."""
-        return loudest - self.spread * float(ndtri(self.missed))
+    def margin(self, loudest: float, total: float) -> float:
+        """Returns what must be added to the floor so that it is missed with probability δ₃ at most.
+
+        W_max + σ₁z, half a step of the grid that λ̃ is rounded to, and the error of the computed eigenvalue.
+        """
+        rounded = self.spread * 2.0 ** -(ANSWER_BITS + 1) + EIGENVALUE_ERROR * total
+        return loudest - self.spread * float(ndtri(self.missed)) + rounded
+
+    def _distance(self, weight: Floats, total: float) -> Floats:
+        """How far somebody moves the eigenvalue as it is computed, at most, in units of σ₁."""
+        return np.asarray((weight + 2 * EIGENVALUE_ERROR * total) / self.spread, dtype=np.float64)
 
     def _moved(self, weight: Floats, total: float) -> tuple[Floats, Floats]:
         longest = np.sqrt(np.maximum(total - weight, 0.0) / self.floor)
@@ -107,7 +118,7 @@ class Simple(Adaptive):
     def epsilon(self, weight: Floats, total: float, single: NDArray[np.bool_]) -> Floats:
         """ε₁ and ε₂, each at half of δ − δ₃."""
         sample = _sample(*self._moved(weight, total), self._each, single)
-        return np.asarray(self.eigenvalue(weight / self.spread) + sample, dtype=np.float64)
+        return np.asarray(self.eigenvalue(self._distance(weight, total)) + sample, dtype=np.float64)
 
     def eigenvalue(self, distance: Floats) -> Floats:
         """The exact ε of Gaussian noise."""

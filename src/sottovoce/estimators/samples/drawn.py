@@ -6,6 +6,7 @@ posterior.py has the two public estimators, gram.py the way into the unit ball a
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar
@@ -15,17 +16,19 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from sottovoce import units
 from sottovoce.bounds import Bounds, Interval, Schema, interval
 from sottovoce.budgets import Budgets, Kinds
 from sottovoce.columns import Table
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidData, InvalidParameter, InvalidRelease
 from sottovoce.estimators.kept import keep, label_missing
-from sottovoce.estimators.regression.staged import NoGrid
 from sottovoce.estimators.ridge import predicted
 from sottovoce.estimators.samples import gram
+from sottovoce.estimators.samples.grants import Voices
 from sottovoce.features import InBall, Label
 from sottovoce.guarantee import Guarantee
+from sottovoce.noise.grid import AnswerGrid
 from sottovoce.plan import Plan, Theorem
 from sottovoce.question import VALUE, budgets_of, declared_recoding, gathered, refuse_unfit, run, table_in_memory
 from sottovoce.recoding import Recoding, UnitBall
@@ -33,6 +36,11 @@ from sottovoce.release import Release
 from sottovoce.table import matrix, numbers, same_length
 
 Floats = NDArray[np.float64]
+
+#: The smallest δ that is promised: one unit of the books.
+LEAST_DELTA = 1 / units.DELTA
+#: Up to here the error of a sample is proved to be far below a step of its grid (docs/theory/posterior.md).
+MOST_COLUMNS, MOST_CONDITION = 1024, 1e30
 
 
 class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -121,7 +129,15 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _planned(self, budgets: Budgets, recoding: Recoding, granted: bool) -> Plan:
         self._refuse_unknown()
         label, ball = self._label(), self._ball(recoding)
+        if ball.width > MOST_COLUMNS:
+            raise InvalidParameter("There are too many columns.", f"At most {MOST_COLUMNS:,} can be.", "Use fewer.")
         voices = self._voices(budgets.kinds, ball.width, granted)
+        if not self._widest(voices) < MOST_CONDITION * voices.account.floor:
+            raise InvalidParameter(
+                "There is next to no regularisation: the sample could not be computed well enough to be published.",
+                f"The largest eigenvalue that can be must stay below {MOST_CONDITION:g} times λ, or the floor.",
+                "Choose a larger alpha, or floor.",
+            )
         if not granted:  # what it costs is what is promised
             kinds = Kinds(voices.charges, budgets.kinds.rows, budgets.kinds.people)
             budgets = replace(budgets, kinds=kinds)
@@ -142,7 +158,7 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             weights=voices.weights,
             guarantee=replace(guarantee, neighbours="zero out", currency="epsilon, delta", delta=float(self.delta)),
             noise={"distribution": "one sample of the posterior", **self._noise(voices)},
-            grid=NoGrid(),
+            grid=self._grid(voices),
             theorem=self.theorem,
             expected_error=half * self._noise_in_a_row(voices, ball.width),
             error_is="root mean square of the noise in a row's prediction, at most; shrinkage comes on top",
@@ -175,7 +191,26 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         recoding = declared_recoding(self.bounds, X)
         return self._label(), recoding
 
+    def _widest(self, voices: Voices) -> float:
+        """The largest eigenvalue that H can have, unless an eigenvalue's noise is far out."""
+        raise NotImplementedError
+
+    def _grid(self, voices: Voices) -> AnswerGrid:
+        """The grid of θ̃: no coordinate has a smaller deviation than the direction of H's largest eigenvalue."""
+        return AnswerGrid.below(1 / math.sqrt(voices.account.gamma * self._widest(voices)))
+
+    @property
+    def _sure_delta(self) -> float:
+        """The δ at which charges are read: what rounding can add to it is less than what is left."""
+        return float(self.delta) * (1 - 2.0**-30)
+
     def _refuse_unknown(self) -> None:
+        if between(self.delta, 0, LEAST_DELTA):
+            raise InvalidParameter(
+                f"δ is smaller than {LEAST_DELTA:g}.",
+                "Books count δ in such units, and the finite precision of a sample is covered from there on.",
+                f"Pass delta={LEAST_DELTA:g} or more, far below one over the number of people.",
+            )
         if not between(self.delta, 0, 1):
             raise InvalidParameter(
                 "δ is missing, or not between 0 and 1.",

@@ -16,17 +16,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular
 
 from sottovoce.bounds import Interval
 from sottovoce.engine import Rows
 from sottovoce.features import InBall, Label, Reader
-from sottovoce.noise import normal
+from sottovoce.noise import normal, precise
+from sottovoce.noise.precise import Reals
 from sottovoce.recoding import Feature, Recoding, UnitBall, contrasts
 from sottovoce.statistics import Owner
 from sottovoce.table import Array
@@ -112,7 +114,7 @@ class Gram:
         return np.zeros((2 * self.reader.width + 2, 2 * self.reader.width + 2), dtype=object)
 
     def __call__(self, batch: Any) -> Array:
-        """Returns the sums over the batch as Python's integers; ``floats`` reads them."""
+        """Returns the sums over the batch as Python's integers; ``decimals`` reads them."""
         return sum((self._block(batch.slice(at, BLOCK)) for at in range(0, len(batch), BLOCK)), start=self.zero())
 
     def _block(self, batch: Any) -> Array:
@@ -131,12 +133,14 @@ class Gram:
         limbs = np.hstack([high, np.trunc((rooted - high) * 2.0**BITS)])  # towards zero, which makes no row longer
         return whole(limbs.T @ limbs)
 
-    def floats(self, sums: Array) -> Floats:
-        """Returns the sums over all rows, each rounded once."""
+    def decimals(self, sums: Array) -> Reals:
+        """Returns the sums over all rows, with more digits than they have."""
         d = self.reader.width + 1
         crossed = sums[:d, d:] + sums[d:, :d]
         total = (sums[:d, :d] << (2 * BITS)) + (crossed << BITS) + sums[d:, d:]
-        return np.asarray(total.astype(np.float64) * 2.0 ** (self._exponent - 4 * BITS), dtype=np.float64)
+        unit = Decimal(math.ldexp(1.0, self._exponent - 4 * BITS))
+        with localcontext(precise.DECIMALS):
+            return np.array([Decimal(int(entry)) * unit for entry in total.ravel()], dtype=object).reshape(d, d)
 
     @cached_property
     def _exponent(self) -> int:
@@ -149,27 +153,44 @@ class Gram:
         return np.clip((values - middle) / half, -1.0, 1.0)
 
 
-def sums(rows: Rows, ball: UnitBall, weights: Floats, scale: tuple[float, float]) -> tuple[Floats, Floats]:
-    """Returns Σ wφφᵀ and Σ wφy."""
+def sums(rows: Rows, ball: UnitBall, weights: Floats, scale: tuple[float, float]) -> tuple[Reals, Reals]:
+    """Returns Σ wφφᵀ and Σ wφy, as decimals that no rounding has reached."""
     reader = rows.features if isinstance(rows.features, InBall) else InBall(ball, rows.features.recoding, rows.features)
     kernel = Gram(reader, rows.label, rows.owner, weights, scale)
-    total = kernel.floats(rows.engine.fold(kernel))
+    total = kernel.decimals(rows.engine.fold(kernel))
     return total[:-1, :-1], total[:-1, -1]
 
 
-def sample(gram: Floats, cross: Floats, ridge: float, gamma: float) -> Floats:
-    """Returns one draw from N(θ̂, H⁻¹/γ), H = gram + ridge·I, θ̂ = H⁻¹·cross."""
-    L = cholesky(gram + ridge * np.eye(len(cross)), lower=True)
-    centre = solve_triangular(L, cross, lower=True)
-    return np.asarray(
-        solve_triangular(L, centre + normal.standard(len(cross)) / math.sqrt(gamma), lower=True, trans="T"),
-        dtype=np.float64,
-    )
+def sample(gram: Any, cross: Any, ridge: float, gamma: float) -> Reals:
+    """Returns one draw from N(θ̂, H⁻¹/γ), H = gram + ridge·I, θ̂ = H⁻¹·cross, to some 100 digits."""
+    with localcontext(precise.DECIMALS):
+        L = cholesky(precise.decimals(gram) + np.diag([Decimal(ridge)] * len(cross)))
+        noise = np.array([Decimal(z) / precise.ONE for z in normal.standard(len(cross))], dtype=object)
+        whitened = solve_lower(L, precise.decimals(cross)) + noise / Decimal(gamma).sqrt()
+        return solve_lower(L[::-1, ::-1].T, whitened[::-1])[::-1]
 
 
-def noisy_smallest(gram: Floats, spread: float) -> float:
-    """Returns λ_min(gram) + spread·N(0, 1)."""
-    return float(np.linalg.eigvalsh(gram)[0] + spread * normal.standard(1)[0])
+def cholesky(H: Reals) -> Reals:
+    """Returns the lower triangular L with H = LLᵀ, for decimals."""
+    L = np.full(H.shape, Decimal(0), dtype=object)
+    for j in range(len(H)):
+        column = H[j:, j] - L[j:, :j] @ L[j, :j]
+        L[j:, j] = column / column[0].sqrt()
+    return L
+
+
+def solve_lower(L: Reals, b: Reals) -> Reals:
+    """Returns x with Lx = b for a lower triangular L of decimals."""
+    x = b.copy()
+    for j in range(len(b)):
+        x[j] = (b[j] - L[j, :j] @ x[:j]) / L[j, j]
+    return x
+
+
+def noisy_smallest(gram: Any, spread: float) -> Fraction:
+    """Returns λ_min(gram), as doubles give it, and spread·N(0, 1), added exactly."""
+    smallest = float(np.linalg.eigvalsh(np.asarray(gram, dtype=np.float64))[0])
+    return Fraction(smallest) + Fraction(spread) * Fraction(normal.standard(1)[0], precise.ONE)
 
 
 def lacking(noisy: Any, floor: float, margin: float) -> Any:
