@@ -9,14 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
+import sottovoce as sv
 from seams import Silent
-from sottovoce.estimators import mean, quantile
+from sottovoce.estimators import baselines, logistic, mean, quantile
+from sottovoce.estimators.regression import output, staged
+from sottovoce.estimators.samples import drawn as samples
 from sottovoce.noise import source
 
 LOW, HIGH = 0.0, 10.30001  # the upper end lies a little above a point of every grid used, on purpose
@@ -114,6 +118,65 @@ CASES = [
         0.8,
     ),
 ]
+
+
+@dataclass(frozen=True)
+class Floating:
+    """An estimator whose guarantee says "floating": its noise is continuous, and its answer is rounded afterwards."""
+
+    name: str
+    module: ModuleType  # the file in which it says so
+    make: Callable[[], Any]
+    features: int = 1
+    classes: bool = False  # labels are 0 and 1
+    epsilon: float = 1.0
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def tables(self) -> tuple[Any, Any]:
+        """Two tables that differ in the last person's row: (features, labels) each."""
+        rng = np.random.default_rng(5)
+        X = rng.uniform(0.1, 0.7, (12, self.features))
+        y = (X[:, 0] > 0.4).astype(float) if self.classes else np.linspace(-0.3, 0.8, 12)
+        other, labels = X.copy(), y.copy()
+        other[-1], labels[-1] = 0.0, 1 - y[-1] if self.classes else 0.0
+        return (X, y), (other, labels)
+
+    def prepared(self, table: Any) -> tuple[Any, Any, Any]:
+        """Returns (estimator, plan, rows): estimator.answer(plan, rows) is then one release."""
+        estimator = self.make()
+        budgets, rows = estimator.gather(*table, epsilon=self.epsilon, groups=None)
+        return estimator, estimator.plan_for(budgets, rows), rows
+
+
+BOX = sv.Bounds(features=(0, 1), label=(-1, 1))
+FIXED = sv.Bounds(features=(0, 0), label=(-1, 1))  # no feature can vary: an intercept, and one coordinate
+BALL = sv.Bounds(norm=1.0, label=(-1, 1))
+FIXED_SAMPLE, ADAPTIVE_SAMPLE = (
+    partial(sv.PosteriorSample, 4.0, 6.0, BALL),
+    partial(sv.AdaptivePosteriorSample, bounds=BALL),
+)
+LOGISTIC = partial(sv.LogisticRegression, BOX, alpha=5.0)
+#: A name ends with the number of coordinates; budgets are such that noise is a large part of the answer.
+FLOATING = [
+    Floating("posterior sample, 1", samples, FIXED_SAMPLE),
+    Floating("posterior sample, 2", samples, FIXED_SAMPLE, features=2),
+    Floating("adaptive posterior sample, 1", samples, ADAPTIVE_SAMPLE),
+    Floating("adaptive posterior sample, 2", samples, ADAPTIVE_SAMPLE, features=2),
+    Floating("output, 1", output, partial(sv.Ridge, FIXED, method="output")),
+    Floating("output, 2", output, partial(sv.Ridge, BOX, method="output")),
+    Floating("output-tight, 1", output, partial(sv.Ridge, FIXED, method="output-tight")),
+    Floating("output-tight, 2", output, partial(sv.Ridge, BOX, method="output-tight")),
+    Floating("objective, 1", staged, partial(sv.Ridge, FIXED), epsilon=0.01),
+    Floating("objective, 2", staged, partial(sv.Ridge, BOX, label_scale=0.5), epsilon=100.0),
+    Floating("logistic, 1", logistic, partial(LOGISTIC, fit_intercept=False), classes=True, epsilon=0.1),
+    Floating("logistic, 2", logistic, LOGISTIC, classes=True, epsilon=0.1),
+]
+#: Files that say "floating" about what somebody else's code answers: it is taken at its word (docs/limits.md).
+TAKEN_AT_ITS_WORD = [baselines]
+
+every_floating = pytest.mark.parametrize("case", FLOATING, ids=repr)
 
 every_case = pytest.mark.parametrize("case", CASES, ids=repr)
 
