@@ -354,11 +354,6 @@ def test_newton_that_has_gone_astray_comes_back(monkeypatch):
     assert distance(one, newton.minimise(one, tolerance)) <= tolerance
 
 
-def test_noise_is_added_before_anything_is_rounded():
-    theta = np.array([Fraction(1) + Fraction(1, 2**60), Fraction(1, 3)], dtype=object)
-    assert newton.shifted(theta, np.array([-1.0, 0.0])).tolist() == [2.0**-60, 1 / 3]
-
-
 def test_a_classifiers_tolerance_is_a_function_of_public_numbers_alone():
     """b and w do not occur in it: what covers the solver's error is the same whatever noise was drawn."""
     from sottovoce.estimators.classification.voices import Voices
