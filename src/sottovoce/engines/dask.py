@@ -46,7 +46,7 @@ FEWEST = 2
 #: A cluster of our own that has been without any worker for so long is told that they are lost.
 PATIENCE = "30s"
 #: Pages about tasks and machines, which anybody on the machine could ask for.
-NOTHING_BY_HTTP = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+NOTHING_BY_HTTP: dict[str, Any] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
 #: What Dask raises when it gives up on workers, rather than on what they compute.
 LOST = (
     distributed.CancelledError,
