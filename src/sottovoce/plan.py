@@ -25,6 +25,11 @@ from sottovoce.errors import InvalidParameter
 from sottovoce.guarantee import LISTED, Guarantee
 from sottovoce.weights import Weights
 
+#: People with one budget may differ from everybody by so much of the spread, on average: for the possible bias alone.
+ASSOCIATION = 1 / 5
+#: Below this Σ(c_i − 1/n)² is rounding, and every row counts the same.
+EQUAL = 1e-20
+
 
 @dataclass(frozen=True)
 class Theorem:
@@ -32,6 +37,53 @@ class Theorem:
 
     statement: str
     page: str
+
+
+@dataclass(frozen=True)
+class ExpectedError:
+    """How far the answer is expected to be from the classical one on the same table, by cause, all in one unit.
+
+        total² = noise² + sampling² + shrinkage²
+
+    The classical answer counts every row the same and adds nothing: the plain mean, quantile, least squares, maximum
+    likelihood. Each part is a root mean square, from public numbers alone (docs/guide/plans.md).
+    """
+
+    classical: str  # the classical answer, in words
+    unit: str  # of every part, in words
+    noise: float  # of what is drawn: noise, or the choice of a point
+    sampling: float = 0.0  # of weights that differ from one row to another, where budgets go along with nothing
+    shrinkage: float = 0.0  # of what regularisation, dropped slopes and clipped pulls hold back
+    bias: float = 0.0  # what may come besides: not in the total, because it may as well be nothing
+    assumed: str = ""  # what is assumed about the table, where the numbers rest on it
+    in_column: float | None = None  # of a quantile: the total in units of the column, if values are spread as assumed
+
+    @property
+    def total(self) -> float:
+        """The root mean square error, possible bias left out."""
+        return math.hypot(self.noise, self.sampling, self.shrinkage)
+
+    @property
+    def meaning(self) -> str:
+        """What the total is, in words."""
+        return f"root mean square difference from the classical answer on the same table, {self.classical}, {self.unit}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The parts as public JSON."""
+        parts = ("noise", "sampling", "shrinkage", "bias", "assumed", "in_column")
+        return {name: value for name in parts if (value := getattr(self, name)) not in (None, "")}
+
+    def describe(self) -> str:
+        """The parts in plain words."""
+        parts = {
+            "noise": self.noise,
+            "unequal weights": self.sampling,
+            "shrinkage": self.shrinkage,
+        }
+        told = "Of it " + ", ".join(f"{name} {error_text(part)}" for name, part in parts.items()) + "."
+        if self.bias > 0:
+            told += f" Besides, up to about {error_text(self.bias)} of bias is possible, which is not in it."
+        return told + (f" {self.assumed}" if self.assumed else "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +98,34 @@ class Plan:
     noise: dict[str, Any]  # public, as JSON
     grid: Any  # the question's own grid, with a to_dict()
     theorem: Theorem
-    expected_error: float | tuple[float, ...]
-    error_is: str  # what the expected error measures, in words
+    error: ExpectedError | tuple[ExpectedError, ...]  # several for several quantiles
     accuracy: Callable[..., float] | None = None  # a published bound on the error, where there is one
     risk: Callable[..., float] | None = None  # a bound on the share of rows misclassified, for classifiers
+
+    @property
+    def expected_error(self) -> float | tuple[float, ...]:
+        """The root mean square error of the answer against the classical one on the same table."""
+        return self.error.total if isinstance(self.error, ExpectedError) else tuple(e.total for e in self.error)
+
+    @property
+    def errors(self) -> tuple[ExpectedError, ...]:
+        """The expected errors by cause, one for each number that is answered."""
+        return (self.error,) if isinstance(self.error, ExpectedError) else self.error
+
+    @property
+    def error_is(self) -> str:
+        """What the expected error measures, in words."""
+        return self.errors[0].meaning
+
+    @property
+    def error_unit(self) -> str:
+        """The unit of the expected error and of its parts, in words."""
+        return self.errors[0].unit
+
+    @property
+    def error_parts(self) -> dict[str, Any] | list[dict[str, Any]]:
+        """The parts of the expected error as public JSON, a list for several quantiles."""
+        return self.error.to_dict() if isinstance(self.error, ExpectedError) else [e.to_dict() for e in self.error]
 
     @property
     def charges(self) -> NDArray[np.float64]:
@@ -117,10 +193,7 @@ class Plan:
         return rows if self.guarantee.unit == "row" else f"{self.budgets.n_people:,} people, {rows}"
 
     def describe(self) -> str:
-        """The plan in words: who pays what, the noise, and the error to expect.
-
-        The expected error is for the whole way from people to answer: sampling and noise.
-        """
+        """The plan in words: who pays what, the error to expect, and what it is made of."""
         unit = self.guarantee.unit
         symbol = {"epsilon": "ε", "rho": "ρ"}[self.guarantee.shown]
         lines = [
@@ -134,10 +207,19 @@ class Plan:
                 f"{line['granted']:12.6g} {line['spent']:12.6g} {line['people']:10d} {line['rows']:10d} "
                 f"{line['voice']:7.1%}"
             )
-        return "\n".join([*lines, f"Expected error ({self.error_is}): {error_text(self.expected_error)}."])
+        lines.append(f"Expected error: {error_text(self.expected_error)} ({self.error_is}).")
+        return "\n".join([*lines, *(error.describe() for error in self.errors)])
 
     def __repr__(self) -> str:
         return f"<Plan of a {self.question} over {self.budgets.n_people} {_plural(self.guarantee.unit)}>"
+
+
+def inequality(budgets: Budgets, weights: Weights) -> tuple[float, float]:
+    """Returns Σ(c_i − 1/n)² and Σ|c_i − 1/n| over all rows: how far from every row counting the same."""
+    kinds = budgets.kinds
+    apart = weights.row / weights.total - 1 / budgets.n_rows
+    rows = kinds.rows * kinds.people
+    return float(apart**2 @ rows), float(np.abs(apart) @ rows)
 
 
 def currency_words(promise: Mapping[str, Any]) -> str:

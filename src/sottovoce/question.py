@@ -202,7 +202,7 @@ class Request:
 
     def fingerprint(self) -> str:
         """Returns a fingerprint of all of it: the same key must always mean the same request."""
-        asked = [type(self.question).__name__, self.question.get_params(), self.columns]
+        asked = [type(self.question).__name__, _parameters(self.question), self.columns]
         digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=_spelt).encode())
         for part in (repr(self.people.tolist()).encode(), *map(_whole_bytes, self.facts)):
             digest.update(len(part).to_bytes(8, "big"))  # so that no two lists of parts run together
@@ -211,7 +211,7 @@ class Request:
 
     def earlier_fingerprint(self) -> str:
         """Returns the fingerprint that is in books of versions whose requests did not cover the names of columns."""
-        asked = [type(self.question).__name__, self.question.get_params(), self.earlier]
+        asked = [type(self.question).__name__, _parameters(self.question), self.earlier]
         return earlier_fingerprint(asked, self.people, *self.earlier_facts)
 
     def contradicts(self, release: Release) -> bool:
@@ -220,6 +220,12 @@ class Request:
         if self.features is None or not isinstance(told, list):
             return False
         return [name if isinstance(name, str) else name["name"] for name in told] != self.features
+
+
+def _parameters(question: Question) -> dict[str, Any]:
+    """The parameters as a request is remembered by, where a default that changed is written as it used to be."""
+    told: dict[str, Any] = getattr(question, "asked_parameters", question.get_params)()
+    return told
 
 
 def earlier_fingerprint(asked: list[Any], people: Array, *others: Array) -> str:

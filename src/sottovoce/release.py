@@ -50,6 +50,8 @@ class Release:
     noise: dict[str, Any]
     grid: dict[str, Any]
     certificate: Certificate
+    error_unit: str = ""  # of the expected error and its parts, in words; releases of earlier versions do not say
+    error_parts: dict[str, Any] | list[dict[str, Any]] | None = None  # noise, sampling, shrinkage, possible bias
 
     @classmethod
     def of(cls, plan: Plan, value: float | list[float] | dict[str, Any]) -> Release:
@@ -65,12 +67,16 @@ class Release:
             noise=plan.noise,
             grid=plan.grid.to_dict(),
             certificate=Certificate.of(plan),
+            error_unit=plan.error_unit,
+            error_parts=plan.error_parts,
         )
 
     def to_json(self) -> str:
         """The release as JSON text, in one fixed order and spelling."""
         paper = {name: value for name, value in self.certificate.__dict__.items() if value is not None}
         content = {"format": FORMAT, **self.__dict__, "certificate": paper}
+        if not self.error_parts:  # made by an earlier version, and the same bytes for ever
+            del content["error_unit"], content["error_parts"]
         return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     @classmethod

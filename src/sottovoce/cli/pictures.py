@@ -40,7 +40,7 @@ def show_outlook(plan: Plan) -> None:
         say(plan.parameters["advice"])
     chosen = typical(plan)
     say(
-        f"\nHow far predictions are expected to be from the best linear function's, if the labels' spread is "
+        f"\nHow far predictions are expected to be from those of least squares, if the labels' spread is "
         f"{error_text(chosen.spread)}\n(planning numbers from public facts, right within a factor of about three):"
     )
     say(bars(expected(plan)))
@@ -56,6 +56,8 @@ def plan_json(plan: Plan) -> str:
         "who_pays": plan.who_pays(),
         "expected_error": plan.expected_error,
         "error_is": plan.error_is,
+        "error_unit": plan.error_unit,
+        "error_parts": plan.error_parts,
         "guarantee": plan.promise,
         "noise": plan.noise,
         "grid": plan.grid.to_dict(),

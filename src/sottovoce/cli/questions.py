@@ -147,7 +147,7 @@ def ridge(
     ] = None,
     alpha: Annotated[
         float | None,
-        typer.Option(help="Regularisation, a public number (if not given: 1.0); the default method chooses its own."),
+        typer.Option(help="Regularisation, a public number; if not given, the plan chooses it from public numbers."),
     ] = None,
     loss: Annotated[str | None, typer.Option(help="soft (if not given) or huber, for the default method.")] = None,
     label_scale: Annotated[

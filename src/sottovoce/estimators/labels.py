@@ -27,7 +27,7 @@ from sottovoce.estimators import linear_map
 from sottovoce.estimators.linear_map import THEOREM, Calibration, Integers, MapSums, calibrated, reach, whole_numbers
 from sottovoce.features import Label
 from sottovoce.guarantee import Guarantee
-from sottovoce.plan import Plan
+from sottovoce.plan import ASSOCIATION, ExpectedError, Plan
 from sottovoce.question import ask, budgets_of
 from sottovoce.release import Release
 from sottovoce.solvers import labels as solver
@@ -167,7 +167,6 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         K, exponent = whole_numbers(solution.map, owner)
         D, exact = reach(K, owner, self.sensitivity)
         found = calibrated(K, exponent, D, budgets, low, high)
-        sampling = variance * float(np.square(np.ldexp(K.astype(np.float64), exponent)).sum())
         words = linear_map.in_words(self.sensitivity, exact, solution.held)
         return Plan(
             question="label-private regression",
@@ -191,8 +190,7 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
             },
             grid=found.grid,
             theorem=THEOREM,
-            expected_error=math.sqrt(sampling + 2 * d * found.noise**2),
-            error_is=f"root mean square error of the vector of coefficients, sampling and noise; {words}",
+            error=expected_error(design.rows, np.ldexp(K.astype(np.float64), exponent), found.noise, variance),
         )
 
     def _solved(self, budgets: Budgets, design: Design, owner: Integers, ratio: float) -> Solution:
@@ -247,6 +245,23 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         tags.non_deterministic = True
         tags.regressor_tags.poor_score = True  # on a few dozen rows noise is all there is
         return tags
+
+
+def expected_error(rows: Floats, C: Floats, noise: float, variance: float) -> ExpectedError:
+    """Returns what predictions for the public rows miss of least squares: their noise, and (C − X⁺)·(labels' noise).
+
+    Both maps have C·X = I, so nothing is held back; the features are public, so nothing is assumed about them.
+    """
+    n, D = len(rows), C - np.linalg.pinv(rows)
+    apart = math.sqrt(max(float(np.sum((rows.T @ rows) * (D @ D.T))), 0.0))  # ‖X·D‖, without a matrix of n columns
+    return ExpectedError(
+        classical="the predictions of least squares, over its rows",
+        unit="in units of the label",
+        noise=math.sqrt(2 * float(np.square(rows).sum()) / n) * noise,
+        sampling=math.sqrt(variance / n) * apart,
+        bias=ASSOCIATION * math.sqrt(variance) * apart,
+        assumed=f"Assumed: labels spread by {math.sqrt(variance):.3g} around the best linear function.",
+    )
 
 
 def _finite(rows: Floats) -> Floats:

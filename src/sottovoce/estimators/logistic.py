@@ -187,7 +187,6 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         setting = self._setting(voices, recoding)
         rate = voices.rate(setting.ridge, self.accountant)
         charges = voices.charges(setting.ridge, rate, self.accountant)
-        expected, meaning = boundary.expected_error(setting, rate)
         return Plan(
             question="logistic regression",
             parameters={
@@ -218,8 +217,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"(pure ε, neighbours by {NEIGHBOURS[self.neighbours]})",
                 "docs/theory/logistic.md",
             ),
-            expected_error=expected,
-            error_is=meaning,
+            error=boundary.expected_error(setting, rate, budgets, voices.weights),
             risk=partial(boundary.error_bound, voices=voices, ridge=setting.ridge, rate=rate),
         )
 

@@ -16,6 +16,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from scipy.special import gammainc
 from sklearn.base import BaseEstimator
 
 from sottovoce import units
@@ -27,7 +28,7 @@ from sottovoce.errors import InvalidParameter
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import laplace
 from sottovoce.noise.grid import Grid, exponent_below, snapped
-from sottovoce.plan import Plan, Theorem
+from sottovoce.plan import ASSOCIATION, EQUAL, ExpectedError, Plan, Theorem, inequality
 from sottovoce.question import ask, budgets_of, public_constant, rows_in_memory
 from sottovoce.release import Release
 from sottovoce.statistics import WeightedSum
@@ -127,14 +128,28 @@ class Mean(BaseEstimator):  # type: ignore[misc]
             noise={"distribution": "discrete Laplace", "scale": noise, "integer_scale": scale},
             grid=grid,
             theorem=THEOREM,
-            expected_error=math.hypot(spread * math.sqrt(weights.concentration), math.sqrt(2) * noise),
-            error_is="root mean square of sampling and noise, in units of the column",
+            error=self._error(budgets, weights, low, high, noise),
         )
 
     def answer(self, plan: Plan, rows: Rows) -> Release:
         """Reads the rows once, adds noise, and returns the release."""
         kernel = WeightedSum(rows.value, plan.grid.values, rows.owner, plan.weights.row, self.missing)
         return Release.of(plan, published(plan, rows.engine.fold(kernel))[0])
+
+    def _error(self, budgets: Budgets, weights: Weights, low: float, high: float, noise: float) -> ExpectedError:
+        guess = (high - low) / 10 if self.spread is None else float(self.spread)
+        squares, moved = inequality(budgets, weights)
+        public = "a tenth of the range" if self.spread is None else "as given"
+        return ExpectedError(
+            classical="the plain mean",
+            unit="in units of the column",
+            noise=clipped_noise(noise, high - low),
+            sampling=guess * math.sqrt(squares),
+            bias=ASSOCIATION * guess * moved,
+            assumed=f"Assumed: values spread by {guess:.4g} ({public}), and budgets go along with nothing."
+            if squares > EQUAL
+            else "",
+        )
 
     def _spread(self, low: float, high: float) -> float:
         spread = (high - low) / 2 if self.spread is None else self.spread
@@ -178,6 +193,17 @@ def calibrated(weights: Weights, budgets: Budgets, low: float, high: float) -> t
     answer = exponent_below(min(math.sqrt(2) * noise, high - low) * 2.0**-ANSWER_BITS)
     coarsest = exponent_below(math.ulp(max(abs(low), abs(high)))) + 1
     return MeanGrid(values, shift, max(answer, coarsest)), float(scale), charges
+
+
+def clipped_noise(noise: float, width: float) -> float:
+    """Returns the root mean square of Laplace noise on a mean whose answer is clipped to the bounds.
+
+    A mean at distance a from a bound has, on that side, ∫₀^∞ min(z, a)²·e^(−z/b)/(2b) dz = b²·P(2, a/b), P the
+    regularised incomplete gamma function. Averaged over means anywhere in the bounds, x = width/b:
+    2b²·(P(2, x) − (2/x)·P(3, x)), which is 2b² for narrow noise and a third of the squared width for wide.
+    """
+    x = width / noise
+    return noise * math.sqrt(2 * float(gammainc(2, x) - 2 / x * gammainc(3, x)))
 
 
 def noise_scale(values: Grid, shift: int, scale: float, weights: Weights) -> float:

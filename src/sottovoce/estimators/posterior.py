@@ -114,8 +114,8 @@ class PosteriorSample(Posterior):
     def _noise(self, voices: Voices) -> dict[str, Any]:
         return {"gamma": float(self.gamma)}
 
-    def _noise_in_a_row(self, voices: Voices, columns: int) -> float:
-        return math.sqrt(columns / (self.gamma * (voices.total + columns * self.alpha)))
+    def _strength(self, voices: Voices, smallest: float) -> tuple[float, float]:
+        return float(self.alpha), float(self.gamma)
 
     def _widest(self, voices: Voices) -> float:
         return voices.total + float(self.alpha)
@@ -219,8 +219,9 @@ class AdaptivePosteriorSample(Posterior):
     def _grid(self, voices: Voices) -> AnswerGrid:
         return GridWithEigenvalue(super()._grid(voices).exponent, AnswerGrid.below(voices.account.spread))
 
-    def _noise_in_a_row(self, voices: Voices, columns: int) -> float:
-        return math.sqrt(columns / (voices.account.gamma * voices.total))
+    def _strength(self, voices: Voices, smallest: float) -> tuple[float, float]:
+        noise = self._noise(voices)
+        return max(noise["floor"] + noise["margin"] - smallest, 0.0), float(noise["gamma"])
 
     def _drawn(self, plan: Plan, total: Reals, cross: Reals) -> tuple[Floats, dict[str, Any]]:
         noise = plan.noise

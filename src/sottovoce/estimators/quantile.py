@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -29,7 +29,7 @@ from sottovoce.errors import InvalidParameter
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import choose
 from sottovoce.noise.grid import Grid
-from sottovoce.plan import Plan, Theorem
+from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, inequality
 from sottovoce.question import ask, budgets_of, public_constant, rows_in_memory
 from sottovoce.release import Release
 from sottovoce.statistics import WeightedHistogram
@@ -37,6 +37,9 @@ from sottovoce.weights import Weights
 
 #: At least 2^10 grid points, at most 2^18, and about this many to the size of the expected rank error.
 MIN_BITS, MAX_BITS, CELLS_PER_ERROR = 10, 18, 16
+
+#: Up to a scale of so many rows the ranks are added up one by one, so many rows to each side.
+FEW_ROWS, REACH = 8, 400
 
 CHOICES: dict[str, Callable[[NDArray[np.int64], int], int]] = {
     "permute-and-flip": choose.permute_and_flip,
@@ -63,7 +66,7 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
 
     **Limits.** Answers are points of the grid (``cells`` of them, chosen from public numbers unless given).
     ``expected_error`` is a share of the people, for values spread evenly over the bounds; where they fill
-    only a part of the bounds, pass that part as ``spread``.
+    only a part of the bounds, pass that part as ``spread``. Many equal values make the true error smaller.
 
     Parameters
     ----------
@@ -126,7 +129,7 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
         per_quantile = budgets.split(len(targets))
         weights = Weights.solve(per_quantile, A=sum(q * (1 - q) for q in targets) / len(targets) / 8)
         grid = Grid.cover(low, high, self._bits(weights))
-        errors = tuple(expected_rank_error(q, weights, self.spread) for q in targets)
+        errors = tuple(expected_rank_error(q, budgets, weights, self.spread, high - low) for q in targets)
         return Plan(
             question="quantile",
             parameters={
@@ -142,8 +145,7 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
             noise={"distribution": f"{self.method} choice", "scale": 2 * weights.noise_ratio},
             grid=QuantileGrid(grid),
             theorem=THEOREM,
-            expected_error=errors if np.ndim(self.q) else errors[0],
-            error_is="root mean square of sampling and noise, as a share of the people",
+            error=errors if np.ndim(self.q) else errors[0],
         )
 
     def answer(self, plan: Plan, rows: Rows) -> Release:
@@ -218,13 +220,38 @@ def scores(histogram: NDArray[np.int64], q: float) -> NDArray[np.int64]:
     return np.maximum(gaps, 0, out=gaps)
 
 
-def expected_rank_error(q: float, weights: Weights, spread: float) -> float:
-    """Root mean square of F(t) − q for values spread evenly over a part of the bounds, sampling included.
+def expected_rank_error(q: float, budgets: Budgets, weights: Weights, spread: float, width: float) -> ExpectedError:
+    """Root mean square of F(t) − q, F the plain share of rows at or below t, and what it is made of.
 
-    The chosen t has rank p with density ∝ exp(−|p − q|/scale) over the part that values fill, and two
-    lumps at rank 0 and 1 for the points outside it; the theory page has the integrals.
+    Values are taken as spread evenly over a part of the bounds; the theory page has the sums and integrals.
     """
-    scale = 2 * weights.noise_ratio
+    squares, moved = inequality(budgets, weights)
+    choice = rank_noise(q, 2 * weights.noise_ratio, spread, weights.concentration)
+    error = ExpectedError(
+        classical="the plain quantile",
+        unit="as a share of the people (rank)",
+        noise=choice,
+        sampling=math.sqrt(q * (1 - q) * squares),
+        bias=ASSOCIATION * math.sqrt(q * (1 - q)) * moved,
+        assumed=f"Assumed: values spread evenly over {spread:.0%} of the bounds.",
+    )
+    return replace(error, in_column=error.total * spread * width)
+
+
+def rank_noise(q: float, scale: float, spread: float, concentration: float) -> float:
+    """Returns the root mean square rank error that the choice of a point makes.
+
+    The chosen t has rank p with density ∝ exp(−|p − q|/scale) over the part that values fill, and two lumps at rank 0
+    and 1 for the points outside it. Ranks are multiples of one row's weight, which shows where the scale is no more
+    than a few rows.
+    """
+    rows = max(round(1 / concentration), 1)
+    if scale * rows < FEW_ROWS:
+        ranks = np.arange(max(math.floor(q * rows) - REACH, 0), min(math.ceil(q * rows) + REACH, rows) + 1) / rows
+        apart = np.concatenate([np.abs(ranks - q), [q, 1 - q]])
+        size = np.append(np.full(len(ranks), spread / rows), [(1 - spread) / 2] * 2)
+        likely = size * np.exp((apart.min() - apart) / scale)
+        return math.sqrt(float(likely @ apart**2) / float(likely.sum()))
     mass = second = 0.0
     for side in (q, 1 - q):
         tail = math.exp(-side / scale)
@@ -232,4 +259,4 @@ def expected_rank_error(q: float, weights: Weights, spread: float) -> float:
         # ∫₀^side x²·e^(−x/scale) dx, by the incomplete gamma function: the plain form cancels for large scales.
         inside = 2 * scale**3 * float(gammainc(3, side / scale))
         second += spread * inside + (1 - spread) / 2 * tail * side**2
-    return math.sqrt(second / mass + q * (1 - q) * weights.concentration)
+    return math.sqrt(second / mass)

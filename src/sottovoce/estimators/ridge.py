@@ -70,14 +70,15 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     >>> bool(np.all(ridge.guarantee_.epsilon <= 1.0)), ridge.predict(x).shape
     (True, (3000,))
 
-    **Limits.** A plan's expected error is a planning number, right within a factor of about three. With
-    few people or small budgets the answer is a constant, and the plan says so beforehand.
+    **Limits.** A plan's expected error is a planning number for typical tables, right within a factor of
+    about three. With few people or small budgets the answer is a constant, and the plan says so beforehand.
 
     Parameters
     ----------
     bounds : Bounds with features and label, or a Schema (which also knows factors).
     method : "objective", "statistics", "output-tight" or "output".
-    alpha : regularisation λ of the output methods and of "statistics"; a public number.
+    alpha : regularisation λ of the output methods and of "statistics", a public number; None: chosen by the plan
+        from public numbers, and written into plan and release.
     loss : "soft" or "huber", for the objective method.
     label_scale : public guess of the labels' standard deviation; saves the budget that would buy it.
     coefficient_bound : a promise that the solution's norm stays below it (method "output" only).
@@ -89,7 +90,7 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         bounds: Any = None,
         *,
         method: str = "objective",
-        alpha: float = 1.0,
+        alpha: float | None = None,
         loss: str = "soft",
         label_scale: float | None = None,
         coefficient_bound: float | None = None,
@@ -119,6 +120,11 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """What it will cost whom, and how accurate it will be; no value is needed."""
         label, recoding = self._declared(n_features)
         return self._method().plan_for(self, budgets_of(epsilon, groups, rows), recoding, label)
+
+    def asked_parameters(self) -> dict[str, Any]:
+        """The parameters as a request is remembered by: the default method has no λ, and its old default stands for it."""
+        given: dict[str, Any] = self.get_params()
+        return {**given, "alpha": 1.0} if self.method == "objective" and self.alpha is None else given
 
     def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
         """Returns the budgets and rows of features and label in memory."""
@@ -184,9 +190,9 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidParameter(
                 f"There is no method {self.method!r}.", f"Methods: {', '.join(METHODS)}.", "Choose one."
             )
-        if not 0 < self.alpha < float("inf"):
+        if self.alpha is not None and not 0 < self.alpha < float("inf"):
             raise InvalidParameter(
-                "alpha is not positive and finite.", "", "Pass a public regularisation, such as 1.0."
+                "alpha is not positive and finite.", "", "Pass a public regularisation, or None to have it chosen."
             )
         if self.loss not in ("soft", "huber"):
             raise InvalidParameter("The loss is neither 'soft' nor 'huber'.", "", "Choose one of the two.")

@@ -30,7 +30,7 @@ from sottovoce.estimators import baselines
 from sottovoce.estimators.baselines import Around, Request, columns_of, declared, where_inside_plans
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import choose
-from sottovoce.plan import Plan, Theorem
+from sottovoce.plan import ExpectedError, Plan, Theorem
 from sottovoce.question import budgets_of
 from sottovoce.release import Certificate, Release
 from sottovoce.statistics import fill
@@ -103,7 +103,7 @@ class Sampled(Around):
             weights=replace(inner.weights, row=row, person=person, charges=guarantee.spent),
             guarantee=guarantee,
             theorem=THEOREM,
-            error_is=f"{inner.error_is}; null records move the answer besides",
+            error=_besides(inner.error),
         )
 
 
@@ -145,7 +145,15 @@ def _retold(release: Release, plan: Plan | None) -> Release:
     if plan is None:
         return replace(release, certificate=replace(release.certificate, theorem=THEOREM.statement, page=THEOREM.page))
     parameters = {**release.parameters, "sampled": plan.parameters["sampled"]}
-    return replace(release, parameters=parameters, error_is=plan.error_is, certificate=Certificate.of(plan))
+    certificate = Certificate.of(plan)
+    return replace(release, parameters=parameters, error_parts=plan.error_parts, certificate=certificate)
+
+
+def _besides(error: ExpectedError | tuple[ExpectedError, ...]) -> Any:
+    """Returns what is expected of the estimator inside; how far null records move the answer only the table knows."""
+    if isinstance(error, tuple):
+        return tuple(map(_besides, error))
+    return replace(error, assumed=f"{error.assumed} Null records move the answer besides; that is not in it.".strip())
 
 
 def _sampled(estimator: Any, request: Request, parts: dict[str, list[tuple[Array, Any]]], t: int) -> Any:

@@ -6,12 +6,12 @@ in the label's units. With s the spread of the labels, whatever predicts the sam
 slopes would have explained:
 
     answer          squared distance
-    regression      the plan's expected error, squared (and what λ shrinks away, for methods with a given λ)
+    regression      the plan's expected error, squared
     private mean    .6·s² + (expected error of the mean at this spread)²
     nothing         .6·s² + (.4·half the range)²
 
 The .6 and the .4 are the assumptions under which the regression itself is planned (estimators/regression/objective.py:
-HOPELESS, and an intercept of squared size .16); where λ is given, features are taken as evenly spread.
+HOPELESS, and an intercept of squared size .16).
 Everything here is made of public numbers; none is an accuracy promise.
 """
 
@@ -21,15 +21,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from sottovoce.plan import Plan, error_text
-from sottovoce.recoding import Recoding
 
 #: How far the middle of the range lies from the labels' centre, in half ranges, where nothing is known.
 MIDDLE_MISSES = 0.4
-#: The second moment of a feature spread evenly over its range, as a share of the squared range.
-EVEN = 1 / 12
 
 
 @dataclass(frozen=True)
@@ -54,38 +49,13 @@ class Outlook:
 
 def outlooks(plan: Plan) -> list[Outlook]:
     """Returns the outlook for every spread that the first stage may release, or for the typical one."""
-    from sottovoce.estimators.regression.staged import TYPICAL_SCALE  # here and below: the page opens without
+    from sottovoce.estimators.regression.expected import SPREAD  # here and below: the page opens without
 
     stages = plan.parameters.get("stages")
-    if stages is None:  # methods with a given λ do not look for the spread
+    if stages is None:  # the other methods do not look for the spread
         low, high = plan.parameters["label"]
-        spread = TYPICAL_SCALE * (high - low) / 2
-        return [_outlook(plan, spread, _with_given_ridge(plan, spread), True)]
+        return [_outlook(plan, SPREAD * (high - low) / 2, float(plan.expected_error), True)]  # type: ignore[arg-type]
     return [_outlook(plan, s["if_scale"], math.sqrt(s["expected"]) * s["if_scale"], s["slopes"]) for s in stages]
-
-
-def _with_given_ridge(plan: Plan, spread: float) -> float:
-    """Returns what to expect where λ is given: what it shrinks away, and the noise.
-
-    M and Σ are second moments of a row ẑ = (1, 2z) and of the coefficients for it; the method works on x = Aẑ.
-    """
-    from sottovoce.estimators.regression.objective import HOPELESS
-    from sottovoce.estimators.regression.output import coordinates
-
-    low, high = plan.parameters["label"]
-    half, d = (high - low) / 2, Recoding.from_dict(plan.parameters["features"]).width + 1
-    method, ridge = plan.parameters["method"], plan.parameters["alpha"] * np.eye(d)
-    A = np.eye(d) if method == "statistics" else coordinates(method, d)
-    M = np.diag([1.0, *[4 * EVEN] * (d - 1)])
-    size = np.array([(MIDDLE_MISSES * half) ** 2, *[HOPELESS * spread**2 / (4 * EVEN * max(d - 1, 1))] * (d - 1)])
-    lost = A.T @ np.linalg.solve(A @ M @ A.T + ridge, A @ M) - np.eye(d)
-    shrunk = float(np.trace(M @ (lost * size) @ lost.T))
-    noise = float(plan.expected_error) ** 2  # type: ignore[arg-type]
-    if method == "statistics":  # first order around M, of which noise may eat 2·entry·√d before it is repaired
-        entry = plan.noise["entry_standard_deviation"]
-        inverse = 1 / (np.maximum(np.diag(M) - 2 * entry * math.sqrt(d), 0.0) + plan.parameters["alpha"])
-        noise = entry**2 * (half**2 + float(size.sum())) * float((np.diag(M) * inverse**2).sum())
-    return math.sqrt(shrunk + noise)
 
 
 def typical(plan: Plan) -> Outlook:

@@ -21,7 +21,7 @@ def drawn(plan: Plan) -> str:
     """Returns the plan as HTML: the promise, who pays, the error to expect, and for models what they are worth."""
     parts = [
         _glance(plan),
-        '<p>{}</p>\n<p class="expected">{}</p>'.format(*map(escape, told(plan))),
+        '<p>{}</p>\n<p class="expected">{}</p>\n{}'.format(*map(escape, told(plan)[:2]), _parts(plan)),
         *_without(plan),
         "<h3>What it costs whom</h3>",
         table(*who_pays(plan)),
@@ -41,7 +41,7 @@ def _glance(plan: Plan) -> str:
     facts = {
         "people" if plan.guarantee.unit == "person" else "rows": f"{plan.budgets.n_people - left_out(plan):,}",
         "each spends": f"{sign} = {' to '.join(ends)}",
-        "expected error": error_text(plan.expected_error),
+        f"expected error, {plan.error_unit}": error_text(plan.expected_error),
     }
     shown = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(fact)}</dd></div>" for name, fact in facts.items())
     return f'<dl class="glance">{shown}</dl>\n<p class="soft">{escape(size(plan))}.</p>'
@@ -75,7 +75,17 @@ def told(plan: Plan) -> list[str]:
         f"Promise: {currency_words(plan.promise)} for each {promise.unit}, neighbours by {promise.neighbours}, "
         f"{promise.arithmetic} arithmetic. Nobody spends more than they granted.",
         f"Expected error{which}: {error_text(plan.expected_error)} ({plan.error_is}).",
+        *error_sentences(plan),
     ]
+
+
+def error_sentences(plan: Plan) -> list[str]:
+    """Returns what the expected error is made of, a sentence for each number that is answered, equal ones once."""
+    return list(dict.fromkeys(error.describe() for error in plan.errors))
+
+
+def _parts(plan: Plan) -> str:
+    return "\n".join(f'<p class="soft">{escape(sentence)}</p>' for sentence in error_sentences(plan))
 
 
 def unread(plan: Plan) -> str:
@@ -147,7 +157,7 @@ def _worth(plan: Plan) -> list[str]:
         Bar(name.split(" (")[0].split(",")[0], length, error_text(length), "own" if place == 0 else "other")
         for place, (name, length) in enumerate(expected(plan).items())
     ]
-    title = f"Expected distance from the best linear function, if labels spread by {error_text(chosen.spread)}"
+    title = f"Expected distance from least squares on the same rows, if labels spread by {error_text(chosen.spread)}"
     staged = []
     if "stages" in plan.parameters:
         staged = [

@@ -46,6 +46,15 @@ class Choice:
     norm: tuple[float, float]
 
 
+@dataclass(frozen=True)
+class Terms:
+    """The terms of L, in units of s²."""
+
+    noise: float
+    sampling: float
+    shrinkage: float
+
+
 def regularity(slopes: int, ridge: float, intercept_ridge: float) -> float:
     """Returns H = Σ_j h_j²/Λ_j for p slopes and the intercept, all of half-width ½."""
     return slopes / (4 * ridge) + 1 / (4 * intercept_ridge)
@@ -74,6 +83,24 @@ def _best_of(
     total = np.where(p / (4 * grid[:, None]) + 1 / (4 * grid) <= 0.5, slope[:, None] + intercept, np.inf)
     i, j = np.unravel_index(int(np.argmin(total)), total.shape)
     return Choice(float(total[i, j]) + penalty, k, float(grid[i]), float(grid[j]), norm)
+
+
+def parts(slopes: int, total: float, squares: float, intercept_size: float, slope_size: float, choice: Choice) -> Terms:
+    """Returns L by its terms, for a choice: of slopes and intercept, or of a constant only (an infinite ridge)."""
+    p, V, V2, k = slopes, total, squares, choice.threshold
+    kappa, C0 = math.erf(k / math.sqrt(2)), INTERCEPT
+    constant = math.isinf(choice.ridge)
+    N0, N = (2.0, 0.0) if constant else noise_moments(p, *choice.norm)
+    stiff = (kappa * V * C0 + choice.intercept_ridge) ** 2
+    terms = np.array([C0 * N0 * k * k, 0.4 * kappa * V2 * C0 * C0, choice.intercept_ridge**2 * intercept_size]) / stiff
+    if not constant:
+        columns = [
+            np.array([C * N * k * k, 0.4 * kappa * V2 * C * C, choice.ridge**2 * slope_size / p])
+            / (kappa * V * C + choice.ridge) ** 2
+            for C in MOMENTS
+        ]
+        terms = terms + p * np.mean(columns, axis=0)
+    return Terms(*map(float, terms))
 
 
 def best_constant(total: float, squares: float, intercept_size: float, threshold: float) -> Choice:

@@ -131,6 +131,8 @@ def plan(asked: Asked, desk: OnDesk) -> bodies.Planned:
         who_pays=[bodies.Payers.model_validate(line) for line in told.who_pays()],
         expected_error=list(error) if isinstance(error, tuple) else error,
         error_is=told.error_is,
+        error_unit=told.error_unit,
+        error_parts=told.error_parts,
         guarantee=told.promise,
         noise=told.noise,
         theorem=told.theorem.statement,

@@ -111,6 +111,8 @@ class Planned(BaseModel):
     who_pays: list[Payers]
     expected_error: float | list[float]
     error_is: str
+    error_unit: str
+    error_parts: dict[str, Any] | list[dict[str, Any]]
     guarantee: dict[str, Any]
     noise: dict[str, Any]
     theorem: str

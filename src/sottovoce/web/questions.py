@@ -130,7 +130,7 @@ QUESTIONS = {
                     ("output", "noise on the answer, as published"),
                 ),
             ),
-            replace(_ALPHA, hint="A public number; the default method chooses its own."),
+            _ALPHA,
             Option(
                 "label_scale",
                 "Spread of the label (a guess)",

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from sottovoce.bounds import Interval
 from sottovoce.budgets import Budgets, Kinds
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidParameter
+from sottovoce.estimators.mean import clipped_noise
+from sottovoce.estimators.regression.expected import OFFSET, Facts, Parts, expected
 from sottovoce.estimators.regression.staged import NoGrid
 from sottovoce.estimators.regression.sums import UNIT, exact_products, proportional_weights
 from sottovoce.guarantee import Guarantee
@@ -36,6 +39,10 @@ Floats = NDArray[np.float64]
 
 #: The sums are shifted until the noise has about this scale, far from int64's end.
 SCALE_BITS = 40
+
+#: How many deviations above its mean noise alone may explain before slopes are taken for more than noise.
+Z_SCORE = 6.0
+HOPELESS = "Noise is too large for slopes: the answer will be a constant."
 
 PURE = Theorem(
     "Noisy sums of products: each person l loses at most A_l·(m+1)²·2^26/(2b) (pure ε, replace)",
@@ -68,11 +75,21 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
     guarantee = Guarantee.of(budgets, spent)
     if ridge.rho:
         guarantee = Guarantee(spent, kinds.people, budgets.unit, budgets.codes, budgets.people, currency="zCDP rho")
+    facts = Facts.of(recoding, budgets, weights)
+    alpha = default_ridge(entry, m) if ridge.alpha is None else ridge.alpha
+    held = 0.0 if ridge.alpha is None else alpha
+    noise = {
+        "distribution": "discrete Gaussian" if ridge.rho else "discrete Laplace",
+        "integer_scale": scale,
+        "shift": shift,
+        "entry_standard_deviation": entry,
+    }
     return Plan(
         question="ridge",
         parameters={
             "method": ridge.method,
-            "alpha": ridge.alpha,
+            "alpha": alpha,
+            "intercept_alpha": held,
             "rho": ridge.rho,
             "label": list(label),
             "features": recoding.to_dict(),
@@ -80,16 +97,17 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
         budgets=budgets,
         weights=weights,
         guarantee=guarantee,
-        noise={
-            "distribution": "discrete Gaussian" if ridge.rho else "discrete Laplace",
-            "integer_scale": scale,
-            "shift": shift,
-            "entry_standard_deviation": entry,
-        },
+        noise=noise,
         grid=NoGrid(),
         theorem=ZCDP if ridge.rho else PURE,
-        expected_error=(label[1] - label[0]) / 2 * min(math.sqrt(m) * entry / ridge.alpha, 1.0),
-        error_is="what noise adds to a prediction at the chosen alpha, at most; a planning number",
+        error=expected(
+            expected_parts(facts, alpha, held, noise),
+            facts,
+            budgets,
+            weights,
+            (label[1] - label[0]) / 2,
+            *([HOPELESS] if hopeless(entry, m) else []),
+        ),
     )
 
 
@@ -103,8 +121,14 @@ def answer(ridge: Ridge, plan: Plan, rows: Rows) -> dict[str, Any]:
     for (j, k), z in zip(pairs, _noise(plan, pairs), strict=True):
         noisy[j, k] = noisy[k, j] = ((int(sums[j, k]) >> shift) + z + (0.5 if shift else 0.0)) * unit
     noisy[0, 0] = 1.0
-    theta, errors = solved(noisy, ridge.alpha, plan.noise, plan.weights.concentration)
-    return {"theta": theta, "statistics": noisy.tolist(), "standard_errors": errors.tolist()}
+    held = plan.parameters["intercept_alpha"]
+    fitted = solved(noisy, plan.parameters["alpha"], held, plan.noise, plan.weights.concentration)
+    return {
+        "theta": 2 * fitted.theta,
+        "statistics": noisy.tolist(),
+        "standard_errors": (2 * fitted.standard_errors).tolist(),
+        "slopes_kept": fitted.kept,
+    }
 
 
 def _noise(plan: Plan, pairs: list[tuple[int, int]]) -> list[int]:
@@ -119,23 +143,106 @@ def _noise(plan: Plan, pairs: list[tuple[int, int]]) -> list[int]:
     return [next(draws[int(j == k)]) for j, k in pairs]
 
 
-def solved(noisy: Floats, alpha: float, noise: dict[str, Any], concentration: float) -> tuple[Floats, Floats]:
-    """Returns (θ₀, slopes) for (½, z) and their standard errors, sampling and noise together; free."""
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A fit from noisy statistics, for rows (1, 2z) and labels in [−1, 1]."""
+
+    theta: Floats  # intercept and slopes
+    standard_errors: Floats  # of noise, sampling and shrinkage
+    kept: float  # the share of the slopes that is kept
+
+
+def default_ridge(entry: float, d: int) -> float:
+    """Returns α = 2·(standard deviation of an entry's noise)·√d, the size that a matrix of noise alone has."""
+    return 2 * entry * math.sqrt(d)
+
+
+def hopeless(entry: float, d: int) -> bool:
+    """Whether noise alone is as large as the variance of columns that fill their bounds evenly, a third."""
+    return default_ridge(entry, d) >= 1 / 3
+
+
+def solved(noisy: Floats, alpha: float, held: float, noise: dict[str, Any], concentration: float) -> Solution:
+    """Returns the fit at λ = alpha on slopes and ``held`` on the intercept; a function of what is released, so free.
+
+    No direction is taken to vary less than noise alone would make it seem (the floor on eigenvalues), and slopes are
+    kept only as far as they explain more than noise alone would (docs/theory/moments.md).
+    """
     d = len(noisy) - 1
-    G, c = noisy[:d, :d], noisy[:d, d]
-    values, vectors = np.linalg.eigh(G)
-    repaired = (vectors * np.maximum(values, 0)) @ vectors.T  # no second moment is negative
-    inverse = np.linalg.inv(repaired + alpha * np.eye(d))
-    theta = inverse @ c
-    residual = max(float(noisy[d, d] - 2 * theta @ c + theta @ repaired @ theta), 0.0)
-    middle = residual * concentration * repaired + noise_in_equations(theta, noise)
-    return 2 * theta, 2 * np.sqrt(np.diag(inverse @ middle @ inverse))
+    a, entry = 1 + held, noise["entry_standard_deviation"]
+    moments = np.clip(noisy, -1.0, 1.0)  # where the true ones are
+    m, middle = moments[0, 1:d], moments[0, d]
+    S = moments[1:d, 1:d] - np.outer(m, m) / a
+    c = moments[1:d, d] - m * middle / a
+    values, vectors = np.linalg.eigh(S)
+    values = np.maximum(values, 0.0)  # no variance is negative
+    S = (vectors * values) @ vectors.T
+    inverse = (vectors / np.maximum(values + alpha, default_ridge(entry, d))) @ vectors.T
+    slopes = inverse @ c
+    null = entry**2 * ((1 + middle**2) * np.eye(d - 1) + np.outer(m, m))  # of noise in c where there are no slopes
+    kept = 0.0 if hopeless(entry, d) else kept_share(float(c @ slopes), inverse @ null)
+    theta = np.concatenate([[(middle - m @ slopes * kept) / a], kept * slopes])
+    # How errors in the equations become errors of θ, and what is held back of slopes that together explain all.
+    to_slopes = kept * inverse @ np.column_stack([-m / a, np.eye(d - 1)])
+    to_theta = np.vstack([(np.eye(d)[0] - m @ to_slopes) / a, to_slopes])
+    G = np.block([[np.ones((1, 1)), m[None, :]], [m[:, None], S + np.outer(m, m)]])
+    left = max(float(moments[d, d] - 2 * theta @ moments[:d, d] + theta @ G @ theta), 0.0)
+    spread = to_theta @ (left * concentration * G + noise_in_equations(theta, noise)) @ to_theta.T
+    variance = max(float(moments[d, d] - middle**2), 0.0) + 2 * entry * math.sqrt(_square(d, noise))
+    back = (kept * inverse @ S - np.eye(d - 1)) * math.sqrt(variance / max(float(values.sum()), entry))
+    back = np.vstack([-m @ back / a, back])
+    squares = np.diag(spread) + np.sum(back**2, axis=1)
+    squares[0] += (held / a * middle) ** 2
+    return Solution(theta, np.asarray(np.sqrt(squares), dtype=np.float64), kept)
+
+
+def kept_share(gain: float, null: Floats) -> float:
+    """Returns what is kept of slopes that explain ``gain``, where noise alone would explain the trace of ``null``.
+
+    Noise alone hardly ever explains more than its mean and Z_SCORE deviations (of Laplace noise, whose square has
+    variance 5σ⁴); slopes that explain many times as much are kept almost whole.
+    """
+    usual = float(np.trace(null)) + Z_SCORE * math.sqrt(5 * float(np.sum(null * null.T)))
+    return max(0.0, 1 - usual / gain) if gain > 0 else 0.0
+
+
+def expected_parts(facts: Facts, alpha: float, held: float, noise: dict[str, Any]) -> Parts:
+    """Returns what the fit is expected to miss of least squares: noise to first order, and what is held back."""
+    p, entry, d = facts.slopes, noise["entry_standard_deviation"], facts.slopes + 1
+    constant = Parts(clipped_noise(entry / math.sqrt(2), 2.0) ** 2, facts.residual * facts.squares, 0.0)
+    if held:
+        constant = Parts(constant.noise / (1 + held) ** 2, constant.sampling, OFFSET * (held / (1 + held)) ** 2)
+    kinds = []
+    for C, _, q in facts.columns:
+        variance, size = 4 * C, q / 4  # for columns 2z
+        stiff = max(variance + alpha, default_ridge(entry, d))
+        null = entry**2 * (1 + OFFSET) / stiff  # of one slope
+        gain = p * (variance**2 * size / stiff + null)
+        usual = p * null + Z_SCORE * math.sqrt(5 * p) * null
+        kept = 0.0 if hopeless(entry, d) or not p else max(0.0, 1 - usual / gain)
+        drawn = entry**2 * (1 + OFFSET + p * size) / stiff**2
+        kinds.append(
+            Parts(
+                kept**2 * p * variance * drawn,
+                kept**2 * p * facts.residual * facts.squares * (variance / stiff) ** 2,
+                p * variance * size * (1 - kept * variance / stiff) ** 2,
+            )
+        )
+    slopes = Parts.mean(kinds)
+    return Parts(
+        constant.noise + slopes.noise, constant.sampling + slopes.sampling, constant.shrinkage + slopes.shrinkage
+    )
+
+
+def _square(d: int, noise: dict[str, Any]) -> float:
+    """Returns the variance of the noise on a square, in units of that on a product."""
+    return 2 / (d + 3) if noise["distribution"] == "discrete Gaussian" else 4.0  # m = d
 
 
 def noise_in_equations(theta: Floats, noise: dict[str, Any]) -> Floats:
     """Returns the covariance that noise gives to c − Gθ: entries of G are in two equations, squares have their own."""
     d = len(theta)
-    square = np.full(d, 2 / (d + 3) if noise["distribution"] == "discrete Gaussian" else 4.0)  # m = d
+    square = np.full(d, _square(d, noise))
     square[0] = 0.0  # the corner is public
     spread = (1 + theta @ theta) * np.eye(d) + np.outer(theta, theta) + np.diag((square - 2) * theta**2)
     return np.asarray(noise["entry_standard_deviation"] ** 2 * spread, dtype=np.float64)
@@ -152,13 +259,14 @@ def refitted(ridge: Ridge, alpha: float | None, columns: list[str] | None) -> Ri
             "A column was not part of the release.", "", "Choose among the columns it was fitted on."
         )
     kept = [0, *(1 + i for i, f in enumerate(f for f in features for _ in range(f.width)) if f.name in wanted)]
-    lam = ridge.alpha if alpha is None else alpha
+    given = ridge.release_.parameters
+    lam = given["alpha"] if alpha is None else alpha
     if not 0 < lam < math.inf:
         raise InvalidParameter("alpha is not positive and finite.", "", "Pass a positive number.")
     chosen = np.ix_([*kept, len(noisy) - 1], [*kept, len(noisy) - 1])
-    theta, _ = solved(noisy[chosen], lam, plan_noise, 0.0)
+    held = given.get("intercept_alpha", lam) if alpha is None else lam  # releases of earlier versions do not say
     full = np.zeros(len(noisy) - 1)
-    full[kept] = theta
+    full[kept] = 2 * solved(noisy[chosen], lam, held, plan_noise, 0.0).theta
     again = copy.copy(ridge)
     again.alpha = lam
     low, high = ridge.release_.parameters["label"]

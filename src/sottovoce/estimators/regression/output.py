@@ -23,6 +23,7 @@ from sottovoce.bounds import Interval
 from sottovoce.budgets import Budgets
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidParameter
+from sottovoce.estimators.regression.expected import Facts, Parts, expected, with_ridge
 from sottovoce.estimators.regression.sums import UNIT, exact_products, proportional_weights
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import precise, radial
@@ -40,6 +41,8 @@ Floats = NDArray[np.float64]
 MOST_COLUMNS = 1024
 #: Nor beyond this condition number, where a factorisation may fail for one table and not for its neighbour.
 MOST_CONDITION = 2.0**29
+#: What λ is chosen from where none is given: powers of √2.
+RIDGES = [2.0 ** (step / 2) for step in range(-60, 41)]
 
 THEOREM = Theorem(
     "Ridge with radial noise: each person l loses at most η·Δ_l, Δ_l what they can move the solution (pure ε, replace)",
@@ -50,19 +53,21 @@ THEOREM = Theorem(
 def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
     """The plan of an output method; its accuracy bound is plan.accuracy_bound(...)."""
     weights = proportional_weights(budgets.kinds)
-    d, lam = recoding.width + 1, ridge.alpha
+    d = recoding.width + 1
     if d > MOST_COLUMNS:
         raise InvalidParameter(
             "There are too many columns for this method.", "At most 1,023 are covered.", "Use fewer."
         )
     smallest = d / MOST_CONDITION
+    facts = Facts.of(recoding, budgets, weights)
+    lam = default_ridge(ridge, facts, weights, smallest) if ridge.alpha is None else ridge.alpha
     if lam < smallest:
         raise InvalidParameter(
             "alpha is too small: the last digits of doubles would decide about the solution.",
             f"With {d - 1} columns it must be at least {smallest:.3g}.",
             "Pass a larger alpha.",
         )
-    moved = sensitivities(ridge, weights, d)
+    moved = sensitivities(ridge, weights, d, lam)
     heard = weights.person > 0
     rate = float((units.epsilon(budgets.kinds.epsilon[heard]) / moved[heard]).min()) * (1 - 2.0**-40)
     charges = units.within(units.charge(np.where(heard, moved * rate, 0.0)), budgets.kinds.epsilon)
@@ -83,8 +88,7 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
         noise={"distribution": "radial noise on the solution", "rate": rate, "root_mean_square": spread},
         grid=AnswerGrid.below(math.sqrt(d + 1) / rate),  # the deviation of one coordinate of the noise
         theorem=THEOREM,
-        expected_error=half * spread * (1.0 if ridge.method == "output" else 0.5),
-        error_is="root mean square of the noise in a prediction at the corner of the bounds; shrinkage comes on top",
+        error=expected(expected_parts(ridge.method, facts, lam, rate), facts, budgets, weights, half),
         accuracy=partial(accuracy_bound, d=d, lam=lam, rate=rate, concentration=weights.concentration),
     )
 
@@ -96,7 +100,7 @@ def answer(ridge: Ridge, plan: Plan, rows: Rows) -> dict[str, Any]:
     moments = (sums / (plan.weights.total * UNIT**2)).astype(np.float64)  # mean of ẑẑᵀ, ẑ = (1, 2z, y)
     change = coordinates(ridge.method, d)
     G, c = change @ moments[:d, :d] @ change.T, change @ moments[:d, d]
-    solution = cho_solve(cho_factor(G + ridge.alpha * np.eye(d)), c)
+    solution = cho_solve(cho_factor(G + plan.parameters["alpha"] * np.eye(d)), c)
     noise = radial.l2(plan.noise["rate"], d)
     # The sum is exact, and rounded once, to the public grid: everything else that is published follows from that.
     theta = plan.grid.nearest(np.array(precise.exact(solution), dtype=object) + noise)
@@ -141,9 +145,13 @@ def to_centred(method: str, theta: Floats) -> Floats:
     return np.concatenate([[2 * (theta[0] + theta[1:].sum() / 2)], theta[1:]])
 
 
-def sensitivities(ridge: Ridge, weights: Weights, d: int) -> Floats:
+def sensitivities(ridge: Ridge, weights: Weights, d: int, lam: float) -> Floats:
     """Returns, by kind, how far one person's rows can move the solution, in the method's coordinates."""
-    lam, voice = ridge.alpha, weights.person / weights.total
+    return movement(ridge, weights.person / weights.total, d, lam)
+
+
+def movement(ridge: Ridge, voice: Floats, d: int, lam: float) -> Floats:
+    """Returns how far people who weigh so much can move the solution, the solver's error included."""
     if ridge.method == "output":
         bound = _promise(ridge.coefficient_bound, lam, d)
         moved = voice * 2 * math.sqrt(d) * (1 + math.sqrt(d) * bound) / lam
@@ -152,6 +160,21 @@ def sensitivities(ridge: Ridge, weights: Weights, d: int) -> Floats:
     m = 1 / (2 * math.sqrt(lam)) if math.sqrt(lam) <= R else R / (R * R + lam)
     best = best_constant(R * m)
     return np.minimum(voice * 2 * R * best / lam, np.where(voice > 0, 2 * m, 0.0)) + solver_error(lam, R * R, m)
+
+
+def default_ridge(ridge: Ridge, facts: Facts, weights: Weights, smallest: float) -> float:
+    """Returns the λ of a public grid that has the smallest expected error for typical columns and slopes."""
+    ridges = [lam for lam in RIDGES if lam >= smallest]
+    loudest = np.array([weights.noise_ratio])  # the weight of somebody at ε = 1 who decides about the noise
+    rates = [1 / float(movement(ridge, loudest, facts.slopes + 1, lam)[0]) for lam in ridges]
+    errors = [expected_parts(ridge.method, facts, lam, rate).total for lam, rate in zip(ridges, rates, strict=True)]
+    return float(ridges[int(np.argmin(errors))])
+
+
+def expected_parts(method: str, facts: Facts, lam: float, rate: float) -> Parts:
+    """Returns what the solution is expected to miss of least squares; each coordinate's noise has variance (d+1)/η²."""
+    intercept, moved = (1.0, 0.5) if method == "output" else (0.5, 0.0)
+    return with_ridge(facts, lam, intercept, moved, (facts.slopes + 2) / rate**2)
 
 
 def best_constant(k: float) -> float:

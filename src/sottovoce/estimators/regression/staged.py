@@ -8,7 +8,7 @@ scale that the first stage can release (there are eight), because later choices 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from sottovoce.bounds import Interval
 from sottovoce.budgets import Budgets
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidParameter
+from sottovoce.estimators.regression.expected import EXPLAINED, Facts, Parts, expected
 from sottovoce.estimators.regression.objective import (
     CONSTANT_ONLY,
     KNOWN_SIZE,
@@ -31,6 +32,7 @@ from sottovoce.estimators.regression.objective import (
     least_deviation,
     run,
     scale_share,
+    sized,
     threshold_of_small_budgets,
 )
 from sottovoce.guarantee import Guarantee
@@ -70,6 +72,10 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
     guess = scale_of(ridge.label_scale, half)
     outlook = [outlook_at(purse, recoding.width, s, guess is not None) for s in ([guess] if guess else _scales(purse))]
     typical = min(outlook, key=lambda c: abs(math.log(c.scale / (guess or TYPICAL_SCALE))))
+    weights = Weights.solve(budgets.kinds, A=0.0)
+    facts = Facts.of(recoding, budgets, weights)
+    parts = {c.scale: expected_parts(purse, replace(facts, spread=c.scale), c, weights.concentration) for c in outlook}
+    facts = replace(facts, spread=typical.scale)
     return Plan(
         question="ridge",
         parameters={
@@ -78,17 +84,16 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
             "label": list(label),
             "label_scale": ridge.label_scale,
             "features": recoding.to_dict(),
-            "stages": [_told(c, half) for c in outlook],
+            "stages": [_told(c, half, parts[c.scale].total / c.scale**2) for c in outlook],
             "advice": advice(typical),
         },
         budgets=budgets,
-        weights=Weights.solve(budgets.kinds, A=0.0),
+        weights=weights,
         guarantee=Guarantee.of(budgets, budgets.kinds.epsilon, arithmetic="floating"),
         noise={"distribution": "K-norm noise in the objective", "shares": [p.share for p in typical.parts]},
         grid=AnswerGrid.below(min(least_deviation(purse, recoding.width, c) for c in outlook)),
         theorem=THEOREM,
-        expected_error=math.sqrt(typical.expected) * typical.scale * half,
-        error_is="root mean square distance to the best linear function; a planning number, within a factor of three",
+        error=expected(parts[typical.scale], facts, budgets, weights, half),
     )
 
 
@@ -128,6 +133,28 @@ def outlook_at(purse: Purse, slopes: int, scale: float, known: bool) -> Course:
     )
 
 
+def expected_parts(purse: Purse, facts: Facts, chosen: Course, concentration: float) -> Parts:
+    """Returns what a course is expected to miss of least squares: the proxy's terms for its last stage."""
+    last, p = chosen.parts[-1], facts.slopes
+    V, V2, size = last.share * purse.total, last.share**2 * purse.squares, chosen.intercept_size
+    unit = chosen.scale
+    if chosen.slopes is not None:
+        refitted = len(chosen.parts) > 1 and chosen.parts[-2].purpose == "scale of residuals"
+        choice = sized(purse, p, last.share, KNOWN_SIZE if refitted else size)
+        slope_size = 0.0 if refitted else EXPLAINED
+        terms = proxy.parts(p, V, V2, 0.0 if refitted else size, slope_size, choice)
+        unit *= math.sqrt(1 - EXPLAINED) if refitted else 1.0
+        kept_back = 0.0
+    elif purse.total < CONSTANT_ONLY:
+        terms = proxy.parts(0, V, V2, size, 0.0, proxy.best_constant(V, V2, size, 1.0))
+        unit, kept_back = chosen.constant, facts.explained
+    else:
+        terms, kept_back = proxy.parts(0, V, V2, size, 0.0, proxy.best_constant(V, V2, size, 2.0)), facts.explained
+    unequal = facts.squares / concentration  # the proxy counts all of Σc², and least squares has 1/n of it too
+    parts = Parts(terms.noise, terms.sampling * unequal, terms.shrinkage).times(unit**2)
+    return replace(parts, shrinkage=parts.shrinkage + kept_back)
+
+
 def _scales(purse: Purse) -> list[float]:
     if purse.total < CONSTANT_ONLY:
         return [TYPICAL_SCALE]
@@ -135,12 +162,12 @@ def _scales(purse: Purse) -> list[float]:
     return [factor * 0.25 * 0.5**j for j in range(LABEL_SCALES)]
 
 
-def _told(chosen: Course, half: float) -> dict[str, Any]:
+def _told(chosen: Course, half: float, expected_square: float) -> dict[str, Any]:
     return {
         "if_scale": chosen.scale * half,
         "parts": [{"purpose": part.purpose, "share": part.share} for part in chosen.parts],
         "slopes": chosen.slopes is not None,
-        "expected": chosen.expected,
+        "expected": expected_square,  # in units of the squared scale
     }
 
 

@@ -39,7 +39,8 @@ class Pace:
 
     steps: int
     stride: float
-    expected: float
+    noise: float  # expected root mean square of a prediction's noise
+    unlearnt: float  # and of what is not learnt yet
 
 
 def usual_clip(shape: Shape, slopes: int) -> float:
@@ -63,14 +64,15 @@ def chosen(shape: Shape, slopes: int, noise: float, steps: int | None) -> Pace:
     ways = WAYS[longest * (MOST if steps is None else steps) >= WAYS]
     if not len(ways):
         ways = WAYS[:1]
-    errors = expected_square(shape, slopes, noise, ways)
+    errors = sum(expected_squares(shape, slopes, noise, ways))
     best = int(np.argmin(errors))
     way = float(ways[best])
     taken = min(max(math.ceil(way / longest), FEWEST), MOST) if steps is None else steps
-    return Pace(taken, way / taken, math.sqrt(float(errors[best])))
+    unlearnt, drawn = (float(part[best]) for part in expected_squares(shape, slopes, noise, ways))
+    return Pace(taken, way / taken, math.sqrt(drawn), math.sqrt(unlearnt))
 
 
-def expected_square(shape: Shape, slopes: int, noise: float, ways: np.ndarray) -> np.ndarray:
+def expected_squares(shape: Shape, slopes: int, noise: float, ways: np.ndarray) -> np.ndarray:
     """Returns, for each way, the mean square error of a prediction: what is not learnt yet, and noise."""
     over_spreads = [_column(shape, spread, noise, ways, slopes) for spread in SPREADS]
     parts = _column(shape, INTERCEPT, noise, ways, 1) + (np.mean(over_spreads, axis=0) if slopes else 0.0)
@@ -81,4 +83,4 @@ def _column(shape: Shape, spread: float, noise: float, ways: np.ndarray, count: 
     """Columns of one spread that share the usual variance of a prediction among them."""
     bend = shape.curvature * spread
     left = np.exp(-2 * ways * bend)
-    return np.asarray(shape.size * left + count * spread * noise**2 * ways * (1 - left) / (2 * bend))
+    return np.asarray([shape.size * left, count * spread * noise**2 * ways * (1 - left) / (2 * bend)])

@@ -26,10 +26,10 @@ from sottovoce.estimators.risk.descent import Descent, People
 from sottovoce.estimators.risk.gradients import MOST_COLUMNS
 from sottovoce.estimators.risk.loudness import Account, Drawn, Everybody, least_scale, loud_kinds, whole_weights
 from sottovoce.noise.choose import RATE_BITS
-from sottovoce.plan import Plan, Theorem
+from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, inequality
 from sottovoce.recoding import Recoding
 from sottovoce.solvers import accounting, losses
-from sottovoce.weights import row_voices
+from sottovoce.weights import Weights, row_voices
 
 if TYPE_CHECKING:
     from sottovoce.estimators.erm import ERM
@@ -103,8 +103,7 @@ def plan_for(erm: ERM, budgets: Budgets, recoding: Recoding, label: dict[str, An
         },
         grid=GradientGrid(settings.clip / weights.total),
         theorem=FULL if settings.rate == EVERYBODY else SAMPLED,
-        expected_error=way.expected * _unit(label),
-        error_is=f"root mean square error of {_predicted(settings.shape)}, shrinkage and noise; a planning number",
+        error=_expected_error(settings.shape, way, label, budgets, weights),
     )
 
 
@@ -217,9 +216,18 @@ def _single_noise(voices: Floats, rows: Any, people: Any, single: Floats) -> flo
     return float(ratio.max() / (person @ people))
 
 
-def _unit(label: dict[str, Any]) -> float:
-    return float(label["label"][1] - label["label"][0]) / 2 if "label" in label else 1.0
-
-
-def _predicted(shape: losses.Shape) -> str:
-    return "a decision value (the log-odds)" if shape.classifies else "a prediction, in units of the label"
+def _expected_error(
+    shape: losses.Shape, way: pace.Pace, label: dict[str, Any], budgets: Budgets, weights: Weights
+) -> ExpectedError:
+    half = float(label["label"][1] - label["label"][0]) / 2 if "label" in label else 1.0
+    size, (squares, moved) = math.sqrt(shape.size), inequality(budgets, weights)
+    of = "decision values" if shape.classifies else "predictions"
+    return ExpectedError(
+        classical=f"the {of} of the minimiser without noise, over its rows",
+        unit="in decision values (log-odds, for the logistic loss)" if shape.classifies else "in units of the label",
+        noise=way.noise * half,
+        sampling=size * math.sqrt(squares) * half,
+        shrinkage=way.unlearnt * half,
+        bias=ASSOCIATION * size * half * moved,
+        assumed=f"Assumed: {of} of the best model spread by {size * half:.3g}.",
+    )

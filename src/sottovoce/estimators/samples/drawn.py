@@ -23,13 +23,14 @@ from sottovoce.columns import Table
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidData, InvalidParameter, InvalidRelease
 from sottovoce.estimators.kept import keep, label_missing
+from sottovoce.estimators.regression.expected import Facts, expected, with_ridge
 from sottovoce.estimators.ridge import predicted
 from sottovoce.estimators.samples import gram
 from sottovoce.estimators.samples.grants import Voices
 from sottovoce.features import InBall, Label
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise.grid import AnswerGrid
-from sottovoce.plan import Plan, Theorem
+from sottovoce.plan import ExpectedError, Plan, Theorem
 from sottovoce.question import VALUE, budgets_of, declared_recoding, gathered, refuse_unfit, run, table_in_memory
 from sottovoce.recoding import Recoding, UnitBall
 from sottovoce.release import Release
@@ -160,9 +161,20 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             noise={"distribution": "one sample of the posterior", **self._noise(voices)},
             grid=self._grid(voices),
             theorem=self.theorem,
-            expected_error=half * self._noise_in_a_row(voices, ball.width),
-            error_is="root mean square of the noise in a row's prediction, at most; shrinkage comes on top",
+            error=self._error(voices, recoding, ball, budgets, half),
         )
+
+    def _error(
+        self, voices: Voices, recoding: Recoding, ball: UnitBall, budgets: Budgets, half: float
+    ) -> ExpectedError:
+        """What is expected of ridge regression on rows of the ball, with the noise of one draw."""
+        facts = Facts.of(recoding, budgets, voices.weights)
+        shorter = (1 - ball.intercept**2) / (ball.radius * ball.spread) ** 2  # squares of columns, in the ball
+        inside = replace(facts, even=facts.even * float(np.mean(shorter))) if facts.slopes else facts
+        ridge, gamma = self._strength(voices, min(C for C, _, _ in inside.columns) * voices.total)
+        noise = 1 / (gamma * voices.total)
+        parts = with_ridge(inside, ridge / voices.total, ball.intercept, 0.0, 0.0, noise)
+        return expected(parts, facts, budgets, voices.weights, half)
 
     def _granted(self, epsilon: Any) -> Any:
         """What people grant: what fit was told, or what the estimator was made with, or nothing."""
