@@ -190,7 +190,7 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
             },
             grid=found.grid,
             theorem=THEOREM,
-            error=expected_error(design.rows, np.ldexp(K.astype(np.float64), exponent), found.noise, variance),
+            error=expected_error(design.rows, np.ldexp(K.astype(np.float64), exponent), found.noise, variance, words),
         )
 
     def _solved(self, budgets: Budgets, design: Design, owner: Integers, ratio: float) -> Solution:
@@ -247,7 +247,7 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         return tags
 
 
-def expected_error(rows: Floats, C: Floats, noise: float, variance: float) -> ExpectedError:
+def expected_error(rows: Floats, C: Floats, noise: float, variance: float, words: str) -> ExpectedError:
     """Returns what predictions for the public rows miss of least squares: their noise, and (C − X⁺)·(labels' noise).
 
     Both maps have C·X = I, so nothing is held back; the features are public, so nothing is assumed about them.
@@ -260,7 +260,8 @@ def expected_error(rows: Floats, C: Floats, noise: float, variance: float) -> Ex
         noise=math.sqrt(2 * float(np.square(rows).sum()) / n) * noise,
         sampling=math.sqrt(variance / n) * apart,
         bias=ASSOCIATION * math.sqrt(variance) * apart,
-        assumed=f"Assumed: labels spread by {math.sqrt(variance):.3g} around the best linear function.",
+        assumed=f"Assumed: labels spread by {math.sqrt(variance):.3g} around the best linear function. "
+        f"Noise by {words}.",
     )
 
 

@@ -122,7 +122,7 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self._method().plan_for(self, budgets_of(epsilon, groups, rows), recoding, label)
 
     def asked_parameters(self) -> dict[str, Any]:
-        """The parameters as a request is remembered by: the default method has no λ, and its old default stands for it."""
+        """The parameters that a request is remembered by: the default method has no λ, and 1.0 still stands for it."""
         given: dict[str, Any] = self.get_params()
         return {**given, "alpha": 1.0} if self.method == "objective" and self.alpha is None else given
 

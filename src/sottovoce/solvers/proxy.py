@@ -23,6 +23,9 @@ from scipy.integrate import quad
 RIDGES = 2.0 ** np.linspace(-1, 23, 97)
 #: Thresholds in units of the label's scale, with a small penalty for the bias of the narrow ones.
 THRESHOLDS = ((0.75, 0.010), (1.0, 0.007), (1.5, 0.003), (2.5, 0.001))
+#: How far such a threshold draws the fit from the mean to the median, in units of the scale: where labels are skewed as
+#: those of a gamma law of shape 4, and where they are as skewed as exponential ones (docs/theory/errors.md).
+SKEWED = {0.75: (0.15, 0.47), 1.0: (0.13, 0.43), 1.5: (0.09, 0.32), 2.0: (0.05, 0.23), 2.5: (0.025, 0.16)}
 #: Noise norms max(α₁a + (1−α₁)m, α₂a + (1−α₂)m) between joint (1, 0) and separate (α, α) intercept noise.
 NORMS = (
     (1.0, 0.0),

@@ -87,17 +87,19 @@ class Facts:
         return self.spread**2 - self.explained
 
 
-def expected(parts: Parts, facts: Facts, budgets: Budgets, weights: Weights, half: float, *more: str) -> ExpectedError:
-    """Returns the expected error of a regression in the label's own unit."""
-    sentences = (f"Assumed: labels spread by {facts.spread * half:.3g}, of which slopes explain 60 %.", *more)
+def expected(
+    parts: Parts, facts: Facts, budgets: Budgets, weights: Weights, half: float, more: str = "", besides: float = 0.0
+) -> ExpectedError:
+    """Returns the expected error of a regression in the label's own unit; ``besides`` is added to the possible bias."""
+    assumed = f"Assumed: labels spread by {facts.spread * half:.3g}, of whose variance slopes explain 60 %."
     return ExpectedError(
         classical="the predictions of least squares, over its rows",
         unit="in units of the label",
         noise=math.sqrt(parts.noise) * half,
         sampling=math.sqrt(parts.sampling) * half,
         shrinkage=math.sqrt(parts.shrinkage) * half,
-        bias=ASSOCIATION * facts.spread * half * inequality(budgets, weights)[1],
-        assumed=" ".join(sentences),
+        bias=(ASSOCIATION * facts.spread * inequality(budgets, weights)[1] + besides) * half,
+        assumed=f"{assumed} {more}".strip(),
     )
 
 

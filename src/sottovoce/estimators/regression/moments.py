@@ -106,7 +106,7 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
             budgets,
             weights,
             (label[1] - label[0]) / 2,
-            *([HOPELESS] if hopeless(entry, m) else []),
+            HOPELESS if hopeless(entry, m) else "",
         ),
     )
 

@@ -75,7 +75,7 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
     weights = Weights.solve(budgets.kinds, A=0.0)
     facts = Facts.of(recoding, budgets, weights)
     parts = {c.scale: expected_parts(purse, replace(facts, spread=c.scale), c, weights.concentration) for c in outlook}
-    facts = replace(facts, spread=typical.scale)
+    own, skew = parts[typical.scale]
     return Plan(
         question="ridge",
         parameters={
@@ -84,7 +84,7 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
             "label": list(label),
             "label_scale": ridge.label_scale,
             "features": recoding.to_dict(),
-            "stages": [_told(c, half, parts[c.scale].total / c.scale**2) for c in outlook],
+            "stages": [_told(c, half, parts[c.scale][0].total / c.scale**2) for c in outlook],
             "advice": advice(typical),
         },
         budgets=budgets,
@@ -93,7 +93,7 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
         noise={"distribution": "K-norm noise in the objective", "shares": [p.share for p in typical.parts]},
         grid=AnswerGrid.below(min(least_deviation(purse, recoding.width, c) for c in outlook)),
         theorem=THEOREM,
-        error=expected(parts[typical.scale], facts, budgets, weights, half),
+        error=expected(own, replace(facts, spread=typical.scale), budgets, weights, half, besides=skew),
     )
 
 
@@ -133,26 +133,31 @@ def outlook_at(purse: Purse, slopes: int, scale: float, known: bool) -> Course:
     )
 
 
-def expected_parts(purse: Purse, facts: Facts, chosen: Course, concentration: float) -> Parts:
-    """Returns what a course is expected to miss of least squares: the proxy's terms for its last stage."""
+def expected_parts(purse: Purse, facts: Facts, chosen: Course, concentration: float) -> tuple[Parts, float]:
+    """Returns what a course is expected to miss of least squares, and the bias that very skewed labels may add.
+
+    The proxy's terms for the last stage, and what its threshold does to labels that are skewed a little; a fit around
+    a first one holds nothing back of the slopes, and its labels are what the first has left.
+    """
     last, p = chosen.parts[-1], facts.slopes
     V, V2, size = last.share * purse.total, last.share**2 * purse.squares, chosen.intercept_size
-    unit = chosen.scale
-    if chosen.slopes is not None:
-        refitted = len(chosen.parts) > 1 and chosen.parts[-2].purpose == "scale of residuals"
-        choice = sized(purse, p, last.share, KNOWN_SIZE if refitted else size)
-        slope_size = 0.0 if refitted else EXPLAINED
-        terms = proxy.parts(p, V, V2, 0.0 if refitted else size, slope_size, choice)
-        unit *= math.sqrt(1 - EXPLAINED) if refitted else 1.0
-        kept_back = 0.0
-    elif purse.total < CONSTANT_ONLY:
-        terms = proxy.parts(0, V, V2, size, 0.0, proxy.best_constant(V, V2, size, 1.0))
-        unit, kept_back = chosen.constant, facts.explained
+    unit, kept_back = chosen.scale, 0.0
+    if chosen.slopes is None:
+        kept_back = facts.explained
+        unit = chosen.constant if purse.total < CONSTANT_ONLY else chosen.scale
+        choice = proxy.best_constant(V, V2, size, 1.0 if purse.total < CONSTANT_ONLY else 2.0)
+        terms = proxy.parts(0, V, V2, size, 0.0, choice)
+    elif len(chosen.parts) > 1 and chosen.parts[-2].purpose == "scale of residuals":
+        unit *= math.sqrt(1 - EXPLAINED)
+        choice = sized(purse, p, last.share, KNOWN_SIZE)
+        terms = proxy.parts(p, V, V2, 0.0, 0.0, choice)
     else:
-        terms, kept_back = proxy.parts(0, V, V2, size, 0.0, proxy.best_constant(V, V2, size, 2.0)), facts.explained
+        choice = sized(purse, p, last.share, size)
+        terms = proxy.parts(p, V, V2, size, EXPLAINED, choice)
+    usual, most = proxy.SKEWED[choice.threshold]
     unequal = facts.squares / concentration  # the proxy counts all of Σc², and least squares has 1/n of it too
-    parts = Parts(terms.noise, terms.sampling * unequal, terms.shrinkage).times(unit**2)
-    return replace(parts, shrinkage=parts.shrinkage + kept_back)
+    parts = Parts(terms.noise, terms.sampling * unequal, terms.shrinkage + usual**2).times(unit**2)
+    return replace(parts, shrinkage=parts.shrinkage + kept_back), most * unit
 
 
 def _scales(purse: Purse) -> list[float]:
