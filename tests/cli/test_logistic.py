@@ -312,9 +312,9 @@ def test_a_plan_shows_classes_regularisation_and_how_to_read_the_error(run, ward
         "Plan for a logistic regression: 1,200 people, 2,400 rows",
         "granted ε",
         "Promise: pure ε for each person, neighbours by replace",
-        "in a row's log-odds",
+        "as a probability",
+        "Of it noise ",
         "Classes: healthy, ill. λ = ",
-        "odds of 10 to 1 are 2.3",
         "No feature and no label was read, and nobody has been charged.",
     ):
         assert words in shown
@@ -452,7 +452,7 @@ def test_public_rows_scale_and_choose_and_tell_the_error_to_expect(run, public, 
     for name in ("public.csv", "public.parquet", "parts"):
         shown = run(*logistic(public, "plan", label), "--public", public / name, "--out", public / "p.json")
         assert "Scaling and λ follow from 600 public rows" in shown.stdout
-        assert "share of rows misclassified" in shown.stdout
+        assert "simulation on the public rows" in " ".join(shown.stdout.split())
         plans.append(json.loads((public / "p.json").read_text()))
     assert plans[0] == plans[1] == plans[2]
     assert 0 < plans[0]["expected_error"] < 0.6

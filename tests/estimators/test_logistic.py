@@ -263,7 +263,8 @@ def test_public_rows_scale_and_choose_and_cost_nobody():
     assert scores[1] > scores[0] + 0.1
     plan = model(public=public).plan(epsilon=np.full(N, 0.5), n_features=P)
     assert 0 < plan.expected_error < 0.5
-    assert "public rows" in plan.error_is
+    assert "public rows" in plan.error.assumed
+    assert plan.error_unit == "as a probability"
     assert plan.parameters["public_rows"] == 60
     assert np.all(plan.charges <= 0.5)
     again = model(public=public).plan(epsilon=np.full(N, 0.5), n_features=P)

@@ -243,15 +243,16 @@ def rank_noise(q: float, scale: float, spread: float, concentration: float) -> f
 
     The chosen t has rank p with density ∝ exp(−|p − q|/scale) over the part that values fill, and two lumps at rank 0
     and 1 for the points outside it. Ranks are multiples of one row's weight, which shows where the scale is no more
-    than a few rows.
+    than a few rows; gaps between neighbours vary as those of random values do, which adds 3/16 of a row over the scale.
     """
     rows = max(round(1 / concentration), 1)
+    uneven = 1 + 3 / 16 / max(scale * rows, 1.0)
     if scale * rows < FEW_ROWS:
         ranks = np.arange(max(math.floor(q * rows) - REACH, 0), min(math.ceil(q * rows) + REACH, rows) + 1) / rows
         apart = np.concatenate([np.abs(ranks - q), [q, 1 - q]])
         size = np.append(np.full(len(ranks), spread / rows), [(1 - spread) / 2] * 2)
         likely = size * np.exp((apart.min() - apart) / scale)
-        return math.sqrt(float(likely @ apart**2) / float(likely.sum()))
+        return min(math.sqrt(uneven * float(likely @ apart**2) / float(likely.sum())), 1.0)
     mass = second = 0.0
     for side in (q, 1 - q):
         tail = math.exp(-side / scale)
@@ -259,4 +260,4 @@ def rank_noise(q: float, scale: float, spread: float, concentration: float) -> f
         # ∫₀^side x²·e^(−x/scale) dx, by the incomplete gamma function: the plain form cancels for large scales.
         inside = 2 * scale**3 * float(gammainc(3, side / scale))
         second += spread * inside + (1 - spread) / 2 * tail * side**2
-    return math.sqrt(second / mass)
+    return min(math.sqrt(uneven * second / mass), 1.0)

@@ -106,8 +106,6 @@ def classified(plan: Plan) -> list[str]:
         lines.append(
             f"Scaling and λ follow from {given['public_rows']:,} public rows, about which nothing is promised."
         )
-    else:
-        lines.append("For comparison: odds of 3 to 1 are log-odds of 1.1, odds of 10 to 1 are 2.3.")
     return lines
 
 

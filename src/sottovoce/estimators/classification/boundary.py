@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, gammaincinv
+from scipy.special import expit, gammaincinv, ndtr
 
 from sottovoce.budgets import Budgets
 from sottovoce.engine import Engine, Rows, in_memory
@@ -201,10 +201,20 @@ def expected_error(setting: Setting, rate: float, budgets: Budgets, weights: Wei
         unit="as a probability",
         noise=probability_error(1.0, noise),
         sampling=probability_error(1.0, sampling),
-        shrinkage=probability_error(kept, 0.0),
+        shrinkage=math.hypot(probability_error(kept, 0.0), probability_error(1.0, LOG_ODDS * cut_rows(setting.ball))),
         bias=ASSOCIATION / 2 * moved,
         assumed=assumed,
     )
+
+
+def cut_rows(ball: UnitBall) -> float:
+    """Returns how much log-odds change, relative to their size, because rows longer than the radius are cut to it.
+
+    The squared length of a row of p columns that fill their bounds evenly has mean p and variance .8p in units of their
+    spreads, so lengths vary by √(.2/p) of themselves. Cut to one length, rows lose that variation.
+    """
+    p = len(ball.spread)
+    return math.sqrt(0.2 / p) * float(ndtr((math.sqrt(p) - ball.radius) / math.sqrt(0.2))) if p else 0.0
 
 
 def probability_error(kept: float, noise: float) -> float:

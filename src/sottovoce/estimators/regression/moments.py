@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,7 +42,7 @@ Floats = NDArray[np.float64]
 SCALE_BITS = 40
 
 #: How many deviations above its mean noise alone may explain before slopes are taken for more than noise.
-Z_SCORE = 6.0
+Z_SCORE = 8.0
 HOPELESS = "Noise is too large for slopes: the answer will be a constant."
 
 PURE = Theorem(
@@ -121,13 +122,14 @@ def answer(ridge: Ridge, plan: Plan, rows: Rows) -> dict[str, Any]:
     for (j, k), z in zip(pairs, _noise(plan, pairs), strict=True):
         noisy[j, k] = noisy[k, j] = ((int(sums[j, k]) >> shift) + z + (0.5 if shift else 0.0)) * unit
     noisy[0, 0] = 1.0
-    held = plan.parameters["intercept_alpha"]
-    fitted = solved(noisy, plan.parameters["alpha"], held, plan.noise, plan.weights.concentration)
+    given = plan.parameters
+    moments = Moments.of(noisy, given["alpha"], given["intercept_alpha"], plan.noise)
+    theta, kept = moments.fit
     return {
-        "theta": 2 * fitted.theta,
+        "theta": 2 * theta,  # for (½, z)
         "statistics": noisy.tolist(),
-        "standard_errors": (2 * fitted.standard_errors).tolist(),
-        "slopes_kept": fitted.kept,
+        "standard_errors": (2 * moments.standard_errors(plan.weights.concentration)).tolist(),
+        "slopes_kept": kept,
     }
 
 
@@ -143,15 +145,6 @@ def _noise(plan: Plan, pairs: list[tuple[int, int]]) -> list[int]:
     return [next(draws[int(j == k)]) for j, k in pairs]
 
 
-@dataclass(frozen=True, eq=False)
-class Solution:
-    """A fit from noisy statistics, for rows (1, 2z) and labels in [−1, 1]."""
-
-    theta: Floats  # intercept and slopes
-    standard_errors: Floats  # of noise, sampling and shrinkage
-    kept: float  # the share of the slopes that is kept
-
-
 def default_ridge(entry: float, d: int) -> float:
     """Returns α = 2·(standard deviation of an entry's noise)·√d, the size that a matrix of noise alone has."""
     return 2 * entry * math.sqrt(d)
@@ -162,38 +155,81 @@ def hopeless(entry: float, d: int) -> bool:
     return default_ridge(entry, d) >= 1 / 3
 
 
-def solved(noisy: Floats, alpha: float, held: float, noise: dict[str, Any], concentration: float) -> Solution:
-    """Returns the fit at λ = alpha on slopes and ``held`` on the intercept; a function of what is released, so free.
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Second moments with noise, around the noisy mean of the features; ``held`` is λ on the intercept."""
 
-    No direction is taken to vary less than noise alone would make it seem (the floor on eigenvalues), and slopes are
-    kept only as far as they explain more than noise alone would (docs/theory/moments.md).
-    """
-    d = len(noisy) - 1
-    a, entry = 1 + held, noise["entry_standard_deviation"]
-    moments = np.clip(noisy, -1.0, 1.0)  # where the true ones are
-    m, middle = moments[0, 1:d], moments[0, d]
-    S = moments[1:d, 1:d] - np.outer(m, m) / a
-    c = moments[1:d, d] - m * middle / a
-    values, vectors = np.linalg.eigh(S)
-    values = np.maximum(values, 0.0)  # no variance is negative
-    S = (vectors * values) @ vectors.T
-    inverse = (vectors / np.maximum(values + alpha, default_ridge(entry, d))) @ vectors.T
-    slopes = inverse @ c
-    null = entry**2 * ((1 + middle**2) * np.eye(d - 1) + np.outer(m, m))  # of noise in c where there are no slopes
-    kept = 0.0 if hopeless(entry, d) else kept_share(float(c @ slopes), inverse @ null)
-    theta = np.concatenate([[(middle - m @ slopes * kept) / a], kept * slopes])
-    # How errors in the equations become errors of θ, and what is held back of slopes that together explain all.
-    to_slopes = kept * inverse @ np.column_stack([-m / a, np.eye(d - 1)])
-    to_theta = np.vstack([(np.eye(d)[0] - m @ to_slopes) / a, to_slopes])
-    G = np.block([[np.ones((1, 1)), m[None, :]], [m[:, None], S + np.outer(m, m)]])
-    left = max(float(moments[d, d] - 2 * theta @ moments[:d, d] + theta @ G @ theta), 0.0)
-    spread = to_theta @ (left * concentration * G + noise_in_equations(theta, noise)) @ to_theta.T
-    variance = max(float(moments[d, d] - middle**2), 0.0) + 2 * entry * math.sqrt(_square(d, noise))
-    back = (kept * inverse @ S - np.eye(d - 1)) * math.sqrt(variance / max(float(values.sum()), entry))
-    back = np.vstack([-m @ back / a, back])
-    squares = np.diag(spread) + np.sum(back**2, axis=1)
-    squares[0] += (held / a * middle) ** 2
-    return Solution(theta, np.asarray(np.sqrt(squares), dtype=np.float64), kept)
+    noisy: Floats  # of (1, 2z, y), each clipped to [−1, 1], where the true ones are
+    alpha: float
+    held: float
+    noise: dict[str, Any]
+
+    @classmethod
+    def of(cls, noisy: Floats, alpha: float, held: float, noise: dict[str, Any]) -> Moments:
+        """From released statistics."""
+        return cls(np.clip(noisy, -1.0, 1.0), alpha, held, noise)
+
+    @property
+    def d(self) -> int:
+        """How many coefficients there are, the intercept included."""
+        return len(self.noisy) - 1
+
+    @property
+    def entry(self) -> float:
+        """The standard deviation of the noise on a product."""
+        return float(self.noise["entry_standard_deviation"])
+
+    @property
+    def means(self) -> Floats:
+        """Of the features."""
+        return self.noisy[0, 1 : self.d]
+
+    @property
+    def label(self) -> float:
+        """The mean of the labels."""
+        return float(self.noisy[0, self.d])
+
+    @cached_property
+    def covariance(self) -> tuple[Floats, Floats]:
+        """Eigenvalues, none below zero, and eigenvectors of the covariance of the features."""
+        inner = self.noisy[1 : self.d, 1 : self.d] - np.outer(self.means, self.means) / (1 + self.held)
+        values, vectors = np.linalg.eigh(inner)
+        return np.maximum(values, 0.0), vectors
+
+    @cached_property
+    def inverse(self) -> Floats:
+        """(S + λ)⁻¹, where no direction counts for less than noise alone would make it seem."""
+        values, vectors = self.covariance
+        floor = default_ridge(self.entry, self.d)
+        return np.asarray((vectors / np.maximum(values + self.alpha, floor)) @ vectors.T)
+
+    @cached_property
+    def fit(self) -> tuple[Floats, float]:
+        """Intercept and slopes, and the share of the slopes that was kept."""
+        m, a = self.means, 1 + self.held
+        c = self.noisy[1 : self.d, self.d] - m * self.label / a
+        slopes = self.inverse @ c
+        null = self.entry**2 * ((1 + self.label**2) * np.eye(self.d - 1) + np.outer(m, m))  # of noise in c, no slopes
+        kept = 0.0 if hopeless(self.entry, self.d) else kept_share(float(c @ slopes), self.inverse @ null)
+        return np.concatenate([[(self.label - kept * float(m @ slopes)) / a], kept * slopes]), kept
+
+    def standard_errors(self, concentration: float) -> Floats:
+        """Returns the root mean square error of each coefficient: sampling, noise, and what is held back.
+
+        What is held back is that of slopes which together explain all of the labels' variance, each its share.
+        """
+        (theta, kept), (values, vectors), d, a = self.fit, self.covariance, self.d, 1 + self.held
+        m, S, label = self.means, (vectors * values) @ vectors.T, float(self.noisy[d, d])
+        to_slopes = kept * self.inverse @ np.column_stack([-m / a, np.eye(d - 1)])  # from errors in the equations
+        to_theta = np.vstack([(np.eye(d)[0] - m @ to_slopes) / a, to_slopes])
+        G = np.block([[np.ones((1, 1)), m[None, :]], [m[:, None], S + np.outer(m, m)]])
+        left = max(label - 2 * float(theta @ self.noisy[:d, d]) + float(theta @ G @ theta), 0.0)
+        spread = to_theta @ (left * concentration * G + noise_in_equations(theta, self.noise)) @ to_theta.T
+        variance = max(label - self.label**2, 0.0) + 2 * self.entry * math.sqrt(_square(d, self.noise))
+        back = (kept * self.inverse @ S - np.eye(d - 1)) * math.sqrt(variance / max(float(values.sum()), self.entry))
+        squares = np.diag(spread) + np.sum(np.vstack([-m @ back / a, back]) ** 2, axis=1)
+        squares[0] += (self.held / a * self.label) ** 2
+        return np.asarray(np.sqrt(squares), dtype=np.float64)
 
 
 def kept_share(gain: float, null: Floats) -> float:
@@ -266,7 +302,7 @@ def refitted(ridge: Ridge, alpha: float | None, columns: list[str] | None) -> Ri
     chosen = np.ix_([*kept, len(noisy) - 1], [*kept, len(noisy) - 1])
     held = given.get("intercept_alpha", lam) if alpha is None else lam  # releases of earlier versions do not say
     full = np.zeros(len(noisy) - 1)
-    full[kept] = 2 * solved(noisy[chosen], lam, held, plan_noise, 0.0).theta
+    full[kept] = 2 * Moments.of(noisy[chosen], lam, held, plan_noise).fit[0]
     again = copy.copy(ridge)
     again.alpha = lam
     low, high = ridge.release_.parameters["label"]
