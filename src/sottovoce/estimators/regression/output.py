@@ -41,8 +41,8 @@ Floats = NDArray[np.float64]
 MOST_COLUMNS = 1024
 #: Nor beyond this condition number, where a factorisation may fail for one table and not for its neighbour.
 MOST_CONDITION = 2.0**29
-#: What λ is chosen from where none is given: powers of √2.
-RIDGES = [2.0 ** (step / 2) for step in range(-60, 41)]
+#: What λ is chosen from where none is given.
+RIDGES = [2.0**power for power in range(-30, 21)]
 
 THEOREM = Theorem(
     "Ridge with radial noise: each person l loses at most η·Δ_l, Δ_l what they can move the solution (pure ε, replace)",

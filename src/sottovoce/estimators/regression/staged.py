@@ -152,7 +152,7 @@ def expected_parts(purse: Purse, facts: Facts, chosen: Course, concentration: fl
         choice = sized(purse, p, last.share, KNOWN_SIZE)
         terms = proxy.parts(p, V, V2, 0.0, 0.0, choice)
     else:
-        choice = sized(purse, p, last.share, size)
+        choice = chosen.slopes
         terms = proxy.parts(p, V, V2, size, EXPLAINED, choice)
     usual, most = proxy.SKEWED[choice.threshold]
     unequal = facts.squares / concentration  # the proxy counts all of Σc², and least squares has 1/n of it too
