@@ -122,3 +122,38 @@ def test_plans_describe_tiers_and_deciles():
     assert [line["people"] for line in deciles.who_pays()] == [30] * 10
     assert sum(line["voice"] for line in deciles.who_pays()) == pytest.approx(1)
     assert "mean" in repr(deciles)
+
+
+def test_a_release_tells_the_parts_of_its_error_and_their_unit():
+    release = sv.Mean(bounds=(0, 10)).fit([5.0] * 100, epsilon=[0.1] * 50 + [1.0] * 50).release_
+    again = sv.Release.from_json(release.to_json())
+    assert again == release
+    assert again.error_unit == "in units of the column"
+    assert {"noise", "sampling", "shrinkage", "bias"} <= set(again.error_parts)
+    parts = [again.error_parts[name] for name in ("noise", "sampling", "shrinkage")]
+    assert again.expected_error == pytest.approx(np.linalg.norm(parts))
+    several = sv.Quantile(q=[0.2, 0.5], bounds=(0, 10)).fit([5.0] * 100, epsilon=1.0).release_
+    assert len(several.error_parts) == 2
+    assert "share of the people" in several.error_unit
+
+
+def test_a_release_of_an_earlier_version_keeps_its_bytes():
+    """It has neither parts nor a unit, and what is read and written again is the same text."""
+    content = json.loads(sv.Mean(bounds=(0, 10)).fit([5.0] * 100, epsilon=1.0).release_.to_json())
+    del content["error_unit"], content["error_parts"]
+    content["error_is"] = "root mean square of sampling and noise, in units of the column"
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    release = sv.Release.from_json(text)
+    assert (release.error_unit, release.error_parts) == ("", None)
+    assert release.to_json() == text
+
+
+@pytest.mark.parametrize("q", [0.5, [0.1, 0.9]])
+def test_the_parts_of_an_expected_error_are_told_in_words(q):
+    plan = sv.Quantile(q=q, bounds=(0, 100)).plan(epsilon=[0.1] * 50 + [1.0] * 50)
+    told = plan.describe()
+    assert "difference from the classical answer on the same table, the plain quantile" in told
+    for words in ("Of it noise", "unequal weights", "shrinkage 0", "of bias is possible", "in units of the column"):
+        assert words in told
+    assert all(error.in_column == pytest.approx(100 * error.total) for error in plan.errors)
+    assert np.atleast_1d(plan.expected_error) == pytest.approx([error.total for error in plan.errors])

@@ -83,7 +83,10 @@ class ExpectedError:
         told = "Of it " + ", ".join(f"{name} {error_text(part)}" for name, part in parts.items()) + "."
         if self.bias > 0:
             told += f" Besides, up to about {error_text(self.bias)} of bias is possible, which is not in it."
-        return told + (f" {self.assumed}" if self.assumed else "")
+        told += f" {self.assumed}" if self.assumed else ""
+        if self.in_column is not None:
+            told += f" If so, it is about {error_text(self.in_column)} in units of the column."
+        return told
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +211,7 @@ class Plan:
                 f"{line['voice']:7.1%}"
             )
         lines.append(f"Expected error: {error_text(self.expected_error)} ({self.error_is}).")
-        return "\n".join([*lines, *(error.describe() for error in self.errors)])
+        return "\n".join([*lines, *dict.fromkeys(error.describe() for error in self.errors)])
 
     def __repr__(self) -> str:
         return f"<Plan of a {self.question} over {self.budgets.n_people} {_plural(self.guarantee.unit)}>"

@@ -17,6 +17,8 @@ from sklearn.preprocessing import FunctionTransformer
 
 import sottovoce as sv
 from sottovoce import errors
+from sottovoce.estimators.regression import moments
+from sottovoce.question import asked_of, fingerprint
 from sottovoce.recoding import Recoding, contrasts
 
 rng0 = np.random.default_rng(0)
@@ -370,3 +372,70 @@ def test_nothing_unnoised_is_kept():
     assert set(vars(ridge)) == set(ridge.get_params()) | {
         "release_", "guarantee_", "_recoding", "n_features_in_", "intercept_", "coef_",
     }  # fmt: skip
+
+
+# --- λ that the plan chooses ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [o for o in METHODS if "alpha" in o], ids=lambda o: "-".join(map(str, o.values())))
+def test_without_an_alpha_the_plan_chooses_one_and_the_release_says_which(options):
+    ridge = sv.Ridge(bounds=BOUNDS, **{**options, "alpha": None})
+    plan = ridge.plan(epsilon=EPSILON)
+    chosen = plan.parameters["alpha"]
+    assert 0 < chosen < 10
+    assert ridge.plan(epsilon=10 * EPSILON).parameters["alpha"] < chosen
+    fitted = ridge.fit(X, Y, epsilon=EPSILON)
+    assert fitted.release_.parameters["alpha"] == chosen
+    assert fitted.release_.certificate.plan_digest == plan.digest
+    assert fitted.get_params()["alpha"] is None
+    if options["method"] != "statistics":  # there the intercept is held back as well if an alpha is given
+        again = sv.Ridge(bounds=BOUNDS, **{**options, "alpha": chosen}).plan(epsilon=EPSILON)
+        assert again.digest == plan.digest
+        assert again.expected_error == plan.expected_error
+
+
+def test_the_chosen_alpha_of_statistics_is_the_size_of_noise():
+    plan = sv.Ridge(bounds=BOUNDS, method="statistics").plan(epsilon=1.0, rows=1000)
+    assert plan.parameters["alpha"] == pytest.approx(2 * plan.noise["entry_standard_deviation"] * np.sqrt(P + 1))
+    assert plan.parameters["intercept_alpha"] == 0.0
+
+
+def test_refits_take_the_lambda_of_the_release_also_from_a_file():
+    ridge = sv.Ridge(bounds=BOUNDS, method="statistics").fit(X, Y, epsilon=5.0)
+    assert ridge.refit().coef_ == pytest.approx(ridge.coef_)
+    assert ridge.refit().intercept_ == pytest.approx(ridge.intercept_)
+    again = sv.Ridge.from_release(sv.Release.from_json(ridge.release_.to_json()))
+    assert again.refit().coef_ == pytest.approx(ridge.coef_)
+
+
+def test_a_chosen_lambda_is_the_best_of_its_neighbours_by_the_plan():
+    for method in ("output-tight", "output"):
+        best = sv.Ridge(bounds=BOUNDS, method=method).plan(epsilon=EPSILON)
+        for factor in (0.25, 4.0):
+            alpha = factor * best.parameters["alpha"]
+            other = sv.Ridge(bounds=BOUNDS, method=method, alpha=alpha).plan(epsilon=EPSILON)
+            assert best.expected_error < other.expected_error
+
+
+def test_requests_of_the_default_method_are_remembered_as_before():
+    """Where alpha was 1.0 by default and not used; where it is used, another default is another request."""
+    told = [fingerprint(asked_of(sv.Ridge(bounds=BOUNDS, **o)), np.arange(3)) for o in ({}, {"alpha": 1.0})]
+    assert told[0] == told[1]
+    given = {"method": "output"}
+    assert (
+        len({fingerprint(asked_of(sv.Ridge(bounds=BOUNDS, **given, **o)), np.arange(3)) for o in ({}, {"alpha": 1.0})})
+        == 2
+    )
+
+
+def test_standard_errors_of_the_default_cover_least_squares():
+    """1.96 of them, over 60 releases and four coefficients; the chance of less than .9 if each covers .97 is below 1e-6."""
+    inside = (X - np.array([0.5, 5, 50])) / np.array([1, 10, 100])
+    plain = LinearRegression().fit(inside, (Y - 5.5) / 2.5)
+    truth = np.append(2 * plain.intercept_, plain.coef_)
+    ridge = sv.Ridge(bounds=BOUNDS, method="statistics")
+    budgets, rows = ridge.gather(X, Y, epsilon=EPSILON, groups=None)
+    plan = ridge.plan_for(budgets, rows)
+    answers = [moments.answer(ridge, plan, rows) for _ in range(60)]
+    covered = [np.abs(a["theta"] - truth) <= 1.96 * np.array(a["standard_errors"]) for a in answers]
+    assert np.mean(covered) >= 0.9
