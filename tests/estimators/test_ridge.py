@@ -421,15 +421,15 @@ def test_requests_of_the_default_method_are_remembered_as_before():
     """Where alpha was 1.0 by default and not used; where it is used, another default is another request."""
     told = [fingerprint(asked_of(sv.Ridge(bounds=BOUNDS, **o)), np.arange(3)) for o in ({}, {"alpha": 1.0})]
     assert told[0] == told[1]
-    given = {"method": "output"}
-    assert (
-        len({fingerprint(asked_of(sv.Ridge(bounds=BOUNDS, **given, **o)), np.arange(3)) for o in ({}, {"alpha": 1.0})})
-        == 2
-    )
+    used = [asked_of(sv.Ridge(bounds=BOUNDS, method="output", **o)) for o in ({}, {"alpha": 1.0})]
+    assert fingerprint(used[0], np.arange(3)) != fingerprint(used[1], np.arange(3))
 
 
 def test_standard_errors_of_the_default_cover_least_squares():
-    """1.96 of them, over 60 releases and four coefficients; the chance of less than .9 if each covers .97 is below 1e-6."""
+    """1.96 of them, over 60 releases and four coefficients.
+
+    If each covers with .97, 13 of 60 releases or more do not with a chance below 1e-6, even if coefficients fail together.
+    """
     inside = (X - np.array([0.5, 5, 50])) / np.array([1, 10, 100])
     plain = LinearRegression().fit(inside, (Y - 5.5) / 2.5)
     truth = np.append(2 * plain.intercept_, plain.coef_)
@@ -438,4 +438,4 @@ def test_standard_errors_of_the_default_cover_least_squares():
     plan = ridge.plan_for(budgets, rows)
     answers = [moments.answer(ridge, plan, rows) for _ in range(60)]
     covered = [np.abs(a["theta"] - truth) <= 1.96 * np.array(a["standard_errors"]) for a in answers]
-    assert np.mean(covered) >= 0.9
+    assert np.mean(covered) >= 0.8
