@@ -172,8 +172,14 @@ def measured_regression(question, sheet, releases: int) -> tuple[float, sv.Plan]
 @every_sheet
 @pytest.mark.parametrize("method", METHODS)
 def test_regressions_miss_least_squares_by_what_was_planned_within_a_factor_of_three(make, method):
-    """The default method clips pulls: labels as skewed as counts with many zeros are in its possible bias."""
-    measured, plan = measured_regression(sv.Ridge(bounds=make().bounds, method=method), make(), 8)
+    """The default method clips pulls: labels as skewed as counts with many zeros are in its possible bias.
+
+    Over hundreds of releases the ratio was .5 to 2.3, and 5.3 there. With as many releases as here the mean square was
+    at least eight of its standard deviations away from nine times the plan.
+    """
+    sheet = make()
+    releases = 10 if method != "objective" else 60 if len(sheet.y) < 1000 else 20
+    measured, plan = measured_regression(sv.Ridge(bounds=sheet.bounds, method=method), sheet, releases)
     (error,) = plan.errors
     if (make, method) == (tables.visits, "objective"):
         assert error.total / 3 <= measured <= 3 * math.hypot(error.total, error.bias)
