@@ -428,7 +428,7 @@ def test_requests_of_the_default_method_are_remembered_as_before():
 def test_standard_errors_of_the_default_cover_least_squares():
     """1.96 of them, over 60 releases and four coefficients.
 
-    If each covers with .97, 13 of 60 releases or more fail with a chance below 1e-6, even if coefficients fail together.
+    If each covers with .97, 13 of 60 releases fail with a chance below 1e-6, even if coefficients fail together.
     """
     inside = (X - np.array([0.5, 5, 50])) / np.array([1, 10, 100])
     plain = LinearRegression().fit(inside, (Y - 5.5) / 2.5)
