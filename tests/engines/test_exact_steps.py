@@ -235,6 +235,13 @@ def test_a_regressions_sums_are_right(soft, size):
     assert error_of_a_certificate(soft, size) <= 0.1
 
 
+@pytest.mark.parametrize("soft", [True, False])
+def test_a_regressions_sums_are_right_where_the_longest_float_is_a_double(soft, monkeypatch):
+    monkeypatch.setattr(np, "longdouble", np.float64)
+    monkeypatch.setattr(newton, "LONG_EPS", 2.0**-52)
+    assert error_of_a_certificate(soft, size=1e3) <= 0.1
+
+
 def error_of_a_certificate(soft, size):
     """The error of a certificate's gradient in parts of what it may be; checks the plain sums, too, if θ is small."""
     rng = np.random.default_rng(9)

@@ -174,6 +174,15 @@ def test_a_regression_arrives_by_newtons_steps_alone(passes):
     assert sweep(SHORT, passes, most=100) > 1e3
 
 
+def test_a_regression_arrives_where_the_longest_float_is_a_double(passes, monkeypatch):
+    monkeypatch.setattr(np, "longdouble", np.float64)
+    monkeypatch.setattr(newton, "LONG_EPS", 2.0**-52)
+    sweep(SHORT[2:14:3], passes, most=100)
+    for alpha in (None, 1e-4):
+        classified(1e4, 10, alpha, "uniform", "separable")
+    assert passes.arrived
+
+
 @pytest.mark.long
 def test_a_regression_arrives_for_every_table_of_the_sweep(passes):
     sweep(LONG, passes, most=200)
