@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sottovoce.bounds import Column, Schema
     from sottovoce.budgets import Budgets
     from sottovoce.classes import Classes
-    from sottovoce.engine import Engine, Rows, Watch
+    from sottovoce.engine import Engine, Rows, TextFormat, Watch
     from sottovoce.features import ClassLabel, Label
     from sottovoce.plan import Plan
     from sottovoce.question import Question
@@ -49,6 +49,7 @@ class Said:
     share: float = 1.0  # how much of what everybody grants may be spent
     budgets: str | None = None  # a table of its own with everybody's budget
     engine: str | None = None  # what reads the table; None: what suits it
+    text: TextFormat | None = None  # how text files are written; None: as their headers tell
 
     @property
     def asked_about(self) -> tuple[str, ...]:
@@ -228,16 +229,17 @@ def label(said: Said, schema: Schema) -> Label | ClassLabel:
 def census(said: Said, watch: Watch | None, *, values: bool) -> tuple[Engine, Budgets, Owner]:
     """Opens the table and counts who takes part; only a release declares the values to be numbers."""
     from sottovoce.census import take_census
-    from sottovoce.engine import over, require_columns
+    from sottovoce.engine import USUAL_TEXT, over, require_columns
     from sottovoce.grants import Grants
 
     here = said.budget if said.budgets is None else None
     numbers = () if said.tiers or here is None else (here,)
-    engine = over(said.table, said.engine, (*numbers, *(said.asked_numbers if values else ())), watch)
+    text = said.text or USUAL_TEXT
+    engine = over(said.table, said.engine, (*numbers, *(said.asked_numbers if values else ())), watch, text)
     require_columns(engine, *said.asked_about, here, said.person)
     grants = None
     if said.budgets is not None:
-        grants = Grants.read(said.budgets, said.person, said.budget, said.tiers or None, said.engine)
+        grants = Grants.read(said.budgets, said.person, said.budget, said.tiers or None, said.engine, text)
     budgets, owner = take_census(
         engine, epsilon=said.epsilon, budget=here, person=said.person, tiers=said.tiers or None, grants=grants
     )

@@ -10,6 +10,7 @@ in engines/, found by name so that an engine nobody uses needs no package instal
 
 from __future__ import annotations
 
+import codecs
 import importlib
 import os
 from collections import deque
@@ -64,13 +65,48 @@ class Engine(Protocol):
         """Returns the sum of kernel(batch) over batches that together hold every row exactly once."""
 
 
+@dataclass(frozen=True)
+class TextFormat:
+    """How text files are written; what is None the header tells, and it tells nothing about rows."""
+
+    delimiter: str | None = None
+    encoding: str | None = None
+    decimal: str = "."
+
+    def __post_init__(self) -> None:
+        delimiter, decimal = self.delimiter, self.decimal
+        usable = delimiter is None or (len(delimiter) == 1 and delimiter.isascii() and delimiter not in '"\r\n\0')
+        if not usable or decimal not in (".", ",") or decimal == delimiter or not _is_encoding(self.encoding):
+            raise InvalidParameter(
+                "Text files cannot be written like this.",
+                "A delimiter is one sign, such as a semicolon; decimals begin with . or , which is then no delimiter; "
+                "an encoding is one that Python knows, such as latin-1.",
+                "Correct the delimiter, the encoding or the decimal sign.",
+            )
+
+
+def _is_encoding(name: str | None) -> bool:
+    try:
+        codecs.lookup(name or "utf-8")
+        b"a".decode(name or "utf-8", "replace")  # refuses codecs that are not about text
+    except (LookupError, ValueError):
+        return False
+    return True
+
+
+#: Text files as their headers tell.
+USUAL_TEXT = TextFormat()
+
+
 class EngineKind(Protocol):
     """What a module in engines/ offers."""
 
     def of_table(self, table: Any, watch: Watch | None = None) -> Engine:
         """An engine over a table as its own package hands it out."""
 
-    def open_table(self, path: str, numbers: tuple[str, ...] = (), watch: Watch | None = None) -> Engine:
+    def open_table(
+        self, path: str, numbers: tuple[str, ...] = (), watch: Watch | None = None, text: TextFormat = USUAL_TEXT
+    ) -> Engine:
         """An engine over a file, a folder or a pattern; ``numbers`` names the columns to read as numbers."""
 
 
@@ -80,7 +116,7 @@ class InMemory(EngineKind, Protocol):
     def of_columns(self, columns: Mapping[str, Array]) -> Engine:
         """An engine over arrays in memory."""
 
-    def infer_kinds(self, path: str) -> list[tuple[str, str]]:
+    def infer_kinds(self, path: str, text: TextFormat = USUAL_TEXT) -> list[tuple[str, str]]:
         """Names of the columns of a table in files and their likely kinds, number or text."""
 
 
@@ -125,11 +161,17 @@ def in_memory() -> InMemory:
     return cast(InMemory, named("arrow"))
 
 
-def over(table: Any, engine: str | None = None, numbers: tuple[str, ...] = (), watch: Watch | None = None) -> Engine:
+def over(
+    table: Any,
+    engine: str | None = None,
+    numbers: tuple[str, ...] = (),
+    watch: Watch | None = None,
+    text: TextFormat = USUAL_TEXT,
+) -> Engine:
     """Returns the engine over a table: that of the package it comes from; for a path ``engine``, or what suits it."""
     if isinstance(table, str | Path):
         suited = "duckdb" if DATABASE in str(table) else "arrow"
-        return named(engine or suited).open_table(str(table), numbers, watch)
+        return named(engine or suited).open_table(str(table), numbers, watch, text)
     if _is_engine(table):
         return cast(Engine, table)
     return named(PACKAGES.get(_package(table), "arrow")).of_table(table, watch)
@@ -259,7 +301,8 @@ def unreadable() -> WrongType:
     return WrongType(
         "A file cannot be read as declared, or a cell is of another kind than its column.",
         "Columns named as numbers must hold numbers, and all files or partitions the same columns.",
-        "Check the files against the schema.",
+        "Check the files against the schema (with Bounds every other column is a feature). Save a text file that has "
+        "decimal commas, or is not UTF-8, again without; or say so on the command line, with --decimal or --encoding.",
     )
 
 

@@ -3,37 +3,48 @@
 
 Every engine opens files through here, so all of them see the same columns, the same numbers and the same
 gaps. Files of one table must have the same columns, which their headers tell before a row is read; a table
-is then scanned whole, or in pieces that a worker elsewhere can open by itself. What Arrow says about a cell
-that does not convert would quote the cell, so it is replaced by a sentence that does not.
+is then scanned whole, or in pieces that a worker elsewhere can open by itself. How a text file is written is told by
+its header or by the caller, never by its rows: they are private. What Arrow says about a cell that does not convert
+would quote the cell, so it is replaced by a sentence that does not.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import glob
+import gzip
+import io
+import re
+import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow import csv as pacsv
 from pyarrow.fs import LocalFileSystem
 
 from sottovoce import engine
+from sottovoce.engine import USUAL_TEXT, TextFormat
 from sottovoce.errors import InvalidData
 
-PARQUET, CSV = (".parquet", ".pq"), (".csv",)
+PARQUET, CSV = (".parquet", ".pq"), (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+#: What may stand between two names of a header.
+DELIMITERS = (",", ";", "\t")
+#: Bytes in which a header ends.
+LONGEST_HEADER = 2**20
+#: How a file begins that says so itself.
+MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 #: A piece that a worker opens has about so many rows, and at least one row group.
 PIECE = 2**20
 #: Cells of a batch, at most: a wide table comes in batches of fewer rows, which fit the cache and cost little memory.
 CELLS = 2**20
 #: Rows of a batch are a multiple of this, if there are so many: kernels work on so many at a time.
 CACHEFUL = 2**13
-#: What Arrow's reader of text files takes for a gap, in columns of numbers and of text alike.
-GAPS = pacsv.ConvertOptions().null_values
 
 
 def listed(path: str) -> list[str]:
@@ -52,16 +63,21 @@ def listed(path: str) -> list[str]:
     return [str(Path(file).absolute()) for file in files]
 
 
-def dataset(path: str, numbers: tuple[str, ...] = ()) -> ds.Dataset:
+def dataset(path: str, numbers: tuple[str, ...] = (), text: TextFormat = USUAL_TEXT) -> ds.Dataset:
     """Returns the table in these files; ``numbers`` names the columns of a CSV file to read as numbers."""
     files = listed(path)
     if _all_end_in(files, PARQUET):
         return _opened(files, ds.ParquetFileFormat())
-    if _all_end_in(files, CSV):
-        return _opened(files, _text_format(files, numbers))
-    raise InvalidData(
-        "The table is neither CSV nor Parquet.", "Files end in .csv or .parquet, all alike.", "Convert it first."
-    )
+    if not _all_end_in(files, CSV):
+        raise InvalidData(
+            "The table is neither CSV nor Parquet.",
+            f"Files end in {', '.join(CSV)} or .parquet, all alike.",
+            "Convert it first.",
+        )
+    names, written = _headers(files, text)
+    # Types are declared for every column, so nothing is inferred from values: what is not a number is text.
+    types = {name: pa.float64() if name in numbers else pa.string() for name in names}
+    return ds.dataset(files, schema=pa.schema(types), format=_text_format(names, written, types))
 
 
 def is_text(path: str) -> bool:
@@ -69,12 +85,16 @@ def is_text(path: str) -> bool:
     return _all_end_in(listed(path), CSV)
 
 
-def infer_kinds(path: str) -> list[tuple[str, str]]:
+def infer_kinds(path: str, text: TextFormat = USUAL_TEXT) -> list[tuple[str, str]]:
     """Returns names and kinds of columns; for CSV the beginning of the file is read to tell numbers from text."""
     first = listed(path)[:1]
-    schema = _opened(first, "csv" if _all_end_in(first, CSV) else "parquet").schema
+    if _all_end_in(first, CSV):
+        schema = _opened(first, _text_format(*_headers(first, text), None)).schema
+        words: tuple[Any, ...] = (pa.types.is_null, pa.types.is_boolean)  # True and False are words in a text file
+    else:
+        schema, words = _opened(first, ds.ParquetFileFormat()).schema, (pa.types.is_null,)
     return [
-        (field.name, "number" if kind_of(field.type) == "number" and not pa.types.is_null(field.type) else "text")
+        (field.name, "number" if kind_of(field.type) == "number" and not any(w(field.type) for w in words) else "text")
         for field in schema
     ]
 
@@ -128,19 +148,8 @@ def pieces(rows: ds.Dataset) -> list[Piece]:
     return [Piece(each.path, rows.format, rows.schema, groups) for each in found for groups in _groups(each)]
 
 
-def from_text(batch: pa.RecordBatch, numbers: tuple[str, ...]) -> pa.RecordBatch:
-    """Returns columns that another reader left as text as Arrow's reader of text files would have given them."""
-    for place, name in enumerate(batch.schema.names):
-        column = batch.column(place)
-        column = pc.if_else(pc.is_in(column, value_set=pa.array(GAPS)), None, column)
-        if name in numbers:
-            column = pc.ascii_trim(column, characters=" \t").cast(pa.float64())
-        batch = batch.set_column(place, name, column)
-    return batch
-
-
 def _all_end_in(files: list[str], suffixes: tuple[str, ...]) -> bool:
-    return all(Path(file).suffix.lower() in suffixes for file in files)
+    return all(file.lower().endswith(suffixes) for file in files)
 
 
 def _opened(files: list[str], form: Any) -> ds.Dataset:
@@ -155,14 +164,19 @@ def _opened(files: list[str], form: Any) -> ds.Dataset:
     return found if schema.equals(found.schema) else ds.dataset(files, schema=schema, format=form)
 
 
-def _text_format(files: list[str], numbers: tuple[str, ...]) -> ds.CsvFileFormat:
-    # Types are declared for every column, so nothing is inferred from values: what is not a number is text.
-    names = header(files[0])
-    if any(sorted(header(file)) != sorted(names) for file in files):
-        raise _unlike()
-    types = {name: pa.float64() if name in numbers else pa.string() for name in names}
-    convert = pacsv.ConvertOptions(column_types=types, strings_can_be_null=True)
-    return ds.CsvFileFormat(convert_options=convert)
+def _text_format(names: list[str], written: TextFormat, types: Any) -> ds.CsvFileFormat:
+    parse = pacsv.ParseOptions(
+        delimiter=written.delimiter,
+        newlines_in_values=True,
+        # Where there is one column only, a blank line is a row with a missing value: rows are counted in public,
+        # and a count that goes by whether a private value is missing would tell.
+        ignore_empty_lines=len(names) > 1,
+    )
+    convert = pacsv.ConvertOptions(column_types=types, strings_can_be_null=True, decimal_point=written.decimal)
+    encoding = "utf8" if written.encoding == "utf-8-sig" else written.encoding  # Arrow skips the mark itself
+    return ds.CsvFileFormat(
+        parse_options=parse, convert_options=convert, read_options=pacsv.ReadOptions(encoding=encoding)
+    )
 
 
 def _unlike() -> InvalidData:
@@ -196,18 +210,83 @@ def _alike(field: pa.Field) -> Any:
     return field.type if _is_empty(field) else engine.plain_type(field.type, text=True)
 
 
-def header(file: str) -> list[str]:
-    """Returns the names of the columns in the first line of a text file."""
-    try:
-        with open(file, newline="", encoding="utf-8-sig") as lines:
-            names = next(csv.reader(lines), [])
-    except (OSError, UnicodeDecodeError, csv.Error):
-        names = []
+def _headers(files: list[str], text: TextFormat) -> tuple[list[str], TextFormat]:
+    """Returns the names of the columns, and how the files are written; refuses files that differ."""
+    names, written = header(files[0], text)
+    for file in files[1:]:
+        others, likewise = header(file, text)
+        if sorted(others) != sorted(names) or likewise != written:
+            raise _unlike()
+    return names, written
+
+
+def header(file: str, text: TextFormat = USUAL_TEXT) -> tuple[list[str], TextFormat]:
+    """Returns the names of the columns in the first line of a text file, and how the file is written."""
+    begins, names = _beginning(file), []
+    encoding = text.encoding or _marked(begins)
+    first = _first_line(begins, encoding)
+    delimiter = text.delimiter or _delimiter(first)
+    if delimiter == text.decimal:
+        raise InvalidData(
+            "The header of the CSV file has commas between its names, and decimal commas are declared.",
+            "A comma cannot be both.",
+            "Say what stands between two cells with --delimiter, or save the file again with decimal points.",
+        )
+    with suppress(csv.Error):
+        names = next(csv.reader(first, delimiter=delimiter), [])
     if not names or len(set(names)) < len(names):
         raise InvalidData(
             "The CSV file has no header, or names a column twice.", "", "Give every column one name in the first line."
         )
-    return names
+    return names, replace(text, delimiter=delimiter, encoding=encoding)
+
+
+def _binary(file: str) -> BinaryIO | gzip.GzipFile:
+    return gzip.open(file, "rb") if file.lower().endswith(".gz") else open(file, "rb")
+
+
+def _marked(begins: bytes) -> str:
+    """Returns the encoding that a file's first bytes say, UTF-8 where they say nothing."""
+    return next((encoding for mark, encoding in MARKS.items() if begins.startswith(mark)), "utf-8")
+
+
+def _beginning(file: str) -> bytes:
+    try:
+        with _binary(file) as content:
+            return content.read(LONGEST_HEADER)
+    except (OSError, EOFError, zlib.error):
+        return b""  # which has no header
+
+
+def _first_line(begins: bytes, encoding: str) -> list[str]:
+    """Returns the lines of the header: one, or several where a name in quotes goes on."""
+    # Rows are decoded with it, because where the header ends is not known before. They must not matter: what cannot be
+    # decoded is replaced, and only a replacement in the header is looked for.
+    lines: list[str] = []
+    for line in io.StringIO(begins.decode(encoding, "replace"), newline=""):
+        lines.append(line)
+        if sum(part.count('"') for part in lines) % 2 == 0:
+            break
+    if any("\ufffd" in line for line in lines):
+        raise InvalidData(
+            f"The header of the CSV file is not written in {encoding}.",
+            "Which encoding it is in cannot be seen from the file.",
+            "Name it, on the command line with --encoding latin-1 for example, or save the file again as UTF-8.",
+        )
+    return lines
+
+
+def _delimiter(first: list[str]) -> str:
+    """Returns what stands between the names of a header; refuses one that could be cut in several ways."""
+    bare = re.sub(r'"[^"]*"', "", "".join(first))
+    found = [sign for sign in DELIMITERS if sign in bare]
+    if len(found) > 1:
+        raise InvalidData(
+            "The header of the CSV file has commas, semicolons or tabs, more than one kind of them.",
+            "Which of them stands between two cells cannot be told.",
+            "Say it, on the command line with --delimiter, or put the names of columns in quotes.",
+        )
+    return found[0] if found else DELIMITERS[0]
 
 
 def _scan(form: Any, columns: tuple[str, ...]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from sottovoce import units
-from sottovoce.engine import Engine, over, require_columns
+from sottovoce.engine import USUAL_TEXT, Engine, TextFormat, over, require_columns
 from sottovoce.errors import DuplicatePeople, InvalidParameter, TooFewRows, UnknownPeople
 from sottovoce.statistics import Owner, Places, as_array
 from sottovoce.table import Array
@@ -49,15 +49,21 @@ class Grants:
 
     @classmethod
     def read(
-        cls, table: Any, person: str | None, budget: str | None, tiers: Mapping[str, float] | None, engine: str | None
+        cls,
+        table: Any,
+        person: str | None,
+        budget: str | None,
+        tiers: Mapping[str, float] | None,
+        engine: str | None,
+        text: TextFormat = USUAL_TEXT,
     ) -> Grants:
         """From a table wherever it lives; a column of budgets that is not named is looked for in the header."""
         if person is None:
             raise nobody_named()
-        header = over(table, engine)
+        header = over(table, engine, text=text)
         require_columns(header, person)
         column = column_of_budgets(header, person, budget)
-        return cls.of_table(over(table, engine, () if tiers else (column,)), person, column, tiers)
+        return cls.of_table(over(table, engine, () if tiers else (column,), text=text), person, column, tiers)
 
     def of(self, people: Array) -> units.Units:
         """Returns what each of these people grants, in their order."""

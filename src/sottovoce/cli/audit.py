@@ -25,7 +25,9 @@ PASSES = ("Counting who takes part", "Checking the rows", "Looking at every row"
 
 
 @plainly()
+@words.reads_text
 def audit(
+    text: Any,
     model: Annotated[
         Path | None,
         typer.Argument(
@@ -62,7 +64,7 @@ def audit(
         return _mine(mine, record, beta, weight)
     if model is None or table is None:
         raise _nothing_to_audit()
-    said = Said(table, budget=budget_column, epsilon=epsilon, person=person_column, schema=schema, out=out)
+    said = Said(table, budget=budget_column, epsilon=epsilon, person=person_column, schema=schema, out=out, text=text)
     _page(model, said, delta, reveal)
 
 

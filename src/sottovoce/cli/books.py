@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from sottovoce.cli.voice import say
-from sottovoce.engine import named
+from sottovoce.engine import USUAL_TEXT, TextFormat, named
 from sottovoce.errors import (
     InconsistentBudget,
     InvalidData,
@@ -92,13 +92,13 @@ def chosen(option: str, word: str, meanings: Mapping[str, str]) -> Any:
     return meanings[word]
 
 
-def read_grants(path: str, person: str | None, amount: str | None) -> dict[str, float]:
+def read_grants(path: str, person: str | None, amount: str | None, text: TextFormat = USUAL_TEXT) -> dict[str, float]:
     """Reads who allows how much; a person in several lines must say the same in all of them."""
-    there = named("arrow").open_table(path).columns()
+    there = named("arrow").open_table(path, text=text).columns()
     person, amount = _found(there, person, PEOPLE), _found(there, amount, AMOUNTS)
     allocated = PAYMENT in there and PAYMENT not in (person, amount)
     grants: dict[str, float] = {}
-    for names, amounts in _read(path, person, amount):
+    for names, amounts in _read(path, person, amount, text):
         for name, given in zip(names, amounts, strict=True):
             name = _as_reported(name) if allocated else name
             if name in grants and grants[name] != given:
@@ -146,11 +146,11 @@ def _names(column: Any) -> list[str]:
     return names
 
 
-def _read(path: str, person: str, amount: str) -> list[Any]:
+def _read(path: str, person: str, amount: str, text: TextFormat) -> list[Any]:
     if person == amount:
         raise InvalidParameter("One column is named for two purposes.", "", "Name different columns.")
     try:
-        return named("arrow").open_table(path, (amount,)).fold(_Lines((person, amount)))
+        return named("arrow").open_table(path, (amount,), text=text).fold(_Lines((person, amount)))
     except InvalidData:
         pass  # raised below, in the words of grants
     raise _unreadable()
@@ -160,7 +160,7 @@ def _unreadable() -> WrongType:
     return WrongType(
         "A line cannot be read as a grant.",
         "People are text or whole numbers, and amounts numbers with a point, such as 0.5.",
-        "Check both columns.",
+        "Check both columns; for decimal commas pass --decimal , and for text that is not UTF-8 --encoding.",
     )
 
 

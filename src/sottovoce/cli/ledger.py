@@ -8,7 +8,7 @@ that person and the curator.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -65,10 +65,12 @@ def init(
 
 @ledger_app.command()
 @plainly()
+@words.reads_text
 def grant(
     grants: Annotated[
         str, typer.Argument(metavar="GRANTS", help="CSV or Parquet with the columns person (or seller) and epsilon.")
     ],
+    text: Any,
     ledger: words.Ledger = None,
     keys: words.Keys = None,
     person_column: Annotated[str | None, typer.Option(help="The column of people, if it has another name.")] = None,
@@ -86,7 +88,7 @@ def grant(
     counted, related = chosen("--currency", currency, CURRENCIES), chosen("--neighbours", neighbours, NEIGHBOURS)
     _refuse_stray_delta(counted, delta)
     session = opened(ledger, keys)
-    amounts = read_grants(grants, person_column, budget_column)
+    amounts = read_grants(grants, person_column, budget_column, text)
     session.grant(amounts, currency=counted, neighbours=related, delta=delta)
     entry = _last(session)
     say(f"Granted by {len(amounts):,} people: entry {entry.number}, head {entry.digest.hex()}.")

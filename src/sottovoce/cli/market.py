@@ -10,10 +10,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sottovoce.cli import words
 from sottovoce.cli.voice import console, hand_over, plainly, say
 
 if TYPE_CHECKING:
@@ -25,11 +26,13 @@ UNSAFE, SAFE = "for you alone, because it shows what sellers are paid", "nobody'
 
 
 @plainly()
+@words.reads_text
 def market(
     sellers: Annotated[
         str,
         typer.Argument(metavar="SELLERS", help="CSV or Parquet, a line for each seller: seller, cost and perhaps cap."),
     ],
+    text: Any,
     prior: Annotated[
         str | None,
         typer.Option(
@@ -85,11 +88,11 @@ def market(
 
     _refuse_name(seller_column)
     files = {"out": out, "page": page, "publish": publish}
-    known = law(_needed(prior), sellers, cost_column)
+    known = law(_needed(prior), sellers, cost_column, text)
     _refuse_places({name: path for name, path in files.items() if path is not None}, sellers, _needed(prior))
     terms = Terms(known, trade_off, budget, rule, reserve, cap, features, norm, coin)
     with RowsDone(console(stderr=True), ("Reading reports",)) as watch:
-        reports = read_sellers(sellers, seller_column, cost_column, cap_column, watch)
+        reports = read_sellers(sellers, seller_column, cost_column, cap_column, watch, text)
     if explain is not None:
         reports.place(explain)  # a name that is not there is refused before anything is written
     with patiently("Looking for the best allocation"):

@@ -20,7 +20,7 @@ from sottovoce.cli.model import PREDICTION, Model
 from sottovoce.cli.voice import console, plainly, say
 
 if TYPE_CHECKING:
-    from sottovoce.engine import Watch
+    from sottovoce.engine import TextFormat, Watch
 
 #: What a spreadsheet may take for the beginning of a formula.
 FORMULA = r"^[=+\-@\t\r]"
@@ -29,11 +29,13 @@ IN_MEMORY = 2**24
 
 
 @plainly()
+@words.reads_text
 def predict(
     model: Annotated[
         Path, typer.Argument(metavar="MODEL", help="A JSON file written by `sottovoce release`, of ridge or logistic.")
     ],
     table: words.Table,
+    text: Any,
     id_column: Annotated[
         str | None, typer.Option(help="A column to copy, so that predictions can be told apart.")
     ] = None,
@@ -51,10 +53,10 @@ def predict(
     with RowsDone(console(stderr=True), ("Predicting",)) as watch:
         if out is not None:
             with writing(out) as file:
-                rows = write_predictions(released, table, id_column, file, watch)
+                rows = write_predictions(released, table, id_column, file, watch, text)
         else:
             with tempfile.SpooledTemporaryFile(IN_MEMORY) as waiting:
-                rows = write_predictions(released, table, id_column, waiting, watch)  # type: ignore[arg-type]
+                rows = write_predictions(released, table, id_column, waiting, watch, text)  # type: ignore[arg-type]
                 waiting.seek(0)
                 for lines in iter(lambda: waiting.read(IN_MEMORY), b""):
                     typer.echo(lines, nl=False)
@@ -64,14 +66,19 @@ def predict(
 
 
 def write_predictions(
-    model: Model, table: str, id_column: str | None, file: BinaryIO, watch: Watch | None = None
+    model: Model,
+    table: str,
+    id_column: str | None,
+    file: BinaryIO,
+    watch: Watch | None = None,
+    text: TextFormat | None = None,
 ) -> int:
     """Writes predictions for every row of the table as CSV, and returns how many there are."""
-    from sottovoce.engine import named, require_columns
+    from sottovoce.engine import USUAL_TEXT, named, require_columns
 
     if id_column in model.heads:
         raise _same_name(str(id_column))
-    engine = named("arrow").open_table(table, model.numbers, watch)
+    engine = named("arrow").open_table(table, model.numbers, watch, text or USUAL_TEXT)
     require_columns(engine, *model.columns, id_column)
     copied = () if id_column is None else (id_column,)
     file.write(_lines({name: [] for name in (*copied, *model.heads)}, header=True))

@@ -18,12 +18,12 @@ from sottovoce.asked import Said
 def public_rows(said: Said) -> tuple[Any, list[str]]:
     """Returns the features of the public table, as an Arrow table, and the class of each row."""
     from sottovoce.columns import kept
-    from sottovoce.engine import named
+    from sottovoce.engine import USUAL_TEXT, named
     from sottovoce.errors import TooFewRows
 
     _refuse_the_private_table(said)
     with _about_public_rows():
-        engine = named("arrow").open_table(str(said.public), said.asked_numbers)
+        engine = named("arrow").open_table(str(said.public), said.asked_numbers, text=said.text or USUAL_TEXT)
         table = kept(engine, said.asked_about)
         if len(table) < 2:
             raise TooFewRows("The table is empty or has one row.", "", "Name a larger one, or leave --public out.")

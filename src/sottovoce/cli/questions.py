@@ -79,6 +79,9 @@ def _usual(
     ledger: words.Ledger = None,
     keys: words.Keys = None,
     short: words.Short = "leave-out",
+    delimiter: words.Delimiter = None,
+    encoding: words.Encoding = None,
+    decimal: words.Decimal = ".",
 ) -> tuple[Said, words.Booking | None]:
     """The words of every question: whose rows, whose budgets, read by what, and where the answer goes."""
     said = Said(
@@ -90,6 +93,7 @@ def _usual(
         out=out,
         budgets=budgets,
         engine=engine,
+        text=words.text_format(delimiter, encoding, decimal),
     )
     return said, None if ledger is None else words.Booking(ledger, keys, short)
 

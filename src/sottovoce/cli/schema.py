@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,8 +26,10 @@ def schema() -> None:
 
 @schema_app.command()
 @plainly()
+@words.reads_text
 def draft(
     table: words.Table,
+    text: Any,
     out: Annotated[Path | None, typer.Option(help="The TOML file to write; standard output if not given.")] = None,
 ) -> None:
     """Write the names and kinds of the columns as TOML, with the ranges left blank."""
@@ -37,10 +39,9 @@ def draft(
 
     refuse_unwritable(out, table)
     engines = in_memory()
-    engines.open_table(table)  # refuses a header that names a column twice
-    text = Schema.draft(engines.infer_kinds(table))
+    drafted = Schema.draft(engines.infer_kinds(table, text))
     if out is None:
-        hand_over(text)
+        hand_over(drafted)
     else:
-        write_whole(out, text)
+        write_whole(out, drafted)
     say(WHY if out is None else f"{WHY}\nWritten to {out}.", stderr=True)

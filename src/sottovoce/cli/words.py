@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -43,7 +46,11 @@ EngineName = Annotated[
 ]
 Epsilon = Annotated[float | None, typer.Option(help="One ε for everybody, instead of a column.")]
 PersonColumn = Annotated[
-    str | None, typer.Option(help="The column that says whose row it is; without it, each row is a person.")
+    str | None,
+    typer.Option(
+        help="The column that says whose row it is; without it, here or in the schema, each row is a person. The word "
+        "rows asks for that although the schema names one."
+    ),
 ]
 SchemaFile = Annotated[
     Path | None, typer.Option("--schema", help="A TOML file with what is not said here: see `sottovoce schema draft`.")
@@ -79,6 +86,35 @@ Described = Annotated[
         help="A TOML file with label, features, people and budgets: see `sottovoce schema draft`. Needed.",
     ),
 ]
+
+Delimiter = Annotated[
+    str | None,
+    typer.Option(help="What stands between cells of text files, such as ; or tab; if not given, the header tells."),
+]
+Encoding = Annotated[str | None, typer.Option(help="The encoding of text files, such as latin-1; if not given, UTF-8.")]
+Decimal = Annotated[str, typer.Option(metavar="SIGN", help="The sign before decimals in text files: . or ,")]
+
+
+def text_format(delimiter: Delimiter = None, encoding: Encoding = None, decimal: Decimal = ".") -> Any:
+    """Returns how text files are written, as a TextFormat."""
+    from sottovoce.engine import TextFormat
+
+    return TextFormat("\t" if delimiter in ("tab", "\\t") else delimiter, encoding, decimal)
+
+
+def reads_text(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command the options that say how text files are written, and hands it what they say as ``text``."""
+    options = inspect.signature(text_format, eval_str=True).parameters
+
+    @wraps(command)
+    def reading(**given: Any) -> None:
+        command(text=text_format(**{name: given.pop(name) for name in options}), **given)
+
+    own = inspect.signature(command, eval_str=True)
+    others = [parameter for name, parameter in own.parameters.items() if name != "text"]
+    signature = own.replace(parameters=[*others, *options.values()])
+    reading.__signature__ = signature  # type: ignore[attr-defined]  # typer reads it
+    return reading
 
 
 @dataclass(frozen=True)

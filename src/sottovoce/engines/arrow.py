@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from sottovoce import engine, files
-from sottovoce.engine import Engine, Kernel, Part, Watch
+from sottovoce.engine import USUAL_TEXT, Engine, Kernel, Part, TextFormat, Watch
 from sottovoce.errors import WrongType
 from sottovoce.files import infer_kinds
 from sottovoce.table import Array
@@ -82,6 +82,8 @@ def _arrow(array: Array) -> Any:
     return pa.array(array)
 
 
-def open_table(path: str, numbers: tuple[str, ...] = (), watch: Watch | None = None) -> Engine:
+def open_table(
+    path: str, numbers: tuple[str, ...] = (), watch: Watch | None = None, text: TextFormat = USUAL_TEXT
+) -> Engine:
     """An engine over a CSV or Parquet file, a folder of them, or a pattern like ``claims/*.parquet``."""
-    return ArrowEngine(files.dataset(path, numbers), watch)
+    return ArrowEngine(files.dataset(path, numbers, text), watch)

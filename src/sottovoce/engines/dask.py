@@ -32,7 +32,7 @@ from distributed.comm.core import CommClosedError
 from distributed.scheduler import NoValidWorkerError, NoWorkerError
 
 from sottovoce import engine, files
-from sottovoce.engine import Engine, Folded, Kernel, Part, Watch
+from sottovoce.engine import USUAL_TEXT, Engine, Folded, Kernel, Part, TextFormat, Watch
 from sottovoce.errors import WrongType
 
 #: So many shares are added on a worker before their sum is sent home.
@@ -124,9 +124,11 @@ def of_table(table: Any, watch: Watch | None = None) -> Engine:
     return DaskEngine(_kinds(table), shares, watch)
 
 
-def open_table(path: str, numbers: tuple[str, ...] = (), watch: Watch | None = None) -> Engine:
+def open_table(
+    path: str, numbers: tuple[str, ...] = (), watch: Watch | None = None, text: TextFormat = USUAL_TEXT
+) -> Engine:
     """An engine over CSV or Parquet files that every worker can open; a worker reads some row groups at a time."""
-    rows = files.dataset(path, numbers)
+    rows = files.dataset(path, numbers, text)
     pieces = files.pieces(rows)
 
     def shares(client: Any, kernel: Any, columns: tuple[str, ...]) -> list[Any]:

@@ -5,9 +5,8 @@ Rows stream out of DuckDB as Arrow batches of the columns that a kernel names, a
 threads of this process. Files and databases are read through a connection of our own, which reads only,
 keeps within a limit of memory and spills into a private folder; a connection that somebody else holds
 keeps all its settings. Our own connection loads no extension and opens no file but those that were named:
-a database that somebody else made may hold views, and a view may name any file or address. Text files are
-read as text and converted as Arrow converts them, so that gaps and numbers are the same as with any other
-engine.
+a database that somebody else made may hold views, and a view may name any file or address. Text files
+reach DuckDB through Arrow's reader, so that rows, gaps and numbers are the same as with any other engine.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ import duckdb
 import pyarrow as pa
 
 from sottovoce import engine, files
-from sottovoce.engine import Engine, Kernel, Part, Watch
+from sottovoce.engine import USUAL_TEXT, Engine, Kernel, Part, TextFormat, Watch
 from sottovoce.errors import InvalidData, WrongType
 
 #: Between a database and one of its tables: ``hospital.duckdb#claims``.
@@ -39,12 +38,6 @@ ROW = 'true AS "row"'
 #: Relations of one connection take turns, and a relation does not tell which connection it is of.
 TURNS = threading.Lock()
 
-Told = Callable[[pa.RecordBatch], pa.RecordBatch]
-
-
-def _as_it_is(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch
-
 
 @dataclass(frozen=True, eq=False)
 class DuckDBEngine:
@@ -53,8 +46,7 @@ class DuckDBEngine:
     relation: Any
     watch: Watch | None = None
     turns: threading.Lock = TURNS
-    declared: Mapping[str, str] | None = None  # kinds of columns that the relation holds as text
-    told: Told = _as_it_is  # from what DuckDB gives to what was declared
+    declared: Mapping[str, str] | None = None  # kinds of columns, where they are known already
 
     @cached_property
     def _kinds(self) -> dict[str, str]:
@@ -79,7 +71,7 @@ class DuckDBEngine:
                 batch = _answered(lambda: next(reader, None))
                 if batch is None:
                     return
-                yield self.told(batch) if columns else batch
+                yield batch
         finally:
             reader.close()  # also when somebody interrupts: DuckDB then stops reading
 
@@ -93,22 +85,22 @@ def of_table(table: Any, watch: Watch | None = None) -> Engine:
     )
 
 
-def open_table(path: str, numbers: tuple[str, ...] = (), watch: Watch | None = None) -> Engine:
+def open_table(
+    path: str, numbers: tuple[str, ...] = (), watch: Watch | None = None, text: TextFormat = USUAL_TEXT
+) -> Engine:
     """An engine over CSV or Parquet files, or over a table of a database: ``hospital.duckdb#claims``."""
     database, mark, name = path.rpartition(TABLE_OF)
     if mark and Path(database).is_file():
         return _ours(lambda connection: _attached(connection, database, name), [database, database + ".wal"], watch)
-    kinds = files.kinds(files.dataset(path, numbers).schema)
-    told: Told = (lambda batch: _converted(batch, numbers)) if files.is_text(path) else _as_it_is
-    return _ours(lambda connection: connection.sql(_view(path)), files.listed(path), watch, kinds, told)
+    rows = files.dataset(path, numbers, text)
+    kinds = files.kinds(rows.schema)
+    if files.is_text(path):
+        return _ours(lambda connection: connection.from_arrow(rows), [], watch, kinds)
+    return _ours(lambda connection: connection.sql(_view(path)), files.listed(path), watch, kinds)
 
 
 def _ours(
-    relation: Callable[[Any], Any],
-    paths: list[str],
-    watch: Watch | None,
-    kinds: Mapping[str, str] | None = None,
-    told: Told = _as_it_is,
+    relation: Callable[[Any], Any], paths: list[str], watch: Watch | None, kinds: Mapping[str, str] | None = None
 ) -> Engine:
     """An engine over a connection of our own that opens these files alone, with a folder that nobody else can read."""
     folder = tempfile.mkdtemp(prefix="sottovoce-")
@@ -127,7 +119,7 @@ def _ours(
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    found = DuckDBEngine(rows, watch, threading.Lock(), kinds, told)
+    found = DuckDBEngine(rows, watch, threading.Lock(), kinds)
     weakref.finalize(found, shutil.rmtree, folder, ignore_errors=True)
     return found
 
@@ -149,25 +141,9 @@ def _attached(connection: Any, database: str, table: str) -> Any:
 
 
 def _view(path: str) -> str:
-    """Returns the query over files; text files keep every cell as it is written."""
-    names = files.listed(path)
-    listed = "[" + ", ".join(_literal(glob.escape(name)) for name in names) + "]"
-    if not files.is_text(path):
-        return f"FROM read_parquet({listed}, union_by_name = true, hive_partitioning = false)"
-    header = files.header(names[0])
-    columns = ", ".join(f"{_literal(name)}: 'VARCHAR'" for name in header)
-    options = "auto_detect = false, header = true, delim = ',', quote = '\"', escape = '\"', new_line = '\\n'"
-    query = f"FROM read_csv({listed}, columns = {{{columns}}}, {options})"
-    # A blank line is no row. Where there is one column only, DuckDB takes it for a row with a gap.
-    return query if len(header) > 1 else f"{query} WHERE {_quoted(header[0])} IS NOT NULL"
-
-
-def _converted(batch: pa.RecordBatch, numbers: tuple[str, ...]) -> pa.RecordBatch:
-    try:
-        return files.from_text(batch, numbers)
-    except pa.ArrowException:
-        pass  # raised below: Arrow's message quotes the cell
-    raise engine.unreadable()
+    """Returns the query over Parquet files."""
+    listed = "[" + ", ".join(_literal(glob.escape(name)) for name in files.listed(path)) + "]"
+    return f"FROM read_parquet({listed}, union_by_name = true, hive_partitioning = false)"
 
 
 def _answered(ask: Callable[[], Any], refusal: Callable[[], InvalidData] = engine.unreadable) -> Any:

@@ -35,7 +35,7 @@ from pyspark.sql import types as kinds_of
 from pyspark.sql.functions import lit
 
 from sottovoce import engine, files
-from sottovoce.engine import Engine, Folded, Kernel, Part, Watch
+from sottovoce.engine import USUAL_TEXT, Engine, Folded, Kernel, Part, TextFormat, Watch
 from sottovoce.errors import InvalidParameter, SottovoceError, WrongType
 
 #: More partitions than this are added on the workers first, in groups of so many.
@@ -132,9 +132,11 @@ def of_table(table: Any, watch: Watch | None = None) -> Engine:
     return SparkEngine(kinds, frame, _as_they_arrive, watch)
 
 
-def open_table(path: str, numbers: tuple[str, ...] = (), watch: Watch | None = None) -> Engine:
+def open_table(
+    path: str, numbers: tuple[str, ...] = (), watch: Watch | None = None, text: TextFormat = USUAL_TEXT
+) -> Engine:
     """An engine over CSV or Parquet files that every worker can open; a worker reads some row groups at a time."""
-    rows = files.dataset(path, numbers)
+    rows = files.dataset(path, numbers, text)
     pieces = _Pieces(files.pieces(rows))
     count = len(pieces.pieces)
 

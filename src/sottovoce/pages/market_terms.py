@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.columns import kept
-from sottovoce.engine import Watch, named, require_columns
+from sottovoce.engine import USUAL_TEXT, TextFormat, Watch, named, require_columns
 from sottovoce.errors import (
     DuplicatePeople,
     InvalidBounds,
@@ -154,11 +154,13 @@ class Terms:
             )
 
 
-def read_sellers(path: str, seller: str, cost: str, cap: str | None, watch: Watch | None = None) -> Sellers:
+def read_sellers(
+    path: str, seller: str, cost: str, cap: str | None, watch: Watch | None = None, text: TextFormat = USUAL_TEXT
+) -> Sellers:
     """Reads names, reported costs and limits, these from a column called cap if there is one and no other is named."""
-    if cap is None and CAP in named("arrow").open_table(path).columns():
+    if cap is None and CAP in named("arrow").open_table(path, text=text).columns():
         cap = CAP
-    table = _read(path, (seller,), (cost, *(() if cap is None else (cap,))), watch)
+    table = _read(path, (seller,), (cost, *(() if cap is None else (cap,))), watch, text)
     names = _names(table[seller])
     if not names:
         raise TooFewRows("There are no sellers in the table.", "A market has at least one.", "Add their reports.")
@@ -178,11 +180,11 @@ def _caps(column: Any) -> Floats:
     return caps
 
 
-def law(words: str, sellers: str, cost: str) -> Prior:
+def law(words: str, sellers: str, cost: str, text: TextFormat = USUAL_TEXT) -> Prior:
     """Returns the law of costs that words like ``uniform:1:5`` or ``empirical:past.csv`` name."""
     kind, _, rest = words.partition(":")
     if kind == FROM_FILE and rest:
-        return _seen(rest, sellers, cost)
+        return _seen(rest, sellers, cost, text)
     made = getattr(laws, kind) if kind in KINDS else None
     try:
         given = [float(number) for number in rest.split(":")]
@@ -200,7 +202,7 @@ def law(words: str, sellers: str, cost: str) -> Prior:
     return prior
 
 
-def _seen(path: str, sellers: str, cost: str) -> Prior:
+def _seen(path: str, sellers: str, cost: str, text: TextFormat) -> Prior:
     if Path(path).exists() and Path(sellers).exists() and Path(path).samefile(sellers):
         raise InvalidParameter(
             "The prior is read from the reports that are to be paid.",
@@ -208,7 +210,7 @@ def _seen(path: str, sellers: str, cost: str) -> Prior:
             "Name a file with costs of an earlier market, or another law.",
         )
     try:
-        costs, found = numbers(_read(path, (), (cost,))[cost], "costs"), None
+        costs, found = numbers(_read(path, (), (cost,), text=text)[cost], "costs"), None
     except InvalidData as error:
         found = error
     if found is not None:
@@ -229,13 +231,19 @@ def _seen(path: str, sellers: str, cost: str) -> Prior:
     return laws.empirical(costs)
 
 
-def _read(path: str, words: tuple[str, ...], amounts: tuple[str, ...], watch: Watch | None = None) -> pa.Table:
+def _read(
+    path: str,
+    words: tuple[str, ...],
+    amounts: tuple[str, ...],
+    watch: Watch | None = None,
+    text: TextFormat = USUAL_TEXT,
+) -> pa.Table:
     columns = (*words, *amounts)
-    require_columns(named("arrow").open_table(path), *columns)
+    require_columns(named("arrow").open_table(path, text=text), *columns)
     if len(set(columns)) < len(columns):
         raise InvalidParameter("One column is named for two purposes.", "", "Name different columns.")
     try:
-        return kept(named("arrow").open_table(path, amounts, watch), columns)
+        return kept(named("arrow").open_table(path, amounts, watch, text), columns)
     except InvalidData:
         pass  # raised below, in the words of reports
     raise WrongType(

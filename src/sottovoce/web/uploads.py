@@ -11,7 +11,6 @@ read it, under a limit of memory and of time. The name that came with a file is 
 from __future__ import annotations
 
 import codecs
-import csv
 import json
 import os
 import secrets
@@ -108,17 +107,10 @@ def _decodes(decoder: Any, piece: bytes, *, final: bool = False) -> bool:
 
 def _header(path: Path) -> dict[str, str]:
     from sottovoce.engine import in_memory
+    from sottovoce.files import header
 
-    with open(path, newline="", encoding="utf-8-sig") as lines:
-        first = lines.readline(LONGEST_LINE)
-    try:
-        names = next(csv.reader([first]), [])
-    except csv.Error:
-        names = []
-    _refuse_names(names)
-    engines = in_memory()
-    engines.open_table(str(path))  # refuses a header that names a column twice
-    return dict(engines.infer_kinds(str(path)))
+    _refuse_names(header(str(path))[0])
+    return dict(in_memory().infer_kinds(str(path)))
 
 
 def _refuse_names(names: list[str]) -> None:
