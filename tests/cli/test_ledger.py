@@ -247,7 +247,7 @@ BAD = {
     "beyond meaning": (f"person,epsilon\na,1\n{SECRET},1e7\n", "InvalidBudget"),
     "nobody": ("person,epsilon\na,1\n,0.731\n", "UnknownPeople"),
     "twice, and different": (f"person,epsilon\n{SECRET},1\n{SECRET},0.731\n", "InconsistentBudget"),
-    "a line too long": (f"person,epsilon\na,1,{SECRET}\n", "InvalidData"),
+    "a line too long": (f"person,epsilon\na,1,{SECRET}\n", "WrongType"),
     "no column of people": ("name,epsilon\na,1\n", "MissingColumn"),
     "two columns of people": ("person,seller,epsilon\na,b,1\n", "MissingColumn"),
     "no column of amounts": ("person,eps\na,1\n", "MissingColumn"),

@@ -401,7 +401,7 @@ REFUSED = {
     "no report": (GOOD.replace("2", ""), (*LAW, "--budget", 1), "MissingValues", "missing"),
     "an endless cost": (GOOD.replace("2", "inf"), (*LAW, "--budget", 1), "MissingValues", "not finite"),
     "a cost in words": (GOOD.replace("2", "€731"), (*LAW, "--budget", 1), "WrongType", "not a number"),
-    "a cell too many": (GOOD + "d,1,x731\n", (*LAW, "--budget", 1), "InvalidData", "cannot be opened"),
+    "a cell too many": (GOOD + "d,1,x731\n", (*LAW, "--budget", 1), "WrongType", "not a number"),
     "a seller twice": (GOOD + "a,731\n", (*LAW, "--budget", 1), "DuplicatePeople", "listed twice"),
     "a seller without a name": (GOOD + ",731\n", (*LAW, "--budget", 1), "UnknownPeople", "no seller"),
     "a negative cap": ("seller,cost,cap\na,1,-731\n", (*LAW, "--budget", 1), "InvalidBudget", "cap"),

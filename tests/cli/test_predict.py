@@ -115,7 +115,7 @@ def test_no_rows_give_a_header(run, clinic, model, new):
         (("model.json", "visits.csv", "--id-column", "nobody"), "MissingColumn", "'nobody'"),
         (("model.json", "short.csv"), "MissingColumn", "'smoker'"),
         (("model.json", "gaps.csv"), "MissingValues", "missing or infinite"),
-        (("model.json", "words.csv"), "InvalidData", "cannot be opened"),
+        (("model.json", "words.csv"), "WrongType", "cannot be read as declared"),
         (("model.json", "named.csv", "--id-column", "prediction"), "InvalidParameter", "'prediction'"),
         (("model.json", "nowhere.csv"), "InvalidData", "no table"),
         (("nowhere.json", "visits.csv"), "InvalidRelease", "no release"),

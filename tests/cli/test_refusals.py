@@ -15,7 +15,7 @@ ONE = ("--column", "v", "--bounds", 0, 10, "--epsilon", 1)
 
 #: Only a release can notice these: a plan does not read the column.
 VALUES = {
-    "text among the values": (GOOD.replace("b,2", f"b,{SECRET}"), LINE, "Invalid"),
+    "text among the values": (GOOD.replace("b,2", f"b,{SECRET}"), LINE, "WrongType"),
     "text among the values, far down": (GOOD + "d,4,1\n" * 400_000 + f"d,{SECRET},1\n", ONE, "WrongType"),
     "NaN": (GOOD.replace("b,2", "b,nan"), LINE, "MissingValues"),
     "a missing value": (GOOD.replace("b,2", "b,"), LINE, "MissingValues"),
@@ -24,8 +24,8 @@ VALUES = {
 
 #: Both refuse these.
 TABLES = {
-    "text among the budgets": (GOOD.replace("2,0.5", f"2,{SECRET}"), LINE, "Invalid"),
-    "a value too many in a line": (GOOD + f"d,4,1,{SECRET}\n", LINE, "Invalid"),
+    "text among the budgets": (GOOD.replace("2,0.5", f"2,{SECRET}"), LINE, "WrongType"),
+    "a value too many in a line": (GOOD + f"d,4,1,{SECRET}\n", LINE, "WrongType"),
     "a missing budget": (GOOD.replace("2,0.5", "2,"), LINE, "InvalidBudget"),
     "a negative budget": (GOOD.replace("2,0.5", "2,-731"), LINE, "InvalidBudget"),
     "a budget of zero": (GOOD.replace("2,0.5", "2,0"), LINE, "InvalidBudget"),

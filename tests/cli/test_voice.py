@@ -92,7 +92,7 @@ def test_a_failure_after_reading_looks_like_any_other(run, folder, words, monkey
 
 def test_a_file_from_a_stranger_does_not_steer_the_terminal(run, folder, words):
     header = folder / "header.csv"
-    header.write_text("id,\x1b]0;owned\x07,[bold]x[/bold]\na,1,2\nb,2,3\n")
+    header.write_text('id,"\x1b]0;owned\x07",[bold]x[/bold]\na,1,2\nb,2,3\n')
     refused = run("plan", "mean", header, *words)
     assert "\x1b" not in refused.output
     assert "[bold]x[/bold]" in refused.stderr
