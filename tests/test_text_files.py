@@ -74,12 +74,11 @@ def test_how_many_rows_there_are_does_not_depend_on_a_value(engine, blank, tmp_p
 
 def test_blank_lines_are_counted_alike_in_blocks_of_any_size(tmp_path, monkeypatch):
     """The end of a line may fall between two blocks of the reader."""
-    rng, values = np.random.default_rng(), [b"", b"4", b"55", b"6666"]
+    rng, values, usual = np.random.default_rng(), [b"", b"4", b"55", b"6666"], files.pacsv.ReadOptions
     for end in ENDS.values():
         rows = [values[k] for k in rng.integers(0, 4, 300)]
         (tmp_path / "a.csv").write_bytes(end.join([b"y", *rows]) + end)
         for size in range(16, 40):
-            usual = files.pacsv.ReadOptions
             with monkeypatch.context() as patch:
                 patch.setattr(files.pacsv, "ReadOptions", lambda size=size, **said: usual(block_size=size, **said))
                 found = cells("arrow", tmp_path / "a.csv", ("y",), ("y",))

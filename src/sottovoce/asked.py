@@ -50,6 +50,7 @@ class Said:
     budgets: str | None = None  # a table of its own with everybody's budget
     engine: str | None = None  # what reads the table; None: what suits it
     text: TextFormat | None = None  # how text files are written; None: as their headers tell
+    by_row: bool = False  # whether each row was asked for as a person of its own, although the schema names people
 
     @property
     def asked_about(self) -> tuple[str, ...]:
@@ -109,7 +110,11 @@ class Said:
         return schema
 
     def _named(self, schema: Schema) -> Said:
-        whole = replace(self, person=self.person or schema.person, column=self.column or schema.label)
+        from sottovoce.columns import asks_rows
+
+        by_row = self.by_row or asks_rows(self.person)
+        person = None if by_row else self.person or schema.person
+        whole = replace(self, person=person, by_row=by_row, column=self.column or schema.label)
         whole = whole._budgeted(schema)
         whole._refuse_one_column_twice()
         return whole
@@ -228,7 +233,9 @@ def label(said: Said, schema: Schema) -> Label | ClassLabel:
 
 def census(said: Said, watch: Watch | None, *, values: bool) -> tuple[Engine, Budgets, Owner]:
     """Opens the table and counts who takes part; only a release declares the values to be numbers."""
+    from sottovoce.bounds import Schema
     from sottovoce.census import take_census
+    from sottovoce.columns import ROWS, owner_name
     from sottovoce.engine import USUAL_TEXT, over, require_columns
     from sottovoce.grants import Grants
 
@@ -236,6 +243,8 @@ def census(said: Said, watch: Watch | None, *, values: bool) -> tuple[Engine, Bu
     numbers = () if said.tiers or here is None else (here,)
     text = said.text or USUAL_TEXT
     engine = over(said.table, said.engine, (*numbers, *(said.asked_numbers if values else ())), watch, text)
+    if said.by_row:
+        owner_name(Schema(), engine.columns(), ROWS)  # refuses a table in which that could be a column
     require_columns(engine, *said.asked_about, here, said.person)
     grants = None
     if said.budgets is not None:

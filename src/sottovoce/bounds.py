@@ -46,9 +46,11 @@ class Bounds:
 
 
 def interval(bounds: Any) -> Interval:
-    """Returns (low, high) of one column of numbers from a pair, or from the label of a Bounds."""
+    """Returns (low, high) of one column of numbers from a pair, or from the label of a Bounds or of a Schema."""
     if isinstance(bounds, Bounds):
         bounds = bounds.label
+    if isinstance(bounds, Schema):
+        return bounds.interval(bounds.labelled())
     try:
         low, high = (float(limit) for limit in bounds)
     except (TypeError, ValueError):
@@ -153,6 +155,16 @@ class Schema:
                 "Remove it or correct its name.",
             )
         return cls(columns=columns, **content)
+
+    def labelled(self) -> str:
+        """Returns the column that questions are about; says so where it is not named."""
+        if self.label is None:
+            raise InvalidBounds(
+                "The schema does not say which column is the label.",
+                "It is the column that questions are about.",
+                'Add label = "..." to it.',
+            )
+        return self.label
 
     def interval(self, column: str) -> Interval:
         """Returns the declared range of a column of numbers; says so where it was left blank."""

@@ -2,34 +2,187 @@
 """A table by the names of its columns: which one is asked about, whose rows they are, and where budgets are found.
 
 Names come from the caller, and what they leave out from a schema. Nothing but the header is read here; the census
-reads people and budgets, and the question reads the rest when it has been paid for.
+reads people and budgets, and the question reads the rest when it has been paid for. Where a schema names a column of
+people, the promise is to people: that each row counts as a person of its own has to be asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from sottovoce import units
 from sottovoce.bounds import Bounds, Schema
 from sottovoce.budgets import Budgets
 from sottovoce.census import take_census
 from sottovoce.engine import Engine, Rows, Watch, is_elsewhere, over, require_columns
-from sottovoce.errors import InvalidParameter
+from sottovoce.errors import InvalidParameter, MissingColumn
 from sottovoce.features import ClassLabel, Label, Named
 from sottovoce.grants import Grants
 from sottovoce.recoding import Recoding
 from sottovoce.statistics import Owner
-from sottovoce.table import feature_names
+from sottovoce.table import feature_names, named_column
+
+#: What ``groups`` says where each row is to count as a person of its own, although a schema names people.
+ROWS = "rows"
 
 
-def by_names(table: Any, *said: Any) -> bool:
-    """Whether a table is read by the names of its columns: it lives elsewhere, or one of its columns was named."""
-    return is_elsewhere(table) or (feature_names(table) is not None and any(isinstance(word, str) for word in said))
+def schema_of(question: Any) -> Schema:
+    """Returns the schema that a question, or one inside it, has as its bounds; an empty one where there is none."""
+    while question is not None:
+        for name in ("bounds", "label_bounds"):
+            bounds = getattr(question, name, None)
+            if isinstance(bounds, Schema):
+                return bounds
+        question = getattr(question, "estimator", None)
+    return Schema()
+
+
+def by_names(schema: Schema, table: Any, y: Any = None, epsilon: Any = None, groups: Any = None) -> bool:
+    """Whether a table is read by the names of its columns: it lives elsewhere, or is in memory and all are named."""
+    if is_elsewhere(table):
+        return True
+    names = feature_names(table)
+    if names is None or any(map(_is_column, (y, epsilon, groups))):
+        return False
+    said = any(isinstance(word, str) and not (word is groups and asks_rows(groups)) for word in (y, epsilon, groups))
+    return said or (y is None and schema.label in names)
+
+
+def asks_rows(groups: Any) -> bool:
+    """Whether each row is asked for as a person of its own."""
+    return isinstance(groups, str) and groups == ROWS
+
+
+def _is_column(word: Any) -> bool:
+    """Whether this is a column itself (or Budgets, which know their rows), and neither a name nor a number."""
+    if word is None or isinstance(word, str | Mapping) or _is_table(word):
+        return False
+    return isinstance(word, Budgets) or np.ndim(word) > 0
+
+
+def owner_name(schema: Schema, columns: Collection[str] | None, groups: Any) -> str | None:
+    """Returns the column of people: the one that was named, or the schema's; None: each row is a person of its own.
+
+    ``columns`` are the table's, None where they have no names.
+    """
+    there = () if columns is None else columns
+    if asks_rows(groups):
+        if ROWS in there:
+            raise InvalidParameter(
+                "It is not clear whether a column is meant, or rows: the table has a column called 'rows'.",
+                "The word 'rows' asks for each row as a person of its own.",
+                "Rename the column, or name it as person in the schema and leave groups out.",
+            )
+        return None
+    if groups is not None:
+        return str(groups)
+    if schema.person is not None and schema.person not in there:
+        raise MissingColumn(
+            f"The schema names a column of people, {schema.person!r}, that this table does not have.",
+            "A promise is made to people where a schema names them.",
+            "Say whose the rows are, with groups; the word 'rows' there makes each row a person of its own.",
+        )
+    return schema.person
+
+
+def owners_unsaid(schema: Schema) -> InvalidParameter:
+    """What is said where people are named by a schema, and nothing tells whose rows are whose."""
+    return InvalidParameter(
+        f"The schema names a column of people, {schema.person!r}, and it is not said whose the rows are.",
+        "A promise is made to people where a schema names them.",
+        "Pass groups= with the owner of each row, or groups='rows' if each row is a person of its own.",
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """What a question is asked about rows in memory, with columns in the place of their names."""
+
+    X: Any
+    y: Any
+    epsilon: Any
+    groups: Any
+    column: str | None = None  # the name of y, where it was named
+
+    @classmethod
+    def of(cls, question: Any, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None) -> Values:
+        """Looks up what is named by the caller, or by the question's schema."""
+        schema, names = schema_of(question), feature_names(X)
+        if names is None:
+            _refuse_names(y, None if asks_rows(groups) else groups)
+        if y is None and names is not None and schema.label in names:
+            y = schema.label
+        column = y if isinstance(y, str) else None
+        person = _owners(schema, names, epsilon, groups)
+        budget = _budget_name(schema, names, epsilon)
+        owners = named_column(X, person) if isinstance(person, str) else person
+        if budget is not None:
+            epsilon = _priced(named_column(X, budget), schema)
+        elif _is_table(epsilon) and not isinstance(epsilon, str):
+            grants = Grants.read(
+                epsilon, person if isinstance(person, str) else schema.person, None, schema.tiers, None
+            )
+            epsilon = grants.to_mapping()
+        values = y if column is None else named_column(X, column)
+        return cls(_features(question, X, names, y, (column, person, budget)), values, epsilon, owners, column)
+
+
+def _refuse_names(*said: Any) -> None:
+    if any(isinstance(word, str) for word in said):
+        raise InvalidParameter(
+            "A column is named, but the table has no names.",
+            "Names are looked up in a data frame, an Arrow table, or a table that lives elsewhere.",
+            "Pass such a table, or the columns themselves.",
+        )
+
+
+def _owners(schema: Schema, names: list[str] | None, epsilon: Any, groups: Any) -> Any:
+    """Returns the owners, or the name of their column; refuses to take rows for people where nobody asked for that."""
+    if groups is not None and not isinstance(groups, str):
+        return groups
+    if groups is None and isinstance(epsilon, Budgets):
+        if epsilon.unit == "row" and schema.person is not None:
+            raise owners_unsaid(schema)
+        return None
+    return owner_name(schema, names, groups)
+
+
+def _budget_name(schema: Schema, names: list[str] | None, epsilon: Any) -> str | None:
+    if isinstance(epsilon, str) and names is not None:
+        return epsilon
+    if epsilon is not None or schema.budget is None:
+        return None
+    if names is None or schema.budget not in names:
+        raise MissingColumn(
+            f"The schema names a column of budgets, {schema.budget!r}, that this table does not have.",
+            "Everybody's own ε is in that column.",
+            "Pass a table that has it, or pass epsilon=.",
+        )
+    return schema.budget
+
+
+def _priced(column: Any, schema: Schema) -> Any:
+    """Returns a column of budgets as ε; where the schema has tiers, the column names them."""
+    return Budgets.tiers(schema.tiers, column).epsilon if schema.tiers else column
+
+
+def _features(question: Any, X: Any, names: list[str] | None, y: Any, said: tuple[Any, ...]) -> Any:
+    """Returns the table without the columns that have another purpose, unless a schema says which are features."""
+    used = {name for name in said if isinstance(name, str)}
+    if names is None or not used or isinstance(getattr(question, "bounds", None), Schema):
+        return X
+    others = [name for name in names if name not in used]
+    if not isinstance(y, str) and getattr(y, "name", None) in others:
+        raise InvalidParameter(
+            "The label is given as values, and a column of its name is left among the features.",
+            "With Bounds every column without another purpose is a feature.",
+            "Name the label by its column, or leave that column out of the table.",
+        )
+    return X.select(others) if isinstance(X, pa.Table) else X[others]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,10 +212,10 @@ class Table:
     ) -> Table:
         """The table with what was said about its columns, completed from a schema."""
         schema = bounds if isinstance(bounds, Schema) else Schema()
-        names = (value or schema.label, person or schema.person)
-        _refuse_columns_themselves(*names, budget)
-        budget = schema.budget if budget is None else budget
+        _refuse_columns_themselves(value, person, budget)
         header = over(source, engine)
+        names = (schema.label if value is None else value, owner_name(schema, header.columns(), person))
+        budget = schema.budget if budget is None else budget
         require_columns(header, *names, budget if isinstance(budget, str) else None)
         used = {*names, budget if isinstance(budget, str) else None}
         others = tuple(name for name in header.columns() if name not in used)
@@ -124,22 +277,23 @@ class Table:
         return {"epsilon": self.budget}
 
 
-def loaded(X: Any, y: Any, epsilon: Any, groups: Any) -> tuple[Any, Any, Any, Any]:
+def loaded(question: Any, X: Any, y: Any, epsilon: Any, groups: Any) -> Values:
     """Returns the same in memory where it is a table by names, for a question that cannot do with less."""
-    if not by_names(X, y, epsilon, groups):
-        return X, y, epsilon, groups
-    table = Table.of(X, y, epsilon, groups, None)
+    schema = schema_of(question)
+    if not by_names(schema, X, y, epsilon, groups):
+        return Values.of(question, X, y, epsilon, groups)
+    table = Table.of(X, y, epsilon, groups, schema)
     named = [name for name in (table.value, table.budget, table.person) if isinstance(name, str)]
-    numbers = tuple(name for name in (*table.others, table.value, table.budget) if isinstance(name, str))
+    priced = None if table.tiers else table.budget
+    numbers = tuple(name for name in (*table.others, table.value, priced) if isinstance(name, str))
     whole = kept(over(X, numbers=numbers), (*table.others, *named))
     label, owners = (None if name is None else whole.column(name) for name in (table.value, table.person))
     budget = table.budget
     if isinstance(budget, str):
-        budget = whole.column(budget)
+        budget = _priced(whole.column(budget), schema)
     elif _is_table(budget):
-        grants = Grants.read(budget, table.person, None, None, None)
-        budget = dict(zip(grants.people.tolist(), units.epsilon(grants.granted).tolist(), strict=True))
-    return whole.select(list(table.others)), label, budget, owners
+        budget = Grants.read(budget, table.person, None, table.tiers, None).to_mapping()
+    return Values(whole.select(list(table.others)), label, budget, owners, table.value)
 
 
 def _is_table(budget: Any) -> bool:
@@ -175,7 +329,8 @@ def _numbers(rows: Rows) -> tuple[str, ...]:
 
 
 def _refuse_columns_themselves(*said: Any) -> None:
-    if any(isinstance(word, Budgets | np.ndarray | list | tuple | pa.Array | pa.ChunkedArray) for word in said):
+    *names, budget = said
+    if _is_column(budget) or not all(name is None or isinstance(name, str) for name in names):
         raise InvalidParameter(
             "Columns of a table that is read by names are given as values.",
             "Its rows have no order that values could follow.",

@@ -65,6 +65,10 @@ class Grants:
         column = column_of_budgets(header, person, budget)
         return cls.of_table(over(table, engine, () if tiers else (column,), text=text), person, column, tiers)
 
+    def to_mapping(self) -> dict[Any, float]:
+        """Returns everybody's ε by person."""
+        return dict(zip(self.people.tolist(), units.epsilon(self.granted).tolist(), strict=True))
+
     def of(self, people: Array) -> units.Units:
         """Returns what each of these people grants, in their order."""
         own, asked = self.people, people

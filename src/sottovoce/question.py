@@ -13,14 +13,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
-from sottovoce.bounds import Bounds, Interval, Schema
+from sottovoce.bounds import Bounds, Schema, interval
 from sottovoce.budgets import Budgets
-from sottovoce.columns import Table, by_names
+from sottovoce.columns import Table, Values, asks_rows, by_names, owners_unsaid, schema_of
 from sottovoce.engine import Rows, in_memory
 from sottovoce.errors import InvalidBounds, InvalidParameter, ReleaseFailed
 from sottovoce.features import MATRIX, Label, Reader, Recoded, UnfitRows
@@ -36,13 +36,13 @@ VALUE, KIND = "value", "kind"
 class Question(Protocol):
     """What can be asked of people's rows."""
 
-    missing: float | None
+    missing: float | None  # the public constant that stands for missing values
 
     def get_params(self) -> dict[str, Any]:
         """The public parameters, by name."""
 
     def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
-        """Returns the budgets and rows of data in memory."""
+        """Returns the budgets and rows of data in memory; a question about one column also takes its name, column=."""
 
     def rows_of(self, table: Table) -> Rows:
         """Returns what is read of a table by the names of its columns; nothing is read yet."""
@@ -54,8 +54,21 @@ class Question(Protocol):
         """Reads the rows, draws the noise, and returns what may be published."""
 
 
-def budgets_of(epsilon: Any, groups: Any = None, rows: int | None = None) -> Budgets:
-    """Returns budgets as they are, or made from ε and the rows' owners."""
+def budgets_of(epsilon: Any, groups: Any = None, rows: int | None = None, schema: Schema | None = None) -> Budgets:
+    """Returns budgets as they are, or made from ε and the rows' owners.
+
+    A plan has no table, so it passes the ``schema``: where that names people, it must be told whose the rows are.
+    """
+    told = groups is not None or (isinstance(epsilon, Budgets) and epsilon.unit == "person")
+    if schema is not None and schema.person is not None and not told:
+        raise owners_unsaid(schema)
+    groups = None if asks_rows(groups) else groups
+    if isinstance(groups, str):
+        raise InvalidParameter(
+            "The owners of rows are a name.",
+            "There is no table here in which a column could be looked up.",
+            "Pass the column itself as groups=.",
+        )
     if isinstance(epsilon, Budgets):
         if groups is not None:
             raise InvalidParameter(
@@ -67,23 +80,68 @@ def budgets_of(epsilon: Any, groups: Any = None, rows: int | None = None) -> Bud
     return Budgets.of(epsilon, groups, rows)
 
 
-def public_constant(missing: Any) -> float | None:
-    """Returns the constant that stands for missing values, or None; refuses what is not a finite number."""
+def public_constant(missing: Any, low: float, high: float) -> float | None:
+    """Returns the constant that stands for missing values, or None; refuses what is no number between the bounds."""
     if missing is None:
         return None
     try:
         constant = float(missing)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         constant = math.nan
     if not math.isfinite(constant):
         raise InvalidParameter(
             "What should stand for missing values is not a finite number.", "", "Choose a public constant, or none."
         )
+    if not low <= constant <= high:
+        raise InvalidParameter(
+            "What should stand for missing values lies outside the bounds of a column.",
+            "It stands for values, and these lie between the bounds.",
+            "Choose a constant between them; columns with constants of their own are declared in a Schema.",
+        )
     return constant
 
 
-def declared_recoding(bounds: Any, X: Any) -> Recoding:
-    """Returns the recoding of the features as declared; X, a table or a number, only tells how many there are."""
+def column_label(question: Any, column: str | None = None) -> Label:
+    """Returns how a question about one column reads it: by its bounds, or as its schema describes the column."""
+    bounds = question.bounds
+    if not isinstance(bounds, Schema):
+        low, high = interval(bounds)
+        return Label(column or VALUE, low, high, public_constant(question.missing, low, high))
+    name = column or bounds.labelled()
+    low, high = bounds.interval(name)
+    own = bounds.columns[name].missing if question.missing is None else question.missing
+    return Label(column or VALUE, low, high, public_constant(own, low, high))
+
+
+def declared_label(question: Any, column: str = VALUE) -> Label:
+    """Returns how a regression reads its label; a constant that the schema declares for it goes before ``missing``."""
+    low, high = interval(question.bounds)
+    own = question.bounds.columns[question.bounds.labelled()].missing if isinstance(question.bounds, Schema) else None
+    return Label(column, low, high, public_constant(question.missing if own is None else own, low, high))
+
+
+def declared_recoding(bounds: Any, X: Any, missing: Any = None) -> Recoding:
+    """Returns the recoding of the features as declared; X, a table or a number, only tells how many there are.
+
+    ``missing`` stands for missing numbers in features for which a schema declares no constant of their own.
+    """
+    return _with_constant(_recoding(bounds, X), missing)
+
+
+def _with_constant(recoding: Recoding, missing: Any) -> Recoding:
+    if missing is None:
+        return recoding
+    return Recoding(
+        tuple(
+            feature
+            if feature.levels or feature.missing is not None
+            else replace(feature, missing=public_constant(missing, feature.low, feature.high))
+            for feature in recoding.features
+        )
+    )
+
+
+def _recoding(bounds: Any, X: Any) -> Recoding:
     if isinstance(bounds, Schema):
         return Recoding.of_schema(bounds)
     if not isinstance(bounds, Bounds):
@@ -108,7 +166,7 @@ def _count(X: Any, bounds: Bounds) -> int:
     return int(sizes[0])
 
 
-def rows_in_memory(values: Any, *, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
+def rows_in_memory(values: Any, *, epsilon: Any, groups: Any, label: Label | None = None) -> tuple[Budgets, Rows]:
     """Returns the budgets and rows of one column in memory."""
     column = numbers(values)
     if groups is not None:
@@ -117,23 +175,17 @@ def rows_in_memory(values: Any, *, epsilon: Any, groups: Any) -> tuple[Budgets, 
     kinds = budgets.row_codes()
     same_length(len(column), epsilon=kinds)
     engine = in_memory().of_columns({VALUE: column, KIND: kinds})
-    return budgets, Rows(engine, VALUE, Owner(KIND))
+    return budgets, Rows(engine, VALUE, Owner(KIND), label=label)
 
 
 def regression_in_memory(
-    raw: Floats,
-    recoding: Recoding,
-    values: Any,
-    label: Interval,
-    epsilon: Any,
-    groups: Any,
-    missing: float | None = None,
+    raw: Floats, recoding: Recoding, values: Any, label: Label, epsilon: Any, groups: Any
 ) -> tuple[Budgets, Rows]:
     """Returns the budgets and rows of a regression in memory, with the features recoded once."""
     column, recoded = numbers(values, "labels"), recoding.recoded(raw)
     same_length(len(recoded), y=column, groups=groups)
     budgets = budgets_of(epsilon, groups, len(column))
-    return budgets, table_in_memory(recoded, Recoded(recoding), column, Label(VALUE, *label, missing), budgets)
+    return budgets, table_in_memory(recoded, Recoded(recoding), column, label, budgets)
 
 
 def table_in_memory(rows: Floats, reader: Reader, column: Floats, label: Any, budgets: Budgets) -> Rows:
@@ -150,7 +202,8 @@ def refuse_unfit(question: Question, plan: Plan, rows: Rows) -> None:
     """Refuses rows with missing or infinite values, before anything is charged."""
     heard = plan.budgets.kinds.epsilon > 0
     if rows.features is None:
-        if rows.engine.fold(Unfit(rows.value, rows.owner, heard, question.missing)):
+        missing = question.missing if rows.label is None else rows.label.missing
+        if rows.engine.fold(Unfit(rows.value, rows.owner, heard, missing)):
             raise unfit()
         return
     features, label = rows.engine.fold(UnfitRows(rows.features, rows.label, rows.owner, heard)).tolist()
@@ -171,15 +224,41 @@ def gathered(
     question: Question, X: Any, y: Any = None, *, epsilon: Any, groups: Any, engine: str | None = None
 ) -> tuple[Budgets, Rows]:
     """Returns the budgets and rows of data in memory, or of a table wherever it lives, by the names of its columns."""
-    if not by_names(X, y, epsilon, groups):
-        return question.gather(*((X,) if y is None else (X, y)), epsilon=epsilon, groups=groups)
-    table = Table.of(X, y, epsilon, groups, getattr(question, "bounds", None), engine)
-    return table.read(question.rows_of(table))
+    schema = schema_of(question)
+    if by_names(schema, X, y, epsilon, groups):
+        table = Table.of(X, y, epsilon, groups, schema, engine)
+        return table.read(question.rows_of(table))
+    given = Values.of(question, X, y, epsilon, groups)
+    return gathered_values(question, given, given.epsilon, given.groups)
+
+
+def gathered_values(question: Question, given: Values, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
+    """Returns the budgets and rows of columns in memory, for these budgets and owners."""
+    if getattr(question, "one_column", False):
+        if given.y is not None and given.column is None:
+            raise InvalidParameter(
+                "The column in question is not a name.",
+                "It names a column of the table that comes first.",
+                "Pass the values alone, or a table and the name.",
+            )
+        values = given.X if given.y is None else given.y
+        return question.gather(values, epsilon=epsilon, groups=groups, column=given.column)  # type: ignore[call-arg]
+    if given.y is None:
+        raise InvalidParameter(
+            "There are no labels.",
+            "A model is fitted to a label for each row.",
+            "Pass y, the values or the name of their column, or a schema that names the label of a table.",
+        )
+    return question.gather(given.X, given.y, epsilon=epsilon, groups=groups)
 
 
 def ask(question: Question, X: Any, y: Any = None, *, epsilon: Any, groups: Any) -> tuple[Plan, Release]:
     """Plans and answers a question about data in memory or a table."""
-    budgets, rows = gathered(question, X, y, epsilon=epsilon, groups=groups)
+    return answered(question, *gathered(question, X, y, epsilon=epsilon, groups=groups))
+
+
+def answered(question: Question, budgets: Budgets, rows: Rows) -> tuple[Plan, Release]:
+    """Plans and answers a question about these rows."""
     plan = question.plan_for(budgets, rows)
     refuse_unfit(question, plan, rows)
     return plan, run(question, plan, rows)
@@ -223,9 +302,13 @@ class Request:
 
 
 def _parameters(question: Question) -> dict[str, Any]:
-    """The parameters as a request is remembered by, where a default that changed is written as it used to be."""
+    """The parameters as a request is remembered by, so that requests in older books keep their fingerprint.
+
+    A default that changed is written as it used to be; a parameter that came later is left out unless it is given.
+    """
     told: dict[str, Any] = getattr(question, "asked_parameters", question.get_params)()
-    return told
+    later = getattr(question, "later", ())
+    return {name: value for name, value in told.items() if name not in later or value is not None}
 
 
 def earlier_fingerprint(asked: list[Any], people: Array, *others: Array) -> str:
@@ -237,9 +320,12 @@ def earlier_fingerprint(asked: list[Any], people: Array, *others: Array) -> str:
     return digest.hexdigest()
 
 
-def columns_asked(question: Question, *data: Any) -> tuple[list[Any], list[str] | None]:
+def columns_asked(question: Question, values: Values) -> tuple[list[Any], list[str] | None]:
     """Returns the names of data in memory for a request, and the names of features as a release tells them."""
+    data = [part for part in (values.X, values.y) if part is not None]
     names = [column_names(part) for part in data]
+    if values.column is not None:
+        names[-1] = [values.column]
     if len(data) < 2:
         return names, None
     if isinstance(getattr(question, "bounds", None), Schema):

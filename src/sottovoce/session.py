@@ -19,7 +19,7 @@ import numpy as np
 
 from sottovoce import units
 from sottovoce.budgets import LEAVE_OUT, Budgets
-from sottovoce.columns import by_names
+from sottovoce.columns import Values, by_names, schema_of
 from sottovoce.engine import KINDS, Rows
 from sottovoce.errors import BudgetExceeded, InvalidParameter, KeyReused, ReleaseFailed
 from sottovoce.guarantee import Currency, Neighbours
@@ -37,7 +37,16 @@ from sottovoce.ledger import (
 )
 from sottovoce.ledgers.opened import opened
 from sottovoce.plan import Plan
-from sottovoce.question import Question, Request, columns_asked, earlier_fingerprint, gathered, refuse_unfit, run
+from sottovoce.question import (
+    Question,
+    Request,
+    columns_asked,
+    earlier_fingerprint,
+    gathered,
+    gathered_values,
+    refuse_unfit,
+    run,
+)
 from sottovoce.release import Release
 from sottovoce.table import Array, column, factorise, same_length
 
@@ -134,21 +143,24 @@ class Session:
         return self.ledger.history(person)
 
     def release(
-        self, question: Question, X: Any, y: Any = None, *, groups: Any, key: str, epsilon: Any = None
+        self, question: Question, X: Any, y: Any = None, *, groups: Any = None, key: str, epsilon: Any = None
     ) -> Release:
         """Answers a question about data in memory (one column, or features and label), and charges its people.
 
         ``epsilon`` is what this release may cost each (number or mapping); without it, all that each has left.
         X may be a table that lives elsewhere, such as a path that this session's engine opens: y and ``groups`` then
-        name its columns, and ``epsilon`` may name one too.
+        name its columns, and ``epsilon`` may name one too. Where a schema names people, ``groups`` may be left out.
         """
-        if by_names(X, y, epsilon, groups):
+        if by_names(schema_of(question), X, y, epsilon, groups):
             return self._release_named(question, X, y, groups, key, epsilon)
+        given = Values.of(question, X, y, PLENTY, groups)
+        if given.groups is None:
+            raise _nobody()
+        groups = given.groups
         people, owner = factorise(groups)
         names = people.tolist()
         asked = None if epsilon is None else _prices(epsilon, names)
-        data = (X,) if y is None else (X, y)
-        columns, features = columns_asked(question, *data)
+        columns, features = columns_asked(question, given)
         price = sorted(map(repr, epsilon.items())) if isinstance(epsilon, Mapping) else repr(epsilon)
         facts = (owner,) if asked is None else (owner, asked)
         request = Request(question, columns, people, facts, price, (owner,), features)
@@ -158,7 +170,7 @@ class Session:
 
         def arranged(granted: units.Units) -> tuple[Budgets, Rows]:
             wanted = dict(zip(people.tolist(), units.epsilon(granted).tolist(), strict=True))
-            return question.gather(*data, epsilon=Budgets.of(wanted, groups, zero=LEAVE_OUT), groups=None)
+            return gathered_values(question, given, Budgets.of(wanted, groups, zero=LEAVE_OUT), None)
 
         if asked is None:
             asked = self._everything(question, names, arranged)
@@ -176,6 +188,8 @@ class Session:
         by_person = epsilon is None or isinstance(epsilon, Mapping)
         granted = units.epsilon(PLENTY) if by_person else epsilon
         budgets, rows = gathered(question, table, y, epsilon=granted, groups=groups, engine=self.engine)
+        if budgets.people is None:
+            raise _nobody()
         if not by_person:
             return self.release_rows(question, budgets, rows, key)
         asked = None if epsilon is None else _prices(epsilon, budgets.names())
@@ -376,6 +390,14 @@ def _prices(epsilon: Any, people: Sequence[Any]) -> units.Units:
             "Pass one ε for everybody, or a mapping from person to ε.",
         )
     return np.full(len(people), int(units.grant(epsilon)))
+
+
+def _nobody() -> InvalidParameter:
+    return InvalidParameter(
+        "Rows do not say whose they are.",
+        "Accounts belong to people.",
+        "Pass groups= with the owner of each row, or a schema that names the column of people.",
+    )
 
 
 def _another(key: str) -> KeyReused:

@@ -56,9 +56,9 @@ def matrix(table: Any, recoding: Any, expected: int | None = None) -> Floats:
 
 def _by_name(table: Any, features: Any) -> Floats:
     columns = [
-        _level_numbers(_named_column(table, f.name), f.levels)
+        _level_numbers(named_column(table, f.name), f.levels)
         if f.levels
-        else numbers(_named_column(table, f.name), "features")
+        else numbers(named_column(table, f.name), "features")
         for f in features
     ]
     same_length(len(columns[0]), **{f.name: c for f, c in zip(features, columns, strict=True)})
@@ -104,13 +104,14 @@ def column_names(data: Any) -> list[Any] | int:
     return len(first) if isinstance(first, Sized) and not isinstance(first, str) else 1
 
 
-def _named_column(table: Any, name: str) -> Any:
+def named_column(table: Any, name: str) -> Any:
+    """Returns a column of a data frame or an Arrow table by its name."""
     names = feature_names(table)
-    if names is None or name not in names:
+    if names is None or names.count(name) != 1:
         raise MissingColumn(
-            f"The table has no column {name!r}.",
-            "A schema names the columns it describes.",
-            "Pass a data frame with them.",
+            f"The table has no column {name!r}, or has it twice.",
+            "Columns are found by their names.",
+            "Pass a data frame with it, once.",
         )
     return table.column(name) if isinstance(table, pa.Table) else table[name]
 

@@ -27,6 +27,7 @@ from sottovoce.audit import rebuilding
 from sottovoce.audit.mechanisms import Mechanism, Radial, Sample
 from sottovoce.audit.setting import Domain, Setting
 from sottovoce.budgets import Budgets
+from sottovoce.columns import schema_of
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimators.regression import output
@@ -35,7 +36,7 @@ from sottovoce.estimators.samples import gram
 from sottovoce.estimators.samples.drawn import Posterior
 from sottovoce.features import InBall, Label, Reader
 from sottovoce.plan import Plan
-from sottovoce.question import refuse_unfit
+from sottovoce.question import gathered, refuse_unfit
 from sottovoce.recoding import Recoding, UnitBall
 from sottovoce.release import Release
 from sottovoce.statistics import Owner, unfit
@@ -68,12 +69,13 @@ def _moved(square: Floats, values: Floats) -> Floats:
 def read(est: Any, X: Any, y: Any, epsilon: Any, groups: Any) -> Setting:
     """Returns the setting of a fitted estimator, or of a release, and of the rows it was made from."""
     release, model = rebuilding.released(est)
+    own = epsilon is None and schema_of(model).budget is not None  # then everybody's is in the table
     granted = getattr(model, "epsilon", None) if epsilon is None and isinstance(est, Posterior) else epsilon
-    if equal(release) != (granted is None):
-        raise _no_budgets() if granted is None else _budgets_unused()
+    if equal(release) != (granted is None and not own):
+        raise _budgets_unused() if equal(release) else _no_budgets()
     # Where there are no budgets, any number stands for them.
-    budgets, rows = model.gather(X, y, epsilon=1.0 if granted is None else granted, groups=groups)
-    return read_rows(release, model, budgets, rows)
+    stated = None if own else (1.0 if granted is None else granted)
+    return read_rows(release, model, *gathered(model, X, y, epsilon=stated, groups=groups))
 
 
 def read_rows(release: Release, model: Any, budgets: Budgets, rows: Rows) -> Setting:

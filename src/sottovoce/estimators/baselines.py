@@ -23,7 +23,8 @@ from sklearn.utils.metaestimators import available_if
 
 from sottovoce import units
 from sottovoce.budgets import LEAVE_OUT, Budgets
-from sottovoce.columns import by_names
+from sottovoce.columns import ROWS, Values, schema_of
+from sottovoce.engine import is_elsewhere
 from sottovoce.errors import InvalidBudget, InvalidParameter, ReleaseFailed, WrongType
 from sottovoce.guarantee import Guarantee
 from sottovoce.plan import Plan
@@ -105,7 +106,7 @@ class Uniform(Around):
     @where_inside_plans  # type: ignore[untyped-decorator]
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, **more: Any) -> Plan:
         """The estimator's plan with everybody at the smallest ε; it is handed whatever more it asks for."""
-        budgets = budgets_of(epsilon, groups, rows)
+        budgets = budgets_of(epsilon, groups, rows, schema_of(self))
         return plan_at(self.estimator, budgets, _smallest(budgets), more)
 
 
@@ -169,12 +170,18 @@ class Request:
     @classmethod
     def of(cls, estimator: Any, X: Any, y: Any, epsilon: Any, groups: Any) -> Request:
         """Checks columns, budgets and owners against each other, before a value is looked at."""
-        if by_names(X, y, epsilon, groups):
+        if is_elsewhere(X):
             raise InvalidParameter("The table is not in memory.", "Baselines pick rows.", "Load it first.")
-        data = _columns(fit_parameters(estimator), X, y)
+        names = fit_parameters(estimator)
+        if X is None:
+            X, y = y, None  # a question about one column takes it first, whatever it is called
+        given = Values.of(estimator, X, y, epsilon, groups)
+        one = given.column is not None and "X" not in names
+        data = _columns(names, given.y if one else given.X, None if one else given.y)
+        epsilon, groups = given.epsilon, given.groups
         count = min(_count(values) for values in data.values())
         same_length(count, **data, groups=groups)
-        budgets = budgets_of(epsilon, groups, count)
+        budgets = budgets_of(epsilon, groups, count)  # owners were looked up
         same_length(count, epsilon=budgets.row_codes())
         return cls(data, budgets)
 
@@ -186,6 +193,8 @@ class Request:
     def answered(self, estimator: Any, epsilon: Any) -> Any:
         """Returns a copy of the estimator, fitted with this ε (or these Budgets, which know the owners themselves)."""
         owner = {} if isinstance(epsilon, Budgets) else self.owner_argument(estimator)
+        if isinstance(epsilon, Budgets) and rows_asked(estimator, epsilon):
+            owner = {"groups": ROWS}
         inside = clone(estimator, safe=False)
         inside.fit(*self.data.values(), epsilon=epsilon, **owner)
         return inside
@@ -193,7 +202,7 @@ class Request:
     def owner_argument(self, estimator: Any) -> dict[str, Any]:
         """Returns the owners as fit takes them; refuses several rows a person where it does not take them."""
         if "groups" in fit_parameters(estimator):
-            return {"groups": owners(self.budgets)}
+            return {"groups": said_owners(estimator, self.budgets)}
         if self.budgets.kinds.rows.max() > 1:
             raise InvalidParameter(
                 "Somebody owns several rows, and the estimator inside has no groups in its fit.",
@@ -233,8 +242,18 @@ def promised(inside: Any, budgets: Budgets, spent: units.Units) -> Guarantee:
 def plan_at(estimator: Any, budgets: Budgets, amount: int, more: dict[str, Any]) -> Plan:
     """Returns the estimator's plan with everybody at the same ε, in units."""
     same = np.full(len(budgets.row_codes()), units.epsilon(amount))
-    plan: Plan = estimator.plan(epsilon=same, groups=owners(budgets), **more)
+    plan: Plan = estimator.plan(epsilon=same, groups=said_owners(estimator, budgets), **more)
     return plan
+
+
+def rows_asked(estimator: Any, budgets: Budgets) -> bool:
+    """Whether these budgets are by row although the estimator's schema names people: it was asked for, and is again."""
+    return budgets.unit == "row" and schema_of(estimator).person is not None
+
+
+def said_owners(estimator: Any, budgets: Budgets) -> Any:
+    """Returns the owners of rows as the estimator inside is told about them."""
+    return ROWS if rows_asked(estimator, budgets) else owners(budgets)
 
 
 def owners(budgets: Budgets) -> Array | None:

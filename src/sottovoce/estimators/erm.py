@@ -20,10 +20,9 @@ from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from sottovoce.bounds import Schema, interval
 from sottovoce.budgets import Budgets
 from sottovoce.classes import Classes
-from sottovoce.columns import Table
+from sottovoce.columns import Table, schema_of
 from sottovoce.engine import Rows, in_memory
 from sottovoce.errors import InvalidParameter, InvalidRelease
 from sottovoce.estimators.kept import keep
@@ -32,7 +31,7 @@ from sottovoce.estimators.risk import planned
 from sottovoce.estimators.risk.descent import PERSON, Progress, place_of, watching
 from sottovoce.features import MATRIX, ClassLabel, Label, Recoded
 from sottovoce.plan import Plan
-from sottovoce.question import KIND, VALUE, budgets_of, declared_recoding, gathered, refuse_unfit, run
+from sottovoce.question import KIND, VALUE, budgets_of, declared_label, declared_recoding, gathered, refuse_unfit, run
 from sottovoce.recoding import Recoding
 from sottovoce.release import Release
 from sottovoce.solvers import losses
@@ -83,6 +82,7 @@ class ERM(BaseEstimator):  # type: ignore[misc]
     sampling : the rate at which people are drawn in each step; None: everybody takes part in every step.
     iterate : "average" of the later half of the iterates, or the "last" one.
     classes : the two possible labels; if not given, those of the schema, the label's bounds, or (0, 1).
+    missing : public constant between all bounds that stands for missing values; a schema declares one for each column.
     """
 
     def __init__(
@@ -98,6 +98,7 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         sampling: float | None = None,
         iterate: str = "average",
         classes: Any = None,
+        missing: float | None = None,
     ) -> None:
         self.loss = loss
         self.bounds = bounds
@@ -109,8 +110,9 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         self.sampling = sampling
         self.iterate = iterate
         self.classes = classes
+        self.missing = missing
 
-    missing = None  # a schema declares its own constants, column by column
+    later = ("missing",)  # what older books do not know about a question
 
     def fit(self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None, progress: Progress = False) -> ERM:
         """Fits y on the features X; ε is a number, an array by row, a mapping from person, or Budgets.
@@ -124,19 +126,18 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         refuse_unfit(self, plan, rows)
         with watching(progress, plan.parameters["steps"]) as watch:
             release = run(_Watched(self, watch), plan, rows)  # type: ignore[arg-type]
-        keep(self, release, plan.guarantee, X, y)
+        keep(self, release, plan.guarantee, X)
         return self
 
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, n_features: int | None = None) -> Plan:
         """What it will cost whom, and how accurate it will be; no value is needed."""
-        return planned.plan_for(
-            self, budgets_of(epsilon, groups, rows), declared_recoding(self.bounds, n_features), self._told()
-        )
+        budgets = budgets_of(epsilon, groups, rows, schema_of(self))
+        return planned.plan_for(self, budgets, self._recoded(n_features), self._told())
 
     def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
         """Returns the budgets and rows of features and label in memory, with the owner of each row."""
         X, y = data
-        recoding, label = declared_recoding(self.bounds, X), self._label()
+        recoding, label = self._recoded(X), self._label()
         recoded = recoding.recoded(matrix(X, recoding))
         column = label.classes.found(y) if isinstance(label, ClassLabel) else numbers(y, "labels")
         same_length(len(recoded), y=column, groups=groups)
@@ -152,13 +153,13 @@ class ERM(BaseEstimator):  # type: ignore[misc]
 
     def rows_of(self, table: Table) -> Rows:
         """Returns the features and the label that are read of a table."""
-        recoding = declared_recoding(self.bounds, table.features(self.bounds))
+        recoding = self._recoded(table.features(self.bounds))
         label = replace(self._label(), column=table.label())
         return table.regression(recoding, replace(label, coded=False) if isinstance(label, ClassLabel) else label)
 
     def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there are."""
-        recoding = declared_recoding(self.bounds, None) if rows is None else rows.features.recoding
+        recoding = self._recoded(None) if rows is None else rows.features.recoding
         plan = planned.plan_for(self, budgets, recoding, self._told())
         if rows is not None and plan.parameters["sampling"] is not None and place_of(rows.owner) is None:
             raise InvalidParameter(
@@ -232,10 +233,10 @@ class ERM(BaseEstimator):  # type: ignore[misc]
                     "There are more than two classes.", "This estimator tells two apart.", "Use sv.LogisticRegression."
                 )
             return ClassLabel(VALUE, classes, coded=True)
-        if not isinstance(self.bounds, Schema):
-            return Label(VALUE, *interval(self.bounds))
-        name = self.bounds.label or ""
-        return Label(VALUE, *self.bounds.interval(name), self.bounds.columns[name].missing)
+        return declared_label(self)
+
+    def _recoded(self, X: Any) -> Recoding:
+        return declared_recoding(self.bounds, X, self.missing)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from sottovoce.bounds import Schema
-from sottovoce.columns import by_names
+from sottovoce.engine import is_elsewhere
 from sottovoce.guarantee import Guarantee
 from sottovoce.recoding import Recoding
 from sottovoce.release import Release
 from sottovoce.table import feature_names
 
 
-def keep(model: Any, release: Release, guarantee: Guarantee | None = None, X: Any = None, y: Any = None) -> None:
+def keep(model: Any, release: Release, guarantee: Guarantee | None = None, X: Any = None) -> None:
     """Keeps a release and, as scikit-learn has them, coefficients, classes, and names of the features of X."""
     model.release_ = release
     if guarantee is not None:
@@ -31,14 +30,5 @@ def keep(model: Any, release: Release, guarantee: Guarantee | None = None, X: An
         model.intercept_, model.coef_ = intercept, slopes
     else:
         model.intercept_, model.coef_ = fits[0]["intercept"], slopes[0]
-    if by_names(X, y):
-        names: list[str] | None = [feature.name for feature in model._recoding.features]
-    else:
-        names = None if X is None else feature_names(X)
-    if names is not None:
-        model.feature_names_in_ = np.array(names, dtype=object)
-
-
-def label_missing(bounds: Any) -> float | None:
-    """Returns the constant that a schema declares for missing labels."""
-    return bounds.columns[bounds.label].missing if isinstance(bounds, Schema) and bounds.label else None
+    if X is not None and (is_elsewhere(X) or feature_names(X) is not None):
+        model.feature_names_in_ = np.array([feature.name for feature in model._recoding.features], dtype=object)

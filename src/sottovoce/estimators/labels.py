@@ -18,9 +18,9 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sottovoce import units
-from sottovoce.bounds import Interval, interval
+from sottovoce.bounds import Interval, Schema, interval
 from sottovoce.budgets import Budgets, Kinds
-from sottovoce.columns import Table, loaded
+from sottovoce.columns import Table, Values, loaded
 from sottovoce.engine import Rows, in_memory
 from sottovoce.errors import InvalidBounds, InvalidBudget, InvalidData, InvalidParameter, MissingValues
 from sottovoce.estimators import linear_map
@@ -28,7 +28,7 @@ from sottovoce.estimators.linear_map import THEOREM, Calibration, Integers, MapS
 from sottovoce.features import Label
 from sottovoce.guarantee import Guarantee
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan
-from sottovoce.question import ask, budgets_of
+from sottovoce.question import answered, budgets_of, gathered_values, public_constant
 from sottovoce.release import Release
 from sottovoce.solvers import labels as solver
 from sottovoce.solvers.scaled import Solution
@@ -87,6 +87,7 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
     noise_variance : public guess of the labels' variance around the model; default a quarter of the squared range.
     fit_intercept : whether the design begins with a column of ones.
     sensitivity : "exact", or "entrywise" as published (Σ|C_ji| over a person's rows).
+    missing : public constant between the labels' bounds that stands for missing labels; without it they are refused.
     """
 
     def __init__(
@@ -95,22 +96,24 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         noise_variance: float | None = None,
         fit_intercept: bool = True,
         sensitivity: str = "exact",
+        missing: float | None = None,
     ) -> None:
         self.label_bounds = label_bounds
         self.noise_variance = noise_variance
         self.fit_intercept = fit_intercept
         self.sensitivity = sensitivity
+        self.missing = missing
 
-    missing = None  # a missing label is refused: no constant stands for it
+    later = ("missing",)  # what older books do not know about a question
 
     def fit(self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None) -> LabelPrivateRegression:
         """Fits the labels y on the features X; ε is a number, an array by row, a mapping from person, or Budgets.
 
         A table of any engine, with columns by name, is read into memory: every row has its own part in the map.
         """
-        X, y, epsilon, groups = loaded(X, y, epsilon, groups)
-        plan, self.release_ = ask(self, X, y, epsilon=epsilon, groups=groups)
-        validate_data(self, X, skip_check_array=True)  # keeps the number of features and their names
+        given = loaded(self, X, y, epsilon, groups)
+        plan, self.release_ = answered(self, *gathered_values(self, given, given.epsilon, given.groups))
+        validate_data(self, given.X, skip_check_array=True)  # keeps the number of features and their names
         self.guarantee_ = plan.guarantee
         self.linear_map_ = np.ldexp(plan.grid.map.astype(np.float64), plan.grid.map_exponent)
         value: dict[str, Any] = self.release_.value  # type: ignore[assignment]
@@ -127,14 +130,18 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
 
     def plan(self, X: Any, epsilon: Any, groups: Any = None) -> Plan:
         """What it will cost whom, and how accurate it will be; features are public, and no label is needed."""
-        design = self._design(X)
-        return self._planned(_apart(budgets_of(epsilon, groups, len(design.rows)), len(design.rows)), design)
+        given = Values.of(self, X, None, epsilon, groups)
+        design = self._design(given.X)
+        budgets = budgets_of(given.epsilon, given.groups, len(design.rows))
+        return self._planned(_apart(budgets, len(design.rows)), design)
 
     def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
         """Returns the budgets, one kind a person, and the rows of public features and private labels."""
         X, y = data
         low, high = self._bounds()
-        design, labels = self._design(X), numbers(y, "labels")
+        design, labels, constant = self._design(X), numbers(y, "labels"), self._constant(low, high)
+        if constant is not None:
+            labels = np.where(np.isnan(labels), constant, labels)
         n = len(design.rows)
         same_length(n, y=labels, groups=groups)
         budgets = _apart(budgets_of(epsilon, groups, n), n)
@@ -229,6 +236,11 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         if not SMALLEST < high - low < LARGEST:
             raise InvalidBounds("The labels' range is beyond all measure.", "", "Change the unit of the labels.")
         return low, high
+
+    def _constant(self, low: float, high: float) -> float | None:
+        schema = self.label_bounds
+        own = schema.columns[schema.labelled()].missing if isinstance(schema, Schema) else None
+        return public_constant(self.missing if own is None else own, low, high)
 
     def _variance(self, span: float) -> float:
         variance = (span / 2) ** 2 if self.noise_variance is None else float(self.noise_variance)

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from sottovoce.bounds import Bounds
 from sottovoce.budgets import Budgets
 from sottovoce.classes import Classes
-from sottovoce.columns import Table
+from sottovoce.columns import Table, schema_of
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidParameter, InvalidRelease
 from sottovoce.estimators.classification import boundary, settings
@@ -75,6 +75,8 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     fit_intercept : whether there is a constant term; it is regularised like the slopes.
     neighbours : "replace", or "labels" to protect labels alone, at half the noise.
     accountant : "kappa", or "exact" for the charge without the κ table.
+    missing : public constant between the bounds of all features that stands for missing ones; a schema declares one for
+        each column. A missing class is refused.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         fit_intercept: bool = True,
         neighbours: str = "replace",
         accountant: str = "kappa",
+        missing: float | None = None,
     ) -> None:
         self.bounds = bounds
         self.classes = classes
@@ -95,8 +98,9 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.fit_intercept = fit_intercept
         self.neighbours = neighbours
         self.accountant = accountant
+        self.missing = missing
 
-    missing = None  # a schema declares its own constants, column by column
+    later = ("missing",)  # what older books do not know about a question
 
     def fit(self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None) -> LogisticRegression:
         """Fits the classes y on the features X; ε is a number, an array by row, a mapping from person, or Budgets.
@@ -105,17 +109,17 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         table, by person): a path, a DuckDB relation, a dataset of Arrow, a data frame of Spark or Dask.
         """
         plan, release = ask(self, X, y, epsilon=epsilon, groups=groups)
-        keep(self, release, plan.guarantee, X, y)
+        keep(self, release, plan.guarantee, X)
         return self
 
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, n_features: int | None = None) -> Plan:
         """What it will cost whom, and how accurate it will be; no private value is needed."""
-        return self._planned(budgets_of(epsilon, groups, rows), declared_recoding(self.bounds, n_features))
+        return self._planned(budgets_of(epsilon, groups, rows, schema_of(self)), self._recoded(n_features))
 
     def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
         """Returns the budgets and rows of features and classes in memory, the rows in the unit ball."""
         X, y = data
-        recoding, classes = declared_recoding(self.bounds, X), self._declared_classes()
+        recoding, classes = self._recoded(X), self._declared_classes()
         raw, codes = matrix(X, recoding), classes.found(y)
         same_length(len(raw), y=codes, groups=groups)
         budgets = budgets_of(epsilon, groups, len(codes))
@@ -125,12 +129,12 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def rows_of(self, table: Table) -> Rows:
         """Returns the features and the classes that are read of a table."""
-        recoding = declared_recoding(self.bounds, table.features(self.bounds))
+        recoding = self._recoded(table.features(self.bounds))
         return table.regression(recoding, ClassLabel(table.label(), self._declared_classes()))
 
     def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there are."""
-        return self._planned(budgets, declared_recoding(self.bounds, None) if rows is None else rows.features.recoding)
+        return self._planned(budgets, self._recoded(None) if rows is None else rows.features.recoding)
 
     def answer(self, plan: Plan, rows: Rows) -> Release:
         """Reads the rows, draws the noise, and returns the release."""
@@ -220,6 +224,9 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             error=boundary.expected_error(setting, rate, budgets, voices.weights),
             risk=partial(boundary.error_bound, voices=voices, ridge=setting.ridge, rate=rate),
         )
+
+    def _recoded(self, X: Any) -> Recoding:
+        return declared_recoding(self.bounds, X, self.missing)
 
     def _charge_in_words(self) -> str:
         return "at most W_l·η/2, for each problem, and ε_out" if self._labels_only else ACCOUNTANTS[self.accountant]

@@ -11,7 +11,7 @@ b               scale of the discrete Laplace noise, in shifted units
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -20,16 +20,15 @@ from scipy.special import gammainc
 from sklearn.base import BaseEstimator
 
 from sottovoce import units
-from sottovoce.bounds import interval
 from sottovoce.budgets import Budgets
-from sottovoce.columns import Table
+from sottovoce.columns import Table, schema_of
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidParameter
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import laplace
 from sottovoce.noise.grid import Grid, exponent_below, snapped
 from sottovoce.plan import ASSOCIATION, EQUAL, ExpectedError, Plan, Theorem, inequality
-from sottovoce.question import ask, budgets_of, public_constant, rows_in_memory
+from sottovoce.question import VALUE, ask, budgets_of, column_label, rows_in_memory
 from sottovoce.release import Release
 from sottovoce.statistics import WeightedSum
 from sottovoce.weights import Weights
@@ -77,9 +76,9 @@ class Mean(BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    bounds : (low, high) or Bounds with a label, from public knowledge.
+    bounds : (low, high), Bounds with a label, or a Schema that describes the column, from public knowledge.
     spread : public guess of the values' standard deviation; default half the range, the most it can be.
-    missing : public constant that stands for missing values; without it they are refused.
+    missing : public constant between the bounds that stands for missing values; without it they are refused.
     """
 
     def __init__(self, bounds: Any = None, *, spread: float | None = None, missing: float | None = None) -> None:
@@ -87,13 +86,15 @@ class Mean(BaseEstimator):  # type: ignore[misc]
         self.spread = spread
         self.missing = missing
 
+    one_column = True
+
     def fit(self, y: Any, epsilon: Any = None, groups: Any = None, column: str | None = None) -> Mean:
         """Answers about the column y; ε is a number, an array by row, a mapping from person, or Budgets.
 
         y may also be a table that lives elsewhere, with ``column``, ``groups`` and ε the names of its columns (or ε
         another table, by person): a path, a DuckDB relation, a dataset of Arrow, a data frame of Spark or Dask.
         """
-        interval(self.bounds)  # bad bounds are refused before anything else is looked at
+        column_label(self, column)  # bad bounds are refused before anything else is looked at
         plan, self.release_ = ask(self, y, column, epsilon=epsilon, groups=groups)
         self.guarantee_ = plan.guarantee
         self.value_ = float(self.release_.value)  # type: ignore[arg-type]
@@ -101,27 +102,30 @@ class Mean(BaseEstimator):  # type: ignore[misc]
 
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None) -> Plan:
         """What it will cost whom, and how accurate it will be; no value is needed."""
-        return self.plan_for(budgets_of(epsilon, groups, rows))
+        return self.plan_for(budgets_of(epsilon, groups, rows, schema_of(self)))
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
+    def gather(self, *data: Any, epsilon: Any, groups: Any, column: str | None = None) -> tuple[Budgets, Rows]:
         """Returns the budgets and rows of one column in memory."""
         (values,) = data
-        return rows_in_memory(values, epsilon=epsilon, groups=groups)
+        return rows_in_memory(
+            values, epsilon=epsilon, groups=groups, label=replace(column_label(self, column), column=VALUE)
+        )
 
     def rows_of(self, table: Table) -> Rows:
         """Returns the column that is read of a table."""
-        return table.column()
+        return replace(table.column(), label=column_label(self, table.asked_about()))
 
     def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
         """The plan for these budgets."""
-        low, high = interval(self.bounds)
+        label = column_label(self) if rows is None or rows.label is None else rows.label
+        low, high = label.low, label.high
         spread = self._spread(low, high)
         weights = Weights.solve(budgets.kinds, A=(spread / (high - low)) ** 2 / 2)
         grid, scale, charges = calibrated(weights, budgets, low, high)
         noise = noise_scale(grid.values, grid.shift, scale, weights)
         return Plan(
             question="mean",
-            parameters={"bounds": [low, high], "spread": spread, "missing": public_constant(self.missing)},
+            parameters={"bounds": [low, high], "spread": spread, "missing": label.missing},
             budgets=budgets,
             weights=weights,
             guarantee=Guarantee.of(budgets, charges),
@@ -133,7 +137,7 @@ class Mean(BaseEstimator):  # type: ignore[misc]
 
     def answer(self, plan: Plan, rows: Rows) -> Release:
         """Reads the rows once, adds noise, and returns the release."""
-        kernel = WeightedSum(rows.value, plan.grid.values, rows.owner, plan.weights.row, self.missing)
+        kernel = WeightedSum(rows.value, plan.grid.values, rows.owner, plan.weights.row, plan.parameters["missing"])
         return Release.of(plan, published(plan, rows.engine.fold(kernel))[0])
 
     def _error(self, budgets: Budgets, weights: Weights, low: float, high: float, noise: float) -> ExpectedError:

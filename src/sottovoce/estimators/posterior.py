@@ -80,6 +80,7 @@ class PosteriorSample(Posterior):
     bounds : Bounds with the norm of rows or a box of features, and the label's range; or a Schema.
     delta : the δ of every promise, far below one over the number of people, and at least 10⁻¹⁵.
     fit_intercept : whether there is a constant term; it is regularised, and counts in the norm.
+    missing : public constant between all bounds that stands for missing values; a schema declares one for each column.
     """
 
     question = "posterior sample"
@@ -97,12 +98,14 @@ class PosteriorSample(Posterior):
         *,
         delta: float = 1e-6,
         fit_intercept: bool = False,
+        missing: float | None = None,
     ) -> None:
         self.gamma = gamma
         self.alpha = alpha
         self.bounds = bounds
         self.delta = delta
         self.fit_intercept = fit_intercept
+        self.missing = missing
 
     def _voices(self, kinds: Kinds, columns: int, granted: bool) -> Voices:
         account = concentration.Fixed(float(self.gamma), float(self.alpha), self._sure_delta)
@@ -157,7 +160,7 @@ class AdaptivePosteriorSample(Posterior):
 
     Parameters
     ----------
-    epsilon : what each grants, unless fit is told otherwise.
+    epsilon : what each grants, unless fit, or a schema with a column of budgets, says otherwise.
     delta : the δ of every promise, far below one over the number of people, and at least 10⁻¹⁵.
     bounds : Bounds with the norm of rows or a box of features, and the label's range; or a Schema.
     calibration : "renyi", or "simple" to add up the exact ε of the two releases.
@@ -165,6 +168,7 @@ class AdaptivePosteriorSample(Posterior):
     floor : h itself; None: chosen, and raised if budgets are too small for it.
     share : the part of ε that would pay for the eigenvalue alone.
     fit_intercept : whether there is a constant term; it counts in the norm.
+    missing : public constant between all bounds that stands for missing values; a schema declares one for each column.
     """
 
     question = "adaptive posterior sample"
@@ -185,6 +189,7 @@ class AdaptivePosteriorSample(Posterior):
         floor: float | None = None,
         share: float = 0.2,
         fit_intercept: bool = False,
+        missing: float | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -194,6 +199,7 @@ class AdaptivePosteriorSample(Posterior):
         self.floor = floor
         self.share = share
         self.fit_intercept = fit_intercept
+        self.missing = missing
 
     def _voices(self, kinds: Kinds, columns: int, granted: bool) -> Voices:
         floor = float(kinds.rows @ kinds.people) / (columns * self.condition)
@@ -232,8 +238,8 @@ class AdaptivePosteriorSample(Posterior):
         theta = plan.grid.nearest(gram.sample(total, cross, ridge, noise["gamma"]))
         return theta, {"noisy_eigenvalue": noisy, "regularisation": ridge}
 
-    def _keep(self, release: Release, guarantee: Guarantee | None = None, X: Any = None, y: Any = None) -> None:
-        super()._keep(release, guarantee, X, y)
+    def _keep(self, release: Release, guarantee: Guarantee | None = None, X: Any = None) -> None:
+        super()._keep(release, guarantee, X)
         value: dict[str, Any] = release.value  # type: ignore[assignment]
         self.noisy_eigenvalue_, self.regularisation_ = value["noisy_eigenvalue"], value["regularisation"]
 

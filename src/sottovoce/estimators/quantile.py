@@ -21,16 +21,15 @@ from numpy.typing import NDArray
 from scipy.special import gammainc
 from sklearn.base import BaseEstimator
 
-from sottovoce.bounds import interval
 from sottovoce.budgets import Budgets
-from sottovoce.columns import Table
+from sottovoce.columns import Table, schema_of
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidParameter
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import choose
 from sottovoce.noise.grid import Grid
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, inequality
-from sottovoce.question import ask, budgets_of, public_constant, rows_in_memory
+from sottovoce.question import VALUE, ask, budgets_of, column_label, rows_in_memory
 from sottovoce.release import Release
 from sottovoce.statistics import WeightedHistogram
 from sottovoce.weights import Weights
@@ -71,12 +70,12 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     q : a number between 0 and 1, or a list of them.
-    bounds : (low, high) or Bounds with a label, from public knowledge.
+    bounds : (low, high), Bounds with a label, or a Schema that describes the column, from public knowledge.
     spread : public guess of the share of the bounds that the values fill; for the expected error only.
     cells : about how many steps the grid has, at most 2^22 (its step is a power of two); chosen from public numbers
         if not given.
     method : "permute-and-flip", or "exponential" for the exponential mechanism as published.
-    missing : public constant that stands for missing values; without it they are refused.
+    missing : public constant between the bounds that stands for missing values; without it they are refused.
     """
 
     def __init__(
@@ -96,13 +95,15 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
         self.method = method
         self.missing = missing
 
+    one_column = True
+
     def fit(self, y: Any, epsilon: Any = None, groups: Any = None, column: str | None = None) -> Quantile:
         """Answers about the column y; ε is a number, an array by row, a mapping from person, or Budgets.
 
         y may also be a table that lives elsewhere, with ``column``, ``groups`` and ε the names of its columns (or ε
         another table, by person): a path, a DuckDB relation, a dataset of Arrow, a data frame of Spark or Dask.
         """
-        interval(self.bounds)  # bad bounds are refused before anything else is looked at
+        column_label(self, column)  # bad bounds are refused before anything else is looked at
         plan, self.release_ = ask(self, y, column, epsilon=epsilon, groups=groups)
         self.guarantee_ = plan.guarantee
         values = np.asarray(self.release_.value, dtype=np.float64)
@@ -111,20 +112,23 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
 
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None) -> Plan:
         """What it will cost whom, and how accurate it will be; no value is needed."""
-        return self.plan_for(budgets_of(epsilon, groups, rows))
+        return self.plan_for(budgets_of(epsilon, groups, rows, schema_of(self)))
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
+    def gather(self, *data: Any, epsilon: Any, groups: Any, column: str | None = None) -> tuple[Budgets, Rows]:
         """Returns the budgets and rows of one column in memory."""
         (values,) = data
-        return rows_in_memory(values, epsilon=epsilon, groups=groups)
+        return rows_in_memory(
+            values, epsilon=epsilon, groups=groups, label=replace(column_label(self, column), column=VALUE)
+        )
 
     def rows_of(self, table: Table) -> Rows:
         """Returns the column that is read of a table."""
-        return table.column()
+        return replace(table.column(), label=column_label(self, table.asked_about()))
 
     def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
         """The plan for these budgets."""
-        low, high = interval(self.bounds)
+        label = column_label(self) if rows is None or rows.label is None else rows.label
+        low, high = label.low, label.high
         targets = self._targets()
         per_quantile = budgets.split(len(targets))
         weights = Weights.solve(per_quantile, A=sum(q * (1 - q) for q in targets) / len(targets) / 8)
@@ -137,7 +141,7 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
                 "bounds": [low, high],
                 "spread": self.spread,
                 "method": self.method,
-                "missing": public_constant(self.missing),
+                "missing": label.missing,
             },
             budgets=budgets,
             weights=weights,
@@ -151,7 +155,7 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
     def answer(self, plan: Plan, rows: Rows) -> Release:
         """Reads the rows once, chooses grid points, and returns the release."""
         grid = plan.grid.points
-        kernel = WeightedHistogram(rows.value, grid, rows.owner, plan.weights.row, self.missing)
+        kernel = WeightedHistogram(rows.value, grid, rows.owner, plan.weights.row, plan.parameters["missing"])
         return Release.of(plan, published(plan, rows.engine.fold(kernel)))
 
     def _targets(self) -> list[float]:

@@ -10,6 +10,7 @@ method          what it is                                             proof
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,16 +18,16 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sottovoce.bounds import Interval, Schema, interval
+from sottovoce.bounds import Interval, interval
 from sottovoce.budgets import Budgets
-from sottovoce.columns import Table
+from sottovoce.columns import Table, schema_of
 from sottovoce.engine import Rows
-from sottovoce.errors import InvalidBounds, InvalidParameter, InvalidRelease
-from sottovoce.estimators.kept import keep, label_missing
+from sottovoce.errors import InvalidParameter, InvalidRelease
+from sottovoce.estimators.kept import keep
 from sottovoce.estimators.regression import moments, output, staged
 from sottovoce.features import Label
 from sottovoce.plan import Plan
-from sottovoce.question import ask, budgets_of, declared_recoding, regression_in_memory
+from sottovoce.question import ask, budgets_of, declared_label, declared_recoding, regression_in_memory
 from sottovoce.recoding import Recoding
 from sottovoce.release import Release
 from sottovoce.table import matrix
@@ -83,6 +84,7 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     label_scale : public guess of the labels' standard deviation; saves the budget that would buy it.
     coefficient_bound : a promise that the solution's norm stays below it (method "output" only).
     rho : for "statistics": True to count budgets in ρ of zCDP and add Gaussian noise.
+    missing : public constant between all bounds that stands for missing values; a schema declares one for each column.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         label_scale: float | None = None,
         coefficient_bound: float | None = None,
         rho: bool = False,
+        missing: float | None = None,
     ) -> None:
         self.bounds = bounds
         self.method = method
@@ -103,8 +106,9 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.label_scale = label_scale
         self.coefficient_bound = coefficient_bound
         self.rho = rho
+        self.missing = missing
 
-    missing = None  # a schema declares its own constants, column by column
+    later = ("missing",)  # what older books do not know about a question
 
     def fit(self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None) -> Ridge:
         """Fits the label y on the features X; ε is a number, an array by row, a mapping from person, or Budgets.
@@ -113,13 +117,14 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         table, by person): a path, a DuckDB relation, a dataset of Arrow, a data frame of Spark or Dask.
         """
         plan, release = ask(self, X, y, epsilon=epsilon, groups=groups)
-        keep(self, release, plan.guarantee, X, y)
+        keep(self, release, plan.guarantee, X)
         return self
 
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, n_features: int | None = None) -> Plan:
         """What it will cost whom, and how accurate it will be; no value is needed."""
         label, recoding = self._declared(n_features)
-        return self._method().plan_for(self, budgets_of(epsilon, groups, rows), recoding, label)
+        budgets = budgets_of(epsilon, groups, rows, schema_of(self))
+        return self._method().plan_for(self, budgets, recoding, (label.low, label.high))
 
     def asked_parameters(self) -> dict[str, Any]:
         """The parameters that a request is remembered by: the default method has no λ, and 1.0 still stands for it."""
@@ -130,22 +135,17 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Returns the budgets and rows of features and label in memory."""
         X, y = data
         label, recoding = self._declared(X)
-        return regression_in_memory(
-            matrix(X, recoding), recoding, y, label, epsilon, groups, label_missing(self.bounds)
-        )
+        return regression_in_memory(matrix(X, recoding), recoding, y, label, epsilon, groups)
 
     def rows_of(self, table: Table) -> Rows:
         """Returns the features and the label that are read of a table."""
         label, recoding = self._declared(table.features(self.bounds))
-        return table.regression(recoding, Label(table.label(), *label, label_missing(self.bounds)))
+        return table.regression(recoding, replace(label, column=table.label()))
 
     def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there are."""
-        if rows is None:
-            label, recoding = self._declared(None)
-        else:
-            label, recoding = (rows.label.low, rows.label.high), rows.features.recoding
-        return self._method().plan_for(self, budgets, recoding, label)
+        label, recoding = self._declared(None) if rows is None else (rows.label, rows.features.recoding)
+        return self._method().plan_for(self, budgets, recoding, (label.low, label.high))
 
     def answer(self, plan: Plan, rows: Rows) -> Release:
         """Reads the rows, draws the noise, and returns the release."""
@@ -198,16 +198,10 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidParameter("The loss is neither 'soft' nor 'huber'.", "", "Choose one of the two.")
         return METHODS[self.method]
 
-    def _declared(self, X: Any) -> tuple[Interval, Recoding]:
-        """The label's range and the recoding, from what was declared (X only tells how many columns there are)."""
-        if isinstance(self.bounds, Schema):
-            if self.bounds.label is None:
-                raise InvalidBounds(
-                    "The schema does not say which column is the label.", "", 'Add label = "..." to it.'
-                )
-            return self.bounds.interval(self.bounds.label), declared_recoding(self.bounds, X)
-        recoding = declared_recoding(self.bounds, X)
-        return interval(self.bounds), recoding
+    def _declared(self, X: Any) -> tuple[Label, Recoding]:
+        """The label and the recoding, from what was declared (X only tells how many columns there are)."""
+        label = declared_label(self)
+        return label, declared_recoding(self.bounds, X, self.missing)
 
 
 def predicted(recoding: Recoding, raw: Floats, intercept: float, coefficients: Floats) -> Floats:

@@ -26,8 +26,9 @@ from sklearn.base import is_classifier
 from sottovoce import errors, units
 from sottovoce.bounds import Bounds, Schema, interval
 from sottovoce.budgets import Budgets
+from sottovoce.columns import ROWS, schema_of
 from sottovoce.estimators import baselines
-from sottovoce.estimators.baselines import Around, Request, columns_of, declared, where_inside_plans
+from sottovoce.estimators.baselines import Around, Request, columns_of, declared, rows_asked, where_inside_plans
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import choose
 from sottovoce.plan import ExpectedError, Plan, Theorem
@@ -85,7 +86,7 @@ class Sampled(Around):
     @where_inside_plans  # type: ignore[untyped-decorator]
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, **more: Any) -> Plan:
         """The estimator's plan at the threshold with everybody's own promise; a voice counts the chance to be kept."""
-        budgets = budgets_of(epsilon, groups, rows)
+        budgets = budgets_of(epsilon, groups, rows, schema_of(self))
         return self._planned(budgets, threshold_of(self.threshold, budgets), more)
 
     def _planned(self, budgets: Budgets, t: int, more: dict[str, Any]) -> Plan:
@@ -280,9 +281,10 @@ class Limited(Around):
     @where_inside_plans  # type: ignore[untyped-decorator]
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, **more: Any) -> Plan:
         """The estimator's plan for the chosen rows."""
-        budgets = budgets_of(epsilon, groups, rows)
+        budgets = budgets_of(epsilon, groups, rows, schema_of(self))
         fewer = baselines.budgets_of_rows(budgets, self._chosen(budgets))
-        return self.estimator.plan(epsilon=fewer, **more)  # type: ignore[no-any-return]
+        asked = {"groups": ROWS} if rows_asked(self.estimator, fewer) else {}
+        return self.estimator.plan(epsilon=fewer, **asked, **more)  # type: ignore[no-any-return]
 
     def _chosen(self, budgets: Budgets) -> NDArray[np.int64]:
         if not isinstance(self.rows, Integral) or int(self.rows) < 1:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from sottovoce import units
 from sottovoce.bounds import Bounds, Schema
 from sottovoce.budgets import LEAVE_OUT, Budgets
+from sottovoce.columns import Values, asks_rows
 from sottovoce.errors import InvalidParameter, UnknownPeople
 from sottovoce.market.prior import Floats, Prices
 from sottovoce.market.rule import Buyer, Whole
@@ -122,7 +123,9 @@ class Allocation:
         from sottovoce.estimators.logistic import LogisticRegression  # loads scikit-learn, and few markets train
 
         estimator = LogisticRegression(bounds=model) if isinstance(model, Bounds | Schema) else model
-        budgets = self.budgets(groups)
+        # A schema that names sellers is asked first: without it row i is taken for seller i's.
+        owners = None if asks_rows(groups) else Values.of(estimator, X, y, 1.0, groups).groups
+        budgets = self.budgets(owners)
         promise = _promised(estimator, X, y, budgets)
         if promise != SOLD:
             raise InvalidParameter(
@@ -131,7 +134,7 @@ class Allocation:
                 "Choose a model that promises that, or agree anew with the sellers, and pass "
                 "epsilon=allocation.budgets(groups) to its fit.",
             )
-        return estimator.fit(X, y, epsilon=budgets)
+        return estimator.fit(X, y, epsilon=budgets, groups=groups if asks_rows(groups) else None)
 
     def describe(self) -> str:
         """The outcome in words: how much was bought from how many, for what, and what it is good for."""

@@ -17,12 +17,12 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sottovoce import units
-from sottovoce.bounds import Bounds, Interval, Schema, interval
+from sottovoce.bounds import Bounds, interval
 from sottovoce.budgets import Budgets, Kinds
-from sottovoce.columns import Table
+from sottovoce.columns import Table, schema_of
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidData, InvalidParameter, InvalidRelease
-from sottovoce.estimators.kept import keep, label_missing
+from sottovoce.estimators.kept import keep
 from sottovoce.estimators.regression.expected import Facts, expected, with_ridge
 from sottovoce.estimators.ridge import predicted
 from sottovoce.estimators.samples import gram
@@ -31,7 +31,15 @@ from sottovoce.features import InBall, Label
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise.grid import AnswerGrid
 from sottovoce.plan import ExpectedError, Plan, Theorem
-from sottovoce.question import VALUE, budgets_of, declared_recoding, gathered, refuse_unfit, run, table_in_memory
+from sottovoce.question import (
+    budgets_of,
+    declared_label,
+    declared_recoding,
+    gathered,
+    refuse_unfit,
+    run,
+    table_in_memory,
+)
 from sottovoce.recoding import Recoding, UnitBall
 from sottovoce.release import Release
 from sottovoce.table import matrix, numbers, same_length
@@ -52,7 +60,8 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     bounds: Any
     delta: float
     fit_intercept: bool
-    missing = None  # a schema declares its own constants, column by column
+    missing: float | None
+    later = ("missing",)  # what older books do not know about a question
 
     def fit(self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None) -> Any:
         """Fits the label y on the features X; ε is a number, an array by row, a mapping from person, or Budgets.
@@ -60,10 +69,14 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         X may also be a table that lives elsewhere, with y, ``groups`` and ε the names of its columns (or ε another
         table, by person): a path, a DuckDB relation, a dataset of Arrow, a data frame of Spark or Dask.
         """
-        budgets, rows = gathered(self, X, y, epsilon=epsilon, groups=groups)
-        plan = self._planned(budgets, rows.features.recoding, self._granted(epsilon) is not None)
+        own = schema_of(self).budget is not None and epsilon is None  # then everybody's is in the table
+        granted = None if own else self._granted(epsilon)
+        # Without grants any number stands for them; what is promised takes its place.
+        stated = 1.0 if granted is None and not own else granted
+        budgets, rows = gathered(self, X, y, epsilon=stated, groups=groups)
+        plan = self._planned(budgets, rows.features.recoding, own or granted is not None)
         refuse_unfit(self, plan, rows)
-        self._keep(run(self, plan, rows), plan.guarantee, X, y)
+        self._keep(run(self, plan, rows), plan.guarantee, X)
         return self
 
     def plan(
@@ -72,7 +85,14 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """What it will cost whom, and how accurate it will be; no value is needed."""
         recoding = self._declared(n_features)[1]
         granted = self._granted(epsilon)
-        return self._planned(self._budgets(granted, groups, rows), recoding, granted is not None)
+        if epsilon is None and schema_of(self).budget is not None:
+            raise InvalidParameter(
+                "The schema says that everybody's own ε is in a column, and none is given.",
+                "A plan has no table in which it could be looked up.",
+                "Pass epsilon=.",
+            )
+        budgets = budgets_of(1.0 if granted is None else granted, groups, rows, schema_of(self))
+        return self._planned(budgets, recoding, granted is not None)
 
     def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
         """Returns the budgets and rows of features and label in memory, the rows in the unit ball."""
@@ -80,17 +100,16 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         label, recoding = self._declared(X)
         raw, column = matrix(X, recoding), numbers(y, "labels")
         same_length(len(raw), y=column, groups=groups)
-        budgets, ball = self._budgets(self._granted(epsilon), groups, len(column)), self._ball(recoding)
+        granted = self._granted(epsilon)
+        budgets, ball = budgets_of(1.0 if granted is None else granted, groups, len(column)), self._ball(recoding)
         if isinstance(self.bounds, Bounds) and self.bounds.features is None and self.bounds.norm is not None:
             raw = gram.shortened(raw, self.bounds.norm)
-        reader = InBall(ball, recoding)
-        declared = Label(VALUE, *label, label_missing(self.bounds))
-        return budgets, table_in_memory(ball.recoded(raw, recoding), reader, column, declared, budgets)
+        return budgets, table_in_memory(ball.recoded(raw, recoding), InBall(ball, recoding), column, label, budgets)
 
     def rows_of(self, table: Table) -> Rows:
         """Returns the features and the label that are read of a table."""
         label, recoding = self._declared(table.features(self.bounds))
-        return table.regression(recoding, Label(table.label(), *label, label_missing(self.bounds)))
+        return table.regression(recoding, replace(label, column=table.label()))
 
     def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there are."""
@@ -129,7 +148,7 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _planned(self, budgets: Budgets, recoding: Recoding, granted: bool) -> Plan:
         self._refuse_unknown()
-        label, ball = self._label(), self._ball(recoding)
+        label, ball = interval(self.bounds), self._ball(recoding)
         if ball.width > MOST_COLUMNS:
             raise InvalidParameter("There are too many columns.", f"At most {MOST_COLUMNS:,} can be.", "Use fewer.")
         voices = self._voices(budgets.kinds, ball.width, granted)
@@ -180,12 +199,8 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """What people grant: what fit was told, or what the estimator was made with, or nothing."""
         return getattr(self, "epsilon", None) if epsilon is None else epsilon
 
-    def _budgets(self, granted: Any, groups: Any, rows: int | None) -> Budgets:
-        # Without grants any number stands for them; what is promised takes its place.
-        return budgets_of(1.0 if granted is None else granted, groups, rows)
-
-    def _keep(self, release: Release, guarantee: Guarantee | None = None, X: Any = None, y: Any = None) -> None:
-        keep(self, release, guarantee, X, y)
+    def _keep(self, release: Release, guarantee: Guarantee | None = None, X: Any = None) -> None:
+        keep(self, release, guarantee, X)
 
     def _ball(self, recoding: Recoding) -> UnitBall:
         ball = gram.ball_of(recoding, getattr(self.bounds, "norm", None), bool(self.fit_intercept))
@@ -193,15 +208,10 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidData("No feature can vary.", "There is nothing to fit without an intercept.", "Fit one.")
         return ball
 
-    def _label(self) -> Interval:
-        if isinstance(self.bounds, Schema):
-            return self.bounds.interval(self.bounds.label or "")
-        return interval(self.bounds)
-
-    def _declared(self, X: Any) -> tuple[Interval, Recoding]:
-        """The label's range and the recoding, from what was declared (X only tells how many columns there are)."""
-        recoding = declared_recoding(self.bounds, X)
-        return self._label(), recoding
+    def _declared(self, X: Any) -> tuple[Label, Recoding]:
+        """The label and the recoding, from what was declared (X only tells how many columns there are)."""
+        label = declared_label(self)
+        return label, declared_recoding(self.bounds, X, self.missing)
 
     def _widest(self, voices: Voices) -> float:
         """The largest eigenvalue that H can have, unless an eigenvalue's noise is far out."""
