@@ -89,7 +89,10 @@ def test_kinds_count_everybody_once(rows):
     [
         ({"epsilon": [0.1, 0.2], "groups": ["a", "a"]}, errors.InconsistentBudget),
         ({"epsilon": {"a": 0.1}, "groups": ["a", "b"]}, errors.UnknownPeople),
-        ({"epsilon": pd.Series({"a": 0.1, "b": 0.2}), "groups": ["a", "b", "a"]}, errors.UnequalLengths),
+        ({"epsilon": pd.Series({"a": 0.1, "c": 0.2}), "groups": ["a", "b", "a"]}, errors.UnknownPeople),
+        ({"epsilon": pd.Series({"a": 0.1, "c": 0.2}), "groups": ["a", "b"]}, errors.UnknownPeople),
+        ({"epsilon": pd.Series({7: 0.1, 8: 0.2}), "groups": [8, 7]}, errors.InvalidParameter),
+        ({"epsilon": pd.Series([0.1, 0.2]), "groups": [8, 7, 8]}, errors.UnequalLengths),
         ({"epsilon": {"a": 0.1}}, errors.InvalidParameter),
         ({"epsilon": 0.1}, errors.InvalidParameter),
         ({"epsilon": [0.1, 0.2, 0.3], "rows": 2}, errors.UnequalLengths),

@@ -96,6 +96,20 @@ class Column:
     levels: tuple[str, ...] = ()
     missing: float | None = None  # the public constant that stands for a missing value
 
+    def __post_init__(self) -> None:
+        limits = (self.low, self.missing, self.high)
+        if not all(limit is None or isinstance(limit, int | float) for limit in limits):
+            return  # refused where a schema is read, by name
+        low, constant, high = limits
+        if constant is not None and not (
+            math.isfinite(constant) and (low is None or low <= constant) and (high is None or constant <= high)
+        ):
+            raise InvalidSchema(
+                "A constant for missing values is not finite, or lies outside the range of its column.",
+                "It stands for values, and these lie between low and high.",
+                "Choose missing = between them, without looking at the values.",
+            )
+
 
 KINDS = ("number", "factor", "text")
 

@@ -22,8 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce import units
-from sottovoce.errors import DuplicatePeople, InconsistentBudget, InvalidParameter, TooFewRows, UnknownPeople
-from sottovoce.table import Array, column, factorise, same_length
+from sottovoce.errors import (
+    DuplicatePeople,
+    InconsistentBudget,
+    InvalidParameter,
+    TooFewRows,
+    UnknownPeople,
+    WrongType,
+)
+from sottovoce.table import Array, column, factorise, refuse_nameless, same_length
 
 Unit = Literal["row", "person"]
 LEAVE_OUT = "leave out"
@@ -60,7 +67,7 @@ class Budgets:
     def of(cls, epsilon: Any, groups: Any = None, rows: int | None = None, zero: str = "refuse") -> Budgets:
         """Budgets from a number for all, a column with one ε a row, or a mapping from person to ε.
 
-        A pandas Series is a column, whatever its index; for ε by person pass ``series.to_dict()`` or ``listed``.
+        A pandas Series whose index names everybody in ``groups`` is a mapping from person; any other is a column.
 
         ``rows`` is needed only when neither ``epsilon`` nor ``groups`` tells how many there are. A person
         who grants zero is refused unless ``zero="leave out"``, which keeps them unheard and uncharged.
@@ -68,6 +75,8 @@ class Budgets:
         if zero not in ("refuse", LEAVE_OUT):
             raise InvalidParameter("zero is neither 'refuse' nor 'leave out'.", "", "Choose one of the two.")
         people, owner = (None, None) if groups is None else factorise(groups)
+        if people is not None and owner is not None:
+            epsilon = _by_person(epsilon, groups, people, owner)
         granted = _granted(epsilon, people, owner, zero == LEAVE_OUT)
         if people is None or owner is None:
             return cls._by_row(granted, rows)
@@ -82,11 +91,12 @@ class Budgets:
         >>> Budgets.listed(["ben", "ada"], [0.1, 1.0], groups=["ada", "ben", "ada"]).epsilon.tolist()
         [1.0, 0.1]
         """
-        names = column(people, "people")
+        names, _ = factorise(people)
         amounts = column(epsilon, "epsilon")
-        same_length(len(names), epsilon=amounts)
-        table = dict(zip(names.tolist(), amounts.tolist(), strict=True))
-        if len(table) < len(names):
+        listed = column(people, "people").tolist()
+        same_length(len(listed), epsilon=amounts)
+        table = dict(zip(listed, amounts.tolist(), strict=True))
+        if len(names) < len(listed):
             raise DuplicatePeople("A person is listed twice.", "Everybody has one ε.", "Keep one line a person.")
         return cls.of(table, groups=groups)
 
@@ -186,6 +196,43 @@ def _granted(epsilon: Any, people: Array | None, owner: NDArray[np.int64] | None
     return granted
 
 
+def series_mapping(values: Any) -> dict[Any, Any] | None:
+    """Returns a pandas Series as a mapping from its index; None for anything else, and where an entry comes twice."""
+    index = getattr(values, "index", None)
+    if index is None or callable(index) or not hasattr(values, "to_numpy") or np.ndim(values) != 1:
+        return None
+    return dict(zip(index.tolist(), values.tolist(), strict=True)) if index.is_unique else None
+
+
+def _by_person(epsilon: Any, groups: Any, people: Array, owner: NDArray[np.int64]) -> Any:
+    """Returns a Series that is indexed by person as a mapping, and anything else as it is.
+
+    A Series with the index of ``groups`` is a column of the same table. Where it could be read in both ways, and they
+    differ, it is refused: one of them would give people what others granted.
+    """
+    table = series_mapping(epsilon)
+    if table is None or _same_index(epsilon, groups):
+        return epsilon
+    names = people.tolist()
+    known = sum(name in table for name in names)
+    if known < len(names):
+        if known and all(isinstance(name, str) for name in table):  # names, and not the numbers of rows
+            raise _without_budget()
+        return epsilon
+    if len(epsilon) == len(owner) and [table[names[i]] for i in owner.tolist()] != epsilon.tolist():
+        raise InvalidParameter(
+            "It is not clear whether ε is given by row or by person.",
+            "The Series has an entry for each row, and its index names everybody too.",
+            "Pass epsilon.to_numpy() for ε by row, or epsilon.to_dict() for ε by person.",
+        )
+    return table
+
+
+def _same_index(epsilon: Any, groups: Any) -> bool:
+    index = getattr(groups, "index", None)
+    return index is not None and not callable(index) and bool(epsilon.index.equals(index))
+
+
 def _one_each(by_row: units.Units, owner: NDArray[np.int64], people: int) -> units.Units:
     granted = np.zeros(people, dtype=np.int64)
     granted[owner] = by_row
@@ -199,12 +246,20 @@ def _one_each(by_row: units.Units, owner: NDArray[np.int64], people: int) -> uni
 
 
 def _looked_up(epsilon: Mapping[Any, float], names: Array, zero_allowed: bool = False) -> units.Units:
-    table = dict(zip(epsilon, units.grant(list(epsilon.values()), zero_allowed=zero_allowed).tolist(), strict=True))
+    refuse_nameless(list(epsilon))
+    granted = units.grant(list(epsilon.values()), zero_allowed=zero_allowed)
+    if granted.ndim != 1:
+        raise WrongType("A budget is a list.", "Everybody has one ε.", "Pass one number for each person.")
+    table = dict(zip(epsilon, granted.tolist(), strict=True))
     try:
         return np.array([table[name] for name in names.tolist()], dtype=np.int64)
-    except KeyError:
+    except (KeyError, TypeError):
         pass  # raised below, so that the name in the KeyError is not carried along
-    raise UnknownPeople(
+    raise _without_budget()
+
+
+def _without_budget() -> UnknownPeople:
+    return UnknownPeople(
         "A row belongs to somebody (or to a tier) without a budget.",
         "Everybody whose rows are used has set an ε.",
         "Add the missing budgets, or leave those rows out.",

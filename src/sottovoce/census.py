@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from sottovoce import units
 from sottovoce.budgets import Budgets, Kinds
 from sottovoce.engine import Engine, require_columns
-from sottovoce.errors import InconsistentBudget, InvalidParameter, TooFewRows, UnknownPeople, WrongType
+from sottovoce.errors import InconsistentBudget, InvalidParameter, TooFewRows, WrongType
 from sottovoce.grants import Grants, nobody_named
 from sottovoce.statistics import Owner, Places, as_array, places
-from sottovoce.table import Array
+from sottovoce.table import Array, has_nameless, nobody
 from sottovoce.tally import Names, Tally, blocks
 
 
@@ -111,10 +111,8 @@ class _Count:
         if self.person is None:
             return _Register(Tally(), Tally.of(granted))
         column = batch.column(self.person)
-        if column.null_count:
-            raise UnknownPeople(
-                "A row has no owner.", "Every row belongs to one person.", "Fill the column of owners in."
-            )
+        if column.null_count or (self.text and has_nameless(column)):
+            raise nobody()
         if self.text:
             return _Register(Names.of(column, granted), Tally())  # which keeps everybody's budget with the name
         return _Register(Tally.of(_whole(column)), Tally.of(granted))

@@ -17,7 +17,7 @@ import numpy as np
 
 from sottovoce.bounds import Bounds, Schema
 from sottovoce.errors import InvalidBounds, InvalidData, InvalidParameter
-from sottovoce.table import Array, Floats, column
+from sottovoce.table import Array, Floats, column, is_missing
 
 #: What two classes are called where nobody says otherwise.
 USUAL = (0, 1)
@@ -84,7 +84,8 @@ class Classes:
 
     def _of_text(self, given: Array) -> Floats:
         place = {level: float(code) for code, level in enumerate(self.levels)}
-        return np.array([place.get(spelt(label), math.nan) for label in given.tolist()], dtype=np.float64)
+        found = [math.nan if is_missing(label) else place.get(spelt(label), math.nan) for label in given.tolist()]
+        return np.array(found, dtype=np.float64)
 
 
 def undeclared(classes: Classes) -> InvalidData:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from sottovoce.bounds import Bounds, Schema
-from sottovoce.budgets import Budgets
+from sottovoce.budgets import Budgets, series_mapping
 from sottovoce.census import take_census
 from sottovoce.engine import Engine, Rows, Watch, is_elsewhere, over, require_columns
 from sottovoce.errors import InvalidParameter, MissingColumn
@@ -212,6 +212,8 @@ class Table:
     ) -> Table:
         """The table with what was said about its columns, completed from a schema."""
         schema = bounds if isinstance(bounds, Schema) else Schema()
+        by_person = series_mapping(budget)  # these rows have no order that a column could follow
+        budget = budget if by_person is None else by_person
         _refuse_columns_themselves(value, person, budget)
         header = over(source, engine)
         names = (schema.label if value is None else value, owner_name(schema, header.columns(), person))

@@ -18,7 +18,7 @@ from sottovoce import units
 from sottovoce.engine import USUAL_TEXT, Engine, TextFormat, over, require_columns
 from sottovoce.errors import DuplicatePeople, InvalidParameter, TooFewRows, UnknownPeople
 from sottovoce.statistics import Owner, Places, as_array
-from sottovoce.table import Array
+from sottovoce.table import Array, has_nameless, refuse_nameless
 
 #: What the column of budgets is called where nobody says so.
 USUAL = "epsilon"
@@ -34,8 +34,11 @@ class Grants:
     @classmethod
     def of_mapping(cls, budgets: Mapping[Any, float]) -> Grants:
         """From a mapping from person to ε."""
-        people = np.array(list(budgets))
-        return cls(people if people.dtype.kind in "iu" else _spelt(people), units.grant(list(budgets.values())))
+        names = list(budgets)
+        refuse_nameless(names)
+        whole = all(isinstance(name, int | np.integer) and -(2**63) <= name < 2**63 for name in names)
+        people = np.array(names, dtype=np.int64) if whole else _spelt(names)
+        return cls(people, units.grant(list(budgets.values())))
 
     @classmethod
     def of_table(cls, engine: Engine, person: str, budget: str, tiers: Mapping[str, float] | None = None) -> Grants:
@@ -129,7 +132,7 @@ class _Lines:
 
     def __call__(self, batch: Any) -> list[tuple[Array, units.Units]]:
         people = batch.column(self.person)
-        if people.null_count:
+        if has_nameless(people):
             raise UnknownPeople("A budget is nobody's.", "Every line names a person.", "Fill the column in.")
         return [(_named(people), self._granted(batch))]
 
@@ -146,5 +149,6 @@ def _named(column: Any) -> Array:
     return _spelt(as_array(column.dictionary_decode() if pa.types.is_dictionary(column.type) else column))
 
 
-def _spelt(people: Array) -> Array:
-    return np.array([str(person) for person in people.tolist()], dtype=object)
+def _spelt(people: Array | list[Any]) -> Array:
+    names = people if isinstance(people, list) else people.tolist()
+    return np.array([str(person) for person in names], dtype=object)

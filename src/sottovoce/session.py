@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from sottovoce import units
-from sottovoce.budgets import LEAVE_OUT, Budgets
+from sottovoce.budgets import LEAVE_OUT, Budgets, series_mapping
 from sottovoce.columns import Values, by_names, schema_of
 from sottovoce.engine import KINDS, Rows
 from sottovoce.errors import BudgetExceeded, InvalidParameter, KeyReused, ReleaseFailed
@@ -48,7 +48,7 @@ from sottovoce.question import (
     run,
 )
 from sottovoce.release import Release
-from sottovoce.table import Array, column, factorise, same_length
+from sottovoce.table import Array, column, factorise, refuse_nameless, same_length
 
 #: An ε at which every question can be planned.
 PLENTY = 100 * units.NANO
@@ -121,6 +121,7 @@ class Session:
         Amounts are ε, ρ or δ, whichever the account counts.
         """
         names, values = _by_name(amounts)
+        refuse_nameless(names)
         cost = charge_units(account, values)
         digests = self.ledger.digests(names).hex()
         size = len(digests) // max(len(names), 1)
@@ -151,6 +152,8 @@ class Session:
         X may be a table that lives elsewhere, such as a path that this session's engine opens: y and ``groups`` then
         name its columns, and ``epsilon`` may name one too. Where a schema names people, ``groups`` may be left out.
         """
+        prices = series_mapping(epsilon)
+        epsilon = epsilon if prices is None else prices
         if by_names(schema_of(question), X, y, epsilon, groups):
             return self._release_named(question, X, y, groups, key, epsilon)
         given = Values.of(question, X, y, PLENTY, groups)
@@ -344,6 +347,8 @@ def _granted(budgets: Any, people: Any) -> tuple[Sequence[Any], Any]:
         return budgets.names(), units.epsilon(budgets.by_person(budgets.kinds.epsilon))
     if hasattr(budgets, "by_person"):  # a market's allocation
         budgets = budgets.by_person()
+    by_person = series_mapping(budgets)
+    budgets = budgets if by_person is None else by_person
     if not isinstance(budgets, Mapping):
         raise InvalidParameter(
             "Grants name nobody.",
@@ -380,6 +385,7 @@ def _delta_of_each(delta: Any, people: Sequence[Any]) -> Array:
 def _prices(epsilon: Any, people: Sequence[Any]) -> units.Units:
     """What a release may cost each; somebody who is not named in a mapping is left out."""
     if isinstance(epsilon, Mapping):
+        refuse_nameless(list(epsilon))
         amounts = one_each(units.grant(list(epsilon.values()), zero_allowed=True))
         named = dict(zip(epsilon, amounts.tolist(), strict=True))
         return np.array([named.get(person, 0) for person in people], dtype=np.int64)

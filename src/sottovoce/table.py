@@ -2,12 +2,12 @@
 """Columns as people hand them over (lists, NumPy, pandas, polars, Arrow), made into arrays.
 
 Only the kind of a column is looked at here, never its values beyond what telling the kind needs; and
-no message repeats one.
+no message repeats one. What is masked, None, NaN or pandas' NA is missing, in whatever form it comes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
+from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -47,10 +47,11 @@ def matrix(table: Any, recoding: Any, expected: int | None = None) -> Floats:
         raw = _by_name(table, features)
     else:
         raw = _by_position(table, expected)
-    for j, feature in enumerate(features[: raw.shape[1]]):
-        if feature.missing is not None:
-            raw = raw.copy() if raw is table else raw
-            raw[np.isnan(raw[:, j]), j] = feature.missing
+    constants = [(j, f.missing) for j, f in enumerate(features[: raw.shape[1]]) if f.missing is not None]
+    if constants:
+        raw = np.array(raw)  # a copy: it may be the caller's own
+    for j, constant in constants:
+        raw[np.isnan(raw[:, j]), j] = constant
     return raw
 
 
@@ -66,7 +67,7 @@ def _by_name(table: Any, features: Any) -> Floats:
 
 
 def _by_position(table: Any, expected: int | None) -> Floats:
-    array = table if isinstance(table, np.ndarray) else _table_array(table)
+    array = _converted(table, _table_array, "features")
     if array.ndim != 2 or (expected is not None and array.shape[1] != expected):
         raise WrongType(
             "The features are not a table with the declared columns.",
@@ -118,7 +119,8 @@ def named_column(table: Any, name: str) -> Any:
 
 def _level_numbers(values: Any, levels: tuple[str, ...]) -> Floats:
     place = {level: float(i) for i, level in enumerate(levels)}
-    return np.array([place.get(_spelt(value), -1.0) for value in column(values, "features").tolist()])
+    found = column(values, "features").tolist()
+    return np.array([-1.0 if is_missing(value) else place.get(_spelt(value), -1.0) for value in found])
 
 
 def _spelt(value: Any) -> str:
@@ -129,7 +131,26 @@ def _spelt(value: Any) -> str:
 def _table_array(table: Any) -> Array:
     if isinstance(table, pa.Table):
         return np.column_stack([column(c, "features") for c in table.columns])
-    return np.asarray(table.to_numpy() if hasattr(table, "to_numpy") else table)
+    return _unmasked(table.to_numpy() if hasattr(table, "to_numpy") else table)
+
+
+def _unmasked(values: Any) -> Array:
+    """Returns an array in which what is masked is missing: NaN among numbers, None among other things."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return np.asarray(values)
+    if not np.ma.is_masked(values):
+        return np.asarray(values.data)
+    kind, gap = (np.float64, np.nan) if values.dtype.kind in "buif" else (object, None)
+    array = np.array(values.data, dtype=kind)
+    array[np.ma.getmaskarray(values)] = gap
+    return array
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a cell holds nothing: None, NaN, what is masked, or what pandas has for it."""
+    if value is None or value is np.ma.masked or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
 def factorise(values: Any) -> tuple[Array, NDArray[np.int64]]:
@@ -137,8 +158,9 @@ def factorise(values: Any) -> tuple[Array, NDArray[np.int64]]:
     array = column(values, "groups")
     if array.dtype.kind in "OUST":
         return _factorise_text(array)
-    if array.dtype.kind == "f" and np.isnan(array).any():
-        raise _nobody()
+    nameless = {"f": np.isnan, "M": np.isnat, "m": np.isnat}.get(array.dtype.kind)
+    if array.dtype.kind not in "biufMm" or (nameless is not None and nameless(array).any()):
+        raise nobody()
     people, owner = np.unique(array, return_inverse=True)
     return people, owner.astype(np.int64, copy=False)
 
@@ -156,14 +178,7 @@ def same_length(expected: int, **columns: Any) -> None:
 
 def column(values: Any, name: str) -> Array:
     """Returns one column as a NumPy array, whatever it came in."""
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-    if isinstance(values, pa.Array):
-        array = np.asarray(values.to_numpy(zero_copy_only=False))
-    elif hasattr(values, "to_numpy"):  # pandas and polars, neither of which is imported for this
-        array = np.asarray(values.to_numpy())
-    else:
-        array = np.asarray(values)
+    array = _converted(values, _column_array, name)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array.ravel()
     if array.ndim != 1:
@@ -175,19 +190,49 @@ def column(values: Any, name: str) -> Array:
     return array
 
 
+def _column_array(values: Any) -> Array:
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if isinstance(values, pa.Array):
+        return np.asarray(values.to_numpy(zero_copy_only=False))
+    if hasattr(values, "to_numpy"):  # pandas and polars, neither of which is imported for this
+        values = values.to_numpy()
+    array = _unmasked(values)
+    if (
+        array.dtype.kind in "US"
+        and isinstance(values, list | tuple)
+        and not all(isinstance(v, str | bytes) for v in values)
+    ):
+        return np.array(values, dtype=object)  # NumPy would spell a NaN among text as the name "nan"
+    return array
+
+
+def _converted(values: Any, convert: Callable[[Any], Array], name: str) -> Array:
+    """Returns the array; whatever goes wrong in other people's code is one refusal, which repeats no value."""
+    try:
+        return convert(values)
+    except Exception:
+        pass  # raised below, outside the handler, so that nothing of the cause is carried along
+    raise WrongType(
+        f"The {name} cannot be made into columns.",
+        "A column is a list of numbers or of text, and all columns of a table are of one length.",
+        "Pass a list, an array, or a column of a data frame.",
+    )
+
+
 def _objects_to_floats(array: Array) -> Array:
     if any(isinstance(value, str | bytes) for value in array):
         return array
     try:
-        return np.array([np.nan if value is None else value for value in array], dtype=np.float64)
-    except (TypeError, ValueError):
+        return np.array([np.nan if is_missing(value) else value for value in array], dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
         return array  # the caller refuses it without repeating the value that did not convert
 
 
 def _factorise_text(array: Array) -> tuple[Array, NDArray[np.int64]]:
     encoded = _encode(array)
-    if encoded is None or encoded.null_count:
-        raise _nobody()
+    if encoded is None or encoded.null_count or has_nameless(encoded.dictionary):
+        raise nobody()
     order = pc.sort_indices(encoded.dictionary).to_numpy()
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
@@ -197,14 +242,56 @@ def _factorise_text(array: Array) -> tuple[Array, NDArray[np.int64]]:
 
 def _encode(array: Array) -> Any:
     try:
-        return pa.array(array, from_pandas=True).dictionary_encode()
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        encoded = pa.array(array, from_pandas=True).dictionary_encode()
+        pc.sort_indices(encoded.dictionary)  # what has no order is no name
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):  # among them text that is not Unicode
         return None
+    return encoded
 
 
-def _nobody() -> UnknownPeople:
+def has_nameless(names: Any) -> bool:
+    """Whether one of the names in an Arrow column is missing, or is empty text; raises if text is not Unicode."""
+    if pa.types.is_dictionary(names.type):
+        names = names.dictionary_decode()
+    names.validate(full=True)
+    if names.null_count:
+        return True
+    text = any(
+        kind(names.type)
+        for kind in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    )
+    return text and bool(pc.any(pc.equal(pc.binary_length(names), 0)).as_py())
+
+
+def refuse_nameless(people: Sequence[Any]) -> None:
+    """Refuses names that are no names: None, NaN, empty text, and text that is not Unicode."""
+    kinds = set(map(type, people))
+    if kinds <= {int}:
+        return
+    if kinds == {str}:  # of many people, without a loop in Python
+        nameless = not all(people) or not _is_unicode("\n".join(people))
+    else:
+        nameless = any(is_missing(name) or (isinstance(name, str) and not _is_name(name)) for name in people)
+    if nameless:
+        raise nobody()
+
+
+def _is_name(text: str) -> bool:
+    return bool(text) and _is_unicode(text)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def nobody() -> UnknownPeople:
+    """The refusal of owners that are no names."""
     return UnknownPeople(
-        "A row has no owner, or owners are of several kinds.",
-        "Every row belongs to one person, named by a number or by text.",
-        "Fill the column of owners in, all with numbers or all with text.",
+        "A person has no name, or people are named by several kinds of things.",
+        "People are named by numbers or by text; nothing, NaN, empty text and text that is not Unicode are no names.",
+        "Fill the column of people in, all with numbers or all with text.",
     )

@@ -112,6 +112,8 @@ def _deltas(delta: ArrayLike) -> NDArray[np.float64]:
 
 def _floats(values: ArrayLike) -> NDArray[np.float64]:
     try:
+        if isinstance(values, np.ma.MaskedArray):  # what is masked is missing
+            return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         pass  # raised below, outside the handler, so that the value in NumPy's message is not carried along

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import sottovoce as sv
@@ -68,10 +69,33 @@ def test_a_person_is_spelt_the_same_in_every_type(place):
 
 
 def test_names_of_any_letters(place):
-    books, names = place.open(), ["", "ada ", "ada", "Ada", "عدا", "a\ud800", "a\0b", "x" * 10_000]
+    books, names = place.open(), [" ", "ada ", "ada", "Ada", "عدا", "a\0b", "None", "nan", "x" * 10_000]
     books.grant([Amounts(names, np.arange(len(names)))])
     assert books.balances(names).tolist() == list(range(len(names)))
     books.verify()
+
+
+@pytest.mark.parametrize(
+    "nobody", [None, np.nan, np.float32("nan"), pd.NA, pd.NaT, "", "a\ud800", np.str_("")], ids=repr
+)
+def test_what_is_no_name_is_in_no_grant_and_in_no_charge(nobody, place):
+    session = sv.Session(place.open())
+    session.grant({"ada": 1.0})
+    for names in ([nobody], ["ada", nobody], [nobody, 17]):
+        prices = dict.fromkeys(names, 0.5)
+        with pytest.raises(errors.UnknownPeople) as refused:
+            session.grant(dict.fromkeys(names, 0.5))
+        assert refused.value.__context__ is None
+        with pytest.raises(errors.UnknownPeople):
+            session.grant([0.5] * len(names), people=np.array(names, dtype=object))
+        with pytest.raises(errors.UnknownPeople):
+            session.charge(dict.fromkeys(names, 0.5), key="spent")
+        with pytest.raises(errors.UnknownPeople):
+            session.release(sv.Mean(bounds=(0, 1)), [0.0, 1.0], groups=["ada", nobody], key="asked", epsilon=0.5)
+        with pytest.raises(errors.UnknownPeople):
+            session.release(sv.Mean(bounds=(0, 1)), [0.0, 1.0], groups=["ada", "ada"], key="asked", epsilon=prices)
+    assert session.balance("ada") == 1.0
+    assert len(list(session.ledger.entries())) == 2  # they were opened, and one grant was written
 
 
 def test_a_cap_below_what_is_spent_freezes_and_a_higher_one_thaws(place):

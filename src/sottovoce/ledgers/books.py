@@ -41,6 +41,7 @@ from sottovoce.ledgers import beside, chain, reading, schema
 from sottovoce.ledgers.beside import ANEW, Beside
 from sottovoce.ledgers.chain import NOTHING, Lines
 from sottovoce.ledgers.schema import Transaction
+from sottovoce.table import refuse_nameless
 from sottovoce.units import Units
 
 Result = TypeVar("Result")
@@ -272,6 +273,7 @@ class Books:
     def _packed(self, amounts: Sequence[Amounts]) -> Lines:
         parts = [np.zeros(0, dtype=chain.PACKED)]
         for amount in amounts:
+            refuse_nameless(amount.people)
             digests = self._beside.digests(amount.people)
             parts.append(chain.packed(digests, ACCOUNTS.index(amount.account), amount.units))
         lines = chain.in_order(parts)

@@ -262,7 +262,7 @@ def _names(column: Any) -> tuple[str, ...]:
         names = None
     if names is None:
         raise WrongType("The column of sellers is neither text nor numbers.", "", "Name sellers by text or numbers.")
-    if None in names:
+    if None in names or "" in names:
         raise UnknownPeople("A report has no seller.", "Every line names who reports.", "Fill the column in.")
     return names
 
