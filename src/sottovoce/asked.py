@@ -43,6 +43,7 @@ class Said:
     missing: float | None = None
     key: str | None = None
     out: Path | None = None
+    force: bool = False  # whether a file that is there already may be replaced
     tiers: Mapping[str, float] = field(default_factory=dict)
     features: Schema | None = None  # for a model: the schema with its label and features, and nothing else
     public: str | None = None  # for a classifier: a table of rows that need no protection

@@ -138,7 +138,7 @@ def test_nobody_is_named_unless_it_is_asked_for(release, audit, clinic):
     page, model = clinic / "audit.html", release("posterior", "--alpha", 30)
     audit(model, "--out", page)
     assert not re.search(r"\bu\d+\b", Text(page.read_text("utf-8")).text)
-    result = audit(model, "--out", page, "--reveal")
+    result = audit(model, "--out", page, "--reveal", "--force")
     assert len(set(re.findall(r"\bu\d+\b", Text(page.read_text("utf-8")).text))) == 10
     assert not re.search(r"\bu\d+\b", result.output)
 

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import sqlite3
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -173,9 +172,11 @@ def test_a_disc_that_refuses_after_the_charge_says_how_to_get_the_release(releas
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as full:
-        full.setattr(Path, "replace", refuse)
+        full.setattr(os, "link", refuse)
         failed = release("may", 0.1, "--out", folder / "may.json")
     assert failed.exit_code == 2
+    assert Release.from_json(failed.stdout).question == "mean", "what was paid for is not lost"
+    assert "is on standard output" in failed.stderr
     assert "asking again under the key 'may' gives it, and costs nothing" in failed.stderr
     assert release("may", 0.1, "--out", folder / "may.json").exit_code == 0
     assert left(books, "u1") == [0.4]
@@ -184,12 +185,14 @@ def test_a_disc_that_refuses_after_the_charge_says_how_to_get_the_release(releas
 @pytest.mark.parametrize("name", ["books.db", "books.db.key", "books.db.heads"])
 def test_nothing_is_written_over_the_books(release, ledger, books, name):
     before = (books.parent / name).read_bytes()
+    over = ("--out", books.parent / name, "--force")
     refusals = [
-        release("may", 0.1, "--out", books.parent / name),
-        ledger("export", "--ledger", books, "--out", books.parent / name),
-        ledger("statement", "--person", "u1", "--ledger", books, "--out", books.parent / name),
+        release("may", 0.1, *over),
+        ledger("export", "--ledger", books, *over),
+        ledger("statement", "--person", "u1", "--ledger", books, *over),
     ]
     assert [refused.exit_code for refused in refusals] == [2, 2, 2]
+    assert all("a file that is to be read" in refused.stderr for refused in refusals)
     assert (books.parent / name).read_bytes() == before
 
 
@@ -232,6 +235,7 @@ def test_a_plan_from_books_is_that_of_the_release_and_charges_nobody(run, releas
     assert left(books, "u0", "u1", "u2") == [0.1, 0.5, 2]
     paper = Release.from_json(release("may", epsilon).stdout).certificate
     assert json.loads(out.read_text())["plan_digest"] == paper.plan_digest
+    line = (*line, "--force")
     short = run("plan", "mean", folder / "salaries.csv", *MEAN, *line, "--short", "refuse")
     assert short.stderr.startswith("BudgetExceeded")
     nobody = run("plan", "mean", folder / "salaries.csv", *MEAN[:-2], *line)

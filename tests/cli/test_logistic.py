@@ -424,7 +424,7 @@ def test_a_regularisation_that_is_too_weak_for_two_people_may_be_right_for_many(
 def test_labels_alone_are_protected_with_half_the_noise_and_said_so(run, ward):
     plans = {}
     for neighbours in ("replace", "labels"):
-        shown = run(*logistic(ward, "plan"), "--neighbours", neighbours, "--out", ward / "p.json").stdout
+        shown = run(*logistic(ward, "plan"), "--neighbours", neighbours, "--out", ward / "p.json", "--force").stdout
         plans[neighbours] = json.loads((ward / "p.json").read_text())
         assert ("nothing is promised about features" in shown) == (neighbours == "labels")
     assert plans["labels"]["noise"]["rate"] > 1.4 * plans["replace"]["noise"]["rate"]
@@ -450,7 +450,7 @@ def public(ward, patients) -> Path:
 def test_public_rows_scale_and_choose_and_tell_the_error_to_expect(run, public, label):
     plans = []
     for name in ("public.csv", "public.parquet", "parts"):
-        shown = run(*logistic(public, "plan", label), "--public", public / name, "--out", public / "p.json")
+        shown = run(*logistic(public, "plan", label), "--public", public / name, "--out", public / "p.json", "--force")
         assert "Scaling and λ follow from 600 public rows" in shown.stdout
         assert "simulation on the public rows" in " ".join(shown.stdout.split())
         plans.append(json.loads((public / "p.json").read_text()))

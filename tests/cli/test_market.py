@@ -125,9 +125,9 @@ def test_a_trade_off_is_what_is_asked_or_a_tenth_over_the_budget(market, sellers
     out = tmp_path / "a.csv"
     assert market(sellers, *LAW, "--trade-off", 0.3, "--features", 2, "--norm", 2, "--out", out).exit_code == 0
     assert_same(out, own(trade_off=0.3, features=2, norm=2.0).allocate())
-    assert market(sellers, *WORDS, "--out", out).exit_code == 0
+    assert market(sellers, *WORDS, "--out", out, "--force").exit_code == 0
     assert_same(out, own(trade_off=0.005).within(20))
-    assert market(sellers, *WORDS, "--trade-off", 2, "--reserve", 3.5, "--out", out).exit_code == 0
+    assert market(sellers, *WORDS, "--trade-off", 2, "--reserve", 3.5, "--out", out, "--force").exit_code == 0
     assert_same(out, own(trade_off=2).within(20, reserve=3.5))
 
 
@@ -161,7 +161,7 @@ def test_caps_of_sellers_hold_and_the_buyers_cap_too(market, tmp_path):
     assert all(float(line["epsilon"]) <= float(line["cap"]) for line in lines)
     # A column called cap counts without being named: limits that somebody set must not be overlooked.
     usual = written(tmp_path / "u.csv", ["seller", "cost", "cap"], zip(NAMES, COSTS, caps, strict=True))
-    assert market(usual, *words).exit_code == 0
+    assert market(usual, *words, "--force").exit_code == 0
     assert_same(tmp_path / "a.csv", own(trade_off=1e-3, cap=np.minimum(caps, 2)).allocate())
 
 
@@ -298,7 +298,7 @@ def test_what_is_published_names_nobody_and_repeats_no_report(market, sellers, t
         assert band["sellers"] == ((deal.epsilon > band["above"]) & (deal.epsilon <= band["up_to"])).sum()
     # Who reported what does not matter to it.
     written(sellers, ["seller", "cost"], zip(NAMES, COSTS[::-1], strict=True))
-    assert market(sellers, *WORDS, "--publish", path).exit_code == 0
+    assert market(sellers, *WORDS, "--publish", path, "--force").exit_code == 0
     assert path.read_text(encoding="utf-8") == text
 
 
@@ -448,7 +448,7 @@ def test_who_interrupts_finds_the_old_files(market, sellers, tmp_path, monkeypat
     out.write_text("old")
     before = sorted(tmp_path.iterdir())
     monkeypatch.setattr(*((sv.market.Market, "within") if when == "allocating" else (Path, "replace")), interrupted)
-    assert market(sellers, *WORDS, "--out", out).exit_code == 130
+    assert market(sellers, *WORDS, "--out", out, "--force").exit_code == 130
     assert out.read_text() == "old"
     assert sorted(tmp_path.iterdir()) == before
 

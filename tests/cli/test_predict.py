@@ -164,6 +164,6 @@ def test_interrupted_predictions_leave_the_old_file(run, clinic, model, new, mon
     (clinic / "p.csv").write_text("old")
     before = sorted(clinic.iterdir())
     monkeypatch.setattr(Path, "replace", interrupted)
-    assert run("predict", model, clinic / "new.csv", "--out", clinic / "p.csv").exit_code == 130
+    assert run("predict", model, clinic / "new.csv", "--out", clinic / "p.csv", "--force").exit_code == 130
     assert (clinic / "p.csv").read_text() == "old"
     assert sorted(clinic.iterdir()) == before

@@ -39,7 +39,7 @@ def test_a_schema_alone_makes_a_model_in_the_users_units(run, clinic, table):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_plans_and_releases_the_same_promise(run, clinic, method):
-    options = ("--method", method, "--alpha", 0.3, "--out", clinic / "out.json")
+    options = ("--method", method, "--alpha", 0.3, "--out", clinic / "out.json", "--force")
     assert run(*ridge(clinic, "plan"), *options).exit_code == 0
     plan = json.loads((clinic / "out.json").read_text())
     assert run(*ridge(clinic), *options).exit_code == 0

@@ -48,7 +48,7 @@ def test_ctrl_c_while_writing_leaves_the_old_file(run, folder, words, monkeypatc
     out.write_text("old")
     before = sorted(folder.rglob("*"))
     monkeypatch.setattr(Path, "replace", interrupted)
-    result = run("release", "mean", folder / "salaries.csv", *words, "--out", out)
+    result = run("release", "mean", folder / "salaries.csv", *words, "--out", out, "--force")
     assert result.exit_code == 130
     assert out.read_text() == "old"
     assert sorted(folder.rglob("*")) == before
@@ -58,11 +58,13 @@ def test_a_disc_that_refuses_is_a_sentence(run, folder, words, monkeypatch):
     def refuse(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "replace", refuse)
+    monkeypatch.setattr(os, "link", refuse)
     before = sorted(folder.rglob("*"))
     result = run("release", "mean", folder / "salaries.csv", *words, "--out", folder / "release.json")
     assert result.exit_code == 2
     assert "No space left on device" in result.stderr
+    assert "is on standard output" in result.stderr
+    assert Release.from_json(result.stdout).question == "mean"
     assert sorted(folder.rglob("*")) == before
 
 

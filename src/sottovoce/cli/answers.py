@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sottovoce import asked as core
@@ -28,6 +29,7 @@ RESERVED = (
     "The key {key!r} is reserved, and what was reserved stays spent: it cannot be known whether anything was learnt. "
     "Nothing is stored under it. Ask again under a new key."
 )
+ELSEWHERE = " The file that was to be written appeared meanwhile, and was left as it is."
 KEPT = "The release is in the books: asking again under the key {key!r} gives it, and costs nothing."
 
 
@@ -42,7 +44,7 @@ def run_release(said: Said, asked: Question, booking: Booking | None = None) -> 
     """Makes a release, writes it, and says what it means and what it cost whom."""
     from sottovoce.cli.files import refuse_unwritable
 
-    refuse_unwritable(said.out, *said.inputs)
+    refuse_unwritable(said.out, *said.inputs, force=said.force)
     if booking is None:
         _tell(said, _made(said, asked), NO_BOOKS, style="dim")
     else:
@@ -56,7 +58,7 @@ def _looked_into(said: Said, booking: Booking, *, key: bool = False) -> Session:
 
     booking.refuse_unbookable(said, key=key)
     session = opened(booking.place, booking.keys, booking.short)
-    refuse_unwritable(said.out, *files_of(session, booking.place, booking.keys))
+    refuse_unwritable(said.out, *files_of(session, booking.place, booking.keys), force=said.force)
     return session
 
 
@@ -76,18 +78,29 @@ def _made(said: Said, asked: Question, session: Session | None = None) -> Releas
 
 
 def _tell(said: Said, made: Release, cost: str, style: str | None = None) -> None:
-    from sottovoce.cli.files import write_whole
-
-    if said.out is None:
-        hand_over(made.to_json())
-    else:
-        write_whole(said.out, made.to_json())
+    written = _written(said, made)
     say(made.explain(), stderr=True)
     if "advice" in made.parameters:
         say(f"Planned as: {made.parameters['advice']}", stderr=True)
     say(cost, stderr=True, style=style)
-    if said.out is not None:
-        say(f"Written to {said.out}.", stderr=True)
+    if written is not None:
+        say(f"Written to {written}.{'' if written == said.out else ELSEWHERE}", stderr=True)
+
+
+def _written(said: Said, made: Release) -> Path | None:
+    """Writes the release, or hands it over; one that is paid for is handed over also where it cannot be written."""
+    from sottovoce.cli.files import write_whole
+    from sottovoce.errors import InvalidParameter
+
+    if said.out is None:
+        hand_over(made.to_json())
+        return None
+    try:
+        return write_whole(said.out, made.to_json(), force=said.force)
+    except InvalidParameter as error:
+        refused = error
+    hand_over(made.to_json())
+    raise InvalidParameter(refused.found, "The release was made, and is on standard output.", "Keep it from there.")
 
 
 def booked(session: Session, made: Release, key: str) -> str:
@@ -135,11 +148,11 @@ def run_plan(said: Said, asked: Question, booking: Booking | None = None) -> Non
     from sottovoce.cli.pictures import plan_json, show_plan
     from sottovoce.cli.progress import RowsDone
 
-    refuse_unwritable(said.out, *said.inputs)
+    refuse_unwritable(said.out, *said.inputs, force=said.force)
     session = None if booking is None else _looked_into(said, booking)
     with RowsDone(console(stderr=True)) as watch:
         made = planned(said, asked, watch, session)
     show_plan(made)
     if said.out is not None:
-        write_whole(said.out, plan_json(made))
-        say(f"Written to {said.out}.", stderr=True)
+        written = write_whole(said.out, plan_json(made), force=said.force)
+        say(f"Written to {written}.", stderr=True)

@@ -44,6 +44,7 @@ def audit(
     epsilon: words.Epsilon = None,
     person_column: words.PersonColumn = None,
     out: Annotated[Path, typer.Option(help="The HTML page to write.")] = Path("audit.html"),
+    force: words.Force = False,
     mine: Annotated[
         Path | None, typer.Option(metavar="RELEASE", help="Instead of all this: a published release, to bound my loss.")
     ] = None,
@@ -64,7 +65,16 @@ def audit(
         return _mine(mine, record, beta, weight)
     if model is None or table is None:
         raise _nothing_to_audit()
-    said = Said(table, budget=budget_column, epsilon=epsilon, person=person_column, schema=schema, out=out, text=text)
+    said = Said(
+        table,
+        budget=budget_column,
+        epsilon=epsilon,
+        person=person_column,
+        schema=schema,
+        out=out,
+        force=force,
+        text=text,
+    )
     _page(model, said, delta, reveal)
 
 
@@ -74,10 +84,10 @@ def _page(model: Path, said: Said, delta: float, reveal: bool) -> None:
     from sottovoce.pages.audit_page import page
 
     release, out = load_release(model), said.out or Path("audit.html")
-    refuse_unwritable(out, model, *said.inputs)
+    refuse_unwritable(out, model, *said.inputs, force=said.force)
     with RowsDone(console(stderr=True), PASSES) as watch:
         looked = audited(release, said, delta, watch)
-    write_whole(out, page(looked, release, reveal=reveal))
+    out = write_whole(out, page(looked, release, reveal=reveal), force=said.force)
     out.chmod(OWNER_ONLY)
     say(str(looked.summary()))
     say(f"Written to {out}: confidential, and to be read by nobody but you.", stderr=True)

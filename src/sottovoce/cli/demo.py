@@ -40,7 +40,11 @@ WRITTEN = {
 
 
 @plainly()
-def demo(out: Annotated[Path, typer.Option(help="The folder to write to; made if need be.")] = Path("demo")) -> None:
+def demo(
+    out: Annotated[
+        Path, typer.Option(help="The folder to write to; made if need be. Files of an earlier run are replaced.")
+    ] = Path("demo"),
+) -> None:
     """Show the main job on 442 real and 20,000 simulated patients: plan, release, predict, compare."""
     from sottovoce.cli.files import make_folder
     from sottovoce.cli.study import clinic, patients
@@ -65,8 +69,8 @@ def _show_tables(studies: list[Study], out: Path) -> None:
     _head("1. Two tables, and what everybody allows")
     for study in studies:
         table, schema, _ = FILES[study.key]
-        write_whole(out / table, study.csv())
-        write_whole(out / schema, study.toml())
+        write_whole(out / table, study.csv(), force=True)
+        write_whole(out / schema, study.toml(), force=True)
         say(f"  {study.told()}.")
     say(
         "The patients come with scikit-learn and are public; the clinic is invented. Everybody is given an ε by a "
@@ -90,8 +94,8 @@ def _released(study: Study, out: Path) -> Release:
 
     said = _said(study, out)
     release = answered(said, question("Ridge", said))
-    write_whole(out / FILES[study.key][2], release.to_json())
-    _show_command(_typed("release", study, out) + f" --out {_path(out, FILES[study.key][2])}")
+    write_whole(out / FILES[study.key][2], release.to_json(), force=True)
+    _show_command(_typed("release", study, out) + f" --out {_path(out, FILES[study.key][2])} --force")
     return release
 
 
@@ -117,11 +121,11 @@ def _show_predictions(out: Path) -> None:
 
     _head("4. Predict: new patients, from the published model alone")
     table, cost = newcomers()
-    write_whole(out / "new.csv", table)
-    with writing(out / "predictions.csv") as file:
-        rows = write_predictions(Model.of(load_release(out / "clinic.json")), str(out / "new.csv"), "id", file)
+    write_whole(out / "new.csv", table, force=True)
+    with writing(out / "predictions.csv", force=True) as file:
+        rows = write_predictions(Model.of(load_release(out / "clinic.json")), str(out / "new.csv"), "id", file.content)
     names = _path(out, "clinic.json"), _path(out, "new.csv"), _path(out, "predictions.csv")
-    _show_command(f"sottovoce predict {names[0]} {names[1]} --id-column id --out {names[2]}")
+    _show_command(f"sottovoce predict {names[0]} {names[1]} --id-column id --out {names[2]} --force")
     told = csv.read_csv(out / "predictions.csv")[PREDICTION].to_numpy()
     error = float(np.sqrt(np.mean((told - cost) ** 2)))
     say(
@@ -161,7 +165,7 @@ def _show_files(contests: list[Contest], out: Path) -> None:
     from sottovoce.cli.files import write_whole
     from sottovoce.cli.report import report
 
-    write_whole(out / "report.html", report(contests, CAUTION))
+    write_whole(out / "report.html", report(contests, CAUTION), force=True)
     _head("6. Written")
     for name, what in WRITTEN.items():
         say(f"  {out / name}: {what}", whole=True)

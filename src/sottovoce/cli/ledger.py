@@ -158,6 +158,7 @@ def verify(
 @plainly()
 def export(
     out: Annotated[Path, typer.Option(help="The file of JSON lines to write.")],
+    force: words.Force = False,
     ledger: words.Ledger = None,
     keys: words.Keys = None,
 ) -> None:
@@ -166,12 +167,12 @@ def export(
     from sottovoce.cli.files import refuse_unwritable, writing
 
     session = opened(ledger, keys)
-    refuse_unwritable(out, *files_of(session, ledger, keys))
-    with writing(out) as file:
+    refuse_unwritable(out, *files_of(session, ledger, keys), force=force)
+    with writing(out, force=force) as file:
         for line in exported(books_of(session)):
-            file.write(line.encode() + b"\n")
+            file.content.write(line.encode() + b"\n")
     say(
-        f"Written to {out}. Amounts are in it, under digests that only the ledger's key can tell from names.",
+        f"Written to {file.path}. Amounts are in it, under digests that only the ledger's key can tell from names.",
         stderr=True,
     )
 
@@ -181,6 +182,7 @@ def export(
 def statement(
     person: Person,
     out: Annotated[Path, typer.Option(help="The HTML page to write.")],
+    force: words.Force = False,
     ledger: words.Ledger = None,
     keys: words.Keys = None,
 ) -> None:
@@ -191,9 +193,9 @@ def statement(
     from sottovoce.pages.statement_page import page
 
     session = opened(ledger, keys)
-    refuse_unwritable(out, *files_of(session, ledger, keys))
+    refuse_unwritable(out, *files_of(session, ledger, keys), force=force)
     made = Statement.of(books_of(session), person)
-    write_whole(out, page(made))
+    out = write_whole(out, page(made), force=force)
     out.chmod(OWNER_ONLY)
     say(f"Head {made.head}")
     say(f"Written to {out}: about one person, and for that person.", stderr=True)

@@ -77,6 +77,7 @@ def market(
         Path | None,
         typer.Option(help="The JSON file to write with what must be published: no report, and nobody's name."),
     ] = None,
+    force: words.Force = False,
 ) -> None:
     """Decide whose privacy to buy, how much of it, and what to pay, so that nobody gains by lying.
 
@@ -89,7 +90,7 @@ def market(
     _refuse_name(seller_column)
     files = {"out": out, "page": page, "publish": publish}
     known = law(_needed(prior), sellers, cost_column, text)
-    _refuse_places({name: path for name, path in files.items() if path is not None}, sellers, _needed(prior))
+    _refuse_places({name: path for name, path in files.items() if path is not None}, sellers, _needed(prior), force)
     terms = Terms(known, trade_off, budget, rule, reserve, cap, features, norm, coin)
     with RowsDone(console(stderr=True), ("Reading reports",)) as watch:
         reports = read_sellers(sellers, seller_column, cost_column, cap_column, watch, text)
@@ -98,10 +99,10 @@ def market(
     with patiently("Looking for the best allocation"):
         outcome = Outcome(terms, reports, terms.settled(reports))
     contents = _contents(outcome, seller_column, files)
-    _write(contents, publish)
+    written = {_write(path, text, public=path == publish, force=force): path for path, text in contents.items()}
     _tell(outcome, explain, as_json)
-    for path in contents:
-        say(f"Written to {path}: {SAFE if path == publish else UNSAFE}.", stderr=True)
+    for place, path in written.items():
+        say(f"Written to {place}: {SAFE if path == publish else UNSAFE}.", stderr=True)
 
 
 def _tell(outcome: Outcome, seller: str | None, as_json: bool) -> None:
@@ -134,13 +135,13 @@ def _contents(outcome: Outcome, head: str, files: dict[str, Path | None]) -> dic
     return made
 
 
-def _write(contents: dict[Path, str], publish: Path | None) -> None:
+def _write(path: Path, text: str, *, public: bool, force: bool) -> Path:
     from sottovoce.cli.files import write_whole
 
-    for path, text in contents.items():
-        write_whole(path, text)
-        if path != publish:
-            path.chmod(OWNER_ONLY)
+    written = write_whole(path, text, force=force)
+    if not public:
+        written.chmod(OWNER_ONLY)
+    return written
 
 
 @contextmanager
@@ -185,13 +186,13 @@ def _refuse_name(seller_column: str) -> None:
         )
 
 
-def _refuse_places(files: dict[str, Path], sellers: str, prior: str) -> None:
+def _refuse_places(files: dict[str, Path], sellers: str, prior: str, force: bool) -> None:
     from sottovoce.cli.files import refuse_unwritable
     from sottovoce.errors import InvalidParameter
 
     for name, path in files.items():
         try:
-            refuse_unwritable(path, sellers, prior.partition(":")[2])
+            refuse_unwritable(path, sellers, prior.partition(":")[2], force=force)
             refused = None
         except InvalidParameter as error:
             refused = error

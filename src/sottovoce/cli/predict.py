@@ -40,6 +40,7 @@ def predict(
         str | None, typer.Option(help="A column to copy, so that predictions can be told apart.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The CSV file to write; standard output if not given.")] = None,
+    force: words.Force = False,
 ) -> None:
     """Predict the label of new rows with a released model; for classes, with the probability of each.
 
@@ -49,11 +50,12 @@ def predict(
     from sottovoce.cli.progress import RowsDone
 
     released = Model.of(load_release(model))
-    refuse_unwritable(out, table, model)
+    refuse_unwritable(out, table, model, force=force)
     with RowsDone(console(stderr=True), ("Predicting",)) as watch:
         if out is not None:
-            with writing(out) as file:
-                rows = write_predictions(released, table, id_column, file, watch, text)
+            with writing(out, force=force) as file:
+                rows = write_predictions(released, table, id_column, file.content, watch, text)
+            out = file.path
         else:
             with tempfile.SpooledTemporaryFile(IN_MEMORY) as waiting:
                 rows = write_predictions(released, table, id_column, waiting, watch, text)  # type: ignore[arg-type]

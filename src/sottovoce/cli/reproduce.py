@@ -32,7 +32,10 @@ def reproduce(
     ] = None,
     show_names: Annotated[bool, typer.Option("--list", help="Show every name, and compute nothing.")] = False,
     data: Annotated[Path | None, typer.Option(help="The folder with data that are not in this package.")] = None,
-    out: Annotated[Path, typer.Option(help="The folder to write to; made if need be.")] = Path("reproduction"),
+    out: Annotated[
+        Path,
+        typer.Option(help="The folder to write to; made if need be. Results of an earlier run are kept or replaced."),
+    ] = Path("reproduction"),
     small: Annotated[bool, typer.Option("--small", help="Few draws and runs: quick and rough.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Compute again what an earlier run has finished.")] = False,
 ) -> None:
@@ -134,9 +137,9 @@ def _keep(out: Path, outcome: Outcome) -> None:
     make_folder(path.parent)
     for place, figure in enumerate(outcome.figures):
         for ending, content in zip(("png", "svg"), draw(figure), strict=True):
-            with writing(_picture(path, place, ending)) as file:
-                file.write(content)
-    write_whole(path, outcome.to_json())
+            with writing(_picture(path, place, ending), force=True) as file:
+                file.content.write(content)
+    write_whole(path, outcome.to_json(), force=True)
 
 
 def _picture(path: Path, place: int, ending: str) -> Path:
@@ -195,7 +198,7 @@ def _finish(out: Path, size: str, failed: dict[str, SottovoceError]) -> None:
     outcomes = {name: outcome for name, outcome in found if outcome is not None}
     drawn = {name: _inline(out, outcome) for name, outcome in outcomes.items()}
     missing = {name: str(error) for name, error in failed.items() if name not in outcomes}
-    write_whole(out / REPORT, report(outcomes, drawn, missing))
+    write_whole(out / REPORT, report(outcomes, drawn, missing), force=True)
     say(f"\n{counted(list(outcomes.values()))}")
     say(f"{out / REPORT}: the report of all {len(outcomes)} that are done; open it in a browser", whole=True)
     for name in missing:

@@ -31,17 +31,18 @@ def draft(
     table: words.Table,
     text: Any,
     out: Annotated[Path | None, typer.Option(help="The TOML file to write; standard output if not given.")] = None,
+    force: words.Force = False,
 ) -> None:
     """Write the names and kinds of the columns as TOML, with the ranges left blank."""
     from sottovoce.bounds import Schema
     from sottovoce.cli.files import refuse_unwritable, write_whole
     from sottovoce.engine import in_memory
 
-    refuse_unwritable(out, table)
+    refuse_unwritable(out, table, force=force)
     engines = in_memory()
     drafted = Schema.draft(engines.infer_kinds(table, text))
     if out is None:
         hand_over(drafted)
     else:
-        write_whole(out, drafted)
+        out = write_whole(out, drafted, force=force)
     say(WHY if out is None else f"{WHY}\nWritten to {out}.", stderr=True)

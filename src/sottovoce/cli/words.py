@@ -70,6 +70,7 @@ Short = Annotated[
     str, typer.Option(help="With --ledger, if somebody has not enough left: leave-out (of this release), or refuse it.")
 ]
 Out = Annotated[Path | None, typer.Option(help="The JSON file to write.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")]
 PublicTable = Annotated[
     str | None,
     typer.Option(
