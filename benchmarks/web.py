@@ -47,7 +47,7 @@ PAUSES = {
 }
 #: By what the page with tables is known; before it, a page says that the books are being opened.
 TABLES = b"<title>Table"
-SERVE = "from sottovoce.cli.main import app; app()"
+SERVE = "from sottovoce.cli.start import main; main()"
 
 
 class Caller:

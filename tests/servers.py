@@ -62,13 +62,12 @@ def postgres() -> Iterator[str]:
     )
     settings = {"listen_addresses": "", "unix_socket_directories": folder, "max_connections": 100}
     flags = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-    server = subprocess.Popen([binary("postgres"), "-D", data, *flags], **quiet)
-    try:
-        yield _ready(f"postgresql://tester@/postgres?host={folder}")
-    finally:
-        server.send_signal(signal.SIGINT)  # at once, whoever is still connected
-        server.wait(30)
-        shutil.rmtree(folder, ignore_errors=True)
+    with subprocess.Popen([binary("postgres"), "-D", data, *flags], **quiet) as server:  # which waits for its end
+        try:
+            yield _ready(f"postgresql://tester@/postgres?host={folder}")
+        finally:
+            server.send_signal(signal.SIGINT)  # at once, whoever is still connected
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _servant() -> str | None:

@@ -12,7 +12,10 @@ Everybody chooses how softly they are heard; every one of those promises is kept
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+
+TYPE_CHECKING = False  # typing itself takes longer to load than all of this, and Ctrl-C waits for it
+if TYPE_CHECKING:
+    from typing import Any
 
 __version__ = "0.1.0"
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
-import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,28 +16,87 @@ import pytest
 from sottovoce import census
 from sottovoce.release import Release
 
-COMMAND = [sys.executable, "-c", "from sottovoce.cli.main import app; app()"]
+COMMAND = [sys.executable, "-c", "from sottovoce.cli.start import main; main()"]
 
 
-def test_ctrl_c_ends_a_long_release_with_a_sentence_and_leaves_nothing_behind(tmp_path):
+#: Begins the command, and is interrupted when it first asks for a module.
+WHILE_LOADING = """
+import signal, sys, weakref
+pressed = []
+
+class Lock:
+    pass
+
+def press(event, arguments):
+    if event == "import" and arguments[0] == {module!r} and not pressed:
+        pressed.append(True)
+        lock = Lock()
+        pressed.append(weakref.ref(lock, lambda _: signal.raise_signal(signal.SIGINT)))
+        if {dropped}:
+            del lock  # in whose callback Python drops what is raised
+        else:
+            signal.raise_signal(signal.SIGINT)
+
+sys.addaudithook(press)
+from sottovoce.cli.start import main
+main()
+"""
+#: Says when rows are being read.
+READING = """
+from sottovoce.cli import progress
+called = progress.RowsDone.__call__
+
+def tell(self, done):
+    print("reading", flush=True)
+    called(self, done)
+
+progress.RowsDone.__call__ = tell
+from sottovoce.cli.start import main
+main()
+"""
+INTERRUPTED = "Interrupted. No file was left unfinished.\n"
+
+
+@pytest.fixture
+def long_release(tmp_path) -> list[str]:
+    """The words of a release that would take hours."""
     rows = tmp_path / "rows.csv"
     rows.write_text("id,v,epsilon\n" + "a,1,0.5\nb,2,0.5\n" * 50_000)
     (tmp_path / "many").mkdir()
     for part in range(2000):  # two hundred million rows that take no room
         (tmp_path / "many" / f"{part}.csv").symlink_to(rows)
+    return ["release", "mean", "many", *shlex.split("--column v --bounds 0 10 --budget-column epsilon --out out.json")]
+
+
+@contextmanager
+def begun(code: str, words: list[str], folder: Path):
+    """The command in a process of its own, which is ended and reaped whatever happens."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", code, *words], cwd=folder, **pipes) as running:
+        try:
+            yield running
+        finally:
+            running.kill()  # does nothing to one that has ended
+
+
+def test_ctrl_c_ends_a_long_release_with_a_sentence_and_leaves_nothing_behind(tmp_path, long_release):
     before = sorted(tmp_path.rglob("*"))
-    line = ["many", "--column", "v", "--bounds", "0", "10", "--budget-column", "epsilon", "--out", "out.json"]
-    command = [sys.executable, "-c", "from sottovoce.cli.main import app; print('loaded', flush=True); app()"]
-    running = subprocess.Popen(
-        [*command, "release", "mean", *line], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert running.stdout.readline() == "loaded\n"
-    time.sleep(1)  # the time in which it asks for libraries and begins to read
-    assert running.poll() is None
-    running.send_signal(signal.SIGINT)
-    stdout, stderr = running.communicate(timeout=60)
-    assert (running.returncode, stdout) == (130, "")
-    assert stderr == "Interrupted. No file was left unfinished.\n"
+    with begun(READING, long_release, tmp_path) as running:
+        assert running.stdout.readline() == "reading\n"
+        running.send_signal(signal.SIGINT)
+        stdout, stderr = running.communicate()
+    assert set(stdout.splitlines()) <= {"reading"}
+    assert (running.returncode, stderr) == (130, INTERRUPTED)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("dropped", [False, True], ids=["raised", "dropped by Python"])
+@pytest.mark.parametrize("module", ["typer", "rich.console", "numpy", "pyarrow"])
+def test_ctrl_c_while_libraries_load_is_heard(tmp_path, long_release, module, dropped):
+    before = sorted(tmp_path.rglob("*"))
+    with begun(WHILE_LOADING.format(module=module, dropped=dropped), long_release, tmp_path) as running:
+        stdout, stderr = running.communicate()
+    assert (running.returncode, stdout, stderr) == (130, "", INTERRUPTED)
     assert sorted(tmp_path.rglob("*")) == before
 
 

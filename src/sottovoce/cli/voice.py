@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from sottovoce.cli.start import INTERRUPTED, SENTENCE, Interrupts
+
 if TYPE_CHECKING:
     from rich.console import Console
 
     from sottovoce.errors import SottovoceError
 
-UNEXPECTED, REFUSED, INTERRUPTED = 1, 2, 130
+UNEXPECTED, REFUSED = 1, 2
 #: Columns of a table that goes to a file or a pipe, which have no width of their own.
 FILE_WIDTH = 120
 
@@ -58,10 +60,16 @@ def plainly() -> Iterator[None]:
     except (typer.Exit, BrokenPipeError):
         raise
     except KeyboardInterrupt:
-        say("Interrupted. No file was left unfinished.", stderr=True, style="red")
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(_interrupted()) from None
     except Exception as error:
-        raise typer.Exit(_told(error)) from None
+        # A library may have made another error of the interrupt.
+        raise typer.Exit(_interrupted() if Interrupts.came else _told(error)) from None
+
+
+def _interrupted() -> int:
+    say(SENTENCE, stderr=True, style="red")
+    Interrupts.told = True
+    return INTERRUPTED
 
 
 def _told(error: Exception) -> int:

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the command begins: from here on Ctrl-C ends it with one sentence and exit code 130, whatever it is doing.
+
+Loading libraries takes most of the time of a short command, and Ctrl-C then meets Python in places that cannot raise
+anything, such as the callback by which an import gives its lock back. There Python drops a KeyboardInterrupt and goes
+on. An interrupt that was dropped is sent once more, until it is heard; and an error that a library made of one is taken
+for what it was.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+TYPE_CHECKING = False  # typing takes longer to load than all of this
+if TYPE_CHECKING:
+    from types import FrameType
+
+INTERRUPTED = 130
+SENTENCE = "Interrupted. No file was left unfinished."
+#: Seconds before a dropped interrupt is sent again: enough to leave the place that cannot raise.
+SOON = 0.01
+
+
+class Interrupts:
+    """What is known of Ctrl-C in this process."""
+
+    came = False  # whether Ctrl-C was pressed
+    told = False  # whether a sentence has said so
+
+
+def main() -> None:
+    """Runs the command that was typed."""
+    signal.signal(signal.SIGINT, _interrupt)
+    sys.unraisablehook = _unraisable
+    code: str | int | None = INTERRUPTED
+    try:
+        from sottovoce.cli.main import app
+
+        app()
+    except SystemExit as end:
+        code = end.code
+    except KeyboardInterrupt:
+        pass  # told below
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done, and Python may take a while to leave
+    if code == INTERRUPTED and not Interrupts.told:
+        print(SENTENCE, file=sys.stderr)
+    sys.exit(code)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    Interrupts.came = True
+    raise KeyboardInterrupt
+
+
+def _unraisable(dropped: sys.UnraisableHookArgs) -> None:
+    if not issubclass(dropped.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(dropped)
+        return
+    import threading
+
+    again = threading.Timer(SOON, _send_again)
+    again.daemon = True
+    again.start()
+
+
+def _send_again() -> None:
+    import threading
+
+    main_thread = threading.main_thread().ident
+    if hasattr(signal, "pthread_kill") and main_thread is not None:
+        signal.pthread_kill(main_thread, signal.SIGINT)  # also wakes it where it waits
+    else:
+        signal.raise_signal(signal.SIGINT)
