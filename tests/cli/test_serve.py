@@ -17,7 +17,7 @@ import sottovoce as sv
 from sottovoce.cli.serve import serve
 
 COMMAND = "import typer; from sottovoce.cli.serve import serve; app = typer.Typer(); app.command()(serve); app()"
-PATIENCE = 60.0
+PATIENCE = 300.0
 
 
 @pytest.fixture

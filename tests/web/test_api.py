@@ -24,7 +24,7 @@ from sottovoce.web import verbs
 HOME = "http://127.0.0.1:8765"
 OWN = {"sec-fetch-site": "same-origin"}
 SECRET = "zanzibar-41234"
-PATIENCE = 30.0
+PATIENCE = 300.0
 #: What the table that is there can be asked.
 ABOUT = {"/api/plan": {"column": "salary", "parameters": {}}, "/api/release": {"question": "mean", "column": "salary"}}
 CHECKED = [

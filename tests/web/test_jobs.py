@@ -11,7 +11,7 @@ from sottovoce.errors import InvalidParameter, KeyReused
 from sottovoce.web import jobs, verbs
 from sottovoce.web.jobs import Jobs
 
-PATIENCE = 30.0
+PATIENCE = 300.0
 WANTED = {"question": "mean", "column": "salary"}
 
 

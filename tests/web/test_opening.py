@@ -9,7 +9,7 @@ import threading
 
 from sottovoce.web.opening import Opening
 
-PATIENCE = 30.0
+PATIENCE = 300.0
 
 
 def answering(name):
