@@ -195,14 +195,23 @@ def planned(said: Said, asked: Question, watch: Watch | None = None, session: Se
     return asked.plan_for(budgets) if session is None else session.plan_rows(asked, budgets)
 
 
-def answered(said: Said, asked: Question, watch: Watch | None = None, session: Session | None = None) -> Release:
-    """Returns the release, made through this session, or without books if everybody grants what the table says."""
+def answered(
+    said: Said,
+    asked: Question,
+    watch: Watch | None = None,
+    session: Session | None = None,
+    agreed: str | None = None,
+) -> Release:
+    """Returns the release, made through this session, or without books if everybody grants what the table says.
+
+    With ``agreed``, the digest of a plan, the session charges nobody for another plan than that.
+    """
     from sottovoce.question import refuse_unfit, run
 
     engine, budgets, owner = census(said, watch, values=True)
     about = rows(said, engine, owner)
     if session is not None:
-        return session.release_rows(asked, budgets, about, str(said.key))
+        return session.release_rows(asked, budgets, about, str(said.key), agreed)
     # Books that end with the process need no accounts: people are counted and protected, but not named.
     plan = asked.plan_for(replace(budgets, people=None), about)
     refuse_unfit(asked, plan, about)

@@ -23,6 +23,7 @@ one: an error message is an output, and outputs are paid for.
     │       └── UnequalLengths     columns of different length
     ├── BudgetExceeded             somebody would spend more than they granted
     ├── KeyReused                  the same key for another question
+    ├── PlanChanged                the plan is not the one that was agreed to
     ├── LedgerBroken               the books do not add up
     ├── LedgerSealed               the books are older than something that was released from them
     ├── LedgerUnavailable          the books cannot be reached or written now
@@ -124,6 +125,10 @@ class BudgetExceeded(SottovoceError):
 
 class KeyReused(SottovoceError):
     """The same key for another question."""
+
+
+class PlanChanged(SottovoceError):
+    """The plan of a release is not the one that was agreed to; nobody was charged."""
 
 
 class LedgerBroken(SottovoceError):

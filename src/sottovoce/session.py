@@ -21,7 +21,7 @@ from sottovoce import units
 from sottovoce.budgets import LEAVE_OUT, Budgets, series_mapping
 from sottovoce.columns import Values, by_names, schema_of
 from sottovoce.engine import KINDS, Rows
-from sottovoce.errors import BudgetExceeded, InvalidParameter, KeyReused, ReleaseFailed
+from sottovoce.errors import BudgetExceeded, InvalidParameter, KeyReused, PlanChanged, ReleaseFailed
 from sottovoce.guarantee import Currency, Neighbours
 from sottovoce.ledger import (
     USUAL,
@@ -179,12 +179,15 @@ class Session:
             asked = self._everything(question, names, arranged)
         return self._released(question, key, request, names, asked, arranged)
 
-    def release_rows(self, question: Question, budgets: Budgets, rows: Rows, key: str) -> Release:
+    def release_rows(
+        self, question: Question, budgets: Budgets, rows: Rows, key: str, agreed: str | None = None
+    ) -> Release:
         """Answers a question about rows wherever they live; people with names need a grant first.
 
-        People without names have no account: they are protected by the budgets of the table alone.
+        People without names have no account: they are protected by the budgets of the table alone. With ``agreed``,
+        the digest of a plan, nobody is charged for another plan than that.
         """
-        return self._release_table(question, budgets, rows, key, budgets.by_person(budgets.kinds.epsilon))
+        return self._release_table(question, budgets, rows, key, budgets.by_person(budgets.kinds.epsilon), agreed)
 
     def _release_named(self, question: Question, table: Any, y: Any, groups: Any, key: str, epsilon: Any) -> Release:
         """Answers a question about a table by the names of its columns."""
@@ -199,7 +202,13 @@ class Session:
         return self._release_table(question, budgets, rows, key, asked)
 
     def _release_table(
-        self, question: Question, budgets: Budgets, rows: Rows, key: str, asked: units.Units | None
+        self,
+        question: Question,
+        budgets: Budgets,
+        rows: Rows,
+        key: str,
+        asked: units.Units | None,
+        agreed: str | None = None,
     ) -> Release:
         """Answers at these prices by person; None: at all that each has left."""
         kinds, people = budgets.kinds, np.empty(0) if budgets.people is None else budgets.people
@@ -219,7 +228,7 @@ class Session:
 
         if asked is None:
             asked = self._everything(question, names, arranged)
-        return self._released(question, key, request, names, asked, arranged)
+        return self._released(question, key, request, names, asked, arranged, agreed)
 
     def plan_rows(self, question: Question, budgets: Budgets) -> Plan:
         """The plan of such a release as it would be made now; nobody is charged and no row is read."""
@@ -261,10 +270,13 @@ class Session:
         people: Sequence[Any],
         asked: units.Units,
         arranged: Arranged,
+        agreed: str | None = None,
     ) -> Release:
         made, hidden = None, self._hidden(request)
         while made is None:
             plan, rows = self._affordable(question, people, asked, arranged)
+            if agreed is not None:
+                refuse_another_plan(plan, agreed)
             refuse_unfit(question, plan, rows)
             try:
                 made = self.ledger.reserve(key, hidden, _amounts(plan, people))
@@ -404,6 +416,16 @@ def _nobody() -> InvalidParameter:
         "Accounts belong to people.",
         "Pass groups= with the owner of each row, or a schema that names the column of people.",
     )
+
+
+def refuse_another_plan(plan: Plan, agreed: str) -> None:
+    """Refuses to go on under a plan whose digest is not the one that was agreed to."""
+    if plan.digest != agreed:
+        raise PlanChanged(
+            "The plan has changed since it was shown, and nobody was charged.",
+            "A release is made under the plan that was agreed to.",
+            "Look at the plan as it is now, and release if you still agree.",
+        )
 
 
 def _another(key: str) -> KeyReused:

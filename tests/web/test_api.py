@@ -44,6 +44,10 @@ def done(desk, name):
     return desk.jobs.find(name)
 
 
+def agreed(planned):
+    return {"plan_digest": planned["plan_digest"]}
+
+
 def test_the_whole_way_from_a_table_to_a_release(client, desk, rows):
     brought = client.post("/api/tables", files={"table": ("../../etc/salaries.csv", rows)})
     assert brought.status_code == 201
@@ -70,8 +74,11 @@ def test_the_whole_way_from_a_table_to_a_release(client, desk, rows):
         "words": "Granted by 300 people.",
         "confidential": False,
     }
-    assert client.post("/api/plan", json=asked).json()["note"] == ""
-    begun = client.post("/api/release", json={**asked, "key": "slopes"})
+    planned = client.post("/api/plan", json=asked).json()
+    assert planned["note"] == ""
+    other = client.post("/api/release", json={**asked, "key": "slopes", "share": 0.5, **agreed(planned)})
+    assert (other.status_code, "nobody was charged" in other.text) == (409, True)
+    begun = client.post("/api/release", json={**asked, "key": "slopes", **agreed(planned)})
     assert done(desk, begun.json()["job"]).state == "done"
     bytes_released = client.get("/api/release", params={"key": "slopes"}).content
     assert Release.from_json(bytes_released.decode()).question == "ridge"

@@ -82,6 +82,102 @@ def test_the_whole_way_from_a_table_to_a_release_and_its_script(window, served, 
     assert served.desk.session.balance("p0000") == pytest.approx(0, abs=1e-8)
 
 
+def ask(page, served, table, share: str) -> None:  # noqa: F811
+    """Describes a table of people who have enough left, and opens the question of a mean with its plan."""
+    describe(page, table)
+    served.desk.session.grant({f"p{i:04d}": 100.0 for i in range(PEOPLE)})
+    page.goto(f"/question/{next(reversed(served.desk.schemas))}?question=mean&column=cost&share={share}")
+    shown(page, "#key")
+
+
+RELEASE = "#plan form button"
+
+
+@pytest.mark.xdist_group("curator")
+def test_nothing_can_be_released_while_the_plan_shown_is_not_of_what_is_asked(window, served, tmp_path):  # noqa: F811
+    with window() as page:
+        ask(page, served, people_csv(tmp_path), "3")
+        held = []
+        page.route("**/question/*share=4*", lambda route: held.append(route))  # a server that takes its time
+        page.fill("#key", "while-it-moves")
+        page.locator("#share").fill("4")
+        assert page.locator(RELEASE).is_disabled(), "at once, before anything is asked of the server"
+        assert "still what you asked for before" in page.locator("#plan").text_content()
+        page.locator("#key").press("Enter")
+        until(lambda: held or page.wait_for_timeout(10))
+        assert "/question/" in page.url
+        held[0].continue_()
+        page.wait_for_url("**share=4**")
+        page.wait_for_selector(f"{RELEASE}:enabled")
+        assert "still what you asked for before" not in page.locator("#plan").text_content()
+        assert page.input_value("#key") == "while-it-moves"
+    assert served.desk.session.ledger.find("while-it-moves") is None
+
+
+@pytest.mark.xdist_group("curator")
+def test_a_plan_that_cannot_be_had_is_said_and_cannot_be_released(window, served, tmp_path):  # noqa: F811
+    with window() as page:
+        ask(page, served, people_csv(tmp_path), "3")
+        page.route("**/question/*share=4*", lambda route: route.fulfill(status=404, body="not the page"))
+        page.locator("#share").fill("4")
+        shown(page, "text=the new numbers could not be had")
+        assert page.locator(RELEASE).is_disabled()
+        page.locator("#share").fill("5")
+        page.wait_for_selector(f"{RELEASE}:enabled")
+        assert "could not be had" not in page.locator("#plan").text_content()
+
+
+def agreed(answer) -> str:
+    """The digest of the plan that a page shows."""
+    return re.search(r'name="plan" value="(\w{64})"', answer.text)[1]
+
+
+def test_a_release_is_made_under_the_plan_that_was_shown_or_not_at_all(client):
+    client.post(f"/table/{client.name}", data=DESCRIBED)
+    client.post(f"/table/{client.name}/grant", data={"account": "pure epsilon, replace"})
+    asked = {"question": "mean", "column": "cost", "share": "50"}
+    digest = agreed(client.get(f"/question/{client.name}", params=asked))
+    entries = len(verbs.entries(client.desk))
+    address = f"/question/{client.name}/release"
+    for changed in ({"share": "60"}, {"plan": ""}, {"plan": "0" * 64}):
+        refused = client.post(address, data={**asked, "key": "may", "plan": digest, **changed})
+        assert refused.status_code == 422
+        assert "The plan has changed since it was shown, and nobody was charged." in refused.text
+        assert agreed(refused) != {**asked, "plan": digest, **changed}["plan"], "the new plan is shown"
+    # Somebody has less left by now: the same question would be answered without them.
+    client.desk.session.charge({"p0000": 0.15}, key="outside")
+    refused = client.post(address, data={**asked, "key": "may", "plan": digest})
+    assert "nobody was charged" in refused.text
+    assert len(verbs.entries(client.desk)) == entries + 1
+    now = agreed(refused)
+    began = client.post(address, data={**asked, "key": "may", "plan": now}, follow_redirects=False)
+    name = re.match(r"/job/([\w-]+)", began.headers["location"])[1]
+    until(lambda: client.desk.jobs.find(name).state == "done")
+    made = sv.Release.from_json(verbs.released(client.desk, "may").decode())
+    assert made.certificate.plan_digest == now
+    # The same bytes come again under the key, though a plan of today is another.
+    again = client.post(address, data={**asked, "key": "may", "plan": now}, follow_redirects=False)
+    assert again.headers["location"].startswith("/job/")
+
+
+def test_a_plan_that_changes_while_the_work_waits_is_refused_right_before_the_charge(client):
+    client.post(f"/table/{client.name}", data=DESCRIBED)
+    client.post(f"/table/{client.name}/grant", data={"account": "pure epsilon, replace"})
+    asked = {"question": "mean", "column": "cost", "share": "50"}
+    digest = agreed(client.get(f"/question/{client.name}", params=asked))
+    go_on = threading.Event()
+    for _ in range(2):  # as many as run at once
+        client.desk.jobs.start(lambda job: go_on.wait(PATIENCE))
+    data = {**asked, "key": "may", "plan": digest}
+    began = client.post(f"/question/{client.name}/release", data=data, follow_redirects=False)
+    name = re.match(r"/job/([\w-]+)", began.headers["location"])[1]
+    client.desk.session.charge({"p0000": 0.15}, key="outside")
+    go_on.set()
+    until(lambda: client.desk.jobs.find(name).state == "failed")
+    assert "The plan has changed since it was shown" in client.get(began.headers["location"]).text
+    assert client.desk.session.ledger.find("may") is None
+
+
 DOWNLOADS = {
     "release": "The release",
     "certificate": "The certificate in words",

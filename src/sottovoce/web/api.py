@@ -144,8 +144,11 @@ def plan(asked: Asked, desk: OnDesk) -> bodies.Planned:
 
 @router.post("/release", status_code=202)
 def release(asked: Keyed, desk: OnDesk) -> bodies.Work:
-    """Begins a release; people are charged before one private value is read."""
-    name = verbs.release(desk, *verbs.prepared(desk, _wanted(asked)), asked.key)
+    """Begins a release; people are charged before one private value is read.
+
+    With the `plan_digest` that /api/plan told, it is refused where the plan is another by now, and nobody is charged.
+    """
+    name = verbs.release(desk, *verbs.prepared(desk, _wanted(asked)), asked.key, asked.plan_digest)
     return _work(name, desk.job(name))
 
 

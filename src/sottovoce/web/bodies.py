@@ -92,6 +92,7 @@ class Keyed(Asked):
     """A question, and the key of its release: one key, one release, for ever."""
 
     key: Annotated[str, Field(min_length=1, max_length=verbs.LONGEST_KEY)]
+    plan_digest: Annotated[str, Field(min_length=64, max_length=64)] | None = None
 
 
 class Payers(BaseModel):

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from sottovoce.errors import BudgetExceeded, InvalidBudget, SottovoceError
+from sottovoce.errors import BudgetExceeded, InvalidBudget, PlanChanged, SottovoceError
 from sottovoce.pages.plan_page import drawn
 from sottovoce.pages.release_page import answer, headline, promised, words
 from sottovoce.release import Release
@@ -75,13 +75,14 @@ def _question_page(request: Request, name: str, fields: Fields, planned: verbs.P
         by_share=described.budget is not None,
         typed=questions.typed(fields, kind),
         plan=None if planned is None else drawing(drawn(planned.plan)),
+        digest="" if planned is None else planned.plan.digest,
         note="" if planned is None else planned.note,
         complaints=fields.complaints,
     )
 
 
 async def release(request: Request) -> Response:
-    """Begins the release that was planned; everybody is charged before a value is read."""
+    """Begins the release under the plan that was shown; everybody is charged before a value is read."""
     desk, name = desk_of(request), request.path_params["table"]
     if name not in desk.schemas:
         return away("/")
@@ -101,7 +102,9 @@ def _begun(desk: Desk, name: str, fields: Fields, key: str | None) -> str | None
     if asked is None or key is None:
         return None
     try:
-        return verbs.release(desk, asked.said, asked.question, key)
+        return verbs.release(desk, asked.said, asked.question, key, agreed=fields.typed("plan"))
+    except PlanChanged as error:
+        fields.complain("", verbs.in_words(error))
     except SottovoceError as error:
         fields.complain("key", verbs.in_words(error))
     return None

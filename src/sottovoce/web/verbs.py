@@ -29,7 +29,7 @@ from sottovoce.errors import InvalidParameter, InvalidRelease, MissingColumn, So
 from sottovoce.ledger import Entry
 from sottovoce.question import Question
 from sottovoce.release import Release
-from sottovoce.session import Session
+from sottovoce.session import Session, refuse_another_plan
 from sottovoce.web import uploads
 from sottovoce.web.desk import Desk
 from sottovoce.web.jobs import Job
@@ -140,17 +140,20 @@ def plan(desk: Desk, said: Said, question: Question) -> Planned:
     return Planned(question.plan_for(budgets), NOT_GRANTED)
 
 
-def release(desk: Desk, said: Said, question: Question, key: str) -> str:
+def release(desk: Desk, said: Said, question: Question, key: str, agreed: str | None = None) -> str:
     """Begins a release under a key of the books, and returns the name of the work; what comes of it is that key.
 
-    Under a key that is in the books already the same bytes come again, and nobody is charged.
+    Under a key that is in the books already the same bytes come again, and nobody is charged. With ``agreed``, the
+    digest of the plan that was shown, another plan is refused: at once, and again right before people are charged.
     """
     _refuse_unbookable(desk, said)
     keyed = replace(said, key=_usable(key))
+    if agreed is not None and desk.session.ledger.find(key) is None:
+        refuse_another_plan(plan(desk, said, question).plan, agreed)
 
     def work(job: Job) -> str:
         session = Session(ledger=_Committing(desk.session.ledger, job), short=desk.session.short)
-        made = asked.answered(keyed, question, job.watch, session)
+        made = asked.answered(keyed, question, job.watch, session, agreed)
         desk.releases[key] = made.to_json().encode()
         return key
 

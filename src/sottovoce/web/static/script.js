@@ -42,21 +42,71 @@ for (const slider of document.querySelectorAll("input[type=range]")) {
   showValue(slider);
 }
 
+// What stands in a form, as an address says it; and what stood in it when the page came.
+const said = (form) => new URLSearchParams(new FormData(form)).toString();
+function saidAtFirst(form) {
+  const first = new URLSearchParams();
+  for (const input of form.elements) {
+    if (!input.name) continue;
+    const options = [...(input.options ?? [])];
+    const chosen = options.find((option) => option.defaultSelected) ?? options[0];
+    if (input.type === "checkbox" && !input.defaultChecked) continue;
+    first.append(input.name, chosen ? chosen.value : input.defaultValue);
+  }
+  return first.toString();
+}
+
+// Says that what stands beside a form is not for what is asked now; until both agree, nothing there can be sent.
+// What is on its way is told below the button, where nothing moves; what failed, above everything.
+const COMING = "This is still what you asked for before. The new numbers are on their way.";
+const FAILED = "This is still what you asked for before: the new numbers could not be had. " +
+  "Check that sottovoce is still running, and change something again.";
+
+function showStale(place, sentence) {
+  const here = document.querySelector(place);
+  for (const button of here.querySelectorAll("form button")) button.disabled = Boolean(sentence);
+  for (const old of here.querySelectorAll(".behind")) old.remove();
+  if (!sentence) return;
+  const told = document.createElement("p");
+  told.className = "caution behind";
+  told.textContent = sentence;
+  sentence === FAILED ? here.prepend(told) : here.querySelector("form")?.append(told);
+}
+
 for (const form of document.querySelectorAll("form[data-live]")) {
-  let later, asked = 0;
+  let later, asked = 0, shown = saidAtFirst(form);
+  const refresh = async () => {
+    const turn = ++asked, query = said(form), address = form.getAttribute("action") + "?" + query;
+    let fresh;
+    try {
+      const [answer, found] = await page(address);
+      fresh = found.querySelector(form.dataset.live) && !answer.redirected ? found : null;
+    } catch {
+      fresh = null;
+    }
+    if (turn !== asked) return;
+    if (!fresh) {
+      showStale(form.dataset.live, FAILED);
+      document.getElementById("heard")?.replaceChildren(FAILED);
+      return;
+    }
+    takeOver(fresh, form.dataset.live);
+    shown = query;
+    showStale(form.dataset.live, said(form) === shown ? "" : COMING);
+    history.replaceState(null, "", address);
+  };
   form.addEventListener("input", (event) => {
     if (event.target.type === "range") showValue(event.target);
     clearTimeout(later);
+    ++asked; // what is under way is not for what stands here now
     if (event.target.id === "question") return form.requestSubmit();
-    later = setTimeout(async () => {
-      const turn = ++asked, query = new URLSearchParams(new FormData(form));
-      const address = form.getAttribute("action") + "?" + query;
-      const [, fresh] = await page(address);
-      if (turn !== asked) return;
-      takeOver(fresh, form.dataset.live);
-      history.replaceState(null, "", address);
-    }, WAIT);
+    showStale(form.dataset.live, said(form) === shown ? "" : COMING);
+    later = setTimeout(refresh, WAIT);
   });
+  if (said(form) !== shown) { // a browser that remembers a form may not remember what stood beside it
+    showStale(form.dataset.live, COMING);
+    refresh();
+  }
 }
 
 // Shows of each column what its kind needs.
