@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sottovoce.errors import InvalidBounds, InvalidSchema
+from sottovoce.errors import InvalidBounds, InvalidParameter, InvalidSchema
 
 Interval = tuple[float, float]
 
@@ -41,8 +42,34 @@ class Bounds:
             object.__setattr__(self, "label", interval(self.label))
         if self.features is not None:
             object.__setattr__(self, "features", _box(self.features))
-        if self.norm is not None and not (0 < self.norm < math.inf):
+        if self.norm is not None and not between(self.norm, 0, math.inf):
             raise InvalidBounds("The norm bound is not positive and finite.", "", "Pass a public bound on ‖x‖₂.")
+
+
+def between(value: Any, low: float, high: float) -> bool:
+    """Whether a parameter is a number strictly between two others."""
+    number = _float(value) if isinstance(value, Real) else math.nan
+    return low < number < high
+
+
+def flag(value: Any, name: str) -> bool:
+    """Returns a parameter that is true or false; refuses anything else."""
+    if not isinstance(value, bool | np.bool_ | int):
+        raise InvalidParameter(f"{name} is neither True nor False.", "", "Pass one of the two.")
+    return bool(value)
+
+
+def is_one_of(value: Any, known: Collection[str]) -> bool:
+    """Whether a parameter is one of these words."""
+    return isinstance(value, str) and value in known
+
+
+def _float(value: Any) -> float:
+    """Returns a number as a double, NaN for what is none, and for one that is too large."""
+    try:
+        return float(value)
+    except Exception:  # whatever somebody else's number raises
+        return math.nan
 
 
 def interval(bounds: Any) -> Interval:
@@ -52,8 +79,8 @@ def interval(bounds: Any) -> Interval:
     if isinstance(bounds, Schema):
         return bounds.interval(bounds.labelled())
     try:
-        low, high = (float(limit) for limit in bounds)
-    except (TypeError, ValueError):
+        low, high = (_float(limit) for limit in bounds)
+    except Exception:  # what is no pair, in whatever way
         low = high = math.nan
     if not (math.isfinite(low) and math.isfinite(high)):
         raise InvalidBounds(
@@ -72,10 +99,12 @@ def interval(bounds: Any) -> Interval:
 
 def _box(features: tuple[ArrayLike, ArrayLike]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     try:
+        masked = any(isinstance(limit, np.ma.MaskedArray) for limit in features)
         low, high = (np.asarray(limit, dtype=np.float64) for limit in features)
-        shapes_agree = low.ndim == 0 or high.ndim == 0 or low.shape == high.shape
-        valid = shapes_agree and bool(np.all(np.isfinite(low)) and np.all(np.isfinite(high)) and np.all(low <= high))
-    except (TypeError, ValueError):
+        shapes_agree = max(low.ndim, high.ndim) < 2 and (low.ndim == 0 or high.ndim == 0 or low.shape == high.shape)
+        finite = bool(np.all(np.isfinite(low)) and np.all(np.isfinite(high)))
+        valid = shapes_agree and finite and not masked and bool(np.all(low <= high) and np.isfinite(high - low).all())
+    except Exception:  # what is no pair of limits, in whatever way
         valid = False
     if not valid:
         raise InvalidBounds(
@@ -97,12 +126,13 @@ class Column:
     missing: float | None = None  # the public constant that stands for a missing value
 
     def __post_init__(self) -> None:
-        limits = (self.low, self.missing, self.high)
-        if not all(limit is None or isinstance(limit, int | float) for limit in limits):
-            return  # refused where a schema is read, by name
-        low, constant, high = limits
+        low, constant, high = (
+            None if limit is None else _float(limit) for limit in (self.low, self.missing, self.high)
+        )
         if constant is not None and not (
-            math.isfinite(constant) and (low is None or low <= constant) and (high is None or constant <= high)
+            math.isfinite(constant)
+            and not (low is not None and constant < low)
+            and not (high is not None and high < constant)
         ):
             raise InvalidSchema(
                 "A constant for missing values is not finite, or lies outside the range of its column.",
@@ -137,6 +167,21 @@ class Schema:
     label: str | None = None
     tiers: Mapping[str, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        names = (self.person, self.budget, self.label)
+        known = isinstance(self.columns, Mapping) and all(
+            isinstance(name, str) and isinstance(column, Column) for name, column in self.columns.items()
+        )
+        priced = isinstance(self.tiers, Mapping) and all(
+            isinstance(name, str) and between(price, 0, math.inf) for name, price in self.tiers.items()
+        )
+        if not (known and priced and all(name is None or (isinstance(name, str) and name) for name in names)):
+            raise InvalidSchema(
+                "An entry of the schema is of the wrong kind.",
+                "person, budget and label name columns; columns are described by name, and a tier's entry is its ε.",
+                "Correct it; `sottovoce schema draft` shows the form.",
+            )
+
     @classmethod
     def load(cls, path: str | Path) -> Schema:
         """Reads a schema from a TOML file."""
@@ -146,6 +191,8 @@ class Schema:
             reason = error.strerror or "it cannot be read"
         except UnicodeDecodeError:
             reason = "it is not UTF-8 text"
+        except (TypeError, ValueError):
+            reason = "this is not a path"
         else:
             return cls.loads(text)
         raise InvalidSchema(f"The schema file cannot be opened: {reason}.", "", "Check its path.")
@@ -153,12 +200,16 @@ class Schema:
     @classmethod
     def loads(cls, text: str) -> Schema:
         """Reads a schema from TOML text."""
+        reason = "it is not text"
+        content = None
         try:
-            content = tomllib.loads(text)
+            content = tomllib.loads(text) if isinstance(text, str) else None
         except tomllib.TOMLDecodeError as error:
-            raise InvalidSchema(
-                f"The schema is not TOML: {error}.", "", "Start from `sottovoce schema draft`."
-            ) from None
+            reason = str(error)
+        except (RecursionError, ValueError, OverflowError):
+            reason = "it is nested too deeply, or holds a number that is too large"
+        if content is None:
+            raise InvalidSchema(f"The schema is not TOML: {reason}.", "", "Start from `sottovoce schema draft`.")
         _refuse_wrong_types(content)
         columns = {name: _column(name, entry) for name, entry in content.pop("columns", {}).items()}
         unknown = set(content) - {"person", "budget", "label", "tiers"}
@@ -237,10 +288,13 @@ def _quoted(name: str) -> str:
 def _column(name: str, entry: Any) -> Column:
     try:
         column = Column(**{**entry, "levels": tuple(map(str, entry.get("levels", ())))})
+        known = isinstance(column.kind, str) and column.kind in KINDS
     except (TypeError, AttributeError):
-        column = Column(kind="")
-    limits = (column.low, column.high, column.missing)
-    if column.kind not in KINDS or not all(v is None or isinstance(v, int | float) for v in limits):
+        known = False
+    if known:
+        limits = (column.low, column.high, column.missing)
+        known = all(v is None or (isinstance(v, int | float) and math.isfinite(_float(v))) for v in limits)
+    if not known:
         raise InvalidSchema(
             f"The column {name!r} is not described by known words.",
             f"A column has a kind ({', '.join(KINDS)}) and, for numbers, low, high and missing; for factors, levels.",

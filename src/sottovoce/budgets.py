@@ -14,7 +14,7 @@ here looks at a value.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -25,15 +25,17 @@ from sottovoce import units
 from sottovoce.errors import (
     DuplicatePeople,
     InconsistentBudget,
+    InvalidBudget,
     InvalidParameter,
     TooFewRows,
     UnknownPeople,
-    WrongType,
 )
-from sottovoce.table import Array, column, factorise, refuse_nameless, same_length
+from sottovoce.table import Array, column, dimensions, factorise, refuse_nameless, same_length
 
 Unit = Literal["row", "person"]
 LEAVE_OUT = "leave out"
+#: More rows than this nobody has, and counts of them stay whole numbers in doubles.
+MOST_ROWS = 2**53
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,8 +74,11 @@ class Budgets:
         ``rows`` is needed only when neither ``epsilon`` nor ``groups`` tells how many there are. A person
         who grants zero is refused unless ``zero="leave out"``, which keeps them unheard and uncharged.
         """
-        if zero not in ("refuse", LEAVE_OUT):
+        if not (isinstance(zero, str) and zero in ("refuse", LEAVE_OUT)):
             raise InvalidParameter("zero is neither 'refuse' nor 'leave out'.", "", "Choose one of the two.")
+        if rows is not None and not (isinstance(rows, int | np.integer) and 0 <= rows < MOST_ROWS):
+            raise InvalidParameter("rows is not a number of rows.", "It is a whole number.", "Pass how many there are.")
+        rows = None if rows is None else int(rows)
         people, owner = (None, None) if groups is None else factorise(groups)
         if people is not None and owner is not None:
             epsilon = _by_person(epsilon, groups, people, owner)
@@ -107,6 +112,8 @@ class Budgets:
         >>> Budgets.tiers({"careful": 0.1, "open": 1.0}, ["open", "careful", "open"]).epsilon.tolist()
         [1.0, 0.1, 1.0]
         """
+        if not isinstance(levels, Mapping):
+            raise InvalidParameter("The tiers are no price list.", "", "Pass a mapping from tier to ε.")
         names, code = factorise(tier)
         return cls.of(units.epsilon(_looked_up(levels, names))[code], groups=groups)
 
@@ -189,17 +196,31 @@ def _granted(epsilon: Any, people: Array | None, owner: NDArray[np.int64] | None
                 "Pass groups= with the owner of every row, or an array of ε by row.",
             )
         return _looked_up(epsilon, people, zero_allowed)
-    granted = units.grant(epsilon if np.ndim(epsilon) == 0 else column(epsilon, "epsilon"), zero_allowed=zero_allowed)
+    granted = units.grant(
+        epsilon if dimensions(epsilon) == 0 else column(epsilon, "epsilon"), zero_allowed=zero_allowed
+    )
     if granted.ndim and owner is not None and people is not None:
         same_length(len(owner), epsilon=granted)
         return _one_each(granted, owner, len(people))
     return granted
 
 
+def by_person(amounts: Mapping[Any, Any], count: Callable[[list[Any]], units.Units]) -> tuple[list[Any], units.Units]:
+    """Returns the people of a mapping and their amounts in units; refuses names that are none, and several amounts."""
+    names = list(amounts)
+    refuse_nameless(names)
+    counted = count(list(amounts.values()))
+    if counted.shape != (len(names),) or not all(isinstance(name, Hashable) for name in names):
+        raise InvalidBudget(
+            "Somebody has no amount, or several.", "Everybody has one.", "Pass a number for each person."
+        )
+    return names, counted
+
+
 def series_mapping(values: Any) -> dict[Any, Any] | None:
     """Returns a pandas Series as a mapping from its index; None for anything else, and where an entry comes twice."""
     index = getattr(values, "index", None)
-    if index is None or callable(index) or not hasattr(values, "to_numpy") or np.ndim(values) != 1:
+    if index is None or callable(index) or not hasattr(values, "to_numpy") or dimensions(values) != 1:
         return None
     return dict(zip(index.tolist(), values.tolist(), strict=True)) if index.is_unique else None
 
@@ -246,11 +267,8 @@ def _one_each(by_row: units.Units, owner: NDArray[np.int64], people: int) -> uni
 
 
 def _looked_up(epsilon: Mapping[Any, float], names: Array, zero_allowed: bool = False) -> units.Units:
-    refuse_nameless(list(epsilon))
-    granted = units.grant(list(epsilon.values()), zero_allowed=zero_allowed)
-    if granted.ndim != 1:
-        raise WrongType("A budget is a list.", "Everybody has one ε.", "Pass one number for each person.")
-    table = dict(zip(epsilon, granted.tolist(), strict=True))
+    people, granted = by_person(epsilon, lambda values: units.grant(values, zero_allowed=zero_allowed))
+    table = dict(zip(people, granted.tolist(), strict=True))
     try:
         return np.array([table[name] for name in names.tolist()], dtype=np.int64)
     except (KeyError, TypeError):

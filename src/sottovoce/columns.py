@@ -12,7 +12,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from sottovoce.bounds import Bounds, Schema
@@ -24,7 +23,7 @@ from sottovoce.features import ClassLabel, Label, Named
 from sottovoce.grants import Grants
 from sottovoce.recoding import Recoding
 from sottovoce.statistics import Owner
-from sottovoce.table import feature_names, named_column
+from sottovoce.table import dimensions, feature_names, named_column
 
 #: What ``groups`` says where each row is to count as a person of its own, although a schema names people.
 ROWS = "rows"
@@ -61,7 +60,7 @@ def _is_column(word: Any) -> bool:
     """Whether this is a column itself (or Budgets, which know their rows), and neither a name nor a number."""
     if word is None or isinstance(word, str | Mapping) or _is_table(word):
         return False
-    return isinstance(word, Budgets) or np.ndim(word) > 0
+    return isinstance(word, Budgets) or dimensions(word) > 0
 
 
 def owner_name(schema: Schema, columns: Collection[str] | None, groups: Any) -> str | None:
@@ -119,6 +118,7 @@ class Values:
         column = y if isinstance(y, str) else None
         person = _owners(schema, names, epsilon, groups)
         budget = _budget_name(schema, names, epsilon)
+        _refuse_one_column_twice(column, person, budget)
         owners = named_column(X, person) if isinstance(person, str) else person
         if budget is not None:
             epsilon = _priced(named_column(X, budget), schema)
@@ -137,6 +137,16 @@ def _refuse_names(*said: Any) -> None:
             "A column is named, but the table has no names.",
             "Names are looked up in a data frame, an Arrow table, or a table that lives elsewhere.",
             "Pass such a table, or the columns themselves.",
+        )
+
+
+def _refuse_one_column_twice(*said: Any) -> None:
+    names = [name for name in said if isinstance(name, str)]
+    if len(set(names)) < len(names):
+        raise InvalidParameter(
+            "One column is named for two purposes.",
+            "Values, budgets and people are in columns of their own.",
+            "Name different columns.",
         )
 
 
@@ -218,6 +228,7 @@ class Table:
         header = over(source, engine)
         names = (schema.label if value is None else value, owner_name(schema, header.columns(), person))
         budget = schema.budget if budget is None else budget
+        _refuse_one_column_twice(*names, budget)
         require_columns(header, *names, budget if isinstance(budget, str) else None)
         used = {*names, budget if isinstance(budget, str) else None}
         others = tuple(name for name in header.columns() if name not in used)

@@ -49,11 +49,13 @@ CACHEFUL = 2**13
 
 def listed(path: str) -> list[str]:
     """Returns the files of a table, in order, as absolute paths: a worker may live in another folder."""
-    if Path(path).is_dir():
-        suffixes = (*PARQUET, *CSV)
-        files = sorted(str(file) for suffix in suffixes for file in Path(path).rglob(f"*{suffix}"))
-    else:
-        files = [path] if Path(path).is_file() else sorted(glob.glob(path, recursive=True))
+    files: list[str] = []
+    with suppress(OSError, ValueError):  # a path that cannot be one
+        if Path(path).is_dir():
+            suffixes = (*PARQUET, *CSV)
+            files = sorted({str(file) for suffix in suffixes for file in Path(path).rglob(f"*{suffix}")})
+        else:
+            files = [path] if Path(path).is_file() else sorted(glob.glob(path, recursive=True))
     if not files:
         raise InvalidData(
             "There is no table at this path.",

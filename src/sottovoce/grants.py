@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from sottovoce import units
+from sottovoce.budgets import by_person
 from sottovoce.engine import USUAL_TEXT, Engine, TextFormat, over, require_columns
 from sottovoce.errors import DuplicatePeople, InvalidParameter, TooFewRows, UnknownPeople
 from sottovoce.statistics import Owner, Places, as_array
-from sottovoce.table import Array, has_nameless, refuse_nameless
+from sottovoce.table import Array, has_nameless
 
 #: What the column of budgets is called where nobody says so.
 USUAL = "epsilon"
@@ -34,11 +35,10 @@ class Grants:
     @classmethod
     def of_mapping(cls, budgets: Mapping[Any, float]) -> Grants:
         """From a mapping from person to ε."""
-        names = list(budgets)
-        refuse_nameless(names)
+        names, granted = by_person(budgets, units.grant)
         whole = all(isinstance(name, int | np.integer) and -(2**63) <= name < 2**63 for name in names)
         people = np.array(names, dtype=np.int64) if whole else _spelt(names)
-        return cls(people, units.grant(list(budgets.values())))
+        return cls(people, granted)
 
     @classmethod
     def of_table(cls, engine: Engine, person: str, budget: str, tiers: Mapping[str, float] | None = None) -> Grants:
@@ -82,7 +82,7 @@ class Grants:
         if np.any(own[1:] == own[:-1]):
             raise DuplicatePeople("A person is listed twice.", "Everybody has one ε.", "Keep one line a person.")
         place = np.minimum(np.searchsorted(own, asked), len(own) - 1)
-        if not np.array_equal(own[place], asked):
+        if not len(own) or not np.array_equal(own[place], asked):
             raise UnknownPeople(
                 "A row belongs to somebody without a budget.",
                 "Everybody whose rows are used has set an ε.",

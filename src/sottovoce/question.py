@@ -14,6 +14,7 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass, is_dataclass, replace
+from numbers import Integral
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,9 +29,11 @@ from sottovoce.plan import Plan
 from sottovoce.recoding import Recoding
 from sottovoce.release import Release
 from sottovoce.statistics import Owner, Unfit, unfit
-from sottovoce.table import Array, Floats, column_names, feature_names, matrix, numbers, same_length
+from sottovoce.table import Array, Floats, column_names, dimensions, feature_names, matrix, numbers, same_length
 
 VALUE, KIND = "value", "kind"
+#: More features than this are a mistake.
+MOST_FEATURES = 10**6
 
 
 class Question(Protocol):
@@ -86,7 +89,7 @@ def public_constant(missing: Any, low: float, high: float) -> float | None:
         return None
     try:
         constant = float(missing)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # what is no number, in whatever way
         constant = math.nan
     if not math.isfinite(constant):
         raise InvalidParameter(
@@ -104,6 +107,8 @@ def public_constant(missing: Any, low: float, high: float) -> float | None:
 def column_label(question: Any, column: str | None = None) -> Label:
     """Returns how a question about one column reads it: by its bounds, or as its schema describes the column."""
     bounds = question.bounds
+    if column is not None and not isinstance(column, str):
+        raise _no_name()
     if not isinstance(bounds, Schema):
         low, high = interval(bounds)
         return Label(column or VALUE, low, high, public_constant(question.missing, low, high))
@@ -111,6 +116,14 @@ def column_label(question: Any, column: str | None = None) -> Label:
     low, high = bounds.interval(name)
     own = bounds.columns[name].missing if question.missing is None else question.missing
     return Label(column or VALUE, low, high, public_constant(own, low, high))
+
+
+def _no_name() -> InvalidParameter:
+    return InvalidParameter(
+        "The column in question is not a name.",
+        "It names a column of the table that comes first.",
+        "Pass the values alone, or a table and the name.",
+    )
 
 
 def declared_label(question: Any, column: str = VALUE) -> Label:
@@ -152,12 +165,17 @@ def _recoding(bounds: Any, X: Any) -> Recoding:
         )
     if isinstance(X, tuple):  # the names of columns, of a table that lives elsewhere
         return Recoding.of_bounds(bounds, list(X), len(X))
-    return Recoding.of_bounds(bounds, feature_names(X), X if isinstance(X, int) else _count(X, bounds))
+    return Recoding.of_bounds(bounds, feature_names(X), _count(X, bounds))
 
 
 def _count(X: Any, bounds: Bounds) -> int:
+    if isinstance(X, Integral):
+        count = int(X)
+        if not 0 < count < MOST_FEATURES:
+            raise InvalidParameter("n_features is not a number of features.", "", "Pass a whole number above 0.")
+        return count
     if X is not None:
-        return int(np.shape(X)[1]) if np.ndim(X) == 2 else int(matrix(X, None).shape[1])
+        return int(np.shape(X)[1]) if dimensions(X) == 2 else int(matrix(X, None).shape[1])
     sizes = [np.size(limit) for limit in bounds.features or () if np.ndim(limit)]
     if not sizes:
         raise InvalidParameter(
@@ -236,11 +254,7 @@ def gathered_values(question: Question, given: Values, epsilon: Any, groups: Any
     """Returns the budgets and rows of columns in memory, for these budgets and owners."""
     if getattr(question, "one_column", False):
         if given.y is not None and given.column is None:
-            raise InvalidParameter(
-                "The column in question is not a name.",
-                "It names a column of the table that comes first.",
-                "Pass the values alone, or a table and the name.",
-            )
+            raise _no_name()
         values = given.X if given.y is None else given.y
         return question.gather(values, epsilon=epsilon, groups=groups, column=given.column)  # type: ignore[call-arg]
     if given.y is None:

@@ -48,6 +48,13 @@ class Feature:
         """How many recoded columns it becomes."""
         return max(len(self.levels) - 1, 0) if self.levels else int(self.high > self.low)
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether limits are numbers in order, and names and levels text."""
+        limits = (self.low, self.high, *(() if self.missing is None else (self.missing,)))
+        numbers = all(isinstance(limit, int | float) and math.isfinite(limit) for limit in limits)
+        return numbers and self.low <= self.high and all(isinstance(text, str) for text in (self.name, *self.levels))
+
     def recoded(self, raw: Floats) -> Floats:
         """Returns the recoded columns, every entry in [−½, ½]; a factor's raw column holds the level's number."""
         if self.levels:
@@ -189,7 +196,10 @@ class Recoding:
     @classmethod
     def from_dict(cls, content: list[dict[str, Any]]) -> Recoding:
         """Reads a recoding back from a release."""
-        return cls(tuple(Feature(**{**entry, "levels": tuple(entry.get("levels", ()))}) for entry in content))
+        features = tuple(Feature(**{**entry, "levels": tuple(entry.get("levels", ()))}) for entry in content)
+        if not all(feature.is_sound for feature in features):
+            raise ValueError  # whoever reads a release says so
+        return cls(features)
 
 
 @dataclass(frozen=True, eq=False)

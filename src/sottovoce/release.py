@@ -83,13 +83,21 @@ class Release:
     def from_json(cls, text: str) -> Release:
         """Reads a release back; refuses what is not one."""
         try:
-            content = json.loads(text)
+            content = json.loads(
+                text,
+                object_pairs_hook=_without_repetition,
+                parse_constant=_finite,
+                parse_float=_finite,
+                parse_int=_whole,
+            )
             if content.pop("format") != FORMAT:
                 raise ValueError
             release = cls(**{**content, "certificate": Certificate(**content["certificate"])})
+            if any(not isinstance(getattr(release, name), kind) for name, kind in KINDS.items()):
+                raise ValueError
             release.explain()  # what cannot be explained is not a release
             return release
-        except (ValueError, TypeError, KeyError, AttributeError, IndexError):
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
             pass  # raised below: the reason would quote the file
         raise InvalidRelease(
             "This is not a release of a format that this version knows.",
@@ -187,6 +195,36 @@ class Release:
         if booked is None:
             return ""
         return f" Paid for by entry {booked['entry']} of ledger {booked['id'][:8]}, head {booked['head'][:16]}."
+
+
+#: What the parts of a release are.
+KINDS: dict[str, Any] = {
+    "question": str,
+    "parameters": dict,
+    "value": int | float | list | dict,
+    "expected_error": int | float | list,
+    "error_is": str,
+    "guarantee": dict,
+    "noise": dict,
+    "grid": dict,
+}
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError  # which of two answers would be read depends on the reader
+    return dict(pairs)
+
+
+def _finite(number: str) -> float:
+    if not math.isfinite(float(number)):
+        raise ValueError
+    return float(number)
+
+
+def _whole(number: str) -> int:
+    _finite(number)
+    return int(number)
 
 
 @cache

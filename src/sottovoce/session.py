@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from sottovoce import units
-from sottovoce.budgets import LEAVE_OUT, Budgets, series_mapping
+from sottovoce.budgets import LEAVE_OUT, Budgets, by_person, series_mapping
 from sottovoce.columns import Values, by_names, schema_of
 from sottovoce.engine import KINDS, Rows
 from sottovoce.errors import BudgetExceeded, InvalidParameter, KeyReused, PlanChanged, ReleaseFailed
@@ -33,7 +33,6 @@ from sottovoce.ledger import (
     charged,
     grant_units,
     in_words,
-    one_each,
 )
 from sottovoce.ledgers.opened import opened
 from sottovoce.plan import Plan
@@ -48,7 +47,7 @@ from sottovoce.question import (
     run,
 )
 from sottovoce.release import Release
-from sottovoce.table import Array, column, factorise, refuse_nameless, same_length
+from sottovoce.table import Array, column, dimensions, factorise, same_length
 
 #: An ε at which every question can be planned.
 PLENTY = 100 * units.NANO
@@ -120,9 +119,13 @@ class Session:
 
         Amounts are ε, ρ or δ, whichever the account counts.
         """
-        names, values = _by_name(amounts)
-        refuse_nameless(names)
-        cost = charge_units(account, values)
+        listed = series_mapping(amounts)
+        named = amounts if listed is None else listed
+        if not isinstance(named, Mapping):
+            raise InvalidParameter(
+                "Charges name nobody.", "A charge is to a person.", "Pass a mapping from person to what it cost."
+            )
+        names, cost = by_person(named, lambda values: charge_units(account, values))
         digests = self.ledger.digests(names).hex()
         size = len(digests) // max(len(names), 1)
         whose = [digests[start : start + size] for start in range(0, len(digests), size or 1)]
@@ -359,24 +362,15 @@ def _granted(budgets: Any, people: Any) -> tuple[Sequence[Any], Any]:
         return budgets.names(), units.epsilon(budgets.by_person(budgets.kinds.epsilon))
     if hasattr(budgets, "by_person"):  # a market's allocation
         budgets = budgets.by_person()
-    by_person = series_mapping(budgets)
-    budgets = budgets if by_person is None else by_person
+    listed = series_mapping(budgets)
+    budgets = budgets if listed is None else listed
     if not isinstance(budgets, Mapping):
         raise InvalidParameter(
             "Grants name nobody.",
             "A grant is from a person.",
             "Pass a mapping from person to ε, Budgets, an allocation, or people= with the column of budgets.",
         )
-    return _by_name(budgets)
-
-
-def _by_name(amounts: Mapping[Any, Any]) -> tuple[list[Any], list[Any]]:
-    """Names and amounts of a mapping."""
-    if not isinstance(amounts, Mapping):
-        raise InvalidParameter(
-            "Amounts are not given by person.", "Accounts belong to people.", "Pass a mapping from person to amount."
-        )
-    return list(amounts), list(amounts.values())
+    return list(budgets), list(budgets.values())
 
 
 def _refuse_stray_delta(delta: Any) -> None:
@@ -397,11 +391,10 @@ def _delta_of_each(delta: Any, people: Sequence[Any]) -> Array:
 def _prices(epsilon: Any, people: Sequence[Any]) -> units.Units:
     """What a release may cost each; somebody who is not named in a mapping is left out."""
     if isinstance(epsilon, Mapping):
-        refuse_nameless(list(epsilon))
-        amounts = one_each(units.grant(list(epsilon.values()), zero_allowed=True))
-        named = dict(zip(epsilon, amounts.tolist(), strict=True))
+        names, granted = by_person(epsilon, lambda values: units.grant(values, zero_allowed=True))
+        named = dict(zip(names, granted.tolist(), strict=True))
         return np.array([named.get(person, 0) for person in people], dtype=np.int64)
-    if np.ndim(epsilon):
+    if dimensions(epsilon):
         raise InvalidParameter(
             "A session is told by person what a release may cost, not by row.",
             "",

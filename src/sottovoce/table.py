@@ -165,9 +165,26 @@ def factorise(values: Any) -> tuple[Array, NDArray[np.int64]]:
     return people, owner.astype(np.int64, copy=False)
 
 
+def dimensions(values: Any) -> int:
+    """Returns the number of dimensions, 0 for what is no array at all."""
+    try:
+        return int(np.ndim(values))
+    except Exception:  # ragged lists, and whatever somebody else's object raises
+        return 1 if isinstance(values, list | tuple) else 0
+
+
+def length(values: Any, name: str) -> int:
+    """Returns the number of rows; refuses what has none."""
+    try:
+        return len(values)
+    except Exception:
+        pass  # raised below, outside the handler
+    raise WrongType(f"The {name} are not rows.", "Columns and tables have a length.", "Pass arrays, lists or frames.")
+
+
 def same_length(expected: int, **columns: Any) -> None:
     """Refuses columns that do not have the expected number of rows."""
-    wrong = [name for name, column in columns.items() if column is not None and len(column) != expected]
+    wrong = [name for name, rows in columns.items() if rows is not None and length(rows, name) != expected]
     if wrong:
         raise UnequalLengths(
             f"The column {wrong[0]!r} has another number of rows than the data.",

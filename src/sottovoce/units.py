@@ -115,7 +115,7 @@ def _floats(values: ArrayLike) -> NDArray[np.float64]:
         if isinstance(values, np.ma.MaskedArray):  # what is masked is missing
             return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
         return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:
         pass  # raised below, outside the handler, so that the value in NumPy's message is not carried along
     raise InvalidBudget(
         "A budget is not a number.",

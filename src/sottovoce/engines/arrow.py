@@ -67,7 +67,7 @@ def of_table(table: Any, watch: Watch | None = None) -> Engine:
         if hasattr(table, "to_arrow"):  # polars
             return ArrowEngine(table.to_arrow(), watch)
         return ArrowEngine(pa.Table.from_pandas(table, preserve_index=False), watch)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, AttributeError, TypeError):
+    except (pa.ArrowException, AttributeError, TypeError, ValueError):
         pass  # raised below: Arrow's message may quote a cell
     raise WrongType(
         "This is not a table with named columns, or a column holds several kinds of things.",

@@ -25,11 +25,11 @@ from sottovoce import units
 from sottovoce.budgets import LEAVE_OUT, Budgets
 from sottovoce.columns import ROWS, Values, schema_of
 from sottovoce.engine import is_elsewhere
-from sottovoce.errors import InvalidBudget, InvalidParameter, ReleaseFailed, WrongType
+from sottovoce.errors import InvalidBudget, InvalidParameter, ReleaseFailed
 from sottovoce.guarantee import Guarantee
 from sottovoce.plan import Plan
 from sottovoce.question import budgets_of
-from sottovoce.table import Array, column, same_length
+from sottovoce.table import Array, column, dimensions, length, same_length
 
 METHODS = ("predict", "predict_proba", "decision_function", "score")
 #: How many steps of each neighbour relation make one replacement: a removal and an addition make one.
@@ -130,7 +130,7 @@ class Adapted(Around):
                 f"It has a function, one ε for all rows, and the neighbours {' or '.join(STEPS)}.",
                 "Put sv.Uniform or sv.Sampled around it, or correct what was passed to adapt.",
             )
-        budgets = Budgets.of(units.epsilon(granted), rows=_count(X))
+        budgets = Budgets.of(units.epsilon(granted), rows=length(X, "rows"))
         answer = _called(self.train, (X,) if y is None else (X, y), units.epsilon(int(granted) // steps))
         self._learnt(answer, Guarantee.of(budgets, granted[None], "floating"))
         if not hasattr(answer, "predict"):
@@ -179,7 +179,7 @@ class Request:
         one = given.column is not None and "X" not in names
         data = _columns(names, given.y if one else given.X, None if one else given.y)
         epsilon, groups = given.epsilon, given.groups
-        count = min(_count(values) for values in data.values())
+        count = min(length(values, name) for name, values in data.items())
         same_length(count, **data, groups=groups)
         budgets = budgets_of(epsilon, groups, count)  # owners were looked up
         same_length(count, epsilon=budgets.row_codes())
@@ -291,17 +291,9 @@ def _columns(names: tuple[str, ...], X: Any, y: Any) -> dict[str, Any]:
     return {"X" if "X" in names else "y": y if X is None else X}
 
 
-def _count(values: Any) -> int:
-    try:
-        return len(values)
-    except TypeError:
-        pass
-    raise WrongType("These are not rows.", "Columns and tables have a length.", "Pass arrays, lists or frames.")
-
-
 def columns_of(name: str, values: Any) -> list[Array]:
     """Returns one column, or the columns of a table (which only X can be), as arrays."""
-    if name != "X" or np.ndim(values) != 2:
+    if name != "X" or dimensions(values) != 2:
         return [column(values, name)]
     if isinstance(values, pa.Table):
         return [column(part, name) for part in values.columns]
@@ -311,7 +303,7 @@ def columns_of(name: str, values: Any) -> list[Array]:
 
 def in_form_of(name: str, values: Any, columns: list[Array]) -> Any:
     """Returns columns in the form, and under the names, in which the values came."""
-    if name != "X" or np.ndim(values) != 2:
+    if name != "X" or dimensions(values) != 2:
         return columns[0]
     names = getattr(values, "column_names", getattr(values, "columns", None))
     form = pa.table if isinstance(values, pa.Table) else type(values)

@@ -25,7 +25,7 @@ from sottovoce.classes import Classes
 from sottovoce.columns import Table, schema_of
 from sottovoce.engine import Rows, in_memory
 from sottovoce.errors import InvalidParameter, InvalidRelease
-from sottovoce.estimators.kept import keep
+from sottovoce.estimators.kept import keep, restored
 from sottovoce.estimators.ridge import predicted
 from sottovoce.estimators.risk import planned
 from sottovoce.estimators.risk.descent import PERSON, Progress, place_of, watching
@@ -204,8 +204,12 @@ class ERM(BaseEstimator):  # type: ignore[misc]
     @classmethod
     def from_release(cls, release: Release) -> ERM:
         """Returns a model that predicts, from a published release alone."""
-        if release.question != "risk minimisation":
+        if getattr(release, "question", None) != "risk minimisation":
             raise InvalidRelease("This release is not of sv.ERM.", "", "Load a release of sv.ERM.")
+        return restored(release, cls._restored)
+
+    @classmethod
+    def _restored(cls, release: Release) -> ERM:
         name = release.parameters["loss"]
         model = cls(name if name in losses.NAMED else ("logistic" if "classes" in release.parameters else "squared"))
         keep(model, release)

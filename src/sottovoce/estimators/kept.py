@@ -3,15 +3,41 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from sottovoce.engine import is_elsewhere
+from sottovoce.errors import InvalidRelease, SottovoceError
 from sottovoce.guarantee import Guarantee
 from sottovoce.recoding import Recoding
 from sottovoce.release import Release
 from sottovoce.table import feature_names
+
+Model = TypeVar("Model")
+
+
+def restored(release: Release, make: Callable[[Release], Model]) -> Model:
+    """Returns the model that a published release describes; refuses a release that does not describe one."""
+    try:
+        model: Any = make(release)
+        features = model._recoding.features
+        coefficients = np.asarray(model.coef_, dtype=np.float64)
+        if coefficients.shape[-1] == len(model._recoding.names):
+            model.predict(pa.table({f.name: [f.levels[0] if f.levels else f.low] for f in features}))
+            made: Model = model
+            return made
+    except SottovoceError:
+        raise
+    except Exception:
+        pass  # raised below
+    raise InvalidRelease(
+        "This release does not describe a model.",
+        "A model has a coefficient for each declared feature.",
+        "Take the file as it was made.",
+    )
 
 
 def keep(model: Any, release: Release, guarantee: Guarantee | None = None, X: Any = None) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sottovoce import units
-from sottovoce.bounds import Interval, Schema, interval
+from sottovoce.bounds import Interval, Schema, flag, interval, is_one_of
 from sottovoce.budgets import Budgets, Kinds
 from sottovoce.columns import Table, Values, loaded
 from sottovoce.engine import Rows, in_memory
@@ -180,7 +181,7 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
             parameters={
                 "label": [low, high],
                 "noise_variance": variance,
-                "fit_intercept": bool(self.fit_intercept),
+                "fit_intercept": flag(self.fit_intercept, "fit_intercept"),
                 "sensitivity": self.sensitivity,
                 "features": design.names,
                 "protects": "labels only; features, and who owns which row, are public",
@@ -202,9 +203,9 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
 
     def _solved(self, budgets: Budgets, design: Design, owner: Integers, ratio: float) -> Solution:
         """The best map; rows of people who grant nothing are not in it."""
-        if self.sensitivity not in SOLVERS:
+        if not is_one_of(self.sensitivity, SOLVERS):
             raise InvalidParameter(
-                f"There is no sensitivity {self.sensitivity!r}.", f"There are {' and '.join(SOLVERS)}.", "Choose one."
+                "There is no such sensitivity.", f"There are {' and '.join(SOLVERS)}.", "Choose one."
             )
         granted = budgets.kinds.epsilon
         if not granted.any():
@@ -227,7 +228,7 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
             raise InvalidData(
                 "There are 0 rows or 0 feature(s).", "A regression needs both.", "Ask for a mean instead."
             )
-        if self.fit_intercept:
+        if flag(self.fit_intercept, "fit_intercept"):
             rows = np.column_stack([np.ones(len(rows)), rows])
         return Design(rows, names)
 
@@ -243,7 +244,8 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         return public_constant(self.missing if own is None else own, low, high)
 
     def _variance(self, span: float) -> float:
-        variance = (span / 2) ** 2 if self.noise_variance is None else float(self.noise_variance)
+        given: Any = self.noise_variance
+        variance = (span / 2) ** 2 if given is None else float(given) if isinstance(given, Real) else math.nan
         if not 0 <= variance <= span**2:
             raise InvalidParameter(
                 "noise_variance is not a possible variance.",

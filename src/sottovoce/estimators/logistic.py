@@ -19,7 +19,7 @@ from scipy.special import expit, log_expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sottovoce.bounds import Bounds
+from sottovoce.bounds import Bounds, between, flag, is_one_of
 from sottovoce.budgets import Budgets
 from sottovoce.classes import Classes
 from sottovoce.columns import Table, schema_of
@@ -27,7 +27,7 @@ from sottovoce.engine import Rows
 from sottovoce.errors import InvalidParameter, InvalidRelease
 from sottovoce.estimators.classification import boundary, settings
 from sottovoce.estimators.classification.voices import LABELS, Voices
-from sottovoce.estimators.kept import keep
+from sottovoce.estimators.kept import keep, restored
 from sottovoce.features import ClassLabel, InBall
 from sottovoce.guarantee import Guarantee, Neighbours
 from sottovoce.plan import Plan, Theorem
@@ -178,10 +178,14 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def from_release(cls, release: Release) -> LogisticRegression:
         """Returns a model that predicts, from a published release alone."""
-        if release.question != "logistic regression":
+        if getattr(release, "question", None) != "logistic regression":
             raise InvalidRelease(
                 "This release is not a logistic regression.", "", "Load a release of `sottovoce release logistic`."
             )
+        return restored(release, cls._restored)
+
+    @classmethod
+    def _restored(cls, release: Release) -> LogisticRegression:
         model = cls(classes=release.parameters["classes"], neighbours=release.parameters["neighbours"])
         keep(model, release)
         return model
@@ -237,11 +241,11 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _voices(self, budgets: Budgets, recoding: Recoding) -> Voices:
         self._refuse_unknown()
-        coordinates = recoding.width + bool(self.fit_intercept)
+        coordinates = recoding.width + flag(self.fit_intercept, "fit_intercept")
         return Voices.of(budgets.kinds, coordinates, len(self._declared_classes().values), self._labels_only)
 
     def _setting(self, voices: Voices, recoding: Recoding) -> settings.Setting:
-        scale = settings.Scale(voices.total, recoding.width, bool(self.fit_intercept))
+        scale = settings.Scale(voices.total, recoding.width, flag(self.fit_intercept, "fit_intercept"))
         if self.public is not None:
             accountant = LABELS if self._labels_only else self.accountant
             public = settings.PublicRows.of(self.public, recoding, self._declared_classes())
@@ -250,7 +254,8 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return settings.without_public_rows(scale, recoding, norm, self.alpha)
 
     def _declared_classes(self) -> Classes:
-        labels = None if self.public is None or len(self.public) != 2 else self.public[1]
+        pair = isinstance(self.public, tuple | list) and len(self.public) == 2
+        labels = self.public[1] if pair else None
         return Classes.declared(self.classes, self.bounds, labels)
 
     def _refuse_unknown(self) -> None:
@@ -258,11 +263,11 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ("neighbours", self.neighbours, NEIGHBOURS),
             ("accountant", self.accountant, ACCOUNTANTS),
         ):
-            if value not in known:
+            if not is_one_of(value, known):
                 raise InvalidParameter(
-                    f"The {name} {value!r} is not known.", f"Known: {', '.join(known)}.", "Choose one."
+                    f"This value of {name} is not known.", f"Known: {', '.join(known)}.", "Choose one."
                 )
-        if self.alpha is not None and not (isinstance(self.alpha, int | float) and 0 < self.alpha < math.inf):
+        if self.alpha is not None and not between(self.alpha, 0, math.inf):
             raise InvalidParameter(
                 "alpha is not positive and finite.",
                 "Without regularisation there is no promise.",

@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sottovoce.bounds import between
 from sottovoce.budgets import Kinds
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimators.samples import concentration, gram, grants
-from sottovoce.estimators.samples.drawn import Posterior, between
+from sottovoce.estimators.samples.drawn import Posterior
 from sottovoce.estimators.samples.grants import Voices
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise.grid import AnswerGrid

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import gammainc
 from sklearn.base import BaseEstimator
 
+from sottovoce.bounds import is_one_of
 from sottovoce.budgets import Budgets
 from sottovoce.columns import Table, schema_of
 from sottovoce.engine import Rows
@@ -161,17 +162,15 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
     def _targets(self) -> list[float]:
         try:
             targets = [float(q) for q in np.atleast_1d(np.asarray(self.q, dtype=np.float64))]
-        except (TypeError, ValueError):
+        except Exception:  # what is no number, in whatever way
             targets = []
         if not targets or not all(0 <= q <= 1 for q in targets):
             raise InvalidParameter(
                 "q is not a share.", "Every q lies between 0 and 1.", "Pass q=0.5, or a list such as [0.25, 0.75]."
             )
-        if self.method not in CHOICES:
-            raise InvalidParameter(
-                f"There is no method {self.method!r}.", f"Methods: {', '.join(CHOICES)}.", "Choose one of them."
-            )
-        if not isinstance(self.spread, int | float) or not 0 < self.spread <= 1:
+        if not is_one_of(self.method, CHOICES):
+            raise InvalidParameter("There is no such method.", f"Methods: {', '.join(CHOICES)}.", "Choose one of them.")
+        if not (isinstance(self.spread, int | float) and 0 < self.spread <= 1):
             raise InvalidParameter(
                 "The spread is not a share of the bounds.", "It lies above 0 and not above 1.", "Pass a public guess."
             )
@@ -179,7 +178,7 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
 
     def _bits(self, weights: Weights) -> int:
         if self.cells is not None:
-            if not 2 <= self.cells <= 2**22:
+            if not (isinstance(self.cells, int | np.integer) and 2 <= self.cells <= 2**22):
                 raise InvalidParameter(
                     "The grid is too coarse or too fine.", "cells lies between 2 and 2^22.", "Choose another number."
                 )

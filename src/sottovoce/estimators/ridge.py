@@ -10,6 +10,7 @@ method          what it is                                             proof
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -18,12 +19,12 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sottovoce.bounds import Interval, interval
+from sottovoce.bounds import Interval, between, flag, interval, is_one_of
 from sottovoce.budgets import Budgets
 from sottovoce.columns import Table, schema_of
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidParameter, InvalidRelease
-from sottovoce.estimators.kept import keep
+from sottovoce.estimators.kept import keep, restored
 from sottovoce.estimators.regression import moments, output, staged
 from sottovoce.features import Label
 from sottovoce.plan import Plan
@@ -177,25 +178,28 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def from_release(cls, release: Release) -> Ridge:
         """Returns a model that predicts, from a published release alone."""
-        if release.question != "ridge":
+        if getattr(release, "question", None) != "ridge":
             raise InvalidRelease(
                 "This release is not a regression.", "", "Load a release of `sottovoce release ridge`."
             )
+        return restored(release, cls._restored)
+
+    @classmethod
+    def _restored(cls, release: Release) -> Ridge:
         ridge = cls(method=release.parameters["method"])
         keep(ridge, release)
         return ridge
 
     def _method(self) -> Method:
-        if self.method not in METHODS:
-            raise InvalidParameter(
-                f"There is no method {self.method!r}.", f"Methods: {', '.join(METHODS)}.", "Choose one."
-            )
-        if self.alpha is not None and not 0 < self.alpha < float("inf"):
+        if not is_one_of(self.method, METHODS):
+            raise InvalidParameter("There is no such method.", f"Methods: {', '.join(METHODS)}.", "Choose one.")
+        if self.alpha is not None and not between(self.alpha, 0, math.inf):
             raise InvalidParameter(
                 "alpha is not positive and finite.", "", "Pass a public regularisation, or None to have it chosen."
             )
-        if self.loss not in ("soft", "huber"):
+        if not is_one_of(self.loss, ("soft", "huber")):
             raise InvalidParameter("The loss is neither 'soft' nor 'huber'.", "", "Choose one of the two.")
+        flag(self.rho, "rho")
         return METHODS[self.method]
 
     def _declared(self, X: Any) -> tuple[Label, Recoding]:

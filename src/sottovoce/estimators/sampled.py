@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from sottovoce import errors, units
-from sottovoce.bounds import Bounds, Schema, interval
+from sottovoce.bounds import Bounds, Schema, between, interval
 from sottovoce.budgets import Budgets
 from sottovoce.columns import ROWS, schema_of
 from sottovoce.estimators import baselines
@@ -35,7 +35,7 @@ from sottovoce.plan import ExpectedError, Plan, Theorem
 from sottovoce.question import budgets_of
 from sottovoce.release import Certificate, Release
 from sottovoce.statistics import fill
-from sottovoce.table import Array, numbers
+from sottovoce.table import Array, dimensions, numbers
 
 
 class Sampled(Around):
@@ -191,7 +191,7 @@ def replaceable(estimator: Any, request: Request, null: Any) -> dict[str, list[t
 def middle(bounds: Any, name: str, values: Any) -> Any:
     """Returns the middle of the declared bounds: of each number's range, and none of the levels of a factor."""
     ranges = _ranges(bounds, values)
-    if name != "X" or np.ndim(values) != 2:
+    if name != "X" or dimensions(values) != 2:
         return _halfway(bounds.interval(str(bounds.label)) if isinstance(bounds, Schema) else interval(bounds))
     if ranges is not None:
         return ["" if limits is None else _halfway(limits) for limits in ranges]
@@ -222,9 +222,11 @@ def _cells(name: str, values: Any, bounds: Any) -> list[Array]:
 
 
 def _entries(record: Any, cells: list[Array]) -> list[Any]:
-    entries: list[Any] = np.asarray(record, dtype=object).ravel().tolist()
+    entries: list[Any] = []
+    with suppress(Exception):  # what is no record does not fit
+        entries = np.asarray(record, dtype=object).ravel().tolist()
     entries = entries * len(cells) if len(entries) == 1 else entries
-    kinds = ["f" if isinstance(e, Real) and math.isfinite(e) else type(e).__name__ for e in entries]
+    kinds = ["f" if between(e, -math.inf, math.inf) else type(e).__name__ for e in entries]
     if kinds != ["f" if c.dtype.kind == "f" else "str" for c in cells]:
         raise errors.InvalidParameter(
             "The null record does not fit the columns.",

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from sottovoce import units
-from sottovoce.bounds import Interval
+from sottovoce.bounds import Interval, between
 from sottovoce.budgets import Budgets
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidParameter
@@ -195,7 +195,7 @@ def solver_error(lam: float, size: float, norm: float) -> float:
 def _promise(bound: float | None, lam: float, d: int) -> float:
     if bound is None:
         return min(1 / math.sqrt(lam), math.sqrt(d) / lam)
-    if not 0 < bound < math.inf:
+    if not between(bound, 0, math.inf):
         raise InvalidParameter(
             "coefficient_bound is not positive and finite.", "", "Promise a public bound, or nothing."
         )

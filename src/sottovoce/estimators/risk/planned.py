@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce import units
+from sottovoce.bounds import between, is_one_of
 from sottovoce.budgets import Budgets
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidData, InvalidParameter
@@ -166,21 +167,21 @@ class Settings:
 
 def _refuse_unknown(given: dict[str, Any], slopes: int) -> None:
     for name, known in (("constraint", ("ball", "box")), ("iterate", ("average", "last"))):
-        if given[name] not in known:
+        if not is_one_of(given[name], known):
             raise InvalidParameter(f"The {name} is not known.", f"There are {' and '.join(known)}.", "Choose one.")
-    if not _between(given["delta"], 0, 1):
+    if not between(given["delta"], 0, 1):
         raise InvalidParameter(
             "δ is missing, or not between 0 and 1.",
             "Every promise here is an ε at a δ, the same for all.",
             "Pass delta=, far below one over the number of people.",
         )
     for name in ("radius", "clip"):
-        if given[name] is not None and not _between(given[name], 1e-9, 1e9):
+        if given[name] is not None and not between(given[name], 1e-9, 1e9):
             raise InvalidParameter(
                 f"The {name} is not a number between 1e-9 and 1e9.", "", f"Pass a public {name}, or nothing."
             )
     steps = given["steps"]
-    if steps is not None and not (isinstance(steps, Integral) and _between(steps, 0, 1e6 + 1)):
+    if steps is not None and not (isinstance(steps, Integral) and between(steps, 0, 1e6 + 1)):
         raise InvalidParameter("steps is not a whole number from 1 to a million.", "", "Pass one, or nothing.")
     if slopes >= MOST_COLUMNS:
         raise InvalidData(
@@ -191,7 +192,7 @@ def _refuse_unknown(given: dict[str, Any], slopes: int) -> None:
 
 
 def _refuse_sampling(rate: Any, delta: float) -> None:
-    if not _between(rate, 0, math.inf) or not 2.0**-RATE_BITS <= rate <= 1:
+    if not between(rate, 0, math.inf) or not 2.0**-RATE_BITS <= rate <= 1:
         raise InvalidParameter(
             "sampling is not a rate.",
             "It lies above 0 and is at most 1.",
@@ -203,10 +204,6 @@ def _refuse_sampling(rate: Any, delta: float) -> None:
             f"Losses are composed numerically, which is good down to δ = {accounting.SMALLEST_DELTA:g}.",
             "Choose a larger δ, or leave sampling out.",
         )
-
-
-def _between(value: Any, low: float, high: float) -> bool:
-    return isinstance(value, Real) and low < float(value) < high
 
 
 def _single_noise(voices: Floats, rows: Any, people: Any, single: Floats) -> float:

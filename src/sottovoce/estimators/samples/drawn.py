@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,12 +16,12 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sottovoce import units
-from sottovoce.bounds import Bounds, interval
+from sottovoce.bounds import Bounds, between, flag, interval
 from sottovoce.budgets import Budgets, Kinds
 from sottovoce.columns import Table, schema_of
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidData, InvalidParameter, InvalidRelease
-from sottovoce.estimators.kept import keep
+from sottovoce.estimators.kept import keep, restored
 from sottovoce.estimators.regression.expected import Facts, expected, with_ridge
 from sottovoce.estimators.ridge import predicted
 from sottovoce.estimators.samples import gram
@@ -140,8 +139,12 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def from_release(cls, release: Release) -> Any:
         """Returns a model that predicts, from a published release alone."""
-        if release.question != cls.question:
+        if getattr(release, "question", None) != cls.question:
             raise InvalidRelease(f"This release is not of sv.{cls.__name__}.", "", f"Load one of sv.{cls.__name__}.")
+        return restored(release, cls._restored)
+
+    @classmethod
+    def _restored(cls, release: Release) -> Any:
         model = cls(**{name: release.parameters[name] for name in cls().get_params() if name in release.parameters})
         model._keep(release)
         return model
@@ -161,14 +164,14 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if not granted:  # what it costs is what is promised
             kinds = Kinds(voices.charges, budgets.kinds.rows, budgets.kinds.people)
             budgets = replace(budgets, kinds=kinds)
-        half = gram.label_scale(label, bool(self.fit_intercept))[1]
+        half = gram.label_scale(label, flag(self.fit_intercept, "fit_intercept"))[1]
         guarantee = Guarantee.of(budgets, voices.charges, arithmetic="floating")
         return Plan(
             question=self.question,
             parameters={
                 **self._public(voices),
                 "delta": float(self.delta),
-                "fit_intercept": bool(self.fit_intercept),
+                "fit_intercept": flag(self.fit_intercept, "fit_intercept"),
                 "label": list(label),
                 "features": recoding.to_dict(),
                 "ball": ball.to_dict(),
@@ -203,7 +206,7 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         keep(self, release, guarantee, X)
 
     def _ball(self, recoding: Recoding) -> UnitBall:
-        ball = gram.ball_of(recoding, getattr(self.bounds, "norm", None), bool(self.fit_intercept))
+        ball = gram.ball_of(recoding, getattr(self.bounds, "norm", None), flag(self.fit_intercept, "fit_intercept"))
         if not ball.width:
             raise InvalidData("No feature can vary.", "There is nothing to fit without an intercept.", "Fit one.")
         return ball
@@ -244,8 +247,3 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.non_deterministic, tags.regressor_tags.poor_score = True, True
         return tags
-
-
-def between(value: Any, low: float, high: float) -> bool:
-    """Whether a parameter is a number strictly between two others."""
-    return isinstance(value, Real) and low < float(value) < high
