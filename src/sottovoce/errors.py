@@ -26,6 +26,7 @@ one: an error message is an output, and outputs are paid for.
     ├── PlanChanged                the plan is not the one that was agreed to
     ├── LedgerBroken               the books do not add up
     ├── LedgerSealed               the books are older than something that was released from them
+    ├── LedgerUnsigned             books of an earlier version, which must be upgraded before anything is written
     ├── LedgerUnavailable          the books cannot be reached or written now
     ├── WrongLedgerKey             the key that hides who is who is missing, or that of other books
     ├── UnsupportedLedger          a kind of ledger that this installation does not have
@@ -33,6 +34,10 @@ one: an error message is an output, and outputs are paid for.
     ├── InvalidRelease             a file that is not a release
     ├── Confidential               an exact loss, which is for the curator alone, was about to be written down
     └── ReleaseFailed              after the data was touched: says nothing about why
+
+One warning is no error, because what it tells of has happened:
+
+    OverdrawnWarning               what was spent outside is more than somebody allowed
 """
 
 from __future__ import annotations
@@ -139,6 +144,10 @@ class LedgerSealed(SottovoceError):
     """The books are older than something that was released from them, or not the same."""
 
 
+class LedgerUnsigned(SottovoceError):
+    """Books of an earlier version, which did not sign: they can be read, and must be upgraded to be written."""
+
+
 class LedgerUnavailable(SottovoceError):
     """The books cannot be reached or written now; asking again under the same key charges nobody twice."""
 
@@ -161,6 +170,10 @@ class InvalidRelease(SottovoceError, ValueError):
 
 class Confidential(SottovoceError, TypeError):
     """An exact loss depends on everybody's data, is for the curator alone, and is not written down or sent on."""
+
+
+class OverdrawnWarning(UserWarning):
+    """What was spent outside is more than somebody allowed: it is written down, and they have nothing left."""
 
 
 class ReleaseFailed(SottovoceError):

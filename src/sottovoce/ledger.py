@@ -34,6 +34,9 @@ ACCOUNTS = tuple(f"{resource}, {relation}" for relation in RELATIONS for resourc
 USUAL = ACCOUNTS[0]
 #: The largest amount: an ε of a million, or a δ of one.
 MOST = 10**15
+#: The longest key of a release: an index of PostgreSQL holds 2,704 bytes.
+KEY_SIGNS = 1_000
+KEY_BYTES = 2_600
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +80,7 @@ class Reservation:
     head: str  # the digest of the reserving entry, as it is printed in the release's certificate
     release: str | None = None
     fresh: bool = False  # written by this very call
+    overdrawn: int = 0  # accounts of which more is spent than granted, after a charge from outside
 
 
 @dataclass(frozen=True)
@@ -130,7 +134,7 @@ class Ledger(Protocol):
     def reserve(self, key: str, request: str, amounts: Sequence[Amounts], *, outside: bool = False) -> Reservation:
         """Charges everybody at once, or nobody: raises if one has not enough left. A known key is returned as it is.
 
-        What was spent outside (``outside``) has no release to wait for.
+        What was spent outside (``outside``) has no release to wait for, and is written down whoever is short.
         """
 
     def publish(self, key: str, release: str) -> None:
@@ -142,11 +146,25 @@ class Ledger(Protocol):
     def entries(self) -> Iterator[Entry]:
         """Returns all entries in order."""
 
+    @property
+    def signed_from(self) -> int | None:
+        """The number of the first entry that is signed; None if none is."""
+
+    @property
+    def public_key(self) -> str:
+        """The key with which anybody can check what the ledger has signed (Ed25519, in hexadecimal digits)."""
+
+    def sign(self, message: bytes) -> str:
+        """Returns the signature of a message, in hexadecimal digits."""
+
     def confirm(self, number: int, head: str) -> bool:
-        """Whether an entry with this digest is in the books; if it is not, they are sealed."""
+        """Whether an entry with this digest is in the books."""
+
+    def seal(self, number: int, head: str) -> None:
+        """Refuses every write from now on: this head was signed by the ledger, and is not in the books."""
 
     def verify(self) -> None:
-        """Recomputes every balance and digest from the entries; raises if the books do not add up."""
+        """Replays all entries; raises if they, their signatures, accounts or releases do not agree."""
 
 
 def charged(guarantee: Guarantee, people: Sequence[Any]) -> list[Amounts]:
@@ -219,6 +237,16 @@ def refuse_unwritable(text: Any) -> None:
             "A key or a reason is not text, or holds signs that a database cannot keep.",
             "It is written into the books and must be found again.",
             "Pass a string of letters, digits and signs.",
+        )
+
+
+def refuse_long(key: str) -> None:
+    """Raises if a new key is longer than every database can find again."""
+    if len(key) > KEY_SIGNS or len(key.encode()) > KEY_BYTES:
+        raise InvalidParameter(
+            "This key is too long.",
+            f"A new key has at most {KEY_SIGNS:,} signs, and {KEY_BYTES:,} bytes in UTF-8.",
+            "Choose a shorter one; nothing was charged.",
         )
 
 

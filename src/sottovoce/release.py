@@ -29,7 +29,9 @@ class Certificate:
     page: str
     plan_digest: str
     library: dict[str, str]
-    ledger: dict[str, Any] | None = None  # number of the books, and number and digest of the entry that paid for it
+    #: Number of the books, number and digest of the entry that paid for it, the public key of the books, and their
+    #: signature of the whole release but for itself (ledgers/signing.py).
+    ledger: dict[str, Any] | None = None
 
     @classmethod
     def of(cls, plan: Plan) -> Certificate:

@@ -11,6 +11,7 @@ budgets and on earlier charges, which are public, so it tells nothing (docs/theo
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,7 +22,14 @@ from sottovoce import units
 from sottovoce.budgets import LEAVE_OUT, Budgets, by_person, series_mapping
 from sottovoce.columns import Values, by_names, schema_of
 from sottovoce.engine import KINDS, Rows
-from sottovoce.errors import BudgetExceeded, InvalidParameter, KeyReused, PlanChanged, ReleaseFailed
+from sottovoce.errors import (
+    BudgetExceeded,
+    InvalidParameter,
+    KeyReused,
+    OverdrawnWarning,
+    PlanChanged,
+    ReleaseFailed,
+)
 from sottovoce.guarantee import Currency, Neighbours
 from sottovoce.ledger import (
     USUAL,
@@ -35,6 +43,7 @@ from sottovoce.ledger import (
     in_words,
 )
 from sottovoce.ledgers.opened import opened
+from sottovoce.ledgers.signing import check_release, release_message, unsigned_release
 from sottovoce.plan import Plan
 from sottovoce.question import (
     Question,
@@ -117,7 +126,9 @@ class Session:
     def charge(self, amounts: Mapping[Any, float], key: str, account: str = USUAL) -> None:
         """Writes down what something outside this library cost; rounds up; the same key again changes nothing.
 
-        Amounts are ε, ρ or δ, whichever the account counts.
+        Amounts are ε, ρ or δ, whichever the account counts. It has happened, so it is never refused because somebody
+        is short: they have nothing left then, and a warning (``OverdrawnWarning``) says of how many accounts more is
+        spent than allowed. Somebody without an account gets one, in which nothing is granted.
         """
         listed = series_mapping(amounts)
         named = amounts if listed is None else listed
@@ -132,6 +143,12 @@ class Session:
         booked = sorted(zip(whose, cost.tolist(), strict=True))  # whatever order they are named in
         request = NAMED + self.ledger.hidden(json.dumps(["outside", account, booked]))
         made = self.ledger.reserve(key, request, [Amounts(names, cost, account)], outside=True)
+        if made.overdrawn:
+            warnings.warn(
+                f"Of {made.overdrawn:,} accounts more is spent now than was allowed: nothing is left of them.",
+                OverdrawnWarning,
+                stacklevel=2,
+            )
         if made.request == request:
             return
         spelt = np.array(list(map(str, names)), dtype=object)
@@ -241,11 +258,26 @@ class Session:
     def verify(self, *releases: Release) -> None:
         """Checks that the books add up, and that the releases' certificates are in them; raises if not."""
         for release in releases:
-            booked = release.certificate.ledger if isinstance(release, Release) else None
-            if booked is None or booked["id"] != self.ledger.identity:
-                raise InvalidParameter("A release was not booked in this ledger.", "", "Pass releases made from it.")
-            self.ledger.confirm(booked["entry"], booked["head"])
+            self._confirm(release)
         self.ledger.verify()
+
+    def _confirm(self, release: Release) -> None:
+        """Looks for a release in the books; they are sealed if it is not there and they have signed it.
+
+        A certificate that they have not signed proves nothing, and must not stop anybody.
+        """
+        booked = release.certificate.ledger if isinstance(release, Release) else None
+        if booked is None or booked["id"] != self.ledger.identity:
+            raise InvalidParameter("A release was not booked in this ledger.", "", "Pass releases made from it.")
+        there = self.ledger.confirm(booked["entry"], booked["head"])
+        if "signature" in booked:
+            check_release(release.to_json(), self.ledger.public_key)
+            if not there:
+                self.ledger.seal(booked["entry"], booked["head"])
+            return
+        signed_from = self.ledger.signed_from
+        if not there or (signed_from is not None and int(booked["entry"]) >= signed_from):
+            raise unsigned_release()
 
     def _everything(self, question: Question, people: Sequence[Any], arranged: Arranged) -> units.Units:
         """What each has left in the account that the question charges, which a plan for anybody's ε tells."""
@@ -289,10 +321,21 @@ class Session:
         if not made.fresh:
             return self._again(made, request)
         release = run(question, plan, rows)
-        booked = {"id": self.ledger.identity, "entry": made.number, "head": made.head}
-        release = replace(release, certificate=replace(release.certificate, ledger=booked))
+        release = self._sign(release, made)
         self.ledger.publish(key, release.to_json())
         return release
+
+    def _sign(self, release: Release, made: Reservation) -> Release:
+        """Returns a release whose certificate names the entry that paid for it, signed by the ledger."""
+        booked = {
+            "id": self.ledger.identity,
+            "entry": made.number,
+            "head": made.head,
+            "key": self.ledger.public_key,
+        }
+        unsigned = replace(release, certificate=replace(release.certificate, ledger=booked))
+        signed = {**booked, "signature": self.ledger.sign(release_message(unsigned.to_json()))}
+        return replace(release, certificate=replace(release.certificate, ledger=signed))
 
     def _affordable(
         self, question: Question, people: Sequence[Any], asked: units.Units, arranged: Arranged

@@ -1,7 +1,7 @@
 """An older copy of the books, put in place of them: sealed, until somebody gives a reason.
 
 On older books people would spend the same budget twice. The heads beside the books tell, and so does every published
-certificate; who takes away the heads is found out by the certificates.
+certificate. Whoever holds the key and rewrites everything, the heads too, is found out by the certificates.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from ledgers.places import PEOPLE, Place, left, release, spend
 from sottovoce import errors
 from sottovoce.ledger import Entry
 from sottovoce.ledgers import chain
+from sottovoce.ledgers.beside import Beside
 from sottovoce.ledgers.books import Books
 from sottovoce.ledgers.reading import lines_of
+from sottovoce.ledgers.signing import Signer, entry_message
 
 ENDINGS = ("", "-wal", "-shm")
 
@@ -88,7 +90,7 @@ def test_the_newest_copy_is_not_sealed(in_file, tmp_path):
 def test_an_older_copy_on_a_server_is_sealed(on_server):
     session = on_server.granted()
     release(session, "k")
-    for table in ("entries", "lines", "releases"):
+    for table in ("entries", "lines", "releases", "signatures"):
         on_server.ask(f"DELETE FROM {table} WHERE number >= 2")
     on_server.ask("UPDATE accounts SET spent = 0")
     assert_sealed(on_server.open())
@@ -168,14 +170,18 @@ def test_a_log_with_one_byte_changed_is_sealed(in_file, tmp_path, place_in_log):
         in_file.open().verify()
 
 
-def forged(place: Place) -> None:
-    """Takes half of a charge back, and computes every root, digest and balance anew, as whoever holds the books can."""
+def forged(place: Place, key: Path | None = None) -> None:
+    """Takes half of a charge back, and computes every root, digest and balance anew, as whoever holds the books can.
+
+    Whoever holds the key too signs it all, and writes the heads anew.
+    """
     ((number, person, amount),) = place.ask(
         "SELECT number, person, amount FROM lines JOIN entries USING (number) WHERE what = 'reserve' LIMIT 1"
     )
     place.ask("UPDATE lines SET amount = ? WHERE number = ? AND person = ?", amount // 2, number, person)
     place.ask("UPDATE accounts SET spent = spent - ? WHERE person = ?", amount - amount // 2, person)
     before, books = chain.NOTHING, place.open()
+    signer = None if key is None else Signer(key.read_bytes())
     for entry in list(books.entries()):
         root = entry.root
         if entry.number == number:
@@ -183,24 +189,31 @@ def forged(place: Place) -> None:
         bare = Entry(**{**entry.__dict__, "root": root})
         before = chain.digest(bare, before)
         place.ask("UPDATE entries SET root = ?, digest = ? WHERE number = ?", root, before, entry.number)
+        if signer is not None:
+            signature = signer.sign(entry_message(books.identity, entry.number, before))
+            place.ask("UPDATE signatures SET signature = ? WHERE number = ?", signature, entry.number)
+    if key is not None:
+        (heads,) = place.keys.glob("*.heads")
+        heads.unlink()
+        Beside(key.read_bytes(), heads).saw(entry.number, before)
 
 
-def test_a_chain_computed_anew_is_sealed_by_the_heads(place):
+def test_a_chain_computed_anew_without_the_key_is_no_ledger(place):
     session = place.granted()
     release(session, "k")
     forged(place)
-    assert_sealed(place.open())
+    with pytest.raises(errors.LedgerBroken):
+        place.open()
     with pytest.raises(errors.LedgerSealed):
         release(session, "k2")
 
 
-def test_a_chain_computed_anew_is_found_out_by_a_certificate_where_the_heads_are_gone_too(place):
+def test_a_chain_computed_anew_by_who_holds_the_key_and_the_heads_is_found_out_by_a_certificate(place):
     session = place.granted()
     made = release(session, "k")
     before = left(session.ledger, PEOPLE[0]) + left(session.ledger, PEOPLE[1]) + left(session.ledger, PEOPLE[2])
-    forged(place)
-    for heads in place.keys.glob("*.heads"):
-        heads.unlink()
+    (key,) = place.keys.glob("*.key")
+    forged(place, key)
     again = place.session()
     again.verify()  # a perfect forgery: nothing in the books gives it away
     assert sum(left(again.ledger, person) for person in PEOPLE) > before
@@ -213,7 +226,7 @@ def test_a_chain_computed_anew_is_found_out_by_a_certificate_where_the_heads_are
 def test_unsealing_that_fails_leaves_the_books_sealed(in_file, monkeypatch):
     in_file.granted()
     books = in_file.open()
-    books.confirm(1, "0" * 64)
+    books.seal(1, "0" * 64)
 
     def full(*arguments):
         raise errors.LedgerUnavailable("The disk is full.")

@@ -23,6 +23,7 @@ COLUMNS = {
     "entries": ("number", "what", "key", "request", "at", "lines", "root", "digest"),
     "lines": ("number", "person", "account", "amount"),
     "releases": ("number", "text"),
+    "signatures": ("number", "signature"),
 }
 
 
@@ -98,7 +99,8 @@ def dump(path: Path) -> list:
     connection.text_factory = bytes
     try:
         asked = ["SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name"]
-        asked += [f"SELECT * FROM {table} ORDER BY 1, 2, 3" for table in TABLES[:3]] + ["SELECT * FROM releases"]
+        asked += [f"SELECT * FROM {table} ORDER BY 1, 2, 3" for table in TABLES[:3]]
+        asked += [f"SELECT * FROM {table} ORDER BY 1" for table in TABLES[3:]]
         return [connection.execute(statement).fetchall() for statement in asked]
     except (sqlite3.Error, UnicodeDecodeError) as error:
         return [str(error)]
@@ -169,13 +171,9 @@ def test_every_edited_cell_on_a_server_is_noticed(on_server):
     rows, rng, mattered = on_server.rows(), np.random.default_rng(3), 0
     for table in TABLES:
         on_server.ask(f"CREATE TABLE kept_{table} AS SELECT * FROM {table}")
-    checks = (
-        "SELECT conrelid::regclass, conname FROM pg_constraint WHERE contype = 'c' AND connamespace = ?::regnamespace"
-    )
-    for table, name in on_server.ask(checks, "sottovoce"):
-        on_server.ask(f"ALTER TABLE {table} DROP CONSTRAINT {name}")
     while mattered < 40:
-        with suppress(psycopg.IntegrityError, psycopg.DataError, UnicodeEncodeError):  # a server takes no other texts
+        # A server takes no other texts, and what its conditions refuse is no edit.
+        with suppress(psycopg.IntegrityError, psycopg.DataError, UnicodeEncodeError):
             statement, values = an_edit(rows, rng)
             on_server.ask(statement, *values)
         if on_server.rows() != rows:

@@ -64,7 +64,8 @@ def test_a_ledger_that_charges_after_the_answer_is_caught_by_a_kill(in_file, mon
 
 
 def test_a_ledger_that_does_not_write_heads_down_is_caught_by_an_older_copy(in_file, monkeypatch):
-    monkeypatch.setattr(Beside, "saw", lambda *arguments: None)
+    saw = Beside.saw
+    monkeypatch.setattr(Beside, "saw", lambda own, number, *rest: None if number else saw(own, number, *rest))
     s = in_file.granted()
     s.ledger._store._close()
     older = in_file.file.read_bytes()

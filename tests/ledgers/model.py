@@ -11,6 +11,7 @@ class Model:
 
     granted: dict[tuple[str, str], int] = field(default_factory=dict)
     spent: dict[tuple[str, str], int] = field(default_factory=dict)
+    reserved: dict[tuple[str, str], int] = field(default_factory=dict)  # what releases have spent of it
     kept: dict[str, str | None] = field(default_factory=dict)
     outside: set[str] = field(default_factory=set)
     entries: int = 1  # the one that opened the books
@@ -28,12 +29,17 @@ class Model:
         if key in self.kept:
             return "known"
         amounts = {person: units for person, units in amounts.items() if units}
-        if any((person, account) not in self.granted for person in amounts):
+        if outside:  # a fact, whoever is short, and whether or not there is an account
+            for person in amounts:
+                self.granted.setdefault((person, account), 0)
+        elif any((person, account) not in self.granted for person in amounts):
             return "unknown people"
-        if any(units > self.left(account, person) for person, units in amounts.items()):
+        elif any(units > self.left(account, person) for person, units in amounts.items()):
             return "too much"
         for person, units in amounts.items():
             self.spent[person, account] = self.spent.get((person, account), 0) + units
+            if not outside:
+                self.reserved[person, account] = self.reserved.get((person, account), 0) + units
         self.kept[key] = None
         self.outside |= {key} if outside else set()
         self.entries += 1

@@ -30,7 +30,7 @@ PEOPLE = ["ada-lovelace", "ben-trovato", "cleo"]
 MEAN = sv.Mean(bounds=(0, 10))
 #: What a release may cost each, and what everybody grants unless the test says otherwise.
 PRICE, GRANT = 1e-3, 100.0
-TABLES = ("accounts", "entries", "lines", "releases")
+TABLES = ("accounts", "entries", "lines", "releases", "signatures")
 #: A race: so many processes, so many times each.
 PROCESSES, ATTEMPTS = 64, 100
 

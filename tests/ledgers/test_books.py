@@ -194,16 +194,19 @@ def test_a_proof_leads_from_somebodys_line_to_the_root(place):
         assert chain.climbed(chain.leaves(other)[0], steps) != entry.root
 
 
-def test_a_certificate_is_confirmed_and_a_false_one_seals(place):
+def test_a_certificate_is_confirmed_and_one_that_is_not_in_the_books_seals(place):
     session = place.granted()
     made = release(session, "k")
     session.verify(made)
     booked = made.certificate.ledger
+    assert session.ledger.confirm(booked["entry"], booked["head"])
     for nonsense in (("x", booked["head"]), (-1, booked["head"]), (10**30, booked["head"]), (1, "zz"), (1, None)):
         with pytest.raises(errors.InvalidParameter):
             session.ledger.confirm(*nonsense)
     assert not session.ledger.sealed
     assert not session.ledger.confirm(booked["entry"], "0" * 64)
+    assert not session.ledger.sealed
+    session.ledger.seal(booked["entry"], "0" * 64)
     for sealed in (session, place.session()):
         with pytest.raises(errors.LedgerSealed):
             sealed.grant({"cleo": 1.0})
@@ -214,7 +217,7 @@ def test_a_certificate_is_confirmed_and_a_false_one_seals(place):
 
 def test_unseal_enters_its_reason_and_goes_on(place):
     session = place.granted()
-    session.ledger.confirm(1, "0" * 64)
+    session.ledger.seal(1, "0" * 64)
     session.ledger.unseal("the certificate was forged")
     for again in (session, place.session()):
         release(again, "k")

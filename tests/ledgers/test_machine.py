@@ -75,7 +75,7 @@ class Machine(RuleBasedStateMachine):
     def agree(self):
         for (person, account), granted in self.model.granted.items():
             assert self.books.balances([person], account) == [self.model.left(account, person)]
-            assert self.model.spent.get((person, account), 0) <= max(granted, self.highest(person, account))
+            assert self.model.reserved.get((person, account), 0) <= max(granted, self.highest(person, account))
         for key, text in self.model.kept.items():
             assert self.books.find(key).release == text
         assert len(list(self.books.entries())) == self.model.entries
@@ -84,7 +84,7 @@ class Machine(RuleBasedStateMachine):
         """The most this person ever granted: nobody is charged beyond it."""
         lines = [line for line in self.books.history(person) if line.account == account and line.what == "grant"]
         factor = 1e15 if account.startswith("delta") else 1e9
-        return max(round(line.amount * factor) for line in lines)
+        return max((round(line.amount * factor) for line in lines), default=0)
 
     def teardown(self):
         self.books.verify()

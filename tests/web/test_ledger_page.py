@@ -218,7 +218,7 @@ def test_a_code_is_shown_once_and_opens_that_persons_page(client, desk):
 
 
 def test_sealed_books_say_so(client, desk):
-    desk.session.ledger.confirm(3, "ab" * 32)
+    desk.session.ledger.seal(3, "ab" * 32)
     assert "These books are sealed" in client.get("/ledger").text
     refused = client.post("/ledger/person", data={**GRANT, "amount": "0.7"})
     assert (refused.status_code, complaints(refused.text)) == (422, {"amount"})

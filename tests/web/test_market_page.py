@@ -239,7 +239,7 @@ def test_the_allocation_becomes_grants_once_it_is_confirmed(client, desk):
 
 
 def test_books_that_refuse_are_told_next_to_the_box(client, desk):
-    desk.session.ledger.confirm(3, "ab" * 32)
+    desk.session.ledger.seal(3, "ab" * 32)
     answer = client.post("/market/take", data={**FORM, "table": sent(client), "sure": "yes"})
     assert (answer.status_code, complaints(answer.text)) == (422, {"sure"})
     assert "These books are sealed" in answer.text

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept beside the books and never in them: the key that hides who is who, and the heads that were seen.
+"""What is kept beside the books and never in them: the key that hides people and signs, and the heads that were seen.
 
-Without the key the books hold digests nobody can trace to a person. The heads are written after every
-reservation and before a private value is read, so whoever puts an older copy of the books in place, and lets
-people spend the same budget twice, is found out when the books are opened next.
+Without the key the books hold digests nobody can trace to a person, and nobody can sign an entry. The heads are written
+after every reservation and before a private value is read, so whoever puts an older copy of the books in place, and
+lets people spend the same budget twice, is found out when the books are opened next. Every line of the file of heads
+is authenticated with the key: a line that is none, and is not what a crash leaves of one, was put there by somebody.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ import secrets
 import tempfile
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
 from sottovoce.errors import InvalidParameter, LedgerUnavailable, SottovoceError, WrongLedgerKey
 from sottovoce.ledgers.chain import PERSON_BYTES
+from sottovoce.ledgers.signing import Signer
 
 KEY_BYTES = 32
 #: So many digests are under way at once.
@@ -31,9 +34,41 @@ FEW = 1024
 _in_bytes = methodcaller("encode", "utf-8", "surrogatepass")
 #: Names of these types are spelt as they print.
 PLAIN = frozenset({int, str})
-#: A line of the file of heads: a word, the number of an entry, its digest.
-SEEN, ANEW = "seen", "anew"
-_LINE = re.compile(rf"({SEEN}|{ANEW}) ([0-9]{{1,18}}) ([0-9a-f]{{64}})")
+#: A line of the file of heads: a word, the number of an entry, its digest, a code that needs the key to compute.
+#: "anew" forgets what came before it; "waived" is a head that is not in the books, and that somebody answered for;
+#: "list" has the number of witnesses and the digest of their list.
+SEEN, ANEW, WAIVED, LIST = "seen", "anew", "waived", "list"
+_WORDS = "|".join((SEEN, ANEW, WAIVED, LIST))
+_LINE = re.compile(rf"({_WORDS}) ([0-9]{{1,18}}) ([0-9a-f]{{64}}) ([0-9a-f]{{32}})")
+#: As earlier versions wrote it, and they wrote these words alone.
+_EARLIER = re.compile(rf"({SEEN}|{ANEW}) ([0-9]{{1,18}}) ([0-9a-f]{{64}})")
+#: What a crash leaves of a line that begins with a whole word.
+_TORN = re.compile(rf"({_WORDS})( ([0-9]{{0,18}}|[0-9]{{1,18}} ([0-9a-f]{{0,64}}|[0-9a-f]{{64}} [0-9a-f]{{0,31}})))?")
+#: Tells the codes of lines from other things that are derived from the key.
+PURPOSE, CODE_BYTES = b"sottovoce heads", 16
+
+
+@dataclass
+class Heads:
+    """What the file of heads says."""
+
+    seen: list[tuple[int, bytes]] = field(default_factory=list)  # since the books were last declared good
+    waived: set[tuple[int, bytes]] = field(default_factory=set)
+    listed: bytes | None = None  # the digest of the list of witnesses, if one was ever written
+    authentic: bool = False  # whether a line was written with the key
+    damaged: bool = False
+
+    def take(self, word: str, number: int, digest: bytes) -> None:
+        """Adds what one line says."""
+        if word == LIST:
+            self.listed = digest
+        elif word == WAIVED:
+            self.waived.add((number, digest))
+        elif word == ANEW:
+            self.seen = [(number, digest)]
+            self.damaged = False
+        else:
+            self.seen.append((number, digest))
 
 
 @dataclass(frozen=True)
@@ -87,26 +122,41 @@ class Beside:
         """Returns a digest of this text that only the holder of the key can compute."""
         return hashlib.blake2b(text.encode(), digest_size=32, key=self.key).hexdigest()
 
-    def seen(self) -> list[tuple[int, bytes]]:
-        """Returns the heads that were seen since the books were last declared good."""
-        heads: list[tuple[int, bytes]] = []
-        for line in [] if self.heads is None else _read(self.heads).splitlines():
+    @cached_property
+    def signer(self) -> Signer:
+        """What signs in the name of these books."""
+        return Signer(self.key)
+
+    def read_heads(self) -> Heads:
+        """Returns the heads that were seen since the books were last declared good, and whether the file is whole."""
+        found = Heads()
+        for line in [] if self.heads is None else _read(self.heads).split("\n"):
             told = _LINE.fullmatch(line)
-            if told is None:
-                continue  # a line that a crash cut off: what it was to tell had not been released
-            heads = [] if told[1] == ANEW else heads
-            heads.append((int(told[2]), bytes.fromhex(told[3])))
-        return heads
+            earlier = None if found.authentic else _EARLIER.fullmatch(line)
+            if told is not None and secrets.compare_digest(told[4], self._code(told[1], told[2], told[3])):
+                found.authentic = True
+                found.take(told[1], int(told[2]), bytes.fromhex(told[3]))
+            elif earlier is not None:
+                found.take(earlier[1], int(earlier[2]), bytes.fromhex(earlier[3]))
+            elif not _is_torn(line):
+                found.damaged = True
+        return found
 
     def saw(self, number: int, digest: bytes, word: str = SEEN) -> None:
         """Writes a head down, for good, before anything is done that rests on it."""
+        self.write([(word, number, digest)])
+
+    def write(self, lines: Sequence[tuple[str, int, bytes]]) -> None:
+        """Writes lines (word, number, digest), for good."""
         if self.heads is None:
             return
+        # A line begins anew, whatever a crash may have left of the one before.
+        spelt = [(word, str(number), digest.hex()) for word, number, digest in lines]
+        text = "".join(f"\n{' '.join(line)} {self._code(*line)}\n" for line in spelt)
         try:
             new = not self.heads.exists()
             with os.fdopen(os.open(self.heads, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
-                # A line begins anew, whatever a crash may have left of the one before.
-                _kept(file, f"\n{word} {number} {digest.hex()}\n".encode())
+                _kept(file, text.encode())
             if new:
                 _keep_names(self.heads.parent)
             return
@@ -114,10 +164,20 @@ class Beside:
             pass  # raised below
         raise _unwritable("what was reserved stays spent")
 
+    def _code(self, word: str, number: str, digest: str) -> str:
+        line = f"{word} {number} {digest}".encode()
+        return hashlib.blake2b(line, digest_size=CODE_BYTES, key=self.key, person=PURPOSE).hexdigest()
+
+
+def _is_torn(line: str) -> bool:
+    """Whether this is nothing, or what a crash leaves of a line; some file systems leave zeros after it."""
+    rest = line.rstrip("\0")
+    return any(word.startswith(rest) for word in _WORDS.split("|")) or _TORN.fullmatch(rest) is not None
+
 
 def head(number: Any, digest: Any) -> tuple[int, bytes]:
     """Returns a head as a certificate tells it; raises if it is none."""
-    told = _LINE.fullmatch(f"{SEEN} {number} {digest}")
+    told = _EARLIER.fullmatch(f"{SEEN} {number} {digest}")
     if told is None:
         raise InvalidParameter(
             "This is no head of a ledger.", "", "Pass the entry and the head of a certificate as they are."

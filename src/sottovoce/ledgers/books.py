@@ -4,7 +4,9 @@
     plan → reserve (committed, and its head written down beside) → run → publish (bytes stored) → answer
 
 A reservation is one transaction for everybody. Nothing refunds it: a release that crashed is seen in the books
-as reserved and never published, and stays spent. Every entry holds the digest of the one before.
+as reserved and never published, and stays spent. Every entry holds the digest of the one before, and is signed.
+Before anything is written, and when books are opened, what was appended since the last head that is known here must
+follow from it and end with a signature: whoever can write to the database cannot add to the books.
 """
 
 from __future__ import annotations
@@ -21,8 +23,11 @@ import numpy as np
 from sottovoce import ledger
 from sottovoce.errors import (
     DuplicatePeople,
+    InvalidParameter,
     KeyReused,
     LedgerSealed,
+    LedgerUnsigned,
+    SottovoceError,
     WrongLedgerKey,
 )
 from sottovoce.ledger import (
@@ -35,10 +40,11 @@ from sottovoce.ledger import (
     Reservation,
     code_of,
     in_words,
+    refuse_long,
     refuse_unwritable,
 )
-from sottovoce.ledgers import beside, chain, reading, schema
-from sottovoce.ledgers.beside import ANEW, Beside
+from sottovoce.ledgers import beside, chain, reading, replay, schema, signing
+from sottovoce.ledgers.beside import ANEW, SEEN, Beside, Heads
 from sottovoce.ledgers.chain import NOTHING, Lines
 from sottovoce.ledgers.schema import Transaction
 from sottovoce.table import refuse_nameless
@@ -46,6 +52,11 @@ from sottovoce.units import Units
 
 Result = TypeVar("Result")
 
+#: What an entry can be.
+KINDS = ("open", "grant", "reserve", "charge", "publish", "unseal", "upgrade")
+#: Why books are sealed.
+OLDER = "something was released that is not in them. They may be an older copy."
+DAMAGED = "the file of heads beside them is missing or damaged, so nobody can tell whether they are an older copy."
 #: All accounts are read, and none looked for, unless so many times more have one than are asked for.
 MANY = 16
 
@@ -70,7 +81,8 @@ class Books:
     """A ledger in a database."""
 
     def __init__(self, store: Store) -> None:
-        self._store, self._new, self.sealed = store, Beside(b""), False
+        self._store = store
+        self._new = Beside(b"")
         if store.read(lambda transaction: transaction.version()) != len(schema.MIGRATIONS):
             store.write(schema.migrate)
         first = store.read(reading.first) or self._begun()
@@ -79,8 +91,41 @@ class Books:
         if self._beside.check != first.request:
             raise WrongLedgerKey("This key belongs to other books.", "", "Put back their own, or name its folder.")
         self.identity = first.key
-        self._last = (first.number, first.digest)
-        self.sealed = not store.read(self._follows_from_heads)
+        self._first = (first.number, first.digest)
+        self._signed_from = store.read(lambda transaction: self._find_signed(transaction, first))
+        self._why_sealed: str | None = None
+        self._last = store.read(self._known_head)
+        if self.sealed:  # or they were begun just now, between a look at the heads and one at the entries
+            self._last = store.read(self._known_head)
+
+    @property
+    def sealed(self) -> bool:
+        """Whether nothing can be written, because these may be older books."""
+        return self._why_sealed is not None
+
+    @property
+    def why_sealed(self) -> str:
+        """Why nothing can be written; nothing if it can."""
+        return self._why_sealed or ""
+
+    @property
+    def signed_from(self) -> int | None:
+        """The number of the first entry that is signed; None for books of an earlier version."""
+        return self._signed_from
+
+    @property
+    def public_key(self) -> str:
+        """The key with which anybody can check what these books have signed, in hexadecimal digits."""
+        return self._beside.signer.public.hex()
+
+    def sign(self, message: bytes) -> str:
+        """Returns the signature of a message, in hexadecimal digits."""
+        return self._beside.signer.sign(message).hex()
+
+    def signature(self, number: int) -> str | None:
+        """Returns the signature of an entry, in hexadecimal digits; None if it was written before books were signed."""
+        found = self._store.read(lambda transaction: reading.signature(transaction, number))
+        return None if found is None else found.hex()
 
     def hidden(self, text: str) -> str:
         """Returns a digest of this text that only the holder of the key can compute."""
@@ -96,7 +141,8 @@ class Books:
             return self._append(transaction, "grant", "", "", root(), lines)
 
         with chain.hashing(lines) as root:
-            self._saw(self._written(work))
+            entry = self._written(work)
+        self._saw(entry.number, entry.digest)
 
     def balances(self, people: Sequence[Any], account: str = USUAL) -> Units:
         """Returns what each has left; raises if somebody has no such account."""
@@ -120,30 +166,41 @@ class Books:
 
     def find(self, key: str) -> Reservation | None:
         """Returns what is known about this key."""
-        return self._store.read(lambda transaction: reading.known(transaction, key))
+        return self._store.read(lambda transaction: self._known(transaction, key))
 
     def reserve(self, key: str, request: str, amounts: Sequence[Amounts], *, outside: bool = False) -> Reservation:
-        """Charges everybody at once, or nobody; a key that is known already is returned as it is."""
-        lines, what = self._packed(amounts), "charge" if outside else "reserve"
+        """Charges everybody at once, or nobody; a key that is known already is returned as it is.
+
+        What was spent outside is a fact: it is written down even if somebody is short, who then has nothing left.
+        """
+        known = self.find(key) if self.sealed or self._signed_from is None else None
+        if known is not None:
+            return known  # also from books in which nothing can be written
+        lines = self._packed(amounts)
         lines = lines[lines["amount"] > 0]
 
         def work(transaction: Transaction) -> Reservation:
-            known = reading.known(transaction, key)
+            known = self._known(transaction, key)
             if known is not None:
                 return known
+            refuse_long(key)
             transaction.stage(lines)
-            if transaction.count(schema.CHARGE) != len(lines):
+            overdrawn = 0
+            if outside:
+                transaction.count(schema.CHARGE_OUTSIDE)
+                overdrawn = transaction.run(schema.OVERDRAWN)[0][0]
+            elif transaction.count(schema.CHARGE) != len(lines):
                 raise reading.refused(transaction)
             ledger.reached("reserve: charged")
-            entry = self._append(transaction, what, key, request, root(), lines)
-            return Reservation(key, request, "reserved", entry.number, entry.digest.hex(), fresh=True)
+            entry = self._append(transaction, "charge" if outside else "reserve", key, request, root(), lines)
+            head = entry.digest.hex()
+            return Reservation(key, request, "reserved", entry.number, head, fresh=True, overdrawn=overdrawn)
 
         with chain.hashing(lines) as root:
             made = self._written(work)
         ledger.reached("reserve: committed")
         if made.fresh:
-            self._beside.saw(made.number, bytes.fromhex(made.head))
-            self._last = (made.number, bytes.fromhex(made.head))
+            self._saw(made.number, bytes.fromhex(made.head))
         ledger.reached("reserve: witnessed")
         return made
 
@@ -151,7 +208,7 @@ class Books:
         """Keeps the bytes of a release under its reserved key."""
 
         def work(transaction: Transaction) -> Entry | None:
-            known = reading.known(transaction, key)
+            known = self._known(transaction, key)
             if known is None or (known.state, known.release) not in (("reserved", None), ("published", release)):
                 raise KeyReused("This key is not reserved, or holds another release.", "", "Reserve a new key first.")
             if known.release is not None:
@@ -159,7 +216,9 @@ class Books:
             transaction.run("INSERT INTO releases (number, text) VALUES (?, ?)", known.number, release)
             return self._append(transaction, "publish", key, known.request, chain.of_text(release))
 
-        self._saw(self._written(work))
+        entry = self._written(work)
+        if entry is not None:
+            self._saw(entry.number, entry.digest)
         ledger.reached("publish: committed")
 
     def history(self, person: Any) -> list[Line]:
@@ -197,27 +256,51 @@ class Books:
         return [(lines[place].tobytes(), chain.proof(leaves, int(place))) for place in own]
 
     def verify(self) -> None:
-        """Recomputes every balance and digest from the entries; raises if the books do not add up."""
+        """Replays every entry: signatures, digests, each charge against its grant, balances; raises if one is wrong."""
         self._store.check()
-        if not self._store.read(self._adds_up):
-            raise reading.broken()
-        if self.sealed:
-            raise sealed()
+        self._store.read(self._refuse_wrong)
+        if self._why_sealed is not None:
+            raise sealed(self._why_sealed)
 
     def confirm(self, number: int, head: str) -> bool:
-        """Whether an entry with this digest is in the books; if it is not, they are sealed, now and when reopened."""
+        """Whether an entry with this digest is in the books."""
         seen = beside.head(number, head)
-        if not self._store.read(lambda transaction: reading.in_chain(transaction, seen)):
-            self._beside.saw(*seen)
-            self.sealed = True
-        return not self.sealed
+        return self._store.read(lambda transaction: reading.in_chain(transaction, seen))
+
+    def seal(self, number: int, head: str) -> None:
+        """Seals the books, now and when reopened: this head was signed in their name and is not in them."""
+        self._beside.saw(*beside.head(number, head))
+        self._why_sealed = OLDER
 
     def unseal(self, reason: str) -> None:
-        """Goes on with these books although they are behind something that was released; the reason is entered."""
+        """Goes on with these books although they may be behind something that was released; the reason is entered."""
         refuse_unwritable(reason)
+        if self._signed_from is None:
+            raise unsigned()
         entry = self._store.write(lambda transaction: self._append(transaction, "unseal", "", reason))
         self._beside.saw(entry.number, entry.digest, ANEW)
-        self._last, self.sealed = (entry.number, entry.digest), False
+        self._last = (entry.number, entry.digest)
+        self._why_sealed = None
+
+    def upgrade(self) -> int:
+        """Begins to sign books of an earlier version, and returns the number of the first entry that is signed.
+
+        What came before is verified once more, and bound by that signature. It proves nothing about who wrote it:
+        whoever could write to the database until now could have changed it.
+        """
+        if self._signed_from is not None:
+            raise InvalidParameter("These books are signed already.", "", "Go on with them as they are.")
+        self._store.check()
+
+        def work(transaction: Transaction) -> Entry:
+            self._refuse_wrong(transaction)
+            return self._append(transaction, "upgrade", "", "", self._beside.signer.public)
+
+        entry = self._store.write(work)
+        self._signed_from = entry.number
+        self._beside.saw(entry.number, entry.digest, SEEN if self.sealed else ANEW)
+        self._last = (entry.number, entry.digest)
+        return entry.number
 
     def _begun(self) -> Entry:
         """Writes the first entry, which names the books and recognises their key."""
@@ -226,7 +309,11 @@ class Books:
         self._new = Beside.in_memory() if stem is None else Beside.in_files(stem, new=True)
 
         def work(transaction: Transaction) -> Entry:
-            return reading.first(transaction) or self._append(transaction, "open", identity, self._new.check)
+            begun = reading.first(transaction)
+            if begun is not None:
+                return begun  # by somebody else, just now
+            self._beside = self._new
+            return self._append(transaction, "open", identity, self._new.check, self._new.signer.public)
 
         return self._store.write(work)
 
@@ -241,12 +328,15 @@ class Books:
         return self._store.read(lambda transaction: reading.left(transaction, asked))
 
     def _written(self, work: Callable[[Transaction], Result]) -> Result:
-        if self.sealed:
-            raise sealed()
+        if self._signed_from is None:
+            raise unsigned()
+        if self._why_sealed is not None:
+            raise sealed(self._why_sealed)
 
         def guarded(transaction: Transaction) -> Result:
             if not reading.in_chain(transaction, self._last):
-                raise sealed()  # the books were exchanged for older ones while they were open
+                raise sealed(OLDER)  # the books were exchanged for older ones while they were open
+            self._refuse_forged_tail(transaction, self._last)
             return work(transaction)
 
         return self._store.write(guarded)
@@ -265,8 +355,11 @@ class Books:
         bare = Entry(last + 1, what, key, request, at, 0 if lines is None else len(lines), root, b"")
         entry = Entry(**{**bare.__dict__, "digest": chain.digest(bare, before)})
         transaction.run("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *entry.__dict__.values())
+        number = entry.number
+        identity = key if what == "open" else self.identity
+        signature = self._beside.signer.sign(signing.entry_message(identity, number, entry.digest))
+        transaction.run("INSERT INTO signatures VALUES (?, ?)", number, signature)
         if lines is not None:
-            number = entry.number
             transaction.run(f"INSERT INTO lines SELECT {number}, person, account, amount FROM staged")
         return entry
 
@@ -285,27 +378,112 @@ class Books:
             )
         return lines
 
-    def _saw(self, entry: Entry | None) -> None:
-        if entry is not None:
-            self._beside.saw(entry.number, entry.digest)
-            self._last = (entry.number, entry.digest)
+    def _saw(self, number: int, digest: bytes) -> None:
+        self._beside.saw(number, digest)
+        self._last = (number, digest)
 
-    def _follows_from_heads(self, transaction: Transaction) -> bool:
-        return all(reading.in_chain(transaction, seen) for seen in self._beside.seen())
+    def _known(self, transaction: Transaction, key: str) -> Reservation | None:
+        """Returns what is known about a key, if the entries that say so are ours."""
+        found = reading.about(transaction, key)
+        if found is None:
+            return None
+        for entry in found.entries:
+            self._refuse_forged(transaction, entry)
+        return found.reservation
 
-    def _adds_up(self, transaction: Transaction) -> bool:
-        entries = reading.entries(transaction)
-        return (
-            chain.first_break(iter(entries)) is None
-            and all(reading.holds(transaction, entry) for entry in entries)
-            and not any(transaction.run(question)[0][0] for question in schema.CONTRADICTIONS)
+    def _find_signed(self, transaction: Transaction, first: Entry) -> int | None:
+        public = self._beside.signer.public
+        if first.root not in (public, NOTHING):
+            raise reading.broken()
+        return 0 if first.root == public else reading.upgraded(transaction, public)
+
+    def _known_head(self, transaction: Transaction) -> tuple[int, bytes]:
+        """Returns the last head; finds out whether the books lack one that was seen, or hold what nobody signed."""
+        heads, digests = self._beside.read_heads(), reading.digests(transaction)
+        there = [head for head in heads.seen if digests.get(head[0]) == head[1]]
+        self._why_sealed = self._seal(heads, len(there), len(digests))
+        if not heads.seen and self._signed_from == 0 and len(digests) == 1 and not heads.damaged:
+            self._beside.saw(*self._first)  # before anything else is written: without heads nobody goes on
+        last = reading.chained_to(transaction, (-1, NOTHING) if not there else max(there))
+        self._refuse_unsigned(transaction, last)
+        return last
+
+    def _seal(self, heads: Heads, there: int, entries: int) -> str | None:
+        """Why books with so many entries, in which so many of the heads that were seen are there, are sealed."""
+        if there < len(heads.seen):
+            return OLDER
+        if self._beside.heads is None:
+            return None  # books in memory
+        missing = not heads.seen or (self._signed_from is not None and not heads.authentic)
+        return DAMAGED if heads.damaged or (missing and entries > 1) else None
+
+    def _refuse_forged_tail(self, transaction: Transaction, known: tuple[int, bytes]) -> None:
+        """Raises unless what came after a head that is known follows from it, and was signed."""
+        last = reading.chained_to(transaction, known)
+        if last != known:
+            self._refuse_unsigned(transaction, last)
+
+    def _refuse_unsigned(self, transaction: Transaction, head: tuple[int, bytes]) -> None:
+        """Raises unless this head was signed: it vouches for all before it, which whoever signed it had checked."""
+        if self._signed_from is not None and not self._is_signed(head, reading.signature(transaction, head[0])):
+            raise reading.broken()
+
+    def _refuse_forged(self, transaction: Transaction, entry: Entry) -> None:
+        """Raises unless an entry is as it was signed; older ones must lead to the first that was."""
+        before = reading.at(transaction, entry.number - 1)
+        if entry.digest != chain.digest(entry, NOTHING if before is None else before.digest):
+            raise reading.broken()
+        head, signed_from = (entry.number, entry.digest), self._signed_from
+        if signed_from is not None and entry.number < signed_from:
+            reading.chained_to(transaction, head)
+            upgrade = reading.at(transaction, signed_from)
+            head = head if upgrade is None else (upgrade.number, upgrade.digest)
+        self._refuse_unsigned(transaction, head)
+
+    def _is_signed(self, head: tuple[int, bytes], signature: bytes | None) -> bool:
+        return signing.is_signed(self._beside.signer.public, signing.entry_message(self.identity, *head), signature)
+
+    def _refuse_wrong(self, transaction: Transaction) -> None:
+        """Raises unless entries, their signatures, what belongs to them, and all accounts agree."""
+        entries, charged = reading.entries(transaction), []
+        if chain.first_break(iter(entries)) is not None or not self._are_signed(transaction, entries):
+            raise reading.broken()
+        for entry in entries:
+            lines = reading.lines_of(transaction, entry.number)
+            if entry.what not in KINDS or not reading.belongs(transaction, entry, lines):
+                raise reading.broken()
+            if entry.what in replay.WITH_LINES:
+                charged.append((entry.what, lines))
+        expected = replay.replay(charged)
+        if expected is None:
+            raise reading.overspent()
+        if not expected.equal(reading.accounts(transaction)) or any(
+            transaction.run(question)[0][0] for question in schema.CONTRADICTIONS
+        ):
+            raise reading.broken()
+
+    def _are_signed(self, transaction: Transaction, entries: Sequence[Entry]) -> bool:
+        """Whether every entry since the first that is signed is, and no other."""
+        found = dict(transaction.run("SELECT number, signature FROM signatures"))
+        expected = [] if self._signed_from is None else entries[self._signed_from :]
+        return set(found) == {entry.number for entry in expected} and all(
+            self._is_signed((entry.number, entry.digest), found[entry.number]) for entry in expected
         )
 
 
-def sealed() -> LedgerSealed:
-    """The error of books that are behind what was released from them."""
+def sealed(why: str) -> LedgerSealed:
+    """The error of books that may be behind what was released from them."""
     return LedgerSealed(
-        "These books are sealed: something was released that is not in them. They may be an older copy.",
+        f"These books are sealed: {why}",
         "On older books people would spend the same budget twice.",
         "Put the right copy back; or, if there is none, unseal with a reason, and lower grants before any release.",
+    )
+
+
+def unsigned() -> SottovoceError:
+    """The error of books of an earlier version, into which nothing is written."""
+    return LedgerUnsigned(
+        "These books were written by an earlier version, which did not sign entries.",
+        "Nothing is written into books that anybody who can write to the database could have extended.",
+        "Run `sottovoce ledger upgrade`, or call ledger.upgrade(); it says what can no longer be proved.",
     )

@@ -9,6 +9,7 @@ serialisation is tried again, with the same key. The tables are in the schema ``
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from sottovoce import ledger
-from sottovoce.errors import LedgerUnavailable, SottovoceError, UnsupportedLedger
+from sottovoce.errors import LedgerBroken, LedgerUnavailable, SottovoceError, UnsupportedLedger
 from sottovoce.ledgers import schema
 from sottovoce.ledgers.books import Books
 from sottovoce.ledgers.chain import PERSON_BYTES
@@ -51,6 +52,27 @@ READ = f"""
     SELECT string_agg(person || int8send({schema.REST}), ''::bytea ORDER BY person) FROM accounts
     WHERE account = %s AND person >= %s AND person < %s AND octet_length(person) = {PERSON_BYTES}"""
 RECORD = np.dtype([("person", "u1", PERSON_BYTES), ("left", ">i8")])
+#: The table of the version of all others.
+VERSION = "version"
+#: What a table is, as the server describes it: kind, columns, conditions, indexes, triggers, rules, policies, parents.
+_TABLE = "JOIN pg_class ON pg_class.oid = {0} WHERE pg_class.relnamespace = ({{0}}) AND pg_class.relname = ANY(?)"
+DESCRIBED = (
+    "relname, relkind, relpersistence = 'u', relrowsecurity, relforcerowsecurity FROM pg_class"
+    " WHERE relnamespace = ({0}) AND relname = ANY(?)",
+    "relname, attname, format_type(atttypid, atttypmod), attnotnull, attidentity, attgenerated,"
+    " pg_get_expr(adbin, adrelid) FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum "
+    + _TABLE.format("attrelid")
+    + " AND attnum > 0 AND NOT attisdropped",
+    "relname, conname, contype, convalidated, condeferrable, pg_get_constraintdef(pg_constraint.oid)"
+    " FROM pg_constraint " + _TABLE.format("conrelid"),
+    "relname, replace(replace(pg_get_indexdef(indexrelid), ' ON pg_temp.', ' ON '), ' ON sottovoce.', ' ON '),"
+    " indisunique, indisprimary, indisvalid FROM pg_index " + _TABLE.format("indrelid"),
+    "relname, tgname FROM pg_trigger " + _TABLE.format("tgrelid") + " AND NOT tgisinternal",
+    "relname, rulename FROM pg_rewrite " + _TABLE.format("ev_class"),
+    "relname, polname FROM pg_policy " + _TABLE.format("polrelid"),
+    "relname, inhparent FROM pg_inherits " + _TABLE.format("inhrelid"),
+    "relname, inhrelid FROM pg_inherits " + _TABLE.format("inhparent"),
+)
 
 
 def open_books(url: str, keys: Path) -> Books:
@@ -91,8 +113,16 @@ class _Server:
         return self._tried(work, "REPEATABLE READ")
 
     def check(self) -> None:
-        """The server checks itself; it is told how large the tables are, for the long questions that follow."""
+        """Raises unless the tables are as they were made; the server checks itself."""
+        # It is told how large the tables are, for the long questions that follow.
         self._tried(lambda transaction: transaction.run("ANALYZE accounts, entries, lines"), "READ COMMITTED")
+        if not self._tried(lambda transaction: transaction.is_as_made(), "READ COMMITTED"):
+            raise LedgerBroken(
+                "The tables of the books are not as they were made: a column, a condition, an index, a trigger or a "
+                "rule was changed or added.",
+                "What the database enforces stands behind every charge.",
+                "Stop releasing, find out who changed them, and move to a copy that verifies.",
+            )
 
     def _tried(self, work: Callable[[_PostgresTransaction], Result], isolation: str) -> Result:
         errors = self._psycopg.errors
@@ -177,11 +207,30 @@ class _PostgresTransaction:
     def define(self, statements: Sequence[str], version: int) -> None:
         """Makes or changes tables, and notes their version."""
         self.run("CREATE SCHEMA IF NOT EXISTS sottovoce")
-        self.run("CREATE TABLE IF NOT EXISTS version (number BIGINT PRIMARY KEY)")
+        self._make(statements, version)
+
+    def _make(self, statements: Sequence[str], version: int) -> None:
+        self.run(f"CREATE TABLE IF NOT EXISTS {VERSION} (number BIGINT PRIMARY KEY)")
         for statement in statements:
             room = ROOM * statement.startswith("CREATE TABLE accounts")
             self.run(statement.replace("INTEGER", "BIGINT").replace("BLOB", "BYTEA") + room)
-        self.run("INSERT INTO version VALUES (?)", version)
+        self.run(f"INSERT INTO {VERSION} VALUES (?)", version)
+
+    def is_as_made(self) -> bool:
+        """Whether the tables are those that would be made now, as temporary ones that are thrown away again."""
+        names = [
+            VERSION,
+            *(name for step in schema.MIGRATIONS for name in re.findall(r"CREATE TABLE (\w+)", " ".join(step))),
+        ]
+        there = self._described("SELECT oid FROM pg_namespace WHERE nspname = 'sottovoce'", names)
+        with self._cursor.connection.transaction(force_rollback=True):
+            self.run("SET LOCAL search_path = pg_temp")
+            for number, step in enumerate(schema.MIGRATIONS, 1):
+                self._make(step, number)
+            return there == self._described("SELECT pg_my_temp_schema()", names)
+
+    def _described(self, namespace: str, names: Sequence[str]) -> list[list[tuple[Any, ...]]]:
+        return [self.run(f"SELECT {question.format(namespace)} ORDER BY 1, 2", list(names)) for question in DESCRIBED]
 
 
 def for_copy(lines: Any) -> bytes:

@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 from itertools import chain as chained
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sottovoce.errors import BudgetExceeded, LedgerBroken, UnknownPeople
 from sottovoce.ledger import ACCOUNTS, Entry, Everybody, Reservation, State, refuse_unwritable
 from sottovoce.ledgers import chain, schema
+from sottovoce.ledgers import replay as replaying
 from sottovoce.ledgers.chain import Lines
+from sottovoce.ledgers.replay import Accounts
 from sottovoce.ledgers.schema import Transaction
 from sottovoce.units import Units
 
@@ -51,17 +53,65 @@ def entries(transaction: Transaction) -> list[Entry]:
     return [_entry(row) for row in transaction.run(ENTRY + " ORDER BY number")]
 
 
-def known(transaction: Transaction, key: str) -> Reservation | None:
-    """Returns what is known about a key."""
+def since(transaction: Transaction, number: int) -> list[Entry]:
+    """Returns the entries after this one, in order."""
+    return [_entry(row) for row in transaction.run(ENTRY + " WHERE number > ? ORDER BY number", number)]
+
+
+def at(transaction: Transaction, number: int) -> Entry | None:
+    """Returns the entry of this number, if there is one."""
+    found = transaction.run(ENTRY + " WHERE number = ?", number)
+    return _entry(found[0]) if found else None
+
+
+def chained_to(transaction: Transaction, start: tuple[int, bytes]) -> tuple[int, bytes]:
+    """Returns the last head that follows from this one; raises if an entry after it does not follow."""
+    number, before = start
+    for entry in since(transaction, number):
+        if entry.number != number + 1 or entry.digest != chain.digest(entry, before):
+            raise broken()
+        number, before = entry.number, entry.digest
+    return number, before
+
+
+def digests(transaction: Transaction) -> dict[int, bytes]:
+    """Returns the digest of each entry."""
+    return dict(transaction.run("SELECT number, digest FROM entries"))
+
+
+def signature(transaction: Transaction, number: int) -> bytes | None:
+    """Returns the signature of an entry, if it has one."""
+    found = transaction.run("SELECT signature FROM signatures WHERE number = ?", number)
+    return found[0][0] if found else None
+
+
+def upgraded(transaction: Transaction, public: bytes) -> int | None:
+    """Returns the number of the entry from which on older books are signed with this key."""
+    found = transaction.run("SELECT MIN(number) FROM entries WHERE what = 'upgrade' AND root = ?", public)
+    return found[0][0] if found else None
+
+
+class About(NamedTuple):
+    """What is known about a key, and the entries that say so."""
+
+    reservation: Reservation
+    entries: list[Entry]
+
+
+def about(transaction: Transaction, key: str) -> About | None:
+    """Returns what is known about a key; raises if stored bytes are not those that were published."""
     refuse_unwritable(key)
     found = transaction.run(ENTRY + " WHERE key = ? AND what IN ('reserve', 'charge')", key)
     if not found:
         return None
     entry = _entry(found[0])
-    stored = transaction.run(schema.STORED, key)
+    published = [_entry(row) for row in transaction.run(ENTRY + " WHERE key = ? AND what = 'publish'", key)]
+    stored = transaction.run("SELECT text FROM releases WHERE number = ?", entry.number)
+    if [later.root for later in published] != [chain.of_text(text) for (text,) in stored]:
+        raise broken()
     release = stored[0][0] if stored else None
     state: State = "published" if stored or entry.what == "charge" else "reserved"
-    return Reservation(key, entry.request, state, entry.number, entry.digest.hex(), release)
+    return About(Reservation(key, entry.request, state, entry.number, entry.digest.hex(), release), [entry, *published])
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:
@@ -85,13 +135,24 @@ def lines_of(transaction: Transaction, number: int) -> Lines:
     return lines
 
 
-def holds(transaction: Transaction, entry: Entry) -> bool:
-    """Whether what belongs to an entry is what its root says."""
-    lines = lines_of(transaction, entry.number)
+def belongs(transaction: Transaction, entry: Entry, lines: Lines) -> bool:
+    """Whether what belongs to an entry is what its root says; the root of an opening or an upgrade is a public key."""
+    if len(lines) != entry.lines or (len(lines) and entry.what not in replaying.WITH_LINES):
+        return False
     if entry.what == "publish":
         stored = transaction.run(schema.STORED, entry.key)
-        return not len(lines) and bool(stored) and chain.of_text(stored[0][0]) == entry.root
-    return len(lines) == entry.lines and chain.root(chain.leaves(lines)) == entry.root
+        return bool(stored) and chain.of_text(stored[0][0]) == entry.root
+    return entry.what in ("open", "upgrade") or chain.root(chain.leaves(lines)) == entry.root
+
+
+def accounts(transaction: Transaction) -> Accounts:
+    """Returns all accounts as they stand."""
+    found = transaction.run(schema.ACCOUNTS)
+    people, *numbers = zip(*found, strict=True) if found else ((), (), (), (), ())
+    if not set(map(len, people)) <= {chain.PERSON_BYTES}:
+        raise broken()  # one after the other they would look like other people
+    columns = [np.array(column, dtype=np.int64) for column in numbers]
+    return Accounts(replaying.pairs(np.frombuffer(b"".join(people), dtype=np.uint8)), *columns)
 
 
 def left(transaction: Transaction, asked: Lines) -> Units | None:
@@ -142,4 +203,13 @@ def broken() -> LedgerBroken:
         "The books do not add up: an entry, an amount, a balance or a release was changed.",
         "Every balance and every digest follows from the entries.",
         "Stop releasing, and compare with a copy and with the heads in published certificates.",
+    )
+
+
+def overspent() -> LedgerBroken:
+    """The error of books in which a charge exceeds the grant under which it was made."""
+    return LedgerBroken(
+        "The books do not add up: somebody was charged more than they allowed at that moment.",
+        "Every reservation stays within the grant that is in force when it is made.",
+        "Stop releasing: somebody changed accounts in the database. Compare with a copy, and with published heads.",
     )
