@@ -11,6 +11,7 @@ import sqlite3
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from typer.testing import CliRunner
 
 from servers import postgres
@@ -386,7 +387,8 @@ def test_a_stranger_checks_an_export_without_key_and_names(release, ledger, book
 
 def _checked(text):
     """Recomputes an export with nothing of this library: the head, and what each digest has spent."""
-    _, *rows = map(json.loads, text.splitlines())
+    about, *rows = map(json.loads, text.splitlines())
+    public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(about["key"]))
     before, spent, granted, lines, entry = bytes(32), {}, {}, [], None
     for row in [*rows, {"entry": None}]:
         if "line" in row:
@@ -394,11 +396,13 @@ def _checked(text):
             continue
         if entry is not None:
             root = _root([hashlib.sha256(line).digest() for line in lines]) if lines else bytes(32)
-            assert entry["what"] == "publish" or root.hex() == entry["root"]
+            assert entry["what"] in ("publish", "open") or root.hex() == entry["root"]
             told = [entry[n] for n in ("number", "what", "key", "request", "at", "lines", "root")]
             text = json.dumps([*told, before.hex()], ensure_ascii=False, separators=(",", ":"))
             before = hashlib.sha256(text.encode()).digest()
             assert before.hex() == entry["digest"]
+            signed = f"sottovoce entry\n{about['ledger']}\n{entry['number']}\n{before.hex()}\n".encode()
+            public.verify(bytes.fromhex(entry["signature"]), signed)
             for line in lines:
                 sums = granted if entry["what"] == "grant" else spent
                 sums[line[1:18]] = int.from_bytes(line[18:]) + (0 if sums is granted else sums.get(line[1:18], 0))
@@ -442,3 +446,53 @@ def test_the_same_words_on_postgresql(run, ledger, folder):
         page = folder / "u1.html"
         head = ledger("statement", "--person", "u1", "--out", page, *where).stdout.split()[1]
     assert ledger("check", page, "--head", head).exit_code == 0
+
+
+def test_anybody_checks_a_release_with_the_public_key(release, ledger, books, folder):
+    out = folder / "may.json"
+    release("may", 0.1, "--out", out)
+    printed = ledger("key", "--ledger", books)
+    key, fingerprint = printed.stdout.strip(), printed.stderr.split("Fingerprint ")[1].strip()
+    assert key == Release.load(out).certificate.ledger["key"]
+    alone = ledger("check-release", out)
+    assert fingerprint in alone.stdout
+    assert "Compare it" in alone.stderr
+    assert ledger("check-release", out, "--key", key).exit_code == 0
+    assert ledger("check-release", out, "--key", "00" * 32).stderr.startswith("InvalidRelease")
+    assert ledger("check-release", out, "--key", "nonsense").stderr.startswith("InvalidParameter")
+    made = Release.load(out)
+    out.write_text(Release(**{**made.__dict__, "value": made.value + 1}).to_json())
+    assert ledger("check-release", out, "--key", key).stderr.startswith("InvalidRelease")
+
+
+def test_a_statement_is_checked_with_the_public_key_alone(release, ledger, books, folder):
+    release("may", 0.1)
+    page = folder / "u1.html"
+    assert ledger("statement", "--person", "u1", "--out", page, "--ledger", books).exit_code == 0
+    key = ledger("key", "--ledger", books).stdout.strip()
+    assert "have signed entry 3" in ledger("check", page, "--key", key).stdout
+    assert ledger("check", page).stderr.startswith("InvalidParameter")
+    assert ledger("check", page, "--key", "00" * 32).stderr.startswith("LedgerBroken")
+    text = page.read_text()
+    signature = re.search('"signature": "([0-9a-f]{128})"', text)[1]
+    for other in ("00" * 64, "", "zz"):
+        page.write_text(text.replace(signature, other))
+        assert ledger("check", page, "--key", key).exit_code == 2
+
+
+def test_an_upgrade_says_what_can_no_longer_be_proved(ledger, tmp_path):
+    text = (Path(__file__).parent.parent / "ledgers" / "earlier_books.sql").read_text(encoding="utf-8")
+    books = tmp_path / "books.db"
+    database = sqlite3.connect(books)
+    database.executescript(text)
+    number, digest = database.execute("SELECT number, digest FROM entries ORDER BY number DESC LIMIT 1").fetchone()
+    database.close()
+    (tmp_path / "books.db.key").write_bytes(bytes.fromhex(text.split()[2]))
+    (tmp_path / "books.db.heads").write_text(f"\nseen {number} {digest.hex()}\n")
+    assert "sottovoce ledger upgrade" in ledger("balance", "--person", "p1", "--ledger", books).stderr
+    done = ledger("upgrade", "--ledger", books)
+    assert f"signed from entry {number + 1}" in done.stdout
+    assert f"Entries 0 to {number} add up" in done.stderr
+    assert "could have written them anew" in " ".join(done.stderr.split())
+    assert ledger("upgrade", "--ledger", books).stderr.startswith("InvalidParameter")
+    assert ledger("verify", "--ledger", books).exit_code == 0

@@ -181,9 +181,23 @@ def test_a_whole_chain_made_anew_does_not_lead_to_the_published_head(statement):
         bare = replace(entry, root=_leaf(more)) if entry.number == first.number else entry
         before = chain.digest(bare, before)
         entries.append(replace(bare, digest=before))
-    forged = read(page(replace(statement, entries=tuple(entries), proved=(more,))))
+    forged = replace(statement, entries=tuple(entries), proved=(more,))
+    with pytest.raises(LedgerBroken):
+        read(page(forged))  # nobody has signed it
+
+
+def test_a_chain_signed_by_somebody_else_leads_neither_to_the_published_head_nor_to_the_published_key(statement):
+    stranger = sv.Session()
+    stranger.grant({"p0017": 5.0})
+    forged = read(page(Statement.of(stranger.ledger, "p0017")))
     with pytest.raises(LedgerBroken):
         forged.confirmed(statement.head)
+    with pytest.raises(LedgerBroken):
+        forged.refuse_other_key(statement.key)
+    with pytest.raises(LedgerBroken):
+        replace(forged, key=statement.key).refuse_unproved()
+    with pytest.raises(LedgerBroken):
+        replace(forged, key="", signature="").refuse_unproved()
 
 
 def test_lines_of_two_people_are_no_statement(session, statement):

@@ -59,8 +59,11 @@ def opened(place: str | None, keys: Path | None, short: str = "leave-out") -> Se
             "Check the path, or begin new books with `sottovoce ledger init`.",
         )
     session = Session(ledger=place, keys=keys, short=chosen("--short", short, SHORT))
-    if books_of(session).sealed:
-        say("These books are sealed: something was released that is not in them.", stderr=True, style="yellow")
+    books = books_of(session)
+    if books.sealed:
+        say(f"These books are sealed: {books.why_sealed}", stderr=True, style="yellow")
+    if books.signed_from is None:
+        say("An earlier version wrote these books: `sottovoce ledger upgrade` before anything is written.", stderr=True)
     return session
 
 
@@ -171,9 +174,12 @@ def _as_reported(name: str) -> str:
 
 def exported(books: Books) -> Iterator[str]:
     """Returns the books as lines of JSON: each entry, and after it its lines as they were hashed."""
-    yield json.dumps({"format": EXPORT_FORMAT, "ledger": books.identity})
+    yield json.dumps({"format": EXPORT_FORMAT, "ledger": books.identity, "key": books.public_key})
     for entry in books.entries():
         told = {**entry.__dict__, "root": entry.root.hex(), "digest": entry.digest.hex()}
+        signature = books.signature(entry.number)
+        if signature is not None:
+            told["signature"] = signature
         yield json.dumps({"entry": told}, ensure_ascii=False)
         if entry.lines:
             packed = books.lines(entry.number)

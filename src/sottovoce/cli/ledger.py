@@ -205,23 +205,95 @@ def statement(
 @plainly()
 def check(
     page: Annotated[Path, typer.Argument(metavar="STATEMENT", help="A page of `sottovoce ledger statement`.")],
-    head: Annotated[str, typer.Option(help="A head that the curator has published, 64 hexadecimal digits.")],
+    head: Annotated[
+        str | None, typer.Option(help="A head that the curator has published, 64 hexadecimal digits.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="The public key that the curator has published, 64 hexadecimal digits.")
+    ] = None,
 ) -> None:
-    """Check a statement against a published head, without the books and without their key.
+    """Check a statement against a published head or the public key, without the books and their secret.
 
-    What came after that head was published is not shown, because nothing confirms it yet.
+    What came after that head was published is not shown, because nothing confirms it yet. The public key alone
+    confirms everything up to the last entry.
     """
     from sottovoce.cli.pictures import table
+    from sottovoce.errors import InvalidParameter
     from sottovoce.pages.statement import accounts
     from sottovoce.pages.statement_page import account_cells, read
 
+    if head is None and key is None:
+        raise InvalidParameter(
+            "There is nothing to check the statement against.",
+            "It must lead to a head, or be signed with a key, that the curator has published.",
+            "Pass --head, --key or both.",
+        )
     made = read(_text(page))
-    number, last = made.confirmed(head), made.entries[-1].number
-    say(f"This statement holds: the head is that of entry {number}, which confirms what came before it.")
+    if key is not None:
+        made.refuse_other_key(key)
+    last = made.entries[-1].number
+    number = last if head is None else made.confirmed(head)
+    if head is None:
+        say(f"This statement holds: the books have signed entry {last}, which confirms what came before it.")
+    else:
+        say(f"This statement holds: the head is that of entry {number}, which confirms what came before it.")
     if number < last:
         say(f"Not confirmed by this head, because they came later: entries {number + 1} to {last}.", style="yellow")
     rows = [account_cells(account) for account in accounts(line for line in made.lines() if line.number <= number)]
     console().print(table(["account", "allowed in all", "spent", "left"], rows, words=1))
+
+
+@ledger_app.command()
+@plainly()
+def key(ledger: words.Ledger = None, keys: words.Keys = None) -> None:
+    """Print the public key with which anybody can check what these books have signed; publish it."""
+    from sottovoce.cli.books import books_of, opened
+    from sottovoce.ledgers.signing import fingerprint, read_key
+
+    public = books_of(opened(ledger, keys)).public_key
+    say(public)
+    say(f"Fingerprint {fingerprint(read_key(public))}", stderr=True)
+
+
+@ledger_app.command()
+@plainly()
+def check_release(
+    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release, as JSON.")],
+    key: Annotated[
+        str | None, typer.Option(help="The public key that the curator has published, 64 hexadecimal digits.")
+    ] = None,
+) -> None:
+    """Check the signature of a release, without the books and their secret.
+
+    Without --key a release vouches for itself alone: compare the fingerprint with the one that was published.
+    """
+    from sottovoce.cli.files import load_release
+    from sottovoce.ledgers import signing
+
+    load_release(release)
+    public = signing.check_release(_text(release), key)
+    say(f"This release is as it was signed. Fingerprint of the key: {signing.fingerprint(public)}.")
+    if key is None:
+        say("Compare it with the fingerprint that the curator has published.", stderr=True, style="yellow")
+
+
+@ledger_app.command()
+@plainly()
+def upgrade(ledger: words.Ledger = None, keys: words.Keys = None) -> None:
+    """Begin to sign books that an earlier version has written; they are verified first."""
+    from sottovoce.cli.books import books_of, opened
+
+    session = opened(ledger, keys)
+    first = books_of(session).upgrade()
+    entry = _last(session)
+    say(f"Upgraded: signed from entry {first}, head {entry.digest.hex()}.")
+    say(
+        f"Entries 0 to {first - 1} add up and hold together, but were not signed when they were made. Whoever could "
+        "write to the database before this upgrade could have written them anew, with grants and charges as they "
+        "liked; only heads and certificates that were published before can tell. From now on nobody can who has not "
+        "the key.",
+        stderr=True,
+    )
 
 
 @ledger_app.command()

@@ -3,7 +3,8 @@
 
 The proof holds the heads of all entries, the person's own packed lines, and the digests that lead from each line to its
 entry's root (docs/theory/ledger.md). Whoever has a head that was published computes the chain again, and climbs from
-every line to its root. Nobody else is named in it.
+every line to its root. The last entry is signed, so that whoever has the public key of the books needs no head. Nobody
+else is named in it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 from sottovoce import __version__
 from sottovoce.errors import LedgerBroken
 from sottovoce.ledger import ACCOUNTS, Entry, Line, in_words, units_in
-from sottovoce.ledgers import chain
+from sottovoce.ledgers import chain, signing
 from sottovoce.ledgers.books import Books
 from sottovoce.ledgers.reading import state_of
 
@@ -118,6 +119,8 @@ class Statement:
     entries: tuple[Entry, ...]
     proved: tuple[Proved, ...]
     made_by: str = f"sottovoce {__version__}"
+    key: str = ""  # the public key of the books, and their signature of the last entry, where they sign
+    signature: str = ""
 
     @classmethod
     def of(cls, books: Books, person: str) -> Statement:
@@ -126,7 +129,8 @@ class Statement:
         # Entries are only ever appended: those that came since are left to the next statement.
         numbers = dict.fromkeys(line.number for line in books.history(person) if line.number < len(entries))
         proved = [Proved(n, line, tuple(steps)) for n in numbers for line, steps in books.proof(person, n)]
-        made = cls(person, entries, tuple(proved))
+        signature = books.signature(entries[-1].number) or ""
+        made = cls(person, entries, tuple(proved), key=books.public_key if signature else "", signature=signature)
         made.refuse_unproved()
         return made
 
@@ -148,6 +152,7 @@ class Statement:
             or len({line.packed[:AT_ACCOUNT] for line in self.proved}) != 1
             or len(set(places)) < len(places)
             or not all(self._belongs(line) for line in self.proved)
+            or not self._is_signed()
         ):
             raise LedgerBroken(
                 "This statement does not hold: an entry or an amount is not what its digests say.",
@@ -159,6 +164,24 @@ class Statement:
         entry, leaf = self.entries[line.number], hashlib.sha256(line.packed).digest()
         shaped = len(line.packed) == chain.PACKED.itemsize  # which no node of a tree has
         return entry.what in WITH_LINES and shaped and chain.climbed(leaf, line.steps) == entry.root
+
+    def _is_signed(self) -> bool:
+        """Whether the signature holds, under the key that the entries name; books that do not sign have none."""
+        keys = {entry.root.hex() for entry in self.entries if entry.what in ("open", "upgrade")}
+        last = self.entries[-1]
+        message = signing.entry_message(self.entries[0].key, last.number, last.digest)
+        if not self.key:
+            return keys == {chain.NOTHING.hex()}
+        return self.key in keys and signing.is_signed(bytes.fromhex(self.key), message, bytes.fromhex(self.signature))
+
+    def refuse_other_key(self, key: str) -> None:
+        """Raises unless the statement was signed by the holder of this public key."""
+        if signing.read_key(key).hex() != self.key:
+            raise LedgerBroken(
+                "This statement was not signed with this key.",
+                "The books sign every entry; those of an earlier version do so after an upgrade.",
+                "Check that the key is the one that the curator has published; else do not rely on the statement.",
+            )
 
     def confirmed(self, head: str) -> int:
         """Returns the number of the entry with this digest: all up to it are as they were when it was published."""
@@ -179,6 +202,8 @@ class Statement:
             {"entry": p.number, "packed": p.packed.hex(), "steps": [[_hex(s.before), _hex(s.after)] for s in p.steps]}
             for p in self.proved
         ]
+        if self.key:
+            names |= {"key": self.key, "signature": self.signature}
         told = [f"{_dumped(name)}: {_dumped(value)}" for name, value in names.items()]
         told += [f'"entries": {_listed(heads)}', f'"lines": {_listed(lines)}']
         return "{\n" + ",\n".join(told) + "\n}\n"
@@ -198,7 +223,14 @@ class Statement:
             Proved(line["entry"], bytes.fromhex(line["packed"]), tuple(_step(*pair) for pair in line["steps"]))
             for line in content["lines"]
         ]
-        return cls(content["person"], tuple(entries), tuple(proved), content["made_by"])
+        return cls(
+            content["person"],
+            tuple(entries),
+            tuple(proved),
+            content["made_by"],
+            bytes.fromhex(content.get("key", "")).hex(),
+            bytes.fromhex(content.get("signature", "")).hex(),
+        )
 
 
 def _line(proved: Proved, entry: Entry, published: dict[str, int]) -> Line:

@@ -56,10 +56,22 @@ def page(statement: Statement) -> str:
         meaning="\n".join(f"<p>{escape(sentence)}</p>" for sentence in odds(held)),
         lines=table(["entry", "what was written", "amount"], [line_cells(line) for line in lines], "words"),
         head=statement.head,
+        signed=_signed(statement),
         made_by=escape(statement.made_by),
         proof=f"{SCRIPT}\n{statement.to_json()}</script>",
     )
     return whole("What the books say about one person", body, style=_STYLE, private=True)
+
+
+def _signed(statement: Statement) -> str:
+    """Returns how to check the signature, where the books sign."""
+    if not statement.key:
+        return ""
+    key = escape(statement.key)
+    return (
+        "\n<p>The books have signed it. If the curator has published this public key, the page can be checked with it "
+        f'alone, in the same way with --key:</p>\n<p class="head">{key}</p>'
+    )
 
 
 def read(text: str) -> Statement:
@@ -228,7 +240,7 @@ $lines
 <p class="head">$head</p>
 <p>Compare it with a head that the curator has published; every certificate of a release has one. Then, without the
 books and without their key:</p>
-<p class="head">sottovoce ledger check THIS-PAGE.html --head HEAD</p>
+<p class="head">sottovoce ledger check THIS-PAGE.html --head HEAD</p>$signed
 <p>It computes every digest again from the proof inside this page, and makes the page again from the proof. This shows
 that these amounts were booked, and when. It cannot show that nothing else was booked about you, nor that the digest in
 the proof is that of your name: only the curator, who has the books and their key, can.</p>

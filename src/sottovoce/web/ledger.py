@@ -41,6 +41,7 @@ WHAT = {
     "publish": "stored the release",
     "charge": "charged from outside",
     "unseal": "unsealed",
+    "upgrade": "signed from here on",
 }
 #: Digits of a digest that tell it from others, where it is not to be copied.
 DIGITS = 16
@@ -102,7 +103,7 @@ async def _books(request: Request, status: int = 200, fields: Fields | None = No
         typed=fields.form,
         complaints=fields.complaints,
         books=entries[0].key,
-        sealed=books_of(desk).sealed,
+        sealed=books_of(desk).why_sealed,
         head=entries[-1].digest.hex(),
         number=len(entries),
         entries=drawing(table(HEADS, list(map(_cells, shown)), "words")),
