@@ -496,3 +496,31 @@ def test_an_upgrade_says_what_can_no_longer_be_proved(ledger, tmp_path):
     assert "could have written them anew" in " ".join(done.stderr.split())
     assert ledger("upgrade", "--ledger", books).stderr.startswith("InvalidParameter")
     assert ledger("verify", "--ledger", books).exit_code == 0
+
+
+def test_witnesses_at_the_terminal(release, ledger, books, folder):
+    log, share = f"log:{folder}/log", f"file:{folder}/share"
+    assert ledger("witness", "add", log, "--ledger", books).exit_code == 0
+    assert ledger("witness", "add", share, "--ledger", books).exit_code == 0
+    assert ledger("witness", "list", "--ledger", books).stdout.split("\n")[:2] == [f"1 {log}", f"2 {share}"]
+    assert release("may", 0.1).exit_code == 0
+    checked = ledger("witness", "check", "--ledger", books)
+    assert checked.exit_code == 0
+    assert "3 heads, the newest of entry 3; 3 tree heads are signed and consistent" in " ".join(checked.stdout.split())
+    assert "2 of 2 witnesses were asked" in ledger("verify", "--ledger", books).stdout
+    (folder / "share").unlink()
+    assert "Not asked" in ledger("balance", "--person", "u1", "--ledger", books).stderr
+    assert "LedgerUnavailable" in ledger("witness", "check", "--ledger", books).stderr
+    assert "1 of 2 witnesses were asked" in ledger("verify", "--ledger", books).stdout
+    assert ledger("witness", "remove", 3, "--ledger", books).exit_code == 2
+    assert ledger("witness", "remove", 2, "--ledger", books).exit_code == 0
+    assert ledger("witness", "check", "--ledger", books).exit_code == 0
+
+
+def test_the_password_of_a_witness_is_not_printed(ledger, books, folder):
+    refused = ledger("witness", "add", f"postgresql://me:{SECRET}@/x?host={folder}", "--ledger", books)
+    assert refused.exit_code == 2
+    assert SECRET not in refused.output
+    (folder / "books.db.witnesses").write_text(f"postgresql://me:{SECRET}@/x?host={folder}\n")
+    for words in (("list",), ("check",)):
+        assert SECRET not in ledger("witness", *words, "--ledger", books).output

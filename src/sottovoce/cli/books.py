@@ -39,8 +39,8 @@ SHORT = {"leave-out": "leave out", "refuse": "refuse"}
 PEOPLE, AMOUNTS = ("person", "seller"), ("epsilon",)
 #: The column by which an allocation of a market is known; names in it are guarded against spreadsheets.
 PAYMENT = "payment"
-#: What the ledger, the page and SQLite keep beside the file of the books; the first three also for books on a server.
-ENDINGS = (".key", ".heads", ".codes", "-wal", "-shm")
+#: What the ledger, the page and SQLite keep beside the file of the books; the first four also for books on a server.
+ENDINGS = (".key", ".heads", ".codes", ".witnesses", "-wal", "-shm")
 
 
 def opened(place: str | None, keys: Path | None, short: str = "leave-out") -> Session:
@@ -62,6 +62,8 @@ def opened(place: str | None, keys: Path | None, short: str = "leave-out") -> Se
     books = books_of(session)
     if books.sealed:
         say(f"These books are sealed: {books.why_sealed}", stderr=True, style="yellow")
+    for name, why in books.unreached.items():
+        say(f"Not asked, because {why}: the witness {name}", stderr=True, style="yellow")
     if books.signed_from is None:
         say("An earlier version wrote these books: `sottovoce ledger upgrade` before anything is written.", stderr=True)
     return session
@@ -85,7 +87,7 @@ def files_of(session: Session, place: str | None, keys: Path | None) -> list[Pat
     if path is not None:
         return [path, *(path.with_name(path.name + ending) for ending in ENDINGS)]
     folder = own_folder() if keys is None else keys
-    return [folder / (session.ledger.identity + ending) for ending in ENDINGS[:3]]
+    return [folder / (session.ledger.identity + ending) for ending in ENDINGS[:4]]
 
 
 def chosen(option: str, word: str, meanings: Mapping[str, str]) -> Any:

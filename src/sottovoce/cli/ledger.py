@@ -30,6 +30,12 @@ SHOWN = 16
 Person = Annotated[str, typer.Option("--person", help="The person, by the name that the tables use.")]
 
 ledger_app = typer.Typer(no_args_is_help=True)
+witness_app = typer.Typer(no_args_is_help=True)
+ledger_app.add_typer(witness_app, name="witness")
+
+Address = Annotated[
+    str, typer.Argument(metavar="ADDRESS", help="file:PATH, log:FOLDER, sqlite:///PATH or postgresql://….")
+]
 
 
 @ledger_app.callback()
@@ -142,7 +148,7 @@ def verify(
 
     A release whose entry is not in the books seals them: they are older than it, or not the same.
     """
-    from sottovoce.cli.books import opened
+    from sottovoce.cli.books import books_of, opened
     from sottovoce.cli.files import load_release
 
     session, files = opened(ledger, keys), releases or []
@@ -152,6 +158,12 @@ def verify(
     entry = _last(session)
     also = f", and {len(files):,} of {len(files):,} releases are in them" if files else ""
     say(f"The books add up{also}: {entry.number + 1:,} entries, head {entry.digest.hex()}.")
+    books = books_of(session)
+    if books.witnesses:
+        reached = len(books.witnesses) - len(books.unreached)
+        say(f"{reached} of {len(books.witnesses)} witnesses were asked, and know no other copy.")
+    if books.signed_from:
+        say(f"Entries before {books.signed_from} were not signed when they were made (`ledger upgrade`).", stderr=True)
 
 
 @ledger_app.command()
@@ -315,6 +327,67 @@ def unseal(
     books_of(session).unseal(reason)
     entry = _last(session)
     say(f"Unsealed: entry {entry.number}, head {entry.digest.hex()}.")
+
+
+@witness_app.callback()
+def witness() -> None:
+    """Let others keep the heads of the books, so that no copy of them is spent again."""
+
+
+@witness_app.command()
+@plainly()
+def add(address: Address, ledger: words.Ledger = None, keys: words.Keys = None) -> None:
+    """Add a witness: a file on a share, a second database, or an append-only log."""
+    from sottovoce.cli.books import books_of, opened
+
+    books = books_of(opened(ledger, keys))
+    books.add_witness(address)
+    say(
+        f"Heads are kept by {len(books.witnesses)} from now on; sessions that are open learn of it when they open next."
+    )
+
+
+@witness_app.command("list")
+@plainly()
+def list_(ledger: words.Ledger = None, keys: words.Keys = None) -> None:
+    """List the witnesses, without passwords."""
+    from sottovoce.cli.books import books_of, opened
+
+    for number, name in enumerate(books_of(opened(ledger, keys)).witnesses, 1):
+        say(f"{number} {name}")
+
+
+@witness_app.command()
+@plainly()
+def remove(
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="The address, or its number in the list.")],
+    ledger: words.Ledger = None,
+    keys: words.Keys = None,
+) -> None:
+    """Go on without a witness; what it holds stays there."""
+    from sottovoce.cli.books import books_of, opened
+
+    books = books_of(opened(ledger, keys))
+    books.remove_witness(address)
+    say(f"Heads are kept by {len(books.witnesses)} from now on.")
+
+
+@witness_app.command("check")
+@plainly()
+def check_all(ledger: words.Ledger = None, keys: words.Keys = None) -> None:
+    """Ask every witness for all that it holds; fails if the books are sealed by it, or one could not be asked."""
+    from sottovoce.cli.books import books_of, opened
+    from sottovoce.errors import LedgerUnavailable
+    from sottovoce.ledgers.books import sealed
+
+    books = books_of(opened(ledger, keys))
+    told = books.check_witnesses()
+    for name, said in told.items():
+        say(f"{name}: {said}")
+    if books.sealed:
+        raise sealed(books.why_sealed)
+    if books.unreached:
+        raise LedgerUnavailable("Not every witness could be asked.", "", "Make it reachable, or remove it.")
 
 
 def _last(session: Session) -> Entry:

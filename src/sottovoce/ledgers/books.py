@@ -44,9 +44,11 @@ from sottovoce.ledger import (
     refuse_unwritable,
 )
 from sottovoce.ledgers import beside, chain, reading, replay, schema, signing
-from sottovoce.ledgers.beside import ANEW, SEEN, Beside, Heads
+from sottovoce.ledgers.beside import ANEW, SEEN, WAIVED, Beside, Heads
 from sottovoce.ledgers.chain import NOTHING, Lines
 from sottovoce.ledgers.schema import Transaction
+from sottovoce.ledgers.witness import Head
+from sottovoce.ledgers.witnesses import Witnesses
 from sottovoce.table import refuse_nameless
 from sottovoce.units import Units
 
@@ -57,6 +59,8 @@ KINDS = ("open", "grant", "reserve", "charge", "publish", "unseal", "upgrade")
 #: Why books are sealed.
 OLDER = "something was released that is not in them. They may be an older copy."
 DAMAGED = "the file of heads beside them is missing or damaged, so nobody can tell whether they are an older copy."
+FOREIGN = "a witness has a head of theirs that is not in them. Another copy of these books was used."
+UNLISTED = "the list of witnesses beside them is missing or was changed."
 #: All accounts are read, and none looked for, unless so many times more have one than are asked for.
 MANY = 16
 
@@ -97,6 +101,11 @@ class Books:
         self._last = store.read(self._known_head)
         if self.sealed:  # or they were begun just now, between a look at the heads and one at the entries
             self._last = store.read(self._known_head)
+        self._foreign: list[Head] = []
+        self._witnesses = Witnesses(self._beside, self.identity)
+        if not self._witnesses.is_as_listed(self._heads.listed):
+            self._why_sealed = self._why_sealed or UNLISTED
+        self._listen()
 
     @property
     def sealed(self) -> bool:
@@ -259,8 +268,8 @@ class Books:
         """Replays every entry: signatures, digests, each charge against its grant, balances; raises if one is wrong."""
         self._store.check()
         self._store.read(self._refuse_wrong)
-        if self._why_sealed is not None:
-            raise sealed(self._why_sealed)
+        self._listen()
+        self._refuse_sealed()
 
     def confirm(self, number: int, head: str) -> bool:
         """Whether an entry with this digest is in the books."""
@@ -277,10 +286,15 @@ class Books:
         refuse_unwritable(reason)
         if self._signed_from is None:
             raise unsigned()
+        self._listen()
         entry = self._store.write(lambda transaction: self._append(transaction, "unseal", "", reason))
-        self._beside.saw(entry.number, entry.digest, ANEW)
+        waived = [(WAIVED, head.number, head.digest) for head in self._foreign]
+        self._beside.write([*waived, self._witnesses.reaffirm(), (ANEW, entry.number, entry.digest)])
+        self._heads.waived |= {(head.number, head.digest) for head in self._foreign}
+        self._foreign = []
         self._last = (entry.number, entry.digest)
         self._why_sealed = None
+        self._witnesses.give(self._head(*self._last))
 
     def upgrade(self) -> int:
         """Begins to sign books of an earlier version, and returns the number of the first entry that is signed.
@@ -301,6 +315,32 @@ class Books:
         self._beside.saw(entry.number, entry.digest, SEEN if self.sealed else ANEW)
         self._last = (entry.number, entry.digest)
         return entry.number
+
+    @property
+    def witnesses(self) -> list[str]:
+        """Who keeps heads of these books elsewhere, without passwords."""
+        return self._witnesses.names()
+
+    @property
+    def unreached(self) -> dict[str, str]:
+        """The witnesses that could not be asked the last time, and why."""
+        return dict(self._witnesses.unreached)
+
+    def add_witness(self, address: str) -> None:
+        """Lets a file, a database or a log elsewhere keep the heads, from the last one on."""
+        if self._signed_from is None:
+            raise unsigned()
+        self._witnesses.add(address, self._head(*self._store.read(reading.head)))
+        self._listen()
+
+    def remove_witness(self, address: str) -> None:
+        """Goes on without this witness, named by its address or its number in the list."""
+        self._witnesses.remove(address)
+
+    def check_witnesses(self) -> dict[str, str]:
+        """Asks every witness for all that it holds, and returns what each said, in words."""
+        self._listen()
+        return self._witnesses.check()
 
     def _begun(self) -> Entry:
         """Writes the first entry, which names the books and recognises their key."""
@@ -330,8 +370,9 @@ class Books:
     def _written(self, work: Callable[[Transaction], Result]) -> Result:
         if self._signed_from is None:
             raise unsigned()
-        if self._why_sealed is not None:
-            raise sealed(self._why_sealed)
+        self._listen()
+        self._refuse_sealed()
+        self._witnesses.refuse_silence("nothing was written by this attempt")
 
         def guarded(transaction: Transaction) -> Result:
             if not reading.in_chain(transaction, self._last):
@@ -379,8 +420,41 @@ class Books:
         return lines
 
     def _saw(self, number: int, digest: bytes) -> None:
+        """Writes a head down, here and with every witness; raises if one of them knows another copy of the books."""
         self._beside.saw(number, digest)
         self._last = (number, digest)
+        if self._witnesses.addresses:
+            self._witnesses.give(self._head(number, digest))
+            self._listen()
+            self._witnesses.refuse_silence("what was reserved stays spent")
+            self._refuse_sealed()
+
+    def _head(self, number: int, digest: bytes) -> Head:
+        signature = self._beside.signer.sign(signing.entry_message(self.identity, number, digest))
+        return Head(number, digest, signature)
+
+    def _listen(self) -> None:
+        """Seals the books if a witness has a head of theirs that is not in them."""
+        foreign = self._witnesses.listen(self._not_in_chain)
+        if foreign:
+            self._foreign += foreign
+            self._beside.write([(SEEN, head.number, head.digest) for head in foreign])  # also if they fall silent
+            self._why_sealed = FOREIGN
+
+    def _not_in_chain(self, heads: list[Head]) -> list[Head]:
+        if not heads:
+            return []
+        digests = self._store.read(reading.digests)
+        known = self._heads.waived
+        return [
+            head
+            for head in heads
+            if digests.get(head.number) != head.digest and (head.number, head.digest) not in known
+        ]
+
+    def _refuse_sealed(self) -> None:
+        if self._why_sealed is not None:
+            raise sealed(self._why_sealed)
 
     def _known(self, transaction: Transaction, key: str) -> Reservation | None:
         """Returns what is known about a key, if the entries that say so are ours."""
@@ -399,7 +473,8 @@ class Books:
 
     def _known_head(self, transaction: Transaction) -> tuple[int, bytes]:
         """Returns the last head; finds out whether the books lack one that was seen, or hold what nobody signed."""
-        heads, digests = self._beside.read_heads(), reading.digests(transaction)
+        heads = self._heads = self._beside.read_heads()
+        digests = reading.digests(transaction)
         there = [head for head in heads.seen if digests.get(head[0]) == head[1]]
         self._why_sealed = self._seal(heads, len(there), len(digests))
         if not heads.seen and self._signed_from == 0 and len(digests) == 1 and not heads.damaged:

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The witnesses of one ledger: their list beside the books, and what they have to say.
+
+The list is written into the file of heads as a digest, so that nobody takes it away unnoticed who cannot write that
+file. At least one witness must be reached before anything is written, if there is a list at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+from sottovoce.errors import InvalidParameter, LedgerUnavailable
+from sottovoce.ledgers import witness
+from sottovoce.ledgers.beside import LIST, Beside
+from sottovoce.ledgers.signing import entry_message, is_signed
+from sottovoce.ledgers.witness import Head, Tree, Unreachable, Witness
+
+#: The digest of no list.
+NOBODY = hashlib.sha256(b"").digest()
+
+
+class Witnesses:
+    """Those who keep the heads of one ledger."""
+
+    def __init__(self, beside: Beside, ledger: str) -> None:
+        self._beside, self._ledger = beside, ledger
+        self._places: dict[str, int] = {}
+        self.unreached: dict[str, str] = {}
+        self.addresses = self._read_list()
+
+    def is_as_listed(self, listed: bytes | None) -> bool:
+        """Whether the list is the one whose digest was written down last."""
+        return _digest(self.addresses) == (NOBODY if listed is None else listed)
+
+    def names(self) -> list[str]:
+        """Returns what can be printed of the addresses."""
+        return [witness.shown(address, number) for number, address in enumerate(self.addresses, 1)]
+
+    def add(self, address: str, head: Head) -> None:
+        """Adds a witness, which is given the last head; raises if it cannot be reached."""
+        if self._beside.heads is None:
+            raise InvalidParameter("Books in memory have no witnesses.", "", "Keep the books in a file or on a server.")
+        if address in self.addresses or "\n" in address:
+            raise InvalidParameter("This witness is in the list already, or is none.", "", "Name another.")
+        added = self._opened(address)
+        try:
+            added.make()
+            added.give(self._ledger, head)
+        except Unreachable as error:
+            raise _unavailable(f"The witness cannot be used: {error}.") from None
+        self._write_list([*self.addresses, address])
+
+    def remove(self, address: str) -> None:
+        """Takes a witness from the list, by its address or by its number from 1; what it holds stays there."""
+        which = address if address in self.addresses else dict(enumerate(self.addresses, 1)).get(_number(address))
+        if which is None:
+            raise InvalidParameter("There is no such witness in the list.", "", "Name one that `witness list` shows.")
+        self._write_list([kept for kept in self.addresses if kept != which])
+
+    def listen(self, unknown: Callable[[list[Head]], list[Head]]) -> list[Head]:
+        """Returns the heads that are not in the books, of those that witnesses were given since they were last asked.
+
+        Remembers who could not be asked. ``unknown`` returns the heads that are not in the books, which are looked at
+        after the witness: whatever it was given from here is in them by then.
+        """
+        found: list[Head] = []
+        self.unreached = {}
+        for name, address in zip(self.names(), self.addresses, strict=True):
+            try:
+                heads, place = self._opened(address).read(self._ledger, self._places.get(address, 0))
+                others = unknown(heads)
+                if not all(map(self._is_signed, others)):
+                    raise Unreachable("it holds a head that nobody has signed")
+                found += others
+                self._places[address] = place
+            except Unreachable as error:
+                self.unreached[name] = str(error)
+        return found
+
+    def refuse_silence(self, meanwhile: str) -> None:
+        """Raises if there are witnesses, and none could be reached."""
+        if self.addresses and len(self.unreached) == len(self.addresses):
+            raise _unavailable("No witness of these books can be reached.", meanwhile)
+
+    def give(self, head: Head) -> None:
+        """Gives a head to everybody who can be reached."""
+        for name, address in zip(self.names(), self.addresses, strict=True):
+            try:
+                self._opened(address).give(self._ledger, head)
+            except Unreachable as error:
+                self.unreached[name] = str(error)
+
+    def reaffirm(self) -> tuple[str, int, bytes]:
+        """Returns the line for the file of heads that says which list is the right one."""
+        return LIST, len(self.addresses), _digest(self.addresses)
+
+    def check(self) -> dict[str, str]:
+        """Returns what each witness holds, in words: all of its heads, and for a log all heads of its tree."""
+        told = {}
+        for name, address in zip(self.names(), self.addresses, strict=True):
+            opened = self._opened(address)
+            try:
+                heads, _ = opened.read(self._ledger, 0)
+                more = ""
+                if isinstance(opened, witness.LogWitness):
+                    trees = opened.trees()
+                    more = (
+                        f"; {len(trees):,} tree heads are signed and consistent, the last of {trees[-1].size:,} records"
+                    )
+                last = max((head.number for head in heads), default=0)
+                told[name] = f"{len(heads):,} heads, the newest of entry {last:,}{more}"
+            except Unreachable as error:
+                told[name] = f"not reached: {error}"
+        return told
+
+    def _is_signed(self, head: Head) -> bool:
+        message = entry_message(self._ledger, head.number, head.digest)
+        return is_signed(self._beside.signer.public, message, head.signature)
+
+    def _opened(self, address: str) -> Witness:
+        return witness.named(address, self._beside.signer, self._remember(address))
+
+    def _remember(self, address: str) -> Callable[[Tree | None], Tree]:
+        """Returns what keeps the last tree of a log beside the books, authenticated with the key."""
+        name = self._beside.hidden(address)[:32]
+        path = self._stem(f".tree-{name}")
+
+        def seen(tree: Tree | None) -> Tree:
+            if tree is not None:
+                _write(path, json.dumps([tree.size, tree.root.hex(), self._code(name, tree)]))
+                return tree
+            try:
+                size, root, code = json.loads(path.read_text(encoding="ascii"))
+                last = Tree(int(size), bytes.fromhex(root))
+                if secrets.compare_digest(code, self._code(name, last)):
+                    return last
+            except (OSError, ValueError, TypeError):
+                pass  # raised below
+            raise Unreachable("what was last seen of it is missing beside the books")
+
+        return seen
+
+    def _code(self, name: str, tree: Tree) -> str:
+        return self._beside.hidden(f"tree {name} {tree.size} {tree.root.hex()}")
+
+    def _stem(self, ending: str) -> Path:
+        heads = self._beside.heads or Path()
+        return heads.with_name(heads.name.removesuffix(".heads") + ending)
+
+    def _read_list(self) -> list[str]:
+        if self._beside.heads is None:
+            return []
+        try:
+            return self._stem(".witnesses").read_text(encoding="utf-8").splitlines()
+        except (FileNotFoundError, UnicodeDecodeError):
+            return []  # which is found out, if there was one
+        except OSError:
+            pass  # raised below
+        raise _unavailable("The list of witnesses beside the books cannot be read.")
+
+    def _write_list(self, addresses: list[str]) -> None:
+        _write(self._stem(".witnesses"), "".join(f"{address}\n" for address in addresses))
+        self.addresses = addresses
+        self._beside.write([self.reaffirm()])
+
+
+def _digest(addresses: list[str]) -> bytes:
+    return hashlib.sha256("".join(f"{address}\n" for address in addresses).encode()).digest()
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 5 else 0
+
+
+def _write(path: Path, text: str) -> None:
+    """Writes a file as a whole, for its owner alone."""
+    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+        return
+    except OSError:
+        part.unlink(missing_ok=True)
+    raise _unavailable("What is known about witnesses cannot be written beside the books.")
+
+
+def _unavailable(found: str, meanwhile: str = "nothing was charged") -> LedgerUnavailable:
+    return LedgerUnavailable(
+        found,
+        "A head is kept elsewhere before a private value is read, so that no copy of the books is spent again.",
+        f"Make a witness reachable, or take those from the list that are gone for good; {meanwhile}.",
+    )
