@@ -136,6 +136,12 @@ def test_deleted_books_are_sealed(in_file, also):
         in_file.file.with_name(in_file.file.name + ending).unlink(missing_ok=True)
     with pytest.raises(errors.SottovoceError):
         release(session, "k2")
+    if not also:
+        with pytest.raises(errors.LedgerBroken):  # it would be read into new books
+            in_file.open()
+        del session
+        for ending in ENDINGS[1:]:
+            in_file.file.with_name(in_file.file.name + ending).unlink(missing_ok=True)
     assert_sealed(in_file.open())
     assert_goes_on(in_file)
 

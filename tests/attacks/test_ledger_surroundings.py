@@ -247,7 +247,7 @@ def test_new_books_wait_for_somebody_else_who_makes_them(in_file):
     other.execute("BEGIN IMMEDIATE")
     gone = threading.Timer(0.2, other.close)
     gone.start()
-    in_file.open().verify()
+    opened(in_file.address, begin=True).verify()
     gone.join()
 
 

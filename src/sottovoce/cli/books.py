@@ -21,7 +21,6 @@ from sottovoce.errors import (
     InconsistentBudget,
     InvalidData,
     InvalidParameter,
-    LedgerUnavailable,
     MissingColumn,
     TooFewRows,
     UnknownPeople,
@@ -29,6 +28,7 @@ from sottovoce.errors import (
 )
 from sottovoce.ledgers.books import Books
 from sottovoce.ledgers.opened import SQLITE, own_folder
+from sottovoce.ledgers.opened import opened as opened_books
 from sottovoce.pages.market_told import guarded
 from sottovoce.session import Session
 from sottovoce.statistics import as_floats
@@ -51,14 +51,8 @@ def opened(place: str | None, keys: Path | None, short: str = "leave-out") -> Se
             "",
             "Pass --ledger, or set SOTTOVOCE_LEDGER; `sottovoce ledger init` begins new books.",
         )
-    path = file_of(place)
-    if path is not None and not path.is_file():
-        raise LedgerUnavailable(
-            "There are no books at this place.",
-            "Books are never begun by mistake: in new ones everybody's budget is whole again.",
-            "Check the path, or begin new books with `sottovoce ledger init`.",
-        )
-    session = Session(ledger=place, keys=keys, short=chosen("--short", short, SHORT))
+    how = chosen("--short", short, SHORT)
+    session = Session(ledger=opened_books(place, keys, begin=False), short=how)
     books = books_of(session)
     if books.sealed:
         say(f"These books are sealed: {books.why_sealed}", stderr=True, style="yellow")

@@ -55,9 +55,10 @@ def init(
     """Begin new books."""
     from sottovoce.cli.books import files_of
     from sottovoce.errors import InvalidParameter
+    from sottovoce.ledgers.opened import opened
     from sottovoce.session import Session
 
-    session = Session(ledger=place, keys=keys)
+    session = Session(ledger=opened(place, keys, begin=True))
     if len(list(session.ledger.entries())) > 1:
         raise InvalidParameter("There are books at this place already.", "", "Go on with them, or name another place.")
     names = ", ".join(path.name for path in files_of(session, place, keys) if path.suffix in (".key", ".heads"))

@@ -15,10 +15,11 @@ SQLITE = "sqlite:///"
 POSTGRES = ("postgresql://", "postgres://")
 
 
-def opened(ledger: str | Path | Ledger | None, keys: Any = None) -> Ledger:
+def opened(ledger: str | Path | Ledger | None, keys: Any = None, *, begin: bool | None = None) -> Ledger:
     """Returns books in memory (None), in a file (a path, or sqlite:///path), in PostgreSQL, or as they are given.
 
-    ``keys`` is the folder of the key and the heads for PostgreSQL.
+    ``keys`` is the folder of the key and the heads for PostgreSQL. New books are begun where there is nothing yet; if
+    ``begin``, in an empty file too; if it is False, nowhere.
     """
     if ledger is None:
         return open_books(None)
@@ -28,9 +29,9 @@ def opened(ledger: str | Path | Ledger | None, keys: Any = None) -> Ledger:
     if address.startswith(POSTGRES):
         from sottovoce.ledgers import postgres
 
-        return postgres.open_books(address, own_folder() if keys is None else Path(keys))
+        return postgres.open_books(address, own_folder() if keys is None else Path(keys), begin=begin)
     if address.startswith(SQLITE) or "://" not in address:
-        return open_books(address.removeprefix(SQLITE))
+        return open_books(address.removeprefix(SQLITE), begin=begin)
     raise UnsupportedLedger(
         "There is no ledger of this kind.",
         "An address begins with sqlite:/// or postgresql://.",

@@ -23,6 +23,7 @@ from sottovoce.ledgers import schema
 from sottovoce.ledgers.books import Books
 from sottovoce.ledgers.chain import PERSON_BYTES
 from sottovoce.ledgers.schema import Transaction
+from sottovoce.ledgers.sqlite import no_books
 
 Result = TypeVar("Result")
 
@@ -75,9 +76,15 @@ DESCRIBED = (
 )
 
 
-def open_books(url: str, keys: Path) -> Books:
-    """Returns the books in this database, made if there are none; their key and heads are in the folder ``keys``."""
-    return Books(_Server(url, keys))
+def open_books(url: str, keys: Path, *, begin: bool | None = None) -> Books:
+    """Returns the books in this database; their key and heads are in the folder ``keys``.
+
+    New books are begun where there are none, unless ``begin`` is False.
+    """
+    server = _Server(url, keys)
+    if begin is False and not server.read(lambda transaction: transaction.version()):
+        raise no_books()
+    return Books(server)
 
 
 class _Server:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import tempfile
 import threading
 import time
 import weakref
@@ -58,11 +59,17 @@ DAMAGE = (
 )
 
 
-def open_books(path: str | Path | None) -> Books:
-    """Returns the books in this file, made if it is not there; without a path, books that end with the process."""
+def open_books(path: str | Path | None, *, begin: bool | None = None) -> Books:
+    """Returns the books in this file; without a path, books that end with the process.
+
+    New books are begun where there is no file; if ``begin``, in an empty file too; if it is False, nowhere.
+    """
     if sqlite3.sqlite_version_info < OLDEST:
         raise UnsupportedLedger("This Python's SQLite is too old.", "3.37 or newer is needed.", "Update Python.")
-    return Books(_File(None if path is None else Path(path).absolute()))  # wherever the process may go
+    place = None if path is None else Path(path).absolute()  # wherever the process may go
+    if place is not None:
+        _refuse_or_make(place, begin)
+    return Books(_File(place))
 
 
 class _File:
@@ -72,8 +79,10 @@ class _File:
         self._path, self._lock = path, threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
+        self._log: tuple[int, int] | None = None
         if path is not None:
-            _FILES.add(self)
+            with _FORKING:
+                _FILES.add(self)
 
     def __del__(self) -> None:
         self._close()
@@ -107,9 +116,12 @@ class _File:
         with self._lock:
             try:
                 connection = self._open()
+                self._refuse_lost_log()
                 connection.execute(begin)
                 result = work(_SqliteTransaction(connection))
+                self._refuse_lost_log()
                 connection.execute("COMMIT")
+                self._refuse_lost_log()
                 return result
             except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter where its message quotes a damaged text
                 cause = getattr(error, "sqlite_errorcode", None) or sqlite3.SQLITE_ERROR
@@ -118,6 +130,20 @@ class _File:
             finally:
                 self._leave()
         raise _told(cause)  # outside the handler: SQLite's message may quote what was being written
+
+    def _refuse_lost_log(self) -> None:
+        """Raises if the write-ahead log is not the one with which this connection began: nobody else reads its own."""
+        if self._path is None:
+            return
+        there = _which(self._path.with_name(self._path.name + "-wal"))
+        if self._log is None:
+            self._log = there  # it is made by the first who reads
+        if there != self._log:
+            raise LedgerBroken(
+                "The write-ahead log of the books was removed or exchanged while they were open.",
+                "What is written belongs to the file that has the name; this session would write where nobody reads.",
+                "Release nothing, close every session on these books, and verify them: entries may be missing.",
+            )
 
     def _leave(self) -> None:
         """Rolls back what was not committed."""
@@ -132,8 +158,9 @@ class _File:
         if self._path is not None and self._file != _which(self._path):
             self._close()
         if self._connection is None:
-            if self._path is not None and not os.path.exists(self._path) and os.access(self._path.parent, os.W_OK):
-                os.close(os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o600))  # nobody else's business
+            if self._path is not None and not os.path.exists(self._path):
+                raise FileNotFoundError  # which SQLite would make anew
+            self._log = None
             self._connection = _connected(self._path or ":memory:")
             self._file = None if self._path is None else _which(self._path)
         return self._connection
@@ -162,15 +189,64 @@ _FILES: weakref.WeakSet[_File] = weakref.WeakSet()
 _PAUSED: list[_File] = []
 
 
+#: Threads that fork take turns: each would wait for the files that another has paused.
+_FORKING = threading.Lock()
+
+
 def _before_fork() -> None:
+    _FORKING.acquire()
     _PAUSED.extend(_FILES)
     for file in _PAUSED:
         file.pause()
 
 
 def _after_fork(*, in_child: bool) -> None:
+    global _FORKING
     while _PAUSED:
         _PAUSED.pop().go_on(in_child=in_child)
+    if in_child:  # where the thread that would let others in is this one
+        _FORKING = threading.Lock()
+    else:
+        _FORKING.release()
+
+
+def _refuse_or_make(path: Path, begin: bool | None) -> None:
+    """Makes the file of new books where there is none; refuses an empty one, which may be books that were lost."""
+    log = path.with_name(path.name + "-wal").exists()  # looked for first: whoever makes books makes the file before it
+    there = path.exists()
+    if not there and log:
+        raise LedgerBroken(
+            "The file of the books is gone, and its write-ahead log is still there.",
+            "A log belongs to one file, and would be read into a new one.",
+            "Put the file back that was beside the log; or, if there is none, take the log away.",
+        )
+    if not there and begin is not False:
+        made = _make(path)
+        if not made:
+            raise _told(sqlite3.SQLITE_CANTOPEN)
+    elif not there or (not begin and path.is_file() and path.stat().st_size == 0):
+        raise no_books()
+
+
+def _make(path: Path) -> bool:
+    """Makes a file that says that it is for books, under its name at once: it is never there and empty."""
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent)  # which only its owner may read
+    except OSError:
+        return False
+    os.close(handle)
+    try:
+        with contextlib.closing(sqlite3.connect(name, isolation_level=None)) as connection:
+            connection.execute(f"PRAGMA application_id = {MARK}")
+            connection.execute("PRAGMA journal_mode = WAL")
+        with contextlib.suppress(FileExistsError):  # somebody else was quicker
+            os.link(name, path)
+        return True
+    except (sqlite3.Error, OSError):
+        return False
+    finally:
+        for ending in ("", "-wal", "-shm"):
+            Path(name + ending).unlink(missing_ok=True)
 
 
 if hasattr(os, "register_at_fork"):
@@ -278,6 +354,15 @@ def _in_digits(numbers: Any) -> bytes:
     for place in reversed(range(DIGITS)):
         rest, digits[:, place] = np.divmod(rest, 10)
     return bytes((digits + ord("0")).tobytes())
+
+
+def no_books() -> LedgerUnavailable:
+    """The error of a place where books are looked for and none are."""
+    return LedgerUnavailable(
+        "There are no books at this place.",
+        "Books are never begun by mistake: in new ones everybody's budget is whole again.",
+        "Check the path, or begin new books with `sottovoce ledger init`.",
+    )
 
 
 def _told(cause: int) -> SottovoceError:
