@@ -114,7 +114,7 @@ def test_threads_that_fork_at_once_while_books_are_open_come_to_an_end(in_file):
         faulthandler.dump_traceback_later(NEVER, exit=True)
 
         def fork_many(name: int) -> None:
-            for number in range(25):
+            for number in range(12):
                 process = context.Process(target=int)
                 process.start()
                 spend(books, f"{name}-{number}")
@@ -130,5 +130,5 @@ def test_threads_that_fork_at_once_while_books_are_open_come_to_an_end(in_file):
     child = Child(forking)
     assert list(child.told()) == ["done"]
     assert child.end() == 0
-    assert left(in_file.open()) == 1000 - 100
+    assert left(in_file.open()) == 1000 - 48
     opened(in_file.address).verify()

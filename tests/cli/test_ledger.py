@@ -524,3 +524,8 @@ def test_the_password_of_a_witness_is_not_printed(ledger, books, folder):
     (folder / "books.db.witnesses").write_text(f"postgresql://me:{SECRET}@/x?host={folder}\n")
     for words in (("list",), ("check",)):
         assert SECRET not in ledger("witness", *words, "--ledger", books).output
+
+
+def test_the_sql_for_roles_is_printed_line_by_line(ledger):
+    printed = ledger("roles", "--reader", "r", "--granter", "g", "--writer", "w").stdout
+    assert 'GRANT UPDATE (spent) ON sottovoce.accounts TO "w";\n' in printed

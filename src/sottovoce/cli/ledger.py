@@ -311,6 +311,20 @@ def upgrade(ledger: words.Ledger = None, keys: words.Keys = None) -> None:
 
 @ledger_app.command()
 @plainly()
+def roles(
+    reader: Annotated[str, typer.Option(help="The role that sees balances and verifies.")],
+    granter: Annotated[str, typer.Option(help="The role that writes grants, and what was spent outside.")],
+    writer: Annotated[str, typer.Option(help="The role that releases.")],
+) -> None:
+    """Print the SQL that gives three roles of PostgreSQL what each needs in the books, and nothing else."""
+    from sottovoce.ledgers.postgres import grant_rights
+
+    for line in grant_rights(reader, granter, writer).splitlines():
+        say(line, whole=True)
+
+
+@ledger_app.command()
+@plainly()
 def unseal(
     reason: Annotated[str, typer.Option(help="Why these books are good, or the best there are; it is entered.")],
     ledger: words.Ledger = None,

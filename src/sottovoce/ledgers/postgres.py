@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +23,7 @@ from sottovoce.errors import LedgerBroken, LedgerUnavailable, SottovoceError, Un
 from sottovoce.ledgers import schema
 from sottovoce.ledgers.books import Books
 from sottovoce.ledgers.chain import PERSON_BYTES
+from sottovoce.ledgers.quiet import quietly
 from sottovoce.ledgers.schema import Transaction
 from sottovoce.ledgers.sqlite import no_books
 
@@ -33,6 +35,15 @@ ATTEMPTS = 20
 LOCK = 0x736F74746F
 #: Seconds to wait for a server.
 PATIENCE = 15
+#: What a connection asks of the server: who waits for another writer, takes longer than any charge, or holds a
+#: transaction open without a word, is told so and lets others in.
+SETTINGS = {
+    "search_path": "sottovoce",
+    "synchronous_commit": "on",
+    "lock_timeout": "60s",
+    "statement_timeout": "15min",
+    "idle_in_transaction_session_timeout": "5min",
+}
 #: Half of each page is left for the next version of its rows, so that a charge finds room and leaves the index alone.
 ROOM = " WITH (fillfactor = 45)"
 #: PostgreSQL's binary format for COPY: a signature, flags, no extension; each row the number and sizes of fields.
@@ -95,6 +106,11 @@ class _Server:
         self._psycopg = _psycopg()
         self._connection: Any = None
         self._process = 0
+        _SERVERS.add(self)
+
+    def renew(self) -> None:
+        """Lets a child in, which has none of its parent's threads."""
+        self._lock = threading.RLock()
 
     def __del__(self) -> None:
         if getattr(self, "_process", None) == os.getpid():  # after a fork it is the parent's
@@ -132,19 +148,26 @@ class _Server:
             )
 
     def _tried(self, work: Callable[[_PostgresTransaction], Result], isolation: str) -> Result:
-        errors = self._psycopg.errors
-        with self._lock:
+        errors, problem = self._psycopg.errors, _unreachable()
+        with self._lock, quietly():
             for _ in range(ATTEMPTS):
                 try:
                     return self._once(work, isolation)
                 except (errors.SerializationFailure, errors.DeadlockDetected):
                     continue
+                except (errors.LockNotAvailable, errors.QueryCanceled, errors.IdleInTransactionSessionTimeout):
+                    self._close()
+                    problem = _too_slow()
+                    break
+                except errors.InsufficientPrivilege:
+                    problem = _not_allowed()
+                    break
                 except self._psycopg.OperationalError:
                     self._close()
                     break
                 except self._psycopg.Error:
                     break
-        raise _unreachable()  # outside the handler: the message of the server may quote what was being written
+        raise problem  # outside the handler: the message of the server may quote what was being written
 
     def _once(self, work: Callable[[_PostgresTransaction], Result], isolation: str) -> Result:
         connection = self._open()
@@ -163,10 +186,36 @@ class _Server:
                 self._url,
                 autocommit=True,  # transactions are begun by name
                 connect_timeout=PATIENCE,
-                options="-c search_path=sottovoce -c synchronous_commit=on",
+                client_encoding="UTF8",
+                options=" ".join(f"-c {name}={value}" for name, value in SETTINGS.items()),
             )
             self._process = os.getpid()
+            self._refuse_other_letters()
         return self._connection
+
+    def _refuse_other_letters(self) -> None:
+        """Raises unless the database keeps every letter: a charge must not fail after it was made."""
+        if self._connection.info.parameter_status("server_encoding") == "UTF8":
+            return
+        self._close()
+        raise UnsupportedLedger(
+            "This database does not keep texts in UTF-8.",
+            "Keys and releases hold any letters, and must come back as they were.",
+            "Make a database with ENCODING 'UTF8' (TEMPLATE template0), and name it; nothing was written.",
+        )
+
+
+#: A child has none of the threads that may hold a lock of its parent.
+_SERVERS: weakref.WeakSet[_Server] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for server in list(_SERVERS):
+        server.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class _PostgresTransaction:
@@ -258,6 +307,43 @@ def _psycopg() -> Any:
         return psycopg
     raise UnsupportedLedger(
         "Books in PostgreSQL need psycopg, which is not installed.", "", "Run: pip install 'sottovoce[postgres]'."
+    )
+
+
+def grant_rights(reader: str, granter: str, writer: str) -> str:
+    """Returns the SQL that gives three roles what each needs, and nothing else; the owner of the books runs it.
+
+    A reader sees balances and verifies. A granter writes grants, and what was spent outside. A writer releases: it
+    cannot raise a grant, and nobody can change or delete an entry.
+    """
+    read, grant, write = ('"' + name.replace('"', '""') + '"' for name in (reader, granter, writer))
+    entries = "sottovoce.entries, sottovoce.lines, sottovoce.signatures"
+    return "\n".join(
+        [
+            "REVOKE ALL ON ALL TABLES IN SCHEMA sottovoce FROM PUBLIC;",
+            f"GRANT USAGE ON SCHEMA sottovoce TO {read}, {grant}, {write};",
+            f"GRANT SELECT ON ALL TABLES IN SCHEMA sottovoce TO {read}, {grant}, {write};",
+            f"GRANT INSERT ON {entries} TO {grant}, {write};",
+            f"GRANT INSERT, UPDATE (granted, cap, spent) ON sottovoce.accounts TO {grant};",
+            f"GRANT UPDATE (spent) ON sottovoce.accounts TO {write};",
+            f"GRANT INSERT ON sottovoce.releases TO {write};",
+        ]
+    )
+
+
+def _too_slow() -> SottovoceError:
+    return LedgerUnavailable(
+        "The server of the books gave up waiting: another writer did not come to an end, or this took too long.",
+        f"Nobody waits longer than {SETTINGS['lock_timeout']} for another writer.",
+        "Ask again under the same key; if it lasts, look for a session that holds a transaction open.",
+    )
+
+
+def _not_allowed() -> SottovoceError:
+    return LedgerUnavailable(
+        "The role of this connection may not do this in the books.",
+        "A reader writes nothing, a granter releases nothing, and a writer grants nothing.",
+        "Connect with the role that may, or let the owner of the books give it rights (`sottovoce ledger roles`).",
     )
 
 

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, Protocol
 
 from sottovoce.errors import InvalidParameter
 from sottovoce.ledgers import merkle
+from sottovoce.ledgers.quiet import quietly
 from sottovoce.ledgers.signing import Signer, is_signed, tree_message
 
 FILE, LOG, SQLITE, POSTGRES = "file:", "log:", "sqlite:///", ("postgresql://", "postgres://")
@@ -254,6 +255,7 @@ class PostgresWitness:
             raise Unreachable("psycopg is not installed") from None
         wait = f"-c lock_timeout={PATIENCE}s -c statement_timeout={PATIENCE}s"
         with (
+            quietly(),
             _reaching(psycopg.Error),
             psycopg.connect(self._address, connect_timeout=PATIENCE, options=wait) as connection,
             connection.cursor() as cursor,
