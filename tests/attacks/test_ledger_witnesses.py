@@ -16,7 +16,7 @@ from ledgers.places import PEOPLE, Place, release, spend
 from sottovoce import errors
 from sottovoce.ledgers import merkle
 from sottovoce.ledgers.signing import Signer
-from sottovoce.ledgers.witness import FileWitness, Head, LogWitness, Tree
+from sottovoce.ledgers.witness import FileWitness, Head, LogWitness, Tree, Unreachable
 
 
 def heads_of(place: Place) -> Path:
@@ -143,6 +143,37 @@ def test_two_copies_that_are_open_at_once_do_not_both_release(in_file, tmp_path,
     release(books, "on")
 
 
+def test_a_witness_that_reads_but_cannot_write_does_not_count(in_file, tmp_path, monkeypatch):
+    session = in_file.granted(1.0)
+    session.ledger.add_witness(f"file:{tmp_path}/witness")
+
+    def full(*arguments):
+        raise Unreachable("no room")
+
+    monkeypatch.setattr(FileWitness, "give", full)
+    with pytest.raises(errors.LedgerUnavailable, match="stays spent"):
+        release(session, "k")
+    assert session.ledger.find("k").release is None
+
+
+def test_copies_that_reach_different_witnesses_do_not_both_release(in_file, tmp_path):
+    """Two of three must be reached: two copies have one of them in common, whichever two they reach."""
+    session = in_file.granted(1.0)
+    for number in range(3):
+        session.ledger.add_witness(f"file:{tmp_path}/witness {number}")
+    copy = second_machine(in_file, tmp_path / "copy")
+    hidden = tmp_path / "hidden"
+    (tmp_path / "witness 0").rename(hidden)
+    release(in_file.session(), "here")
+    hidden.rename(tmp_path / "witness 0")
+    (tmp_path / "witness 2").unlink()
+    with pytest.raises(errors.LedgerSealed, match="Another copy"):
+        release(copy.session(), "there")
+    (tmp_path / "witness 1").unlink()
+    with pytest.raises(errors.LedgerUnavailable, match="Too few"):
+        release(in_file.session(), "alone")
+
+
 def test_two_copies_that_commit_at_the_same_time_do_not_both_release(in_file, tmp_path, monkeypatch):
     """Both look before either has written, and both commit: whoever gives a head second finds the first."""
     address = f"file:{tmp_path}/witness"
@@ -185,15 +216,16 @@ def test_what_strangers_write_into_a_witness_seals_nothing(in_file, tmp_path):
     session = in_file.granted(1.0)
     path = tmp_path / "witness"
     session.ledger.add_witness(f"file:{path}")
-    session.ledger.add_witness(f"file:{tmp_path}/another")
+    for other in ("another", "third"):
+        session.ledger.add_witness(f"file:{tmp_path}/{other}")
     with path.open("a") as file:
         file.write(f"{session.ledger.identity} 9 {'0' * 64} {'0' * 128}\n")
     again = in_file.session()
     assert not again.ledger.sealed
     assert list(again.ledger.unreached.values()) == ["it holds a head that nobody has signed"]
-    release(again, "k")  # with the other
+    release(again, "k")  # with the others
     (tmp_path / "another").unlink()
-    with pytest.raises(errors.LedgerUnavailable, match="No witness"):
+    with pytest.raises(errors.LedgerUnavailable, match="Too few witnesses"):
         release(again, "l")
     assert again.ledger.find("l") is None
 
@@ -208,7 +240,7 @@ def test_no_witness_that_can_be_reached_stops_writing_and_not_reading(in_file, t
     place.rename(tmp_path / "gone")
     for again in (session, in_file.session()):
         assert again.balance("cleo") > 0
-        with pytest.raises(errors.LedgerUnavailable, match="No witness"):
+        with pytest.raises(errors.LedgerUnavailable, match="Too few witnesses"):
             release(again, "k")
         assert again.ledger.find("k") is None
         assert list(again.ledger.unreached) == [address]
@@ -250,7 +282,7 @@ def test_a_log_that_was_cut_or_rewritten_is_not_believed(in_file, tmp_path, how)
         kept = {"cut": lines[:-2], "rewritten": [lines[0], lines[0], *lines[2:]], "emptied": []}[how]
         records.write_text("".join(f"{line}\n" for line in kept))
     for again in (session, in_file.session()):
-        with pytest.raises(errors.LedgerUnavailable, match="No witness"):
+        with pytest.raises(errors.LedgerUnavailable, match="Too few witnesses"):
             release(again, "after")
     (why,) = in_file.open().unreached.values()
     assert ("missing" if how == "what was seen of it" else "cut or rewritten") in why

@@ -424,8 +424,9 @@ class Books:
         self._beside.saw(number, digest)
         self._last = (number, digest)
         if self._witnesses.addresses:
-            self._witnesses.give(self._head(number, digest))
+            failed = self._witnesses.give(self._head(number, digest))
             self._listen()
+            self._witnesses.unreached |= failed
             self._witnesses.refuse_silence("what was reserved stays spent")
             self._refuse_sealed()
 

@@ -2,7 +2,8 @@
 """The witnesses of one ledger: their list beside the books, and what they have to say.
 
 The list is written into the file of heads as a digest, so that nobody takes it away unnoticed who cannot write that
-file. At least one witness must be reached before anything is written, if there is a list at all.
+file. More than half of the witnesses must be reached before anything is written, and must keep its head before anything
+is read: any two copies of the books then have one in common, which tells the second of the first.
 """
 
 from __future__ import annotations
@@ -83,17 +84,19 @@ class Witnesses:
         return found
 
     def refuse_silence(self, meanwhile: str) -> None:
-        """Raises if there are witnesses, and none could be reached."""
-        if self.addresses and len(self.unreached) == len(self.addresses):
-            raise _unavailable("No witness of these books can be reached.", meanwhile)
+        """Raises if there are witnesses, and no majority of them could be reached."""
+        if self.addresses and 2 * len(self.unreached) >= len(self.addresses):
+            raise _unavailable("Too few witnesses of these books can be reached.", meanwhile)
 
-    def give(self, head: Head) -> None:
-        """Gives a head to everybody who can be reached."""
+    def give(self, head: Head) -> dict[str, str]:
+        """Gives a head to everybody who can be reached, and returns who could not be, and why."""
+        failed = {}
         for name, address in zip(self.names(), self.addresses, strict=True):
             try:
                 self._opened(address).give(self._ledger, head)
             except Unreachable as error:
-                self.unreached[name] = str(error)
+                failed[name] = str(error)
+        return failed
 
     def reaffirm(self) -> tuple[str, int, bytes]:
         """Returns the line for the file of heads that says which list is the right one."""
@@ -195,6 +198,6 @@ def _write(path: Path, text: str) -> None:
 def _unavailable(found: str, meanwhile: str = "nothing was charged") -> LedgerUnavailable:
     return LedgerUnavailable(
         found,
-        "A head is kept elsewhere before a private value is read, so that no copy of the books is spent again.",
-        f"Make a witness reachable, or take those from the list that are gone for good; {meanwhile}.",
+        "More than half of them keep a head before a private value is read, so that no copy of the books is spent again.",
+        f"Make them reachable, or take those from the list that are gone for good; {meanwhile}.",
     )
