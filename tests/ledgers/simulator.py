@@ -314,7 +314,7 @@ EDITS = [
     "UPDATE accounts SET granted = granted + 1, cap = cap + 1",
     "UPDATE accounts SET spent = spent - 1 WHERE spent > 0",
     "UPDATE lines SET amount = amount + 1",
-    "UPDATE entries SET key = 'another' WHERE what = 'charge'",
+    "UPDATE entries SET key = key || '!' WHERE what = 'charge'",
     "UPDATE entries SET at = 'never' WHERE number = (SELECT MAX(number) FROM entries)",
     "DELETE FROM signatures WHERE number = (SELECT MAX(number) FROM signatures)",
     "DELETE FROM entries WHERE number = (SELECT MAX(number) FROM entries)",

@@ -198,6 +198,6 @@ def _write(path: Path, text: str) -> None:
 def _unavailable(found: str, meanwhile: str = "nothing was charged") -> LedgerUnavailable:
     return LedgerUnavailable(
         found,
-        "More than half of them keep a head before a private value is read, so that no copy of the books is spent again.",
+        "More than half of them keep a head before a value is read, so that no copy of the books is spent again.",
         f"Make them reachable, or take those from the list that are gone for good; {meanwhile}.",
     )
