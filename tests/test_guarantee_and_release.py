@@ -109,8 +109,8 @@ def test_the_explanation_names_unit_neighbours_currency_and_factor(epsilon):
     text = MEAN.fit(VALUES, epsilon=epsilon).release_.explain()
     assert all(word in text for word in ("pure ε", "replace", "row", "odds", "docs/theory/mean.md"))
     quartiles = sv.Quantile(q=[0.25, 0.75], bounds=(0, 10)).fit(VALUES, epsilon=epsilon).release_.explain()
-    assert "quantile 0.25" in quartiles
-    assert "quantile 0.75" in quartiles
+    assert "(the 0.25 quantile)" in quartiles
+    assert "(the 0.75 quantile)" in quartiles
 
 
 def test_plans_describe_tiers_and_deciles():

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sottovoce.audit import PerInstance
-    from sottovoce.bounds import Column, Schema
+    from sottovoce.bounds import Column, Schema, Subject
     from sottovoce.budgets import Budgets
     from sottovoce.classes import Classes
     from sottovoce.engine import Engine, Rows, TextFormat, Watch
@@ -52,6 +52,8 @@ class Said:
     engine: str | None = None  # what reads the table; None: what suits it
     text: TextFormat | None = None  # how text files are written; None: as their headers tell
     by_row: bool = False  # whether each row was asked for as a person of its own, although the schema names people
+    name: str | None = None  # what the table is called in a release; None: the name of its file
+    units: Mapping[str, str] = field(default_factory=dict)  # declared units, by column
 
     @property
     def asked_about(self) -> tuple[str, ...]:
@@ -66,6 +68,14 @@ class Said:
         if self.features is None:
             return self.asked_about
         return tuple(name for name, column in self.features.columns.items() if column.kind == "number")
+
+    @property
+    def subject(self) -> Subject:
+        """What the question is about, in public words."""
+        from sottovoce.bounds import Subject
+        from sottovoce.engine import label_of
+
+        return Subject(self.column, self.name or label_of(self.table), self.units)
 
     @property
     def classes(self) -> Classes | None:
@@ -114,8 +124,14 @@ class Said:
         from sottovoce.columns import asks_rows
 
         by_row = self.by_row or asks_rows(self.person)
-        person = None if by_row else self.person or schema.person
-        whole = replace(self, person=person, by_row=by_row, column=self.column or schema.label)
+        whole = replace(
+            self,
+            person=None if by_row else self.person or schema.person,
+            by_row=by_row,
+            column=self.column or schema.label,
+            name=self.name or schema.name,
+            units=schema.units,
+        )
         whole = whole._budgeted(schema)
         whole._refuse_one_column_twice()
         return whole
@@ -192,7 +208,8 @@ def question(name: str, said: Said, **parameters: Any) -> Question:
 def planned(said: Said, asked: Question, watch: Watch | None = None, session: Session | None = None) -> Plan:
     """Returns the plan, from the columns of people and budgets alone, and from what the session's people have left."""
     _, budgets, _ = census(said, watch, values=False)
-    return asked.plan_for(budgets) if session is None else session.plan_rows(asked, budgets)
+    plan = asked.plan_for(budgets) if session is None else session.plan_rows(asked, budgets)
+    return replace(plan, subject=said.subject)
 
 
 def answered(
@@ -226,8 +243,9 @@ def rows(said: Said, engine: Engine, owner: Owner) -> Rows:
 
     column = str(said.column)
     if said.features is None:
-        return Rows(engine, column, owner)
-    return Rows(engine, column, owner, Named(Recoding.of_schema(said.features)), label(said, said.features))
+        return Rows(engine, column, owner, subject=said.subject)
+    reader = Named(Recoding.of_schema(said.features))
+    return Rows(engine, column, owner, reader, label(said, said.features), said.subject)
 
 
 def label(said: Said, schema: Schema) -> Label | ClassLabel:

@@ -116,6 +116,15 @@ def _box(features: tuple[ArrayLike, ArrayLike]) -> tuple[NDArray[np.float64], ND
 
 
 @dataclass(frozen=True)
+class Subject:
+    """What a question is about, in public words: its column (of a model, the label), its table, and declared units."""
+
+    column: str | None = None
+    table: str | None = None
+    units: Mapping[str, str] = field(default_factory=dict)  # by column
+
+
+@dataclass(frozen=True)
 class Column:
     """One column's public description: a number with a range, a factor with levels, or text."""
 
@@ -124,6 +133,7 @@ class Column:
     high: float | None = None
     levels: tuple[str, ...] = ()
     missing: float | None = None  # the public constant that stands for a missing value
+    unit: str | None = None  # what its numbers count, such as EUR, for people who read an answer
 
     def __post_init__(self) -> None:
         low, constant, high = (
@@ -166,6 +176,12 @@ class Schema:
     budget: str | None = None
     label: str | None = None
     tiers: Mapping[str, float] = field(default_factory=dict)
+    name: str | None = None  # what the table is called in a release
+
+    @property
+    def units(self) -> dict[str, str]:
+        """The declared units, by column."""
+        return {name: column.unit for name, column in self.columns.items() if column.unit}
 
     def __post_init__(self) -> None:
         names = (self.person, self.budget, self.label)
@@ -212,11 +228,11 @@ class Schema:
             raise InvalidSchema(f"The schema is not TOML: {reason}.", "", "Start from `sottovoce schema draft`.")
         _refuse_wrong_types(content)
         columns = {name: _column(name, entry) for name, entry in content.pop("columns", {}).items()}
-        unknown = set(content) - {"person", "budget", "label", "tiers"}
+        unknown = set(content) - {"person", "budget", "label", "tiers", "name"}
         if unknown:
             raise InvalidSchema(
                 f"The schema has an entry {min(unknown)!r} that means nothing.",
-                "Entries are person, budget, label, tiers and columns.",
+                "Entries are name, person, budget, label, tiers and columns.",
                 "Remove it or correct its name.",
             )
         return cls(columns=columns, **content)
@@ -250,12 +266,13 @@ class Schema:
 
 def _refuse_wrong_types(content: dict[str, Any]) -> None:
     tables = all(isinstance(content.get(name, {}), dict) for name in ("columns", "tiers"))
-    names = all(isinstance(content.get(name, ""), str) for name in ("person", "budget", "label"))
+    names = all(isinstance(content.get(name, ""), str) for name in ("person", "budget", "label", "name"))
     prices = tables and all(isinstance(v, int | float) for v in content.get("tiers", {}).values())
     if not (tables and names and prices):
         raise InvalidSchema(
             "An entry of the schema is of the wrong kind.",
-            "person, budget and label name columns; [columns] and [tiers] are tables, and a tier's entry is its ε.",
+            "person, budget and label name columns, and name the table; [columns] and [tiers] are tables, and a tier's "
+            "entry is its ε.",
             "Correct it; `sottovoce schema draft` shows the form.",
         )
 
@@ -265,6 +282,7 @@ _DRAFT_HEAD = """\
 # value can be, not what the values are. Ranges are left blank on purpose: a range read off the data
 # would publish its largest and smallest values.
 
+# name = ""     # what the table is called in a release; else the name of its file
 # person = ""   # the column that says whose row it is
 # budget = ""   # the column with everybody's ε (or a tier; then list the tiers' ε under [tiers])
 # label = ""    # the column that questions are about
@@ -273,7 +291,8 @@ _DRAFT_HEAD = """\
 
 def _drafted(name: str, kind: str) -> str:
     blanks = {
-        "number": "# low =\n# high =\n# missing =   # a public constant for missing values\n",
+        "number": "# low =\n# high =\n# missing =   # a public constant for missing values\n"
+        '# unit =   # what it counts, such as "EUR"\n',
         "factor": "# levels = []\n",
     }
     quoted = name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else _quoted(name)
@@ -294,10 +313,11 @@ def _column(name: str, entry: Any) -> Column:
     if known:
         limits = (column.low, column.high, column.missing)
         known = all(v is None or (isinstance(v, int | float) and math.isfinite(_float(v))) for v in limits)
+        known = known and (column.unit is None or isinstance(column.unit, str))
     if not known:
         raise InvalidSchema(
             f"The column {name!r} is not described by known words.",
-            f"A column has a kind ({', '.join(KINDS)}) and, for numbers, low, high and missing; for factors, levels.",
+            f"A column has a kind ({', '.join(KINDS)}); a number also low, high, missing and unit, a factor levels.",
             "Correct its entry.",
         )
     return column

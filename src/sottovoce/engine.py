@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, cast
@@ -25,6 +25,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 import pyarrow as pa
 from threadpoolctl import ThreadpoolController
 
+from sottovoce.bounds import Subject
 from sottovoce.errors import InvalidParameter, MissingColumn, ReleaseFailed, SottovoceError, WrongType
 from sottovoce.statistics import Owner
 from sottovoce.table import Array
@@ -129,6 +130,7 @@ class Rows:
     owner: Owner
     features: Any = None  # a features.Reader, for regressions
     label: Any = None  # a features.Label, for regressions
+    subject: Subject = field(default_factory=Subject)  # what people call it
 
 
 KINDS = ("arrow", "duckdb", "spark", "dask")
@@ -137,6 +139,8 @@ PACKAGES = {"pyarrow": "arrow", "duckdb": "duckdb", "_duckdb": "duckdb", "pyspar
 
 #: A table of a database is written as hospital.duckdb#claims.
 DATABASE = ".duckdb#"
+#: Endings of files that say how a table is written, and not what it is.
+ENDINGS = (".csv", ".parquet", ".pq", ".tsv", ".txt", ".gz")
 
 
 def named(name: str) -> EngineKind:
@@ -183,6 +187,19 @@ def is_elsewhere(table: Any) -> bool:
         return True
     package = PACKAGES.get(_package(table), "")
     return package != "" and (package != "arrow" or hasattr(table, "scanner"))  # a pyarrow.Table is in memory
+
+
+def label_of(table: Any) -> str | None:
+    """Returns a public label of a table: a file's name without folders and ending, a database's table, or nothing.
+
+    Folders may tell whose machine it is, so none is named that was not given as the table itself.
+    """
+    if not isinstance(table, str | Path):
+        return None
+    name = str(table).rpartition("#")[2] if DATABASE in str(table) else Path(table).name
+    while Path(name).suffix.lower() in ENDINGS:
+        name = Path(name).stem
+    return name if name.strip(".") and not any(sign in name for sign in "*?[") else None
 
 
 def _is_engine(table: Any) -> bool:
@@ -268,10 +285,10 @@ def _applied(kernel: Kernel[Part], batch: Any) -> Part:
 
 def plain(batch: Any) -> Any:
     """Returns the batch with its columns in the types that kernels know, whichever engine it came from."""
-    for place, field in enumerate(batch.schema):
-        wanted = plain_type(field.type)
-        if wanted != field.type:
-            batch = batch.set_column(place, field.name, batch.column(place).cast(wanted))
+    for place, there in enumerate(batch.schema):
+        wanted = plain_type(there.type)
+        if wanted != there.type:
+            batch = batch.set_column(place, there.name, batch.column(place).cast(wanted))
     return batch
 
 

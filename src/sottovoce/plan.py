@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -20,10 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce import units
+from sottovoce.bounds import Subject
 from sottovoce.budgets import Budgets
 from sottovoce.errors import InvalidParameter
 from sottovoce.guarantee import LISTED, Guarantee
 from sottovoce.weights import Weights
+from sottovoce.wording import asked, error_sentence, in_table, says_nothing
 
 #: People with one budget may differ from everybody by so much of the spread, on average: for the possible bias alone.
 ASSOCIATION = 1 / 5
@@ -104,6 +106,7 @@ class Plan:
     error: ExpectedError | tuple[ExpectedError, ...]  # several for several quantiles
     accuracy: Callable[..., float] | None = None  # a published bound on the error, where there is one
     risk: Callable[..., float] | None = None  # a bound on the share of rows misclassified, for classifiers
+    subject: Subject = field(default_factory=Subject)  # what people call it; no part of the digest
 
     @property
     def expected_error(self) -> float | tuple[float, ...]:
@@ -200,7 +203,7 @@ class Plan:
         unit = self.guarantee.unit
         symbol = {"epsilon": "ε", "rho": "ρ"}[self.guarantee.shown]
         lines = [
-            f"Plan for a {self.question}: {self.size}.",
+            f"Plan for {asked(self)}{in_table(self)}: {self.size}.",
             f"Promise: {currency_words(self.promise)} for each {unit}, neighbours by {self.guarantee.neighbours}, "
             f"{self.guarantee.arithmetic} arithmetic.",
             f"{'granted ' + symbol:>12} {'spent ' + symbol:>12} {_plural(unit):>10} {'rows':>10} {'voice':>7}",
@@ -210,8 +213,8 @@ class Plan:
                 f"{line['granted']:12.6g} {line['spent']:12.6g} {line['people']:10d} {line['rows']:10d} "
                 f"{line['voice']:7.1%}"
             )
-        lines.append(f"Expected error: {error_text(self.expected_error)} ({self.error_is}).")
-        return "\n".join([*lines, *dict.fromkeys(error.describe() for error in self.errors)])
+        parts = dict.fromkeys(error.describe() for error in self.errors)
+        return "\n".join([*lines, error_sentence(self), *parts, *filter(None, [says_nothing(self, "will say")])])
 
     def __repr__(self) -> str:
         return f"<Plan of a {self.question} over {self.budgets.n_people} {_plural(self.guarantee.unit)}>"

@@ -14,26 +14,39 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass, is_dataclass, replace
+from datetime import UTC, datetime
 from numbers import Integral
 from typing import Any, Protocol
 
 import numpy as np
 
-from sottovoce.bounds import Bounds, Schema, interval
+from sottovoce.bounds import Bounds, Schema, Subject, interval
 from sottovoce.budgets import Budgets
 from sottovoce.columns import Table, Values, asks_rows, by_names, owners_unsaid, schema_of
-from sottovoce.engine import Rows, in_memory
+from sottovoce.engine import Rows, in_memory, label_of
 from sottovoce.errors import InvalidBounds, InvalidParameter, ReleaseFailed
 from sottovoce.features import MATRIX, Label, Reader, Recoded, UnfitRows
 from sottovoce.plan import Plan
 from sottovoce.recoding import Recoding
 from sottovoce.release import Release
 from sottovoce.statistics import Owner, Unfit, unfit
-from sottovoce.table import Array, Floats, column_names, dimensions, feature_names, matrix, numbers, same_length
+from sottovoce.table import (
+    Array,
+    Floats,
+    column_name,
+    column_names,
+    dimensions,
+    feature_names,
+    matrix,
+    numbers,
+    same_length,
+)
 
 VALUE, KIND = "value", "kind"
 #: More features than this are a mistake.
 MOST_FEATURES = 10**6
+#: Fields of a schema and of its columns that name things for people.
+LABELS = ("name", "unit")
 
 
 class Question(Protocol):
@@ -230,9 +243,11 @@ def refuse_unfit(question: Question, plan: Plan, rows: Rows) -> None:
 
 
 def run(question: Question, plan: Plan, rows: Rows) -> Release:
-    """Returns the answer, or the one failure that tells nothing."""
+    """Returns the answer with what it is about and its date, or the one failure that tells nothing."""
+    # Before rows are read: how long an answer takes may depend on them.
+    date = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     try:
-        return question.answer(plan, rows)
+        return question.answer(plan, rows).about(rows.subject, date)
     except Exception:
         pass  # raised below, outside the handler, so that nothing of the cause is carried along
     raise ReleaseFailed()
@@ -245,7 +260,8 @@ def gathered(
     schema = schema_of(question)
     if by_names(schema, X, y, epsilon, groups):
         table = Table.of(X, y, epsilon, groups, schema, engine)
-        return table.read(question.rows_of(table))
+        budgets, rows = table.read(question.rows_of(table))
+        return budgets, replace(rows, subject=_subject(question, rows.value, label_of(X)))
     given = Values.of(question, X, y, epsilon, groups)
     return gathered_values(question, given, given.epsilon, given.groups)
 
@@ -256,14 +272,26 @@ def gathered_values(question: Question, given: Values, epsilon: Any, groups: Any
         if given.y is not None and given.column is None:
             raise _no_name()
         values = given.X if given.y is None else given.y
-        return question.gather(values, epsilon=epsilon, groups=groups, column=given.column)  # type: ignore[call-arg]
-    if given.y is None:
+        budgets, rows = question.gather(values, epsilon=epsilon, groups=groups, column=given.column)  # type: ignore[call-arg]
+    elif given.y is None:
         raise InvalidParameter(
             "There are no labels.",
             "A model is fitted to a label for each row.",
             "Pass y, the values or the name of their column, or a schema that names the label of a table.",
         )
-    return question.gather(given.X, given.y, epsilon=epsilon, groups=groups)
+    else:
+        budgets, rows = question.gather(given.X, given.y, epsilon=epsilon, groups=groups)
+    return budgets, replace(rows, subject=subject_in_memory(question, given))
+
+
+def subject_in_memory(question: Question, given: Values) -> Subject:
+    """Returns what a question about data in memory is about, by the names that the data and a schema have."""
+    return _subject(question, given.column or column_name(given.X if given.y is None else given.y), None)
+
+
+def _subject(question: Question, column: str | None, table: str | None) -> Subject:
+    schema = schema_of(question)
+    return Subject(column or schema.label, schema.name or table, schema.units)
 
 
 def ask(question: Question, X: Any, y: Any = None, *, epsilon: Any, groups: Any) -> tuple[Plan, Release]:
@@ -359,4 +387,7 @@ def _spelt(parameter: Any) -> Any:
         return parameter.tolist()
     if hasattr(parameter, "to_numpy"):  # data frames, whose repr leaves it out too
         return [list(parameter.columns) if hasattr(parameter, "columns") else [], parameter.to_numpy().tolist()]
-    return vars(parameter) if is_dataclass(parameter) else repr(parameter)
+    if not is_dataclass(parameter):
+        return repr(parameter)
+    # What a table or a unit is called is told to people, and is no part of what is asked.
+    return {name: value for name, value in vars(parameter).items() if name not in LABELS}

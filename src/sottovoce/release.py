@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Release, the public answer as a JSON file anybody can read, and Certificate, its paper.
 
-A release holds what may be known by everybody: the value, the promise (how the people's ε are
+A release holds what may be known by everybody: what was asked of which column and table and when, the value with its
+unit, the promise (how the people's ε are
 distributed, never who has which), the noise, the grid, the theorem. Nothing un-noised is in it.
 """
 
@@ -9,16 +10,33 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from sottovoce.bounds import Subject
 from sottovoce.errors import InvalidRelease
-from sottovoce.plan import Plan, currency_words, error_text
+from sottovoce.plan import Plan, currency_words
+from sottovoce.rounding import plain, rounded
+from sottovoce.wording import (
+    ODDS,
+    asked,
+    asked_about,
+    error_sentence,
+    error_unit,
+    errors,
+    says_nothing,
+    shares,
+    unit_in_words,
+    with_unit,
+)
 
 FORMAT = "sottovoce.release/1"
+#: Fields that a release of this format may lack: those of earlier versions do, and data in memory may have no names.
+LATER = ("column", "table", "units", "date")
 
 
 @dataclass(frozen=True)
@@ -54,6 +72,10 @@ class Release:
     certificate: Certificate
     error_unit: str = ""  # of the expected error and its parts, in words; releases of earlier versions do not say
     error_parts: dict[str, Any] | list[dict[str, Any]] | None = None  # noise, sampling, shrinkage, possible bias
+    column: str | None = None  # what was asked about; of a model, its label
+    table: str | None = None  # what the table is called
+    units: dict[str, str] | None = None  # declared units, by column
+    date: str | None = None  # when it was made, in UTC
 
     @classmethod
     def of(cls, plan: Plan, value: float | list[float] | dict[str, Any]) -> Release:
@@ -73,12 +95,25 @@ class Release:
             error_parts=plan.error_parts,
         )
 
+    def about(self, subject: Subject, date: str) -> Release:
+        """Returns the same release with what it is about, in public words, and its date."""
+        columns = [subject.column, *(f["name"] for f in self._features())]
+        units = {name: unit for name, unit in subject.units.items() if name in columns}
+        return replace(self, column=subject.column, table=subject.table, units=units or None, date=date)
+
+    @property
+    def subject(self) -> Subject:
+        """What it is about."""
+        return Subject(self.column, self.table, self.units or {})
+
     def to_json(self) -> str:
-        """The release as JSON text, in one fixed order and spelling."""
+        """The release as JSON text, in one fixed order and spelling; what is not known is left out."""
         paper = {name: value for name, value in self.certificate.__dict__.items() if value is not None}
-        content = {"format": FORMAT, **self.__dict__, "certificate": paper}
+        known = {name: value for name, value in self.__dict__.items() if name not in LATER or value is not None}
+        content = {"format": FORMAT, **known, "certificate": paper}
         if not self.error_parts:  # made by an earlier version, and the same bytes for ever
-            del content["error_unit"], content["error_parts"]
+            content.pop("error_unit", None)
+            content.pop("error_parts", None)
         return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     @classmethod
@@ -97,6 +132,7 @@ class Release:
             release = cls(**{**content, "certificate": Certificate(**content["certificate"])})
             if any(not isinstance(getattr(release, name), kind) for name, kind in KINDS.items()):
                 raise ValueError
+            _refuse_wrong_kinds(release)
             release.explain()  # what cannot be explained is not a release
             return release
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
@@ -118,42 +154,82 @@ class Release:
 
     def explain(self) -> str:
         """The release in plain words."""
-        return "\n".join([self._answer(), self._error(), *self._promise(), self._paper()])
+        nothing = filter(None, [says_nothing(self)])
+        return "\n".join(
+            [self._answer(), self._about(), error_sentence(self), *nothing, *self.promise_in_words(), self.reasons()]
+        )
+
+    def numbers(self) -> list[tuple[str, str]]:
+        """The answers of a question about one column, each with its name, rounded for people and with its unit."""
+        values = self.value if isinstance(self.value, list) else [self.value]
+        if self.question == "quantile":  # whose error is a rank, and whose answers are points of a grid
+            names = [name for name, _ in shares(self)]
+            told = [rounded(value, self.grid.get("step", 0.0), 1) for value in values]  # type: ignore[arg-type]
+        else:
+            names = [self.question]
+            told = [rounded(value, errors(self)[0]) for value in values]  # type: ignore[arg-type]
+        return [(name, with_unit(number, self)) for name, number in zip(names, told, strict=True)]
+
+    def coefficients(self, function: dict[str, Any]) -> list[tuple[str, str]]:
+        """Intercept and coefficients of a model's function, rounded to what moves a prediction by its error."""
+        ranges = {f["name"]: f["high"] - f["low"] for f in self._features() if "high" in f}
+        error = errors(self)[0] if error_unit(self) in (ODDS, unit_in_words(self)) else 0.0
+        told = [("intercept", rounded(function["intercept"], error))]
+        for name, number in function["coefficients"].items():
+            per = self.subject.units.get(name, "")
+            reach = ranges.get(name) or 1.0
+            told.append((name, rounded(number, error / reach) + (f" per {per}" if per else "")))
+        return told
+
+    def _features(self) -> list[dict[str, Any]]:
+        """The declared features; public ones have names only."""
+        return [f if isinstance(f, dict) else {"name": f} for f in self.parameters.get("features", ())]
 
     def _answer(self) -> str:
         if isinstance(self.value, dict):
             return self._model(self.value)
-        values = self.value if isinstance(self.value, list) else [self.value]
-        names = [f"{self.question} {q:g}" for q in self.parameters["q"]] if "q" in self.parameters else [self.question]
+        told = self.numbers()
         low, high = self.parameters["bounds"]
-        told = ", ".join(f"{name} {value:.10g}" for name, value in zip(names, values, strict=True))
-        return f"Answer: {told}. Values were taken as lying between {low:g} and {high:g}; anything beyond was clipped."
+        between = f"{plain(low)} and {with_unit(plain(high), self)}"
+        found = f"{asked(self)} is {told[0][1]}"
+        if len(told) > 1:
+            found = f"{asked(self)} are " + ", ".join(f"{number} (the {name})" for name, number in told)
+        return f"Answer: {found}. Values were taken as lying between {between}; anything beyond was clipped."
+
+    def _about(self) -> str:
+        table = "a table without a name" if self.table is None else f"the table {self.table!r}"
+        date = "on a date that is not recorded" if self.date is None else f"on {date_in_words(self.date)}"
+        if self.date is None and self.column is None and self.table is None:
+            return "Asked about: column, table and date are not recorded."
+        return f"Asked about: {asked_about(self)}, of {table}, {date}."
 
     def _model(self, value: dict[str, Any]) -> str:
         if "models" in value:
             return self._classifier(value["models"])
-        terms = ", ".join(f"{name} {number:.4g}" for name, number in value["coefficients"].items())
+        (_, intercept), *slopes = self.coefficients(value)
+        terms = ", ".join(f"{name} {number}" for name, number in slopes)
         low, high = self.parameters["label"]
+        between = f"{plain(low)} and {with_unit(plain(high), self)}"
+        of = "" if self.column is None else f" of {self.column!r}"
         return (
-            f"Answer: a linear model. Intercept {value['intercept']:.6g}; coefficients: {terms}. "
-            f"The label was taken as lying between {low:g} and {high:g}; anything beyond was clipped."
+            f"Answer: a linear model{of}. Intercept {intercept}; coefficients: {terms}. All are in "
+            f"{unit_in_words(self)}, those of numbers for one unit of their column. The label was taken as lying "
+            f"between {between}; anything beyond was clipped."
         )
 
     def _classifier(self, models: dict[str, Any]) -> str:
         score = "margin" if self.parameters.get("loss") == "hinge" else "log-odds"
-        told = [
-            f"{score} of {name}: intercept {model['intercept']:.6g}; "
-            + ", ".join(f"{column} {number:.4g}" for column, number in model["coefficients"].items())
-            for name, model in models.items()
-        ]
+        told = []
+        for name, model in models.items():
+            (_, intercept), *slopes = self.coefficients(model)
+            terms = ", ".join(f"{column} {number}" for column, number in slopes)
+            told.append(f"{score} of {name}: intercept {intercept}; {terms}")
         classes = ", ".join(map(str, self.parameters["classes"]))
-        return f"Answer: a classifier ({classes}). {'. '.join(told)}. Features beyond their bounds were clipped."
+        of = "" if self.column is None else f" of {self.column!r}"
+        return f"Answer: a classifier{of} ({classes}). {'. '.join(told)}. Features beyond their bounds were clipped."
 
-    def _error(self) -> str:
-        error = self.expected_error
-        return f"Expected error: {error_text(error)} ({self.error_is})."
-
-    def _promise(self) -> list[str]:
+    def promise_in_words(self) -> list[str]:
+        """What was promised to whom, and what that means, a sentence a line; then how many are at which ε."""
         promise = self.guarantee
         if "epsilon" not in promise:
             return self._promise_in_rho()
@@ -183,7 +259,8 @@ class Release:
             f"each {promise['unit']}, {promise['people']:,} in all, with ρ from {rho['least']:g} to {rho['most']:g}."
         ]
 
-    def _paper(self) -> str:
+    def reasons(self) -> str:
+        """Why the promise holds, and what the release was made with."""
         certificate = self.certificate
         libraries = ", ".join(f"{name} {number}" for name, number in certificate.library.items())
         return (
@@ -227,6 +304,22 @@ def _finite(number: str) -> float:
 def _whole(number: str) -> int:
     _finite(number)
     return int(number)
+
+
+def date_in_words(date: str) -> str:
+    """Returns a date of a release for people: 2026-11-16 at 17:04 UTC.
+
+    >>> date_in_words("2026-11-16T17:04:05Z")
+    '2026-11-16 at 17:04 UTC'
+    """
+    return datetime.fromisoformat(date).astimezone(UTC).strftime("%Y-%m-%d at %H:%M UTC")
+
+
+def _refuse_wrong_kinds(release: Release) -> None:
+    """Raises unless names, units and date are text, or are not there."""
+    words = [release.column, release.table, release.date, *release.subject.units, *release.subject.units.values()]
+    if not all(word is None or isinstance(word, str) for word in words):
+        raise ValueError
 
 
 @cache

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from sottovoce import units
+from sottovoce.bounds import Subject
 from sottovoce.budgets import LEAVE_OUT, Budgets, by_person, series_mapping
 from sottovoce.columns import Values, by_names, schema_of
 from sottovoce.engine import KINDS, Rows
@@ -164,18 +165,27 @@ class Session:
         return self.ledger.history(person)
 
     def release(
-        self, question: Question, X: Any, y: Any = None, *, groups: Any = None, key: str, epsilon: Any = None
+        self,
+        question: Question,
+        X: Any,
+        y: Any = None,
+        *,
+        groups: Any = None,
+        key: str,
+        epsilon: Any = None,
+        name: str | None = None,
     ) -> Release:
         """Answers a question about data in memory (one column, or features and label), and charges its people.
 
         ``epsilon`` is what this release may cost each (number or mapping); without it, all that each has left.
         X may be a table that lives elsewhere, such as a path that this session's engine opens: y and ``groups`` then
         name its columns, and ``epsilon`` may name one too. Where a schema names people, ``groups`` may be left out.
+        ``name`` is what the table is called in the release.
         """
         prices = series_mapping(epsilon)
         epsilon = epsilon if prices is None else prices
         if by_names(schema_of(question), X, y, epsilon, groups):
-            return self._release_named(question, X, y, groups, key, epsilon)
+            return self._release_named(question, X, y, groups, key, epsilon, name)
         given = Values.of(question, X, y, PLENTY, groups)
         if given.groups is None:
             raise _nobody()
@@ -193,7 +203,8 @@ class Session:
 
         def arranged(granted: units.Units) -> tuple[Budgets, Rows]:
             wanted = dict(zip(people.tolist(), units.epsilon(granted).tolist(), strict=True))
-            return gathered_values(question, given, Budgets.of(wanted, groups, zero=LEAVE_OUT), None)
+            budgets, rows = gathered_values(question, given, Budgets.of(wanted, groups, zero=LEAVE_OUT), None)
+            return budgets, replace(rows, subject=named_by(rows.subject, name))
 
         if asked is None:
             asked = self._everything(question, names, arranged)
@@ -209,13 +220,16 @@ class Session:
         """
         return self._release_table(question, budgets, rows, key, budgets.by_person(budgets.kinds.epsilon), agreed)
 
-    def _release_named(self, question: Question, table: Any, y: Any, groups: Any, key: str, epsilon: Any) -> Release:
+    def _release_named(
+        self, question: Question, table: Any, y: Any, groups: Any, key: str, epsilon: Any, name: str | None
+    ) -> Release:
         """Answers a question about a table by the names of its columns."""
         by_person = epsilon is None or isinstance(epsilon, Mapping)
         granted = units.epsilon(PLENTY) if by_person else epsilon
         budgets, rows = gathered(question, table, y, epsilon=granted, groups=groups, engine=self.engine)
         if budgets.people is None:
             raise _nobody()
+        rows = replace(rows, subject=named_by(rows.subject, name))
         if not by_person:
             return self.release_rows(question, budgets, rows, key)
         asked = None if epsilon is None else _prices(epsilon, budgets.names())
@@ -452,6 +466,17 @@ def _nobody() -> InvalidParameter:
         "Accounts belong to people.",
         "Pass groups= with the owner of each row, or a schema that names the column of people.",
     )
+
+
+def named_by(subject: Subject, name: Any) -> Subject:
+    """Returns the subject with the table's name as the caller gives it, if they do."""
+    if name is None:
+        return subject
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise InvalidParameter(
+            "The name of the table is not text on one line.", "It is printed in the release.", "Pass a few words."
+        )
+    return replace(subject, table=name)
 
 
 def refuse_another_plan(plan: Plan, agreed: str) -> None:

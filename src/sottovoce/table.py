@@ -105,6 +105,13 @@ def column_names(data: Any) -> list[Any] | int:
     return len(first) if isinstance(first, Sized) and not isinstance(first, str) else 1
 
 
+def column_name(values: Any) -> str | None:
+    """Returns the name that one column has of itself (pandas and polars), None for plain arrays."""
+    names = feature_names(values)
+    name = names[0] if names is not None and len(names) == 1 else getattr(values, "name", None)
+    return name if isinstance(name, str) and name else None
+
+
 def named_column(table: Any, name: str) -> Any:
     """Returns a column of a data frame or an Arrow table by its name."""
     names = feature_names(table)

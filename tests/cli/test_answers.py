@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
 
-from seams import seeded, silent
+from seams import seeded, silent, without_names
 from sottovoce.engines.arrow import ArrowEngine
 from sottovoce.release import Release
 
@@ -54,7 +54,7 @@ def test_several_quantiles_share_the_budget_and_keep_their_order(run, folder, wo
     assert release.value[1] <= release.value[2] <= release.value[0]
     assert release.parameters["method"] == "exponential"
     assert release.guarantee["epsilon"]["most"] <= 2
-    assert "quantile 0.75" in made.stderr
+    assert "(the 0.75 quantile)" in made.stderr
 
 
 def test_the_quantile_is_the_median_unless_said(run, folder, words):
@@ -173,7 +173,7 @@ def test_budgets_in_a_table_of_their_own_and_any_engine_change_nothing(run, cons
         plainly = run("release", "mean", consents / "salaries.csv", *words).stdout
     with seeded(5):
         made = run("release", "mean", consents / "bare.csv", *ABOUT, "--budgets", consents / budgets, *chosen)
-    assert made.stdout == plainly
+    assert without_names(Release.from_json(made.stdout)) == without_names(Release.from_json(plainly))
 
 
 @pytest.mark.parametrize("verb", ["plan", "release"])

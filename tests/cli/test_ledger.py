@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sqlite3
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq

@@ -139,8 +139,8 @@ def test_from_a_table_to_classes_and_their_probabilities(run, ward, patients, la
     assert release.parameters["classes"] == LABELS[label]
     assert [entry["people"] for entry in release.guarantee["epsilon"]["distribution"]] == [400, 400, 400]
     assert release.guarantee["epsilon"]["least"] <= 0.1
-    assert "Answer: a classifier (" in made.stderr
-    assert run("explain", ward / "m.json").stdout.startswith("Answer: a classifier (")
+    assert f"Answer: a classifier of {label!r} (" in made.stderr
+    assert run("explain", ward / "m.json").stdout.startswith(f"Answer: a classifier of {label!r} (")
     assert run("predict", ward / "m.json", ward / table, "--out", ward / "c.csv").exit_code == 0
     right = told(ward / "c.csv")["prediction"].cast(pa.string()).to_numpy() == _spelt(patients[label])
     assert right.mean() > (0.55 if label == "stage" else 0.75)
@@ -301,7 +301,8 @@ def test_a_plan_is_the_same_whatever_features_and_labels_are(run, ward, patients
         others = others.append_column(name, pa.array([SECRET] * len(patients)))
     csv.write_csv(others, ward / "others.csv")
     for label in LABELS:
-        plans = [run(*logistic(ward, "plan", label, table)) for table in ("patients.csv", "others.csv")]
+        named = ("--table-label", "patients")
+        plans = [run(*logistic(ward, "plan", label, table), *named) for table in ("patients.csv", "others.csv")]
         assert plans[0].exit_code == 0
         assert plans[0].output == plans[1].output
 
@@ -309,7 +310,7 @@ def test_a_plan_is_the_same_whatever_features_and_labels_are(run, ward, patients
 def test_a_plan_shows_classes_regularisation_and_how_to_read_the_error(run, ward):
     shown = run(*logistic(ward, "plan")).stdout
     for words in (
-        "Plan for a logistic regression: 1,200 people, 2,400 rows",
+        "Plan for a logistic regression of 'ill' in 'patients': 1,200 people, 2,400 rows",
         "granted ε",
         "Promise: pure ε for each person, neighbours by replace",
         "as a probability",

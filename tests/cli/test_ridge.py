@@ -32,9 +32,9 @@ def test_a_schema_alone_makes_a_model_in_the_users_units(run, clinic, table):
     assert release.value["coefficients"]["smoker=yes"] == pytest.approx(2000, rel=0.5)
     assert [entry["people"] for entry in release.guarantee["epsilon"]["distribution"]] == [500, 500, 500]
     assert release.guarantee["epsilon"]["most"] <= 2
-    assert "Answer: a linear model." in made.stderr
+    assert "Answer: a linear model of 'cost'." in made.stderr
     assert "Planned as: Slopes are fitted" in made.stderr
-    assert run("explain", clinic / "m.json").stdout.startswith("Answer: a linear model.")
+    assert run("explain", clinic / "m.json").stdout.startswith("Answer: a linear model of 'cost'.")
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -104,7 +104,8 @@ def test_a_plan_is_the_same_whatever_features_and_labels_are(run, clinic, visits
     for name in ("age", "smoker", "visits", "cost"):
         others = others.append_column(name, pa.array(["confidential"] * len(visits)))
     csv.write_csv(others, clinic / "others.csv")
-    plans = [run(*ridge(clinic, "plan", table)) for table in ("visits.csv", "others.csv")]
+    label = ("--table-label", "visits")
+    plans = [run(*ridge(clinic, "plan", table), *label) for table in ("visits.csv", "others.csv")]
     assert plans[0].stdout == plans[1].stdout
     refused = run(*ridge(clinic, table="others.csv"))
     assert (refused.exit_code, refused.stdout) == (2, "")
@@ -170,7 +171,7 @@ def test_the_schema_and_the_table_are_not_overwritten(run, clinic):
 def test_the_plan_shows_stages_advice_and_two_trivial_answers(run, clinic):
     shown = run(*ridge(clinic, "plan"), "--out", clinic / "p.json").stdout
     for words in (
-        "Plan for a ridge regression: 1,500 people, 3,000 rows",
+        "Plan for a ridge regression of 'cost' in 'visits': 1,500 people, 3,000 rows",
         "granted ε",
         "if the spread is",
         "scale of labels",

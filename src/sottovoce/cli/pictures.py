@@ -14,6 +14,7 @@ from sottovoce.cli.voice import console, say
 from sottovoce.pages.outlook import outlooks, typical, verdict
 from sottovoce.pages.plan_page import COURSES, classified, courses, expected, size, told, unread, who_pays
 from sottovoce.plan import Plan, error_text
+from sottovoce.wording import error_unit, unit_in_words
 
 PLAN_FORMAT = "sottovoce.plan/1"
 #: Leaves room for a name and a number on a terminal of 80 columns.
@@ -41,7 +42,8 @@ def show_outlook(plan: Plan) -> None:
     chosen = typical(plan)
     say(
         f"\nHow far predictions are expected to be from those of least squares, if the labels' spread is "
-        f"{error_text(chosen.spread)}\n(planning numbers from public facts, right within a factor of about three):"
+        f"{error_text(chosen.spread)}\n"
+        f"(in {unit_in_words(plan)}; planning numbers from public facts, right within a factor of about three):"
     )
     say(bars(expected(plan)))
     say(verdict(plan), style="bold" if chosen.worth_it else "bold yellow")
@@ -52,11 +54,13 @@ def plan_json(plan: Plan) -> str:
     content: dict[str, Any] = {
         "format": PLAN_FORMAT,
         "question": plan.question,
+        "column": plan.subject.column,
+        "table": plan.subject.table,
         "parameters": plan.parameters,
         "who_pays": plan.who_pays(),
         "expected_error": plan.expected_error,
         "error_is": plan.error_is,
-        "error_unit": plan.error_unit,
+        "error_unit": error_unit(plan),
         "error_parts": plan.error_parts,
         "guarantee": plan.promise,
         "noise": plan.noise,

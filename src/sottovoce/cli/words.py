@@ -70,6 +70,10 @@ Short = Annotated[
     str, typer.Option(help="With --ledger, if somebody has not enough left: leave-out (of this release), or refuse it.")
 ]
 Out = Annotated[Path | None, typer.Option(help="The JSON file to write.")]
+TableLabel = Annotated[
+    str | None,
+    typer.Option(help="What the table is called in the release; if not given, its file without folder and ending."),
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")]
 PublicTable = Annotated[
     str | None,

@@ -29,7 +29,7 @@ from sottovoce.errors import InvalidBudget, InvalidParameter, ReleaseFailed
 from sottovoce.guarantee import Guarantee
 from sottovoce.plan import Plan
 from sottovoce.question import budgets_of
-from sottovoce.table import Array, column, dimensions, length, same_length
+from sottovoce.table import Array, column, column_name, dimensions, length, same_length
 
 METHODS = ("predict", "predict_proba", "decision_function", "score")
 #: How many steps of each neighbour relation make one replacement: a removal and an addition make one.
@@ -53,13 +53,18 @@ class Around(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return inside.__sklearn_tags__() if hasattr(inside, "__sklearn_tags__") else super().__sklearn_tags__()
 
     def _learnt(
-        self, inside: Any, guarantee: Guarantee, retold: Callable[[Any], Any] = lambda release: release
+        self,
+        inside: Any,
+        guarantee: Guarantee,
+        retold: Callable[[Any], Any] = lambda release: release,
+        column: str | None = None,
     ) -> None:
         """Keeps the fitted estimator, the promise, and the release, retold, with this promise in it."""
         self.__dict__.pop("release_", None)
         self.estimator_, self.guarantee_ = inside, guarantee
         if hasattr(inside, "release_"):
-            self.release_ = replace(retold(inside.release_), guarantee=guarantee.summary())
+            release = retold(inside.release_)
+            self.release_ = replace(release, guarantee=guarantee.summary(), column=release.column or column)
 
 
 def _no_answer_yet(*_: Any, **__: Any) -> None:
@@ -184,6 +189,11 @@ class Request:
         budgets = budgets_of(epsilon, groups, count)  # owners were looked up
         same_length(count, epsilon=budgets.row_codes())
         return cls(data, budgets)
+
+    @property
+    def column(self) -> str | None:
+        """The name of the column that is asked about, which it loses where rows are picked."""
+        return column_name(list(self.data.values())[-1])
 
     def only(self, places: NDArray[np.int64]) -> Request:
         """The same about some of the rows."""

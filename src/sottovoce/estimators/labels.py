@@ -22,7 +22,7 @@ from sottovoce import units
 from sottovoce.bounds import Interval, Schema, flag, interval, is_one_of
 from sottovoce.budgets import Budgets, Kinds
 from sottovoce.columns import Table, Values, loaded
-from sottovoce.engine import Rows, in_memory
+from sottovoce.engine import Rows, in_memory, label_of
 from sottovoce.errors import InvalidBounds, InvalidBudget, InvalidData, InvalidParameter, MissingValues
 from sottovoce.estimators import linear_map
 from sottovoce.estimators.linear_map import THEOREM, Calibration, Integers, MapSums, calibrated, reach, whole_numbers
@@ -112,8 +112,10 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
 
         A table of any engine, with columns by name, is read into memory: every row has its own part in the map.
         """
+        named: dict[str, Any] = {"column": y, "table": label_of(X)} if isinstance(y, str) else {}
         given = loaded(self, X, y, epsilon, groups)
-        plan, self.release_ = answered(self, *gathered_values(self, given, given.epsilon, given.groups))
+        plan, release = answered(self, *gathered_values(self, given, given.epsilon, given.groups))
+        self.release_ = replace(release, **named)
         validate_data(self, given.X, skip_check_array=True)  # keeps the number of features and their names
         self.guarantee_ = plan.guarantee
         self.linear_map_ = np.ldexp(plan.grid.map.astype(np.float64), plan.grid.map_exponent)

@@ -80,7 +80,7 @@ class Sampled(Around):
             plan = self._planned(budgets, t, {}) if hasattr(self.estimator, "plan") else None
         inside = _sampled(self.estimator, request, replaceable(self.estimator, request, self.null), t)
         inner = baselines.promised(inside, budgets, np.full(len(budgets.kinds), t))
-        self._learnt(inside, _outer(inner, budgets, t), lambda release: _retold(release, plan))
+        self._learnt(inside, _outer(inner, budgets, t), lambda release: _retold(release, plan), request.column)
         return self
 
     @where_inside_plans  # type: ignore[untyped-decorator]
@@ -277,7 +277,9 @@ class Limited(Around):
         request = Request.of(self.estimator, X, y, epsilon, groups)
         fewer = request.only(self._chosen(request.budgets))
         inside = fewer.answered(self.estimator, _passed_on(fewer.budgets, epsilon))
-        self._learnt(inside, baselines.promised(inside, fewer.budgets, fewer.budgets.kinds.epsilon))
+        self._learnt(
+            inside, baselines.promised(inside, fewer.budgets, fewer.budgets.kinds.epsilon), column=request.column
+        )
         return self
 
     @where_inside_plans  # type: ignore[untyped-decorator]

@@ -13,6 +13,7 @@ from sottovoce.pages.outlook import typical, verdict
 from sottovoce.pages.page import table
 from sottovoce.pages.pictures import Bar, bars
 from sottovoce.plan import Plan, currency_words, error_text
+from sottovoce.wording import asked, error_amount, error_sentence, in_table, says_nothing, unit_in_words
 
 COURSES = ("if the spread is", "answer", "shares of everybody's ε")
 
@@ -41,7 +42,7 @@ def _glance(plan: Plan) -> str:
     facts = {
         "people" if plan.guarantee.unit == "person" else "rows": f"{plan.budgets.n_people - left_out(plan):,}",
         "each spends": f"{sign} = {' to '.join(ends)}",
-        f"expected error, {plan.error_unit}": error_text(plan.expected_error),
+        "expected error": error_amount(plan),
     }
     shown = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(fact)}</dd></div>" for name, fact in facts.items())
     return f'<dl class="glance">{shown}</dl>\n<p class="soft">{escape(size(plan))}.</p>'
@@ -62,19 +63,16 @@ def left_out(plan: Plan) -> int:
 def size(plan: Plan) -> str:
     """Returns what is planned, and about how many."""
     people = f"{plan.budgets.n_people:,} people, " if plan.guarantee.unit == "person" else ""
-    kind = "ridge regression" if plan.question == "ridge" else plan.question
-    return f"Plan for a {kind}: {people}{plan.budgets.n_rows:,} rows"
+    return f"Plan for {asked(plan)}{in_table(plan)}: {people}{plan.budgets.n_rows:,} rows"
 
 
 def told(plan: Plan) -> list[str]:
     """Returns the promise and the error to expect as sentences."""
     promise = plan.guarantee
-    q = plan.parameters.get("q")
-    which = "" if q is None else " for the quantiles " + ", ".join(f"{share:g}" for share in q)
     return [
         f"Promise: {currency_words(plan.promise)} for each {promise.unit}, neighbours by {promise.neighbours}, "
         f"{promise.arithmetic} arithmetic. Nobody spends more than they granted.",
-        f"Expected error{which}: {error_text(plan.expected_error)} ({plan.error_is}).",
+        " ".join(filter(None, [error_sentence(plan), says_nothing(plan, "will say")])),
         *error_sentences(plan),
     ]
 
@@ -155,7 +153,10 @@ def _worth(plan: Plan) -> list[str]:
         Bar(name.split(" (")[0].split(",")[0], length, error_text(length), "own" if place == 0 else "other")
         for place, (name, length) in enumerate(expected(plan).items())
     ]
-    title = f"Expected distance from least squares on the same rows, if labels spread by {error_text(chosen.spread)}"
+    title = (
+        f"Expected distance from least squares on the same rows, in {unit_in_words(plan)}, "
+        f"if labels spread by {error_text(chosen.spread)}"
+    )
     staged = []
     if "stages" in plan.parameters:
         staged = [

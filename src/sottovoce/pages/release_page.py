@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A release as part of a page: the answer large, its error beside it, and what was promised to how many.
+"""A release as part of a page: what was asked, the answer large, its error beside it, what was promised to how many.
 
-Everything here is public: it is a function of the released bytes alone.
+Numbers are rounded to their error; the file has all digits. Everything here is public: it is a function of the released
+bytes alone.
 """
 
 from __future__ import annotations
@@ -11,32 +12,46 @@ from html import escape
 from typing import Any
 
 from sottovoce.pages.page import table
-from sottovoce.plan import currency_words, error_text
-from sottovoce.release import Release
-
-#: Digits of an answer that are shown at a glance; the file has all of them.
-DIGITS = 6
+from sottovoce.plan import currency_words
+from sottovoce.release import Release, date_in_words
+from sottovoce.rounding import percent, rounded
+from sottovoce.wording import (
+    PEOPLE,
+    error_meaning,
+    error_sentence,
+    error_unit,
+    errors,
+    says_nothing,
+    shares,
+    unit,
+    unit_in_words,
+    with_unit,
+)
 
 
 def headline(release: Release) -> str:
     """Returns what was released, in a few words."""
-    if not isinstance(release.value, dict):
-        return (
-            "The mean"
-            if release.question == "mean"
-            else "Quantiles"
-            if len(_listed(release.value)) > 1
-            else "A quantile"
-        )
-    return "A classifier" if "models" in release.value else "A linear model"
+    of = "" if release.column is None else f" of {release.column}"
+    if isinstance(release.value, dict):
+        return f"{'A classifier' if 'models' in release.value else 'A linear model'}{of}"
+    if release.question == "mean":
+        return f"The mean{of}"
+    names = [name for name, _ in shares(release)]
+    return f"The {names[0]}{of}" if len(names) == 1 else f"Quantiles{of}"
+
+
+def origin(release: Release) -> str:
+    """Returns from which table and when, as far as it is recorded."""
+    table = "" if release.table is None else f"From the table “{release.table}”"
+    date = "" if release.date is None else f"{', made' if table else 'Made'} on {date_in_words(release.date)}"
+    return f"{table}{date}." if table or date else "Table and date are not recorded."
 
 
 def answer(release: Release) -> str:
     """Returns the answer with its expected error."""
-    if not isinstance(release.value, dict):
-        return _values(release)
-    error = f"{error_text(release.expected_error)} ({release.error_is})"
-    return f'{_model(release.value)}\n<p class="soft">Expected error: {escape(error)}.</p>'
+    shown = _values(release) if not isinstance(release.value, dict) else _model(release, release.value)
+    nothing = says_nothing(release)
+    return shown + (f'\n<p class="caution">{escape(nothing)}</p>' if nothing else "")
 
 
 def promised(release: Release) -> str:
@@ -53,32 +68,37 @@ def promised(release: Release) -> str:
 
 def words(release: Release) -> tuple[list[str], str]:
     """Returns the promise in plain words, and why it holds."""
-    _, _, *sentences, why = release.explain().split("\n")
-    return [sentence for sentence in sentences if not sentence.startswith(" ")], why
-
-
-def _listed(several: Any) -> list[float]:
-    return several if isinstance(several, list) else [several]
+    sentences = [sentence for sentence in release.promise_in_words() if not sentence.startswith(" ")]
+    return sentences, release.reasons()
 
 
 def _values(release: Release) -> str:
-    values, errors = _listed(release.value), _listed(release.expected_error)
-    if len(values) > 1:
-        told = zip(release.parameters["q"], values, errors, strict=True)
-        lines = [[f"{share:g}", _number(value), error_text(error)] for share, value, error in told]
-        return table(["share of the people", "at most", "expected error"], lines)
-    shown = f'{escape(_number(values[0]))} <span class="soft">± {escape(error_text(release.expected_error))}</span>'
-    return f'<p class="big">{shown}</p>\n<p class="soft">± is the expected error: {escape(release.error_is)}.</p>'
+    numbers = release.numbers()
+    if len(numbers) > 1:
+        lines = [
+            [name, number, f"{percent(error)} of the people"]
+            for (name, number), error in zip(numbers, errors(release), strict=True)
+        ]
+        meaning = (
+            f"The expected error is how many people lie between the answer and the truth: {error_meaning(release)}."
+        )
+        return f'{table(["", "answer", "expected error"], lines)}\n<p class="soft">{escape(meaning)}</p>'
+    number = numbers[0][1]
+    if error_unit(release) == PEOPLE:
+        return f'<p class="big">{escape(number)}</p>\n<p class="soft">{escape(error_sentence(release))}</p>'
+    error = errors(release)[0]
+    exact = escape(number.removesuffix(f" {unit(release)}") if unit(release) else number)
+    either = escape(with_unit(rounded(error, error), release))
+    meaning = f"± is the expected error, in {unit_in_words(release)}: {error_meaning(release)}."
+    return f'<p class="big">{exact} <span class="soft">± {either}</span></p>\n<p class="soft">{escape(meaning)}</p>'
 
 
-def _model(value: Mapping[str, Any]) -> str:
+def _model(release: Release, value: Mapping[str, Any]) -> str:
     """One column for each function of the model: a regression has one, a classifier one for each class told apart."""
     functions = value.get("models", {"coefficient": value})
-    names = list(next(iter(functions.values()))["coefficients"])
-    lines = [["intercept", *(_number(function["intercept"]) for function in functions.values())]]
-    lines += [[name, *(_number(function["coefficients"][name]) for function in functions.values())] for name in names]
-    return table(["", *functions], lines)
-
-
-def _number(value: float) -> str:
-    return f"{value:,.{DIGITS}g}" if abs(value) < 1e9 else f"{value:.{DIGITS}g}"
+    columns = [release.coefficients(function) for function in functions.values()]
+    lines = [[name, *(column[place][1] for column in columns)] for place, (name, _) in enumerate(columns[0])]
+    of = "log-odds" if "models" in value else unit_in_words(release)
+    told = [f"Numbers are in {of}; a coefficient of a number is for one unit of its column.", error_sentence(release)]
+    sentences = "\n".join(f'<p class="soft">{escape(sentence)}</p>' for sentence in told)
+    return f"{table(['', *functions], lines)}\n{sentences}"

@@ -30,6 +30,7 @@ from sottovoce.web.bodies import LONGEST, Asked, Audited, Bought, Declared, Entr
 from sottovoce.web.desk import Desk, Uploaded
 from sottovoce.web.guard import API
 from sottovoce.web.jobs import Job
+from sottovoce.wording import error_unit
 
 #: Entries of the books in one answer.
 MOST_ENTRIES = 1000
@@ -128,10 +129,12 @@ def plan(asked: Asked, desk: OnDesk) -> bodies.Planned:
     told, error = made.plan, made.plan.expected_error
     return bodies.Planned(
         question=told.question,
+        column=told.subject.column,
+        table=told.subject.table,
         who_pays=[bodies.Payers.model_validate(line) for line in told.who_pays()],
         expected_error=list(error) if isinstance(error, tuple) else error,
         error_is=told.error_is,
-        error_unit=told.error_unit,
+        error_unit=error_unit(told),
         error_parts=told.error_parts,
         guarantee=told.promise,
         noise=told.noise,

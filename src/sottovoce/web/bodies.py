@@ -51,6 +51,7 @@ class Described(Body):
     high: Number | None = None
     levels: list[Name] = Field(default=[], max_length=MOST_LEVELS)
     missing: Number | None = None
+    unit: Name | None = None
 
 
 class Declared(Body):
@@ -61,6 +62,7 @@ class Declared(Body):
     budget: Name | None = None
     label: Name | None = None
     tiers: dict[Name, Positive] = {}
+    name: Name | None = None
 
 
 class Granted(BaseModel):
@@ -109,6 +111,8 @@ class Planned(BaseModel):
     """What a release will cost whom and what it will be worth; no private value was read."""
 
     question: str
+    column: str | None
+    table: str | None
     who_pays: list[Payers]
     expected_error: float | list[float]
     error_is: str

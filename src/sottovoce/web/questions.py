@@ -182,12 +182,12 @@ class Asked:
         return made(self.kind.estimator, self.said, **self.parameters)
 
 
-def read(fields: Fields, path: str, schema: Schema) -> Asked | None:
+def read(fields: Fields, path: str, schema: Schema, name: str | None = None) -> Asked | None:
     """Returns the question; None where the form has complaints, which stand beside their fields."""
-    name, column = fields.choice("question", QUESTIONS), fields.choice("column", schema.columns)
-    if name is None or column is None:
+    question, column = fields.choice("question", QUESTIONS), fields.choice("column", schema.columns)
+    if question is None or column is None:
         return None
-    kind = QUESTIONS[name]
+    kind = QUESTIONS[question]
     if schema.columns[column].kind != kind.about:
         fields.complain("column", _UNFIT[kind.about])
     typed_in = {option.name: option.read(fields) for option in kind.options}
@@ -195,7 +195,8 @@ def read(fields: Fields, path: str, schema: Schema) -> Asked | None:
     share, epsilon = _spent(fields, schema)
     if fields.complaints:
         return None
-    said = Said(path, column=column, schema=replace(schema, label=column), epsilon=epsilon, share=share)
+    label = schema.name or name
+    said = Said(path, column=column, schema=replace(schema, label=column), epsilon=epsilon, share=share, name=label)
     return _completed(fields, kind, said, parameters)
 
 

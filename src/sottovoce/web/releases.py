@@ -18,9 +18,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from sottovoce.engine import label_of
 from sottovoce.errors import BudgetExceeded, InvalidBudget, PlanChanged, SottovoceError
 from sottovoce.pages.plan_page import drawn
-from sottovoce.pages.release_page import answer, headline, promised, words
+from sottovoce.pages.release_page import answer, headline, origin, promised, words
 from sottovoce.release import Release
 from sottovoce.web import questions, ready, verbs
 from sottovoce.web.desk import Desk
@@ -42,7 +43,8 @@ def question(request: Request) -> Response:
 
 
 def _asked(desk: Desk, name: str, fields: Fields) -> questions.Asked | None:
-    return questions.read(fields, str(desk.table(name).path), desk.schemas[name])
+    table = desk.table(name)
+    return questions.read(fields, str(table.path), desk.schemas[name], label_of(table.name))
 
 
 def _planned(desk: Desk, name: str, fields: Fields) -> verbs.Planned | None:
@@ -149,6 +151,7 @@ def released(request: Request) -> Response:
         key=key,
         said=urlencode(said),
         headline=headline(made),
+        origin=origin(made),
         answer=drawing(answer(made)),
         sentences=sentences,
         promised=drawing(promised(made)),

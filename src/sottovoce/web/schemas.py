@@ -37,26 +37,28 @@ def read(fields: Fields, columns: Mapping[str, str]) -> Schema | None:
     kept = {name: column for name, column in described.items() if column is not None and column.kind != "text"}
     if not kept and not fields.complaints:
         fields.complain("", UNDESCRIBED)
-    return None if fields.complaints else Schema(columns=kept, person=person, budget=budget, tiers=tiers)
+    name = fields.text("name", needed=False)
+    return None if fields.complaints else Schema(columns=kept, person=person, budget=budget, tiers=tiers, name=name)
 
 
 def typed(schema: Schema | None, columns: Mapping[str, str]) -> dict[str, str]:
     """Returns what stands in the form: the schema as it was declared, or blank ranges beside the kinds of a draft."""
     if schema is None:
         return {f"kind-{place}": kind for place, kind in enumerate(columns.values()) if kind == "number"}
-    filled = {role: getattr(schema, role) or "" for role in ROLES}
+    filled = {role: getattr(schema, role) or "" for role in (*ROLES, "name")}
     filled["tiers"] = ", ".join(f"{name} = {epsilon:g}" for name, epsilon in schema.tiers.items())
     for place, name in enumerate(columns):
         column = schema.columns.get(name, Column("text"))
         numbers = {"low": column.low, "high": column.high, "missing": column.missing}
         filled |= {f"{word}-{place}": "" if value is None else f"{value:.15g}" for word, value in numbers.items()}
         filled |= {f"kind-{place}": column.kind, f"levels-{place}": ", ".join(column.levels)}
+        filled |= {f"unit-{place}": column.unit or ""}
     return filled
 
 
 def toml(schema: Schema) -> str:
     """Returns the schema as TOML text."""
-    roles = {role: getattr(schema, role) for role in (*ROLES, "label")}
+    roles = {role: getattr(schema, role) for role in ("name", *ROLES, "label")}
     lines = [f"{role} = {_quoted(name)}" for role, name in roles.items() if name is not None]
     if schema.tiers:
         lines += ["", "[tiers]", *(f"{_quoted(name)} = {epsilon!r}" for name, epsilon in schema.tiers.items())]
@@ -107,7 +109,8 @@ def _column(fields: Fields, place: int) -> Column | None:
     low, high = fields.number(f"low-{place}"), fields.number(f"high-{place}")
     if low is not None and high is not None and not low < high:
         fields.complain(f"high-{place}", RANGE)
-    return Column("number", low=low, high=high, missing=fields.number(f"missing-{place}", needed=False))
+    missing, unit = fields.number(f"missing-{place}", needed=False), fields.text(f"unit-{place}", needed=False)
+    return Column("number", low=low, high=high, missing=missing, unit=unit)
 
 
 def _entries(column: Column) -> list[str]:
@@ -115,6 +118,7 @@ def _entries(column: Column) -> list[str]:
     entries = [
         f'kind = "{column.kind}"',
         *(f"{word} = {value!r}" for word, value in given.items() if value is not None),
+        *([] if column.unit is None else [f"unit = {_quoted(column.unit)}"]),
     ]
     return [*entries, f"levels = [{', '.join(map(_quoted, column.levels))}]"] if column.levels else entries
 

@@ -25,6 +25,7 @@ import numpy as np
 from sottovoce import asked, units
 from sottovoce.asked import Said
 from sottovoce.bounds import Schema
+from sottovoce.engine import label_of
 from sottovoce.errors import InvalidParameter, InvalidRelease, MissingColumn, SottovoceError, UnknownPeople
 from sottovoce.ledger import Entry
 from sottovoce.question import Question
@@ -134,10 +135,10 @@ def plan(desk: Desk, said: Said, question: Question) -> Planned:
     budgets, _ = asked.shared(*_counted(desk, said), said.share)
     session = Session(ledger=Remembered(desk, said.table, said.person), short=desk.session.short)
     try:
-        return Planned(session.plan_rows(question, budgets))
+        return Planned(replace(session.plan_rows(question, budgets), subject=said.subject))
     except UnknownPeople:
         pass  # somebody has no account yet: planned below as if all had
-    return Planned(question.plan_for(budgets), NOT_GRANTED)
+    return Planned(replace(question.plan_for(budgets), subject=said.subject), NOT_GRANTED)
 
 
 def release(desk: Desk, said: Said, question: Question, key: str, agreed: str | None = None) -> str:
@@ -211,8 +212,15 @@ def _said(desk: Desk, wanted: Wanted) -> Said:
     schema = desk.schemas.get(wanted.table, Schema())
     if wanted.column is not None:
         schema = replace(schema, label=wanted.column)
-    path = str(desk.table(wanted.table).path)
-    return Said(path, column=wanted.column, epsilon=wanted.epsilon, schema=schema, share=wanted.share)
+    table = desk.table(wanted.table)
+    return Said(
+        str(table.path),
+        column=wanted.column,
+        epsilon=wanted.epsilon,
+        schema=schema,
+        share=wanted.share,
+        name=schema.name or label_of(table.name),
+    )
 
 
 def _counted(desk: Desk, said: Said) -> tuple[Budgets, Owner]:

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers for people: rounded to their error, with commas between thousands. Files keep every digit.
+
+rounded(51243.7, 312.4)    51,240    two digits of the error, and as far of the number
+percent(0.00651)           0.65 %
+"""
+
+from __future__ import annotations
+
+import math
+
+#: Digits of an error that are shown; digits of a number whose error is not known.
+ERROR_DIGITS, DIGITS = 2, 6
+#: Beyond these a number is written with a power of ten.
+SMALLEST_PLACE, LARGEST = -12, 1e15
+
+
+def rounded(value: float, error: float, digits: int = ERROR_DIGITS) -> str:
+    """Returns the number rounded to this many digits of its error; without a usable error, to six of its own.
+
+    >>> rounded(51243.7, 312.4), rounded(0.51834, 0.0123), rounded(312.4, 312.4), rounded(3.2, 5000)
+    ('51,240', '0.518', '310', '0')
+    """
+    usable = math.isfinite(error) and error > 0 and math.isfinite(value)
+    place = math.floor(math.log10(error)) - digits + 1 if usable else 0
+    if not usable or place < SMALLEST_PLACE or abs(value) >= LARGEST:
+        return plain(value)
+    kept = round(value, -place) + 0.0  # adding zero makes −0 a 0
+    return f"{kept:,.{max(-place, 0)}f}"
+
+
+def plain(value: float) -> str:
+    """Returns a number whose error is not known, such as a bound.
+
+    >>> plain(200000.0), plain(0.25), plain(1e-9), plain(2e300)
+    ('200,000', '0.25', '1e-09', '2e+300')
+    """
+    return f"{value:,.{DIGITS}g}" if 1e-4 <= abs(value) < 10**DIGITS else _long(value)
+
+
+def _long(value: float) -> str:
+    return f"{value:,.0f}" if float(value).is_integer() and abs(value) < LARGEST else f"{value:.{DIGITS}g}"
+
+
+def percent(share: float) -> str:
+    """Returns a share as a percentage with two digits.
+
+    >>> percent(0.00651), percent(0.1234), percent(1.0)
+    ('0.65 %', '12 %', '100 %')
+    """
+    shown = 100 * share
+    return f"{shown:.0f} %" if shown >= 10 else f"{shown:.{ERROR_DIGITS}g} %"

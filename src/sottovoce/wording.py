@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What plans and releases say to people: what was asked, in which unit a number is, and what its error means.
+
+Everything here is a function of public facts: of a question, its parameters, its expected error, and of the names that
+columns and table have. Names and units may be missing; then the words are "the column" and "units of the column".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from sottovoce.bounds import Subject
+from sottovoce.rounding import percent, plain, rounded
+
+#: An answer whose error is this close to that of a point drawn at random tells nothing.
+BLIND = 0.95
+#: Units that `error_unit` may return besides those of a column.
+PEOPLE, ROWS, ODDS = "share of the people", "share of the rows", "log-odds"
+PROBABILITY, DECISION = "probability", "decision values"
+#: Questions that are not called "a" and their name.
+QUESTIONS = {"ridge": "a ridge regression", "adaptive posterior sample": "an adaptive posterior sample"}
+#: Ends of the sentences of estimators that say what `error_unit` says.
+ALREADY = (
+    ", in units of the column",
+    ", in units of the label",
+    ", as a share of the people (rank)",
+    ", as a share of the people",
+    ", as a probability",
+    ", in decision values (log-odds, for the logistic loss)",
+)
+
+
+class Told(Protocol):
+    """What a plan and a release have in common."""
+
+    @property
+    def question(self) -> str:
+        """The question's name."""
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Its public parameters."""
+
+    @property
+    def expected_error(self) -> Any:
+        """The error to expect, or one for each quantile."""
+
+    @property
+    def error_is(self) -> str:
+        """What that error measures."""
+
+    @property
+    def error_unit(self) -> str:
+        """Its unit as the estimator says it; "" in releases of earlier versions."""
+
+    @property
+    def subject(self) -> Subject:
+        """What it is about."""
+
+
+def unit(told: Told) -> str:
+    """Returns the unit of the column, or of the label; "" where none was declared."""
+    return told.subject.units.get(told.subject.column or "", "")
+
+
+def unit_in_words(told: Told) -> str:
+    """Returns the unit of the column, or of the label, also where none was declared."""
+    what = "label" if is_model(told) else "column"
+    name = told.subject.column
+    return unit(told) or (f"units of the {what}" if name is None else f"units of {name!r}")
+
+
+def error_unit(told: Told) -> str:
+    """Returns the unit of the expected error: what the plan says, or what an earlier version meant by the question."""
+    stated = told.error_unit
+    if stated:
+        starts = {"as a share": PEOPLE, "as a probability": PROBABILITY, "in decision values": DECISION}
+        return next((found for start, found in starts.items() if stated.startswith(start)), unit_in_words(told))
+    if told.question == "quantile":
+        return PEOPLE
+    if "classes" in told.parameters:
+        return ROWS if told.parameters.get("public_rows") else ODDS
+    if told.question == "label-private regression":
+        return ""  # of several coefficients, each in a unit of its own
+    return unit_in_words(told)
+
+
+def is_model(told: Told) -> bool:
+    """Whether the answer is a function of features."""
+    return "features" in told.parameters
+
+
+def limits(told: Told) -> tuple[float, float] | None:
+    """Returns the declared range of the column, or of a label that is a number."""
+    found = told.parameters.get("label" if is_model(told) else "bounds")
+    return None if found is None else (float(found[0]), float(found[1]))
+
+
+def with_unit(number: str, told: Told) -> str:
+    """Returns a number of the column with the unit that was declared, if there is one."""
+    return f"{number} {unit(told)}" if unit(told) else number
+
+
+def shares(told: Told) -> list[tuple[str, float]]:
+    """Returns the quantiles that were asked for, by name."""
+    return [("median" if q == 0.5 else f"{q:g} quantile", q) for q in told.parameters["q"]]
+
+
+def errors(told: Told) -> list[float]:
+    """Returns the expected errors as a list."""
+    several = told.expected_error
+    return list(several) if isinstance(several, Sequence) else [several]
+
+
+def asked(told: Told) -> str:
+    """Returns what was asked, such as: the mean of 'salary'."""
+    column = told.subject.column
+    about = "" if column is None else f" of {column!r}"
+    if told.question == "quantile":
+        names = [name for name, _ in shares(told)]
+        return f"the {names[0]}{about}" if len(names) == 1 else f"the quantiles{about}"
+    if told.question == "mean":
+        return f"the mean{about}"
+    return f"{QUESTIONS.get(told.question, f'a {told.question}')}{about}"
+
+
+def in_table(told: Told) -> str:
+    """Returns which table it was asked of, if that has a name."""
+    return "" if told.subject.table is None else f" in {told.subject.table!r}"
+
+
+def asked_about(told: Told) -> str:
+    """Returns the columns in question: a column, or a label and its features."""
+    column = told.subject.column
+    if not is_model(told):
+        return "a column without a name" if column is None else f"the column {column!r}"
+    label = "a label without a name" if column is None else f"the label {column!r}"
+    features = [str(f["name"] if isinstance(f, Mapping) else f) for f in told.parameters["features"]]
+    return f"{label} by {', '.join(features)}"
+
+
+def error_amount(told: Told) -> str:
+    """Returns the expected error with its unit, in a few words."""
+    found = error_unit(told)
+    if found in (PEOPLE, ROWS):
+        return ", ".join(map(percent, errors(told))) + (" of the people" if found == PEOPLE else " of the rows")
+    amounts = ", ".join(rounded(error, error) for error in errors(told))
+    if not found:
+        return amounts
+    return f"{amounts} {'in ' if found.startswith(('units of', ODDS, PROBABILITY, DECISION)) else ''}{found}"
+
+
+def error_meaning(told: Told) -> str:
+    """Returns what the expected error measures, without the unit, which stands beside it."""
+    meaning = told.error_is
+    for end in ALREADY:
+        meaning = meaning.replace(end, "")
+    return meaning
+
+
+def error_sentence(told: Told) -> str:
+    """Returns the expected error as a sentence; that of a quantile is a rank, and is told as one."""
+    if error_unit(told) != PEOPLE:
+        return f"Expected error: {error_amount(told)} ({error_meaning(told)})."
+    (first, _), *others = shares(told)
+    amounts = [percent(error) for error in errors(told)]
+    more = [f", {amount} at the {name}" for amount, (name, _) in zip(amounts[1:], others, strict=True)]
+    between = f"about {amounts[0]} of the people lie between the answer and the true {first}{''.join(more)}"
+    return f"Expected error: {between} ({error_meaning(told)})."
+
+
+def says_nothing(told: Told, verb: str = "says") -> str:
+    """Returns a sentence if an answer with this error tells no more than a guess would; else nothing."""
+    if error_unit(told) == PEOPLE:
+        return _blind_quantiles(told, verb)
+    range_of, found = limits(told), errors(told)
+    if range_of is None or error_unit(told) != unit_in_words(told) or found[0] < (range_of[1] - range_of[0]) / 2:
+        return ""
+    what = "label" if is_model(told) else "column"
+    middle = with_unit(plain((range_of[0] + range_of[1]) / 2), told)
+    return (
+        f"This answer {verb} nothing about the {what}: its expected error is half the range or more, and whoever "
+        f"guesses the middle of the range, {middle}, is never further from the truth."
+    )
+
+
+def _blind_quantiles(told: Told, verb: str) -> str:
+    """A point drawn at random from the bounds has a rank error too; whoever comes no closer tells nothing."""
+    spread = float(told.parameters.get("spread") or 1.0)
+    names = [
+        name
+        for (name, q), error in zip(shares(told), errors(told), strict=True)
+        if error >= BLIND * _error_of_a_random_point(q, spread)
+    ]
+    if not names:
+        return ""
+    which = "This answer" if len(names) == len(shares(told)) else f"The {', '.join(names)}"
+    return (
+        f"{which} {verb} nothing about the column: a point drawn at random from the range would be about as close to "
+        "the truth."
+    )
+
+
+def _error_of_a_random_point(q: float, spread: float) -> float:
+    """Root mean square of rank − q, if values fill this part of the bounds evenly and a point is drawn from all."""
+    inside = 1 / 12 + (q - 0.5) ** 2
+    outside = (q**2 + (1 - q) ** 2) / 2
+    return math.sqrt(spread * inside + (1 - spread) * outside)
