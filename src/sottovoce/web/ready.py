@@ -13,6 +13,7 @@ from typing import Any
 
 from sottovoce.asked import Said
 from sottovoce.bounds import Schema
+from sottovoce.files import header, is_text, listed
 from sottovoce.release import Release
 from sottovoce.web.questions import Asked
 from sottovoce.web.schemas import toml
@@ -35,7 +36,16 @@ def script(asked: Asked) -> str:
         person=repr(said.person),
         budgets=_budgets(said),
         share=repr(said.share),
+        written=_written(said.table),
     )
+
+
+def _written(table: str) -> str:
+    """How a text file is written, as an argument; blank lines of one with a single column are rows."""
+    if not is_text(table):
+        return ""
+    names, text = header(listed(table)[0])
+    return f"delimiter={text.delimiter!r}, ignore_empty_lines={len(names) > 1}, newlines_in_values=True"
 
 
 def certificate(release: Release, key: str) -> str:
@@ -75,10 +85,13 @@ ${schema}QUESTION = $question
 COLUMN, FEATURES, PERSON = $column, $features, $person
 #: How much of what everybody grants may be spent.
 SHARE = $share
+#: How a text file is written.
+WRITTEN = pyarrow.csv.ParseOptions($written)
 
 
 def ask(path, out, books=None, key=None):
-    table = pyarrow.csv.read_csv(path) if path.lower().endswith(".csv") else pyarrow.parquet.read_table(path)
+    text = path.lower().endswith(".csv")
+    table = pyarrow.csv.read_csv(path, parse_options=WRITTEN) if text else pyarrow.parquet.read_table(path)
     data = (table[COLUMN],) if FEATURES is None else (table.select(FEATURES), table[COLUMN])
     granted = $budgets
     spent = [epsilon * SHARE for epsilon in granted]
