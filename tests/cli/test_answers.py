@@ -29,6 +29,26 @@ def test_from_csv_to_release_to_plain_words(run, folder, words):
     assert explained.stdout.strip() == release.explain()
 
 
+def test_column_table_and_units_are_named_at_the_terminal(run, folder, words):
+    units = (folder / "schema.toml").read_text() + 'unit = "EUR"\n'
+    (folder / "units.toml").write_text(units)
+    made = run(
+        "release", "mean", folder / "salaries.csv", "--schema", folder / "units.toml", "--out", folder / "r.json"
+    )
+    told = run("explain", folder / "r.json").stdout
+    assert made.stderr.startswith("Answer: the mean of 'salary' is ")
+    assert "the column 'salary', of the table 'salaries', on 20" in told
+    assert "between 0 and 200,000 EUR" in told
+    labelled = run("release", "quantile", folder / "salaries.csv", *words, "--table-label", "Pay in May")
+    assert json.loads(labelled.stdout)["table"] == "Pay in May"
+    assert "units" not in json.loads(labelled.stdout)
+    assert "±" not in labelled.stderr
+    plan = run("plan", "quantile", folder / "salaries.csv", *words, "--out", folder / "p.json")
+    assert "Plan for the median of 'salary' in 'salaries'" in plan.stdout
+    content = json.loads((folder / "p.json").read_text())
+    assert (content["column"], content["table"], content["error_unit"]) == ("salary", "salaries", "share of the people")
+
+
 def test_without_out_standard_output_is_the_release_and_nothing_else(run, folder, words):
     made = run("release", "mean", folder / "salaries.csv", *words)
     assert Release.from_json(made.stdout).question == "mean"

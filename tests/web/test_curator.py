@@ -160,6 +160,31 @@ def test_a_release_is_made_under_the_plan_that_was_shown_or_not_at_all(client):
     assert again.headers["location"].startswith("/job/")
 
 
+def test_plan_release_and_certificate_name_column_table_date_and_units(client):
+    client.post(f"/table/{client.name}", data={**DESCRIBED, "unit-3": "EUR <b>"})
+    client.post(f"/table/{client.name}/grant", data={"account": "pure epsilon, replace"})
+    for question in ("mean", "quantile"):
+        asked = {"question": question, "column": "cost", "share": "10"}
+        plan = client.get(f"/question/{client.name}", params=asked)
+        what = {"mean": "the mean", "quantile": "the median"}[question]
+        assert f"Plan for {what} of &#x27;cost&#x27; in &#x27;patients&#x27;" in plan.text
+        data = {**asked, "key": question, "plan": agreed(plan)}
+        began = client.post(f"/question/{client.name}/release", data=data, follow_redirects=False)
+        name = re.match(r"/job/([\w-]+)", began.headers["location"])[1]
+        until(lambda name=name: client.desk.jobs.find(name).state == "done")
+        page = client.get("/release", params={"key": question}).text
+        made = sv.Release.from_json(verbs.released(client.desk, question).decode())
+        assert (made.column, made.table, made.units) == ("cost", "patients", {"cost": "EUR <b>"})
+        assert f"<h1>{what.capitalize()} of cost</h1>" in page
+        assert f"From the table “patients”, made on {made.date[:10]}" in page
+        assert "EUR &lt;b&gt;" in page
+        assert ("±" in page) == (question == "mean")
+        paper = client.get("/release/certificate.txt", params={"key": question}).text
+        assert f"Answer: {what} of 'cost' is " in paper
+        assert f"of the table 'patients', on {made.date[:10]}" in paper
+        assert "EUR <b>" in paper
+
+
 def test_a_plan_that_changes_while_the_work_waits_is_refused_right_before_the_charge(client):
     client.post(f"/table/{client.name}", data=DESCRIBED)
     client.post(f"/table/{client.name}/grant", data={"account": "pure epsilon, replace"})
@@ -419,10 +444,15 @@ def test_some_who_cannot_pay_are_counted_without_names(client):
 def test_a_schema_survives_the_form_and_the_file():
     odd = 'ä "b" \\'
     columns = {odd: "number", "id": "text", "x": "text", "t": "text"}
-    described = {odd: Column("number", -1.5, 2e300, missing=0.1), "x": Column("factor", levels=("\u202e", "b"))}
-    schema = sv.Schema(columns=described, person="id", budget="t", tiers={odd: 0.1})
+    described = {
+        odd: Column("number", -1.5, 2e300, missing=0.1, unit=odd),
+        "x": Column("factor", levels=("\u202e", "b")),
+    }
+    schema = sv.Schema(columns=described, person="id", budget="t", tiers={odd: 0.1}, name=odd)
     assert sv.Schema.loads(schemas.toml(schema)) == schema
-    plain = sv.Schema(columns={"x": Column("factor", levels=("a", "b"))}, person="id", budget="t", tiers={"u": 0.1})
+    columns[odd] = "number"
+    named = {odd: Column("number", 0.0, 2.0, unit="EUR"), "x": Column("factor", levels=("a", "b"))}
+    plain = sv.Schema(columns=named, person="id", budget="t", tiers={"u": 0.1}, name="Pay")
     assert schemas.read(Fields(schemas.typed(plain, columns)), columns) == plain
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 
 TYPE_CHECKING = False  # typing takes longer to load than all of this
 if TYPE_CHECKING:
@@ -50,23 +51,27 @@ def main() -> None:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     Interrupts.came = True
+    while frame is not None:
+        if frame.f_code is _unraisable.__code__:  # where it would be dropped again
+            return _send_later()
+        frame = frame.f_back
     raise KeyboardInterrupt
 
 
 def _unraisable(dropped: sys.UnraisableHookArgs) -> None:
-    if not issubclass(dropped.exc_type, KeyboardInterrupt):
+    if issubclass(dropped.exc_type, KeyboardInterrupt):
+        _send_later()
+    else:
         sys.__unraisablehook__(dropped)
-        return
-    import threading
 
-    again = threading.Timer(SOON, _send_again)
+
+def _send_later() -> None:
+    again = threading.Timer(SOON, _send)
     again.daemon = True
     again.start()
 
 
-def _send_again() -> None:
-    import threading
-
+def _send() -> None:
     main_thread = threading.main_thread().ident
     if hasattr(signal, "pthread_kill") and main_thread is not None:
         signal.pthread_kill(main_thread, signal.SIGINT)  # also wakes it where it waits
