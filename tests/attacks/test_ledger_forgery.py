@@ -125,6 +125,16 @@ def test_an_appended_grant_is_refused_when_books_are_opened_and_before_the_next_
             attempt()
 
 
+def test_unsealing_signs_nothing_that_somebody_else_appended(place):
+    session = place.granted()
+    books = place.open()
+    books.seal(9, "0" * 64)
+    append(place, session.ledger, "grant", copy_of_a_grant(session.ledger, 10**12))
+    with pytest.raises(errors.LedgerBroken):
+        books.unseal("a reason")
+    assert books.sealed
+
+
 def test_no_signature_of_another_entry_or_of_another_ledger_will_do(place, tmp_path):
     session = place.granted()
     other = sv.Session(str(tmp_path / "other.db"))

@@ -287,7 +287,13 @@ class Books:
         if self._signed_from is None:
             raise unsigned()
         self._listen()
-        entry = self._store.write(lambda transaction: self._append(transaction, "unseal", "", reason))
+
+        def work(transaction: Transaction) -> Entry:
+            # From the first entry on: the last head that is known here need not be in these books.
+            self._refuse_unsigned(transaction, reading.chained_to(transaction, (-1, NOTHING)))
+            return self._append(transaction, "unseal", "", reason)
+
+        entry = self._store.write(work)
         waived = [(WAIVED, head.number, head.digest) for head in self._foreign]
         self._beside.write([*waived, self._witnesses.reaffirm(), (ANEW, entry.number, entry.digest)])
         self._heads.waived |= {(head.number, head.digest) for head in self._foreign}
