@@ -29,7 +29,7 @@ TABLE = pd.DataFrame(
 )
 PEOPLE = TABLE["id"].tolist()
 MEAN = sv.Mean(bounds=(0, 100))
-RIDGE = sv.Ridge(bounds=sv.Bounds(features=(0, 200), label=(0, 100)), method="output-tight")
+RIDGE = sv.Ridge(bounds=sv.Bounds(features=(0, 200), label=(0, 100)), method="output-tight", alpha=1.0)
 EARLIER = Path(__file__).parent / "ledgers" / "earlier_books.sql"
 
 

@@ -323,7 +323,7 @@ class Request:
 
     def fingerprint(self) -> str:
         """Returns a fingerprint of all of it: the same key must always mean the same request."""
-        asked = [type(self.question).__name__, _parameters(self.question), self.columns]
+        asked = asked_of(self.question, self.columns)
         digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=_spelt).encode())
         for part in (repr(self.people.tolist()).encode(), *map(_whole_bytes, self.facts)):
             digest.update(len(part).to_bytes(8, "big"))  # so that no two lists of parts run together
@@ -332,8 +332,7 @@ class Request:
 
     def earlier_fingerprint(self) -> str:
         """Returns the fingerprint that is in books of versions whose requests did not cover the names of columns."""
-        asked = [type(self.question).__name__, _parameters(self.question), self.earlier]
-        return earlier_fingerprint(asked, self.people, *self.earlier_facts)
+        return earlier_fingerprint(asked_of(self.question, self.earlier), self.people, *self.earlier_facts)
 
     def contradicts(self, release: Release) -> bool:
         """Whether a stored release is about other features than the request."""
@@ -343,14 +342,15 @@ class Request:
         return [name if isinstance(name, str) else name["name"] for name in told] != self.features
 
 
-def _parameters(question: Question) -> dict[str, Any]:
-    """The parameters as a request is remembered by, so that requests in older books keep their fingerprint.
+def asked_of(question: Question, about: Any = "") -> list[Any]:
+    """Returns a question as a request is remembered by, so that requests in older books keep their fingerprint.
 
     A default that changed is written as it used to be; a parameter that came later is left out unless it is given.
     """
     told: dict[str, Any] = getattr(question, "asked_parameters", question.get_params)()
     later = getattr(question, "later", ())
-    return {name: value for name, value in told.items() if name not in later or value is not None}
+    given = {name: value for name, value in told.items() if name not in later or value is not None}
+    return [type(question).__name__, given, about]
 
 
 def earlier_fingerprint(asked: list[Any], people: Array, *others: Array) -> str:

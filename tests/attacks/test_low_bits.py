@@ -164,14 +164,19 @@ def aimed_cover(targets):
     return cover
 
 
+def tilt_at(problem, theta) -> np.ndarray:
+    """The b under which θ is the minimiser."""
+    exact = objective.newton.exact
+    pulls = problem.terms(exact(theta), True)[1]
+    return (exact(pulls) - exact(problem.ridge) * (exact(theta) - exact(problem.centre))).astype(np.float64)
+
+
 def aimed_minimiser(newton, targets):
     """newton.minimise with the b under which θ is the minimiser."""
     original, left = newton.minimise, list(targets)
 
     def minimise(problem, tolerance, *start):
-        theta = left.pop(0)
-        b = problem.terms(theta, True)[1] - problem.ridge * (theta - problem.centre)
-        return original(replace(problem, tilt=np.asarray(b, dtype=np.float64)), tolerance, *start)
+        return original(replace(problem, tilt=tilt_at(problem, left.pop(0))), tolerance, *start)
 
     return minimise
 
@@ -266,15 +271,15 @@ def solution_line(solution: float, rate: float) -> Line:
     return Line(lambda e: solution + e / rate, lambda theta: (theta - solution) * rate, normal=False)
 
 
-def minimiser_line(problem, tolerance, scale: float, minimise) -> Line:
-    """The minimiser for a noise b of one coordinate, without the output noise that would cover its last digits."""
+def minimiser_line(problem, scale: float, minimise) -> Line:
+    """The minimiser for a noise b of one coordinate, to all digits of a double, without the noise that covers them."""
+    tolerance = 8 * problem.error
 
     def solved(b: np.ndarray) -> np.ndarray:
         return np.array([float(minimise(replace(problem, tilt=np.array([x])), tolerance)[0]) for x in b * scale])
 
     def noise_in(theta: float) -> float:
-        at = np.array([theta])
-        return float((problem.terms(at, True)[1] - problem.ridge * (at - problem.centre))[0]) / scale
+        return float(tilt_at(problem, np.array([theta]))[0]) / scale
 
     return Line(solved, noise_in, normal=False, window=SOLVED)
 
@@ -286,8 +291,9 @@ def lines(case, table) -> dict[str, Line]:
     minimise = objective.newton.minimise
 
     def at_problem(problem, tolerance, *start):
-        scale = 2 / plan.noise["rate"] if case.classes else problem.threshold
-        found["theta"] = minimiser_line(problem, tolerance, scale, minimise)
+        purse = objective.Purse.of(plan.budgets.kinds)
+        scale = 2 / plan.noise["rate"] if case.classes else objective.threshold_of_small_budgets(purse.total)
+        found["theta"] = minimiser_line(problem, scale, minimise)
         return minimise(problem, tolerance, *start)
 
     def at_sum(self, values):

@@ -260,13 +260,7 @@ def _no_classes(content):
     content["parameters"]["classes"] = [{"a": 1}, ["b"], None]
 
 
-def _not_finite(content):
-    content["value"]["models"]["late"]["intercept"] = 1e999
-
-
-@pytest.mark.parametrize(
-    "spoil", [_without_a_coefficient, _without_a_class, _out_of_order, _one_class, _no_classes, _not_finite]
-)
+@pytest.mark.parametrize("spoil", [_without_a_coefficient, _without_a_class, _out_of_order, _one_class, _no_classes])
 def test_a_model_that_does_not_fit_itself_is_not_used(run, ward, releases, spoil):
     content = json.loads(releases["stage"])
     spoil(content)
@@ -274,6 +268,15 @@ def test_a_model_that_does_not_fit_itself_is_not_used(run, ward, releases, spoil
     refused = run("predict", ward / "spoilt.json", ward / "patients.csv")
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert refused.stderr.startswith("InvalidRelease: The model in this release cannot be used.")
+
+
+def test_a_model_that_is_not_finite_is_no_release(run, ward, releases):
+    content = json.loads(releases["stage"])
+    content["value"]["models"]["late"]["intercept"] = 1e999
+    (ward / "spoilt.json").write_text(json.dumps(content))
+    refused = run("predict", ward / "spoilt.json", ward / "patients.csv")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("InvalidRelease: This is not a release")
 
 
 @pytest.mark.parametrize("table", ["patients.csv", "patients.parquet"])
@@ -313,7 +316,7 @@ def test_a_plan_shows_classes_regularisation_and_how_to_read_the_error(run, ward
         "Plan for a logistic regression of 'ill' in 'patients': 1,200 people, 2,400 rows",
         "granted ε",
         "Promise: pure ε for each person, neighbours by replace",
-        "as a probability",
+        " in probability (",
         "Of it noise ",
         "Classes: healthy, ill. λ = ",
         "No feature and no label was read, and nobody has been charged.",
