@@ -86,13 +86,13 @@ def interval(bounds: Any) -> Interval:
         raise InvalidBounds(
             "Bounds are missing or not finite.",
             "A lowest and a highest possible value must be declared from public knowledge.",
-            "Pass bounds=(low, high); never take them from the data.",
+            "Give a lowest and a highest value, and never take them from the data.",
         )
     if low >= high or not math.isfinite(high - low):
         raise InvalidBounds(
             "Bounds are reversed, equal, or further apart than numbers reach.",
             "The lowest possible value must lie below the highest.",
-            "Pass bounds=(low, high) with low < high.",
+            "Give the lowest value first, and then a higher one.",
         )
     return low, high
 

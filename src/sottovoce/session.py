@@ -300,7 +300,7 @@ class Session:
             raise InvalidParameter(
                 "What people have left is not in ε, or is an ε at δ.",
                 "This question is not charged in pure ε.",
-                "Pass epsilon= to say what the release may cost each.",
+                "Say what the release may cost each, as an ε for everybody or for each person.",
             )
         left = self.ledger.balances(people, f"pure epsilon, {guarantee.neighbours}")
         if not left.any():
@@ -372,7 +372,7 @@ class Session:
                 raise BudgetExceeded(
                     "Somebody has not enough left for this.",
                     "This session was told to refuse rather than to leave people out.",
-                    "Ask for less, or open the session with short='leave out'.",
+                    "Ask for less, or have people who are short left out.",
                 )
             granted[short] = 0
             if not granted.any():

@@ -237,7 +237,7 @@ def unfit() -> MissingValues:
     return MissingValues(
         "The data has missing or infinite values.",
         "Every value must be a finite number, or a public constant must stand for missing ones.",
-        "Pass missing=<a constant chosen without looking>; dropping rows would change public counts.",
+        "Declare a constant for them (missing), chosen without looking; dropping rows would change public counts.",
     )
 
 

@@ -46,7 +46,7 @@ def grant(epsilon: ArrayLike, *, zero_allowed: bool = False) -> Units:
         raise InvalidBudget(
             "A budget is zero, or smaller than a billionth.",
             "Every ε must be at least 1e-9.",
-            "Leave people who grant nothing out: drop their rows, or say zero='leave out' in sv.Budgets.of.",
+            "Leave the rows of people who grant nothing out.",
         )
     return units
 

@@ -193,7 +193,7 @@ def test_a_regression_that_will_be_a_constant_is_advised_against(run, clinic):
     shown = run(*ridge(clinic, "plan"), "--epsilon", 0.01).stdout
     assert "Advice: do not ask for this regression. It will be a constant" in shown
     assert "this regression, a constant" in shown
-    assert "sottovoce release mean" in shown
+    assert "Ask for the mean, whose arithmetic is exact" in shown
 
 
 def test_a_regression_that_loses_is_advised_against(run, clinic):

@@ -403,6 +403,54 @@ def test_a_release_without_a_key_or_without_grants_charges_nobody(shared):
     assert "Not everybody&#39;s grant is in the books yet" in shared.get(f"/question/{shared.name}", params=asked).text
 
 
+#: What a reader of the page can do nothing with: options of the command line, and calls in Python.
+ELSEWHERE = re.compile(r"(?<![\w-])--[a-z]|\bsv\.|\b[a-z_]+=|\bfit\b|\bNone\b|\bdata frame|\barray\b|\bCall \b")
+#: Ways to go wrong on the pages: where a form is sent, and what stands in it besides what is right.
+SCHEMAS = [
+    {"low-3": ""}, {"high-3": "-5"}, {"levels-2": "yes"}, {"person": "nobody"}, {"budget": "id"}, {"tiers": ""},
+    {"tiers": "careful = 0.2"}, {"toml": "this is not TOML"}, {"toml": 'persom = "id"'}, {"toml": "person = 5"},
+    {"toml": '[columns.cost]\nkind = "money"'},
+]  # fmt: skip
+QUESTIONS = [
+    {"column": "smoker"}, {"share": "0"}, {"share": "0.0000001"}, {"spread": "1e9"},
+    {"question": "quantile", "q": "0.5 2"}, {"question": "quantile", "cells": "1"},
+    {"question": "quantile", "cells": "1e9"}, {"question": "ridge", "method": "output", "alpha": "1e-300"},
+    {"question": "ridge", "label_scale": "1e9"}, {"question": "logistic", "column": "smoker", "alpha": "1e-12"},
+    {"question": "posterior", "gamma": "1e300"}, {"question": "posterior", "delta": "1e-300"},
+    {"question": "ridge", "column": "age", "method": "output", "share": "1"},
+]  # fmt: skip
+
+
+def visible(text: str) -> str:
+    return re.sub(r"<[^>]*>", " ", re.sub(r"<(script|style|head).*?</\1>", " ", text, flags=re.DOTALL))
+
+
+def test_no_page_speaks_of_options_or_of_python(client):
+    told = [client.post(f"/table/{client.name}", data={**DESCRIBED, **typed}) for typed in SCHEMAS]
+    client.post(f"/table/{client.name}", data=DESCRIBED)
+    asked = {"question": "mean", "column": "cost", "share": "100"}
+    told += [client.get(f"/question/{client.name}", params={**asked, **typed}) for typed in QUESTIONS]
+    for typed in (asked, {**asked, "question": "posterior"}):  # nobody's grant is in the books
+        digest = agreed(client.get(f"/question/{client.name}", params=typed))
+        began = client.post(f"/question/{client.name}/release", data={**typed, "key": "k", "plan": digest})
+        until(lambda began=began: client.desk.jobs.find(began.url.path.rpartition("/")[2]).state == "failed")
+        told.append(client.get(str(began.url)))
+    told += [
+        client.post("/table", files={"table": ("a.csv", content)})
+        for content in (b"", b"a,a\n1,2\n", b"\xff\xfe", b"a\n")
+    ]
+    told += [client.post("/ledger/person", data={"person": "nobody"}), client.get("/release", params={"key": "none"})]
+    told += [client.post("/audit", data={"table": client.name, "key": "none", "delta": "1e-6"})]
+    mean = sv.Mean(bounds=(0, 1)).fit([0.5] * 30, epsilon=1.0).release_
+    client.desk.session.grant({"p0000": 1.0})
+    client.desk.session.charge({"p0000": 0.1}, key="outside")
+    with pytest.raises(sv.errors.InvalidParameter) as unknown:
+        sv.audit.per_instance(mean, [[0.5]], [0.5])
+    sentences = [visible(answer.text) for answer in told] + [str(unknown.value)]
+    assert [sentence for sentence in sentences if ELSEWHERE.search(sentence)] == []
+    assert sum(answer.status_code >= 400 for answer in told) >= len(SCHEMAS) + len(QUESTIONS) // 2
+
+
 def test_grants_that_are_wrong_are_said_next_to_the_field(shared):
     shared.post(f"/table/{shared.name}", data={**DESCRIBED, "budget": ""})
     for typed, field in [({"epsilon": ""}, "epsilon"), ({"epsilon": "0"}, "epsilon"), ({"account": "cash"}, "account")]:

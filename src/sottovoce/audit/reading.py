@@ -171,7 +171,7 @@ def _planned(release: Release, model: Any, budgets: Budgets, rows: Rows) -> Plan
     raise InvalidParameter(
         "These budgets, rows or columns are not those that the release was planned with.",
         "Everybody's weight follows from them, and the plan's fingerprint is in the release.",
-        "Pass epsilon=, groups= and the table as they were given to fit, with the same version of sottovoce.",
+        "Give the budgets, the people and the table as they were then, with the same version of sottovoce.",
     )
 
 
@@ -232,7 +232,7 @@ def _no_budgets() -> InvalidParameter:
     return InvalidParameter(
         "Budgets are missing.",
         "Everybody's weight in this release follows from what they granted.",
-        "Pass epsilon= (and groups=, if rows have owners) as they were given to fit.",
+        "Give the budgets (and the people, if rows have owners) as they were then.",
     )
 
 

@@ -107,7 +107,7 @@ def unknown() -> InvalidParameter:
     """The refusal of models whose per-instance loss is not known."""
     return InvalidParameter(
         "The per-instance loss of this model is not known, or this library did not release it.",
-        "It is known for PosteriorSample, AdaptivePosteriorSample, Ridge with method='output' or 'output-tight', their "
-        "releases, and for sv.audit.GaussianOutput and sv.audit.GaussianObjective.",
-        "Audit one of these; the guarantee of any other release is in its .guarantee.",
+        "It is known for posterior samples, adaptive or not, for ridge regressions by the methods output and "
+        "output-tight, and for the Gaussian mechanisms that the library describes.",
+        "Audit one of these; what any other release promises is written in it.",
     )

@@ -271,7 +271,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidParameter(
                 "alpha is not positive and finite.",
                 "Without regularisation there is no promise.",
-                "Pass a positive number, or alpha=None to have it chosen.",
+                "Give a positive number, or none to have it chosen.",
             )
 
 

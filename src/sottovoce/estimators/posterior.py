@@ -133,7 +133,7 @@ class PosteriorSample(Posterior):
             raise InvalidParameter(
                 "gamma or alpha is not positive and finite.",
                 "Without regularisation a single row can move the sample without limit, and there is no promise.",
-                "Pass public numbers, such as gamma=1.0 and alpha=1.0.",
+                "Give public numbers, such as 1 for both.",
             )
 
 

@@ -166,7 +166,7 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
             targets = []
         if not targets or not all(0 <= q <= 1 for q in targets):
             raise InvalidParameter(
-                "q is not a share.", "Every q lies between 0 and 1.", "Pass q=0.5, or a list such as [0.25, 0.75]."
+                "q is not a share.", "Every q lies between 0 and 1.", "Give a share such as 0.5, or several."
             )
         if not is_one_of(self.method, CHOICES):
             raise InvalidParameter("There is no such method.", f"Methods: {', '.join(CHOICES)}.", "Choose one of them.")

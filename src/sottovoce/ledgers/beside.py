@@ -96,7 +96,7 @@ class Beside:
         if len(key) != KEY_BYTES:
             raise WrongLedgerKey(
                 "The key of these books is missing or not a key.",
-                f"It is expected in the file {path.name}, beside the books or in the folder keys= names.",
+                f"It is expected in the file {path.name}, beside the books or in the folder of keys that was named.",
                 "Put the file back; without it nobody's account can be found.",
             )
         return cls(key, stem.with_name(stem.name + ".heads"))

@@ -193,7 +193,7 @@ def no_account(account: str = "any") -> UnknownPeople:
     return UnknownPeople(
         f"Somebody has no account of this kind ({account}).",
         "Everybody is granted a budget first, in what the question charges.",
-        "Grant it to them first, in this currency and with these neighbours.",
+        "Enter their grants, in the account that is named here.",
     )
 
 

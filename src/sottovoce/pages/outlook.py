@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sottovoce.plan import Plan, error_text
+from sottovoce.wording import unit_in_words
 
 #: How far the middle of the range lies from the labels' centre, in half ranges, where nothing is known.
 MIDDLE_MISSES = 0.4
@@ -68,20 +69,20 @@ def verdict(plan: Plan) -> str:
     chosen = typical(plan)
     told = (
         f"{error_text(chosen.regression)} against {error_text(chosen.private_mean)} for a private mean and "
-        f"{error_text(chosen.nothing)} for nothing"
+        f"{error_text(chosen.nothing)} for nothing, in {unit_in_words(plan)}"
     )
     if chosen.worth_it:
         return f"Worth asking: {told}. Both trivial answers lose."
     if not chosen.slopes:
         return (
             f"Advice: do not ask for this regression. It will be a constant, and so is a private mean ({told}). "
-            "Ask for the mean (`sottovoce release mean`), whose arithmetic is exact; or find more people, a larger ε "
+            "Ask for the mean, whose arithmetic is exact; or find more people, a larger ε "
             "or fewer features."
         )
     better = "a private mean" if chosen.private_mean <= chosen.nothing else "nothing, the middle of the range,"
     return (
         f"Advice: do not ask for this regression. It loses to {better} ({told}). "
-        "Take the default method or another --alpha, ask for the mean, or find more people or a larger ε."
+        "Take the default method or another λ, ask for the mean, or find more people or a larger ε."
     )
 
 

@@ -23,7 +23,7 @@ from sottovoce.errors import SottovoceError
 from sottovoce.pages.pictures import grants as picture_of_grants
 from sottovoce.web import questions, releases, schemas, uploads, verbs
 from sottovoce.web.desk import Desk
-from sottovoce.web.forms import Fields
+from sottovoce.web.forms import Fields, in_words
 from sottovoce.web.shell import away, desk_of, download, drawing, refused, render
 
 #: Accounts that a table's grants can be written to: the words of the books, and in words for people.
@@ -55,7 +55,7 @@ async def upload(request: Request) -> Response:
         try:
             name = await run_in_threadpool(verbs.bring, desk_of(request), table.filename, table.file)
         except SottovoceError as error:
-            return tables(request, {"table": str(error)})
+            return tables(request, {"table": in_words(error)})
     return away(f"/table/{name}")
 
 
@@ -143,7 +143,7 @@ def people(request: Request, typed: Mapping[str, Any] | None = None, fields: Fie
 
 
 def _about_people(error: SottovoceError) -> dict[str, str]:
-    return {"budget": verbs.in_words(error)}
+    return {"budget": in_words(error)}
 
 
 async def grant(request: Request) -> Response:
@@ -173,7 +173,7 @@ def _granted(desk: Desk, name: str, fields: Fields) -> None:
         desk.session.grant(budgets, currency=currency, neighbours=neighbours, delta=delta)  # type: ignore[arg-type]
         verbs.look_ahead(desk, name)
     except SottovoceError as error:
-        fields.complain("account", verbs.in_words(error))
+        fields.complain("account", in_words(error))
 
 
 routes = [

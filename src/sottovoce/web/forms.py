@@ -11,9 +11,12 @@ A sentence says what is needed, and never repeats what was typed: it may be a na
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from sottovoce.errors import SottovoceError
 
 #: No field holds more characters than this, except those that say otherwise.
 LONGEST = 200
@@ -110,6 +113,11 @@ class Fields:
     def complain(self, name: str, sentence: str) -> None:
         """Records what is wrong with a field; the first sentence stays."""
         self.complaints.setdefault(name, sentence)
+
+
+def in_words(error: SottovoceError) -> str:
+    """Returns an error as a page says it: options of the command line are fields here."""
+    return re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda found: found[1].replace("-", " "), str(error))
 
 
 def _number(text: str) -> float | None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sottovoce.errors import InvalidParameter, SottovoceError
+from sottovoce.web.forms import in_words
 
 State = Literal["working", "done", "failed", "cancelled"]
 
@@ -87,7 +88,7 @@ class Job:
         except Cancelled:
             ended = ("cancelled", "Cancelled before anybody was charged.")
         except SottovoceError as error:
-            ended = ("failed", str(error))
+            ended = ("failed", in_words(error))
         except Exception:  # not even the kind of error is told: after rows have been read it may depend on them
             ended = ("failed", UNFORESEEN)
         time.sleep(until_the_next(STEP, time.monotonic() - self.began))

@@ -25,7 +25,7 @@ from sottovoce.pages.statement_page import account_cells, line_cells
 from sottovoce.units import NANO
 from sottovoce.web import verbs
 from sottovoce.web.desk import Desk
-from sottovoce.web.forms import Fields
+from sottovoce.web.forms import Fields, in_words
 from sottovoce.web.person import books_of
 from sottovoce.web.shell import away, desk_of, drawing, render
 
@@ -163,7 +163,7 @@ def _granted(desk: Desk, name: str, fields: Fields) -> bool:
     try:
         desk.session.grant({name: amount}, currency=currency, neighbours=neighbours, delta=delta)
     except SottovoceError as error:
-        fields.complain("amount", verbs.in_words(error))
+        fields.complain("amount", in_words(error))
     return not fields.complaints
 
 
@@ -173,7 +173,7 @@ def _coded(desk: Desk, name: str, fields: Fields) -> str | None:
     except UnknownPeople:
         fields.complain("", NO_ACCOUNT)
     except SottovoceError as error:
-        fields.complain("", verbs.in_words(error))
+        fields.complain("", in_words(error))
     return None
 
 
@@ -183,7 +183,7 @@ def _lines(desk: Desk, name: str, fields: Fields) -> list[Line]:
     except UnknownPeople:
         fields.complain("", NO_ACCOUNT)
     except SottovoceError as error:
-        fields.complain("", verbs.in_words(error))
+        fields.complain("", in_words(error))
     return []
 
 

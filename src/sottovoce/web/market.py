@@ -35,9 +35,9 @@ from sottovoce.pages.market_told import (
     sentences,
 )
 from sottovoce.pages.page import stamp, table
-from sottovoce.web import market_form, uploads, verbs
+from sottovoce.web import market_form, uploads
 from sottovoce.web.desk import Desk
-from sottovoce.web.forms import Fields
+from sottovoce.web.forms import Fields, in_words
 from sottovoce.web.market_form import STEPS, Asked
 from sottovoce.web.shell import away, desk_of, download, drawing, render
 
@@ -159,7 +159,7 @@ def _settled(desk: Desk, fields: Fields, asked: Asked) -> Outcome | None:
         reports, terms, where = asked.reports(desk), asked.at(asked.slide), "low"
         return Outcome(terms, reports, terms.settled(reports))
     except SottovoceError as error:
-        fields.complain(where, verbs.in_words(error))
+        fields.complain(where, in_words(error))
     return None
 
 
@@ -217,7 +217,7 @@ async def _tried(fields: Fields, name: str, work: Callable[[], Result]) -> Resul
     try:
         return await run_in_threadpool(work)
     except SottovoceError as error:
-        fields.complain(name, verbs.in_words(error))
+        fields.complain(name, in_words(error))
     return None
 
 

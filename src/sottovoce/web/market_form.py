@@ -15,9 +15,8 @@ from sottovoce.errors import SottovoceError
 from sottovoce.market.market import MOST
 from sottovoce.market.prior import DEAREST
 from sottovoce.pages.market_terms import FROM_FILE, KINDS, Sellers, Terms, law, read_sellers
-from sottovoce.web import verbs
 from sottovoce.web.desk import Desk
-from sottovoce.web.forms import Fields
+from sottovoce.web.forms import Fields, in_words
 
 #: The slider: so many steps to either side, each a twentieth of a power of ten.
 STEPS, POWER = 30, 20
@@ -105,7 +104,7 @@ def _terms(desk: Desk, fields: Fields) -> Terms | None:
     try:
         return Terms(prior, rule=rule if by == "budget" else None, **numbers)
     except SottovoceError as error:
-        fields.complain("coin", verbs.in_words(error))
+        fields.complain("coin", in_words(error))
     return None
 
 
@@ -125,7 +124,7 @@ def _prior(desk: Desk, fields: Fields) -> Any:
     try:
         return law(":".join([kind, *(repr(number) for number in (*own, low, high))]), "", "")
     except SottovoceError as error:
-        fields.complain("middle" if own else "low", verbs.in_words(error))
+        fields.complain("middle" if own else "low", in_words(error))
     return None
 
 
@@ -138,7 +137,7 @@ def _earlier(desk: Desk, fields: Fields) -> Any:
     try:
         return desk.counted(("earlier", words, paid), lambda: law(words, paid, EARLIER))
     except SottovoceError as error:
-        fields.complain("earlier", verbs.in_words(error))
+        fields.complain("earlier", in_words(error))
     return None
 
 

@@ -22,7 +22,7 @@ from sottovoce.pages.statement import Account, Statement, accounts
 from sottovoce.pages.statement_page import account_cells, line_cells, odds, page, picture, told
 from sottovoce.web.codes import IDLE, PREFIX, SECRET, WINDOW, Codes, TooManyTries, Visit
 from sottovoce.web.desk import Desk
-from sottovoce.web.forms import Fields
+from sottovoce.web.forms import Fields, in_words
 from sottovoce.web.shell import away, desk_of, download, drawing, render
 
 __all__ = ["COOKIE", "Codes", "routes"]
@@ -43,7 +43,7 @@ async def account(request: Request) -> Response:
     try:
         made = await run_in_threadpool(_statement, books_of(desk_of(request)), visit)
     except SottovoceError as error:
-        return _door(request, 409, {"": str(error)})
+        return _door(request, 409, {"": in_words(error)})
     return _shown(request, made)
 
 

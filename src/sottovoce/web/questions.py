@@ -16,7 +16,7 @@ from sottovoce.asked import question as made
 from sottovoce.bounds import Schema
 from sottovoce.errors import InvalidBudget, InvalidInput, InvalidParameter, InvalidSchema, WeakRegularisation
 from sottovoce.question import Question
-from sottovoce.web.forms import Fields
+from sottovoce.web.forms import Fields, in_words
 
 #: The least and the largest ε that is said for everybody; beyond the largest no odds are protected.
 LEAST_EPSILON, MOST_EPSILON = 1e-6, 100.0
@@ -201,8 +201,6 @@ def read(fields: Fields, path: str, schema: Schema, name: str | None = None) -> 
 
 
 def _completed(fields: Fields, kind: Kind, said: Said, parameters: Mapping[str, Any]) -> Asked | None:
-    from sottovoce.web.verbs import in_words  # which knows the questions itself
-
     try:
         asked = Asked(kind, kind.completed(said), parameters)
         asked.question  # noqa: B018  # an option that does not fit is refused here, beside its field

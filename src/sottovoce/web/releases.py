@@ -25,7 +25,7 @@ from sottovoce.pages.release_page import answer, headline, origin, promised, wor
 from sottovoce.release import Release
 from sottovoce.web import questions, ready, verbs
 from sottovoce.web.desk import Desk
-from sottovoce.web.forms import Fields
+from sottovoce.web.forms import Fields, in_words
 from sottovoce.web.shell import away, desk_of, download, drawing, refused, render
 
 #: The questions whose losses an audit can tell.
@@ -56,7 +56,7 @@ def _planned(desk: Desk, name: str, fields: Fields) -> verbs.Planned | None:
     except (BudgetExceeded, InvalidBudget) as error:
         fields.complain(questions.spending(desk.schemas[name]), verbs.in_words(error))
     except SottovoceError as error:
-        fields.complain("", verbs.in_words(error))
+        fields.complain("", in_words(error))
     return None
 
 
@@ -106,9 +106,9 @@ def _begun(desk: Desk, name: str, fields: Fields, key: str | None) -> str | None
     try:
         return verbs.release(desk, asked.said, asked.question, key, agreed=fields.typed("plan"))
     except PlanChanged as error:
-        fields.complain("", verbs.in_words(error))
+        fields.complain("", in_words(error))
     except SottovoceError as error:
-        fields.complain("key", verbs.in_words(error))
+        fields.complain("key", in_words(error))
     return None
 
 

@@ -15,8 +15,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from sottovoce.errors import InvalidInput, SottovoceError
-from sottovoce.web import audit, curator, guard, ledger, market, person, shell, verbs
+from sottovoce.web import audit, curator, guard, ledger, market, person, shell
 from sottovoce.web.desk import Desk
+from sottovoce.web.forms import in_words
 from sottovoce.web.guard import API, SENTENCES
 
 #: Statuses of what the library refuses: something typed is wrong, or the books do not allow it now.
@@ -33,7 +34,7 @@ def pages(desk: Desk) -> Starlette:
 
 
 def _refused(request: Request, error: Exception) -> Response:
-    words = verbs.in_words(error) if isinstance(error, SottovoceError) else SENTENCES[500]
+    words = in_words(error) if isinstance(error, SottovoceError) else SENTENCES[500]
     return _told(request, WRONG if isinstance(error, InvalidInput) else NOT_NOW, words)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from sottovoce.bounds import Column, Schema
 from sottovoce.errors import SottovoceError
-from sottovoce.web.forms import Fields
+from sottovoce.web.forms import Fields, in_words
 from sottovoce.web.questions import LEAST_EPSILON, MOST_EPSILON
 
 KINDS = (("text", "leave out"), ("number", "a number"), ("factor", "one of several words"))
@@ -74,7 +74,7 @@ def _pasted(fields: Fields, text: str, columns: Mapping[str, str]) -> Schema | N
     try:
         schema = Schema.loads(text)
     except SottovoceError as error:
-        fields.complain("toml", str(error))
+        fields.complain("toml", in_words(error))
         return None
     named = {*schema.columns, *(getattr(schema, role) for role in ROLES)} - {None}
     if not named <= set(columns):

@@ -61,7 +61,7 @@ def away(address: str, **said: str) -> RedirectResponse:
 
 def refused(request: Request, error: SottovoceError, status: int = 404) -> Response:
     """Shows a page that says what cannot be shown, and why."""
-    from sottovoce.web.verbs import in_words
+    from sottovoce.web.forms import in_words
 
     return render(request, "refused.html", status, sentence=in_words(error))
 

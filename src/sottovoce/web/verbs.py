@@ -10,12 +10,11 @@
     verify      whether they add up
     audit       what people really lost: for the curator alone
 
-Whatever is wrong is refused as a SottovoceError, in words that fit a page (``in_words``).
+Whatever is wrong is refused as a SottovoceError, in words that fit a page (``forms.in_words``).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -26,7 +25,7 @@ from sottovoce import asked, units
 from sottovoce.asked import Said
 from sottovoce.bounds import Schema
 from sottovoce.engine import label_of
-from sottovoce.errors import InvalidParameter, InvalidRelease, MissingColumn, SottovoceError, UnknownPeople
+from sottovoce.errors import InvalidParameter, InvalidRelease, MissingColumn, UnknownPeople
 from sottovoce.ledger import Entry
 from sottovoce.question import Question
 from sottovoce.release import Release
@@ -201,11 +200,6 @@ def prepared(desk: Desk, wanted: Wanted) -> tuple[Said, Question]:
     said = kind.completed(_said(desk, wanted))
     usual = {option.name: [float(option.usual)] for option in kind.options if option.usual}
     return said, asked.question(kind.estimator, said, **{**usual, **kind.always, **wanted.parameters})
-
-
-def in_words(error: SottovoceError) -> str:
-    """Returns an error as a page says it: options of the command line are fields here."""
-    return re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda found: found[1].replace("-", " "), str(error))
 
 
 def _said(desk: Desk, wanted: Wanted) -> Said:

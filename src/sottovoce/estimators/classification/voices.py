@@ -123,7 +123,7 @@ class Voices:
         return WeakRegularisation(
             "At this λ what one row adds to the curvature costs more than somebody grants, whatever the noise.",
             "The smaller the budgets are together, the larger λ must be.",
-            f"Pass alpha={smallest:.3g} or more, or leave alpha=None to have it chosen.",
+            f"Take an alpha of {smallest:.3g} or more, or none to have it chosen.",
             smallest=smallest,
         )
 

@@ -240,7 +240,7 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidParameter(
                 "δ is missing, or not between 0 and 1.",
                 "A posterior sample has no pure ε: every promise is an ε at a δ, the same for all.",
-                "Pass delta=, far below one over the number of people.",
+                "Give a δ far below one over the number of people.",
             )
 
     def __sklearn_tags__(self) -> Any:
