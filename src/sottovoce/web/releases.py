@@ -54,7 +54,7 @@ def _planned(desk: Desk, name: str, fields: Fields) -> verbs.Planned | None:
     try:
         return verbs.plan(desk, asked.said, asked.question)
     except (BudgetExceeded, InvalidBudget) as error:
-        fields.complain(questions.spending(desk.schemas[name]), verbs.in_words(error))
+        fields.complain(questions.spending(desk.schemas[name]), in_words(error))
     except SottovoceError as error:
         fields.complain("", in_words(error))
     return None
