@@ -161,8 +161,8 @@ def _worth(plan: Plan) -> list[str]:
     if "stages" in plan.parameters:
         staged = [
             "<h3>What will be done</h3>",
-            f'<p class="soft">By the spread of the labels, in {escape(unit_in_words(plan))}, which the first stage finds out unless '
-            "it is given.</p>",
+            f'<p class="soft">By the spread of the labels, in {escape(unit_in_words(plan))}, which the first stage '
+            "finds out unless it is given.</p>",
             table(COURSES, courses(plan), "words"),
             f"<p>{escape(plan.parameters['advice'])}</p>",
         ]
