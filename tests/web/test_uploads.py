@@ -52,6 +52,15 @@ def test_a_table_is_kept_privately_under_a_random_name(desk):
     assert not desk.folder.exists()
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("delimiter", [b",", b";", b"\t"])
+def test_the_header_says_how_a_table_is_written(desk, delimiter, end):
+    """And a text or True/False column beside the numbers is no reason to refuse it."""
+    lines = GOOD.replace(b"\n", b",True,Bern\n").replace(b"v,True,Bern", b"v,smoker,town", 1)
+    table = kept(desk, lines.replace(b",", delimiter).replace(b"\n", end))
+    assert table.columns == {"id": "text", "epsilon": "number", "v": "number", "smoker": "text", "town": "text"}
+
+
 def test_lines_and_columns_have_limits(desk, monkeypatch):
     monkeypatch.setattr(uploads, "LONGEST_LINE", 100)
     monkeypatch.setattr(uploads, "PIECE", 64)
