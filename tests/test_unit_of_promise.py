@@ -238,6 +238,9 @@ def test_tiers_of_a_schema_price_the_column_of_budgets():
     for made in (sv.Ridge(bounds=schema).fit(frame, TABLE["y"]), sv.Ridge(bounds=schema).fit(frame)):
         assert np.all(made.guarantee_.epsilon <= np.where(np.arange(PEOPLE) % 2, 0.5, 1.0))
         assert made.guarantee_.unit == "person"
+    for label in (TABLE["y"], "y"):  # another column of budgets has no tiers
+        made = sv.Ridge(bounds=schema).fit(frame, label, epsilon="eps")
+        assert np.all(made.guarantee_.epsilon <= GRANTS)
 
 
 def test_a_table_without_the_budgets_that_the_schema_names_is_refused():

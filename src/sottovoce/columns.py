@@ -121,7 +121,7 @@ class Values:
         _refuse_one_column_twice(column, person, budget)
         owners = named_column(X, person) if isinstance(person, str) else person
         if budget is not None:
-            epsilon = _priced(named_column(X, budget), schema)
+            epsilon = _priced(named_column(X, budget), _tiers(schema, budget))
         elif _is_table(epsilon) and not isinstance(epsilon, str):
             grants = Grants.read(
                 epsilon, person if isinstance(person, str) else schema.person, None, schema.tiers, None
@@ -175,14 +175,20 @@ def _budget_name(schema: Schema, names: list[str] | None, epsilon: Any) -> str |
     return schema.budget
 
 
-def _priced(column: Any, schema: Schema) -> Any:
-    """Returns a column of budgets as ε; where the schema has tiers, the column names them."""
-    return Budgets.tiers(schema.tiers, column).epsilon if schema.tiers else column
+def _tiers(schema: Schema, budget: Any) -> Mapping[str, float]:
+    """Returns the price list: it is that of the schema's own column of budgets, not of another that was named."""
+    return {} if isinstance(budget, str) and schema.budget not in (None, budget) else schema.tiers
+
+
+def _priced(column: Any, tiers: Mapping[str, float]) -> Any:
+    """Returns a column of budgets as ε; where there are tiers, the column names them."""
+    return Budgets.tiers(tiers, column).epsilon if tiers else column
 
 
 def _features(question: Any, X: Any, names: list[str] | None, y: Any, said: tuple[Any, ...]) -> Any:
     """Returns the table without the columns that have another purpose, unless a schema says which are features."""
-    used = {name for name in said if isinstance(name, str)}
+    schema = schema_of(question)
+    used = {name for name in (*said, schema.person, schema.budget, schema.label) if isinstance(name, str)}
     if names is None or not used or isinstance(getattr(question, "bounds", None), Schema):
         return X
     others = [name for name in names if name not in used]
@@ -232,7 +238,7 @@ class Table:
         require_columns(header, *names, budget if isinstance(budget, str) else None)
         used = {*names, budget if isinstance(budget, str) else None}
         others = tuple(name for name in header.columns() if name not in used)
-        return cls(source, header, names[0], names[1], budget, schema.tiers, others, engine, watch)
+        return cls(source, header, names[0], names[1], budget, _tiers(schema, budget), others, engine, watch)
 
     def asked_about(self) -> str:
         """The column in question, where there is one only: the one that was named, or the only one that is left."""
@@ -303,7 +309,7 @@ def loaded(question: Any, X: Any, y: Any, epsilon: Any, groups: Any) -> Values:
     label, owners = (None if name is None else whole.column(name) for name in (table.value, table.person))
     budget = table.budget
     if isinstance(budget, str):
-        budget = _priced(whole.column(budget), schema)
+        budget = _priced(whole.column(budget), table.tiers)
     elif _is_table(budget):
         budget = Grants.read(budget, table.person, None, table.tiers, None).to_mapping()
     return Values(whole.select(list(table.others)), label, budget, owners, table.value)
