@@ -299,7 +299,7 @@ def desk(tmp_path):
 
 def at_terminal(desk, question, *words):
     line = [question, str(desk / "rows.csv"), "--schema", str(desk / "schema.toml"), *words]
-    return CliRunner().invoke(app, ["release", *line, "--out", str(desk / "made.json")])
+    return CliRunner().invoke(app, ["release", *line, "--out", str(desk / "made.json"), "--force"])
 
 
 @pytest.mark.parametrize("question", ["mean", "ridge"])

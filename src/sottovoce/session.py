@@ -435,13 +435,15 @@ def _refuse_stray_delta(delta: Any) -> None:
         raise InvalidParameter(
             "Only an account of ε at δ has a δ.",
             "In any other account it would count for nothing.",
-            'Pass currency="epsilon, delta", or no delta.',
+            "Name the currency of ε at δ, or give no δ.",
         )
 
 
 def _delta_of_each(delta: Any, people: Sequence[Any]) -> Array:
     if isinstance(delta, bool) or not isinstance(delta, float | int | np.number) or not 0 < delta < 1:
-        raise InvalidParameter("An account of ε at δ needs a δ.", "δ is a number between 0 and 1.", "Pass delta=1e-6.")
+        raise InvalidParameter(
+            "An account of ε at δ needs a δ.", "δ is a number between 0 and 1.", "Give one, such as 1e-6."
+        )
     return np.full(len(people), float(delta))
 
 

@@ -401,7 +401,7 @@ def test_schemas_that_do_not_fit(run, ward, verb, old, new, error, said):
     [
         (("--alpha", 0), "InvalidParameter", "alpha"),
         (("--alpha", "nan"), "InvalidParameter", "alpha"),
-        (("--alpha", 1e-9), "WeakRegularisation", "Pass alpha="),
+        (("--alpha", 1e-9), "WeakRegularisation", "Take an alpha of"),
         (("--neighbours", "everybody"), "InvalidParameter", "replace, labels"),
         (("--epsilon", -1), "InvalidBudget", ""),
         (("--budget-column", "ill"), "InvalidParameter", "two purposes"),

@@ -281,7 +281,7 @@ def test_the_simulation_is_the_same_every_time_and_has_the_size_of_the_noise():
 
 
 def test_a_weak_regularisation_is_refused_with_one_that_will_do():
-    with pytest.raises(errors.WeakRegularisation, match="alpha=") as caught:
+    with pytest.raises(errors.WeakRegularisation, match="an alpha of") as caught:
         model(alpha=1e-6).fit(X[:20], Y[:20], epsilon=0.1)
     enough = caught.value.smallest
     assert np.isfinite(model(alpha=enough).fit(X[:20], Y[:20], epsilon=0.1).coef_).all()

@@ -46,6 +46,7 @@ FEWEST = 2
 #: A cluster of our own that has been without any worker for so long is told that they are lost.
 PATIENCE = "30s"
 #: Pages about tasks and machines, which anybody on the machine could ask for.
+NO_WORKER_PAGES: dict[str, Any] = {"distributed": {"worker": {"http": {"routes": []}}}}
 NOTHING_BY_HTTP: dict[str, Any] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
 #: What Dask raises when it gives up on workers, rather than on what they compute.
 LOST = (
@@ -215,6 +216,8 @@ def _own() -> Any:
             dashboard_address="127.0.0.1:0",  # a port is opened even without a dashboard: any free one
             scheduler_kwargs={"dashboard": False},
             local_directory=folder,
+            # Told to each worker, because some come later, in the place of those that died.
+            config=dask.config.merge(dask.config.config, NO_WORKER_PAGES),
             silence_logs=logging.CRITICAL,  # a log would quote what went wrong
         )
     client = distributed.Client(cluster, set_as_default=False)  # type: ignore[no-untyped-call]

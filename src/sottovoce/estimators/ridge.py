@@ -195,7 +195,9 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidParameter("There is no such method.", f"Methods: {', '.join(METHODS)}.", "Choose one.")
         if self.alpha is not None and not between(self.alpha, 0, math.inf):
             raise InvalidParameter(
-                "alpha is not positive and finite.", "", "Pass a public regularisation, or None to have it chosen."
+                "alpha is not positive and finite.",
+                "",
+                "Take a public regularisation above 0, or none to have it chosen.",
             )
         if not is_one_of(self.loss, ("soft", "huber")):
             raise InvalidParameter("The loss is neither 'soft' nor 'huber'.", "", "Choose one of the two.")

@@ -112,10 +112,6 @@ class _Server:
         """Lets a child in, which has none of its parent's threads."""
         self._lock = threading.RLock()
 
-    def __del__(self) -> None:
-        if getattr(self, "_process", None) == os.getpid():  # after a fork it is the parent's
-            self._close()
-
     def beside(self, identity: str) -> Path:
         """The key and the heads have the number of the books for a name."""
         return self._keys / identity
@@ -190,6 +186,8 @@ class _Server:
                 options=" ".join(f"-c {name}={value}" for name, value in SETTINGS.items()),
             )
             self._process = os.getpid()
+            # Not __del__: in a cycle of objects the connection could be given up before its server.
+            weakref.finalize(self, _close_own, self._connection, self._process)
             self._refuse_other_letters()
         return self._connection
 
@@ -203,6 +201,12 @@ class _Server:
             "Keys and releases hold any letters, and must come back as they were.",
             "Make a database with ENCODING 'UTF8' (TEMPLATE template0), and name it; nothing was written.",
         )
+
+
+def _close_own(connection: Any, process: int) -> None:
+    """Closes a connection of this process; after a fork it is the parent's."""
+    if process == os.getpid():
+        connection.close()
 
 
 #: A child has none of the threads that may hold a lock of its parent.

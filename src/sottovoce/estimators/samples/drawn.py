@@ -234,7 +234,7 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidParameter(
                 f"δ is smaller than {LEAST_DELTA:g}.",
                 "Books count δ in such units, and the finite precision of a sample is covered from there on.",
-                f"Pass delta={LEAST_DELTA:g} or more, far below one over the number of people.",
+                f"Take a δ of {LEAST_DELTA:g} or more, far below one over the number of people.",
             )
         if not between(self.delta, 0, 1):
             raise InvalidParameter(
