@@ -7,7 +7,7 @@ no message repeats one. What is masked, None, NaN or pandas' NA is missing, in w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -101,8 +101,9 @@ def column_names(data: Any) -> list[Any] | int:
         return [name]
     if hasattr(data, "shape"):
         return int(data.shape[1]) if len(data.shape) > 1 else 1
-    first = next(iter(data), None) if isinstance(data, Iterable) else None
-    return len(first) if isinstance(first, Sized) and not isinstance(first, str) else 1
+    # Lists alone are looked into: a generator would lose its first row.
+    first = data[0] if isinstance(data, list | tuple) and data else None
+    return len(first) if isinstance(first, list | tuple) else 1
 
 
 def column_name(values: Any) -> str | None:
