@@ -103,7 +103,8 @@ def column_names(data: Any) -> list[Any] | int:
         return int(data.shape[1]) if len(data.shape) > 1 else 1
     # Lists alone are looked into: a generator would lose its first row.
     first = data[0] if isinstance(data, list | tuple) and data else None
-    return len(first) if isinstance(first, list | tuple) else 1
+    is_row = isinstance(first, list | tuple) or (isinstance(first, np.ndarray) and first.ndim > 0)
+    return len(first) if is_row else 1
 
 
 def column_name(values: Any) -> str | None:
