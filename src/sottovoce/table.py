@@ -104,7 +104,7 @@ def column_names(data: Any) -> list[Any] | int:
     # Lists alone are looked into: a generator would lose its first row.
     first = data[0] if isinstance(data, list | tuple) and data else None
     is_row = isinstance(first, list | tuple) or (isinstance(first, np.ndarray) and first.ndim > 0)
-    return len(first) if is_row else 1
+    return len(first) if is_row and first is not None else 1
 
 
 def column_name(values: Any) -> str | None:
