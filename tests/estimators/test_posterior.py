@@ -151,7 +151,7 @@ def test_the_regularisation_follows_from_the_published_eigenvalue():
 def test_a_delta_below_the_unit_of_the_books_is_refused(make):
     with pytest.raises(errors.InvalidParameter, match="δ is smaller than 1e-15") as caught:
         make(delta=0.9e-15).plan(epsilon=1.0, rows=N, n_features=P)
-    assert "Pass delta=1e-15 or more" in str(caught.value)
+    assert "Take a δ of 1e-15 or more" in str(caught.value)
     assert make(delta=1e-15).plan(epsilon=1.0, rows=N, n_features=P).guarantee.delta == 1e-15
 
 
