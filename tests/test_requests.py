@@ -15,6 +15,7 @@ import sottovoce as sv
 from sottovoce import errors
 from sottovoce.bounds import Column
 from sottovoce.question import Request
+from sottovoce.table import column_names
 
 #: The table from which tests/ledgers/earlier_books.sql was made, by the version before requests had names of columns.
 TABLE = pd.DataFrame(
@@ -213,3 +214,40 @@ def test_earlier_charges_are_recognised_but_not_where_they_booked_another_amount
     earlier.charge({"p1": 1e-6, "p0": 1e-6}, key="survey at delta, put right", account="delta, replace")
     assert earlier.balance("p1", "delta, replace") == pytest.approx(9e-6 - 1e-12, rel=1e-12)
     earlier.verify()
+
+
+class Unmeasured:
+    """Something whose length must not be asked for: whatever it raises would not be an error of ours."""
+
+    def __len__(self) -> int:
+        raise RuntimeError("asked for its length")
+
+
+@pytest.mark.parametrize(
+    ("data", "names"),
+    [
+        (pa.table({"a": [1], "b": [2]}), ["a", "b"]),
+        (TABLE[["age", "bmi"]], ["age", "bmi"]),
+        (pl.Series("", [1.0]), 1),
+        (pl.Series("a", [1.0]), ["a"]),
+        (np.zeros((2, 3)), 3),
+        (np.zeros(3), 1),
+        ([], 1),
+        ([1.0, 2.0], 1),
+        ([[1.0, 2.0], [3.0, 4.0]], 2),
+        ((np.zeros(4), np.zeros(4)), 4),
+        ([np.float64(1.0)], 1),
+        ([np.array(1.0)], 1),
+        (["word"], 1),
+        ([Unmeasured()], 1),
+        (Unmeasured(), 1),
+    ],
+)
+def test_columns_are_named_or_counted_whatever_holds_them(data, names):
+    assert column_names(data) == names
+
+
+def test_counting_columns_takes_nothing_from_a_generator():
+    rows = ([float(i), 0.0] for i in range(3))
+    assert column_names(rows) == 1
+    assert len(list(rows)) == 3
