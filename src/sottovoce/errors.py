@@ -14,7 +14,8 @@ one: an error message is an output, and outputs are paid for.
     │   ├── InvalidBounds          limits that are missing, reversed, equal or not finite
     │   ├── InvalidSchema          a description of a table that cannot be used
     │   ├── InvalidParameter       an option outside its range
-    │   │   └── WeakRegularisation budgets that nobody can keep at this λ; says which λ would do
+    │   │   ├── WeakRegularisation budgets that nobody can keep at this λ; says which λ would do
+    │   │   └── UnsafeFolder       a folder in which nothing can be kept from others
     │   └── InvalidData            a table that is not what was declared
     │       ├── MissingColumn      a column that the table does not have
     │       ├── WrongType          a column of another kind than declared
@@ -98,6 +99,10 @@ class WeakRegularisation(InvalidParameter):
 
     def __reduce__(self) -> Any:
         return type(self), (self.found, self.required, self.remedy, self.smallest)
+
+
+class UnsafeFolder(InvalidParameter):
+    """A folder in which others could exchange or read a confidential file; nothing was written."""
 
 
 class InvalidData(InvalidInput):

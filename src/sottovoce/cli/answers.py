@@ -44,7 +44,7 @@ def run_release(said: Said, asked: Question, booking: Booking | None = None) -> 
     """Makes a release, writes it, and says what it means and what it cost whom."""
     from sottovoce.cli.files import refuse_unwritable
 
-    refuse_unwritable(said.out, *said.inputs, force=said.force)
+    refuse_unwritable(said.out, *said.inputs, force=said.force, public=True)
     if booking is None:
         _tell(said, _made(said, asked), NO_BOOKS, style="dim")
     else:
@@ -58,7 +58,7 @@ def _looked_into(said: Said, booking: Booking, *, key: bool = False) -> Session:
 
     booking.refuse_unbookable(said, key=key)
     session = opened(booking.place, booking.keys, booking.short)
-    refuse_unwritable(said.out, *files_of(session, booking.place, booking.keys), force=said.force)
+    refuse_unwritable(said.out, *files_of(session, booking.place, booking.keys), force=said.force, public=True)
     return session
 
 
@@ -96,7 +96,7 @@ def _written(said: Said, made: Release) -> Path | None:
         hand_over(made.to_json())
         return None
     try:
-        return write_whole(said.out, made.to_json(), force=said.force)
+        return write_whole(said.out, made.to_json(), force=said.force, public=True)
     except InvalidParameter as error:
         refused = error
     hand_over(made.to_json())
@@ -148,11 +148,11 @@ def run_plan(said: Said, asked: Question, booking: Booking | None = None) -> Non
     from sottovoce.cli.pictures import plan_json, show_plan
     from sottovoce.cli.progress import RowsDone
 
-    refuse_unwritable(said.out, *said.inputs, force=said.force)
+    refuse_unwritable(said.out, *said.inputs, force=said.force, public=True)
     session = None if booking is None else _looked_into(said, booking)
     with RowsDone(console(stderr=True)) as watch:
         made = planned(said, asked, watch, session)
     show_plan(made)
     if said.out is not None:
-        written = write_whole(said.out, plan_json(made), force=said.force)
+        written = write_whole(said.out, plan_json(made), force=said.force, public=True)
         say(f"Written to {written}.", stderr=True)

@@ -19,8 +19,6 @@ from sottovoce.cli.voice import console, plainly, say
 if TYPE_CHECKING:
     from sottovoce.release import Release
 
-#: Who may look at the page: its owner, and nobody else on the machine.
-OWNER_ONLY = 0o600
 PASSES = ("Counting who takes part", "Checking the rows", "Looking at every row")
 
 
@@ -88,7 +86,6 @@ def _page(model: Path, said: Said, delta: float, reveal: bool) -> None:
     with RowsDone(console(stderr=True), PASSES) as watch:
         looked = audited(release, said, delta, watch)
     out = write_whole(out, page(looked, release, reveal=reveal), force=said.force)
-    out.chmod(OWNER_ONLY)
     say(str(looked.summary()))
     say(f"Written to {out}: confidential, and to be read by nobody but you.", stderr=True)
 

@@ -69,8 +69,8 @@ def _show_tables(studies: list[Study], out: Path) -> None:
     _head("1. Two tables, and what everybody allows")
     for study in studies:
         table, schema, _ = FILES[study.key]
-        write_whole(out / table, study.csv(), force=True)
-        write_whole(out / schema, study.toml(), force=True)
+        write_whole(out / table, study.csv(), force=True, public=True)
+        write_whole(out / schema, study.toml(), force=True, public=True)
         say(f"  {study.told()}.")
     say(
         "The patients come with scikit-learn and are public; the clinic is invented. Everybody is given an ε by a "
@@ -94,7 +94,7 @@ def _released(study: Study, out: Path) -> Release:
 
     said = _said(study, out)
     release = answered(said, question("Ridge", said))
-    write_whole(out / FILES[study.key][2], release.to_json(), force=True)
+    write_whole(out / FILES[study.key][2], release.to_json(), force=True, public=True)
     _show_command(_typed("release", study, out) + f" --out {_path(out, FILES[study.key][2])} --force")
     return release
 
@@ -121,8 +121,8 @@ def _show_predictions(out: Path) -> None:
 
     _head("4. Predict: new patients, from the published model alone")
     table, cost = newcomers()
-    write_whole(out / "new.csv", table, force=True)
-    with writing(out / "predictions.csv", force=True) as file:
+    write_whole(out / "new.csv", table, force=True, public=True)
+    with writing(out / "predictions.csv", force=True, public=True) as file:
         rows = write_predictions(Model.of(load_release(out / "clinic.json")), str(out / "new.csv"), "id", file.content)
     names = _path(out, "clinic.json"), _path(out, "new.csv"), _path(out, "predictions.csv")
     _show_command(f"sottovoce predict {names[0]} {names[1]} --id-column id --out {names[2]} --force")
@@ -165,7 +165,7 @@ def _show_files(contests: list[Contest], out: Path) -> None:
     from sottovoce.cli.files import write_whole
     from sottovoce.cli.report import report
 
-    write_whole(out / "report.html", report(contests, CAUTION), force=True)
+    write_whole(out / "report.html", report(contests, CAUTION), force=True, public=True)
     _head("6. Written")
     for name, what in WRITTEN.items():
         say(f"  {out / name}: {what}", whole=True)

@@ -2,12 +2,12 @@
 """Files that are whole or not there: a name is only ever given to finished content, and never taken from another file.
 
 A file that exists is refused before anything is read or charged, unless --force replaces it. If one appears under that
-name while the answer is made, the answer goes beside it, under a name with a number.
+name while the answer is made, the answer goes beside it, under a name with a number. What is not said to be public is
+for its owner alone from its first byte on (sottovoce.private).
 """
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,18 +16,18 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from sottovoce import private
 from sottovoce.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from sottovoce.release import Release
 
 
-#: What a file system says that cannot give a file a second name.
-NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
+def refuse_unwritable(path: Path | None, *inputs: str | Path, force: bool = False, public: bool = False) -> None:
+    """Refuses a place where nothing may be written, before a table is read and anybody is charged.
 
-
-def refuse_unwritable(path: Path | None, *inputs: str | Path, force: bool = False) -> None:
-    """Refuses a place where nothing may be written, before a table is read and anybody is charged."""
+    Unless it is ``public``, what is to be written is for its owner alone, and the folder must be one that keeps it so.
+    """
     if path is None:
         return
     if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
@@ -45,11 +45,13 @@ def refuse_unwritable(path: Path | None, *inputs: str | Path, force: bool = Fals
             "What stands in it would be lost.",
             "Name another file, or add --force to replace it.",
         )
+    if not public:
+        private.refuse_unsafe(path.parent)
 
 
-def write_whole(path: Path, text: str, *, force: bool = False) -> Path:
+def write_whole(path: Path, text: str, *, force: bool = False, public: bool = False) -> Path:
     """Writes a file so that whoever looks sees all of it or nothing; returns where it is."""
-    with writing(path, force=force) as file:
+    with writing(path, force=force, public=public) as file:
         file.content.write(text.encode())
     return file.path
 
@@ -63,26 +65,28 @@ class Writing:
 
 
 @contextmanager
-def writing(path: Path, *, force: bool = False) -> Iterator[Writing]:
+def writing(path: Path, *, force: bool = False, public: bool = False) -> Iterator[Writing]:
     """Opens a file that gets its name once all has been written, and is gone if anything fails before.
 
     With ``force`` a file of that name is replaced. Without, one that has appeared meanwhile is left as it is, and
-    ``path`` is changed to the first name beside it that is free.
+    ``path`` is changed to the first name beside it that is free. Unless it is ``public``, nobody but its owner can
+    read it at any time.
     """
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
+    reason = ""
     try:
-        with unfinished.open("wb") as content:
-            file = Writing(content, path)
+        with private.unfinished(path, public=public) as unfinished:
+            file = Writing(unfinished.content, path)
             yield file
-        if force:
-            unfinished.replace(path)
-        else:
-            file.path = _named(unfinished, path)
+            unfinished.finish()
+            if force:
+                unfinished.path.replace(path)
+            else:
+                file.path = _named(unfinished.path, path)
+        private.keep_names(path.parent)
+        return
     except OSError as error:
         reason = error.strerror or "it failed"
-        raise InvalidParameter(f"A file cannot be written: {reason}.", "", "Name another file.") from None
-    finally:
-        unfinished.unlink(missing_ok=True)
+    raise InvalidParameter(f"A file cannot be written: {reason}.", "", "Name another file.")
 
 
 def _named(unfinished: Path, path: Path) -> Path:
@@ -90,33 +94,21 @@ def _named(unfinished: Path, path: Path) -> Path:
     for place in count(1):
         name = path if place == 1 else path.with_stem(f"{path.stem}-{place}")
         try:
-            _take(unfinished, name)
+            private.take(unfinished, name)
         except FileExistsError:
             continue
         return name
     raise AssertionError("unreachable: some number is free")
 
 
-def _take(unfinished: Path, name: Path) -> None:
-    """Gives a file a name that nobody has, in one step; raises FileExistsError if somebody has it."""
-    try:
-        os.link(unfinished, name)
-    except OSError as error:
-        if error.errno not in NO_LINKS:
-            raise
-    else:
-        return
-    name.open("xb").close()  # claims the name, on file systems that know no links
-    unfinished.replace(name)
-
-
 def make_folder(path: Path) -> None:
     """Makes a folder, and those above it, unless they are there."""
     try:
         path.mkdir(parents=True, exist_ok=True)
+        return
     except OSError as error:
         reason = error.strerror or "it failed"
-        raise InvalidParameter(f"The folder cannot be made: {reason}.", "", "Name another folder.") from None
+    raise InvalidParameter(f"The folder cannot be made: {reason}.", "", "Name another folder.")
 
 
 def load_release(path: Path) -> Release:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from sottovoce.ledger import Entry
     from sottovoce.session import Session
 
-#: Who may look at what tells about people: its owner, and nobody else on the machine.
-OWNER_ONLY = 0o600
 #: The words of the command line for what the library calls otherwise.
 CURRENCIES = {"epsilon": "pure epsilon", "rho": "zCDP rho", "epsilon-delta": "epsilon, delta"}
 NEIGHBOURS = {"replace": "replace", "labels": "replace labels", "zero-out": "zero out"}
@@ -209,7 +207,6 @@ def statement(
     refuse_unwritable(out, *files_of(session, ledger, keys), force=force)
     made = Statement.of(books_of(session), person)
     out = write_whole(out, page(made), force=force)
-    out.chmod(OWNER_ONLY)
     say(f"Head {made.head}")
     say(f"Written to {out}: about one person, and for that person.", stderr=True)
 

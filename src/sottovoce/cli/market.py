@@ -20,8 +20,6 @@ from sottovoce.cli.voice import console, hand_over, plainly, say
 if TYPE_CHECKING:
     from sottovoce.pages.market_told import Outcome
 
-#: Who may look at files that show payments: their owner, and nobody else on the machine.
-OWNER_ONLY = 0o600
 UNSAFE, SAFE = "for you alone, because it shows what sellers are paid", "nobody's name or report is in it"
 
 
@@ -83,6 +81,7 @@ def market(
 
     Nothing but reports and public numbers is read. Reported costs are not protected by differential privacy.
     """
+    from sottovoce.cli.files import write_whole
     from sottovoce.cli.progress import RowsDone
     from sottovoce.pages.market_terms import Terms, law, read_sellers
     from sottovoce.pages.market_told import Outcome
@@ -99,7 +98,7 @@ def market(
     with patiently("Looking for the best allocation"):
         outcome = Outcome(terms, reports, terms.settled(reports))
     contents = _contents(outcome, seller_column, files)
-    written = {_write(path, text, public=path == publish, force=force): path for path, text in contents.items()}
+    written = {write_whole(path, text, force=force, public=path == publish): path for path, text in contents.items()}
     _tell(outcome, explain, as_json)
     for place, path in written.items():
         say(f"Written to {place}: {SAFE if path == publish else UNSAFE}.", stderr=True)
@@ -133,15 +132,6 @@ def _contents(outcome: Outcome, head: str, files: dict[str, Path | None]) -> dic
         if (path := files["publish"]) is not None:
             made[path] = published(outcome)
     return made
-
-
-def _write(path: Path, text: str, *, public: bool, force: bool) -> Path:
-    from sottovoce.cli.files import write_whole
-
-    written = write_whole(path, text, force=force)
-    if not public:
-        written.chmod(OWNER_ONLY)
-    return written
 
 
 @contextmanager
@@ -192,11 +182,11 @@ def _refuse_places(files: dict[str, Path], sellers: str, prior: str, force: bool
 
     for name, path in files.items():
         try:
-            refuse_unwritable(path, sellers, prior.partition(":")[2], force=force)
+            refuse_unwritable(path, sellers, prior.partition(":")[2], force=force, public=name == "publish")
             refused = None
         except InvalidParameter as error:
             refused = error
         if refused is not None:
-            raise InvalidParameter(refused.found.replace("--out", f"--{name}"), refused.required, refused.remedy)
+            raise type(refused)(refused.found.replace("--out", f"--{name}"), refused.required, refused.remedy)
     if len({path.resolve() for path in files.values()}) < len(files):
         raise InvalidParameter("One file is named for two purposes.", "", "Name different files.")

@@ -137,9 +137,9 @@ def _keep(out: Path, outcome: Outcome) -> None:
     make_folder(path.parent)
     for place, figure in enumerate(outcome.figures):
         for ending, content in zip(("png", "svg"), draw(figure), strict=True):
-            with writing(_picture(path, place, ending), force=True) as file:
+            with writing(_picture(path, place, ending), force=True, public=True) as file:
                 file.content.write(content)
-    write_whole(path, outcome.to_json(), force=True)
+    write_whole(path, outcome.to_json(), force=True, public=True)
 
 
 def _picture(path: Path, place: int, ending: str) -> Path:
@@ -198,7 +198,7 @@ def _finish(out: Path, size: str, failed: dict[str, SottovoceError]) -> None:
     outcomes = {name: outcome for name, outcome in found if outcome is not None}
     drawn = {name: _inline(out, outcome) for name, outcome in outcomes.items()}
     missing = {name: str(error) for name, error in failed.items() if name not in outcomes}
-    write_whole(out / REPORT, report(outcomes, drawn, missing), force=True)
+    write_whole(out / REPORT, report(outcomes, drawn, missing), force=True, public=True)
     say(f"\n{counted(list(outcomes.values()))}")
     say(f"{out / REPORT}: the report of all {len(outcomes)} that are done; open it in a browser", whole=True)
     for name in missing:

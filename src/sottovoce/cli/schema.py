@@ -38,11 +38,11 @@ def draft(
     from sottovoce.cli.files import refuse_unwritable, write_whole
     from sottovoce.engine import in_memory
 
-    refuse_unwritable(out, table, force=force)
+    refuse_unwritable(out, table, force=force, public=True)
     engines = in_memory()
     drafted = Schema.draft(engines.infer_kinds(table, text))
     if out is None:
         hand_over(drafted)
     else:
-        out = write_whole(out, drafted, force=force)
+        out = write_whole(out, drafted, force=force, public=True)
     say(WHY if out is None else f"{WHY}\nWritten to {out}.", stderr=True)

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import re
 import secrets
-import tempfile
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,6 +21,7 @@ from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
+from sottovoce import private
 from sottovoce.errors import InvalidParameter, LedgerUnavailable, SottovoceError, WrongLedgerKey
 from sottovoce.ledgers.chain import PERSON_BYTES
 from sottovoce.ledgers.signing import Signer
@@ -154,11 +153,7 @@ class Beside:
         spelt = [(word, str(number), digest.hex()) for word, number, digest in lines]
         text = "".join(f"\n{' '.join(line)} {self._code(*line)}\n" for line in spelt)
         try:
-            new = not self.heads.exists()
-            with os.fdopen(os.open(self.heads, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
-                _kept(file, text.encode())
-            if new:
-                _keep_names(self.heads.parent)
+            private.append(self.heads, text.encode())
             return
         except OSError:
             pass  # raised below
@@ -205,37 +200,12 @@ def _make(path: Path) -> None:
     """Writes a new key; of two who try at once, one does."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent)  # which only its owner may read
-        try:
-            with os.fdopen(handle, "wb") as file:
-                _kept(file, secrets.token_bytes(KEY_BYTES))
-            with contextlib.suppress(FileExistsError):
-                os.link(name, path)
-        finally:
-            os.unlink(name)
-        _keep_names(path.parent)
+        with contextlib.suppress(FileExistsError):
+            private.write_new(path, secrets.token_bytes(KEY_BYTES))
         return
     except OSError:
         pass  # raised below
     raise _unwritable("nothing was charged")
-
-
-def _kept(file: Any, content: bytes) -> None:
-    """Writes for good, before anything rests on it."""
-    file.write(content)
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _keep_names(folder: Path) -> None:
-    """A new file outlasts a power cut when its folder is written too."""
-    if os.name != "posix":
-        return  # where a folder cannot be opened
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _unwritable(meanwhile: str) -> SottovoceError:

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sottovoce import ledger
+from sottovoce import ledger, private
 from sottovoce.errors import LedgerBroken, LedgerUnavailable, SottovoceError, UnsupportedLedger
 from sottovoce.ledgers import schema
 from sottovoce.ledgers.books import Books
@@ -230,6 +230,7 @@ def _refuse_or_make(path: Path, begin: bool | None) -> None:
 
 def _make(path: Path) -> bool:
     """Makes a file that says that it is for books, under its name at once: it is never there and empty."""
+    private.refuse_unsafe(path.parent)
     try:
         handle, name = tempfile.mkstemp(dir=path.parent)  # which only its owner may read
     except OSError:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import secrets
 from collections.abc import Callable
 from pathlib import Path
 
+from sottovoce import private
 from sottovoce.errors import InvalidParameter, LedgerUnavailable
 from sottovoce.ledgers import witness
 from sottovoce.ledgers.beside import LIST, Beside
@@ -182,16 +182,11 @@ def _number(text: str) -> int:
 
 def _write(path: Path, text: str) -> None:
     """Writes a file as a whole, for its owner alone."""
-    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(text.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
+        private.write(path, text.encode())
         return
     except OSError:
-        part.unlink(missing_ok=True)
+        pass  # raised below
     raise _unavailable("What is known about witnesses cannot be written beside the books.")
 
 

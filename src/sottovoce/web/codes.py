@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import secrets
-import tempfile
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from sottovoce import private
 from sottovoce.errors import LedgerUnavailable
 from sottovoce.ledger import Ledger
 from sottovoce.ledgers.opened import POSTGRES, SQLITE, own_folder
@@ -174,23 +173,11 @@ class Codes:
             return
         content = {"format": FORMAT, "ledger": self.ledger.identity, "codes": [asdict(one) for one in kept]}
         try:
-            _replace(self.path, json.dumps(content, indent=1))
+            private.write(self.path, json.dumps(content, indent=1).encode())
             return
         except OSError:
             pass  # raised below
         raise _unusable("written")
-
-
-def _replace(path: Path, text: str) -> None:
-    handle, unfinished = tempfile.mkstemp(dir=path.parent)  # which only its owner may read
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
-    finally:
-        Path(unfinished).unlink(missing_ok=True)
 
 
 def _drawn(taken: set[str]) -> str:
