@@ -19,6 +19,7 @@ import pytest
 import uvicorn
 
 import sottovoce as sv
+from sottovoce.web import door
 from sottovoce.web.app import make_app
 from sottovoce.web.desk import Desk
 
@@ -46,7 +47,7 @@ class Served:
 
     @property
     def link(self) -> str:
-        return f"{self.address}/open?token={TOKEN}"
+        return door.link(self.port, TOKEN)
 
 
 @contextmanager
@@ -101,7 +102,9 @@ def chromium():
 def window(chromium, served):
     """Opens windows that are signed in; the one-time link is opened once, in a window of its own."""
     first = chromium.new_context()
-    first.new_page().goto(served.link)
+    page = first.new_page()
+    page.goto(served.link)
+    page.wait_for_url(f"{served.address}/")
     signed_in = first.storage_state()
     first.close()
 

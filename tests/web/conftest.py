@@ -59,8 +59,8 @@ def stranger(app: FastAPI) -> TestClient:
 @pytest.fixture
 def client(stranger: TestClient) -> TestClient:
     """The curator's browser."""
-    assert stranger.get("/open", params={"token": TOKEN}).status_code == 303
     stranger.headers.update(OWN)
+    assert stranger.post("/open", data={"token": TOKEN}).status_code == 200
     return stranger
 
 

@@ -258,7 +258,7 @@ def signed_in(folder):
     desk = Desk()
     with TestClient(make_app(desk, PORT, TOKEN), base_url=f"http://127.0.0.1:{PORT}") as client:
         client.headers["Sec-Fetch-Site"] = "same-origin"
-        client.get(f"/open?token={TOKEN}")
+        client.post("/open", data={"token": TOKEN})
         with open(people_csv(folder), "rb") as table:
             client.post("/table", files={"table": ("patients.csv", table)})
         (client.name,) = desk.tables

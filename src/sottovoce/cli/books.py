@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sottovoce.cli.closed import refuse_open_password
 from sottovoce.cli.voice import say
 from sottovoce.engine import USUAL_TEXT, TextFormat, named
 from sottovoce.errors import (
@@ -51,6 +52,7 @@ def opened(place: str | None, keys: Path | None, short: str = "leave-out") -> Se
             "",
             "Pass --ledger, or set SOTTOVOCE_LEDGER; `sottovoce ledger init` begins new books.",
         )
+    refuse_open_password(place)
     how = chosen("--short", short, SHORT)
     session = Session(ledger=opened_books(place, keys, begin=False), short=how)
     books = books_of(session)

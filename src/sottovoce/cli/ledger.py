@@ -39,6 +39,9 @@ Address = Annotated[
 @ledger_app.callback()
 def ledger() -> None:
     """Keep books of everybody's budget, and prove to each what was spent."""
+    from sottovoce.cli.closed import close_memory
+
+    close_memory()  # it holds the key
 
 
 @ledger_app.command()
@@ -52,10 +55,12 @@ def init(
 ) -> None:
     """Begin new books."""
     from sottovoce.cli.books import files_of
+    from sottovoce.cli.closed import refuse_open_password
     from sottovoce.errors import InvalidParameter
     from sottovoce.ledgers.opened import opened
     from sottovoce.session import Session
 
+    refuse_open_password(place)
     session = Session(ledger=opened(place, keys, begin=True))
     if len(list(session.ledger.entries())) > 1:
         raise InvalidParameter("There are books at this place already.", "", "Go on with them, or name another place.")

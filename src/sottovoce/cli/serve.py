@@ -2,26 +2,36 @@
 """`sottovoce serve`: the page for the curator and for each person, on this machine alone.
 
 It prints a link that opens the page once; who has not seen it cannot come in. Books are opened and never made by
-mistake, as by every other verb. When it ends, the tables that were brought to it are deleted.
+mistake, as by every other verb. When it ends, by Ctrl-C or by any signal that can be heard, the tables that were
+brought to it are deleted; what a process that was killed has left is swept when the next one begins.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import webbrowser
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sottovoce.cli import words
+from sottovoce.cli.closed import close_memory, refuse_open_password
 from sottovoce.cli.voice import plainly, say
 
 if TYPE_CHECKING:
+    from sottovoce.private import Scratch
     from sottovoce.session import Session
+    from sottovoce.web.door import News
 
+#: The name of the books in the environment.
+LEDGER = "SOTTOVOCE_LEDGER"
+#: What an exit code of a command that a signal has ended begins with.
+KILLED = 128
 #: Where the page is looked for first; 0 takes any port that is free.
 PORT = 8765
 
@@ -40,27 +50,93 @@ def serve(
 
     The link works once, and nobody else on the network can reach the page. Ctrl-C ends it.
     """
+    from sottovoce.private import Scratch, sweep
+
+    close_memory()
+    refuse_open_password(ledger or "")
     opening = _installed()
     if not _there(ledger):
         _opened(ledger, keys, short)  # which says what is missing, before a link is printed
-    with opening.listening(port) as here:
-        token = opening.new_secret()
-        link = f"http://127.0.0.1:{here.getsockname()[1]}/open?token={token}"
-        say(link, whole=True)
-        say("This link opens the page once, on this machine. Ctrl-C ends it and deletes the tables.", stderr=True)
+    os.environ.pop(LEDGER, None)  # it may hold a password, which the browser need not inherit
+    sweep()
+    with (
+        opening.listening(port) as here,
+        opening.Ending() as ending,
+        suppress(KeyboardInterrupt),
+        ExitStack() as at_the_end,
+    ):
+        scratch = Scratch.made()
+        at_the_end.callback(scratch.remove)
+        entrance = Entrance(opening, here.getsockname()[1], scratch.path / "open.html")
+        token = entrance.print_link(opening.new_secret())
+        say(
+            f"This link opens the page once, on this machine, within {opening.LIFE // 60} minutes. "
+            "Ctrl-C ends the page and deletes the tables.",
+            stderr=True,
+        )
         if in_browser:
-            threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()
-        with suppress(KeyboardInterrupt), ExitStack() as at_the_end:
-            opening.run(lambda: _rooms(_opened(ledger, keys, short), ledger, keys, at_the_end), here, token)
-    say("The page is closed, and the tables that were brought to it are deleted.", stderr=True)
+            entrance.open_browser(token)
+        opening.run(
+            lambda: _rooms(_opened(ledger, keys, short), ledger, keys, scratch, at_the_end),
+            here,
+            token,
+            entrance.tell,
+            ending,
+        )
+    with suppress(OSError):  # the terminal may be gone, and have sent the signal
+        say("The page is closed, and the tables that were brought to it are deleted.", stderr=True)
+    if ending.heard is not None:
+        raise typer.Exit(KILLED + ending.heard)
 
 
-def _rooms(session: Session, ledger: str | None, keys: Path | None, at_the_end: ExitStack) -> Iterator[Any]:
+@dataclass
+class Entrance:
+    """The way to the page: the printed link, and a file that the browser is opened on.
+
+    A command line can be read by everybody, that of the browser too. So the browser is given the name of a file, and
+    the token stands in the file, which only its owner can read and which is gone once somebody came in.
+    """
+
+    opening: Any
+    port: int
+    file: Path
+
+    def print_link(self, token: str) -> str:
+        """Prints the link to the page, at the terminal and nowhere else; returns its token."""
+        say(self.opening.link(self.port, token), whole=True)
+        return token
+
+    def open_browser(self, token: str) -> None:
+        """Opens the browser on a file that sends the token."""
+        from sottovoce.private import write_new
+
+        write_new(self.file, self.opening.form(self.port, token).encode())
+        late = threading.Timer(self.opening.LIFE, self.forget)
+        late.daemon = True
+        late.start()
+        threading.Thread(target=webbrowser.open, args=(self.file.as_uri(),), daemon=True).start()
+
+    def forget(self) -> None:
+        """Deletes the file."""
+        self.file.unlink(missing_ok=True)
+
+    def tell(self, news: News) -> None:
+        """Tells the curator who came in, or tried to; a new token is printed as a link."""
+        self.forget()
+        with suppress(OSError):  # nobody is at the terminal any more
+            say(news.words, stderr=True, style=None if news.token is None else "red")
+            if news.token is not None:
+                self.print_link(news.token)
+
+
+def _rooms(
+    session: Session, ledger: str | None, keys: Path | None, scratch: Scratch, at_the_end: ExitStack
+) -> Iterator[Any]:
     """Yields the pages, and then, because the JSON takes as long to load as all of them, both."""
     from sottovoce.web.desk import Desk
     from sottovoce.web.rooms import pages
 
-    desk = Desk(ledger, keys, session)
+    desk = Desk(ledger, keys, session, scratch)
     at_the_end.callback(desk.clear)
     yield pages(desk)
 

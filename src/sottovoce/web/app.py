@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
@@ -14,14 +14,15 @@ from starlette.responses import JSONResponse, Response
 from sottovoce import __version__
 from sottovoce.web import api
 from sottovoce.web.desk import Desk
+from sottovoce.web.door import News, nobody
 from sottovoce.web.guard import API, Guard
 from sottovoce.web.rooms import HANDLERS, ROUTES, WRONG
 
 
-def make_app(desk: Desk, port: int, token: str) -> FastAPI:
+def make_app(desk: Desk, port: int, token: str, tell: Callable[[News], None] = nobody) -> FastAPI:
     """Returns the app over this desk, behind a guard that opens to whoever has the token, once."""
     app = everything(desk)
-    app.add_middleware(Guard, port=port, token=token)
+    app.add_middleware(Guard, port=port, token=token, tell=tell)
     return app
 
 

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The desk of the one curator who works at the page: books, tables, schemas, releases, and work under way.
 
-Tables lie in a private folder that is deleted at the end, under names drawn at random. No path ever comes from the
-page or goes to it. What is remembered of a table besides its file is public: columns, kinds, who grants how much.
+Tables lie in a private folder that is deleted at the end, under names drawn at random; on Linux they end with the
+process, however that ends (sottovoce.private). No path ever comes from the page or goes to it. What is remembered of a
+table besides its file is public: columns, kinds, who grants how much.
 """
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -18,6 +17,7 @@ from typing import Any
 
 from sottovoce.bounds import Schema
 from sottovoce.errors import InvalidParameter
+from sottovoce.private import Scratch
 from sottovoce.session import Session
 from sottovoce.web.codes import Codes
 from sottovoce.web.jobs import Job, Jobs
@@ -45,7 +45,7 @@ class Desk:
     place: str | None = None
     keys: Path | None = None
     session: Session = field(default_factory=Session)
-    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="sottovoce-")))  # mode 0700
+    scratch: Scratch = field(default_factory=Scratch.made)
     tables: dict[str, Uploaded] = field(default_factory=dict)
     schemas: dict[str, Schema] = field(default_factory=dict)
     releases: dict[str, bytes] = field(default_factory=dict)
@@ -61,6 +61,11 @@ class Desk:
     def on(cls, place: str | None, keys: Path | None = None) -> Desk:
         """Returns an empty desk with these books on it; without a place, books that end with the process."""
         return cls(place, keys, Session(ledger=place, keys=keys))
+
+    @property
+    def folder(self) -> Path:
+        """Where tables lie."""
+        return self.scratch.path
 
     def table(self, name: str) -> Uploaded:
         """Returns a table by its random name; refuses one that is not on the desk."""
@@ -78,13 +83,13 @@ class Desk:
     def put(self, name: str, table: Uploaded) -> None:
         """Lays a table on the desk; refuses it if the desk is full."""
         if len(self.tables) >= MOST_TABLES:
-            table.path.unlink(missing_ok=True)
+            self.scratch.delete(table.path)
             raise InvalidParameter("The desk is full.", f"It holds {MOST_TABLES} tables.", "Take one away first.")
         self.tables[name] = table
 
     def take_away(self, name: str) -> None:
         """Deletes a table and what was declared about it."""
-        self.table(name).path.unlink(missing_ok=True)
+        self.scratch.delete(self.table(name).path)
         del self.tables[name]
         self.schemas.pop(name, None)
         with self.counting:
@@ -115,4 +120,4 @@ class Desk:
     def clear(self) -> None:
         """Ends the work, and deletes the folder with every table in it."""
         self.jobs.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.scratch.remove()

@@ -4,7 +4,8 @@
     a request is admitted if
       its Host is this machine under our port, said once
       it comes from our own page: Sec-Fetch-Site is same-origin (or none, to look at something), Origin is ours or null;
-      to change something one of the two must be there, and an Origin alone must be ours
+      to change something one of the two must be there, and an Origin alone must be ours; the form that brings the
+      token may also come from a file, of which a browser says no more than null
       it shows the cookie that the one-time token was exchanged for, or asks for a sign-in page, which tells nothing
       its body is not longer, and does not come slower, than the named limits
 
@@ -19,16 +20,18 @@ A cookie is for all ports of a machine, so ours has the port in its name, and a 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
-import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from html import escape
 from urllib.parse import parse_qs
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sottovoce.web import door
+from sottovoce.web.door import Door, News
+from sottovoce.web.door import new_secret as new_secret
 from sottovoce.web.jobs import until_the_next
 
 #: What the page is reached by; the server listens on the first and nowhere else.
@@ -37,7 +40,8 @@ HOSTS = ("127.0.0.1", "localhost")
 SAFE = frozenset({"GET", "HEAD"})
 #: Where the token is exchanged, where people show their code, and the paper that both are printed on.
 OPEN, PERSON, PAPER = "/open", "/person", "/static/"
-HOME = ((b"location", b"/"), (b"content-length", b"0"))
+#: The script of the page that asks for the token: it is there before anything else is loaded.
+OPEN_SCRIPT = "/open/script.js"
 #: Where tables are brought to.
 TABLES = frozenset({"/table", "/market/sellers", "/api/tables"})
 #: Where programs ask, and are answered in JSON.
@@ -48,8 +52,6 @@ MOST_UPLOAD, MOST_FORM = 512 * 2**20, 2**20
 SILENCE, PATIENCE = 20.0, 900.0
 #: Seconds between the moments at which answers leave.
 STEP = 0.05
-#: Bytes of randomness of a token and of a cookie.
-SECRET = 32
 
 HEADERS = {
     "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
@@ -88,11 +90,6 @@ class Refused(Exception):
         self.status = status
 
 
-def new_secret() -> str:
-    """Returns a token that nobody can guess; no answer depends on it."""
-    return secrets.token_urlsafe(SECRET)
-
-
 @dataclass(frozen=True)
 class Asked:
     """What the guard looks at of a request: the method, the path, and headers by name."""
@@ -119,22 +116,38 @@ class Asked:
     @property
     def open(self) -> bool:
         """Whether this is a page for those who have not signed in."""
-        return self.path in (OPEN, PERSON) or self.path.startswith((f"{PERSON}/", PAPER))
+        return self.path in (OPEN, OPEN_SCRIPT, PERSON) or self.path.startswith((f"{PERSON}/", PAPER))
 
     @property
     def largest(self) -> int:
         """The bytes that its body may have."""
+        if self.path == OPEN:
+            return door.MOST
         return MOST_UPLOAD if self.path in TABLES else MOST_FORM
+
+    @property
+    def agent(self) -> str:
+        """Which browser it says to be."""
+        return ", ".join(self.headers.get("user-agent", []))
 
 
 @dataclass
 class Guard:
-    """Stands around the app; knows the one-time token, and the cookie that it becomes."""
+    """Stands around the app; its door knows the one-time token, and the cookie that it becomes."""
 
     app: ASGIApp
     port: int
-    token: str | None
-    cookie: str = field(default_factory=new_secret)
+    token: str
+    tell: Callable[[News], None] = door.nobody
+    door: Door = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.door = Door(self.token, self.tell)
+
+    @property
+    def cookie(self) -> str:
+        """What whoever is signed in shows."""
+        return self.door.cookie
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Admits a request and lets its answer out, or answers in one sentence."""
@@ -146,7 +159,8 @@ class Guard:
         try:
             await self._answered(scope, receive, answer)
         except Refused as refused:
-            answer = sentence(refused.status, as_json=as_json)
+            words = self.door.words if refused.status == 401 else None
+            answer = sentence(refused.status, words, as_json=as_json)
         except Exception:  # nothing of it may leave: it could quote data
             answer = sentence(500, as_json=as_json)
         await asyncio.sleep(until_the_next(STEP, time.monotonic() - began))
@@ -155,13 +169,13 @@ class Guard:
     async def _answered(self, scope: Scope, receive: Receive, answer: Answer) -> None:
         asked = Asked.of(scope)
         self.admit(asked)
-        if asked.path == OPEN:
-            answer.replace(self._opened(scope, asked))
-            return
         body = Body(receive, asked.largest)
         body.refuse_announced(asked.one("content-length"))
         try:
-            await self.app(scope, body.receive, answer.take)
+            if asked.path in (OPEN, OPEN_SCRIPT):
+                answer.replace(await self._opened(asked, body))
+            else:
+                await self.app(scope, body.receive, answer.take)
         finally:
             if body.refused is not None:  # whatever the app made of a body that was cut off
                 raise Refused(body.refused)
@@ -183,6 +197,12 @@ class Guard:
     def _refuse_strangers(self, asked: Asked, own: str) -> None:
         site, origin = asked.one("sec-fetch-site"), asked.one("origin")
         safe = asked.method in SAFE
+        # The form that brings the token is a file, and of files a browser says Origin: null and cross-site, as of much
+        # else that nobody can name. Here that is enough, because here the source decides nothing: all that such a
+        # request can do is to show a token, and who has the right one could show it without a browser as well. Who has
+        # not is told what everybody is told. Nothing else is admitted that way: no other address, no other method.
+        if (asked.path, asked.method, origin) == (OPEN, "POST", "null") and site in (None, "cross-site"):
+            return
         # Browsers say Origin: null for our own forms, because we tell them to send no referrer; then the site decides.
         from_here = site == "same-origin" or (safe and site in (None, "none")) or (site is None and origin == own)
         if not from_here or origin not in (None, "null", own) or (origin == "null" and site != "same-origin"):
@@ -192,21 +212,32 @@ class Guard:
         """Whether the cookie was shown, once."""
         crumbs = [crumb.strip().partition("=") for line in asked.headers.get("cookie", []) for crumb in line.split(";")]
         values = [value for name, _, value in crumbs if name == self.name]
-        return len(values) == 1 and hmac.compare_digest(values[0].encode(), self.cookie.encode())
+        return len(values) == 1 and self.door.knows(values[0], asked.agent)
 
     @property
     def name(self) -> str:
         """The cookie's name."""
         return f"sottovoce-{self.port}"
 
-    def _opened(self, scope: Scope, asked: Asked) -> Answer:
-        """Exchanges the token for the cookie, once; whoever has the cookie already is let in."""
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-        if asked.method == "GET" and self.token and hmac.compare_digest(given.encode(), self.token.encode()):
-            self.token = None
-            crumb = f"{self.name}={self.cookie}; Path=/; HttpOnly; SameSite=Strict"
-            return Answer(303, [*HOME, (b"set-cookie", crumb.encode())])
-        return Answer(303, list(HOME)) if self._signed_in(asked) else sentence(401)
+    async def _opened(self, asked: Asked, body: Body) -> Answer:
+        """Asks for the token, or exchanges it for the cookie, once; whoever has the cookie already is let in."""
+        if asked.path == OPEN_SCRIPT:
+            return page(200, door.SCRIPT, b"text/javascript") if asked.method in SAFE else sentence(405)
+        opened = page(200, door.GO_ON)
+        opened.headers.append((b"refresh", b"0; url=/"))  # a redirect would take what stands behind # along
+        if self._signed_in(asked):
+            return opened
+        if asked.method in SAFE:
+            return page(200, door.ASKING)
+        if asked.method != "POST":
+            return sentence(405)
+        given = parse_qs((await body.whole_of_it()).decode("latin-1")).get("token", [""])[0]
+        cookie = self.door.redeem(given, asked.agent)
+        if cookie is None:
+            raise Refused(401)
+        crumb = f"{self.name}={cookie}; Path=/; HttpOnly; SameSite=Strict"
+        opened.headers.append((b"set-cookie", crumb.encode()))
+        return opened
 
 
 @dataclass
@@ -239,6 +270,16 @@ class Body:
         self.length += len(message.get("body", b""))
         self.whole = not message.get("more_body", False)
         return self._cut_off(413) if self.length > self.largest else message
+
+    async def whole_of_it(self) -> bytes:
+        """Returns all of a short body; nothing of one that is cut off."""
+        pieces = []
+        while not self.whole and self.refused is None:
+            message = await self.receive()
+            if message["type"] != "http.request":
+                return b""
+            pieces.append(message.get("body", b""))
+        return b"".join(pieces) if self.refused is None else b""
 
     def _cut_off(self, status: int) -> Message:
         self.refused = self.refused or status
@@ -275,8 +316,12 @@ class Answer:
 def sentence(status: int, words: str | None = None, *, as_json: bool = False) -> Answer:
     """Returns a page of one sentence, or the same as JSON; it shows nothing of what was asked."""
     text = SENTENCES[status] if words is None else words
-    page = json.dumps({"error": text}) if as_json else PAGE.format(escape(text))
-    kind = b"application/json" if as_json else b"text/html; charset=utf-8"
-    return Answer(
-        status, [(b"content-type", kind), (b"content-length", str(len(page.encode())).encode())], [page.encode()]
-    )
+    if as_json:
+        return page(status, json.dumps({"error": text}), b"application/json")
+    return page(status, PAGE.format(escape(text)))
+
+
+def page(status: int, text: str, kind: bytes = b"text/html; charset=utf-8") -> Answer:
+    """Returns an answer with this content."""
+    content = text.encode()
+    return Answer(status, [(b"content-type", kind), (b"content-length", str(len(content)).encode())], [content])

@@ -10,20 +10,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from types import FrameType
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sottovoce.errors import InvalidParameter
+from sottovoce.web.door import LIFE as LIFE
+from sottovoce.web.door import News, nobody
+from sottovoce.web.door import form as form
+from sottovoce.web.door import link as link
+from sottovoce.web.door import new_secret as new_secret
 from sottovoce.web.guard import API, HOSTS, Answer, Guard
-from sottovoce.web.guard import new_secret as new_secret
 
 #: Ports below belong to the machine's services, and one of them is left out of addresses.
 LEAST_PORT = 1024
+#: Signals that end the page as Ctrl-C does, where there are such: from the system, from the terminal, from its end.
+ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGQUIT", "SIGHUP") if hasattr(signal, name))
 #: Seconds for answers under way when the server ends.
 GRACE = 5
 #: Seconds that the first page waits for the rooms before it says that they are being opened.
@@ -97,13 +105,47 @@ def listening(port: int) -> socket.socket:
     )
 
 
-def run(load: Callable[[], Iterator[ASGIApp]], here: socket.socket, token: str) -> None:
-    """Serves on a socket of this machine until it is interrupted; raises what kept the rooms from being loaded."""
+class Ending:
+    """Signals by which a page is ended from outside: they end the server, and what comes after it is still done.
+
+    The first of a kind is heard; a second one kills, as it would without us. What was to be ignored stays ignored.
+    """
+
+    def __init__(self) -> None:
+        self.heard: int | None = None
+        self.end: Callable[[], None] = lambda: None
+
+    def __enter__(self) -> Ending:
+        self._before = {}
+        if threading.current_thread() is threading.main_thread():
+            for number in ENDINGS:
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._hear)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        self.heard = number
+        signal.signal(number, signal.SIG_DFL)
+        self.end()
+
+
+def run(
+    load: Callable[[], Iterator[ASGIApp]],
+    here: socket.socket,
+    token: str,
+    tell: Callable[[News], None] = nobody,
+    ending: Ending | None = None,
+) -> None:
+    """Serves on a socket of this machine until it is ended; raises what kept the rooms from being loaded."""
     opening = Opening(load)
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it quotes signs of what was sent
     server = uvicorn.Server(
         uvicorn.Config(
-            Guard(opening, here.getsockname()[1], token),
+            Guard(opening, here.getsockname()[1], token, tell),
             lifespan="off",
             log_config=None,
             log_level="critical",
@@ -118,6 +160,9 @@ def run(load: Callable[[], Iterator[ASGIApp]], here: socket.socket, token: str) 
     def give_up() -> None:
         server.should_exit = True
 
+    if ending is not None:
+        ending.end = give_up
+        server.should_exit = ending.heard is not None
     opening.begin(give_up)
     server.run(sockets=[here])
     if opening.failed is not None:

@@ -36,6 +36,8 @@ MOST_ROWS = 10**9
 MEMORY, SECONDS = 384 * 2**20, 60
 #: How a Parquet file begins and ends; before the end stands the length of its description, in four bytes.
 PARQUET, MOST_DESCRIPTION = b"PAR1", 16 * 2**20
+#: How names in the environment begin that say where the books are and how they are opened.
+OURS = ("SOTTOVOCE_", "PG")
 #: Letters of a file's name that are shown.
 SHOWN = 80
 
@@ -46,11 +48,14 @@ def keep(desk: Desk, name: str, source: BinaryIO) -> str:
     ending = ".parquet" if _begins(source) == PARQUET else ".csv"
     path = desk.folder / f"{held}{ending}"
     try:
-        columns = _copied_parquet(source, path) if ending == ".parquet" else _copied_csv(source, path)
+        with desk.scratch.open_new(path.name) as file:
+            copied = _copied_parquet if ending == ".parquet" else _copied_csv
+            copied(source, file)
+        columns = _columns_of_parquet(desk, path) if ending == ".parquet" else _header(path)
         desk.put(held, Uploaded(harmless(name), path, columns))
     finally:
         if held not in desk.tables:
-            path.unlink(missing_ok=True)
+            desk.scratch.delete(path)
     return held
 
 
@@ -71,23 +76,16 @@ def _pieces(source: BinaryIO) -> Iterator[bytes]:
     return iter(lambda: source.read(PIECE), b"")
 
 
-def _private(path: Path) -> BinaryIO:
-    """Opens a new file that only its owner may read."""
-    return os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
-
-
-def _copied_csv(source: BinaryIO, path: Path) -> dict[str, str]:
-    """Copies text with short lines, and returns the kinds of its columns."""
+def _copied_csv(source: BinaryIO, file: BinaryIO) -> None:
+    """Copies text with short lines."""
     decoder, since = codecs.getincrementaldecoder("utf-8")(), 0
-    with _private(path) as file:
-        for piece in _pieces(source):
-            since = _longest(piece, since)
-            if b"\0" in piece or since > LONGEST_LINE or not _decodes(decoder, piece):
-                raise _neither()
-            file.write(piece)
+    for piece in _pieces(source):
+        since = _longest(piece, since)
+        if b"\0" in piece or since > LONGEST_LINE or not _decodes(decoder, piece):
+            raise _neither()
+        file.write(piece)
     if not _decodes(decoder, b"", final=True):
         raise _neither()
-    return _header(path)
 
 
 def _longest(piece: bytes, since: int) -> int:
@@ -123,11 +121,13 @@ def _refuse_names(names: list[str]) -> None:
         )
 
 
-def _copied_parquet(source: BinaryIO, path: Path) -> dict[str, str]:
-    with _private(path) as file:
-        for piece in _pieces(source):
-            file.write(piece)
-    columns = _tried(path) if _ends_well(path) else None
+def _copied_parquet(source: BinaryIO, file: BinaryIO) -> None:
+    for piece in _pieces(source):
+        file.write(piece)
+
+
+def _columns_of_parquet(desk: Desk, path: Path) -> dict[str, str]:
+    columns = _tried(path, desk.scratch.handle(path)) if _ends_well(path) else None
     if columns is None:
         raise _neither()
     _refuse_names(list(columns))
@@ -143,12 +143,20 @@ def _ends_well(path: Path) -> bool:
     return mark == PARQUET and 0 < int.from_bytes(length, "little") <= min(MOST_DESCRIPTION, size - 12)
 
 
-def _tried(path: Path) -> dict[str, str] | None:
-    """Lets a process of its own read the file to its end, and returns the columns, if it came back."""
+def _tried(path: Path, handle: int | None) -> dict[str, str] | None:
+    """Lets a process of its own read the file to its end, and returns the columns, if it came back.
+
+    A file without a name is handed over open, under the same number, so that the same link leads to it there.
+    """
     command = [sys.executable, "-I", "-m", "sottovoce.web.uploads", str(path)]
-    environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
+    # What is in the environment may be the password of the books, which this process does not need.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+    environment |= {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
+    handed = () if handle is None else (handle,)
     try:
-        child = subprocess.run(command, capture_output=True, timeout=SECONDS, env=environment, check=False)
+        child = subprocess.run(
+            command, capture_output=True, timeout=SECONDS, env=environment, pass_fds=handed, check=False
+        )
         answer = json.loads(child.stdout) if child.returncode == 0 else None
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
