@@ -1,0 +1,180 @@
+"""What is left of uploaded tables when the page ends, however it ends; and what a sweep must not touch.
+
+On the code before, the table is still in the temporary folder after SIGTERM, SIGHUP, SIGQUIT and SIGKILL, four of
+four, and stays there for ever.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from attacks.serving import PATIENCE, serving
+from sottovoce import private
+from sottovoce.engine import named
+from sottovoce.private import SCRATCH, Scratch, sweep
+from sottovoce.web.desk import Desk
+from sottovoce.web.uploads import keep
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and modes are those of POSIX")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="files without a name are read by a path on Linux alone")
+
+SECRET = b"salary-of-ada-41234"
+TABLE = b"id,epsilon,word\nada,1," + SECRET + b"\nben,1,x\n"
+
+
+def holding(folder: Path) -> list[str]:
+    """The files below a folder in which the table stands."""
+    return [str(path) for path in folder.rglob("*") if path.is_file() and SECRET in path.read_bytes()]
+
+
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP", "SIGQUIT", "SIGKILL"])
+def test_no_signal_leaves_a_table(tmp_path, number):
+    with serving(tmp_path, "--no-open") as page:
+        mine = page.sign_in()
+        page.bring(TABLE, mine)
+        page.process.send_signal(getattr(signal, number))
+        code = page.process.wait(PATIENCE)
+        assert holding(page.temporary) == []
+        if number == "SIGKILL":
+            assert all(not path.is_file() for path in page.temporary.rglob("*")), "links that lead nowhere"
+        else:
+            assert code == 128 + getattr(signal, number)
+            assert list(page.temporary.iterdir()) == []
+            assert "are deleted" in page.until("are deleted")
+    if number == "SIGKILL":
+        assert len(list(page.temporary.iterdir())) == 1
+        with serving(tmp_path, "--no-open") as next_one:
+            assert next_one.link
+            assert len(list(page.temporary.iterdir())) == 1, "what was left is swept, and there is a new folder"
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch) -> Path:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+@linux
+def test_a_table_has_no_name_and_every_reader_in_this_process_reads_it(temporary):
+    desk = Desk.on(None)
+    table = desk.tables[keep(desk, "t.csv", io.BytesIO(TABLE))]
+    assert table.path.is_symlink()
+    assert os.stat(table.path).st_nlink == 0
+    assert table.path.read_bytes() == TABLE
+    assert sum(named("arrow").open_table(str(table.path)).fold(Rows())) == 2
+    assert duckdb.connect().execute(f"SELECT count(*) FROM read_csv('{table.path}')").fetchone() == (2,)
+    content = io.BytesIO()
+    pq.write_table(pa.table({"id": ["a", "b"], "v": [1.0, 2.0]}), content)
+    other = desk.tables[keep(desk, "t.parquet", content)]
+    assert other.columns == {"id": "text", "v": "number"}, "a process of its own has read it to its end"
+    assert sum(named("duckdb").open_table(str(other.path)).fold(Rows())) == 2
+    desk.clear()
+    assert list(temporary.iterdir()) == []
+
+
+class Rows:
+    """The kernel that counts rows."""
+
+    columns = ("id",)
+
+    def zero(self):
+        return []
+
+    def __call__(self, batch):
+        return [len(batch)]
+
+
+@linux
+def test_what_is_taken_away_is_gone_and_its_file_is_closed(temporary):
+    desk = Desk.on(None)
+    before = len(os.listdir("/proc/self/fd"))
+    name = keep(desk, "t.csv", io.BytesIO(TABLE))
+    handle = desk.scratch.handle(desk.tables[name].path)
+    assert handle is not None
+    desk.take_away(name)
+    assert len(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(handle)
+    desk.clear()
+
+
+def test_where_a_file_needs_a_name_it_has_one_and_is_swept(temporary, monkeypatch):
+    monkeypatch.setattr(private, "OPEN_FILES", temporary / "nowhere")
+    scratch = Scratch.made()
+    with scratch.open_new("t.csv") as file:
+        file.write(TABLE)
+    path = scratch.path / "t.csv"
+    assert (path.stat().st_nlink, path.stat().st_mode & 0o777) == (1, 0o600)
+    assert sweep() == 0, "its owner lives"
+    os.close(scratch.lock)
+    scratch.lock = None  # as if the process had ended
+    assert sweep() == 1
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_sweep_touches_nothing_of_those_who_live_or_are_somebody_else(temporary, monkeypatch):
+    code = f"""
+import sys, tempfile
+tempfile.tempdir = {str(temporary)!r}
+from sottovoce.private import Scratch
+scratch = Scratch.made()
+print(scratch.path, flush=True)
+sys.stdin.read()
+"""
+    precious = temporary.parent / "precious"
+    precious.mkdir(mode=0o700)
+    (precious / "file").write_text("mine")
+    wide = temporary / f"{SCRATCH}wide"
+    wide.mkdir(mode=0o700)
+    wide.chmod(0o755)
+    (temporary / f"{SCRATCH}link").symlink_to(precious)
+    (temporary / f"{SCRATCH}file").write_text("a file")
+    (temporary / "sottovoce-abcdefgh").mkdir(mode=0o700)
+    dead = temporary / f"{SCRATCH}dead"
+    dead.mkdir(mode=0o700)
+    (dead / "out").symlink_to(precious)
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as owner:
+        lives = Path(owner.stdout.readline().strip())
+        others = {lives.name, wide.name, f"{SCRATCH}link", f"{SCRATCH}file", "sottovoce-abcdefgh"}
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setattr(os, "geteuid", lambda: 424242)
+            assert sweep() == 0, "not ours"
+        assert sweep() == 1
+        assert {path.name for path in temporary.iterdir()} == others
+        owner.kill()
+    assert sweep() == 1
+    assert not lives.exists()
+    assert (precious / "file").read_text() == "mine"
+
+
+def test_a_folder_that_is_swept_before_it_is_locked_is_made_again(temporary, monkeypatch):
+    locked, first = private._locked, []
+
+    def too_late(path, *, wait):
+        if wait and not first:
+            first.append(path)
+            handle = locked(path, wait=wait)
+            path.rmdir()
+            return handle
+        return locked(path, wait=wait)
+
+    monkeypatch.setattr(private, "_locked", too_late)
+    scratch = Scratch.made()
+    assert scratch.path.is_dir()
+    assert scratch.path != first[0]
+    scratch.remove()
