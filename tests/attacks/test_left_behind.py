@@ -97,18 +97,62 @@ class Rows:
         return [len(batch)]
 
 
+CLOSED = """
+import io, os, subprocess, sys, tempfile
+import sottovoce.engines.arrow, sottovoce.files
+from sottovoce import private
+from sottovoce.cli.closed import close_memory
+from sottovoce.web.desk import Desk
+from sottovoce.web.uploads import keep
+
+tempfile.tempdir = sys.argv[1]
+desk = Desk.on(None)
+if os.geteuid() == 0:
+    os.chown(desk.folder, 65534, 65534)
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+close_memory()
+table = desk.tables[keep(desk, "t.csv", io.BytesIO(b"id,v\\na,1\\n"))]
+handle = desk.scratch.handle(table.path)
+by_link = ["cat", str(table.path)]
+by_number = ["cat", f"/proc/{os.getpid()}/fd/{handle}"]
+handed = subprocess.run(by_link, pass_fds=(handle,), capture_output=True).stdout
+strangers = [subprocess.run(command, capture_output=True).stdout for command in (by_link, by_number)]
+print(os.geteuid() > 0, os.stat("/proc/self/fd").st_uid, handle is not None, table.columns, handed, strangers)
+"""
+
+
+@linux
+def test_without_root_a_process_with_closed_memory_reads_its_tables_and_no_other_does():
+    """Then /proc/self/fd is root's. Whoever is handed the open file can read it, and nobody else of the same user."""
+    with tempfile.TemporaryDirectory() as folder:  # not pytest's, into which nobody but this user may look
+        os.chmod(folder, 0o711)
+        told = subprocess.run([sys.executable, "-c", CLOSED, folder], capture_output=True, text=True, check=False)
+    wanted = "True 0 True {'id': 'text', 'v': 'number'} b'id,v\\na,1\\n' [b'', b'']\n"
+    assert told.stdout == wanted, told.stderr
+
+
 @linux
 def test_what_is_taken_away_is_gone_and_its_file_is_closed(temporary):
     desk = Desk.on(None)
-    before = len(os.listdir("/proc/self/fd"))
     name = keep(desk, "t.csv", io.BytesIO(TABLE))
-    handle = desk.scratch.handle(desk.tables[name].path)
-    assert handle is not None
+    assert len(open_files(desk.folder)) == 2, "the folder, which is locked, and the table"
     desk.take_away(name)
-    assert len(os.listdir("/proc/self/fd")) == before
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(handle)
+    assert len(open_files(desk.folder)) == 1
     desk.clear()
+    assert open_files(desk.folder) == []
+
+
+def open_files(folder: Path) -> list[str]:
+    """The files of this process that lie in a folder, with a name or without."""
+    links = []
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            links.append(os.readlink(f"/proc/self/fd/{number}"))
+        except FileNotFoundError:  # it was open to list this
+            continue
+    return [link for link in links if link.startswith(str(folder))]
 
 
 def test_where_a_file_needs_a_name_it_has_one_and_is_swept(temporary, monkeypatch):

@@ -25,9 +25,10 @@ BROWSERS = {"file": "Mozilla/5.0 one", "thief": "Mozilla/5.0 two"}
 def recording_browser(folder: Path) -> Path:
     """A browser that keeps its command line, as everybody on the machine sees it."""
     path = folder / "browser"
+    part, seen = str(folder / "part"), str(folder / "seen")
     path.write_text(
-        f"#!{sys.executable}\nimport os, sys\nopen({str(folder / 'part')!r}, 'w').write('\\n'.join(sys.argv))\n"
-        f"os.rename({str(folder / 'part')!r}, {str(folder / 'seen')!r})\n"
+        f"#!{sys.executable}\nimport os, sys\nwith open({part!r}, 'w') as file:\n"
+        f"    file.write('\\n'.join([*sys.argv, str(os.environ)]))\nos.rename({part!r}, {seen!r})\n"
     )
     path.chmod(0o755)
     return path
@@ -36,12 +37,13 @@ def recording_browser(folder: Path) -> Path:
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="command lines are looked up in /proc")
 def test_the_whole_way_of_a_link_and_of_somebody_who_uses_it_again(tmp_path):
     browser = recording_browser(tmp_path)
-    with serving(tmp_path, environment={"BROWSER": f"{browser} %s"}) as page:
+    with serving(tmp_path, environment={"BROWSER": f"{browser} %s", "SOTTOVOCE_LEDGER": "a-password"}) as page:
         token = page.link.partition("#")[2]
         page_address = page.link.partition("#")[0]
         assert page_address == f"http://127.0.0.1:{page.port}/open", "nothing before # tells the token"
         seen = _when_it_is_there(tmp_path / "seen")
         assert token not in seen
+        assert "a-password" not in seen, "nor is the browser told where the books are"
         assert token not in Path(f"/proc/{page.process.pid}/cmdline").read_text()
         file = Path(next(word for word in seen.split("\n") if word.startswith("file://"))[7:])
         assert stat.S_IMODE(file.stat().st_mode) == 0o600

@@ -25,7 +25,7 @@ from scipy.special import ndtri
 
 from sottovoce.audit import reading, rebuilding
 from sottovoce.audit.sealed import Losses, Sealed, refusal
-from sottovoce.audit.setting import one_row
+from sottovoce.audit.setting import one_row, pair
 from sottovoce.errors import InvalidParameter
 from sottovoce.noise import laplace
 from sottovoce.release import Release
@@ -117,10 +117,7 @@ def mine(release: Release, record: Any, beta: float = 0.01, *, weight: float | N
     ``record`` is (x, y) in the units of the release, x by column name or in the order of columns. The row's ``weight``
     is needed only if people have different ones. For one row: it says nothing about several of one person together.
     """
-    try:
-        x, y = record
-    except (TypeError, ValueError):
-        raise InvalidParameter("The record is not a pair.", "", "Pass (x, y): features and label.") from None
+    x, y = pair(record)
     found = _bounded(release, one_row(x), np.atleast_1d(np.asarray(y)), beta, weight)
     promise = release.guarantee
     told = (float(part[0]) for part in found)

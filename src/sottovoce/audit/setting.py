@@ -13,6 +13,7 @@ B, Y     norm and label of the domain, times the largest root of a weight
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from sottovoce.audit.mechanisms import Change, GaussianObjective, GaussianOutput, Mechanism, change
 from sottovoce.audit.sealed import STAMP, Sealed
 from sottovoce.bounds import Bounds
-from sottovoce.errors import InvalidBounds, InvalidParameter, TooFewRows
+from sottovoce.errors import InvalidBounds, InvalidParameter, TooFewRows, WrongType
 from sottovoce.estimators.samples.gram import shortened
 from sottovoce.solvers import leverages
 from sottovoce.solvers.leverages import Fit
@@ -78,10 +79,7 @@ class Setting:
 
     def record(self, z: Any, root: float) -> tuple[Floats, Floats]:
         """Returns one record z = (x, y) in the mechanism's coordinates and with its weight, as arrays of one row."""
-        try:
-            x, y = z
-        except (TypeError, ValueError):
-            raise InvalidParameter("The record is not a pair.", "", "Pass z=(x, y): features and label.") from None
+        x, y = pair(z, "z=")
         rows, labels = self.prepared(one_row(x), np.atleast_1d(np.asarray(y)))
         return rows[:1] * root, labels[:1] * root
 
@@ -96,13 +94,27 @@ class Setting:
         return self.domain
 
 
+def pair(record: Any, called: str = "") -> tuple[Any, Any]:
+    """Returns the features and the label of a record."""
+    with suppress(TypeError, ValueError):  # raised below, outside the handler: what is wrong may be data
+        x, y = record
+        return x, y
+    raise InvalidParameter("The record is not a pair.", "", f"Pass {called}(x, y): features and label.")
+
+
 def one_row(x: Any) -> Any:
     """One record's features as a table of one row."""
-    if hasattr(x, "keys"):
-        import pyarrow as pa
+    with suppress(TypeError, ValueError, OverflowError, NotImplementedError):  # raised below: the reason quotes values
+        if hasattr(x, "keys"):
+            import pyarrow as pa
 
-        return pa.table({name: [x[name]] for name in x.keys()})  # noqa: SIM118 (a pandas Series has keys too)
-    return np.atleast_2d(np.asarray(x, dtype=np.float64))
+            return pa.table({name: [x[name]] for name in x.keys()})  # noqa: SIM118 (a pandas Series has keys too)
+        return np.atleast_2d(np.asarray(x, dtype=np.float64))
+    raise WrongType(
+        "A feature of the record is not a number.",
+        "",
+        "Pass numbers in the order of columns, or values by column name.",
+    )
 
 
 class Worst(Sealed):

@@ -38,10 +38,10 @@ def refuse_open_password(address: str) -> None:
 
     if any(address in word for word in sys.argv) and _has_password(address):
         raise InvalidParameter(
-            "The address of the books holds a password, and stands in the command line.",
+            "An address in the command line holds a password.",
             "Everybody on this machine can read command lines.",
-            "Change the password. Keep the new one in PostgreSQL's file of passwords (~/.pgpass), or set the whole "
-            "address as SOTTOVOCE_LEDGER.",
+            "Change the password, and keep the new one in PostgreSQL's file of passwords (~/.pgpass); or set the whole "
+            "address of the books as SOTTOVOCE_LEDGER.",
         )
 
 

@@ -356,7 +356,9 @@ def witness() -> None:
 def add(address: Address, ledger: words.Ledger = None, keys: words.Keys = None) -> None:
     """Add a witness: a file on a share, a second database, or an append-only log."""
     from sottovoce.cli.books import books_of, opened
+    from sottovoce.cli.closed import refuse_open_password
 
+    refuse_open_password(address)
     books = books_of(opened(ledger, keys))
     books.add_witness(address)
     say(

@@ -38,7 +38,13 @@ class Verbs(TyperGroup):
 
 
 # Pretty tracebacks print local variables, which hold data.
-app = typer.Typer(cls=Verbs, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich")
+app = typer.Typer(
+    cls=Verbs,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    pretty_exceptions_show_locals=False,
+    rich_markup_mode="rich",
+)
 app.add_typer(plan_app, name="plan")
 app.add_typer(release_app, name="release")
 

@@ -9,6 +9,7 @@ take for a formula get an apostrophe in front.
 from __future__ import annotations
 
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
@@ -135,10 +136,11 @@ def harmless_cells(column: Any) -> Any:
 
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    try:
+    text = None
+    with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):  # raised below: the reason may quote a cell
         text = column.cast(pa.string())
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise _not_copied() from None
+    if text is None:
+        raise _not_copied()
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return text  # numbers and dates are what they are
     risky = pc.and_(pc.match_substring_regex(text, FORMULA), pc.invert(pc.match_substring_regex(text, NUMBER)))

@@ -12,13 +12,17 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from contextlib import suppress
 
 TYPE_CHECKING = False  # typing takes longer to load than all of this
 if TYPE_CHECKING:
     from types import FrameType
 
-INTERRUPTED = 130
+UNEXPECTED, INTERRUPTED = 1, 130
 SENTENCE = "Interrupted. No file was left unfinished."
+UNFORESEEN = (
+    "Something went wrong that sottovoce did not foresee. Please report the command that you gave, without the data."
+)
 #: Seconds before a dropped interrupt is sent again: enough to leave the place that cannot raise.
 SOON = 0.01
 
@@ -34,6 +38,9 @@ def main() -> None:
     """Runs the command that was typed."""
     signal.signal(signal.SIGINT, _interrupt)
     sys.unraisablehook = _unraisable
+    # A traceback quotes what went wrong, and that may be data: nobody prints one, in no thread.
+    sys.excepthook = _unforeseen
+    threading.excepthook = _unforeseen
     code: str | int | None = INTERRUPTED
     try:
         from sottovoce.cli.main import app
@@ -43,6 +50,9 @@ def main() -> None:
         code = end.code
     except KeyboardInterrupt:
         pass  # told below
+    except Exception:  # outside of every command; its traceback would be printed by typer's own hook
+        _unforeseen()
+        code = UNEXPECTED
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done, and Python may take a while to leave
     if code == INTERRUPTED and not Interrupts.told:
         print(SENTENCE, file=sys.stderr)
@@ -62,7 +72,13 @@ def _unraisable(dropped: sys.UnraisableHookArgs) -> None:
     if issubclass(dropped.exc_type, KeyboardInterrupt):
         _send_later()
     else:
-        sys.__unraisablehook__(dropped)
+        _unforeseen()
+
+
+def _unforeseen(*_: object) -> None:
+    """Says that something went wrong, and not what."""
+    with suppress(OSError, ValueError):  # there may be nobody to say it to
+        print(UNFORESEEN, file=sys.stderr)
 
 
 def _send_later() -> None:

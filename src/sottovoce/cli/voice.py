@@ -8,20 +8,20 @@ anything unexpected is one sentence and 1, never a traceback, because a tracebac
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from sottovoce.cli.start import INTERRUPTED, SENTENCE, Interrupts
+from sottovoce.cli.start import INTERRUPTED, SENTENCE, UNEXPECTED, Interrupts
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from sottovoce.errors import SottovoceError
 
-UNEXPECTED, REFUSED = 1, 2
+REFUSED = 2
 #: Columns of a table that goes to a file or a pipe, which have no width of their own.
 FILE_WIDTH = 120
 
@@ -52,18 +52,26 @@ def harmless(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
 
 
-@contextmanager
-def plainly() -> Iterator[None]:
+def plainly() -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Ends a command, whatever happens in it, with a sentence and its exit code."""
-    try:
-        yield
-    except (typer.Exit, BrokenPipeError):
-        raise
-    except KeyboardInterrupt:
-        raise typer.Exit(_interrupted()) from None
-    except Exception as error:
-        # A library may have made another error of the interrupt.
-        raise typer.Exit(_interrupted() if Interrupts.came else _told(error)) from None
+
+    def around(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def told(*words: Any, **options: Any) -> None:
+            try:
+                return command(*words, **options)
+            except (typer.Exit, BrokenPipeError):
+                raise
+            except KeyboardInterrupt:
+                code = _interrupted()
+            except Exception as error:
+                # A library may have made another error of the interrupt.
+                code = _interrupted() if Interrupts.came else _told(error)
+            raise typer.Exit(code)  # here, where no other error hangs on it that could quote data
+
+        return told
+
+    return around
 
 
 def _interrupted() -> int:

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import atexit
 import logging
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -34,6 +32,7 @@ from distributed.scheduler import NoValidWorkerError, NoWorkerError
 from sottovoce import engine, files
 from sottovoce.engine import USUAL_TEXT, Engine, Folded, Kernel, Part, TextFormat, Watch
 from sottovoce.errors import WrongType
+from sottovoce.private import Scratch
 
 #: So many shares are added on a worker before their sum is sent home.
 BRANCH = 16
@@ -204,7 +203,7 @@ def _workers() -> int:
 
 @cache
 def _own() -> Any:
-    folder = tempfile.mkdtemp(prefix="sottovoce-")  # Dask's usual folder is one for all users
+    scratch = Scratch.made()  # Dask's usual folder is one for all users
     with dask.config.set(NOTHING_BY_HTTP | {"distributed.scheduler.no-workers-timeout": PATIENCE}):
         cluster = distributed.LocalCluster(  # type: ignore[no-untyped-call]
             n_workers=_workers(),
@@ -215,17 +214,17 @@ def _own() -> Any:
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",  # a port is opened even without a dashboard: any free one
             scheduler_kwargs={"dashboard": False},
-            local_directory=folder,
+            local_directory=str(scratch.path),
             # Told to each worker, because some come later, in the place of those that died.
             config=dask.config.merge(dask.config.config, NO_WORKER_PAGES),
             silence_logs=logging.CRITICAL,  # a log would quote what went wrong
         )
     client = distributed.Client(cluster, set_as_default=False)  # type: ignore[no-untyped-call]
-    atexit.register(_closed, client, cluster, folder)
+    atexit.register(_closed, client, cluster, scratch)
     return client
 
 
-def _closed(client: Any, cluster: Any, folder: str) -> None:
+def _closed(client: Any, cluster: Any, scratch: Scratch) -> None:
     client.close()
     cluster.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    scratch.remove()

@@ -12,8 +12,6 @@ reach DuckDB through Arrow's reader, so that rows, gaps and numbers are the same
 from __future__ import annotations
 
 import glob
-import shutil
-import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +26,7 @@ import pyarrow as pa
 from sottovoce import engine, files
 from sottovoce.engine import USUAL_TEXT, Engine, Kernel, Part, TextFormat, Watch
 from sottovoce.errors import InvalidData, WrongType
+from sottovoce.private import Scratch
 
 #: Between a database and one of its tables: ``hospital.duckdb#claims``.
 TABLE_OF = "#"
@@ -103,10 +102,10 @@ def _ours(
     relation: Callable[[Any], Any], paths: list[str], watch: Watch | None, kinds: Mapping[str, str] | None = None
 ) -> Engine:
     """An engine over a connection of our own that opens these files alone, with a folder that nobody else can read."""
-    folder = tempfile.mkdtemp(prefix="sottovoce-")
+    scratch = Scratch.made()
     settings: dict[str, Any] = {
         "memory_limit": MEMORY,
-        "temp_directory": folder,
+        "temp_directory": str(scratch.path),
         "threads": engine.threads(),
         "preserve_insertion_order": False,  # sums do not care, and order costs memory
         "autoinstall_known_extensions": False,
@@ -117,10 +116,10 @@ def _ours(
     try:
         rows = _answered(lambda: relation(_confined(duckdb.connect(config=settings), paths)), _no_table)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        scratch.remove()
         raise
     found = DuckDBEngine(rows, watch, threading.Lock(), kinds)
-    weakref.finalize(found, shutil.rmtree, folder, ignore_errors=True)
+    weakref.finalize(found, scratch.remove)
     return found
 
 

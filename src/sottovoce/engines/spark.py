@@ -18,7 +18,6 @@ import os
 import pickle
 import shutil
 import sys
-import tempfile
 import threading
 import uuid
 import warnings
@@ -37,6 +36,7 @@ from pyspark.sql.functions import lit
 from sottovoce import engine, files
 from sottovoce.engine import USUAL_TEXT, Engine, Folded, Kernel, Part, TextFormat, Watch
 from sottovoce.errors import InvalidParameter, SottovoceError, WrongType
+from sottovoce.private import Scratch
 
 #: More partitions than this are added on the workers first, in groups of so many.
 BRANCH = 64
@@ -251,8 +251,8 @@ def _session() -> Any:
 
 def _started() -> Any:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    folder = tempfile.mkdtemp(prefix="sottovoce-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # runs after the session has stopped
+    scratch = Scratch.made()
+    atexit.register(scratch.remove)  # runs after the session has stopped
     settings: dict[str, Any] = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -262,7 +262,7 @@ def _started() -> Any:
         "spark.authenticate": "true",  # in local mode Spark draws the secret itself: none is in our command line
         "spark.network.crypto.enabled": "true",
         "spark.io.encryption.enabled": "true",
-        "spark.local.dir": folder,  # Spark's usual folders for spilled rows can be read by everybody
+        "spark.local.dir": str(scratch.path),  # Spark's usual folders for spilled rows can be read by everybody
     }
     builder = SparkSession.builder.master(f"local[*, {TRIES}]").appName("sottovoce")
     with _calm():

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -114,13 +115,15 @@ def check_release(text: str, key: str | None = None) -> bytes:
     one that the curator has published.
     """
     wanted = None if key is None else read_key(key)
-    try:
+    read = False
+    with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):  # which may quote the file
         booked = json.loads(text)["certificate"]["ledger"]
         public = bytes.fromhex(booked["key"])
         signature = bytes.fromhex(booked["signature"])
         message = release_message(text)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise unsigned_release() from None
+        read = True
+    if not read:
+        raise unsigned_release()
     if not is_signed(public, message, signature):
         raise forged_release()
     if wanted is not None and wanted != public:

@@ -264,11 +264,10 @@ class PostgresWitness:
 
 
 def _of_rows(rows: list[tuple[Any, ...]], since: int) -> tuple[list[Head], int]:
-    try:
+    with contextlib.suppress(TypeError, ValueError):  # raised below: the reason may quote what it holds
         heads = [Head(int(number), bytes(digest), bytes(signature)) for _, number, digest, signature in rows]
-    except (TypeError, ValueError):
-        raise Unreachable("what it holds is damaged") from None
-    return heads, rows[-1][0] if rows else since
+        return heads, rows[-1][0] if rows else since
+    raise Unreachable("what it holds is damaged")
 
 
 def _spelt(ledger: str, head: Head) -> bytes:

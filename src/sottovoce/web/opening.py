@@ -142,6 +142,7 @@ def run(
 ) -> None:
     """Serves on a socket of this machine until it is ended; raises what kept the rooms from being loaded."""
     opening = Opening(load)
+    logging.getLogger().addHandler(logging.NullHandler())  # or Python prints what others log, tracebacks included
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it quotes signs of what was sent
     server = uvicorn.Server(
         uvicorn.Config(
