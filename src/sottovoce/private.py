@@ -18,6 +18,7 @@ import os
 import secrets
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -257,7 +258,7 @@ def _is_at(path: Path, handle: int) -> bool:
 
 def _nameless(folder: Path) -> int | None:
     """Opens a file without a name; None where it could not be read again by a path."""
-    if not OPEN_FILES.is_dir():
+    if sys.platform != "linux" or not OPEN_FILES.is_dir():
         return None
     try:
         handle = os.open(folder, os.O_TMPFILE | os.O_RDWR, OWNER_ONLY)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -82,7 +82,8 @@ def writing(path: Path, *, force: bool = False, public: bool = False) -> Iterato
                 unfinished.path.replace(path)
             else:
                 file.path = _named(unfinished.path, path)
-        private.keep_names(path.parent)
+        with suppress(OSError):  # it is there and whole; only a power cut could still take its name
+            private.keep_names(path.parent)
         return
     except OSError as error:
         reason = error.strerror or "it failed"
