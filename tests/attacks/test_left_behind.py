@@ -38,7 +38,9 @@ def holding(folder: Path) -> list[str]:
     return [str(path) for path in folder.rglob("*") if path.is_file() and SECRET in path.read_bytes()]
 
 
-@pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP", "SIGQUIT", "SIGKILL"])
+@pytest.mark.parametrize(
+    "number", ["SIGTERM", "SIGKILL", *(pytest.param(name, marks=pytest.mark.long) for name in ("SIGHUP", "SIGQUIT"))]
+)
 def test_no_signal_leaves_a_table(tmp_path, number):
     with serving(tmp_path, "--no-open") as page:
         mine = page.sign_in()
