@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LinearRegression
 
 import sottovoce as sv
 from seams import silent
@@ -407,3 +408,13 @@ def test_somebody_else_who_pays_meanwhile_is_noticed(monkeypatch):
     s.release(MEAN, VALUES, groups=OWNERS, epsilon=0.1, key="one")
     assert (s.balance("a"), s.balance("b")) == (pytest.approx(0.9), 0.05)
     s.verify()
+
+
+@pytest.mark.parametrize("question", [5, None, "mean", sv.Mean, sv.Uniform(sv.Mean(bounds=(0, 1))), LinearRegression()])
+def test_what_is_no_question_is_refused_by_an_error_of_ours(question):
+    session = sv.Session()
+    session.grant({"ada": 1.0, "ben": 1.0})
+    for data in (([0.2, 0.9],), ([[0.2], [0.9]], [0.2, 0.9])):
+        with pytest.raises(errors.InvalidParameter, match="no question"):
+            session.release(question, *data, groups=["ada", "ben"], epsilon=0.5, key="k")
+    assert session.balance("ada") == 1.0

@@ -61,6 +61,8 @@ from sottovoce.table import Array, column, dimensions, factorise, same_length
 
 #: An ε at which every question can be planned.
 PLENTY = 100 * units.NANO
+#: What a question can do.
+STEPS = ("get_params", "gather", "rows_of", "plan_for", "answer")
 #: From what everybody may be charged, in units by person, to budgets and rows.
 Arranged = Callable[[units.Units], tuple[Budgets, Any]]
 #: Begins the digest of a request that covers the names of columns; earlier versions wrote a digest alone.
@@ -113,8 +115,9 @@ class Session:
 
         ``budgets``: a mapping from person to ε (or ρ, by ``currency``), Budgets, a market's allocation, or a column
         with ``people`` beside it. An account of ε at δ needs the δ that everybody allows in all. Amounts are rounded
-        down to whole units: billionths, and 10⁻¹⁵ for δ.
+        down to whole units: billionths, and 10⁻¹⁵ for δ. What a market has bought is granted as it was sold alone.
         """
+        _refuse_unsold(budgets, currency, neighbours)
         names, amounts = _granted(budgets, people)
         if not isinstance(currency, str) or currency != "epsilon, delta":
             _refuse_stray_delta(delta)
@@ -182,6 +185,7 @@ class Session:
         name its columns, and ``epsilon`` may name one too. Where a schema names people, ``groups`` may be left out.
         ``name`` is what the table is called in the release.
         """
+        _refuse_no_question(question)
         prices = series_mapping(epsilon)
         epsilon = epsilon if prices is None else prices
         if by_names(schema_of(question), X, y, epsilon, groups):
@@ -430,6 +434,17 @@ def _granted(budgets: Any, people: Any) -> tuple[Sequence[Any], Any]:
     return list(budgets), list(budgets.values())
 
 
+def _refuse_unsold(budgets: Any, currency: Any, neighbours: Any) -> None:
+    """Refuses a market's allocation in another account than that of what sellers have sold."""
+    sold = getattr(budgets, "sold", None)
+    if isinstance(sold, tuple) and sold != (currency, neighbours):
+        raise InvalidParameter(
+            "What a market has bought is granted in another account.",
+            f"Sellers have sold {' by '.join(sold)} of all their rows, and nothing else.",
+            "Grant it without currency and neighbours, or agree anew with the sellers and grant what they then allow.",
+        )
+
+
 def _refuse_stray_delta(delta: Any) -> None:
     if delta is not None:
         raise InvalidParameter(
@@ -460,6 +475,15 @@ def _prices(epsilon: Any, people: Sequence[Any]) -> units.Units:
             "Pass one ε for everybody, or a mapping from person to ε.",
         )
     return np.full(len(people), int(units.grant(epsilon)))
+
+
+def _refuse_no_question(question: Any) -> None:
+    if isinstance(question, type) or not all(callable(getattr(question, step, None)) for step in STEPS):
+        raise InvalidParameter(
+            "This is no question that a session can ask.",
+            "It plans from budgets and answers once it is paid for; baselines and other estimators do not.",
+            "Pass one of sottovoce's own estimators, such as sv.Mean(bounds=(0, 1)).",
+        )
 
 
 def _nobody() -> InvalidParameter:

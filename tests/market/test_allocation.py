@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.feature_selection import RFE
 from sklearn.linear_model import LinearRegression
 
 import sottovoce as sv
@@ -105,6 +106,7 @@ OTHER_PROMISES = {
     ),
     "a baseline around ρ": sv.Sampled(sv.Ridge(bounds=BOX, method="statistics", rho=True)),
     "nobody knows": LinearRegression(),
+    "fitted again and again, with all that was sold": RFE(sv.Ridge(bounds=BOX)),
 }
 
 
@@ -122,6 +124,24 @@ def test_what_was_sold_is_not_spent_on_another_promise(case, monkeypatch):
     monkeypatch.setattr(type(model), "fit", None)  # nothing is read
     with pytest.raises(InvalidParameter, match="Sellers have sold pure epsilon by replace"):
         deal.train(model, X, y)
+
+
+@pytest.mark.parametrize(
+    "account",
+    [
+        {"currency": "zCDP rho"},
+        {"currency": "epsilon, delta", "delta": 1e-6},
+        {"neighbours": "replace labels"},
+        {"neighbours": "zero out"},
+    ],
+    ids=str,
+)
+def test_what_was_sold_is_granted_as_nothing_else(account):
+    deal, session = Market(COSTS, **PUBLIC).allocate(), sv.Session()
+    with pytest.raises(InvalidParameter, match="Sellers have sold pure epsilon by replace"):
+        session.grant(deal, **account)
+    session.grant(deal)
+    assert session.balance("ada") == deal.epsilon[0]
 
 
 def test_baselines_that_keep_what_was_sold_are_trained():

@@ -53,6 +53,11 @@ class Allocation:
     budget: int | None = None  # in coins
 
     @property
+    def sold(self) -> tuple[str, str]:
+        """What sellers have sold: a currency and a neighbour relation. A session grants it in no other account."""
+        return SOLD
+
+    @property
     def epsilon(self) -> Floats:
         """What may be spent on each seller."""
         return np.asarray(units.epsilon(self.units), dtype=np.float64)
@@ -217,14 +222,16 @@ class Allocation:
 
 def _promised(estimator: Any, X: Any, y: Any, budgets: Budgets) -> tuple[str, str] | None:
     """Returns the currency and the neighbours of what an estimator promises; None if it cannot be planned."""
-    from sottovoce.estimators.baselines import Adapted  # loads scikit-learn
+    from sottovoce.estimators.baselines import Adapted, Around  # loads scikit-learn
 
     if isinstance(estimator, Adapted):
         return SOLD  # a function that somebody vouches for, turned into that promise
-    inside = getattr(estimator, "estimator", None)
-    if inside is not None:  # a baseline keeps the kind of promise of what it is around, at one ε
+    # A baseline keeps the kind of promise of what it is around, at one ε. Others that are around an estimator, such as
+    # those of scikit-learn, may fit it many times with all that was sold.
+    if isinstance(estimator, Around) and estimator.estimator is not None:
         granted = budgets.kinds.epsilon[budgets.row_codes()]
-        return _promised(inside, X, y, Budgets.of(float(units.epsilon(granted[granted > 0].min())), rows=len(granted)))
+        one = Budgets.of(float(units.epsilon(granted[granted > 0].min())), rows=len(granted))
+        return _promised(estimator.estimator, X, y, one)
     if not hasattr(estimator, "plan_for"):
         return None
     guarantee = estimator.plan_for(*gathered(estimator, X, y, epsilon=budgets, groups=None)).guarantee
