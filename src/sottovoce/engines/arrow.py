@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 
 from sottovoce import engine, files
 from sottovoce.engine import USUAL_TEXT, Engine, Kernel, Part, TextFormat, Watch
-from sottovoce.errors import WrongType
+from sottovoce.errors import InvalidData, WrongType
 from sottovoce.files import infer_kinds
 from sottovoce.table import Array
 
@@ -62,6 +62,7 @@ def of_table(table: Any, watch: Watch | None = None) -> Engine:
             "The table can be read once only.", "Questions read it several times.", "Pass a dataset or a table."
         )
     if isinstance(table, pa.Table | ds.Dataset):
+        _refuse_dropped_rows(table)
         return ArrowEngine(table, watch)
     try:
         if hasattr(table, "to_arrow"):  # polars
@@ -74,6 +75,18 @@ def of_table(table: Any, watch: Watch | None = None) -> Engine:
         "",
         "Pass a data frame, an Arrow table or dataset, a DuckDB relation, a Spark or Dask data frame, or a path.",
     )
+
+
+def _refuse_dropped_rows(table: Any) -> None:
+    """Refuses text files of one column that Arrow was told to read without their blank lines, as it does by itself."""
+    for part in getattr(table, "children", [table]):  # a union of datasets has several
+        form = getattr(part, "format", None)
+        if isinstance(form, ds.CsvFileFormat) and len(part.schema) == 1 and form.parse_options.ignore_empty_lines:
+            raise InvalidData(
+                "This dataset of text files with one column leaves blank lines out.",
+                "A blank line is a row with a missing value there: how many rows there are must not tell who has one.",
+                "Pass the path of the files, or open them with ignore_empty_lines=False in Arrow's ParseOptions.",
+            )
 
 
 def _arrow(array: Array) -> Any:
