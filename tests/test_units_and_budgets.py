@@ -93,6 +93,7 @@ def test_kinds_count_everybody_once(rows):
         ({"epsilon": pd.Series({"a": 0.1, "c": 0.2}), "groups": ["a", "b"]}, errors.UnknownPeople),
         ({"epsilon": pd.Series({7: 0.1, 8: 0.2}), "groups": [8, 7]}, errors.InvalidParameter),
         ({"epsilon": pd.Series([0.1, 0.2]), "groups": [8, 7, 8]}, errors.UnequalLengths),
+        ({"epsilon": pd.Series([0.1, pd.NA], dtype="Float64"), "groups": [1, 0]}, errors.InvalidBudget),
         ({"epsilon": {"a": 0.1}}, errors.InvalidParameter),
         ({"epsilon": 0.1}, errors.InvalidParameter),
         ({"epsilon": [0.1, 0.2, 0.3], "rows": 2}, errors.UnequalLengths),

@@ -232,7 +232,8 @@ def _by_person(epsilon: Any, groups: Any, people: Array, owner: NDArray[np.int64
     differ, it is refused: one of them would give people what others granted.
     """
     table = series_mapping(epsilon)
-    if table is None or _same_index(epsilon, groups):
+    # An ε that is missing is refused in whichever way the Series is read, and cannot be compared before.
+    if table is None or _same_index(epsilon, groups) or epsilon.isna().any():
         return epsilon
     names = people.tolist()
     known = sum(name in table for name in names)
