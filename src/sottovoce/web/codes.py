@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The codes by which people see their own account, and nobody else's.
 
-A code has a prefix, by which it is found, and a secret. Of both together scrypt keeps a digest, in a file beside the
-books that only its owner may read. The books name nobody, and neither does this file: a name is sealed under its own
-code. A new code for a person ends the old one. Whatever is typed, right, wrong or never given out, costs one scrypt
-and one comparison in constant time, and wrong tries are limited, for each prefix and for all together.
+A code has a prefix, by which it is found, and a secret. In a file beside the books, which only its owner may read,
+stands a mark of the whole code under the ledger's key, and the name sealed under the code. The books name nobody, and
+neither does this file. A new code for a person ends the old one.
 
-    typed code → (prefix: find) → scrypt(code, salt) → 32 bytes: key stream of the name · 32 bytes: key of the check
+    typed code → (prefix: find) → mark(code, ledger's key): is it this code?
+               → scrypt(code, salt) → 32 bytes: key stream of the name · 32 bytes: key of the check
+
+No number of wrong codes locks anybody out. A secret has 80 bits, so guesses need no limit: at a hundred thousand a
+second one in a century succeeds with probability 3·10⁻¹⁰. A wrong code, with a prefix that was given out or not, costs
+one mark and one comparison in constant time. Only a right code is worth a scrypt, so whoever has one waits for nobody
+but others who have one, however many wrong codes come. Without the ledger's key a mark tells nothing, and the file has
+to be tried by scrypt.
 """
 
 from __future__ import annotations
@@ -16,7 +22,7 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -26,18 +32,18 @@ from sottovoce.ledger import Ledger
 from sottovoce.ledgers.opened import POSTGRES, SQLITE, own_folder
 from sottovoce.pages.statement import Statement
 
-FORMAT = "sottovoce.codes/1"
+FORMAT = "sottovoce.codes/2"
 #: Letters and digits that are not taken for one another when read aloud or from paper.
 ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 #: Characters by which a code is found, and those that are secret: 80 bits. Shown in groups.
 PREFIX, SECRET, GROUP = 4, 16, 4
-#: What scrypt costs: 32 MiB and some tenths of a second for every try.
+#: What scrypt costs: 32 MiB and some tenths of a second for every right code, and for whoever tries a stolen file.
 COST, BLOCK, LANES, MEMORY = 2**15, 8, 1, 2**26
 SALT_BYTES, KEY_BYTES = 16, 32
-#: Wrong tries that are answered in so many seconds: with one prefix, and with all together.
-TRIES_OF_ONE, TRIES_OF_ALL, WINDOW = 5, 60, 15 * 60
 #: Seconds after which somebody who does nothing has left.
 IDLE = 15 * 60
+#: Visits of one person at once; one more ends the oldest.
+MOST_VISITS = 8
 
 #: Seconds of a clock that never goes back. A seam: tests put their own clock in its place.
 now: Callable[[], float] = time.monotonic
@@ -49,6 +55,7 @@ class Kept:
 
     prefix: str
     salt: str
+    mark: str  # of the code, under the ledger's key
     check: str
     name: str  # sealed
     whose: str  # under the ledger's key, to end the old code of somebody who gets a new one
@@ -65,37 +72,14 @@ class Visit:
 
 
 @dataclass
-class Tries:
-    """Wrong tries of the last while, by prefix."""
-
-    made: list[tuple[float, str]] = field(default_factory=list)
-
-    def admit(self, prefix: str) -> bool:
-        """Whether one more is answered; it counts as wrong until it is forgiven."""
-        self.made = [(at, whose) for at, whose in self.made if now() - at < WINDOW]
-        if len(self.made) >= TRIES_OF_ALL or sum(whose == prefix for _, whose in self.made) >= TRIES_OF_ONE:
-            return False
-        self.made.append((now(), prefix))
-        return True
-
-    def forgive(self, prefix: str) -> None:
-        """Forgets the tries with a prefix, after the right code was shown."""
-        self.made = [(at, whose) for at, whose in self.made if whose != prefix]
-
-
-class TooManyTries(Exception):
-    """So many wrong codes were typed that the next is not even looked at."""
-
-
-@dataclass
 class Codes:
     """The codes of the people of one ledger, and who has shown theirs."""
 
     ledger: Ledger
     path: Path | None = None
-    tries: Tries = field(default_factory=Tries, repr=False)
     _visits: dict[str, Visit] = field(default_factory=dict, repr=False)
-    _kept: list[Kept] = field(default_factory=list, repr=False)  # of books in memory, which have no file
+    _kept: dict[str, Kept] = field(default_factory=dict, repr=False)  # by prefix
+    _seen: tuple[int, ...] | None = field(default=None, repr=False)  # what the file was when it was read
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)  # one scrypt, and its memory, at a time
 
@@ -113,37 +97,59 @@ class Codes:
         self.ledger.history(person)  # somebody unknown is refused
         with self._lock:
             whose = self.ledger.hidden(f"the code of\n{person}")
-            others = [kept for kept in self._read() if kept.whose != whose]
+            others = [kept for kept in self._read().values() if kept.whose != whose]
             code = _drawn({kept.prefix for kept in others})
-            self._write([*others, _kept(code, person, whose)])
+            self._write([*others, _kept(code, self._mark(code), person, whose)])
             self._visits = {digest: visit for digest, visit in self._visits.items() if visit.whose != whose}
         return "-".join(code[place : place + GROUP] for place in range(0, len(code), GROUP))
 
+    def knows(self, typed: str) -> bool:
+        """Whether this is somebody's code: at the cost of a mark, whatever was typed."""
+        return self._found(_spelt(typed)) is not None
+
     def enter(self, typed: str) -> str | None:
-        """Returns the token of a visit for the right code, and None for any other; too many of these are refused."""
-        code = "".join(sign for sign in typed.upper() if sign.isalnum())[: PREFIX + SECRET + 1]
-        with self._lock:
-            if not self.tries.admit(code[:PREFIX]):
-                raise TooManyTries
-            found = {kept.prefix: kept for kept in self._read()}.get(code[:PREFIX], NOBODY)
+        """Returns the token of a visit for the right code, and None for any other."""
+        code = _spelt(typed)
+        found = self._found(code)
+        if found is None:
+            return None
         with self._turn:
-            person = _opened(code, found)
+            # Whoever is in already has shown it: to come again and again costs nobody else a wait.
+            person = self._inside(found.whose) or _opened(code, found)
         return None if person is None else self._begun(person, found)
+
+    def _found(self, code: str) -> Kept | None:
+        with self._lock:
+            kept = self._read().get(code[:PREFIX], NOBODY)
+        return kept if secrets.compare_digest(kept.mark.encode(), self._mark(code).encode()) else None
+
+    def _mark(self, code: str) -> str:
+        return self.ledger.hidden(f"the mark of a code\n{code}")
+
+    def _inside(self, whose: str) -> str | None:
+        with self._lock:
+            return next((visit.person for visit in self._lasting().values() if visit.whose == whose), None)
 
     def _begun(self, person: str, found: Kept) -> str | None:
         token = secrets.token_urlsafe(KEY_BYTES)
         with self._lock:
-            if found not in self._read():
+            if self._read().get(found.prefix) != found:
                 return None  # it was ended meanwhile
-            self.tries.forgive(found.prefix)
+            own = [digest for digest, visit in self._visits.items() if visit.whose == found.whose]
+            for digest in own[: max(len(own) - MOST_VISITS + 1, 0)]:
+                del self._visits[digest]
             self._visits[_digest(token)] = Visit(person, found.whose, now())
         return token
+
+    def _lasting(self) -> dict[str, Visit]:
+        """Forgets the visits that have ended, and returns the others, the oldest first."""
+        self._visits = {digest: visit for digest, visit in self._visits.items() if now() - visit.seen < IDLE}
+        return self._visits
 
     def visit(self, token: str | None) -> Visit | None:
         """Returns the visit behind a token, while it lasts."""
         with self._lock:
-            self._visits = {digest: visit for digest, visit in self._visits.items() if now() - visit.seen < IDLE}
-            visit = self._visits.get(_digest(token or ""))
+            visit = self._lasting().get(_digest(token or ""))
             if visit is not None:
                 visit.seen = now()
             return visit
@@ -153,12 +159,23 @@ class Codes:
         with self._lock:
             self._visits.pop(_digest(token or ""), None)
 
-    def _read(self) -> list[Kept]:
-        """Reads the file each time: another window may have made a code since."""
-        if self.path is None or not self.path.exists():
+    def _read(self) -> Mapping[str, Kept]:
+        """Returns what is kept, by prefix; reads the file when it has changed: another window may have made a code."""
+        if self.path is None:
             return self._kept
         try:
-            content = json.loads(self.path.read_text(encoding="utf-8"))
+            there = self.path.stat()
+        except OSError:
+            return {}  # nobody has a code yet, or the file was taken away; a folder that is closed to us stops _write
+        now_there = there.st_ino, there.st_size, there.st_mtime_ns
+        if now_there != self._seen:
+            self._kept = {kept.prefix: kept for kept in self._file(self.path)}
+            self._seen = now_there
+        return self._kept
+
+    def _file(self, path: Path) -> list[Kept]:
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
             if (content["format"], content["ledger"]) != (FORMAT, self.ledger.identity):
                 raise ValueError
             return [Kept(**kept) for kept in content["codes"]]
@@ -169,7 +186,7 @@ class Codes:
     def _write(self, kept: list[Kept]) -> None:
         """Puts a whole new file in place of the old, which only its owner may read."""
         if self.path is None:
-            self._kept = kept
+            self._kept = {one.prefix: one for one in kept}
             return
         content = {"format": FORMAT, "ledger": self.ledger.identity, "codes": [asdict(one) for one in kept]}
         try:
@@ -180,6 +197,11 @@ class Codes:
         raise _unusable("written")
 
 
+def _spelt(typed: str) -> str:
+    """Returns a code as it was made, however it was typed; one that is too long stays so."""
+    return "".join(sign for sign in typed.upper() if sign.isalnum())[: PREFIX + SECRET + 1]
+
+
 def _drawn(taken: set[str]) -> str:
     """Draws a code whose prefix nobody else has."""
     while True:
@@ -188,10 +210,10 @@ def _drawn(taken: set[str]) -> str:
             return code
 
 
-def _kept(code: str, person: str, whose: str) -> Kept:
+def _kept(code: str, mark: str, person: str, whose: str) -> Kept:
     salt, name = secrets.token_bytes(SALT_BYTES), person.encode()
     stream, key = _keys(code, salt)
-    return Kept(code[:PREFIX], salt.hex(), _check(name, key), _masked(name, stream).hex(), whose)
+    return Kept(code[:PREFIX], salt.hex(), mark, _check(name, key), _masked(name, stream).hex(), whose)
 
 
 def _opened(code: str, kept: Kept) -> str | None:
@@ -222,12 +244,13 @@ def _digest(token: str) -> str:
 
 
 #: Stands where a prefix was never given out, so that looking costs the same; no code opens it.
-NOBODY = Kept("", "00" * SALT_BYTES, "00" * KEY_BYTES, "00" * GROUP, "")
+NOBODY = Kept("", "", "00" * KEY_BYTES, "", "", "")
 
 
 def _unusable(what: str) -> LedgerUnavailable:
     return LedgerUnavailable(
-        f"The file of people's codes beside the books cannot be {what}, or belongs to other books.",
+        f"The file of people's codes beside the books cannot be {what}, or was made for other books or by an earlier "
+        "version.",
         "It has the name of the books and ends with .codes.",
         "Put it right, or take it away: then everybody needs a new code.",
     )

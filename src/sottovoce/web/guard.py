@@ -46,10 +46,14 @@ OPEN_SCRIPT = "/open/script.js"
 TABLES = frozenset({"/table", "/market/sellers", "/api/tables"})
 #: Where programs ask, and are answered in JSON.
 API = "/api/"
-#: Bytes of a body: of a table, which is streamed to a file, and of anything else.
-MOST_UPLOAD, MOST_FORM = 512 * 2**20, 2**20
+#: Bytes of a body: of a table, which is streamed to a file, of what is sent to a sign-in page, and of anything else.
+MOST_UPLOAD, MOST_SIGN_IN, MOST_FORM = 512 * 2**20, 2**12, 2**20
 #: Seconds without a byte of a body, and seconds for all of it.
 SILENCE, PATIENCE = 20.0, 900.0
+#: Bytes of a body that must have come for every second after those of the first silence.
+SLOWEST = 2**15
+#: Under which name of a request's state it is said that its sender has shown a cookie or a code of ours.
+KNOWN = "sottovoce.known"
 #: Seconds between the moments at which answers leave.
 STEP = 0.05
 
@@ -71,7 +75,8 @@ SENTENCES = {
     404: "There is no such page.",
     405: "This cannot be done here.",
     408: "What was sent came too slowly.",
-    413: f"This is too large: a table may have {MOST_UPLOAD // 2**20} MB, anything else {MOST_FORM // 2**20} MB.",
+    413: f"This is too large: a table may have {MOST_UPLOAD // 2**20} MB, a code {MOST_SIGN_IN // 2**10} kB, "
+    f"anything else {MOST_FORM // 2**20} MB.",
     421: "This page answers on this machine only.",
     500: "Something went wrong that sottovoce did not foresee. Please report what you did, without the data.",
 }
@@ -88,6 +93,11 @@ class Refused(Exception):
 
     def __init__(self, status: int) -> None:
         self.status = status
+
+
+def recognise(scope: Scope) -> None:
+    """Notes that a request is of somebody we know: its connection is not closed to make room for strangers."""
+    scope.setdefault("state", {})[KNOWN] = True
 
 
 @dataclass(frozen=True)
@@ -123,7 +133,9 @@ class Asked:
         """The bytes that its body may have."""
         if self.path == OPEN:
             return door.MOST
-        return MOST_UPLOAD if self.path in TABLES else MOST_FORM
+        if self.path in TABLES:
+            return MOST_UPLOAD
+        return MOST_SIGN_IN if self.open else MOST_FORM
 
     @property
     def agent(self) -> str:
@@ -169,6 +181,8 @@ class Guard:
     async def _answered(self, scope: Scope, receive: Receive, answer: Answer) -> None:
         asked = Asked.of(scope)
         self.admit(asked)
+        if self._signed_in(asked):
+            recognise(scope)
         body = Body(receive, asked.largest)
         body.refuse_announced(asked.one("content-length"))
         try:
@@ -248,7 +262,7 @@ class Body:
     largest: int
     length: int = 0
     whole: bool = False
-    began: float = field(default_factory=time.monotonic)
+    began: float | None = None  # when the app first asked for it: what it waits for before is not the sender's fault
     refused: int | None = None
 
     def refuse_announced(self, length: str | None) -> None:
@@ -262,9 +276,11 @@ class Body:
         """Hands on the next piece, unless it is too much or too late."""
         if self.whole:  # nothing comes but the news that nobody waits any longer
             return await self.source()
+        now = time.monotonic()
+        self.began = now if self.began is None else self.began
+        left = self.began + min(PATIENCE, SILENCE + self.length / SLOWEST) - now
         try:
-            patience = min(SILENCE, self.began + PATIENCE - time.monotonic())
-            message = await asyncio.wait_for(self.source(), max(patience, 0.0))
+            message = await asyncio.wait_for(self.source(), max(min(SILENCE, left), 0.0))
         except TimeoutError:
             message = self._cut_off(408)
         self.length += len(message.get("body", b""))

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from types import FrameType
 
-import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sottovoce.errors import InvalidParameter
+from sottovoce.web.connections import briefly, server
 from sottovoce.web.door import LIFE as LIFE
 from sottovoce.web.door import News, nobody
 from sottovoce.web.door import form as form
@@ -32,8 +32,6 @@ from sottovoce.web.guard import API, HOSTS, Answer, Guard
 LEAST_PORT = 1024
 #: Signals that end the page as Ctrl-C does, where there are such: from the system, from the terminal, from its end.
 ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGQUIT", "SIGHUP") if hasattr(signal, name))
-#: Seconds for answers under way when the server ends.
-GRACE = 5
 #: Seconds that the first page waits for the rooms before it says that they are being opened.
 SOON = 0.1
 #: What the first plan needs and the first page does not: it is loaded while somebody reads that page.
@@ -144,27 +142,16 @@ def run(
     opening = Opening(load)
     logging.getLogger().addHandler(logging.NullHandler())  # or Python prints what others log, tracebacks included
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it quotes signs of what was sent
-    server = uvicorn.Server(
-        uvicorn.Config(
-            Guard(opening, here.getsockname()[1], token, tell),
-            lifespan="off",
-            log_config=None,
-            log_level="critical",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            ws="none",
-            timeout_graceful_shutdown=GRACE,
-        )
-    )
+    serving = server(Guard(opening, here.getsockname()[1], token, tell))
 
     def give_up() -> None:
-        server.should_exit = True
+        serving.should_exit = True
 
     if ending is not None:
         ending.end = give_up
-        server.should_exit = ending.heard is not None
+        serving.should_exit = ending.heard is not None
     opening.begin(give_up)
-    server.run(sockets=[here])
+    with briefly():
+        serving.run(sockets=[here])
     if opening.failed is not None:
         raise opening.failed

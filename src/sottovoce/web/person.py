@@ -20,9 +20,10 @@ from sottovoce.ledgers.books import Books
 from sottovoce.pages.page import stamp, table
 from sottovoce.pages.statement import Account, Statement, accounts
 from sottovoce.pages.statement_page import account_cells, line_cells, odds, page, picture, told
-from sottovoce.web.codes import IDLE, PREFIX, SECRET, WINDOW, Codes, TooManyTries, Visit
+from sottovoce.web.codes import IDLE, PREFIX, SECRET, Codes, Visit
 from sottovoce.web.desk import Desk
 from sottovoce.web.forms import Fields, in_words
+from sottovoce.web.guard import recognise
 from sottovoce.web.shell import away, desk_of, download, drawing, render
 
 __all__ = ["COOKIE", "Codes", "routes"]
@@ -32,7 +33,6 @@ HERE, COOKIE = "/person", "sottovoce-person"
 #: Characters that a code may be typed with, hyphens and spaces included.
 TYPED = 2 * (PREFIX + SECRET)
 WRONG = "This code is not known. Check every letter, or ask the curator for a new one."
-WAIT = f"Too many wrong codes were typed. Please wait {WINDOW // 60} minutes, and try again."
 
 
 async def account(request: Request) -> Response:
@@ -51,10 +51,9 @@ async def enter(request: Request) -> Response:
     """Looks at a code: the right one begins a visit, any other is answered in one sentence."""
     fields = Fields(await request.form(max_files=0, max_fields=1))
     code, token = fields.text("code", longest=TYPED), None
-    try:
-        token = code and await run_in_threadpool(_codes(request).enter, code)
-    except TooManyTries:
-        return _door(request, 429, {"code": WAIT})
+    if code and await run_in_threadpool(_codes(request).knows, code):
+        recognise(request.scope)
+        token = await run_in_threadpool(_codes(request).enter, code)
     if not token:
         fields.complain("code", WRONG)
         return _door(request, 403, fields.complaints)
@@ -131,7 +130,10 @@ def books_of(desk: Desk) -> Books:
 
 
 def _visit(request: Request) -> Visit | None:
-    return _codes(request).visit(request.cookies.get(_cookie(request)))
+    visit = _codes(request).visit(request.cookies.get(_cookie(request)))
+    if visit is not None:
+        recognise(request.scope)
+    return visit
 
 
 def _cookie(request: Request) -> str:
