@@ -35,6 +35,8 @@ from sottovoce.release import Release
 Floats = NDArray[np.float64]
 
 PAGE = "docs/theory/posterior.md"
+#: The largest γ and λ, and one over the least: beyond them products of doubles vanish or overflow.
+LARGEST = 1e100
 ACCOUNTS: dict[str, type[concentration.Adaptive]] = {
     "renyi": concentration.Adaptive,
     "simple": concentration.Simple,
@@ -129,9 +131,9 @@ class PosteriorSample(Posterior):
 
     def _refuse_unknown(self) -> None:
         super()._refuse_unknown()
-        if not (between(self.gamma, 0, math.inf) and between(self.alpha, 0, math.inf)):
+        if not (between(self.gamma, 1 / LARGEST, LARGEST) and between(self.alpha, 1 / LARGEST, LARGEST)):
             raise InvalidParameter(
-                "gamma or alpha is not positive and finite.",
+                f"gamma or alpha is not between {1 / LARGEST:g} and {LARGEST:g}.",
                 "Without regularisation a single row can move the sample without limit, and there is no promise.",
                 "Give public numbers, such as 1 for both.",
             )

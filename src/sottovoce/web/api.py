@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi.exceptions import RequestValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.responses import Response
@@ -30,6 +31,7 @@ from sottovoce.web.bodies import LONGEST, Asked, Audited, Bought, Declared, Entr
 from sottovoce.web.desk import Desk, Uploaded
 from sottovoce.web.guard import API
 from sottovoce.web.jobs import Job
+from sottovoce.web.questions import QUESTIONS
 from sottovoce.wording import error_unit
 
 #: Entries of the books in one answer.
@@ -237,11 +239,16 @@ def complaints(errors: Sequence[Any]) -> list[dict[str, str]]:
 
 
 def _field(place: Sequence[Any]) -> str:
-    return next((str(part) for part in place if part in DECLARED), "")
+    """Returns the name of a field, and of those that it is in: parameters.neighbours. People's names are left out."""
+    named = [str(part) for part in place if part in DECLARED]
+    return ".".join(named[:1] if set(named) & BY_PERSON else named)
 
 
 def _wanted(asked: Asked) -> verbs.Wanted:
     parameters = {name: value for name, value in asked.parameters.items() if value is not None}
+    needed = QUESTIONS[asked.question].needed(parameters)
+    if needed:
+        raise RequestValidationError([{"loc": ("parameters", name), "msg": words} for name, words in needed.items()])
     return verbs.Wanted(asked.table, asked.question, asked.column, asked.epsilon, asked.share, parameters)
 
 
@@ -272,4 +279,11 @@ def _work(name: str, job: Job) -> bodies.Work:
 
 
 #: The names of all fields that a request may have.
-DECLARED = {name for body in bodies.Body.__subclasses__() for name in body.model_fields} | {"key", "epsilon", "after"}
+DECLARED = (
+    {name for body in bodies.Body.__subclasses__() for name in body.model_fields}
+    | set(Keyed.model_fields)
+    | {option.name for kind in QUESTIONS.values() for option in kind.options}
+    | {"key", "epsilon", "after"}
+)
+#: The fields in which people have entries under their names.
+BY_PERSON = {"grants", "costs"}

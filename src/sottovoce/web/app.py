@@ -54,4 +54,6 @@ def everything(desk: Desk) -> FastAPI:
 def _wrong(request: Request, error: Exception) -> Response:
     """Says which fields of a program's request are wrong; what stood in them is not repeated."""
     fields = api.complaints(error.errors()) if isinstance(error, RequestValidationError) else []
-    return JSONResponse({"error": "A field is missing or wrong.", "fields": fields}, WRONG)
+    names = sorted({field["field"] for field in fields} - {""})
+    words = f"Missing or wrong: {', '.join(names)}." if names else "A field is missing or wrong."
+    return JSONResponse({"error": words, "fields": fields}, WRONG)

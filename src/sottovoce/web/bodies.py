@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from sottovoce.web import verbs
 from sottovoce.web.jobs import State
@@ -20,6 +20,20 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Money = Annotated[float, Field(gt=0, le=LARGEST)]
 Name = Annotated[str, Field(min_length=1, max_length=LONGEST)]
+#: What a question's parameter may be, as it is described; each is looked at by the option that it is for.
+Parameter = Annotated[
+    Any,
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number"},
+                {"type": "string", "minLength": 1, "maxLength": LONGEST},
+                {"type": "array", "items": {"type": "number"}},
+                {"type": "null"},
+            ]
+        }
+    ),
+]
 
 
 class Body(BaseModel):
@@ -87,7 +101,7 @@ class Asked(Body):
     column: Name | None = None
     epsilon: Positive | None = None
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
-    parameters: dict[str, Number | Name | list[Number] | None] = Field(default={}, max_length=MOST_PARAMETERS)
+    parameters: dict[str, Parameter] = Field(default={}, max_length=MOST_PARAMETERS)
 
 
 class Keyed(Asked):

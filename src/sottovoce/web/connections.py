@@ -33,7 +33,7 @@ from sottovoce.web.guard import KNOWN
 
 #: Connections that are taken in one turn of the loop; places are so many times as many. A browser opens six.
 BATCH, BATCHES = 40, 6
-#: Connections that the machine keeps in a row until they are taken; those for which there is no room come a second late.
+#: Connections that the machine keeps in a row until they are taken; any more come a second late.
 QUEUE = 1024
 #: Of the files that the process may open, one in so many may be a place: books, tables and workers need others.
 SHARE = 3

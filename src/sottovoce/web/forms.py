@@ -63,7 +63,7 @@ class Fields:
             self.complain(name, "This is not a number. Write it like 12.5, without units.")
             return None
         if number < least or number > most or (above and number == least):
-            self.complain(name, _limits(least, most, above))
+            self.complain(name, limits(least, most, above))
             return None
         return number
 
@@ -74,7 +74,7 @@ class Fields:
             return None
         read = [_number(part) for part in value.replace(";", " ").split()]
         if not all(number is not None and least <= number <= most for number in read):
-            each = _limits(least, most, False).removeprefix("Write a number that is ")
+            each = limits(least, most, False).removeprefix("Write a number that is ")
             self.complain(name, f"Write numbers with spaces between them, each {each}")
             return None
         return read
@@ -128,7 +128,8 @@ def _number(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _limits(least: float, most: float, above: bool) -> str:
+def limits(least: float, most: float, above: bool) -> str:
+    """Returns what a number must be, in words."""
     low = f"more than {least:g}" if above else f"at least {least:g}"
     if not math.isfinite(most):
         return f"Write a number that is {low}."

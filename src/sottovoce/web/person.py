@@ -51,7 +51,7 @@ async def enter(request: Request) -> Response:
     """Looks at a code: the right one begins a visit, any other is answered in one sentence."""
     fields = Fields(await request.form(max_files=0, max_fields=1))
     code, token = fields.text("code", longest=TYPED), None
-    if code and await run_in_threadpool(_codes(request).knows, code):
+    if code is not None and await run_in_threadpool(_codes(request).knows, code):
         recognise(request.scope)
         token = await run_in_threadpool(_codes(request).enter, code)
     if not token:

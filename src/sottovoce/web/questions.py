@@ -7,6 +7,7 @@ is wrong is a sentence beside its field, also where the library itself refuses.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -16,10 +17,12 @@ from sottovoce.asked import question as made
 from sottovoce.bounds import Schema
 from sottovoce.errors import InvalidBudget, InvalidInput, InvalidParameter, InvalidSchema, WeakRegularisation
 from sottovoce.question import Question
-from sottovoce.web.forms import Fields, in_words
+from sottovoce.web.forms import Fields, in_words, limits
 
 #: The least and the largest ε that is said for everybody; beyond the largest no odds are protected.
 LEAST_EPSILON, MOST_EPSILON = 1e-6, 100.0
+#: No number that a program sends is larger: whole numbers in JSON may be.
+LARGEST_DOUBLE = sys.float_info.max
 #: Stands for any ε where people are only counted.
 ONE_EACH = 1.0
 #: The fields that every question has.
@@ -52,6 +55,26 @@ class Option:
             return None
         return int(number) if number is not None and self.whole else number
 
+    def needed(self, value: Any) -> str | None:
+        """Returns what is needed in the place of a value that a program sent; None where it will do."""
+        if self.choices:
+            known = [key for key, _ in self.choices]
+            return None if isinstance(value, str) and value in known else f"Choose one of: {', '.join(known)}."
+        values = value if self.several and isinstance(value, list) and value else [value]
+        if all(self._will_do(number) for number in values):
+            return None
+        sentence = limits(self.least, self.most, not (self.whole or self.several))
+        if self.several:
+            return f"{sentence} Several are a list."
+        return sentence.replace("a number", "a whole number") if self.whole else sentence
+
+    def _will_do(self, value: Any) -> bool:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        if not self.least <= value <= min(self.most, LARGEST_DOUBLE):  # nan is in no order
+            return False
+        return float(value).is_integer() if self.whole else self.several or value > self.least
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -69,6 +92,13 @@ class Kind:
     def usual(self) -> dict[str, Any]:
         """What is meant where nothing is said: always, and unless an option says otherwise."""
         return {**self.always, **{option.name: [float(option.usual)] for option in self.options if option.usual}}
+
+    def needed(self, parameters: Mapping[str, Any]) -> dict[str, str]:
+        """Returns by name what is needed in the place of parameters that a program sent and that will not do."""
+        said = {
+            option.name: option.needed(parameters[option.name]) for option in self.options if option.name in parameters
+        }
+        return {name: words for name, words in said.items() if words is not None}
 
     def completed(self, said: Said) -> Said:
         """Returns the question with what the schema adds to it."""

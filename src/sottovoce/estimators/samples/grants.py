@@ -80,6 +80,12 @@ class Voices:
     def of(cls, kinds: Kinds, weight: Floats, account: Account) -> Voices:
         """Weights of people made whole numbers, rounded down, and charged by what they then are."""
         per_row = weight / kinds.rows
+        if not 0 < per_row.max() < math.inf:
+            raise InvalidParameter(
+                "gamma or alpha is so large that nobody's grant buys a weight.",
+                "Somebody must be heard.",
+                "Choose smaller ones, such as 1 for both.",
+            )
         weights = Weights.voiced(kinds, per_row / per_row.max())
         unit = float(per_row.max()) / int(weights.row.max())
         person = np.asarray(weights.person * unit, dtype=np.float64)
