@@ -7,7 +7,6 @@ say so.
 from __future__ import annotations
 
 import shutil
-import socket
 import sys
 import threading
 import time
@@ -16,12 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import uvicorn
 
 import sottovoce as sv
 from sottovoce.web import door
 from sottovoce.web.app import make_app
+from sottovoce.web.connections import server
 from sottovoce.web.desk import Desk
+from sottovoce.web.opening import listening
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 TOKEN = "a-token-for-the-tests"
@@ -55,19 +55,18 @@ def serving(folder: Path):
     books = folder / "books.db"
     place = f"sqlite:///{books}"
     desk = Desk(place=place, session=sv.Session(ledger=place))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    config = uvicorn.Config(make_app(desk, port, TOKEN), host="127.0.0.1", port=port, log_config=None)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
+    here = listening(0)
+    port = here.getsockname()[1]
+    running = server(make_app(desk, port, TOKEN))
+    thread = threading.Thread(target=running.run, args=([here],), daemon=True)
     thread.start()
-    until(lambda: server.started)
+    until(lambda: running.started)
     try:
         yield Served(desk, port, books)
     finally:
-        server.should_exit = True
+        running.should_exit = True
         thread.join(PATIENCE)
+        desk.clear()  # the server calls no end of the app's own
 
 
 def until(happened):

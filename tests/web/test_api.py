@@ -150,7 +150,7 @@ def test_what_the_library_refuses_is_told_in_words_of_a_page(client, table):
         ({"column": "nothing"}, "does not give the range"),
         ({"parameters": {"alpha": 1}}, "takes: spread"),
         ({"question": "logistic"}, "two or more levels"),
-        ({"parameters": {"spread": "x"}}, "spread"),
+        ({"parameters": {"spread": "x"}}, "Missing or wrong: parameters.spread."),
     ):
         answer = client.post("/api/plan", json={**asked, **wrong})
         assert answer.status_code == 422, wrong

@@ -9,6 +9,7 @@ import asyncio
 import re
 import time
 from itertools import product
+from types import SimpleNamespace
 
 import pytest
 from starlette.routing import Route
@@ -282,8 +283,9 @@ async def swallow(scope, receive, send):
 def test_a_body_is_counted_as_it_comes(monkeypatch):
     monkeypatch.setattr(guard, "MOST_FORM", 1000)
     monkeypatch.setattr(guard, "MOST_UPLOAD", 2000)
+    monkeypatch.setattr(guard, "MOST_SIGN_IN", 500)
     standing = Guard(swallow, PORT, "token")
-    for path, most in (("/", 1000), ("/person", 1000), ("/table", 2000), ("/api/tables", 2000)):
+    for path, most in (("/", 1000), ("/person", 500), ("/table", 2000), ("/api/tables", 2000)):
         assert run(standing, body=[b"x" * most], path=path, method="POST")[0] == 200
         assert run(standing, body=[b"x" * most, b"x"], path=path, method="POST")[0] == 413
         for length, status in ((most, 200), (most + 1, 413), (10**30, 413), ("-1", 400), ("1e3", 400), ("٣", 400)):
@@ -296,10 +298,33 @@ def test_a_slow_sender_is_cut_off(monkeypatch):
     status, _, seconds = run(Guard(swallow, PORT, "token"), body=[b"x"] * 9, method="POST", wait=5)
     assert status == 408
     assert seconds < 5
+    monkeypatch.setattr(guard, "SILENCE", 20.0)
     monkeypatch.setattr(guard, "PATIENCE", 0.2)
     status, _, seconds = run(Guard(swallow, PORT, "token"), body=[b"x"] * 900, method="POST", wait=0.02)
     assert status == 408
     assert seconds < 18
+
+
+@pytest.mark.parametrize(("bytes_a_second", "status"), [(guard.SLOWEST, 200), (guard.SLOWEST // 2, 408), (1, 408)])
+def test_a_byte_now_and_then_is_not_enough(monkeypatch, bytes_a_second, status):
+    """By a clock of its own, which goes on by a second with every piece: 200 seconds at the slowest rate are waited for."""
+    clock, read = [0.0], []
+    monkeypatch.setattr(guard, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+
+    async def source():
+        clock[0] += 1.0
+        read.append(clock[0])
+        return {"type": "http.request", "body": b"x" * bytes_a_second, "more_body": len(read) < 200}
+
+    body = guard.Body(source, guard.MOST_UPLOAD)
+
+    async def all_of_it():
+        while (await body.receive()).get("more_body"):
+            pass
+
+    asyncio.run(all_of_it())
+    assert (body.refused or 200) == status
+    assert (len(read) == 200) == (status == 200)
 
 
 def test_answers_leave_at_whole_steps(monkeypatch):
