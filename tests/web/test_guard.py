@@ -307,7 +307,7 @@ def test_a_slow_sender_is_cut_off(monkeypatch):
 
 @pytest.mark.parametrize(("bytes_a_second", "status"), [(guard.SLOWEST, 200), (guard.SLOWEST // 2, 408), (1, 408)])
 def test_a_byte_now_and_then_is_not_enough(monkeypatch, bytes_a_second, status):
-    """By a clock of its own, which goes on by a second with every piece: 200 seconds at the slowest rate are waited for."""
+    """By a clock of its own, which goes on by a second with every piece: 200 s at the slowest rate are waited for."""
     clock, read = [0.0], []
     monkeypatch.setattr(guard, "time", SimpleNamespace(monotonic=lambda: clock[0]))
 
