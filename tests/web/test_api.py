@@ -20,13 +20,19 @@ from schemathesis.specs.openapi import checks
 
 from sottovoce.release import Release
 from sottovoce.web import verbs
+from sottovoce.web.api import DECLARED
+from sottovoce.web.questions import QUESTIONS
+from web import hostile_json
 
 HOME = "http://127.0.0.1:8765"
 OWN = {"sec-fetch-site": "same-origin"}
+JSON = {"content-type": "application/json"}
 SECRET = "zanzibar-41234"
 PATIENCE = 300.0
 #: What the table that is there can be asked.
 ABOUT = {"/api/plan": {"column": "salary", "parameters": {}}, "/api/release": {"question": "mean", "column": "salary"}}
+#: Some of what some fields take.
+SOME = (1e308, 5e-324, "\ud800", [1], {"a": 1})
 CHECKED = [
     not_a_server_error,
     checks.status_code_conformance,
@@ -165,6 +171,42 @@ def test_nothing_that_is_not_json_breaks_it(client):
         assert client.post("/api/tables", content=body, headers=headers).status_code in (400, 422)
 
 
+@pytest.mark.parametrize(
+    "value", [[1.0], [], {"a": 1}, 3, "x", True, "\ud800", 10**400], ids=lambda value: ascii(value)[:9]
+)
+def test_a_parameter_of_a_wrong_kind_is_refused_by_its_name(client, table, value):
+    """`neighbours` as a list was a 500 once: each is looked at by the option that it is for, before the library."""
+    for question, kind in QUESTIONS.items():
+        for option in kind.options:
+            if option.several and value == [1.0]:
+                continue
+            asked = {"table": table, "question": question, "column": "salary", "parameters": {option.name: value}}
+            answer = client.post("/api/plan", content=json.dumps(asked), headers=JSON)
+            if value == 3 and not (option.choices or option.most < 3):
+                assert "Missing or wrong" not in answer.text
+                continue
+            assert answer.status_code == 422, (question, option.name)
+            assert [field["field"] for field in answer.json()["fields"]] == [f"parameters.{option.name}"]
+
+
+def test_whatever_stands_in_any_field_is_refused_by_its_name_and_breaks_nothing(client, desk, table):
+    """What no field takes, in every field of every verb, however deep the field lies."""
+    schema, books = desk.schemas[table], verbs.entries(desk)[-1]
+    for method, path, body in hostile_json.good(table):
+        for field in hostile_json.fields(body):
+            for value in (*hostile_json.NEVER, hostile_json.deep()):
+                wrong = hostile_json.put(body, field, value)
+                answer = client.request(method, path, content=json.dumps(wrong), headers=JSON)
+                assert answer.status_code == 422, (path, field)
+                if field == ("parameters",) and isinstance(value, dict):
+                    assert "takes: " in answer.json()["error"]
+                    continue
+                name = next(str(part) for part in reversed(field) if part in DECLARED)
+                assert name in [part for one in answer.json()["fields"] for part in one["field"].split(".")], field
+    assert desk.schemas[table] is schema
+    assert verbs.entries(desk)[-1] == books
+
+
 def made_up(app, ask, mode, examples) -> None:
     """Has schemathesis make up so many requests of every verb: such as are described, or such as are not."""
     schema = schemathesis.openapi.from_dict(app.openapi())
@@ -222,6 +264,28 @@ class Asking:
             refused = not done(self.desk, answer.json()["job"]).committed
         if refused:
             assert verbs.entries(self.desk)[-1] == before, "a refused request changed the books"
+
+
+def own_examples(app, ask, table, values) -> None:
+    """Has schemathesis send what our own list makes of every field, and check the answers as it checks its own."""
+    schema = schemathesis.openapi.from_dict(app.openapi())
+    schema.app = app
+    for method, path, body in hostile_json.good(table):
+        where = path.replace(table, "{table}")
+        place = {"table": table} if where != path else {}
+        for field in hostile_json.fields(body):
+            for value in values:
+                wrong = hostile_json.put(body, field, value)
+                ask.send(schema[where][method].Case(path_parameters=place, body=wrong, media_type="application/json"))
+
+
+@pytest.mark.parametrize("values", [SOME, pytest.param(hostile_json.SELDOM, marks=pytest.mark.long)])
+def test_schemathesis_finds_nothing_in_our_own_examples(app, client, desk, table, values):
+    ask = Asking(client, desk, table)
+    own_examples(app, ask, table, values)
+    assert sum(ask.statuses.values()) > 80 * len(values), ask.statuses
+    assert max(ask.statuses) < 500
+    desk.session.verify()
 
 
 @pytest.mark.parametrize(
