@@ -42,8 +42,6 @@ from sottovoce.web import opening
 from sottovoce.web.app import everything
 from sottovoce.web.desk import Desk
 
-guard = opening.Guard
-opening.Guard = lambda *given: guard(*given, cookie="crumb")  # the curator, signed in
 session = sv.Session(ledger=sys.argv[1])
 session.grant({{"ada": 1.0, "ben": 0.5}})
 desk, here = Desk(sys.argv[1], None, session), opening.listening(0)
@@ -59,6 +57,16 @@ class Page:
         self.process, self.folder = process, folder
         port, self.code = process.stdout.readline().split()
         self.port = int(port)
+        self.cookie = self._sign_in()
+
+    def _sign_in(self) -> str:
+        """Exchanges the token for the curator's cookie, as a form of our own page does."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        told = {"sec-fetch-site": "same-origin", "content-type": "application/x-www-form-urlencoded"}
+        connection.request("POST", "/open", "token=token", told)
+        cookie = connection.getresponse().headers["set-cookie"].partition(";")[0]
+        connection.close()
+        return cookie
 
     def asked(self, path="/", method="GET", body=None, **headers) -> int:
         """The status of a request of our own page, as a browser sends it."""
@@ -71,14 +79,13 @@ class Page:
             connection.close()
 
     def curator(self) -> int:
-        return self.asked(cookie=f"sottovoce-{self.port}=crumb")
+        return self.asked(cookie=self.cookie)
 
     def told(self, path, method="GET", body=None, kind="application/json"):
         """What the curator's program is told."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-        crumb = f"sottovoce-{self.port}=crumb"
         connection.request(
-            method, f"/api{path}", body, {"sec-fetch-site": "same-origin", "content-type": kind, "cookie": crumb}
+            method, f"/api{path}", body, {"sec-fetch-site": "same-origin", "content-type": kind, "cookie": self.cookie}
         )
         answer = connection.getresponse()
         text = answer.read()

@@ -9,6 +9,7 @@ passes the guard, before and after. If the books cannot be opened, the server en
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import socket
 import threading
@@ -139,6 +140,7 @@ def run(
 ) -> None:
     """Serves on a socket of this machine until it is ended; raises what kept the rooms from being loaded."""
     opening = Opening(load)
+    logging.getLogger().addHandler(logging.NullHandler())  # or Python prints what is logged while the page ends
     serving = server(Guard(opening, here.getsockname()[1], token, tell))
 
     def give_up() -> None:
