@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 import sqlite3
 
 import pytest
@@ -213,6 +214,28 @@ def test_wrong_and_unknown_codes_cost_the_same_and_only_a_right_one_a_scrypt(des
         assert visitor(app).post("/person", data={"code": code}).status_code == 303
     cost = [(k["n"], k["r"], k["p"], len(k["salt"]), k["dklen"]) for k in calls]
     assert cost == [(2**15, 8, 1, 16, 64)]
+
+
+def test_codes_of_versions_before_marks_open_and_are_marked_once_used(desk, tmp_path):
+    used, unused = desk.codes.issue("person-001"), desk.codes.issue("person-002")
+    path = tmp_path / "books.db.codes"
+    content = json.loads(path.read_text())
+    without = [{name: value for name, value in one.items() if name != "mark"} for one in content["codes"]]
+    path.write_text(json.dumps({**content, "format": "sottovoce.codes/1", "codes": without}))
+    again = Codes.beside(desk.session.ledger, f"sqlite:///{tmp_path / 'books.db'}")
+    assert not again.knows(used)
+    assert again.enter(used[:-1] + ("A" if used[-1] != "A" else "B")) is None
+    assert again.visit(again.enter(used)).person == "person-001"
+    assert (again.knows(used), again.knows(unused)) == (True, False)
+    assert again.visit(again.enter(unused)).person == "person-002"
+    assert json.loads(path.read_text())["format"] == "sottovoce.codes/2"
+
+
+def test_a_code_of_before_marks_that_is_ended_while_it_is_looked_at_opens_nothing(desk, monkeypatch):
+    code, opened = desk.codes.issue("person-001"), codes._opened
+    desk.codes._write([replace(kept, mark="") for kept in desk.codes._read().values()])
+    monkeypatch.setattr(codes, "_opened", lambda *given: (opened(*given), desk.codes.issue("person-001"))[0])
+    assert desk.codes.enter(code) is None
 
 
 def test_one_person_has_few_visits_at_once(desk):

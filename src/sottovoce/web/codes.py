@@ -12,7 +12,8 @@ No number of wrong codes locks anybody out. A secret has 80 bits, so guesses nee
 second one in a century succeeds with probability 3·10⁻¹⁰. A wrong code, with a prefix that was given out or not, costs
 one mark and one comparison in constant time. Only a right code is worth a scrypt, so whoever has one waits for nobody
 but others who have one, however many wrong codes come. Without the ledger's key a mark tells nothing, and the file has
-to be tried by scrypt.
+to be tried by scrypt. Codes of versions before marks are tried by scrypt until they are used once, among themselves:
+whoever tries them keeps nobody waiting who has a mark.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from sottovoce import private
@@ -32,7 +33,7 @@ from sottovoce.ledger import Ledger
 from sottovoce.ledgers.opened import POSTGRES, SQLITE, own_folder
 from sottovoce.pages.statement import Statement
 
-FORMAT = "sottovoce.codes/2"
+FORMAT, EARLIER = "sottovoce.codes/2", "sottovoce.codes/1"
 #: Letters and digits that are not taken for one another when read aloud or from paper.
 ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 #: Characters by which a code is found, and those that are secret: 80 bits. Shown in groups.
@@ -55,7 +56,7 @@ class Kept:
 
     prefix: str
     salt: str
-    mark: str  # of the code, under the ledger's key
+    mark: str  # of the code, under the ledger's key; empty until a code of an earlier version is first used
     check: str
     name: str  # sealed
     whose: str  # under the ledger's key, to end the old code of somebody who gets a new one
@@ -82,6 +83,7 @@ class Codes:
     _seen: tuple[int, ...] | None = field(default=None, repr=False)  # what the file was when it was read
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)  # one scrypt, and its memory, at a time
+    _unmarked_turn: threading.Lock = field(default_factory=threading.Lock, repr=False)  # and one of a wrong code, too
 
     @classmethod
     def beside(cls, ledger: Ledger, place: str | None, keys: Path | None = None) -> Codes:
@@ -112,11 +114,29 @@ class Codes:
         code = _spelt(typed)
         found = self._found(code)
         if found is None:
-            return None
+            return self._enter_unmarked(code)
         with self._turn:
             # Whoever is in already has shown it: to come again and again costs nobody else a wait.
             person = self._inside(found.whose) or _opened(code, found)
         return None if person is None else self._begun(person, found)
+
+    def _enter_unmarked(self, code: str) -> str | None:
+        """Tries a code of a version before marks, and marks it if it is right."""
+        with self._lock:
+            found = self._read().get(code[:PREFIX], NOBODY)
+        if found is NOBODY or found.mark:
+            return None
+        with self._unmarked_turn:
+            person = _opened(code, found)
+        if person is None:
+            return None
+        marked = replace(found, mark=self._mark(code))
+        with self._lock:
+            others = [kept for kept in self._read().values() if kept != found]
+            if len(others) == len(self._read()):
+                return None  # it was ended meanwhile
+            self._write([*others, marked])
+        return self._begun(person, marked)
 
     def _found(self, code: str) -> Kept | None:
         with self._lock:
@@ -176,9 +196,9 @@ class Codes:
     def _file(self, path: Path) -> list[Kept]:
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            if (content["format"], content["ledger"]) != (FORMAT, self.ledger.identity):
+            if content["format"] not in (FORMAT, EARLIER) or content["ledger"] != self.ledger.identity:
                 raise ValueError
-            return [Kept(**kept) for kept in content["codes"]]
+            return [Kept(**{"mark": "", **kept}) for kept in content["codes"]]
         except (OSError, ValueError, TypeError, LookupError):
             pass  # raised below: the reason may quote the file
         raise _unusable("read")
