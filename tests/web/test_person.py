@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import replace
 import sqlite3
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
