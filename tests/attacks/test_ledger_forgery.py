@@ -97,6 +97,14 @@ ON_SERVER = {
     "rows hidden": ["ALTER TABLE lines ENABLE ROW LEVEL SECURITY", "ALTER TABLE lines FORCE ROW LEVEL SECURITY"],
     "a column more": ["ALTER TABLE accounts ADD COLUMN note TEXT"],
     "a value where none is given": ["ALTER TABLE accounts ALTER COLUMN spent SET DEFAULT 0"],
+    "other letters are equal": ['ALTER TABLE entries ALTER COLUMN key TYPE TEXT COLLATE "C"'],
+    "columns in another order": [
+        "ALTER TABLE releases RENAME TO kept",
+        "ALTER TABLE kept RENAME CONSTRAINT releases_pkey TO kept_pkey",
+        "CREATE TABLE releases (text TEXT NOT NULL, number BIGINT NOT NULL PRIMARY KEY)",
+        "INSERT INTO releases SELECT text, number FROM kept",
+        "DROP TABLE kept",
+    ],
     "a narrower column": ["ALTER TABLE lines ALTER COLUMN account TYPE INTEGER"],
 }
 

@@ -6,8 +6,10 @@ witness that both have in common.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -286,6 +288,47 @@ def test_a_log_that_was_cut_or_rewritten_is_not_believed(in_file, tmp_path, how)
             release(again, "after")
     (why,) = in_file.open().unreached.values()
     assert ("missing" if how == "what was seen of it" else "cut or rewritten") in why
+
+
+def test_a_log_without_the_heads_of_its_tree_is_reported(in_file, tmp_path):
+    session = in_file.granted(1.0)
+    session.ledger.add_witness(f"log:{tmp_path}/log")
+    (tmp_path / "log" / "trees").write_text("")
+    assert list(session.ledger.check_witnesses().values()) == ["not reached: the heads of its tree are missing"]
+
+
+@pytest.mark.parametrize("digest", [9 * 10**18, "text", None, 0.5])
+def test_what_the_owner_of_a_database_puts_into_it_is_no_head(in_file, tmp_path, digest):
+    """A number in the place of a digest was read as so many bytes, and ended the process for want of memory."""
+    session = in_file.granted(1.0)
+    session.ledger.add_witness(f"sqlite:///{tmp_path}/witness")
+    with contextlib.closing(sqlite3.connect(tmp_path / "witness")) as connection, connection:
+        connection.execute("ALTER TABLE sottovoce_heads RENAME TO kept")
+        connection.execute(
+            "CREATE TABLE sottovoce_heads (place INTEGER PRIMARY KEY, ledger, number, digest, signature)"
+        )
+        values = (session.ledger.identity, 9, digest, bytes(64))
+        connection.execute(
+            "INSERT INTO sottovoce_heads (ledger, number, digest, signature) VALUES (?, ?, ?, ?)", values
+        )
+    books = in_file.open()
+    assert list(books.unreached.values()) == ["what it holds is damaged"]
+    assert not books.sealed
+
+
+@pytest.mark.parametrize("kind", ["file", "log"])
+def test_a_witness_that_somebody_does_not_let_go_of_is_one_that_cannot_be_reached(in_file, tmp_path, monkeypatch, kind):
+    """Whoever can open the file can hold it: nobody waits for that for ever."""
+    fcntl = pytest.importorskip("fcntl")
+    session = in_file.granted(1.0)
+    session.ledger.add_witness(f"{kind}:{tmp_path}/witness")
+    monkeypatch.setattr("sottovoce.ledgers.witness.PATIENCE", 0.05)
+    with open(tmp_path / "witness" / "records" if kind == "log" else tmp_path / "witness", "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(errors.LedgerUnavailable, match="Too few witnesses"):
+            release(session, "k")
+        assert list(session.ledger.unreached.values()) == ["somebody else does not let go of it"]
+    release(session, "k")
 
 
 def test_a_tree_head_that_nobody_signed_is_found(tmp_path):

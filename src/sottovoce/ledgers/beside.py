@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import re
 import secrets
+import stat
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -198,14 +200,34 @@ def _read(path: Path) -> str:
 
 def _make(path: Path) -> None:
     """Writes a new key; of two who try at once, one does."""
+    if not _made(path):
+        raise _unwritable("nothing was charged")
+    if not _is_own(path):
+        raise WrongLedgerKey(
+            "There is a key already where new books would have theirs, and it is not this user's alone.",
+            "Whoever put it there, or can read it, could sign in the name of the books.",
+            f"Take the file {path.name} away, or make it a file of your own that nobody else can read.",
+        )
+
+
+def _made(path: Path) -> bool:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             private.write_new(path, secrets.token_bytes(KEY_BYTES))
-        return
+        return True
     except OSError:
-        pass  # raised below
-    raise _unwritable("nothing was charged")
+        return False
+
+
+def _is_own(path: Path) -> bool:
+    """Whether this is a file of this user that nobody else can open."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    own_alone = os.name != "posix" or (found.st_uid == os.geteuid() and not found.st_mode & 0o077)
+    return stat.S_ISREG(found.st_mode) and own_alone
 
 
 def _unwritable(meanwhile: str) -> SottovoceError:

@@ -84,12 +84,15 @@ class Store(Protocol):
 class Books:
     """A ledger in a database."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, begin: bool | None = None) -> None:
+        """Opens the books in a database; where there are no tables they are begun, unless ``begin`` is False.
+
+        Tables without an entry are what somebody leaves who deletes the books: they are begun if ``begin`` is True.
+        """
         self._store = store
         self._new = Beside(b"")
-        if store.read(lambda transaction: transaction.version()) != len(schema.MIGRATIONS):
-            store.write(schema.migrate)
-        first = store.read(reading.first) or self._begun()
+        current = store.read(lambda transaction: transaction.version()) == len(schema.MIGRATIONS)
+        first = (store.read(reading.first) if current else None) or self._begun(begin)
         stem = store.beside(first.key)
         self._beside = self._new if stem is None else Beside.in_files(stem, new=False)
         if self._beside.check != first.request:
@@ -144,10 +147,10 @@ class Books:
         """Sets what each person allows in all; below what is spent it freezes them."""
         lines = self._packed(amounts)
 
-        def work(transaction: Transaction) -> Entry:
+        def work(transaction: Transaction, last: tuple[int, bytes]) -> Entry:
             transaction.stage(lines)
             transaction.count(schema.GRANT)
-            return self._append(transaction, "grant", "", "", root(), lines)
+            return self._append(transaction, last, "grant", "", "", root(), lines)
 
         with chain.hashing(lines) as root:
             entry = self._written(work)
@@ -188,7 +191,7 @@ class Books:
         lines = self._packed(amounts)
         lines = lines[lines["amount"] > 0]
 
-        def work(transaction: Transaction) -> Reservation:
+        def work(transaction: Transaction, last: tuple[int, bytes]) -> Reservation:
             known = self._known(transaction, key)
             if known is not None:
                 return known
@@ -201,7 +204,7 @@ class Books:
             elif transaction.count(schema.CHARGE) != len(lines):
                 raise reading.refused(transaction)
             ledger.reached("reserve: charged")
-            entry = self._append(transaction, "charge" if outside else "reserve", key, request, root(), lines)
+            entry = self._append(transaction, last, "charge" if outside else "reserve", key, request, root(), lines)
             head = entry.digest.hex()
             return Reservation(key, request, "reserved", entry.number, head, fresh=True, overdrawn=overdrawn)
 
@@ -216,14 +219,14 @@ class Books:
     def publish(self, key: str, release: str) -> None:
         """Keeps the bytes of a release under its reserved key."""
 
-        def work(transaction: Transaction) -> Entry | None:
+        def work(transaction: Transaction, last: tuple[int, bytes]) -> Entry | None:
             known = self._known(transaction, key)
             if known is None or (known.state, known.release) not in (("reserved", None), ("published", release)):
                 raise KeyReused("This key is not reserved, or holds another release.", "", "Reserve a new key first.")
             if known.release is not None:
                 return None
             transaction.run("INSERT INTO releases (number, text) VALUES (?, ?)", known.number, release)
-            return self._append(transaction, "publish", key, known.request, chain.of_text(release))
+            return self._append(transaction, last, "publish", key, known.request, chain.of_text(release))
 
         entry = self._written(work)
         if entry is not None:
@@ -290,8 +293,9 @@ class Books:
 
         def work(transaction: Transaction) -> Entry:
             # From the first entry on: the last head that is known here need not be in these books.
-            self._refuse_unsigned(transaction, reading.chained_to(transaction, (-1, NOTHING)))
-            return self._append(transaction, "unseal", "", reason)
+            last = reading.chained_to(transaction, (-1, NOTHING))
+            self._refuse_unsigned(transaction, last)
+            return self._append(transaction, last, "unseal", "", reason)
 
         entry = self._store.write(work)
         waived = [(WAIVED, head.number, head.digest) for head in self._foreign]
@@ -313,8 +317,8 @@ class Books:
         self._store.check()
 
         def work(transaction: Transaction) -> Entry:
-            self._refuse_wrong(transaction)
-            return self._append(transaction, "upgrade", "", "", self._beside.signer.public)
+            last = self._refuse_wrong(transaction)
+            return self._append(transaction, last, "upgrade", "", "", self._beside.signer.public)
 
         entry = self._store.write(work)
         self._signed_from = entry.number
@@ -348,18 +352,27 @@ class Books:
         self._listen()
         return self._witnesses.check()
 
-    def _begun(self) -> Entry:
-        """Writes the first entry, which names the books and recognises their key."""
+    def _begun(self, begin: bool | None) -> Entry:
+        """Brings tables up to date, and returns the first entry, which names the books and recognises their key.
+
+        It is written in the transaction that makes the tables: a crash leaves both or none.
+        """
         identity = secrets.token_hex(16)  # not noise: a name and a key, which no answer depends on
-        stem = self._store.beside(identity)
-        self._new = Beside.in_memory() if stem is None else Beside.in_files(stem, new=True)
 
         def work(transaction: Transaction) -> Entry:
+            tables = transaction.version()
+            if not tables and begin is False:
+                raise reading.no_books()
+            schema.migrate(transaction)
             begun = reading.first(transaction)
             if begun is not None:
-                return begun  # by somebody else, just now
+                return begun  # by somebody else, just now, or by an earlier version
+            if tables and not begin:
+                raise reading.emptied()
+            stem = self._store.beside(identity)
+            self._new = Beside.in_memory() if stem is None else Beside.in_files(stem, new=True)
             self._beside = self._new
-            return self._append(transaction, "open", identity, self._new.check, self._new.signer.public)
+            return self._append(transaction, (-1, NOTHING), "open", identity, self._new.check, self._new.signer.public)
 
         return self._store.write(work)
 
@@ -373,7 +386,9 @@ class Books:
         asked = chain.packed(self._beside.digests(people), code, np.arange(len(people)))
         return self._store.read(lambda transaction: reading.left(transaction, asked))
 
-    def _written(self, work: Callable[[Transaction], Result]) -> Result:
+    def _written(self, work: Callable[[Transaction, tuple[int, bytes]], Result]) -> Result:
+        """Runs the work, which is given the last head, after what is written behind the known one was found signed."""
+        self._refuse_sealed()  # first: whoever is told to upgrade signs what is there
         if self._signed_from is None:
             raise unsigned()
         self._listen()
@@ -383,24 +398,26 @@ class Books:
         def guarded(transaction: Transaction) -> Result:
             if not reading.in_chain(transaction, self._last):
                 raise sealed(OLDER)  # the books were exchanged for older ones while they were open
-            self._refuse_forged_tail(transaction, self._last)
-            return work(transaction)
+            return work(transaction, self._checked_tail(transaction, self._last))
 
         return self._store.write(guarded)
 
     def _append(
         self,
         transaction: Transaction,
+        last: tuple[int, bytes],
         what: str,
         key: str,
         request: str,
         root: bytes = NOTHING,
         lines: Lines | None = None,
     ) -> Entry:
-        last, before = reading.head(transaction)
+        """Appends an entry to the head that was checked, and signs it."""
+        if reading.head(transaction) != last:
+            raise reading.broken()  # by a trigger, or by somebody who does not take turns: nothing is signed after it
         at = datetime.now(UTC).isoformat(timespec="seconds")
-        bare = Entry(last + 1, what, key, request, at, 0 if lines is None else len(lines), root, b"")
-        entry = Entry(**{**bare.__dict__, "digest": chain.digest(bare, before)})
+        bare = Entry(last[0] + 1, what, key, request, at, 0 if lines is None else len(lines), root, b"")
+        entry = Entry(**{**bare.__dict__, "digest": chain.digest(bare, last[1])})
         transaction.run("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *entry.__dict__.values())
         number = entry.number
         identity = key if what == "open" else self.identity
@@ -486,7 +503,7 @@ class Books:
         self._why_sealed = self._seal(heads, len(there), len(digests))
         if not heads.seen and self._signed_from == 0 and len(digests) == 1 and not heads.damaged:
             self._beside.saw(*self._first)  # before anything else is written: without heads nobody goes on
-        last = reading.chained_to(transaction, (-1, NOTHING) if not there else max(there))
+        last = reading.chained_to(transaction, (-1, NOTHING))  # all of it: digests alone do not tell of edited entries
         self._refuse_unsigned(transaction, last)
         return last
 
@@ -499,11 +516,12 @@ class Books:
         missing = not heads.seen or (self._signed_from is not None and not heads.authentic)
         return DAMAGED if heads.damaged or (missing and entries > 1) else None
 
-    def _refuse_forged_tail(self, transaction: Transaction, known: tuple[int, bytes]) -> None:
-        """Raises unless what came after a head that is known follows from it, and was signed."""
+    def _checked_tail(self, transaction: Transaction, known: tuple[int, bytes]) -> tuple[int, bytes]:
+        """Returns the last head; raises unless what came after the known one follows from it, and was signed."""
         last = reading.chained_to(transaction, known)
         if last != known:
             self._refuse_unsigned(transaction, last)
+        return last
 
     def _refuse_unsigned(self, transaction: Transaction, head: tuple[int, bytes]) -> None:
         """Raises unless this head was signed: it vouches for all before it, which whoever signed it had checked."""
@@ -516,6 +534,8 @@ class Books:
         if entry.digest != chain.digest(entry, NOTHING if before is None else before.digest):
             raise reading.broken()
         head, signed_from = (entry.number, entry.digest), self._signed_from
+        if signed_from is None:
+            self._refuse_sealed()  # books that were made to look like unsigned ones: nobody vouches for what they store
         if signed_from is not None and entry.number < signed_from:
             reading.chained_to(transaction, head)
             upgrade = reading.at(transaction, signed_from)
@@ -525,8 +545,8 @@ class Books:
     def _is_signed(self, head: tuple[int, bytes], signature: bytes | None) -> bool:
         return signing.is_signed(self._beside.signer.public, signing.entry_message(self.identity, *head), signature)
 
-    def _refuse_wrong(self, transaction: Transaction) -> None:
-        """Raises unless entries, their signatures, what belongs to them, and all accounts agree."""
+    def _refuse_wrong(self, transaction: Transaction) -> tuple[int, bytes]:
+        """Returns the last head; raises unless entries, signatures, what belongs to them, and all accounts agree."""
         entries, charged = reading.entries(transaction), []
         if chain.first_break(iter(entries)) is not None or not self._are_signed(transaction, entries):
             raise reading.broken()
@@ -543,6 +563,7 @@ class Books:
             transaction.run(question)[0][0] for question in schema.CONTRADICTIONS
         ):
             raise reading.broken()
+        return entries[-1].number, entries[-1].digest
 
     def _are_signed(self, transaction: Transaction, entries: Sequence[Entry]) -> bool:
         """Whether every entry since the first that is signed is, and no other."""

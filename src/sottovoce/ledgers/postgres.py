@@ -20,12 +20,11 @@ import numpy as np
 
 from sottovoce import ledger
 from sottovoce.errors import LedgerBroken, LedgerUnavailable, SottovoceError, UnsupportedLedger
-from sottovoce.ledgers import schema
+from sottovoce.ledgers import reading, schema
 from sottovoce.ledgers.books import Books
 from sottovoce.ledgers.chain import PERSON_BYTES
 from sottovoce.ledgers.quiet import quietly
 from sottovoce.ledgers.schema import Transaction
-from sottovoce.ledgers.sqlite import no_books
 
 Result = TypeVar("Result")
 
@@ -71,7 +70,7 @@ _TABLE = "JOIN pg_class ON pg_class.oid = {0} WHERE pg_class.relnamespace = ({{0
 DESCRIBED = (
     "relname, relkind, relpersistence = 'u', relrowsecurity, relforcerowsecurity FROM pg_class"
     " WHERE relnamespace = ({0}) AND relname = ANY(?)",
-    "relname, attname, format_type(atttypid, atttypmod), attnotnull, attidentity, attgenerated,"
+    "relname, attname, attnum, format_type(atttypid, atttypmod), attcollation, attnotnull, attidentity, attgenerated,"
     " pg_get_expr(adbin, adrelid) FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum "
     + _TABLE.format("attrelid")
     + " AND attnum > 0 AND NOT attisdropped",
@@ -90,12 +89,9 @@ DESCRIBED = (
 def open_books(url: str, keys: Path, *, begin: bool | None = None) -> Books:
     """Returns the books in this database; their key and heads are in the folder ``keys``.
 
-    New books are begun where there are none, unless ``begin`` is False.
+    New books are begun where there are no tables, unless ``begin`` is False; if it is True, in empty ones too.
     """
-    server = _Server(url, keys)
-    if begin is False and not server.read(lambda transaction: transaction.version()):
-        raise no_books()
-    return Books(server)
+    return Books(_Server(url, keys), begin=begin)
 
 
 class _Server:
@@ -262,7 +258,10 @@ class _PostgresTransaction:
         # Asked of the table of tables: to_regclass may not know yet what another has made since this transaction began.
         if not self.run("SELECT 1 FROM pg_tables WHERE schemaname = 'sottovoce' AND tablename = 'version'"):
             return 0
-        return int(self.run("SELECT MAX(number) FROM version")[0][0])
+        ((number,),) = self.run("SELECT MAX(number) FROM version")
+        if number is None:
+            raise reading.broken()  # tables that would otherwise be made once more
+        return int(number)
 
     def define(self, statements: Sequence[str], version: int) -> None:
         """Makes or changes tables, and notes their version."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sottovoce.errors import BudgetExceeded, LedgerBroken, UnknownPeople
+from sottovoce.errors import BudgetExceeded, LedgerBroken, LedgerUnavailable, UnknownPeople
 from sottovoce.ledger import ACCOUNTS, Entry, Everybody, Reservation, State, refuse_unwritable
 from sottovoce.ledgers import chain, schema
 from sottovoce.ledgers import replay as replaying
@@ -212,4 +212,22 @@ def overspent() -> LedgerBroken:
         "The books do not add up: somebody was charged more than they allowed at that moment.",
         "Every reservation stays within the grant that is in force when it is made.",
         "Stop releasing: somebody changed accounts in the database. Compare with a copy, and with published heads.",
+    )
+
+
+def no_books() -> LedgerUnavailable:
+    """The error of a place where books are looked for and none are."""
+    return LedgerUnavailable(
+        "There are no books at this place.",
+        "Books are never begun by mistake: in new ones everybody's budget is whole again.",
+        "Check the path, or begin new books with `sottovoce ledger init`.",
+    )
+
+
+def emptied() -> LedgerBroken:
+    """The error of tables without an entry."""
+    return LedgerBroken(
+        "The tables of the books are here, and no entry is in them: somebody deleted all, or none was ever written.",
+        "Books are never begun by mistake: in new ones everybody's budget is whole again.",
+        "Put a copy of the books back; if there never were any, begin them with `sottovoce ledger init`.",
     )

@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -82,12 +81,24 @@ def release_message(text: str) -> bytes:
 
     A field that is null counts as one that is not there, so that later versions can add fields.
     """
-    content = {name: value for name, value in json.loads(text).items() if value is not None}
+    content = {name: value for name, value in _parsed(text).items() if value is not None}
     paper = dict(content["certificate"])
     paper["ledger"] = {name: value for name, value in paper["ledger"].items() if name != "signature"}
     content["certificate"] = {name: value for name, value in paper.items() if value is not None}
     canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return b"sottovoce release\n" + canonical.encode("utf-8", "surrogatepass")
+
+
+def _parsed(text: str) -> Any:
+    """Returns what JSON text says; raises if it names something twice, of which every reader takes another."""
+    return json.loads(text, object_pairs_hook=_named_once)
+
+
+def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise forged_release()
+    return found
 
 
 def read_key(text: str) -> bytes:
@@ -115,15 +126,19 @@ def check_release(text: str, key: str | None = None) -> bytes:
     one that the curator has published.
     """
     wanted = None if key is None else read_key(key)
-    read = False
-    with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):  # which may quote the file
-        booked = json.loads(text)["certificate"]["ledger"]
+    failure: Exception | None = unsigned_release()
+    try:
+        booked = _parsed(text)["certificate"]["ledger"]
         public = bytes.fromhex(booked["key"])
         signature = bytes.fromhex(booked["signature"])
         message = release_message(text)
-        read = True
-    if not read:
-        raise unsigned_release()
+        failure = None
+    except InvalidRelease as error:  # a ValueError too, but one of ours
+        failure = error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        pass  # raised below: the reason may quote the file
+    if failure is not None:
+        raise failure
     if not is_signed(public, message, signature):
         raise forged_release()
     if wanted is not None and wanted != public:

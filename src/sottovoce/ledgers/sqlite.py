@@ -23,7 +23,7 @@ import numpy as np
 
 from sottovoce import ledger, private
 from sottovoce.errors import LedgerBroken, LedgerUnavailable, SottovoceError, UnsupportedLedger
-from sottovoce.ledgers import schema
+from sottovoce.ledgers import reading, schema
 from sottovoce.ledgers.books import Books
 from sottovoce.ledgers.chain import PERSON_BYTES
 from sottovoce.ledgers.schema import Transaction
@@ -49,6 +49,8 @@ READ = f"""
     WHERE person >= ?2 AND person < ?3 AND account = ?1 AND length(person) = {PERSON_BYTES} ORDER BY person)"""
 #: Says in the head of a file that it holds these books.
 MARK = 0x736F7474
+#: What SQLite keeps beside an open file: the write-ahead log, and its index with the locks.
+LOGS = ("-wal", "-shm")
 #: Causes that lie in the file and not in its surroundings.
 DAMAGE = (
     sqlite3.SQLITE_CORRUPT,
@@ -69,7 +71,7 @@ def open_books(path: str | Path | None, *, begin: bool | None = None) -> Books:
     place = None if path is None else Path(path).absolute()  # wherever the process may go
     if place is not None:
         _refuse_or_make(place, begin)
-    return Books(_File(place))
+    return Books(_File(place), begin=begin)
 
 
 class _File:
@@ -79,7 +81,7 @@ class _File:
         self._path, self._lock = path, threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
-        self._log: tuple[int, int] | None = None
+        self._logs: list[tuple[int, int] | None] = [None] * len(LOGS)
         if path is not None:
             with _FORKING:
                 _FILES.add(self)
@@ -132,16 +134,21 @@ class _File:
         raise _told(cause)  # outside the handler: SQLite's message may quote what was being written
 
     def _refuse_lost_log(self) -> None:
-        """Raises if the write-ahead log is not the one with which this connection began: nobody else reads its own."""
+        """Raises if the write-ahead log or its index is not the one with which this connection began.
+
+        Nobody else reads a log that has lost its name; and the index holds the locks, so two writers with an index each
+        would both write.
+        """
         if self._path is None:
             return
-        there = _which(self._path.with_name(self._path.name + "-wal"))
-        if self._log is None:
-            self._log = there  # it is made by the first who reads
-        if there != self._log:
+        real = os.path.realpath(self._path)  # beside which SQLite keeps them, whatever link was named
+        there = [_which(Path(real + ending)) for ending in LOGS]
+        # They are made by the first who reads.
+        self._logs = [before or now for before, now in zip(self._logs, there, strict=True)]
+        if there != self._logs:
             raise LedgerBroken(
-                "The write-ahead log of the books was removed or exchanged while they were open.",
-                "What is written belongs to the file that has the name; this session would write where nobody reads.",
+                "The write-ahead log of the books, or its index, was removed or exchanged while they were open.",
+                "What is written belongs to the files of these names; this session would write where nobody reads.",
                 "Release nothing, close every session on these books, and verify them: entries may be missing.",
             )
 
@@ -160,7 +167,7 @@ class _File:
         if self._connection is None:
             if self._path is not None and not os.path.exists(self._path):
                 raise FileNotFoundError  # which SQLite would make anew
-            self._log = None
+            self._logs = [None] * len(LOGS)
             self._connection = _connected(self._path or ":memory:")
             self._file = None if self._path is None else _which(self._path)
         return self._connection
@@ -224,8 +231,24 @@ def _refuse_or_make(path: Path, begin: bool | None) -> None:
         made = _make(path)
         if not made:
             raise _told(sqlite3.SQLITE_CANTOPEN)
-    elif not there or (not begin and path.is_file() and path.stat().st_size == 0):
-        raise no_books()
+    elif not there or (not begin and _is_empty(path)):
+        raise reading.no_books()
+    elif _is_empty(path):
+        _keep_to_owner(path)
+
+
+def _is_empty(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size == 0
+
+
+def _keep_to_owner(path: Path) -> None:
+    """Takes an empty file for books away from everybody else."""
+    try:
+        path.chmod(0o600)
+        return
+    except OSError:
+        pass  # raised below
+    raise _told(sqlite3.SQLITE_CANTOPEN)
 
 
 def _make(path: Path) -> bool:
@@ -355,15 +378,6 @@ def _in_digits(numbers: Any) -> bytes:
     for place in reversed(range(DIGITS)):
         rest, digits[:, place] = np.divmod(rest, 10)
     return bytes((digits + ord("0")).tobytes())
-
-
-def no_books() -> LedgerUnavailable:
-    """The error of a place where books are looked for and none are."""
-    return LedgerUnavailable(
-        "There are no books at this place.",
-        "Books are never begun by mistake: in new ones everybody's budget is whole again.",
-        "Check the path, or begin new books with `sottovoce ledger init`.",
-    )
 
 
 def _told(cause: int) -> SottovoceError:

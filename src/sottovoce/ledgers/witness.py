@@ -17,6 +17,7 @@ import contextlib
 import os
 import re
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -180,6 +181,8 @@ class LogWitness:
             if not signed or not merkle.extends(merkle.root(leaves), len(leaves), tree.root, tree.size, proof):
                 raise Unreachable("a head of its tree was not signed, or its records were changed")
             found.append(tree)
+        if leaves and not found:
+            raise Unreachable("the heads of its tree are missing")
         return found
 
     def _follow(self, leaves: list[bytes]) -> int:
@@ -264,10 +267,10 @@ class PostgresWitness:
 
 
 def _of_rows(rows: list[tuple[Any, ...]], since: int) -> tuple[list[Head], int]:
-    with contextlib.suppress(TypeError, ValueError):  # raised below: the reason may quote what it holds
-        heads = [Head(int(number), bytes(digest), bytes(signature)) for _, number, digest, signature in rows]
-        return heads, rows[-1][0] if rows else since
-    raise Unreachable("what it holds is damaged")
+    # Whoever owns the database puts anything into it: bytes of a number would be as many zeros.
+    if any(tuple(map(type, row)) != (int, int, bytes, bytes) for row in rows):
+        raise Unreachable("what it holds is damaged")
+    return [Head(*row[1:]) for row in rows], rows[-1][0] if rows else since
 
 
 def _spelt(ledger: str, head: Head) -> bytes:
@@ -311,8 +314,21 @@ def _locked(path: Path, mode: str) -> Iterator[Any]:
             except ImportError:  # where there are no such locks, a line is as whole as the system makes it
                 yield file
                 return
-            fcntl.flock(file, fcntl.LOCK_SH if mode == "rb" else fcntl.LOCK_EX)
+            _take_turns(file, (fcntl.LOCK_SH if mode == "rb" else fcntl.LOCK_EX) | fcntl.LOCK_NB, fcntl.flock)
             yield file
+
+
+def _take_turns(file: Any, how: int, lock: Callable[[Any, int], None]) -> None:
+    """Waits for those who have a file, but not for ever: anybody who can open it can hold it."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            lock(file, how)
+            return
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise Unreachable("somebody else does not let go of it") from None
+        time.sleep(0.01)
 
 
 @contextlib.contextmanager

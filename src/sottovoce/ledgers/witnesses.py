@@ -112,9 +112,8 @@ class Witnesses:
                 more = ""
                 if isinstance(opened, witness.LogWitness):
                     trees = opened.trees()
-                    more = (
-                        f"; {len(trees):,} tree heads are signed and consistent, the last of {trees[-1].size:,} records"
-                    )
+                    last_size = trees[-1].size if trees else 0
+                    more = f"; {len(trees):,} tree heads are signed and consistent, the last of {last_size:,} records"
                 last = max((head.number for head in heads), default=0)
                 told[name] = f"{len(heads):,} heads, the newest of entry {last:,}{more}"
             except Unreachable as error:
