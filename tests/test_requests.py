@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -183,6 +184,16 @@ def test_a_release_of_earlier_books_comes_back_when_the_same_is_asked(earlier, k
     assert ask_as_then(earlier, ASKED[key], key).to_json() == stored.release
     assert left(earlier) == before
     earlier.verify()
+
+
+def test_a_release_of_earlier_books_that_was_changed_is_not_in_them(earlier):
+    """Nobody signed it, and its certificate can be copied into any other: what is stored decides, upgraded or not."""
+    made = sv.Release.from_json(earlier.ledger.find("mean of a column").release)
+    for upgrade in (int, earlier.ledger.upgrade):
+        upgrade()
+        earlier.verify(made)
+        with pytest.raises(errors.InvalidRelease, match="not what was published"):
+            earlier.verify(replace(made, value=made.value + 1))
 
 
 @pytest.mark.parametrize(

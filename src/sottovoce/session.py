@@ -26,6 +26,7 @@ from sottovoce.engine import KINDS, Rows
 from sottovoce.errors import (
     BudgetExceeded,
     InvalidParameter,
+    InvalidRelease,
     KeyReused,
     OverdrawnWarning,
     PlanChanged,
@@ -296,6 +297,18 @@ class Session:
         signed_from = self.ledger.signed_from
         if not there or (signed_from is not None and int(booked["entry"]) >= signed_from):
             raise unsigned_release()
+        self._refuse_changed(release, int(booked["entry"]))
+
+    def _refuse_changed(self, release: Release, number: int) -> None:
+        """Refuses a release without a signature that is not the one in the books: anybody can copy a certificate."""
+        (key,) = [entry.key for entry in self.ledger.entries() if entry.number == number]
+        known = self.ledger.find(key)
+        if known is None or known.release is None or Release.from_json(known.release) != release:
+            raise InvalidRelease(
+                "A release is not what was published under its entry: it was changed.",
+                "The books hold the bytes that were published.",
+                "Ask again under its key for these.",
+            )
 
     def _everything(self, question: Question, people: Sequence[Any], arranged: Arranged) -> units.Units:
         """What each has left in the account that the question charges, which a plan for anybody's ε tells."""

@@ -155,7 +155,7 @@ def unsigned_release() -> InvalidRelease:
     return InvalidRelease(
         "This release carries no signature of a ledger.",
         "A release from a session is signed with the ledger's key; earlier versions did not sign.",
-        "Ask for it again under its key, from books that sign.",
+        "Compare it with the books (`sottovoce ledger verify`, or verify in Python), or release anew under a new key.",
     )
 
 
