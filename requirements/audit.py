@@ -1,4 +1,4 @@
-"""Asks for known vulnerabilities of every package that the given lock files name, for all systems at once.
+"""Asks for known vulnerabilities of every package that is locked, for all systems at once.
 
 Exit code 0: all were asked about, and nothing is known. 1: something is known. 2: not all could be asked about, so that
 nothing is proved. pip-audit alone ends with 0 where a service knows none of the packages, and with 1 where there is
@@ -36,8 +36,13 @@ def ask(pins: list[str]) -> list[dict]:
         asked = Path(folder, "asked.txt")
         asked.write_text("\n".join(pins), encoding="utf-8")
         command = [sys.executable, "-m", "pip_audit", "--disable-pip", "--no-deps", "--progress-spinner", "off"]
-        answer = subprocess.run([*command, "--format", "json", "-r", asked], stdout=subprocess.PIPE, check=False)
-    return json.loads(answer.stdout)["dependencies"] if answer.stdout else []
+        answer = subprocess.run(
+            [*command, "--format", "json", "-r", asked], capture_output=True, text=True, check=False
+        )
+    if not answer.stdout:
+        print(answer.stderr[-500:])
+        return []
+    return json.loads(answer.stdout)["dependencies"]
 
 
 def report(versions: dict[str, set[str]], ask=ask) -> int:
@@ -65,4 +70,5 @@ def report(versions: dict[str, set[str]], ask=ask) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(report(locked([Path(file) for file in sys.argv[1:]])))
+    files = Path(__file__).parent.glob("*.txt")
+    sys.exit(report(locked([file for file in files if file.stem != "lowest"])))  # nobody is given the oldest versions
