@@ -134,7 +134,7 @@ def test_a_release_tells_the_parts_of_its_error_and_their_unit():
     assert again.expected_error == pytest.approx(np.linalg.norm(parts))
     several = sv.Quantile(q=[0.2, 0.5], bounds=(0, 10)).fit([5.0] * 100, epsilon=1.0).release_
     assert len(several.error_parts) == 2
-    assert "share of the people" in several.error_unit
+    assert "share of the rows" in several.error_unit
 
 
 def test_a_release_of_an_earlier_version_keeps_its_bytes():

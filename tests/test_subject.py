@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import sottovoce as sv
 from sottovoce.engine import label_of
 from sottovoce.pages.release_page import answer, headline, origin
 from sottovoce.question import asked_of, earlier_fingerprint
+from sottovoce.wording import prediction_error
 
 MEAN = sv.Mean(bounds=(0, 10))
 N = 400
@@ -171,10 +173,10 @@ def test_the_error_of_a_mean_is_beside_it_and_that_of_a_quantile_is_a_rank():
     for q in (0.5, [0.25, 0.5]):
         median = sv.Quantile(q=q, bounds=(0, 10)).fit(VALUES, epsilon=1.0).release_
         assert "±" not in answer(median) + median.explain()
-        assert "of the people" in answer(median)
-        assert "of the people lie between the answer and the true" in median.explain()
+        assert "of the rows" in answer(median)
+        assert "of the rows lie between the answer and the true" in median.explain()
     plan = sv.Quantile(bounds=(0, 10)).plan(epsilon=1.0, rows=N)
-    assert "% of the people lie between the answer and the true median" in plan.describe()
+    assert "% of the rows lie between the answer and the true median" in plan.describe()
 
 
 @pytest.mark.parametrize(
@@ -219,3 +221,80 @@ def test_units_and_names_are_no_part_of_a_request_and_requests_of_earlier_books_
     for text in (plain, 'name = "claims"\n' + plain + 'unit = "EUR"\n'):
         question = sv.Ridge(bounds=sv.Schema.loads(text))
         assert earlier_fingerprint(asked_of(question, "x"), people) == known
+
+
+def test_odds_are_never_told_smaller_than_they_are():
+    """e^.0001 was told as "at most 1", e^.2234 as "at most 1.25"."""
+    for epsilon in (1e-9, 1e-4, 0.1, 0.2234, 1.0, 3.3333, 12.0):
+        text = MEAN.fit(VALUES, epsilon=epsilon).release_.explain()
+        told = float(text.split("by a factor of at most ")[1].split(" (ε")[0].replace(",", ""))
+        assert math.exp(epsilon) <= told <= math.exp(epsilon) + 0.001
+
+
+CLASSES = np.where(np.arange(N) % 3, "yes", "no")
+AGES = pd.DataFrame({"age": np.linspace(20, 80, N)})
+AGE_AND_ANSWER = sv.Schema.loads(
+    'label = "answer"\n[columns.age]\nkind = "number"\nlow = 18\nhigh = 90\n'
+    '[columns.answer]\nkind = "factor"\nlevels = ["no", "yes"]\n'
+)
+
+
+def fitted(question, labels=CLASSES, epsilon=1.0):
+    return question.fit(AGES, pd.Series(labels, name="answer"), epsilon=epsilon).release_
+
+
+@pytest.mark.parametrize(
+    ("question", "unit"),
+    [
+        (sv.LogisticRegression(bounds=AGE_AND_ANSWER), "log-odds"),
+        (sv.ERM(bounds=AGE_AND_ANSWER, delta=1e-6, steps=3), "log-odds"),
+        (sv.ERM("hinge", bounds=AGE_AND_ANSWER, delta=1e-6, steps=3), "margin"),
+    ],
+    ids=["logistic", "ERM", "hinge"],
+)
+def test_the_functions_of_a_classifier_are_rounded_and_have_one_unit(question, unit):
+    """All six digits were told, and the page called margins log-odds."""
+    release = fitted(question)
+    text, page = release.explain(), answer(release)
+    assert f"{unit} of yes: intercept" in text
+    assert f"Numbers are in {unit}" in page
+    ((_, intercept), (_, slope)) = release.coefficients(release.value["models"]["yes"])
+    error = prediction_error(release)
+    for told, own in ((intercept, error), (slope, error / (90 - 18))):
+        assert len(told.partition(".")[2]) <= max(2 - math.floor(math.log10(own)), 0)
+    assert f"{release.value['models']['yes']['intercept']:.6g}" not in text + page
+
+
+def test_coefficients_of_public_features_are_rounded_to_their_own_noise():
+    """A slope of .05 a year was told as 0: its range is not declared, and it was rounded as if that were one year."""
+    release = sv.LabelPrivateRegression(label_bounds=(0, 10)).fit(AGES, AGES["age"] / 20, epsilon=50.0).release_
+    slope = dict(release.coefficients(release.value))["age"]
+    assert abs(float(slope) - release.value["coefficients"]["age"]) <= release.noise["scale"] / 5
+
+
+@pytest.mark.parametrize(
+    ("question", "labels"),
+    [
+        (sv.LogisticRegression(bounds=AGE_AND_ANSWER), CLASSES),
+        (sv.Ridge(bounds=sv.Bounds(features=(18, 90), label=(0, 10))), VALUES),
+        (sv.LabelPrivateRegression(label_bounds=(0, 10)), VALUES),
+    ],
+    ids=["logistic", "ridge", "labels"],
+)
+def test_a_model_that_says_nothing_says_so(question, labels):
+    blind = fitted(question, labels, 1e-6)
+    assert "This answer says nothing about the label" in blind.explain()
+    assert "This answer says nothing about the label" in answer(blind)
+    assert "nothing about" not in fitted(question, labels, 50.0).explain()
+
+
+def test_quantiles_on_a_fine_grid_are_not_told_finer_than_they_are_known():
+    """On 2^22 cells seven digits were told of a number whose error is in the third."""
+    release = sv.Quantile(bounds=(0, 10), cells=2**22).fit(VALUES, epsilon=0.5).release_
+    ((_, told),) = release.numbers()
+    assert len(told.partition(".")[2]) <= 3
+    assert abs(float(told) - release.value[0]) <= release.error_parts["in_column"] / 16
+
+
+def test_numbers_that_are_assumed_are_written_out():
+    assert "spread by 20,000 (a tenth" in sv.Mean(bounds=(0, 200_000)).plan(epsilon=[0.1] * 9 + [1.0]).describe()

@@ -20,15 +20,15 @@ from typing import Any
 from sottovoce.bounds import Subject
 from sottovoce.errors import InvalidRelease
 from sottovoce.plan import Plan, currency_words
-from sottovoce.rounding import plain, rounded
+from sottovoce.rounding import odds, plain, rounded
 from sottovoce.wording import (
-    ODDS,
     asked,
     asked_about,
     error_sentence,
-    error_unit,
     errors,
+    prediction_error,
     says_nothing,
+    score,
     shares,
     unit_in_words,
     with_unit,
@@ -164,21 +164,30 @@ class Release:
         values = self.value if isinstance(self.value, list) else [self.value]
         if self.question == "quantile":  # whose error is a rank, and whose answers are points of a grid
             names = [name for name, _ in shares(self)]
-            told = [rounded(value, self.grid.get("step", 0.0), 1) for value in values]  # type: ignore[arg-type]
+            told = [rounded(value, step, 1) for value, step in zip(values, self._steps(), strict=True)]  # type: ignore[arg-type]
         else:
             names = [self.question]
             told = [rounded(value, errors(self)[0]) for value in values]  # type: ignore[arg-type]
         return [(name, with_unit(number, self)) for name, number in zip(names, told, strict=True)]
 
+    def _steps(self) -> list[float]:
+        """How finely each quantile is told: by the grid, or where that is finer, by a sixteenth of the error."""
+        parts = self.error_parts if isinstance(self.error_parts, list) else [self.error_parts or {}]
+        step = float(self.grid.get("step", 0.0))
+        return [max(step, float(part.get("in_column", 0.0)) / 16) for part in parts] * (len(errors(self)) // len(parts))
+
     def coefficients(self, function: dict[str, Any]) -> list[tuple[str, str]]:
-        """Intercept and coefficients of a model's function, rounded to what moves a prediction by its error."""
-        ranges = {f["name"]: f["high"] - f["low"] for f in self._features() if "high" in f}
-        error = errors(self)[0] if error_unit(self) in (ODDS, unit_in_words(self)) else 0.0
+        """Intercept and coefficients of a model's function, rounded to what moves a prediction by its error.
+
+        Public features have no declared range; their coefficients are rounded to their own noise.
+        """
+        error = prediction_error(self)
+        own = {f["name"]: math.sqrt(2) * self.noise.get("scale", 0.0) for f in self._features() if len(f) == 1}
+        own |= {f["name"]: error / ((f["high"] - f["low"]) or 1.0) for f in self._features() if "high" in f}
         told = [("intercept", rounded(function["intercept"], error))]
         for name, number in function["coefficients"].items():
             per = self.subject.units.get(name, "")
-            reach = ranges.get(name) or 1.0
-            told.append((name, rounded(number, error / reach) + (f" per {per}" if per else "")))
+            told.append((name, rounded(number, own.get(name, error)) + (f" per {per}" if per else "")))
         return told
 
     def _features(self) -> list[dict[str, Any]]:
@@ -218,12 +227,11 @@ class Release:
         )
 
     def _classifier(self, models: dict[str, Any]) -> str:
-        score = "margin" if self.parameters.get("loss") == "hinge" else "log-odds"
         told = []
         for name, model in models.items():
             (_, intercept), *slopes = self.coefficients(model)
             terms = ", ".join(f"{column} {number}" for column, number in slopes)
-            told.append(f"{score} of {name}: intercept {intercept}; {terms}")
+            told.append(f"{score(self)} of {name}: intercept {intercept}; {terms}")
         classes = ", ".join(map(str, self.parameters["classes"]))
         of = "" if self.column is None else f" of {self.column!r}"
         return f"Answer: a classifier{of} ({classes}). {'. '.join(told)}. Features beyond their bounds were clipped."
@@ -240,7 +248,7 @@ class Release:
             whose = {"row": "of each row's label", "person": "of all labels of each person"}[
                 unit
             ] + ", and of nothing else"
-        odds = " and ".join(f"{_odds(e)} (ε = {e:g})" for e in dict.fromkeys((epsilon["least"], epsilon["most"])))
+        factors = " and ".join(f"{_odds(e)} (ε = {e:g})" for e in dict.fromkeys((epsilon["least"], epsilon["most"])))
         guess = f"any guess about one {unit}'s {'labels' if labels else 'data'}"
         if promise["neighbours"] == "zero out":
             guess = f"a guess whether one {unit} was heard or left out"
@@ -248,7 +256,7 @@ class Release:
             f"Promise: differential privacy ({currency_words(promise)}, neighbours by {promise['neighbours']}) "
             f"{whose}, {promise['people']:,} in all, {_range(epsilon)}.",
             f"What it means: whatever somebody already knows, seeing this answer changes the odds of {guess} "
-            f"by a factor of at most {odds}{_except(promise)}.",
+            f"by a factor of at most {factors}{_except(promise)}.",
             *(_line(entry, unit) for entry in epsilon["distribution"]),
         ]
 
@@ -328,7 +336,7 @@ def _libraries() -> dict[str, str]:
 
 
 def _odds(epsilon: float) -> str:
-    return f"{math.exp(epsilon):.3g}" if epsilon < 20 else f"e^{epsilon:g}, which is no protection"
+    return odds(epsilon) if epsilon < 20 else f"e^{epsilon:g}, which is no protection"
 
 
 def _except(promise: dict[str, Any]) -> str:

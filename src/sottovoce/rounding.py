@@ -50,3 +50,12 @@ def percent(share: float) -> str:
     """
     shown = 100 * share
     return f"{shown:.0f} %" if shown >= 10 else f"{shown:.{ERROR_DIGITS}g} %"
+
+
+def odds(epsilon: float) -> str:
+    """Returns e^ε, by which the odds of a guess can change at most, rounded up.
+
+    >>> odds(0.1), odds(0.0001), odds(0.0)
+    ('1.106', '1.001', '1.000')
+    """
+    return f"{math.ceil(math.exp(epsilon) * 1000) / 1000:,.3f}"

@@ -16,15 +16,19 @@ from sottovoce.rounding import percent, plain, rounded
 
 #: An answer whose error is this close to that of a point drawn at random tells nothing.
 BLIND = 0.95
+#: How far the middle of the label's range is expected to be from the predictions of least squares, in half ranges: as
+#: far as regressions are planned with (estimators/regression/expected.py, √(ψs² + m₂)).
+MIDDLE = 0.43
 #: Units that `error_unit` may return besides those of a column.
-PEOPLE, ROWS, ODDS = "share of the people", "share of the rows", "log-odds"
-PROBABILITY, DECISION = "probability", "decision values"
+RANK, ROWS, ODDS = "share of the rows (rank)", "share of the rows", "log-odds"
+PROBABILITY, MARGIN = "probability", "margins"
 #: Questions that are not called "a" and their name.
 QUESTIONS = {"ridge": "a ridge regression", "adaptive posterior sample": "an adaptive posterior sample"}
 #: Ends of the sentences of estimators that say what `error_unit` says.
 ALREADY = (
     ", in units of the column",
     ", in units of the label",
+    ", as a share of the rows (rank)",
     ", as a share of the people (rank)",
     ", as a share of the people",
     ", as a probability",
@@ -76,15 +80,21 @@ def error_unit(told: Told) -> str:
     """Returns the unit of the expected error: what the plan says, or what an earlier version meant by the question."""
     stated = told.error_unit
     if stated:
-        starts = {"as a share": PEOPLE, "as a probability": PROBABILITY, "in decision values": DECISION}
+        decided = MARGIN if score(told) == "margin" else ODDS
+        starts = {"as a share": RANK, "as a probability": PROBABILITY, "in decision values": decided}
         return next((found for start, found in starts.items() if stated.startswith(start)), unit_in_words(told))
     if told.question == "quantile":
-        return PEOPLE
+        return RANK
     if "classes" in told.parameters:
         return ROWS if told.parameters.get("public_rows") else ODDS
     if told.question == "label-private regression":
         return ""  # of several coefficients, each in a unit of its own
     return unit_in_words(told)
+
+
+def score(told: Told) -> str:
+    """Returns what the functions of a classifier give: log-odds, or what a loss of another kind compares with 0."""
+    return "log-odds" if told.parameters.get("loss", "logistic") == "logistic" else "margin"
 
 
 def is_model(told: Told) -> bool:
@@ -144,12 +154,12 @@ def asked_about(told: Told) -> str:
 def error_amount(told: Told) -> str:
     """Returns the expected error with its unit, in a few words."""
     found = error_unit(told)
-    if found in (PEOPLE, ROWS):
-        return ", ".join(map(percent, errors(told))) + (" of the people" if found == PEOPLE else " of the rows")
+    if found in (RANK, ROWS):
+        return ", ".join(map(percent, errors(told))) + " of the rows"
     amounts = ", ".join(rounded(error, error) for error in errors(told))
     if not found:
         return amounts
-    return f"{amounts} {'in ' if found.startswith(('units of', ODDS, PROBABILITY, DECISION)) else ''}{found}"
+    return f"{amounts} {'in ' if found.startswith(('units of', ODDS, PROBABILITY, MARGIN)) else ''}{found}"
 
 
 def error_meaning(told: Told) -> str:
@@ -162,27 +172,57 @@ def error_meaning(told: Told) -> str:
 
 def error_sentence(told: Told) -> str:
     """Returns the expected error as a sentence; that of a quantile is a rank, and is told as one."""
-    if error_unit(told) != PEOPLE:
+    if error_unit(told) != RANK:
         return f"Expected error: {error_amount(told)} ({error_meaning(told)})."
     (first, _), *others = shares(told)
     amounts = [percent(error) for error in errors(told)]
     more = [f", {amount} at the {name}" for amount, (name, _) in zip(amounts[1:], others, strict=True)]
-    between = f"about {amounts[0]} of the people lie between the answer and the true {first}{''.join(more)}"
+    between = f"about {amounts[0]} of the rows lie between the answer and the true {first}{''.join(more)}"
     return f"Expected error: {between} ({error_meaning(told)})."
+
+
+def prediction_error(told: Told) -> float:
+    """Returns the expected error in the unit of a model's intercept, as far as one is known; else 0.
+
+    A probability moves by at most a quarter of what its log-odds move by.
+    """
+    found = error_unit(told)
+    if found == PROBABILITY:
+        return 4 * errors(told)[0]
+    return errors(told)[0] if found in (ODDS, MARGIN, unit_in_words(told)) else 0.0
 
 
 def says_nothing(told: Told, verb: str = "says") -> str:
     """Returns a sentence if an answer with this error tells no more than a guess would; else nothing."""
-    if error_unit(told) == PEOPLE:
+    if error_unit(told) == RANK:
         return _blind_quantiles(told, verb)
+    if error_unit(told) == PROBABILITY:
+        return _blind_classifier(told, verb)
     range_of, found = limits(told), errors(told)
-    if range_of is None or error_unit(told) != unit_in_words(told) or found[0] < (range_of[1] - range_of[0]) / 2:
+    if range_of is None or error_unit(told) != unit_in_words(told):
         return ""
-    what = "label" if is_model(told) else "column"
+    half = (range_of[1] - range_of[0]) / 2
     middle = with_unit(plain((range_of[0] + range_of[1]) / 2), told)
+    if is_model(told) and found[0] >= MIDDLE * half:
+        return (
+            f"This answer {verb} nothing about the label: whoever predicts the middle of the range, {middle}, for "
+            "everybody is expected to be about as close."
+        )
+    if found[0] >= half:
+        return (
+            f"This answer {verb} nothing about the column: its expected error is half the range or more, and whoever "
+            f"guesses the middle of the range, {middle}, is never further from the truth than half the range."
+        )
+    return ""
+
+
+def _blind_classifier(told: Told, verb: str) -> str:
+    """No probability is further than ½ from ½."""
+    if errors(told)[0] < 0.5:
+        return ""
     return (
-        f"This answer {verb} nothing about the {what}: its expected error is half the range or more, and whoever "
-        f"guesses the middle of the range, {middle}, is never further from the truth."
+        f"This answer {verb} nothing about the label: its expected error is 0.5 or more, and whoever says 0.5 for "
+        "every probability is never further from the truth than that."
     )
 
 

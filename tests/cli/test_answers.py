@@ -46,7 +46,11 @@ def test_column_table_and_units_are_named_at_the_terminal(run, folder, words):
     plan = run("plan", "quantile", folder / "salaries.csv", *words, "--out", folder / "p.json")
     assert "Plan for the median of 'salary' in 'salaries'" in plan.stdout
     content = json.loads((folder / "p.json").read_text())
-    assert (content["column"], content["table"], content["error_unit"]) == ("salary", "salaries", "share of the people")
+    assert (content["column"], content["table"], content["error_unit"]) == (
+        "salary",
+        "salaries",
+        "share of the rows (rank)",
+    )
 
 
 def test_without_out_standard_output_is_the_release_and_nothing_else(run, folder, words):

@@ -126,7 +126,7 @@ def quantile(
     said: Said,
     q: Annotated[
         list[float] | None,
-        typer.Option("--q", help="A share of the people, 0 to 1 (if not given: 0.5). Several split the budget evenly."),
+        typer.Option("--q", help="A share of the rows, 0 to 1 (if not given: 0.5). Several split the budget evenly."),
     ] = None,
     column: words.ColumnName = None,
     bounds: words.Limits = None,
@@ -139,7 +139,7 @@ def quantile(
     method: Annotated[str | None, typer.Option(help="permute-and-flip (if not given) or exponential.")] = None,
     cells: Annotated[int | None, typer.Option(help="Steps of the grid of possible answers.")] = None,
 ) -> None:
-    """Quantiles of a column: the median, quartiles, any share of the people."""
+    """Quantiles of a column: the median, quartiles, any share of the rows."""
     said = replace(said, column=column, bounds=bounds, schema=schema, missing=missing).completed()
     context.obj(said, question("Quantile", said, q=q or [0.5], spread=spread, method=method, cells=cells))
 

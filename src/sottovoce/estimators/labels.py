@@ -31,6 +31,7 @@ from sottovoce.guarantee import Guarantee
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan
 from sottovoce.question import answered, budgets_of, gathered_values, public_constant
 from sottovoce.release import Release
+from sottovoce.rounding import plain
 from sottovoce.solvers import labels as solver
 from sottovoce.solvers.scaled import Solution
 from sottovoce.statistics import Owner
@@ -276,7 +277,7 @@ def expected_error(rows: Floats, C: Floats, noise: float, variance: float, words
         noise=math.sqrt(2 * float(np.square(rows).sum()) / n) * noise,
         sampling=math.sqrt(variance / n) * apart,
         bias=ASSOCIATION * math.sqrt(variance) * apart,
-        assumed=f"Assumed: labels spread by {math.sqrt(variance):.3g} around the best linear function. "
+        assumed=f"Assumed: labels spread by {plain(math.sqrt(variance))} around the best linear function. "
         f"Noise by {words}.",
     )
 

@@ -30,6 +30,7 @@ from sottovoce.noise.grid import Grid, exponent_below, snapped
 from sottovoce.plan import ASSOCIATION, EQUAL, ExpectedError, Plan, Theorem, inequality
 from sottovoce.question import VALUE, ask, budgets_of, column_label, rows_in_memory
 from sottovoce.release import Release
+from sottovoce.rounding import plain
 from sottovoce.statistics import WeightedSum
 from sottovoce.weights import Weights
 
@@ -71,13 +72,14 @@ class Mean(BaseEstimator):  # type: ignore[misc]
     True
 
     **Limits.** With unequal weights the answer estimates the mean of the population only if budgets do
-    not go along with values (docs/limits.md). ``spread`` is a public guess of the standard deviation,
-    half the range if not given: it tunes weights and the expected error, never the promise.
+    not go along with values (docs/limits.md). ``spread`` is a public guess of the standard deviation: it tunes
+    weights and the expected error, never the promise. If it is not given, weights are made for half the range, the
+    most it can be, and the error is told for a tenth of it, which is typical.
 
     Parameters
     ----------
     bounds : (low, high), Bounds with a label, or a Schema that describes the column, from public knowledge.
-    spread : public guess of the values' standard deviation; default half the range, the most it can be.
+    spread : public guess of the values' standard deviation; if not given, weights are made for half the range.
     missing : public constant between the bounds that stands for missing values; without it they are refused.
     """
 
@@ -150,7 +152,7 @@ class Mean(BaseEstimator):  # type: ignore[misc]
             noise=clipped_noise(noise, high - low),
             sampling=guess * math.sqrt(squares),
             bias=ASSOCIATION * guess * moved,
-            assumed=f"Assumed: values spread by {guess:.4g} ({public}), and budgets go along with nothing."
+            assumed=f"Assumed: values spread by {plain(guess)} ({public}), and budgets go along with nothing."
             if squares > EQUAL
             else "",
         )

@@ -50,7 +50,7 @@ CHOICES: dict[str, Callable[[NDArray[np.int64], int], int]] = {
 class Quantile(BaseEstimator):  # type: ignore[misc]
     """Quantiles of a bounded column, each person heard as loudly as their own ε allows.
 
-    **Question.** Below which value do ``q`` of the people lie? ``q`` may be a list; the budget is then
+    **Question.** Below which value do ``q`` of the rows lie? ``q`` may be a list; the budget is then
     split evenly among its entries, and answers come in the order of ``q``, made monotone.
 
     **Promise.** Pure ε_l for each person l (each row, without ``groups``), neighbours by replacement of
@@ -65,7 +65,7 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
     True
 
     **Limits.** Answers are points of the grid (``cells`` of them, chosen from public numbers unless given).
-    ``expected_error`` is a share of the people, for values spread evenly over the bounds; where they fill
+    ``expected_error`` is a share of the rows, for values spread evenly over the bounds; where they fill
     only a part of the bounds, pass that part as ``spread``. Many equal values make the true error smaller.
 
     Parameters
@@ -232,7 +232,7 @@ def expected_rank_error(q: float, budgets: Budgets, weights: Weights, spread: fl
     choice = rank_noise(q, 2 * weights.noise_ratio, spread, weights.concentration)
     error = ExpectedError(
         classical="the plain quantile",
-        unit="as a share of the people (rank)",
+        unit="as a share of the rows (rank)",
         noise=choice,
         sampling=math.sqrt(q * (1 - q) * squares),
         bias=ASSOCIATION * math.sqrt(q * (1 - q)) * moved,

@@ -27,11 +27,12 @@ from sottovoce import errors, units
 from sottovoce.bounds import Bounds, Schema, between, interval
 from sottovoce.budgets import Budgets
 from sottovoce.columns import ROWS, schema_of
-from sottovoce.estimators import baselines
+from sottovoce.estimators import baselines, picked
 from sottovoce.estimators.baselines import Around, Request, columns_of, declared, rows_asked, where_inside_plans
+from sottovoce.estimators.picked import Picked
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import choose
-from sottovoce.plan import ExpectedError, Plan, Theorem
+from sottovoce.plan import Plan, Theorem
 from sottovoce.question import budgets_of
 from sottovoce.release import Certificate, Release
 from sottovoce.statistics import fill
@@ -55,8 +56,9 @@ class Sampled(Around):
     >>> mean.guarantee_.epsilon[[0, -1]].tolist()
     [0.1, 1.0]
 
-    **Limits.** Null records pull the answer towards themselves, which the expected error leaves out. The
-    published form, with noise by the number sampled, is not private under replacement and is not here.
+    **Limits.** Null records pull the answer towards themselves; the expected error counts that as shrinkage, for
+    values whose mean lies .4 of half the range away from them (docs/theory/baselines.md). The published form, with
+    noise by the number sampled, is not private under replacement and is not here.
 
     Parameters
     ----------
@@ -80,7 +82,8 @@ class Sampled(Around):
             plan = self._planned(budgets, t, {}) if hasattr(self.estimator, "plan") else None
         inside = _sampled(self.estimator, request, replaceable(self.estimator, request, self.null), t)
         inner = baselines.promised(inside, budgets, np.full(len(budgets.kinds), t))
-        self._learnt(inside, _outer(inner, budgets, t), lambda release: _retold(release, plan), request.column)
+        pull = Picked.sampled(budgets, t)
+        self._learnt(inside, _outer(inner, budgets, t), lambda release: _retold(release, plan, pull), request.column)
         return self
 
     @where_inside_plans  # type: ignore[untyped-decorator]
@@ -104,7 +107,7 @@ class Sampled(Around):
             weights=replace(inner.weights, row=row, person=person, charges=guarantee.spent),
             guarantee=guarantee,
             theorem=THEOREM,
-            error=_besides(inner.error),
+            error=picked.expected(inner.error, Picked.sampled(budgets, t), inner.parameters),
         )
 
 
@@ -141,20 +144,13 @@ def _outer(inner: Guarantee, budgets: Budgets, t: int) -> Guarantee:
     return replace(own, neighbours=inner.neighbours)
 
 
-def _retold(release: Release, plan: Plan | None) -> Release:
+def _retold(release: Release, plan: Plan | None, pull: Picked) -> Release:
     """Returns the estimator's release with the sampling, its theorem and (if there is one) its plan in it."""
+    release = picked.retold(release, pull)
     if plan is None:
         return replace(release, certificate=replace(release.certificate, theorem=THEOREM.statement, page=THEOREM.page))
     parameters = {**release.parameters, "sampled": plan.parameters["sampled"]}
-    certificate = Certificate.of(plan)
-    return replace(release, parameters=parameters, error_parts=plan.error_parts, certificate=certificate)
-
-
-def _besides(error: ExpectedError | tuple[ExpectedError, ...]) -> Any:
-    """Returns what is expected of the estimator inside; how far null records move the answer only the table knows."""
-    if isinstance(error, tuple):
-        return tuple(map(_besides, error))
-    return replace(error, assumed=f"{error.assumed} Null records move the answer besides; that is not in it.".strip())
+    return replace(release, parameters=parameters, certificate=Certificate.of(plan))
 
 
 def _sampled(estimator: Any, request: Request, parts: dict[str, list[tuple[Array, Any]]], t: int) -> Any:
@@ -278,7 +274,10 @@ class Limited(Around):
         fewer = request.only(self._chosen(request.budgets))
         inside = fewer.answered(self.estimator, _passed_on(fewer.budgets, epsilon))
         self._learnt(
-            inside, baselines.promised(inside, fewer.budgets, fewer.budgets.kinds.epsilon), column=request.column
+            inside,
+            baselines.promised(inside, fewer.budgets, fewer.budgets.kinds.epsilon),
+            lambda release: picked.retold(release, Picked.limited(request.budgets.n_rows, fewer.budgets.n_rows)),
+            request.column,
         )
         return self
 
@@ -288,7 +287,9 @@ class Limited(Around):
         budgets = budgets_of(epsilon, groups, rows, schema_of(self))
         fewer = baselines.budgets_of_rows(budgets, self._chosen(budgets))
         asked = {"groups": ROWS} if rows_asked(self.estimator, fewer) else {}
-        return self.estimator.plan(epsilon=fewer, **asked, **more)  # type: ignore[no-any-return]
+        inner: Plan = self.estimator.plan(epsilon=fewer, **asked, **more)
+        fewer_rows = Picked.limited(budgets.n_rows, fewer.n_rows)
+        return replace(inner, error=picked.expected(inner.error, fewer_rows, inner.parameters))
 
     def _chosen(self, budgets: Budgets) -> NDArray[np.int64]:
         if not isinstance(self.rows, Integral) or int(self.rows) < 1:

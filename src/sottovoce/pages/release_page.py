@@ -16,12 +16,14 @@ from sottovoce.plan import currency_words
 from sottovoce.release import Release, date_in_words
 from sottovoce.rounding import percent, rounded
 from sottovoce.wording import (
-    PEOPLE,
+    MARGIN,
+    RANK,
     error_meaning,
     error_sentence,
     error_unit,
     errors,
     says_nothing,
+    score,
     shares,
     unit,
     unit_in_words,
@@ -76,15 +78,13 @@ def _values(release: Release) -> str:
     numbers = release.numbers()
     if len(numbers) > 1:
         lines = [
-            [name, number, f"{percent(error)} of the people"]
+            [name, number, f"{percent(error)} of the rows"]
             for (name, number), error in zip(numbers, errors(release), strict=True)
         ]
-        meaning = (
-            f"The expected error is how many people lie between the answer and the truth: {error_meaning(release)}."
-        )
+        meaning = f"The expected error is how many rows lie between the answer and the truth: {error_meaning(release)}."
         return f'{table(["", "answer", "expected error"], lines)}\n<p class="soft">{escape(meaning)}</p>'
     number = numbers[0][1]
-    if error_unit(release) == PEOPLE:
+    if error_unit(release) == RANK:
         return f'<p class="big">{escape(number)}</p>\n<p class="soft">{escape(error_sentence(release))}</p>'
     error = errors(release)[0]
     exact = escape(number.removesuffix(f" {unit(release)}") if unit(release) else number)
@@ -98,7 +98,7 @@ def _model(release: Release, value: Mapping[str, Any]) -> str:
     functions = value.get("models", {"coefficient": value})
     columns = [release.coefficients(function) for function in functions.values()]
     lines = [[name, *(column[place][1] for column in columns)] for place, (name, _) in enumerate(columns[0])]
-    of = "log-odds" if "models" in value else unit_in_words(release)
+    of = {"log-odds": "log-odds", "margin": MARGIN}[score(release)] if "models" in value else unit_in_words(release)
     told = [f"Numbers are in {of}; a coefficient of a number is for one unit of its column.", error_sentence(release)]
     sentences = "\n".join(f'<p class="soft">{escape(sentence)}</p>' for sentence in told)
     return f"{table(['', *functions], lines)}\n{sentences}"

@@ -7,14 +7,13 @@ compares byte by byte, so no amount that is shown can differ from the proved one
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, Context, Decimal
 from html import escape
 from string import Template
 
-from sottovoce import ledger
+from sottovoce import ledger, rounding
 from sottovoce.conversion import Total
 from sottovoce.errors import InvalidParameter, LedgerBroken
 from sottovoce.ledger import Line
@@ -30,7 +29,7 @@ READ_AT = 1e-6
 #: Digits of a sum over all accounts; it is rounded up.
 DIGITS = Context(prec=4, rounding=ROUND_CEILING)
 #: Above this ε a factor is not worth writing out; below, it is rounded up to a thousandth.
-NO_PROTECTION, THOUSAND = 20.0, 1000
+NO_PROTECTION = 20.0
 #: How amounts of these kinds are counted in the sum, by a part of their account's name.
 RHO, LABELS, ZERO_OUT = "zCDP rho, ", ", replace labels", ", zero out"
 NOTES = {
@@ -165,7 +164,7 @@ def better_odds(total: Total) -> str:
     epsilon = total.epsilon / NANO
     if epsilon > NO_PROTECTION:
         return f"e^{epsilon:g}"
-    return f"{math.ceil(math.exp(epsilon) * THOUSAND) / THOUSAND:,.3f}"
+    return rounding.odds(epsilon)
 
 
 def picture(held: Sequence[Account]) -> str:

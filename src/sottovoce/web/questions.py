@@ -120,7 +120,7 @@ QUESTIONS = {
     "quantile": Kind(
         "Quantile",
         "Quantiles of a column",
-        "The median, quartiles, or any share of the people.",
+        "The median, quartiles, or any share of the rows.",
         "number",
         (
             Option(

@@ -22,6 +22,7 @@ import numpy as np
 from sottovoce.budgets import Budgets
 from sottovoce.plan import ASSOCIATION, ExpectedError, inequality
 from sottovoce.recoding import Recoding
+from sottovoce.rounding import plain
 from sottovoce.weights import Weights
 
 #: s, ψ and m₂ where nothing is declared.
@@ -91,7 +92,7 @@ def expected(
     parts: Parts, facts: Facts, budgets: Budgets, weights: Weights, half: float, more: str = "", besides: float = 0.0
 ) -> ExpectedError:
     """Returns the expected error of a regression in the label's own unit; ``besides`` is added to the possible bias."""
-    assumed = f"Assumed: labels spread by {facts.spread * half:.3g}, of whose variance slopes explain 60 %."
+    assumed = f"Assumed: labels spread by {plain(facts.spread * half)}, of whose variance slopes explain 60 %."
     return ExpectedError(
         classical="the predictions of least squares, over its rows",
         unit="in units of the label",

@@ -29,6 +29,7 @@ from sottovoce.estimators.risk.loudness import Account, Drawn, Everybody, least_
 from sottovoce.noise.choose import RATE_BITS
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, inequality
 from sottovoce.recoding import Recoding
+from sottovoce.rounding import plain
 from sottovoce.solvers import accounting, losses
 from sottovoce.weights import Weights, row_voices
 
@@ -226,5 +227,5 @@ def _expected_error(
         sampling=size * math.sqrt(squares) * half,
         shrinkage=way.unlearnt * half,
         bias=ASSOCIATION * size * half * moved,
-        assumed=f"Assumed: {of} of the best model spread by {size * half:.3g}.",
+        assumed=f"Assumed: {of} of the best model spread by {plain(size * half)}.",
     )
