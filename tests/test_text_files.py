@@ -130,6 +130,7 @@ WRITTEN = {
     "a mark": ("a.csv", written(encoding="utf-8-sig"), {}),
     "semicolons": ("a.csv", written(";"), {}),
     "tabs": ("a.csv", written("\t"), {}),
+    "bars": ("a.csv", written("|"), {}),
     "tabs, as they are named": ("a.tsv", written("\t"), {}),
     "packed": ("a.csv.gz", gzip.compress(written(";")), {}),
     "UTF-16": ("a.csv", written("\t", "utf-16"), {}),
@@ -162,6 +163,7 @@ REFUSED = {
     "two kinds of delimiters": (b"x;a,y\n1;2,3\n", "--delimiter"),
     "a name twice": (b"x;x\n1;2\n", "twice"),
     "nothing": (b"", "header"),
+    "packed, and not named so": (gzip.compress(written()), "compressed"),
 }
 
 
@@ -172,6 +174,23 @@ def test_a_header_that_does_not_tell_is_refused_with_the_option_to_use(content, 
         with pytest.raises(errors.InvalidData, match=said) as caught:
             named(engine).open_table(str(tmp_path / "a.csv"))
         assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("engine", ["arrow", "duckdb"])
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.csv.gz", written(), "not compressed"),
+        ("a.csv.gz", gzip.compress(written())[:-20], "cut short"),
+        ("a.CSV.GZ", gzip.compress(written()), ".csv.gz"),
+    ],
+    ids=["not packed", "cut", "large letters"],
+)
+def test_packed_files_that_are_not_what_they_are_called_are_refused(engine, name, content, said, tmp_path):
+    """In large letters DuckDB ended in an error of a codec, and Arrow said that a cell is of another kind."""
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(errors.InvalidData, match=said):
+        cells(engine, tmp_path / name, ("y",), ("y",))
 
 
 @pytest.mark.parametrize("engine", ["arrow", "duckdb"])

@@ -25,6 +25,10 @@ from sottovoce.errors import InvalidBounds, InvalidParameter, InvalidSchema
 Interval = tuple[float, float]
 
 
+#: Positive parameters lie below this, and above one over it: their squares, and sums of them, are still doubles.
+MEASURE = 1e100
+
+
 @dataclass(frozen=True)
 class Bounds:
     """Limits of features (a box, a norm, or both) and of the label, from public knowledge.
@@ -50,6 +54,11 @@ def between(value: Any, low: float, high: float) -> bool:
     """Whether a parameter is a number strictly between two others."""
     number = _float(value) if isinstance(value, Real) else math.nan
     return low < number < high
+
+
+def measurable(value: Any) -> bool:
+    """Whether a parameter is a positive number with which doubles can still calculate."""
+    return between(value, 1 / MEASURE, MEASURE)
 
 
 def flag(value: Any, name: str) -> bool:

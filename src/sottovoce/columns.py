@@ -110,6 +110,7 @@ class Values:
     @classmethod
     def of(cls, question: Any, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None) -> Values:
         """Looks up what is named by the caller, or by the question's schema."""
+        X = pa.Table.from_batches([X]) if isinstance(X, pa.RecordBatch) else X
         schema, names = schema_of(question), feature_names(X)
         if names is None:
             _refuse_names(y, None if asks_rows(groups) else groups)

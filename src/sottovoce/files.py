@@ -35,6 +35,10 @@ from sottovoce.errors import InvalidData
 PARQUET, CSV = (".parquet", ".pq"), (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 #: What may stand between two names of a header.
 DELIMITERS = (",", ";", "\t")
+#: What may stand between them where none of these does.
+RARE = ("|",)
+#: What every file begins with that is compressed with gzip.
+GZIP = b"\x1f\x8b"
 #: Bytes in which a header ends.
 LONGEST_HEADER = 2**20
 #: How a file begins that says so itself.
@@ -151,7 +155,8 @@ def pieces(rows: ds.Dataset) -> list[Piece]:
 
 
 def _all_end_in(files: list[str], suffixes: tuple[str, ...]) -> bool:
-    return all(file.lower().endswith(suffixes) for file in files)
+    # Arrow knows compressed files by small letters alone.
+    return all(file.lower().endswith(suffixes) and not file.endswith((".GZ", ".Gz", ".gZ")) for file in files)
 
 
 def _opened(files: list[str], form: Any) -> ds.Dataset:
@@ -225,6 +230,18 @@ def _headers(files: list[str], text: TextFormat) -> tuple[list[str], TextFormat]
 def header(file: str, text: TextFormat = USUAL_TEXT) -> tuple[list[str], TextFormat]:
     """Returns the names of the columns in the first line of a text file, and how the file is written."""
     begins, names = _beginning(file), []
+    if begins.startswith(GZIP):
+        raise InvalidData(
+            "The file is compressed, and its name does not say so.",
+            "Compressed text files end in .csv.gz or .tsv.gz.",
+            "Give it such a name.",
+        )
+    if not begins and file.endswith(".gz"):
+        raise InvalidData(
+            "The file is empty, or not compressed as its name says, or cut short.",
+            "Files that end in .gz are compressed with gzip.",
+            "Compress it again, or take .gz off its name.",
+        )
     encoding = text.encoding or _marked(begins)
     first = _first_line(begins, encoding)
     delimiter = text.delimiter or _delimiter(first)
@@ -281,7 +298,7 @@ def _first_line(begins: bytes, encoding: str) -> list[str]:
 def _delimiter(first: list[str]) -> str:
     """Returns what stands between the names of a header; refuses one that could be cut in several ways."""
     bare = re.sub(r'"[^"]*"', "", "".join(first))
-    found = [sign for sign in DELIMITERS if sign in bare]
+    found = [sign for sign in DELIMITERS if sign in bare] or [sign for sign in RARE if sign in bare]
     if len(found) > 1:
         raise InvalidData(
             "The header of the CSV file has commas, semicolons or tabs, more than one kind of them.",
@@ -311,7 +328,7 @@ def _guarded(scanner: Callable[[], ds.Scanner]) -> Iterator[pa.RecordBatch]:
         except FileNotFoundError:
             gone = True
             break
-        except (pa.ArrowException, OSError):
+        except (pa.ArrowException, OSError, UnicodeError):  # text that ends in the middle of a sign, too
             break
         yield from (batch.slice(start, engine.BATCH) for start in range(0, len(batch), engine.BATCH))
     raise _vanished() if gone else engine.unreadable()

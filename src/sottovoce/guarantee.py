@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce import conversion, units
+from sottovoce.bounds import between
 from sottovoce.budgets import Budgets, Unit
 from sottovoce.errors import IncompatibleGuarantees, InvalidParameter
 from sottovoce.table import Array
@@ -96,7 +97,7 @@ class Guarantee:
 
     def approximate(self, delta: float) -> NDArray[np.float64]:
         """Each person's ε at this δ: by (2) of docs/theory/composition.md, or exactly where noise was Gaussian."""
-        if not 0 < delta < 1:
+        if not between(delta, 0, 1):
             raise InvalidParameter(
                 "δ is not between 0 and 1.", "", "Pass a small δ, far below one over the number of people."
             )

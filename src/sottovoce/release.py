@@ -148,7 +148,7 @@ class Release:
         """Reads a release from a file."""
         try:
             text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
+        except (OSError, UnicodeDecodeError, TypeError, ValueError):  # also of what is no path
             text = ""
         return cls.from_json(text)
 

@@ -8,9 +8,12 @@ percent(0.00651)           0.65 %
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, Context, Decimal
 
 #: Digits of an error that are shown; digits of a number whose error is not known.
 ERROR_DIGITS, DIGITS = 2, 6
+#: How a bound is rounded.
+UPWARD = Context(prec=3, rounding=ROUND_CEILING)
 #: Beyond these a number is written with a power of ten.
 SMALLEST_PLACE, LARGEST = -12, 1e15
 
@@ -59,3 +62,12 @@ def odds(epsilon: float) -> str:
     ('1.106', '1.001', '1.000')
     """
     return f"{math.ceil(math.exp(epsilon) * 1000) / 1000:,.3f}"
+
+
+def upward(value: float) -> str:
+    """Returns a number that is a bound, rounded up to three digits.
+
+    >>> upward(0.12341), upward(1.0), upward(0.0)
+    ('0.124', '1', '0')
+    """
+    return f"{Decimal(repr(float(value))).normalize(UPWARD):g}"

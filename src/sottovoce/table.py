@@ -41,6 +41,7 @@ def matrix(table: Any, recoding: Any, expected: int | None = None) -> Floats:
     ``recoding`` lists the declared features (None: all columns are numbers). A table with names is read by name,
     a plain array by position. A declared constant stands for missing numbers.
     """
+    table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
     features = () if recoding is None else recoding.features
     factors = any(feature.levels for feature in features)
     if factors or (features and recoding.by_name and feature_names(table) is not None):
@@ -83,8 +84,23 @@ def _by_position(table: Any, expected: int | None) -> Floats:
     return array.astype(np.float64, copy=False)
 
 
+def doubles(values: Any, name: str) -> Floats:
+    """Returns a number, or an array of numbers, as doubles; refuses anything else."""
+    try:
+        return np.asarray(_unmasked(values), dtype=np.float64)
+    except Exception:
+        pass  # raised below, outside the handler, so that nothing of the cause is carried along
+    raise WrongType(f"{name} is not a number, nor an array of numbers.", "Numbers are needed here.", "Pass numbers.")
+
+
 def feature_names(table: Any) -> list[str] | None:
     """Returns the names of a data frame's or Arrow table's columns, None for plain arrays."""
+    if type(table).__name__ == "LazyFrame":  # polars', which is not imported for this
+        raise WrongType(
+            "The table is a lazy frame, which has no rows yet.",
+            "Rows are read from tables in memory, or from files.",
+            "Pass what its collect() returns, or the path of its file.",
+        )
     if isinstance(table, pa.Table):
         return list(table.column_names)
     names = getattr(table, "columns", None)
@@ -295,7 +311,7 @@ def refuse_nameless(people: Sequence[Any]) -> None:
     if kinds <= {int}:
         return
     if kinds == {str}:  # of many people, without a loop in Python
-        nameless = not all(people) or not _is_unicode("\n".join(people))
+        nameless = not all(people) or not is_unicode("\n".join(people))
     else:
         nameless = any(is_missing(name) or (isinstance(name, str) and not _is_name(name)) for name in people)
     if nameless:
@@ -303,10 +319,11 @@ def refuse_nameless(people: Sequence[Any]) -> None:
 
 
 def _is_name(text: str) -> bool:
-    return bool(text) and _is_unicode(text)
+    return bool(text) and is_unicode(text)
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
+    """Whether text can be written down; that with lone surrogates cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:

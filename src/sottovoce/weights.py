@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from sottovoce import units
 from sottovoce.budgets import Kinds
 from sottovoce.errors import InvalidBudget, InvalidParameter, UnequalLengths
-from sottovoce.table import Array, Floats
+from sottovoce.table import Array, Floats, doubles
 
 #: Integer weights have this many bits: rounding down costs a person 2⁻⁴² of the loudest row's weight.
 WEIGHT_BITS = 42
@@ -47,9 +47,10 @@ def optimal_weights(epsilon: ArrayLike, rows: ArrayLike = 1, A: float = 0.0) -> 
     [0.25, 0.75]
     """
     budget, count = np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in _checked(epsilon, rows)))
-    if not (A >= 0):
+    share = doubles(A, "A")
+    if share.ndim or not share >= 0:
         raise InvalidParameter("A is negative or not a number.", "A must be at least 0.", "Pass the public constant A.")
-    voice = row_voices(budget, count, np.ones_like(budget), A) * count
+    voice = row_voices(budget, count, np.ones_like(budget), float(share)) * count
     return np.asarray(voice / voice.sum(), dtype=np.float64)
 
 
@@ -152,7 +153,7 @@ def _loudest(person: NDArray[np.int64], granted: units.Units) -> int:
 
 
 def _checked(epsilon: ArrayLike, rows: ArrayLike) -> tuple[ArrayLike, ArrayLike]:
-    budget, count = np.atleast_1d(np.asarray(epsilon, dtype=np.float64)), np.asarray(rows, dtype=np.float64)
+    budget, count = np.atleast_1d(doubles(epsilon, "epsilon")), doubles(rows, "rows")
     if budget.ndim != 1 or not np.all(np.isfinite(budget)) or budget.min(initial=0) < 0 or not budget.any():
         raise InvalidBudget(
             "A budget is negative or not finite, or nobody grants anything.",

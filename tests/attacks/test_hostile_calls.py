@@ -106,7 +106,8 @@ HOSTILE: list[Any] = [
     Path("nowhere.csv"), Path("nowhere.parquet"), Path("."), Ellipsis, NotImplemented, sv.Mean,
     sv.Mean(bounds=(0, 1)), sv.Budgets.of(1.0, rows=N), sv.Budgets.of(1.0, groups=WHO),
     sv.Budgets.of(1.0, rows=N + 3), sv.Schema.loads(TOML), sv.Schema(), sv.Bounds(), sv.Bounds(norm=1.0),
-    sv.Bounds(label=(0, 1)), errors.InvalidData("x"), ValueError(SECRET),
+    sv.Bounds(label=(0, 1)), errors.InvalidData("x"), ValueError(SECRET), pl.from_pandas(FRAME).lazy(),
+    pa.RecordBatch.from_pandas(FRAME), pd.DataFrame({"a": [2**70] * N, "y": Y, "who": WHO, "eps": 1.0}),
 ]  # fmt: skip
 
 #: What stands in a schema where it does not belong.
@@ -174,8 +175,10 @@ class Calls:
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.told = ""
+        self.call = ""
         release = sv.Ridge(bounds=BOUNDS, method="statistics").fit(X, Y, epsilon=1.0).release_
+        classes = sv.LogisticRegression(bounds=BOUNDS, classes=(0, 1)).fit(X, np.arange(N) % 2, epsilon=1.0)
+        self.models = [sv.Ridge.from_release(release), sv.LogisticRegression.from_release(classes.release_), classes]
         self.releases = [release.to_json(), sv.Mean(bounds=(0, 1)).fit(Y, epsilon=1.0).release_.to_json()]
 
     def spoilt(self, good: dict[str, Any]) -> dict[str, Any]:
@@ -183,19 +186,19 @@ class Calls:
         spoilt = dict(good)
         for name in self.chance.sample(list(good), self.chance.choice([1, 1, 2]) if len(good) > 1 else 1):
             which = self.chance.randrange(len(HOSTILE))
-            self.told += f" {name}=HOSTILE[{which}]"
+            self.call += f" {name}=HOSTILE[{which}]"
             spoilt[name] = HOSTILE[which]
         return spoilt
 
     def one(self) -> None:
         """Makes one call."""
         kind = self.chance.choice(self.KINDS)
-        self.told = kind.__name__
+        self.call = kind.__name__
         kind(self)
 
     def fit(self) -> None:
         name = self.chance.choice(list(MAKERS))
-        self.told += f" {name}"
+        self.call += f" {name}"
         make, parameters = MAKERS[name]
         if self.chance.random() < 0.4:
             parameters = self.spoilt(parameters)
@@ -210,7 +213,7 @@ class Calls:
 
     def plan(self) -> None:
         name = self.chance.choice([name for name in MAKERS if name != "LabelPrivateRegression"])
-        self.told += f" {name}"
+        self.call += f" {name}"
         make, parameters = MAKERS[name]
         if self.chance.random() < 0.5 and "estimator" not in parameters:  # around nothing there is no plan to call
             parameters = self.spoilt(parameters)
@@ -318,7 +321,7 @@ class Calls:
             if isinstance(place[key], dict | list) and self.chance.random() < 0.7:
                 place = place[key]
                 continue
-            self.told += f" {key}"
+            self.call += f" {key}"
             if self.chance.random() < 0.2:
                 del place[key]
             else:
@@ -342,9 +345,61 @@ class Calls:
                 place[key] = copy.deepcopy(self.chance.choice(junk))
             return
 
+    def predict(self) -> None:
+        model = self.chance.choice(self.models)
+        verb = self.chance.choice([v for v in ("predict", "predict_proba", "decision_function") if hasattr(model, v)])
+        getattr(model, verb)(self.spoilt({"X": X})["X"])
+
+    def asked_of_session(self) -> None:
+        session = sv.Session()
+        session.grant(dict.fromkeys(WHO, 5.0))
+        session.release(self.spoilt({"question": sv.Mean(bounds=(0, 1))})["question"], Y, groups=WHO, key="k")
+
+    def market(self) -> None:
+        laws = sv.market.prior
+        law = {
+            laws.uniform: {"low": 0.1, "high": 0.5},
+            laws.normal: {"mean": 0.3, "deviation": 0.1, "low": 0.1, "high": 0.5},
+            laws.exponential: {"scale": 0.1, "low": 0.1, "high": 0.5},
+            laws.lognormal: {"median": 0.2, "deviation": 0.3, "low": 0.1, "high": 0.5},
+            laws.empirical: {"seen": [0.1, 0.2, 0.3], "high": 0.5},
+        }
+        make, good = self.chance.choice(list(law.items()))
+        prior = make(**(self.spoilt(good) if self.chance.random() < 0.5 else good))
+        given = {"costs": [0.1, 0.2, 0.3], "prior": prior, "trade_off": 1e-3, "dimension": 2, "cost_range": (0.1, 0.5)}
+        market = sv.market.Market(**self.spoilt(given))
+        deal = market.within(**self.spoilt({"budget": 0.1, "rule": "ceiling", "reserve": 0.4}))
+        deal.explain(self.spoilt({"seller": 0})["seller"])
+        deal.by_person(self.spoilt({"people": ["a", "b", "c"]})["people"])
+        market.frontier(self.spoilt({"trade_offs": [1e-3]})["trade_offs"])
+
+    def told(self) -> None:
+        given = self.spoilt({"x": 0.5, "y": 1e-6, "z": 0.5})
+        x, y, z = given.values()
+        plan = sv.Mean(bounds=(0, 1)).plan(1.0, rows=N)
+        classified = sv.LogisticRegression(bounds=BOUNDS, classes=(0, 1)).plan(1.0, rows=50, n_features=2)
+        self.chance.choice(
+            [
+                lambda: sv.optimal_weights(x, A=z),
+                lambda: plan.guarantee.approximate(y),
+                lambda: classified.error_bound(z),
+                lambda: sv.Release.load(x),
+                lambda: sv.audit.gaussian_epsilon(x, y),
+                lambda: sv.audit.posterior_epsilon(x, z, y),
+                lambda: sv.audit.generalisation(x, y),
+                lambda: sv.audit.group(x, y),
+                lambda: sv.audit.compose(x, y),
+                lambda: sv.audit.pdp_to_dp(x),
+                lambda: sv.audit.GaussianOutput(x, z),
+                lambda: sv.audit.histogram([x], [0, z], z),
+                lambda: sv.audit.mine(x, (y, z)),
+            ]
+        )()
+
     KINDS = (
         fit, fit, fit, fit, plan, plan, session, session_of_frame, grant, charge, ask, budgets, listed, tiers,
-        bounds, schema, schema_text, schema_loads, release, release_file, release_file,
+        bounds, schema, schema_text, schema_loads, release, release_file, release_file, predict, asked_of_session,
+        market, told,
     )  # fmt: skip
 
 
@@ -370,9 +425,9 @@ def outside(count: int, seed: int) -> Counter[str]:
                 calls.one()
             except errors.SottovoceError as error:
                 if leaks(error):
-                    found[f"leak in call {number}: {calls.told}: {type(error).__name__}"] += 1
+                    found[f"leak in call {number}: {calls.call}: {type(error).__name__}"] += 1
             except Exception as error:
-                found[f"call {number}: {calls.told}: {type(error).__name__}: {error}"] += 1
+                found[f"call {number}: {calls.call}: {type(error).__name__}: {error}"] += 1
     return found
 
 
@@ -382,8 +437,56 @@ def test_no_call_ends_outside_our_errors():
     assert not found, f"seed {seed}: {sum(found.values())} of {CALLS}: {list(found)[:20]}"
 
 
+def test_text_that_ends_in_the_middle_of_a_sign_is_refused(tmp_path):
+    """UTF-16 of an odd number of bytes ended in an error of the codec, which quotes a byte."""
+    table = tmp_path / "cut.csv"
+    table.write_bytes("y,e\n0.5,1\n0.5,1\n".encode("utf-16")[:-1])
+    with pytest.raises(errors.SottovoceError):
+        sv.Mean(bounds=(0, 1)).fit(table, column="y", epsilon=1.0)
+
+
+def test_batches_of_arrow_are_tables():
+    batch = pa.RecordBatch.from_pandas(FRAME)
+    release = sv.Mean(bounds=(0, 1)).fit(batch, column="y", epsilon="eps", groups="who").release_
+    assert (release.column, release.guarantee["people"]) == ("y", 4)
+
+
 @pytest.mark.long
 def test_no_call_of_many_ends_outside_our_errors():
     seed = secrets.randbits(32)
     found = outside(MANY, seed)
     assert not found, f"seed {seed}: {sum(found.values())} of {MANY}: {list(found)[:20]}"
+
+
+#: Parameters that are numbers, but too large or too small to calculate with; each ended in an error of Python's.
+EXTREME = {
+    "Ridge": {"alpha": 1e308},
+    "Ridge, output": {"coefficient_bound": 1e308},
+    "Ridge, output, a fraction": {"alpha": Fraction(100)},
+    "LogisticRegression": {"alpha": 1e-320},
+    "ERM": {"delta": 5e-324},
+    "PosteriorSample": {"gamma": 1e308},
+    "PosteriorSample, alpha": {"alpha": 5e-324},
+    "LabelPrivateRegression": {"noise_variance": 10**400},
+    "Sampled": {"threshold": 10**400},
+    "Limited": {"salt": "\ud800"},
+}
+
+
+@pytest.mark.parametrize("name", EXTREME)
+def test_parameters_beyond_all_measure_are_refused(name):
+    known = max((maker for maker in MAKERS if name.startswith(maker)), key=len)
+    make, parameters = MAKERS[known]
+    y = np.arange(N) % 2 if known == "LogisticRegression" else Y
+    asked = make(**{**parameters, **EXTREME[name]})
+    if "fraction" in name:
+        asked.fit(X, y, epsilon=1.0, groups=WHO)
+        return
+    with pytest.raises(errors.SottovoceError):
+        asked.fit(*([y] if known in ONE_COLUMN else [X, y]), epsilon=1.0, groups=WHO)
+
+
+@pytest.mark.parametrize("floor", [1e15, 2**63, Fraction(3)])
+def test_floors_beyond_all_measure_are_refused(floor):
+    with pytest.raises(errors.SottovoceError):
+        sv.AdaptivePosteriorSample(bounds=BOUNDS, floor=floor).fit(X, Y, epsilon=1.0, groups=WHO)

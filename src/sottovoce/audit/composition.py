@@ -17,7 +17,7 @@ from sottovoce.audit.instance import PerInstance
 from sottovoce.audit.sealed import STAMP, Losses, Sealed
 from sottovoce.errors import InvalidParameter
 from sottovoce.solvers import renyi
-from sottovoce.solvers.profiles import probability
+from sottovoce.solvers.profiles import one_probability
 
 Floats = NDArray[np.float64]
 CHUNK = 2048
@@ -38,7 +38,7 @@ class Composed(Sealed):
 
 def compose(audits: Sequence[PerInstance], delta: float = 1e-6) -> Composed:
     """Returns what several releases cost each row together; all audits are of the same rows in the same order."""
-    audits, level = list(audits), float(probability(delta))
+    audits, level = list(audits) if isinstance(audits, Sequence) else [], one_probability(delta)
     sizes = {len(audit) for audit in audits if isinstance(audit, PerInstance)}
     if not audits or len(sizes) != 1 or not all(isinstance(audit, PerInstance) for audit in audits):
         raise InvalidParameter(
@@ -73,4 +73,6 @@ def pdp_to_dp(audit: PerInstance) -> float:
 
     It is a promise for this table only. A promise for all tables is the guarantee of the release.
     """
+    if not isinstance(audit, PerInstance):
+        raise InvalidParameter("This is no audit.", "", "Pass what sv.audit.per_instance returned.")
     return audit.for_all().bound

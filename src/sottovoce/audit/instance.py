@@ -27,7 +27,7 @@ from sottovoce.audit.told import Place, Summary
 from sottovoce.errors import InvalidParameter
 from sottovoce.solvers import profiles, renyi
 from sottovoce.solvers.leverages import Fit
-from sottovoce.solvers.profiles import probability
+from sottovoce.solvers.profiles import one_probability
 
 Floats = NDArray[np.float64]
 
@@ -49,7 +49,7 @@ def per_instance(
     >>> bool(audit.epsilon.max() <= float(audit.for_all()) <= model.guarantee_.epsilon[0])
     True
     """
-    level = float(probability(delta))
+    level = one_probability(delta)
     if isinstance(est, GaussianOutput | GaussianObjective):
         return PerInstance(described(est, X, y, epsilon, groups), level)
     return PerInstance(reading.read(est, X, y, epsilon, groups), level)
@@ -121,7 +121,7 @@ class PerInstance(Sealed):
 
     def at(self, delta: float) -> PerInstance:
         """The same at another δ."""
-        return PerInstance(self._setting, float(probability(delta)))
+        return PerInstance(self._setting, one_probability(delta))
 
     def by_person(self) -> Losses:
         """ε of all rows of each person together, people in sorted order; without ``groups`` the same as ``epsilon``.

@@ -216,7 +216,7 @@ class GaussianObjective:
 def _refuse_unknown(sigma: Any, alpha: Any) -> None:
     try:
         fine = 0 < float(sigma) < math.inf and 0 <= float(alpha) < math.inf
-    except (TypeError, ValueError):
+    except Exception:  # whatever somebody else's number raises
         fine = False
     if not fine:
         raise InvalidParameter(

@@ -23,13 +23,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from sottovoce import rounding
 from sottovoce.audit import reading, rebuilding
 from sottovoce.audit.sealed import Losses, Sealed, refusal
 from sottovoce.audit.setting import one_row, pair
+from sottovoce.bounds import between
 from sottovoce.errors import InvalidParameter
 from sottovoce.noise import laplace
 from sottovoce.release import Release
+from sottovoce.rounding import upward
 from sottovoce.solvers import profiles, renyi, suprema
+from sottovoce.table import doubles
 from sottovoce.weights import TOTAL_BITS, WEIGHT_BITS
 
 Floats = NDArray[np.float64]
@@ -38,6 +42,8 @@ Neighbours = Literal["add or remove", "replace"]
 #: Up to this leverage, the golden ratio, the exact profile grows with it at every δ; beyond, at small ones.
 GOLDEN = (1 + math.sqrt(5)) / 2
 CHUNK = 2048
+#: No ε is smaller.
+SMALLEST = 1e-9
 #: Parts of δ that the noisy eigenvalue may take where two exact ε are added.
 SPLITS = (0.01, 0.1, 0.5, 0.9)
 
@@ -62,12 +68,12 @@ class Mine:
 
     def explain(self) -> str:
         """The bound in plain words."""
-        odds = f"{math.exp(self.epsilon):.3g}" if self.epsilon < 20 else f"e^{self.epsilon:.3g}"
+        factor = rounding.odds(self.epsilon) if self.epsilon < 20 else f"e^{upward(self.epsilon)}"
         lines = [
-            f"Your row lost at most ε = {self.epsilon:.3g} to this release (at δ = {self.delta:g}); everybody was "
-            f"promised {self.promised:.3g} or less.",
+            f"Your row lost at most ε = {upward(self.epsilon)} to this release (at δ = {self.delta:g}); everybody was "
+            f"promised {upward(self.promised)} or less.",
             "What it means: whether your row was in the table or not changes the odds of any guess by a factor of at "
-            f"most {odds}.",
+            f"most {factor}.",
             "This was computed from your own row and from what is published; nobody else was asked. It is wrong with "
             f"probability {self.beta:g} at most, over the noise of the release.",
             "Keep it to yourself if your row is private: it depends on your row.",
@@ -118,7 +124,7 @@ def mine(release: Release, record: Any, beta: float = 0.01, *, weight: float | N
     is needed only if people have different ones. For one row: it says nothing about several of one person together.
     """
     x, y = pair(record)
-    found = _bounded(release, one_row(x), np.atleast_1d(np.asarray(y)), beta, weight)
+    found = _bounded(release, one_row(x), np.atleast_1d(doubles(y, "The label")), beta, weight)
     promise = release.guarantee
     told = (float(part[0]) for part in found)
     epsilon, sample, before, share, error = told
@@ -136,7 +142,7 @@ def bounds(release: Release, X: Any, y: Any, beta: float = 0.01, *, weight: Any 
 def _bounded(release: Release, X: Any, y: Any, beta: float, weight: Any) -> _Bounds:
     _refuse_unknown(release, beta)
     rows, labels = reading.prepared(release, rebuilding.rebuilt(release), X, y)
-    w = _weight(release) if weight is None else np.asarray(weight, dtype=np.float64)
+    w = _weight(release) if weight is None else doubles(weight, "weight")
     public, square = _Public.of(release), w * np.square(rows).sum(axis=1)
     z = -float(ndtri(beta if public.spread is None else beta / 2))
     share = public.share(square, z)
@@ -236,13 +242,13 @@ def histogram(
     One row is in one bin, so it changes one count by 1 (replaced: two). That holds because each bound is a function of
     one row and of public numbers. Exact losses are refused: one row changes every one of them.
     """
-    values, cuts = _numbers(bounds), np.asarray(edges, dtype=np.float64)
+    values, cuts = _numbers(bounds), doubles(edges, "edges")
     if not (cuts.ndim == 1 and len(cuts) >= 2 and np.all(np.diff(cuts) > 0) and np.isfinite(cuts).all()):
         raise InvalidParameter("The edges do not rise.", "They are public numbers in order.", "Pass two or more.")
     if neighbours not in ("add or remove", "replace"):
         raise InvalidParameter("These neighbours are not known.", "", "Choose 'add or remove' or 'replace'.")
-    if not 0 < float(epsilon) < math.inf:
-        raise InvalidParameter("ε is not positive and finite.", "", "Pass a small ε, such as 0.1.")
+    if not between(epsilon, SMALLEST, math.inf):
+        raise InvalidParameter("ε is not above 1e-9 and finite.", "", "Pass a small ε, such as 0.1.")
     scale = math.nextafter((1 if neighbours == "add or remove" else 2) / float(epsilon), math.inf)
     counts = np.histogram(np.clip(values, cuts[0], cuts[-1]), cuts)[0]
     noisy = (int(count) + noise for count, noise in zip(counts, laplace.draw(scale, len(counts)), strict=True))
@@ -250,9 +256,18 @@ def histogram(
 
 
 def _numbers(bounds: Any) -> Floats:
-    if isinstance(bounds, Losses | Sealed) or any(isinstance(b, Sealed) for b in bounds):
+    listed = [] if isinstance(bounds, Losses | Sealed) else _listed(bounds)
+    if isinstance(bounds, Losses | Sealed) or any(isinstance(b, Sealed) for b in listed):
         raise refusal()
-    values = np.array([b.epsilon if isinstance(b, Mine) else b for b in bounds], dtype=np.float64)
+    values = doubles([b.epsilon if isinstance(b, Mine) else b for b in listed], "A bound")
     if np.isnan(values).any():
         raise InvalidParameter("A bound is not a number.", "", "Pass what sv.audit.mine returned.")
     return values
+
+
+def _listed(bounds: Any) -> list[Any]:
+    try:
+        return list(bounds)
+    except TypeError:
+        pass  # raised below
+    raise InvalidParameter("There are no bounds.", "", "Pass what sv.audit.mine returned, in a list.")

@@ -29,7 +29,7 @@ from sottovoce.estimators.samples.gram import shortened
 from sottovoce.solvers import leverages
 from sottovoce.solvers.leverages import Fit
 from sottovoce.statistics import unfit
-from sottovoce.table import factorise, matrix, numbers, same_length
+from sottovoce.table import doubles, factorise, matrix, numbers, same_length
 
 Floats = NDArray[np.float64]
 #: H with a smallest eigenvalue below this share of the largest is singular, whatever Cholesky's method says.
@@ -104,17 +104,15 @@ def pair(record: Any, called: str = "") -> tuple[Any, Any]:
 
 def one_row(x: Any) -> Any:
     """One record's features as a table of one row."""
-    with suppress(TypeError, ValueError, OverflowError, NotImplementedError):  # raised below: the reason quotes values
-        if hasattr(x, "keys"):
-            import pyarrow as pa
+    if not hasattr(x, "keys"):
+        return np.atleast_2d(doubles(x, "A feature"))
+    import pyarrow as pa
 
-            return pa.table({name: [x[name]] for name in x.keys()})  # noqa: SIM118 (a pandas Series has keys too)
-        return np.atleast_2d(np.asarray(x, dtype=np.float64))
-    raise WrongType(
-        "A feature of the record is not a number.",
-        "",
-        "Pass numbers in the order of columns, or values by column name.",
-    )
+    try:
+        return pa.table({name: [x[name]] for name in x.keys()})  # noqa: SIM118 (a pandas Series has keys too)
+    except Exception:
+        pass  # raised below, outside the handler, so that nothing of the cause is carried along
+    raise WrongType("The features are not one row.", "A row has a name and a cell for each column.", "Pass a mapping.")
 
 
 class Worst(Sealed):

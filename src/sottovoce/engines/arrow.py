@@ -68,8 +68,8 @@ def of_table(table: Any, watch: Watch | None = None) -> Engine:
         if hasattr(table, "to_arrow"):  # polars
             return ArrowEngine(table.to_arrow(), watch)
         return ArrowEngine(pa.Table.from_pandas(table, preserve_index=False), watch)
-    except (pa.ArrowException, AttributeError, TypeError, ValueError):
-        pass  # raised below: Arrow's message may quote a cell
+    except Exception:
+        pass  # raised below: the message of somebody else's table may quote a cell
     raise WrongType(
         "This is not a table with named columns, or a column holds several kinds of things.",
         "",

@@ -149,7 +149,7 @@ def _answered(ask: Callable[[], Any], refusal: Callable[[], InvalidData] = engin
     """Returns what DuckDB answers; what it says about a failure may quote rows, so it is not passed on."""
     try:
         return ask()
-    except (duckdb.Error, pa.ArrowException, OSError):
+    except (duckdb.Error, pa.ArrowException, OSError, UnicodeError):
         pass  # raised below
     raise refusal()
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sottovoce import units
-from sottovoce.bounds import Interval, Schema, flag, interval, is_one_of
+from sottovoce.bounds import Interval, Schema, between, flag, interval, is_one_of
 from sottovoce.budgets import Budgets, Kinds
 from sottovoce.columns import Table, Values, loaded
 from sottovoce.engine import Rows, in_memory, label_of
@@ -248,14 +247,14 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
 
     def _variance(self, span: float) -> float:
         given: Any = self.noise_variance
-        variance = (span / 2) ** 2 if given is None else float(given) if isinstance(given, Real) else math.nan
-        if not 0 <= variance <= span**2:
+        variance = (span / 2) ** 2 if given is None else given
+        if not (between(variance, -math.inf, math.inf) and 0 <= variance <= span**2):
             raise InvalidParameter(
                 "noise_variance is not a possible variance.",
                 "It is at least 0 and not above the squared range of the labels.",
                 "Pass a public guess, or nothing for the most it can be.",
             )
-        return variance
+        return float(variance)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -19,7 +19,7 @@ from scipy.special import expit, log_expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sottovoce.bounds import Bounds, between, flag, is_one_of
+from sottovoce.bounds import Bounds, flag, is_one_of, measurable
 from sottovoce.budgets import Budgets
 from sottovoce.classes import Classes
 from sottovoce.columns import Table, schema_of
@@ -267,9 +267,9 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise InvalidParameter(
                     f"This value of {name} is not known.", f"Known: {', '.join(known)}.", "Choose one."
                 )
-        if self.alpha is not None and not between(self.alpha, 0, math.inf):
+        if self.alpha is not None and not measurable(self.alpha):
             raise InvalidParameter(
-                "alpha is not positive and finite.",
+                "alpha is not positive and finite, or beyond all measure.",
                 "Without regularisation there is no promise.",
                 "Give a positive number, or none to have it chosen.",
             )

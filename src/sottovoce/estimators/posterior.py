@@ -13,14 +13,13 @@ weight costs, grants.py has the weights and γ, gram.py the way into the ball, t
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.bounds import between
+from sottovoce.bounds import MEASURE, between, measurable
 from sottovoce.budgets import Kinds
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimators.samples import concentration, gram, grants
@@ -35,8 +34,6 @@ from sottovoce.release import Release
 Floats = NDArray[np.float64]
 
 PAGE = "docs/theory/posterior.md"
-#: The largest γ and λ, and one over the least: beyond them products of doubles vanish or overflow.
-LARGEST = 1e100
 ACCOUNTS: dict[str, type[concentration.Adaptive]] = {
     "renyi": concentration.Adaptive,
     "simple": concentration.Simple,
@@ -52,6 +49,10 @@ class GridWithEigenvalue(AnswerGrid):
     def to_dict(self) -> dict[str, Any]:
         """Both as public JSON."""
         return {**super().to_dict(), "eigenvalue_step": self.eigenvalue.to_dict()["answer_step"]}
+
+
+#: A floor under eigenvalues is no higher: against it one row is still seen in doubles.
+HIGHEST = 1e12
 
 
 class PosteriorSample(Posterior):
@@ -131,9 +132,9 @@ class PosteriorSample(Posterior):
 
     def _refuse_unknown(self) -> None:
         super()._refuse_unknown()
-        if not (between(self.gamma, 1 / LARGEST, LARGEST) and between(self.alpha, 1 / LARGEST, LARGEST)):
+        if not (measurable(self.gamma) and measurable(self.alpha)):
             raise InvalidParameter(
-                f"gamma or alpha is not between {1 / LARGEST:g} and {LARGEST:g}.",
+                f"gamma or alpha is not between {1 / MEASURE:g} and {MEASURE:g}.",
                 "Without regularisation a single row can move the sample without limit, and there is no promise.",
                 "Give public numbers, such as 1 for both.",
             )
@@ -207,7 +208,7 @@ class AdaptivePosteriorSample(Posterior):
     def _voices(self, kinds: Kinds, columns: int, granted: bool) -> Voices:
         floor = float(kinds.rows @ kinds.people) / (columns * self.condition)
         account = ACCOUNTS[self.calibration](0.0, floor, self._sure_delta, 1.0)
-        return grants.adaptive(kinds, account, float(self.share), self.floor)
+        return grants.adaptive(kinds, account, float(self.share), None if self.floor is None else float(self.floor))
 
     def _public(self, voices: Voices) -> dict[str, Any]:
         return {"calibration": self.calibration, "condition": float(self.condition), "share": float(self.share)}
@@ -252,9 +253,11 @@ class AdaptivePosteriorSample(Posterior):
             raise InvalidParameter(
                 "The calibration is not known.", f"There are {' and '.join(ACCOUNTS)}.", "Choose one of them."
             )
-        if not (between(self.condition, 0, math.inf) and between(self.share, 0, 1)):
+        if not (measurable(self.condition) and between(self.share, 0, 1)):
             raise InvalidParameter(
                 "condition is not positive, or share not between 0 and 1.", "", "Pass public numbers such as 2 and 0.2."
             )
-        if self.floor is not None and not between(self.floor, 0, math.inf):
-            raise InvalidParameter("The floor is not positive and finite.", "", "Pass a public number, or None.")
+        if self.floor is not None and not between(self.floor, 0, HIGHEST):
+            raise InvalidParameter(
+                f"The floor is not positive and below {HIGHEST:g}.", "", "Pass a public number, or None."
+            )

@@ -10,7 +10,6 @@ method          what it is                                             proof
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sottovoce.bounds import Interval, between, flag, interval, is_one_of
+from sottovoce.bounds import MEASURE, Interval, flag, interval, is_one_of, measurable
 from sottovoce.budgets import Budgets
 from sottovoce.columns import Table, schema_of
 from sottovoce.engine import Rows
@@ -193,10 +192,10 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _method(self) -> Method:
         if not is_one_of(self.method, METHODS):
             raise InvalidParameter("There is no such method.", f"Methods: {', '.join(METHODS)}.", "Choose one.")
-        if self.alpha is not None and not between(self.alpha, 0, math.inf):
+        if self.alpha is not None and not measurable(self.alpha):
             raise InvalidParameter(
-                "alpha is not positive and finite.",
-                "",
+                "alpha is not positive and finite, or beyond all measure.",
+                f"It lies between {1 / MEASURE:g} and {MEASURE:g}.",
                 "Take a public regularisation above 0, or none to have it chosen.",
             )
         if not is_one_of(self.loss, ("soft", "huber")):

@@ -36,7 +36,7 @@ from sottovoce.plan import Plan, Theorem
 from sottovoce.question import budgets_of
 from sottovoce.release import Certificate, Release
 from sottovoce.statistics import fill
-from sottovoce.table import Array, dimensions, numbers
+from sottovoce.table import Array, dimensions, is_unicode, numbers
 
 
 class Sampled(Around):
@@ -123,7 +123,9 @@ def threshold_of(threshold: Any, budgets: Budgets) -> int:
     if isinstance(threshold, str) and threshold in ("max", "mean"):
         mean = sum(e * p for e, p in zip(epsilon, people, strict=True)) // budgets.n_people
         return int(max(max(epsilon) if threshold == "max" else mean, 1))
-    with suppress(errors.InvalidBudget):  # a word that means nothing and a number that is no ε are one mistake
+    with suppress(
+        errors.InvalidBudget, OverflowError
+    ):  # a word that means nothing and a number that is no ε are one mistake
         if isinstance(threshold, Real):
             return int(units.grant(float(threshold)))
     raise errors.InvalidParameter("The threshold is not an ε.", "", "Pass 'max', 'mean', or a number above 0.")
@@ -294,6 +296,10 @@ class Limited(Around):
     def _chosen(self, budgets: Budgets) -> NDArray[np.int64]:
         if not isinstance(self.rows, Integral) or int(self.rows) < 1:
             raise errors.InvalidParameter("rows is not a whole number above 0.", "", "Pass rows=1 or more.")
+        if not (isinstance(self.salt, str) and is_unicode(self.salt)):
+            raise errors.InvalidParameter(
+                "The salt is not text.", "Anybody can choose the same rows by it.", "Pass text."
+            )
         owner = np.arange(len(budgets.row_codes())) if budgets.owner is None else budgets.owner
         return chosen_rows(owner, int(self.rows), self.salt)
 

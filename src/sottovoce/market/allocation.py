@@ -14,6 +14,7 @@ sees a payment can infer the price it was made at.
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -105,7 +106,7 @@ class Allocation:
 
     def by_person(self, people: Any = None) -> dict[Any, float]:
         """Returns ε by seller: their names, those of the mapping of costs, or their positions. For Session.grant."""
-        names = self._names if people is None else list(people)
+        names = self._names if people is None else list(people) if isinstance(people, Iterable) else []
         if len(names) != len(self.units):
             raise InvalidParameter("There are more or fewer names than sellers.", "", "Pass one name a seller.")
         return dict(zip(names, self.epsilon.tolist(), strict=True))
@@ -189,7 +190,7 @@ class Allocation:
     def _place(self, seller: Any) -> int:
         if self.names is None and isinstance(seller, int | np.integer) and 0 <= seller < len(self.units):
             return int(seller)
-        if self.names is not None and seller in self.names:
+        if self.names is not None and isinstance(seller, Hashable) and seller in self.names:
             return self.names.index(seller)
         raise UnknownPeople("This seller is not in the market.", "", "Pass a position, or a name of the costs.")
 

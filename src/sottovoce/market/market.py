@@ -25,15 +25,16 @@ import numpy as np
 import scipy
 
 from sottovoce import units
+from sottovoce.bounds import is_one_of
 from sottovoce.errors import InvalidBounds, InvalidParameter, MissingValues
 from sottovoce.market.allocation import Allocation
 from sottovoce.market.book import Book
 from sottovoce.market.continuous import continuous
 from sottovoce.market.frontier import Frontier, Point
-from sottovoce.market.prior import Floats, Prices, Prior, uniform, virtual_costs
+from sottovoce.market.prior import Floats, Prices, Prior, number, uniform, virtual_costs
 from sottovoce.market.rule import Buyer
 from sottovoce.market.rule import totals as public_totals
-from sottovoce.table import numbers, same_length
+from sottovoce.table import doubles, numbers, same_length
 
 #: Nobody sells more than this: what is beyond is no protection, and money adds up in 64 bits up to here.
 MOST = 100.0
@@ -106,16 +107,16 @@ class Market:
         "ceiling": the total ε is at most budget/(highest price); ``reserve`` lowers the highest price, above which
         nothing is bought. "scaling": everybody's sale is scaled down by a factor that their own report cannot move.
         """
+        if not is_one_of(rule, ("ceiling", "scaling")):
+            raise InvalidParameter(
+                "This rule is not known.", "Known: 'ceiling' and 'scaling'.", "Choose one of the two."
+            )
         coins = self._coins(budget)
         book = self._whole if reserve is None else self._book(self._list.up_to(reserve))
         if rule == "ceiling":
             totals = book.under(coins, self._coin, self._totals())
             return book.settled(self._buyer, totals, self._coin).told(rule, coins)
-        if rule == "scaling":
-            return book.scaled(self._buyer, self._totals(), self._coin, coins).told(rule, coins)
-        raise InvalidParameter(
-            f"The rule {rule!r} is not known.", "Known: 'ceiling' and 'scaling'.", "Choose one of the two."
-        )
+        return book.scaled(self._buyer, self._totals(), self._coin, coins).told(rule, coins)
 
     def frontier(self, trade_offs: Any) -> Frontier:
         """Returns error bound, payment and total ε at several trade-offs: what a smaller error costs.
@@ -124,7 +125,7 @@ class Market:
         caps and for Ψ·ε, and its naive variant, μ = σ = 0, which then buys nothing.
         """
         own, published, naive = [], [], []
-        for trade_off in np.asarray(trade_offs, dtype=np.float64).ravel().tolist():
+        for trade_off in doubles(trade_offs, "trade_offs").ravel().tolist():
             deal = self._with(trade_off).allocate()
             own.append(Point(trade_off, deal.expected_error, deal.total, deal.total_epsilon))
             published.append(self._published(trade_off))
@@ -176,6 +177,8 @@ class Market:
         if self.prior is None or isinstance(self.prior, Prior):
             return [self.prior or uniform(*self._range)]
         same_length(len(self._reported), prior=self.prior)
+        if not all(isinstance(law, Prior) for law in self.prior):
+            raise InvalidParameter("A prior is no law of costs.", "", "Pass one of sv.market.prior, or one a seller.")
         return list(self.prior)
 
     @property
@@ -183,8 +186,11 @@ class Market:
         if self.cost_range is None:
             laws = self._laws
             return min(law.low for law in laws), max(law.high for law in laws)
-        low, high = self.cost_range
-        return float(low), float(high)
+        try:
+            low, high = self.cost_range
+        except Exception:  # whatever somebody else's pair raises
+            low = high = math.nan  # which no range has
+        return number(low), number(high)
 
     @cached_property
     def _list(self) -> Prices:
@@ -208,8 +214,8 @@ class Market:
 
     @cached_property
     def _buyer(self) -> Buyer:
-        mu, sigma, gamma = (_number(value) for value in (*self._constants(), self.trade_off))
-        largest = math.inf if self.largest_share is None else _number(self.largest_share)
+        mu, sigma, gamma = (number(value) for value in (*self._constants(), self.trade_off))
+        largest = math.inf if self.largest_share is None else number(self.largest_share)
         if not (0 < mu < math.inf and 0 <= sigma < math.inf and _sensible(gamma) and largest >= 1):
             raise InvalidParameter(
                 "trade_off, mu, sigma or largest_share is not a number in its range.",
@@ -234,12 +240,12 @@ class Market:
     def _coin(self) -> Fraction:
         if self.coin is None:
             return Fraction(10) ** math.floor(math.log10(self._list.values[-1])) * FINE
-        if not _sensible(_number(self.coin)):
+        if not _sensible(number(self.coin)):
             raise InvalidParameter("The coin is not positive, or beyond all meaning.", "", "Pass coin=0.01 for cents.")
         return Fraction(str(self.coin))
 
     def _coins(self, budget: float) -> int:
-        if not _sensible(_number(budget)):
+        if not _sensible(number(budget)):
             raise InvalidParameter(
                 "The budget is not positive, or beyond all meaning.",
                 "Privacy is not given away.",
@@ -262,14 +268,6 @@ class Market:
         return Book.of(prices, self._reported, self._limits, self._laws, names)
 
 
-def _number(value: Any) -> float:
-    """Returns a number as a float, and NaN, which no range holds, for anything else."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return math.nan
-
-
 def _sensible(money: float) -> bool:
     return 1 / EXTREME <= money <= EXTREME
 
@@ -280,11 +278,12 @@ def constants(dimension: int, norm: float = 1.0, failure: float = 0.05) -> tuple
     >>> [round(constant) for constant in constants(30, norm=5.0)]
     [23, 570]
     """
-    if not (_number(dimension) >= 1 and 0 < _number(norm) < math.inf and 0 < _number(failure) < 1):
+    if not (number(dimension) >= 1 and 0 < number(norm) < math.inf and 0 < number(failure) < 1):
         raise InvalidParameter(
             "The dimension is below 1, the norm not positive, or the failure not a probability.",
             "",
             "Pass the number of coefficients, a bound on their length, and 0.05.",
         )
-    q = float(scipy.special.gammaincinv(dimension, 1 - failure))
+    norm, failure = number(norm), number(failure)
+    q = float(scipy.special.gammaincinv(number(dimension), 1 - failure))
     return norm / math.log(2) * (2 + math.sqrt(math.log(1 / failure) / 2)), 2 * norm * q / math.log(2)

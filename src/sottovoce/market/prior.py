@@ -23,6 +23,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from sottovoce.errors import InvalidBounds, InvalidParameter
+from sottovoce.table import doubles
 
 Floats = NDArray[np.float64]
 
@@ -83,27 +84,35 @@ class Prior:
         return float(self._law(self.high) - self._law(self._below))
 
 
+def number(value: Any) -> float:
+    """Returns a number as a float, and NaN, which no range holds, for anything else."""
+    try:
+        return float(value)
+    except Exception:  # whatever somebody else's number raises
+        return math.nan
+
+
 def uniform(low: float, high: float) -> Prior:
     """Every cost between low and high is equally likely."""
-    return Prior("uniform", (), float(low), float(high))
+    return Prior("uniform", (), number(low), number(high))
 
 
 def normal(mean: float, deviation: float, low: float, high: float) -> Prior:
     """A normal law, cut to the range."""
-    _refuse_unless(deviation > 0)
-    return Prior("normal", (float(mean), float(deviation)), float(low), float(high))
+    _refuse_unless(math.isfinite(number(mean)) and number(deviation) > 0)
+    return Prior("normal", (number(mean), number(deviation)), number(low), number(high))
 
 
 def exponential(scale: float, low: float, high: float) -> Prior:
     """An exponential law, cut to the range."""
-    _refuse_unless(scale > 0)
-    return Prior("exponential", (float(scale),), float(low), float(high))
+    _refuse_unless(number(scale) > 0)
+    return Prior("exponential", (number(scale),), number(low), number(high))
 
 
 def lognormal(median: float, deviation: float, low: float, high: float) -> Prior:
     """A law whose logarithm is normal with this standard deviation, cut to the range."""
-    _refuse_unless(median > 0 and deviation > 0)
-    return Prior("lognormal", (float(median), float(deviation)), float(low), float(high))
+    _refuse_unless(number(median) > 0 and number(deviation) > 0)
+    return Prior("lognormal", (number(median), number(deviation)), number(low), number(high))
 
 
 def empirical(seen: ArrayLike, high: float | None = None) -> Prior:
@@ -112,14 +121,15 @@ def empirical(seen: ArrayLike, high: float | None = None) -> Prior:
     >>> empirical([1.0, 2.0, 2.0, 4.0]).cdf([1.0, 2.0, 3.0, 4.0]).tolist()
     [0.25, 0.75, 0.75, 1.0]
     """
-    costs = np.sort(np.asarray(seen, dtype=np.float64).ravel())
+    costs = np.sort(doubles(seen, "seen").ravel())
     _refuse_unless(len(costs) > 0 and bool(np.all(np.isfinite(costs))))
-    return Prior("empirical", tuple(costs.tolist()), float(costs[0]), float(costs[-1] if high is None else high))
+    return Prior("empirical", tuple(costs.tolist()), float(costs[0]), number(costs[-1] if high is None else high))
 
 
 def given(cdf: Callable[[Any], Any], low: float, high: float) -> Prior:
     """Any law, by its distribution function, cut to the range."""
-    return Prior("given", (cdf,), float(low), float(high))
+    _refuse_unless(callable(cdf))
+    return Prior("given", (cdf,), number(low), number(high))
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +152,7 @@ class Prices:
     @classmethod
     def listed(cls, prices: ArrayLike) -> Prices:
         """Returns prices as given, each rounded up by less than a 2^24th of the highest."""
-        values = np.asarray(prices, dtype=np.float64).ravel()
+        values = doubles(prices, "prices").ravel()
         if not (values.size and np.all(np.isfinite(values)) and values[0] >= 0 and values[-1] > 0):
             raise _unordered()
         if not 1 / DEAREST <= values[-1] <= DEAREST:
@@ -168,6 +178,7 @@ class Prices:
     def up_to(self, limit: float) -> Prices:
         """Returns the prices up to a limit, which becomes the last of them unless it lies above all."""
         values = self.values
+        limit = number(limit)
         if not limit > 0:
             raise InvalidParameter("The reserve price is not positive.", "", "Pass a price, or none.")
         return self if limit >= values[-1] else Prices.listed(np.append(values[values < limit], limit))

@@ -29,7 +29,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, ndtri
 
-from sottovoce.errors import InvalidParameter
+from sottovoce.errors import InvalidParameter, UnequalLengths
+from sottovoce.table import doubles
 
 Floats = NDArray[np.float64]
 
@@ -281,13 +282,26 @@ def _where_heard(
 
 
 def alike(*given: ArrayLike) -> tuple[Floats, ...]:
-    """Returns doubles of one shape."""
-    return np.broadcast_arrays(*(np.asarray(values, dtype=np.float64) for values in given))
+    """Returns doubles of one shape, or refuses."""
+    arrays = [doubles(values, "An argument") for values in given]
+    try:
+        return np.broadcast_arrays(*arrays)
+    except (ValueError, RuntimeError):
+        pass  # raised below
+    raise UnequalLengths("Arrays of different lengths are given.", "Each row needs all numbers.", "Pass one a row.")
 
 
 def probability(delta: ArrayLike) -> Floats:
     """Returns δ as doubles, or refuses."""
-    values = np.asarray(delta, dtype=np.float64)
+    values = doubles(delta, "δ")
     if not np.all((values > 0) & (values < 1)):
         raise InvalidParameter("A δ is not between 0 and 1.", "0 < δ < 1 is needed.", "Give a δ such as 1e-6.")
     return values
+
+
+def one_probability(delta: ArrayLike) -> float:
+    """Returns one δ, or refuses."""
+    values = probability(delta)
+    if values.ndim:
+        raise InvalidParameter("There are several δ.", "Losses are told at one.", "Give a δ such as 1e-6.")
+    return float(values)

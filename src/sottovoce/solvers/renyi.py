@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sottovoce.errors import InvalidParameter
+from sottovoce.solvers.profiles import alike
+from sottovoce.table import doubles
 
 Floats = NDArray[np.float64]
 
@@ -94,7 +96,7 @@ def group(epsilons: ArrayLike, deltas: ArrayLike) -> tuple[float, float]:
 
     Out: Σ_i δ_i·Π_{j<i} e^(ε_j), from without to with the group. Back: Σ_i δ_i·Π_{j>i} e^(ε_j).
     """
-    eps, delta = np.asarray(epsilons, float), np.asarray(deltas, float)
+    eps, delta = alike(doubles(epsilons, "An ε").ravel(), doubles(deltas, "A δ").ravel())
     before = np.cumsum(eps) - eps
     after = eps.sum() - np.cumsum(eps)
     return float(eps.sum()), float(max(delta @ np.exp(before), delta @ np.exp(after)))
@@ -122,7 +124,7 @@ def simple_generalisation(epsilons: ArrayLike, delta: float, target_epsilons: Ar
 
 
 def _sets(values: ArrayLike) -> Floats:
-    return np.atleast_2d(np.asarray(values, dtype=np.float64))
+    return np.atleast_2d(doubles(values, "An ε or δ"))
 
 
 def _columns(values: ArrayLike) -> Floats:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, gammaincinv, ndtr
 
+from sottovoce.bounds import between
 from sottovoce.budgets import Budgets
 from sottovoce.engine import Engine, Rows, in_memory
 from sottovoce.errors import InvalidParameter
@@ -230,11 +231,12 @@ def error_bound(delta: float = 0.05, norm: float | None = None, *, voices: Voice
     """Returns μ‖a‖ + σ/η: with probability 1 − δ over rows and noise, every w of this norm misclassifies at most
     J(w)/ln 2 plus this, J the noisy objective; without a norm, one that the released w certainly has.
     """
-    if not 0 < delta < 1 or (norm is not None and not norm > 0):
+    if not between(delta, 0, 1) or (norm is not None and not between(norm, 0, math.inf)):
         raise InvalidParameter(
             "δ is not between 0 and 1, or the norm is not positive.", "", "Pass delta=0.05, and a public norm or none."
         )
+    delta = float(delta)
     q = float(gammaincinv(voices.coordinates, 1 - delta / 2))
-    beta = norm or largest_norm(2 * q / rate, ridge) + q * output_scale(voices, ridge, rate)
+    beta = float(norm or 0) or largest_norm(2 * q / rate, ridge) + q * output_scale(voices, ridge, rate)
     mu = beta / math.log(2) * (2 + math.sqrt(math.log(2 / delta) / 2))
     return mu * math.sqrt(voices.weights.concentration) + 2 * beta * q / (rate * math.log(2))

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce import units
-from sottovoce.bounds import Interval
+from sottovoce.bounds import Interval, measurable
 from sottovoce.budgets import Budgets, Kinds
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidParameter
@@ -77,7 +77,7 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
     if ridge.rho:
         guarantee = Guarantee(spent, kinds.people, budgets.unit, budgets.codes, budgets.people, currency="zCDP rho")
     facts = Facts.of(recoding, budgets, weights)
-    alpha = default_ridge(entry, m) if ridge.alpha is None else ridge.alpha
+    alpha = default_ridge(entry, m) if ridge.alpha is None else float(ridge.alpha)
     held = 0.0 if ridge.alpha is None else alpha
     noise = {
         "distribution": "discrete Gaussian" if ridge.rho else "discrete Laplace",
@@ -297,8 +297,9 @@ def refitted(ridge: Ridge, alpha: float | None, columns: list[str] | None) -> Ri
     kept = [0, *(1 + i for i, f in enumerate(f for f in features for _ in range(f.width)) if f.name in wanted)]
     given = ridge.release_.parameters
     lam = given["alpha"] if alpha is None else alpha
-    if not 0 < lam < math.inf:
+    if not measurable(lam):
         raise InvalidParameter("alpha is not positive and finite.", "", "Pass a positive number.")
+    lam = float(lam)
     chosen = np.ix_([*kept, len(noisy) - 1], [*kept, len(noisy) - 1])
     held = given.get("intercept_alpha", lam) if alpha is None else lam  # releases of earlier versions do not say
     full = np.zeros(len(noisy) - 1)

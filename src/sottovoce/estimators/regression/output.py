@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from sottovoce import units
-from sottovoce.bounds import Interval, between
+from sottovoce.bounds import Interval, measurable
 from sottovoce.budgets import Budgets
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidParameter
@@ -60,7 +60,7 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
         )
     smallest = d / MOST_CONDITION
     facts = Facts.of(recoding, budgets, weights)
-    lam = default_ridge(ridge, facts, weights, smallest) if ridge.alpha is None else ridge.alpha
+    lam = default_ridge(ridge, facts, weights, smallest) if ridge.alpha is None else float(ridge.alpha)
     if lam < smallest:
         raise InvalidParameter(
             "alpha is too small: the last digits of doubles would decide about the solution.",
@@ -195,8 +195,10 @@ def solver_error(lam: float, size: float, norm: float) -> float:
 def _promise(bound: float | None, lam: float, d: int) -> float:
     if bound is None:
         return min(1 / math.sqrt(lam), math.sqrt(d) / lam)
-    if not between(bound, 0, math.inf):
+    if not measurable(bound):
         raise InvalidParameter(
-            "coefficient_bound is not positive and finite.", "", "Promise a public bound, or nothing."
+            "coefficient_bound is not positive and finite, or beyond all measure.",
+            "",
+            "Promise a public bound, or nothing.",
         )
     return float(bound)

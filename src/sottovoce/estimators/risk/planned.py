@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce import units
-from sottovoce.bounds import between, is_one_of
+from sottovoce.bounds import MEASURE, between, is_one_of
 from sottovoce.budgets import Budgets
 from sottovoce.engine import Rows
 from sottovoce.errors import InvalidData, InvalidParameter
@@ -170,7 +170,7 @@ def _refuse_unknown(given: dict[str, Any], slopes: int) -> None:
     for name, known in (("constraint", ("ball", "box")), ("iterate", ("average", "last"))):
         if not is_one_of(given[name], known):
             raise InvalidParameter(f"The {name} is not known.", f"There are {' and '.join(known)}.", "Choose one.")
-    if not between(given["delta"], 0, 1):
+    if not between(given["delta"], 1 / MEASURE, 1):
         raise InvalidParameter(
             "δ is missing, or not between 0 and 1.",
             "Every promise here is an ε at a δ, the same for all.",
