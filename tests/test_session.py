@@ -418,3 +418,14 @@ def test_what_is_no_question_is_refused_by_an_error_of_ours(question):
         with pytest.raises(errors.InvalidParameter, match="no question"):
             session.release(question, *data, groups=["ada", "ben"], epsilon=0.5, key="k")
     assert session.balance("ada") == 1.0
+
+
+@pytest.mark.parametrize("method", ["objective", "statistics", "output", "output-tight"])
+def test_a_price_of_nothing_from_everybody_is_refused_by_every_method(method):
+    """Two methods ended in an error of NumPy."""
+    session = sv.Session()
+    session.grant({"ada": 1.0, "ben": 1.0})
+    ridge = sv.Ridge(bounds=sv.Bounds(features=(0, 1), label=(0, 1)), method=method)
+    with pytest.raises(sv.errors.InvalidBudget):
+        session.release(ridge, [[0.5]] * 4, [0.5] * 4, groups=["ada", "ben"] * 2, key="k", epsilon={"ada": 0, "ben": 0})
+    assert session.balance("ada") == 1.0

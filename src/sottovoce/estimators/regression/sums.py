@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from sottovoce.budgets import Kinds
 from sottovoce.engine import Rows
+from sottovoce.errors import InvalidBudget
 from sottovoce.features import Label, Reader
 from sottovoce.statistics import Owner
 from sottovoce.table import Array
@@ -116,6 +117,8 @@ def proportional_weights(kinds: Kinds) -> Weights:
     """Returns whole-number weights w ∝ ε, spread over a person's rows, in one or two limbs; whispers weigh nothing."""
     per_row = np.where(audible(kinds), kinds.epsilon, 0) / kinds.rows
     loudest = per_row.max()
+    if not loudest > 0:
+        raise InvalidBudget("Nobody grants anything.", "Somebody's ε must be above 0.", "Give people a positive ε.")
     quiet = per_row[per_row > 0].min() < ONE_LIMB * loudest
     bits = 2 * BITS if quiet else BITS
     return Weights.rounded(kinds, np.floor(per_row / loudest * (2**bits - 1)).astype(np.int64))
