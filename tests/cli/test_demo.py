@@ -207,3 +207,13 @@ def test_a_folder_that_cannot_be_made_is_refused(run, tmp_path):
     refused = run("demo", "--out", tmp_path / "file")
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert refused.stderr.startswith("InvalidParameter: The folder cannot be made")
+
+
+@pytest.mark.parametrize("name", ["patients.csv", "model.json", "report.html"])
+def test_files_that_are_not_its_own_are_left_alone(run, tmp_path, name):
+    """`sottovoce demo --out .` replaced a patients.csv of somebody's own."""
+    (tmp_path / name).write_text("mine")
+    refused = run("demo", "--out", tmp_path)
+    assert refused.exit_code == 2
+    assert "not its own" in refused.stderr
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [(name, "mine")]

@@ -42,7 +42,7 @@ WRITTEN = {
 @plainly()
 def demo(
     out: Annotated[
-        Path, typer.Option(help="The folder to write to; made if need be. Files of an earlier run are replaced.")
+        Path, typer.Option(help="The folder to write to; made if need be. Files of an earlier run are replaced, others never.")
     ] = Path("demo"),
 ) -> None:
     """Show the main job on 442 real and 20,000 simulated patients: plan, release, predict, compare."""
@@ -51,6 +51,7 @@ def demo(
 
     make_folder(out)
     studies = [patients(), clinic()]
+    _refuse_others(out, studies[0])
     _show_tables(studies, out)
     _head("2. Plan: who pays what and what to expect, before a feature or label is read")
     for study in studies:
@@ -61,6 +62,20 @@ def demo(
     _show_predictions(out)
     contests = _show_contests(studies)
     _show_files(contests, out)
+
+
+def _refuse_others(out: Path, first: Study) -> None:
+    """Refuses a folder with files of these names, unless the table that a run writes first shows that one was here."""
+    from sottovoce.errors import InvalidParameter
+
+    table = out / FILES[first.key][0]
+    ours = table.is_file() and table.read_bytes() == first.csv().encode()
+    if not ours and any((out / name).exists() for name in WRITTEN):
+        raise InvalidParameter(
+            "The folder of --out has files that the demonstration would replace, and that are not its own.",
+            f"It writes {', '.join(WRITTEN)}.",
+            "Name another folder.",
+        )
 
 
 def _show_tables(studies: list[Study], out: Path) -> None:
