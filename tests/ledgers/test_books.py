@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +12,7 @@ import sottovoce as sv
 from ledgers.places import GRANT, MEAN, OWNERS, PEOPLE, PRICE, VALUES, allow, left, release, spend
 from sottovoce import errors
 from sottovoce.ledger import ACCOUNTS, Amounts
-from sottovoce.ledgers import chain
+from sottovoce.ledgers import chain, sqlite
 from sottovoce.ledgers.opened import opened
 
 #: The largest grant, in units, and one unit beside it: as doubles both are exact, as floats of ε they are not.
@@ -310,3 +312,9 @@ def test_what_was_asked_cannot_be_guessed_from_the_books_alone():
         session.release(sv.Mean(bounds=(0, 1)), [0.2, 0.9], groups=["ada", "ben"], epsilon=0.1, key="one")
         found.append([entry.request for entry in session.ledger.entries() if entry.what == "reserve"])
     assert found[0] != found[1]
+
+
+def test_statements_number_no_parameter():
+    """Python 3.12 warns of numbered parameters that come in a sequence, and 3.14 refuses them."""
+    for statement in (sqlite.STAGE, sqlite.READ):
+        assert re.search(r"\?\d", statement) is None

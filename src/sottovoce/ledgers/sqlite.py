@@ -39,14 +39,14 @@ BEYOND, DIGITS = 10**16, 18
 #: A million lines by one statement, from two strings of fixed-width records: a third of the time of a call for each.
 STAGE = f"""
     INSERT INTO staged
-    WITH RECURSIVE each(place) AS (VALUES (0) UNION ALL SELECT place + 1 FROM each WHERE place + 1 < ?3)
-    SELECT substr(?1, place * {PERSON_BYTES} + 1, {PERSON_BYTES}), number / {BEYOND}, number % {BEYOND}
-    FROM (SELECT place, CAST(substr(?2, place * {DIGITS} + 1, {DIGITS}) AS INTEGER) AS number FROM each)"""
+    WITH RECURSIVE each(place) AS (VALUES (0) UNION ALL SELECT place + 1 FROM each WHERE place + 1 < ?)
+    SELECT substr(?, place * {PERSON_BYTES} + 1, {PERSON_BYTES}), number / {BEYOND}, number % {BEYOND}
+    FROM (SELECT place, CAST(substr(?, place * {DIGITS} + 1, {DIGITS}) AS INTEGER) AS number FROM each)"""
 #: A part of all accounts by one statement, as two texts: half of the time of a row for each, and Python is free.
 READ = f"""
     SELECT group_concat(hex(person), ''), group_concat(rest, ' ') FROM (
     SELECT person, {schema.REST} AS rest FROM accounts
-    WHERE person >= ?2 AND person < ?3 AND account = ?1 AND length(person) = {PERSON_BYTES} ORDER BY person)"""
+    WHERE account = ? AND person >= ? AND person < ? AND length(person) = {PERSON_BYTES} ORDER BY person)"""
 #: Says in the head of a file that it holds these books.
 MARK = 0x736F7474
 #: What SQLite keeps beside an open file: the write-ahead log, and its index with the locks.
@@ -349,7 +349,7 @@ class _SqliteTransaction:
         self.run("DELETE FROM staged")
         if len(lines):
             both = lines["account"].astype(np.int64) * BEYOND + lines["amount"]
-            self.run(STAGE, lines["person"].tobytes(), _in_digits(both), len(lines))
+            self.run(STAGE, len(lines), lines["person"].tobytes(), _in_digits(both))
 
     def left(self, account: int, accounts: int) -> tuple[bytes, Any]:
         """Returns everybody who has this account, in order of their digests, and what is left of it."""
