@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import duckdb
@@ -27,6 +28,8 @@ from sottovoce.web.desk import Desk
 from sottovoce.web.uploads import keep
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and modes are those of POSIX")
+#: Seconds to wait for what happens, on however busy a machine.
+PATIENCE = 60.0
 linux = pytest.mark.skipif(sys.platform != "linux", reason="files without a name are read by a path on Linux alone")
 
 SECRET = b"salary-of-ada-41234"
@@ -139,11 +142,19 @@ def test_without_root_a_process_with_closed_memory_reads_its_tables_and_no_other
 def test_what_is_taken_away_is_gone_and_its_file_is_closed(temporary):
     desk = Desk.on(None)
     name = keep(desk, "t.csv", io.BytesIO(TABLE))
-    assert len(open_files(desk.folder)) == 2, "the folder, which is locked, and the table"
+    assert soon_open(desk.folder, 2), "the folder, which is locked, and the table"
     desk.take_away(name)
-    assert len(open_files(desk.folder)) == 1
+    assert soon_open(desk.folder, 1)
     desk.clear()
-    assert open_files(desk.folder) == []
+    assert soon_open(desk.folder, 0)
+
+
+def soon_open(folder: Path, count: int) -> bool:
+    """Waits until so many files are open there: threads of Arrow close a file some time after they have read it."""
+    until = time.monotonic() + PATIENCE
+    while len(open_files(folder)) != count and time.monotonic() < until:
+        time.sleep(0.01)
+    return len(open_files(folder)) == count
 
 
 def open_files(folder: Path) -> list[str]:

@@ -237,7 +237,11 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
     def _bounds(self) -> Interval:
         low, high = interval(self.label_bounds)
         if not SMALLEST < high - low < LARGEST:
-            raise InvalidBounds("The labels' range is beyond all measure.", "", "Change the unit of the labels.")
+            raise InvalidBounds(
+                "The range of the labels is larger than doubles can calculate with.",
+                "",
+                "Change the unit of the labels.",
+            )
         return low, high
 
     def _constant(self, low: float, high: float) -> float | None:
@@ -291,7 +295,7 @@ def _finite(rows: Floats) -> Floats:
         )
     size = np.abs(rows)
     if np.any((size > LARGEST) | ((size > 0) & (size < SMALLEST))):
-        raise InvalidData("A feature is beyond all measure.", "", "Change its unit.")
+        raise InvalidData("A feature is larger than doubles can calculate with.", "", "Change its unit.")
     return rows
 
 

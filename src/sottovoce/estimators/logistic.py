@@ -269,7 +269,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 )
         if self.alpha is not None and not measurable(self.alpha):
             raise InvalidParameter(
-                "alpha is not positive and finite, or beyond all measure.",
+                "alpha is not a positive number that doubles can calculate with.",
                 "Without regularisation there is no promise.",
                 "Give a positive number, or none to have it chosen.",
             )

@@ -194,7 +194,7 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidParameter("There is no such method.", f"Methods: {', '.join(METHODS)}.", "Choose one.")
         if self.alpha is not None and not measurable(self.alpha):
             raise InvalidParameter(
-                "alpha is not positive and finite, or beyond all measure.",
+                "alpha is not a positive number that doubles can calculate with.",
                 f"It lies between {1 / MEASURE:g} and {MEASURE:g}.",
                 "Take a public regularisation above 0, or none to have it chosen.",
             )

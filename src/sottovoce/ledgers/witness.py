@@ -321,14 +321,12 @@ def _locked(path: Path, mode: str) -> Iterator[Any]:
 def _take_turns(file: Any, how: int, lock: Callable[[Any, int], None]) -> None:
     """Waits for those who have a file, but not for ever: anybody who can open it can hold it."""
     until = time.monotonic() + PATIENCE
-    while True:
-        try:
+    while time.monotonic() < until:
+        with contextlib.suppress(BlockingIOError):
             lock(file, how)
             return
-        except BlockingIOError:
-            if time.monotonic() > until:
-                raise Unreachable("somebody else does not let go of it") from None
         time.sleep(0.01)
+    raise Unreachable("somebody else does not let go of it")
 
 
 @contextlib.contextmanager

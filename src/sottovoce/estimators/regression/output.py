@@ -197,7 +197,7 @@ def _promise(bound: float | None, lam: float, d: int) -> float:
         return min(1 / math.sqrt(lam), math.sqrt(d) / lam)
     if not measurable(bound):
         raise InvalidParameter(
-            "coefficient_bound is not positive and finite, or beyond all measure.",
+            "coefficient_bound is not a positive number that doubles can calculate with.",
             "",
             "Promise a public bound, or nothing.",
         )
