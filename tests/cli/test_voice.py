@@ -27,13 +27,19 @@ pressed = []
 class Lock:
     pass
 
+class Field:
+    def __set_name__(self, owner, name):
+        signal.raise_signal(signal.SIGINT)
+
 def press(event, arguments):
     if event == "import" and arguments[0] == {module!r} and not pressed:
         pressed.append(True)
         lock = Lock()
         pressed.append(weakref.ref(lock, lambda _: signal.raise_signal(signal.SIGINT)))
-        if {dropped}:
+        if {how!r} == "dropped by Python":
             del lock  # in whose callback Python drops what is raised
+        elif {how!r} == "made another error":
+            type("Made", (), dict(field=Field()))
         else:
             signal.raise_signal(signal.SIGINT)
 
@@ -90,11 +96,11 @@ def test_ctrl_c_ends_a_long_release_with_a_sentence_and_leaves_nothing_behind(tm
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize("dropped", [False, True], ids=["raised", "dropped by Python"])
+@pytest.mark.parametrize("how", ["raised", "dropped by Python", "made another error"])
 @pytest.mark.parametrize("module", ["typer", "rich.console", "numpy", "pyarrow"])
-def test_ctrl_c_while_libraries_load_is_heard(tmp_path, long_release, module, dropped):
+def test_ctrl_c_while_libraries_load_is_heard(tmp_path, long_release, module, how):
     before = sorted(tmp_path.rglob("*"))
-    with begun(WHILE_LOADING.format(module=module, dropped=dropped), long_release, tmp_path) as running:
+    with begun(WHILE_LOADING.format(module=module, how=how), long_release, tmp_path) as running:
         stdout, stderr = running.communicate()
     assert (running.returncode, stdout, stderr) == (130, "", INTERRUPTED)
     assert sorted(tmp_path.rglob("*")) == before

@@ -51,8 +51,9 @@ def main() -> None:
     except KeyboardInterrupt:
         pass  # told below
     except Exception:  # outside of every command; its traceback would be printed by typer's own hook
-        _unforeseen()
-        code = UNEXPECTED
+        if not Interrupts.came:  # Python makes another error of an interrupt that comes while a class is made
+            _unforeseen()
+            code = UNEXPECTED
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done, and Python may take a while to leave
     if code == INTERRUPTED and not Interrupts.told:
         print(SENTENCE, file=sys.stderr)
