@@ -112,7 +112,7 @@ def public_constant(missing: Any, low: float, high: float) -> float | None:
         raise InvalidParameter(
             "What should stand for missing values lies outside the bounds of a column.",
             "It stands for values, and these lie between the bounds.",
-            "Choose a constant between them; columns with constants of their own are declared in a Schema.",
+            "Choose a constant between them; columns with constants of their own are declared in a schema.",
         )
     return constant
 

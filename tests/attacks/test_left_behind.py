@@ -28,8 +28,6 @@ from sottovoce.web.desk import Desk
 from sottovoce.web.uploads import keep
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and modes are those of POSIX")
-#: Seconds to wait for what happens, on however busy a machine.
-PATIENCE = 60.0
 linux = pytest.mark.skipif(sys.platform != "linux", reason="files without a name are read by a path on Linux alone")
 
 SECRET = b"salary-of-ada-41234"

@@ -413,7 +413,7 @@ def test_an_output_method_answers_or_refuses_before_anybody_is_charged(method, s
     for alpha in (1e-2, (slopes + 1) * 2.0**-29):
         sv.Ridge(bounds=bounds, method=method, alpha=alpha).fit(X, X[:, 0], epsilon=1.0)
     for alpha in ((slopes + 1) * 2.0**-30, 1e-18, 1e-300):
-        with pytest.raises(sv.errors.InvalidParameter, match="too small|doubles can calculate"):
+        with pytest.raises(sv.errors.InvalidParameter, match=r"too small|doubles can calculate"):
             sv.Ridge(bounds=bounds, method=method, alpha=alpha).fit(X, X[:, 0], epsilon=1.0)
 
 

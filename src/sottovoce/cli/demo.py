@@ -43,9 +43,7 @@ WRITTEN = {
 def demo(
     out: Annotated[
         Path,
-        typer.Option(
-            help="The folder to write to; made if need be. Files of an earlier run are replaced, others never."
-        ),
+        typer.Option(help="The folder to write to; made if need be. Files of an earlier run are replaced, no others."),
     ] = Path("demo"),
 ) -> None:
     """Show the main job on 442 real and 20,000 simulated patients: plan, release, predict, compare."""
