@@ -319,7 +319,7 @@ def unreadable() -> WrongType:
         "A file cannot be read as declared, or a cell is of another kind than its column.",
         "Columns named as numbers must hold numbers, and all files or partitions the same columns.",
         "Check the files, and that every column asked about holds numbers or is declared as a factor (without a schema "
-        "every other column is a feature). Save a text file that has decimal commas or is not UTF-8 again without, or "
+        "every other column is a feature). Save a text file that has decimal commas, or is not UTF-8, again, or "
         "say so on the command line, with --decimal or --encoding.",
     )
 

@@ -41,6 +41,11 @@ class Theorem:
     page: str
 
 
+def least_squares(fit_intercept: bool) -> str:
+    """Returns the classical answer of a regression in words."""
+    return f"the predictions of least squares{'' if fit_intercept else ' without an intercept'}, over its rows"
+
+
 @dataclass(frozen=True)
 class ExpectedError:
     """How far the answer is expected to be from the classical one on the same table, by cause, all in one unit.

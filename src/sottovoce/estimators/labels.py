@@ -27,7 +27,7 @@ from sottovoce.estimators import linear_map
 from sottovoce.estimators.linear_map import THEOREM, Calibration, Integers, MapSums, calibrated, reach, whole_numbers
 from sottovoce.features import Label
 from sottovoce.guarantee import Guarantee
-from sottovoce.plan import ASSOCIATION, ExpectedError, Plan
+from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, least_squares
 from sottovoce.question import answered, budgets_of, gathered_values, public_constant
 from sottovoce.release import Release
 from sottovoce.rounding import plain
@@ -200,7 +200,14 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
             },
             grid=found.grid,
             theorem=THEOREM,
-            error=expected_error(design.rows, np.ldexp(K.astype(np.float64), exponent), found.noise, variance, words),
+            error=expected_error(
+                design.rows,
+                np.ldexp(K.astype(np.float64), exponent),
+                found.noise,
+                variance,
+                words,
+                bool(self.fit_intercept),
+            ),
         )
 
     def _solved(self, budgets: Budgets, design: Design, owner: Integers, ratio: float) -> Solution:
@@ -267,7 +274,9 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         return tags
 
 
-def expected_error(rows: Floats, C: Floats, noise: float, variance: float, words: str) -> ExpectedError:
+def expected_error(
+    rows: Floats, C: Floats, noise: float, variance: float, words: str, fit_intercept: bool
+) -> ExpectedError:
     """Returns what predictions for the public rows miss of least squares: their noise, and (C − X⁺)·(labels' noise).
 
     Both maps have C·X = I, so nothing is held back; the features are public, so nothing is assumed about them.
@@ -275,7 +284,7 @@ def expected_error(rows: Floats, C: Floats, noise: float, variance: float, words
     n, D = len(rows), C - np.linalg.pinv(rows)
     apart = math.sqrt(max(float(np.sum((rows.T @ rows) * (D @ D.T))), 0.0))  # ‖X·D‖, without a matrix of n columns
     return ExpectedError(
-        classical="the predictions of least squares, over its rows",
+        classical=least_squares(fit_intercept),
         unit="in units of the label",
         noise=math.sqrt(2 * float(np.square(rows).sum()) / n) * noise,
         sampling=math.sqrt(variance / n) * apart,

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sottovoce.budgets import Budgets
-from sottovoce.plan import ASSOCIATION, ExpectedError, inequality
+from sottovoce.plan import ASSOCIATION, ExpectedError, inequality, least_squares
 from sottovoce.recoding import Recoding
 from sottovoce.rounding import plain
 from sottovoce.weights import Weights
@@ -94,7 +94,7 @@ def expected(
     """Returns the expected error of a regression in the label's own unit; ``besides`` is added to the possible bias."""
     assumed = f"Assumed: labels spread by {plain(facts.spread * half)}, of whose variance slopes explain 60 %."
     return ExpectedError(
-        classical="the predictions of least squares, over its rows",
+        classical=least_squares(fit_intercept=True),
         unit="in units of the label",
         noise=math.sqrt(parts.noise) * half,
         sampling=math.sqrt(parts.sampling) * half,

@@ -29,7 +29,7 @@ from sottovoce.estimators.samples.grants import Voices
 from sottovoce.features import InBall, Label
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise.grid import AnswerGrid
-from sottovoce.plan import ExpectedError, Plan, Theorem
+from sottovoce.plan import ExpectedError, Plan, Theorem, least_squares
 from sottovoce.question import (
     budgets_of,
     declared_label,
@@ -196,7 +196,8 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ridge, gamma = self._strength(voices, min(C for C, _, _ in inside.columns) * voices.total)
         noise = 1 / (gamma * voices.total)
         parts = with_ridge(inside, ridge / voices.total, ball.intercept, 0.0, 0.0, noise)
-        return expected(parts, facts, budgets, voices.weights, half)
+        error = expected(parts, facts, budgets, voices.weights, half)
+        return replace(error, classical=least_squares(self.fit_intercept))
 
     def _granted(self, epsilon: Any) -> Any:
         """What people grant: what fit was told, or what the estimator was made with, or nothing."""
