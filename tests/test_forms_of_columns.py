@@ -272,3 +272,20 @@ def test_labels_that_are_not_there_are_a_named_error():
             make().fit(X, None, epsilon=1.0)
         with pytest.raises(errors.InvalidParameter, match="label"):
             make().fit(pd.DataFrame({"x": X[:, 0]}), epsilon=1.0)
+
+
+def test_a_series_of_budgets_in_another_order_is_not_taken_by_position():
+    """Everybody would have been promised somebody else's ε."""
+    frame = pd.DataFrame({"y": [0.1, 0.2, 0.3, 0.4], "who": list("abcd"), "eps": [0.1, 1.0, 0.1, 1.0]})
+    mean = sv.Mean(bounds=(0, 1))
+    by_name = frame.set_index("who")["eps"]
+    shuffled = frame["eps"].sort_values()
+    for groups in (None, frame["who"]):
+        with pytest.raises(sv.errors.InvalidParameter, match="another index"):
+            mean.fit(frame["y"], epsilon=shuffled, groups=groups)
+    with pytest.raises(sv.errors.InvalidParameter, match="another index"):
+        mean.fit(frame["y"], epsilon=by_name)
+    assert mean.fit(frame["y"], epsilon=by_name, groups=frame["who"]).guarantee_.unit == "person"
+    assert mean.fit(frame["y"], epsilon=frame["eps"]).guarantee_.epsilon.tolist() == [0.1, 1.0, 0.1, 1.0]
+    assert mean.fit(frame["y"].to_numpy(), epsilon=by_name).guarantee_.epsilon.tolist() == [0.1, 1.0, 0.1, 1.0]
+    assert mean.fit(frame["y"], epsilon=frame["eps"].set_axis(range(7, 11))).guarantee_.unit == "row"

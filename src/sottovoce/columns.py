@@ -121,6 +121,7 @@ class Values:
         budget = _budget_name(schema, names, epsilon)
         _refuse_one_column_twice(column, person, budget)
         owners = named_column(X, person) if isinstance(person, str) else person
+        _refuse_another_order(epsilon, owners, X, y)
         if budget is not None:
             epsilon = _priced(named_column(X, budget), _tiers(schema, budget))
         elif _is_table(epsilon) and not isinstance(epsilon, str):
@@ -138,6 +139,21 @@ def _refuse_names(*said: Any) -> None:
             "A column is named, but the table has no names.",
             "Names are looked up in a data frame, an Arrow table, or a table that lives elsewhere.",
             "Pass such a table, or the columns themselves.",
+        )
+
+
+def _refuse_another_order(epsilon: Any, owners: Any, *tables: Any) -> None:
+    """Refuses a Series of ε by row whose index says that it is in another order, or that it is by person."""
+    given = series_mapping(epsilon)
+    indices = [table.index for table in tables if hasattr(getattr(table, "index", None), "equals")]
+    if given is None or not indices or any(epsilon.index.equals(index) for index in indices):
+        return
+    by_name = owners is None and all(isinstance(name, str) for name in given)
+    if by_name or any(len(index) == len(given) and set(index) == set(given) for index in indices):
+        raise InvalidParameter(
+            "It is not clear which ε belongs to which row: the Series has another index than the table.",
+            "Budgets by row are in the order of the rows; budgets by person need the owner of each row.",
+            "Pass epsilon.to_numpy() if it is in the order of the rows, or groups= with the owners.",
         )
 
 
