@@ -62,7 +62,7 @@ def report(versions: dict[str, set[str]], ask=ask) -> int:
     if asked < wanted:
         print(
             f"The vulnerability service answered for {asked} of {wanted} packages. All must be asked about. "
-            "Run this where pypi.org can be reached over the network."
+            "Run this where there is a network."
         )
     else:
         print(f"{wanted} packages asked about, {found} known vulnerabilities.")

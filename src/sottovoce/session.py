@@ -388,7 +388,7 @@ class Session:
             if self.short == "refuse":
                 raise BudgetExceeded(
                     "Somebody has not enough left for this.",
-                    "This session was told to refuse rather than to leave people out.",
+                    "It was asked to refuse rather than to leave people out.",
                     "Ask for less, or have people who are short left out.",
                 )
             granted[short] = 0

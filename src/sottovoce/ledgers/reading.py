@@ -188,8 +188,14 @@ def refused(transaction: Transaction) -> UnknownPeople | BudgetExceeded:
     )
 
 
-def no_account(account: str = "any") -> UnknownPeople:
-    """The error of somebody who is not in the books; it does not say who."""
+def no_account(account: str | None = None) -> UnknownPeople:
+    """The error of somebody who is not in the books, or has no account of one kind; it does not say who."""
+    if account is None:
+        return UnknownPeople(
+            "Somebody has no account in these books, or none of the kind that is asked for.",
+            "Everybody is granted a budget first.",
+            "Enter their grants, or check how the name is spelt.",
+        )
     return UnknownPeople(
         f"Somebody has no account of this kind ({account}).",
         "Everybody is granted a budget first, in what the question charges.",
