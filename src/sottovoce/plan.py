@@ -158,6 +158,12 @@ class Plan:
         return digest.hexdigest()
 
     @cached_property
+    def agreement(self) -> str:
+        """A fingerprint of the plan and of what it is about: for another column it is another plan at the same price."""
+        about = json.dumps([self.digest, self.subject.column, self.subject.table])
+        return hashlib.sha256(about.encode("utf-8", "surrogatepass")).hexdigest()
+
+    @cached_property
     def promise(self) -> dict[str, Any]:
         """The public summary of the guarantee."""
         return self.guarantee.summary()

@@ -342,7 +342,7 @@ class Session:
         while made is None:
             plan, rows = self._affordable(question, people, asked, arranged)
             if agreed is not None:
-                refuse_another_plan(plan, agreed)
+                refuse_another_plan(replace(plan, subject=rows.subject), agreed)
             refuse_unfit(question, plan, rows)
             try:
                 made = self.ledger.reserve(key, hidden, _amounts(plan, people))
@@ -519,8 +519,8 @@ def named_by(subject: Subject, name: Any) -> Subject:
 
 
 def refuse_another_plan(plan: Plan, agreed: str) -> None:
-    """Refuses to go on under a plan whose digest is not the one that was agreed to."""
-    if plan.digest != agreed:
+    """Refuses another plan than was agreed to, by its digest or by its agreement, in which the column is named."""
+    if agreed not in (plan.digest, plan.agreement):
         raise PlanChanged(
             "The plan has changed since it was shown, and nobody was charged.",
             "A release is made under the plan that was agreed to.",

@@ -154,10 +154,25 @@ def test_a_release_is_made_under_the_plan_that_was_shown_or_not_at_all(client):
     name = re.match(r"/job/([\w-]+)", began.headers["location"])[1]
     until(lambda: client.desk.jobs.find(name).state == "done")
     made = sv.Release.from_json(verbs.released(client.desk, "may").decode())
-    assert made.certificate.plan_digest == now
+    assert made.column == "cost"
     # The same bytes come again under the key, though a plan of today is another.
     again = client.post(address, data={**asked, "key": "may", "plan": now}, follow_redirects=False)
     assert again.headers["location"].startswith("/job/")
+
+
+def test_the_plan_of_one_column_is_not_agreed_to_for_another_at_the_same_price(client):
+    client.post(
+        f"/table/{client.name}", data={**DESCRIBED, "low-1": "0", "high-1": "100", "low-3": "0", "high-3": "100"}
+    )
+    client.post(f"/table/{client.name}/grant", data={"account": "pure epsilon, replace"})
+    asked = {"question": "mean", "column": "cost", "share": "50"}
+    shown = agreed(client.get(f"/question/{client.name}", params=asked))
+    released = client.post(
+        f"/question/{client.name}/release", data={**asked, "column": "age", "key": "may", "plan": shown}
+    )
+    assert released.status_code == 422
+    assert "The plan has changed since it was shown, and nobody was charged." in released.text
+    assert client.desk.session.ledger.find("may") is None
 
 
 def test_plan_release_and_certificate_name_column_table_date_and_units(client):

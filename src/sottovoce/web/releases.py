@@ -77,7 +77,7 @@ def _question_page(request: Request, name: str, fields: Fields, planned: verbs.P
         by_share=described.budget is not None,
         typed=questions.typed(fields, kind),
         plan=None if planned is None else drawing(drawn(planned.plan)),
-        digest="" if planned is None else planned.plan.digest,
+        digest="" if planned is None else planned.plan.agreement,
         note="" if planned is None else planned.note,
         complaints=fields.complaints,
     )
