@@ -159,7 +159,7 @@ class Plan:
 
     @cached_property
     def agreement(self) -> str:
-        """A fingerprint of the plan and of what it is about: for another column it is another plan at the same price."""
+        """A fingerprint of the plan and of what it is about: another column makes another plan at the same price."""
         about = json.dumps([self.digest, self.subject.column, self.subject.table])
         return hashlib.sha256(about.encode("utf-8", "surrogatepass")).hexdigest()
 
