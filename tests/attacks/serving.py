@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -84,6 +85,11 @@ class Running:
         assert status == 201, text
 
 
+def _hear_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @contextmanager
 def serving(folder: Path, *options: str, environment: dict[str, str] | None = None) -> Iterator[Running]:
     """Starts the page over new books, on any free port; whatever is left of it is killed at the end."""
@@ -93,7 +99,10 @@ def serving(folder: Path, *options: str, environment: dict[str, str] | None = No
         sv.Session(ledger=books).grant({"ada": 1.0})
     command = [sys.executable, "-c", COMMAND, "serve", "--ledger", str(books), "--port", "0", *options]
     own = {**os.environ, "TMPDIR": str(temporary), **(environment or {})}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=own)
+    # Whoever runs these tests may ignore a signal, as nohup does, and what is ignored stays so.
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=own, preexec_fn=_hear_signals
+    )
     running = Running(process, temporary, [])
 
     def listen() -> None:
