@@ -231,6 +231,19 @@ def test_codes_of_versions_before_marks_open_and_are_marked_once_used(desk, tmp_
     assert json.loads(path.read_text())["format"] == "sottovoce.codes/2"
 
 
+def test_the_page_takes_codes_of_versions_before_marks(desk, app, monkeypatch):
+    code, calls = desk.codes.issue("person-001"), []
+    desk.codes._write([replace(kept, mark="") for kept in desk.codes._read().values()])
+    scrypt = codes.hashlib.scrypt
+    monkeypatch.setattr(codes.hashlib, "scrypt", lambda *a, **k: calls.append(k) or scrypt(*a, **k))
+    wrong = code[:-1] + ("A" if code[-1] != "A" else "B")
+    assert visitor(app).post("/person", data={"code": "ZZZZ" + code[4:]}).status_code == 403
+    assert calls == [], "another prefix is not tried"
+    assert visitor(app).post("/person", data={"code": wrong}).status_code == 403
+    assert visitor(app).post("/person", data={"code": code}).status_code == 303
+    assert desk.codes.knows(code)
+
+
 def test_a_code_of_before_marks_that_is_ended_while_it_is_looked_at_opens_nothing(desk, monkeypatch):
     code, opened = desk.codes.issue("person-001"), codes._opened
     desk.codes._write([replace(kept, mark="") for kept in desk.codes._read().values()])

@@ -18,6 +18,7 @@ whoever tries them keeps nobody waiting who has a mark.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import secrets
@@ -83,7 +84,8 @@ class Codes:
     _seen: tuple[int, ...] | None = field(default=None, repr=False)  # what the file was when it was read
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)  # one scrypt, and its memory, at a time
-    _unmarked_turn: threading.Lock = field(default_factory=threading.Lock, repr=False)  # and one of a wrong code, too
+    #: For the page: whoever waits to have an unmarked code tried waits here, and holds no thread meanwhile.
+    unmarked_turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1), repr=False)
 
     @classmethod
     def beside(cls, ledger: Ledger, place: str | None, keys: Path | None = None) -> Codes:
@@ -109,6 +111,11 @@ class Codes:
         """Whether this is somebody's code: at the cost of a mark, whatever was typed."""
         return self._found(_spelt(typed)) is not None
 
+    def is_unmarked(self, typed: str) -> bool:
+        """Whether a version before marks gave out a code that begins like this one, so that it has to be tried."""
+        with self._lock:
+            return not self._read().get(_spelt(typed)[:PREFIX], NOBODY).mark
+
     def enter(self, typed: str) -> str | None:
         """Returns the token of a visit for the right code, and None for any other."""
         code = _spelt(typed)
@@ -126,8 +133,7 @@ class Codes:
             found = self._read().get(code[:PREFIX], NOBODY)
         if found is NOBODY or found.mark:
             return None
-        with self._unmarked_turn:
-            person = _opened(code, found)
+        person = _opened(code, found)
         if person is None:
             return None
         marked = replace(found, mark=self._mark(code))
@@ -269,8 +275,7 @@ NOBODY = Kept("", "", "00" * KEY_BYTES, "", "", "")
 
 def _unusable(what: str) -> LedgerUnavailable:
     return LedgerUnavailable(
-        f"The file of people's codes beside the books cannot be {what}, or was made for other books or by an earlier "
-        "version.",
+        f"The file of people's codes beside the books cannot be {what}, or was made for other books.",
         "It has the name of the books and ends with .codes.",
         "Put it right, or take it away: then everybody needs a new code.",
     )

@@ -50,10 +50,13 @@ async def account(request: Request) -> Response:
 async def enter(request: Request) -> Response:
     """Looks at a code: the right one begins a visit, any other is answered in one sentence."""
     fields = Fields(await request.form(max_files=0, max_fields=1))
-    code, token = fields.text("code", longest=TYPED), None
-    if code is not None and await run_in_threadpool(_codes(request).knows, code):
+    code, token, codes = fields.text("code", longest=TYPED), None, _codes(request)
+    if code is not None and await run_in_threadpool(codes.knows, code):
         recognise(request.scope)
-        token = await run_in_threadpool(_codes(request).enter, code)
+        token = await run_in_threadpool(codes.enter, code)
+    elif code is not None and await run_in_threadpool(codes.is_unmarked, code):
+        async with codes.unmarked_turn:
+            token = await run_in_threadpool(codes.enter, code)
     if not token:
         fields.complain("code", WRONG)
         return _door(request, 403, fields.complaints)
