@@ -118,7 +118,7 @@ def _gap(costs, gamma: float) -> float:
     """How far the market's value lies above the best with a price for every cost, and many more totals."""
     virtual, ones = np.sort(2 * costs - LOW)[None], np.ones((1, len(costs)), dtype=np.int64)
     supply, buyer = rule.Supply.of(virtual, np.array([1e9]), ones), rule.Buyer(MU, SIGMA, gamma)
-    eta = supply.reachable(buyer, np.append(10 ** np.arange(-3, 4, 1e-3), len(costs)))
+    eta = supply.select_reachable(buyer, np.append(10 ** np.arange(-3, 4, 1e-3), len(costs)))
     best = rule.solve(supply, buyer, rule.Asked(eta)).value.min()
     bought = market(costs, trade_off=gamma).allocate(pay=False).epsilon
     value = (MU * np.linalg.norm(bought) + SIGMA) / bought.sum() + gamma * (2 * costs - LOW) @ bought

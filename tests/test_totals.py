@@ -85,7 +85,7 @@ def test_a_total_is_never_below_what_mechanisms_lose_together(case):
 BUGS = {
     "one account of several": ("rows and labels", lambda s: total({ACCOUNTS[0]: s[ACCOUNTS[0]]}, READ_AT)),
     "the largest account": ("rows and labels", lambda s: Total(max(s.values()), 0)),
-    "zeroing out counted once": ("zeroing out", lambda s: Sums(*_of(s, "zero out")).together(READ_AT)),
+    "zeroing out counted once": ("zeroing out", lambda s: Sums(*_of(s, "zero out")).compose(READ_AT)),
     "δ of zeroing out counted twice": (
         "zeroing out",
         lambda s: Total(2 * _of(s, "zero out")[2], 2 * s["delta, zero out"]),
@@ -128,7 +128,7 @@ def test_out_and_in_again_is_no_more_than_it_must_be(epsilon, delta):
         for p, q in ((law[one], law[other]), (law[other], law[one])):
             assert p <= grow(q) * (1 + 1e-12)
             assert 1 - p <= grow(1 - q) * (1 + 1e-12)
-    found = Sums(epsilon=round(epsilon * NANO), delta=round(delta * DELTA)).from_zero_out_to_replace()
+    found = Sums(epsilon=round(epsilon * NANO), delta=round(delta * DELTA)).to_replace()
     needed = law["instead"] - math.exp(found.epsilon / NANO) * law["with"]
     assert needed <= found.delta / DELTA <= needed * (1 + 1e-6) + 1 / DELTA
 
@@ -179,14 +179,14 @@ def excess(answers, found):
 
 
 def test_interleaved_adaptive_releases_of_every_kind_lose_no_more_than_the_total_of_their_caps():
-    answers, found = paths(CAPS), CAPS.together(READ_AT)
+    answers, found = paths(CAPS), CAPS.compose(READ_AT)
     assert answers.sum(axis=1) == pytest.approx([1, 1])
     assert READ_AT < excess(answers, found) <= found.delta / DELTA
 
 
 def test_people_who_stay_beyond_their_caps_are_caught():
     everything = Sums(*[10**15] * 4)
-    found = CAPS.together(READ_AT)
+    found = CAPS.compose(READ_AT)
     assert excess(paths(everything), found) > 1.2 * found.delta / DELTA
 
 

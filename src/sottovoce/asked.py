@@ -56,17 +56,17 @@ class Said:
     units: Mapping[str, str] = field(default_factory=dict)  # declared units, by column
 
     @property
-    def asked_about(self) -> tuple[str, ...]:
+    def private_columns(self) -> tuple[str, ...]:
         """The private columns: the one in question, if there is one yet, or a label and its features."""
         if self.features is not None:
             return tuple(self.features.columns)
         return () if self.column is None else (self.column,)
 
     @property
-    def asked_numbers(self) -> tuple[str, ...]:
+    def private_numbers(self) -> tuple[str, ...]:
         """Those of them that hold numbers; factors are text."""
         if self.features is None:
-            return self.asked_about
+            return self.private_columns
         return tuple(name for name, column in self.features.columns.items() if column.kind == "number")
 
     @property
@@ -91,36 +91,36 @@ class Said:
         read = (self.table, self.schema, self.public, self.budgets)
         return tuple(path for path in read if isinstance(path, str | Path))
 
-    def regressed(self) -> Said:
+    def for_regression(self) -> Said:
         """Returns the same question, completed, about the label that the schema names and all features it describes."""
-        schema = self._described()
-        return self._named(schema)._bounded(schema)._modelled(schema)
+        schema = self._require_schema()
+        return self._complete_names(schema)._complete_bounds(schema)._select_features(schema)
 
-    def classified(self) -> Said:
+    def for_classification(self) -> Said:
         """Returns the same for a label that is a factor, whose levels are the classes."""
-        schema = self._described()
+        schema = self._require_schema()
         _refuse_no_classes(str(schema.label), schema.columns.get(str(schema.label)))
-        return self._named(schema)._modelled(schema)
+        return self._complete_names(schema)._select_features(schema)
 
-    def completed(self) -> Said:
+    def complete(self) -> Said:
         """Returns the same question with what the schema adds; refuses it if something is still missing."""
         from sottovoce.bounds import Schema
 
-        schema = self._loaded() or Schema()
-        return self._named(schema)._bounded(schema)
+        schema = self._load_schema() or Schema()
+        return self._complete_names(schema)._complete_bounds(schema)
 
-    def _loaded(self) -> Schema | None:
+    def _load_schema(self) -> Schema | None:
         from sottovoce.bounds import Schema
 
         return Schema.load(self.schema) if isinstance(self.schema, Path) else self.schema
 
-    def _described(self) -> Schema:
-        schema = self._loaded()
+    def _require_schema(self) -> Schema:
+        schema = self._load_schema()
         if schema is None or schema.label is None:
             raise _no_label()
         return schema
 
-    def _named(self, schema: Schema) -> Said:
+    def _complete_names(self, schema: Schema) -> Said:
         from sottovoce.columns import asks_rows
 
         by_row = self.by_row or asks_rows(self.person)
@@ -132,11 +132,11 @@ class Said:
             name=self.name or schema.name,
             units=schema.units,
         )
-        whole = whole._budgeted(schema)
+        whole = whole._complete_budget(schema)
         whole._refuse_one_column_twice()
         return whole
 
-    def _modelled(self, schema: Schema) -> Said:
+    def _select_features(self, schema: Schema) -> Said:
         from sottovoce.bounds import Schema
 
         # What names people or budgets, here or in the schema, is no feature; neither is text.
@@ -144,7 +144,7 @@ class Said:
         kept = {n: c for n, c in schema.columns.items() if n not in others and c.kind != "text"}
         return replace(self, features=Schema(columns=kept, label=schema.label))
 
-    def _budgeted(self, schema: Schema) -> Said:
+    def _complete_budget(self, schema: Schema) -> Said:
         from sottovoce.errors import InvalidParameter
 
         budget = self.budget or (schema.budget if self.epsilon is None else None)
@@ -158,7 +158,7 @@ class Said:
         listed = budget is not None and schema.budget in (None, budget)
         return replace(self, budget=budget, tiers=schema.tiers if listed else {})
 
-    def _bounded(self, schema: Schema) -> Said:
+    def _complete_bounds(self, schema: Schema) -> Said:
         from sottovoce.errors import InvalidBounds, InvalidParameter
 
         if self.column is None:
@@ -270,13 +270,13 @@ def census(said: Said, watch: Watch | None, *, values: bool) -> tuple[Engine, Bu
     here = said.budget if said.budgets is None else None
     numbers = () if said.tiers or here is None else (here,)
     text = said.text or USUAL_TEXT
-    engine = over(said.table, said.engine, (*numbers, *(said.asked_numbers if values else ())), watch, text)
+    engine = over(said.table, said.engine, (*numbers, *(said.private_numbers if values else ())), watch, text)
     if said.by_row:
         owner_name(Schema(), engine.columns(), ROWS)  # refuses a table in which that could be a column
-    require_columns(engine, *said.asked_about, here, said.person)
+    require_columns(engine, *said.private_columns, here, said.person)
     grants = None
     if said.budgets is not None:
-        grants = Grants.read(said.budgets, said.person, said.budget, said.tiers or None, said.engine, text)
+        grants = Grants.from_source(said.budgets, said.person, said.budget, said.tiers or None, said.engine, text)
     budgets, owner = take_census(
         engine, epsilon=said.epsilon, budget=here, person=said.person, tiers=said.tiers or None, grants=grants
     )
@@ -292,7 +292,7 @@ def shared(budgets: Budgets, owner: Owner, share: float) -> tuple[Budgets, Owner
     if share == 1:
         return budgets, owner
     granted = budgets.by_person(budgets.kinds.epsilon)
-    lowered = budgets.lowered((granted * share).astype(granted.dtype))
+    lowered = budgets.with_grants((granted * share).astype(granted.dtype))
     return lowered, replace(owner, codes=lowered.codes)
 
 
@@ -305,7 +305,7 @@ def audited(release: Release, said: Said, delta: float, watch: Any = None) -> Pe
     level, (_, asked) = float(probability(delta)), rebuilding.released(release)
     if reading.equal(release):  # it was made without budgets, and any number stands for them
         said = replace(said, epsilon=1.0, budget=None)
-    said = said.regressed()
+    said = said.for_regression()
     engine, budgets, owner = census(said, watch, values=True)
     return PerInstance(reading.read_rows(release, asked, budgets, rows(said, engine, owner)), level)
 

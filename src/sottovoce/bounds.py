@@ -86,7 +86,7 @@ def interval(bounds: Any) -> Interval:
     if isinstance(bounds, Bounds):
         bounds = bounds.label
     if isinstance(bounds, Schema):
-        return bounds.interval(bounds.labelled())
+        return bounds.interval(bounds.require_label())
     try:
         low, high = (_float(limit) for limit in bounds)
     except Exception:  # what is no pair, in whatever way
@@ -246,7 +246,7 @@ class Schema:
             )
         return cls(columns=columns, **content)
 
-    def labelled(self) -> str:
+    def require_label(self) -> str:
         """Returns the column that questions are about; says so where it is not named."""
         if self.label is None:
             raise InvalidBounds(

@@ -84,10 +84,10 @@ class Budgets:
             epsilon = _by_person(epsilon, groups, people, owner)
         granted = _granted(epsilon, people, owner, zero == LEAVE_OUT)
         if people is None or owner is None:
-            return cls._by_row(granted, rows)
+            return cls._from_rows(granted, rows)
         if rows is not None:
             same_length(rows, groups=owner)
-        return cls._by_person(granted, people, owner)
+        return cls._from_people(granted, people, owner)
 
     @classmethod
     def listed(cls, people: Any, epsilon: Any, groups: Any) -> Budgets:
@@ -118,7 +118,7 @@ class Budgets:
         return cls.of(units.epsilon(_looked_up(levels, names))[code], groups=groups)
 
     @classmethod
-    def _by_row(cls, granted: units.Units, rows: int | None) -> Budgets:
+    def _from_rows(cls, granted: units.Units, rows: int | None) -> Budgets:
         if granted.ndim == 0:
             if rows is None:
                 raise InvalidParameter(
@@ -134,7 +134,7 @@ class Budgets:
         return cls(kinds, "row", codes)
 
     @classmethod
-    def _by_person(cls, granted: units.Units, people: Array, owner: NDArray[np.int64]) -> Budgets:
+    def _from_people(cls, granted: units.Units, people: Array, owner: NDArray[np.int64]) -> Budgets:
         _enough(len(owner))
         kinds, codes = _kinds(np.broadcast_to(granted, people.shape), np.bincount(owner, minlength=len(people)))
         return cls(kinds, "person", codes, owner, people)
@@ -172,7 +172,7 @@ class Budgets:
             )
         return list(self.people.tolist())
 
-    def lowered(self, granted: units.Units) -> Budgets:
+    def with_grants(self, granted: units.Units) -> Budgets:
         """Returns the budgets of the same people with other grants, one each; zero leaves somebody out."""
         if self.codes is None:
             raise InvalidParameter("These budgets do not name people.", "", "Build them with groups=.")

@@ -123,7 +123,7 @@ def _once(*columns: str | None) -> tuple[str, ...]:
 
 
 def _by_row(engine: Engine, price: _Price) -> tuple[Budgets, Owner]:
-    epsilon, people = engine.fold(_Count(price)).budgets.counted()
+    epsilon, people = engine.fold(_Count(price)).budgets.collect_counts()
     if int(people.sum()) < 2:
         raise _empty()
     one = np.broadcast_to(np.int64(1), epsilon.shape)
@@ -154,7 +154,7 @@ def _by_grants(engine: Engine, grants: Grants, person: str | None) -> tuple[Budg
     if person is None:
         raise nobody_named()
     register = engine.fold(_Count(_Price(None, 1.0, None), person, _is_text(engine, person)))
-    people, rows, *_ = register.people.counted()
+    people, rows, *_ = register.people.collect_counts()
     _refuse_few(rows)
     return _by_budgets(person, people, rows, grants.of(people))
 
@@ -166,14 +166,14 @@ def _is_text(engine: Engine, person: str) -> bool:
 def _by_person(engine: Engine, price: _Price, person: str) -> tuple[Budgets, Owner]:
     register = engine.fold(_Count(price, person, _is_text(engine, person)))
     if isinstance(register.people, Names):
-        names, rows, granted = register.people.counted()
+        names, rows, granted = register.people.collect_counts()
         _refuse_few(rows)
         if register.people.contradicted:
             raise _two_budgets()
         return _by_budgets(person, names, rows, granted)
-    people, rows = register.people.counted()
+    people, rows = register.people.collect_counts()
     _refuse_few(rows)
-    grants = _Grants(Owner(person, people), price, register.budgets.counted()[0], len(people))
+    grants = _Grants(Owner(person, people), price, register.budgets.collect_counts()[0], len(people))
     # Where all grant the same there is nothing to look up.
     told = engine.fold(grants).codes if len(grants.budgets) > 1 else np.zeros(len(people), dtype=np.uint8)
     kinds, codes = _kinds(grants.budgets, told, rows)
@@ -237,7 +237,7 @@ def _kinds(budgets: units.Units, codes: Array, rows: Array) -> tuple[Kinds, Arra
     tally = Tally()
     for block in blocks(len(codes)):
         tally += Tally.of(codes[block].astype(np.int64) * most + rows[block])
-    pairs, people = tally.counted()
+    pairs, people = tally.collect_counts()
     kinds = np.empty(len(codes), dtype=np.min_scalar_type(len(pairs) - 1))
     for block in blocks(len(codes)):
         kinds[block] = places(pairs, codes[block].astype(np.int64) * most + rows[block])

@@ -42,7 +42,7 @@ class Classes:
             )
 
     @classmethod
-    def declared(cls, classes: Any = None, bounds: Any = None, public_labels: Any = None) -> Classes:
+    def from_declaration(cls, classes: Any = None, bounds: Any = None, public_labels: Any = None) -> Classes:
         """The classes as passed; else those of the schema, of public rows, the label's two bounds, or (0, 1)."""
         if classes is not None:
             return cls(tuple(column(classes, "classes").tolist()))
@@ -58,23 +58,23 @@ class Classes:
         """The classes as text, as they stand in a file."""
         return tuple(map(spelt, self.values))
 
-    def found(self, labels: Any) -> Floats:
+    def find_codes(self, labels: Any) -> Floats:
         """Returns the number of each label's class, NaN for a label that is not declared."""
         given = column(labels, "labels")
-        return self._of_numbers(given) if given.dtype.kind in "buif" else self._of_text(given)
+        return self._find_number_codes(given) if given.dtype.kind in "buif" else self._find_text_codes(given)
 
     def codes(self, labels: Any) -> Floats:
         """Returns the number of each label's class; refuses a label that is not declared, without repeating it."""
-        found = self.found(labels)
+        found = self.find_codes(labels)
         if np.isnan(found).any():
             raise undeclared(self)
         return found
 
-    def decoded(self, codes: Any) -> Array:
+    def decode(self, codes: Any) -> Array:
         """Returns the classes with these numbers."""
         return np.array(self.values)[np.asarray(codes, dtype=np.int64)]
 
-    def _of_numbers(self, given: Array) -> Floats:
+    def _find_number_codes(self, given: Array) -> Floats:
         found = np.full(len(given), math.nan)
         for code, level in enumerate(self.levels):
             number = _number(level)
@@ -82,7 +82,7 @@ class Classes:
                 found[given == number] = code
         return found
 
-    def _of_text(self, given: Array) -> Floats:
+    def _find_text_codes(self, given: Array) -> Floats:
         place = {level: float(code) for code, level in enumerate(self.levels)}
         found = [math.nan if is_missing(label) else place.get(spelt(label), math.nan) for label in given.tolist()]
         return np.array(found, dtype=np.float64)

@@ -125,7 +125,7 @@ class Values:
         if budget is not None:
             epsilon = _priced(named_column(X, budget), _tiers(schema, budget))
         elif _is_table(epsilon) and not isinstance(epsilon, str):
-            grants = Grants.read(
+            grants = Grants.from_source(
                 epsilon, person if isinstance(person, str) else schema.person, None, schema.tiers, None
             )
             epsilon = grants.to_mapping()
@@ -257,7 +257,7 @@ class Table:
         others = tuple(name for name in header.columns() if name not in used)
         return cls(source, header, names[0], names[1], budget, _tiers(schema, budget), others, engine, watch)
 
-    def asked_about(self) -> str:
+    def find_column(self) -> str:
         """The column in question, where there is one only: the one that was named, or the only one that is left."""
         if self.value is None and len(self.others) != 1:
             raise InvalidParameter(
@@ -287,7 +287,7 @@ class Table:
 
     def column(self) -> Rows:
         """What a question about one column reads."""
-        return Rows(self.header, self.asked_about(), Owner())
+        return Rows(self.header, self.find_column(), Owner())
 
     def regression(self, recoding: Recoding, label: Label | ClassLabel) -> Rows:
         """What a regression or a classifier reads."""
@@ -299,17 +299,17 @@ class Table:
         own = (self.budget,) if isinstance(self.budget, str) and not self.tiers else ()
         engine = over(self.source, self.engine, (*own, *numbers), self.watch)
         require_columns(engine, rows.value, *(() if rows.features is None else rows.features.columns))
-        budgets, owner = take_census(engine, person=self.person, **self._granted())
+        budgets, owner = take_census(engine, person=self.person, **self._locate_budgets())
         return budgets, replace(rows, engine=engine, owner=owner)
 
-    def _granted(self) -> dict[str, Any]:
+    def _locate_budgets(self) -> dict[str, Any]:
         """Where the census finds budgets."""
         if isinstance(self.budget, str):
             return {"budget": self.budget, "tiers": self.tiers or None}
         if isinstance(self.budget, Mapping):
             return {"grants": Grants.of_mapping(self.budget)}
         if _is_table(self.budget):
-            return {"grants": Grants.read(self.budget, self.person, None, self.tiers, self.engine)}
+            return {"grants": Grants.from_source(self.budget, self.person, None, self.tiers, self.engine)}
         return {"epsilon": self.budget}
 
 
@@ -328,7 +328,7 @@ def loaded(question: Any, X: Any, y: Any, epsilon: Any, groups: Any) -> Values:
     if isinstance(budget, str):
         budget = _priced(whole.column(budget), table.tiers)
     elif _is_table(budget):
-        budget = Grants.read(budget, table.person, None, table.tiers, None).to_mapping()
+        budget = Grants.from_source(budget, table.person, None, table.tiers, None).to_mapping()
     return Values(whole.select(list(table.others)), label, budget, owners, table.value)
 
 

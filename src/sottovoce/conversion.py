@@ -64,11 +64,11 @@ class Sums:
             self.delta + other.delta,
         )
 
-    def from_zero_out_to_replace(self) -> Sums:
+    def to_replace(self) -> Sums:
         """Returns what promises about zeroing out are worth under replacement: out, and in again (theorem 7)."""
         return Sums(2 * self.pure, 4 * self.rho, 2 * self.epsilon, _out_and_in(self.epsilon, self.delta))
 
-    def together(self, read_at: float) -> Total:
+    def compose(self, read_at: float) -> Total:
         """Returns the ε and the δ of all of it together (theorem 8); ρ, if there is any, is read at δ = read_at."""
         epsilon, delta = self.pure + self.epsilon, self.delta
         if self.rho:

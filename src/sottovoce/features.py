@@ -124,7 +124,7 @@ class Named:
             raw[:, j] = level_numbers(column, feature.levels) if feature.levels else as_floats(column)
             if feature.missing is not None:
                 raw[np.isnan(raw[:, j]), j] = feature.missing
-        return self.recoding.recoded(raw, spent=True)
+        return self.recoding.encode(raw, spent=True)
 
 
 def level_numbers(column: Any, levels: tuple[str, ...]) -> Floats:
@@ -158,14 +158,14 @@ class Label:
         raw = as_floats(batch.column(self.column))
         if self.missing is not None:
             raw = np.where(np.isnan(raw), self.missing, raw)
-        return self.scaled(raw)
+        return self.scale_values(raw)
 
-    def scaled(self, raw: Floats) -> Floats:
+    def scale_values(self, raw: Floats) -> Floats:
         """Returns (y − middle)/half-range after clipping."""
         middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
         return np.clip((np.clip(raw, self.low, self.high) - middle) / half, -1.0, 1.0)
 
-    def unfit(self, batch: Any) -> NDArray[np.bool_]:
+    def find_invalid(self, batch: Any) -> NDArray[np.bool_]:
         """Returns which labels are missing or infinite and not declared to be so."""
         raw = as_floats(batch.column(self.column))
         return ~np.isfinite(raw) if self.missing is None else np.isinf(raw)
@@ -192,7 +192,7 @@ class ClassLabel:
         """Returns +1 for one class and −1 for the others."""
         return np.where(self.codes(batch) == positive, 1.0, -1.0)
 
-    def unfit(self, batch: Any) -> NDArray[np.bool_]:
+    def find_invalid(self, batch: Any) -> NDArray[np.bool_]:
         """Returns which labels are none of the declared classes."""
         return ~(self.codes(batch) >= 0)
 
@@ -223,4 +223,4 @@ class UnfitRows:
         """Returns a 1 where anything is missing, infinite or undeclared."""
         heard = self.heard[self.owner.kinds(batch)]
         features = not np.isfinite(self.reader.matrix(batch)[heard]).all()
-        return np.array([features, self.label.unfit(batch)[heard].any()], dtype=np.int64)
+        return np.array([features, self.label.find_invalid(batch)[heard].any()], dtype=np.int64)

@@ -51,7 +51,7 @@ class Grants:
         return cls(people, granted)
 
     @classmethod
-    def read(
+    def from_source(
         cls,
         table: Any,
         person: str | None,
@@ -134,9 +134,9 @@ class _Lines:
         people = batch.column(self.person)
         if has_nameless(people):
             raise UnknownPeople("A budget is nobody's.", "Every line names a person.", "Fill the column in.")
-        return [(_named(people), self._granted(batch))]
+        return [(_named(people), self._read_grants(batch))]
 
-    def _granted(self, batch: Any) -> units.Units:
+    def _read_grants(self, batch: Any) -> units.Units:
         if self.tiers is None:
             return units.grant(as_array(batch.column(self.budget)))
         place = Owner(self.budget, Places(list(self.tiers))).kinds(batch)

@@ -58,7 +58,7 @@ class Guarantee:
         return self.spent if self.codes is None else self.spent[self.codes]
 
     @property
-    def shown(self) -> Literal["epsilon", "rho"]:
+    def reported_currency(self) -> Literal["epsilon", "rho"]:
         """What each is told: an ε where there is one, pure or at the guarantee's δ, else ρ."""
         return "rho" if self.currency == "zCDP rho" and self.delta is None else "epsilon"
 
@@ -66,13 +66,13 @@ class Guarantee:
     def amounts(self) -> NDArray[np.float64]:
         """What each kind of people is promised, in what is shown."""
         if self.currency == "zCDP rho" and self.delta is not None:
-            return self._read_at(self.delta, self.spent)
+            return self._convert_rho(self.delta, self.spent)
         return np.asarray(units.epsilon(self.spent), dtype=np.float64)
 
     @property
     def epsilon(self) -> NDArray[np.float64]:
         """What each is promised: by row without groups, else by person in sorted order (by kind if streamed)."""
-        if self.shown != "epsilon":
+        if self.reported_currency != "epsilon":
             raise IncompatibleGuarantees(
                 "This guarantee is counted in ρ of zCDP.", "It has no pure ε.", "Use .rho, or .approximate(delta)."
             )
@@ -102,15 +102,15 @@ class Guarantee:
                 "δ is not between 0 and 1.", "", "Pass a small δ, far below one over the number of people."
             )
         if self.currency == "epsilon, delta":
-            return self._not_below(delta)
-        return self._read_at(delta, self.as_zcdp().units)
+            return self._get_epsilon_above(delta)
+        return self._convert_rho(delta, self.as_zcdp().units)
 
-    def _read_at(self, delta: float, rho: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _convert_rho(self, delta: float, rho: NDArray[np.int64]) -> NDArray[np.float64]:
         values, where = np.unique(rho, return_inverse=True)
         read = conversion.gaussian_epsilon if self.gaussian else conversion.zcdp_epsilon
         return np.asarray(read(units.epsilon(values), delta)[where], dtype=np.float64)
 
-    def _not_below(self, delta: float) -> NDArray[np.float64]:
+    def _get_epsilon_above(self, delta: float) -> NDArray[np.float64]:
         if self.delta is None or delta < self.delta:
             raise IncompatibleGuarantees(
                 "This guarantee is an ε at a larger δ.", "It says nothing about smaller ones.", "Plan with that δ."
@@ -120,7 +120,7 @@ class Guarantee:
     def __add__(self, other: Guarantee) -> Guarantee:
         """What both releases together cost each person: in one currency the losses of a person add up."""
         self._refuse_other_kinds(other)
-        left, right = self._one_currency(other)
+        left, right = self._to_one_currency(other)
         arithmetic: Arithmetic = "exact" if self.arithmetic == other.arithmetic == "exact" else "floating"
         left = replace(left, arithmetic=arithmetic, delta=_joint_delta(left, right), gaussian=False)
         if left.codes is right.codes and left.counts is right.counts:  # the same kinds of the same people
@@ -133,7 +133,7 @@ class Guarantee:
         # In a streamed table without people only kinds are known, and two tables of kinds cannot be matched.
         return self.codes is not None or bool(np.all(self.counts == 1))
 
-    def _one_currency(self, other: Guarantee) -> tuple[Guarantee, Guarantee]:
+    def _to_one_currency(self, other: Guarantee) -> tuple[Guarantee, Guarantee]:
         if self.currency == other.currency:
             return self, other
         return self.as_zcdp(), other.as_zcdp()  # which refuses an ε at one δ: with anything else it adds up to nothing
@@ -171,7 +171,7 @@ class Guarantee:
             told["rho"] = _told(spent, counts, "rho")
         if self.delta is not None:
             told["delta"] = self.delta
-        if self.shown == "epsilon":
+        if self.reported_currency == "epsilon":
             told["epsilon"] = _told(replace(self, spent=spent)._units_of_epsilon(), counts, "epsilon")
         return told
 

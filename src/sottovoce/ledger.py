@@ -227,7 +227,7 @@ def total(amounts: Mapping[str, int], read_at: float) -> Total:
         for relation in ("zero out", "replace", "replace labels")
     )
     # A promise about rows covers labels too, so about labels both kinds count.
-    return sum(others, zero_out.from_zero_out_to_replace()).together(read_at)
+    return sum(others, zero_out.to_replace()).compose(read_at)
 
 
 def refuse_unwritable(text: Any) -> None:

@@ -141,7 +141,7 @@ class Plan:
     @property
     def charges(self) -> NDArray[np.float64]:
         """What each will spend, ε or ρ by the guarantee's currency: by row without groups, else by person, sorted."""
-        return self.guarantee.epsilon if self.guarantee.shown == "epsilon" else self.guarantee.rho
+        return self.guarantee.epsilon if self.guarantee.reported_currency == "epsilon" else self.guarantee.rho
 
     @cached_property
     def digest(self) -> str:
@@ -212,7 +212,7 @@ class Plan:
     def describe(self) -> str:
         """The plan in words: who pays what, the error to expect, and what it is made of."""
         unit = self.guarantee.unit
-        symbol = {"epsilon": "ε", "rho": "ρ"}[self.guarantee.shown]
+        symbol = {"epsilon": "ε", "rho": "ρ"}[self.guarantee.reported_currency]
         lines = [
             f"Plan for {asked(self)}{in_table(self)}: {self.size}.",
             f"Promise: {currency_words(self.promise)} for each {unit}, neighbours by {self.guarantee.neighbours}, "

@@ -125,7 +125,7 @@ def column_label(question: Any, column: str | None = None) -> Label:
     if not isinstance(bounds, Schema):
         low, high = interval(bounds)
         return Label(column or VALUE, low, high, public_constant(question.missing, low, high))
-    name = column or bounds.labelled()
+    name = column or bounds.require_label()
     low, high = bounds.interval(name)
     own = bounds.columns[name].missing if question.missing is None else question.missing
     return Label(column or VALUE, low, high, public_constant(own, low, high))
@@ -142,7 +142,7 @@ def _no_name() -> InvalidParameter:
 def declared_label(question: Any, column: str = VALUE) -> Label:
     """Returns how a regression reads its label; a constant that the schema declares for it goes before ``missing``."""
     low, high = interval(question.bounds)
-    own = question.bounds.columns[question.bounds.labelled()].missing if isinstance(question.bounds, Schema) else None
+    own = question.bounds.columns[question.bounds.require_label()].missing if isinstance(question.bounds, Schema) else None
     return Label(column, low, high, public_constant(question.missing if own is None else own, low, high))
 
 
@@ -213,7 +213,7 @@ def regression_in_memory(
     raw: Floats, recoding: Recoding, values: Any, label: Label, epsilon: Any, groups: Any
 ) -> tuple[Budgets, Rows]:
     """Returns the budgets and rows of a regression in memory, with the features recoded once."""
-    column, recoded = numbers(values, "labels"), recoding.recoded(raw)
+    column, recoded = numbers(values, "labels"), recoding.encode(raw)
     same_length(len(recoded), y=column, groups=groups)
     budgets = budgets_of(epsilon, groups, len(column))
     return budgets, table_in_memory(recoded, Recoded(recoding), column, label, budgets)
@@ -247,7 +247,7 @@ def run(question: Question, plan: Plan, rows: Rows) -> Release:
     # Before rows are read: how long an answer takes may depend on them.
     date = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     try:
-        return question.answer(plan, rows).about(rows.subject, date)
+        return question.answer(plan, rows).with_subject(rows.subject, date)
     except Exception:
         pass  # raised below, outside the handler, so that nothing of the cause is carried along
     raise ReleaseFailed()

@@ -55,7 +55,7 @@ class Feature:
         numbers = all(isinstance(limit, int | float) and math.isfinite(limit) for limit in limits)
         return numbers and self.low <= self.high and all(isinstance(text, str) for text in (self.name, *self.levels))
 
-    def recoded(self, raw: Floats) -> Floats:
+    def encode(self, raw: Floats) -> Floats:
         """Returns the recoded columns, every entry in [−½, ½]; a factor's raw column holds the level's number."""
         if self.levels:
             table = np.vstack([contrasts(len(self.levels)), np.zeros(self.width)])
@@ -121,7 +121,7 @@ class Recoding:
         """The number of recoded columns, p."""
         return sum(feature.width for feature in self.features)
 
-    def recoded(self, raw: Floats, *, spent: bool = False) -> Floats:
+    def encode(self, raw: Floats, *, spent: bool = False) -> Floats:
         """Returns the recoded matrix, entries in [−½, ½], from the raw one, a column a feature; ``spent``: in place."""
         if raw.shape[1] != len(self.features):
             raise InvalidData(
@@ -129,21 +129,21 @@ class Recoding:
             )
         infinite = np.isinf(raw)
         if not any(feature.levels for feature in self.features) and self.width == raw.shape[1]:
-            recoded = self._numbers(raw, raw if spent else None)
+            recoded = self._encode_numbers(raw, raw if spent else None)
         else:
-            recoded = np.hstack([feature.recoded(raw[:, j]) for j, feature in enumerate(self.features)])
+            recoded = np.hstack([feature.encode(raw[:, j]) for j, feature in enumerate(self.features)])
         if infinite.any():  # an infinity is refused like a missing value, not clipped: mark its row
             recoded[infinite.any(axis=1)] = np.nan
         return recoded
 
-    def _numbers(self, raw: Floats, out: Floats | None) -> Floats:
+    def _encode_numbers(self, raw: Floats, out: Floats | None) -> Floats:
         low, high = (np.array([getattr(f, side) for f in self.features]) for side in ("low", "high"))
         recoded: Floats = np.clip(raw, low, high, out=out)
         recoded -= (low + high) / 2
         recoded /= high - low
         return np.clip(recoded, -0.5, 0.5, out=recoded)
 
-    def original(self, intercept: float, slopes: Floats) -> tuple[float, Floats]:
+    def to_original_units(self, intercept: float, slopes: Floats) -> tuple[float, Floats]:
         """Returns intercept and coefficients in the features' own units (one a number, one a level)."""
         coefficients, at = [], 0
         for feature in self.features:
@@ -158,7 +158,7 @@ class Recoding:
                 coefficients.append(np.zeros(1))
         return float(intercept), np.concatenate(coefficients)
 
-    def centred(self, intercept: float, coefficients: Floats) -> tuple[float, Floats]:
+    def to_encoded_units(self, intercept: float, coefficients: Floats) -> tuple[float, Floats]:
         """Returns intercept and slopes of the recoded columns from coefficients that ``original`` gave."""
         slopes, at = [], 0
         for feature in self.features:
@@ -171,7 +171,7 @@ class Recoding:
                 intercept += float(own[0]) * (feature.low + feature.high) / 2
         return float(intercept), np.concatenate([np.empty(0), *slopes])
 
-    def usual_spread(self) -> Floats:
+    def estimate_spread(self) -> Floats:
         """Returns the standard deviation of each recoded column if values fill the bounds, or the levels, evenly."""
         each = [
             np.sqrt(np.square(contrasts(len(f.levels))).mean(axis=0)) if f.levels else np.full(f.width, EVEN)
@@ -238,14 +238,14 @@ class UnitBall:
             rows *= 2.0**-self.bits
         return rows
 
-    def recoded(self, raw: Floats, recoding: Recoding) -> Floats:
+    def encode(self, raw: Floats, recoding: Recoding) -> Floats:
         """Returns such rows from raw features, a cacheful at a time."""
         rows = np.empty((len(raw), self.width))
         for at in range(0, len(raw), CACHED):
-            rows[at : at + CACHED] = self.rows(recoding.recoded(raw[at : at + CACHED]))
+            rows[at : at + CACHED] = self.rows(recoding.encode(raw[at : at + CACHED]))
         return rows
 
-    def original(self, theta: Floats) -> tuple[float, Floats]:
+    def to_original_units(self, theta: Floats) -> tuple[float, Floats]:
         """Returns the intercept and slopes for z of a linear function θ of rows that are not too long."""
         slopes = theta[self.width - len(self.middle) :] * self._share / (self.radius * self.spread)
         intercept = float(theta[0]) * self.intercept * INSIDE if self.intercept > 0 else 0.0

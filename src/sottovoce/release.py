@@ -95,7 +95,7 @@ class Release:
             error_parts=plan.error_parts,
         )
 
-    def about(self, subject: Subject, date: str) -> Release:
+    def with_subject(self, subject: Subject, date: str) -> Release:
         """Returns the same release with what it is about, in public words, and its date."""
         columns = [subject.column, *(f["name"] for f in self._features())]
         units = {name: unit for name, unit in subject.units.items() if name in columns}
@@ -156,7 +156,7 @@ class Release:
         """The release in plain words."""
         nothing = filter(None, [says_nothing(self)])
         return "\n".join(
-            [self._answer(), self._about(), error_sentence(self), *nothing, *self.promise_in_words(), self.reasons()]
+            [self._describe_answer(), self._describe_subject(), error_sentence(self), *nothing, *self.promise_in_words(), self.reasons()]
         )
 
     def numbers(self) -> list[tuple[str, str]]:
@@ -194,9 +194,9 @@ class Release:
         """The declared features; public ones have names only."""
         return [f if isinstance(f, dict) else {"name": f} for f in self.parameters.get("features", ())]
 
-    def _answer(self) -> str:
+    def _describe_answer(self) -> str:
         if isinstance(self.value, dict):
-            return self._model(self.value)
+            return self._describe_model(self.value)
         told = self.numbers()
         low, high = self.parameters["bounds"]
         between = f"{plain(low)} and {with_unit(plain(high), self)}"
@@ -205,16 +205,16 @@ class Release:
             found = f"{asked(self)} are " + ", ".join(f"{number} (the {name})" for name, number in told)
         return f"Answer: {found}. Values were taken as lying between {between}; anything beyond was clipped."
 
-    def _about(self) -> str:
+    def _describe_subject(self) -> str:
         table = "a table without a name" if self.table is None else f"the table {self.table!r}"
         date = "on a date that is not recorded" if self.date is None else f"on {date_in_words(self.date)}"
         if self.date is None and self.column is None and self.table is None:
             return "Asked about: column, table and date are not recorded."
         return f"Asked about: {asked_about(self)}, of {table}, {date}."
 
-    def _model(self, value: dict[str, Any]) -> str:
+    def _describe_model(self, value: dict[str, Any]) -> str:
         if "models" in value:
-            return self._classifier(value["models"])
+            return self._describe_classifier(value["models"])
         (_, intercept), *slopes = self.coefficients(value)
         terms = ", ".join(f"{name} {number}" for name, number in slopes)
         low, high = self.parameters["label"]
@@ -226,7 +226,7 @@ class Release:
             f"between {between}; anything beyond was clipped."
         )
 
-    def _classifier(self, models: dict[str, Any]) -> str:
+    def _describe_classifier(self, models: dict[str, Any]) -> str:
         told = []
         for name, model in models.items():
             (_, intercept), *slopes = self.coefficients(model)
@@ -274,10 +274,10 @@ class Release:
         return (
             f"Why: {certificate.theorem} (proof: {certificate.page}). Noise: {self.noise['distribution']}, "
             f"{self.guarantee['arithmetic']} arithmetic. Made by {libraries}; plan {certificate.plan_digest[:16]}."
-            + self._booked()
+            + self._describe_entry()
         )
 
-    def _booked(self) -> str:
+    def _describe_entry(self) -> str:
         booked = self.certificate.ledger
         if booked is None:
             return ""

@@ -190,7 +190,7 @@ class Session:
         prices = series_mapping(epsilon)
         epsilon = epsilon if prices is None else prices
         if by_names(schema_of(question), X, y, epsilon, groups):
-            return self._release_named(question, X, y, groups, key, epsilon, name)
+            return self._release_by_names(question, X, y, groups, key, epsilon, name)
         given = Values.of(question, X, y, PLENTY, groups)
         if given.groups is None:
             raise _nobody()
@@ -204,7 +204,7 @@ class Session:
         request = Request(question, columns, people, facts, price, (owner,), features)
         known = self.ledger.find(key)
         if known is not None:  # looked up before balances are: what it cost then is not asked for again
-            return self._again(known, request)
+            return self._return_stored(known, request)
 
         def arranged(granted: units.Units) -> tuple[Budgets, Rows]:
             wanted = dict(zip(people.tolist(), units.epsilon(granted).tolist(), strict=True))
@@ -212,8 +212,8 @@ class Session:
             return budgets, replace(rows, subject=named_by(rows.subject, name))
 
         if asked is None:
-            asked = self._everything(question, names, arranged)
-        return self._released(question, key, request, names, asked, arranged)
+            asked = self._get_remaining(question, names, arranged)
+        return self._reserve_and_release(question, key, request, names, asked, arranged)
 
     def release_rows(
         self, question: Question, budgets: Budgets, rows: Rows, key: str, agreed: str | None = None
@@ -225,7 +225,7 @@ class Session:
         """
         return self._release_table(question, budgets, rows, key, budgets.by_person(budgets.kinds.epsilon), agreed)
 
-    def _release_named(
+    def _release_by_names(
         self, question: Question, table: Any, y: Any, groups: Any, key: str, epsilon: Any, name: str | None
     ) -> Release:
         """Answers a question about a table by the names of its columns."""
@@ -258,21 +258,21 @@ class Session:
         request = Request(question, [*about, features], people, facts, about, facts, features)
         known = self.ledger.find(key)
         if known is not None:  # looked up before balances are: what it cost then is not asked for again
-            return self._again(known, request)
+            return self._return_stored(known, request)
         names = people.tolist()
 
         def arranged(granted: units.Units) -> tuple[Budgets, Rows]:
-            lowered = budgets.lowered(granted)
+            lowered = budgets.with_grants(granted)
             return lowered, replace(rows, owner=replace(rows.owner, codes=lowered.codes))
 
         if asked is None:
-            asked = self._everything(question, names, arranged)
-        return self._released(question, key, request, names, asked, arranged, agreed)
+            asked = self._get_remaining(question, names, arranged)
+        return self._reserve_and_release(question, key, request, names, asked, arranged, agreed)
 
     def plan_rows(self, question: Question, budgets: Budgets) -> Plan:
         """The plan of such a release as it would be made now; nobody is charged and no row is read."""
         asked = budgets.by_person(budgets.kinds.epsilon)
-        return self._affordable(question, budgets.names(), asked, lambda granted: (budgets.lowered(granted), None))[0]
+        return self._plan_affordable(question, budgets.names(), asked, lambda granted: (budgets.with_grants(granted), None))[0]
 
     def verify(self, *releases: Release) -> None:
         """Checks that the books add up, and that the releases' certificates are in them; raises if not."""
@@ -310,7 +310,7 @@ class Session:
                 "Ask again under its key for these.",
             )
 
-    def _everything(self, question: Question, people: Sequence[Any], arranged: Arranged) -> units.Units:
+    def _get_remaining(self, question: Question, people: Sequence[Any], arranged: Arranged) -> units.Units:
         """What each has left in the account that the question charges, which a plan for anybody's ε tells."""
         guarantee = question.plan_for(*arranged(np.full(len(people), PLENTY))).guarantee
         if guarantee.currency != "pure epsilon":
@@ -328,7 +328,7 @@ class Session:
             )
         return left
 
-    def _released(
+    def _reserve_and_release(
         self,
         question: Question,
         key: str,
@@ -338,9 +338,9 @@ class Session:
         arranged: Arranged,
         agreed: str | None = None,
     ) -> Release:
-        made, hidden = None, self._hidden(request)
+        made, hidden = None, self._hide_request(request)
         while made is None:
-            plan, rows = self._affordable(question, people, asked, arranged)
+            plan, rows = self._plan_affordable(question, people, asked, arranged)
             if agreed is not None:
                 refuse_another_plan(replace(plan, subject=rows.subject), agreed)
             refuse_unfit(question, plan, rows)
@@ -350,7 +350,7 @@ class Session:
                 if self.short == "refuse":
                     raise
         if not made.fresh:
-            return self._again(made, request)
+            return self._return_stored(made, request)
         release = run(question, plan, rows)
         release = self._sign(release, made)
         self.ledger.publish(key, release.to_json())
@@ -368,7 +368,7 @@ class Session:
         signed = {**booked, "signature": self.ledger.sign(release_message(unsigned.to_json()))}
         return replace(release, certificate=replace(release.certificate, ledger=signed))
 
-    def _affordable(
+    def _plan_affordable(
         self, question: Question, people: Sequence[Any], asked: units.Units, arranged: Arranged
     ) -> tuple[Plan, Any]:
         """Plans, leaves out who cannot pay, and plans again until everybody can; who remains may have to pay more."""
@@ -399,15 +399,15 @@ class Session:
                     "Ask for less, or for larger grants. Nobody was charged.",
                 )
 
-    def _hidden(self, request: Request) -> str:
+    def _hide_request(self, request: Request) -> str:
         # Under the ledger's key, so that nobody who has the database alone can try names against it.
         return NAMED + self.ledger.hidden(request.fingerprint())
 
-    def _again(self, known: Reservation, request: Request) -> Release:
+    def _return_stored(self, known: Reservation, request: Request) -> Release:
         """Returns what is stored under a key, if it was stored for this request."""
         stored = None if known.release is None else Release.from_json(known.release)
         if known.request.startswith(NAMED):
-            same = known.request == self._hidden(request)
+            same = known.request == self._hide_request(request)
         else:  # written by a version that did not look at the names of columns: what it has stored must not disagree
             same = known.request == self.ledger.hidden(request.earlier_fingerprint())
             same = same and (stored is None or not request.contradicts(stored))

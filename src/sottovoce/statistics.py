@@ -83,13 +83,13 @@ class Owner:
         if self.keys is None:
             return as_array(column)
         place = (
-            self._text_places(column, self.keys)
+            self._find_names(column, self.keys)
             if isinstance(self.keys, Places)
-            else self._number_places(column, self.keys)
+            else self._find_numbers(column, self.keys)
         )
         return place if self.codes is None else self.codes[place]
 
-    def _number_places(self, column: Any, keys: Array) -> Array:
+    def _find_numbers(self, column: Any, keys: Array) -> Array:
         wanted = units.grant(as_array(column)) if self.as_units else as_array(column).astype(np.int64, copy=False)
         place = np.minimum(places(keys, wanted), len(keys) - 1)
         if not np.array_equal(keys[place], wanted):
@@ -98,7 +98,7 @@ class Owner:
             )
         return place
 
-    def _text_places(self, column: Any, keys: Places) -> Array:
+    def _find_names(self, column: Any, keys: Places) -> Array:
         encoded = column.dictionary_encode()
         known = [keys.of.get(key, -1) for key in encoded.dictionary.to_pylist()]
         found: NDArray[np.int64] = np.array([*known, -1], dtype=np.int64)[

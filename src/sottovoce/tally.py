@@ -56,13 +56,13 @@ class Tally:
         return cls(np.array(numbers), len(numbers))
 
     def __add__(self, other: Tally) -> Tally:
-        self._wait(other.loose[: other.waiting])
+        self._buffer(other.loose[: other.waiting])
         self._count(other.values, other.counts)
         if self.waiting >= self.limit:
-            self._settle()
+            self._flush()
         return self
 
-    def counted(self) -> tuple[Integers, Array]:
+    def collect_counts(self) -> tuple[Integers, Array]:
         """Returns the different numbers in order, and how often each came; this uses the tally up."""
         loose = self.loose[: self.waiting]
         loose.sort()
@@ -72,7 +72,7 @@ class Tally:
         self._count(values, counts)
         return self.values, self.counts
 
-    def _wait(self, numbers: Integers) -> None:
+    def _buffer(self, numbers: Integers) -> None:
         needed = self.waiting + len(numbers)
         if needed > len(self.loose):
             # Doubled: the new half takes up memory only once it is written to.
@@ -82,7 +82,7 @@ class Tally:
         self.loose[self.waiting : needed] = numbers
         self.waiting = needed
 
-    def _settle(self) -> None:
+    def _flush(self) -> None:
         loose = self.loose[: self.waiting]
         loose.sort()
         if 2 * different(loose) > self.waiting:
@@ -135,7 +135,7 @@ class Names:
             self.limit = max(FEW, 2 * len(self.tables[0]))
         return self
 
-    def counted(self) -> tuple[Array, Array, Array]:
+    def collect_counts(self) -> tuple[Array, Array, Array]:
         """Returns the different names in order, how often each came, and with which number."""
         if not sum(map(len, self.tables)):
             return np.empty(0, dtype=object), none(), none()

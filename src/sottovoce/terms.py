@@ -88,41 +88,41 @@ class RowTerms:
     def __call__(self, batch: Any) -> Array:
         """Returns the sums over the batch as Python's integers, one after another; ``floats`` reads them."""
         blocks = (batch.slice(at, BLOCK) for at in range(0, len(batch), BLOCK))
-        return sum((self._block(block).astype(object) for block in blocks), start=self.zero())
+        return sum((self._sum_block(block).astype(object) for block in blocks), start=self.zero())
 
-    def _block(self, batch: Any) -> NDArray[np.int64]:
+    def _sum_block(self, batch: Any) -> NDArray[np.int64]:
         """A cacheful of rows at a time."""
         total = np.zeros(len(self.zero()), dtype=np.int64)
         for at in range(0, len(batch), READ):
             for piece in pieces(self.read(batch.slice(at, READ))):
-                total += self.piece(*piece)
+                total += self.sum_piece(*piece)
         return total
 
     def read(self, batch: Any) -> Read:
         """Returns loudness, rows and labels; rows of people left out are not read."""
         v = self.loudness[self.owner.kinds(batch)]
-        rows, labels = self.reader.matrix(batch), self._labels(batch)
+        rows, labels = self.reader.matrix(batch), self._read_labels(batch)
         heard = v > 0
         return (v, rows, labels) if heard.all() else (v[heard], rows[heard], labels[heard])
 
-    def piece(self, v: Floats, rows: Floats, labels: Floats) -> NDArray[np.int64]:
+    def sum_piece(self, v: Floats, rows: Floats, labels: Floats) -> NDArray[np.int64]:
         """Returns the sums over at most 2^13 rows."""
-        rows = self._rounded(rows)
-        loss, pull, bend = self._losses(rows, labels)
+        rows = self._round_rows(rows)
+        loss, pull, bend = self._compute_losses(rows, labels)
         pulls = zip(limbs(v * pull, self._pull_exponent, LIMB, self._limbs), self._pull_units, strict=True)
-        gradient = np.concatenate([self._along(limb, rows) / unit for limb, unit in pulls])
+        gradient = np.concatenate([self._sum_gradients(limb, rows) / unit for limb, unit in pulls])
         if self.extended:
             return whole(gradient)
         values = [part.sum() for part in limbs(v * loss, self._value_exponent, VALUE_LIMB, 2)]
         root = np.sqrt(v * bend * math.ldexp(1.0, 2 * ROOT_BITS + 2 - self._exponent))
-        return whole(np.concatenate([values / self._value_units, gradient, self._squares(root, rows).ravel()]))
+        return whole(np.concatenate([values / self._value_units, gradient, self._sum_curvatures(root, rows).ravel()]))
 
-    def _along(self, pull: Floats, rows: Floats) -> Floats:
+    def _sum_gradients(self, pull: Floats, rows: Floats) -> Floats:
         """Returns Σ pull·φ."""
         slopes = pull @ rows
         return slopes if len(slopes) == len(self.theta) else np.concatenate([[pull.sum() / 2], slopes])
 
-    def _squares(self, root: Floats, rows: Floats) -> Floats:
+    def _sum_curvatures(self, root: Floats, rows: Floats) -> Floats:
         """Returns Σ of squares of rows times the root of their curvature, whole numbers all."""
         rooted = rows * root[:, None]
         slopes = np.rint(rooted, out=rooted).T @ rooted  # with its own transpose, which takes half the work
@@ -157,7 +157,7 @@ class RowTerms:
 
     @cached_property
     def _pull_exponent(self) -> int:
-        return math.frexp(float(self.loudness.max()) * self._steepest())[1]
+        return math.frexp(float(self.loudness.max()) * self._max_slope())[1]
 
     @cached_property
     def _pull_units(self) -> list[float]:
@@ -165,29 +165,29 @@ class RowTerms:
 
     @cached_property
     def _value_exponent(self) -> int:
-        return self._exponent + math.frexp(self._steepest() * (2 + float(np.abs(self.theta).sum())))[1]
+        return self._exponent + math.frexp(self._max_slope() * (2 + float(np.abs(self.theta).sum())))[1]
 
     @cached_property
     def _value_units(self) -> Floats:
         return np.array([math.ldexp(1.0, self._value_exponent - VALUE_LIMB * k) for k in (1, 2)])
 
-    def _rounded(self, rows: Floats) -> Floats:
+    def _round_rows(self, rows: Floats) -> Floats:
         """Returns φ on its grid, without its ½ if it has one."""
         raise NotImplementedError
 
-    def _labels(self, batch: Any) -> Floats:
+    def _read_labels(self, batch: Any) -> Floats:
         """Returns labels."""
         raise NotImplementedError
 
-    def _beside(self, start: Any, rows: Floats) -> Array:
+    def _subtract_predictions(self, start: Any, rows: Floats) -> Array:
         """Returns start − φᵀθ of each row."""
         return remainder(start, rows, self.theta) if self.extended else start - predicted(rows, self.theta)
 
-    def _losses(self, rows: Floats, labels: Floats) -> tuple[Array, Array, Array]:
+    def _compute_losses(self, rows: Floats, labels: Floats) -> tuple[Array, Array, Array]:
         """Returns loss, pull and bend of each row."""
         raise NotImplementedError
 
-    def _steepest(self) -> float:
+    def _max_slope(self) -> float:
         """No pull is larger, and no loss is larger than it times (2 + Σ|θ_j|)."""
         raise NotImplementedError
 
@@ -199,17 +199,17 @@ class HuberTerms(RowTerms):
     label: Label
     loss: Any  # solvers.huber.Loss: (residuals) → (ρ, ψ, ψ')
 
-    def _rounded(self, rows: Floats) -> Floats:
+    def _round_rows(self, rows: Floats) -> Floats:
         return on_grid(rows)
 
-    def _labels(self, batch: Any) -> Floats:
+    def _read_labels(self, batch: Any) -> Floats:
         return self.label.values(batch)
 
-    def _losses(self, rows: Floats, labels: Floats) -> tuple[Array, Array, Array]:
-        rho, psi, bend = self.loss(self._beside(labels, rows))
+    def _compute_losses(self, rows: Floats, labels: Floats) -> tuple[Array, Array, Array]:
+        rho, psi, bend = self.loss(self._subtract_predictions(labels, rows))
         return rho, psi, bend
 
-    def _steepest(self) -> float:
+    def _max_slope(self) -> float:
         return float(self.loss.tau)  # ρ(r) ≤ τ|r|
 
 
@@ -220,21 +220,21 @@ class LogisticTerms(RowTerms):
     label: ClassLabel
     positive: int  # the class that counts as +1
 
-    def _rounded(self, rows: Floats) -> Floats:
+    def _round_rows(self, rows: Floats) -> Floats:
         return rows  # the unit ball is on a grid already
 
-    def _labels(self, batch: Any) -> Floats:
+    def _read_labels(self, batch: Any) -> Floats:
         return self.label.signs(batch, self.positive)
 
-    def _losses(self, rows: Floats, labels: Floats) -> tuple[Array, Array, Array]:
-        margin = -labels * self._beside(0.0, rows)
+    def _compute_losses(self, rows: Floats, labels: Floats) -> tuple[Array, Array, Array]:
+        margin = -labels * self._subtract_predictions(0.0, rows)
         small = np.exp(-np.abs(margin))  # never overflows
         doubt = np.where(margin > 0, small, 1) / (1 + small)
         # A certificate has no use for the loss, whose logarithm would take as long as all the rest.
         loss = margin if self.extended else np.log1p(small) + np.maximum(-margin, 0)
         return loss, labels * doubt, doubt * (1 - doubt)
 
-    def _steepest(self) -> float:
+    def _max_slope(self) -> float:
         return 1.0
 
 

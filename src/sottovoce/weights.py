@@ -124,18 +124,18 @@ class Weights:
                 "Somebody's share must be at least 1e-9.",
                 "Ask fewer questions at once, or wait for larger grants.",
             )
-        return cls.voiced(kinds, row_voices(units.epsilon(kinds.epsilon), kinds.rows, kinds.people, A))
+        return cls.from_row_weights(kinds, row_voices(units.epsilon(kinds.epsilon), kinds.rows, kinds.people, A))
 
     @classmethod
-    def voiced(cls, kinds: Kinds, voices: Floats) -> Weights:
+    def from_row_weights(cls, kinds: Kinds, voices: Floats) -> Weights:
         """Rounds given weights of rows, the largest of which is 1, down to whole numbers of all the bits there are."""
         n_rows = int(kinds.rows @ kinds.people)
         bits = min(WEIGHT_BITS, TOTAL_BITS - math.ceil(math.log2(n_rows)))
         voices *= 2.0**bits
-        return cls.rounded(kinds, np.floor(voices, out=voices).astype(np.int64))
+        return cls.from_integers(kinds, np.floor(voices, out=voices).astype(np.int64))
 
     @classmethod
-    def rounded(cls, kinds: Kinds, row: NDArray[np.int64]) -> Weights:
+    def from_integers(cls, kinds: Kinds, row: NDArray[np.int64]) -> Weights:
         """Returns everything that follows from whole-number row weights whose sum over all rows is at most 2^62."""
         person = row * kinds.rows if kinds.rows.max() > 1 else row
         total = int(person @ kinds.people)

@@ -213,7 +213,7 @@ def test_the_process_that_tries_a_table_is_not_told_where_the_books_are(monkeypa
     monkeypatch.setenv("SOTTOVOCE_LEDGER", ADDRESS)
     monkeypatch.setenv("PGPASSWORD", SECRET)
     monkeypatch.setattr(subprocess, "run", watched)
-    content, desk = io.BytesIO(), Desk.on(None)
+    content, desk = io.BytesIO(), Desk.for_ledger(None)
     pq.write_table(pa.table({"id": [SECRET], "v": [1.0]}), content)
     uploads.keep(desk, f"{SECRET}.parquet", content)
     desk.clear()

@@ -201,7 +201,7 @@ def forged(place: Place, key: Path | None = None) -> None:
     if key is not None:
         (heads,) = place.keys.glob("*.heads")
         heads.unlink()
-        Beside(key.read_bytes(), heads).saw(entry.number, before)
+        Beside(key.read_bytes(), heads).record_head(entry.number, before)
 
 
 def test_a_chain_computed_anew_without_the_key_is_no_ledger(place):

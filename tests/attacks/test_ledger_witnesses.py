@@ -182,7 +182,7 @@ def test_two_copies_that_commit_at_the_same_time_do_not_both_release(in_file, tm
     in_file.granted(1.0).ledger.add_witness(address)
     copy = second_machine(in_file, tmp_path / "copy").session()
     books = in_file.session()
-    give, made = FileWitness.give, []
+    give, made = FileWitness.store_head, []
 
     def meanwhile(self, ledger, head):
         monkeypatch.setattr(FileWitness, "give", give)
@@ -341,12 +341,12 @@ def test_a_tree_head_that_nobody_signed_is_found(tmp_path):
     log = LogWitness(tmp_path / "log", signer, seen)
     log.make()
     for number in range(3):
-        log.give("0" * 32, Head(number, bytes(32), bytes(64)))
-    assert [tree.size for tree in log.trees()] == [1, 2, 3]
+        log.store_head("0" * 32, Head(number, bytes(32), bytes(64)))
+    assert [tree.size for tree in log.read_trees()] == [1, 2, 3]
     trees = tmp_path / "log" / "trees"
     trees.write_text(trees.read_text().replace("\n2 ", "\n1 "))
     with pytest.raises(Exception, match="not signed"):
-        log.trees()
+        log.read_trees()
     assert kept[-1] == Tree(3, log.read("0" * 32, 0) and kept[-1].root)
 
 

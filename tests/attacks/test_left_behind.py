@@ -72,7 +72,7 @@ def temporary(tmp_path, monkeypatch) -> Path:
 
 @linux
 def test_a_table_has_no_name_and_every_reader_in_this_process_reads_it(temporary):
-    desk = Desk.on(None)
+    desk = Desk.for_ledger(None)
     table = desk.tables[keep(desk, "t.csv", io.BytesIO(TABLE))]
     assert table.path.is_symlink()
     assert os.stat(table.path).st_nlink == 0
@@ -138,10 +138,10 @@ def test_without_root_a_process_with_closed_memory_reads_its_tables_and_no_other
 
 @linux
 def test_what_is_taken_away_is_gone_and_its_file_is_closed(temporary):
-    desk = Desk.on(None)
+    desk = Desk.for_ledger(None)
     name = keep(desk, "t.csv", io.BytesIO(TABLE))
     assert soon_open(desk.folder, 2), "the folder, which is locked, and the table"
-    desk.take_away(name)
+    desk.remove_table(name)
     assert soon_open(desk.folder, 1)
     desk.clear()
     assert soon_open(desk.folder, 0)

@@ -183,9 +183,9 @@ def test_thousands_of_wrong_codes_cost_no_scrypt_and_a_right_one_costs_one(monke
     monkeypatch.setattr(codes.hashlib, "scrypt", lambda *given, **said: tried.append(1) or scrypt(*given, **said))
     letters = codes.ALPHABET
     wrong = [right[:-3] + a + b + c for a in letters for b in letters[:10] for c in letters[:10]]
-    assert [people.enter(code) for code in wrong if code != right] == [None] * (len(wrong) - (right in wrong))
+    assert [people.sign_in(code) for code in wrong if code != right] == [None] * (len(wrong) - (right in wrong))
     assert tried == []
-    assert people.visit(people.enter(right)).person == "ada"
+    assert people.find_visit(people.sign_in(right)).person == "ada"
     assert tried == [1]
 
 

@@ -139,7 +139,7 @@ def test_nobody_can_open_what_lies_beside_the_books_at_any_moment(tmp_path, monk
     books = opened(tmp_path / "books.db")
     books.add_witness(f"file:{tmp_path / 'witness'}")
     sv.Session(ledger=books).grant({"ada": 1.0})
-    codes = Codes.beside(books, f"sqlite:///{tmp_path / 'books.db'}", None)
+    codes = Codes.for_ledger(books, f"sqlite:///{tmp_path / 'books.db'}", None)
     codes.issue("ada")
     monkeypatch.undo()
     assert watcher.seen == set()

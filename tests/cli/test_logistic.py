@@ -165,7 +165,7 @@ def test_numbers_written_with_a_point_are_the_classes_without(run, ward, patient
 @pytest.mark.parametrize("label", LABELS)
 def test_a_table_gives_the_plan_that_the_same_data_in_memory_gives(run, ward, patients, label):
     assert run(*logistic(ward, "plan", label), "--out", ward / "p.json").exit_code == 0
-    est = sv.LogisticRegression(bounds=Said("t", schema=ward / f"{label}.toml").classified().features)
+    est = sv.LogisticRegression(bounds=Said("t", schema=ward / f"{label}.toml").for_classification().features)
     plan = est.plan(epsilon=patients["epsilon"].to_numpy(), groups=patients["id"].to_numpy(zero_copy_only=False))
     assert json.loads((ward / "p.json").read_text())["plan_digest"] == plan.digest
 
@@ -217,7 +217,7 @@ def test_probabilities_add_up_where_every_class_is_next_to_impossible(ward, rele
     for place, function in enumerate(content["value"]["models"].values()):
         function["intercept"] = -5000.0 + place
         function["coefficients"] = dict.fromkeys(function["coefficients"], 0.0)
-    answer = Model.of(Release.from_json(json.dumps(content))).answers(
+    answer = Model.of(Release.from_json(json.dumps(content))).predict_batch(
         pa.record_batch({"age": [20.0], "smoker": ["no"]})
     )
     chances = np.array([answer[f"probability of {name}"][0] for name in LABELS["stage"]])

@@ -475,7 +475,7 @@ def test_many_sellers_are_few_dots():
 
     costs = np.random.default_rng(0).uniform(1, 5, 100_000)
     terms, many = Terms(sv.market.prior.uniform(1, 5), trade_off=1e-4), Sellers(tuple(map(str, range(100_000))), costs)
-    assert len(picture(Outcome(terms, many, terms.settled(many)))) < 200_000
+    assert len(picture(Outcome(terms, many, terms.allocate(many)))) < 200_000
 
 
 def test_the_commands_of_the_guide_run_in_their_order(market, tmp_path, monkeypatch):

@@ -51,7 +51,7 @@ def test_every_method_plans_and_releases_the_same_promise(run, clinic, method):
 
 def test_a_table_gives_the_plan_that_the_same_data_in_memory_gives(run, clinic, visits):
     assert run(*ridge(clinic, "plan"), "--out", clinic / "p.json").exit_code == 0
-    est = sv.Ridge(bounds=Said("t", schema=clinic / "clinic.toml").regressed().features)
+    est = sv.Ridge(bounds=Said("t", schema=clinic / "clinic.toml").for_regression().features)
     plan = est.plan(epsilon=visits["epsilon"].to_numpy(), groups=visits["id"].to_numpy(zero_copy_only=False))
     assert json.loads((clinic / "p.json").read_text())["plan_digest"] == plan.digest
 

@@ -70,7 +70,7 @@ def text(shown):
 
 def test_the_page_shows_what_the_books_know(session, statement, shown):
     assert accounts(statement.lines()) == accounts(session.history("p0017"))
-    assert [account.left for account in accounts(statement.lines())] == [625_000_000]
+    assert [account.remaining for account in accounts(statement.lines())] == [625_000_000]
     assert session.balance("p0017") == 0.625
     seen = text(shown)
     assert "pure ε, neighbours by replace ε = 1 ε = 0.375 ε = 0.625" in seen
@@ -131,7 +131,7 @@ def _found(shown, statement, place):
     """Whether the page still passes with the lowest bit of one character turned; at 0 nothing is turned."""
     changed = shown if place == 0 else shown[:place] + chr(ord(shown[place]) ^ 1) + shown[place + 1 :]
     try:
-        read(changed).confirmed(statement.head)
+        read(changed).confirm_head(statement.head)
     except (LedgerBroken, InvalidParameter):
         return False
     return True
@@ -191,7 +191,7 @@ def test_a_chain_signed_by_somebody_else_leads_neither_to_the_published_head_nor
     stranger.grant({"p0017": 5.0})
     forged = read(page(Statement.of(stranger.ledger, "p0017")))
     with pytest.raises(LedgerBroken):
-        forged.confirmed(statement.head)
+        forged.confirm_head(statement.head)
     with pytest.raises(LedgerBroken):
         forged.refuse_other_key(statement.key)
     with pytest.raises(LedgerBroken):
@@ -269,14 +269,14 @@ def test_a_grant_lowered_below_what_is_spent_leaves_nothing():
     lines = [Line(n, "", what, "", ACCOUNTS[0], amount, "") for n, what, amount in
              ((1, "grant", 1.0), (2, "reserve", 0.3), (3, "charge", 0.2), (4, "grant", 0.4))]  # fmt: skip
     (account,) = accounts(lines)
-    assert (account.granted, account.spent, account.left) == (400_000_000, 500_000_000, 0)
+    assert (account.granted, account.spent, account.remaining) == (400_000_000, 500_000_000, 0)
 
 
 @pytest.mark.parametrize("name", ACCOUNTS)
 def test_every_account_is_told_exactly_and_in_words(name):
     account = Account(name, granted=500_000_001, spent=100_000_000)
-    assert float(account.spelt(account.granted).split(" = ")[1]) * account.whole == account.granted
-    assert account.words.endswith(f"neighbours by {account.neighbours}")
+    assert float(account.format_amount(account.granted).split(" = ")[1]) * account.units_per_one == account.granted
+    assert account.description.endswith(f"neighbours by {account.neighbours}")
     sums = ledger.total({name: account.spent}, READ_AT), ledger.total({name: account.granted}, READ_AT)
     sentence, *how = odds([account])
     told = [float(factor.replace(",", "")) for factor in re.findall(r"at most ([0-9,]+[.][0-9]{3})", sentence)]

@@ -86,7 +86,7 @@ def test_noise_divided_by_one_and_a_half_in_the_plan_is_caught(monkeypatch):
 
 
 def test_a_choice_scale_divided_by_one_and_a_half_is_caught(monkeypatch):
-    original = Weights.rounded.__func__
+    original = Weights.from_integers.__func__
 
     def quieter(cls, kinds, row):
         right = original(cls, kinds, row)
@@ -135,7 +135,7 @@ def test_giving_everybody_the_average_is_caught(case, monkeypatch):
 
 @both
 def test_counting_rows_instead_of_people_is_caught(case, monkeypatch):
-    original = Weights.rounded.__func__
+    original = Weights.from_integers.__func__
 
     def per_row(cls, kinds, row):
         right = original(cls, kinds, row)

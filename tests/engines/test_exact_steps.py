@@ -39,7 +39,7 @@ BALL = UnitBall(np.zeros(P), np.full(P, 0.5), 1.2, 0.4, bits=23)
 LOUDNESS = np.random.default_rng(1).exponential(size=KINDS) ** 3  # very unequal
 LOUDNESS[7] = 0.0  # somebody is not heard
 TAU = 0.3
-LABEL, CLASS = Label("value", -1, 1), ClassLabel("class", Classes.declared((0, 1), None), coded=True)
+LABEL, CLASS = Label("value", -1, 1), ClassLabel("class", Classes.from_declaration((0, 1), None), coded=True)
 OWNER = Owner("kind")
 theta = np.random.default_rng(2).normal(size=P + 1)
 EXACT = np.array([Fraction(t) + Fraction(1, 2**90) for t in theta], dtype=object)
@@ -321,7 +321,7 @@ def test_a_row_that_is_no_number_ends_the_release():
     broken = np.full((3, P), np.nan)
     for kernel in (regression(), classifier(theta[:P])):
         with pytest.raises(ReleaseFailed):
-            kernel.piece(np.ones(3), broken, np.ones(3))
+            kernel.sum_piece(np.ones(3), broken, np.ones(3))
 
 
 # --- Whole fits: the same noise, the same bits ------------------------------------------------------------------------

@@ -121,7 +121,7 @@ COMPOSED: dict[Any, float] = {}
 @pytest.fixture(autouse=True)
 def composed_once(monkeypatch):
     """Neighbours have the same plan, and losses are composed once for it."""
-    original = SampledSteps._composed
+    original = SampledSteps._compose_steps
 
     def cached(self, *given):
         key = (
@@ -315,7 +315,7 @@ def draws_of(people, owner, sign, count, **options) -> np.ndarray:
     most = run.plan.budgets.by_person(run.plan.weights.person)[place]
     mine = run.descent.exact_sum(run.people, np.zeros(3)) @ DIRECTION  # all others add nothing
     noise = np.array(gaussian.draw(run.scale(), count * run.steps), dtype=float)  # of any one direction
-    coins = run.descent.chosen(count * run.steps)
+    coins = run.descent.choose_people(count * run.steps)
     return (mine * (1.0 if coins is None else coins) + noise).reshape(count, run.steps) / most
 
 
@@ -405,7 +405,7 @@ COINS_ERROR = math.sqrt(RATE * (1 - RATE) / COINS)
 
 def frequency() -> float:
     """How often somebody takes part in a step."""
-    return float(captured(ONE_ROW, 0, 1, **SAMPLED).descent.chosen(COINS).mean())
+    return float(captured(ONE_ROW, 0, 1, **SAMPLED).descent.choose_people(COINS).mean())
 
 
 def test_people_are_drawn_at_the_rate_and_a_step_without_anybody_has_noise():
@@ -441,7 +441,7 @@ def refused_and_caught(monkeypatch, people):
 
 
 def test_the_sensitivity_of_adding_instead_of_replacing_is_caught(monkeypatch):
-    original = loudness.Everybody.in_a_step
+    original = loudness.Everybody.per_step_sensitivity
     monkeypatch.setattr(loudness.Everybody, "in_a_step", lambda self, single, steps: 2 * original(self, single, steps))
     refused_and_caught(monkeypatch, ONE_ROW)
 
@@ -452,7 +452,7 @@ def test_one_step_charged_for_all_of_them_is_caught(monkeypatch):
 
 
 def test_giving_everybody_the_average_is_caught(monkeypatch):
-    original = loudness.Everybody.single
+    original = loudness.Everybody.single_step_sensitivity
     monkeypatch.setattr(
         loudness.Everybody, "single", lambda self, granted: np.full(len(granted), original(self, granted).mean())
     )
@@ -552,7 +552,7 @@ def test_a_rate_that_is_not_the_one_accounted_for_is_caught(monkeypatch):
     for owner in strictest_and_loosest(ONE_ROW):
         loud, epsilon, _ = one_step(owner)
         assert lost(loud, 1.2 * RATE, epsilon) > 1.05 * ONE_STEP["delta"]
-    original = Descent.chosen
+    original = Descent.choose_people
     monkeypatch.setattr(
         Descent, "chosen", lambda self, people: original(replace(self, rate=self.rate * 5 // 4), people)
     )

@@ -178,7 +178,7 @@ def test_rows_never_leave_the_ball(p, radius, intercept, seed):
     assert np.all(np.linalg.norm(rows.astype(np.longdouble), axis=1) <= 1)
     theta = rng.normal(size=ball.width)
     short = np.linalg.norm((Z - ball.middle) / ball.spread, axis=1) <= radius
-    constant, slopes = ball.original(theta)
+    constant, slopes = ball.to_original_units(theta)
     on_the_grid = 2.0**-23 * np.abs(theta).sum() + 1e-9 * np.abs(slopes).sum()
     assert np.all(np.abs((rows @ theta) - (constant + Z @ slopes))[short] <= on_the_grid)
     assert np.array_equal(rows * 2**23, np.round(rows * 2**23))
@@ -235,10 +235,10 @@ def test_classes_are_declared_and_never_read_off_the_labels():
 def test_classes_come_from_what_was_declared():
     schema = sv.Schema.loads('label = "d"\n[columns.d]\nkind = "factor"\nlevels = ["no", "yes"]\n'
                              '[columns.x]\nkind = "number"\nlow = 0\nhigh = 1')  # fmt: skip
-    assert Classes.declared(None, schema).values == ("no", "yes")
-    assert Classes.declared(None, sv.Bounds(label=(-1, 1))).values == (-1, 1)
-    assert Classes.declared(None, BOUNDS, ["b", "a", "b"]).values == ("a", "b")
-    assert Classes.declared((3, 4), schema).values == (3, 4)
+    assert Classes.from_declaration(None, schema).values == ("no", "yes")
+    assert Classes.from_declaration(None, sv.Bounds(label=(-1, 1))).values == (-1, 1)
+    assert Classes.from_declaration(None, BOUNDS, ["b", "a", "b"]).values == ("a", "b")
+    assert Classes.from_declaration((3, 4), schema).values == (3, 4)
     table = pd.DataFrame({"x": (X[:, 0] + 1) / 2})
     fitted = model(bounds=schema).fit(table, np.where(X[:, 0] > 0, "yes", "no"), epsilon=20.0)
     assert fitted.score(table, np.where(X[:, 0] > 0, "yes", "no")) > 0.9

@@ -310,7 +310,7 @@ def test_the_solvers_last_digits_are_covered_by_noise_and_paid_for(monkeypatch):
     heard, rate = voices.Voices.of(plan.budgets.kinds, 2, 2, labels_only=False), plan.noise["rate"]
     assert rates == pytest.approx([rate / 2, 1 / boundary.output_scale(heard, ridge, rate)], rel=1e-9)
     assert model.coef_.ravel() == pytest.approx([12, 12])
-    alone = heard._once(rate, ridge, "kappa")
+    alone = heard._charge_per_problem(rate, ridge, "kappa")
     assert heard.slack == pytest.approx(voices.SLACK * LOUD[0].min())
     assert plan.guarantee.spent == pytest.approx(units.NANO * (alone + heard.slack), abs=2)
 

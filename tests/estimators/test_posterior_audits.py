@@ -423,7 +423,7 @@ def worst_residual(noise, n):
 
 def allowed_residual(noise, n):
     account = concentration.Adaptive(noise["gamma"], noise["floor"], DELTA, noise["eigenvalue_standard_deviation"])
-    _, a = account._moved(np.array([1.0]), float(n))
+    _, a = account._get_leverage_and_residual(np.array([1.0]), float(n))
     return a[0] / np.sqrt(noise["gamma"])
 
 
@@ -432,7 +432,7 @@ def allowed_residual(noise, n):
 
 def test_a_strict_person_with_the_average_weight_is_caught(monkeypatch):
     """In the plan, where weights are found; and in the sums, after the plan."""
-    right = grants.Grants.filled
+    right = grants.Grants.fill_weights
 
     def average(self, account, total):
         found = right(self, account, total)
@@ -465,7 +465,7 @@ def test_a_residual_without_its_one_is_caught(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(concentration.Fixed, "epsilon", short)
         assert audited(MIXED, np.argmin(MIXED[0]), **ruled)[0] > 100
-    right = concentration.Adaptive._moved
+    right = concentration.Adaptive._get_leverage_and_residual
 
     def moved(self, weight, total):
         mu, a = right(self, weight, total)

@@ -357,9 +357,9 @@ def test_recoding_is_undone_exactly():
 
     raw = matrix(table, recoding)
     slopes = np.linspace(-1, 1, recoding.width)
-    intercept, coefficients = recoding.original(0.3, slopes)
-    assert np.abs(recoding.recoded(raw)).max() <= 0.5
-    assert predicted(recoding, raw, intercept, coefficients) == pytest.approx(0.3 + recoding.recoded(raw) @ slopes)
+    intercept, coefficients = recoding.to_original_units(0.3, slopes)
+    assert np.abs(recoding.encode(raw)).max() <= 0.5
+    assert predicted(recoding, raw, intercept, coefficients) == pytest.approx(0.3 + recoding.encode(raw) @ slopes)
     assert Recoding.from_dict(recoding.to_dict()) == recoding
 
 

@@ -114,7 +114,7 @@ def test_the_solvers_last_digits_are_covered_by_noise(monkeypatch):
     )
     theta = fit.slopes(1.0, TAU, CHOICE, np.zeros(P + 1))
     H = proxy.regularity(P, CHOICE.ridge, CHOICE.intercept_ridge) * (1 + 1e-12)
-    loudness, slack = fit._loudness(1.0, H, P)
+    loudness, slack = fit._compute_row_weights(1.0, H, P)
     assert slack > 0
     rounded = objective.rounding_of_tilt(TAU, CHOICE.norm, np.array([CHOICE.intercept_ridge] + [CHOICE.ridge] * P))
     assert 0 < rounded < solved[0]
@@ -318,13 +318,13 @@ def test_noise_divided_by_one_and_a_half_is_caught(monkeypatch):
 
 
 def test_a_voice_times_one_and_a_half_is_caught(monkeypatch):
-    perturbed = objective.Fit._perturbed
+    perturbed = objective.Fit._minimise_perturbed
     monkeypatch.setattr(objective.Fit, "_perturbed", lambda self, share, *rest: perturbed(self, share * 1.5, *rest))
     assert caught_in_objective(ONE_ROW)
 
 
 def test_rows_counted_instead_of_people_are_caught(monkeypatch):
-    original = objective.Fit._loudness
+    original = objective.Fit._compute_row_weights
 
     def per_row(self, share, H, slopes):
         loudness, slack = original(self, share, H, slopes)

@@ -132,7 +132,7 @@ def test_the_errata_of_a_paper_are_an_experiment_too(key, monkeypatch):
     done = outcome(Task(f"{key}/errata", "small"))
     shown = [value for table in done.tables for value in table.columns[0].ours]
     assert shown == [line.exact for table, lines in found_errata().items() if PAPER_OF[table] == key for line in lines]
-    assert done.unexplained() == []
+    assert done.find_unexplained() == []
     assert all(len(set(table.lines)) == len(table.lines) for table in done.tables)
     assert Outcome.from_json(done.to_json()) == done
     assert len(done.sentences) == len(shown)
@@ -192,8 +192,8 @@ def test_ada_ops_is_as_printed():
     assert algorithm.ridge(np.array([90.0, 104.0, 120.0])) == pytest.approx([14, 0, 0])
     least = paper.ada_ops_as_printed(600, 2, 3, 2, 4 * math.exp(-4))
     assert least.ridge(np.array([90.0, 104.0, 120.0])) == pytest.approx([0, 0, -16])
-    assert algorithm.allowed
-    assert not paper.ada_ops_as_printed(600, 2, 31, 2, 4 * math.exp(-4)).allowed  # 600·2/(4·2·5) = 30
+    assert algorithm.is_allowed
+    assert not paper.ada_ops_as_printed(600, 2, 31, 2, 4 * math.exp(-4)).is_allowed  # 600·2/(4·2·5) = 30
 
 
 def test_lemma_24_has_the_tail_under_p_and_nowhere_else():
@@ -228,8 +228,8 @@ def test_proposition_11_corrected_covers_its_counterexample():
 
 def test_ada_ops_counterexamples_are_allowed():
     for pair in counterexamples.releases().values():
-        assert all(side.algorithm.allowed for side in pair)
-    assert paper.ada_ops_as_printed(1000, 2, 2.0, 1.0, 1e-6).allowed
+        assert all(side.algorithm.is_allowed for side in pair)
+    assert paper.ada_ops_as_printed(1000, 2, 2.0, 1.0, 1e-6).is_allowed
 
 
 def test_losses_and_deltas_are_inverse():
@@ -317,7 +317,7 @@ def test_the_published_market_releases_what_its_neighbour_never_does():
     ends = []
     for labels in (studies.LABELS, studies.NEIGHBOUR):
         line, b = studies.two_sellers_as_published(labels), rng.laplace(size=500_000)
-        ends.append(np.floor(line.coefficient[line.chosen(b)] / studies.BIN))
+        ends.append(np.floor(line.coefficient[line.choose_corners(b)] / studies.BIN))
     share = float(np.mean(~np.isin(ends[0], ends[1])))
     assert abs(share - chance) < ERRORS * math.sqrt(chance / 500_000) + 1e-3  # bins that are rare on the neighbour
     assert studies.audit_as_published(200_000).hits / 100_000 == pytest.approx(chance, abs=ERRORS * 1e-3)

@@ -35,7 +35,7 @@ def column(name, table, start):
 @pytest.mark.parametrize("name", MADE)
 def test_every_outcome_is_whole_and_explained(name):
     outcome = small(name)
-    assert outcome.unexplained() == []
+    assert outcome.find_unexplained() == []
     assert Outcome.from_json(outcome.to_json()) == outcome
     assert outcome.tables
     assert outcome.figures
@@ -68,7 +68,7 @@ def test_the_worst_data_set_is_one():
 
 def test_exact_losses_are_those_of_refits():
     """Leave one row out, solve again, and ask the Gaussian profile."""
-    data = Sphere.drawn(20, 3)
+    data = Sphere.draw(20, 3)
     found = noised(20, 3)
 
     def solution(X, y):
@@ -131,7 +131,7 @@ def test_our_adaptive_sample_is_better_than_adaops():
 
 def test_simulated_samples_have_the_law_of_a_posterior():
     """Mean and covariance of 40,000 seeded samples at one ridge."""
-    data = Sphere.drawn(200, efficiency.COLUMNS, 0.5)
+    data = Sphere.draw(200, efficiency.COLUMNS, 0.5)
     found = efficiency.samples(data, np.full(40_000, 3.0), 2.0, "instance test")
     hessian = np.linalg.inv(data.gram + 3.0 * np.eye(efficiency.COLUMNS))
     assert found.mean(axis=0) == pytest.approx(hessian @ data.gram @ data.theta, abs=0.005)

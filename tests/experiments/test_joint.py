@@ -40,7 +40,7 @@ def test_release_has_the_law_that_is_integrated():
     X, y = np.full((rows, 1), math.sqrt(square)), np.ones(rows)
     for first, second in ((0.0, 0.0), (3.0, -1.0), (-2.0, 2.5)):
         noisy, theta = algorithm.release(X, y, np.array([first, second]))
-        mean, variance = side.law(np.asarray(noisy))
+        mean, variance = side.compute_law(np.asarray(noisy))
         assert noisy == pytest.approx(side.gram + algorithm.noise_scale * first)
         assert theta[0] == pytest.approx(float(mean + math.sqrt(variance) * second))
 

@@ -121,7 +121,7 @@ def test_the_published_market_breaks_its_promise_on_its_own_example():
     found = studies.audit_as_published(200_000)
     assert found.others == 0
     assert found.hits > 5000
-    assert found.refuted
+    assert found.is_refuted
     assert found.loss > 4 * found.promised
 
 
@@ -135,7 +135,7 @@ def test_descents_from_several_starts_find_the_exact_minimum_that_is_audited():
         p = paper.Problems(y[:, None] * studies.X, np.tile(2 * studies.TWO_COSTS, (12, 1)), noise, *numbers)
         deals = paper.market_as_published_not_private(p, studies.AVERAGES, starts, steps=300, step=paper.exact_step)
         best = deals.value.reshape(3, 4).argmin(axis=1) + np.array([0, 4, 8])
-        exact = line.coefficient[line.chosen(noise[best, 0])]
+        exact = line.coefficient[line.choose_corners(noise[best, 0])]
         assert deals.coefficients[best, 0] == pytest.approx(exact, abs=0.01)  # two steps of the grid
 
 
@@ -148,16 +148,16 @@ def test_the_condition_for_convexity_holds_in_the_example():
 
 
 def test_the_same_audit_does_not_refute_ours_and_would_refute_a_bug():
-    assert not studies.audit_certified(150).refuted
-    assert studies.audit_certified(150, louder=50.0).refuted  # all of 75 draws apart, 6 could be missed
+    assert not studies.audit_certified(150).is_refuted
+    assert studies.audit_certified(150, louder=50.0).is_refuted  # all of 75 draws apart, 6 could be missed
 
 
 def test_an_audit_is_right_about_known_laws():
     """Laplace noise and a shift of ε: never refuted at ε, refuted at a third of it."""
     rng = np.random.default_rng(5)
     first, second = rng.laplace(0.0, 1.0, 40_000), rng.laplace(1.5, 1.0, 40_000)
-    assert not studies.audit(first, second, 1.5).refuted
-    assert studies.audit(first, second, 0.5).refuted
+    assert not studies.audit(first, second, 1.5).is_refuted
+    assert studies.audit(first, second, 0.5).is_refuted
 
 
 def test_everybody_gains_by_lying_to_the_published_market_and_nobody_to_ours():
@@ -188,11 +188,11 @@ def test_what_is_bought_on_breast_cancer_pays():
     """The market of the study: 455 sellers, correlated costs rise with the first feature, nobody above the cap."""
     split = market_worth.Split.of(0)
     assert [len(part) for part in (split.public, split.test, split.sellers)] == [57, 57, 455]
-    assert np.linalg.norm(split.signed(split.sellers), axis=1).max() <= 1 + 1e-12
-    costs = split.costs(0, correlated=True)
+    assert np.linalg.norm(split.sign_rows(split.sellers), axis=1).max() <= 1 + 1e-12
+    costs = split.draw_costs(0, correlated=True)
     order = np.argsort(split.X[split.sellers, 0])
     assert np.all(np.diff(costs[order]) >= 0)
-    deal = market_worth.bought(split.costs(0, correlated=False), 1.0, 8.0)
+    deal = market_worth.bought(split.draw_costs(0, correlated=False), 1.0, 8.0)
     assert deal.epsilon.max() <= 1
     assert 0.02 < deal.total < 0.08
 

@@ -159,7 +159,7 @@ def test_certified_payments_follow_from_the_choice_of_sigma_alone():
     split = worth.Split.of(worth.FIRST)
     seeds = range(100 * worth.FIRST, 100 * worth.FIRST + figures.DRAWS[1])
     totals = [
-        np.mean([worth.bought(split.costs(seed, False), 1.0, sigma).total for seed in seeds]) for sigma in worth.SIGMAS
+        np.mean([worth.bought(split.draw_costs(seed, False), 1.0, sigma).total for seed in seeds]) for sigma in worth.SIGMAS
     ]
     found = column(small(figures.figure_2a, "figure-2a"), f"{figures.CERTIFIED}: payment")[0]
     assert min(abs(found - total) for total in totals) < 1e-9
@@ -171,4 +171,4 @@ def test_payments_of_appendix_c_are_the_printed_ones():
     assert column(outcome, "the data: t₂") == pytest.approx(1.2 * epsilon)  # Ψ₂ = 1.2 in the paper
     line = studies.two_sellers_as_published(studies.LABELS)
     assert isinstance(line, paper.Line)
-    assert column(outcome, "the data: w")[0] == line.coefficient[line.chosen(np.array([-1.0]))[0]]
+    assert column(outcome, "the data: w")[0] == line.coefficient[line.choose_corners(np.array([-1.0]))[0]]

@@ -105,17 +105,17 @@ def test_anything_else_is_not_an_outcome(text):
 
 
 def test_a_cell_that_is_off_needs_a_reason_of_its_own():
-    assert [(line, round(ratio, 2)) for _, line, ratio in TABLE.off()] == [("2", 2.0)]
-    assert TABLE.unexplained() == []
+    assert [(line, round(ratio, 2)) for _, line, ratio in TABLE.find_deviations()] == [("2", 2.0)]
+    assert TABLE.find_unexplained() == []
     elsewhere = Table(TABLE.title, TABLE.key, TABLE.lines, TABLE.columns, (Reason("loss", "No.", ("1",)),))
     another = Table(TABLE.title, TABLE.key, TABLE.lines, TABLE.columns, (Reason("own", "No."),))
-    assert len(elsewhere.unexplained()) == len(another.unexplained()) == 1
+    assert len(elsewhere.find_unexplained()) == len(another.find_unexplained()) == 1
     assert "lack a reason" in counted([Outcome("ridge/table-1", "full", (another,))])
 
 
 def test_shares_are_counted_over_compared_cells_alone():
-    assert OUTCOME.close() == (3, 1, 2)
-    assert replace(OUTCOME, experiment="ridge/errata").close() == (0, 0, 0)
+    assert OUTCOME.count_close() == (3, 1, 2)
+    assert replace(OUTCOME, experiment="ridge/errata").count_close() == (0, 0, 0)
     assert counted([OUTCOME]).startswith("Of 3 cells, 33% are within 5 % of print and 67% within 10 %;")
 
 

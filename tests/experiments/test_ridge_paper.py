@@ -138,7 +138,7 @@ def test_the_chance_of_the_smallest_is_that_of_draws():
 
 def test_sampling_keeps_each_row_with_its_chance(draw):
     data, epsilon = draw
-    kept = Sampled.drawn(data, epsilon, 1.0, RUNS, "test sampling")
+    kept = Sampled.draw(data, epsilon, 1.0, RUNS, "test sampling")
     chances = np.expm1(epsilon) / math.expm1(1.0)
     error = math.sqrt((chances * (1 - chances)).sum() / RUNS)
     assert abs(kept.total.mean() - chances.sum()) < ERRORS * error
@@ -146,7 +146,7 @@ def test_sampling_keeps_each_row_with_its_chance(draw):
 
 def test_sampling_everybody_is_plain_ridge(draw):
     data, epsilon = draw
-    kept = Sampled.drawn(data, epsilon, float(epsilon.min()), 2, "test everybody")
+    kept = Sampled.draw(data, epsilon, float(epsilon.min()), 2, "test everybody")
     theta = ridge.solved(kept.gram, kept.cross, 3.0)
     alike, eta = ridge.uniform(data, float(epsilon.min()), 3.0)
     assert theta[0] == pytest.approx(alike[0], rel=1e-9)
@@ -175,10 +175,10 @@ def test_tables_1_and_11_are_within_six_per_cent_on_the_matched_draw():
     for number in (1, 11):
         outcome = small(f"ridge/table-{number}")
         wrong = ridge_sampling.EXPONENTS.get((number, "1"), {})
-        off = [cell for cell in outcome.tables[0].off(0.06) if "unregularised, not private" not in cell[0]]
+        off = [cell for cell in outcome.tables[0].find_deviations(0.06) if "unregularised, not private" not in cell[0]]
         assert all(line == "1" for _, line, _ in off)
         assert len(off) == len(wrong)
-        assert outcome.unexplained() == []
+        assert outcome.find_unexplained() == []
     zeros = column(small("ridge/table-11"), "unregularised, not private")
     assert max(zeros.ours) < ridge_sampling.ROUNDING
 
@@ -205,7 +205,7 @@ def test_the_medical_data_are_the_authors():
     assert data.X.shape == (1070, 12)
     # Digits of the authors' own files.
     assert ridge.plain_loss(data, 0.0) == pytest.approx(0.00943378455712119, rel=1e-9)
-    assert ridge.plain_loss(data.first(107), 0.0) == pytest.approx(0.011180058594458843, rel=1e-9)
+    assert ridge.plain_loss(data.take_first(107), 0.0) == pytest.approx(0.011180058594458843, rel=1e-9)
 
 
 @needs_data
@@ -215,7 +215,7 @@ def test_tables_2_and_12_are_within_five_per_cent_but_for_one_smallest_epsilon()
     names = [c.name for c in two.tables[0].columns if c.published and "one ε for all" not in c.name]
     assert len([name for name in names if "all at ε" in name]) == 2
     assert all(within(ratio, 0.05) for name in names for ratio in column(two, name).ratios())
-    assert two.unexplained() == twelve.unexplained() == []
+    assert two.find_unexplained() == twelve.find_unexplained() == []
 
 
 @needs_data
@@ -241,8 +241,8 @@ def test_the_folder_of_data_can_be_an_environment_variable(tmp_path, monkeypatch
 @pytest.mark.parametrize("name", ["ridge/table-3", "ridge/table-9", "ridge/figure-8", "ridge/figure-12"])
 def test_what_is_off_has_its_reason_on_synthetic_data(name):
     outcome = small(name)
-    assert outcome.tables[0].off() != []
-    assert outcome.unexplained() == []
+    assert outcome.tables[0].find_deviations() != []
+    assert outcome.find_unexplained() == []
 
 
 def test_the_misprint_in_table_3_is_told():
@@ -255,6 +255,6 @@ def test_the_misprint_in_table_3_is_told():
 @pytest.mark.parametrize("name", [e.name for e in EXPERIMENTS if e.name.startswith("ridge/")])
 def test_everything_can_be_computed_and_whatever_is_off_has_its_reason(name):
     outcome = small(name)
-    assert outcome.unexplained() == []
+    assert outcome.find_unexplained() == []
     assert outcome.tables
     assert bool(outcome.figures) is ("figure" in name)

@@ -66,14 +66,14 @@ def column(outcome, name: str, table: int = 0):
 def test_everything_is_computed_kept_as_json_and_explained(name):
     outcome = small(name)
     assert outcome.tables
-    assert outcome.unexplained() == []
+    assert outcome.find_unexplained() == []
     assert Outcome.from_json(outcome.to_json()) == outcome
     assert bool(outcome.figures) is ("figure" in name or name == "counterexample")
 
 
 def test_theorem_2_is_exact_and_tends_to_three_halves():
     outcome = small("theorem-2")
-    assert outcome.tables[0].off(1e-6) == []
+    assert outcome.tables[0].find_deviations(1e-6) == []
     ratios = column(outcome, "ratio").ours
     assert list(ratios) == sorted(ratios)
     sizes = np.repeat([1, 1000], 1000)
@@ -310,7 +310,7 @@ def test_table_1_reads_reviews_as_the_paper_codes_them(tmp_path):
     assert column(outcome, "best map").published == (3.1, 2.5, 2.3)
     best, limit, everything = (np.array(c.ours) for c in outcome.tables[0].columns)
     assert np.all((best < limit) & (limit < everything))
-    assert outcome.unexplained() == []
+    assert outcome.find_unexplained() == []
     assert any("news data are not" in sentence for sentence in outcome.sentences)
 
 
@@ -338,7 +338,7 @@ def test_table_2_is_computed_beside_print(tmp_path):
     assert column(outcome, "weights, h = 2").published == (0.557, 0.469, 0.416)
     assert column(outcome, "limit, h = 4").published == (0.725, 0.553, 0.464)
     assert column(outcome, "all rows").published == (2.846, 2.611, 2.307)
-    assert outcome.unexplained() == []
+    assert outcome.find_unexplained() == []
     assert any("11 of 12" in sentence for sentence in outcome.sentences)
 
 
@@ -350,7 +350,7 @@ def test_steps_without_noise_find_the_optimum(tmp_path):
     plain = LogisticRegression(C=1e6, fit_intercept=False, tol=1e-8).fit(problem.X, y)
     best = float(descent.losses(plain.coef_)[0])
     assert best == pytest.approx(-np.log(plain.predict_proba(problem.X)[np.arange(400), y.astype(int)]).mean())
-    theta = descent.noisy(np.array([8, 8]), np.array([0.0, 50.0]), 8_000, Task("users/table-2"))
+    theta = descent.run_noisy_steps(np.array([8, 8]), np.array([0.0, 50.0]), 8_000, Task("users/table-2"))
     quiet, loud = descent.losses(theta)
     assert best <= quiet < best + 0.05
     assert loud > quiet + 0.05

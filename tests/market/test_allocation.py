@@ -65,7 +65,7 @@ def test_the_words_say_what_happened():
 def test_the_parts_of_an_explanation_add_up_to_the_payment():
     deal = Market(list(COSTS.values()), **PUBLIC).allocate()
     for i in range(3):
-        parts = deal._parts(i)
+        parts = deal._split_payment(i)
         assert sum(amount for amount, _ in parts) == pytest.approx(deal.epsilon[i], rel=1e-9)
         assert sum(amount * at for amount, at in parts) == pytest.approx(deal.payments[i], abs=float(deal.coin))
         assert all(at >= deal.prices.values[deal.step[i]] for _, at in parts)

@@ -73,7 +73,7 @@ def test_a_law_on_a_part_of_the_list_is_paid_no_price_beyond_it():
 
 
 def test_prices_are_whole_exact_and_never_below_what_was_asked():
-    prices = Prices.listed([0.1, 0.2, 0.3])
+    prices = Prices.from_values([0.1, 0.2, 0.3])
     assert np.all(prices.values >= [0.1, 0.2, 0.3])
     assert prices.values == pytest.approx([0.1, 0.2, 0.3], rel=1e-7)
     assert np.array_equal(prices.values, prices.whole * 2.0**prices.exponent)
@@ -97,9 +97,9 @@ def test_ranges_that_are_no_ranges(bad):
         lambda: prior.empirical([]),
         lambda: prior.empirical([1.0, np.nan]),
         lambda: prior.normal(1000.0, 0.1, 1, 3),
-        lambda: Prices.listed([1.0, 1.0]),
-        lambda: Prices.listed([]),
-        lambda: Prices.listed([2.0, 1.0]),
+        lambda: Prices.from_values([1.0, 1.0]),
+        lambda: Prices.from_values([]),
+        lambda: Prices.from_values([2.0, 1.0]),
         lambda: Prices.between(1.0, 2.0, 0),
         lambda: Prices.between(1.0, 1 + 1e-9, 10),
         lambda: PRICES.up_to(0.0),

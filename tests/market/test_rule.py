@@ -45,13 +45,13 @@ def test_at_a_fixed_total_the_rule_is_cvxpys_optimum(seed):
     rng = np.random.default_rng(seed)
     supply = some_supply(rng)
     buyer = some_buyer(rng, supply.counts.sum(), share=seed % 2)
-    eta = supply.reachable(buyer, rule.totals(100.0))
+    eta = supply.select_reachable(buyer, rule.totals(100.0))
     deals = rule.solve(supply, buyer, rule.Asked(eta))
     psi, caps = one_by_one(supply)
     virtual = supply.low + supply.unit * psi
     for j in rng.choice(len(eta), 3):
         caps_here = np.broadcast_to(rule.limits(buyer, caps, eta[j]), caps.shape)
-        sold = deals.at(np.array([j])).bought(psi, caps_here) / 1e9
+        sold = deals.at(np.array([j])).compute_sales(psi, caps_here) / 1e9
         value, expected = by_cvxpy(virtual, caps_here / 1e9, buyer, eta[j])
         assert sold.sum() == pytest.approx(eta[j], rel=1e-12)
         own = (buyer.mu * np.linalg.norm(sold) + buyer.sigma) / eta[j] + buyer.trade_off * virtual @ sold
@@ -65,7 +65,7 @@ def test_a_seller_moved_is_the_market_with_that_report_to_the_last_bit(seed):
     rng = np.random.default_rng(seed)
     supply = some_supply(rng)
     buyer = some_buyer(rng, supply.counts.sum())
-    eta = supply.reachable(buyer, rule.totals(100.0))[::7]
+    eta = supply.select_reachable(buyer, rule.totals(100.0))[::7]
     c = int(rng.integers(len(supply.psi)))
     if not supply.counts[c].any():
         return
@@ -96,7 +96,7 @@ def test_pruned_curves_are_those_of_brute_force_over_all_totals(seed):
         for to in range(k, steps):
             away, there = (np.full(len(eta), float(supply.psi[c, p])) for p in (k, to))
             solved = rule.solve(supply, buyer, rule.Asked(eta, np.full(len(eta), c), away, there))
-            sold = solved.bought(supply.psi[c, to], rule.limits(buyer, supply.caps[c], eta))
+            sold = solved.compute_sales(supply.psi[c, to], rule.limits(buyer, supply.caps[c], eta))
             assert abs(int(sold[np.argmin(solved.value)]) - pruned.units[t, to]) <= 1
 
 

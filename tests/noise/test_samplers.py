@@ -162,7 +162,7 @@ def test_uniforms_stay_inside_the_open_interval():
     with source._seam(Given(bytes(EACH) + b"\xff" * EACH, bytes(8), b"\x01" + bytes(7), b"\xff" * 8, *[bytes(8)] * 5)):
         low, high = source.uniforms(2)
     assert (high.mantissa, high.power) == (2 ** (precise.BITS + 1) - 1, precise.BITS + 1)
-    assert 0 <= low.fixed <= high.fixed < precise.ONE
+    assert 0 <= low.fixed_point <= high.fixed_point < precise.ONE
     assert low.mantissa > 2**320  # 321 leading bits, although the first 448 were zeros
     assert low.power > 800
 
@@ -170,7 +170,7 @@ def test_uniforms_stay_inside_the_open_interval():
 def test_uniforms_are_uniform():
     """Each of eight equal parts holds its share, at six standard errors: false alarms below 2e-8."""
     n = 16_000
-    eighths = np.bincount([8 * u.fixed >> precise.BITS for u in source.uniforms(n)], minlength=8)
+    eighths = np.bincount([8 * u.fixed_point >> precise.BITS for u in source.uniforms(n)], minlength=8)
     assert np.all(np.abs(eighths - n / 8) < SIGMAS * math.sqrt(n * 7 / 64))
 
 

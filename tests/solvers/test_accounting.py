@@ -29,7 +29,7 @@ def by_dp_accounting(rate, steps, delta, loudness, neighbours=NeighboringRelatio
 @every_setting
 def test_losses_are_those_of_dp_accounting_under_replacement(rate, steps, delta):
     account = SampledSteps(rate, steps, delta)
-    loudness = account.loudness_of(np.array([0.3, 2.0]))
+    loudness = account.sensitivity_of(np.array([0.3, 2.0]))
     for ours, loud in zip(account.epsilon_of(loudness), loudness, strict=True):
         theirs = by_dp_accounting(rate, steps, delta, float(loud))
         assert ours == pytest.approx(theirs, rel=3e-3)
@@ -39,7 +39,7 @@ def test_losses_are_those_of_dp_accounting_under_replacement(rate, steps, delta)
 @every_setting
 def test_a_loudness_keeps_its_grant_and_uses_it(rate, steps, delta):
     account = SampledSteps(rate, steps, delta)
-    spent = account.epsilon_of(account.loudness_of(GRANTS))
+    spent = account.epsilon_of(account.sensitivity_of(GRANTS))
     assert np.all(spent <= GRANTS)
     assert np.all(spent >= 0.997 * GRANTS)
 
@@ -47,11 +47,11 @@ def test_a_loudness_keeps_its_grant_and_uses_it(rate, steps, delta):
 def test_many_different_grants_are_rounded_to_the_safe_side_of_a_table(monkeypatch):
     monkeypatch.setattr(accounting, "TABLE", 16)
     account, grants = SampledSteps(0.2, 50, 1e-5), np.geomspace(0.05, 2, 300)
-    loudness = account.loudness_of(grants)
+    loudness = account.sensitivity_of(grants)
     assert np.all(account.epsilon_of(loudness) <= grants)
     assert np.all(np.diff(loudness) >= 0)
     assert len(account._known) < 3 * accounting.TABLE
-    exactly = account.loudness_of(grants[[0, 150, -1]])
+    exactly = account.sensitivity_of(grants[[0, 150, -1]])
     assert np.all(loudness[[0, 150, -1]] >= exactly / (40 ** (1 / accounting.TABLE) * 1.01))
     between = loudness * 0.999  # what is between two points of a table is charged as the louder one
     assert np.all(account.epsilon_of(between)[[0, 150, -1]] >= account.epsilon_of(between[[0, 150, -1]]) * (1 - 1e-9))
@@ -67,11 +67,11 @@ def test_everybody_in_every_step_is_the_gaussian_mechanism():
 def test_who_is_not_heard_loses_nothing():
     account = SampledSteps(0.1, 10, 1e-5)
     assert account.epsilon_of(np.array([0.0, 0.0])).tolist() == [0.0, 0.0]
-    assert account.loudness_of(np.array([0.0, 1e-9])).tolist() == [0.0, 0.0]
+    assert account.sensitivity_of(np.array([0.0, 1e-9])).tolist() == [0.0, 0.0]
 
 
 def test_where_delta_covers_being_drawn_at_all_loudness_has_a_limit():
-    assert SampledSteps(0.001, 2, 0.02).loudness_of(np.array([1.0]))[0] == accounting.LOUDEST
+    assert SampledSteps(0.001, 2, 0.02).sensitivity_of(np.array([1.0]))[0] == accounting.LOUDEST
 
 
 def hockey_stick(first, second, factor, cell):
@@ -102,5 +102,5 @@ def test_without_the_package_sampling_is_refused_with_a_way_out(monkeypatch):
     accounting._dp_accounting.cache_clear()
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
     with pytest.raises(errors.InvalidParameter, match=r"sottovoce\[accounting\]"):
-        SampledSteps(0.1, 10, 1e-5).loudness_of(np.array([1.0]))
+        SampledSteps(0.1, 10, 1e-5).sensitivity_of(np.array([1.0]))
     accounting._dp_accounting.cache_clear()

@@ -40,7 +40,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def desk() -> Iterator[Desk]:
-    desk = Desk.on(None)
+    desk = Desk.for_ledger(None)
     yield desk
     desk.clear()
 

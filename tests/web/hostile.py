@@ -63,7 +63,7 @@ class Hostile:
     """Whoever sends these; keeps count of the answers."""
 
     def __init__(self) -> None:
-        self.desk, self.answers, self.strays = Desk.on(None), defaultdict(Counter), []
+        self.desk, self.answers, self.strays = Desk.for_ledger(None), defaultdict(Counter), []
         app = make_app(self.desk, 8765, "t")
         self.client = TestClient(app, base_url="http://127.0.0.1:8765", headers={"sec-fetch-site": "same-origin"})
         self.client.post("/open", data={"token": "t"})
@@ -81,7 +81,7 @@ class Hostile:
         for name, table in list(self.desk.tables.items()):
             if table.path.parent != self.desk.folder or "/" in table.name:
                 self.strays.append(table.name)
-            self.desk.take_away(name)
+            self.desk.remove_table(name)
 
 
 def own_memory() -> int:

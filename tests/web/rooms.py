@@ -49,7 +49,7 @@ def _filled() -> Path:
 def desk_in(folder: Path) -> Desk:
     """Returns a desk over such books in a file."""
     shutil.copytree(_filled(), folder, dirs_exist_ok=True)
-    return Desk.on(f"sqlite:///{folder / 'books.db'}")
+    return Desk.for_ledger(f"sqlite:///{folder / 'books.db'}")
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ class App:
             self.begun += 1
             while not self.may.is_set():
                 await asyncio.sleep(0.005)
-        await Answer(200, [], [b"x" * (2**25 if scope["path"] == "/much" else 4)]).leave(send)
+        await Answer(200, [], [b"x" * (2**25 if scope["path"] == "/much" else 4)]).send_to(send)
 
 
 @contextmanager

@@ -117,7 +117,7 @@ class NoHost(Guard):
 
 class AnyPort(Guard):
     def admit(self, asked):
-        host = (asked.one("host") or "").partition(":")[0]
+        host = (asked.get_header("host") or "").partition(":")[0]
         super().admit(Asked(asked.method, asked.path, {**asked.headers, "host": [f"{host}:{self.port}"]}))
 
 
@@ -128,19 +128,19 @@ class NoSource(Guard):
 
 class SameSite(Guard):
     def _refuse_strangers(self, asked, own):
-        if asked.one("sec-fetch-site") != "same-site":
-            super()._refuse_strangers(asked, own)
+        if asked.get_header("sec-fetch-site") != "same-site":
+            super()._refuse_cross_site(asked, own)
 
 
 class PostIsSafe(Guard):
     def _refuse_strangers(self, asked, own):
-        super()._refuse_strangers(Asked("GET", asked.path, asked.headers), own)
+        super()._refuse_cross_site(Asked("GET", asked.path, asked.headers), own)
 
 
 class NullIsOurs(Guard):
     def _refuse_strangers(self, asked, own):
-        if asked.one("origin") != "null":
-            super()._refuse_strangers(asked, own)
+        if asked.get_header("origin") != "null":
+            super()._refuse_cross_site(asked, own)
 
 
 class AnyCookie(Guard):
@@ -150,12 +150,12 @@ class AnyCookie(Guard):
 
 class NoCookieToLook(Guard):
     def _signed_in(self, asked):
-        return asked.method == "GET" or super()._signed_in(asked)
+        return asked.method == "GET" or super()._is_signed_in(asked)
 
 
 class PersonByPrefix(Guard):
     def _signed_in(self, asked):
-        return asked.path.startswith("/person") or super()._signed_in(asked)
+        return asked.path.startswith("/person") or super()._is_signed_in(asked)
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ async def swallow(scope, receive, send):
     while (message := await receive()).get("more_body"):
         pass
     assert message
-    await Answer(200, [], [b"fine"]).leave(send)
+    await Answer(200, [], [b"fine"]).send_to(send)
 
 
 def test_a_body_is_counted_as_it_comes(monkeypatch):
@@ -334,7 +334,7 @@ def test_answers_leave_at_whole_steps(monkeypatch):
     def after(seconds):
         async def app(scope, receive, send):
             await asyncio.sleep(seconds)
-            await Answer(200, [], [b"fine"]).leave(send)
+            await Answer(200, [], [b"fine"]).send_to(send)
 
         return run(Guard(app, PORT, "token"))[2]
 

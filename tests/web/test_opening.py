@@ -31,7 +31,7 @@ def asked(opening, path):
 
 def begun(load):
     opening, gave_up = Opening(load), threading.Event()
-    opening.begin(gave_up.set)
+    opening.start_loading(gave_up.set)
     return opening, gave_up
 
 

@@ -175,8 +175,8 @@ def test_the_file_of_codes_is_for_its_owner_and_tells_neither_codes_nor_names(de
         assert code not in kept
     assert [one["prefix"] for one in json.loads(kept)["codes"]] == [code[:PREFIX] for code in made]
     assert sorted(p.name for p in tmp_path.glob("tmp*")) == []
-    again = Codes.beside(desk.session.ledger, f"sqlite:///{tmp_path / 'books.db'}")
-    assert again.visit(again.enter(made[0])).person == "person-001", "codes outlast the page"
+    again = Codes.for_ledger(desk.session.ledger, f"sqlite:///{tmp_path / 'books.db'}")
+    assert again.find_visit(again.sign_in(made[0])).person == "person-001", "codes outlast the page"
 
 
 def test_codes_are_spelt_so_that_they_can_be_read_aloud(desk):
@@ -222,12 +222,12 @@ def test_codes_of_versions_before_marks_open_and_are_marked_once_used(desk, tmp_
     content = json.loads(path.read_text())
     without = [{name: value for name, value in one.items() if name != "mark"} for one in content["codes"]]
     path.write_text(json.dumps({**content, "format": "sottovoce.codes/1", "codes": without}))
-    again = Codes.beside(desk.session.ledger, f"sqlite:///{tmp_path / 'books.db'}")
+    again = Codes.for_ledger(desk.session.ledger, f"sqlite:///{tmp_path / 'books.db'}")
     assert not again.knows(used)
-    assert again.enter(used[:-1] + ("A" if used[-1] != "A" else "B")) is None
-    assert again.visit(again.enter(used)).person == "person-001"
+    assert again.sign_in(used[:-1] + ("A" if used[-1] != "A" else "B")) is None
+    assert again.find_visit(again.sign_in(used)).person == "person-001"
     assert (again.knows(used), again.knows(unused)) == (True, False)
-    assert again.visit(again.enter(unused)).person == "person-002"
+    assert again.find_visit(again.sign_in(unused)).person == "person-002"
     assert json.loads(path.read_text())["format"] == "sottovoce.codes/2"
 
 
@@ -259,7 +259,7 @@ def test_one_person_has_few_visits_at_once(desk):
 
 
 def test_a_code_of_another_window_is_known_at_once(desk, tmp_path):
-    again = Codes.beside(desk.session.ledger, f"sqlite:///{tmp_path / 'books.db'}")
+    again = Codes.for_ledger(desk.session.ledger, f"sqlite:///{tmp_path / 'books.db'}")
     first = desk.codes.issue("person-001")
     assert again.knows(first)
     second = desk.codes.issue("person-001")

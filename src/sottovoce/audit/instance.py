@@ -63,7 +63,7 @@ class PerInstance(Sealed):
         self.delta = delta
         self._setting = setting
         self._fit: Fit = setting.fit()
-        self._change: Change = setting.change(self._fit, setting.rows, setting.labels, present=True)
+        self._change: Change = setting.compute_changes(self._fit, setting.rows, setting.labels, present=True)
 
     def __len__(self) -> int:
         return len(self._setting.labels)
@@ -175,7 +175,7 @@ class PerInstance(Sealed):
 
     def curves(self, part: slice) -> Floats:
         """D_α at renyi.ORDERS for some rows, one row each, what was released before included."""
-        total = self._setting.mechanism.curve(self._change.part(part))
+        total = self._setting.mechanism.curve(self._change.select(part))
         moved = self._setting.earlier
         return total if moved is None else total + renyi.gaussian(moved[part])
 

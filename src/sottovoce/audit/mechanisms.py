@@ -43,7 +43,7 @@ class Change(NamedTuple):
     square: Floats
     reach: Floats
 
-    def part(self, which: Any) -> Change:
+    def select(self, which: Any) -> Change:
         """The same for some of the records."""
         return Change(*(field[which] for field in self))
 
@@ -71,7 +71,7 @@ class Mechanism(Protocol):
     def exactness(self) -> str:
         """In words, whether the losses are exact."""
 
-    def metric_of(self, fit: Fit) -> Floats:
+    def compute_metric(self, fit: Fit) -> Floats:
         """A, the matrix in which distances are measured."""
 
     def epsilon(self, moved: Change, delta: float) -> Floats:
@@ -96,7 +96,7 @@ class Sample:
         """Both directions, theorem 3."""
         return f"exact at δ, the worse of adding and removing the row{self.given}"
 
-    def metric_of(self, fit: Fit) -> Floats:
+    def compute_metric(self, fit: Fit) -> Floats:
         """H itself: distances do not matter here beyond μ and r."""
         return fit.metric("identity")
 
@@ -120,7 +120,7 @@ class Radial:
     rate: float
     exactness: ClassVar[str] = "exact and pure, whatever δ is: no smaller ε holds without a δ"
 
-    def metric_of(self, fit: Fit) -> Floats:
+    def compute_metric(self, fit: Fit) -> Floats:
         """The identity."""
         return fit.metric("identity")
 
@@ -134,7 +134,7 @@ class Radial:
 
     def supremum(self, fit: Fit, delta: float, norm: float, label: float) -> Supremum:
         """The largest distance times η."""
-        most = suprema.displacement(fit.hessian, fit.theta, self.metric_of(fit), norm, label)
+        most = suprema.displacement(fit.hessian, fit.theta, self.compute_metric(fit), norm, label)
         return most._replace(value=self.rate * most.value, bound=self.rate * most.bound)
 
 
@@ -158,7 +158,7 @@ class GaussianOutput:
         if self.metric not in METRICS:
             raise InvalidParameter("The metric is not known.", f"There are {' and '.join(METRICS)}.", "Choose one.")
 
-    def metric_of(self, fit: Fit) -> Floats:
+    def compute_metric(self, fit: Fit) -> Floats:
         """A."""
         return fit.metric(self.metric)
 
@@ -172,7 +172,7 @@ class GaussianOutput:
 
     def supremum(self, fit: Fit, delta: float, norm: float, label: float) -> Supremum:
         """That of the distance, which ε grows with."""
-        most = suprema.displacement(fit.hessian, fit.theta, self.metric_of(fit), norm, label)
+        most = suprema.displacement(fit.hessian, fit.theta, self.compute_metric(fit), norm, label)
         value, bound = profiles.gaussian_epsilon(np.array([most.value, most.bound]) / self.sigma, delta)
         return most._replace(value=float(value), bound=float(bound))
 
@@ -192,7 +192,7 @@ class GaussianObjective:
     def __post_init__(self) -> None:
         _refuse_unknown(self.sigma, self.alpha)
 
-    def metric_of(self, fit: Fit) -> Floats:
+    def compute_metric(self, fit: Fit) -> Floats:
         """The identity."""
         return fit.metric("identity")
 

@@ -30,8 +30,8 @@ def replaced(setting: Setting, fit: Fit, i: int, z: Any, delta: float) -> float:
     """Returns ε between the rows and the same with row i replaced by z, for noise on the solution."""
     i = _places(setting, [i])[0]
     old = setting.rows[i : i + 1], setting.labels[i : i + 1]
-    moved = fit.moved_by_replacing(old, setting.record(z, float(setting.root[i])))[0]
-    return float(setting.mechanism.epsilon(of_distance(_length(moved, setting.mechanism.metric_of(fit))), delta)[0])
+    moved = fit.moved_by_replacing(old, setting.read_record(z, float(setting.root[i])))[0]
+    return float(setting.mechanism.epsilon(of_distance(_length(moved, setting.mechanism.compute_metric(fit))), delta)[0])
 
 
 def group(setting: Setting, rows: Any, delta: float) -> tuple[float, float]:
@@ -40,7 +40,7 @@ def group(setting: Setting, rows: Any, delta: float) -> tuple[float, float]:
     keep, costs = np.ones(len(setting.labels), dtype=np.bool_), []
     for i in reversed(out):
         fit = setting.fit(setting.rows[keep], setting.labels[keep])
-        moved = setting.change(fit, setting.rows[i : i + 1], setting.labels[i : i + 1], present=True)
+        moved = setting.compute_changes(fit, setting.rows[i : i + 1], setting.labels[i : i + 1], present=True)
         costs.append(float(setting.mechanism.epsilon(moved, delta)[0]))
         keep[i] = False
     return renyi.group(costs[::-1], np.full(len(costs), delta))
@@ -84,10 +84,10 @@ def losses(setting: Setting, fit: Fit, change: Change, delta: float) -> Floats:
     first = np.concatenate([[0], np.cumsum(counts)[:-1]])
     found = np.zeros(len(counts))
     single = order[first[counts == 1]]
-    found[counts == 1] = mechanism.epsilon(change.part(single), delta)
+    found[counts == 1] = mechanism.epsilon(change.select(single), delta)
     for block in _blocks(setting, fit, counts, order, first):
         if isinstance(mechanism, Radial | GaussianOutput):
-            distance = _moved(block, mechanism.metric_of(fit))
+            distance = _moved(block, mechanism.compute_metric(fit))
             found[block.people] = mechanism.epsilon(of_distance(distance), delta)
         elif isinstance(mechanism, Sample):
             found[block.people] = renyi.epsilon(_curve(block, mechanism.gamma), delta)

@@ -101,7 +101,7 @@ class _Public:
         ridge, spread = float(value["regularisation"]), float(release.noise["eigenvalue_standard_deviation"])
         return cls(gamma, theta, float(value["noisy_eigenvalue"]) + ridge, ridge, spread)
 
-    def share(self, square: Floats, z: float) -> Floats:
+    def bound_share(self, square: Floats, z: float) -> Floats:
         """h_u."""
         lowest = max(self.floor - (self.spread or 0.0) * z, self.sure)
         return np.asarray(square / lowest if lowest > 0 else np.full(len(square), math.inf))
@@ -145,7 +145,7 @@ def _bounded(release: Release, X: Any, y: Any, beta: float, weight: Any) -> _Bou
     w = _weight(release) if weight is None else doubles(weight, "weight")
     public, square = _Public.of(release), w * np.square(rows).sum(axis=1)
     z = -float(ndtri(beta if public.spread is None else beta / 2))
-    share = public.share(square, z)
+    share = public.bound_share(square, z)
     error = np.sqrt(w) * np.abs(labels - rows @ public.theta) + z * np.sqrt(share / public.gamma)
     most, delta = float(release.guarantee["epsilon"]["most"]), float(release.guarantee["delta"])
     sample, before, both = _losses(public, share, error, square, delta)

@@ -73,17 +73,17 @@ class Setting:
             )
         return fitted
 
-    def change(self, fit: Fit, rows: Floats, labels: Floats, *, present: bool) -> Change:
+    def compute_changes(self, fit: Fit, rows: Floats, labels: Floats, *, present: bool) -> Change:
         """What leaving rows out, or adding them, changes in the mechanism's metric."""
-        return change(fit, rows, labels, self.mechanism.metric_of(fit), present=present)
+        return change(fit, rows, labels, self.mechanism.compute_metric(fit), present=present)
 
-    def record(self, z: Any, root: float) -> tuple[Floats, Floats]:
+    def read_record(self, z: Any, root: float) -> tuple[Floats, Floats]:
         """Returns one record z = (x, y) in the mechanism's coordinates and with its weight, as arrays of one row."""
         x, y = pair(z, "z=")
         rows, labels = self.prepared(one_row(x), np.atleast_1d(np.asarray(y)))
         return rows[:1] * root, labels[:1] * root
 
-    def declared(self) -> Domain:
+    def require_domain(self) -> Domain:
         """Returns the domain; refuses where none is declared."""
         if self.domain is None:
             raise InvalidBounds(
@@ -139,7 +139,7 @@ class Worst(Sealed):
 
 def worst(setting: Setting, fit: Fit, losses: Floats, delta: float) -> Worst:
     """Returns the worst record of all: over the domain for being added, over the rows for being removed."""
-    domain, loudest = setting.declared(), float(setting.root.max())
+    domain, loudest = setting.require_domain(), float(setting.root.max())
     found = setting.mechanism.supremum(fit, delta, domain.norm * loudest, domain.label * loudest)
     i = int(np.argmax(losses))
     if losses[i] > found.value:
@@ -151,7 +151,7 @@ def worst(setting: Setting, fit: Fit, losses: Floats, delta: float) -> Worst:
 
 def one(setting: Setting, z: Any, datasets: Iterable[tuple[Any, Any]], delta: float) -> Floats:
     """Returns ε of adding z to each data set; weights are by place, and z has that of the loudest row."""
-    x, y = setting.record(z, float(setting.root.max()))
+    x, y = setting.read_record(z, float(setting.root.max()))
     return np.array([_added(setting, x, y, *setting.prepared(*dataset), delta) for dataset in datasets], dtype=float)
 
 
@@ -166,7 +166,7 @@ def _added(setting: Setting, x: Floats, y: Floats, rows: Floats, labels: Floats,
             "Pass data sets of the same length.",
         )
     fit = setting.fit(rows * root[:, None], labels * root)
-    return float(setting.mechanism.epsilon(setting.change(fit, x, y, present=False), delta)[0])
+    return float(setting.mechanism.epsilon(setting.compute_changes(fit, x, y, present=False), delta)[0])
 
 
 def described(est: GaussianOutput | GaussianObjective, X: Any, y: Any, epsilon: Any, groups: Any) -> Setting:

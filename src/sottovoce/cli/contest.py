@@ -92,14 +92,14 @@ def contest(study: Study) -> Contest:
 def least_squares(study: Study, rows: Any = slice(None)) -> tuple[Recoding, Any]:
     """Returns the public recoding, and scikit-learn's least squares on it: exact, so not private."""
     recoding = Recoding.of_schema(study.schema)
-    features = recoding.recoded(matrix(study.features(rows), recoding))
+    features = recoding.encode(matrix(study.features(rows), recoding))
     return recoding, LinearRegression().fit(features, study.values[rows])
 
 
 def exact_coefficients(study: Study) -> dict[str, float]:
     """Returns least squares' coefficients under the names that a release gives them."""
     recoding, fitted = least_squares(study)
-    _, coefficients = recoding.original(fitted.intercept_, fitted.coef_)
+    _, coefficients = recoding.to_original_units(fitted.intercept_, fitted.coef_)
     return dict(zip(recoding.names, coefficients.tolist(), strict=True))
 
 
@@ -135,7 +135,7 @@ def _plain_errors(study: Study) -> tuple[float, ...]:
     errors = []
     for seen, unseen in _splits(study):
         recoding, fitted = least_squares(study, seen)
-        features = recoding.recoded(matrix(study.features(unseen), recoding))
+        features = recoding.encode(matrix(study.features(unseen), recoding))
         errors.append(_rms(fitted.predict(features) - study.values[unseen]))
     return tuple(errors)
 

@@ -87,7 +87,7 @@ def _show_tables(studies: list[Study], out: Path) -> None:
         table, schema, _ = FILES[study.key]
         write_whole(out / table, study.csv(), force=True, public=True)
         write_whole(out / schema, study.toml(), force=True, public=True)
-        say(f"  {study.told()}.")
+        say(f"  {study.describe()}.")
     say(
         "The patients come with scikit-learn and are public; the clinic is invented. Everybody is given an ε by a "
         "fixed rule from the row number: how much may be learnt about them in all."
@@ -159,7 +159,7 @@ def _show_contests(studies: list[Study]) -> list[Contest]:
         contests = [contest(study) for study in studies]
     say(f"A third is held out; {REPEATS} fits each with fresh noise; the typical (root mean square) error, averaged.")
     for held in contests:
-        say(f"\n{held.study.told()}", style="bold")
+        say(f"\n{held.study.describe()}", style="bold")
         heads = ["way", "", f"error, {held.study.unit}"]
         console().print(table(heads, [[w.name, w.note, number(w.error)] for w in held.ways], words=2))
         say("\n" + bars({way.name: way.error for way in held.ways}))
@@ -194,7 +194,7 @@ def _show_files(contests: list[Contest], out: Path) -> None:
 
 def _said(study: Study, out: Path) -> Said:
     table, schema, _ = FILES[study.key]
-    return Said(str(out / table), schema=out / schema, key=study.key).regressed()
+    return Said(str(out / table), schema=out / schema, key=study.key).for_regression()
 
 
 def _typed(verb: str, study: Study, out: Path) -> str:

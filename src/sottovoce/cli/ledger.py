@@ -247,7 +247,7 @@ def check(
     if key is not None:
         made.refuse_other_key(key)
     last = made.entries[-1].number
-    number = last if head is None else made.confirmed(head)
+    number = last if head is None else made.confirm_head(head)
     if head is None:
         say(f"This statement holds: the books have signed entry {last}, which confirms what came before it.")
     else:

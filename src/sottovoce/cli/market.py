@@ -94,9 +94,9 @@ def market(
     with RowsDone(console(stderr=True), ("Reading reports",)) as watch:
         reports = read_sellers(sellers, seller_column, cost_column, cap_column, watch, text)
     if explain is not None:
-        reports.place(explain)  # a name that is not there is refused before anything is written
+        reports.find_seller(explain)  # a name that is not there is refused before anything is written
     with patiently("Looking for the best allocation"):
-        outcome = Outcome(terms, reports, terms.settled(reports))
+        outcome = Outcome(terms, reports, terms.allocate(reports))
     contents = _contents(outcome, seller_column, files)
     written = {write_whole(path, text, force=force, public=path == publish): path for path, text in contents.items()}
     _tell(outcome, explain, as_json)

@@ -28,7 +28,7 @@ def show(outcome: Outcome) -> None:
 
 def tried(outcome: Outcome, seller: str) -> list[Tried]:
     """Returns what the truth brings a seller, and what lies would have brought them: the market is settled again."""
-    place = outcome.sellers.place(seller)
+    place = outcome.sellers.find_seller(seller)
     return [Tried.of(outcome, place, name, report) for name, report in _reports(outcome, place)]
 
 
@@ -39,7 +39,7 @@ def explain(outcome: Outcome, seller: str, reports: Sequence[Tried], *, stderr: 
     say(f"\nTried out, if {plain(truth.report)} is what it costs them:", stderr=stderr)
     heads = ["report", "", "ε bought", "paid", "costs them", "left to keep"]
     console(stderr=stderr).print(table(heads, [report.line() for report in reports], words=1))
-    say("\n".join(["", *(lie.verdict(truth, float(outcome.deal.coin)) for lie in lies)]), stderr=stderr)
+    say("\n".join(["", *(lie.compare_with_truth(truth, float(outcome.deal.coin)) for lie in lies)]), stderr=stderr)
 
 
 @dataclass(frozen=True)
@@ -58,22 +58,22 @@ class Tried:
         costs = outcome.sellers.costs.copy()
         cost, costs[place] = float(costs[place]), report
         told = cost == report
-        deal = outcome.deal if told else outcome.terms.settled(replace(outcome.sellers, costs=costs))
+        deal = outcome.deal if told else outcome.terms.allocate(replace(outcome.sellers, costs=costs))
         return cls(name, report, cost, float(deal.epsilon[place]), float(deal.payments[place]))
 
     @property
-    def left(self) -> float:
+    def surplus(self) -> float:
         """What is paid beyond the cost."""
         return self.paid - self.cost * self.epsilon
 
     def line(self) -> list[str]:
         """Returns the line of a table."""
-        amounts = (self.report, self.epsilon, self.paid, self.cost * self.epsilon, self.left)
+        amounts = (self.report, self.epsilon, self.paid, self.cost * self.epsilon, self.surplus)
         return [self.name, *map(plain, amounts)]
 
-    def verdict(self, truth: Tried, coin: float) -> str:
+    def compare_with_truth(self, truth: Tried, coin: float) -> str:
         """Says what the lie would have changed; payments are whole coins, so less than a coin is no difference."""
-        more = self.left - truth.left
+        more = self.surplus - truth.surplus
         if abs(more) < coin:
             return f"Reporting {plain(self.report)} would have left them as much as the truth."
         return (

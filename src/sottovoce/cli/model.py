@@ -45,7 +45,7 @@ class Linear:
 
         if self.ball is None:
             return predicted(self.recoding, raw, self.intercept, self.coefficients)
-        return self.ball.margins(self.recoding.recoded(raw), *self.recoding.centred(self.intercept, self.coefficients))
+        return self.ball.margins(self.recoding.encode(raw), *self.recoding.to_encoded_units(self.intercept, self.coefficients))
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,14 +98,14 @@ class Model:
         """The columns that are told."""
         return (PREDICTION, *(f"{CHANCE}{name}" for name in self.classes))
 
-    def answers(self, batch: Any) -> dict[str, Any]:
+    def predict_batch(self, batch: Any) -> dict[str, Any]:
         """Returns what is told of each row, as the estimator's predict and predict_proba would."""
-        raw = self._raw(batch)
+        raw = self._read_features(batch)
         values = [function(raw) for function in self.functions]
         told = _told(values, self.classes) if self.classes else values
         return dict(zip(self.heads, told, strict=True))
 
-    def _raw(self, batch: Any) -> Floats:
+    def _read_features(self, batch: Any) -> Floats:
         import numpy as np
 
         from sottovoce.features import level_numbers

@@ -118,12 +118,12 @@ class _Predicted:
 
     def __call__(self, batch: Any) -> Any:
         copied = {} if self.id_column is None else {self.id_column: harmless_cells(batch.column(self.id_column))}
-        return len(batch), _lines({**copied, **self._told(batch)}, header=False)
+        return len(batch), _lines({**copied, **self._predict_cells(batch)}, header=False)
 
-    def _told(self, batch: Any) -> dict[str, Any]:
+    def _predict_cells(self, batch: Any) -> dict[str, Any]:
         import pyarrow as pa
 
-        told = self.model.answers(batch)
+        told = self.model.predict_batch(batch)
         return {**told, PREDICTION: harmless_cells(pa.array(told[PREDICTION]))} if self.model.classes else told
 
 

@@ -23,8 +23,8 @@ def public_rows(said: Said) -> tuple[Any, list[str]]:
 
     _refuse_the_private_table(said)
     with _about_public_rows():
-        engine = named("arrow").open_table(str(said.public), said.asked_numbers, text=said.text or USUAL_TEXT)
-        table = kept(engine, said.asked_about)
+        engine = named("arrow").open_table(str(said.public), said.private_numbers, text=said.text or USUAL_TEXT)
+        table = kept(engine, said.private_columns)
         if len(table) < 2:
             raise TooFewRows("The table is empty or has one row.", "", "Name a larger one, or leave --public out.")
         features = table.drop_columns([str(said.column)])

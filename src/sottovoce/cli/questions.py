@@ -116,7 +116,7 @@ def mean(
     ] = None,
 ) -> None:
     """The mean of a column."""
-    said = replace(said, column=column, bounds=bounds, schema=schema, missing=missing).completed()
+    said = replace(said, column=column, bounds=bounds, schema=schema, missing=missing).complete()
     context.obj(said, question("Mean", said, spread=spread))
 
 
@@ -140,7 +140,7 @@ def quantile(
     cells: Annotated[int | None, typer.Option(help="Steps of the grid of possible answers.")] = None,
 ) -> None:
     """Quantiles of a column: the median, quartiles, any share of the rows."""
-    said = replace(said, column=column, bounds=bounds, schema=schema, missing=missing).completed()
+    said = replace(said, column=column, bounds=bounds, schema=schema, missing=missing).complete()
     context.obj(said, question("Quantile", said, q=q or [0.5], spread=spread, method=method, cells=cells))
 
 
@@ -164,7 +164,7 @@ def ridge(
     ] = None,
 ) -> None:
     """A linear model of the label on the features that the schema describes."""
-    said = replace(said, schema=schema).regressed()
+    said = replace(said, schema=schema).for_regression()
     context.obj(said, question("Ridge", said, method=method, alpha=alpha, loss=loss, label_scale=label_scale))
 
 
@@ -184,7 +184,7 @@ def logistic(
     public: words.PublicTable = None,
 ) -> None:
     """A classifier: the odds of the label's classes, given the features that the schema describes."""
-    said = replace(said, schema=schema, public=public).classified()
+    said = replace(said, schema=schema, public=public).for_classification()
     context.obj(said, question("LogisticRegression", said, alpha=alpha, neighbours=neighbours))
 
 
@@ -200,5 +200,5 @@ def posterior(
     delta: Annotated[float | None, typer.Option(help="The δ of every promise (if not given: 1e-6).")] = None,
 ) -> None:
     """A linear model as one sample from a posterior, whose losses can be audited exactly."""
-    said = replace(said, schema=schema).regressed()
+    said = replace(said, schema=schema).for_regression()
     context.obj(said, question("PosteriorSample", said, gamma=gamma, alpha=alpha, delta=delta, fit_intercept=True))

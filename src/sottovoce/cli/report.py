@@ -25,7 +25,7 @@ def _study(held: Contest) -> str:
     ridge = f"{study.label} from {', '.join(study.described)}"
     return _STUDY.substitute(
         about=escape(study.about),
-        allowed=escape(study.allowed().replace(" = ", "\u00a0=\u00a0")),
+        allowed=escape(study.describe_budgets().replace(" = ", "\u00a0=\u00a0")),
         ridge=escape(ridge),
         picture=_picture(f"Typical error on people not seen, in {study.unit}; shorter is better", held.ways),
         ways=table(

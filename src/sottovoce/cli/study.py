@@ -103,15 +103,15 @@ class Study:
         head = f'person = "id"\nbudget = "tier"\nlabel = "{self.label}"\n'
         return f"{_HEAD}{self.whence}{head}\n[tiers]\n{prices}" + "".join(_column(*entry) for entry in columns.items())
 
-    def allowed(self) -> str:
+    def describe_budgets(self) -> str:
         """How many allow what, in words."""
         counts = np.bincount(self.places, minlength=3).tolist()
         each = (f"{n:,} {tier.name} with ε = {tier.epsilon:g}" for n, tier in zip(counts, self.tiers, strict=True))
         return ", ".join(each)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Who there is, and what they allow, in words."""
-        return f"{self.about}: {self.allowed()}"
+        return f"{self.about}: {self.describe_budgets()}"
 
 
 _HEAD = "# The public description of a table. Ranges come from knowledge outside it, not from these people.\n"

@@ -76,19 +76,19 @@ class DaskEngine:
     def fold(self, kernel: Kernel[Part]) -> Part:
         """Returns the sum of kernel(batch) over batches that together hold every row exactly once."""
         for _ in range(1 + AGAIN):
-            folded = self._folded(kernel)
+            folded = self._fold_once(kernel)
             if folded is not None:
                 return folded.whole()
         raise engine.lost()
 
-    def _folded(self, kernel: Kernel[Part]) -> Folded[Part] | None:
+    def _fold_once(self, kernel: Kernel[Part]) -> Folded[Part] | None:
         """Returns the sum of all shares, or None where the workers were lost with what they held."""
         client = _client()
         sums: list[Any] = []
         try:
             there = _sent(client, kernel)
             sums = _added(client, there, self.shares(client, there, kernel.columns))
-            return self._gathered(client, kernel, sums)
+            return self._gather_results(client, kernel, sums)
         except distributed.KilledWorker:
             pass  # as many workers died of one share as Dask allows: more would follow
         except LOST:
@@ -100,7 +100,7 @@ class DaskEngine:
                 future.cancel()
         return Folded(0, None, engine.lost())
 
-    def _gathered(self, client: Any, kernel: Kernel[Part], sums: list[Any]) -> Folded[Part]:
+    def _gather_results(self, client: Any, kernel: Kernel[Part], sums: list[Any]) -> Folded[Part]:
         total: Folded[Part] = Folded(0, kernel.zero())
         for _, part in distributed.as_completed(sums, loop=client.loop, with_results=True):  # type: ignore[no-untyped-call]
             total = total + part

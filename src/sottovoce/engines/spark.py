@@ -69,12 +69,12 @@ class SparkEngine:
         refusal: Callable[[], SottovoceError] = engine.lost
         for _ in range(1 + AGAIN):
             try:
-                return self._folded(kernel).whole()
+                return self._fold_once(kernel).whole()
             except (Py4JError, PySparkException, ConnectionError) as error:
                 refusal = engine.unreadable if _is_about_files(error) else engine.lost
         raise refusal()
 
-    def _folded(self, kernel: Kernel[Part]) -> Folded[Part]:
+    def _fold_once(self, kernel: Kernel[Part]) -> Folded[Part]:
         frame = self.frame(kernel.columns)
         total: Folded[Part] = Folded(0, kernel.zero())
         with _watched(frame, self.watch) as done, _tagged(frame.sparkSession), _calm():

@@ -52,7 +52,7 @@ class Around(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         inside: Any = vars(self).get("estimator")
         return inside.__sklearn_tags__() if hasattr(inside, "__sklearn_tags__") else super().__sklearn_tags__()
 
-    def _learnt(
+    def _set_fitted(
         self,
         inside: Any,
         guarantee: Guarantee,
@@ -104,8 +104,8 @@ class Uniform(Around):
         """Fits the estimator with the smallest ε; a question about one column takes it first."""
         request = Request.of(self.estimator, X, y, epsilon, groups)
         smallest = _smallest(request.budgets)
-        inside = request.answered(self.estimator, units.epsilon(smallest))
-        self._learnt(inside, promised(inside, request.budgets, np.full(len(request.budgets.kinds), smallest)))
+        inside = request.fit_copy(self.estimator, units.epsilon(smallest))
+        self._set_fitted(inside, promised(inside, request.budgets, np.full(len(request.budgets.kinds), smallest)))
         return self
 
     @where_inside_plans  # type: ignore[untyped-decorator]
@@ -137,7 +137,7 @@ class Adapted(Around):
             )
         budgets = Budgets.of(units.epsilon(granted), rows=length(X, "rows"))
         answer = _called(self.train, (X,) if y is None else (X, y), units.epsilon(int(granted) // steps))
-        self._learnt(answer, Guarantee.of(budgets, granted[None], "floating"))
+        self._set_fitted(answer, Guarantee.of(budgets, granted[None], "floating"))
         if not hasattr(answer, "predict"):
             self.value_ = answer
         return self
@@ -195,12 +195,12 @@ class Request:
         """The name of the column that is asked about, which it loses where rows are picked."""
         return column_name(list(self.data.values())[-1])
 
-    def only(self, places: NDArray[np.int64]) -> Request:
+    def select_rows(self, places: NDArray[np.int64]) -> Request:
         """The same about some of the rows."""
         data = {n: in_form_of(n, v, [c[places] for c in columns_of(n, v)]) for n, v in self.data.items()}
         return Request(data, budgets_of_rows(self.budgets, places))
 
-    def answered(self, estimator: Any, epsilon: Any) -> Any:
+    def fit_copy(self, estimator: Any, epsilon: Any) -> Any:
         """Returns a copy of the estimator, fitted with this ε (or these Budgets, which know the owners themselves)."""
         owner = {} if isinstance(epsilon, Budgets) else self.owner_argument(estimator)
         if isinstance(epsilon, Budgets) and rows_asked(estimator, epsilon):

@@ -132,14 +132,14 @@ class ERM(BaseEstimator):  # type: ignore[misc]
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, n_features: int | None = None) -> Plan:
         """What it will cost whom, and how accurate it will be; no value is needed."""
         budgets = budgets_of(epsilon, groups, rows, schema_of(self))
-        return planned.plan_for(self, budgets, self._recoded(n_features), self._told())
+        return planned.plan_for(self, budgets, self._make_recoding(n_features), self._describe_label())
 
     def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
         """Returns the budgets and rows of features and label in memory, with the owner of each row."""
         X, y = data
-        recoding, label = self._recoded(X), self._label()
-        recoded = recoding.recoded(matrix(X, recoding))
-        column = label.classes.found(y) if isinstance(label, ClassLabel) else numbers(y, "labels")
+        recoding, label = self._make_recoding(X), self._make_label()
+        recoded = recoding.encode(matrix(X, recoding))
+        column = label.classes.find_codes(y) if isinstance(label, ClassLabel) else numbers(y, "labels")
         same_length(len(recoded), y=column, groups=groups)
         budgets = budgets_of(epsilon, groups, len(column))
         columns: dict[str, Array] = {VALUE: column, KIND: budgets.row_codes(), PERSON: _owner(budgets)}
@@ -153,14 +153,14 @@ class ERM(BaseEstimator):  # type: ignore[misc]
 
     def rows_of(self, table: Table) -> Rows:
         """Returns the features and the label that are read of a table."""
-        recoding = self._recoded(table.features(self.bounds))
-        label = replace(self._label(), column=table.label())
+        recoding = self._make_recoding(table.features(self.bounds))
+        label = replace(self._make_label(), column=table.label())
         return table.regression(recoding, replace(label, coded=False) if isinstance(label, ClassLabel) else label)
 
     def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there are."""
-        recoding = self._recoded(None) if rows is None else rows.features.recoding
-        plan = planned.plan_for(self, budgets, recoding, self._told())
+        recoding = self._make_recoding(None) if rows is None else rows.features.recoding
+        plan = planned.plan_for(self, budgets, recoding, self._describe_label())
         if rows is not None and plan.parameters["sampling"] is not None and place_of(rows.owner) is None:
             raise InvalidParameter(
                 "People are to be drawn, but rows do not say whose they are.",
@@ -174,26 +174,26 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         theta = planned.answer(self, plan, rows, watch)
         recoding = Recoding.from_dict(plan.parameters["features"])
         if "classes" in plan.parameters:
-            model = _model(recoding, *recoding.original(theta[0] / 2, theta[1:]))
+            model = _model(recoding, *recoding.to_original_units(theta[0] / 2, theta[1:]))
             return Release.of(plan, {"models": {str(plan.parameters["classes"][1]): model}})
         low, high = plan.parameters["label"]
         half, middle = (high - low) / 2, (high + low) / 2
-        return Release.of(plan, _model(recoding, *recoding.original(middle + half * theta[0] / 2, half * theta[1:])))
+        return Release.of(plan, _model(recoding, *recoding.to_original_units(middle + half * theta[0] / 2, half * theta[1:])))
 
     @available_if(_classifies)  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> Floats:
         """Returns the linear function of the features: above 0, the second class; for "logistic", its log-odds."""
-        return self._function(X)
+        return self._compute_decisions(X)
 
     @available_if(_has_odds)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Floats:
         """Returns the probability of each class, by the log-odds."""
-        odds = self._function(X)
+        odds = self._compute_decisions(X)
         return np.column_stack([expit(-odds), expit(odds)])
 
     def predict(self, X: Any) -> Array:
         """Returns classes, or predictions in the label's units; features beyond their bounds are clipped as in fit."""
-        values = self._function(X)
+        values = self._compute_decisions(X)
         return values if not hasattr(self, "classes_") else np.asarray(self.classes_[(values > 0).astype(np.int64)])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -206,32 +206,32 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         """Returns a model that predicts, from a published release alone."""
         if getattr(release, "question", None) != "risk minimisation":
             raise InvalidRelease("This release is not of sv.ERM.", "", "Load a release of sv.ERM.")
-        return restored(release, cls._restored)
+        return restored(release, cls._build_from_release)
 
     @classmethod
-    def _restored(cls, release: Release) -> ERM:
+    def _build_from_release(cls, release: Release) -> ERM:
         name = release.parameters["loss"]
         model = cls(name if name in losses.NAMED else ("logistic" if "classes" in release.parameters else "squared"))
         keep(model, release)
         return model
 
-    def _function(self, X: Any) -> Floats:
+    def _compute_decisions(self, X: Any) -> Floats:
         check_is_fitted(self, "coef_")
         raw = matrix(X, self._recoding, expected=self.n_features_in_)
         return predicted(self._recoding, raw, float(np.ravel(self.intercept_)[0]), np.ravel(self.coef_))
 
-    def _told(self) -> dict[str, Any]:
-        label = self._label()
+    def _describe_label(self) -> dict[str, Any]:
+        label = self._make_label()
         return (
             {"classes": list(label.classes.values)}
             if isinstance(label, ClassLabel)
             else {"label": [label.low, label.high]}
         )
 
-    def _label(self) -> Label | ClassLabel:
+    def _make_label(self) -> Label | ClassLabel:
         """What the labels are, from what was declared."""
         if _classifies(self):
-            classes = Classes.declared(self.classes, self.bounds)
+            classes = Classes.from_declaration(self.classes, self.bounds)
             if len(classes.values) > 2:
                 raise InvalidParameter(
                     "There are more than two classes.", "This estimator tells two apart.", "Use sv.LogisticRegression."
@@ -239,7 +239,7 @@ class ERM(BaseEstimator):  # type: ignore[misc]
             return ClassLabel(VALUE, classes, coded=True)
         return declared_label(self)
 
-    def _recoded(self, X: Any) -> Recoding:
+    def _make_recoding(self, X: Any) -> Recoding:
         return declared_recoding(self.bounds, X, self.missing)
 
     def __sklearn_tags__(self) -> Any:

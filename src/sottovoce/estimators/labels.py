@@ -134,15 +134,15 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
     def plan(self, X: Any, epsilon: Any, groups: Any = None) -> Plan:
         """What it will cost whom, and how accurate it will be; features are public, and no label is needed."""
         given = Values.of(self, X, None, epsilon, groups)
-        design = self._design(given.X)
+        design = self._make_design(given.X)
         budgets = budgets_of(given.epsilon, given.groups, len(design.rows))
-        return self._planned(_apart(budgets, len(design.rows)), design)
+        return self._make_plan(_apart(budgets, len(design.rows)), design)
 
     def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
         """Returns the budgets, one kind a person, and the rows of public features and private labels."""
         X, y = data
-        low, high = self._bounds()
-        design, labels, constant = self._design(X), numbers(y, "labels"), self._constant(low, high)
+        low, high = self._get_bounds()
+        design, labels, constant = self._make_design(X), numbers(y, "labels"), self._get_missing_constant(low, high)
         if constant is not None:
             labels = np.where(np.isnan(labels), constant, labels)
         n = len(design.rows)
@@ -159,7 +159,7 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         """The plan for these budgets and the public features that come with the rows."""
         if rows is None:
             raise InvalidParameter("The features are not given.", "They are public, and plans need them.", "Pass X.")
-        return self._planned(budgets, rows.features)
+        return self._make_plan(budgets, rows.features)
 
     def answer(self, plan: Plan, rows: Rows) -> Release:
         """Reads the labels once, adds noise, and returns the release."""
@@ -169,11 +169,11 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         coefficients = dict(zip(plan.parameters["features"], values, strict=True))
         return Release.of(plan, {"intercept": intercept, "coefficients": coefficients})
 
-    def _planned(self, budgets: Budgets, design: Design) -> Plan:
-        low, high = self._bounds()
-        (_, d), owner, variance = design.rows.shape, _owner(budgets), self._variance(high - low)
+    def _make_plan(self, budgets: Budgets, design: Design) -> Plan:
+        low, high = self._get_bounds()
+        (_, d), owner, variance = design.rows.shape, _owner(budgets), self._get_variance(high - low)
         worth = 2 * d * (high - low) ** 2  # of one unit of the solver's objective
-        solution = self._solved(budgets, design, owner, variance / worth)
+        solution = self._solve_map(budgets, design, owner, variance / worth)
         K, exponent = whole_numbers(solution.map, owner)
         D, exact = reach(K, owner, self.sensitivity)
         found = calibrated(K, exponent, D, budgets, low, high)
@@ -210,7 +210,7 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
             ),
         )
 
-    def _solved(self, budgets: Budgets, design: Design, owner: Integers, ratio: float) -> Solution:
+    def _solve_map(self, budgets: Budgets, design: Design, owner: Integers, ratio: float) -> Solution:
         """The best map; rows of people who grant nothing are not in it."""
         if not is_one_of(self.sensitivity, SOLVERS):
             raise InvalidParameter(
@@ -228,7 +228,7 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         C[:, rows] = solution.map
         return replace(solution, map=C)
 
-    def _design(self, X: Any) -> Design:
+    def _make_design(self, X: Any) -> Design:
         rows = _finite(matrix(X, None))
         names = feature_names(X) or []
         if len(set(names)) != rows.shape[1]:
@@ -241,7 +241,7 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
             rows = np.column_stack([np.ones(len(rows)), rows])
         return Design(rows, names)
 
-    def _bounds(self) -> Interval:
+    def _get_bounds(self) -> Interval:
         low, high = interval(self.label_bounds)
         if not SMALLEST < high - low < LARGEST:
             raise InvalidBounds(
@@ -251,12 +251,12 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
             )
         return low, high
 
-    def _constant(self, low: float, high: float) -> float | None:
+    def _get_missing_constant(self, low: float, high: float) -> float | None:
         schema = self.label_bounds
-        own = schema.columns[schema.labelled()].missing if isinstance(schema, Schema) else None
+        own = schema.columns[schema.require_label()].missing if isinstance(schema, Schema) else None
         return public_constant(self.missing if own is None else own, low, high)
 
-    def _variance(self, span: float) -> float:
+    def _get_variance(self, span: float) -> float:
         given: Any = self.noise_variance
         variance = (span / 2) ** 2 if given is None else given
         if not (between(variance, -math.inf, math.inf) and 0 <= variance <= span**2):

@@ -114,38 +114,38 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, n_features: int | None = None) -> Plan:
         """What it will cost whom, and how accurate it will be; no private value is needed."""
-        return self._planned(budgets_of(epsilon, groups, rows, schema_of(self)), self._recoded(n_features))
+        return self._make_plan(budgets_of(epsilon, groups, rows, schema_of(self)), self._make_recoding(n_features))
 
     def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
         """Returns the budgets and rows of features and classes in memory, the rows in the unit ball."""
         X, y = data
-        recoding, classes = self._recoded(X), self._declared_classes()
-        raw, codes = matrix(X, recoding), classes.found(y)
+        recoding, classes = self._make_recoding(X), self._get_classes()
+        raw, codes = matrix(X, recoding), classes.find_codes(y)
         same_length(len(raw), y=codes, groups=groups)
         budgets = budgets_of(epsilon, groups, len(codes))
-        ball = self._setting(self._voices(budgets, recoding), recoding).ball
+        ball = self._choose_tuning(self._make_weights(budgets, recoding), recoding).ball
         reader, label = InBall(ball, recoding), ClassLabel(VALUE, classes, coded=True)
-        return budgets, table_in_memory(ball.recoded(raw, recoding), reader, codes, label, budgets)
+        return budgets, table_in_memory(ball.encode(raw, recoding), reader, codes, label, budgets)
 
     def rows_of(self, table: Table) -> Rows:
         """Returns the features and the classes that are read of a table."""
-        recoding = self._recoded(table.features(self.bounds))
-        return table.regression(recoding, ClassLabel(table.label(), self._declared_classes()))
+        recoding = self._make_recoding(table.features(self.bounds))
+        return table.regression(recoding, ClassLabel(table.label(), self._get_classes()))
 
     def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there are."""
-        return self._planned(budgets, self._recoded(None) if rows is None else rows.features.recoding)
+        return self._make_plan(budgets, self._make_recoding(None) if rows is None else rows.features.recoding)
 
     def answer(self, plan: Plan, rows: Rows) -> Release:
         """Reads the rows, draws the noise, and returns the release."""
         given = plan.parameters
         recoding, ball = Recoding.from_dict(given["features"]), UnitBall.from_dict(given["ball"])
-        voices = self._voices(plan.budgets, recoding)
+        voices = self._make_weights(plan.budgets, recoding)
         problems = boundary.Problems(rows, ball, voices, given["alpha"], plan.noise["rate"])
         models = {}
         for positive in _positives(given["classes"]):
-            intercept, slopes = ball.original(problems.fitted(positive) * given["stretch"])
-            intercept, coefficients = recoding.original(intercept, slopes)
+            intercept, slopes = ball.to_original_units(problems.fit_class(positive) * given["stretch"])
+            intercept, coefficients = recoding.to_original_units(intercept, slopes)
             named = dict(zip(recoding.names, coefficients.tolist(), strict=True))
             models[str(given["classes"][positive])] = {"intercept": intercept, "coefficients": named}
         return Release.of(plan, {"models": models})
@@ -182,17 +182,17 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidRelease(
                 "This release is not a logistic regression.", "", "Load a release of `sottovoce release logistic`."
             )
-        return restored(release, cls._restored)
+        return restored(release, cls._build_from_release)
 
     @classmethod
-    def _restored(cls, release: Release) -> LogisticRegression:
+    def _build_from_release(cls, release: Release) -> LogisticRegression:
         model = cls(classes=release.parameters["classes"], neighbours=release.parameters["neighbours"])
         keep(model, release)
         return model
 
-    def _planned(self, budgets: Budgets, recoding: Recoding) -> Plan:
-        classes, voices = self._declared_classes(), self._voices(budgets, recoding)
-        setting = self._setting(voices, recoding)
+    def _make_plan(self, budgets: Budgets, recoding: Recoding) -> Plan:
+        classes, voices = self._get_classes(), self._make_weights(budgets, recoding)
+        setting = self._choose_tuning(voices, recoding)
         rate = voices.rate(setting.ridge, self.accountant)
         charges = voices.charges(setting.ridge, rate, self.accountant)
         return Plan(
@@ -221,7 +221,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             },
             grid=boundary.answer_grid(voices.coordinates, setting.ridge, rate),
             theorem=Theorem(
-                f"Objective perturbation: each person l loses {self._charge_in_words()} "
+                f"Objective perturbation: each person l loses {self._describe_charge()} "
                 f"(pure ε, neighbours by {NEIGHBOURS[self.neighbours]})",
                 "docs/theory/logistic.md",
             ),
@@ -229,34 +229,34 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             risk=partial(boundary.error_bound, voices=voices, ridge=setting.ridge, rate=rate),
         )
 
-    def _recoded(self, X: Any) -> Recoding:
+    def _make_recoding(self, X: Any) -> Recoding:
         return declared_recoding(self.bounds, X, self.missing)
 
-    def _charge_in_words(self) -> str:
+    def _describe_charge(self) -> str:
         return "at most W_l·η/2, for each problem, and ε_out" if self._labels_only else ACCOUNTANTS[self.accountant]
 
     @property
     def _labels_only(self) -> bool:
         return self.neighbours == "labels"
 
-    def _voices(self, budgets: Budgets, recoding: Recoding) -> Voices:
+    def _make_weights(self, budgets: Budgets, recoding: Recoding) -> Voices:
         self._refuse_unknown()
         coordinates = recoding.width + flag(self.fit_intercept, "fit_intercept")
-        return Voices.of(budgets.kinds, coordinates, len(self._declared_classes().values), self._labels_only)
+        return Voices.of(budgets.kinds, coordinates, len(self._get_classes().values), self._labels_only)
 
-    def _setting(self, voices: Voices, recoding: Recoding) -> settings.Setting:
+    def _choose_tuning(self, voices: Voices, recoding: Recoding) -> settings.Setting:
         scale = settings.Scale(voices.total, recoding.width, flag(self.fit_intercept, "fit_intercept"))
         if self.public is not None:
             accountant = LABELS if self._labels_only else self.accountant
-            public = settings.PublicRows.of(self.public, recoding, self._declared_classes())
+            public = settings.PublicRows.of(self.public, recoding, self._get_classes())
             return settings.with_public_rows(scale, public, self.alpha, accountant)
         norm = self.bounds.norm if isinstance(self.bounds, Bounds) else None
         return settings.without_public_rows(scale, recoding, norm, self.alpha)
 
-    def _declared_classes(self) -> Classes:
+    def _get_classes(self) -> Classes:
         pair = isinstance(self.public, tuple | list) and len(self.public) == 2
         labels = self.public[1] if pair else None
-        return Classes.declared(self.classes, self.bounds, labels)
+        return Classes.from_declaration(self.classes, self.bounds, labels)
 
     def _refuse_unknown(self) -> None:
         for name, value, known in (

@@ -115,13 +115,13 @@ class Mean(BaseEstimator):  # type: ignore[misc]
 
     def rows_of(self, table: Table) -> Rows:
         """Returns the column that is read of a table."""
-        return replace(table.column(), label=column_label(self, table.asked_about()))
+        return replace(table.column(), label=column_label(self, table.find_column()))
 
     def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
         """The plan for these budgets."""
         label = column_label(self) if rows is None or rows.label is None else rows.label
         low, high = label.low, label.high
-        spread = self._spread(low, high)
+        spread = self._get_spread(low, high)
         weights = Weights.solve(budgets.kinds, A=(spread / (high - low)) ** 2 / 2)
         grid, scale, charges = calibrated(weights, budgets, low, high)
         noise = noise_scale(grid.values, grid.shift, scale, weights)
@@ -134,7 +134,7 @@ class Mean(BaseEstimator):  # type: ignore[misc]
             noise={"distribution": "discrete Laplace", "scale": noise, "integer_scale": scale},
             grid=grid,
             theorem=THEOREM,
-            error=self._error(budgets, weights, low, high, noise),
+            error=self._estimate_error(budgets, weights, low, high, noise),
         )
 
     def answer(self, plan: Plan, rows: Rows) -> Release:
@@ -142,7 +142,7 @@ class Mean(BaseEstimator):  # type: ignore[misc]
         kernel = WeightedSum(rows.value, plan.grid.values, rows.owner, plan.weights.row, plan.parameters["missing"])
         return Release.of(plan, published(plan, rows.engine.fold(kernel))[0])
 
-    def _error(self, budgets: Budgets, weights: Weights, low: float, high: float, noise: float) -> ExpectedError:
+    def _estimate_error(self, budgets: Budgets, weights: Weights, low: float, high: float, noise: float) -> ExpectedError:
         guess = (high - low) / 10 if self.spread is None else float(self.spread)
         squares, moved = inequality(budgets, weights)
         public = "a tenth of the range" if self.spread is None else "as given"
@@ -157,7 +157,7 @@ class Mean(BaseEstimator):  # type: ignore[misc]
             else "",
         )
 
-    def _spread(self, low: float, high: float) -> float:
+    def _get_spread(self, low: float, high: float) -> float:
         spread = (high - low) / 2 if self.spread is None else self.spread
         if not isinstance(spread, int | float) or not 0 < spread <= high - low:
             raise InvalidParameter(

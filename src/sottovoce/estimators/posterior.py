@@ -111,23 +111,23 @@ class PosteriorSample(Posterior):
         self.fit_intercept = fit_intercept
         self.missing = missing
 
-    def _voices(self, kinds: Kinds, columns: int, granted: bool) -> Voices:
+    def _make_weights(self, kinds: Kinds, columns: int, granted: bool) -> Voices:
         account = concentration.Fixed(float(self.gamma), float(self.alpha), self._sure_delta)
         return grants.personal(kinds, account) if granted else Voices.equal(kinds, account)
 
-    def _public(self, voices: Voices) -> dict[str, Any]:
+    def _list_parameters(self, voices: Voices) -> dict[str, Any]:
         return {"gamma": float(self.gamma), "alpha": float(self.alpha)}
 
-    def _noise(self, voices: Voices) -> dict[str, Any]:
+    def _describe_noise(self, voices: Voices) -> dict[str, Any]:
         return {"gamma": float(self.gamma)}
 
-    def _strength(self, voices: Voices, smallest: float) -> tuple[float, float]:
+    def _get_ridge_and_gamma(self, voices: Voices, smallest: float) -> tuple[float, float]:
         return float(self.alpha), float(self.gamma)
 
-    def _widest(self, voices: Voices) -> float:
+    def _bound_eigenvalue(self, voices: Voices) -> float:
         return voices.total + float(self.alpha)
 
-    def _drawn(self, plan: Plan, total: Reals, cross: Reals) -> tuple[Floats, dict[str, Any]]:
+    def _draw_sample(self, plan: Plan, total: Reals, cross: Reals) -> tuple[Floats, dict[str, Any]]:
         return plan.grid.nearest(gram.sample(total, cross, plan.parameters["alpha"], plan.noise["gamma"])), {}
 
     def _refuse_unknown(self) -> None:
@@ -205,15 +205,15 @@ class AdaptivePosteriorSample(Posterior):
         self.fit_intercept = fit_intercept
         self.missing = missing
 
-    def _voices(self, kinds: Kinds, columns: int, granted: bool) -> Voices:
+    def _make_weights(self, kinds: Kinds, columns: int, granted: bool) -> Voices:
         floor = float(kinds.rows @ kinds.people) / (columns * self.condition)
         account = ACCOUNTS[self.calibration](0.0, floor, self._sure_delta, 1.0)
         return grants.adaptive(kinds, account, float(self.share), None if self.floor is None else float(self.floor))
 
-    def _public(self, voices: Voices) -> dict[str, Any]:
+    def _list_parameters(self, voices: Voices) -> dict[str, Any]:
         return {"calibration": self.calibration, "condition": float(self.condition), "share": float(self.share)}
 
-    def _noise(self, voices: Voices) -> dict[str, Any]:
+    def _describe_noise(self, voices: Voices) -> dict[str, Any]:
         account = voices.account
         loudest = float((voices.weights.person * voices.unit).max())
         return {
@@ -223,17 +223,17 @@ class AdaptivePosteriorSample(Posterior):
             "margin": account.margin(loudest, voices.total),
         }
 
-    def _widest(self, voices: Voices) -> float:
-        return float(voices.total + voices.account.floor + self._noise(voices)["margin"])
+    def _bound_eigenvalue(self, voices: Voices) -> float:
+        return float(voices.total + voices.account.floor + self._describe_noise(voices)["margin"])
 
-    def _grid(self, voices: Voices) -> AnswerGrid:
-        return GridWithEigenvalue(super()._grid(voices).exponent, AnswerGrid.below(voices.account.spread))
+    def _make_grid(self, voices: Voices) -> AnswerGrid:
+        return GridWithEigenvalue(super()._make_grid(voices).exponent, AnswerGrid.below(voices.account.spread))
 
-    def _strength(self, voices: Voices, smallest: float) -> tuple[float, float]:
-        noise = self._noise(voices)
+    def _get_ridge_and_gamma(self, voices: Voices, smallest: float) -> tuple[float, float]:
+        noise = self._describe_noise(voices)
         return max(noise["floor"] + noise["margin"] - smallest, 0.0), float(noise["gamma"])
 
-    def _drawn(self, plan: Plan, total: Reals, cross: Reals) -> tuple[Floats, dict[str, Any]]:
+    def _draw_sample(self, plan: Plan, total: Reals, cross: Reals) -> tuple[Floats, dict[str, Any]]:
         noise = plan.noise
         drawn = gram.noisy_smallest(total, noise["eigenvalue_standard_deviation"])
         # Rounded before anything rests on it: λ_n follows from the number that is published.
@@ -242,8 +242,8 @@ class AdaptivePosteriorSample(Posterior):
         theta = plan.grid.nearest(gram.sample(total, cross, ridge, noise["gamma"]))
         return theta, {"noisy_eigenvalue": noisy, "regularisation": ridge}
 
-    def _keep(self, release: Release, guarantee: Guarantee | None = None, X: Any = None) -> None:
-        super()._keep(release, guarantee, X)
+    def _set_fitted(self, release: Release, guarantee: Guarantee | None = None, X: Any = None) -> None:
+        super()._set_fitted(release, guarantee, X)
         value: dict[str, Any] = release.value  # type: ignore[assignment]
         self.noisy_eigenvalue_, self.regularisation_ = value["noisy_eigenvalue"], value["regularisation"]
 

@@ -124,16 +124,16 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
 
     def rows_of(self, table: Table) -> Rows:
         """Returns the column that is read of a table."""
-        return replace(table.column(), label=column_label(self, table.asked_about()))
+        return replace(table.column(), label=column_label(self, table.find_column()))
 
     def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
         """The plan for these budgets."""
         label = column_label(self) if rows is None or rows.label is None else rows.label
         low, high = label.low, label.high
-        targets = self._targets()
+        targets = self._get_targets()
         per_quantile = budgets.split(len(targets))
         weights = Weights.solve(per_quantile, A=sum(q * (1 - q) for q in targets) / len(targets) / 8)
-        grid = Grid.cover(low, high, self._bits(weights))
+        grid = Grid.cover(low, high, self._choose_bits(weights))
         errors = tuple(expected_rank_error(q, budgets, weights, self.spread, high - low) for q in targets)
         return Plan(
             question="quantile",
@@ -159,7 +159,7 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
         kernel = WeightedHistogram(rows.value, grid, rows.owner, plan.weights.row, plan.parameters["missing"])
         return Release.of(plan, published(plan, rows.engine.fold(kernel)))
 
-    def _targets(self) -> list[float]:
+    def _get_targets(self) -> list[float]:
         try:
             targets = [float(q) for q in np.atleast_1d(np.asarray(self.q, dtype=np.float64))]
         except Exception:  # what is no number, in whatever way
@@ -176,7 +176,7 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
             )
         return targets
 
-    def _bits(self, weights: Weights) -> int:
+    def _choose_bits(self, weights: Weights) -> int:
         if self.cells is not None:
             if not (isinstance(self.cells, int | np.integer) and 2 <= self.cells <= 2**22):
                 raise InvalidParameter(

@@ -122,9 +122,9 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, n_features: int | None = None) -> Plan:
         """What it will cost whom, and how accurate it will be; no value is needed."""
-        label, recoding = self._declared(n_features)
+        label, recoding = self._make_label_and_recoding(n_features)
         budgets = budgets_of(epsilon, groups, rows, schema_of(self))
-        return self._method().plan_for(self, budgets, recoding, (label.low, label.high))
+        return self._get_method().plan_for(self, budgets, recoding, (label.low, label.high))
 
     def asked_parameters(self) -> dict[str, Any]:
         """The parameters that a request is remembered by: the default method has no λ, and 1.0 still stands for it."""
@@ -134,26 +134,26 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
         """Returns the budgets and rows of features and label in memory."""
         X, y = data
-        label, recoding = self._declared(X)
+        label, recoding = self._make_label_and_recoding(X)
         return regression_in_memory(matrix(X, recoding), recoding, y, label, epsilon, groups)
 
     def rows_of(self, table: Table) -> Rows:
         """Returns the features and the label that are read of a table."""
-        label, recoding = self._declared(table.features(self.bounds))
+        label, recoding = self._make_label_and_recoding(table.features(self.bounds))
         return table.regression(recoding, replace(label, column=table.label()))
 
     def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there are."""
-        label, recoding = self._declared(None) if rows is None else (rows.label, rows.features.recoding)
-        return self._method().plan_for(self, budgets, recoding, (label.low, label.high))
+        label, recoding = self._make_label_and_recoding(None) if rows is None else (rows.label, rows.features.recoding)
+        return self._get_method().plan_for(self, budgets, recoding, (label.low, label.high))
 
     def answer(self, plan: Plan, rows: Rows) -> Release:
         """Reads the rows, draws the noise, and returns the release."""
-        content = self._method().answer(self, plan, rows)
+        content = self._get_method().answer(self, plan, rows)
         theta = content.pop("theta")
         label, recoding = interval(plan.parameters["label"]), Recoding.from_dict(plan.parameters["features"])
         half, middle = (label[1] - label[0]) / 2, (label[1] + label[0]) / 2
-        intercept, coefficients = recoding.original(middle + half * theta[0] / 2, half * theta[1:])
+        intercept, coefficients = recoding.to_original_units(middle + half * theta[0] / 2, half * theta[1:])
         value = {"intercept": intercept, "coefficients": dict(zip(recoding.names, coefficients.tolist(), strict=True))}
         return Release.of(plan, {**value, **content})
 
@@ -181,15 +181,15 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidRelease(
                 "This release is not a regression.", "", "Load a release of `sottovoce release ridge`."
             )
-        return restored(release, cls._restored)
+        return restored(release, cls._build_from_release)
 
     @classmethod
-    def _restored(cls, release: Release) -> Ridge:
+    def _build_from_release(cls, release: Release) -> Ridge:
         ridge = cls(method=release.parameters["method"])
         keep(ridge, release)
         return ridge
 
-    def _method(self) -> Method:
+    def _get_method(self) -> Method:
         if not is_one_of(self.method, METHODS):
             raise InvalidParameter("There is no such method.", f"Methods: {', '.join(METHODS)}.", "Choose one.")
         if self.alpha is not None and not measurable(self.alpha):
@@ -203,7 +203,7 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         flag(self.rho, "rho")
         return METHODS[self.method]
 
-    def _declared(self, X: Any) -> tuple[Label, Recoding]:
+    def _make_label_and_recoding(self, X: Any) -> tuple[Label, Recoding]:
         """The label and the recoding, from what was declared (X only tells how many columns there are)."""
         label = declared_label(self)
         return label, declared_recoding(self.bounds, X, self.missing)

@@ -79,20 +79,20 @@ class Sampled(Around):
         budgets, t = request.budgets, threshold_of(self.threshold, request.budgets)
         plan = None
         with suppress(TypeError, errors.InvalidParameter):  # some plans ask for more than budgets
-            plan = self._planned(budgets, t, {}) if hasattr(self.estimator, "plan") else None
+            plan = self._make_plan(budgets, t, {}) if hasattr(self.estimator, "plan") else None
         inside = _sampled(self.estimator, request, replaceable(self.estimator, request, self.null), t)
         inner = baselines.promised(inside, budgets, np.full(len(budgets.kinds), t))
         pull = Picked.sampled(budgets, t)
-        self._learnt(inside, _outer(inner, budgets, t), lambda release: _retold(release, plan, pull), request.column)
+        self._set_fitted(inside, _outer(inner, budgets, t), lambda release: _retold(release, plan, pull), request.column)
         return self
 
     @where_inside_plans  # type: ignore[untyped-decorator]
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, **more: Any) -> Plan:
         """The estimator's plan at the threshold with everybody's own promise; a voice counts the chance to be kept."""
         budgets = budgets_of(epsilon, groups, rows, schema_of(self))
-        return self._planned(budgets, threshold_of(self.threshold, budgets), more)
+        return self._make_plan(budgets, threshold_of(self.threshold, budgets), more)
 
-    def _planned(self, budgets: Budgets, t: int, more: dict[str, Any]) -> Plan:
+    def _make_plan(self, budgets: Budgets, t: int, more: dict[str, Any]) -> Plan:
         inner = baselines.plan_at(self.estimator, budgets, t, more)
         guarantee = _outer(inner.guarantee, budgets, t)
         _, someone = np.unique(np.asarray(budgets.codes), return_index=True)  # of each kind; inside, kinds are others
@@ -133,7 +133,7 @@ def threshold_of(threshold: Any, budgets: Budgets) -> int:
 
 def _outer(inner: Guarantee, budgets: Budgets, t: int) -> Guarantee:
     """Returns min(ε_l, t) for each kind, at the δ that the estimator inside has for t under replacement, if any."""
-    sampled = inner.shown == "epsilon" and inner.neighbours.startswith("replace")
+    sampled = inner.reported_currency == "epsilon" and inner.neighbours.startswith("replace")
     if not sampled or float(inner.amounts.max()) > units.epsilon(t):
         raise errors.IncompatibleGuarantees(
             "The estimator inside does not promise an ε under replacement.",
@@ -163,7 +163,7 @@ def _sampled(estimator: Any, request: Request, parts: dict[str, list[tuple[Array
     for name, part in parts.items():
         data[name] = baselines.in_form_of(name, data[name], [np.where(dropped, entry, cells) for cells, entry in part])
     try:
-        return Request(data, budgets).answered(estimator, units.epsilon(t))
+        return Request(data, budgets).fit_copy(estimator, units.epsilon(t))
     except Exception as error:
         # A complaint about the data may depend on the coins; one about parameters does not.
         if isinstance(error, errors.SottovoceError) and not isinstance(error, errors.InvalidData):
@@ -273,9 +273,9 @@ class Limited(Around):
     def fit(self, X: Any = None, y: Any = None, epsilon: Any = None, groups: Any = None) -> Limited:
         """Fits the estimator on the chosen rows, budgets unchanged; a question about one column takes it first."""
         request = Request.of(self.estimator, X, y, epsilon, groups)
-        fewer = request.only(self._chosen(request.budgets))
-        inside = fewer.answered(self.estimator, _passed_on(fewer.budgets, epsilon))
-        self._learnt(
+        fewer = request.select_rows(self._choose_rows(request.budgets))
+        inside = fewer.fit_copy(self.estimator, _passed_on(fewer.budgets, epsilon))
+        self._set_fitted(
             inside,
             baselines.promised(inside, fewer.budgets, fewer.budgets.kinds.epsilon),
             lambda release: picked.retold(release, Picked.limited(request.budgets.n_rows, fewer.budgets.n_rows)),
@@ -287,13 +287,13 @@ class Limited(Around):
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, **more: Any) -> Plan:
         """The estimator's plan for the chosen rows."""
         budgets = budgets_of(epsilon, groups, rows, schema_of(self))
-        fewer = baselines.budgets_of_rows(budgets, self._chosen(budgets))
+        fewer = baselines.budgets_of_rows(budgets, self._choose_rows(budgets))
         asked = {"groups": ROWS} if rows_asked(self.estimator, fewer) else {}
         inner: Plan = self.estimator.plan(epsilon=fewer, **asked, **more)
         fewer_rows = Picked.limited(budgets.n_rows, fewer.n_rows)
         return replace(inner, error=picked.expected(inner.error, fewer_rows, inner.parameters))
 
-    def _chosen(self, budgets: Budgets) -> NDArray[np.int64]:
+    def _choose_rows(self, budgets: Budgets) -> NDArray[np.int64]:
         if not isinstance(self.rows, Integral) or int(self.rows) < 1:
             raise errors.InvalidParameter("rows is not a whole number above 0.", "", "Pass rows=1 or more.")
         if not (isinstance(self.salt, str) and is_unicode(self.salt)):

@@ -133,7 +133,7 @@ class AdaOps:
         return math.log(4 / self.delta)
 
     @property
-    def allowed(self) -> bool:
+    def is_allowed(self) -> bool:
         """Whether κ is as the algorithm asks: 0 ≤ κ ≤ nε/(4d(1 + log(4/δ)))."""
         most = self.rows * self.epsilon / (4 * self.columns * (1 + self.log))
         return 0 <= self.condition <= most

@@ -69,28 +69,28 @@ class Instance:
     temperature: float
 
     @cached_property
-    def _seen(self) -> Any:
+    def _record(self) -> Any:
         return audit.leave_one_out(self.X, self.y, self.ridge).added(self.x[None, :], [self.label])
 
     @property
     def leverage(self) -> float:
         """μ = xᵀH⁻¹x without the record."""
-        return float(self._seen.leverage[0])
+        return float(self._record.leverage[0])
 
     @property
     def residual(self) -> float:
         """|y − xᵀθ̂| without the record."""
-        return abs(float(self._seen.residual[0]))
+        return abs(float(self._record.residual[0]))
 
     @property
     def share(self) -> float:
         """μ' = xᵀH'⁻¹x with the record."""
-        return float(self._seen.share[0])
+        return float(self._record.share[0])
 
     @property
     def error(self) -> float:
         """|y − xᵀθ̂'| with the record."""
-        return abs(float(self._seen.error[0]))
+        return abs(float(self._record.error[0]))
 
     @property
     def smallest(self) -> float:

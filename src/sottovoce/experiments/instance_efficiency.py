@@ -42,7 +42,7 @@ def efficiency(task: Task) -> Outcome:
 
 
 def _ops(task: Task) -> Table:
-    data = Sphere.drawn(SAMPLED_ROWS, COLUMNS, LENGTH)
+    data = Sphere.draw(SAMPLED_ROWS, COLUMNS, LENGTH)
     hessian = data.gram + RIDGE * np.eye(COLUMNS)
     right, printed, seen = [], [], []
     for gamma in GAMMAS:
@@ -64,7 +64,7 @@ def _ada_ops(task: Task) -> Table:
     rows = ROWS[: task.choose(3, 2)]
     found = []
     for place, n in enumerate(rows):
-        found.append(_adaptive(task, Sphere.drawn(n, COLUMNS, LENGTH)))
+        found.append(_adaptive(task, Sphere.draw(n, COLUMNS, LENGTH)))
         task.progress((place + 1) / len(rows))
     seen, right, own, fitted, gamma, own_gamma, printed, proof = zip(*found, strict=True)
     columns = (

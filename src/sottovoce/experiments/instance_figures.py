@@ -49,7 +49,7 @@ class Sphere:
     theta: Floats
 
     @classmethod
-    def drawn(cls, rows: int, columns: int, length: float = 1.0) -> Sphere:
+    def draw(cls, rows: int, columns: int, length: float = 1.0) -> Sphere:
         """Returns the data of this size, the same each time."""
         rng = seeded(f"instance {rows} {columns}")
         X, theta = rng.normal(size=(rows, columns)), rng.normal(size=columns)
@@ -81,7 +81,7 @@ class Noised:
 @cache
 def noised(rows: int, columns: int) -> Noised:
     """Returns exact losses beside those of Lemma 4 as printed."""
-    data = Sphere.drawn(rows, columns)
+    data = Sphere.draw(rows, columns)
     audit = sv.audit.per_instance(sv.audit.GaussianOutput(SIGMA, RIDGE, bounds=BALL), data.X, data.y, DELTA)
     moved = sv.audit.leave_one_out(data.X, data.y, RIDGE).moved_by_leaving(data.X, data.y, np.eye(columns))
     reached, ceiling = worst_move(rows), (1 + math.sqrt(rows / RIDGE) / 2) / 2
@@ -218,7 +218,7 @@ def figure_2(task: Task) -> Outcome:
 
 def _sampled(task: Task) -> dict[str, list[float]]:
     """Returns exact and printed losses to one posterior sample, by temperature."""
-    data = Sphere.drawn(*SAMPLED)
+    data = Sphere.draw(*SAMPLED)
     records = sv.audit.leave_one_out(data.X, data.y, RIDGE).left_out(data.X, data.y)
     longest = 1 + math.sqrt(len(data.y) / RIDGE) / 2
     found: dict[str, list[float]] = {}

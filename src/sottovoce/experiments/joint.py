@@ -34,7 +34,7 @@ class Side(NamedTuple):
     gram: float
     pull: float
 
-    def law(self, noisy: Floats) -> tuple[Floats, Floats]:
+    def compute_law(self, noisy: Floats) -> tuple[Floats, Floats]:
         """Returns mean and variance of θ̃ given λ̃."""
         hessian = self.gram + self.algorithm.ridge(noisy)
         return self.pull / hessian, 1 / (self.algorithm.temperature * hessian)
@@ -64,7 +64,7 @@ def _one_way(first: Side, second: Side, panels: int) -> float:
     noisy, weights = _nodes(first.gram, scale, (first.kink, second.kink), panels)
     density = np.exp(-(((noisy - first.gram) / scale) ** 2) / 2) / (scale * math.sqrt(2 * math.pi))
     loss = ((noisy - second.gram) ** 2 - (noisy - first.gram) ** 2) / (2 * scale**2)
-    return float(weights @ (density * hockey_stick(first.law(noisy), second.law(noisy), epsilon - loss)))
+    return float(weights @ (density * hockey_stick(first.compute_law(noisy), second.compute_law(noisy), epsilon - loss)))
 
 
 def _nodes(centre: float, scale: float, kinks: tuple[float, ...], panels: int) -> tuple[Floats, Floats]:
@@ -114,4 +114,4 @@ def _mixture(side: Side) -> tuple[Floats, Floats, Floats]:
     scale = side.algorithm.noise_scale
     noisy, weights = _nodes(side.gram, scale, (side.kink,), PANELS // 4)
     weights = weights * np.exp(-(((noisy - side.gram) / scale) ** 2) / 2) / (scale * math.sqrt(2 * math.pi))
-    return *side.law(noisy), weights
+    return *side.compute_law(noisy), weights

@@ -45,7 +45,7 @@ class Audit:
     promised: float
 
     @property
-    def refuted(self) -> bool:
+    def is_refuted(self) -> bool:
         """Whether the promise is broken, except with probability 2·10⁻⁸."""
         return self.loss > self.promised
 
@@ -80,7 +80,7 @@ def audit_as_published(draws: int = 1_000_000, seed: int = 0) -> Audit:
     lines = [two_sellers_as_published(labels) for labels in (LABELS, NEIGHBOUR)]
     rng = seeded(seed)
     noises = [rng.gamma(1.0, size=draws) * rng.choice([-1.0, 1.0], draws) for _ in lines]
-    ends = [line.coefficient[line.chosen(b)] for line, b in zip(lines, noises, strict=True)]
+    ends = [line.coefficient[line.choose_corners(b)] for line, b in zip(lines, noises, strict=True)]
     epsilon = max(float(line.epsilon[:, 1].max()) for line in lines)
     return audit(ends[0], ends[1], epsilon + 2 * math.log1p(1 / RIDGE))  # a ≤ 1
 

@@ -206,7 +206,7 @@ class Line:
     epsilon: Floats  # corner × seller
     turns: Floats  # −b at which one corner gives way to the next
 
-    def chosen(self, noise: Floats) -> NDArray[np.int64]:
+    def choose_corners(self, noise: Floats) -> NDArray[np.int64]:
         """Returns the corner for each b."""
         return np.searchsorted(self.turns, -np.asarray(noise))
 

@@ -38,7 +38,7 @@ def audit(task: Task) -> Outcome:
     columns = (
         Column("loss, at least", bounds),
         Column("promised", tuple(one.promised for one in found)),
-        Column("refuted", tuple(float(one.refuted) for one in found)),
+        Column("refuted", tuple(float(one.is_refuted) for one in found)),
         Column("draws", tuple(float(one.draws) for one in found)),
         Column("in the event", tuple(float(one.hits) for one in found)),
         Column("in it on the neighbour", tuple(float(one.others) for one in found)),
@@ -49,7 +49,7 @@ def audit(task: Task) -> Outcome:
         f"neighbour reach: a loss of at least {found[0].loss:.2f}, where at most {found[0].promised:.2f} was promised. "
         "Bounds fail with probability 2·10⁻⁸. The promise is proved for (a, η) that are chosen without data.",
         "The same audit does not refute the certified market with our logistic regression"
-        + (f", and does refute it where {louder} times the budget is spent." if found[2].refuted else "; from so few "
+        + (f", and does refute it where {louder} times the budget is spent." if found[2].is_refuted else "; from so few "
            "draws it does not notice a planted bug either."),
     )  # fmt: skip
     return Outcome(task.name, task.size, (Table("An audit of both markets", "", lines, columns),), (), told)
@@ -107,7 +107,7 @@ def appendix_c(task: Task) -> Outcome:
     bought = (Column("ε", tuple(deal.epsilon.tolist())), Column("payment", tuple(np.asarray(deal.payments).tolist())))
     ours = Table("The certified market, whatever the data are", "seller", ("1", "2"), bought)
     b = tuple(DRAWN.tolist())
-    released = {name: tuple(line.coefficient[line.chosen(DRAWN)].tolist()) for name, line in lines.items()}
+    released = {name: tuple(line.coefficient[line.choose_corners(DRAWN)].tolist()) for name, line in lines.items()}
     curves = tuple(Series(name, name, b, values) for name, values in released.items())
     panel = Panel("what is released, by the noise", "b", "w", curves, log_y=False)
     gap = max(float(np.abs(np.diff(line.coefficient)).max()) for line in lines.values())
@@ -121,7 +121,7 @@ def appendix_c(task: Task) -> Outcome:
 
 
 def _solved(name: str, line: paper.Line) -> list[Column]:
-    at = line.chosen(np.array(NOISES))
+    at = line.choose_corners(np.array(NOISES))
     paid = paper.payments_as_printed(2 * studies.TWO_COSTS - studies.RANGE[0], line.epsilon[at])
     values = {
         "w": line.coefficient[at],

@@ -84,7 +84,7 @@ class Split:
         mean, deviation = self.scale
         return sv.Bounds(features=(mean - SPREAD * deviation, mean + SPREAD * deviation))
 
-    def signed(self, which: NDArray[np.int64]) -> Floats:
+    def sign_rows(self, which: NDArray[np.int64]) -> Floats:
         """Returns y·x in the unit ball, with a constant column: the paper's rows."""
         mean, deviation = self.scale
         x = (self.X[which] - mean) / deviation / RADIUS
@@ -92,7 +92,7 @@ class Split:
         x = np.column_stack([x, np.full(len(x), CONSTANT)]) / math.hypot(1, CONSTANT)
         return np.asarray(x * np.where(self.y[which] == 1, 1, -1)[:, None])
 
-    def costs(self, seed: int, correlated: bool) -> Floats:
+    def draw_costs(self, seed: int, correlated: bool) -> Floats:
         """Returns sellers' costs; if correlated, the k-th lowest belongs to the k-th smallest first feature."""
         costs = seeded(seed).uniform(*COSTS, len(self.sellers))
         ranks = np.argsort(np.argsort(self.X[self.sellers, 0]))
@@ -169,7 +169,7 @@ def _joint(
     split: Split, trade_off: float, costs: Floats, seed: int, numbers: tuple[Floats, ...], step: Any
 ) -> tuple[list[Floats], Floats]:
     """Returns errors on public and on test rows, and payments, for each of the numbers tried."""
-    rows, many, rng = split.signed(split.sellers), len(numbers[0]), seeded(seed)
+    rows, many, rng = split.sign_rows(split.sellers), len(numbers[0]), seeded(seed)
     direction = rng.normal(size=rows.shape[1])
     b = direction / np.linalg.norm(direction) * rng.gamma(rows.shape[1])
     virtual = 2 * costs - COSTS[0]
@@ -177,7 +177,7 @@ def _joint(
     start = np.tile(rng.normal(size=rows.shape[1]), (many, 1))
     onto = paper.nearest if step is paper.gradient_step else paper.normalised  # exact steps sum to one as they are
     deal = paper.market_as_published_not_private(problems, AVERAGES, start, step=step, projection=onto, steps=STEPS)
-    errors = [np.mean(deal.coefficients @ split.signed(which).T <= 0, axis=1) for which in (split.public, split.test)]
+    errors = [np.mean(deal.coefficients @ split.sign_rows(which).T <= 0, axis=1) for which in (split.public, split.test)]
     return errors, paper.payments_as_printed(virtual, deal.epsilon).sum(axis=1)
 
 
@@ -218,7 +218,7 @@ def _worth(name: str, trade_off: float, numbers: Iterable[int], draws: int, corr
     found: list[tuple[float, float]] = []
     for number in numbers:
         split, seeds = Split.of(number), range(100 * number, 100 * number + draws)
-        found += MECHANISMS[name](split, trade_off, [split.costs(seed, correlated) for seed in seeds], seeds)
+        found += MECHANISMS[name](split, trade_off, [split.draw_costs(seed, correlated) for seed in seeds], seeds)
     errors, payments = np.array(found).T
     overall = errors + trade_off * payments
     spread = float(overall.std(ddof=1)) / math.sqrt(len(overall))

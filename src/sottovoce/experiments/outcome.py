@@ -67,7 +67,7 @@ class Table:
         """Returns every ratio that there is."""
         return [ratio for column in self.columns for ratio in column.ratios() if ratio is not None]
 
-    def off(self, limit: float = OFF) -> list[tuple[str, str, float]]:
+    def find_deviations(self, limit: float = OFF) -> list[tuple[str, str, float]]:
         """Returns column, line and ratio of every cell that is further from print than the limit."""
         return [
             (column.name, line, ratio)
@@ -76,9 +76,9 @@ class Table:
             if ratio is not None and not within(ratio, limit)
         ]
 
-    def unexplained(self) -> list[tuple[str, str, float]]:
+    def find_unexplained(self) -> list[tuple[str, str, float]]:
         """Returns the cells that are off and for which no reason is given."""
-        return [cell for cell in self.off() if not any(_covers(reason, cell) for reason in self.reasons)]
+        return [cell for cell in self.find_deviations() if not any(_covers(reason, cell) for reason in self.reasons)]
 
 
 @dataclass(frozen=True)
@@ -125,11 +125,11 @@ class Outcome:
     seconds: float = 0.0
     made_by: str = field(default="", compare=False)
 
-    def unexplained(self) -> list[tuple[str, str, float]]:
+    def find_unexplained(self) -> list[tuple[str, str, float]]:
         """Returns the cells of all tables that are off without a reason."""
-        return [cell for table in self.tables for cell in table.unexplained()]
+        return [cell for table in self.tables for cell in table.find_unexplained()]
 
-    def close(self) -> tuple[int, int, int]:
+    def count_close(self) -> tuple[int, int, int]:
         """Returns how many cells can be compared, and how many of them are within 5 % and within 10 %."""
         # Errata differ from print by their nature: they are not part of how well print was met.
         tables = () if self.experiment.endswith("/errata") else self.tables

@@ -39,10 +39,10 @@ def counted(outcomes: Sequence[Outcome]) -> str:
     >>> counted([])
     'No cell could be compared with print.'
     """
-    cells, close, near = (sum(column) for column in zip((0, 0, 0), *(o.close() for o in outcomes), strict=True))
+    cells, close, near = (sum(column) for column in zip((0, 0, 0), *(o.count_close() for o in outcomes), strict=True))
     if not cells:
         return "No cell could be compared with print."
-    silent = sum(len(outcome.unexplained()) for outcome in outcomes)
+    silent = sum(len(outcome.find_unexplained()) for outcome in outcomes)
     rest = f"{silent} of the others lack a reason" if silent else "every other one has its reason beside it"
     return (
         f"Of {cells:,} cells, {close / cells:.0%} are within 5 % of print and {near / cells:.0%} within 10 %; {rest}."
@@ -66,7 +66,7 @@ def _summary(there: Sequence[Experiment], outcomes: Mapping[str, Outcome]) -> st
 
 
 def _counts(outcome: Outcome) -> tuple[str, str, str, str]:
-    cells, close, near = outcome.close()
+    cells, close, near = outcome.count_close()
     shares = (f"{close / cells:.0%}", f"{near / cells:.0%}") if cells else ("", "")
     return str(cells or ""), *shares, f"{outcome.seconds:.1f} s"
 

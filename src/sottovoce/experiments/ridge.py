@@ -78,7 +78,7 @@ class Data:
         """The entries of xxᵀ, a line for each training row."""
         return np.asarray((self.X[:, :, None] * self.X[:, None, :]).reshape(len(self.y), -1))
 
-    def first(self, rows: int) -> Data:
+    def take_first(self, rows: int) -> Data:
         """The authors' subset of so many training rows, a seeded split of them."""
         if rows == len(self.y):
             return self
@@ -231,7 +231,7 @@ class Sampled:
     total: Floats
 
     @classmethod
-    def drawn(cls, data: Data, epsilon: Floats, threshold: float, runs: int, seed: str) -> Sampled:
+    def draw(cls, data: Data, epsilon: Floats, threshold: float, runs: int, seed: str) -> Sampled:
         """Keeps row i with probability (e^ε_i − 1)/(e^t − 1), at most 1, in each run."""
         chance = np.minimum(np.expm1(epsilon) / math.expm1(threshold), 1.0).astype(np.float32)
         kept = (seeded(seed).random((runs, len(epsilon)), dtype=np.float32) < chance).astype(np.float64)

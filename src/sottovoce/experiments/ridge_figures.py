@@ -164,7 +164,7 @@ def _reasons(drawing: Drawing, table: Table, task: Task) -> tuple[Reason, ...]:
     reasons = []
     for column in table.columns:
         falls = dict(zip(table.lines, column.falls_at, strict=False))
-        off = [line for name, line, _ in table.off() if name == column.name]
+        off = [line for name, line, _ in table.find_deviations() if name == column.name]
         among = tuple(line for line in off if 0 < (falls.get(line) or 0) < 1)
         if among:
             shares = [falls[line] or 0.0 for line in among]

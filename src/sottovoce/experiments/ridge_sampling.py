@@ -140,7 +140,7 @@ def compared(
 def samples(data: Data, epsilon: Floats, runs: int, seed: str) -> dict[str, Sampled]:
     """Returns samples of the rows for both thresholds."""
     thresholds = {"jorgensen_max": float(epsilon.max()), "jorgensen_mean": float(epsilon.mean())}
-    return {name: Sampled.drawn(data, epsilon, t, runs, f"{seed} {name}") for name, t in thresholds.items()}
+    return {name: Sampled.draw(data, epsilon, t, runs, f"{seed} {name}") for name, t in thresholds.items()}
 
 
 def parts(data: Data, epsilon: Floats, kept: Mapping[str, Sampled], lam: float) -> dict[str, tuple[Floats, Floats]]:

@@ -156,7 +156,7 @@ def line_draws(sweep: Sweep, value: float, count: int, folder: Path | None) -> l
     profile, share = sweep.setting(value)
     sets = [ridge.medical(folder)] * count if sweep.medical else ridge.synthetic(count, "ridge synthetic data")
     rows = round(share * len(sets[0].y)) if share <= 1 else int(share)
-    subsets = [sets[0].first(rows)] * count if sweep.medical else [data.first(rows) for data in sets]
+    subsets = [sets[0].take_first(rows)] * count if sweep.medical else [data.take_first(rows) for data in sets]
     lines = profile.draw(rows, count, f"ridge {sweep.key} {value:g}")
     return list(zip(subsets, lines, strict=True))
 
@@ -203,7 +203,7 @@ def _reasons(number: int, table: Table, lines: list[Line]) -> tuple[Reason, ...]
     """One reason a column for what lies among our draws, and one for each printed number that cannot be right."""
     reasons = []
     for name, column in zip(_NAMES, table.columns, strict=False):
-        off = [line for head, line, _ in table.off() if head == column.name]
+        off = [line for head, line, _ in table.find_deviations() if head == column.name]
         wrong = [line for line in off if (number, name, line) in ERRATA]
         reasons += [Reason(column.name, ERRATA[number, name, line], (line,)) for line in wrong]
         falls = dict(zip(table.lines, column.falls_at, strict=True))

@@ -127,7 +127,7 @@ class Descent:
         return cls(cells[:, :-1], cells[:, -1], np.bincount(cell.ravel()) / len(y), np.array(counted))
 
     @property
-    def loudest(self) -> Floats:
+    def max_person_weights(self) -> Floats:
         """W of each setting."""
         return np.asarray(self.weights.sum(axis=2).max(axis=1))
 
@@ -146,10 +146,10 @@ class Descent:
         # Slopes are below one, so rows shorter than one need no limit.
         return np.asarray(1 / np.linalg.norm(self.X, axis=1).clip(1.0))
 
-    def noisy(self, setting: Integers, noise: Floats, steps: int, task: Task) -> Floats:
+    def run_noisy_steps(self, setting: Integers, noise: Floats, steps: int, task: Task) -> Floats:
         """Returns where noisy steps lead, one person drawn in each; one line for each setting and its noise."""
         rng, people, d = seeded("users table 2"), self.weights.shape[1], self.X.shape[1]
-        picked, loud = self.weights.reshape(-1, len(self.y)) * people, people * self.loudest[setting]
+        picked, loud = self.weights.reshape(-1, len(self.y)) * people, people * self.max_person_weights[setting]
         stride = 2 * BOX * math.sqrt(d) / np.sqrt(loud**2 + d * noise**2)
         theta = np.zeros((len(setting), d))
         for step in range(1, steps):
@@ -172,8 +172,8 @@ def table_2(task: Task) -> Outcome:
     shape = (len(LARGE_EPSILONS), len(descent.weights), runs)
     epsilon, setting, _ = (part.ravel() for part in np.indices(shape))
     each = np.array([noise_of(promised, people) for promised in LARGE_EPSILONS])
-    noise = people * descent.loudest[setting] * each[epsilon]
-    theta = descent.noisy(setting, noise, task.choose(people**2, FEW_STEPS), task)
+    noise = people * descent.max_person_weights[setting] * each[epsilon]
+    theta = descent.run_noisy_steps(setting, noise, task.choose(people**2, FEW_STEPS), task)
     found = descent.losses(theta).reshape(shape).mean(axis=2)
     told = f"Ours are means of {runs} runs of {task.choose(people**2, FEW_STEPS):,} steps each; print has 50 runs."
     return Outcome(task.name, task.size, (_losses_table(found),), (), (told, _chances_told()))

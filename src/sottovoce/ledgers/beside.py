@@ -59,7 +59,7 @@ class Heads:
     authentic: bool = False  # whether a line was written with the key
     damaged: bool = False
 
-    def take(self, word: str, number: int, digest: bytes) -> None:
+    def add_line(self, word: str, number: int, digest: bytes) -> None:
         """Adds what one line says."""
         if word == LIST:
             self.listed = digest
@@ -134,16 +134,16 @@ class Beside:
         for line in [] if self.heads is None else _read(self.heads).split("\n"):
             told = _LINE.fullmatch(line)
             earlier = None if found.authentic else _EARLIER.fullmatch(line)
-            if told is not None and secrets.compare_digest(told[4], self._code(told[1], told[2], told[3])):
+            if told is not None and secrets.compare_digest(told[4], self._compute_code(told[1], told[2], told[3])):
                 found.authentic = True
-                found.take(told[1], int(told[2]), bytes.fromhex(told[3]))
+                found.add_line(told[1], int(told[2]), bytes.fromhex(told[3]))
             elif earlier is not None:
-                found.take(earlier[1], int(earlier[2]), bytes.fromhex(earlier[3]))
+                found.add_line(earlier[1], int(earlier[2]), bytes.fromhex(earlier[3]))
             elif not _is_torn(line):
                 found.damaged = True
         return found
 
-    def saw(self, number: int, digest: bytes, word: str = SEEN) -> None:
+    def record_head(self, number: int, digest: bytes, word: str = SEEN) -> None:
         """Writes a head down, for good, before anything is done that rests on it."""
         self.write([(word, number, digest)])
 
@@ -153,7 +153,7 @@ class Beside:
             return
         # A line begins anew, whatever a crash may have left of the one before.
         spelt = [(word, str(number), digest.hex()) for word, number, digest in lines]
-        text = "".join(f"\n{' '.join(line)} {self._code(*line)}\n" for line in spelt)
+        text = "".join(f"\n{' '.join(line)} {self._compute_code(*line)}\n" for line in spelt)
         try:
             private.append(self.heads, text.encode())
             return
@@ -161,7 +161,7 @@ class Beside:
             pass  # raised below
         raise _unwritable("what was reserved stays spent")
 
-    def _code(self, word: str, number: str, digest: str) -> str:
+    def _compute_code(self, word: str, number: str, digest: str) -> str:
         line = f"{word} {number} {digest}".encode()
         return hashlib.blake2b(line, digest_size=CODE_BYTES, key=self.key, person=PURPOSE).hexdigest()
 

@@ -77,7 +77,7 @@ class Store(Protocol):
     def check(self) -> None:
         """Raises if the database itself is damaged."""
 
-    def beside(self, identity: str) -> Path | None:
+    def get_key_stem(self, identity: str) -> Path | None:
         """Where the key and the heads of books with this number are kept; None: nowhere, they end with the process."""
 
 
@@ -92,23 +92,23 @@ class Books:
         self._store = store
         self._new = Beside(b"")
         current = store.read(lambda transaction: transaction.version()) == len(schema.MIGRATIONS)
-        first = (store.read(reading.first) if current else None) or self._begun(begin)
-        stem = store.beside(first.key)
+        first = (store.read(reading.first) if current else None) or self._begin_ledger(begin)
+        stem = store.get_key_stem(first.key)
         self._beside = self._new if stem is None else Beside.in_files(stem, new=False)
         if self._beside.check != first.request:
             raise WrongLedgerKey("This key belongs to other books.", "", "Put back their own, or name its folder.")
         self.identity = first.key
         self._first = (first.number, first.digest)
-        self._signed_from = store.read(lambda transaction: self._find_signed(transaction, first))
+        self._signed_from = store.read(lambda transaction: self._find_first_signed(transaction, first))
         self._why_sealed: str | None = None
-        self._last = store.read(self._known_head)
+        self._last = store.read(self._find_known_head)
         if self.sealed:  # or they were begun just now, between a look at the heads and one at the entries
-            self._last = store.read(self._known_head)
+            self._last = store.read(self._find_known_head)
         self._foreign: list[Head] = []
         self._witnesses = Witnesses(self._beside, self.identity)
-        if not self._witnesses.is_as_listed(self._heads.listed):
+        if not self._witnesses.matches_list(self._heads.listed):
             self._why_sealed = self._why_sealed or UNLISTED
-        self._listen()
+        self._check_witness_heads()
 
     @property
     def sealed(self) -> bool:
@@ -145,7 +145,7 @@ class Books:
 
     def grant(self, amounts: Sequence[Amounts]) -> None:
         """Sets what each person allows in all; below what is spent it freezes them."""
-        lines = self._packed(amounts)
+        lines = self._pack_lines(amounts)
 
         def work(transaction: Transaction, last: tuple[int, bytes]) -> Entry:
             transaction.stage(lines)
@@ -153,13 +153,13 @@ class Books:
             return self._append(transaction, last, "grant", "", "", root(), lines)
 
         with chain.hashing(lines) as root:
-            entry = self._written(work)
-        self._saw(entry.number, entry.digest)
+            entry = self._write_entry(work)
+        self._record_head(entry.number, entry.digest)
 
     def balances(self, people: Sequence[Any], account: str = USUAL) -> Units:
         """Returns what each has left; raises if somebody has no such account."""
         code, many = code_of(account), self.fewer_than(MANY * len(people))
-        left = self._left_of_many(people, account) if many else self._left_of_few(people, code)
+        left = self._read_many_balances(people, account) if many else self._read_few_balances(people, code)
         if left is None:
             raise reading.no_account(account)  # which must not say who
         return left
@@ -178,7 +178,7 @@ class Books:
 
     def find(self, key: str) -> Reservation | None:
         """Returns what is known about this key."""
-        return self._store.read(lambda transaction: self._known(transaction, key))
+        return self._store.read(lambda transaction: self._find_reservation(transaction, key))
 
     def reserve(self, key: str, request: str, amounts: Sequence[Amounts], *, outside: bool = False) -> Reservation:
         """Charges everybody at once, or nobody; a key that is known already is returned as it is.
@@ -188,11 +188,11 @@ class Books:
         known = self.find(key) if self.sealed or self._signed_from is None else None
         if known is not None:
             return known  # also from books in which nothing can be written
-        lines = self._packed(amounts)
+        lines = self._pack_lines(amounts)
         lines = lines[lines["amount"] > 0]
 
         def work(transaction: Transaction, last: tuple[int, bytes]) -> Reservation:
-            known = self._known(transaction, key)
+            known = self._find_reservation(transaction, key)
             if known is not None:
                 return known
             refuse_long(key)
@@ -209,10 +209,10 @@ class Books:
             return Reservation(key, request, "reserved", entry.number, head, fresh=True, overdrawn=overdrawn)
 
         with chain.hashing(lines) as root:
-            made = self._written(work)
+            made = self._write_entry(work)
         ledger.reached("reserve: committed")
         if made.fresh:
-            self._saw(made.number, bytes.fromhex(made.head))
+            self._record_head(made.number, bytes.fromhex(made.head))
         ledger.reached("reserve: witnessed")
         return made
 
@@ -220,7 +220,7 @@ class Books:
         """Keeps the bytes of a release under its reserved key."""
 
         def work(transaction: Transaction, last: tuple[int, bytes]) -> Entry | None:
-            known = self._known(transaction, key)
+            known = self._find_reservation(transaction, key)
             if known is None or (known.state, known.release) not in (("reserved", None), ("published", release)):
                 raise KeyReused("This key is not reserved, or holds another release.", "", "Reserve a new key first.")
             if known.release is not None:
@@ -228,9 +228,9 @@ class Books:
             transaction.run("INSERT INTO releases (number, text) VALUES (?, ?)", known.number, release)
             return self._append(transaction, last, "publish", key, known.request, chain.of_text(release))
 
-        entry = self._written(work)
+        entry = self._write_entry(work)
         if entry is not None:
-            self._saw(entry.number, entry.digest)
+            self._record_head(entry.number, entry.digest)
         ledger.reached("publish: committed")
 
     def history(self, person: Any) -> list[Line]:
@@ -271,7 +271,7 @@ class Books:
         """Replays every entry: signatures, digests, each charge against its grant, balances; raises if one is wrong."""
         self._store.check()
         self._store.read(self._refuse_wrong)
-        self._listen()
+        self._check_witness_heads()
         self._refuse_sealed()
 
     def confirm(self, number: int, head: str) -> bool:
@@ -281,7 +281,7 @@ class Books:
 
     def seal(self, number: int, head: str) -> None:
         """Seals the books, now and when reopened: this head was signed in their name and is not in them."""
-        self._beside.saw(*beside.head(number, head))
+        self._beside.record_head(*beside.head(number, head))
         self._why_sealed = OLDER
 
     def unseal(self, reason: str) -> None:
@@ -289,7 +289,7 @@ class Books:
         refuse_unwritable(reason)
         if self._signed_from is None:
             raise unsigned()
-        self._listen()
+        self._check_witness_heads()
 
         def work(transaction: Transaction) -> Entry:
             # From the first entry on: the last head that is known here need not be in these books.
@@ -299,12 +299,12 @@ class Books:
 
         entry = self._store.write(work)
         waived = [(WAIVED, head.number, head.digest) for head in self._foreign]
-        self._beside.write([*waived, self._witnesses.reaffirm(), (ANEW, entry.number, entry.digest)])
+        self._beside.write([*waived, self._witnesses.make_list_line(), (ANEW, entry.number, entry.digest)])
         self._heads.waived |= {(head.number, head.digest) for head in self._foreign}
         self._foreign = []
         self._last = (entry.number, entry.digest)
         self._why_sealed = None
-        self._witnesses.give(self._head(*self._last))
+        self._witnesses.store_head(self._sign_head(*self._last))
 
     def upgrade(self) -> int:
         """Begins to sign books of an earlier version, and returns the number of the first entry that is signed.
@@ -322,7 +322,7 @@ class Books:
 
         entry = self._store.write(work)
         self._signed_from = entry.number
-        self._beside.saw(entry.number, entry.digest, SEEN if self.sealed else ANEW)
+        self._beside.record_head(entry.number, entry.digest, SEEN if self.sealed else ANEW)
         self._last = (entry.number, entry.digest)
         return entry.number
 
@@ -340,8 +340,8 @@ class Books:
         """Lets a file, a database or a log elsewhere keep the heads, from the last one on."""
         if self._signed_from is None:
             raise unsigned()
-        self._witnesses.add(address, self._head(*self._store.read(reading.head)))
-        self._listen()
+        self._witnesses.add(address, self._sign_head(*self._store.read(reading.head)))
+        self._check_witness_heads()
 
     def remove_witness(self, address: str) -> None:
         """Goes on without this witness, named by its address or its number in the list."""
@@ -349,10 +349,10 @@ class Books:
 
     def check_witnesses(self) -> dict[str, str]:
         """Asks every witness for all that it holds, and returns what each said, in words."""
-        self._listen()
+        self._check_witness_heads()
         return self._witnesses.check()
 
-    def _begun(self, begin: bool | None) -> Entry:
+    def _begin_ledger(self, begin: bool | None) -> Entry:
         """Brings tables up to date, and returns the first entry, which names the books and recognises their key.
 
         It is written in the transaction that makes the tables: a crash leaves both or none.
@@ -369,31 +369,31 @@ class Books:
                 return begun  # by somebody else, just now, or by an earlier version
             if tables and not begin:
                 raise reading.emptied()
-            stem = self._store.beside(identity)
+            stem = self._store.get_key_stem(identity)
             self._new = Beside.in_memory() if stem is None else Beside.in_files(stem, new=True)
             self._beside = self._new
             return self._append(transaction, (-1, NOTHING), "open", identity, self._new.check, self._new.signer.public)
 
         return self._store.write(work)
 
-    def _left_of_many(self, people: Sequence[Any], account: str) -> Units | None:
+    def _read_many_balances(self, people: Sequence[Any], account: str) -> Units | None:
         """Reads all accounts, on a thread that leaves Python to the digests."""
         with ThreadPoolExecutor(1) as meanwhile:
             everybody = meanwhile.submit(self.everybody, account)
             return chain.looked_up(self.digests(people), *everybody.result())
 
-    def _left_of_few(self, people: Sequence[Any], code: int) -> Units | None:
+    def _read_few_balances(self, people: Sequence[Any], code: int) -> Units | None:
         asked = chain.packed(self._beside.digests(people), code, np.arange(len(people)))
         return self._store.read(lambda transaction: reading.left(transaction, asked))
 
-    def _written(self, work: Callable[[Transaction, tuple[int, bytes]], Result]) -> Result:
+    def _write_entry(self, work: Callable[[Transaction, tuple[int, bytes]], Result]) -> Result:
         """Runs the work, which is given the last head, after what is written behind the known one was found signed."""
         self._refuse_sealed()  # first: whoever is told to upgrade signs what is there
         if self._signed_from is None:
             raise unsigned()
-        self._listen()
+        self._check_witness_heads()
         self._refuse_sealed()
-        self._witnesses.refuse_silence("nothing was written by this attempt")
+        self._witnesses.refuse_unreachable_majority("nothing was written by this attempt")
 
         def guarded(transaction: Transaction) -> Result:
             if not reading.in_chain(transaction, self._last):
@@ -427,7 +427,7 @@ class Books:
             transaction.run(f"INSERT INTO lines SELECT {number}, person, account, amount FROM staged")
         return entry
 
-    def _packed(self, amounts: Sequence[Amounts]) -> Lines:
+    def _pack_lines(self, amounts: Sequence[Amounts]) -> Lines:
         parts = [np.zeros(0, dtype=chain.PACKED)]
         for amount in amounts:
             refuse_nameless(amount.people)
@@ -442,30 +442,30 @@ class Books:
             )
         return lines
 
-    def _saw(self, number: int, digest: bytes) -> None:
+    def _record_head(self, number: int, digest: bytes) -> None:
         """Writes a head down, here and with every witness; raises if one of them knows another copy of the books."""
-        self._beside.saw(number, digest)
+        self._beside.record_head(number, digest)
         self._last = (number, digest)
         if self._witnesses.addresses:
-            failed = self._witnesses.give(self._head(number, digest))
-            self._listen()
+            failed = self._witnesses.store_head(self._sign_head(number, digest))
+            self._check_witness_heads()
             self._witnesses.unreached |= failed
-            self._witnesses.refuse_silence("what was reserved stays spent")
+            self._witnesses.refuse_unreachable_majority("what was reserved stays spent")
             self._refuse_sealed()
 
-    def _head(self, number: int, digest: bytes) -> Head:
+    def _sign_head(self, number: int, digest: bytes) -> Head:
         signature = self._beside.signer.sign(signing.entry_message(self.identity, number, digest))
         return Head(number, digest, signature)
 
-    def _listen(self) -> None:
+    def _check_witness_heads(self) -> None:
         """Seals the books if a witness has a head of theirs that is not in them."""
-        foreign = self._witnesses.listen(self._not_in_chain)
+        foreign = self._witnesses.collect_foreign_heads(self._find_foreign_heads)
         if foreign:
             self._foreign += foreign
             self._beside.write([(SEEN, head.number, head.digest) for head in foreign])  # also if they fall silent
             self._why_sealed = FOREIGN
 
-    def _not_in_chain(self, heads: list[Head]) -> list[Head]:
+    def _find_foreign_heads(self, heads: list[Head]) -> list[Head]:
         if not heads:
             return []
         digests = self._store.read(reading.digests)
@@ -480,7 +480,7 @@ class Books:
         if self._why_sealed is not None:
             raise sealed(self._why_sealed)
 
-    def _known(self, transaction: Transaction, key: str) -> Reservation | None:
+    def _find_reservation(self, transaction: Transaction, key: str) -> Reservation | None:
         """Returns what is known about a key, if the entries that say so are ours."""
         found = reading.about(transaction, key)
         if found is None:
@@ -489,25 +489,25 @@ class Books:
             self._refuse_forged(transaction, entry)
         return found.reservation
 
-    def _find_signed(self, transaction: Transaction, first: Entry) -> int | None:
+    def _find_first_signed(self, transaction: Transaction, first: Entry) -> int | None:
         public = self._beside.signer.public
         if first.root not in (public, NOTHING):
             raise reading.broken()
         return 0 if first.root == public else reading.upgraded(transaction, public)
 
-    def _known_head(self, transaction: Transaction) -> tuple[int, bytes]:
+    def _find_known_head(self, transaction: Transaction) -> tuple[int, bytes]:
         """Returns the last head; finds out whether the books lack one that was seen, or hold what nobody signed."""
         heads = self._heads = self._beside.read_heads()
         digests = reading.digests(transaction)
         there = [head for head in heads.seen if digests.get(head[0]) == head[1]]
-        self._why_sealed = self._seal(heads, len(there), len(digests))
+        self._why_sealed = self._find_seal_reason(heads, len(there), len(digests))
         if not heads.seen and self._signed_from == 0 and len(digests) == 1 and not heads.damaged:
-            self._beside.saw(*self._first)  # before anything else is written: without heads nobody goes on
+            self._beside.record_head(*self._first)  # before anything else is written: without heads nobody goes on
         last = reading.chained_to(transaction, (-1, NOTHING))  # all of it: digests alone do not tell of edited entries
         self._refuse_unsigned(transaction, last)
         return last
 
-    def _seal(self, heads: Heads, there: int, entries: int) -> str | None:
+    def _find_seal_reason(self, heads: Heads, there: int, entries: int) -> str | None:
         """Why books with so many entries, in which so many of the heads that were seen are there, are sealed."""
         if there < len(heads.seen):
             return OLDER
@@ -559,7 +559,7 @@ class Books:
         expected = replay.replay(charged)
         if expected is None:
             raise reading.overspent()
-        if not expected.equal(reading.accounts(transaction)) or any(
+        if not expected.equals(reading.accounts(transaction)) or any(
             transaction.run(question)[0][0] for question in schema.CONTRADICTIONS
         ):
             raise reading.broken()

@@ -104,11 +104,11 @@ class _Server:
         self._process = 0
         _SERVERS.add(self)
 
-    def renew(self) -> None:
+    def reset_lock(self) -> None:
         """Lets a child in, which has none of its parent's threads."""
         self._lock = threading.RLock()
 
-    def beside(self, identity: str) -> Path:
+    def get_key_stem(self, identity: str) -> Path:
         """The key and the heads have the number of the books for a name."""
         return self._keys / identity
 
@@ -121,17 +121,17 @@ class _Server:
             ledger.reached("written")
             return result
 
-        return self._tried(alone, "READ COMMITTED")
+        return self._run_with_retries(alone, "READ COMMITTED")
 
     def read(self, work: Callable[[Transaction], Result]) -> Result:
         """Runs the work on one unchanging state of the books."""
-        return self._tried(work, "REPEATABLE READ")
+        return self._run_with_retries(work, "REPEATABLE READ")
 
     def check(self) -> None:
         """Raises unless the tables are as they were made; the server checks itself."""
         # It is told how large the tables are, for the long questions that follow.
-        self._tried(lambda transaction: transaction.run("ANALYZE accounts, entries, lines"), "READ COMMITTED")
-        if not self._tried(lambda transaction: transaction.is_as_made(), "READ COMMITTED"):
+        self._run_with_retries(lambda transaction: transaction.run("ANALYZE accounts, entries, lines"), "READ COMMITTED")
+        if not self._run_with_retries(lambda transaction: transaction.has_expected_tables(), "READ COMMITTED"):
             raise LedgerBroken(
                 "The tables of the books are not as they were made: a column, a condition, an index, a trigger or a "
                 "rule was changed or added.",
@@ -139,12 +139,12 @@ class _Server:
                 "Stop releasing, find out who changed them, and move to a copy that verifies.",
             )
 
-    def _tried(self, work: Callable[[_PostgresTransaction], Result], isolation: str) -> Result:
+    def _run_with_retries(self, work: Callable[[_PostgresTransaction], Result], isolation: str) -> Result:
         errors, problem = self._psycopg.errors, _unreachable()
         with self._lock, quietly():
             for _ in range(ATTEMPTS):
                 try:
-                    return self._once(work, isolation)
+                    return self._run_once(work, isolation)
                 except (errors.SerializationFailure, errors.DeadlockDetected):
                     continue
                 except (errors.LockNotAvailable, errors.QueryCanceled, errors.IdleInTransactionSessionTimeout):
@@ -161,7 +161,7 @@ class _Server:
                     break
         raise problem  # outside the handler: the message of the server may quote what was being written
 
-    def _once(self, work: Callable[[_PostgresTransaction], Result], isolation: str) -> Result:
+    def _run_once(self, work: Callable[[_PostgresTransaction], Result], isolation: str) -> Result:
         connection = self._open()
         with connection.transaction(), connection.cursor() as cursor:
             cursor.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
@@ -184,10 +184,10 @@ class _Server:
             self._process = os.getpid()
             # Not __del__: in a cycle of objects the connection could be given up before its server.
             weakref.finalize(self, _close_own, self._connection, self._process)
-            self._refuse_other_letters()
+            self._refuse_other_encodings()
         return self._connection
 
-    def _refuse_other_letters(self) -> None:
+    def _refuse_other_encodings(self) -> None:
         """Raises unless the database keeps every letter: a charge must not fail after it was made."""
         if self._connection.info.parameter_status("server_encoding") == "UTF8":
             return
@@ -211,7 +211,7 @@ _SERVERS: weakref.WeakSet[_Server] = weakref.WeakSet()
 
 def _after_fork() -> None:
     for server in list(_SERVERS):
-        server.renew()
+        server.reset_lock()
 
 
 if hasattr(os, "register_at_fork"):
@@ -244,7 +244,7 @@ class _PostgresTransaction:
             copy.write(for_copy(lines))
         self.run("ANALYZE staged")
 
-    def left(self, account: int, accounts: int) -> tuple[bytes, Any]:
+    def read_balances(self, account: int, accounts: int) -> tuple[bytes, Any]:
         """Returns everybody who has this account, in order of their digests, and what is left of it."""
         found = b""
         for low, high in schema.ranges(accounts):
@@ -266,29 +266,29 @@ class _PostgresTransaction:
     def define(self, statements: Sequence[str], version: int) -> None:
         """Makes or changes tables, and notes their version."""
         self.run("CREATE SCHEMA IF NOT EXISTS sottovoce")
-        self._make(statements, version)
+        self._create_tables(statements, version)
 
-    def _make(self, statements: Sequence[str], version: int) -> None:
+    def _create_tables(self, statements: Sequence[str], version: int) -> None:
         self.run(f"CREATE TABLE IF NOT EXISTS {VERSION} (number BIGINT PRIMARY KEY)")
         for statement in statements:
             room = ROOM * statement.startswith("CREATE TABLE accounts")
             self.run(statement.replace("INTEGER", "BIGINT").replace("BLOB", "BYTEA") + room)
         self.run(f"INSERT INTO {VERSION} VALUES (?)", version)
 
-    def is_as_made(self) -> bool:
+    def has_expected_tables(self) -> bool:
         """Whether the tables are those that would be made now, as temporary ones that are thrown away again."""
         names = [
             VERSION,
             *(name for step in schema.MIGRATIONS for name in re.findall(r"CREATE TABLE (\w+)", " ".join(step))),
         ]
-        there = self._described("SELECT oid FROM pg_namespace WHERE nspname = 'sottovoce'", names)
+        there = self._describe_tables("SELECT oid FROM pg_namespace WHERE nspname = 'sottovoce'", names)
         with self._cursor.connection.transaction(force_rollback=True):
             self.run("SET LOCAL search_path = pg_temp")
             for number, step in enumerate(schema.MIGRATIONS, 1):
-                self._make(step, number)
-            return there == self._described("SELECT pg_my_temp_schema()", names)
+                self._create_tables(step, number)
+            return there == self._describe_tables("SELECT pg_my_temp_schema()", names)
 
-    def _described(self, namespace: str, names: Sequence[str]) -> list[list[tuple[Any, ...]]]:
+    def _describe_tables(self, namespace: str, names: Sequence[str]) -> list[list[tuple[Any, ...]]]:
         return [self.run(f"SELECT {question.format(namespace)} ORDER BY 1, 2", list(names)) for question in DESCRIBED]
 
 

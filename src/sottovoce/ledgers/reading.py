@@ -167,7 +167,7 @@ def left(transaction: Transaction, asked: Lines) -> Units | None:
 
 def everybody(transaction: Transaction, account: int) -> Everybody:
     """Returns what everybody has left of an account."""
-    return Everybody(*transaction.left(account, transaction.run("SELECT COUNT(*) FROM accounts")[0][0]))
+    return Everybody(*transaction.read_balances(account, transaction.run("SELECT COUNT(*) FROM accounts")[0][0]))
 
 
 def state_of(what: str, published: int | None) -> str:

@@ -29,7 +29,7 @@ class Accounts(NamedTuple):
     cap: Any
     spent: Any
 
-    def equal(self, other: Accounts) -> bool:
+    def equals(self, other: Accounts) -> bool:
         """Whether these are the same accounts with the same amounts."""
         return all(np.array_equal(ours, theirs) for ours, theirs in zip(self, other, strict=True))
 

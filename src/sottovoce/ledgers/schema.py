@@ -106,7 +106,7 @@ class Transaction(Protocol):
     def stage(self, lines: Any) -> None:
         """Fills the temporary table ``staged`` (person, account, amount) in bulk."""
 
-    def left(self, account: int, accounts: int) -> tuple[bytes, Any]:
+    def read_balances(self, account: int, accounts: int) -> tuple[bytes, Any]:
         """Returns everybody who has this account, in order of their digests, and what is left of it.
 
         There are about so many accounts of all kinds.

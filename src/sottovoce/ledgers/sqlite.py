@@ -89,7 +89,7 @@ class _File:
     def __del__(self) -> None:
         self._close()
 
-    def beside(self, identity: str) -> Path | None:
+    def get_key_stem(self, identity: str) -> Path | None:
         """The key and the heads are files with the name of the books and an ending."""
         return self._path
 
@@ -101,11 +101,11 @@ class _File:
             ledger.reached("written")
             return result
 
-        return self._tried("BEGIN IMMEDIATE", alone)
+        return self._run_transaction("BEGIN IMMEDIATE", alone)
 
     def read(self, work: Callable[[Transaction], Result]) -> Result:
         """Runs the work on one unchanging state of the books."""
-        return self._tried("BEGIN", work)
+        return self._run_transaction("BEGIN", work)
 
     def check(self) -> None:
         """Raises if the database itself is damaged."""
@@ -114,7 +114,7 @@ class _File:
         if self.read(_condition) != expected.read(_condition):
             raise _told(sqlite3.SQLITE_CORRUPT)
 
-    def _tried(self, begin: str, work: Callable[[Transaction], Result]) -> Result:
+    def _run_transaction(self, begin: str, work: Callable[[Transaction], Result]) -> Result:
         with self._lock:
             try:
                 connection = self._open()
@@ -130,7 +130,7 @@ class _File:
             except OSError:
                 cause = sqlite3.SQLITE_CANTOPEN
             finally:
-                self._leave()
+                self._roll_back()
         raise _told(cause)  # outside the handler: SQLite's message may quote what was being written
 
     def _refuse_lost_log(self) -> None:
@@ -152,7 +152,7 @@ class _File:
                 "Release nothing, close every session on these books, and verify them: entries may be missing.",
             )
 
-    def _leave(self) -> None:
+    def _roll_back(self) -> None:
         """Rolls back what was not committed."""
         if self._connection is not None and self._connection.in_transaction:
             try:
@@ -182,7 +182,7 @@ class _File:
         self._lock.acquire()
         self._close()
 
-    def go_on(self, *, in_child: bool) -> None:
+    def resume(self, *, in_child: bool) -> None:
         """Lets other threads in, which a child does not have."""
         if in_child:
             self._lock = threading.RLock()
@@ -210,7 +210,7 @@ def _before_fork() -> None:
 def _after_fork(*, in_child: bool) -> None:
     global _FORKING
     while _PAUSED:
-        _PAUSED.pop().go_on(in_child=in_child)
+        _PAUSED.pop().resume(in_child=in_child)
     if in_child:  # where the thread that would let others in is this one
         _FORKING = threading.Lock()
     else:
@@ -351,7 +351,7 @@ class _SqliteTransaction:
             both = lines["account"].astype(np.int64) * BEYOND + lines["amount"]
             self.run(STAGE, len(lines), lines["person"].tobytes(), _in_digits(both))
 
-    def left(self, account: int, accounts: int) -> tuple[bytes, Any]:
+    def read_balances(self, account: int, accounts: int) -> tuple[bytes, Any]:
         """Returns everybody who has this account, in order of their digests, and what is left of it."""
         people, left = [], []
         for low, high in schema.ranges(accounts):

@@ -71,7 +71,7 @@ class Witness(Protocol):
     def make(self) -> None:
         """Makes the place where heads are kept, if it is not there."""
 
-    def give(self, ledger: str, head: Head) -> None:
+    def store_head(self, ledger: str, head: Head) -> None:
         """Keeps a head, for good."""
 
     def read(self, ledger: str, since: int) -> tuple[list[Head], int]:
@@ -112,7 +112,7 @@ class FileWitness:
         with _reaching():
             os.close(os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o600))
 
-    def give(self, ledger: str, head: Head) -> None:
+    def store_head(self, ledger: str, head: Head) -> None:
         """Appends a line, for good."""
         with _locked(self._path, "ab") as file:
             _append(file, f"{ledger} {head.number} {head.digest.hex()} {head.signature.hex()}")
@@ -139,12 +139,12 @@ class LogWitness:
                 os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
         self._seen(Tree(0, merkle.root([])))
 
-    def give(self, ledger: str, head: Head) -> None:
+    def store_head(self, ledger: str, head: Head) -> None:
         """Appends a record and the new head of the tree; the log must be the one that was seen before, or longer."""
         line = f"{ledger} {head.number} {head.digest.hex()} {head.signature.hex()}"
         with _locked(self._records, "r+b") as file:
             leaves = [merkle.leaf(_spelt(*record)) for record in _heads(file.read())]
-            self._follow(leaves)
+            self._check_extension(leaves)
             _append(file, line)
             leaves.append(merkle.leaf(line.encode()))
             tree = Tree(len(leaves), merkle.root(leaves))
@@ -158,11 +158,11 @@ class LogWitness:
         with _locked(self._records, "rb") as file:
             records = list(_heads(file.read()))
             leaves = [merkle.leaf(_spelt(*record)) for record in records]
-            if len(leaves) > self._follow(leaves):
+            if len(leaves) > self._check_extension(leaves):
                 self._seen(Tree(len(leaves), merkle.root(leaves)))
         return [head for whose, head in records[since:] if whose == ledger], len(records)
 
-    def trees(self) -> list[Tree]:
+    def read_trees(self) -> list[Tree]:
         """Returns all heads of the tree that were signed; raises if one was not, or the records do not lead to it."""
         with _locked(self._records, "rb") as file:
             leaves = [merkle.leaf(_spelt(*record)) for record in _heads(file.read())]
@@ -185,7 +185,7 @@ class LogWitness:
             raise Unreachable("the heads of its tree are missing")
         return found
 
-    def _follow(self, leaves: list[bytes]) -> int:
+    def _check_extension(self, leaves: list[bytes]) -> int:
         """Returns how long the log was that was seen last; raises unless one with these leaves begins with it."""
         size, root = self._seen(None)
         proof = merkle.prove_consistency(leaves, size) if size <= len(leaves) else []
@@ -204,21 +204,21 @@ class SqliteWitness:
         """Makes the table, in a new file for its owner alone if there is none."""
         with _reaching():
             os.close(os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o600))
-        with self._connected() as connection:
+        with self._connect() as connection:
             connection.execute(TABLE.format(place="INTEGER", bytes="BLOB"))
 
-    def give(self, ledger: str, head: Head) -> None:
+    def store_head(self, ledger: str, head: Head) -> None:
         """Keeps a head, for good."""
-        with self._connected() as connection:
+        with self._connect() as connection:
             connection.execute(GIVE, (ledger, *head))
 
     def read(self, ledger: str, since: int) -> tuple[list[Head], int]:
         """Returns the heads that were given after this place."""
-        with self._connected() as connection:
+        with self._connect() as connection:
             return _of_rows(connection.execute(READ, (ledger, since)).fetchall(), since)
 
     @contextlib.contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
+    def _connect(self) -> Iterator[sqlite3.Connection]:
         if not self._path.is_file():  # which SQLite would make anew
             raise Unreachable("it cannot be read or written")
         with _reaching(sqlite3.Error), contextlib.closing(sqlite3.connect(self._path, timeout=PATIENCE)) as connection:
@@ -235,23 +235,23 @@ class PostgresWitness:
 
     def make(self) -> None:
         """Makes the table."""
-        with self._connected() as cursor:
+        with self._connect() as cursor:
             cursor.execute(TABLE.format(place="BIGINT GENERATED ALWAYS AS IDENTITY", bytes="BYTEA"))
 
-    def give(self, ledger: str, head: Head) -> None:
+    def store_head(self, ledger: str, head: Head) -> None:
         """Keeps a head, for good."""
-        with self._connected() as cursor:
+        with self._connect() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
             cursor.execute(GIVE.replace("?", "%s"), (ledger, *head))
 
     def read(self, ledger: str, since: int) -> tuple[list[Head], int]:
         """Returns the heads that were given after this place."""
-        with self._connected() as cursor:
+        with self._connect() as cursor:
             cursor.execute(READ.replace("?", "%s"), (ledger, since))
             return _of_rows(cursor.fetchall(), since)
 
     @contextlib.contextmanager
-    def _connected(self) -> Iterator[Any]:
+    def _connect(self) -> Iterator[Any]:
         try:
             import psycopg
         except ImportError:

@@ -34,7 +34,7 @@ class Witnesses:
         self.unreached: dict[str, str] = {}
         self.addresses = self._read_list()
 
-    def is_as_listed(self, listed: bytes | None) -> bool:
+    def matches_list(self, listed: bytes | None) -> bool:
         """Whether the list is the one whose digest was written down last."""
         return _digest(self.addresses) == (NOBODY if listed is None else listed)
 
@@ -48,10 +48,10 @@ class Witnesses:
             raise InvalidParameter("Books in memory have no witnesses.", "", "Keep the books in a file or on a server.")
         if address in self.addresses or "\n" in address:
             raise InvalidParameter("This witness is in the list already, or is none.", "", "Name another.")
-        added = self._opened(address)
+        added = self._open_witness(address)
         try:
             added.make()
-            added.give(self._ledger, head)
+            added.store_head(self._ledger, head)
         except Unreachable as error:
             raise _unavailable(f"The witness cannot be used: {error}.") from None
         self._write_list([*self.addresses, address])
@@ -63,7 +63,7 @@ class Witnesses:
             raise InvalidParameter("There is no such witness in the list.", "", "Name one that `witness list` shows.")
         self._write_list([kept for kept in self.addresses if kept != which])
 
-    def listen(self, unknown: Callable[[list[Head]], list[Head]]) -> list[Head]:
+    def collect_foreign_heads(self, unknown: Callable[[list[Head]], list[Head]]) -> list[Head]:
         """Returns the heads that are not in the books, of those that witnesses were given since they were last asked.
 
         Remembers who could not be asked. ``unknown`` returns the heads that are not in the books, which are looked at
@@ -73,7 +73,7 @@ class Witnesses:
         self.unreached = {}
         for name, address in zip(self.names(), self.addresses, strict=True):
             try:
-                heads, place = self._opened(address).read(self._ledger, self._places.get(address, 0))
+                heads, place = self._open_witness(address).read(self._ledger, self._places.get(address, 0))
                 others = unknown(heads)
                 if not all(map(self._is_signed, others)):
                     raise Unreachable("it holds a head that nobody has signed")
@@ -83,22 +83,22 @@ class Witnesses:
                 self.unreached[name] = str(error)
         return found
 
-    def refuse_silence(self, meanwhile: str) -> None:
+    def refuse_unreachable_majority(self, meanwhile: str) -> None:
         """Raises if there are witnesses, and no majority of them could be reached."""
         if self.addresses and 2 * len(self.unreached) >= len(self.addresses):
             raise _unavailable("Too few witnesses of these books can be reached.", meanwhile)
 
-    def give(self, head: Head) -> dict[str, str]:
+    def store_head(self, head: Head) -> dict[str, str]:
         """Gives a head to everybody who can be reached, and returns who could not be, and why."""
         failed = {}
         for name, address in zip(self.names(), self.addresses, strict=True):
             try:
-                self._opened(address).give(self._ledger, head)
+                self._open_witness(address).store_head(self._ledger, head)
             except Unreachable as error:
                 failed[name] = str(error)
         return failed
 
-    def reaffirm(self) -> tuple[str, int, bytes]:
+    def make_list_line(self) -> tuple[str, int, bytes]:
         """Returns the line for the file of heads that says which list is the right one."""
         return LIST, len(self.addresses), _digest(self.addresses)
 
@@ -106,12 +106,12 @@ class Witnesses:
         """Returns what each witness holds, in words: all of its heads, and for a log all heads of its tree."""
         told = {}
         for name, address in zip(self.names(), self.addresses, strict=True):
-            opened = self._opened(address)
+            opened = self._open_witness(address)
             try:
                 heads, _ = opened.read(self._ledger, 0)
                 more = ""
                 if isinstance(opened, witness.LogWitness):
-                    trees = opened.trees()
+                    trees = opened.read_trees()
                     last_size = trees[-1].size if trees else 0
                     more = f"; {len(trees):,} tree heads are signed and consistent, the last of {last_size:,} records"
                 last = max((head.number for head in heads), default=0)
@@ -124,22 +124,22 @@ class Witnesses:
         message = entry_message(self._ledger, head.number, head.digest)
         return is_signed(self._beside.signer.public, message, head.signature)
 
-    def _opened(self, address: str) -> Witness:
-        return witness.named(address, self._beside.signer, self._remember(address))
+    def _open_witness(self, address: str) -> Witness:
+        return witness.named(address, self._beside.signer, self._make_tree_store(address))
 
-    def _remember(self, address: str) -> Callable[[Tree | None], Tree]:
+    def _make_tree_store(self, address: str) -> Callable[[Tree | None], Tree]:
         """Returns what keeps the last tree of a log beside the books, authenticated with the key."""
         name = self._beside.hidden(address)[:32]
-        path = self._stem(f".tree-{name}")
+        path = self._make_path(f".tree-{name}")
 
         def seen(tree: Tree | None) -> Tree:
             if tree is not None:
-                _write(path, json.dumps([tree.size, tree.root.hex(), self._code(name, tree)]))
+                _write(path, json.dumps([tree.size, tree.root.hex(), self._compute_code(name, tree)]))
                 return tree
             try:
                 size, root, code = json.loads(path.read_text(encoding="ascii"))
                 last = Tree(int(size), bytes.fromhex(root))
-                if secrets.compare_digest(code, self._code(name, last)):
+                if secrets.compare_digest(code, self._compute_code(name, last)):
                     return last
             except (OSError, ValueError, TypeError):
                 pass  # raised below
@@ -147,10 +147,10 @@ class Witnesses:
 
         return seen
 
-    def _code(self, name: str, tree: Tree) -> str:
+    def _compute_code(self, name: str, tree: Tree) -> str:
         return self._beside.hidden(f"tree {name} {tree.size} {tree.root.hex()}")
 
-    def _stem(self, ending: str) -> Path:
+    def _make_path(self, ending: str) -> Path:
         heads = self._beside.heads or Path()
         return heads.with_name(heads.name.removesuffix(".heads") + ending)
 
@@ -158,7 +158,7 @@ class Witnesses:
         if self._beside.heads is None:
             return []
         try:
-            return self._stem(".witnesses").read_text(encoding="utf-8").splitlines()
+            return self._make_path(".witnesses").read_text(encoding="utf-8").splitlines()
         except (FileNotFoundError, UnicodeDecodeError):
             return []  # which is found out, if there was one
         except OSError:
@@ -166,9 +166,9 @@ class Witnesses:
         raise _unavailable("The list of witnesses beside the books cannot be read.")
 
     def _write_list(self, addresses: list[str]) -> None:
-        _write(self._stem(".witnesses"), "".join(f"{address}\n" for address in addresses))
+        _write(self._make_path(".witnesses"), "".join(f"{address}\n" for address in addresses))
         self.addresses = addresses
-        self._beside.write([self.reaffirm()])
+        self._beside.write([self.make_list_line()])
 
 
 def _digest(addresses: list[str]) -> bytes:

@@ -66,7 +66,7 @@ class Allocation:
     @property
     def payments(self) -> Floats:
         """What each seller is paid, in the money that costs were reported in."""
-        return self._money(self._coins)
+        return self._to_money(self._coins)
 
     @property
     def total(self) -> float:
@@ -100,7 +100,7 @@ class Allocation:
         """Whose report lies above the prices that they may be paid: nothing is bought from them."""
         return np.asarray(self.step == len(self.prices))
 
-    def told(self, rule: str, budget: int) -> Allocation:
+    def with_budget_rule(self, rule: str, budget: int) -> Allocation:
         """Returns the same with the rule that kept it within a budget, in coins."""
         return replace(self, rule=rule, budget=budget)
 
@@ -145,12 +145,12 @@ class Allocation:
     def describe(self) -> str:
         """The outcome in words: how much was bought from how many, for what, and what it is good for."""
         sellers, buying = len(self.units), int((self.units > 0).sum())
-        lines = [f"Bought ε = {self.total_epsilon:.6g} in all from {buying:,} of {sellers:,} sellers{self._for()}."]
+        lines = [f"Bought ε = {self.total_epsilon:.6g} in all from {buying:,} of {sellers:,} sellers{self._describe_total()}."]
         if self.refused.any():
             lines.append(f"Reports above the highest price, which sell nothing: {int(self.refused.sum()):,}.")
         if buying:
             lines.append(f"Bound on what sampling and noise add to the error: {self.expected_error:.3g}.")
-            lines += self._table()
+            lines += self._tabulate_sellers()
         if self.budget is not None:
             lines.append(
                 f"Kept within a budget of {float(self.budget * self.coin):g} by {self.rule}; {self.unspent:g} unspent."
@@ -159,12 +159,12 @@ class Allocation:
 
     def explain(self, seller: Any) -> str:
         """Why this seller is paid this, and why another report would not have paid: in words, with the prices."""
-        i = self._place(seller)
+        i = self._find_seller(seller)
         if self.code[i] < 0:
             return "The reported cost lies above the highest price, so nothing is bought and nothing is paid."
         if not self.units[i]:
             return "Others sell at a lower virtual cost: at this price nothing is bought, and nothing is paid."
-        parts = self._parts(i)
+        parts = self._split_payment(i)
         price = float(self.prices.values[self.step[i]])
         lines = [
             f"The report was rounded up to the price {price:g}; ε = {self.epsilon[i]:g} is bought"
@@ -187,21 +187,21 @@ class Allocation:
     def _names(self) -> list[Any]:
         return list(range(len(self.units))) if self.names is None else list(self.names)
 
-    def _place(self, seller: Any) -> int:
+    def _find_seller(self, seller: Any) -> int:
         if self.names is None and isinstance(seller, int | np.integer) and 0 <= seller < len(self.units):
             return int(seller)
         if self.names is not None and isinstance(seller, Hashable) and seller in self.names:
             return self.names.index(seller)
         raise UnknownPeople("This seller is not in the market.", "", "Pass a position, or a name of the costs.")
 
-    def _money(self, coins: Whole) -> Floats:
+    def _to_money(self, coins: Whole) -> Floats:
         # For cents, and for all parts of a unit, one division gives the double nearest to the exact amount.
         return np.asarray(coins * float(self.coin) if self.coin >= 1 else coins / float(1 / self.coin))
 
-    def _for(self) -> str:
+    def _describe_total(self) -> str:
         return "" if self.coins is None else f" for {self.total:g}"
 
-    def _parts(self, i: int) -> list[tuple[float, float]]:
+    def _split_payment(self, i: int) -> list[tuple[float, float]]:
         """Returns how much of ε is paid which price, joined where there are many steps."""
         curve = np.append(self.curves[self.code[i]], 0)[self.step[i] :]
         drops, at = -np.diff(curve), self.prices.values[self.step[i] :]
@@ -209,7 +209,7 @@ class Allocation:
         joined = [part for part in np.array_split(where, LINES) if len(part)]
         return [(float(drops[p].sum()) / units.NANO, float(drops[p] @ at[p] / drops[p].sum())) for p in joined]
 
-    def _table(self) -> list[str]:
+    def _tabulate_sellers(self) -> list[str]:
         """One line for each group of sellers, from the cheapest: what they sell and are paid on average."""
         order = np.argsort(self.step, kind="stable")
         order = order[self.units[order] > 0]

@@ -57,22 +57,22 @@ class Book:
         code = np.where(sells, np.searchsorted(types.whose * steps + types.price, cells), -1)
         return cls(prices, np.where(sells, step, steps), supply, types, code, tops, names)
 
-    def settled(self, buyer: Buyer, totals: Floats, coin: Fraction, pay: bool = True) -> Allocation:
+    def allocate(self, buyer: Buyer, totals: Floats, coin: Fraction, pay: bool = True) -> Allocation:
         """Returns what is bought at which payment; nothing, where no total can be reached."""
-        curves = self._curves(buyer, totals) if pay else self._at_own_price(buyer, totals)
-        return self._paid(buyer, curves, coin, pay)
+        curves = self._compute_curves(buyer, totals) if pay else self._compute_own_sales(buyer, totals)
+        return self._pay_sellers(buyer, curves, coin, pay)
 
-    def scaled(self, buyer: Buyer, totals: Floats, coin: Fraction, budget: int) -> Allocation:
+    def allocate_scaled(self, buyer: Buyer, totals: Floats, coin: Fraction, budget: int) -> Allocation:
         """Returns what is bought if everybody's sales are scaled by a factor from the others' reports alone."""
-        curves = self._curves(buyer, totals, whole=True)
-        most = self._largest_totals(buyer, totals, curves)
+        curves = self._compute_curves(buyer, totals, whole=True)
+        most = self._bound_payments(buyer, totals, curves)
         rate = Fraction(2) ** self.prices.exponent / units.NANO / coin
         left = max(0, budget - len(self.step))  # every payment is rounded up by less than a coin
         factors = np.array([min(1, Fraction(left) / (rate * t)) * 2**FACTOR_BITS // 1 if t else 0 for t in most])
         scaled = curves.units * factors.astype(np.int64)[:, None] >> FACTOR_BITS
-        return self._paid(buyer, replace(curves, units=scaled), coin)
+        return self._pay_sellers(buyer, replace(curves, units=scaled), coin)
 
-    def under(self, budget: int, coin: Fraction, totals: Floats) -> Floats:
+    def limit_totals(self, budget: int, coin: Fraction, totals: Floats) -> Floats:
         """Returns the totals at which payments cannot exceed the budget, and the largest such total."""
         highest = int(self.prices.whole[-1]) * Fraction(2) ** self.prices.exponent
         # Each payment is rounded up by less than a coin, each sale by less than a billionth.
@@ -81,27 +81,27 @@ class Book:
             return totals[:0]
         return np.union1d(totals[totals * units.NANO <= ceiling], float(ceiling) / units.NANO)
 
-    def _curves(self, buyer: Buyer, totals: Floats, whole: bool = False) -> Curves:
-        deals = self._deals(buyer, totals)
+    def _compute_curves(self, buyer: Buyer, totals: Floats, whole: bool = False) -> Curves:
+        deals = self._solve_all_totals(buyer, totals)
         if deals is None:
             return Curves(*(np.zeros((len(self.types), len(self.prices)), dtype=kind) for kind in (np.int64, float)))
         return payments.curves(self.supply, buyer, deals, self.types, self.tops, whole)
 
-    def _deals(self, buyer: Buyer, totals: Floats) -> rule.Deals | None:
-        if not len(self.types) or not len(self.supply.reachable(buyer, totals)):
+    def _solve_all_totals(self, buyer: Buyer, totals: Floats) -> rule.Deals | None:
+        if not len(self.types) or not len(self.supply.select_reachable(buyer, totals)):
             return None
         return payments.base(self.supply, buyer, totals)
 
-    def _at_own_price(self, buyer: Buyer, totals: Floats) -> Curves:
+    def _compute_own_sales(self, buyer: Buyer, totals: Floats) -> Curves:
         """Returns what is bought at everybody's own price, and leaves other prices open."""
-        deals, sold = self._deals(buyer, totals), np.zeros((len(self.types), len(self.prices)), dtype=np.int64)
+        deals, sold = self._solve_all_totals(buyer, totals), np.zeros((len(self.types), len(self.prices)), dtype=np.int64)
         if deals is not None:
             best = deals.at(np.array([np.argmin(deals.value)]))
             rows = np.arange(len(self.types))
             sold[rows, self.types.price] = payments.deals_at(self.supply, buyer, best, self.types)[:, 0]
         return Curves(sold, np.zeros(0))
 
-    def _paid(self, buyer: Buyer, curves: Curves, coin: Fraction, pay: bool = True) -> Allocation:
+    def _pay_sellers(self, buyer: Buyer, curves: Curves, coin: Fraction, pay: bool = True) -> Allocation:
         own = curves.units[np.arange(len(self.types)), self.types.price]
         exact = payments.exact(self.prices, curves.units, self.types.price)
         coins = payments.in_coins(self.prices, exact, coin) if pay else np.zeros(len(own), dtype=np.int64)
@@ -112,18 +112,18 @@ class Book:
             sold, paid if pay else None, coin, self.prices, self.step, curves.units, self.code, buyer, self.names
         )
 
-    def _largest_totals(self, buyer: Buyer, totals: Floats, curves: Curves) -> list[int]:
+    def _bound_payments(self, buyer: Buyer, totals: Floats, curves: Curves) -> list[int]:
         """Returns for each type a bound on all payments together, whatever price a seller of the type reports."""
         if len(self.types) * len(self.prices) > MOVES:
             nobody = len(self.step)
             highest = int(self.prices.whole[-1])
             return [highest * (round(t * units.NANO) + nobody) if t else 0 for t in curves.total.max(axis=1).tolist()]
         return [
-            max(self._moved(row, price)._total(buyer, totals) for price in range(self.tops[self.types.whose[row]]))
+            max(self._move_seller(row, price)._sum_payments(buyer, totals) for price in range(self.tops[self.types.whose[row]]))
             for row in range(len(self.types))
         ]
 
-    def _moved(self, row: int, price: int) -> Book:
+    def _move_seller(self, row: int, price: int) -> Book:
         """Returns the book with one seller of a type at another price; the way back to sellers is lost."""
         counts = self.supply.counts.copy()
         counts[self.types.whose[row], self.types.price[row]] -= 1
@@ -131,8 +131,8 @@ class Book:
         supply = replace(self.supply, counts=counts)
         return replace(self, supply=supply, types=Types.of(counts))
 
-    def _total(self, buyer: Buyer, totals: Floats) -> int:
-        exact = payments.exact(self.prices, self._curves(buyer, totals).units, self.types.price)
+    def _sum_payments(self, buyer: Buyer, totals: Floats) -> int:
+        exact = payments.exact(self.prices, self._compute_curves(buyer, totals).units, self.types.price)
         return sum(t * int(count) for t, count in zip(exact, self.types.count, strict=True))
 
 

@@ -37,8 +37,8 @@ def continuous(virtual: ArrayLike, mu: float, sigma: float, trade_off: float) ->
         raise InvalidParameter(
             "A virtual cost or a constant of the buyer is not positive.", "", "Pass positive, finite numbers."
         )
-    pieces = _Pieces.of(np.sort(psi), mu, sigma, trade_off).promising()
-    eta = pieces.minima()
+    pieces = _Pieces.of(np.sort(psi), mu, sigma, trade_off).select_promising()
+    eta = pieces.find_minima()
     value = pieces.value(eta)
     best = int(np.argmin(value))
     return float(eta[best]) * pieces.weights(psi, best, float(eta[best])), float(value[best])
@@ -69,21 +69,21 @@ class _Pieces:
             edges = np.minimum(mu / gamma / reach, most.max())
         return cls(n, mean + psi[0], var, np.append(edges[1:], SMALLEST), edges, mu, sigma, gamma)
 
-    def promising(self) -> _Pieces:
+    def select_promising(self) -> _Pieces:
         """Returns the pieces that may hold the minimum: all but σ/η grows with η."""
         start, some = self.value(self.low), self.low < self.high
         least = start - self.sigma / self.low + self.sigma / self.high
         kept = some & (least <= start[some].min())
         return replace(self, **{name: getattr(self, name)[kept] for name in ("n", "mean", "var", "low", "high")})
 
-    def minima(self) -> Floats:
+    def find_minima(self) -> Floats:
         """Returns the first local minimum of each piece, or where its slope is largest."""
-        peak = _last(self._steeper, self.low, self.high)
-        return _last(lambda eta: self._slope(eta) < 0, self.low, peak)
+        peak = _last(self._is_steeper, self.low, self.high)
+        return _last(lambda eta: self._compute_slope(eta) < 0, self.low, peak)
 
     def value(self, eta: Floats) -> Floats:
         """Returns the least value at a total of each piece."""
-        return np.asarray(self.gamma * eta * self.mean + self._root(eta) + self.sigma / eta)
+        return np.asarray(self.gamma * eta * self.mean + self._compute_root(eta) + self.sigma / eta)
 
     def weights(self, psi: Floats, piece: int, eta: float) -> Floats:
         """Returns a in the order of psi, at a total of a piece."""
@@ -93,15 +93,15 @@ class _Pieces:
         weights[np.argsort(psi, kind="stable")[n:]] = 0.0
         return np.asarray(weights / weights.sum())
 
-    def _root(self, eta: Floats) -> Any:
+    def _compute_root(self, eta: Floats) -> Any:
         return np.sqrt(np.maximum(self.mu**2 / self.n - (self.gamma * eta) ** 2 * self.var, 1e-300))
 
-    def _slope(self, eta: Floats) -> Any:
+    def _compute_slope(self, eta: Floats) -> Any:
         """η² times the derivative: rises up to one point, then falls."""
-        bend = self.gamma**2 * eta**3 * self.var / self._root(eta)
+        bend = self.gamma**2 * eta**3 * self.var / self._compute_root(eta)
         return self.gamma * self.mean * eta**2 - bend - self.sigma
 
-    def _steeper(self, eta: Floats) -> Any:
+    def _is_steeper(self, eta: Floats) -> Any:
         y2 = np.minimum((self.gamma * eta) ** 2 * self.var * self.n / self.mu**2, 1 - 1e-15)
         bend = self.gamma * eta * self.var * np.sqrt(self.n) / self.mu
         return 2 * self.mean > bend * (3 - 2 * y2) / (1 - y2) ** 1.5

@@ -92,14 +92,14 @@ class Market:
     largest_share: float | None = None
 
     def __post_init__(self) -> None:
-        self._buyer, self._coin, self._whole  # refuses what cannot be used  # noqa: B018
+        self._buyer, self._coin, self._offers  # refuses what cannot be used  # noqa: B018
 
     def __repr__(self) -> str:
-        return f"<Market of {len(self._reported)} sellers>"
+        return f"<Market of {len(self._reports)} sellers>"
 
     def allocate(self, pay: bool = True) -> Allocation:
         """Returns what is bought from whom, with payments unless ``pay=False``."""
-        return self._whole.settled(self._buyer, self._totals(), self._coin, pay)
+        return self._offers.allocate(self._buyer, self._totals(), self._coin, pay)
 
     def within(self, budget: float, rule: str = "ceiling", reserve: float | None = None) -> Allocation:
         """Returns what is bought if payments may not exceed a budget; the truth stays everybody's best report.
@@ -112,11 +112,11 @@ class Market:
                 "This rule is not known.", "Known: 'ceiling' and 'scaling'.", "Choose one of the two."
             )
         coins = self._coins(budget)
-        book = self._whole if reserve is None else self._book(self._list.up_to(reserve))
+        book = self._offers if reserve is None else self._make_offers(self._price_list.up_to(reserve))
         if rule == "ceiling":
-            totals = book.under(coins, self._coin, self._totals())
-            return book.settled(self._buyer, totals, self._coin).told(rule, coins)
-        return book.scaled(self._buyer, self._totals(), self._coin, coins).told(rule, coins)
+            totals = book.limit_totals(coins, self._coin, self._totals())
+            return book.allocate(self._buyer, totals, self._coin).with_budget_rule(rule, coins)
+        return book.allocate_scaled(self._buyer, self._totals(), self._coin, coins).with_budget_rule(rule, coins)
 
     def frontier(self, trade_offs: Any) -> Frontier:
         """Returns error bound, payment and total ε at several trade-offs: what a smaller error costs.
@@ -126,30 +126,30 @@ class Market:
         """
         own, published, naive = [], [], []
         for trade_off in doubles(trade_offs, "trade_offs").ravel().tolist():
-            deal = self._with(trade_off).allocate()
+            deal = self._with_trade_off(trade_off).allocate()
             own.append(Point(trade_off, deal.expected_error, deal.total, deal.total_epsilon))
-            published.append(self._published(trade_off))
+            published.append(self._solve_published(trade_off))
             naive.append(Point(trade_off, math.inf, 0.0, 0.0))
         frontier = Frontier(tuple(own)).beside("as published, if nobody lied", Frontier(tuple(published)))
         return frontier.beside("naive", Frontier(tuple(naive)))
 
-    def _published(self, trade_off: float) -> Point:
-        step, laws = self._list.step(self._reported), self._laws
-        tables = [np.append(virtual_costs(law, self._list), math.inf) for law in laws]
+    def _solve_published(self, trade_off: float) -> Point:
+        step, laws = self._price_list.step(self._reports), self._laws
+        tables = [np.append(virtual_costs(law, self._price_list), math.inf) for law in laws]
         psi = tables[0][step] if len(laws) == 1 else np.array([t[k] for t, k in zip(tables, step, strict=True)])
-        psi, (mu, sigma) = psi[np.isfinite(psi) & (psi > 0)], self._constants()
+        psi, (mu, sigma) = psi[np.isfinite(psi) & (psi > 0)], self._find_constants()
         if not (psi.size and sigma > 0):
             return Point(trade_off, math.inf, 0.0, 0.0)
         epsilon, _ = continuous(psi, mu, sigma, trade_off)
         total = float(epsilon.sum())
         return Point(trade_off, (mu * float(np.linalg.norm(epsilon)) + sigma) / total, float(psi @ epsilon), total)
 
-    def _with(self, trade_off: float) -> Market:
+    def _with_trade_off(self, trade_off: float) -> Market:
         given = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "_"}
         return Market(given.pop("costs"), **(given | {"trade_off": trade_off}))
 
     @cached_property
-    def _reported(self) -> Floats:
+    def _reports(self) -> Floats:
         costs = numbers(list(self.costs.values()) if isinstance(self.costs, Mapping) else self.costs, "costs")
         if not costs.size:
             raise InvalidParameter("There are no sellers.", "A market has at least one.", "Pass their reported costs.")
@@ -176,7 +176,7 @@ class Market:
             )
         if self.prior is None or isinstance(self.prior, Prior):
             return [self.prior or uniform(*self._range)]
-        same_length(len(self._reported), prior=self.prior)
+        same_length(len(self._reports), prior=self.prior)
         if not all(isinstance(law, Prior) for law in self.prior):
             raise InvalidParameter("A prior is no law of costs.", "", "Pass one of sv.market.prior, or one a seller.")
         return list(self.prior)
@@ -193,15 +193,15 @@ class Market:
         return number(low), number(high)
 
     @cached_property
-    def _list(self) -> Prices:
-        return Prices.listed(self.prices) if np.ndim(self.prices) else Prices.between(*self._range, self.prices)
+    def _price_list(self) -> Prices:
+        return Prices.from_values(self.prices) if np.ndim(self.prices) else Prices.between(*self._range, self.prices)
 
     @cached_property
     def _limits(self) -> Floats:
         """Limits in billionths, rounded down, one a seller; those that sellers report also to the menu."""
         limits = units.grant(self.cap if np.ndim(self.cap) == 0 else numbers(self.cap, "cap"), zero_allowed=True)
         if limits.ndim:
-            same_length(len(self._reported), cap=limits)
+            same_length(len(self._reports), cap=limits)
             menu = np.append(0, np.sort(units.grant(MENU if self.menu is None else self.menu)))
             limits = menu[np.searchsorted(menu, limits, side="right") - 1]
         if limits.max() > MOST * units.NANO or limits.max() < 1:
@@ -210,11 +210,11 @@ class Market:
                 f"Nobody sells more than {MOST:g}, and somebody sells something.",
                 "Pass caps in that range; 1 is what is promised by default.",
             )
-        return np.broadcast_to(limits.astype(np.float64), self._reported.shape)
+        return np.broadcast_to(limits.astype(np.float64), self._reports.shape)
 
     @cached_property
     def _buyer(self) -> Buyer:
-        mu, sigma, gamma = (number(value) for value in (*self._constants(), self.trade_off))
+        mu, sigma, gamma = (number(value) for value in (*self._find_constants(), self.trade_off))
         largest = math.inf if self.largest_share is None else number(self.largest_share)
         if not (0 < mu < math.inf and 0 <= sigma < math.inf and _sensible(gamma) and largest >= 1):
             raise InvalidParameter(
@@ -222,9 +222,9 @@ class Market:
                 f"trade_off is up to {EXTREME:g}, mu positive, sigma at least 0, largest_share at least 1.",
                 "Without a price on money everything would be bought: say how much error a unit of money is worth.",
             )
-        return Buyer(mu, sigma, gamma, None if self.largest_share is None else largest / len(self._reported))
+        return Buyer(mu, sigma, gamma, None if self.largest_share is None else largest / len(self._reports))
 
-    def _constants(self) -> tuple[float, float]:
+    def _find_constants(self) -> tuple[float, float]:
         if self.mu is not None and self.sigma is not None:
             return self.mu, self.sigma
         if self.dimension is None:
@@ -239,7 +239,7 @@ class Market:
     @cached_property
     def _coin(self) -> Fraction:
         if self.coin is None:
-            return Fraction(10) ** math.floor(math.log10(self._list.values[-1])) * FINE
+            return Fraction(10) ** math.floor(math.log10(self._price_list.values[-1])) * FINE
         if not _sensible(number(self.coin)):
             raise InvalidParameter("The coin is not positive, or beyond all meaning.", "", "Pass coin=0.01 for cents.")
         return Fraction(str(self.coin))
@@ -255,17 +255,17 @@ class Market:
 
     def _totals(self) -> Floats:
         """The public grid: the same in all markets, and what is bought where all sell up to one public cap."""
-        sellers = len(self._reported)
+        sellers = len(self._reports)
         totals = public_totals(sellers * MOST)
         return totals if np.ndim(self.cap) else np.union1d(totals, sellers * self._limits[0] / units.NANO)
 
     @cached_property
-    def _whole(self) -> Book:
-        return self._book(self._list)
+    def _offers(self) -> Book:
+        return self._make_offers(self._price_list)
 
-    def _book(self, prices: Prices) -> Book:
+    def _make_offers(self, prices: Prices) -> Book:
         names = tuple(self.costs) if isinstance(self.costs, Mapping) else None
-        return Book.of(prices, self._reported, self._limits, self._laws, names)
+        return Book.of(prices, self._reports, self._limits, self._laws, names)
 
 
 def _sensible(money: float) -> bool:

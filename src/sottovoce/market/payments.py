@@ -62,7 +62,7 @@ class Curves:
 
 def base(supply: Supply, buyer: Buyer, totals: Floats) -> Deals:
     """Returns the buyer's problem at every total that limits allow."""
-    return rule.solve(supply, buyer, Asked(supply.reachable(buyer, totals)))
+    return rule.solve(supply, buyer, Asked(supply.select_reachable(buyer, totals)))
 
 
 def curves(supply: Supply, buyer: Buyer, deals: Deals, types: Types, tops: Whole, whole: bool = False) -> Curves:
@@ -92,7 +92,7 @@ def falling(curves: Whole) -> Whole:
 def deals_at(supply: Supply, buyer: Buyer, deals: Deals, types: Types) -> Floats:
     """Returns what each type sells at each total, in billionths."""
     psi, caps = supply.psi[types.whose, types.price], supply.caps[types.whose]
-    return deals.bought(psi[:, None], rule.limits(buyer, caps[:, None], deals.asked.eta))
+    return deals.compute_sales(psi[:, None], rule.limits(buyer, caps[:, None], deals.asked.eta))
 
 
 def _promising(supply: Supply, buyer: Buyer, deals: Deals, best: Deals, types: Types, tops: Whole) -> NDArray[np.bool_]:
@@ -120,7 +120,7 @@ def _explored(
         asked = Asked(eta[j], types.whose[i], psi[i, types.price[i]], psi[i, k])
         solved = rule.solve(supply, buyer, asked, (upper.tau[i, j], upper.beta[i, j]))
         value[i, j, k] = solved.value
-        sold[i, j, k] = solved.bought(psi[i, k], rule.limits(buyer, supply.caps[types.whose[i]], eta[j]))
+        sold[i, j, k] = solved.compute_sales(psi[i, k], rule.limits(buyer, supply.caps[types.whose[i]], eta[j]))
     best = np.argmin(value, axis=1)  # the first of equals, hence the smallest total
     rows, columns = np.ogrid[: len(types), :steps]
     found.units[which] = np.where(here, np.floor(sold[rows, best, columns]), 0.0).astype(np.int64)
@@ -151,7 +151,7 @@ def _ends(supply: Supply, buyer: Buyer, eta: Floats, types: Types, psi: Floats, 
     to = psi[rows, price][i]
     asked = Asked(np.tile(eta, len(types)), types.whose[i], psi[rows, types.price][i], to)
     solved = rule.solve(supply, buyer, asked)
-    sold = solved.bought(to, rule.limits(buyer, supply.caps[types.whose[i]], asked.eta))
+    sold = solved.compute_sales(to, rule.limits(buyer, supply.caps[types.whose[i]], asked.eta))
     return _Ends(*(a.reshape(size) for a in (solved.value, sold, solved.tau, solved.beta)))
 
 

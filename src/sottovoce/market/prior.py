@@ -59,7 +59,7 @@ class Prior:
 
     def __post_init__(self) -> None:
         _refuse_range(self.low, self.high)
-        if not self._mass() > 0:
+        if not self._compute_mass() > 0:
             raise InvalidParameter(
                 "The law gives no probability to its range.",
                 "Costs between low and high must be possible.",
@@ -68,20 +68,20 @@ class Prior:
 
     def cdf(self, cost: ArrayLike) -> Floats:
         """Returns the probability of a cost of at most this, given that it lies in the range."""
-        x = np.clip(np.asarray(cost, dtype=np.float64), self._below, self.high)
-        return np.asarray(np.clip((self._law(x) - self._law(self._below)) / self._mass(), 0.0, 1.0))
+        x = np.clip(np.asarray(cost, dtype=np.float64), self._lower_edge, self.high)
+        return np.asarray(np.clip((self._evaluate_law(x) - self._evaluate_law(self._lower_edge)) / self._compute_mass(), 0.0, 1.0))
 
     @property
-    def _below(self) -> float:
+    def _lower_edge(self) -> float:
         # Just below the range, so that what lies exactly at its lower end counts.
         return float(np.nextafter(self.low, -math.inf))
 
-    def _law(self, x: Any) -> Any:
+    def _evaluate_law(self, x: Any) -> Any:
         with np.errstate(over="ignore"):  # far outside a law all is 0 or 1
             return _LAWS[self.kind](x, *self.parameters)
 
-    def _mass(self) -> float:
-        return float(self._law(self.high) - self._law(self._below))
+    def _compute_mass(self) -> float:
+        return float(self._evaluate_law(self.high) - self._evaluate_law(self._lower_edge))
 
 
 def number(value: Any) -> float:
@@ -147,10 +147,10 @@ class Prices:
             raise InvalidParameter(
                 "The number of prices is not a whole number between 1 and 16384.", "", "Pass prices=128, or a list."
             )
-        return cls.listed(low + (high - low) * np.arange(1, steps + 1) / steps)
+        return cls.from_values(low + (high - low) * np.arange(1, steps + 1) / steps)
 
     @classmethod
-    def listed(cls, prices: ArrayLike) -> Prices:
+    def from_values(cls, prices: ArrayLike) -> Prices:
         """Returns prices as given, each rounded up by less than a 2^24th of the highest."""
         values = doubles(prices, "prices").ravel()
         if not (values.size and np.all(np.isfinite(values)) and values[0] >= 0 and values[-1] > 0):
@@ -181,7 +181,7 @@ class Prices:
         limit = number(limit)
         if not limit > 0:
             raise InvalidParameter("The reserve price is not positive.", "", "Pass a price, or none.")
-        return self if limit >= values[-1] else Prices.listed(np.append(values[values < limit], limit))
+        return self if limit >= values[-1] else Prices.from_values(np.append(values[values < limit], limit))
 
     def step(self, costs: Floats) -> NDArray[np.int64]:
         """Returns for each report the first price that is not below it; len(self) where there is none."""

@@ -85,7 +85,7 @@ class Supply:
         """ψ in doubles, which count it exactly."""
         return self.psi.astype(np.float64)
 
-    def reachable(self, buyer: Buyer, totals: Floats) -> Floats:
+    def select_reachable(self, buyer: Buyer, totals: Floats) -> Floats:
         """Returns the totals that limits allow."""
         many = self.counts.sum(axis=1)
         most = sum(int(k) * limits(buyer, cap, totals) for k, cap in zip(many, self.caps, strict=True))
@@ -129,7 +129,7 @@ class Cell:
         """Returns some of the problems."""
         return Cell(*(getattr(self, field.name)[which] for field in fields(self)))
 
-    def put(self, which: Any, other: Cell) -> None:
+    def assign(self, which: Any, other: Cell) -> None:
         """Overwrites some of the problems."""
         for field in fields(self):
             getattr(self, field.name)[which] = getattr(other, field.name)
@@ -140,7 +140,7 @@ class Cell:
         middle, rest = np.divmod(self.s1, n)
         return np.asarray((self.s2 - 2 * middle * self.s1 + middle * middle * self.n) - rest * (rest / n))
 
-    def left(self, eta: Floats) -> Floats:
+    def compute_remainder(self, eta: Floats) -> Floats:
         """Returns what the total leaves for sellers between their limits."""
         return np.asarray(np.where(self.n > 0, eta * units.NANO - self.full, 0.0))
 
@@ -159,11 +159,11 @@ class Deals:
         """Returns some of the problems."""
         return Deals(self.asked.at(which), self.tau[which], self.beta[which], self.cell.at(which), self.value[which])
 
-    def bought(self, psi: Any, cap: Any) -> Floats:
+    def compute_sales(self, psi: Any, cap: Any) -> Floats:
         """Returns ε in billionths for a seller at ψ with a limit, problem by problem."""
         n = np.maximum(self.cell.n, 1)
         middle, rest = np.divmod(self.cell.s1, n)
-        between = self.cell.left(self.asked.eta) / n + self.beta * ((middle - psi) + rest / n)
+        between = self.cell.compute_remainder(self.asked.eta) / n + self.beta * ((middle - psi) + rest / n)
         theta = self.tau / self.beta
         at_limit = psi <= theta - cap / self.beta
         return np.asarray(np.where(at_limit, cap, np.where(psi < theta, np.clip(between, 0.0, cap), 0.0)))
@@ -194,7 +194,7 @@ def solve(supply: Supply, buyer: Buyer, asked: Asked, start: tuple[Floats, Float
     for step in range(STEPS):
         part = asked.at(todo)
         tau[todo], found = _settled(supply, buyer, part, tau[todo], beta[todo])
-        cell.put(todo, found)
+        cell.assign(todo, found)
         jump = _jump(found, part.eta, beta[todo], r[todo], low, high, todo, step < PATIENCE or step % 2 == 0)
         moved = (jump != beta[todo]) & (high[todo] > low[todo] * (1 + 1e-15))
         todo = todo[moved]
@@ -220,7 +220,7 @@ def _brackets(supply: Supply, buyer: Buyer, eta: Floats, r: Floats) -> tuple[Flo
 
 def _jump(cell: Cell, eta: Any, beta: Any, r: Any, low: Floats, high: Floats, todo: Any, patient: bool) -> Floats:
     """Returns the β that is right if nobody reaches or leaves a limit on the way, else the middle of its bounds."""
-    base, spread = cell.squares + cell.left(eta) ** 2 / np.maximum(cell.n, 1), cell.spread()
+    base, spread = cell.squares + cell.compute_remainder(eta) ** 2 / np.maximum(cell.n, 1), cell.spread()
     small = base + beta**2 * spread > (beta * r) ** 2
     low[todo], high[todo] = np.where(small, beta, low[todo]), np.where(small, high[todo], beta)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -230,7 +230,7 @@ def _jump(cell: Cell, eta: Any, beta: Any, r: Any, low: Floats, high: Floats, to
 
 
 def _aimed(cell: Cell, eta: Floats, beta: Floats, tau: Floats) -> Floats:
-    aimed = (cell.left(eta) + beta * cell.s1) / np.maximum(cell.n, 1)
+    aimed = (cell.compute_remainder(eta) + beta * cell.s1) / np.maximum(cell.n, 1)
     return np.asarray(np.where(cell.n > 0, aimed, tau))
 
 
@@ -243,7 +243,7 @@ def _settled(supply: Supply, buyer: Buyer, asked: Asked, tau: Floats, beta: Floa
     for count in range(STEPS):
         now, part = tau[todo], asked.at(todo)
         found = _cell(supply, buyer, part, now, beta[todo])
-        cell.put(todo, found)
+        cell.assign(todo, found)
         step = (eta[todo] - found.full + beta[todo] * found.s1) / np.maximum(found.n, 1)
         short = found.n * now - beta[todo] * found.s1 + found.full < eta[todo]
         low[todo], high[todo] = np.where(short, now, low[todo]), np.where(short, high[todo], now)
@@ -290,7 +290,7 @@ def _moved(sums: Any, asked: Asked, c: int, theta: Floats, edge: Floats) -> Any:
 
 def _value(supply: Supply, buyer: Buyer, eta: Floats, cell: Cell, beta: Floats) -> Floats:
     """Returns (μ‖ε‖ + σ)/η + γ·Σ Ψε."""
-    left, spread, n = cell.left(eta), cell.spread(), np.maximum(cell.n, 1)
+    left, spread, n = cell.compute_remainder(eta), cell.spread(), np.maximum(cell.n, 1)
     norm = np.sqrt(cell.squares + left**2 / n + beta**2 * spread) / units.NANO
     cost = (cell.s1 * (left / n) - beta * spread + cell.moment) / units.NANO
     paid = supply.unit * cost + supply.low * eta

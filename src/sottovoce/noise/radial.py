@@ -88,7 +88,7 @@ def between(slopes: int, a1: float, a2: float) -> Reals:
     t = _ratio(slopes, a1, a2)
     n = max((a * t >> BITS) + ONE - a for a in (first, second))
     m = (gamma(slopes + 1) << BITS) // n
-    sizes = [t * m >> BITS, *(u.fixed * m >> BITS for u in source.uniforms(slopes))]
+    sizes = [t * m >> BITS, *(u.fixed_point * m >> BITS for u in source.uniforms(slopes))]
     sizes[1 + source.below(slopes)] = m
     return _reals([sign * size for sign, size in zip(signs, sizes, strict=True)], Fraction(1, ONE))
 
@@ -97,11 +97,11 @@ def _ratio(p: int, a1: float, a2: float) -> int:
     """Returns t times 2^384, by inversion of one of the two power laws."""
     which, u = source.uniforms(2)
     below_one, at_one = _masses(p, a1, a2)
-    if which.fixed >= below_one:
+    if which.fixed_point >= below_one:
         first = int(Fraction(a1) * ONE)
         return ((_power(*u, p) - ONE + first) << BITS) // first
     if a2 == 0:
-        return u.fixed
+        return u.fixed_point
     second = int(Fraction(a2) * ONE)
     reached = u.mantissa + (((1 << u.power) - u.mantissa) * at_one >> BITS)  # u + (1 − u)(1 − α₂)^p
     return (_power(reached, u.power, p) - ONE) * (ONE - second) // second
@@ -125,7 +125,7 @@ def box(half_widths: ArrayLike) -> Reals:
     """Returns b with density ∝ exp(−max_j |b_j|/half_widths_j): Gamma(d+1) times a uniform point of the box."""
     widths = precise.exact(np.atleast_1d(np.asarray(half_widths, dtype=np.float64)))
     radius = gamma(len(widths) + 1)
-    point = [radius * (2 * u.fixed - ONE) >> BITS for u in source.uniforms(len(widths))]
+    point = [radius * (2 * u.fixed_point - ONE) >> BITS for u in source.uniforms(len(widths))]
     return np.array([side * width / ONE for side, width in zip(point, widths, strict=True)], dtype=object)
 
 

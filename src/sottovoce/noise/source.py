@@ -75,7 +75,7 @@ class Uniform(NamedTuple):
     power: int
 
     @property
-    def fixed(self) -> int:
+    def fixed_point(self) -> int:
         """The same times 2^384, as a whole number."""
         return self.mantissa >> (self.power - BITS)
 

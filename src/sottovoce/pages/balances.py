@@ -49,10 +49,10 @@ class Tier:
     def cells(self) -> list[str]:
         """The line of a table."""
         left = np.maximum(self.granted - self.spent, 0)
-        return [self.name, f"{len(self.spent):,}", self._range(self.spent), self._range(left)]
+        return [self.name, f"{len(self.spent):,}", self._format_range(self.spent), self._format_range(left)]
 
-    def _range(self, amounts: Whole) -> str:
-        ends = dict.fromkeys(self.kind.spelt(int(end)) for end in (amounts.min(), amounts.max()))
+    def _format_range(self, amounts: Whole) -> str:
+        ends = dict.fromkeys(self.kind.format_amount(int(end)) for end in (amounts.min(), amounts.max()))
         return " to ".join(ends)
 
     @property
@@ -99,7 +99,7 @@ def _tiers(account: str, granted: Whole, spent: Whole) -> Iterator[Tier]:
     tops = amounts if apart else _tops(amounts)
     place = np.searchsorted(tops, granted)
     for which in np.unique(place).tolist():
-        here, spelt = place == which, kind.spelt(int(tops[which]))
+        here, spelt = place == which, kind.format_amount(int(tops[which]))
         yield Tier(spelt if apart else spelt.replace("=", "≤"), kind, granted[here], spent[here])
 
 

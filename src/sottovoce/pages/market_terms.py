@@ -69,7 +69,7 @@ class Sellers:
     costs: Floats
     caps: Floats | None = None
 
-    def place(self, seller: str) -> int:
+    def find_seller(self, seller: str) -> int:
         """Returns where a seller is in the table."""
         if seller not in self.names:
             raise UnknownPeople(
@@ -104,7 +104,7 @@ class Terms:
         """γ, how much error a unit of money is worth."""
         return self.trade_off if self.trade_off is not None else WORTH / float(self.budget or 1)
 
-    def market(self, sellers: Sellers) -> Market:
+    def make_market(self, sellers: Sellers) -> Market:
         """Returns the market of these sellers."""
         return Market(
             dict(zip(sellers.names, sellers.costs.tolist(), strict=True)),
@@ -112,13 +112,13 @@ class Terms:
             trade_off=self.worth,
             dimension=self.features + 1,  # and an intercept
             norm=self.norm,
-            cap=self.limits(sellers),
+            cap=self.compute_limits(sellers),
             coin=self.coin,
         )
 
-    def settled(self, sellers: Sellers) -> Allocation:
+    def allocate(self, sellers: Sellers) -> Allocation:
         """Returns what is bought from whom at which payment; refuses a law under which nobody could sell."""
-        market = self.market(sellers)
+        market = self.make_market(sellers)
         if self.budget is None:
             deal = market.allocate()
         else:
@@ -129,9 +129,9 @@ class Terms:
 
     def frontier(self, sellers: Sellers) -> Frontier:
         """Returns what a smaller error would have cost, without a budget."""
-        return self.market(sellers).frontier(self.worth * AROUND)
+        return self.make_market(sellers).frontier(self.worth * AROUND)
 
-    def limits(self, sellers: Sellers) -> Any:
+    def compute_limits(self, sellers: Sellers) -> Any:
         """The most ε that may be bought from each: one number, or one a seller where they have limits of their own."""
         return self.cap if sellers.caps is None else np.minimum(sellers.caps, self.cap)
 

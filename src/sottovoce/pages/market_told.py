@@ -56,7 +56,7 @@ class Outcome:
         coins: Any = self.deal.coins  # never None: a market that is told always pays
         return coins
 
-    def money(self, coins: Any) -> str:
+    def format_money(self, coins: Any) -> str:
         """Returns an amount of coins, exactly."""
         with localcontext(prec=DIGITS):
             coin = Decimal(self.deal.coin.numerator) / Decimal(self.deal.coin.denominator)
@@ -71,11 +71,11 @@ class Outcome:
         """Returns a line for each range of prices: who is there, from how many is bought, ε, and what is paid."""
         above = [("above all prices", self.deal.refused)] if self.deal.refused.any() else []
         everybody = ("together", np.ones(len(self.deal.step), dtype=bool))
-        return [self._line(name, here) for name, here in (*self.bands(), *above, everybody)]
+        return [self._make_line(name, here) for name, here in (*self.bands(), *above, everybody)]
 
-    def _line(self, name: str, here: Any) -> list[str]:
+    def _make_line(self, name: str, here: Any) -> list[str]:
         sold, paid = self.deal.units[here], self.coins[here]
-        return [name, f"{len(sold):,}", f"{(sold > 0).sum():,}", in_epsilon(sold.sum()), self.money(paid.sum())]
+        return [name, f"{len(sold):,}", f"{(sold > 0).sum():,}", in_epsilon(sold.sum()), self.format_money(paid.sum())]
 
 
 #: What the columns of ``Outcome.lines`` are called.
@@ -97,7 +97,7 @@ def headline(outcome: Outcome) -> str:
     sold = outcome.deal.units
     return (
         f"Bought ε = {in_epsilon(sold.sum())} in all from {(sold > 0).sum():,} of {len(sold):,} sellers, "
-        f"for {outcome.money(outcome.coins.sum())}"
+        f"for {outcome.format_money(outcome.coins.sum())}"
     )
 
 
@@ -108,7 +108,7 @@ def sentences(outcome: Outcome) -> list[str]:
     idle = int(((deal.units == 0) & ~deal.refused).sum())
     lines = []
     if deal.budget is not None:
-        left = outcome.money(deal.budget - int(outcome.coins.sum()))
+        left = outcome.format_money(deal.budget - int(outcome.coins.sum()))
         lines.append(f"Budget {terms.budget:.15g}, kept by the rule {deal.rule}: {left} is left unspent.")
     if deal.units.any():
         lines.append(f"Bound on what sampling and noise add to the error: {deal.expected_error:.3g}.")
@@ -134,7 +134,7 @@ def declared(outcome: Outcome) -> str:
         f"Declared beforehand: {_law(terms)}; money is worth an error of {terms.worth:g} a unit{meant}; "
         f"{reserve}at most ε = {terms.cap:g} from anybody{' and what they allow themselves' if own else ''}; "
         f"a model of {terms.features:,} features with coefficients no longer than {terms.norm:g}; "
-        f"coins of {outcome.money(1)}."
+        f"coins of {outcome.format_money(1)}."
     )
 
 
@@ -143,10 +143,10 @@ def allocation_csv(outcome: Outcome, head: str) -> str:
     columns = {
         head: map(guarded, outcome.sellers.names),
         "epsilon": _spelt(outcome.deal.units, in_epsilon),
-        "payment": _spelt(outcome.coins, outcome.money),
+        "payment": _spelt(outcome.coins, outcome.format_money),
     }
     if outcome.sellers.caps is not None:
-        columns["cap"] = _spelt(outcome.terms.limits(outcome.sellers), lambda cap: f"{cap:.15g}")
+        columns["cap"] = _spelt(outcome.terms.compute_limits(outcome.sellers), lambda cap: f"{cap:.15g}")
     written = io.StringIO()
     lines = csv.writer(written, lineterminator="\n")
     lines.writerow(map(guarded, columns))

@@ -38,7 +38,7 @@ def _glance(plan: Plan) -> str:
     """What a curator looks for first, in large figures."""
     spent = [line["spent"] for line in plan.who_pays() if line["granted"] > 0]
     ends = dict.fromkeys(f"{amount:.3g}" for amount in (min(spent, default=0), max(spent, default=0)))
-    sign = {"epsilon": "ε", "rho": "ρ"}[plan.guarantee.shown]
+    sign = {"epsilon": "ε", "rho": "ρ"}[plan.guarantee.reported_currency]
     facts = {
         "people" if plan.guarantee.unit == "person" else "rows": f"{plan.budgets.n_people - left_out(plan):,}",
         "each spends": f"{sign} = {' to '.join(ends)}",

@@ -46,7 +46,7 @@ class Account:
     spent: int = 0
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """What can still be spent: nothing, if the grant was lowered below what is spent."""
         return max(self.granted - self.spent, 0)
 
@@ -66,18 +66,18 @@ class Account:
         return COUNTED[self.name.partition(", ")[0]][0]
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """Currency and neighbours in words."""
         return f"{COUNTED[self.name.partition(', ')[0]][1]}, neighbours by {self.neighbours}"
 
     @property
-    def whole(self) -> int:
+    def units_per_one(self) -> int:
         """So many units are one."""
         return units_in(self.name)
 
-    def spelt(self, units: int) -> str:
+    def format_amount(self, units: int) -> str:
         """Returns an amount with its letter, as an exact decimal."""
-        exact = Decimal(units) / self.whole
+        exact = Decimal(units) / self.units_per_one
         return f"{self.symbol} = " + (f"{exact.normalize():g}" if self.symbol == "δ" else f"{exact:f}")
 
 
@@ -86,7 +86,7 @@ def accounts(lines: Iterable[Line]) -> list[Account]:
     found: dict[str, Account] = {}
     for line in lines:
         before = found.get(line.account, Account(line.account))
-        units = round(line.amount * before.whole)
+        units = round(line.amount * before.units_per_one)
         granted, spent = (units, before.spent) if line.what == "grant" else (before.granted, before.spent + units)
         found[line.account] = Account(line.account, granted, spent)
     return sorted(found.values(), key=lambda account: ACCOUNTS.index(account.name))
@@ -151,7 +151,7 @@ class Statement:
             chain.first_break(iter(self.entries)) is not None
             or len({line.packed[:AT_ACCOUNT] for line in self.proved}) != 1
             or len(set(places)) < len(places)
-            or not all(self._belongs(line) for line in self.proved)
+            or not all(self._is_proved(line) for line in self.proved)
             or not self._is_signed()
         ):
             raise LedgerBroken(
@@ -160,7 +160,7 @@ class Statement:
                 "Do not rely on it, and ask the curator to verify the books.",
             )
 
-    def _belongs(self, line: Proved) -> bool:
+    def _is_proved(self, line: Proved) -> bool:
         entry, leaf = self.entries[line.number], hashlib.sha256(line.packed).digest()
         shaped = len(line.packed) == chain.PACKED.itemsize  # which no node of a tree has
         return entry.what in WITH_LINES and shaped and chain.climbed(leaf, line.steps) == entry.root
@@ -183,7 +183,7 @@ class Statement:
                 "Check that the key is the one that the curator has published; else do not rely on the statement.",
             )
 
-    def confirmed(self, head: str) -> int:
+    def confirm_head(self, head: str) -> int:
         """Returns the number of the entry with this digest: all up to it are as they were when it was published."""
         for entry in reversed(self.entries):
             if entry.digest.hex() == head.strip().lower():

@@ -174,7 +174,7 @@ def picture(held: Sequence[Account]) -> str:
 
 def _bar(account: Account) -> str:
     share = account.spent / max(account.granted, account.spent, 1)
-    words = f"{account.spelt(account.spent)} spent, {account.spelt(account.left)} left ({account.words})"
+    words = f"{account.format_amount(account.spent)} spent, {account.format_amount(account.remaining)} left ({account.description})"
     return (
         f'<figure class="spent"><figcaption>{escape(words)}</figcaption>\n'
         f'<svg viewBox="0 0 {LONG} {THICK}" preserveAspectRatio="none" role="img" aria-label="{share:.0%} is spent">'
@@ -185,7 +185,7 @@ def _bar(account: Account) -> str:
 
 def account_cells(account: Account) -> list[str]:
     """Returns an account as a line of a table: allowed in all, spent, left."""
-    return [account.words, *map(account.spelt, (account.granted, account.spent, account.left))]
+    return [account.description, *map(account.format_amount, (account.granted, account.spent, account.remaining))]
 
 
 def line_cells(line: Line) -> list[str]:
@@ -197,9 +197,9 @@ def line_cells(line: Line) -> list[str]:
         "outside": f"spent elsewhere, “{line.key}”",
     }[line.state]
     (account,) = accounts([line])
-    amount = account.spelt(account.granted + account.spent)  # one line is a grant or a charge
+    amount = account.format_amount(account.granted + account.spent)  # one line is a grant or a charge
     by = f"; odds by at most {better_odds(Total(account.spent, 0))}" if account.spent and account.is_pure else ""
-    return [str(line.number), f"{_when(line.at)}: {told} ({account.words}{by})", amount]
+    return [str(line.number), f"{_when(line.at)}: {told} ({account.description}{by})", amount]
 
 
 def _when(at: str) -> str:

@@ -69,27 +69,27 @@ class SampledSteps:
         values, where = np.unique(loudness, return_inverse=True)
         heard = values[values > 0]
         points = heard if len(heard) <= APART else _table(heard[0], heard[-1])
-        known = np.array([self._at(float(point)) for point in points])
+        known = np.array([self._epsilon_at(float(point)) for point in points])
         covered = known[np.searchsorted(points, heard)]  # the next point up; the last one is the loudest
         return np.asarray(np.concatenate([np.zeros(len(values) - len(heard)), covered])[where])
 
-    def loudness_of(self, epsilon: Floats) -> Floats:
+    def sensitivity_of(self, epsilon: Floats) -> Floats:
         """Returns a loudness, entry by entry, whose ε at δ is at most the one given, and 0 where there is none."""
         values, where = np.unique(epsilon, return_inverse=True)
         if len(values) <= APART:
-            return np.array([self._sought(float(value)) for value in values])[where]
-        least, most = self._sought(float(values[values > LATTICE_EPSILON][0])), self._sought(float(values[-1]))
+            return np.array([self._search_sensitivity(float(value)) for value in values])[where]
+        least, most = self._search_sensitivity(float(values[values > LATTICE_EPSILON][0])), self._search_sensitivity(float(values[-1]))
         points = _table(least, most)
-        known = np.maximum.accumulate([self._at(float(point)) for point in points])
+        known = np.maximum.accumulate([self._epsilon_at(float(point)) for point in points])
         covered = np.searchsorted(known, values, side="right")
         return np.concatenate([[0.0], points])[covered][where]
 
-    def _at(self, loudness: float) -> float:
+    def _epsilon_at(self, loudness: float) -> float:
         """Returns ε at δ for one loudness; looked at coarsely first, to know how finely to look."""
         if loudness not in self._known:
-            guess, finest = self._guess(loudness), 2 * loudness * (loudness + 16) / MOST_POINTS
+            guess, finest = self._estimate_epsilon(loudness), 2 * loudness * (loudness + 16) / MOST_POINTS
             for _ in range(3):
-                found = self._composed(loudness, max(min(FINENESS * guess, 1.0), finest))
+                found = self._compose_steps(loudness, max(min(FINENESS * guess, 1.0), finest))
                 smaller = max(found, guess / 100, self._spread(loudness))
                 if smaller >= guess / 2:
                     break
@@ -97,7 +97,7 @@ class SampledSteps:
             self._known[loudness] = found + LATTICE_EPSILON
         return self._known[loudness]
 
-    def _guess(self, loudness: float) -> float:
+    def _estimate_epsilon(self, loudness: float) -> float:
         """ε in the limit of many steps, where the loss is Gaussian; at least the loss's own spread."""
         mu = 2 * self.rate * math.sqrt(self.steps * math.expm1(min(loudness**2, 20.0)))
         return max(float(gaussian_epsilon(mu**2 / 2, self.delta)), self._spread(loudness))
@@ -105,7 +105,7 @@ class SampledSteps:
     def _spread(self, loudness: float) -> float:
         return 2 * self.rate * loudness * math.sqrt(self.steps)
 
-    def _composed(self, loudness: float, fineness: float) -> float:
+    def _compose_steps(self, loudness: float, fineness: float) -> float:
         package, distributions = _dp_accounting()
         one = distributions.from_gaussian_mechanism(
             standard_deviation=1 / loudness,
@@ -115,28 +115,28 @@ class SampledSteps:
         )
         return float(one.self_compose(self.steps).get_epsilon_for_delta(self.delta * (1 - SPARE_DELTA)))
 
-    def _sought(self, epsilon: float) -> float:
+    def _search_sensitivity(self, epsilon: float) -> float:
         """Returns a loudness with ε in (1 − CLOSE, 1] of the one given: secants of log ε in log loudness, bracketed."""
         if epsilon <= 2 * LATTICE_EPSILON:
             return 0.0
         low, high = self._bracket(epsilon)
         for _ in range(60):
-            if high / low < 1 + CLOSE / 4 or self._at(low) >= epsilon * (1 - CLOSE):
+            if high / low < 1 + CLOSE / 4 or self._epsilon_at(low) >= epsilon * (1 - CLOSE):
                 break
-            middle = self._between(low, high, epsilon * (1 - CLOSE / 2))
-            low, high = (middle, high) if self._at(middle) <= epsilon else (low, middle)
+            middle = self._interpolate(low, high, epsilon * (1 - CLOSE / 2))
+            low, high = (middle, high) if self._epsilon_at(middle) <= epsilon else (low, middle)
         return low
 
     def _bracket(self, epsilon: float) -> tuple[float, float]:
         point = min(epsilon / (10 * self.rate * math.sqrt(self.steps)), LOUDEST)
-        while self._at(point) > epsilon:
+        while self._epsilon_at(point) > epsilon:
             point /= 2
-        while 2 * point <= LOUDEST and self._at(2 * point) <= epsilon:
+        while 2 * point <= LOUDEST and self._epsilon_at(2 * point) <= epsilon:
             point *= 2
         return point, min(2 * point, LOUDEST)
 
-    def _between(self, low: float, high: float, epsilon: float) -> float:
-        a, b = math.log(max(self._at(low), 1e-12)), math.log(self._at(high))
+    def _interpolate(self, low: float, high: float, epsilon: float) -> float:
+        a, b = math.log(max(self._epsilon_at(low), 1e-12)), math.log(self._epsilon_at(high))
         share = min(max((math.log(epsilon) - a) / max(b - a, 1e-12), 0.02), 0.98)
         return float(low * (high / low) ** share)
 

@@ -92,5 +92,5 @@ class Groups:
 
     def dual(self, Y: Floats) -> tuple[float, float]:
         """Returns max ⟨UY, c⟩ − ½r‖c‖² − Σλ_l·Σ_g N(c_g) over all c, and Σ e·λ, for prices made feasible."""
-        rest, mu = self.inner.priced(Y)
+        rest, mu = self.inner.find_prices(Y)
         return rest, float(self.e @ np.maximum.reduceat(mu.sum(axis=1), self.starts))

@@ -46,14 +46,14 @@ NEAR = 0.5
 def entrywise(X: Floats, owner: Integers, epsilon: Floats, ratio: float) -> Solution:
     """Returns the map for N_l = Σ|C_ji|; ``owner`` numbers the people 0 … len(epsilon)−1."""
     with one_thread():
-        problem, back = Scaled.sorted(X, owner, epsilon, ratio)
+        problem, back = Scaled.sort_by_person(X, owner, epsilon, ratio)
         return _reordered(_entrywise(problem), back)
 
 
 def exact(X: Floats, owner: Integers, epsilon: Floats, ratio: float) -> Solution:
     """Returns the map for the exact N_l, as far as that is affordable; never worse than the entrywise one."""
     with one_thread():
-        problem, back = Scaled.sorted(X, owner, epsilon, ratio)
+        problem, back = Scaled.sort_by_person(X, owner, epsilon, ratio)
         found = _entrywise(problem)
         alike = problem.sizes.max() == 1 or X.shape[1] == 1  # then both norms are the same
         too_large = found.steps == 0
@@ -79,7 +79,7 @@ def _iterated(problem: Scaled, best: Solution) -> Solution:
     c = problem.U @ problem.T
     everybody = Entries(problem.U, problem.starts, problem.e, problem.r, c, 1.0, problem.a)
     for steps, Y in enumerate(iterates([everybody], problem.T, problem.a, 1.0), start=1):
-        c = problem.feasible(everybody.rows_of_map())
+        c = problem.make_feasible(everybody.rows_of_map())
         value = problem.value(c, entrywise_norms(c, problem.starts))
         best = _better(best, problem.solution(c, value, problem.bound(Y, [everybody.dual(Y)]), steps))
         if best.gap <= GAP:
@@ -92,7 +92,7 @@ def _weighted(problem: Scaled, h: float) -> Solution:
     least = problem.U @ problem.T
     loud = np.minimum(1, h * problem.e / np.maximum(entrywise_norms(least, problem.starts), TINY))
     weighted = problem.U * np.repeat(loud, problem.sizes)[:, None]
-    c = problem.feasible(weighted @ np.linalg.lstsq(problem.U.T @ weighted, problem.T, rcond=None)[0])
+    c = problem.make_feasible(weighted @ np.linalg.lstsq(problem.U.T @ weighted, problem.T, rcond=None)[0])
     return problem.solution(c, problem.value(c, entrywise_norms(c, problem.starts)), problem.gauss_markov(), 0)
 
 
@@ -104,7 +104,7 @@ def _exact(problem: Scaled, first: Solution) -> Solution:
     whole = problem.unit * problem.gauss_markov()  # bound for the exact limits of everybody, held or not
     best = replace(first, bound=whole, held=held)
     for steps, Y in enumerate(iterates([part.block for part in parts], problem.T, problem.a, level), start=1):
-        c = problem.feasible(_assembled(parts, c.shape))
+        c = problem.make_feasible(_assembled(parts, c.shape))
         bound = problem.bound(Y, [part.block.dual(Y) for part in parts])
         whole = max(whole, problem.unit * problem.bound(Y, [part.exact_dual(Y) for part in parts]))
         found = problem.solution(c, problem.value(c, _limits(problem, parts, c)), bound, first.steps + steps, held)

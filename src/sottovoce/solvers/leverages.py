@@ -49,7 +49,7 @@ class Fit:
 
     def left_out(self, X: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None) -> Records:
         """Returns h, e, μ, r of rows that were fitted: what each would see if it alone were left out."""
-        h, e = self._seen(X, y, weights)
+        h, e = self._get_leverage_and_residual(X, y, weights)
         rest = 1 - h
         kept = rest > SINGULAR
         safe = np.where(kept, rest, 1.0)
@@ -57,20 +57,20 @@ class Fit:
 
     def added(self, X: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None) -> Records:
         """Returns h, e, μ, r of rows that were not fitted: what each would change if it alone were added."""
-        mu, r = self._seen(X, y, weights)
+        mu, r = self._get_leverage_and_residual(X, y, weights)
         return Records(mu / (1 + mu), r / (1 + mu), mu, r)
 
     def moved_by_leaving(
         self, X: ArrayLike, y: ArrayLike, metric: ArrayLike, weights: ArrayLike | None = None
     ) -> Floats:
         """Returns ‖θ − θ₋ᵢ‖_A for rows that were fitted, A = ``metric``."""
-        return np.asarray(np.abs(self.left_out(X, y, weights).residual) * self._reach(X, metric, weights))
+        return np.asarray(np.abs(self.left_out(X, y, weights).residual) * self._measure_reach(X, metric, weights))
 
     def moved_by_adding(
         self, X: ArrayLike, y: ArrayLike, metric: ArrayLike, weights: ArrayLike | None = None
     ) -> Floats:
         """Returns ‖θ' − θ‖_A for rows that were not fitted, A = ``metric``."""
-        return np.asarray(np.abs(self.added(X, y, weights).error) * self._reach(X, metric, weights))
+        return np.asarray(np.abs(self.added(X, y, weights).error) * self._measure_reach(X, metric, weights))
 
     def moved_by_replacing(self, old: tuple[ArrayLike, ArrayLike], new: tuple[ArrayLike, ArrayLike]) -> Floats:
         """Returns θ_new − θ, a row for each pair: row i of ``old`` was fitted, row i of ``new`` takes its place."""
@@ -89,7 +89,7 @@ class Fit:
         identity = np.eye(len(self.theta))
         return {"identity": identity, "hessian": self.hessian, "gram": self.hessian - self.ridge * identity}[kind]
 
-    def _seen(self, X: ArrayLike, y: ArrayLike, weights: ArrayLike | None) -> tuple[Floats, Floats]:
+    def _get_leverage_and_residual(self, X: ArrayLike, y: ArrayLike, weights: ArrayLike | None) -> tuple[Floats, Floats]:
         """xᵀH⁻¹x and y − xᵀθ with this fit's own H and θ."""
         rows, labels = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
         height, error = np.empty(len(labels)), np.empty(len(labels))
@@ -102,7 +102,7 @@ class Fit:
         w = np.asarray(weights, dtype=np.float64)
         return height * w, error * np.sqrt(w)
 
-    def _reach(self, X: ArrayLike, metric: ArrayLike, weights: ArrayLike | None) -> Floats:
+    def _measure_reach(self, X: ArrayLike, metric: ArrayLike, weights: ArrayLike | None) -> Floats:
         """√(xᵀH⁻¹AH⁻¹x)."""
         rows, A = np.asarray(X, dtype=np.float64), np.asarray(metric, dtype=np.float64)
         inverse = self.inverse_root.T @ self.inverse_root

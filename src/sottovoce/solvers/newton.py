@@ -128,7 +128,7 @@ def near(problem: Problem, start: Floats | None = None, negligible: float = NEGL
             trial = theta - search.length * step
             data, pull, bend = problem.terms(trial, False)
             passes += 1
-            if search.settles(float(problem.gradient(trial, pull) @ step)) or passes >= PASSES:
+            if search.accepts(float(problem.gradient(trial, pull) @ step)) or passes >= PASSES:
                 break
         theta = trial
 
@@ -147,7 +147,7 @@ class _Search:
     too_long: float = math.inf
     shorter: float = SHORTER
 
-    def settles(self, slope: float) -> bool:
+    def accepts(self, slope: float) -> bool:
         """Returns whether this length will do, by the slope there (positive where J still falls); else changes it."""
         if slope < -TURNED * self.decrease:
             self.too_long = self.length
@@ -182,7 +182,7 @@ def _certified(problem: Problem, theta: Floats, tolerance: float, bits: int) -> 
             gradient = problem.exact_gradient(trial).astype(np.float64)
             passes += 1
             slope = float(gradient @ step)
-            if problem.distance(gradient) <= tolerance or search.settles(slope):
+            if problem.distance(gradient) <= tolerance or search.accepts(slope):
                 break
         point = trial
         if abs(slope) > STALE * search.decrease:

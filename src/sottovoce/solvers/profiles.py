@@ -68,7 +68,7 @@ class Look(NamedTuple):
         curve = (self.density - self.hazard - self.hazard**2) * self.speed**2 - self.hazard * self.bend
         return np.asarray(2 * excess / (slope + np.sqrt(np.maximum(slope**2 - 2 * curve * excess, 0.0))))
 
-    def moved(self, epsilon: Floats, dt: Floats) -> Floats:
+    def apply_step(self, epsilon: Floats, dt: Floats) -> Floats:
         """Returns ε after a step of dt; not below 0, and not past the turning point of ε(t)."""
         return np.maximum(epsilon + dt * np.maximum(self.speed + self.bend * dt / 2, self.speed / 2), 0.0)
 
@@ -245,7 +245,7 @@ def _roots(look: Callable[[Floats, Floats], Look], constants: Floats, epsilon: F
         above = seen.log_delta > log_target
         low, high = np.where(above, epsilon, low), np.where(above, high, epsilon)
         dt = seen.step(log_target)
-        new = seen.moved(epsilon, dt)
+        new = seen.apply_step(epsilon, dt)
         settled = (seen.speed * (dt * dt * np.abs(dt)) <= CLOSE * new) | (high == 0)
         found[left[settled]] = new[settled]
         if settled.all():

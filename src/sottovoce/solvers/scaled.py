@@ -68,7 +68,7 @@ class Scaled:
         return cls(U, T / kappa, starts, e, a, max(r, floor), r, kappa, 2 * kappa**2 * (level + spread))
 
     @classmethod
-    def sorted(cls, X: Floats, owner: Integers, epsilon: Floats, ratio: float) -> tuple[Scaled, Integers]:
+    def sort_by_person(cls, X: Floats, owner: Integers, epsilon: Floats, ratio: float) -> tuple[Scaled, Integers]:
         """Returns the problem with every person's rows together, and the way back."""
         order = np.argsort(owner, kind="stable")
         starts = np.searchsorted(owner[order], np.arange(len(epsilon)))
@@ -81,7 +81,7 @@ class Scaled:
         """Rows of every person."""
         return np.diff(np.append(self.starts, len(self.U)))
 
-    def feasible(self, c: Floats) -> Floats:
+    def make_feasible(self, c: Floats) -> Floats:
         """Returns the nearest map with Uᵀc = T."""
         return c + self.U @ (self.T - self.U.T @ c)
 

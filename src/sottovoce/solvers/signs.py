@@ -68,7 +68,7 @@ class Signed:
         self.phi, self.chi = (self.one - self.two) / self.sum, 4 * self.one * self.two / self.sum
         self.h = (1 / self.sum).sum(axis=1) + w.slack / w.price
         matrix = self._matrix()
-        self.c_level, self.mu_level = self._solved(np.zeros_like(self.c), np.broadcast_to(self.e, self.h.shape))
+        self.c_level, self.mu_level = self._solve(np.zeros_like(self.c), np.broadcast_to(self.e, self.h.shape))
         return Condensed(
             matrix,
             self._moment(self.c_level).T.ravel(),
@@ -94,10 +94,10 @@ class Signed:
         matrix = np.zeros((d * d, d * d))
         some = max(PIECE // (max(k, entries) * max(side, d * d)), 1)
         for first in range(0, people, some):
-            matrix += self._condensed(slice(first, first + some))
+            matrix += self._condense_part(slice(first, first + some))
         return matrix
 
-    def _condensed(self, part: slice) -> Floats:
+    def _condense_part(self, part: slice) -> Floats:
         (k, inside), people = self.signs.shape, len(self.U[part])
         squares = (self.signs[:, :, None] * self.signs[:, None, :]).reshape(k, -1)
         R = (self.chi[part] @ squares).reshape(people, -1, inside, inside) + self.r * np.eye(inside)
@@ -133,13 +133,13 @@ class Signed:
             own.reshape(d * d, d * d) - P.reshape(-1, d * d).T @ (self.inverse[part] @ P).reshape(-1, d * d)
         )
 
-    def _solved(self, f: Floats, g: Floats) -> tuple[Floats, Floats]:
+    def _solve(self, f: Floats, g: Floats) -> tuple[Floats, Floats]:
         """Returns c and μ with R·c + Eᵀμ = f and E·c − h·μ = g, with one step of refinement."""
-        c, mu = self._roughly_solved(f, g)
-        dc, dmu = self._roughly_solved(f - self._R(c) - self._to_terms(mu), g - self._to_signs(c) + self.h * mu)
+        c, mu = self._solve_roughly(f, g)
+        dc, dmu = self._solve_roughly(f - self._R(c) - self._to_terms(mu), g - self._to_signs(c) + self.h * mu)
         return c + dc, mu + dmu
 
-    def _roughly_solved(self, f: Floats, g: Floats) -> tuple[Floats, Floats]:
+    def _solve_roughly(self, f: Floats, g: Floats) -> tuple[Floats, Floats]:
         if self.wide:
             mu = (self.inverse @ (self._to_signs(self._over_R(f)) - g)[..., None])[..., 0]
             return self._over_R(f - self._to_terms(mu)), mu
@@ -166,14 +166,14 @@ class Signed:
         self.gx = (self.missing_x + self.q1 + self.q2) / self.sum
         pull = self.missing_c - (self.q1 - self.q2 - (self.one - self.two) * self.gx) @ self.signs
         short = self.missing_w - self.gx.sum(axis=1) - self.sw / w.price
-        self.c_own, self.mu_own = self._solved(pull, short)
+        self.c_own, self.mu_own = self._solve(pull, short)
         return -self._moment(self.c_own).T.ravel(), float((self.e * self.mu_own).sum())
 
     def direct(self, y: Floats, dt: float | Floats) -> None:
         """Finds the block's own direction from the common one."""
         one, two, w = self.pairs
         d, dt = self.U.shape[2], _column(dt)
-        c, mu = self._solved(self._turn(self.U @ y.reshape(d, d).T), np.zeros_like(self.h))
+        c, mu = self._solve(self._turn(self.U @ y.reshape(d, d).T), np.zeros_like(self.h))
         self.dc = self.c_own + c + dt[..., None] * self.c_level
         w.dprice = self.mu_own + mu + dt * self.mu_level
         sums = self.dc @ self.signs.T
@@ -188,10 +188,10 @@ class Signed:
 
     def dual(self, Y: Floats) -> tuple[float, float]:
         """Returns max ⟨UY, c⟩ − ½r‖c‖² − Σμ·N(c) over all c, and Σ e·μ, for prices made feasible."""
-        rest, mu = self.priced(Y)
+        rest, mu = self.find_prices(Y)
         return rest, float((self.e * mu).sum())
 
-    def priced(self, Y: Floats) -> tuple[float, Floats]:
+    def find_prices(self, Y: Floats) -> tuple[float, Floats]:
         """Returns ‖UY − Σ u·ν‖²/2r, and prices of the sign vectors with |ν| ≤ μ made sure of."""
         one, two, w = self.pairs
         nu = one.price - two.price

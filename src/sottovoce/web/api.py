@@ -94,7 +94,7 @@ async def bring(request: Request, desk: OnDesk) -> bodies.Table:
 @router.delete("/tables/{table}", status_code=204)
 def take_away(table: str, there: There, desk: OnDesk) -> None:
     """Deletes a table from the desk."""
-    desk.take_away(table)
+    desk.remove_table(table)
 
 
 @router.get("/tables/{table}/draft")
@@ -154,7 +154,7 @@ def release(asked: Keyed, desk: OnDesk) -> bodies.Work:
     With the `plan_digest` that /api/plan told, it is refused where the plan is another by now, and nobody is charged.
     """
     name = verbs.release(desk, *verbs.prepared(desk, _wanted(asked)), asked.key, asked.plan_digest)
-    return _work(name, desk.job(name))
+    return _work(name, desk.get_job(name))
 
 
 @router.get("/release")
@@ -260,7 +260,7 @@ def _settled(offered: Offered) -> markets.Allocation:
         prior = None
     if prior is None:
         raise InvalidParameter("The prior has too many or too few numbers.", "", "See `sottovoce market --help`.")
-    return Terms(prior, **own).settled(Sellers(tuple(offered.costs), np.array(list(offered.costs.values()))))
+    return Terms(prior, **own).allocate(Sellers(tuple(offered.costs), np.array(list(offered.costs.values()))))
 
 
 def _shown(name: str, table: Uploaded) -> bodies.Table:

@@ -62,7 +62,7 @@ async def begin(request: Request) -> Response:
 def seen(request: Request) -> Response:
     """What was found, for the curator alone."""
     try:
-        job = desk_of(request).job(request.path_params["name"])
+        job = desk_of(request).get_job(request.path_params["name"])
     except SottovoceError as error:
         return refused(request, error)
     if job.what != WORK or job.state != "done":
@@ -84,8 +84,8 @@ def _begun(desk: Desk, fields: Fields) -> str | None:
     if key is None or table is None or column is None or delta is None or fields.complaints:
         return None
     schema = replace(desk.schemas[table], label=column)
-    said = Said(str(desk.table(table).path), schema=schema, share=1.0 if share is None else share / 100)
-    return desk.jobs.start(_looking(desk, key, said, delta, reveal=fields.checked("reveal")), WORK)
+    said = Said(str(desk.get_table(table).path), schema=schema, share=1.0 if share is None else share / 100)
+    return desk.jobs.start(_looking(desk, key, said, delta, reveal=fields.is_checked("reveal")), WORK)
 
 
 def _looking(desk: Desk, key: str, said: Said, delta: float, *, reveal: bool) -> Any:

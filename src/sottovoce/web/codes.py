@@ -88,7 +88,7 @@ class Codes:
     unmarked_turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1), repr=False)
 
     @classmethod
-    def beside(cls, ledger: Ledger, place: str | None, keys: Path | None = None) -> Codes:
+    def for_ledger(cls, ledger: Ledger, place: str | None, keys: Path | None = None) -> Codes:
         """Returns the codes of these books: in the file beside them, or in the folder of their key."""
         if place is None:
             return cls(ledger)
@@ -101,9 +101,9 @@ class Codes:
         self.ledger.history(person)  # somebody unknown is refused
         with self._lock:
             whose = self.ledger.hidden(f"the code of\n{person}")
-            others = [kept for kept in self._read().values() if kept.whose != whose]
+            others = [kept for kept in self._read_codes().values() if kept.whose != whose]
             code = _drawn({kept.prefix for kept in others})
-            self._write([*others, _kept(code, self._mark(code), person, whose)])
+            self._write_codes([*others, _kept(code, self._mark(code), person, whose)])
             self._visits = {digest: visit for digest, visit in self._visits.items() if visit.whose != whose}
         return "-".join(code[place : place + GROUP] for place in range(0, len(code), GROUP))
 
@@ -114,9 +114,9 @@ class Codes:
     def is_unmarked(self, typed: str) -> bool:
         """Whether a version before marks gave out a code that begins like this one, so that it has to be tried."""
         with self._lock:
-            return not self._read().get(_spelt(typed)[:PREFIX], NOBODY).mark
+            return not self._read_codes().get(_spelt(typed)[:PREFIX], NOBODY).mark
 
-    def enter(self, typed: str) -> str | None:
+    def sign_in(self, typed: str) -> str | None:
         """Returns the token of a visit for the right code, and None for any other."""
         code = _spelt(typed)
         found = self._found(code)
@@ -125,12 +125,12 @@ class Codes:
         with self._turn:
             # Whoever is in already has shown it: to come again and again costs nobody else a wait.
             person = self._inside(found.whose) or _opened(code, found)
-        return None if person is None else self._begun(person, found)
+        return None if person is None else self._start_visit(person, found)
 
     def _enter_unmarked(self, code: str) -> str | None:
         """Tries a code of a version before marks, and marks it if it is right."""
         with self._lock:
-            found = self._read().get(code[:PREFIX], NOBODY)
+            found = self._read_codes().get(code[:PREFIX], NOBODY)
         if found is NOBODY or found.mark:
             return None
         person = _opened(code, found)
@@ -138,15 +138,15 @@ class Codes:
             return None
         marked = replace(found, mark=self._mark(code))
         with self._lock:
-            others = [kept for kept in self._read().values() if kept != found]
-            if len(others) == len(self._read()):
+            others = [kept for kept in self._read_codes().values() if kept != found]
+            if len(others) == len(self._read_codes()):
                 return None  # it was ended meanwhile
-            self._write([*others, marked])
-        return self._begun(person, marked)
+            self._write_codes([*others, marked])
+        return self._start_visit(person, marked)
 
     def _found(self, code: str) -> Kept | None:
         with self._lock:
-            kept = self._read().get(code[:PREFIX], NOBODY)
+            kept = self._read_codes().get(code[:PREFIX], NOBODY)
         return kept if secrets.compare_digest(kept.mark.encode(), self._mark(code).encode()) else None
 
     def _mark(self, code: str) -> str:
@@ -156,10 +156,10 @@ class Codes:
         with self._lock:
             return next((visit.person for visit in self._lasting().values() if visit.whose == whose), None)
 
-    def _begun(self, person: str, found: Kept) -> str | None:
+    def _start_visit(self, person: str, found: Kept) -> str | None:
         token = secrets.token_urlsafe(KEY_BYTES)
         with self._lock:
-            if self._read().get(found.prefix) != found:
+            if self._read_codes().get(found.prefix) != found:
                 return None  # it was ended meanwhile
             own = [digest for digest, visit in self._visits.items() if visit.whose == found.whose]
             for digest in own[: max(len(own) - MOST_VISITS + 1, 0)]:
@@ -172,7 +172,7 @@ class Codes:
         self._visits = {digest: visit for digest, visit in self._visits.items() if now() - visit.seen < IDLE}
         return self._visits
 
-    def visit(self, token: str | None) -> Visit | None:
+    def find_visit(self, token: str | None) -> Visit | None:
         """Returns the visit behind a token, while it lasts."""
         with self._lock:
             visit = self._lasting().get(_digest(token or ""))
@@ -180,12 +180,12 @@ class Codes:
                 visit.seen = now()
             return visit
 
-    def leave(self, token: str | None) -> None:
+    def sign_out(self, token: str | None) -> None:
         """Ends a visit."""
         with self._lock:
             self._visits.pop(_digest(token or ""), None)
 
-    def _read(self) -> Mapping[str, Kept]:
+    def _read_codes(self) -> Mapping[str, Kept]:
         """Returns what is kept, by prefix; reads the file when it has changed: another window may have made a code."""
         if self.path is None:
             return self._kept
@@ -209,7 +209,7 @@ class Codes:
             pass  # raised below: the reason may quote the file
         raise _unusable("read")
 
-    def _write(self, kept: list[Kept]) -> None:
+    def _write_codes(self, kept: list[Kept]) -> None:
         """Puts a whole new file in place of the old, which only its owner may read."""
         if self.path is None:
             self._kept = {one.prefix: one for one in kept}

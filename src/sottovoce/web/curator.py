@@ -62,7 +62,7 @@ async def upload(request: Request) -> Response:
 def take_away(request: Request) -> Response:
     """Deletes a table from the desk."""
     try:
-        desk_of(request).take_away(request.path_params["table"])
+        desk_of(request).remove_table(request.path_params["table"])
     except SottovoceError as error:
         return refused(request, error)
     return away("/")
@@ -72,7 +72,7 @@ async def schema(request: Request) -> Response:
     """What is public about a table: the form, and what was typed into it."""
     desk, name = desk_of(request), request.path_params["table"]
     try:
-        columns = desk.table(name).columns
+        columns = desk.get_table(name).columns
     except SottovoceError as error:
         return refused(request, error)
     if request.method != "POST":
@@ -88,7 +88,7 @@ async def schema(request: Request) -> Response:
 
 def _schema_page(request: Request, typed: Mapping[str, Any], complaints: Mapping[str, str]) -> Response:
     name = request.path_params["table"]
-    table = desk_of(request).table(name)
+    table = desk_of(request).get_table(name)
     return render(
         request,
         "schema.html",
@@ -119,7 +119,7 @@ def people(request: Request, typed: Mapping[str, Any] | None = None, fields: Fie
     try:
         budgets = verbs.grants(desk, name, questions.ONE_EACH if everybody else None)
     except SottovoceError as error:
-        return _schema_page(request, schemas.typed(described, desk.table(name).columns), _about_people(error))
+        return _schema_page(request, schemas.typed(described, desk.get_table(name).columns), _about_people(error))
     verbs.look_ahead(desk, name)
     complaints = fields.complaints if fields is not None else {}
     return render(
@@ -127,7 +127,7 @@ def people(request: Request, typed: Mapping[str, Any] | None = None, fields: Fie
         "people.html",
         422 if complaints else 200,
         name=name,
-        table=desk.table(name),
+        table=desk.get_table(name),
         unit=budgets.unit,
         size=f"{budgets.n_people:,} people, {budgets.n_rows:,} rows"
         if described.person

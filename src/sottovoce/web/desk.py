@@ -55,10 +55,10 @@ class Desk:
     codes: Codes = field(init=False)
 
     def __post_init__(self) -> None:
-        self.codes = Codes.beside(self.session.ledger, self.place, self.keys)
+        self.codes = Codes.for_ledger(self.session.ledger, self.place, self.keys)
 
     @classmethod
-    def on(cls, place: str | None, keys: Path | None = None) -> Desk:
+    def for_ledger(cls, place: str | None, keys: Path | None = None) -> Desk:
         """Returns an empty desk with these books on it; without a place, books that end with the process."""
         return cls(place, keys, Session(ledger=place, keys=keys))
 
@@ -67,35 +67,35 @@ class Desk:
         """Where tables lie."""
         return self.scratch.path
 
-    def table(self, name: str) -> Uploaded:
+    def get_table(self, name: str) -> Uploaded:
         """Returns a table by its random name; refuses one that is not on the desk."""
         if name not in self.tables:
             raise InvalidParameter("There is no such table on the desk.", "", "Upload it, or choose one that is there.")
         return self.tables[name]
 
-    def job(self, name: str) -> Job:
+    def get_job(self, name: str) -> Job:
         """Returns work under way or done."""
         job = self.jobs.find(name)
         if job is None:
             raise InvalidParameter("There is no such work.", "", "It may be long ago: look into the ledger.")
         return job
 
-    def put(self, name: str, table: Uploaded) -> None:
+    def add_table(self, name: str, table: Uploaded) -> None:
         """Lays a table on the desk; refuses it if the desk is full."""
         if len(self.tables) >= MOST_TABLES:
             self.scratch.delete(table.path)
             raise InvalidParameter("The desk is full.", f"It holds {MOST_TABLES} tables.", "Take one away first.")
         self.tables[name] = table
 
-    def take_away(self, name: str) -> None:
+    def remove_table(self, name: str) -> None:
         """Deletes a table and what was declared about it."""
-        self.scratch.delete(self.table(name).path)
+        self.scratch.delete(self.get_table(name).path)
         del self.tables[name]
         self.schemas.pop(name, None)
         with self.counting:
             self.counts.clear()
 
-    def counted(self, what: Any, count: Callable[[], Any]) -> Any:
+    def get_cached(self, what: Any, count: Callable[[], Any]) -> Any:
         """Returns what was counted before, or counts it now, or waits for whoever does; the oldest is forgotten."""
         with self.counting:
             known = self.counts.get(what)
@@ -106,7 +106,7 @@ class Desk:
         if known is not None:
             wait([known])
             # Whoever counted may have failed for reasons of their own.
-            return known.result() if known.exception() is None else self.counted(what, count)
+            return known.result() if known.exception() is None else self.get_cached(what, count)
         try:
             mine.set_result(count())
         except BaseException as error:

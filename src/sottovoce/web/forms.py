@@ -30,14 +30,14 @@ class Fields:
     form: Mapping[str, Any]
     complaints: dict[str, str] = field(default_factory=dict)
 
-    def typed(self, name: str) -> str:
+    def get_typed(self, name: str) -> str:
         """Returns what stands in the field without spaces around it; nothing for a file or a missing field."""
         value = self.form.get(name, "")
         return value.strip() if isinstance(value, str) else ""
 
     def text(self, name: str, *, needed: bool = True, longest: int = LONGEST) -> str | None:
         """Returns the text, or None where there is none."""
-        value = self._filled(name, needed)
+        value = self._get_required(name, needed)
         if not value:
             return None
         if len(value) > longest or not value.isprintable():
@@ -55,7 +55,7 @@ class Fields:
         above: bool = False,
     ) -> float | None:
         """Returns the number, within its limits; with ``above`` it is more than the least."""
-        value = self._filled(name, needed)
+        value = self._get_required(name, needed)
         if not value:
             return None
         number = _number(value)
@@ -69,7 +69,7 @@ class Fields:
 
     def numbers(self, name: str, *, needed: bool = True, least: float = -math.inf, most: float = math.inf) -> Any:
         """Returns several numbers, written with spaces or semicolons between them, as a list."""
-        value = self._filled(name, needed)
+        value = self._get_required(name, needed)
         if not value:
             return None
         read = [_number(part) for part in value.replace(";", " ").split()]
@@ -92,7 +92,7 @@ class Fields:
 
     def choice(self, name: str, choices: Collection[str], *, needed: bool = True) -> str | None:
         """Returns one of the choices."""
-        value = self._filled(name, needed)
+        value = self._get_required(name, needed)
         if not value:
             return None
         if value in choices:
@@ -100,15 +100,15 @@ class Fields:
         self.complain(name, "Choose one of the list.")
         return None
 
-    def _filled(self, name: str, needed: bool) -> str:
-        value = self.typed(name)
+    def _get_required(self, name: str, needed: bool) -> str:
+        value = self.get_typed(name)
         if needed and not value:
             self.complain(name, NEEDED)
         return value
 
-    def checked(self, name: str) -> bool:
+    def is_checked(self, name: str) -> bool:
         """Returns whether a box is ticked."""
-        return bool(self.typed(name))
+        return bool(self.get_typed(name))
 
     def complain(self, name: str, sentence: str) -> None:
         """Records what is wrong with a field; the first sentence stays."""

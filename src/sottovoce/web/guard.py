@@ -116,7 +116,7 @@ class Asked:
             headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
         return cls(scope["method"], scope["path"], headers)
 
-    def one(self, name: str) -> str | None:
+    def get_header(self, name: str) -> str | None:
         """Returns a header; refuses one that is said twice."""
         values = self.headers.get(name, [])
         if len(values) > 1:
@@ -124,7 +124,7 @@ class Asked:
         return values[0] if values else None
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         """Whether this is a page for those who have not signed in."""
         return self.path in (OPEN, OPEN_SCRIPT, PERSON) or self.path.startswith((f"{PERSON}/", PAPER))
 
@@ -135,7 +135,7 @@ class Asked:
             return door.MOST
         if self.path in TABLES:
             return MOST_UPLOAD
-        return MOST_SIGN_IN if self.open else MOST_FORM
+        return MOST_SIGN_IN if self.is_open else MOST_FORM
 
     @property
     def agent(self) -> str:
@@ -169,38 +169,38 @@ class Guard:
             return await send({"type": "websocket.close"})  # nothing here is to be had by other ways
         began, answer, as_json = time.monotonic(), Answer(), scope["path"].startswith(API)
         try:
-            await self._answered(scope, receive, answer)
+            await self._answer(scope, receive, answer)
         except Refused as refused:
             words = self.door.words if refused.status == 401 else None
             answer = sentence(refused.status, words, as_json=as_json)
         except Exception:  # nothing of it may leave: it could quote data
             answer = sentence(500, as_json=as_json)
         await asyncio.sleep(until_the_next(STEP, time.monotonic() - began))
-        await answer.leave(send)
+        await answer.send_to(send)
 
-    async def _answered(self, scope: Scope, receive: Receive, answer: Answer) -> None:
+    async def _answer(self, scope: Scope, receive: Receive, answer: Answer) -> None:
         asked = Asked.of(scope)
         self.admit(asked)
-        if self._signed_in(asked):
+        if self._is_signed_in(asked):
             recognise(scope)
         body = Body(receive, asked.largest)
-        body.refuse_announced(asked.one("content-length"))
+        body.refuse_announced(asked.get_header("content-length"))
         try:
             if asked.path in (OPEN, OPEN_SCRIPT):
-                answer.replace(await self._opened(asked, body))
+                answer.replace(await self._exchange_token(asked, body))
             else:
-                await self.app(scope, body.receive, answer.take)
+                await self.app(scope, body.receive, answer.add_message)
         finally:
             if body.refused is not None:  # whatever the app made of a body that was cut off
                 raise Refused(body.refused)
 
     def admit(self, asked: Asked) -> None:
         """Raises unless the request may be answered."""
-        host = asked.one("host")
+        host = asked.get_header("host")
         if host not in self.hosts:
             raise Refused(421)
-        self._refuse_strangers(asked, f"http://{host}")
-        if not (asked.open or self._signed_in(asked)):
+        self._refuse_cross_site(asked, f"http://{host}")
+        if not (asked.is_open or self._is_signed_in(asked)):
             raise Refused(401)
 
     @property
@@ -208,8 +208,8 @@ class Guard:
         """The names and the port of this machine that a request may be for."""
         return tuple(f"{host}:{self.port}" for host in HOSTS)
 
-    def _refuse_strangers(self, asked: Asked, own: str) -> None:
-        site, origin = asked.one("sec-fetch-site"), asked.one("origin")
+    def _refuse_cross_site(self, asked: Asked, own: str) -> None:
+        site, origin = asked.get_header("sec-fetch-site"), asked.get_header("origin")
         safe = asked.method in SAFE
         # The form that brings the token is a file, and of files a browser says Origin: null and cross-site, as of much
         # else that nobody can name. Here that is enough, because here the source decides nothing: all that such a
@@ -222,7 +222,7 @@ class Guard:
         if not from_here or origin not in (None, "null", own) or (origin == "null" and site != "same-origin"):
             raise Refused(403)
 
-    def _signed_in(self, asked: Asked) -> bool:
+    def _is_signed_in(self, asked: Asked) -> bool:
         """Whether the cookie was shown, once."""
         crumbs = [crumb.strip().partition("=") for line in asked.headers.get("cookie", []) for crumb in line.split(";")]
         values = [value for name, _, value in crumbs if name == self.name]
@@ -233,13 +233,13 @@ class Guard:
         """The cookie's name."""
         return f"sottovoce-{self.port}"
 
-    async def _opened(self, asked: Asked, body: Body) -> Answer:
+    async def _exchange_token(self, asked: Asked, body: Body) -> Answer:
         """Asks for the token, or exchanges it for the cookie, once; whoever has the cookie already is let in."""
         if asked.path == OPEN_SCRIPT:
             return page(200, door.SCRIPT, b"text/javascript") if asked.method in SAFE else sentence(405)
         opened = page(200, door.GO_ON)
         opened.headers.append((b"refresh", b"0; url=/"))  # a redirect would take what stands behind # along
-        if self._signed_in(asked):
+        if self._is_signed_in(asked):
             return opened
         if asked.method in SAFE:
             return page(200, door.ASKING)
@@ -282,10 +282,10 @@ class Body:
         try:
             message = await asyncio.wait_for(self.source(), max(min(SILENCE, left), 0.0))
         except TimeoutError:
-            message = self._cut_off(408)
+            message = self._disconnect(408)
         self.length += len(message.get("body", b""))
         self.whole = not message.get("more_body", False)
-        return self._cut_off(413) if self.length > self.largest else message
+        return self._disconnect(413) if self.length > self.largest else message
 
     async def whole_of_it(self) -> bytes:
         """Returns all of a short body; nothing of one that is cut off."""
@@ -297,7 +297,7 @@ class Body:
             pieces.append(message.get("body", b""))
         return b"".join(pieces) if self.refused is None else b""
 
-    def _cut_off(self, status: int) -> Message:
+    def _disconnect(self, status: int) -> Message:
         self.refused = self.refused or status
         return {"type": "http.disconnect"}  # which every reader understands
 
@@ -310,7 +310,7 @@ class Answer:
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     body: list[bytes] = field(default_factory=list)
 
-    async def take(self, message: Message) -> None:
+    async def add_message(self, message: Message) -> None:
         """Keeps a piece of the app's answer."""
         if message["type"] == "http.response.start":
             self.status, self.headers = message["status"], list(message.get("headers", []))
@@ -321,7 +321,7 @@ class Answer:
         """Becomes another answer."""
         self.status, self.headers, self.body = other.status, other.headers, other.body
 
-    async def leave(self, send: Send) -> None:
+    async def send_to(self, send: Send) -> None:
         """Sends all of it, under our headers."""
         own = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
         kept = [(name, value) for name, value in self.headers if name.decode("latin-1").lower() not in HEADERS]

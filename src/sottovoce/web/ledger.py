@@ -127,12 +127,12 @@ def _balances(desk: Desk, entries: list[Entry]) -> list[tuple[str, Any, Any]]:
 
     def drawn() -> list[tuple[str, Any, Any]]:
         return [
-            (Account(name).words, drawing(tiers.picture(many)), drawing(table(tiers.HEADS, [t.cells() for t in many])))
+            (Account(name).description, drawing(tiers.picture(many)), drawing(table(tiers.HEADS, [t.cells() for t in many])))
             for name, many in tiers.balances(books_of(desk)).items()
         ]
 
     last = max((entry.number for entry in entries if entry.what in WITH_LINES), default=0)
-    found: list[tuple[str, Any, Any]] = desk.counted(("balances", entries[last].digest), drawn)
+    found: list[tuple[str, Any, Any]] = desk.get_cached(("balances", entries[last].digest), drawn)
     return found
 
 

@@ -80,7 +80,7 @@ async def take(request: Request) -> Response:
     outcome = await run_in_threadpool(_outcome, desk_of(request), fields)
     if outcome is None:
         return away("/market")
-    if sent and not fields.checked("sure"):
+    if sent and not fields.is_checked("sure"):
         fields.complain("sure", "Tick this, if it is what you want.")
     elif sent:
         await _tried(fields, "sure", lambda: desk_of(request).session.grant(outcome.deal))
@@ -126,7 +126,7 @@ async def _file(request: Request, name: str, kind: str, written: Callable[[Outco
 
 async def _market(request: Request, fields: Fields) -> Response:
     desk = desk_of(request)
-    chosen = desk.tables.get(fields.typed("table"))
+    chosen = desk.tables.get(fields.get_typed("table"))
     sent = chosen is not None and "amount" in fields.form  # and not only a table chosen
     outcome = await run_in_threadpool(_drawn, desk, fields) if sent else None
     return render(
@@ -156,8 +156,8 @@ def _outcome(desk: Desk, fields: Fields) -> Outcome | None:
 def _settled(desk: Desk, fields: Fields, asked: Asked) -> Outcome | None:
     where = "cost"
     try:
-        reports, terms, where = asked.reports(desk), asked.at(asked.slide), "low"
-        return Outcome(terms, reports, terms.settled(reports))
+        reports, terms, where = asked.read_reports(desk), asked.at(asked.slide), "low"
+        return Outcome(terms, reports, terms.allocate(reports))
     except SottovoceError as error:
         fields.complain(where, in_words(error))
     return None
@@ -199,11 +199,11 @@ def _curve(desk: Desk, asked: Asked) -> Frontier:
     """Returns error and payment along the whole slider; settled once, while the slider moves."""
 
     def settled() -> Frontier:
-        reports = asked.reports(desk)
+        reports = asked.read_reports(desk)
         terms = [asked.at(slide) for slide in range(-STEPS, STEPS + 1, APART)]
-        return Frontier(tuple(_point(Outcome(t, reports, t.settled(reports))) for t in terms))
+        return Frontier(tuple(_point(Outcome(t, reports, t.allocate(reports))) for t in terms))
 
-    found: Frontier = desk.counted(("market", asked.table, asked.columns, asked.terms), settled)
+    found: Frontier = desk.get_cached(("market", asked.table, asked.columns, asked.terms), settled)
     return found
 
 

@@ -68,10 +68,10 @@ class Asked:
         moved = "trade_off" if self.terms.budget is None else "budget"
         return replace(self.terms, **{moved: getattr(self.terms, moved) * 10.0 ** (slide / POWER)})
 
-    def reports(self, desk: Desk) -> Sellers:
+    def read_reports(self, desk: Desk) -> Sellers:
         """Reads the sellers' names, costs and caps, once while the slider moves."""
-        path = str(desk.table(self.table).path)
-        read = desk.counted(("sellers", self.table, self.columns), lambda: read_sellers(path, *self.columns, None))
+        path = str(desk.get_table(self.table).path)
+        read = desk.get_cached(("sellers", self.table, self.columns), lambda: read_sellers(path, *self.columns, None))
         reports: Sellers = read
         return reports
 
@@ -130,12 +130,12 @@ def _prior(desk: Desk, fields: Fields) -> Any:
 
 def _earlier(desk: Desk, fields: Fields) -> Any:
     """Reads the costs of an earlier market, which lie in another table on the desk."""
-    earlier, reports = fields.choice("earlier", desk.tables), desk.tables.get(fields.typed("table"))
+    earlier, reports = fields.choice("earlier", desk.tables), desk.tables.get(fields.get_typed("table"))
     if earlier is None or reports is None:
         return None
-    words, paid = f"{FROM_FILE}:{desk.table(earlier).path}", str(reports.path)
+    words, paid = f"{FROM_FILE}:{desk.get_table(earlier).path}", str(reports.path)
     try:
-        return desk.counted(("earlier", words, paid), lambda: law(words, paid, EARLIER))
+        return desk.get_cached(("earlier", words, paid), lambda: law(words, paid, EARLIER))
     except SottovoceError as error:
         fields.complain("earlier", in_words(error))
     return None
@@ -143,7 +143,7 @@ def _earlier(desk: Desk, fields: Fields) -> Any:
 
 def typed(fields: Fields) -> io.BytesIO | None:
     """Returns typed lines as a CSV file; a line that cannot be read is named by its number."""
-    text = fields.typed("typed")
+    text = fields.get_typed("typed")
     lines = [[cell.strip() for cell in line] for line in csv.reader(text[:LETTERS].splitlines()) if line]
     wrong = [number for number, line in enumerate(lines, 1) if len(line) not in (2, 3) or not all(line)]
     if not lines:

@@ -56,7 +56,7 @@ class Opening:
         self._loaded, self._wanted, self._complete = threading.Event(), threading.Event(), threading.Event()
         self._load = load
 
-    def begin(self, give_up: Callable[[], None]) -> None:
+    def start_loading(self, give_up: Callable[[], None]) -> None:
         """Loads the rooms beside the server, which gives up if that fails: pages first, the rest once one was seen."""
 
         def work() -> None:
@@ -87,7 +87,7 @@ class Opening:
             await self._rooms(scope, receive, send)
             return self._wanted.set()
         headers = [(b"content-type", b"text/html; charset=utf-8"), (b"refresh", b"0")]
-        await Answer(200, headers, [MEANWHILE]).leave(send)
+        await Answer(200, headers, [MEANWHILE]).send_to(send)
 
 
 def listening(port: int) -> socket.socket:
@@ -149,7 +149,7 @@ def run(
     if ending is not None:
         ending.end = give_up
         serving.should_exit = ending.heard is not None
-    opening.begin(give_up)
+    opening.start_loading(give_up)
     with briefly():
         serving.run(sockets=[here])
     if opening.failed is not None:

@@ -53,10 +53,10 @@ async def enter(request: Request) -> Response:
     code, token, codes = fields.text("code", longest=TYPED), None, _codes(request)
     if code is not None and await run_in_threadpool(codes.knows, code):
         recognise(request.scope)
-        token = await run_in_threadpool(codes.enter, code)
+        token = await run_in_threadpool(codes.sign_in, code)
     elif code is not None and await run_in_threadpool(codes.is_unmarked, code):
         async with codes.unmarked_turn:
-            token = await run_in_threadpool(codes.enter, code)
+            token = await run_in_threadpool(codes.sign_in, code)
     if not token:
         fields.complain("code", WRONG)
         return _door(request, 403, fields.complaints)
@@ -72,7 +72,7 @@ def _door(request: Request, status: int = 200, complaints: Mapping[str, str] | N
 
 async def leave(request: Request) -> Response:
     """Ends the visit."""
-    _codes(request).leave(request.cookies.get(_cookie(request)))
+    _codes(request).sign_out(request.cookies.get(_cookie(request)))
     answer = away(HERE)
     answer.delete_cookie(_cookie(request), path=HERE, httponly=True, samesite="strict")
     return answer
@@ -114,7 +114,7 @@ def _shown(request: Request, made: Statement) -> Response:
 
 def _lowest(held: list[Account]) -> list[str]:
     """How far each grant can be lowered, in words."""
-    return [f"{account.spelt(account.spent)} in the account of {account.words}" for account in held if account.spent]
+    return [f"{account.format_amount(account.spent)} in the account of {account.description}" for account in held if account.spent]
 
 
 def _statement(books: Books, visit: Visit) -> Statement:
@@ -133,7 +133,7 @@ def books_of(desk: Desk) -> Books:
 
 
 def _visit(request: Request) -> Visit | None:
-    visit = _codes(request).visit(request.cookies.get(_cookie(request)))
+    visit = _codes(request).find_visit(request.cookies.get(_cookie(request)))
     if visit is not None:
         recognise(request.scope)
     return visit

@@ -43,7 +43,7 @@ class Option:
     whole: bool = False
     usual: str = ""
 
-    def read(self, fields: Fields) -> Any:
+    def read_field(self, fields: Fields) -> Any:
         """Returns the value, or None where nothing is said."""
         if self.choices:
             return fields.choice(self.name, [key for key, _ in self.choices], needed=False)
@@ -100,11 +100,11 @@ class Kind:
         }
         return {name: words for name, words in said.items() if words is not None}
 
-    def completed(self, said: Said) -> Said:
+    def complete(self, said: Said) -> Said:
         """Returns the question with what the schema adds to it."""
         if not self.model:
-            return said.completed()
-        return said.classified() if self.about == "factor" else said.regressed()
+            return said.complete()
+        return said.for_classification() if self.about == "factor" else said.for_regression()
 
 
 _ALPHA = Option("alpha", "Regularisation λ", "A public number; chosen from the budgets if you leave it blank.")
@@ -220,7 +220,7 @@ def read(fields: Fields, path: str, schema: Schema, name: str | None = None) -> 
     kind = QUESTIONS[question]
     if schema.columns[column].kind != kind.about:
         fields.complain("column", _UNFIT[kind.about])
-    typed_in = {option.name: option.read(fields) for option in kind.options}
+    typed_in = {option.name: option.read_field(fields) for option in kind.options}
     parameters = kind.usual | {word: value for word, value in typed_in.items() if value is not None}
     share, epsilon = _spent(fields, schema)
     if fields.complaints:
@@ -232,7 +232,7 @@ def read(fields: Fields, path: str, schema: Schema, name: str | None = None) -> 
 
 def _completed(fields: Fields, kind: Kind, said: Said, parameters: Mapping[str, Any]) -> Asked | None:
     try:
-        asked = Asked(kind, kind.completed(said), parameters)
+        asked = Asked(kind, kind.complete(said), parameters)
         asked.question  # noqa: B018  # an option that does not fit is refused here, beside its field
     except InvalidInput as error:
         fields.complain(_beside(error, kind), in_words(error))
@@ -250,7 +250,7 @@ def first(schema: Schema) -> dict[str, str]:
 def typed(fields: Fields, kind: Kind) -> dict[str, str]:
     """Returns what stands in the fields of this question, and nothing else that came with them."""
     names = [*COMMON, *(option.name for option in kind.options)]
-    return {name: fields.typed(name) for name in names if name in fields.form}
+    return {name: fields.get_typed(name) for name in names if name in fields.form}
 
 
 def _spent(fields: Fields, schema: Schema) -> tuple[float, float | None]:

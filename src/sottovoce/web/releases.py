@@ -43,7 +43,7 @@ def question(request: Request) -> Response:
 
 
 def _asked(desk: Desk, name: str, fields: Fields) -> questions.Asked | None:
-    table = desk.table(name)
+    table = desk.get_table(name)
     return questions.read(fields, str(table.path), desk.schemas[name], label_of(table.name))
 
 
@@ -63,13 +63,13 @@ def _planned(desk: Desk, name: str, fields: Fields) -> verbs.Planned | None:
 def _question_page(request: Request, name: str, fields: Fields, planned: verbs.Planned | None) -> Response:
     desk = desk_of(request)
     described = desk.schemas[name]
-    kind = questions.QUESTIONS.get(fields.typed("question"), questions.QUESTIONS["mean"])
+    kind = questions.QUESTIONS.get(fields.get_typed("question"), questions.QUESTIONS["mean"])
     return render(
         request,
         "question.html",
         422 if fields.complaints else 200,
         name=name,
-        table=desk.table(name),
+        table=desk.get_table(name),
         questions=[(key, asked.words) for key, asked in questions.QUESTIONS.items()],
         columns=[(column, column) for column in described.columns],
         hint=kind.hint,
@@ -92,7 +92,7 @@ async def release(request: Request) -> Response:
     key = fields.text("key", longest=verbs.LONGEST_KEY)
     job = await run_in_threadpool(_begun, desk, name, fields, key)
     if job is not None:
-        kind = questions.QUESTIONS[fields.typed("question")]
+        kind = questions.QUESTIONS[fields.get_typed("question")]
         return away(f"/job/{job}", **questions.typed(fields, kind), table=name)
     planned = await run_in_threadpool(_planned, desk, name, Fields(fields.form))
     return await run_in_threadpool(_question_page, request, name, fields, planned)
@@ -104,7 +104,7 @@ def _begun(desk: Desk, name: str, fields: Fields, key: str | None) -> str | None
     if asked is None or key is None:
         return None
     try:
-        return verbs.release(desk, asked.said, asked.question, key, agreed=fields.typed("plan"))
+        return verbs.release(desk, asked.said, asked.question, key, agreed=fields.get_typed("plan"))
     except PlanChanged as error:
         fields.complain("", in_words(error))
     except SottovoceError as error:
@@ -116,7 +116,7 @@ def job(request: Request) -> Response:
     """Work under way; goes on to what came of it."""
     name, said = request.path_params["name"], dict(request.query_params)
     try:
-        found = desk_of(request).job(name)
+        found = desk_of(request).get_job(name)
     except SottovoceError as error:
         return refused(request, error)
     if found.state == "done":
@@ -129,7 +129,7 @@ def cancel(request: Request) -> Response:
     """Gives work up before anybody is charged, or says why it is too late."""
     name = request.path_params["name"]
     try:
-        desk_of(request).job(name).cancel()
+        desk_of(request).get_job(name).cancel()
     except SottovoceError as error:
         return refused(request, error, 409)
     return away(f"/job/{name}", **dict(request.query_params))

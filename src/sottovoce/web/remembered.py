@@ -38,12 +38,12 @@ class Remembered:
     def balances(self, people: Sequence[Any], account: str = USUAL) -> Units:
         """Returns what each has left; raises if somebody has no such account."""
         what = (self.table, self.person, account, _last(self.desk))
-        found: Units | None = self.desk.counted(what, lambda: self._looked_up(people, account))
+        found: Units | None = self.desk.get_cached(what, lambda: self._look_up(people, account))
         if found is None:
             raise UnknownPeople("Somebody has no account of this kind.", "", "Write the table's grants into the books.")
         return found
 
-    def _looked_up(self, people: Sequence[Any], account: str) -> Units | None:
+    def _look_up(self, people: Sequence[Any], account: str) -> Units | None:
         books = self.desk.session.ledger
         try:
             books.balances(people[:1], account)  # where nobody has an account yet, one person tells so at once
@@ -51,14 +51,14 @@ class Remembered:
                 return books.balances(people, account)
         except UnknownPeople:
             return None  # remembered, too: to find out takes as long
-        digests = self.desk.counted(("digests", self.table, self.person), lambda: books.digests(people))
+        digests = self.desk.get_cached(("digests", self.table, self.person), lambda: books.digests(people))
         return chain.looked_up(digests, *everybody(self.desk, account))
 
 
 def everybody(desk: Desk, account: str = USUAL) -> Everybody:
     """Returns what everybody in the books has left of an account, read once between two entries."""
     what = ("everybody", account, _last(desk))
-    found: Everybody = desk.counted(what, lambda: desk.session.ledger.everybody(account))
+    found: Everybody = desk.get_cached(what, lambda: desk.session.ledger.everybody(account))
     return found
 
 

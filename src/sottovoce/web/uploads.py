@@ -52,7 +52,7 @@ def keep(desk: Desk, name: str, source: BinaryIO) -> str:
             copied = _copied_parquet if ending == ".parquet" else _copied_csv
             copied(source, file)
         columns = _columns_of_parquet(desk, path) if ending == ".parquet" else _header(path)
-        desk.put(held, Uploaded(harmless(name), path, columns))
+        desk.add_table(held, Uploaded(harmless(name), path, columns))
     finally:
         if held not in desk.tables:
             desk.scratch.delete(path)

@@ -80,7 +80,7 @@ def bring(desk: Desk, name: str, source: BinaryIO) -> str:
 
 def declare(desk: Desk, table: str, schema: Schema) -> None:
     """Keeps what the curator declared about a table; refuses names of columns that it does not have."""
-    there = desk.table(table).columns
+    there = desk.get_table(table).columns
     named = {*schema.columns, *(name for name in (schema.person, schema.budget, schema.label) if name is not None)}
     if not named <= set(there):
         raise InvalidParameter(
@@ -98,7 +98,7 @@ def look_ahead(desk: Desk, table: str) -> None:
     everybody = ONE_EACH if schema.budget is None else None  # who they are is the same whatever they grant
 
     def work(job: Job) -> None:
-        Remembered(desk, str(desk.table(table).path), schema.person).balances(grants(desk, table, everybody).names())
+        Remembered(desk, str(desk.get_table(table).path), schema.person).balances(grants(desk, table, everybody).names())
 
     desk.jobs.start(work, "Counting who takes part")
 
@@ -197,7 +197,7 @@ def prepared(desk: Desk, wanted: Wanted) -> tuple[Said, Question]:
         raise InvalidParameter(
             "A parameter is none of this question's.", f"It takes: {', '.join(takes)}.", "Leave the others out."
         )
-    said = kind.completed(_said(desk, wanted))
+    said = kind.complete(_said(desk, wanted))
     usual = {option.name: [float(option.usual)] for option in kind.options if option.usual}
     return said, asked.question(kind.estimator, said, **{**usual, **kind.always, **wanted.parameters})
 
@@ -206,7 +206,7 @@ def _said(desk: Desk, wanted: Wanted) -> Said:
     schema = desk.schemas.get(wanted.table, Schema())
     if wanted.column is not None:
         schema = replace(schema, label=wanted.column)
-    table = desk.table(wanted.table)
+    table = desk.get_table(wanted.table)
     return Said(
         str(table.path),
         column=wanted.column,
@@ -226,7 +226,7 @@ def _counted(desk: Desk, said: Said) -> tuple[Budgets, Owner]:
     if alone.budget is not None:
         alone = replace(alone, tiers=schema.tiers)
     what = (alone.table, alone.person, alone.budget, alone.epsilon, tuple(sorted(alone.tiers.items())))
-    found: tuple[Budgets, Owner] = desk.counted(what, lambda: asked.census(alone, None, values=False)[1:])
+    found: tuple[Budgets, Owner] = desk.get_cached(what, lambda: asked.census(alone, None, values=False)[1:])
     return found
 
 
@@ -245,7 +245,7 @@ def _refuse_unbookable(desk: Desk, said: Said) -> None:
     if said.person is None:
         raise _nobodys()
     there = next((table.columns for table in desk.tables.values() if str(table.path) == said.table), {})
-    if not set(said.asked_about) <= set(there):
+    if not set(said.private_columns) <= set(there):
         raise MissingColumn("The table has no such column.", f"Its columns are: {', '.join(there)}.", "Name one.")
 
 

@@ -58,11 +58,11 @@ class Problems:
     ridge: float
     rate: float
 
-    def fitted(self, positive: int) -> Floats:
+    def fit_class(self, positive: int) -> Floats:
         """Returns the noisy minimiser for one class against the others, on the public grid; fresh noise each time."""
         d, ridge = self.ball.width, self.ridge
         problem = newton.Problem(
-            terms=_over(self.rows.engine, self._kernel(positive)),
+            terms=_over(self.rows.engine, self._make_kernel(positive)),
             ridge=np.full(d, ridge),
             centre=np.zeros(d),
             tilt=radial.l2(self.rate / 2, d).astype(np.float64),
@@ -70,11 +70,11 @@ class Problems:
             pull=1 / math.sqrt(ridge),
             error=rounding(self.voices, ridge),
         )
-        theta = newton.minimise(problem, tolerance(self.voices, ridge), self._start(problem, positive))
+        theta = newton.minimise(problem, tolerance(self.voices, ridge), self._find_start(problem, positive))
         rate = 1 / output_scale(self.voices, ridge, self.rate)
         return answer_grid(d, ridge, self.rate).nearest(radial.cover(theta, rate, np.ones(d)))
 
-    def _kernel(self, positive: int) -> LogisticTerms:
+    def _make_kernel(self, positive: int) -> LogisticTerms:
         reader = self.rows.features
         return LogisticTerms(
             reader=reader if isinstance(reader, InBall) else InBall(self.ball, reader.recoding, reader),
@@ -85,13 +85,13 @@ class Problems:
             theta=np.zeros(self.ball.width),
         )
 
-    def _start(self, problem: newton.Problem, positive: int) -> Floats | None:
+    def _find_start(self, problem: newton.Problem, positive: int) -> Floats | None:
         """Where Newton begins: at the minimiser of a part of the rows, where there are many."""
         rows = n_rows(self.voices)
         if rows < MANY:
             return None
         rate = min(SAMPLED, MANY / rows)
-        kernel = replace(self._kernel(positive), loudness=self.voices.row / rate)
+        kernel = replace(self._make_kernel(positive), loudness=self.voices.row / rate)
         chosen = self.rows.engine.fold(Sample(kernel, rate))
         v, phi, y = (np.concatenate(column) for column in zip(*chosen, strict=True))
         if not 0.5 < len(v) / (rate * rows) < 2:  # few different rows, so that the choice between them was unlucky
@@ -121,9 +121,9 @@ class Sample:
 
     def __call__(self, batch: Any) -> list[Read]:
         """Returns the chosen rows of the batch."""
-        return [self._chosen(*self.kernel.read(batch))]
+        return [self._select_rows(*self.kernel.read(batch))]
 
-    def _chosen(self, v: Floats, phi: Floats, y: Floats) -> Read:
+    def _select_rows(self, v: Floats, phi: Floats, y: Floats) -> Read:
         # Entries are on a grid, so their sum is exact in any order; the golden section scatters it over [0, 1).
         scattered = phi @ np.full(phi.shape[1], 2.0**GRID_BITS) * GOLDEN
         chosen = scattered - np.floor(scattered) < self.rate

@@ -74,7 +74,7 @@ class PublicRows:
     def of(cls, public: Any, recoding: Recoding, classes: Classes) -> PublicRows:
         """Reads a pair of features and labels; refuses what is not one, or not complete."""
         if isinstance(public, tuple | list) and len(public) == 2:
-            rows, codes = recoding.recoded(matrix(public[0], recoding)), classes.codes(public[1])
+            rows, codes = recoding.encode(matrix(public[0], recoding)), classes.codes(public[1])
             same_length(len(rows), **{"labels of the public rows": codes})
             if len(rows) >= 2 and np.isfinite(rows).all():
                 return cls(rows, codes)
@@ -113,7 +113,7 @@ class Scale:
         """g."""
         return self.total / self.coordinates
 
-    def ridge(self, times: float = 1.0) -> float:
+    def default_lambda(self, times: float = 1.0) -> float:
         """λ, or a multiple of it within its limits."""
         return max(min(times * STRENGTH / self.each**2, STRONGEST), 2 / self.total)
 
@@ -122,7 +122,7 @@ class Scale:
         one = INTERCEPT * times
         return one / math.sqrt(one**2 + self.slopes) if self.fit_intercept else 0.0
 
-    def cut(self, share: float) -> float:
+    def cut_radius(self, share: float) -> float:
         """R for columns of spread 1."""
         return max(share * math.sqrt(self.slopes) * float(max(1.0, (self.each / PLENTY) ** 0.25)), 1e-9)
 
@@ -133,9 +133,9 @@ def without_public_rows(scale: Scale, recoding: Recoding, norm: float | None, al
         low, high = (np.array([getattr(f, side) for f in recoding.features if f.width]) for side in ("low", "high"))
         ball = UnitBall(-(low + high) / (2 * (high - low)), 1 / (high - low), norm, scale.intercept(), GRID_BITS)
     else:
-        spread = recoding.usual_spread()
+        spread = recoding.estimate_spread()
         longest = math.sqrt(float(np.square(0.5 / spread).sum())) or 1.0
-        ball = UnitBall(np.zeros(scale.slopes), spread, min(scale.cut(CUT), longest), scale.intercept(), GRID_BITS)
+        ball = UnitBall(np.zeros(scale.slopes), spread, min(scale.cut_radius(CUT), longest), scale.intercept(), GRID_BITS)
     return _settled(scale, ball, alpha)
 
 
@@ -145,7 +145,7 @@ def with_public_rows(scale: Scale, public: PublicRows, alpha: float | None, acco
     middle, spread = public.Z.mean(axis=0), np.maximum(public.Z.std(axis=0), NARROWEST)
     tried = []
     for cut, intercept, times in TRIED if alpha is None else [t for t in TRIED if t[2] == 1.0]:
-        ball = UnitBall(middle, spread, scale.cut(CUT_WITH_PUBLIC_ROWS * cut), scale.intercept(intercept), GRID_BITS)
+        ball = UnitBall(middle, spread, scale.cut_radius(CUT_WITH_PUBLIC_ROWS * cut), scale.intercept(intercept), GRID_BITS)
         one = _settled(scale, ball, alpha, times)
         tried.append(
             replace(one, expected=simulated_error(one, public, linear_rate(scale.total, one.ridge, accountant)))
@@ -154,7 +154,7 @@ def with_public_rows(scale: Scale, public: PublicRows, alpha: float | None, acco
 
 
 def _settled(scale: Scale, ball: UnitBall, alpha: float | None, times: float = 1.0) -> Setting:
-    ridge = scale.ridge(times) if alpha is None else float(alpha)
+    ridge = scale.default_lambda(times) if alpha is None else float(alpha)
     return Setting(ridge, ball, 1 + ridge / CURVATURE if alpha is None else 1.0)
 
 

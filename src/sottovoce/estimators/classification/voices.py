@@ -66,7 +66,7 @@ class Voices:
         slack = SLACK * float(part[heard].min())
         left = np.where(heard, part - slack, 0.0)
         voices = np.minimum(left / kinds.rows, saturation(left, kinds.rows, kinds.people, noise_price(coordinates)))
-        weights = Weights.voiced(kinds, voices / voices.max())
+        weights = Weights.from_row_weights(kinds, voices / voices.max())
         return cls(kinds, weights, left, problems, slack, coordinates, labels_only)
 
     @property
@@ -92,33 +92,33 @@ class Voices:
 
     def rate(self, ridge: float, accountant: str) -> float:
         """Returns the largest η_n at which nobody pays more than they have; refuses a λ at which there is none."""
-        rate = linear_rate(self.total, ridge, self._accountant(accountant))
+        rate = linear_rate(self.total, ridge, self._get_accountant(accountant))
         if self.labels_only:
             return rate
         if rate * ridge < FREE:  # few people, or little regularisation: the exact charge may be the smaller one
-            rate = max(rate, _largest(lambda eta: self._affordable(eta, ridge, accountant), 4 * self.total))
+            rate = max(rate, _largest(lambda eta: self._is_affordable(eta, ridge, accountant), 4 * self.total))
         if rate <= 0:
-            raise self._too_weak()
+            raise self._weak_regularisation_error()
         return rate
 
     def charges(self, ridge: float, rate: float, accountant: str) -> units.Units:
         """Returns what each kind of people pays for all problems together, the solver's slack included."""
-        once = np.where(self.weights.person > 0, self._once(rate, ridge, accountant) + self.slack, 0.0)
+        once = np.where(self.weights.person > 0, self._charge_per_problem(rate, ridge, accountant) + self.slack, 0.0)
         return units.within(units.charge(once * self.problems), self.kinds.epsilon)
 
-    def _accountant(self, accountant: str) -> str:
+    def _get_accountant(self, accountant: str) -> str:
         return LABELS if self.labels_only else accountant
 
-    def _once(self, rate: float, ridge: float, accountant: str) -> Floats:
+    def _charge_per_problem(self, rate: float, ridge: float, accountant: str) -> Floats:
         if self.labels_only:
             return self.person * rate / 2
         price = kappa.charges if accountant == "kappa" else kappa.person_charge
         return np.asarray(price(self.person, self.ranks, rate, ridge), dtype=np.float64)
 
-    def _affordable(self, rate: float, ridge: float, accountant: str) -> bool:
-        return bool(np.all(self._once(rate, ridge, accountant) <= self.left))
+    def _is_affordable(self, rate: float, ridge: float, accountant: str) -> bool:
+        return bool(np.all(self._charge_per_problem(rate, ridge, accountant) <= self.left))
 
-    def _too_weak(self) -> WeakRegularisation:
+    def _weak_regularisation_error(self) -> WeakRegularisation:
         smallest = FREE / self.total
         return WeakRegularisation(
             "At this λ what one row adds to the curvature costs more than somebody grants, whatever the noise.",

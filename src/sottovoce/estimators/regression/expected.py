@@ -50,7 +50,7 @@ class Parts:
         columns = ([getattr(part, name) for part in parts] for name in ("noise", "sampling", "shrinkage"))
         return cls(*(float(np.exp(np.mean(np.log(column)))) if min(column) > 0 else 0.0 for column in columns))
 
-    def times(self, factor: float) -> Parts:
+    def scale_by(self, factor: float) -> Parts:
         """The same in another unit."""
         return Parts(self.noise * factor, self.sampling * factor, self.shrinkage * factor)
 
@@ -67,7 +67,7 @@ class Facts:
     @classmethod
     def of(cls, recoding: Recoding, budgets: Budgets, weights: Weights) -> Facts:
         """From what a plan knows."""
-        spreads = recoding.usual_spread()
+        spreads = recoding.estimate_spread()
         even = float(np.square(spreads).mean()) if len(spreads) else 1 / 12
         return cls(recoding.width, even, inequality(budgets, weights)[0])
 
@@ -75,17 +75,17 @@ class Facts:
     def columns(self) -> list[tuple[float, float, float]]:
         """C, μ² and q² of each kind of column."""
         kinds = [(self.even * C, self.even * m) for C, m in COLUMNS]
-        return [(C, m, self.explained / (max(self.slopes, 1) * C)) for C, m in kinds]
+        return [(C, m, self.explained_variance / (max(self.slopes, 1) * C)) for C, m in kinds]
 
     @property
-    def explained(self) -> float:
+    def explained_variance(self) -> float:
         """ψs², the variance that slopes explain; nothing without slopes."""
         return EXPLAINED * self.spread**2 if self.slopes else 0.0
 
     @property
     def residual(self) -> float:
         """The variance that slopes leave."""
-        return self.spread**2 - self.explained
+        return self.spread**2 - self.explained_variance
 
 
 def expected(

@@ -150,22 +150,22 @@ class Fit:
         """Fits the intercept alone; the answer is clipped to the label's range, which is free."""
         purse = Purse.of(self.budgets.kinds)
         choice = proxy.best_constant(share * purse.total, share**2 * purse.squares, size, 1.0)
-        fitted = self._perturbed(share, threshold, choice, NoFeatures(), centre[:1])
+        fitted = self._minimise_perturbed(share, threshold, choice, NoFeatures(), centre[:1])
         return np.concatenate([np.clip(fitted, -2, 2), centre[1:]])
 
     def slopes(self, share: float, threshold: float, choice: proxy.Choice, centre: Floats) -> Floats:
         """Fits intercept and slopes."""
-        return self._perturbed(share, threshold, choice, self.rows.features, centre)
+        return self._minimise_perturbed(share, threshold, choice, self.rows.features, centre)
 
-    def _perturbed(self, share: float, tau: float, choice: proxy.Choice, reader: Reader, centre: Floats) -> Floats:
+    def _minimise_perturbed(self, share: float, tau: float, choice: proxy.Choice, reader: Reader, centre: Floats) -> Floats:
         p = reader.width
         H = proxy.regularity(p, choice.ridge, choice.intercept_ridge) * (1 + 1e-12)
         ridge = np.concatenate([[choice.intercept_ridge], np.full(p, choice.ridge)])
-        loudness, slack = self._loudness(share, H, p)
+        loudness, slack = self._compute_row_weights(share, H, p)
         heard = float((loudness * self.budgets.kinds.rows * self.budgets.kinds.people).sum())  # Σv over all rows
         loss = huber.SoftHuber(tau, H) if self.loss == "soft" else huber.Huber(tau)
         problem = newton.Problem(
-            terms=self._terms(reader, loudness, loss),
+            terms=self._make_terms(reader, loudness, loss),
             ridge=ridge,
             centre=centre,
             tilt=(Fraction(tau) * radial.between(p, *choice.norm)).astype(np.float64),  # 2·h·τ = τ, as h = ½
@@ -178,7 +178,7 @@ class Fit:
         distance = tolerance + rounding_of_tilt(tau, choice.norm, ridge)
         return radial.cover(theta, slack / (2 * distance), ridge)
 
-    def _terms(self, reader: Reader, loudness: Floats, loss: Any) -> Any:
+    def _make_terms(self, reader: Reader, loudness: Floats, loss: Any) -> Any:
         def terms(theta: Any, extended: bool) -> tuple[float, Any, Any]:
             kernel = HuberTerms(
                 reader=reader,
@@ -193,7 +193,7 @@ class Fit:
 
         return terms
 
-    def _loudness(self, share: float, H: float, slopes: int) -> tuple[Floats, float]:
+    def _compute_row_weights(self, share: float, H: float, slopes: int) -> tuple[Floats, float]:
         """Returns the loudness of a row, by kind, and ε_out; together they cost each person share·ε_l at most."""
         kinds = self.budgets.kinds
         heard = audible(kinds)

@@ -143,7 +143,7 @@ def expected_parts(purse: Purse, facts: Facts, chosen: Course, concentration: fl
     V, V2, size = last.share * purse.total, last.share**2 * purse.squares, chosen.intercept_size
     unit, kept_back = chosen.scale, 0.0
     if chosen.slopes is None:
-        kept_back = facts.explained
+        kept_back = facts.explained_variance
         unit = chosen.constant if purse.total < CONSTANT_ONLY else chosen.scale
         choice = proxy.best_constant(V, V2, size, 1.0 if purse.total < CONSTANT_ONLY else 2.0)
         terms = proxy.parts(0, V, V2, size, 0.0, choice)
@@ -156,7 +156,7 @@ def expected_parts(purse: Purse, facts: Facts, chosen: Course, concentration: fl
         terms = proxy.parts(p, V, V2, size, EXPLAINED, choice)
     usual, most = proxy.SKEWED[choice.threshold]
     unequal = facts.squares / concentration  # the proxy counts all of Σc², and least squares has 1/n of it too
-    parts = Parts(terms.noise, terms.sampling * unequal, terms.shrinkage + usual**2).times(unit**2)
+    parts = Parts(terms.noise, terms.sampling * unequal, terms.shrinkage + usual**2).scale_by(unit**2)
     return replace(parts, shrinkage=parts.shrinkage + kept_back), most * unit
 
 

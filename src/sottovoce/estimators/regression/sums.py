@@ -121,7 +121,7 @@ def proportional_weights(kinds: Kinds) -> Weights:
         raise InvalidBudget("Nobody grants anything.", "Somebody's ε must be above 0.", "Give people a positive ε.")
     quiet = per_row[per_row > 0].min() < ONE_LIMB * loudest
     bits = 2 * BITS if quiet else BITS
-    return Weights.rounded(kinds, np.floor(per_row / loudest * (2**bits - 1)).astype(np.int64))
+    return Weights.from_integers(kinds, np.floor(per_row / loudest * (2**bits - 1)).astype(np.int64))
 
 
 def audible(kinds: Kinds) -> NDArray[np.bool_]:

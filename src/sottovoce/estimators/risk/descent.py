@@ -101,8 +101,8 @@ class Descent:
         kept = np.zeros_like(theta)
         unit = self.clip / self.total / math.ldexp(self.rate, -choose.RATE_BITS)  # never the number who were drawn
         for step, noise in enumerate(self.noise(len(theta))):
-            noisy = self.exact_sum(people, theta, self.chosen(len(people.weight))) + noise
-            theta = self.projected(theta - self.stride * unit * noisy)
+            noisy = self.exact_sum(people, theta, self.choose_people(len(people.weight))) + noise
+            theta = self.project(theta - self.stride * unit * noisy)
             kept += theta * (step >= self.steps // 2)
             watch(step + 1)
         return kept / (self.steps - self.steps // 2) if self.average else theta
@@ -114,7 +114,7 @@ class Descent:
             drawn = np.array(gaussian.draw(self.scale, count * coordinates), dtype=np.float64)
             yield from drawn.reshape(count, coordinates)
 
-    def chosen(self, people: int) -> NDArray[np.bool_] | None:
+    def choose_people(self, people: int) -> NDArray[np.bool_] | None:
         """Returns who takes part in a step, by coins of their own; None where everybody does."""
         return None if self.rate == 2**choose.RATE_BITS else choose.drawn(people, self.rate)
 
@@ -141,7 +141,7 @@ class Descent:
             total += np.ones(len(means)) @ gradients.clipped(means, weight[at : at + size], self.clip)
         return total
 
-    def projected(self, theta: Floats) -> Floats:
+    def project(self, theta: Floats) -> Floats:
         """Returns the nearest point of the box or ball."""
         if self.box:
             return np.clip(theta, -self.radius, self.radius)

@@ -84,7 +84,7 @@ class Gradients:
         size = min(PIECE, max(NUMBERS // len(self.theta), 1))
         yield from (batch.slice(at, size) for at in range(0, len(batch), size))
 
-    def _read(self, batch: Any, heard: NDArray[np.bool_]) -> Floats:
+    def _read_gradients(self, batch: Any, heard: NDArray[np.bool_]) -> Floats:
         """Returns the gradients of rows that are heard; no other is read."""
         Z = self.reader.matrix(batch)
         y = self.label.signs(batch, 1) if isinstance(self.label, ClassLabel) else self.label.values(batch)
@@ -119,7 +119,7 @@ class RowSums(Gradients):
         if self.place is not None and self.chosen is not None:
             weight = weight * self.chosen[self.place.kinds(batch)]
         heard = weight > 0
-        gradients = self._read(batch, heard)
+        gradients = self._read_gradients(batch, heard)
         weight = weight[heard]
         return (np.ones(len(weight)) @ clipped(gradients, weight, self.clip)).astype(np.int64)
 
@@ -179,7 +179,7 @@ class PersonSums(Gradients):
     def _piece(self, batch: Any) -> ByPerson:
         line = self.lines[self.place.kinds(batch)]
         heard, none = line >= 0, self.zero()
-        whole = np.rint(self._read(batch, heard) * (1 / self.unit)).astype(np.int64)
+        whole = np.rint(self._read_gradients(batch, heard) * (1 / self.unit)).astype(np.int64)
         return ByPerson(none.people, none.width, (_added(line[heard], whole),) if len(whole) else ())
 
 

@@ -40,10 +40,10 @@ LOUD_UNITS = 2.0**40
 class Account(Protocol):
     """Turns grants into loudness, and loudness into what was spent."""
 
-    def single(self, granted: units.Units) -> Floats:
+    def single_step_sensitivity(self, granted: units.Units) -> Floats:
         """Returns m_l for each grant."""
 
-    def in_a_step(self, single: Floats, steps: int) -> Floats:
+    def per_step_sensitivity(self, single: Floats, steps: int) -> Floats:
         """Returns the loudness in each of so many steps."""
 
     def guarantee(self, budgets: Budgets, loudness: Floats, steps: int) -> Guarantee:
@@ -56,11 +56,11 @@ class Everybody:
 
     delta: float
 
-    def single(self, granted: units.Units) -> Floats:
+    def single_step_sensitivity(self, granted: units.Units) -> Floats:
         """Returns √(ρ/2), with ρ the most that (ε, δ) allows Gaussian noise."""
         return np.asarray(np.sqrt(units.epsilon(self._rho(granted)) / 2), dtype=np.float64)
 
-    def in_a_step(self, single: Floats, steps: int) -> Floats:
+    def per_step_sensitivity(self, single: Floats, steps: int) -> Floats:
         """Returns m/√T."""
         return single / math.sqrt(steps)
 
@@ -80,11 +80,11 @@ class Drawn:
 
     account: SampledSteps
 
-    def single(self, granted: units.Units) -> Floats:
+    def single_step_sensitivity(self, granted: units.Units) -> Floats:
         """Returns q·√T times the loudness that (ε, δ) allows."""
-        return self.account.loudness_of(units.epsilon(granted)) * self._factor
+        return self.account.sensitivity_of(units.epsilon(granted)) * self._factor
 
-    def in_a_step(self, single: Floats, steps: int) -> Floats:
+    def per_step_sensitivity(self, single: Floats, steps: int) -> Floats:
         """Returns m/(q√T)."""
         return single / self._factor
 
@@ -119,7 +119,7 @@ def whole_weights(kinds: Kinds, voices: Floats, loudness: Floats, least: float) 
     noise = float(np.divide(person, loudness, out=np.zeros_like(person), where=loudness > 0).max())
     bits = math.floor(min(math.log2(LARGEST_TOTAL / float(person @ kinds.people)), SCALE_BITS - math.log2(noise)))
     row = np.floor(np.where(loudness > 0, voices, 0.0) * 2.0**bits).astype(np.int64)
-    weights = Weights.rounded(loud_kinds(kinds, loudness), row)
+    weights = Weights.from_integers(loud_kinds(kinds, loudness), row)
     sums = np.divide(weights.person, loudness, out=np.zeros_like(person), where=loudness > 0)
     return weights, float(max(math.ceil(float(sums.max()) * (1 + 2.0**-45)), math.ceil(least)))
 

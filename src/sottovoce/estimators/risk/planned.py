@@ -69,7 +69,7 @@ def plan_for(erm: ERM, budgets: Budgets, recoding: Recoding, label: dict[str, An
     """The plan; ``label`` says what the labels are, as public JSON."""
     settings = Settings.of(erm, recoding.width)
     kinds, d, account = budgets.kinds, recoding.width + 1, settings.account
-    single = account.single(kinds.epsilon)
+    single = account.single_step_sensitivity(kinds.epsilon)
     heard = loud_kinds(kinds, single)
     # In units of the loudest: A·Σc² + (max W/m)² has the same weights as A·m²_max·Σc² + (max W·m_max/m)².
     A = STATISTICAL / d * float(single.max()) ** 2
@@ -77,7 +77,7 @@ def plan_for(erm: ERM, budgets: Budgets, recoding: Recoding, label: dict[str, An
     noise = _single_noise(voices, kinds.rows, kinds.people, single)
     way = pace.chosen(settings.shape, recoding.width, settings.clip * noise, settings.steps)
     least = least_scale(d * way.steps, float(units.epsilon(kinds.epsilon).max()), settings.delta)
-    weights, scale = whole_weights(kinds, voices, account.in_a_step(single, way.steps), least)
+    weights, scale = whole_weights(kinds, voices, account.per_step_sensitivity(single, way.steps), least)
     guarantee = account.guarantee(budgets, weights.person / scale, way.steps)
     rate = math.ldexp(settings.rate, -RATE_BITS)
     return Plan(

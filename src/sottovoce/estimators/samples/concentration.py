@@ -79,18 +79,18 @@ class Adaptive:
     missing = 1 / 10
 
     @property
-    def missed(self) -> float:
+    def failure_delta(self) -> float:
         """δ₃."""
         return self.delta * self.missing
 
     def epsilon(self, weight: Floats, total: float, single: NDArray[np.bool_]) -> Floats:
         """ε of both releases at δ − δ₃."""
-        mu, a = self._moved(weight, total)
-        return _renyi_epsilon(mu, a, self._distance(weight, total) ** 2 / 2, self.delta - self.missed)
+        mu, a = self._get_leverage_and_residual(weight, total)
+        return _renyi_epsilon(mu, a, self._bound_distance(weight, total) ** 2 / 2, self.delta - self.failure_delta)
 
     def eigenvalue(self, distance: Floats) -> Floats:
         """ε of the noisy eigenvalue by itself, for people who can move it by so many times σ₁."""
-        return zcdp_epsilon(distance**2 / 2, self.delta - self.missed)
+        return zcdp_epsilon(distance**2 / 2, self.delta - self.failure_delta)
 
     def margin(self, loudest: float, total: float) -> float:
         """Returns what must be added to the floor so that it is missed with probability δ₃ at most.
@@ -98,13 +98,13 @@ class Adaptive:
         W_max + σ₁z, half a step of the grid that λ̃ is rounded to, and the error of the computed eigenvalue.
         """
         rounded = self.spread * 2.0 ** -(ANSWER_BITS + 1) + EIGENVALUE_ERROR * total
-        return loudest - self.spread * float(ndtri(self.missed)) + rounded
+        return loudest - self.spread * float(ndtri(self.failure_delta)) + rounded
 
-    def _distance(self, weight: Floats, total: float) -> Floats:
+    def _bound_distance(self, weight: Floats, total: float) -> Floats:
         """How far somebody moves the eigenvalue as it is computed, at most, in units of σ₁."""
         return np.asarray((weight + 2 * EIGENVALUE_ERROR * total) / self.spread, dtype=np.float64)
 
-    def _moved(self, weight: Floats, total: float) -> tuple[Floats, Floats]:
+    def _get_leverage_and_residual(self, weight: Floats, total: float) -> tuple[Floats, Floats]:
         longest = np.sqrt(np.maximum(total - weight, 0.0) / self.floor)
         return weight / self.floor, np.sqrt(self.gamma * weight) * (1 + longest)
 
@@ -117,8 +117,8 @@ class Simple(Adaptive):
 
     def epsilon(self, weight: Floats, total: float, single: NDArray[np.bool_]) -> Floats:
         """ε₁ and ε₂, each at half of δ − δ₃."""
-        sample = _sample(*self._moved(weight, total), self._each, single)
-        return np.asarray(self.eigenvalue(self._distance(weight, total)) + sample, dtype=np.float64)
+        sample = _sample(*self._get_leverage_and_residual(weight, total), self._each, single)
+        return np.asarray(self.eigenvalue(self._bound_distance(weight, total)) + sample, dtype=np.float64)
 
     def eigenvalue(self, distance: Floats) -> Floats:
         """The exact ε of Gaussian noise."""
@@ -126,7 +126,7 @@ class Simple(Adaptive):
 
     @property
     def _each(self) -> float:
-        return (self.delta - self.missed) / 2
+        return (self.delta - self.failure_delta) / 2
 
 
 def _sample(mu: Floats, a: Floats, delta: float, single: NDArray[np.bool_]) -> Floats:

@@ -69,21 +69,21 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         table, by person): a path, a DuckDB relation, a dataset of Arrow, a data frame of Spark or Dask.
         """
         own = schema_of(self).budget is not None and epsilon is None  # then everybody's is in the table
-        granted = None if own else self._granted(epsilon)
+        granted = None if own else self._get_grants(epsilon)
         # Without grants any number stands for them; what is promised takes its place.
         stated = 1.0 if granted is None and not own else granted
         budgets, rows = gathered(self, X, y, epsilon=stated, groups=groups)
-        plan = self._planned(budgets, rows.features.recoding, own or granted is not None)
+        plan = self._make_plan(budgets, rows.features.recoding, own or granted is not None)
         refuse_unfit(self, plan, rows)
-        self._keep(run(self, plan, rows), plan.guarantee, X)
+        self._set_fitted(run(self, plan, rows), plan.guarantee, X)
         return self
 
     def plan(
         self, epsilon: Any = None, groups: Any = None, rows: int | None = None, n_features: int | None = None
     ) -> Plan:
         """What it will cost whom, and how accurate it will be; no value is needed."""
-        recoding = self._declared(n_features)[1]
-        granted = self._granted(epsilon)
+        recoding = self._make_label_and_recoding(n_features)[1]
+        granted = self._get_grants(epsilon)
         if epsilon is None and schema_of(self).budget is not None:
             raise InvalidParameter(
                 "The schema says that everybody's own ε is in a column, and none is given.",
@@ -91,28 +91,28 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 "Pass epsilon=.",
             )
         budgets = budgets_of(1.0 if granted is None else granted, groups, rows, schema_of(self))
-        return self._planned(budgets, recoding, granted is not None)
+        return self._make_plan(budgets, recoding, granted is not None)
 
     def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
         """Returns the budgets and rows of features and label in memory, the rows in the unit ball."""
         X, y = data
-        label, recoding = self._declared(X)
+        label, recoding = self._make_label_and_recoding(X)
         raw, column = matrix(X, recoding), numbers(y, "labels")
         same_length(len(raw), y=column, groups=groups)
-        granted = self._granted(epsilon)
-        budgets, ball = budgets_of(1.0 if granted is None else granted, groups, len(column)), self._ball(recoding)
+        granted = self._get_grants(epsilon)
+        budgets, ball = budgets_of(1.0 if granted is None else granted, groups, len(column)), self._make_ball(recoding)
         if isinstance(self.bounds, Bounds) and self.bounds.features is None and self.bounds.norm is not None:
             raw = gram.shortened(raw, self.bounds.norm)
-        return budgets, table_in_memory(ball.recoded(raw, recoding), InBall(ball, recoding), column, label, budgets)
+        return budgets, table_in_memory(ball.encode(raw, recoding), InBall(ball, recoding), column, label, budgets)
 
     def rows_of(self, table: Table) -> Rows:
         """Returns the features and the label that are read of a table."""
-        label, recoding = self._declared(table.features(self.bounds))
+        label, recoding = self._make_label_and_recoding(table.features(self.bounds))
         return table.regression(recoding, replace(label, column=table.label()))
 
     def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there are."""
-        return self._planned(budgets, self._declared(None)[1] if rows is None else rows.features.recoding, True)
+        return self._make_plan(budgets, self._make_label_and_recoding(None)[1] if rows is None else rows.features.recoding, True)
 
     def answer(self, plan: Plan, rows: Rows) -> Release:
         """Reads the rows, draws the sample, and returns the release."""
@@ -121,8 +121,8 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         middle, half = gram.label_scale(interval(given["label"]), given["fit_intercept"])
         total, cross = gram.sums(rows, ball, plan.weights.row * given["weight_unit"], (middle, half))
         theta, told = self._drawn(plan, total, cross)
-        constant, slopes = ball.original(half * theta)
-        intercept, coefficients = recoding.original(middle + constant, slopes)
+        constant, slopes = ball.to_original_units(half * theta)
+        intercept, coefficients = recoding.to_original_units(middle + constant, slopes)
         value = {
             "intercept": intercept if given["fit_intercept"] else 0.0,
             "coefficients": dict(zip(recoding.names, coefficients.tolist(), strict=True)),
@@ -141,21 +141,21 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Returns a model that predicts, from a published release alone."""
         if getattr(release, "question", None) != cls.question:
             raise InvalidRelease(f"This release is not of sv.{cls.__name__}.", "", f"Load one of sv.{cls.__name__}.")
-        return restored(release, cls._restored)
+        return restored(release, cls._build_from_release)
 
     @classmethod
-    def _restored(cls, release: Release) -> Any:
+    def _build_from_release(cls, release: Release) -> Any:
         model = cls(**{name: release.parameters[name] for name in cls().get_params() if name in release.parameters})
-        model._keep(release)
+        model._set_fitted(release)
         return model
 
-    def _planned(self, budgets: Budgets, recoding: Recoding, granted: bool) -> Plan:
+    def _make_plan(self, budgets: Budgets, recoding: Recoding, granted: bool) -> Plan:
         self._refuse_unknown()
-        label, ball = interval(self.bounds), self._ball(recoding)
+        label, ball = interval(self.bounds), self._make_ball(recoding)
         if ball.width > MOST_COLUMNS:
             raise InvalidParameter("There are too many columns.", f"At most {MOST_COLUMNS:,} can be.", "Use fewer.")
         voices = self._voices(budgets.kinds, ball.width, granted)
-        if not self._widest(voices) < MOST_CONDITION * voices.account.floor:
+        if not self._bound_eigenvalue(voices) < MOST_CONDITION * voices.account.floor:
             raise InvalidParameter(
                 "There is next to no regularisation: the sample could not be computed well enough to be published.",
                 f"The largest eigenvalue that can be must stay below {MOST_CONDITION:g} times λ, or the floor.",
@@ -181,12 +181,12 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             weights=voices.weights,
             guarantee=replace(guarantee, neighbours="zero out", currency="epsilon, delta", delta=float(self.delta)),
             noise={"distribution": "one sample of the posterior", **self._noise(voices)},
-            grid=self._grid(voices),
+            grid=self._make_grid(voices),
             theorem=self.theorem,
-            error=self._error(voices, recoding, ball, budgets, half),
+            error=self._estimate_error(voices, recoding, ball, budgets, half),
         )
 
-    def _error(
+    def _estimate_error(
         self, voices: Voices, recoding: Recoding, ball: UnitBall, budgets: Budgets, half: float
     ) -> ExpectedError:
         """What is expected of ridge regression on rows of the ball, with the noise of one draw."""
@@ -199,31 +199,31 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         error = expected(parts, facts, budgets, voices.weights, half)
         return replace(error, classical=least_squares(self.fit_intercept))
 
-    def _granted(self, epsilon: Any) -> Any:
+    def _get_grants(self, epsilon: Any) -> Any:
         """What people grant: what fit was told, or what the estimator was made with, or nothing."""
         return getattr(self, "epsilon", None) if epsilon is None else epsilon
 
-    def _keep(self, release: Release, guarantee: Guarantee | None = None, X: Any = None) -> None:
+    def _set_fitted(self, release: Release, guarantee: Guarantee | None = None, X: Any = None) -> None:
         keep(self, release, guarantee, X)
 
-    def _ball(self, recoding: Recoding) -> UnitBall:
+    def _make_ball(self, recoding: Recoding) -> UnitBall:
         ball = gram.ball_of(recoding, getattr(self.bounds, "norm", None), flag(self.fit_intercept, "fit_intercept"))
         if not ball.width:
             raise InvalidData("No feature can vary.", "There is nothing to fit without an intercept.", "Fit one.")
         return ball
 
-    def _declared(self, X: Any) -> tuple[Label, Recoding]:
+    def _make_label_and_recoding(self, X: Any) -> tuple[Label, Recoding]:
         """The label and the recoding, from what was declared (X only tells how many columns there are)."""
         label = declared_label(self)
         return label, declared_recoding(self.bounds, X, self.missing)
 
-    def _widest(self, voices: Voices) -> float:
+    def _bound_eigenvalue(self, voices: Voices) -> float:
         """The largest eigenvalue that H can have, unless an eigenvalue's noise is far out."""
         raise NotImplementedError
 
-    def _grid(self, voices: Voices) -> AnswerGrid:
+    def _make_grid(self, voices: Voices) -> AnswerGrid:
         """The grid of θ̃: no coordinate has a smaller deviation than the direction of H's largest eigenvalue."""
-        return AnswerGrid.below(1 / math.sqrt(voices.account.gamma * self._widest(voices)))
+        return AnswerGrid.below(1 / math.sqrt(voices.account.gamma * self._bound_eigenvalue(voices)))
 
     @property
     def _sure_delta(self) -> float:

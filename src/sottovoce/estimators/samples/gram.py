@@ -115,20 +115,20 @@ class Gram:
 
     def __call__(self, batch: Any) -> Array:
         """Returns the sums over the batch as Python's integers; ``decimals`` reads them."""
-        return sum((self._block(batch.slice(at, BLOCK)) for at in range(0, len(batch), BLOCK)), start=self.zero())
+        return sum((self._sum_block(batch.slice(at, BLOCK)) for at in range(0, len(batch), BLOCK)), start=self.zero())
 
-    def _block(self, batch: Any) -> Array:
+    def _sum_block(self, batch: Any) -> Array:
         """A cacheful of rows at a time."""
         total = np.zeros(self.zero().shape, dtype=np.int64)
         for at in range(0, len(batch), PIECE):
-            total += self._piece(batch.slice(at, PIECE))
+            total += self._sum_piece(batch.slice(at, PIECE))
         return total.astype(object)
 
-    def _piece(self, batch: Any) -> NDArray[np.int64]:
+    def _sum_piece(self, batch: Any) -> NDArray[np.int64]:
         w = self.weights[self.owner.kinds(batch)]
         heard = w > 0  # rows of people left out are not read
         root = np.sqrt(w[heard] * math.ldexp(1.0, 2 * BITS - self._exponent))
-        rooted = root[:, None] * np.column_stack([self.reader.matrix(batch)[heard], self._y(batch)[heard]])
+        rooted = root[:, None] * np.column_stack([self.reader.matrix(batch)[heard], self._read_labels(batch)[heard]])
         high = np.trunc(rooted)
         limbs = np.hstack([high, np.trunc((rooted - high) * 2.0**BITS)])  # towards zero, which makes no row longer
         return whole(limbs.T @ limbs)
@@ -147,7 +147,7 @@ class Gram:
         """No row weighs 2 to this."""
         return math.frexp(float(self.weights.max()))[1]
 
-    def _y(self, batch: Any) -> Floats:
+    def _read_labels(self, batch: Any) -> Floats:
         (middle, half), label = self.scale, self.label
         values = (label.low + label.high) / 2 + (label.high - label.low) / 2 * label.values(batch)
         return np.clip((values - middle) / half, -1.0, 1.0)

@@ -72,7 +72,7 @@ class Voices:
     @classmethod
     def equal(cls, kinds: Kinds, account: Account) -> Voices:
         """Every row has weight one; what that costs is what is promised."""
-        weights = Weights.rounded(kinds, np.ones_like(kinds.rows))
+        weights = Weights.from_integers(kinds, np.ones_like(kinds.rows))
         losses = account.epsilon(kinds.rows.astype(np.float64), float(weights.total), kinds.rows == 1)
         return cls(weights, 1.0, account, _charged(losses))
 
@@ -86,7 +86,7 @@ class Voices:
                 "Somebody must be heard.",
                 "Choose smaller ones, such as 1 for both.",
             )
-        weights = Weights.voiced(kinds, per_row / per_row.max())
+        weights = Weights.from_row_weights(kinds, per_row / per_row.max())
         unit = float(per_row.max()) / int(weights.row.max())
         person = np.asarray(weights.person * unit, dtype=np.float64)
         losses = account.epsilon(person, weights.total * unit, kinds.rows == 1)
@@ -141,15 +141,15 @@ class Grants:
     def about(self, account: Account, total: float) -> float:
         """Returns about what everybody together may weigh, where it is taken to be ``total``."""
         found = np.zeros(len(self.epsilon))
-        for single, weight, losses in self._ladders(account, total):
+        for single, weight, losses in self._list_ladders(account, total):
             logs = np.log(np.maximum(losses, 1e-12))
             found[single] = np.exp(np.interp(np.log(self.epsilon[single]), logs, np.log(weight)))
         return float(found @ self.people)
 
-    def filled(self, account: Account, total: float) -> Floats:
+    def fill_weights(self, account: Account, total: float) -> Floats:
         """Returns the largest weights whose ε is not above the grants, where all together weigh ``total``."""
         low, high = np.zeros(len(self.epsilon)), np.zeros(len(self.epsilon))
-        for single, weight, losses in self._ladders(account, total):
+        for single, weight, losses in self._list_ladders(account, total):
             rung = np.searchsorted(losses, self.epsilon[single], side="right")
             low[single] = np.concatenate([[0.0], weight])[rung]
             high[single] = np.concatenate([weight, weight[-1:]])[rung]
@@ -159,11 +159,11 @@ class Grants:
             low, high = np.where(fits, middle, low), np.where(fits, high, middle)
         return low
 
-    def by_kind(self, weight: Floats) -> Floats:
+    def by_group(self, weight: Floats) -> Floats:
         """Spreads one weight a grant over the kinds; people left out weigh nothing."""
         return np.concatenate([weight, [0.0]])[self.where]
 
-    def _ladders(self, account: Account, total: float) -> Iterator[tuple[NDArray[np.bool_], Floats, Floats]]:
+    def _list_ladders(self, account: Account, total: float) -> Iterator[tuple[NDArray[np.bool_], Floats, Floats]]:
         """Weights up to ``total`` and what they cost at most, for people with one row and for those with several."""
         for kind in (True, False):
             single = self.single == kind
@@ -187,10 +187,10 @@ def personal(kinds: Kinds, account: Fixed) -> Voices:
 def _settled(kinds: Kinds, grants: Grants, account: Account) -> Voices:
     """Weights at the root S of ΣW_l(S) = S."""
     total = _root(lambda s: grants.about(account, s) / s, account.floor)
-    weight = grants.filled(account, total)
+    weight = grants.fill_weights(account, total)
     if weight @ grants.people > total:  # with a larger S everybody is quieter, so this sum is not above it
-        weight = grants.filled(account, float(weight @ grants.people))
-    return Voices.of(kinds, grants.by_kind(weight), account)
+        weight = grants.fill_weights(account, float(weight @ grants.people))
+    return Voices.of(kinds, grants.by_group(weight), account)
 
 
 def adaptive(kinds: Kinds, account: Adaptive, share: float, floor: float | None) -> Voices:
