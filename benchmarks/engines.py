@@ -33,11 +33,11 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 from timing import console, verdict
 
-from sottovoce.engine import named, threads
-from sottovoce.estimators.regression.sums import Products
-from sottovoce.features import Label, Named
-from sottovoce.recoding import Feature, Recoding
-from sottovoce.statistics import Owner
+from sottovoce.data.encoding import Feature, Recoding
+from sottovoce.data.engine import count_threads, get_engine
+from sottovoce.data.kernels import GroupLookup
+from sottovoce.data.readers import ColumnReader, Label
+from sottovoce.data.regression_sums import Products
 
 GROUP, FEATURES, KINDS = 2**20, 20, 3
 NAMES = [f"x{j}" for j in range(FEATURES)]
@@ -66,16 +66,16 @@ def write(path: Path, rows: int) -> None:
 def kernel() -> Products:
     """Σ weight·ẑẑᵀ for three tiers."""
     recoding = Recoding(tuple(Feature(name, 0.0, 1.0) for name in NAMES))
-    return Products(Named(recoding), Label("y", 0.0, 20.0), Owner("kind"), np.array([500, 2500, 5000]))
+    return Products(ColumnReader(recoding), Label("y", 0.0, 20.0), GroupLookup("kind"), np.array([500, 2500, 5000]))
 
 
 def bare_scan(path: str) -> Any:
     """XᵀX by Arrow and BLAS, on as many threads as ours; BLAS with one in each, or they would wait for each other."""
     total, flying = np.zeros((FEATURES + 1, FEATURES + 1)), deque()
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads()) as pool:
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(count_threads()) as pool:
         for batch in ds.dataset(path).scanner(columns=[*NAMES, "y"], batch_size=BARE).to_batches():
             flying.append(pool.submit(_products, batch))
-            if len(flying) > threads():
+            if len(flying) > count_threads():
                 total += flying.popleft().result()
         return total + sum(future.result() for future in flying)
 
@@ -89,7 +89,7 @@ def _products(batch: Any) -> Any:
 
 def engine_run(name: str, path: str) -> Callable[[], Any]:
     """The statistics by one engine."""
-    return lambda: named(name).open_table(path).fold(kernel())
+    return lambda: get_engine(name).open_table(path).fold(kernel())
 
 
 def raced(path: str, names: list[str]) -> tuple[dict[str, float], dict[str, float]]:
@@ -132,7 +132,9 @@ def show_memory(path: str, rows: int) -> None:
 def show_race(path: str, rows: int, names: list[str]) -> None:
     """Ratios in one run; start-up of clusters apart."""
     first, best = raced(path, names)
-    table = Table("", "first s", "warm s", "ratio", "promised", "", title=f"{rows:,} × {FEATURES}, {threads()} threads")
+    table = Table(
+        "", "first s", "warm s", "ratio", "promised", "", title=f"{rows:,} × {FEATURES}, {count_threads()} threads"
+    )
     for name, seconds in best.items():
         row = [name, f"{first[name]:.2f}", f"{seconds:.2f}"]
         if name in TARGETS:

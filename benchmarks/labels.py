@@ -21,7 +21,7 @@ from rich.table import Table
 from scipy import sparse
 from timing import best_times, console, show, verdict
 
-from sottovoce.solvers import labels
+from sottovoce.solvers import label_map
 
 ROWS, COLUMNS = 100_000, 10
 AGAINST_CVXPY = 3_000
@@ -55,11 +55,11 @@ def problem(n: int, d: int, people: int, seed: int = 0) -> tuple[Any, Any, Any, 
 def against_cvxpy() -> None:
     """The published problem (entrywise sensitivity), both ways in turns."""
     given = problem(AGAINST_CVXPY, COLUMNS, AGAINST_CVXPY // 3)
-    competitors = {"CVXPY + Clarabel": lambda: by_cvxpy(*given), "ours": lambda: labels.entrywise(*given)}
+    competitors = {"CVXPY + Clarabel": lambda: by_cvxpy(*given), "ours": lambda: label_map.solve_entrywise(*given)}
     times = best_times(competitors, ROUNDS)
     title = f"Entrywise map, n = {AGAINST_CVXPY:,}, d = {COLUMNS}"
     show(title, times, "CVXPY + Clarabel", {"ours": ("CVXPY + Clarabel", SHARE)})
-    found, theirs = labels.entrywise(*given), by_cvxpy(*given)
+    found, theirs = label_map.solve_entrywise(*given), by_cvxpy(*given)
     told = f"ours {found.value:.8g} (gap {found.gap:.1e}), CVXPY {theirs:.8g}: ÷ {found.value / theirs:.6f}"
     console.print(f"objective: {told}; the gap may be 1e-4: {verdict(found.gap, 1e-4)}")
 
@@ -80,7 +80,7 @@ def large(rows: int) -> None:
         "sensitivity", "seconds", "gap", "Newton steps", "", title=f"n = {rows:,}, d = {COLUMNS}, 3 rows each"
     )
     given = problem(rows, COLUMNS, rows // 3)
-    for name, solve in (("entrywise", labels.entrywise), ("exact", labels.exact)):
+    for name, solve in (("entrywise", label_map.solve_entrywise), ("exact", label_map.solve_exact)):
         start = perf_counter()
         found = solve(*given)
         seconds = perf_counter() - start
@@ -98,9 +98,9 @@ def gains() -> None:
         owner = np.repeat(np.arange(n // rows), rows)
         epsilon = np.array(GRANTS)[np.arange(n // rows) % len(GRANTS)]
         start = perf_counter()
-        exact = labels.exact(X, owner, epsilon, ratio)
+        exact = label_map.solve_exact(X, owner, epsilon, ratio)
         seconds = perf_counter() - start
-        gain = labels.entrywise(X, owner, epsilon, ratio).value / exact.value
+        gain = label_map.solve_entrywise(X, owner, epsilon, ratio).value / exact.value
         cells = (f"{n:,}", f"{d}", f"{n // rows}", f"{exact.held}", f"{gain:.3f}", f"{exact.gap:.0e}", f"{seconds:.2f}")
         table.add_row(*cells, verdict(GAIN, gain))
     console.print(table)

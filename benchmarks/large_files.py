@@ -91,16 +91,16 @@ def answer(file: File, path: str, question: str) -> dict[str, float]:
     from time import perf_counter
 
     import sottovoce as sv
-    from sottovoce.census import take_census
-    from sottovoce.engine import Rows, named
+    from sottovoce.data.census import take_census
+    from sottovoce.data.engine import Dataset, get_engine
 
     ask = sv.Mean(bounds=BOUNDS) if question == "mean" else sv.Quantile(q=0.5, bounds=BOUNDS)
     start = perf_counter()
-    engine = named("arrow").open_table(path, ("value", "epsilon"))
+    engine = get_engine("arrow").open_table(path, ("value", "epsilon"))
     budgets, owner = take_census(engine, budget="epsilon", person="person" if file.rows_each else None)
     counted = perf_counter()
     # Nobody has an account in the books of a new session: people are counted and protected, but not named.
-    sv.Session().release_rows(ask, replace(budgets, people=None), Rows(engine, "value", owner), key="benchmark")
+    sv.Session().release_rows(ask, replace(budgets, people=None), Dataset(engine, "value", owner), key="benchmark")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return {"census": counted - start, "release": perf_counter() - counted, "gigabytes": peak / 1e9}
 

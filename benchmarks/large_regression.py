@@ -45,15 +45,15 @@ def write(path: Path, rows: int) -> None:
 def answer(path: str, method: str) -> dict[str, float]:
     """Takes the census, releases the model, and returns seconds and the peak of memory in GB."""
     import sottovoce as sv
-    from sottovoce.census import take_census
-    from sottovoce.engine import Rows, named
-    from sottovoce.features import Label, Named
-    from sottovoce.recoding import Recoding
+    from sottovoce.data.census import take_census
+    from sottovoce.data.encoding import Recoding
+    from sottovoce.data.engine import Dataset, get_engine
+    from sottovoce.data.readers import ColumnReader, Label
 
     start, schema = perf_counter(), sv.Schema.loads(SCHEMA)
-    engine = named("arrow").open_table(path)
+    engine = get_engine("arrow").open_table(path)
     budgets, owner = take_census(engine, budget="epsilon")
-    rows = Rows(engine, "y", owner, Named(Recoding.of_schema(schema)), Label("y", -10.0, 10.0))
+    rows = Dataset(engine, "y", owner, ColumnReader(Recoding.of_schema(schema)), Label("y", -10.0, 10.0))
     sv.Session().release_rows(sv.Ridge(bounds=schema, **METHODS[method]), budgets, rows, key="benchmark")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return {"seconds": perf_counter() - start, "gigabytes": peak / 1e9}

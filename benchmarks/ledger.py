@@ -24,10 +24,10 @@ from rich.table import Table
 from timing import console, verdict
 
 from sottovoce.ledger import Amounts
-from sottovoce.ledgers import chain
-from sottovoce.ledgers.books import Books
-from sottovoce.ledgers.opened import opened
-from sottovoce.ledgers.postgres import for_copy
+from sottovoce.ledgers import hash_chain
+from sottovoce.ledgers.opened import open_ledger
+from sottovoce.ledgers.postgres import encode_copy
+from sottovoce.ledgers.sql_ledger import SqlLedger
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from servers import postgres, why_not
@@ -58,9 +58,9 @@ def _cpu() -> float:
 
 
 @contextlib.contextmanager
-def in_file() -> Iterator[tuple[Books, Callable[[np.ndarray], None]]]:
+def in_file() -> Iterator[tuple[SqlLedger, Callable[[np.ndarray], None]]]:
     with tempfile.TemporaryDirectory() as folder:
-        yield opened(f"{folder}/books.db"), lambda lines: bare_insert_sqlite(f"{folder}/bare.db", lines)
+        yield open_ledger(f"{folder}/books.db"), lambda lines: bare_insert_sqlite(f"{folder}/bare.db", lines)
 
 
 def bare_insert_sqlite(path: str, lines: np.ndarray) -> None:
@@ -76,9 +76,9 @@ def bare_insert_sqlite(path: str, lines: np.ndarray) -> None:
 
 
 @contextlib.contextmanager
-def on_server() -> Iterator[tuple[Books, Callable[[np.ndarray], None]]]:
+def on_server() -> Iterator[tuple[SqlLedger, Callable[[np.ndarray], None]]]:
     with postgres() as url, tempfile.TemporaryDirectory() as keys:
-        yield opened(url, keys), lambda lines: bare_insert_postgres(url, lines)
+        yield open_ledger(url, keys), lambda lines: bare_insert_postgres(url, lines)
 
 
 def bare_insert_postgres(url: str, lines: np.ndarray) -> None:
@@ -87,13 +87,13 @@ def bare_insert_postgres(url: str, lines: np.ndarray) -> None:
     with psycopg.connect(url) as connection, connection.cursor() as cursor:
         cursor.execute("CREATE TABLE bare (person BYTEA, account BIGINT, amount BIGINT)")
         with cursor.copy("COPY bare FROM STDIN WITH (FORMAT BINARY)") as copy:
-            copy.write(for_copy(lines))
+            copy.write(encode_copy(lines))
 
 
-def times(books: Books, bare: Callable[[np.ndarray], None], people: int) -> dict[str, Spent]:
+def times(books: SqlLedger, bare: Callable[[np.ndarray], None], people: int) -> dict[str, Spent]:
     names = [f"person-{number}" for number in range(people)]
     granted, charged = np.full(people, GRANT), np.arange(people) % GRANT + 1
-    lines = chain.packed(np.random.default_rng(0).bytes(chain.PERSON_BYTES * people), 0, charged)
+    lines = hash_chain.pack_lines(np.random.default_rng(0).bytes(hash_chain.PERSON_BYTES * people), 0, charged)
     return {
         "bare insert": measured(lambda: bare(lines)),
         "grant": measured(lambda: books.grant([Amounts(names, granted)])),

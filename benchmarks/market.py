@@ -15,9 +15,9 @@ import numpy as np
 from rich.table import Table
 from timing import best_times, console, show, verdict
 
-from sottovoce.experiments import market_as_published as paper
-from sottovoce.experiments import market_worth
-from sottovoce.market import Market, constants, continuous, rule
+from sottovoce.market import Market, constants, optimiser
+from sottovoce.papers import market_published
+from sottovoce.papers import market_published as paper
 
 LOW, HIGH = 1e-4, 5e-4
 MU, SIGMA = constants(31, norm=5.0)
@@ -76,7 +76,7 @@ def same_problem() -> None:
     """V = μ‖a‖ + σ/η + γη·Ψᵀa: projected gradient steps as published, without rows, against one sort."""
     virtual = 2 * np.random.default_rng(0).uniform(LOW, HIGH, SELLERS) - LOW
     mu, sigma, gamma = SAME
-    problem = paper.Problems(np.zeros((SELLERS, 1)), virtual[None], np.zeros((1, 1)), gamma, mu, sigma, 1.0)
+    problem = paper.PublishedProblems(np.zeros((SELLERS, 1)), virtual[None], np.zeros((1, 1)), gamma, mu, sigma, 1.0)
     found = {}
 
     def published() -> None:
@@ -84,7 +84,7 @@ def same_problem() -> None:
         found["published"] = float(deal.value[0]) - math.log(2)
 
     def ours() -> None:
-        found["ours"] = continuous(virtual, mu, sigma, gamma)[1]
+        found["ours"] = optimiser(virtual, mu, sigma, gamma)[1]
 
     times = best_times({"as published": published, "ours, exact": ours}, rounds=1)
     show(f"{SELLERS} sellers, the same objective", times, "as published", {"ours, exact": ("as published", FASTER)})
@@ -94,8 +94,8 @@ def same_problem() -> None:
 
 def worth() -> None:
     table = Table("", "γ", "error", "payment", "error + γ·payment", "± s.e.", "target", "", title="Breast cancer")
-    for one in market_worth.worth():
-        targets = dict(zip(market_worth.TRADE_OFFS, TARGETS.get(one.mechanism, ()), strict=False))
+    for one in market_published.measure_worth():
+        targets = dict(zip(market_published.TRADE_OFFS, TARGETS.get(one.mechanism, ()), strict=False))
         target = targets.get(one.trade_off)
         told = ("", "") if target is None else (f"{target}", verdict(one.overall - 2 * one.standard_error, target))
         numbers = one.error, one.payment, one.overall, one.standard_error
@@ -109,7 +109,7 @@ def gaps() -> None:
         for gamma in (0.1, 1.0, 10.0, 100.0):
             costs = np.random.default_rng(sellers).uniform(LOW, HIGH, sellers)
             gap = _gap(costs, gamma)
-            uncapped = continuous(2 * costs - LOW, MU, SIGMA, gamma)[0].max()
+            uncapped = optimiser(2 * costs - LOW, MU, SIGMA, gamma)[0].max()
             table.add_row(f"{sellers:,}", f"{gamma:g}", f"{gap:.1e}", verdict(gap, GAP), f"{uncapped:.3g}")
     console.print(table)
 
@@ -117,9 +117,9 @@ def gaps() -> None:
 def _gap(costs, gamma: float) -> float:
     """How far the market's value lies above the best with a price for every cost, and many more totals."""
     virtual, ones = np.sort(2 * costs - LOW)[None], np.ones((1, len(costs)), dtype=np.int64)
-    supply, buyer = rule.Supply.of(virtual, np.array([1e9]), ones), rule.Buyer(MU, SIGMA, gamma)
+    supply, buyer = optimiser.Supply.of(virtual, np.array([1e9]), ones), optimiser.Buyer(MU, SIGMA, gamma)
     eta = supply.select_reachable(buyer, np.append(10 ** np.arange(-3, 4, 1e-3), len(costs)))
-    best = rule.solve(supply, buyer, rule.Asked(eta)).value.min()
+    best = optimiser.solve_subproblems(supply, buyer, optimiser.Subproblems(eta)).value.min()
     bought = market(costs, trade_off=gamma).allocate(pay=False).epsilon
     value = (MU * np.linalg.norm(bought) + SIGMA) / bought.sum() + gamma * (2 * costs - LOW) @ bought
     return float(value / best - 1)

@@ -23,7 +23,7 @@ import numpy as np
 from timing import best_times, console, show
 
 import sottovoce as sv
-from sottovoce.question import Question, refuse_unfit, rows_in_memory, run
+from sottovoce.estimator import Estimator, load_column, refuse_invalid_rows, run_release
 
 ROWS = 10**6
 LOW, HIGH = 0.0, 100.0
@@ -79,15 +79,15 @@ def planned(question: Any, epsilon: Any) -> Callable[[], object]:
     return plan
 
 
-def ours(question: Question, values: Any, epsilon: Any) -> Callable[[], object]:
+def ours(question: Estimator, values: Any, epsilon: Any) -> Callable[[], object]:
     """Everything after the plan."""
-    budgets, rows = rows_in_memory(values, epsilon=epsilon, groups=None)
+    budgets, rows = load_column(values, epsilon=epsilon, groups=None)
     plan = question.plan_for(budgets)
     _ = plan.digest, plan.promise
 
     def answer() -> None:
-        refuse_unfit(question, plan, rows)
-        run(question, plan, rows)
+        refuse_invalid_rows(question, plan, rows)
+        run_release(question, plan, rows)
 
     return answer
 

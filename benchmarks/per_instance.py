@@ -23,8 +23,8 @@ from sklearn.linear_model import Ridge
 from threadpoolctl import threadpool_limits
 from timing import best_times, console, show, verdict
 
-from sottovoce.solvers import leverages
-from sottovoce.solvers.profiles import gaussian_epsilon, posterior_epsilon
+from sottovoce.accounting.profiles import gaussian_epsilon, posterior_epsilon
+from sottovoce.audit import leverages
 
 ROWS, COLUMNS = 1_000_000, 20
 REFITTED_ROWS, SAMPLE = 10_000, 50
@@ -65,13 +65,13 @@ def plainly(X: Any, y: Any) -> Any:
 
 def posterior(X: Any, y: Any) -> Any:
     """ε of every row for one posterior sample, leverages included."""
-    records = leverages.leverages(X, y, RIDGE)
+    records = leverages.compute_leverages(X, y, RIDGE)
     return posterior_epsilon(records.leverage, np.sqrt(GAMMA) * records.residual, DELTA)
 
 
 def gaussian(X: Any, y: Any) -> Any:
     """ε of every row for Gaussian noise with covariance I/γ, leverages included."""
-    fit = leverages.fit(X, y, RIDGE)
+    fit = leverages.fit_ridge(X, y, RIDGE)
     return gaussian_epsilon(np.sqrt(GAMMA) * fit.moved_by_leaving(X, y, fit.metric("identity")), DELTA)
 
 
@@ -110,7 +110,7 @@ def against_leverages(X: Any, y: Any) -> None:
     """All rows, everybody in turns."""
     competitors = {
         "leverages": partial(plainly, X, y),
-        "leverages, by blocks": partial(leverages.leverages, X, y, RIDGE),
+        "leverages, by blocks": partial(leverages.compute_leverages, X, y, RIDGE),
         "leverages and ε, posterior": partial(posterior, X, y),
         "leverages and ε, Gaussian": partial(gaussian, X, y),
     }

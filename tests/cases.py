@@ -18,9 +18,8 @@ import pytest
 
 import sottovoce as sv
 from seams import Silent
-from sottovoce.estimators import baselines, logistic, mean, quantile
-from sottovoce.estimators.regression import output, staged
-from sottovoce.estimators.samples import drawn as samples
+from sottovoce.estimators import baselines, logistic, mean, quantile, ridge_objective, ridge_output
+from sottovoce.estimators import posterior as samples
 from sottovoce.noise import source
 
 LOW, HIGH = 0.0, 10.30001  # the upper end lies a little above a point of every grid used, on purpose
@@ -164,12 +163,12 @@ FLOATING = [
     Floating("posterior sample, 2", samples, FIXED_SAMPLE, features=2),
     Floating("adaptive posterior sample, 1", samples, ADAPTIVE_SAMPLE),
     Floating("adaptive posterior sample, 2", samples, ADAPTIVE_SAMPLE, features=2),
-    Floating("output, 1", output, partial(sv.Ridge, FIXED, method="output")),
-    Floating("output, 2", output, partial(sv.Ridge, BOX, method="output")),
-    Floating("output-tight, 1", output, partial(sv.Ridge, FIXED, method="output-tight")),
-    Floating("output-tight, 2", output, partial(sv.Ridge, BOX, method="output-tight")),
-    Floating("objective, 1", staged, partial(sv.Ridge, FIXED), epsilon=0.01),
-    Floating("objective, 2", staged, partial(sv.Ridge, BOX, label_scale=0.5), epsilon=100.0),
+    Floating("output, 1", ridge_output, partial(sv.Ridge, FIXED, method="output")),
+    Floating("output, 2", ridge_output, partial(sv.Ridge, BOX, method="output")),
+    Floating("output-tight, 1", ridge_output, partial(sv.Ridge, FIXED, method="output-tight")),
+    Floating("output-tight, 2", ridge_output, partial(sv.Ridge, BOX, method="output-tight")),
+    Floating("objective, 1", ridge_objective, partial(sv.Ridge, FIXED), epsilon=0.01),
+    Floating("objective, 2", ridge_objective, partial(sv.Ridge, BOX, label_scale=0.5), epsilon=100.0),
     Floating("logistic, 1", logistic, partial(LOGISTIC, fit_intercept=False), classes=True, epsilon=0.1),
     Floating("logistic, 2", logistic, LOGISTIC, classes=True, epsilon=0.1),
 ]

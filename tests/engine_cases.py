@@ -20,17 +20,17 @@ import pyarrow as pa
 import pytest
 
 from sottovoce.budgets import Budgets
-from sottovoce.census import take_census
-from sottovoce.classes import Classes
-from sottovoce.engine import Kernel
-from sottovoce.estimators.regression.sums import Products, ResidualHistogram
-from sottovoce.estimators.risk.gradients import ByPerson, PersonSums, RowSums
-from sottovoce.features import ClassLabel, InBall, Label, Named
+from sottovoce.data.census import take_census
+from sottovoce.data.encoding import GRID_BITS, Feature, Recoding, UnitBall
+from sottovoce.data.engine import Kernel
+from sottovoce.data.gradients import PersonSums, RowSums, SumsByPerson
+from sottovoce.data.kernels import GroupLookup, WeightedHistogram, WeightedSum
+from sottovoce.data.loss_kernels import LogisticTerms
+from sottovoce.data.readers import ClassLabel, ColumnReader, Label, UnitBallReader
+from sottovoce.data.regression_sums import Products, ResidualHistogram
 from sottovoce.noise.grid import Grid
-from sottovoce.recoding import GRID_BITS, Feature, Recoding, UnitBall
-from sottovoce.solvers.losses import loss_of
-from sottovoce.statistics import Owner, WeightedHistogram, WeightedSum
-from sottovoce.terms import LogisticTerms
+from sottovoce.schema import Classes
+from sottovoce.solvers.losses import get_loss
 
 N, PEOPLE = 400, 60
 TIERS = {"low": 0.1, "middle": 0.5, "high": 2.0}
@@ -108,21 +108,21 @@ def _side_by_side(parts: list[Any]) -> Any:
     return together
 
 
-def statistics(owner: Owner, kinds: int) -> Together:
+def statistics(owner: GroupLookup, kinds: int) -> Together:
     """What every estimator sums: a mean, a quantile, a ridge, a Newton step, residuals, steps of descent."""
     rng = np.random.default_rng(5)
-    reader, label = Named(FEATURES), Label("y", -3.0, 3.0)
+    reader, label = ColumnReader(FEATURES), Label("y", -3.0, 3.0)
     ball = UnitBall(np.zeros(FEATURES.width), np.full(FEATURES.width, 0.3), 2.0, 0.5, GRID_BITS)
     weights = rng.integers(1, 2**26, kinds)
     theta = rng.normal(size=FEATURES.width + 1)
-    step: dict[str, Any] = {"reader": reader, "label": label, "loss": loss_of("logistic"), "theta": theta, "clip": 1.0}
+    step: dict[str, Any] = {"reader": reader, "label": label, "loss": get_loss("logistic"), "theta": theta, "clip": 1.0}
     return Together(
         (
             WeightedSum("value", Grid.cover(-5.0, 12.7, 32), owner, rng.integers(0, 2**42, kinds), missing=1.5),
             WeightedHistogram("price", Grid.cover(0.0, 100.0, 9), owner, weights),
             Products(reader, label, owner, weights),
             LogisticTerms(
-                reader=InBall(ball, FEATURES, reader),
+                reader=UnitBallReader(ball, FEATURES, reader),
                 label=ClassLabel("outcome", Classes(("well", "ill"))),
                 owner=owner,
                 loudness=rng.random(kinds),
@@ -131,14 +131,14 @@ def statistics(owner: Owner, kinds: int) -> Together:
             ),
             ResidualHistogram(reader, label, owner, weights, Grid.cover(-8.0, 8.0, 7), theta),
             RowSums(**step, owner=owner, weights=weights.astype(np.float64)),
-            PersonSums(**step, place=Owner("person"), lines=np.arange(PEOPLE), most=N),
+            PersonSums(**step, place=GroupLookup("person"), lines=np.arange(PEOPLE), most=N),
         )
     )
 
 
 def digest(engine: Any, kernel: Together) -> str:
     """One fingerprint of all statistics."""
-    told = [part.dense() if isinstance(part, ByPerson) else part for part in engine.fold(kernel).tolist()]
+    told = [part.dense() if isinstance(part, SumsByPerson) else part for part in engine.fold(kernel).tolist()]
     return hashlib.sha256(repr([np.asarray(part, dtype=object).tolist() for part in told]).encode()).hexdigest()
 
 
@@ -152,7 +152,7 @@ def census(engine: Any) -> str:
     return hashlib.sha256(repr([_told(*take_census(engine, **each)) for each in asked]).encode()).hexdigest()
 
 
-def _told(budgets: Budgets, owner: Owner) -> Any:
+def _told(budgets: Budgets, owner: GroupLookup) -> Any:
     people = None if budgets.people is None else budgets.people.tolist()
     kinds = budgets.kinds
     return people, kinds.epsilon.tolist(), kinds.rows.tolist(), kinds.people.tolist(), owner.column

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sottovoce import engine, tally
 from sottovoce.budgets import Budgets
-from sottovoce.census import take_census
-from sottovoce.engine import named
-from sottovoce.engines import arrow
+from sottovoce.data import census, engine
+from sottovoce.data.census import take_census
+from sottovoce.data.engine import get_engine
+from sottovoce.data.engines import arrow
 from sottovoce.errors import InconsistentBudget, InvalidBudget, InvalidParameter, TooFewRows, UnknownPeople, WrongType
 
 TIERS = {"careful": 0.1, "normal": 0.5, "open": 1.0}
@@ -20,7 +20,9 @@ TIERS = {"careful": 0.1, "normal": 0.5, "open": 1.0}
 @pytest.fixture(params=[(3, 4, 5), (50, 64, 37), (2**18, 2**20, 2**20)], ids=["tiny", "small", "as it is"])
 def sizes(request, monkeypatch):
     """How many rows a batch, how many numbers wait, how many are worked on at a time."""
-    for (module, name), size in zip(((engine, "BATCH"), (tally, "FEW"), (tally, "BLOCK")), request.param, strict=True):
+    for (module, name), size in zip(
+        ((engine, "BATCH"), (census, "FEW"), (census, "BLOCK")), request.param, strict=True
+    ):
         monkeypatch.setattr(module, name, size)
 
 
@@ -118,14 +120,14 @@ def test_files_are_counted_as_in_memory(tmp_path):
     owner, epsilon = random_people(rng, 70, 900, different=True)
     table = pa.table({"who": owner, "eps": epsilon})
     pq.write_table(table, tmp_path / "rows.parquet", row_group_size=200)
-    found, _ = take_census(named("arrow").open_table(str(tmp_path / "rows.parquet")), budget="eps", person="who")
+    found, _ = take_census(get_engine("arrow").open_table(str(tmp_path / "rows.parquet")), budget="eps", person="who")
     assert_same(found, Budgets.of(epsilon, groups=owner))
 
 
 def test_the_table_is_left_as_it_was():
     owner, epsilon = random_people(np.random.default_rng(9), 50, 200, different=True)
     before = owner.copy(), epsilon.copy()
-    take_census(named("arrow").of_columns({"who": owner, "eps": epsilon}), budget="eps", person="who")
+    take_census(get_engine("arrow").of_columns({"who": owner, "eps": epsilon}), budget="eps", person="who")
     assert np.array_equal(owner, before[0])
     assert np.array_equal(epsilon, before[1])
 
@@ -198,10 +200,10 @@ def test_budgets_are_given_once():
 
 @pytest.mark.parametrize("most", [2, 300, 70_000])
 def test_run_lengths_of_any_size(monkeypatch, most):
-    monkeypatch.setattr(tally, "BLOCK", 1000)
+    monkeypatch.setattr(census, "BLOCK", 1000)
     rng = np.random.default_rng(most)
     lengths = rng.integers(1, most, 400 if most < 1000 else 6)
     values = np.sort(rng.choice(10**9, len(lengths), replace=False))
-    found, counts = tally.run_lengths(np.repeat(values, lengths))
+    found, counts = census.count_runs(np.repeat(values, lengths))
     assert np.array_equal(found, values)
     assert np.array_equal(counts, lengths)

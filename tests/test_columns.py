@@ -16,8 +16,8 @@ import pytest
 import sottovoce as sv
 from seams import seeded, silent, without_names
 from sottovoce import errors
-from sottovoce.asked import shared
-from sottovoce.statistics import Owner
+from sottovoce.asked import scale_budgets
+from sottovoce.data.kernels import GroupLookup
 
 N, PEOPLE = 1200, 300
 BOUNDS = sv.Bounds(features=(0, 1), label=(0, 100))
@@ -251,7 +251,7 @@ def test_rows_of_people_who_are_left_out_are_not_heard(places):
 @pytest.mark.parametrize("share", [0.3, 0.999999, 1e-6])
 def test_a_share_of_a_budget_is_rounded_down(share):
     budgets = sv.Budgets.of(dict(enumerate(GRANTS.tolist())), groups=np.arange(PEOPLE))
-    lowered, _ = shared(budgets, Owner("who", np.arange(PEOPLE), budgets.codes), share)
+    lowered, _ = scale_budgets(budgets, GroupLookup("who", np.arange(PEOPLE), budgets.codes), share)
     asked = lowered.by_person(lowered.kinds.epsilon)
     exact = [Fraction(str(share)) * int(granted) for granted in budgets.by_person(budgets.kinds.epsilon)]
     assert all(spent <= most for spent, most in zip(asked.tolist(), exact, strict=True))

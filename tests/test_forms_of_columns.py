@@ -13,7 +13,7 @@ import pytest
 import sottovoce as sv
 from seams import seeded
 from sottovoce import errors
-from sottovoce.question import asked_of
+from sottovoce.estimator import encode_question
 
 N = 60
 X = np.linspace(0, 1, N)[:, None]
@@ -148,9 +148,9 @@ def test_constants_of_a_schema_go_before_the_one_for_all():
 
 def test_older_books_still_know_requests_without_the_new_parameter():
     for make in (*REGRESSIONS.values(), *CLASSIFIER.values(), *LABELS.values()):
-        assert "missing" not in asked_of(make())[1]
-        assert asked_of(make(missing=0.5))[1]["missing"] == 0.5
-    assert asked_of(sv.Mean(bounds=(0, 1)))[1]["missing"] is None  # which it always had
+        assert "missing" not in encode_question(make())[1]
+        assert encode_question(make(missing=0.5))[1]["missing"] == 0.5
+    assert encode_question(sv.Mean(bounds=(0, 1)))[1]["missing"] is None  # which it always had
 
 
 NOBODY = {

@@ -48,9 +48,9 @@ def test_zcdp_of_huge_budgets_does_not_overflow():
 
 def test_streamed_kinds_of_two_tables_do_not_add_up():
     """Rows with (0.1, 1.0) and rows with (1.0, 0.1) are two equal tables of kinds; nobody can say who is who."""
-    from sottovoce.budgets import Kinds
+    from sottovoce.budgets import BudgetGroups
 
-    kinds = [Kinds(np.array([10**8, 10**9]), np.array([1, 1]), np.array([5, 5])) for _ in range(2)]
+    kinds = [BudgetGroups(np.array([10**8, 10**9]), np.array([1, 1]), np.array([5, 5])) for _ in range(2)]
     one, two = (MEAN.plan_for(sv.Budgets(k, "row")).guarantee for k in kinds)
     assert np.array_equal((one + one).units, 2 * one.units)
     with pytest.raises(errors.IncompatibleGuarantees):

@@ -102,12 +102,12 @@ def lint_imports(source: Path) -> subprocess.CompletedProcess[str]:
     ("file", "line"),
     [
         ("noise/grid.py", "import sottovoce.budgets"),
-        ("estimators/mean.py", "import sottovoce.engines.arrow"),
+        ("estimators/mean.py", "import sottovoce.data.engines.arrow"),
         ("estimators/mean.py", "import sottovoce.ledgers.sqlite"),
         ("units.py", "import sottovoce.plan"),
-        ("engines/arrow.py", "import sottovoce.noise.laplace"),
+        ("engines/arrow.py", "import sottovoce.noise.integer"),
         ("newroom.py", "import sottovoce.errors"),
-        ("session.py", "import sottovoce.audit.instance"),
+        ("session.py", "import sottovoce.audit.instance_losses"),
         ("release.py", "import sottovoce.audit"),
     ],
 )

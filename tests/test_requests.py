@@ -14,9 +14,9 @@ import pytest
 
 import sottovoce as sv
 from sottovoce import errors
-from sottovoce.bounds import Column
-from sottovoce.question import Request
-from sottovoce.table import column_names
+from sottovoce.arrays import list_column_names
+from sottovoce.estimator import Request
+from sottovoce.schema import Column
 
 #: The table from which tests/ledgers/earlier_books.sql was made, by the version before requests had names of columns.
 TABLE = pd.DataFrame(
@@ -255,10 +255,10 @@ class Unmeasured:
     ],
 )
 def test_columns_are_named_or_counted_whatever_holds_them(data, names):
-    assert column_names(data) == names
+    assert list_column_names(data) == names
 
 
 def test_counting_columns_takes_nothing_from_a_generator():
     rows = ([float(i), 0.0] for i in range(3))
-    assert column_names(rows) == 1
+    assert list_column_names(rows) == 1
     assert len(list(rows)) == 3

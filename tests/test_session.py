@@ -12,7 +12,7 @@ import sottovoce as sv
 from seams import silent
 from sottovoce import errors
 from sottovoce.ledger import Amounts
-from sottovoce.ledgers.opened import opened
+from sottovoce.ledgers.opened import open_ledger
 
 VALUES, OWNERS = [1.0, 2.0, 3.0, 4.0, 5.0], ["a", "a", "b", "c", "c"]
 MEAN = sv.Mean(bounds=(0, 10))
@@ -143,10 +143,10 @@ def test_bad_data_is_refused_before_anything_is_charged():
 
 
 def test_a_failure_after_reserve_is_never_refunded(monkeypatch):
-    from sottovoce import statistics
+    from sottovoce.data import kernels
 
     s = session()
-    monkeypatch.setattr(statistics.WeightedSum, "__call__", lambda self, batch: 1 / 0)
+    monkeypatch.setattr(kernels.WeightedSum, "__call__", lambda self, batch: 1 / 0)
     with pytest.raises(errors.ReleaseFailed):
         s.release(MEAN, VALUES, groups=OWNERS, epsilon=0.2, key="one")
     monkeypatch.undo()
@@ -157,16 +157,16 @@ def test_a_failure_after_reserve_is_never_refunded(monkeypatch):
 
 
 def test_the_charge_is_written_before_a_value_is_read_for_the_answer(monkeypatch):
-    from sottovoce import statistics
+    from sottovoce.data import kernels
 
     s, seen = session(), []
-    original = statistics.WeightedSum.__call__
+    original = kernels.WeightedSum.__call__
 
     def looking(self, batch):
         seen.append(s.balance("a"))
         return original(self, batch)
 
-    monkeypatch.setattr(statistics.WeightedSum, "__call__", looking)
+    monkeypatch.setattr(kernels.WeightedSum, "__call__", looking)
     s.release(MEAN, VALUES, groups=OWNERS, epsilon=0.2, key="one")
     assert seen
     assert all(balance < 1.0 for balance in seen)
@@ -204,7 +204,7 @@ def test_grants_from_budgets_and_lowered_grants():
 
 
 def test_threads_cannot_overspend_together():
-    ledger = opened(None)
+    ledger = open_ledger(None)
     ledger.grant([Amounts(["a"], np.array([100]))])
     refusals = []
 

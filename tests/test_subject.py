@@ -13,10 +13,10 @@ import polars as pl
 import pytest
 
 import sottovoce as sv
-from sottovoce.engine import label_of
-from sottovoce.pages.release_page import answer, headline, origin
-from sottovoce.question import asked_of, earlier_fingerprint
-from sottovoce.wording import prediction_error
+from sottovoce.data.engine import get_table_label
+from sottovoce.estimator import compute_earlier_fingerprint, encode_question
+from sottovoce.report.release import describe_origin, draw_answer, make_release_headline
+from sottovoce.wording import describe_prediction_error
 
 MEAN = sv.Mean(bounds=(0, 10))
 N = 400
@@ -96,7 +96,7 @@ def test_column_table_and_date_are_told_through_every_door(door, table):
     release = made(table)
     assert (release.column, release.table) == ("pay", label)
     assert before <= datetime.fromisoformat(release.date) <= datetime.now(UTC)
-    text = release.explain() + headline(release) + origin(release)
+    text = release.explain() + make_release_headline(release) + describe_origin(release)
     assert "'pay'" in text
     assert release.date[:10] in text
     assert str(label or "") in text
@@ -126,7 +126,7 @@ def test_arrays_without_names_say_so():
     ],
 )
 def test_a_label_is_a_file_and_no_folder_that_was_not_named(place, label):
-    assert label_of(place) == label
+    assert get_table_label(place) == label
 
 
 def test_a_name_that_cannot_be_printed_is_refused_before_anybody_is_charged():
@@ -158,22 +158,22 @@ def test_units_are_told_with_every_number():
     assert "per year" in text
     assert "between 0 and 10 kEUR" in text
     assert "kEUR (root mean square" in text
-    assert "kEUR" in answer(release)
+    assert "kEUR" in draw_answer(release)
 
 
 def test_the_error_of_a_mean_is_beside_it_and_that_of_a_quantile_is_a_rank():
     mean = MEAN.fit(pd.Series(VALUES, name="pay"), epsilon=1.0).release_
-    assert "±" in answer(mean)
-    assert "± is the expected error, in units of &#x27;pay&#x27;" in answer(mean)
+    assert "±" in draw_answer(mean)
+    assert "± is the expected error, in units of &#x27;pay&#x27;" in draw_answer(mean)
     value, error = (
-        float(part) for part in answer(mean).split('"big">')[1].split("</span>")[0].split('<span class="soft">±')
+        float(part) for part in draw_answer(mean).split('"big">')[1].split("</span>")[0].split('<span class="soft">±')
     )
     assert len(f"{error:g}".replace(".", "").strip("0")) <= 2
     assert abs(value - mean.value) <= mean.expected_error / 20
     for q in (0.5, [0.25, 0.5]):
         median = sv.Quantile(q=q, bounds=(0, 10)).fit(VALUES, epsilon=1.0).release_
-        assert "±" not in answer(median) + median.explain()
-        assert "of the rows" in answer(median)
+        assert "±" not in draw_answer(median) + median.explain()
+        assert "of the rows" in draw_answer(median)
         assert "of the rows lie between the answer and the true" in median.explain()
     plan = sv.Quantile(bounds=(0, 10)).plan(epsilon=1.0, rows=N)
     assert "% of the rows lie between the answer and the true median" in plan.describe()
@@ -187,7 +187,7 @@ def test_the_error_of_a_mean_is_beside_it_and_that_of_a_quantile_is_a_rank():
 def test_an_answer_that_says_nothing_says_so(question):
     blind = question.fit([5.0] * 5, epsilon=0.001).release_
     assert "This answer says nothing about the column" in blind.explain()
-    assert "This answer says nothing about the column" in answer(blind)
+    assert "This answer says nothing about the column" in draw_answer(blind)
     assert "This answer will say nothing" in question.plan(epsilon=0.001, rows=5).describe()
     good = question.fit(VALUES, epsilon=1.0).release_
     assert "nothing about" not in good.explain() + question.plan(epsilon=1.0, rows=N).describe()
@@ -197,9 +197,9 @@ def test_an_answer_that_says_nothing_says_so(question):
 def test_releases_of_earlier_versions_load_and_keep_their_bytes(path):
     release = sv.Release.load(path)
     assert "Asked about: column, table and date are not recorded." in release.explain()
-    assert origin(release) == "Table and date are not recorded."
+    assert describe_origin(release) == "Table and date are not recorded."
     assert release.to_json() == path.read_text(encoding="utf-8")
-    answer(release)
+    draw_answer(release)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_units_and_names_are_no_part_of_a_request_and_requests_of_earlier_books_
     known = "34ddca36163113b78b0fbee883b5cb539ca860f4b9f184bcd78314c29b7aa4d8"  # computed by the version before
     for text in (plain, 'name = "claims"\n' + plain + 'unit = "EUR"\n'):
         question = sv.Ridge(bounds=sv.Schema.loads(text))
-        assert earlier_fingerprint(asked_of(question, "x"), people) == known
+        assert compute_earlier_fingerprint(encode_question(question, "x"), people) == known
 
 
 def test_odds_are_never_told_smaller_than_they_are():
@@ -255,11 +255,11 @@ def fitted(question, labels=CLASSES, epsilon=1.0):
 def test_the_functions_of_a_classifier_are_rounded_and_have_one_unit(question, unit):
     """All six digits were told, and the page called margins log-odds."""
     release = fitted(question)
-    text, page = release.explain(), answer(release)
+    text, page = release.explain(), draw_answer(release)
     assert f"{unit} of yes: intercept" in text
     assert f"Numbers are in {unit}" in page
     ((_, intercept), (_, slope)) = release.coefficients(release.value["models"]["yes"])
-    error = prediction_error(release)
+    error = describe_prediction_error(release)
     for told, own in ((intercept, error), (slope, error / (90 - 18))):
         assert len(told.partition(".")[2]) <= max(2 - math.floor(math.log10(own)), 0)
     assert f"{release.value['models']['yes']['intercept']:.6g}" not in text + page
@@ -284,7 +284,7 @@ def test_coefficients_of_public_features_are_rounded_to_their_own_noise():
 def test_a_model_that_says_nothing_says_so(question, labels):
     blind = fitted(question, labels, 1e-6)
     assert "This answer says nothing about the label" in blind.explain()
-    assert "This answer says nothing about the label" in answer(blind)
+    assert "This answer says nothing about the label" in draw_answer(blind)
     assert "nothing about" not in fitted(question, labels, 50.0).explain()
 
 

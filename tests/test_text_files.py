@@ -13,10 +13,11 @@ from pyarrow import csv
 from typer.testing import CliRunner
 
 import sottovoce as sv
-from sottovoce import errors, files
-from sottovoce.census import take_census
+from sottovoce import errors
 from sottovoce.cli.main import app
-from sottovoce.engine import USUAL_TEXT, TextFormat, in_memory, named
+from sottovoce.data import files
+from sottovoce.data.census import take_census
+from sottovoce.data.engine import DEFAULT_TEXT_FORMAT, TextFormat, get_default_engine, get_engine
 from sottovoce.noise import source
 
 ENDS = {"LF": b"\n", "CRLF": b"\r\n", "CR": b"\r"}
@@ -38,11 +39,11 @@ class Cells:
         return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
 
-def cells(reader, path, columns, numbers, text=USUAL_TEXT):
+def cells(reader, path, columns, numbers, text=DEFAULT_TEXT_FORMAT):
     kernel = Cells(columns)
     if reader != "pieces":
-        return named(reader).open_table(str(path), numbers, text=text).fold(kernel)
-    found = files.pieces(files.dataset(str(path), numbers, text))
+        return get_engine(reader).open_table(str(path), numbers, text=text).fold(kernel)
+    found = files.split_dataset(files.open_dataset(str(path), numbers, text))
     return [row for piece in found for batch in piece.batches(columns) for row in kernel(batch)]
 
 
@@ -70,7 +71,7 @@ def test_a_blank_value_of_the_only_column_is_a_row(reader, end, content, wanted,
 @pytest.mark.parametrize("blank", [b"", b"7"])
 def test_how_many_rows_there_are_does_not_depend_on_a_value(engine, blank, tmp_path):
     (tmp_path / "a.csv").write_bytes(b"y\n" + b"3\n" * 9 + blank + b"\n")
-    budgets, _ = take_census(named(engine).open_table(str(tmp_path / "a.csv"), ("y",)), epsilon=1.0)
+    budgets, _ = take_census(get_engine(engine).open_table(str(tmp_path / "a.csv"), ("y",)), epsilon=1.0)
     assert budgets.n_rows == 10
 
 
@@ -172,7 +173,7 @@ def test_a_header_that_does_not_tell_is_refused_with_the_option_to_use(content, 
     (tmp_path / "a.csv").write_bytes(content)
     for engine in ("arrow", "duckdb"):
         with pytest.raises(errors.InvalidData, match=said) as caught:
-            named(engine).open_table(str(tmp_path / "a.csv"))
+            get_engine(engine).open_table(str(tmp_path / "a.csv"))
         assert caught.value.__context__ is None
 
 
@@ -204,7 +205,7 @@ def test_decimal_commas_are_refused_with_the_option_to_use_and_never_guessed(eng
         cells(engine, tmp_path / "a.csv", ("y",), ("y",), TextFormat(decimal=","))
     (tmp_path / "a.csv").write_bytes(written())
     with pytest.raises(errors.InvalidData, match="comma"):
-        named(engine).open_table(str(tmp_path / "a.csv"), text=TextFormat(decimal=","))
+        get_engine(engine).open_table(str(tmp_path / "a.csv"), text=TextFormat(decimal=","))
 
 
 def test_rows_do_not_decide_how_a_file_is_read(tmp_path):
@@ -212,7 +213,7 @@ def test_rows_do_not_decide_how_a_file_is_read(tmp_path):
     told = set()
     for rows in (b"1;2\n", "ö,ö,ö,ö\n".encode("latin-1"), b"\xff\xfe\0;\n", b'"', b"a\tb\tc\n" * 9):
         (tmp_path / "a.csv").write_bytes(b"x;y\n" + rows)
-        names, text = files.header(str(tmp_path / "a.csv"))
+        names, text = files.read_header(str(tmp_path / "a.csv"))
         told.add((*names, text))
     assert told == {("x", "y", TextFormat(";", "utf-8"))}
 
@@ -238,7 +239,7 @@ def test_what_cannot_be_meant_is_refused(said):
 def test_true_and_false_in_a_text_file_are_drafted_as_text(tmp_path):
     """So a drafted schema does not ask for the range of a column that cannot be read as numbers."""
     (tmp_path / "a.csv").write_text("y,smoker,empty\n1,True,\n2,False,\n")
-    kinds = dict(in_memory().infer_kinds(str(tmp_path / "a.csv")))
+    kinds = dict(get_default_engine().infer_kinds(str(tmp_path / "a.csv")))
     assert kinds == {"y": "number", "smoker": "text", "empty": "text"}
 
 

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce import units
-from sottovoce.conversion import Sums, Total, zcdp_epsilon
-from sottovoce.ledger import ACCOUNTS, RESOURCES, total
-from sottovoce.units import DELTA, NANO
+from sottovoce.accounting.zcdp import LossSums, TotalLoss, zcdp_epsilon
+from sottovoce.ledger import ACCOUNTS, RESOURCES, compose_accounts
+from sottovoce.units import UNITS_PER_DELTA, UNITS_PER_EPSILON
 
 READ_AT = 1e-6
 #: What is spent in accounts, and the sizes of mechanisms that really lose it: (ε, δ) at worst, and Gaussian noise (ρ).
@@ -42,7 +42,10 @@ SPENT = {
 
 
 def in_units(spent):
-    return {name: round(amount * (DELTA if name.startswith("delta") else NANO)) for name, amount in spent.items()}
+    return {
+        name: round(amount * (UNITS_PER_DELTA if name.startswith("delta") else UNITS_PER_EPSILON))
+        for name, amount in spent.items()
+    }
 
 
 def worst(spent):
@@ -72,31 +75,34 @@ def two_steps(epsilon, delta):
 def lost(spent, found):
     """δ that is really lost at the ε of a total, as dp-accounting has it."""
     # A double below the boundary would count a loss of exactly ε; the grid of losses has steps of 1e-4.
-    return worst(spent).get_delta_for_epsilon(found.epsilon / NANO + 1e-9)
+    return worst(spent).get_delta_for_epsilon(found.epsilon / UNITS_PER_EPSILON + 1e-9)
 
 
 @pytest.mark.parametrize("case", SPENT)
 def test_a_total_is_never_below_what_mechanisms_lose_together(case):
-    found = total(in_units(SPENT[case]), READ_AT)
-    assert lost(SPENT[case], found) <= found.delta / DELTA + 1e-12
+    found = compose_accounts(in_units(SPENT[case]), READ_AT)
+    assert lost(SPENT[case], found) <= found.delta / UNITS_PER_DELTA + 1e-12
 
 
 #: Ways to add up that are wrong, and a case that shows it.
 BUGS = {
-    "one account of several": ("rows and labels", lambda s: total({ACCOUNTS[0]: s[ACCOUNTS[0]]}, READ_AT)),
-    "the largest account": ("rows and labels", lambda s: Total(max(s.values()), 0)),
-    "zeroing out counted once": ("zeroing out", lambda s: Sums(*_of(s, "zero out")).compose(READ_AT)),
+    "one account of several": ("rows and labels", lambda s: compose_accounts({ACCOUNTS[0]: s[ACCOUNTS[0]]}, READ_AT)),
+    "the largest account": ("rows and labels", lambda s: TotalLoss(max(s.values()), 0)),
+    "zeroing out counted once": ("zeroing out", lambda s: LossSums(*_of(s, "zero out")).compose(READ_AT)),
     "δ of zeroing out counted twice": (
         "zeroing out",
-        lambda s: Total(2 * _of(s, "zero out")[2], 2 * s["delta, zero out"]),
+        lambda s: TotalLoss(2 * _of(s, "zero out")[2], 2 * s["delta, zero out"]),
     ),
-    "pure zeroing out counted once": ("pure zeroing out", lambda s: Total(s["pure epsilon, zero out"], 0)),
+    "pure zeroing out counted once": ("pure zeroing out", lambda s: TotalLoss(s["pure epsilon, zero out"], 0)),
     "ρ of zeroing out counted twice": (
         "ρ of zeroing out",
-        lambda s: Total(round(_tight(2 * s["zCDP rho, zero out"] / NANO) * NANO), round(READ_AT * DELTA)),
+        lambda s: TotalLoss(
+            round(_tight(2 * s["zCDP rho, zero out"] / UNITS_PER_EPSILON) * UNITS_PER_EPSILON),
+            round(READ_AT * UNITS_PER_DELTA),
+        ),
     ),
-    "ρ read as ε": ("pure and ρ", lambda s: Total(s["pure epsilon, replace"] + s["zCDP rho, replace"], 0)),
-    "δ forgotten": ("pure, and ε at δ", lambda s: total({**s, "delta, replace": 0}, READ_AT)),
+    "ρ read as ε": ("pure and ρ", lambda s: TotalLoss(s["pure epsilon, replace"] + s["zCDP rho, replace"], 0)),
+    "δ forgotten": ("pure, and ε at δ", lambda s: compose_accounts({**s, "delta, replace": 0}, READ_AT)),
 }
 
 
@@ -114,7 +120,7 @@ def _tight(rho):
 def test_wrong_ways_to_add_up_are_caught(bug):
     case, wrong = BUGS[bug]
     found = wrong(in_units(SPENT[case]))
-    assert lost(SPENT[case], found) > 1.2 * found.delta / DELTA + 1e-12
+    assert lost(SPENT[case], found) > 1.2 * found.delta / UNITS_PER_DELTA + 1e-12
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 2.0])
@@ -128,13 +134,13 @@ def test_out_and_in_again_is_no_more_than_it_must_be(epsilon, delta):
         for p, q in ((law[one], law[other]), (law[other], law[one])):
             assert p <= grow(q) * (1 + 1e-12)
             assert 1 - p <= grow(1 - q) * (1 + 1e-12)
-    found = Sums(epsilon=round(epsilon * NANO), delta=round(delta * DELTA)).to_replace()
-    needed = law["instead"] - math.exp(found.epsilon / NANO) * law["with"]
-    assert needed <= found.delta / DELTA <= needed * (1 + 1e-6) + 1 / DELTA
+    found = LossSums(epsilon=round(epsilon * UNITS_PER_EPSILON), delta=round(delta * UNITS_PER_DELTA)).to_replace()
+    needed = law["instead"] - math.exp(found.epsilon / UNITS_PER_EPSILON) * law["with"]
+    assert needed <= found.delta / UNITS_PER_DELTA <= needed * (1 + 1e-6) + 1 / UNITS_PER_DELTA
 
 
 #: Caps of the four sums, and what a release of each kind costs.
-CAPS = Sums(pure=600_000_000, rho=60_000_000, epsilon=500_000_000, delta=2 * 10**13)
+CAPS = LossSums(pure=600_000_000, rho=60_000_000, epsilon=500_000_000, delta=2 * 10**13)
 
 
 def release(kind, price):
@@ -142,12 +148,12 @@ def release(kind, price):
     p = 1 / (1 + math.exp(-price))
     response = [(p, 1 - p), (1 - p, p)]
     if kind == "pure":
-        return Sums(pure=round(price * NANO)), response
+        return LossSums(pure=round(price * UNITS_PER_EPSILON)), response
     if kind == "rho":  # randomised response of ε is ε²/2-zCDP
-        return Sums(rho=math.ceil(price**2 / 2 * NANO)), response
+        return LossSums(rho=math.ceil(price**2 / 2 * UNITS_PER_EPSILON)), response
     leak = 0.008
     answers = [(leak, 0.0), *((a * (1 - leak), b * (1 - leak)) for a, b in response), (0.0, leak)]
-    return Sums(epsilon=round(price * NANO), delta=round(leak * DELTA)), answers
+    return LossSums(epsilon=round(price * UNITS_PER_EPSILON), delta=round(leak * UNITS_PER_DELTA)), answers
 
 
 def within(spent, caps):
@@ -157,7 +163,7 @@ def within(spent, caps):
 def paths(caps, releases=7):
     """Probabilities of all answers to an adaptive sequence: which kind comes next, and at which price, is a function of
     the answers so far, and what would exceed a cap is not asked of this person."""
-    waiting, found = [((), Sums(), 1.0, 1.0)], []
+    waiting, found = [((), LossSums(), 1.0, 1.0)], []
     while waiting:
         past, spent, one, other = waiting.pop()
         if len(past) == releases:
@@ -166,7 +172,7 @@ def paths(caps, releases=7):
         kind = ("pure", "rho", "at delta")[(len(past) + sum(past)) % 3]
         cost, answers = release(kind, (0.2, 0.25, 0.15)[sum(past[-2:]) % 3])
         if not within(spent + cost, caps):
-            cost, answers = Sums(), [(1.0, 1.0)]
+            cost, answers = LossSums(), [(1.0, 1.0)]
         waiting += [((*past, a), spent + cost, one * p, other * q) for a, (p, q) in enumerate(answers)]
     return np.array(found).T
 
@@ -174,41 +180,48 @@ def paths(caps, releases=7):
 def excess(answers, found):
     """By how much the worst event exceeds e^ε times its probability under the neighbour, both ways."""
     one, other = answers
-    ratio = math.exp(found.epsilon / NANO)
+    ratio = math.exp(found.epsilon / UNITS_PER_EPSILON)
     return max(np.maximum(p - ratio * q, 0).sum() for p, q in ((one, other), (other, one)))
 
 
 def test_interleaved_adaptive_releases_of_every_kind_lose_no_more_than_the_total_of_their_caps():
     answers, found = paths(CAPS), CAPS.compose(READ_AT)
     assert answers.sum(axis=1) == pytest.approx([1, 1])
-    assert READ_AT < excess(answers, found) <= found.delta / DELTA
+    assert READ_AT < excess(answers, found) <= found.delta / UNITS_PER_DELTA
 
 
 def test_people_who_stay_beyond_their_caps_are_caught():
-    everything = Sums(*[10**15] * 4)
+    everything = LossSums(*[10**15] * 4)
     found = CAPS.compose(READ_AT)
-    assert excess(paths(everything), found) > 1.2 * found.delta / DELTA
+    assert excess(paths(everything), found) > 1.2 * found.delta / UNITS_PER_DELTA
 
 
 @given(*[st.integers(0, 10**k) for k in (12, 12, 12, 15)], st.sampled_from(["replace", "replace labels", "zero out"]))
 def test_more_spent_is_never_less_in_all(pure, rho, epsilon, delta, relation):
     amounts = dict(zip((f"{resource}, {relation}" for resource in RESOURCES), (pure, rho, epsilon, delta), strict=True))
-    found = total(amounts, READ_AT)
+    found = compose_accounts(amounts, READ_AT)
     assert found.epsilon >= pure + epsilon + rho
-    assert min(delta, DELTA) <= found.delta <= DELTA
+    assert min(delta, UNITS_PER_DELTA) <= found.delta <= UNITS_PER_DELTA
     for name in amounts:
-        assert total({**amounts, name: amounts[name] + 1}, READ_AT) >= found
+        assert compose_accounts({**amounts, name: amounts[name] + 1}, READ_AT) >= found
 
 
 def test_one_account_alone_is_what_it_was():
-    assert total({ACCOUNTS[0]: 105_000_000}, READ_AT) == (105_000_000, 0)
-    assert total({}, READ_AT) == (0, 0)
-    rho = total({"zCDP rho, replace": 10**7}, READ_AT)
-    assert rho == (math.ceil(float(zcdp_epsilon(0.01, READ_AT)) * NANO), 10**9)
+    assert compose_accounts({ACCOUNTS[0]: 105_000_000}, READ_AT) == (105_000_000, 0)
+    assert compose_accounts({}, READ_AT) == (0, 0)
+    rho = compose_accounts({"zCDP rho, replace": 10**7}, READ_AT)
+    assert rho == (math.ceil(float(zcdp_epsilon(0.01, READ_AT)) * UNITS_PER_EPSILON), 10**9)
     assert float(zcdp_epsilon(0.01, READ_AT)) <= 0.01 + 2 * math.sqrt(0.01 * math.log(1 / READ_AT))
-    assert total({"epsilon at delta, zero out": 40 * NANO, "delta, zero out": 1}, READ_AT).delta == DELTA
-    assert total({"epsilon at delta, zero out": 900_000 * NANO}, READ_AT).delta == 0
     assert (
-        units.epsilon(total({"pure epsilon, replace": NANO, "pure epsilon, replace labels": 880_000_000}, 0.1)[0])
+        compose_accounts({"epsilon at delta, zero out": 40 * UNITS_PER_EPSILON, "delta, zero out": 1}, READ_AT).delta
+        == UNITS_PER_DELTA
+    )
+    assert compose_accounts({"epsilon at delta, zero out": 900_000 * UNITS_PER_EPSILON}, READ_AT).delta == 0
+    assert (
+        units.to_epsilon(
+            compose_accounts(
+                {"pure epsilon, replace": UNITS_PER_EPSILON, "pure epsilon, replace labels": 880_000_000}, 0.1
+            )[0]
+        )
         == 1.88
     )

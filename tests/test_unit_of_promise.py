@@ -19,7 +19,7 @@ import sottovoce as sv
 from seams import seeded
 from sottovoce import _HOMES, errors
 from sottovoce.cli.main import app
-from sottovoce.columns import ROWS
+from sottovoce.data.source import ROWS_MARKER
 
 PEOPLE, EACH = 30, 4
 GRANTS = np.round(np.linspace(0.5, 2.0, PEOPLE), 3)
@@ -154,12 +154,12 @@ def test_the_same_answer_as_with_people_and_budgets_given_as_values(name):
 
 @every
 def test_rows_are_people_only_where_that_is_asked_for(name):
-    made = fitted(name, usable(name), epsilon=0.5, groups=ROWS)
+    made = fitted(name, usable(name), epsilon=0.5, groups=ROWS_MARKER)
     assert made.guarantee_.unit == "row"
     if name not in ONE_COLUMN:
         label = TABLE[ASKED[name][1]].to_numpy()
         frame = without(usable(name), ASKED[name][1]) if name == "LabelPrivateRegression" else TABLE
-        assert fitted(name, frame, label, epsilon=0.5, groups=ROWS).guarantee_.unit == "row"
+        assert fitted(name, frame, label, epsilon=0.5, groups=ROWS_MARKER).guarantee_.unit == "row"
 
 
 @every
@@ -171,7 +171,7 @@ def test_a_table_without_the_people_that_the_schema_names_is_refused(name):
         fitted(name, bare, ASKED[name][1], epsilon=0.5)
     owners = TABLE["id"].to_numpy()
     assert fitted(name, bare, ASKED[name][1], epsilon=0.5, groups=owners).guarantee_.unit == "person"
-    assert fitted(name, bare, ASKED[name][1], epsilon=0.5, groups=ROWS).guarantee_.unit == "row"
+    assert fitted(name, bare, ASKED[name][1], epsilon=0.5, groups=ROWS_MARKER).guarantee_.unit == "row"
 
 
 @every
@@ -187,7 +187,7 @@ def test_arrays_without_names_are_refused_unless_it_is_said_whose_they_are(name)
     with pytest.raises(errors.MissingColumn, match="people"):
         make().fit(*data, epsilon=0.5)
     assert make().fit(*data, epsilon=0.5, groups=TABLE["id"]).guarantee_.unit == "person"
-    assert make().fit(*data, epsilon=0.5, groups=ROWS).guarantee_.unit == "row"
+    assert make().fit(*data, epsilon=0.5, groups=ROWS_MARKER).guarantee_.unit == "row"
 
 
 @every
@@ -202,7 +202,7 @@ def test_budgets_by_row_do_not_make_rows_people_in_silence(name):
     with pytest.raises(errors.InvalidParameter, match="whose the rows are"):
         make().fit(*data, epsilon=by_row)
     assert make().fit(*data, epsilon=by_person).guarantee_.unit == "person"
-    assert make().fit(*data, epsilon=by_row, groups=ROWS).guarantee_.unit == "row"
+    assert make().fit(*data, epsilon=by_row, groups=ROWS_MARKER).guarantee_.unit == "row"
 
 
 @every
@@ -210,7 +210,7 @@ def test_a_plan_is_told_whose_rows_are_whose(name):
     make, _ = ASKED[name]
     if name == "LabelPrivateRegression":  # whose plan sees the public table
         assert make().plan(usable(name), epsilon=0.5).guarantee.unit == "person"
-        assert make().plan(usable(name), epsilon=0.5, groups=ROWS).guarantee.unit == "row"
+        assert make().plan(usable(name), epsilon=0.5, groups=ROWS_MARKER).guarantee.unit == "row"
         with pytest.raises(errors.MissingColumn):
             make().plan(usable(name)[["x"]], epsilon=0.5)
         return
@@ -219,14 +219,14 @@ def test_a_plan_is_told_whose_rows_are_whose(name):
     with pytest.raises(errors.InvalidParameter, match="whose the rows are"):
         make().plan(epsilon=sv.Budgets.of(np.full(100, 0.5)))
     assert make().plan(epsilon=0.5, groups=TABLE["id"]).guarantee.unit == "person"
-    assert make().plan(epsilon=np.full(100, 0.5), groups=ROWS).guarantee.unit == "row"
+    assert make().plan(epsilon=np.full(100, 0.5), groups=ROWS_MARKER).guarantee.unit == "row"
 
 
 def test_a_column_called_rows_is_not_taken_for_the_word():
     frame = TABLE.assign(rows=TABLE["id"])
     for given in ({}, {"y": "y"}):
         with pytest.raises(errors.InvalidParameter, match="called 'rows'"):
-            sv.Ridge(bounds=NUMBER).fit(frame, **given, epsilon=0.5, groups=ROWS)
+            sv.Ridge(bounds=NUMBER).fit(frame, **given, epsilon=0.5, groups=ROWS_MARKER)
     named = sv.Schema(NUMBER.columns, person="rows", label="y")
     assert sv.Ridge(bounds=named).fit(frame, epsilon=0.5).guarantee_.unit == "person"
     assert sv.Ridge(bounds=named).fit(frame, TABLE["y"], epsilon=0.5).guarantee_.unit == "person"
@@ -265,7 +265,7 @@ def test_a_session_charges_people_once_for_all_their_rows():
     session.release(sv.Ridge(bounds=NUMBER), TABLE, TABLE["y"], epsilon=0.5, key="values")
     session.release(sv.Mean(bounds=NUMBER), TABLE, epsilon=0.5, key="names")
     assert [session.balance(who) for who in (0, PEOPLE - 1)] == pytest.approx([1.0, 1.0])
-    for groups in (ROWS, None):
+    for groups in (ROWS_MARKER, None):
         with pytest.raises(errors.InvalidParameter, match="whose they are"):
             session.release(sv.Mean(bounds=(0, 1)), TABLE["y"], epsilon=0.5, key="nobody", groups=groups)
         with pytest.raises(errors.InvalidParameter, match="whose they are"):
@@ -306,16 +306,18 @@ def at_terminal(desk, question, *words):
 def test_at_a_terminal_rows_are_people_only_where_that_is_asked_for(desk, question):
     assert at_terminal(desk, question).exit_code == 0
     assert json.loads((desk / "made.json").read_text())["guarantee"]["unit"] == "person"
-    assert at_terminal(desk, question, "--person-column", ROWS).exit_code == 0
+    assert at_terminal(desk, question, "--person-column", ROWS_MARKER).exit_code == 0
     assert json.loads((desk / "made.json").read_text())["guarantee"]["unit"] == "row"
     TABLE.assign(rows=1).to_csv(desk / "rows.csv", index=False)
-    refused = at_terminal(desk, question, "--person-column", ROWS)
+    refused = at_terminal(desk, question, "--person-column", ROWS_MARKER)
     assert refused.exit_code == 2
     assert "called 'rows'" in refused.stderr
 
 
 def test_at_a_terminal_books_charge_no_rows(desk):
     assert CliRunner().invoke(app, ["ledger", "init", str(desk / "books.db")]).exit_code == 0
-    refused = at_terminal(desk, "mean", "--person-column", ROWS, "--ledger", str(desk / "books.db"), "--key", "a")
+    refused = at_terminal(
+        desk, "mean", "--person-column", ROWS_MARKER, "--ledger", str(desk / "books.db"), "--key", "a"
+    )
     assert refused.exit_code == 2
     assert "Rows do not say whose they are" in refused.stderr

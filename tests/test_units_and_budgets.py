@@ -18,33 +18,33 @@ from sottovoce import errors, units
 
 @given(st.floats(1e-9, 1e6))
 def test_grants_round_down_and_the_double_never_exceeds_what_was_given(epsilon):
-    granted = int(units.grant(epsilon))
-    assert units.epsilon(granted) <= epsilon
+    granted = int(units.round_down(epsilon))
+    assert units.to_epsilon(granted) <= epsilon
     assert Fraction(granted) >= Fraction(epsilon) * 10**9 - 1 - Fraction(epsilon) * 2
 
 
 @given(st.integers(1, 10**15))
 def test_a_decimal_with_nine_places_is_granted_exactly(nano):
-    assert int(units.grant(nano / 10**9)) == nano
+    assert int(units.round_down(nano / 10**9)) == nano
 
 
 @given(st.floats(0, 1e6))
 def test_charges_round_up(loss):
-    charged = int(units.charge(np.array([loss]))[0])
+    charged = int(units.round_up(np.array([loss]))[0])
     assert Fraction(charged) >= Fraction(loss) * 10**9
     assert Fraction(charged) <= Fraction(loss) * 10**9 * (1 + Fraction(1, 2**40)) + 1
 
 
 @given(st.floats(0, 1e6))
 def test_declared_losses_round_up_and_decimals_stay_what_they_are(loss):
-    assert units.epsilon(int(units.declared(loss))) >= loss
-    assert int(units.declared(int(units.declared(loss)) / 10**9)) == int(units.declared(loss))
+    assert units.to_epsilon(int(units.round_up_decimal(loss))) >= loss
+    assert int(units.round_up_decimal(int(units.round_up_decimal(loss)) / 10**9)) == int(units.round_up_decimal(loss))
 
 
 @pytest.mark.parametrize("epsilon", [0, -1, np.nan, np.inf, -np.inf, 1e-10, 1.1e6, 1e300, "much", None, [0.1, np.nan]])
 def test_what_is_no_budget_is_refused(epsilon):
     with pytest.raises(errors.InvalidBudget):
-        units.grant(epsilon)
+        units.round_down(epsilon)
 
 
 EPSILON, OWNERS = [0.1, 2.0, 0.1, 0.5], ["b", "a", "b", "c"]
@@ -139,18 +139,18 @@ def test_people_who_grant_nothing_are_left_out_when_told_so():
 
 def test_a_charge_is_cut_by_roundings_and_by_nothing_else():
     granted = np.array([5, 10**9, 10**15])
-    assert units.within(granted + 1, granted).tolist() == granted.tolist()
-    assert units.within(granted - 1, granted).tolist() == (granted - 1).tolist()
+    assert units.check_within_grant(granted + 1, granted).tolist() == granted.tolist()
+    assert units.check_within_grant(granted - 1, granted).tolist() == (granted - 1).tolist()
     for who in range(3):
         charged = granted.copy()
         charged[who] = granted[who] * 1.000001 + 3
         with pytest.raises(errors.BudgetExceeded):
-            units.within(charged, granted)
+            units.check_within_grant(charged, granted)
 
 
 @given(st.floats(0, 1))
 def test_a_delta_is_granted_downwards_and_charged_upwards_to_the_next_unit(delta):
-    granted, charged = int(units.grant_delta(delta)), int(units.charge_delta(delta))
+    granted, charged = int(units.round_down_delta(delta)), int(units.round_up_delta(delta))
     assert granted / 10**15 <= delta <= charged / 10**15
     assert charged - granted <= 1
     assert (granted == charged) == (granted / 10**15 == delta)
@@ -158,6 +158,6 @@ def test_a_delta_is_granted_downwards_and_charged_upwards_to_the_next_unit(delta
 
 @pytest.mark.parametrize("delta", [-1e-20, 1.5, np.nan, np.inf, "much", None, [0.1, np.nan], 10**400])
 def test_what_is_no_delta_is_refused(delta):
-    for rounded in (units.grant_delta, units.charge_delta):
+    for rounded in (units.round_down_delta, units.round_up_delta):
         with pytest.raises(errors.InvalidBudget):
             rounded(delta)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import sottovoce as sv
 from sottovoce import errors
-from sottovoce.budgets import Kinds
-from sottovoce.weights import TOTAL_BITS, Weights, _saturation
+from sottovoce.budgets import BudgetGroups
+from sottovoce.weights import TOTAL_BITS, Weights, _solve_saturation
 
 instances = st.lists(st.tuples(st.floats(1e-3, 20), st.integers(1, 50)), min_size=1, max_size=30)
 
@@ -60,7 +60,7 @@ def test_no_nudge_improves_the_objective(people, A, data):
 @given(people=instances, A=st.floats(1e-4, 1e4))
 def test_h_is_the_root_of_phi(people, A):
     epsilon, rows = (np.array(column, dtype=float) for column in zip(*people, strict=True))
-    h = _saturation(epsilon, rows, np.ones(len(rows)), A)
+    h = _solve_saturation(epsilon, rows, np.ones(len(rows)), A)
     phi = h - A * np.sum(epsilon * np.maximum(1 - h * epsilon / rows, 0))
     assert abs(phi) <= 1e-9 * h
     assert sv.optimal_weights(epsilon, rows, A) == pytest.approx(proportions(np.minimum(rows, h * epsilon)), rel=1e-12)
@@ -113,7 +113,7 @@ kinds = st.lists(
 def test_integer_weights_never_overspend_nor_overflow(kinds, A):
     """Everything in exact integers: W_l·10⁹ ≤ ε_l·loudest, charge ≥ loss, charge ≤ grant, total < 2^62."""
     epsilon, rows, people = (np.array(column, dtype=np.int64) for column in zip(*kinds, strict=True))
-    weights = Weights.solve(Kinds(epsilon, rows, people), A)
+    weights = Weights.solve(BudgetGroups(epsilon, rows, people), A)
     total = 0
     for e, s, m, a, W, charge in zip(
         *(x.tolist() for x in (epsilon, rows, people, weights.row, weights.person, weights.charges)), strict=True

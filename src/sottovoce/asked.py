@@ -17,20 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sottovoce.audit import PerInstance
-    from sottovoce.bounds import Column, Schema, Subject
     from sottovoce.budgets import Budgets
-    from sottovoce.classes import Classes
-    from sottovoce.engine import Engine, Rows, TextFormat, Watch
-    from sottovoce.features import ClassLabel, Label
+    from sottovoce.data.engine import Dataset, Engine, TextFormat, Watch
+    from sottovoce.data.kernels import GroupLookup
+    from sottovoce.data.readers import ClassLabel, Label
+    from sottovoce.estimator import Estimator
     from sottovoce.plan import Plan
-    from sottovoce.question import Question
     from sottovoce.release import Release
+    from sottovoce.schema import Classes, Column, Schema, Subject
     from sottovoce.session import Session
-    from sottovoce.statistics import Owner
 
 
 @dataclass(frozen=True)
-class Said:
+class TableOptions:
     """One question about one column of one table, as far as it has been said."""
 
     table: str
@@ -72,15 +71,15 @@ class Said:
     @property
     def subject(self) -> Subject:
         """What the question is about, in public words."""
-        from sottovoce.bounds import Subject
-        from sottovoce.engine import label_of
+        from sottovoce.data.engine import get_table_label
+        from sottovoce.schema import Subject
 
-        return Subject(self.column, self.name or label_of(self.table), self.units)
+        return Subject(self.column, self.name or get_table_label(self.table), self.units)
 
     @property
     def classes(self) -> Classes | None:
         """The declared classes, where the label is a factor."""
-        from sottovoce.classes import Classes
+        from sottovoce.schema import Classes
 
         label = None if self.features is None else self.features.columns.get(str(self.features.label))
         return Classes(label.levels) if label is not None and label.kind == "factor" else None
@@ -91,39 +90,39 @@ class Said:
         read = (self.table, self.schema, self.public, self.budgets)
         return tuple(path for path in read if isinstance(path, str | Path))
 
-    def for_regression(self) -> Said:
+    def for_regression(self) -> TableOptions:
         """Returns the same question, completed, about the label that the schema names and all features it describes."""
         schema = self._require_schema()
         return self._complete_names(schema)._complete_bounds(schema)._select_features(schema)
 
-    def for_classification(self) -> Said:
+    def for_classification(self) -> TableOptions:
         """Returns the same for a label that is a factor, whose levels are the classes."""
         schema = self._require_schema()
         _refuse_no_classes(str(schema.label), schema.columns.get(str(schema.label)))
         return self._complete_names(schema)._select_features(schema)
 
-    def complete(self) -> Said:
+    def complete(self) -> TableOptions:
         """Returns the same question with what the schema adds; refuses it if something is still missing."""
-        from sottovoce.bounds import Schema
+        from sottovoce.schema import Schema
 
         schema = self._load_schema() or Schema()
         return self._complete_names(schema)._complete_bounds(schema)
 
     def _load_schema(self) -> Schema | None:
-        from sottovoce.bounds import Schema
+        from sottovoce.schema import Schema
 
         return Schema.load(self.schema) if isinstance(self.schema, Path) else self.schema
 
     def _require_schema(self) -> Schema:
         schema = self._load_schema()
         if schema is None or schema.label is None:
-            raise _no_label()
+            raise _no_label_error()
         return schema
 
-    def _complete_names(self, schema: Schema) -> Said:
-        from sottovoce.columns import asks_rows
+    def _complete_names(self, schema: Schema) -> TableOptions:
+        from sottovoce.data.source import is_rows_marker
 
-        by_row = self.by_row or asks_rows(self.person)
+        by_row = self.by_row or is_rows_marker(self.person)
         whole = replace(
             self,
             person=None if by_row else self.person or schema.person,
@@ -136,15 +135,15 @@ class Said:
         whole._refuse_one_column_twice()
         return whole
 
-    def _select_features(self, schema: Schema) -> Said:
-        from sottovoce.bounds import Schema
+    def _select_features(self, schema: Schema) -> TableOptions:
+        from sottovoce.schema import Schema
 
         # What names people or budgets, here or in the schema, is no feature; neither is text.
         others = {self.person, self.budget, schema.person, schema.budget}
         kept = {n: c for n, c in schema.columns.items() if n not in others and c.kind != "text"}
         return replace(self, features=Schema(columns=kept, label=schema.label))
 
-    def _complete_budget(self, schema: Schema) -> Said:
+    def _complete_budget(self, schema: Schema) -> TableOptions:
         from sottovoce.errors import InvalidParameter
 
         budget = self.budget or (schema.budget if self.epsilon is None else None)
@@ -158,7 +157,7 @@ class Said:
         listed = budget is not None and schema.budget in (None, budget)
         return replace(self, budget=budget, tiers=schema.tiers if listed else {})
 
-    def _complete_bounds(self, schema: Schema) -> Said:
+    def _complete_bounds(self, schema: Schema) -> TableOptions:
         from sottovoce.errors import InvalidBounds, InvalidParameter
 
         if self.column is None:
@@ -190,7 +189,7 @@ class Said:
             )
 
 
-def question(name: str, said: Said, **parameters: Any) -> Question:
+def make_estimator(name: str, said: TableOptions, **parameters: Any) -> Estimator:
     """Returns the question by its public name; its parameters are refused now if they are wrong."""
     import sottovoce as sv
 
@@ -199,22 +198,24 @@ def question(name: str, said: Said, **parameters: Any) -> Question:
         given |= {"bounds": said.bounds, "missing": said.missing}
     else:
         given |= {"bounds": said.features}  # which declares its own constants for missing values
-    asked: Question = getattr(sv, name)(**given)
+    asked: Estimator = getattr(sv, name)(**given)
     with suppress(sv.errors.WeakRegularisation):  # a λ that is too weak for two people may be right for many
         asked.plan_for(sv.Budgets.of(1.0, rows=2))  # a plan for nobody: better to stumble here than after a long census
     return asked
 
 
-def planned(said: Said, asked: Question, watch: Watch | None = None, session: Session | None = None) -> Plan:
+def plan_from_table(
+    said: TableOptions, asked: Estimator, watch: Watch | None = None, session: Session | None = None
+) -> Plan:
     """Returns the plan, from the columns of people and budgets alone, and from what the session's people have left."""
-    _, budgets, _ = census(said, watch, values=False)
+    _, budgets, _ = count_people(said, watch, values=False)
     plan = asked.plan_for(budgets) if session is None else session.plan_rows(asked, budgets)
     return replace(plan, subject=said.subject)
 
 
-def answered(
-    said: Said,
-    asked: Question,
+def release_from_table(
+    said: TableOptions,
+    asked: Estimator,
     watch: Watch | None = None,
     session: Session | None = None,
     agreed: str | None = None,
@@ -223,34 +224,34 @@ def answered(
 
     With ``agreed``, the digest of a plan, the session charges nobody for another plan than that.
     """
-    from sottovoce.question import refuse_unfit, run
+    from sottovoce.estimator import refuse_invalid_rows, run_release
 
-    engine, budgets, owner = census(said, watch, values=True)
-    about = rows(said, engine, owner)
+    engine, budgets, owner = count_people(said, watch, values=True)
+    about = make_dataset(said, engine, owner)
     if session is not None:
         return session.release_rows(asked, budgets, about, str(said.key), agreed)
     # Books that end with the process need no accounts: people are counted and protected, but not named.
     plan = asked.plan_for(replace(budgets, people=None), about)
-    refuse_unfit(asked, plan, about)
-    return run(asked, plan, about)
+    refuse_invalid_rows(asked, plan, about)
+    return run_release(asked, plan, about)
 
 
-def rows(said: Said, engine: Engine, owner: Owner) -> Rows:
+def make_dataset(said: TableOptions, engine: Engine, owner: GroupLookup) -> Dataset:
     """Returns the rows in question: of one column, or of a label and its features."""
-    from sottovoce.engine import Rows
-    from sottovoce.features import Named
-    from sottovoce.recoding import Recoding
+    from sottovoce.data.encoding import Recoding
+    from sottovoce.data.engine import Dataset
+    from sottovoce.data.readers import ColumnReader
 
     column = str(said.column)
     if said.features is None:
-        return Rows(engine, column, owner, subject=said.subject)
-    reader = Named(Recoding.of_schema(said.features))
-    return Rows(engine, column, owner, reader, label(said, said.features), said.subject)
+        return Dataset(engine, column, owner, subject=said.subject)
+    reader = ColumnReader(Recoding.of_schema(said.features))
+    return Dataset(engine, column, owner, reader, make_label(said, said.features), said.subject)
 
 
-def label(said: Said, schema: Schema) -> Label | ClassLabel:
+def make_label(said: TableOptions, schema: Schema) -> Label | ClassLabel:
     """Returns how the label is read: a factor as classes, else as a number."""
-    from sottovoce.features import ClassLabel, Label
+    from sottovoce.data.readers import ClassLabel, Label
 
     column = str(said.column)
     if said.classes is not None:
@@ -259,20 +260,20 @@ def label(said: Said, schema: Schema) -> Label | ClassLabel:
     return Label(column, low, high, said.missing)
 
 
-def census(said: Said, watch: Watch | None, *, values: bool) -> tuple[Engine, Budgets, Owner]:
+def count_people(said: TableOptions, watch: Watch | None, *, values: bool) -> tuple[Engine, Budgets, GroupLookup]:
     """Opens the table and counts who takes part; only a release declares the values to be numbers."""
-    from sottovoce.bounds import Schema
-    from sottovoce.census import take_census
-    from sottovoce.columns import ROWS, owner_name
-    from sottovoce.engine import USUAL_TEXT, over, require_columns
-    from sottovoce.grants import Grants
+    from sottovoce.data.budget_table import Grants
+    from sottovoce.data.census import take_census
+    from sottovoce.data.engine import DEFAULT_TEXT_FORMAT, open_engine, require_columns
+    from sottovoce.data.source import ROWS_MARKER, find_owner_column
+    from sottovoce.schema import Schema
 
     here = said.budget if said.budgets is None else None
     numbers = () if said.tiers or here is None else (here,)
-    text = said.text or USUAL_TEXT
-    engine = over(said.table, said.engine, (*numbers, *(said.private_numbers if values else ())), watch, text)
+    text = said.text or DEFAULT_TEXT_FORMAT
+    engine = open_engine(said.table, said.engine, (*numbers, *(said.private_numbers if values else ())), watch, text)
     if said.by_row:
-        owner_name(Schema(), engine.columns(), ROWS)  # refuses a table in which that could be a column
+        find_owner_column(Schema(), engine.columns(), ROWS_MARKER)  # refuses a table in which that could be a column
     require_columns(engine, *said.private_columns, here, said.person)
     grants = None
     if said.budgets is not None:
@@ -280,10 +281,10 @@ def census(said: Said, watch: Watch | None, *, values: bool) -> tuple[Engine, Bu
     budgets, owner = take_census(
         engine, epsilon=said.epsilon, budget=here, person=said.person, tiers=said.tiers or None, grants=grants
     )
-    return engine, *shared(budgets, owner, said.share)
+    return engine, *scale_budgets(budgets, owner, said.share)
 
 
-def shared(budgets: Budgets, owner: Owner, share: float) -> tuple[Budgets, Owner]:
+def scale_budgets(budgets: Budgets, owner: GroupLookup, share: float) -> tuple[Budgets, GroupLookup]:
     """Returns the budgets of a release that may spend this share of them, rounded down."""
     from sottovoce.errors import InvalidParameter
 
@@ -296,21 +297,21 @@ def shared(budgets: Budgets, owner: Owner, share: float) -> tuple[Budgets, Owner
     return lowered, replace(owner, codes=lowered.codes)
 
 
-def audited(release: Release, said: Said, delta: float, watch: Any = None) -> PerInstance:
+def audit_from_table(release: Release, said: TableOptions, delta: float, watch: Any = None) -> PerInstance:
     """Returns the audit of a release from the table it was made from, with the budgets that it was made with."""
-    from sottovoce.audit import reading, rebuilding
-    from sottovoce.audit.instance import PerInstance
-    from sottovoce.solvers.profiles import probability
+    from sottovoce.accounting.profiles import check_delta
+    from sottovoce.audit import inputs, rebuilding
+    from sottovoce.audit.instance_losses import PerInstance
 
-    level, (_, asked) = float(probability(delta)), rebuilding.released(release)
-    if reading.equal(release):  # it was made without budgets, and any number stands for them
+    level, (_, asked) = float(check_delta(delta)), rebuilding.find_release(release)
+    if inputs.has_equal_weights(release):  # it was made without budgets, and any number stands for them
         said = replace(said, epsilon=1.0, budget=None)
     said = said.for_regression()
-    engine, budgets, owner = census(said, watch, values=True)
-    return PerInstance(reading.read_rows(release, asked, budgets, rows(said, engine, owner)), level)
+    engine, budgets, owner = count_people(said, watch, values=True)
+    return PerInstance(inputs.read_rows_input(release, asked, budgets, make_dataset(said, engine, owner)), level)
 
 
-def _no_label() -> Exception:
+def _no_label_error() -> Exception:
     from sottovoce.errors import InvalidSchema
 
     return InvalidSchema(
@@ -321,11 +322,11 @@ def _no_label() -> Exception:
 
 
 def _refuse_no_classes(label: str, described: Column | None) -> None:
-    from sottovoce.classes import spelt
     from sottovoce.errors import InvalidSchema
+    from sottovoce.schema import format_class
 
     levels = () if described is None or described.kind != "factor" else described.levels
-    if len(set(map(spelt, levels))) < max(len(levels), 2):
+    if len(set(map(format_class, levels))) < max(len(levels), 2):
         raise InvalidSchema(
             f"The schema does not give {label!r} two or more levels, all different.",
             "A label to classify is a factor, and its levels are the classes that can occur, from public knowledge.",

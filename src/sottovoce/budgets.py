@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce import units
+from sottovoce.arrays import Array, check_same_length, count_dimensions, factorise, refuse_nameless, to_column
 from sottovoce.errors import (
     DuplicatePeople,
     InconsistentBudget,
@@ -30,16 +31,15 @@ from sottovoce.errors import (
     TooFewRows,
     UnknownPeople,
 )
-from sottovoce.table import Array, column, dimensions, factorise, refuse_nameless, same_length
 
 Unit = Literal["row", "person"]
 LEAVE_OUT = "leave out"
 #: More rows than this nobody has, and counts of them stay whole numbers in doubles.
-MOST_ROWS = 2**53
+MAX_ROWS = 2**53
 
 
 @dataclass(frozen=True, eq=False)
-class Kinds:
+class BudgetGroups:
     """The distinct pairs (ε, rows) among the people, and how many people share each."""
 
     epsilon: units.Units
@@ -59,7 +59,7 @@ class Budgets:
     (['ada', 'ben'], [1.0, 0.1], 3)
     """
 
-    kinds: Kinds
+    kinds: BudgetGroups
     unit: Unit
     codes: Array | None = None  # person → kind; None where people are known by kind only (a streamed table)
     owner: NDArray[np.int64] | None = None  # row → person; None where row i belongs to person i
@@ -76,17 +76,17 @@ class Budgets:
         """
         if not (isinstance(zero, str) and zero in ("refuse", LEAVE_OUT)):
             raise InvalidParameter("zero is neither 'refuse' nor 'leave out'.", "", "Choose one of the two.")
-        if rows is not None and not (isinstance(rows, int | np.integer) and 0 <= rows < MOST_ROWS):
+        if rows is not None and not (isinstance(rows, int | np.integer) and 0 <= rows < MAX_ROWS):
             raise InvalidParameter("rows is not a number of rows.", "It is a whole number.", "Pass how many there are.")
         rows = None if rows is None else int(rows)
         people, owner = (None, None) if groups is None else factorise(groups)
         if people is not None and owner is not None:
-            epsilon = _by_person(epsilon, groups, people, owner)
-        granted = _granted(epsilon, people, owner, zero == LEAVE_OUT)
+            epsilon = _map_series_by_person(epsilon, groups, people, owner)
+        granted = _round_grants(epsilon, people, owner, zero == LEAVE_OUT)
         if people is None or owner is None:
             return cls._from_rows(granted, rows)
         if rows is not None:
-            same_length(rows, groups=owner)
+            check_same_length(rows, groups=owner)
         return cls._from_people(granted, people, owner)
 
     @classmethod
@@ -97,9 +97,9 @@ class Budgets:
         [1.0, 0.1]
         """
         names, _ = factorise(people)
-        amounts = column(epsilon, "epsilon")
-        listed = column(people, "people").tolist()
-        same_length(len(listed), epsilon=amounts)
+        amounts = to_column(epsilon, "epsilon")
+        listed = to_column(people, "people").tolist()
+        check_same_length(len(listed), epsilon=amounts)
         table = dict(zip(listed, amounts.tolist(), strict=True))
         if len(names) < len(listed):
             raise DuplicatePeople("A person is listed twice.", "Everybody has one ε.", "Keep one line a person.")
@@ -115,7 +115,7 @@ class Budgets:
         if not isinstance(levels, Mapping):
             raise InvalidParameter("The tiers are no price list.", "", "Pass a mapping from tier to ε.")
         names, code = factorise(tier)
-        return cls.of(units.epsilon(_looked_up(levels, names))[code], groups=groups)
+        return cls.of(units.to_epsilon(_look_up_grants(levels, names))[code], groups=groups)
 
     @classmethod
     def _from_rows(cls, granted: units.Units, rows: int | None) -> Budgets:
@@ -128,21 +128,21 @@ class Budgets:
                 )
             granted = np.broadcast_to(granted, (rows,))
         elif rows is not None:
-            same_length(rows, epsilon=granted)
-        _enough(len(granted))
-        kinds, codes = _kinds(granted, None)
+            check_same_length(rows, epsilon=granted)
+        _refuse_few_rows(len(granted))
+        kinds, codes = _group_budgets(granted, None)
         return cls(kinds, "row", codes)
 
     @classmethod
     def _from_people(cls, granted: units.Units, people: Array, owner: NDArray[np.int64]) -> Budgets:
-        _enough(len(owner))
-        kinds, codes = _kinds(np.broadcast_to(granted, people.shape), np.bincount(owner, minlength=len(people)))
+        _refuse_few_rows(len(owner))
+        kinds, codes = _group_budgets(np.broadcast_to(granted, people.shape), np.bincount(owner, minlength=len(people)))
         return cls(kinds, "person", codes, owner, people)
 
     @property
     def epsilon(self) -> NDArray[np.float64]:
         """What each granted: by row without groups, else by person in sorted order."""
-        return np.asarray(units.epsilon(self.by_person(self.kinds.epsilon)), dtype=np.float64)
+        return np.asarray(units.to_epsilon(self.by_person(self.kinds.epsilon)), dtype=np.float64)
 
     @property
     def n_people(self) -> int:
@@ -178,15 +178,17 @@ class Budgets:
             raise InvalidParameter("These budgets do not name people.", "", "Build them with groups=.")
         if np.array_equal(granted, self.by_person(self.kinds.epsilon)):
             return self
-        kinds, codes = _kinds(granted, self.kinds.rows[self.codes])
+        kinds, codes = _group_budgets(granted, self.kinds.rows[self.codes])
         return Budgets(kinds, self.unit, codes, self.owner, self.people)
 
-    def split(self, parts: int) -> Kinds:
+    def split(self, parts: int) -> BudgetGroups:
         """Returns the kinds with 1/parts of every budget, rounded down: the shares never add up to more."""
-        return Kinds(self.kinds.epsilon // parts, self.kinds.rows, self.kinds.people)
+        return BudgetGroups(self.kinds.epsilon // parts, self.kinds.rows, self.kinds.people)
 
 
-def _granted(epsilon: Any, people: Array | None, owner: NDArray[np.int64] | None, zero_allowed: bool) -> units.Units:
+def _round_grants(
+    epsilon: Any, people: Array | None, owner: NDArray[np.int64] | None, zero_allowed: bool
+) -> units.Units:
     """One number, or one number a row (a person, with groups)."""
     if isinstance(epsilon, Mapping):
         if people is None:
@@ -195,17 +197,19 @@ def _granted(epsilon: Any, people: Array | None, owner: NDArray[np.int64] | None
                 "A mapping from person to ε needs groups=.",
                 "Pass groups= with the owner of every row, or an array of ε by row.",
             )
-        return _looked_up(epsilon, people, zero_allowed)
-    granted = units.grant(
-        epsilon if dimensions(epsilon) == 0 else column(epsilon, "epsilon"), zero_allowed=zero_allowed
+        return _look_up_grants(epsilon, people, zero_allowed)
+    granted = units.round_down(
+        epsilon if count_dimensions(epsilon) == 0 else to_column(epsilon, "epsilon"), zero_allowed=zero_allowed
     )
     if granted.ndim and owner is not None and people is not None:
-        same_length(len(owner), epsilon=granted)
-        return _one_each(granted, owner, len(people))
+        check_same_length(len(owner), epsilon=granted)
+        return _collect_one_each(granted, owner, len(people))
     return granted
 
 
-def by_person(amounts: Mapping[Any, Any], count: Callable[[list[Any]], units.Units]) -> tuple[list[Any], units.Units]:
+def read_amounts_by_person(
+    amounts: Mapping[Any, Any], count: Callable[[list[Any]], units.Units]
+) -> tuple[list[Any], units.Units]:
     """Returns the people of a mapping and their amounts in units; refuses names that are none, and several amounts."""
     names = list(amounts)
     refuse_nameless(names)
@@ -217,29 +221,29 @@ def by_person(amounts: Mapping[Any, Any], count: Callable[[list[Any]], units.Uni
     return names, counted
 
 
-def series_mapping(values: Any) -> dict[Any, Any] | None:
+def series_to_mapping(values: Any) -> dict[Any, Any] | None:
     """Returns a pandas Series as a mapping from its index; None for anything else, and where an entry comes twice."""
     index = getattr(values, "index", None)
-    if index is None or callable(index) or not hasattr(values, "to_numpy") or dimensions(values) != 1:
+    if index is None or callable(index) or not hasattr(values, "to_numpy") or count_dimensions(values) != 1:
         return None
     return dict(zip(index.tolist(), values.tolist(), strict=True)) if index.is_unique else None
 
 
-def _by_person(epsilon: Any, groups: Any, people: Array, owner: NDArray[np.int64]) -> Any:
+def _map_series_by_person(epsilon: Any, groups: Any, people: Array, owner: NDArray[np.int64]) -> Any:
     """Returns a Series that is indexed by person as a mapping, and anything else as it is.
 
     A Series with the index of ``groups`` is a column of the same table. Where it could be read in both ways, and they
     differ, it is refused: one of them would give people what others granted.
     """
-    table = series_mapping(epsilon)
+    table = series_to_mapping(epsilon)
     # An ε that is missing is refused in whichever way the Series is read, and cannot be compared before.
-    if table is None or _same_index(epsilon, groups) or epsilon.isna().any():
+    if table is None or _has_same_index(epsilon, groups) or epsilon.isna().any():
         return epsilon
     names = people.tolist()
     known = sum(name in table for name in names)
     if known < len(names):
         if known and all(isinstance(name, str) for name in table):  # names, and not the numbers of rows
-            raise _without_budget()
+            raise _no_budget_error()
         return epsilon
     if len(epsilon) == len(owner) and [table[names[i]] for i in owner.tolist()] != epsilon.tolist():
         raise InvalidParameter(
@@ -250,12 +254,12 @@ def _by_person(epsilon: Any, groups: Any, people: Array, owner: NDArray[np.int64
     return table
 
 
-def _same_index(epsilon: Any, groups: Any) -> bool:
+def _has_same_index(epsilon: Any, groups: Any) -> bool:
     index = getattr(groups, "index", None)
     return index is not None and not callable(index) and bool(epsilon.index.equals(index))
 
 
-def _one_each(by_row: units.Units, owner: NDArray[np.int64], people: int) -> units.Units:
+def _collect_one_each(by_row: units.Units, owner: NDArray[np.int64], people: int) -> units.Units:
     granted = np.zeros(people, dtype=np.int64)
     granted[owner] = by_row
     if not np.array_equal(granted[owner], by_row):
@@ -267,17 +271,19 @@ def _one_each(by_row: units.Units, owner: NDArray[np.int64], people: int) -> uni
     return granted
 
 
-def _looked_up(epsilon: Mapping[Any, float], names: Array, zero_allowed: bool = False) -> units.Units:
-    people, granted = by_person(epsilon, lambda values: units.grant(values, zero_allowed=zero_allowed))
+def _look_up_grants(epsilon: Mapping[Any, float], names: Array, zero_allowed: bool = False) -> units.Units:
+    people, granted = read_amounts_by_person(
+        epsilon, lambda values: units.round_down(values, zero_allowed=zero_allowed)
+    )
     table = dict(zip(people, granted.tolist(), strict=True))
     try:
         return np.array([table[name] for name in names.tolist()], dtype=np.int64)
     except (KeyError, TypeError):
         pass  # raised below, so that the name in the KeyError is not carried along
-    raise _without_budget()
+    raise _no_budget_error()
 
 
-def _without_budget() -> UnknownPeople:
+def _no_budget_error() -> UnknownPeople:
     return UnknownPeople(
         "A row belongs to somebody (or to a tier) without a budget.",
         "Everybody whose rows are used has set an ε.",
@@ -285,23 +291,25 @@ def _without_budget() -> UnknownPeople:
     )
 
 
-def _kinds(granted: units.Units, rows: NDArray[np.int64] | None) -> tuple[Kinds, Array]:
+def _group_budgets(granted: units.Units, rows: NDArray[np.int64] | None) -> tuple[BudgetGroups, Array]:
     """Groups equal (ε, rows); rows=None means one row each."""
     if rows is None:
         epsilon, codes, people = np.unique(granted, return_inverse=True, return_counts=True)
-        return Kinds(epsilon, np.broadcast_to(np.int64(1), epsilon.shape), people), _small(codes, len(epsilon))
+        return BudgetGroups(epsilon, np.broadcast_to(np.int64(1), epsilon.shape), people), _shrink_codes(
+            codes, len(epsilon)
+        )
     epsilon, by_epsilon = np.unique(granted, return_inverse=True)
     counts, by_count = np.unique(rows, return_inverse=True)
     pairs, codes, people = np.unique(by_epsilon * len(counts) + by_count, return_inverse=True, return_counts=True)
     which_epsilon, which_count = np.divmod(pairs, len(counts))
-    return Kinds(epsilon[which_epsilon], counts[which_count], people), _small(codes, len(pairs))
+    return BudgetGroups(epsilon[which_epsilon], counts[which_count], people), _shrink_codes(codes, len(pairs))
 
 
-def _small(codes: Array, kinds: int) -> Array:
+def _shrink_codes(codes: Array, kinds: int) -> Array:
     return codes.astype(np.min_scalar_type(max(kinds - 1, 0)), copy=False)
 
 
-def _enough(rows: int) -> None:
+def _refuse_few_rows(rows: int) -> None:
     if rows < 2:
         raise TooFewRows(
             "The table is empty or has one row.",

@@ -17,11 +17,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce import conversion, units
-from sottovoce.bounds import between
+from sottovoce import units
+from sottovoce.accounting import zcdp
+from sottovoce.arrays import Array
 from sottovoce.budgets import Budgets, Unit
 from sottovoce.errors import IncompatibleGuarantees, InvalidParameter
-from sottovoce.table import Array
+from sottovoce.schema import is_between
 
 Currency = Literal["pure epsilon", "zCDP rho", "epsilon, delta"]
 Arithmetic = Literal["exact", "floating"]
@@ -29,7 +30,7 @@ Arithmetic = Literal["exact", "floating"]
 Neighbours = Literal["replace", "replace labels", "zero out"]
 
 #: Up to this many different values a published guarantee lists them all; beyond, it shows deciles.
-LISTED = 12
+MOST_VALUES_LISTED = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +68,7 @@ class Guarantee:
         """What each kind of people is promised, in what is shown."""
         if self.currency == "zCDP rho" and self.delta is not None:
             return self._convert_rho(self.delta, self.spent)
-        return np.asarray(units.epsilon(self.spent), dtype=np.float64)
+        return np.asarray(units.to_epsilon(self.spent), dtype=np.float64)
 
     @property
     def epsilon(self) -> NDArray[np.float64]:
@@ -81,7 +82,7 @@ class Guarantee:
     @property
     def rho(self) -> NDArray[np.float64]:
         """What each is promised in ρ of zCDP; a pure ε is worth ρ = min(ε²/2, ε), rounded up."""
-        return np.asarray(units.epsilon(self.as_zcdp().units), dtype=np.float64)
+        return np.asarray(units.to_epsilon(self.as_zcdp().units), dtype=np.float64)
 
     def as_zcdp(self) -> Guarantee:
         """The same promise in ρ: ε-DP implies ε²/2-zCDP (Bun and Steinke 2016, Proposition 1.4), and ε-zCDP anyway."""
@@ -91,13 +92,13 @@ class Guarantee:
             raise IncompatibleGuarantees(
                 "This guarantee is an ε at one δ.", "It says nothing about ρ.", "Use .epsilon, with .delta beside it."
             )
-        epsilon = np.asarray(units.epsilon(self.spent))
-        rho = units.charge(np.minimum(epsilon**2 / 2, epsilon))
+        epsilon = np.asarray(units.to_epsilon(self.spent))
+        rho = units.round_up(np.minimum(epsilon**2 / 2, epsilon))
         return replace(self, spent=rho, currency="zCDP rho")
 
     def approximate(self, delta: float) -> NDArray[np.float64]:
         """Each person's ε at this δ: by (2) of docs/theory/composition.md, or exactly where noise was Gaussian."""
-        if not between(delta, 0, 1):
+        if not is_between(delta, 0, 1):
             raise InvalidParameter(
                 "δ is not between 0 and 1.", "", "Pass a small δ, far below one over the number of people."
             )
@@ -107,8 +108,8 @@ class Guarantee:
 
     def _convert_rho(self, delta: float, rho: NDArray[np.int64]) -> NDArray[np.float64]:
         values, where = np.unique(rho, return_inverse=True)
-        read = conversion.gaussian_epsilon if self.gaussian else conversion.zcdp_epsilon
-        return np.asarray(read(units.epsilon(values), delta)[where], dtype=np.float64)
+        read = zcdp.gaussian_epsilon if self.gaussian else zcdp.zcdp_epsilon
+        return np.asarray(read(units.to_epsilon(values), delta)[where], dtype=np.float64)
 
     def _get_epsilon_above(self, delta: float) -> NDArray[np.float64]:
         if self.delta is None or delta < self.delta:
@@ -122,7 +123,7 @@ class Guarantee:
         self._refuse_other_kinds(other)
         left, right = self._to_one_currency(other)
         arithmetic: Arithmetic = "exact" if self.arithmetic == other.arithmetic == "exact" else "floating"
-        left = replace(left, arithmetic=arithmetic, delta=_joint_delta(left, right), gaussian=False)
+        left = replace(left, arithmetic=arithmetic, delta=_combine_deltas(left, right), gaussian=False)
         if left.codes is right.codes and left.counts is right.counts:  # the same kinds of the same people
             return replace(left, spent=left.spent + right.spent)
         spent = left.units + right.units
@@ -168,18 +169,18 @@ class Guarantee:
             "people": int(counts.sum()),
         }
         if self.currency == "zCDP rho":
-            told["rho"] = _told(spent, counts, "rho")
+            told["rho"] = _summarise_amounts(spent, counts, "rho")
         if self.delta is not None:
             told["delta"] = self.delta
         if self.reported_currency == "epsilon":
-            told["epsilon"] = _told(replace(self, spent=spent)._units_of_epsilon(), counts, "epsilon")
+            told["epsilon"] = _summarise_amounts(replace(self, spent=spent)._units_of_epsilon(), counts, "epsilon")
         return told
 
     def _units_of_epsilon(self) -> NDArray[np.int64]:
-        return units.declared(self.amounts) if self.currency == "zCDP rho" else self.spent
+        return units.round_up_decimal(self.amounts) if self.currency == "zCDP rho" else self.spent
 
 
-def _joint_delta(left: Guarantee, right: Guarantee) -> float | None:
+def _combine_deltas(left: Guarantee, right: Guarantee) -> float | None:
     """Returns the δ of two promises together: of ε at δ the sum, of ρ the one at which both are read."""
     given = [promise.delta for promise in (left, right) if promise.delta is not None]
     if left.currency == "epsilon, delta":
@@ -187,25 +188,27 @@ def _joint_delta(left: Guarantee, right: Guarantee) -> float | None:
     return given[0] if len(set(given)) == 1 else None
 
 
-def _told(spent: units.Units, counts: NDArray[np.int64], symbol: str) -> dict[str, Any]:
+def _summarise_amounts(spent: units.Units, counts: NDArray[np.int64], symbol: str) -> dict[str, Any]:
     return {
-        "least": float(units.epsilon(int(spent[0]))),
-        "most": float(units.epsilon(int(spent[-1]))),
-        "distribution": distribution(spent, counts, symbol),
+        "least": float(units.to_epsilon(int(spent[0]))),
+        "most": float(units.to_epsilon(int(spent[-1]))),
+        "distribution": summarise_distribution(spent, counts, symbol),
     }
 
 
-def distribution(spent: units.Units, counts: NDArray[np.int64], symbol: str) -> list[dict[str, float]]:
+def summarise_distribution(spent: units.Units, counts: NDArray[np.int64], symbol: str) -> list[dict[str, float]]:
     """Returns how many people have each value, given in order; deciles where there are more than a dozen values."""
     changes = spent[1:] != spent[:-1]
-    if np.count_nonzero(changes) < LISTED:
+    if np.count_nonzero(changes) < MOST_VALUES_LISTED:
         start = np.concatenate([[0], np.flatnonzero(changes) + 1])
         values, totals = spent[start], np.add.reduceat(counts, start)
-        return [{symbol: float(units.epsilon(int(v))), "people": int(c)} for v, c in zip(values, totals, strict=True)]
+        return [
+            {symbol: float(units.to_epsilon(int(v))), "people": int(c)} for v, c in zip(values, totals, strict=True)
+        ]
     reached = np.cumsum(counts)
     ranks = [math.ceil(reached[-1] * tenth / 10) for tenth in range(1, 11)]
     deciles = spent[np.searchsorted(reached, ranks)]
     return [
-        {symbol: float(units.epsilon(int(v))), "share_at_or_below": tenth / 10}
+        {symbol: float(units.to_epsilon(int(v))), "share_at_or_below": tenth / 10}
         for tenth, v in enumerate(deciles, start=1)
     ]

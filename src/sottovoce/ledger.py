@@ -19,10 +19,18 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sottovoce.conversion import Sums, Total
+from sottovoce.accounting.zcdp import LossSums, TotalLoss
 from sottovoce.errors import InvalidBudget, InvalidParameter
 from sottovoce.guarantee import Guarantee
-from sottovoce.units import DELTA, NANO, Units, charge_delta, declared, grant, grant_delta
+from sottovoce.units import (
+    UNITS_PER_DELTA,
+    UNITS_PER_EPSILON,
+    Units,
+    round_down,
+    round_down_delta,
+    round_up_decimal,
+    round_up_delta,
+)
 
 State = Literal["reserved", "published"]
 
@@ -31,12 +39,12 @@ RESOURCES = ("pure epsilon", "zCDP rho", "epsilon at delta", "delta")
 RELATIONS = ("replace", "replace labels", "zero out")
 ACCOUNTS = tuple(f"{resource}, {relation}" for relation in RELATIONS for resource in RESOURCES)
 #: The account that is meant where none is named.
-USUAL = ACCOUNTS[0]
+DEFAULT_ACCOUNT = ACCOUNTS[0]
 #: The largest amount: an ε of a million, or a δ of one.
-MOST = 10**15
+MAX_UNITS = 10**15
 #: The longest key of a release: an index of PostgreSQL holds 2,704 bytes.
-KEY_SIGNS = 1_000
-KEY_BYTES = 2_600
+MAX_KEY_CHARACTERS = 1_000
+MAX_KEY_BYTES = 2_600
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,13 +53,15 @@ class Amounts:
 
     people: Sequence[Any]
     units: Units
-    account: str = USUAL
+    account: str = DEFAULT_ACCOUNT
 
     def __post_init__(self) -> None:
-        code_of(self.account)
-        if len(self.units) and not 0 <= self.units.min() <= self.units.max() <= MOST:
+        get_account_code(self.account)
+        if len(self.units) and not 0 <= self.units.min() <= self.units.max() <= MAX_UNITS:
             raise InvalidBudget(
-                "An amount is negative or beyond all meaning.", f"Amounts are from 0 to {MOST} units.", "Correct it."
+                "An amount is negative or beyond all meaning.",
+                f"Amounts are from 0 to {MAX_UNITS} units.",
+                "Correct it.",
             )
 
 
@@ -96,7 +106,7 @@ class Line:
     state: str
 
 
-class Everybody(NamedTuple):
+class AllBalances(NamedTuple):
     """Digests of people in their order, one after the other, and what each has left."""
 
     people: bytes
@@ -116,13 +126,13 @@ class Ledger(Protocol):
     def grant(self, amounts: Sequence[Amounts]) -> None:
         """Sets what each person allows in all; below what is spent it freezes them."""
 
-    def balances(self, people: Sequence[Any], account: str = USUAL) -> Units:
+    def balances(self, people: Sequence[Any], account: str = DEFAULT_ACCOUNT) -> Units:
         """Returns what each has left; raises if somebody has no such account."""
 
     def digests(self, people: Sequence[Any]) -> bytes:
         """Returns under which digests people stand in the books, one after the other."""
 
-    def everybody(self, account: str = USUAL) -> Everybody:
+    def everybody(self, account: str = DEFAULT_ACCOUNT) -> AllBalances:
         """Returns what everybody in the books has left of this account."""
 
     def fewer_than(self, accounts: int) -> bool:
@@ -167,63 +177,69 @@ class Ledger(Protocol):
         """Replays all entries; raises if they, their signatures, accounts or releases do not agree."""
 
 
-def charged(guarantee: Guarantee, people: Sequence[Any]) -> list[Amounts]:
+def list_charges(guarantee: Guarantee, people: Sequence[Any]) -> list[Amounts]:
     """Returns what a promise takes from which accounts of these people, who come in the guarantee's order."""
     if guarantee.currency != "epsilon, delta":
         return [Amounts(people, guarantee.units, f"{guarantee.currency}, {guarantee.neighbours}")]
     paid = guarantee.units
-    delta = (paid > 0) * charge_delta(guarantee.delta or 0.0)
+    delta = (paid > 0) * round_up_delta(guarantee.delta or 0.0)
     return [
         Amounts(people, paid, f"epsilon at delta, {guarantee.neighbours}"),
         Amounts(people, delta, f"delta, {guarantee.neighbours}"),
     ]
 
 
-def code_of(account: str) -> int:
+def get_account_code(account: str) -> int:
     """Returns the number of an account in the books; refuses what is none."""
     if not isinstance(account, str) or account not in ACCOUNTS:
         raise InvalidParameter("There is no such account.", f"Accounts: {'; '.join(ACCOUNTS)}.", "Name one of these.")
     return ACCOUNTS.index(account)
 
 
-def units_in(account: str) -> int:
+def get_units_per_one(account: str) -> int:
     """Returns how many units of this account are one."""
-    return DELTA if account.startswith("delta, ") else NANO
+    return UNITS_PER_DELTA if account.startswith("delta, ") else UNITS_PER_EPSILON
 
 
-def grant_units(account: str, amounts: ArrayLike) -> Units:
+def round_down_amounts(account: str, amounts: ArrayLike) -> Units:
     """Returns amounts in whole units of their account, rounded down; 0 stands, what would become 0 is refused."""
-    code_of(account)
-    granted = one_each(grant_delta(amounts) if units_in(account) == DELTA else grant(amounts, zero_allowed=True))
+    get_account_code(account)
+    granted = check_one_each(
+        round_down_delta(amounts)
+        if get_units_per_one(account) == UNITS_PER_DELTA
+        else round_down(amounts, zero_allowed=True)
+    )
     if np.any((granted == 0) & (np.asarray(amounts, dtype=np.float64) > 0)):
         raise InvalidBudget(
             "A grant is smaller than the smallest amount that an account can hold.",
-            f"Grants are rounded down to a multiple of {1 / units_in(account):g}.",
+            f"Grants are rounded down to a multiple of {1 / get_units_per_one(account):g}.",
             "Grant at least that much, or 0 for nothing.",
         )
     return granted
 
 
-def charge_units(account: str, amounts: ArrayLike) -> Units:
+def round_up_amounts(account: str, amounts: ArrayLike) -> Units:
     """Returns amounts in whole units of their account, rounded up."""
-    code_of(account)
-    return one_each(charge_delta(amounts) if units_in(account) == DELTA else declared(amounts))
+    get_account_code(account)
+    return check_one_each(
+        round_up_delta(amounts) if get_units_per_one(account) == UNITS_PER_DELTA else round_up_decimal(amounts)
+    )
 
 
-def one_each(amounts: Units) -> Units:
+def check_one_each(amounts: Units) -> Units:
     """Returns amounts in units if there is one for each person; refuses several."""
     if amounts.ndim != 1:
         raise InvalidBudget("Somebody has several amounts.", "An amount is one number.", "Pass one for each person.")
     return amounts
 
 
-def total(amounts: Mapping[str, int], read_at: float) -> Total:
+def compose_accounts(amounts: Mapping[str, int], read_at: float) -> TotalLoss:
     """Returns the ε and the δ, under replacement, of what is in a person's accounts, all of them together.
 
     ρ is read at δ = ``read_at``, which is part of the δ that is returned.
     """
     zero_out, *others = (
-        Sums(*(amounts.get(f"{resource}, {relation}", 0) for resource in RESOURCES))
+        LossSums(*(amounts.get(f"{resource}, {relation}", 0) for resource in RESOURCES))
         for relation in ("zero out", "replace", "replace labels")
     )
     # A promise about rows covers labels too, so about labels both kinds count.
@@ -240,20 +256,20 @@ def refuse_unwritable(text: Any) -> None:
         )
 
 
-def refuse_long(key: str) -> None:
+def refuse_long_key(key: str) -> None:
     """Raises if a new key is longer than every database can find again."""
-    if len(key) > KEY_SIGNS or len(key.encode()) > KEY_BYTES:
+    if len(key) > MAX_KEY_CHARACTERS or len(key.encode()) > MAX_KEY_BYTES:
         raise InvalidParameter(
             "This key is too long.",
-            f"A new key has at most {KEY_SIGNS:,} signs, and {KEY_BYTES:,} bytes in UTF-8.",
+            f"A new key has at most {MAX_KEY_CHARACTERS:,} signs, and {MAX_KEY_BYTES:,} bytes in UTF-8.",
             "Choose a shorter one; nothing was charged.",
         )
 
 
-def in_words(account: str, units: int) -> float:
+def to_amount(account: str, units: int) -> float:
     """Returns an amount as ε, ρ or δ."""
-    return float(units / units_in(account))
+    return float(units / get_units_per_one(account))
 
 
 #: Called with the name of each step of a reservation and of a publication. A seam: tests put a fault in its place.
-reached: Callable[[str], None] = lambda step: None  # noqa: E731
+fault_point: Callable[[str], None] = lambda step: None  # noqa: E731

@@ -20,17 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce import units
-from sottovoce.bounds import Subject
 from sottovoce.budgets import Budgets
 from sottovoce.errors import InvalidParameter
-from sottovoce.guarantee import LISTED, Guarantee
+from sottovoce.guarantee import MOST_VALUES_LISTED, Guarantee
+from sottovoce.schema import Subject
 from sottovoce.weights import Weights
-from sottovoce.wording import asked, error_sentence, in_table, says_nothing
+from sottovoce.wording import describe_question, describe_table, warn_if_uninformative, write_error_sentence
 
 #: People with one budget may differ from everybody by so much of the spread, on average: for the possible bias alone.
 ASSOCIATION = 1 / 5
 #: Below this Σ(c_i − 1/n)² is rounding, and every row counts the same.
-EQUAL = 1e-20
+NEGLIGIBLE_INEQUALITY = 1e-20
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,12 @@ class ExpectedError:
             "unequal weights": self.sampling,
             "shrinkage": self.shrinkage,
         }
-        told = "Of it " + ", ".join(f"{name} {error_text(part)}" for name, part in parts.items()) + "."
+        told = "Of it " + ", ".join(f"{name} {format_error(part)}" for name, part in parts.items()) + "."
         if self.bias > 0:
-            told += f" Besides, up to about {error_text(self.bias)} of bias is possible, which is not in it."
+            told += f" Besides, up to about {format_error(self.bias)} of bias is possible, which is not in it."
         told += f" {self.assumed}" if self.assumed else ""
         if self.in_column is not None:
-            told += f" If so, it is about {error_text(self.in_column)} in units of the column."
+            told += f" If so, it is about {format_error(self.in_column)} in units of the column."
         return told
 
 
@@ -189,15 +189,15 @@ class Plan:
         kinds, weights = self.budgets.kinds, self.weights
         order = np.lexsort((kinds.rows, kinds.epsilon))
         spent, lines = self.guarantee.amounts, []
-        for part in _parts(kinds.epsilon[order], kinds.people[order]):
+        for part in _split_into_groups(kinds.epsilon[order], kinds.people[order]):
             which = order[part]
             people = kinds.people[which]
             lines.append(
                 {
                     "people": int(people.sum()),
                     "rows": int((people * kinds.rows[which]).sum()),
-                    "granted": _mean(units.epsilon(kinds.epsilon[which]), people),
-                    "spent": _mean(spent[which], people),
+                    "granted": _average_over_people(units.to_epsilon(kinds.epsilon[which]), people),
+                    "spent": _average_over_people(spent[which], people),
                     "voice": float((weights.person[which] / weights.total * people).sum()),
                 }
             )
@@ -214,10 +214,10 @@ class Plan:
         unit = self.guarantee.unit
         symbol = {"epsilon": "ε", "rho": "ρ"}[self.guarantee.reported_currency]
         lines = [
-            f"Plan for {asked(self)}{in_table(self)}: {self.size}.",
-            f"Promise: {currency_words(self.promise)} for each {unit}, neighbours by {self.guarantee.neighbours}, "
+            f"Plan for {describe_question(self)}{describe_table(self)}: {self.size}.",
+            f"Promise: {describe_currency(self.promise)} for each {unit}, neighbours by {self.guarantee.neighbours}, "
             f"{self.guarantee.arithmetic} arithmetic.",
-            f"{'granted ' + symbol:>12} {'spent ' + symbol:>12} {_plural(unit):>10} {'rows':>10} {'voice':>7}",
+            f"{'granted ' + symbol:>12} {'spent ' + symbol:>12} {_pluralise(unit):>10} {'rows':>10} {'voice':>7}",
         ]
         for line in self.who_pays():
             lines.append(
@@ -225,13 +225,15 @@ class Plan:
                 f"{line['voice']:7.1%}"
             )
         parts = dict.fromkeys(error.describe() for error in self.errors)
-        return "\n".join([*lines, error_sentence(self), *parts, *filter(None, [says_nothing(self, "will say")])])
+        return "\n".join(
+            [*lines, write_error_sentence(self), *parts, *filter(None, [warn_if_uninformative(self, "will say")])]
+        )
 
     def __repr__(self) -> str:
-        return f"<Plan of a {self.question} over {self.budgets.n_people} {_plural(self.guarantee.unit)}>"
+        return f"<Plan of a {self.question} over {self.budgets.n_people} {_pluralise(self.guarantee.unit)}>"
 
 
-def inequality(budgets: Budgets, weights: Weights) -> tuple[float, float]:
+def measure_inequality(budgets: Budgets, weights: Weights) -> tuple[float, float]:
     """Returns Σ(c_i − 1/n)² and Σ|c_i − 1/n| over all rows: how far from every row counting the same."""
     kinds = budgets.kinds
     apart = weights.row / weights.total - 1 / budgets.n_rows
@@ -239,7 +241,7 @@ def inequality(budgets: Budgets, weights: Weights) -> tuple[float, float]:
     return float(apart**2 @ rows), float(np.abs(apart) @ rows)
 
 
-def currency_words(promise: Mapping[str, Any]) -> str:
+def describe_currency(promise: Mapping[str, Any]) -> str:
     """Returns what the ε or ρ of a promise's summary is, with its δ where it has one."""
     if "delta" not in promise:
         return {"pure epsilon": "pure ε", "zCDP rho": "ρ of zCDP"}[promise["currency"]]
@@ -247,26 +249,26 @@ def currency_words(promise: Mapping[str, Any]) -> str:
     return f"ε at δ = {promise['delta']:g}{behind}"
 
 
-def error_text(expected: float | Sequence[float]) -> str:
+def format_error(expected: float | Sequence[float]) -> str:
     """Returns the expected error to three digits, several joined by commas."""
     several = expected if isinstance(expected, Sequence) else (expected,)
     return ", ".join(f"{e:,.0f}" if 1000 <= e < 1e9 else f"{e:.3g}" for e in several)
 
 
-def _plural(unit: str) -> str:
+def _pluralise(unit: str) -> str:
     return {"row": "rows", "person": "people"}[unit]
 
 
-def _mean(values: NDArray[np.float64], people: NDArray[np.int64]) -> float:
+def _average_over_people(values: NDArray[np.float64], people: NDArray[np.int64]) -> float:
     if (values == values[0]).all():
         return float(values[0])  # which a division would change in its last digit
     return float((values * people).sum() / people.sum())
 
 
-def _parts(epsilon: units.Units, people: NDArray[np.int64]) -> list[slice]:
+def _split_into_groups(epsilon: units.Units, people: NDArray[np.int64]) -> list[slice]:
     """Cuts sorted kinds into their different ε, or into tenths of the people where there are many."""
     changes = np.flatnonzero(np.diff(epsilon)) + 1
-    if len(changes) < LISTED:
+    if len(changes) < MOST_VALUES_LISTED:
         edges = [0, *changes.tolist(), len(epsilon)]
     else:
         reached = np.cumsum(people)

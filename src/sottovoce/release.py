@@ -17,26 +17,26 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from sottovoce.bounds import Subject
 from sottovoce.errors import InvalidRelease
-from sottovoce.plan import Plan, currency_words
-from sottovoce.rounding import odds, plain, rounded
+from sottovoce.plan import Plan, describe_currency
+from sottovoce.rounding import format_number, format_odds, round_to_error
+from sottovoce.schema import Subject
 from sottovoce.wording import (
-    asked,
-    asked_about,
-    error_sentence,
-    errors,
-    prediction_error,
-    says_nothing,
-    score,
-    shares,
-    unit_in_words,
-    with_unit,
+    add_unit,
+    describe_columns,
+    describe_prediction_error,
+    describe_question,
+    describe_score,
+    describe_unit,
+    list_errors,
+    name_quantiles,
+    warn_if_uninformative,
+    write_error_sentence,
 )
 
 FORMAT = "sottovoce.release/1"
 #: Fields that a release of this format may lack: those of earlier versions do, and data in memory may have no names.
-LATER = ("column", "table", "units", "date")
+OPTIONAL_FIELDS = ("column", "table", "units", "date")
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Certificate:
     @classmethod
     def of(cls, plan: Plan) -> Certificate:
         """The certificate of a release made under this plan."""
-        return cls(plan.theorem.statement, plan.theorem.page, plan.digest, _libraries())
+        return cls(plan.theorem.statement, plan.theorem.page, plan.digest, _get_library_versions())
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,9 @@ class Release:
     def to_json(self) -> str:
         """The release as JSON text, in one fixed order and spelling; what is not known is left out."""
         paper = {name: value for name, value in self.certificate.__dict__.items() if value is not None}
-        known = {name: value for name, value in self.__dict__.items() if name not in LATER or value is not None}
+        known = {
+            name: value for name, value in self.__dict__.items() if name not in OPTIONAL_FIELDS or value is not None
+        }
         content = {"format": FORMAT, **known, "certificate": paper}
         if not self.error_parts:  # made by an earlier version, and the same bytes for ever
             content.pop("error_unit", None)
@@ -122,15 +124,15 @@ class Release:
         try:
             content = json.loads(
                 text,
-                object_pairs_hook=_without_repetition,
-                parse_constant=_finite,
-                parse_float=_finite,
-                parse_int=_whole,
+                object_pairs_hook=_refuse_repeated_keys,
+                parse_constant=_parse_finite,
+                parse_float=_parse_finite,
+                parse_int=_parse_whole,
             )
             if content.pop("format") != FORMAT:
                 raise ValueError
             release = cls(**{**content, "certificate": Certificate(**content["certificate"])})
-            if any(not isinstance(getattr(release, name), kind) for name, kind in KINDS.items()):
+            if any(not isinstance(getattr(release, name), kind) for name, kind in FIELD_TYPES.items()):
                 raise ValueError
             _refuse_wrong_kinds(release)
             release.explain()  # what cannot be explained is not a release
@@ -154,40 +156,49 @@ class Release:
 
     def explain(self) -> str:
         """The release in plain words."""
-        nothing = filter(None, [says_nothing(self)])
+        nothing = filter(None, [warn_if_uninformative(self)])
         return "\n".join(
-            [self._describe_answer(), self._describe_subject(), error_sentence(self), *nothing, *self.promise_in_words(), self.reasons()]
+            [
+                self._describe_answer(),
+                self._describe_subject(),
+                write_error_sentence(self),
+                *nothing,
+                *self.promise_in_words(),
+                self.reasons(),
+            ]
         )
 
     def numbers(self) -> list[tuple[str, str]]:
         """The answers of a question about one column, each with its name, rounded for people and with its unit."""
         values = self.value if isinstance(self.value, list) else [self.value]
         if self.question == "quantile":  # whose error is a rank, and whose answers are points of a grid
-            names = [name for name, _ in shares(self)]
-            told = [rounded(value, step, 1) for value, step in zip(values, self._steps(), strict=True)]  # type: ignore[arg-type]
+            names = [name for name, _ in name_quantiles(self)]
+            told = [round_to_error(value, step, 1) for value, step in zip(values, self._steps(), strict=True)]  # type: ignore[arg-type]
         else:
             names = [self.question]
-            told = [rounded(value, errors(self)[0]) for value in values]  # type: ignore[arg-type]
-        return [(name, with_unit(number, self)) for name, number in zip(names, told, strict=True)]
+            told = [round_to_error(value, list_errors(self)[0]) for value in values]  # type: ignore[arg-type]
+        return [(name, add_unit(number, self)) for name, number in zip(names, told, strict=True)]
 
     def _steps(self) -> list[float]:
         """How finely each quantile is told: by the grid, or where that is finer, by a sixteenth of the error."""
         parts = self.error_parts if isinstance(self.error_parts, list) else [self.error_parts or {}]
         step = float(self.grid.get("step", 0.0))
-        return [max(step, float(part.get("in_column", 0.0)) / 16) for part in parts] * (len(errors(self)) // len(parts))
+        return [max(step, float(part.get("in_column", 0.0)) / 16) for part in parts] * (
+            len(list_errors(self)) // len(parts)
+        )
 
     def coefficients(self, function: dict[str, Any]) -> list[tuple[str, str]]:
         """Intercept and coefficients of a model's function, rounded to what moves a prediction by its error.
 
         Public features have no declared range; their coefficients are rounded to their own noise.
         """
-        error = prediction_error(self)
+        error = describe_prediction_error(self)
         own = {f["name"]: math.sqrt(2) * self.noise.get("scale", 0.0) for f in self._features() if len(f) == 1}
         own |= {f["name"]: error / ((f["high"] - f["low"]) or 1.0) for f in self._features() if "high" in f}
-        told = [("intercept", rounded(function["intercept"], error))]
+        told = [("intercept", round_to_error(function["intercept"], error))]
         for name, number in function["coefficients"].items():
             per = self.subject.units.get(name, "")
-            told.append((name, rounded(number, own.get(name, error)) + (f" per {per}" if per else "")))
+            told.append((name, round_to_error(number, own.get(name, error)) + (f" per {per}" if per else "")))
         return told
 
     def _features(self) -> list[dict[str, Any]]:
@@ -199,18 +210,18 @@ class Release:
             return self._describe_model(self.value)
         told = self.numbers()
         low, high = self.parameters["bounds"]
-        between = f"{plain(low)} and {with_unit(plain(high), self)}"
-        found = f"{asked(self)} is {told[0][1]}"
+        between = f"{format_number(low)} and {add_unit(format_number(high), self)}"
+        found = f"{describe_question(self)} is {told[0][1]}"
         if len(told) > 1:
-            found = f"{asked(self)} are " + ", ".join(f"{number} (the {name})" for name, number in told)
+            found = f"{describe_question(self)} are " + ", ".join(f"{number} (the {name})" for name, number in told)
         return f"Answer: {found}. Values were taken as lying between {between}; anything beyond was clipped."
 
     def _describe_subject(self) -> str:
         table = "a table without a name" if self.table is None else f"the table {self.table!r}"
-        date = "on a date that is not recorded" if self.date is None else f"on {date_in_words(self.date)}"
+        date = "on a date that is not recorded" if self.date is None else f"on {format_date(self.date)}"
         if self.date is None and self.column is None and self.table is None:
             return "Asked about: column, table and date are not recorded."
-        return f"Asked about: {asked_about(self)}, of {table}, {date}."
+        return f"Asked about: {describe_columns(self)}, of {table}, {date}."
 
     def _describe_model(self, value: dict[str, Any]) -> str:
         if "models" in value:
@@ -218,11 +229,11 @@ class Release:
         (_, intercept), *slopes = self.coefficients(value)
         terms = ", ".join(f"{name} {number}" for name, number in slopes)
         low, high = self.parameters["label"]
-        between = f"{plain(low)} and {with_unit(plain(high), self)}"
+        between = f"{format_number(low)} and {add_unit(format_number(high), self)}"
         of = "" if self.column is None else f" of {self.column!r}"
         return (
             f"Answer: a linear model{of}. Intercept {intercept}; coefficients: {terms}. All are in "
-            f"{unit_in_words(self)}, those of numbers for one unit of their column. The label was taken as lying "
+            f"{describe_unit(self)}, those of numbers for one unit of their column. The label was taken as lying "
             f"between {between}; anything beyond was clipped."
         )
 
@@ -231,7 +242,7 @@ class Release:
         for name, model in models.items():
             (_, intercept), *slopes = self.coefficients(model)
             terms = ", ".join(f"{column} {number}" for column, number in slopes)
-            told.append(f"{score(self)} of {name}: intercept {intercept}; {terms}")
+            told.append(f"{describe_score(self)} of {name}: intercept {intercept}; {terms}")
         classes = ", ".join(map(str, self.parameters["classes"]))
         of = "" if self.column is None else f" of {self.column!r}"
         return f"Answer: a classifier{of} ({classes}). {'. '.join(told)}. Features beyond their bounds were clipped."
@@ -248,16 +259,18 @@ class Release:
             whose = {"row": "of each row's label", "person": "of all labels of each person"}[
                 unit
             ] + ", and of nothing else"
-        factors = " and ".join(f"{_odds(e)} (ε = {e:g})" for e in dict.fromkeys((epsilon["least"], epsilon["most"])))
+        factors = " and ".join(
+            f"{_format_odds(e)} (ε = {e:g})" for e in dict.fromkeys((epsilon["least"], epsilon["most"]))
+        )
         guess = f"any guess about one {unit}'s {'labels' if labels else 'data'}"
         if promise["neighbours"] == "zero out":
             guess = f"a guess whether one {unit} was heard or left out"
         return [
-            f"Promise: differential privacy ({currency_words(promise)}, neighbours by {promise['neighbours']}) "
-            f"{whose}, {promise['people']:,} in all, {_range(epsilon)}.",
+            f"Promise: differential privacy ({describe_currency(promise)}, neighbours by {promise['neighbours']}) "
+            f"{whose}, {promise['people']:,} in all, {_describe_range(epsilon)}.",
             f"What it means: whatever somebody already knows, seeing this answer changes the odds of {guess} "
-            f"by a factor of at most {factors}{_except(promise)}.",
-            *(_line(entry, unit) for entry in epsilon["distribution"]),
+            f"by a factor of at most {factors}{_describe_delta(promise)}.",
+            *(_describe_line(entry, unit) for entry in epsilon["distribution"]),
         ]
 
     def _promise_in_rho(self) -> list[str]:
@@ -285,7 +298,7 @@ class Release:
 
 
 #: What the parts of a release are.
-KINDS: dict[str, Any] = {
+FIELD_TYPES: dict[str, Any] = {
     "question": str,
     "parameters": dict,
     "value": int | float | list | dict,
@@ -297,24 +310,24 @@ KINDS: dict[str, Any] = {
 }
 
 
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(dict(pairs)) < len(pairs):
         raise ValueError  # which of two answers would be read depends on the reader
     return dict(pairs)
 
 
-def _finite(number: str) -> float:
+def _parse_finite(number: str) -> float:
     if not math.isfinite(float(number)):
         raise ValueError
     return float(number)
 
 
-def _whole(number: str) -> int:
-    _finite(number)
+def _parse_whole(number: str) -> int:
+    _parse_finite(number)
     return int(number)
 
 
-def date_in_words(date: str) -> str:
+def format_date(date: str) -> str:
     """Returns a date of a release for people: 2026-11-16 at 17:04 UTC.
 
     >>> date_in_words("2026-11-16T17:04:05Z")
@@ -331,25 +344,25 @@ def _refuse_wrong_kinds(release: Release) -> None:
 
 
 @cache
-def _libraries() -> dict[str, str]:
+def _get_library_versions() -> dict[str, str]:
     return {name: version(name) for name in ("sottovoce", "opendp")}
 
 
-def _odds(epsilon: float) -> str:
-    return odds(epsilon) if epsilon < 20 else f"e^{epsilon:g}, which is no protection"
+def _format_odds(epsilon: float) -> str:
+    return format_odds(epsilon) if epsilon < 20 else f"e^{epsilon:g}, which is no protection"
 
 
-def _except(promise: dict[str, Any]) -> str:
+def _describe_delta(promise: dict[str, Any]) -> str:
     return f", except with a probability of about δ = {promise['delta']:g}" if "delta" in promise else ""
 
 
-def _range(epsilon: dict[str, Any]) -> str:
+def _describe_range(epsilon: dict[str, Any]) -> str:
     if epsilon["least"] == epsilon["most"]:
         return f"each with ε = {epsilon['least']:g}"
     return f"each with an ε of their own, from {epsilon['least']:g} to {epsilon['most']:g}"
 
 
-def _line(entry: dict[str, float], unit: str) -> str:
+def _describe_line(entry: dict[str, float], unit: str) -> str:
     if "people" in entry:
         names = {"row": ("row", "rows"), "person": ("person", "people")}[unit]
         return f"  {entry['people']:,} {names[entry['people'] != 1]} at ε = {entry['epsilon']:g}"

@@ -18,7 +18,7 @@ UPWARD = Context(prec=3, rounding=ROUND_CEILING)
 SMALLEST_PLACE, LARGEST = -12, 1e15
 
 
-def rounded(value: float, error: float, digits: int = ERROR_DIGITS) -> str:
+def round_to_error(value: float, error: float, digits: int = ERROR_DIGITS) -> str:
     """Returns the number rounded to this many digits of its error; without a usable error, to six of its own.
 
     >>> rounded(51243.7, 312.4), rounded(0.51834, 0.0123), rounded(312.4, 312.4), rounded(3.2, 5000)
@@ -27,25 +27,25 @@ def rounded(value: float, error: float, digits: int = ERROR_DIGITS) -> str:
     usable = math.isfinite(error) and error > 0 and math.isfinite(value)
     place = math.floor(math.log10(error)) - digits + 1 if usable else 0
     if not usable or place < SMALLEST_PLACE or abs(value) >= LARGEST:
-        return plain(value)
+        return format_number(value)
     kept = round(value, -place) + 0.0  # adding zero makes −0 a 0
     return f"{kept:,.{max(-place, 0)}f}"
 
 
-def plain(value: float) -> str:
+def format_number(value: float) -> str:
     """Returns a number whose error is not known, such as a bound.
 
     >>> plain(200000.0), plain(0.25), plain(1e-9), plain(2e300)
     ('200,000', '0.25', '1e-09', '2e+300')
     """
-    return f"{value:,.{DIGITS}g}" if 1e-4 <= abs(value) < 10**DIGITS else _long(value)
+    return f"{value:,.{DIGITS}g}" if 1e-4 <= abs(value) < 10**DIGITS else _format_extreme(value)
 
 
-def _long(value: float) -> str:
+def _format_extreme(value: float) -> str:
     return f"{value:,.0f}" if float(value).is_integer() and abs(value) < LARGEST else f"{value:.{DIGITS}g}"
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """Returns a share as a percentage with two digits.
 
     >>> percent(0.00651), percent(0.1234), percent(1.0)
@@ -55,7 +55,7 @@ def percent(share: float) -> str:
     return f"{shown:.0f} %" if shown >= 10 else f"{shown:.{ERROR_DIGITS}g} %"
 
 
-def odds(epsilon: float) -> str:
+def format_odds(epsilon: float) -> str:
     """Returns e^ε, by which the odds of a guess can change at most, rounded up.
 
     >>> odds(0.1), odds(0.0001), odds(0.0)
@@ -64,7 +64,7 @@ def odds(epsilon: float) -> str:
     return f"{math.ceil(math.exp(epsilon) * 1000) / 1000:,.3f}"
 
 
-def upward(value: float) -> str:
+def round_upward(value: float) -> str:
     """Returns a number that is a bound, rounded up to three digits.
 
     >>> upward(0.12341), upward(1.0), upward(0.0)

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from sottovoce import units
-from sottovoce.bounds import Subject
-from sottovoce.budgets import LEAVE_OUT, Budgets, by_person, series_mapping
-from sottovoce.columns import Values, by_names, schema_of
-from sottovoce.engine import KINDS, Rows
+from sottovoce.arrays import Array, check_same_length, count_dimensions, factorise, to_column
+from sottovoce.budgets import LEAVE_OUT, Budgets, read_amounts_by_person, series_to_mapping
+from sottovoce.data.engine import ENGINE_NAMES, Dataset
+from sottovoce.data.source import Values, find_schema, is_read_by_names
 from sottovoce.errors import (
     BudgetExceeded,
     InvalidParameter,
@@ -32,42 +32,42 @@ from sottovoce.errors import (
     PlanChanged,
     ReleaseFailed,
 )
+from sottovoce.estimator import (
+    Estimator,
+    Request,
+    compute_earlier_fingerprint,
+    name_columns,
+    read_source,
+    read_values,
+    refuse_invalid_rows,
+    run_release,
+)
 from sottovoce.guarantee import Currency, Neighbours
 from sottovoce.ledger import (
-    USUAL,
+    DEFAULT_ACCOUNT,
     Amounts,
     Ledger,
     Line,
     Reservation,
-    charge_units,
-    charged,
-    grant_units,
-    in_words,
+    list_charges,
+    round_down_amounts,
+    round_up_amounts,
+    to_amount,
 )
-from sottovoce.ledgers.opened import opened
-from sottovoce.ledgers.signing import check_release, release_message, unsigned_release
+from sottovoce.ledgers.opened import open_ledger
+from sottovoce.ledgers.signing import check_release, make_release_message, unsigned_release_error
 from sottovoce.plan import Plan
-from sottovoce.question import (
-    Question,
-    Request,
-    columns_asked,
-    earlier_fingerprint,
-    gathered,
-    gathered_values,
-    refuse_unfit,
-    run,
-)
 from sottovoce.release import Release
-from sottovoce.table import Array, column, dimensions, factorise, same_length
+from sottovoce.schema import Subject
 
 #: An ε at which every question can be planned.
-PLENTY = 100 * units.NANO
+AMPLE_UNITS = 100 * units.UNITS_PER_EPSILON
 #: What a question can do.
 STEPS = ("get_params", "gather", "rows_of", "plan_for", "answer")
 #: From what everybody may be charged, in units by person, to budgets and rows.
-Arranged = Callable[[units.Units], tuple[Budgets, Any]]
+ArrangeRows = Callable[[units.Units], tuple[Budgets, Any]]
 #: Begins the digest of a request that covers the names of columns; earlier versions wrote a digest alone.
-NAMED = "2:"
+FINGERPRINT_PREFIX = "2:"
 
 
 class Session:
@@ -91,14 +91,14 @@ class Session:
 
         ``keys``: the folder of the key and the heads of books in PostgreSQL; those in a file have theirs beside them.
         """
-        if engine not in (None, *KINDS) or short not in (LEAVE_OUT, "refuse"):
+        if engine not in (None, *ENGINE_NAMES) or short not in (LEAVE_OUT, "refuse"):
             raise InvalidParameter(
                 "The session does not know this engine, or this way to treat people short of budget.",
-                f"Engines: {', '.join(KINDS)}; short is 'leave out' or 'refuse'.",
+                f"Engines: {', '.join(ENGINE_NAMES)}; short is 'leave out' or 'refuse'.",
                 "Choose among these.",
             )
         self.engine, self.short = engine, short
-        self.ledger: Ledger = opened(ledger, keys)
+        self.ledger: Ledger = open_ledger(ledger, keys)
 
     def grant(
         self,
@@ -119,34 +119,34 @@ class Session:
         down to whole units: billionths, and 10⁻¹⁵ for δ. What a market has bought is granted as it was sold alone.
         """
         _refuse_unsold(budgets, currency, neighbours)
-        names, amounts = _granted(budgets, people)
+        names, amounts = _split_people_and_amounts(budgets, people)
         if not isinstance(currency, str) or currency != "epsilon, delta":
             _refuse_stray_delta(delta)
             account = f"{currency}, {neighbours}"
-            self.ledger.grant([Amounts(names, grant_units(account, amounts), account)])
+            self.ledger.grant([Amounts(names, round_down_amounts(account, amounts), account)])
             return
-        both = (f"epsilon at delta, {neighbours}", amounts), (f"delta, {neighbours}", _delta_of_each(delta, names))
-        self.ledger.grant([Amounts(names, grant_units(account, granted), account) for account, granted in both])
+        both = (f"epsilon at delta, {neighbours}", amounts), (f"delta, {neighbours}", _spread_delta(delta, names))
+        self.ledger.grant([Amounts(names, round_down_amounts(account, granted), account) for account, granted in both])
 
-    def charge(self, amounts: Mapping[Any, float], key: str, account: str = USUAL) -> None:
+    def charge(self, amounts: Mapping[Any, float], key: str, account: str = DEFAULT_ACCOUNT) -> None:
         """Writes down what something outside this library cost; rounds up; the same key again changes nothing.
 
         Amounts are ε, ρ or δ, whichever the account counts. It has happened, so it is never refused because somebody
         is short: they have nothing left then, and a warning (``OverdrawnWarning``) says of how many accounts more is
         spent than allowed. Somebody without an account gets one, in which nothing is granted.
         """
-        listed = series_mapping(amounts)
+        listed = series_to_mapping(amounts)
         named = amounts if listed is None else listed
         if not isinstance(named, Mapping):
             raise InvalidParameter(
                 "Charges name nobody.", "A charge is to a person.", "Pass a mapping from person to what it cost."
             )
-        names, cost = by_person(named, lambda values: charge_units(account, values))
+        names, cost = read_amounts_by_person(named, lambda values: round_up_amounts(account, values))
         digests = self.ledger.digests(names).hex()
         size = len(digests) // max(len(names), 1)
         whose = [digests[start : start + size] for start in range(0, len(digests), size or 1)]
         booked = sorted(zip(whose, cost.tolist(), strict=True))  # whatever order they are named in
-        request = NAMED + self.ledger.hidden(json.dumps(["outside", account, booked]))
+        request = FINGERPRINT_PREFIX + self.ledger.hidden(json.dumps(["outside", account, booked]))
         made = self.ledger.reserve(key, request, [Amounts(names, cost, account)], outside=True)
         if made.overdrawn:
             warnings.warn(
@@ -157,12 +157,12 @@ class Session:
         if made.request == request:
             return
         spelt = np.array(list(map(str, names)), dtype=object)
-        if made.request != self.ledger.hidden(earlier_fingerprint(["outside", account, cost.tolist()], spelt)):
-            raise _another(key)
+        if made.request != self.ledger.hidden(compute_earlier_fingerprint(["outside", account, cost.tolist()], spelt)):
+            raise _key_reused_error(key)
 
-    def balance(self, person: Any, account: str = USUAL) -> float:
+    def balance(self, person: Any, account: str = DEFAULT_ACCOUNT) -> float:
         """What a person has left, as ε (or ρ, or δ, by the account)."""
-        return in_words(account, int(self.ledger.balances([person], account)[0]))
+        return to_amount(account, int(self.ledger.balances([person], account)[0]))
 
     def history(self, person: Any) -> list[Line]:
         """Everything that was ever written about a person: grants, charges, and what became of them."""
@@ -170,7 +170,7 @@ class Session:
 
     def release(
         self,
-        question: Question,
+        question: Estimator,
         X: Any,
         y: Any = None,
         *,
@@ -187,18 +187,18 @@ class Session:
         ``name`` is what the table is called in the release.
         """
         _refuse_no_question(question)
-        prices = series_mapping(epsilon)
+        prices = series_to_mapping(epsilon)
         epsilon = epsilon if prices is None else prices
-        if by_names(schema_of(question), X, y, epsilon, groups):
+        if is_read_by_names(find_schema(question), X, y, epsilon, groups):
             return self._release_by_names(question, X, y, groups, key, epsilon, name)
-        given = Values.of(question, X, y, PLENTY, groups)
+        given = Values.of(question, X, y, AMPLE_UNITS, groups)
         if given.groups is None:
             raise _nobody()
         groups = given.groups
         people, owner = factorise(groups)
         names = people.tolist()
-        asked = None if epsilon is None else _prices(epsilon, names)
-        columns, features = columns_asked(question, given)
+        asked = None if epsilon is None else _round_prices(epsilon, names)
+        columns, features = name_columns(question, given)
         price = sorted(map(repr, epsilon.items())) if isinstance(epsilon, Mapping) else repr(epsilon)
         facts = (owner,) if asked is None else (owner, asked)
         request = Request(question, columns, people, facts, price, (owner,), features)
@@ -206,17 +206,17 @@ class Session:
         if known is not None:  # looked up before balances are: what it cost then is not asked for again
             return self._return_stored(known, request)
 
-        def arranged(granted: units.Units) -> tuple[Budgets, Rows]:
-            wanted = dict(zip(people.tolist(), units.epsilon(granted).tolist(), strict=True))
-            budgets, rows = gathered_values(question, given, Budgets.of(wanted, groups, zero=LEAVE_OUT), None)
-            return budgets, replace(rows, subject=named_by(rows.subject, name))
+        def arranged(granted: units.Units) -> tuple[Budgets, Dataset]:
+            wanted = dict(zip(people.tolist(), units.to_epsilon(granted).tolist(), strict=True))
+            budgets, rows = read_values(question, given, Budgets.of(wanted, groups, zero=LEAVE_OUT), None)
+            return budgets, replace(rows, subject=set_table_name(rows.subject, name))
 
         if asked is None:
             asked = self._get_remaining(question, names, arranged)
         return self._reserve_and_release(question, key, request, names, asked, arranged)
 
     def release_rows(
-        self, question: Question, budgets: Budgets, rows: Rows, key: str, agreed: str | None = None
+        self, question: Estimator, budgets: Budgets, rows: Dataset, key: str, agreed: str | None = None
     ) -> Release:
         """Answers a question about rows wherever they live; people with names need a grant first.
 
@@ -226,25 +226,25 @@ class Session:
         return self._release_table(question, budgets, rows, key, budgets.by_person(budgets.kinds.epsilon), agreed)
 
     def _release_by_names(
-        self, question: Question, table: Any, y: Any, groups: Any, key: str, epsilon: Any, name: str | None
+        self, question: Estimator, table: Any, y: Any, groups: Any, key: str, epsilon: Any, name: str | None
     ) -> Release:
         """Answers a question about a table by the names of its columns."""
         by_person = epsilon is None or isinstance(epsilon, Mapping)
-        granted = units.epsilon(PLENTY) if by_person else epsilon
-        budgets, rows = gathered(question, table, y, epsilon=granted, groups=groups, engine=self.engine)
+        granted = units.to_epsilon(AMPLE_UNITS) if by_person else epsilon
+        budgets, rows = read_source(question, table, y, epsilon=granted, groups=groups, engine=self.engine)
         if budgets.people is None:
             raise _nobody()
-        rows = replace(rows, subject=named_by(rows.subject, name))
+        rows = replace(rows, subject=set_table_name(rows.subject, name))
         if not by_person:
             return self.release_rows(question, budgets, rows, key)
-        asked = None if epsilon is None else _prices(epsilon, budgets.names())
+        asked = None if epsilon is None else _round_prices(epsilon, budgets.names())
         return self._release_table(question, budgets, rows, key, asked)
 
     def _release_table(
         self,
-        question: Question,
+        question: Estimator,
         budgets: Budgets,
-        rows: Rows,
+        rows: Dataset,
         key: str,
         asked: units.Units | None,
         agreed: str | None = None,
@@ -261,7 +261,7 @@ class Session:
             return self._return_stored(known, request)
         names = people.tolist()
 
-        def arranged(granted: units.Units) -> tuple[Budgets, Rows]:
+        def arranged(granted: units.Units) -> tuple[Budgets, Dataset]:
             lowered = budgets.with_grants(granted)
             return lowered, replace(rows, owner=replace(rows.owner, codes=lowered.codes))
 
@@ -269,10 +269,12 @@ class Session:
             asked = self._get_remaining(question, names, arranged)
         return self._reserve_and_release(question, key, request, names, asked, arranged, agreed)
 
-    def plan_rows(self, question: Question, budgets: Budgets) -> Plan:
+    def plan_rows(self, question: Estimator, budgets: Budgets) -> Plan:
         """The plan of such a release as it would be made now; nobody is charged and no row is read."""
         asked = budgets.by_person(budgets.kinds.epsilon)
-        return self._plan_affordable(question, budgets.names(), asked, lambda granted: (budgets.with_grants(granted), None))[0]
+        return self._plan_affordable(
+            question, budgets.names(), asked, lambda granted: (budgets.with_grants(granted), None)
+        )[0]
 
     def verify(self, *releases: Release) -> None:
         """Checks that the books add up, and that the releases' certificates are in them; raises if not."""
@@ -296,7 +298,7 @@ class Session:
             return
         signed_from = self.ledger.signed_from
         if not there or (signed_from is not None and int(booked["entry"]) >= signed_from):
-            raise unsigned_release()
+            raise unsigned_release_error()
         self._refuse_changed(release, int(booked["entry"]))
 
     def _refuse_changed(self, release: Release, number: int) -> None:
@@ -310,9 +312,9 @@ class Session:
                 "Ask again under its key for these.",
             )
 
-    def _get_remaining(self, question: Question, people: Sequence[Any], arranged: Arranged) -> units.Units:
+    def _get_remaining(self, question: Estimator, people: Sequence[Any], arranged: ArrangeRows) -> units.Units:
         """What each has left in the account that the question charges, which a plan for anybody's ε tells."""
-        guarantee = question.plan_for(*arranged(np.full(len(people), PLENTY))).guarantee
+        guarantee = question.plan_for(*arranged(np.full(len(people), AMPLE_UNITS))).guarantee
         if guarantee.currency != "pure epsilon":
             raise InvalidParameter(
                 "What people have left is not in ε, or is an ε at δ.",
@@ -330,28 +332,28 @@ class Session:
 
     def _reserve_and_release(
         self,
-        question: Question,
+        question: Estimator,
         key: str,
         request: Request,
         people: Sequence[Any],
         asked: units.Units,
-        arranged: Arranged,
+        arranged: ArrangeRows,
         agreed: str | None = None,
     ) -> Release:
         made, hidden = None, self._hide_request(request)
         while made is None:
             plan, rows = self._plan_affordable(question, people, asked, arranged)
             if agreed is not None:
-                refuse_another_plan(replace(plan, subject=rows.subject), agreed)
-            refuse_unfit(question, plan, rows)
+                refuse_changed_plan(replace(plan, subject=rows.subject), agreed)
+            refuse_invalid_rows(question, plan, rows)
             try:
-                made = self.ledger.reserve(key, hidden, _amounts(plan, people))
+                made = self.ledger.reserve(key, hidden, _list_amounts(plan, people))
             except BudgetExceeded:  # another release was paid for since the balances were read: look again
                 if self.short == "refuse":
                     raise
         if not made.fresh:
             return self._return_stored(made, request)
-        release = run(question, plan, rows)
+        release = run_release(question, plan, rows)
         release = self._sign(release, made)
         self.ledger.publish(key, release.to_json())
         return release
@@ -365,11 +367,11 @@ class Session:
             "key": self.ledger.public_key,
         }
         unsigned = replace(release, certificate=replace(release.certificate, ledger=booked))
-        signed = {**booked, "signature": self.ledger.sign(release_message(unsigned.to_json()))}
+        signed = {**booked, "signature": self.ledger.sign(make_release_message(unsigned.to_json()))}
         return replace(release, certificate=replace(release.certificate, ledger=signed))
 
     def _plan_affordable(
-        self, question: Question, people: Sequence[Any], asked: units.Units, arranged: Arranged
+        self, question: Estimator, people: Sequence[Any], asked: units.Units, arranged: ArrangeRows
     ) -> tuple[Plan, Any]:
         """Plans, leaves out who cannot pay, and plans again until everybody can; who remains may have to pay more."""
         granted = np.array(asked)
@@ -377,12 +379,12 @@ class Session:
             budgets, rows = arranged(granted)
             plan = question.plan_for(budgets, rows)
             short, most = np.zeros(len(people), dtype=bool), []
-            for amounts in _amounts(plan, people):
+            for amounts in _list_amounts(plan, people):
                 # Whoever is asked for more than they have is left out, even if the plan takes less of it.
                 wanted = np.maximum(amounts.units, granted) if amounts.account.startswith("pure") else amounts.units
                 left = self.ledger.balances(people, amounts.account)
                 short |= wanted > left
-                most.append(f"{in_words(amounts.account, int(left.max())):g} ({amounts.account})")
+                most.append(f"{to_amount(amounts.account, int(left.max())):g} ({amounts.account})")
             if not short.any():
                 return plan, rows
             if self.short == "refuse":
@@ -401,18 +403,18 @@ class Session:
 
     def _hide_request(self, request: Request) -> str:
         # Under the ledger's key, so that nobody who has the database alone can try names against it.
-        return NAMED + self.ledger.hidden(request.fingerprint())
+        return FINGERPRINT_PREFIX + self.ledger.hidden(request.fingerprint())
 
     def _return_stored(self, known: Reservation, request: Request) -> Release:
         """Returns what is stored under a key, if it was stored for this request."""
         stored = None if known.release is None else Release.from_json(known.release)
-        if known.request.startswith(NAMED):
+        if known.request.startswith(FINGERPRINT_PREFIX):
             same = known.request == self._hide_request(request)
         else:  # written by a version that did not look at the names of columns: what it has stored must not disagree
             same = known.request == self.ledger.hidden(request.earlier_fingerprint())
             same = same and (stored is None or not request.contradicts(stored))
         if not same:
-            raise _another(known.key)
+            raise _key_reused_error(known.key)
         if stored is None:
             raise ReleaseFailed(
                 "This key is reserved, and no release is stored under it.",
@@ -422,21 +424,21 @@ class Session:
         return stored
 
 
-def _amounts(plan: Plan, people: Sequence[Any]) -> list[Amounts]:
-    return charged(plan.guarantee, people) if len(people) else []
+def _list_amounts(plan: Plan, people: Sequence[Any]) -> list[Amounts]:
+    return list_charges(plan.guarantee, people) if len(people) else []
 
 
-def _granted(budgets: Any, people: Any) -> tuple[Sequence[Any], Any]:
+def _split_people_and_amounts(budgets: Any, people: Any) -> tuple[Sequence[Any], Any]:
     """Names and amounts, from whatever says who allows how much."""
     if people is not None:
-        names, amounts = column(people, "people").tolist(), column(budgets, "budgets")
-        same_length(len(names), budgets=amounts)
+        names, amounts = to_column(people, "people").tolist(), to_column(budgets, "budgets")
+        check_same_length(len(names), budgets=amounts)
         return names, amounts
     if isinstance(budgets, Budgets):
-        return budgets.names(), units.epsilon(budgets.by_person(budgets.kinds.epsilon))
+        return budgets.names(), units.to_epsilon(budgets.by_person(budgets.kinds.epsilon))
     if hasattr(budgets, "by_person"):  # a market's allocation
         budgets = budgets.by_person()
-    listed = series_mapping(budgets)
+    listed = series_to_mapping(budgets)
     budgets = budgets if listed is None else listed
     if not isinstance(budgets, Mapping):
         raise InvalidParameter(
@@ -467,7 +469,7 @@ def _refuse_stray_delta(delta: Any) -> None:
         )
 
 
-def _delta_of_each(delta: Any, people: Sequence[Any]) -> Array:
+def _spread_delta(delta: Any, people: Sequence[Any]) -> Array:
     if isinstance(delta, bool) or not isinstance(delta, float | int | np.number) or not 0 < delta < 1:
         raise InvalidParameter(
             "An account of ε at δ needs a δ.", "δ is a number between 0 and 1.", "Give one, such as 1e-6."
@@ -475,19 +477,19 @@ def _delta_of_each(delta: Any, people: Sequence[Any]) -> Array:
     return np.full(len(people), float(delta))
 
 
-def _prices(epsilon: Any, people: Sequence[Any]) -> units.Units:
+def _round_prices(epsilon: Any, people: Sequence[Any]) -> units.Units:
     """What a release may cost each; somebody who is not named in a mapping is left out."""
     if isinstance(epsilon, Mapping):
-        names, granted = by_person(epsilon, lambda values: units.grant(values, zero_allowed=True))
+        names, granted = read_amounts_by_person(epsilon, lambda values: units.round_down(values, zero_allowed=True))
         named = dict(zip(names, granted.tolist(), strict=True))
         return np.array([named.get(person, 0) for person in people], dtype=np.int64)
-    if dimensions(epsilon):
+    if count_dimensions(epsilon):
         raise InvalidParameter(
             "A session is told by person what a release may cost, not by row.",
             "",
             "Pass one ε for everybody, or a mapping from person to ε.",
         )
-    return np.full(len(people), int(units.grant(epsilon)))
+    return np.full(len(people), int(units.round_down(epsilon)))
 
 
 def _refuse_no_question(question: Any) -> None:
@@ -507,7 +509,7 @@ def _nobody() -> InvalidParameter:
     )
 
 
-def named_by(subject: Subject, name: Any) -> Subject:
+def set_table_name(subject: Subject, name: Any) -> Subject:
     """Returns the subject with the table's name as the caller gives it, if they do."""
     if name is None:
         return subject
@@ -518,7 +520,7 @@ def named_by(subject: Subject, name: Any) -> Subject:
     return replace(subject, table=name)
 
 
-def refuse_another_plan(plan: Plan, agreed: str) -> None:
+def refuse_changed_plan(plan: Plan, agreed: str) -> None:
     """Refuses another plan than was agreed to, by its digest or by its agreement, in which the column is named."""
     if agreed not in (plan.digest, plan.agreement):
         raise PlanChanged(
@@ -528,7 +530,7 @@ def refuse_another_plan(plan: Plan, agreed: str) -> None:
         )
 
 
-def _another(key: str) -> KeyReused:
+def _key_reused_error(key: str) -> KeyReused:
     return KeyReused(
         f"The key {key!r} stands for another release already.", "One key, one release, for ever.", "Choose a new key."
     )

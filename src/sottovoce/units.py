@@ -15,20 +15,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from sottovoce.errors import BudgetExceeded, InvalidBudget
 
-NANO = 10**9
+UNITS_PER_EPSILON = 10**9
 #: δ is counted in units of 10⁻¹⁵: a thousandth of the smallest that makes sense for the largest populations.
-DELTA = 10**15
+UNITS_PER_DELTA = 10**15
 #: An ε above this is no protection at all; up to here units stay below 2^53, where doubles count them exactly.
 MAX_EPSILON = 1e6
 #: Units by which a charge may exceed its grant for no other reason than roundings upwards.
-ROUNDED = 2
+ROUNDING_SLACK = 2
 
 Units = NDArray[np.int64]
 
 
-def grant(epsilon: ArrayLike, *, zero_allowed: bool = False) -> Units:
+def round_down(epsilon: ArrayLike, *, zero_allowed: bool = False) -> Units:
     """Returns the largest whole number of units u with u/10⁹ ≤ ε, entry by entry; refuses what is no budget."""
-    values = _floats(epsilon)
+    values = _to_floats(epsilon)
     if not np.all(np.isfinite(values)):
         raise InvalidBudget(
             "A budget is missing or not finite.",
@@ -41,7 +41,7 @@ def grant(epsilon: ArrayLike, *, zero_allowed: bool = False) -> Units:
             f"Every ε must lie above 0 and not above {MAX_EPSILON:g}.",
             "Give each person an ε in that range.",
         )
-    units = _round_down(values, NANO)
+    units = _floor_to_units(values, UNITS_PER_EPSILON)
     if not zero_allowed and values.size and units.min() < 1:
         raise InvalidBudget(
             "A budget is zero, or smaller than a billionth.",
@@ -51,26 +51,26 @@ def grant(epsilon: ArrayLike, *, zero_allowed: bool = False) -> Units:
     return units
 
 
-def grant_delta(delta: ArrayLike) -> Units:
+def round_down_delta(delta: ArrayLike) -> Units:
     """Returns the largest whole number of units u with u/10¹⁵ ≤ δ, entry by entry; refuses what is no δ."""
-    return _round_down(_deltas(delta), DELTA)
+    return _floor_to_units(_check_deltas(delta), UNITS_PER_DELTA)
 
 
-def charge_delta(delta: ArrayLike) -> Units:
+def round_up_delta(delta: ArrayLike) -> Units:
     """Returns the smallest whole number of units u with u/10¹⁵ ≥ δ, entry by entry; refuses what is no δ."""
-    return _round_up(_deltas(delta), DELTA)
+    return _ceil_to_units(_check_deltas(delta), UNITS_PER_DELTA)
 
 
-def charge(loss: NDArray[np.float64]) -> Units:
+def round_up(loss: NDArray[np.float64]) -> Units:
     """Returns, entry by entry, a whole number of units that is at least ``loss``, given to 48 bits, times 10⁹."""
     # The factor covers the few roundings by which a loss computed in doubles may lie below the true one.
-    counted = np.asarray(loss * (NANO * (1 + 2.0**-48)))
+    counted = np.asarray(loss * (UNITS_PER_EPSILON * (1 + 2.0**-48)))
     return np.asarray(np.ceil(counted, out=counted).astype(np.int64))
 
 
-def within(charges: NDArray[Any], grants: NDArray[Any]) -> Units:
+def check_within_grant(charges: NDArray[Any], grants: NDArray[Any]) -> Units:
     """Returns charges cut to what was granted, and raises if that takes off more than roundings."""
-    if np.any(charges > grants + ROUNDED + grants * 2.0**-40):
+    if np.any(charges > grants + ROUNDING_SLACK + grants * 2.0**-40):
         raise BudgetExceeded(
             "This would cost somebody more than they granted.",
             "Nobody is ever charged more than that.",
@@ -79,38 +79,38 @@ def within(charges: NDArray[Any], grants: NDArray[Any]) -> Units:
     return np.asarray(np.minimum(charges, grants), dtype=np.int64)
 
 
-def declared(loss: ArrayLike) -> Units:
+def round_up_decimal(loss: ArrayLike) -> Units:
     """Returns the smallest whole number of units u with u/10⁹ ≥ loss, entry by entry, for losses stated as decimals."""
-    values = _floats(loss)
-    grant(values, zero_allowed=True)  # refuses what is not a budget
-    return _round_up(values, NANO)
+    values = _to_floats(loss)
+    round_down(values, zero_allowed=True)  # refuses what is not a budget
+    return _ceil_to_units(values, UNITS_PER_EPSILON)
 
 
-def epsilon(units: Any) -> Any:
+def to_epsilon(units: Any) -> Any:
     """Returns units as ε (or ρ): the double nearest to units/10⁹."""
-    return units / NANO
+    return units / UNITS_PER_EPSILON
 
 
-def _round_down(values: NDArray[np.float64], whole: int) -> Units:
+def _floor_to_units(values: NDArray[np.float64], whole: int) -> Units:
     units = np.rint(values * whole)
     units -= units / whole > values  # the one rounding that would grant more than was given
     return units.astype(np.int64)
 
 
-def _round_up(values: NDArray[np.float64], whole: int) -> Units:
+def _ceil_to_units(values: NDArray[np.float64], whole: int) -> Units:
     units = np.rint(values * whole)
     units += units / whole < values  # the one rounding that would charge less than was lost
     return units.astype(np.int64)
 
 
-def _deltas(delta: ArrayLike) -> NDArray[np.float64]:
-    values = _floats(delta)
+def _check_deltas(delta: ArrayLike) -> NDArray[np.float64]:
+    values = _to_floats(delta)
     if not np.all((values >= 0) & (values <= 1)):  # which is false for NaN too
         raise InvalidBudget("A δ is not between 0 and 1.", "It is a probability.", "Pass a small δ, such as 1e-6.")
     return values
 
 
-def _floats(values: ArrayLike) -> NDArray[np.float64]:
+def _to_floats(values: ArrayLike) -> NDArray[np.float64]:
     try:
         if isinstance(values, np.ma.MaskedArray):  # what is masked is missing
             return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))

@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sottovoce import units
-from sottovoce.budgets import Kinds
+from sottovoce.arrays import Array, Floats, to_doubles
+from sottovoce.budgets import BudgetGroups
 from sottovoce.errors import InvalidBudget, InvalidParameter, UnequalLengths
-from sottovoce.table import Array, Floats, doubles
 
 #: Integer weights have this many bits: rounding down costs a person 2⁻⁴² of the loudest row's weight.
 WEIGHT_BITS = 42
@@ -46,17 +46,19 @@ def optimal_weights(epsilon: ArrayLike, rows: ArrayLike = 1, A: float = 0.0) -> 
     >>> optimal_weights([1.0, 1.0], rows=[1, 3], A=float("inf")).tolist()
     [0.25, 0.75]
     """
-    budget, count = np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in _checked(epsilon, rows)))
-    share = doubles(A, "A")
+    budget, count = np.broadcast_arrays(
+        *(np.asarray(a, dtype=np.float64) for a in _check_budgets_and_rows(epsilon, rows))
+    )
+    share = to_doubles(A, "A")
     if share.ndim or not share >= 0:
         raise InvalidParameter("A is negative or not a number.", "A must be at least 0.", "Pass the public constant A.")
-    voice = row_voices(budget, count, np.ones_like(budget), float(share)) * count
+    voice = solve_row_weights(budget, count, np.ones_like(budget), float(share)) * count
     return np.asarray(voice / voice.sum(), dtype=np.float64)
 
 
-def row_voices(epsilon: Floats, rows: Array, people: Array, A: float) -> Floats:
+def solve_row_weights(epsilon: Floats, rows: Array, people: Array, A: float) -> Floats:
     """Returns the optimal weight of one row of each kind, scaled so that the loudest row has weight 1."""
-    h = _saturation(epsilon, rows, people, A) if 0 < A < math.inf else (0.0 if A == 0 else math.inf)
+    h = _solve_saturation(epsilon, rows, people, A) if 0 < A < math.inf else (0.0 if A == 0 else math.inf)
     if h == math.inf:
         return (epsilon > 0).astype(np.float64)
     # min(1, hε/s), rescaled; written so that h = 0 needs no division by zero.
@@ -67,18 +69,18 @@ def row_voices(epsilon: Floats, rows: Array, people: Array, A: float) -> Floats:
     return voices
 
 
-def _saturation(epsilon: Floats, rows: Array, people: Array, A: float) -> float:
+def _solve_saturation(epsilon: Floats, rows: Array, people: Array, A: float) -> float:
     """Returns the root h of φ, exactly up to rounding, by one sort and two sums from the end."""
     heard = epsilon > 0
     if not heard.all():
         epsilon, rows, people = epsilon[heard], rows[heard], people[heard]
     ratio = rows / epsilon
-    order = _ascending(ratio)
+    order = _order_ascending(ratio)
     ratio = ratio[order]
     mass = people[order] * epsilon[order]
-    E = _sums_from_the_end(mass)
+    E = _sum_from_end(mass)
     mass /= ratio
-    Q = _sums_from_the_end(mass)
+    Q = _sum_from_end(mass)
 
     def phi(i: int) -> float:
         # φ at a breakpoint: there the people strictly after are still below saturation.
@@ -88,12 +90,12 @@ def _saturation(epsilon: Floats, rows: Array, people: Array, A: float) -> float:
     return float(A * E[first] / (1 + A * Q[first]))
 
 
-def _ascending(values: Floats) -> Any:
+def _order_ascending(values: Floats) -> Any:
     # Budgets come sorted where they were counted, which makes their ratios descend: turning round is no sort.
     return slice(None, None, -1) if np.all(values[1:] <= values[:-1]) else np.argsort(values)
 
 
-def _sums_from_the_end(values: Floats) -> Floats:
+def _sum_from_end(values: Floats) -> Floats:
     sums = np.zeros(len(values) + 1)
     np.cumsum(values[::-1], out=sums[-2::-1])
     return sums
@@ -116,7 +118,7 @@ class Weights:
         return self.loudest / self.total
 
     @classmethod
-    def solve(cls, kinds: Kinds, A: float) -> Weights:
+    def solve(cls, kinds: BudgetGroups, A: float) -> Weights:
         """Solves for the optimal weights, rounds them to integers, and charges by the rounded ones."""
         if not kinds.epsilon.any():
             raise InvalidBudget(
@@ -124,10 +126,12 @@ class Weights:
                 "Somebody's share must be at least 1e-9.",
                 "Ask fewer questions at once, or wait for larger grants.",
             )
-        return cls.from_row_weights(kinds, row_voices(units.epsilon(kinds.epsilon), kinds.rows, kinds.people, A))
+        return cls.from_row_weights(
+            kinds, solve_row_weights(units.to_epsilon(kinds.epsilon), kinds.rows, kinds.people, A)
+        )
 
     @classmethod
-    def from_row_weights(cls, kinds: Kinds, voices: Floats) -> Weights:
+    def from_row_weights(cls, kinds: BudgetGroups, voices: Floats) -> Weights:
         """Rounds given weights of rows, the largest of which is 1, down to whole numbers of all the bits there are."""
         n_rows = int(kinds.rows @ kinds.people)
         bits = min(WEIGHT_BITS, TOTAL_BITS - math.ceil(math.log2(n_rows)))
@@ -135,25 +139,25 @@ class Weights:
         return cls.from_integers(kinds, np.floor(voices, out=voices).astype(np.int64))
 
     @classmethod
-    def from_integers(cls, kinds: Kinds, row: NDArray[np.int64]) -> Weights:
+    def from_integers(cls, kinds: BudgetGroups, row: NDArray[np.int64]) -> Weights:
         """Returns everything that follows from whole-number row weights whose sum over all rows is at most 2^62."""
         person = row * kinds.rows if kinds.rows.max() > 1 else row
         total = int(person @ kinds.people)
-        loudest = _loudest(person, kinds.epsilon)
+        loudest = _max_weight_per_epsilon(person, kinds.epsilon)
         # By the choice of loudest nobody's loss exceeds the grant, so the smaller of the two is still a bound.
-        charges = np.minimum(units.charge(person / float(loudest)), kinds.epsilon)
+        charges = np.minimum(units.round_up(person / float(loudest)), kinds.epsilon)
         concentration = float(np.sum((row / total) * (person / total) * kinds.people))
         return cls(row, person, total, loudest, charges, concentration)
 
 
-def _loudest(person: NDArray[np.int64], granted: units.Units) -> int:
+def _max_weight_per_epsilon(person: NDArray[np.int64], granted: units.Units) -> int:
     """Returns a whole number that is at least person·10⁹/granted for everybody (the factor covers rounding)."""
     ratio = np.divide(person, granted, out=np.zeros(len(person)), where=granted > 0)
-    return math.ceil(float(ratio.max()) * units.NANO * (1 + 2.0**-48))
+    return math.ceil(float(ratio.max()) * units.UNITS_PER_EPSILON * (1 + 2.0**-48))
 
 
-def _checked(epsilon: ArrayLike, rows: ArrayLike) -> tuple[ArrayLike, ArrayLike]:
-    budget, count = np.atleast_1d(doubles(epsilon, "epsilon")), doubles(rows, "rows")
+def _check_budgets_and_rows(epsilon: ArrayLike, rows: ArrayLike) -> tuple[ArrayLike, ArrayLike]:
+    budget, count = np.atleast_1d(to_doubles(epsilon, "epsilon")), to_doubles(rows, "rows")
     if budget.ndim != 1 or not np.all(np.isfinite(budget)) or budget.min(initial=0) < 0 or not budget.any():
         raise InvalidBudget(
             "A budget is negative or not finite, or nobody grants anything.",

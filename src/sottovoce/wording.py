@@ -11,11 +11,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from sottovoce.bounds import Subject
-from sottovoce.rounding import percent, plain, rounded
+from sottovoce.rounding import format_number, format_percent, round_to_error
+from sottovoce.schema import Subject
 
 #: An answer whose error is this close to that of a point drawn at random tells nothing.
-BLIND = 0.95
+UNINFORMATIVE_SHARE = 0.95
 #: How far the middle of the label's range is expected to be from the predictions of least squares, in half ranges: as
 #: far as regressions are planned with (estimators/regression/expected.py, √(ψs² + m₂)).
 MIDDLE = 0.43
@@ -23,9 +23,9 @@ MIDDLE = 0.43
 RANK, ROWS, ODDS = "share of the rows (rank)", "share of the rows", "log-odds"
 PROBABILITY, MARGIN = "probability", "margins"
 #: Questions that are not called "a" and their name.
-QUESTIONS = {"ridge": "a ridge regression", "adaptive posterior sample": "an adaptive posterior sample"}
+QUESTION_PHRASES = {"ridge": "a ridge regression", "adaptive posterior sample": "an adaptive posterior sample"}
 #: Ends of the sentences of estimators that say what `error_unit` says.
-ALREADY = (
+UNIT_PHRASES = (
     ", in units of the column",
     ", in units of the label",
     ", as a share of the rows (rank)",
@@ -36,7 +36,7 @@ ALREADY = (
 )
 
 
-class Told(Protocol):
+class PlanOrRelease(Protocol):
     """What a plan and a release have in common."""
 
     @property
@@ -64,84 +64,84 @@ class Told(Protocol):
         """What it is about."""
 
 
-def unit(told: Told) -> str:
+def get_unit(told: PlanOrRelease) -> str:
     """Returns the unit of the column, or of the label; "" where none was declared."""
     return told.subject.units.get(told.subject.column or "", "")
 
 
-def unit_in_words(told: Told) -> str:
+def describe_unit(told: PlanOrRelease) -> str:
     """Returns the unit of the column, or of the label, also where none was declared."""
     what = "label" if is_model(told) else "column"
     name = told.subject.column
-    return unit(told) or (f"units of the {what}" if name is None else f"units of {name!r}")
+    return get_unit(told) or (f"units of the {what}" if name is None else f"units of {name!r}")
 
 
-def error_unit(told: Told) -> str:
+def describe_error_unit(told: PlanOrRelease) -> str:
     """Returns the unit of the expected error: what the plan says, or what an earlier version meant by the question."""
     stated = told.error_unit
     if stated:
-        decided = MARGIN if score(told) == "margin" else ODDS
+        decided = MARGIN if describe_score(told) == "margin" else ODDS
         starts = {"as a share": RANK, "as a probability": PROBABILITY, "in decision values": decided}
-        return next((found for start, found in starts.items() if stated.startswith(start)), unit_in_words(told))
+        return next((found for start, found in starts.items() if stated.startswith(start)), describe_unit(told))
     if told.question == "quantile":
         return RANK
     if "classes" in told.parameters:
         return ROWS if told.parameters.get("public_rows") else ODDS
     if told.question == "label-private regression":
         return ""  # of several coefficients, each in a unit of its own
-    return unit_in_words(told)
+    return describe_unit(told)
 
 
-def score(told: Told) -> str:
+def describe_score(told: PlanOrRelease) -> str:
     """Returns what the functions of a classifier give: log-odds, or what a loss of another kind compares with 0."""
     return "log-odds" if told.parameters.get("loss", "logistic") == "logistic" else "margin"
 
 
-def is_model(told: Told) -> bool:
+def is_model(told: PlanOrRelease) -> bool:
     """Whether the answer is a function of features."""
     return "features" in told.parameters
 
 
-def limits(told: Told) -> tuple[float, float] | None:
+def get_limits(told: PlanOrRelease) -> tuple[float, float] | None:
     """Returns the declared range of the column, or of a label that is a number."""
     found = told.parameters.get("label" if is_model(told) else "bounds")
     return None if found is None else (float(found[0]), float(found[1]))
 
 
-def with_unit(number: str, told: Told) -> str:
+def add_unit(number: str, told: PlanOrRelease) -> str:
     """Returns a number of the column with the unit that was declared, if there is one."""
-    return f"{number} {unit(told)}" if unit(told) else number
+    return f"{number} {get_unit(told)}" if get_unit(told) else number
 
 
-def shares(told: Told) -> list[tuple[str, float]]:
+def name_quantiles(told: PlanOrRelease) -> list[tuple[str, float]]:
     """Returns the quantiles that were asked for, by name."""
     return [("median" if q == 0.5 else f"{q:g} quantile", q) for q in told.parameters["q"]]
 
 
-def errors(told: Told) -> list[float]:
+def list_errors(told: PlanOrRelease) -> list[float]:
     """Returns the expected errors as a list."""
     several = told.expected_error
     return list(several) if isinstance(several, Sequence) else [several]
 
 
-def asked(told: Told) -> str:
+def describe_question(told: PlanOrRelease) -> str:
     """Returns what was asked, such as: the mean of 'salary'."""
     column = told.subject.column
     about = "" if column is None else f" of {column!r}"
     if told.question == "quantile":
-        names = [name for name, _ in shares(told)]
+        names = [name for name, _ in name_quantiles(told)]
         return f"the {names[0]}{about}" if len(names) == 1 else f"the quantiles{about}"
     if told.question == "mean":
         return f"the mean{about}"
-    return f"{QUESTIONS.get(told.question, f'a {told.question}')}{about}"
+    return f"{QUESTION_PHRASES.get(told.question, f'a {told.question}')}{about}"
 
 
-def in_table(told: Told) -> str:
+def describe_table(told: PlanOrRelease) -> str:
     """Returns which table it was asked of, if that has a name."""
     return "" if told.subject.table is None else f" in {told.subject.table!r}"
 
 
-def asked_about(told: Told) -> str:
+def describe_columns(told: PlanOrRelease) -> str:
     """Returns the columns in question: a column, or a label and its features."""
     column = told.subject.column
     if not is_model(told):
@@ -151,58 +151,58 @@ def asked_about(told: Told) -> str:
     return f"{label} by {', '.join(features)}"
 
 
-def error_amount(told: Told) -> str:
+def describe_error(told: PlanOrRelease) -> str:
     """Returns the expected error with its unit, in a few words."""
-    found = error_unit(told)
+    found = describe_error_unit(told)
     if found in (RANK, ROWS):
-        return ", ".join(map(percent, errors(told))) + " of the rows"
-    amounts = ", ".join(rounded(error, error) for error in errors(told))
+        return ", ".join(map(format_percent, list_errors(told))) + " of the rows"
+    amounts = ", ".join(round_to_error(error, error) for error in list_errors(told))
     if not found:
         return amounts
     return f"{amounts} {'in ' if found.startswith(('units of', ODDS, PROBABILITY, MARGIN)) else ''}{found}"
 
 
-def error_meaning(told: Told) -> str:
+def describe_error_meaning(told: PlanOrRelease) -> str:
     """Returns what the expected error measures, without the unit, which stands beside it."""
     meaning = told.error_is
-    for end in ALREADY:
+    for end in UNIT_PHRASES:
         meaning = meaning.replace(end, "")
     return meaning
 
 
-def error_sentence(told: Told) -> str:
+def write_error_sentence(told: PlanOrRelease) -> str:
     """Returns the expected error as a sentence; that of a quantile is a rank, and is told as one."""
-    if error_unit(told) != RANK:
-        return f"Expected error: {error_amount(told)} ({error_meaning(told)})."
-    (first, _), *others = shares(told)
-    amounts = [percent(error) for error in errors(told)]
+    if describe_error_unit(told) != RANK:
+        return f"Expected error: {describe_error(told)} ({describe_error_meaning(told)})."
+    (first, _), *others = name_quantiles(told)
+    amounts = [format_percent(error) for error in list_errors(told)]
     more = [f", {amount} at the {name}" for amount, (name, _) in zip(amounts[1:], others, strict=True)]
     between = f"about {amounts[0]} of the rows lie between the answer and the true {first}{''.join(more)}"
-    return f"Expected error: {between} ({error_meaning(told)})."
+    return f"Expected error: {between} ({describe_error_meaning(told)})."
 
 
-def prediction_error(told: Told) -> float:
+def describe_prediction_error(told: PlanOrRelease) -> float:
     """Returns the expected error in the unit of a model's intercept, as far as one is known; else 0.
 
     A probability moves by at most a quarter of what its log-odds move by.
     """
-    found = error_unit(told)
+    found = describe_error_unit(told)
     if found == PROBABILITY:
-        return 4 * errors(told)[0]
-    return errors(told)[0] if found in (ODDS, MARGIN, unit_in_words(told)) else 0.0
+        return 4 * list_errors(told)[0]
+    return list_errors(told)[0] if found in (ODDS, MARGIN, describe_unit(told)) else 0.0
 
 
-def says_nothing(told: Told, verb: str = "says") -> str:
+def warn_if_uninformative(told: PlanOrRelease, verb: str = "says") -> str:
     """Returns a sentence if an answer with this error tells no more than a guess would; else nothing."""
-    if error_unit(told) == RANK:
-        return _blind_quantiles(told, verb)
-    if error_unit(told) == PROBABILITY:
+    if describe_error_unit(told) == RANK:
+        return _warn_uninformative_quantiles(told, verb)
+    if describe_error_unit(told) == PROBABILITY:
         return _blind_classifier(told, verb)
-    range_of, found = limits(told), errors(told)
-    if range_of is None or error_unit(told) != unit_in_words(told):
+    range_of, found = get_limits(told), list_errors(told)
+    if range_of is None or describe_error_unit(told) != describe_unit(told):
         return ""
     half = (range_of[1] - range_of[0]) / 2
-    middle = with_unit(plain((range_of[0] + range_of[1]) / 2), told)
+    middle = add_unit(format_number((range_of[0] + range_of[1]) / 2), told)
     if is_model(told) and found[0] >= MIDDLE * half:
         return (
             f"This answer {verb} nothing about the label: whoever predicts the middle of the range, {middle}, for "
@@ -216,9 +216,9 @@ def says_nothing(told: Told, verb: str = "says") -> str:
     return ""
 
 
-def _blind_classifier(told: Told, verb: str) -> str:
+def _blind_classifier(told: PlanOrRelease, verb: str) -> str:
     """No probability is further than ½ from ½."""
-    if errors(told)[0] < 0.5:
+    if list_errors(told)[0] < 0.5:
         return ""
     return (
         f"This answer {verb} nothing about the label: its expected error is 0.5 or more, and whoever says 0.5 for "
@@ -226,24 +226,24 @@ def _blind_classifier(told: Told, verb: str) -> str:
     )
 
 
-def _blind_quantiles(told: Told, verb: str) -> str:
+def _warn_uninformative_quantiles(told: PlanOrRelease, verb: str) -> str:
     """A point drawn at random from the bounds has a rank error too; whoever comes no closer tells nothing."""
     spread = float(told.parameters.get("spread") or 1.0)
     names = [
         name
-        for (name, q), error in zip(shares(told), errors(told), strict=True)
-        if error >= BLIND * _error_of_a_random_point(q, spread)
+        for (name, q), error in zip(name_quantiles(told), list_errors(told), strict=True)
+        if error >= UNINFORMATIVE_SHARE * _compute_random_point_error(q, spread)
     ]
     if not names:
         return ""
-    which = "This answer" if len(names) == len(shares(told)) else f"The {', '.join(names)}"
+    which = "This answer" if len(names) == len(name_quantiles(told)) else f"The {', '.join(names)}"
     return (
         f"{which} {verb} nothing about the column: a point drawn at random from the range would be about as close to "
         "the truth."
     )
 
 
-def _error_of_a_random_point(q: float, spread: float) -> float:
+def _compute_random_point_error(q: float, spread: float) -> float:
     """Root mean square of rank − q, if values fill this part of the bounds evenly and a point is drawn from all."""
     inside = 1 / 12 + (q - 0.5) ** 2
     outside = (q**2 + (1 - q) ** 2) / 2

@@ -151,7 +151,7 @@ def test_bad_spread_of_a_mean(spread):
 
 @questions
 def test_failures_after_the_data_was_touched_all_look_the_same(question, monkeypatch):
-    from sottovoce import statistics
+    from sottovoce.data import kernels
 
     told = set()
     for failure in (ValueError(SECRET_TEXT), MemoryError(SECRET_TEXT), errors.MissingValues(SECRET_TEXT)):
@@ -159,7 +159,7 @@ def test_failures_after_the_data_was_touched_all_look_the_same(question, monkeyp
         def broken(self, batch, failure=failure):
             raise failure
 
-        monkeypatch.setattr(statistics.Weighted, "pieces", broken)
+        monkeypatch.setattr(kernels.WeightedKernel, "pieces", broken)
         with pytest.raises(errors.ReleaseFailed) as caught:
             question(bounds=(0, 10)).fit(GOOD, epsilon=1.0)
         no_secret_in(caught.value)

@@ -24,10 +24,10 @@ import engine_cases as cases
 import sottovoce as sv
 from seams import Silent
 from sottovoce import errors
-from sottovoce.census import take_census
-from sottovoce.engine import Rows, named
+from sottovoce.data.census import take_census
+from sottovoce.data.engine import Dataset, get_engine
+from sottovoce.data.kernels import WeightedSum
 from sottovoce.noise import source
-from sottovoce.statistics import WeightedSum
 
 MEAN = sv.Mean(bounds=(-5, 12.7), missing=1.5)
 STRICT = sv.Mean(bounds=(-5, 12.7))
@@ -60,7 +60,7 @@ class Staged:
 
 def asked(session: Any, question: Any, engine: Any, key: str) -> Any:
     budgets, owner = take_census(engine, epsilon=0.25, person="name")
-    return session.release_rows(question, budgets, Rows(engine, "value", owner), key)
+    return session.release_rows(question, budgets, Dataset(engine, "value", owner), key)
 
 
 def granted() -> Any:
@@ -90,15 +90,15 @@ def survives_a_kill(name: str, table: Path, folder: Path) -> None:
     """Strikes the worker that reads for the answer; the release is the one that nobody's death disturbed."""
     folder.mkdir()
     session, seam = granted(), Silent()
-    staged = Staged(named(name).open_table(str(table)), lambda kernel: cases.Struck(kernel, str(folder)))
+    staged = Staged(get_engine(name).open_table(str(table)), lambda kernel: cases.Struck(kernel, str(folder)))
     killer = kill_when_told(folder)
     with source._seam(seam):
         release = asked(session, MEAN, staged, "one")
         killer.join()
-        undisturbed = asked(granted(), MEAN, named("arrow").open_table(str(table)), "one")
+        undisturbed = asked(granted(), MEAN, get_engine("arrow").open_table(str(table)), "one")
         assert release.value == undisturbed.value
         assert len(seam.scales) == 2  # one draw for each of the two releases
-        assert asked(session, MEAN, named("arrow").open_table(str(table)), "one") == release
+        assert asked(session, MEAN, get_engine("arrow").open_table(str(table)), "one") == release
     assert len(seam.scales) == 2
     assert session.balance(SOMEBODY) == left_after_one_charge()
     session.verify(release)
@@ -115,11 +115,11 @@ def left_after_one_charge() -> float:
 def names_a_vanished_file(name: str, folder: Path) -> None:
     """Gone before the charge: nobody pays. Gone after it: the charge stays, and the key is spent."""
     session, table = granted(), files(folder)
-    engine = named(name).open_table(str(table))
+    engine = get_engine(name).open_table(str(table))
     budgets, owner = take_census(engine, epsilon=0.25, person="name")
     (table / "2.parquet").unlink()
     with pytest.raises(errors.InvalidData) as refusal:
-        session.release_rows(MEAN, budgets, Rows(engine, "value", owner), "one")
+        session.release_rows(MEAN, budgets, Dataset(engine, "value", owner), "one")
     assert refusal.value.__context__ is None
     assert charges(session) == 0
 
@@ -130,14 +130,14 @@ def names_a_vanished_file(name: str, folder: Path) -> None:
         (table / "2.parquet").unlink()
         return kernel
 
-    staged = Staged(named(name).open_table(str(table)), gone)
+    staged = Staged(get_engine(name).open_table(str(table)), gone)
     with pytest.raises(errors.ReleaseFailed):
-        session.release_rows(MEAN, budgets, Rows(staged, "value", owner), "two")
+        session.release_rows(MEAN, budgets, Dataset(staged, "value", owner), "two")
     assert session.balance(SOMEBODY) == left_after_one_charge()
     shutil.rmtree(table)
-    back = named(name).open_table(str(files(table)))
+    back = get_engine(name).open_table(str(files(table)))
     with pytest.raises(errors.ReleaseFailed):  # the file is back, and the key stays spent
-        session.release_rows(MEAN, budgets, Rows(back, "value", owner), "two")
+        session.release_rows(MEAN, budgets, Dataset(back, "value", owner), "two")
     session.verify()
 
 
@@ -145,7 +145,7 @@ def refuses_gaps(name: str, folder: Path) -> None:
     """Nulls where no constant stands for them are refused before anybody is charged."""
     session = granted()
     with pytest.raises(errors.MissingValues):
-        asked(session, STRICT, named(name).open_table(str(files(folder))), "one")
+        asked(session, STRICT, get_engine(name).open_table(str(files(folder))), "one")
     assert charges(session) == 0
 
 
@@ -196,7 +196,7 @@ def test_spark_survives_twenty_of_twenty(tmp_path, monkeypatch):
 
 def test_a_share_that_fails_brings_home_a_sentence_and_nothing_else():
     """Whatever a kernel raises on a worker, neither its text nor its traceback travels."""
-    from sottovoce.engine import Folded, share
+    from sottovoce.data.engine import PartialResult, fold_partition
 
     class Broken:
         columns = ("value",)
@@ -207,25 +207,25 @@ def test_a_share_that_fails_brings_home_a_sentence_and_nothing_else():
         def __call__(self, batch: Any) -> int:
             raise LookupError(f"the secret is {batch.column(0)[0]}")
 
-    told = share(Broken(), [pa.record_batch([pa.array([17.0])], names=["value"])])
-    whole = Folded(3, 5) + told
+    told = fold_partition(Broken(), [pa.record_batch([pa.array([17.0])], names=["value"])])
+    whole = PartialResult(3, 5) + told
     for folded in (told, whole):
         with pytest.raises(errors.WrongType) as refusal:
             folded.whole()
         assert "17" not in repr(refusal.value)
         assert refusal.value.__context__ is None
         assert refusal.value.__cause__ is None
-    assert (Folded(3, 5) + Folded(2, 7)).whole() == 12
+    assert (PartialResult(3, 5) + PartialResult(2, 7)).whole() == 12
 
 
 def test_spark_without_java_says_what_to_do(monkeypatch):
     pytest.importorskip("pyspark")
-    from sottovoce.engines import spark
+    from sottovoce.data.engines import spark
 
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(spark.SparkSession, "getActiveSession", lambda: None)
     with pytest.raises(errors.InvalidParameter) as refusal:
-        spark._session()
+        spark._get_session()
     assert "Java" in refusal.value.required
     assert refusal.value.remedy

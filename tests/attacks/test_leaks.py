@@ -23,14 +23,14 @@ from typer.testing import CliRunner
 
 import sottovoce as sv
 from sottovoce import errors
-from sottovoce.audit.setting import one_row, pair
-from sottovoce.cli import closed
+from sottovoce.audit.inputs import make_row, split_record
+from sottovoce.cli import hardening
+from sottovoce.cli.console import exit_on_error
 from sottovoce.cli.main import app
-from sottovoce.cli.predict import harmless_cells
-from sottovoce.cli.voice import plainly
+from sottovoce.cli.predict import guard_formulas
 from sottovoce.ledgers import signing
 from sottovoce.web import uploads
-from sottovoce.web.desk import Desk
+from sottovoce.web.workspace import Workspace
 
 SECRET = "salary-of-ada-41234"
 ADDRESS = f"postgresql://curator:{SECRET}@127.0.0.1:9/books"
@@ -82,11 +82,11 @@ def not_a_number() -> list[object]:
 
 
 ATTEMPTS = [
-    *(lambda x=x: one_row(x) for x in not_a_number()[:3]),
-    lambda: one_row({"x": type(SECRET, (), {})()}),
-    lambda: pair(SECRET),
-    lambda: harmless_cells(pa.array([SECRET.encode() + b"\xff"])),
-    lambda: harmless_cells(pa.array([[SECRET]])),
+    *(lambda x=x: make_row(x) for x in not_a_number()[:3]),
+    lambda: make_row({"x": type(SECRET, (), {})()}),
+    lambda: split_record(SECRET),
+    lambda: guard_formulas(pa.array([SECRET.encode() + b"\xff"])),
+    lambda: guard_formulas(pa.array([[SECRET]])),
     lambda: signing.check_release(SECRET),
     lambda: signing.check_release(json.dumps({"certificate": {"ledger": {"key": SECRET}}})),
     *(lambda x=x: sv.Mean(bounds=(0, 1)).fit(x, epsilon=1.0) for x in not_a_number()),
@@ -104,7 +104,7 @@ def test_what_is_wrong_is_not_quoted_by_an_error_or_behind_it(attempt):
 
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, errors.InvalidData])
 def test_the_end_of_a_command_carries_no_other_error(kind, capsys):
-    @plainly()
+    @exit_on_error()
     def command() -> None:
         raise kind(SECRET) if kind is not errors.InvalidData else errors.InvalidData("Found.") from ValueError(SECRET)
 
@@ -199,7 +199,7 @@ def test_a_password_from_the_environment_is_not(monkeypatch):
     assert SECRET not in result.output
     for harmless in ("books.db", "postgresql://curator@127.0.0.1/books", "sqlite:///books.db", "postgresql://[x"):
         monkeypatch.setattr(sys, "argv", ["sottovoce", harmless])
-        closed.refuse_open_password(harmless)
+        hardening.refuse_open_password(harmless)
 
 
 def test_the_process_that_tries_a_table_is_not_told_where_the_books_are(monkeypatch):
@@ -213,9 +213,9 @@ def test_the_process_that_tries_a_table_is_not_told_where_the_books_are(monkeypa
     monkeypatch.setenv("SOTTOVOCE_LEDGER", ADDRESS)
     monkeypatch.setenv("PGPASSWORD", SECRET)
     monkeypatch.setattr(subprocess, "run", watched)
-    content, desk = io.BytesIO(), Desk.for_ledger(None)
+    content, desk = io.BytesIO(), Workspace.for_ledger(None)
     pq.write_table(pa.table({"id": [SECRET], "v": [1.0]}), content)
-    uploads.keep(desk, f"{SECRET}.parquet", content)
+    uploads.save_table(desk, f"{SECRET}.parquet", content)
     desk.clear()
     assert len(seen) == 1
     assert SECRET not in f"{seen[0]}"
@@ -243,7 +243,7 @@ print(resource.getrlimit(resource.RLIMIT_CORE), ctypes.CDLL(None).prctl(3, 0, 0,
 def test_where_memory_cannot_be_closed_commands_go_on(monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.setitem(sys.modules, "resource", None)
-    closed.close_memory()
+    hardening.close_memory()
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setitem(sys.modules, "ctypes", None)
-    closed.close_memory()
+    hardening.close_memory()

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from ledgers.places import Child, allow, left, release, spend
 from sottovoce import errors
 from sottovoce.cli.ledger import ledger_app
-from sottovoce.ledgers.opened import opened
+from sottovoce.ledgers.opened import open_ledger
 
 #: Seconds after which a child that has not come to an end never will.
 NEVER = 60
@@ -131,4 +131,4 @@ def test_threads_that_fork_at_once_while_books_are_open_come_to_an_end(in_file):
     assert list(child.told()) == ["done"]
     assert child.end() == 0
     assert left(in_file.open()) == 1000 - 48
-    opened(in_file.address).verify()
+    open_ledger(in_file.address).verify()

@@ -18,8 +18,8 @@ from ledgers.places import TABLES, Child, Place, left, release, spend
 from sottovoce import errors
 from sottovoce.cli.ledger import ledger_app
 from sottovoce.ledger import Entry
-from sottovoce.ledgers import chain
-from sottovoce.ledgers.opened import opened
+from sottovoce.ledgers import hash_chain
+from sottovoce.ledgers.opened import open_ledger
 from sottovoce.ledgers.signing import check_release
 
 
@@ -28,8 +28,8 @@ def forged_release(place: Place, session: sv.Session) -> None:
     entries = list(session.ledger.entries())
     (published,) = [entry for entry in entries if entry.what == "publish"]
     text = session.ledger.find("k").release.replace('"value": ', '"value": 1', 1)
-    forged = replace(published, root=chain.of_text(text))
-    digest = chain.digest(forged, entries[published.number - 1].digest)
+    forged = replace(published, root=hash_chain.digest_text(text))
+    digest = hash_chain.digest_entry(forged, entries[published.number - 1].digest)
     place.ask("UPDATE entries SET root = ?, digest = ? WHERE number = ?", forged.root, digest, forged.number)
     place.ask("UPDATE releases SET text = ?", text)
 
@@ -38,7 +38,7 @@ def test_signed_books_with_the_key_taken_from_their_first_entry_are_not_taken_fo
     session = place.granted()
     release(session, "k")
     forged_release(place, session)
-    place.ask("UPDATE entries SET root = ? WHERE number = 0", chain.NOTHING)
+    place.ask("UPDATE entries SET root = ? WHERE number = 0", hash_chain.NO_DIGEST)
     session.ledger._store._close()
     with pytest.raises(errors.LedgerBroken):
         place.session()
@@ -49,10 +49,10 @@ def test_signed_books_that_were_rewritten_without_signatures_give_no_release_out
     session = place.granted()
     release(session, "k")
     forged_release(place, session)
-    place.ask("UPDATE entries SET root = ? WHERE number = 0", chain.NOTHING)
-    before = chain.NOTHING
+    place.ask("UPDATE entries SET root = ? WHERE number = 0", hash_chain.NO_DIGEST)
+    before = hash_chain.NO_DIGEST
     for entry in session.ledger.entries():
-        before = chain.digest(entry, before)
+        before = hash_chain.digest_entry(entry, before)
         place.ask("UPDATE entries SET digest = ? WHERE number = ?", before, entry.number)
     place.ask("DELETE FROM signatures")
     session.ledger._store._close()
@@ -79,9 +79,9 @@ def test_nothing_is_signed_that_a_trigger_adds_between_the_check_and_the_signatu
     session = place.granted(0.01)
     entries, lines = list(session.ledger.entries()), session.ledger.lines(1).copy()
     lines["amount"] = 10**12
-    root = chain.root(chain.leaves(lines))
+    root = hash_chain.compute_root(hash_chain.hash_lines(lines))
     bare = Entry(len(entries), "grant", "", "", entries[-1].at, len(lines), root, b"")
-    digest = chain.digest(bare, entries[-1].digest)
+    digest = hash_chain.digest_entry(bare, entries[-1].digest)
     as_bytes = "'\\x{}'" if place.server else "x'{}'"
     values = f"{bare.number}, 'grant', '', '', '{bare.at}', {bare.lines}, {as_bytes.format(root.hex())}, "
     insert = f"INSERT INTO entries VALUES ({values}{as_bytes.format(digest.hex())})"
@@ -158,7 +158,7 @@ def test_new_books_take_no_key_that_others_know(in_file, tmp_path, how):
 def test_books_begun_in_a_file_that_others_could_read_are_their_owners_alone(in_file):
     in_file.file.touch()
     in_file.file.chmod(0o644)
-    opened(in_file.address, begin=True)
+    open_ledger(in_file.address, begin=True)
     assert [path.name for path in in_file.keys.iterdir() if path.stat().st_mode & 0o077] == []
 
 

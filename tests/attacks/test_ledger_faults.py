@@ -105,7 +105,7 @@ def nth(number: int, fault, original):
 
 
 def at_step(number):
-    return lambda patched, fault: patched.setattr(ledger, "reached", nth(number, fault, ledger.reached))
+    return lambda patched, fault: patched.setattr(ledger, "fault_point", nth(number, fault, ledger.fault_point))
 
 
 def test_every_fault_at_every_step(place, monkeypatch):

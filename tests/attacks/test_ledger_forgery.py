@@ -17,28 +17,30 @@ import sottovoce as sv
 from ledgers.places import MEAN, OWNERS, PEOPLE, VALUES, Place, allow, release, spend
 from sottovoce import errors
 from sottovoce.ledger import Amounts, Entry
-from sottovoce.ledgers import chain, schema
-from sottovoce.ledgers.books import Books
+from sottovoce.ledgers import hash_chain, sql_schema
 from sottovoce.ledgers.signing import check_release
+from sottovoce.ledgers.sql_ledger import SqlLedger
 
 INSERT = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
 
-def append(place: Place, books: Books, what: str, lines=None, key: str = "", root: bytes = chain.NOTHING) -> None:
+def append(
+    place: Place, books: SqlLedger, what: str, lines=None, key: str = "", root: bytes = hash_chain.NO_DIGEST
+) -> None:
     """Adds an entry that follows from the last, with right digests, as anybody can who can write to the database."""
     entries = list(books.entries())
     at = datetime.now(UTC).isoformat(timespec="seconds")
     if lines is not None:
-        root = chain.root(chain.leaves(lines))
+        root = hash_chain.compute_root(hash_chain.hash_lines(lines))
     bare = Entry(len(entries), what, key, "", at, 0 if lines is None else len(lines), root, b"")
-    made = replace(bare, digest=chain.digest(bare, entries[-1].digest))
+    made = replace(bare, digest=hash_chain.digest_entry(bare, entries[-1].digest))
     place.ask(INSERT, *made.__dict__.values())
     for line in [] if lines is None else lines:
         person, account, amount = line["person"].tobytes(), int(line["account"]), int(line["amount"])
         place.ask("INSERT INTO lines VALUES (?, ?, ?, ?)", made.number, person, account, amount)
 
 
-def copy_of_a_grant(books: Books, amount: int):
+def copy_of_a_grant(books: SqlLedger, amount: int):
     lines = books.lines(1).copy()
     lines["amount"] = amount
     return lines
@@ -62,9 +64,9 @@ def test_a_replay_looks_at_the_grant_of_that_moment(granted, whole):
     digest = np.frombuffer(bytes(16), dtype=np.uint8)
 
     def line(amount):
-        return chain.packed(digest.tobytes(), 0, [amount])
+        return hash_chain.pack_lines(digest.tobytes(), 0, [amount])
 
-    from sottovoce.ledgers.replay import replay
+    from sottovoce.ledgers.sql_reading import replay
 
     first, second, third = granted
     told = [("grant", line(first)), ("reserve", line(6)), ("grant", line(second)), ("grant", line(third))]
@@ -172,12 +174,12 @@ def test_a_stored_release_that_was_edited_is_never_given_out(place, how):
     else:
         place.ask("UPDATE releases SET text = ? WHERE number = ?", value, number)
         if how != "the bytes":
-            root = chain.of_text(value)
+            root = hash_chain.digest_text(value)
             place.ask("UPDATE entries SET root = ? WHERE key = ? AND what = ?", root, "k", "publish")
         if how == "bytes, root and digest":
             entries = list(session.ledger.entries())
             (published,) = [entry for entry in entries if entry.what == "publish" and entry.key == "k"]
-            digest = chain.digest(published, entries[published.number - 1].digest)
+            digest = hash_chain.digest_entry(published, entries[published.number - 1].digest)
             place.ask("UPDATE entries SET digest = ? WHERE number = ?", digest, published.number)
     with pytest.raises(errors.LedgerBroken):
         release(session, "k")
@@ -254,10 +256,10 @@ def unsigned_books(place: Place) -> sv.Session:
     release(session, "then")
     session.charge({"cleo": 0.25}, key="survey")
     release(session, "later")
-    before, entries = chain.NOTHING, list(session.ledger.entries())
+    before, entries = hash_chain.NO_DIGEST, list(session.ledger.entries())
     for entry in entries:
-        bare = replace(entry, root=chain.NOTHING) if entry.what == "open" else entry
-        before = chain.digest(bare, before)
+        bare = replace(entry, root=hash_chain.NO_DIGEST) if entry.what == "open" else entry
+        before = hash_chain.digest_entry(bare, before)
         place.ask("UPDATE entries SET root = ?, digest = ? WHERE number = ?", bare.root, before, entry.number)
     session.ledger._store._close()
     if place.server:
@@ -326,8 +328,8 @@ def test_a_release_from_before_the_upgrade_that_was_edited_is_not_given_out(plac
     entries = list(session.ledger.entries())
     (published,) = [entry for entry in entries if entry.what == "publish" and entry.key == "then"]
     text = session.ledger.find("then").release.replace('"value": ', '"value": 1', 1)
-    forged = replace(published, root=chain.of_text(text))
-    digest = chain.digest(forged, entries[published.number - 1].digest)
+    forged = replace(published, root=hash_chain.digest_text(text))
+    digest = hash_chain.digest_entry(forged, entries[published.number - 1].digest)
     place.ask("UPDATE entries SET root = ?, digest = ? WHERE number = ?", forged.root, digest, published.number)
     place.ask("UPDATE releases SET text = ? WHERE text LIKE ?", text, '%"entry": 2,%')
     with pytest.raises(errors.LedgerBroken):
@@ -360,5 +362,5 @@ def test_the_tables_have_not_changed_since_they_were_first_written():
     """Books that were written under a step exist: it is never edited."""
     import hashlib
 
-    first = hashlib.sha256("\n".join(schema.MIGRATIONS[0]).encode()).hexdigest()
+    first = hashlib.sha256("\n".join(sql_schema.MIGRATIONS[0]).encode()).hexdigest()
     assert first[:16] == "f42d5903b38eb644"

@@ -15,11 +15,11 @@ import pytest
 from ledgers.places import PEOPLE, Place, left, release, spend
 from sottovoce import errors
 from sottovoce.ledger import Entry
-from sottovoce.ledgers import chain
-from sottovoce.ledgers.beside import Beside
-from sottovoce.ledgers.books import Books
-from sottovoce.ledgers.reading import lines_of
-from sottovoce.ledgers.signing import Signer, entry_message
+from sottovoce.ledgers import hash_chain
+from sottovoce.ledgers.keyfile import LedgerKeyFile
+from sottovoce.ledgers.signing import Signer, make_entry_message
+from sottovoce.ledgers.sql_ledger import SqlLedger
+from sottovoce.ledgers.sql_reading import read_lines
 
 ENDINGS = ("", "-wal", "-shm")
 
@@ -41,7 +41,7 @@ def put_in_place(place: Place, folder: Path) -> None:
         os.replace(shutil.copy(path, place.file.with_name(path.name + ".new")), place.file.with_name(path.name))
 
 
-def assert_sealed(books: Books) -> None:
+def assert_sealed(books: SqlLedger) -> None:
     """Nothing can be written any more, and verify says why."""
     assert books.sealed
     for attempt in (lambda: spend(books, "new"), lambda: books.grant([]), lambda: books.publish("k", "{}")):
@@ -186,22 +186,24 @@ def forged(place: Place, key: Path | None = None) -> None:
     )
     place.ask("UPDATE lines SET amount = ? WHERE number = ? AND person = ?", amount // 2, number, person)
     place.ask("UPDATE accounts SET spent = spent - ? WHERE person = ?", amount - amount // 2, person)
-    before, books = chain.NOTHING, place.open()
+    before, books = hash_chain.NO_DIGEST, place.open()
     signer = None if key is None else Signer(key.read_bytes())
     for entry in list(books.entries()):
         root = entry.root
         if entry.number == number:
-            root = books._store.read(lambda transaction: chain.root(chain.leaves(lines_of(transaction, number))))
+            root = books._store.read(
+                lambda transaction: hash_chain.compute_root(hash_chain.hash_lines(read_lines(transaction, number)))
+            )
         bare = Entry(**{**entry.__dict__, "root": root})
-        before = chain.digest(bare, before)
+        before = hash_chain.digest_entry(bare, before)
         place.ask("UPDATE entries SET root = ?, digest = ? WHERE number = ?", root, before, entry.number)
         if signer is not None:
-            signature = signer.sign(entry_message(books.identity, entry.number, before))
+            signature = signer.sign(make_entry_message(books.identity, entry.number, before))
             place.ask("UPDATE signatures SET signature = ? WHERE number = ?", signature, entry.number)
     if key is not None:
         (heads,) = place.keys.glob("*.heads")
         heads.unlink()
-        Beside(key.read_bytes(), heads).record_head(entry.number, before)
+        LedgerKeyFile(key.read_bytes(), heads).record_head(entry.number, before)
 
 
 def test_a_chain_computed_anew_without_the_key_is_no_ledger(place):
@@ -237,7 +239,7 @@ def test_unsealing_that_fails_leaves_the_books_sealed(in_file, monkeypatch):
     def full(*arguments):
         raise errors.LedgerUnavailable("The disk is full.")
 
-    monkeypatch.setattr(Books, "_append", full)
+    monkeypatch.setattr(SqlLedger, "_append", full)
     with pytest.raises(errors.LedgerUnavailable):
         books.unseal("a reason that could not be written")
     monkeypatch.undo()

@@ -10,9 +10,9 @@ import pytest
 import sottovoce as sv
 from ledgers.places import PEOPLE, Place, allow, left, release, spend
 from sottovoce import errors
-from sottovoce.ledger import KEY_BYTES, KEY_SIGNS, Amounts
+from sottovoce.ledger import MAX_KEY_BYTES, MAX_KEY_CHARACTERS, Amounts
 from sottovoce.ledgers import postgres
-from sottovoce.ledgers.opened import opened
+from sottovoce.ledgers.opened import open_ledger
 
 
 def administer(address: str, *statements: str) -> None:
@@ -92,7 +92,9 @@ def test_who_holds_a_transaction_open_lets_others_in(on_server, monkeypatch):
     books.verify()
 
 
-@pytest.mark.parametrize("key", ["k" * (KEY_SIGNS + 1), "🔑" * (KEY_BYTES // 4 + 1)], ids=["signs", "bytes"])
+@pytest.mark.parametrize(
+    "key", ["k" * (MAX_KEY_CHARACTERS + 1), "🔑" * (MAX_KEY_BYTES // 4 + 1)], ids=["signs", "bytes"]
+)
 def test_a_key_that_an_index_cannot_hold_is_refused_before_anybody_is_charged(place, key):
     session = place.granted()
     before = place.rows()
@@ -101,7 +103,7 @@ def test_a_key_that_an_index_cannot_hold_is_refused_before_anybody_is_charged(pl
     with pytest.raises(errors.InvalidParameter, match="too long"):
         session.charge({"cleo": 0.1}, key=key)
     assert place.rows() == before
-    longest = "é" * KEY_SIGNS
+    longest = "é" * MAX_KEY_CHARACTERS
     assert release(session, longest) == release(place.session(), longest)
 
 
@@ -114,7 +116,7 @@ def test_neither_host_nor_user_is_logged(on_server, caplog, tmp_path):
         session.ledger.add_witness(on_server.address)
         release(session, "k")
         with pytest.raises(errors.LedgerUnavailable):
-            opened(f"postgresql://tester@/none?host={tmp_path}", tmp_path / "keys")
+            open_ledger(f"postgresql://tester@/none?host={tmp_path}", tmp_path / "keys")
         assert caplog.records == []
         on_server.ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
         caplog.clear()
@@ -140,7 +142,7 @@ def roles(on_server):
             f"DROP ROLE {name}; END IF; END $$",
             f"CREATE ROLE {name} LOGIN",
         )
-    administer(on_server.address, postgres.grant_rights(**names))
+    administer(on_server.address, postgres.write_role_sql(**names))
     return {
         role: Place(on_server.address.replace("tester@", f"{name}@"), on_server.keys) for role, name in names.items()
     }
@@ -191,7 +193,7 @@ def test_no_role_can_rewrite_the_books(roles, role):
 
 
 def test_a_name_of_a_role_is_quoted():
-    assert '"a""; DROP TABLE x; --"' in postgres.grant_rights('a"; DROP TABLE x; --', "b", "c")
+    assert '"a""; DROP TABLE x; --"' in postgres.write_role_sql('a"; DROP TABLE x; --', "b", "c")
 
 
 def test_what_was_spent_outside_is_never_refused(place):

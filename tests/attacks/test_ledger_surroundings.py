@@ -21,8 +21,8 @@ import pytest
 import sottovoce as sv
 from ledgers.places import PEOPLE, Child, Place, allow, left, release, spend, together
 from sottovoce import errors
-from sottovoce.ledgers import beside, postgres, schema, sqlite
-from sottovoce.ledgers.opened import opened
+from sottovoce.ledgers import keyfile, postgres, sql_schema, sqlite
+from sottovoce.ledgers.opened import open_ledger
 
 
 def refused(kind: type[errors.SottovoceError], attempt) -> errors.SottovoceError:
@@ -79,14 +79,16 @@ def test_a_wrong_or_missing_key(place, content):
 
 def test_the_key_of_other_books(in_file, tmp_path):
     in_file.granted()
-    opened(tmp_path / "other.db")
+    open_ledger(tmp_path / "other.db")
     shutil.copy(tmp_path / "other.db.key", key_file(in_file))
     refused(errors.WrongLedgerKey, in_file.open)
 
 
 def test_books_of_a_newer_version(place, monkeypatch):
     place.granted()
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, ("CREATE TABLE later (a INTEGER PRIMARY KEY)",)))
+    monkeypatch.setattr(
+        sql_schema, "MIGRATIONS", (*sql_schema.MIGRATIONS, ("CREATE TABLE later (a INTEGER PRIMARY KEY)",))
+    )
     place.open()
     monkeypatch.undo()
     before = place.rows()
@@ -98,12 +100,12 @@ def test_older_books_become_newer_ones_in_one_step_or_not_at_all(place, monkeypa
     session = place.granted()
     made, before = release(session, "k"), place.rows()
     step = ("CREATE TABLE later (a INTEGER NOT NULL PRIMARY KEY)", "INSERT INTO later VALUES (7)")
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, (*step, "INSERT INTO nowhere VALUES (1)")))
+    monkeypatch.setattr(sql_schema, "MIGRATIONS", (*sql_schema.MIGRATIONS, (*step, "INSERT INTO nowhere VALUES (1)")))
     with pytest.raises(errors.SottovoceError):
         place.open()
     with pytest.raises(Exception, match="later"):  # the first half is not there
         place.ask("SELECT * FROM later")
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS[:2], step))
+    monkeypatch.setattr(sql_schema, "MIGRATIONS", (*sql_schema.MIGRATIONS[:2], step))
     again = place.session()
     assert place.ask("SELECT a FROM later") == [(7,)]
     assert place.rows() == before
@@ -130,8 +132,8 @@ def test_a_database_of_somebody_else_is_left_alone(in_file, version):
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    refused(errors.LedgerUnavailable, lambda: opened(tmp_path / "no" / "books.db"))
-    refused(errors.LedgerUnavailable, lambda: opened(tmp_path))
+    refused(errors.LedgerUnavailable, lambda: open_ledger(tmp_path / "no" / "books.db"))
+    refused(errors.LedgerUnavailable, lambda: open_ledger(tmp_path))
 
 
 def as_nobody(work) -> list:
@@ -221,7 +223,7 @@ def test_a_full_disk(in_file):
 
 
 def test_another_writer_who_does_not_come_to_an_end(in_file, monkeypatch):
-    monkeypatch.setattr(sqlite, "PATIENCE", 50)
+    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT", 50)
     session = in_file.granted()
     before = in_file.rows()
     busy = sqlite3.connect(in_file.file, isolation_level=None)
@@ -247,7 +249,7 @@ def test_new_books_wait_for_somebody_else_who_makes_them(in_file):
     other.execute("BEGIN IMMEDIATE")
     gone = threading.Timer(0.2, other.close)
     gone.start()
-    opened(in_file.address, begin=True).verify()
+    open_ledger(in_file.address, begin=True).verify()
     gone.join()
 
 
@@ -273,12 +275,12 @@ def test_a_fork_with_open_books_loses_nothing(place):
 
 def test_books_are_found_wherever_the_process_goes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    books = opened("books.db")
+    books = open_ledger("books.db")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     allow(books, 3)
     assert not list(Path().iterdir())
-    assert left(opened(tmp_path / "books.db")) == 3
+    assert left(open_ledger(tmp_path / "books.db")) == 3
 
 
 @pytest.mark.parametrize("cut", [1, 3, 4, 5, 6, 8, 40, 72, 73, 80, 103])
@@ -287,13 +289,13 @@ def test_what_a_crash_leaves_of_a_line_does_not_silence_the_other_heads(in_file,
     """A line is written as a whole: a crash leaves a part of it, on some file systems with zeros after it."""
     in_file.granted()
     heads, key = in_file.file.with_name("books.db.heads"), in_file.file.with_name("books.db.key").read_bytes()
-    good, seen = heads.read_bytes(), beside.Beside(key, heads).read_heads().seen
+    good, seen = heads.read_bytes(), keyfile.LedgerKeyFile(key, heads).read_heads().seen
     line = good.strip().split(b"\n")[-1]
     assert len(line) == 104
     torn = b"\n" + line[:cut] + bytes(zeros)
     heads.write_bytes(torn + good + torn)
     assert not in_file.open().sealed
-    found = beside.Beside(key, heads).read_heads()
+    found = keyfile.LedgerKeyFile(key, heads).read_heads()
     assert (found.seen[-2:], found.damaged) == (seen[-2:], False)
 
 

@@ -18,7 +18,7 @@ from ledgers.places import PEOPLE, Place, release, spend
 from sottovoce import errors
 from sottovoce.ledgers import merkle
 from sottovoce.ledgers.signing import Signer
-from sottovoce.ledgers.witness import FileWitness, Head, LogWitness, Tree, Unreachable
+from sottovoce.ledgers.witness import FileWitness, Head, LogWitness, Tree, WitnessUnreachable
 
 
 def heads_of(place: Place) -> Path:
@@ -150,7 +150,7 @@ def test_a_witness_that_reads_but_cannot_write_does_not_count(in_file, tmp_path,
     session.ledger.add_witness(f"file:{tmp_path}/witness")
 
     def full(*arguments):
-        raise Unreachable("no room")
+        raise WitnessUnreachable("no room")
 
     monkeypatch.setattr(FileWitness, "give", full)
     with pytest.raises(errors.LedgerUnavailable, match="stays spent"):
@@ -367,23 +367,23 @@ def plain_root(records: list[bytes]) -> bytes:
 
 def test_proofs_of_a_log_hold_for_every_size_and_no_other():
     records = [bytes([number]) for number in range(34)]
-    leaves = [merkle.leaf(record) for record in records]
+    leaves = [merkle.hash_record(record) for record in records]
     roots = [plain_root(records[:size]) for size in range(35)]
-    assert [merkle.root(leaves[:size]) for size in range(35)] == roots
+    assert [merkle.compute_root(leaves[:size]) for size in range(35)] == roots
     for size in range(1, 35):
         for first in range(size + 1):
             proof = merkle.prove_consistency(leaves[:size], first)
-            assert merkle.extends(roots[size], size, roots[first], first, proof)
+            assert merkle.verify_consistency(roots[size], size, roots[first], first, proof)
             other = roots[first][:-1] + bytes([roots[first][-1] ^ 1])
-            assert first == 0 or not merkle.extends(roots[size], size, other, first, proof)
-            assert first == 0 or not merkle.extends(other, size, roots[first], first, proof)
-            assert not merkle.extends(roots[size], size, roots[first], first, [*proof, roots[0]])
-            assert not proof or not merkle.extends(roots[size], size, roots[first], first, proof[:-1])
+            assert first == 0 or not merkle.verify_consistency(roots[size], size, other, first, proof)
+            assert first == 0 or not merkle.verify_consistency(other, size, roots[first], first, proof)
+            assert not merkle.verify_consistency(roots[size], size, roots[first], first, [*proof, roots[0]])
+            assert not proof or not merkle.verify_consistency(roots[size], size, roots[first], first, proof[:-1])
         for place in range(size):
             proof = merkle.prove_inclusion(leaves[:size], place)
-            assert merkle.includes(roots[size], size, leaves[place], place, proof)
-            assert not merkle.includes(roots[size], size, leaves[place - 1], place, proof) or size == 1
-            assert not merkle.includes(roots[size], size, leaves[place], place + 1, proof)
+            assert merkle.verify_inclusion(roots[size], size, leaves[place], place, proof)
+            assert not merkle.verify_inclusion(roots[size], size, leaves[place - 1], place, proof) or size == 1
+            assert not merkle.verify_inclusion(roots[size], size, leaves[place], place + 1, proof)
 
 
 def test_nobody_is_named_to_a_witness(in_file, tmp_path):

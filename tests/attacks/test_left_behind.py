@@ -21,11 +21,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from attacks.serving import PATIENCE, serving
-from sottovoce import private
-from sottovoce.engine import named
-from sottovoce.private import SCRATCH, Scratch, sweep
-from sottovoce.web.desk import Desk
-from sottovoce.web.uploads import keep
+from sottovoce import private_files
+from sottovoce.data.engine import get_engine
+from sottovoce.private_files import SCRATCH, Scratch, sweep
+from sottovoce.web.uploads import save_table
+from sottovoce.web.workspace import Workspace
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and modes are those of POSIX")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="files without a name are read by a path on Linux alone")
@@ -72,18 +72,18 @@ def temporary(tmp_path, monkeypatch) -> Path:
 
 @linux
 def test_a_table_has_no_name_and_every_reader_in_this_process_reads_it(temporary):
-    desk = Desk.for_ledger(None)
-    table = desk.tables[keep(desk, "t.csv", io.BytesIO(TABLE))]
+    desk = Workspace.for_ledger(None)
+    table = desk.tables[save_table(desk, "t.csv", io.BytesIO(TABLE))]
     assert table.path.is_symlink()
     assert os.stat(table.path).st_nlink == 0
     assert table.path.read_bytes() == TABLE
-    assert sum(named("arrow").open_table(str(table.path)).fold(Rows())) == 2
+    assert sum(get_engine("arrow").open_table(str(table.path)).fold(Rows())) == 2
     assert duckdb.connect().execute(f"SELECT count(*) FROM read_csv('{table.path}')").fetchone() == (2,)
     content = io.BytesIO()
     pq.write_table(pa.table({"id": ["a", "b"], "v": [1.0, 2.0]}), content)
-    other = desk.tables[keep(desk, "t.parquet", content)]
+    other = desk.tables[save_table(desk, "t.parquet", content)]
     assert other.columns == {"id": "text", "v": "number"}, "a process of its own has read it to its end"
-    assert sum(named("duckdb").open_table(str(other.path)).fold(Rows())) == 2
+    assert sum(get_engine("duckdb").open_table(str(other.path)).fold(Rows())) == 2
     desk.clear()
     assert list(temporary.iterdir()) == []
 
@@ -138,8 +138,8 @@ def test_without_root_a_process_with_closed_memory_reads_its_tables_and_no_other
 
 @linux
 def test_what_is_taken_away_is_gone_and_its_file_is_closed(temporary):
-    desk = Desk.for_ledger(None)
-    name = keep(desk, "t.csv", io.BytesIO(TABLE))
+    desk = Workspace.for_ledger(None)
+    name = save_table(desk, "t.csv", io.BytesIO(TABLE))
     assert soon_open(desk.folder, 2), "the folder, which is locked, and the table"
     desk.remove_table(name)
     assert soon_open(desk.folder, 1)
@@ -167,7 +167,7 @@ def open_files(folder: Path) -> list[str]:
 
 
 def test_where_a_file_needs_a_name_it_has_one_and_is_swept(temporary, monkeypatch):
-    monkeypatch.setattr(private, "OPEN_FILES", temporary / "nowhere")
+    monkeypatch.setattr(private_files, "OPEN_FILES", temporary / "nowhere")
     scratch = Scratch.made()
     with scratch.open_new("t.csv") as file:
         file.write(TABLE)
@@ -218,7 +218,7 @@ sys.stdin.read()
 
 
 def test_a_folder_that_is_swept_before_it_is_locked_is_made_again(temporary, monkeypatch):
-    locked, first = private._locked, []
+    locked, first = private_files._lock, []
 
     def too_late(path, *, wait):
         if wait and not first:
@@ -228,7 +228,7 @@ def test_a_folder_that_is_swept_before_it_is_locked_is_made_again(temporary, mon
             return handle
         return locked(path, wait=wait)
 
-    monkeypatch.setattr(private, "_locked", too_late)
+    monkeypatch.setattr(private_files, "_lock", too_late)
     scratch = Scratch.made()
     assert scratch.path.is_dir()
     assert scratch.path != first[0]

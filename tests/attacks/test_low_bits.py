@@ -30,10 +30,8 @@ from scipy.special import ndtr, ndtri
 
 import sottovoce as sv
 from cases import FLOATING, TAKEN_AT_ITS_WORD, every_floating
-from sottovoce.estimators.classification import boundary
-from sottovoce.estimators.regression import objective, output
-from sottovoce.estimators.samples import gram
-from sottovoce.noise import normal, precise, radial
+from sottovoce.estimators import logistic_mechanism, posterior_mechanism, ridge_objective, ridge_output
+from sottovoce.noise import continuous, precise
 from sottovoce.noise.grid import AnswerGrid
 
 SOURCES = Path(sv.__file__).parent
@@ -121,15 +119,15 @@ def test_everything_that_is_published_follows_from_rounded_numbers(case, monkeyp
 
 def aimed_sample(theta):
     """gram.sample with the noise that gives θ: z = √γ(Lᵀθ − L⁻¹c)."""
-    original = gram.sample
+    original = posterior_mechanism.draw_sample
 
     def sample(G, c, ridge, gamma):
         with localcontext(precise.DECIMALS), pytest.MonkeyPatch.context() as patch:
-            L = gram.cholesky(precise.decimals(G) + np.diag([Decimal(ridge)] * len(c)))
-            whitened = L.T @ precise.decimals(theta) - gram.solve_lower(L, precise.decimals(c))
+            L = posterior_mechanism.factorise_decimals(precise.to_decimals(G) + np.diag([Decimal(ridge)] * len(c)))
+            whitened = L.T @ precise.to_decimals(theta) - posterior_mechanism.solve_lower(L, precise.to_decimals(c))
             z = [int(x * Decimal(gamma).sqrt() * precise.ONE) for x in whitened]
             assert all(abs(x) < 40 * precise.ONE for x in z)
-            patch.setattr(normal, "standard", lambda size: z)
+            patch.setattr(continuous, "draw_standard_normals", lambda size: z)
             return original(G, c, ridge, gamma)
 
     return sample
@@ -137,13 +135,13 @@ def aimed_sample(theta):
 
 def aimed_eigenvalue(target):
     """gram.noisy_smallest with the noise that gives λ̃."""
-    original = gram.noisy_smallest
+    original = posterior_mechanism.add_eigenvalue_noise
 
     def noisy(G, spread):
         smallest = Fraction(float(np.linalg.eigvalsh(G.astype(float))[0]))
         z = int((Fraction(target) - smallest) / Fraction(spread) * precise.ONE)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(normal, "standard", lambda size: [z])
+            patch.setattr(continuous, "draw_standard_normals", lambda size: [z])
             return original(G, spread)
 
     return noisy
@@ -151,14 +149,14 @@ def aimed_eigenvalue(target):
 
 def aimed_cover(targets):
     """radial.cover with the output noise that gives θ; it need not be larger than that noise usually is."""
-    original, left = radial.cover, list(targets)
+    original, left = continuous.add_output_noise, list(targets)
 
     def cover(theta, rate, ridge):
-        roots = np.array([Fraction(precise.root(int(Fraction(x) * precise.ONE)), precise.ONE) for x in ridge])
-        noise = (np.array(precise.exact(left.pop(0))) - np.array(precise.exact(theta))) * roots
+        roots = np.array([Fraction(precise.sqrt(int(Fraction(x) * precise.ONE)), precise.ONE) for x in ridge])
+        noise = (np.array(precise.to_fractions(left.pop(0))) - np.array(precise.to_fractions(theta))) * roots
         assert np.linalg.norm(noise.astype(float)) * rate < 40 + 4 * len(ridge)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(radial, "l2", lambda *_: noise)
+            patch.setattr(continuous, "draw_l2", lambda *_: noise)
             return original(theta, rate, ridge)
 
     return cover
@@ -166,7 +164,7 @@ def aimed_cover(targets):
 
 def tilt_at(problem, theta) -> np.ndarray:
     """The b under which θ is the minimiser."""
-    exact = objective.newton.exact
+    exact = ridge_objective.newton.exact
     pulls = problem.terms(exact(theta), True)[1]
     return (exact(pulls) - exact(problem.ridge) * (exact(theta) - exact(problem.centre))).astype(np.float64)
 
@@ -185,22 +183,22 @@ def aim(patch, case, estimator, plan, rows, value, seen):
     """Puts noise in place under which these rows give what was seen."""
     theta = seen[-1][1]
     if "posterior" in case.name:
-        patch.setattr(gram, "sample", aimed_sample(theta))
+        patch.setattr(posterior_mechanism, "draw_sample", aimed_sample(theta))
         if "noisy_eigenvalue" in value:
-            patch.setattr(gram, "noisy_smallest", aimed_eigenvalue(value["noisy_eigenvalue"]))
-    elif case.module is output:
+            patch.setattr(posterior_mechanism, "add_eigenvalue_noise", aimed_eigenvalue(value["noisy_eigenvalue"]))
+    elif case.module is ridge_output:
         solution: list[Any] = []
         with pytest.MonkeyPatch.context() as silent:
-            silent.setattr(radial, "l2", lambda rate, d: np.zeros(d, dtype=object))
+            silent.setattr(continuous, "draw_l2", lambda rate, d: np.zeros(d, dtype=object))
             silent.setattr(AnswerGrid, "nearest", lambda self, values: solution.extend(values) or no_grid(self, values))
             estimator.answer(plan, rows)
-        noise = np.array(precise.exact(theta)) - np.array(solution)
-        patch.setattr(radial, "l2", lambda rate, d: noise)
+        noise = np.array(precise.to_fractions(theta)) - np.array(solution)
+        patch.setattr(continuous, "draw_l2", lambda rate, d: noise)
     else:
         targets = [rounded for _, rounded in seen[:-1]]  # of every fit, before the last rounding
-        for module in (objective, boundary):
+        for module in (ridge_objective, logistic_mechanism):
             patch.setattr(module.newton, "minimise", aimed_minimiser(module.newton, targets))
-        patch.setattr(radial, "cover", aimed_cover(targets))
+        patch.setattr(continuous, "add_output_noise", aimed_cover(targets))
 
 
 @every_floating
@@ -288,30 +286,34 @@ def lines(case, table) -> dict[str, Line]:
     """What an attacker knows of the way from noise to every published number, if the table is this one."""
     estimator, plan, rows = case.prepared(table)
     found: dict[str, Line] = {}
-    minimise = objective.newton.minimise
+    minimise = ridge_objective.newton.minimise
 
     def at_problem(problem, tolerance, *start):
-        purse = objective.Purse.of(plan.budgets.kinds)
-        scale = 2 / plan.noise["rate"] if case.classes else objective.threshold_of_small_budgets(purse.total)
+        purse = ridge_objective.BudgetTotals.of(plan.budgets.kinds)
+        scale = 2 / plan.noise["rate"] if case.classes else ridge_objective.choose_small_budget_threshold(purse.total)
         found["theta"] = minimiser_line(problem, scale, minimise)
         return minimise(problem, tolerance, *start)
 
     def at_sum(self, values):
-        if case.module is output and not found:
+        if case.module is ridge_output and not found:
             found["theta"] = solution_line(float(values[0]), plan.noise["rate"])
         return no_grid(self, values)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gram, "lacking", lambda *_: PUBLISHED_RIDGE)
-        original, smallest = gram.sample, gram.noisy_smallest
-        patch.setattr(gram, "sample", lambda *a: found.update(theta=sample_line(*a)) or original(*a))
+        patch.setattr(posterior_mechanism, "compute_missing_ridge", lambda *_: PUBLISHED_RIDGE)
+        original, smallest = posterior_mechanism.draw_sample, posterior_mechanism.add_eigenvalue_noise
         patch.setattr(
-            gram, "noisy_smallest", lambda *a: found.update(noisy_eigenvalue=eigenvalue_line(*a)) or smallest(*a)
+            posterior_mechanism, "draw_sample", lambda *a: found.update(theta=sample_line(*a)) or original(*a)
         )
-        patch.setattr(objective.newton, "minimise", at_problem)
+        patch.setattr(
+            posterior_mechanism,
+            "add_eigenvalue_noise",
+            lambda *a: found.update(noisy_eigenvalue=eigenvalue_line(*a)) or smallest(*a),
+        )
+        patch.setattr(ridge_objective.newton, "minimise", at_problem)
         patch.setattr(AnswerGrid, "nearest", at_sum)
-        if case.module is output:
-            patch.setattr(radial, "l2", lambda rate, d: np.zeros(d, dtype=object))
+        if case.module is ridge_output:
+            patch.setattr(continuous, "draw_l2", lambda rate, d: np.zeros(d, dtype=object))
         estimator.answer(plan, rows)
     return found
 
@@ -327,7 +329,7 @@ def answers(case, monkeypatch, size):
     """Published numbers of real releases on the first table, by name: (numbers, step)."""
     estimator, plan, rows = case.prepared(case.tables()[0])
     steps, seen = plan.grid.to_dict(), {}
-    monkeypatch.setattr(gram, "lacking", lambda *_: PUBLISHED_RIDGE)
+    monkeypatch.setattr(posterior_mechanism, "compute_missing_ridge", lambda *_: PUBLISHED_RIDGE)
     for _ in range(size):
         with watched(monkeypatch) as rounded:
             value = estimator.answer(plan, rows).value

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sottovoce as sv
-from sottovoce.web import codes
+from sottovoce.web import access_codes
 
 PATIENCE = 120.0
 #: Half-sent requests that used to stop the page, and as many files as the page may open.
@@ -177,11 +177,13 @@ def test_wrong_codes_keep_nobody_out(page):
 def test_thousands_of_wrong_codes_cost_no_scrypt_and_a_right_one_costs_one(monkeypatch):
     session = sv.Session()
     session.grant({"ada": 1.0})
-    people = codes.Codes(session.ledger)
+    people = access_codes.AccessCodes(session.ledger)
     right, tried = people.issue("ada"), []
-    scrypt = codes.hashlib.scrypt
-    monkeypatch.setattr(codes.hashlib, "scrypt", lambda *given, **said: tried.append(1) or scrypt(*given, **said))
-    letters = codes.ALPHABET
+    scrypt = access_codes.hashlib.scrypt
+    monkeypatch.setattr(
+        access_codes.hashlib, "scrypt", lambda *given, **said: tried.append(1) or scrypt(*given, **said)
+    )
+    letters = access_codes.ALPHABET
     wrong = [right[:-3] + a + b + c for a in letters for b in letters[:10] for c in letters[:10]]
     assert [people.sign_in(code) for code in wrong if code != right] == [None] * (len(wrong) - (right in wrong))
     assert tried == []
@@ -191,7 +193,7 @@ def test_thousands_of_wrong_codes_cost_no_scrypt_and_a_right_one_costs_one(monke
 
 def test_guesses_are_hopeless_without_a_limit():
     """One hundred thousand a second, more than the page can read, for a century, by somebody who knows all prefixes."""
-    assert 100_000 * CENTURY / len(codes.ALPHABET) ** codes.SECRET < 1e-9
+    assert 100_000 * CENTURY / len(access_codes.ALPHABET) ** access_codes.SECRET < 1e-9
 
 
 #: What is no request, or stops to be one: bytes that are sent, and what follows once something was answered.

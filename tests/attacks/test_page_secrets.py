@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from attacks.serving import serving
-from sottovoce.web import door, guard
-from sottovoce.web.door import Door
-from sottovoce.web.guard import Asked, Guard, Refused
+from sottovoce.web import guard, sign_in
+from sottovoce.web.guard import Guard, GuardedRequest, RequestRefused
+from sottovoce.web.sign_in import SignIn
 
 TOKEN = "the-token-of-these-tests"
 BROWSERS = {"file": "Mozilla/5.0 one", "thief": "Mozilla/5.0 two"}
@@ -77,8 +77,8 @@ def _when_it_is_there(path: Path) -> str:
 def heard(monkeypatch):
     """What the curator is told, and a clock."""
     told, clock = [], [0.0]
-    monkeypatch.setattr(door, "now", lambda: clock[0])
-    return Door(TOKEN, told.append), told, clock
+    monkeypatch.setattr(sign_in, "now", lambda: clock[0])
+    return SignIn(TOKEN, told.append), told, clock
 
 
 def test_a_token_is_good_once(heard):
@@ -96,12 +96,12 @@ def test_a_token_is_good_once(heard):
 
 def test_a_token_is_good_for_minutes(heard):
     way, told, clock = heard
-    assert door.LIFE <= 10 * 60
-    clock[0] = door.LIFE
+    assert sign_in.LIFE <= 10 * 60
+    clock[0] = sign_in.LIFE
     assert way.redeem(TOKEN, "a") is None
     assert "too old" in told[-1].words
     new = told[-1].token
-    clock[0] += door.LIFE - 1
+    clock[0] += sign_in.LIFE - 1
     assert way.redeem(new, "a") is not None
 
 
@@ -133,12 +133,12 @@ def test_a_file_may_bring_a_token_and_do_nothing_else(path, method):
     standing = Guard(_nothing, 8765, TOKEN)
     for site in ("cross-site", None):
         headers = {"host": ["127.0.0.1:8765"], "origin": ["null"], "cookie": [f"sottovoce-8765={standing.cookie}"]}
-        asked = Asked(method, path, headers if site is None else {**headers, "sec-fetch-site": [site]})
-        with pytest.raises(Refused):
+        asked = GuardedRequest(method, path, headers if site is None else {**headers, "sec-fetch-site": [site]})
+        with pytest.raises(RequestRefused):
             standing.admit(asked)
         if method != "POST":
-            with pytest.raises(Refused):
-                standing.admit(Asked(method, "/open", asked.headers))
+            with pytest.raises(RequestRefused):
+                standing.admit(GuardedRequest(method, "/open", asked.headers))
 
 
 def test_a_site_may_not_even_show_a_token():
@@ -146,8 +146,8 @@ def test_a_site_may_not_even_show_a_token():
     standing = Guard(_nothing, 8765, TOKEN)
     for origin, site in (("https://evil.example", "cross-site"), ("http://127.0.0.1:9", "same-site"), ("null", "none")):
         headers = {"host": ["127.0.0.1:8765"], "origin": [origin], "sec-fetch-site": [site]}
-        with pytest.raises(Refused):
-            standing.admit(Asked("POST", "/open", headers))
+        with pytest.raises(RequestRefused):
+            standing.admit(GuardedRequest("POST", "/open", headers))
 
 
 def test_no_token_is_taken_from_an_address(tmp_path):
@@ -159,7 +159,7 @@ def test_no_token_is_taken_from_an_address(tmp_path):
     assert "set-cookie" not in client.get("/open", params={"token": TOKEN}).headers
     file = {"origin": "null", "sec-fetch-site": "cross-site"}
     assert client.post("/open", params={"token": TOKEN}, headers=file).status_code == 401
-    long = client.post("/open", data={"token": TOKEN, "more": "x" * door.MOST}, headers=file)
+    long = client.post("/open", data={"token": TOKEN, "more": "x" * sign_in.MOST}, headers=file)
     assert long.status_code == 413
     assert told == []
     asking = client.get("/open")

@@ -15,11 +15,11 @@ import pytest
 from typer.testing import CliRunner
 
 import sottovoce as sv
-from sottovoce import errors, private
-from sottovoce.cli.files import write_whole
+from sottovoce import errors, private_files
+from sottovoce.cli.console import write_file
 from sottovoce.cli.main import app
-from sottovoce.ledgers.opened import opened
-from sottovoce.web.codes import Codes
+from sottovoce.ledgers.opened import open_ledger
+from sottovoce.web.access_codes import AccessCodes
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
 
@@ -136,10 +136,10 @@ def test_nobody_can_open_an_audit_at_any_moment(clinic, monkeypatch):
 
 def test_nobody_can_open_what_lies_beside_the_books_at_any_moment(tmp_path, monkeypatch, no_mask):
     watcher = Watcher(tmp_path, monkeypatch)
-    books = opened(tmp_path / "books.db")
+    books = open_ledger(tmp_path / "books.db")
     books.add_witness(f"file:{tmp_path / 'witness'}")
     sv.Session(ledger=books).grant({"ada": 1.0})
-    codes = Codes.for_ledger(books, f"sqlite:///{tmp_path / 'books.db'}", None)
+    codes = AccessCodes.for_ledger(books, f"sqlite:///{tmp_path / 'books.db'}", None)
     codes.issue("ada")
     monkeypatch.undo()
     assert watcher.seen == set()
@@ -193,11 +193,11 @@ def test_a_folder_below_one_that_everybody_can_write_to_is_refused(tmp_path):
     below.mkdir(parents=True)
     below.parent.chmod(0o777)
     with pytest.raises(errors.UnsafeFolder):
-        write_whole(below / "answer", "about ada")
+        write_file(below / "answer", "about ada")
     with pytest.raises(errors.UnsafeFolder):
         sv.Session(ledger=below / "books.db")
     assert list(below.iterdir()) == []
-    assert write_whole(below / "release.json", "public", public=True) == below / "release.json"
+    assert write_file(below / "release.json", "public", public=True) == below / "release.json"
 
 
 @pytest.mark.parametrize("open_to_others", [False, True])
@@ -208,7 +208,7 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path, monkeypatch, open_to_oth
     monkeypatch.setattr(os, "geteuid", lambda: 424242)
     tmp_path.chmod(0o755 if open_to_others else 0o700)
     with pytest.raises(errors.UnsafeFolder):
-        private.write(tmp_path / "answer", b"about ada")
+        private_files.write(tmp_path / "answer", b"about ada")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -217,18 +217,18 @@ def test_a_file_system_that_knows_no_modes_is_refused_before_the_first_byte(tmp_
     open_file = os.open
     monkeypatch.setattr(os, "open", lambda path, flags, mode=0o777: open_file(path, flags, 0o777))
     with pytest.raises(errors.UnsafeFolder):
-        private.write(tmp_path / "answer", b"about ada")
+        private_files.write(tmp_path / "answer", b"about ada")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_fails_half_way_leaves_nothing(tmp_path, monkeypatch):
-    private.write(tmp_path / "answer", b"the first")
+    private_files.write(tmp_path / "answer", b"the first")
 
     def full(handle):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    for attempt in (private.write, private.write_new):
+    for attempt in (private_files.write, private_files.write_new):
         with pytest.raises(OSError, match="No space"):
             attempt(tmp_path / "answer", b"the second")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"answer": b"the first"}

@@ -20,7 +20,7 @@ from distributed.comm import connect
 from distributed.security import Security
 
 from sottovoce import errors
-from sottovoce.engine import named
+from sottovoce.data.engine import get_engine
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 dask_group = pytest.mark.xdist_group("dask")
@@ -79,9 +79,9 @@ def listening(pids: set[int]) -> set[int]:
 
 def own_dask() -> Any:
     """The cluster that the engine starts, after it has folded something."""
-    from sottovoce.engines import dask
+    from sottovoce.data.engines import dask
 
-    return dask._own()
+    return dask._start_cluster()
 
 
 @dask_group
@@ -132,9 +132,9 @@ def test_workers_spill_where_nobody_else_can_read():
 @spark_group
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="ports are looked up in /proc")
 def test_our_spark_asks_for_a_secret_and_spills_in_private():
-    from sottovoce.engines import spark
+    from sottovoce.data.engines import spark
 
-    session = spark._session()
+    session = spark._get_session()
     settings = dict(session.sparkContext.getConf().getAll())
     for wanted in ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled"):
         assert settings[wanted] == "true"
@@ -159,7 +159,7 @@ def planted(tmp_path):
 
 
 def count(table: str) -> int:
-    engine = named("duckdb").open_table(table)
+    engine = get_engine("duckdb").open_table(table)
     return len(engine.columns())
 
 
@@ -174,7 +174,7 @@ def test_a_view_in_a_database_opens_no_other_file(planted):
 def test_our_connection_loads_no_extension_and_keeps_its_settings(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("value\n1\n2\n")
-    relation = named("duckdb").open_table(str(path), ("value",)).relation  # type: ignore[attr-defined]
+    relation = get_engine("duckdb").open_table(str(path), ("value",)).relation  # type: ignore[attr-defined]
     settings = (
         "autoinstall_known_extensions autoload_known_extensions allow_community_extensions enable_external_access"
     )

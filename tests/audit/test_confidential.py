@@ -111,7 +111,7 @@ def test_the_summary_has_quantiles_moments_promise_and_worst_record(audit, model
 def test_the_books_cannot_import_losses(file, tmp_path):
     shutil.copytree(ROOT / "src" / "sottovoce", tmp_path / "sottovoce")
     with open(tmp_path / "sottovoce" / file, "a") as module:
-        module.write("\nfrom sottovoce.audit.sealed import Losses\n")
+        module.write("\nfrom sottovoce.audit.confidential import Losses\n")
     command = [
         str(Path(sys.executable).with_name("lint-imports")),
         "--config",

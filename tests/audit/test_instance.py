@@ -9,9 +9,9 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 import sottovoce as sv
-from sottovoce.audit import mechanisms, people
-from sottovoce.estimators.samples import gram
-from sottovoce.solvers import leverages, renyi
+from sottovoce.accounting import renyi
+from sottovoce.audit import instance_losses, leverages, mechanisms
+from sottovoce.estimators import posterior_mechanism
 
 BALL = sv.Bounds(norm=1.0, label=(-1, 1))
 BOX = sv.Bounds(features=(-1, 1), label=(-1, 1))
@@ -171,7 +171,7 @@ def test_losses_are_those_of_the_draws_that_the_library_makes():
     size, outside = 8_000, []
     for rows, labels in ((np.delete(X, 4, axis=0), np.delete(y, 4)), (X, y)):
         total, cross = rows.T @ rows, rows.T @ labels
-        draws = np.array([gram.sample(total, cross, lam, gamma).astype(float) for _ in range(size)])
+        draws = np.array([posterior_mechanism.draw_sample(total, cross, lam, gamma).astype(float) for _ in range(size)])
         outside.append(float((np.abs(math.sqrt(gamma) * (y[4] - draws @ X[4])) > edge).mean()))
     p, q = outside
     deviation = math.sqrt((p * (1 - p) + math.exp(2 * epsilon) * q * (1 - q)) / size)
@@ -301,8 +301,8 @@ def test_several_rows_of_a_posterior_sample_add_up_exactly_in_renyi():
     logs = [np.linalg.slogdet(M)[1] for M in (H0, H, S)]
     exact = (alpha * logs[0] - (alpha - 1) * logs[1] - logs[2]) / 2 / (alpha - 1) - 5.0 * form / 2 / (alpha - 1)
     counts, order = np.bincount(owner), np.arange(24)
-    (block,) = people._blocks(audit._setting, audit._fit, counts, order, np.arange(0, 24, 3))
-    assert people._curve(block, 5.0)[0, k] == pytest.approx(exact, rel=1e-9)
+    (block,) = instance_losses._iterate_blocks(audit._setting, audit._fit, counts, order, np.arange(0, 24, 3))
+    assert instance_losses._sum_posterior_curves(block, 5.0)[0, k] == pytest.approx(exact, rel=1e-9)
     assert (audit.by_person() >= [audit.epsilon[owner == p].max() for p in range(8)]).all()
 
 
@@ -339,8 +339,8 @@ def test_every_mechanism_composes_with_every_other():
     assert (total <= sum(audit.at(1e-6 / 3).epsilon for audit in audits)).all()
     for audit in audits:
         assert (total >= audit.epsilon).all()
-        if not isinstance(audit._setting.mechanism, mechanisms.Radial):  # a pure ε is a little less at a δ
-            assert (renyi.epsilon(audit.curves(slice(0, 40)), 1e-6) >= audit.epsilon * (1 - 1e-9)).all()
+        if not isinstance(audit._setting.mechanism, mechanisms.RadialOutput):  # a pure ε is a little less at a δ
+            assert (renyi.convert_to_epsilon(audit.curves(slice(0, 40)), 1e-6) >= audit.epsilon * (1 - 1e-9)).all()
 
 
 def test_the_generalisation_bound_of_no_loss_is_delta_and_grows():
@@ -356,18 +356,18 @@ def test_the_generalisation_bound_of_no_loss_is_delta_and_grows():
 def in_sample(fit, rows, labels, metric, *, present):
     seen = fit.left_out(rows, labels)
     zero = np.zeros(len(labels))
-    return mechanisms.Change(seen.share, seen.error, zero, zero, zero)
+    return mechanisms.LeaveOneOutChange(seen.share, seen.error, zero, zero, zero)
 
 
 def no_weights(X, y, ridge, weights=None):
-    return leverages.Fit(np.eye(X.shape[1]) * 50, ridge, np.zeros(X.shape[1]), np.eye(X.shape[1]) / math.sqrt(50))
+    return leverages.RidgeFit(np.eye(X.shape[1]) * 50, ridge, np.zeros(X.shape[1]), np.eye(X.shape[1]) / math.sqrt(50))
 
 
 @pytest.mark.parametrize(
     ("where", "name", "bug"),
     [
-        ("sottovoce.audit.setting.change", "the row is still there", in_sample),
-        ("sottovoce.solvers.leverages.fit", "another fit", no_weights),
+        ("sottovoce.audit.inputs.change", "the row is still there", in_sample),
+        ("sottovoce.audit.leverages.fit_ridge", "another fit", no_weights),
         ("sottovoce.audit.mechanisms.math.sqrt", "γ for √γ", lambda v: v),
     ],
 )

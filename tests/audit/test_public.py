@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from sottovoce.audit import public
+from sottovoce.accounting import profiles
+from sottovoce.audit import leverages, public_bounds
 from sottovoce.errors import Confidential, InvalidParameter
-from sottovoce.solvers import leverages, profiles
 
 BALL = sv.Bounds(norm=1.0, label=(-1, 1))
 
@@ -33,10 +33,10 @@ def runs():
     for _ in range(200):
         X, y = drawn(rng)
         release = model.answer(plan, model.gather(X, y, epsilon=8.0, groups=None)[1])
-        seen = leverages.leverages(X, y, release.value["regularisation"], np.full(len(y), w))
+        seen = leverages.compute_leverages(X, y, release.value["regularisation"], np.full(len(y), w))
         a = math.sqrt(release.noise["gamma"]) * seen.residual[:50]
         truth = profiles.posterior_epsilon(seen.leverage[:50], a, 1e-6)
-        found.append((public._bounded(release, X[:50], y[:50], 0.01, None), truth))
+        found.append((public_bounds._compute_bounds(release, X[:50], y[:50], 0.01, None), truth))
     return found
 
 

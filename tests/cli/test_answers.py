@@ -11,7 +11,7 @@ import pytest
 from pyarrow import csv
 
 from seams import seeded, silent, without_names
-from sottovoce.engines.arrow import ArrowEngine
+from sottovoce.data.engines.arrow import ArrowEngine
 from sottovoce.release import Release
 
 
@@ -223,7 +223,7 @@ def test_an_engine_that_nobody_knows_or_has(run, folder, words, monkeypatch):
     assert (
         "no engine called 'abacus'" in run("plan", "mean", folder / "salaries.csv", *words, "--engine", "abacus").stderr
     )
-    monkeypatch.setitem(sys.modules, "sottovoce.engines.dask", None)
+    monkeypatch.setitem(sys.modules, "sottovoce.data.engines.dask", None)
     refused = run("plan", "mean", folder / "salaries.csv", *words, "--engine", "dask")
     assert "pip install 'sottovoce[dask]'" in refused.stderr
 

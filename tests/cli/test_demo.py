@@ -12,10 +12,18 @@ import pytest
 from pyarrow import csv
 
 import sottovoce as sv
-from sottovoce.cli import contest as contest_module
+from sottovoce.cli import demo as contest_module
 from sottovoce.cli import demo as demo_module
-from sottovoce.cli.contest import Contest, Way, exact_coefficients
-from sottovoce.cli.study import clinic, even, newcomers, patients, place_of
+from sottovoce.cli.demo import (
+    ComparedMethod,
+    Comparison,
+    assign_tiers,
+    compute_exact_coefficients,
+    draw_even,
+    load_patients,
+    simulate_clinic,
+    simulate_newcomers,
+)
 from sottovoce.release import Release
 
 pytestmark = pytest.mark.xdist_group("demo")  # it is shown once
@@ -58,12 +66,12 @@ def errors(told: str) -> list[list[float]]:
 
 def test_it_writes_the_files_it_names(shown):
     out, told = shown
-    assert {file.name for file in out.iterdir()} == set(demo_module.WRITTEN)
-    for name in demo_module.WRITTEN:
+    assert {file.name for file in out.iterdir()} == set(demo_module.FILE_DESCRIPTIONS)
+    for name in demo_module.FILE_DESCRIPTIONS:
         assert f"{out / name}: " in told
 
 
-@pytest.mark.parametrize(("study", "name"), [(patients, "model.json"), (clinic, "clinic.json")])
+@pytest.mark.parametrize(("study", "name"), [(load_patients, "model.json"), (simulate_clinic, "clinic.json")])
 def test_its_releases_keep_everybodys_promise(shown, study, name):
     release = Release.load(shown[0] / name)
     spent = [entry["epsilon"] for entry in release.guarantee["epsilon"]["distribution"]]
@@ -74,7 +82,9 @@ def test_its_releases_keep_everybodys_promise(shown, study, name):
 
 def test_its_tables_and_schemas_are_those_of_the_studies(shown):
     out, _ = shown
-    for study, (table, schema, _) in zip((patients(), clinic()), demo_module.FILES.values(), strict=True):
+    for study, (table, schema, _) in zip(
+        (load_patients(), simulate_clinic()), demo_module.DATASET_FILES.values(), strict=True
+    ):
         read = csv.read_csv(out / table)
         assert read.column_names == ["id", "tier", *study.described, study.label]
         assert len(set(read["id"].to_pylist())) == study.people
@@ -101,18 +111,18 @@ def test_the_clinic_shows_what_personal_budgets_are_worth(shown):
 
 def test_predictions_are_about_as_good_as_the_model(shown):
     told = csv.read_csv(shown[0] / "predictions.csv")
-    _, cost = newcomers()
+    _, cost = simulate_newcomers()
     assert told.column_names == ["id", "prediction"]
     assert np.sqrt(np.mean((told["prediction"].to_numpy() - cost) ** 2)) < 0.75 * np.std(cost)
 
 
 def test_tiers_follow_the_row_number_and_keep_their_percentages():
-    assert np.bincount(place_of(np.arange(100))).tolist() == [34, 43, 23]
-    assert place_of(np.arange(100, 200)).tolist() == place_of(np.arange(100)).tolist()
-    assert np.bincount(patients().places).tolist() == [151, 189, 102]
+    assert np.bincount(assign_tiers(np.arange(100))).tolist() == [34, 43, 23]
+    assert assign_tiers(np.arange(100, 200)).tolist() == assign_tiers(np.arange(100)).tolist()
+    assert np.bincount(load_patients().places).tolist() == [151, 189, 102]
 
 
-@pytest.mark.parametrize("study", [patients, clinic])
+@pytest.mark.parametrize("study", [load_patients, simulate_clinic])
 def test_ranges_are_public_and_hold_everybody(study):
     made = study()
     for name, limits in made.described.items():
@@ -121,13 +131,15 @@ def test_ranges_are_public_and_hold_everybody(study):
             assert set(values) == set(limits)
         else:
             assert limits[0] <= values.min() < values.max() <= limits[1]
-            assert (values.min(), values.max()) != limits or study is clinic, "a range that was read off the data"
+            assert (values.min(), values.max()) != limits or study is simulate_clinic, (
+                "a range that was read off the data"
+            )
     assert made.bounds[0] <= made.values.min() < made.values.max() <= made.bounds[1]
 
 
 def test_the_simulation_is_the_same_everywhere_and_looks_even():
-    assert even("clinic age", 3) == pytest.approx([0.3694125471, 0.0798287707, 0.4279328190], abs=1e-9)
-    many = even("any", 100_000)
+    assert draw_even("clinic age", 3) == pytest.approx([0.3694125471, 0.0798287707, 0.4279328190], abs=1e-9)
+    many = draw_even("any", 100_000)
     assert 0 < many.min() < many.max() < 1
     assert np.abs(np.histogram(many, 20, (0, 1))[0] / 5000 - 1).max() < 0.1
     assert abs(np.corrcoef(many[1:], many[:-1])[0, 1]) < 0.02
@@ -136,17 +148,19 @@ def test_the_simulation_is_the_same_everywhere_and_looks_even():
 def test_exact_coefficients_are_least_squares_own():
     from sklearn.linear_model import LinearRegression
 
-    study = clinic()
+    study = simulate_clinic()
     plain = [np.asarray(c == "yes" if c.dtype == object else c, dtype=float) for c in study.columns.values()]
     fitted = LinearRegression().fit(np.column_stack(plain), study.values)
-    told = exact_coefficients(study)
+    told = compute_exact_coefficients(study)
     assert list(told) == ["age", "bmi", "smoker=no", "smoker=yes", "visits"]
     age, bmi, no, yes, visits = told.values()
     assert [age, bmi, yes - no, visits] == pytest.approx(fitted.coef_.tolist())
 
 
 def held(*numbers: float) -> list[str]:
-    return Contest(patients(), tuple(Way(n, (e,), "") for n, e in zip(WAYS, numbers, strict=True))).lessons()
+    return Comparison(
+        load_patients(), tuple(ComparedMethod(n, (e,), "") for n, e in zip(WAYS, numbers, strict=True))
+    ).lessons()
 
 
 def test_lessons_say_what_the_numbers_say_whichever_way_they_fell():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sottovoce.cli.files import write_whole
+from sottovoce.cli.console import write_file
 from sottovoce.release import Release
 
 REFUSED = "InvalidParameter: The file of --{} exists already.\nWhat stands in it would be lost.\n"
@@ -96,9 +96,9 @@ def test_names_are_taken_in_one_step_where_there_are_no_links(tmp_path, monkeypa
         raise OSError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", no_links)
-    assert write_whole(tmp_path / "a.json", "one") == tmp_path / "a.json"
-    assert write_whole(tmp_path / "a.json", "two") == tmp_path / "a-2.json"
-    assert write_whole(tmp_path / "a.json", "three") == tmp_path / "a-3.json"
-    assert write_whole(tmp_path / "a.json", "four", force=True) == tmp_path / "a.json"
+    assert write_file(tmp_path / "a.json", "one") == tmp_path / "a.json"
+    assert write_file(tmp_path / "a.json", "two") == tmp_path / "a-2.json"
+    assert write_file(tmp_path / "a.json", "three") == tmp_path / "a-3.json"
+    assert write_file(tmp_path / "a.json", "four", force=True) == tmp_path / "a.json"
     told = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert told == {"a.json": "four", "a-2.json": "two", "a-3.json": "three"}

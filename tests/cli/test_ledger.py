@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from servers import postgres
 from sottovoce.cli.ledger import ledger_app
-from sottovoce.engines.arrow import ArrowEngine
+from sottovoce.data.engines.arrow import ArrowEngine
 from sottovoce.release import Release
 from sottovoce.session import Session
 

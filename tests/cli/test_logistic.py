@@ -14,11 +14,11 @@ from pyarrow import csv
 from typer.testing import CliRunner
 
 import sottovoce as sv
-from sottovoce import engine
-from sottovoce.asked import Said
+from sottovoce.asked import TableOptions
 from sottovoce.cli.main import app
-from sottovoce.cli.model import Model
-from sottovoce.engines.arrow import ArrowEngine
+from sottovoce.cli.predict import ReleasedModel
+from sottovoce.data import engine
+from sottovoce.data.engines.arrow import ArrowEngine
 from sottovoce.release import Release
 
 TIERS = {"careful": 0.1, "middle": 0.5, "open": 2.0}
@@ -165,7 +165,7 @@ def test_numbers_written_with_a_point_are_the_classes_without(run, ward, patient
 @pytest.mark.parametrize("label", LABELS)
 def test_a_table_gives_the_plan_that_the_same_data_in_memory_gives(run, ward, patients, label):
     assert run(*logistic(ward, "plan", label), "--out", ward / "p.json").exit_code == 0
-    est = sv.LogisticRegression(bounds=Said("t", schema=ward / f"{label}.toml").for_classification().features)
+    est = sv.LogisticRegression(bounds=TableOptions("t", schema=ward / f"{label}.toml").for_classification().features)
     plan = est.plan(epsilon=patients["epsilon"].to_numpy(), groups=patients["id"].to_numpy(zero_copy_only=False))
     assert json.loads((ward / "p.json").read_text())["plan_digest"] == plan.digest
 
@@ -203,7 +203,7 @@ def test_predictions_are_those_of_the_estimator_to_the_last_digit(run, ward, mod
 
 
 def test_many_batches_keep_the_order_of_rows(run, ward, model, patients, monkeypatch):
-    monkeypatch.setattr(engine, "BATCH", 7)
+    monkeypatch.setattr(engine, "MAX_BATCH_ROWS", 7)
     path = model("stage")
     run("predict", path, ward / "patients.csv", "--id-column", "id", "--out", ward / "c.csv")
     answer, reader = told(ward / "c.csv"), sv.LogisticRegression.from_release(sv.Release.load(path))
@@ -217,7 +217,7 @@ def test_probabilities_add_up_where_every_class_is_next_to_impossible(ward, rele
     for place, function in enumerate(content["value"]["models"].values()):
         function["intercept"] = -5000.0 + place
         function["coefficients"] = dict.fromkeys(function["coefficients"], 0.0)
-    answer = Model.of(Release.from_json(json.dumps(content))).predict_batch(
+    answer = ReleasedModel.of(Release.from_json(json.dumps(content))).predict_batch(
         pa.record_batch({"age": [20.0], "smoker": ["no"]})
     )
     chances = np.array([answer[f"probability of {name}"][0] for name in LABELS["stage"]])

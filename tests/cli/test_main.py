@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 from typer.main import get_command
 
-from sottovoce.cli.main import VERBS, app
+from sottovoce.cli.main import COMMANDS, app
 
 
 def test_the_version_is_that_of_the_package(run):
@@ -14,9 +14,9 @@ def test_the_version_is_that_of_the_package(run):
 
 
 def test_help_lists_every_verb_in_the_order_of_use(run):
-    assert set(VERBS) == set(get_command(app).commands)
+    assert set(COMMANDS) == set(get_command(app).commands)
     told = run("--help").stdout
-    assert sorted(VERBS, key=lambda verb: told.index(f" {verb} ")) == list(VERBS)
+    assert sorted(COMMANDS, key=lambda verb: told.index(f" {verb} ")) == list(COMMANDS)
 
 
 def test_plan_and_release_take_the_same_words():

@@ -21,10 +21,10 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import sottovoce as sv
+from sottovoce.cli import console
 from sottovoce.cli import market as module
-from sottovoce.cli import progress
 from sottovoce.market import Allocation
-from sottovoce.pages.market_told import NOT_PROTECTED, Outcome, guarded
+from sottovoce.report.market import NOT_PROTECTED, MarketOutcome, guard_formula
 
 SELLERS = 60
 #: From 0.7 to 5.3 in an order that has nothing to do with names: four below the range 1 to 5 and four above it.
@@ -194,7 +194,7 @@ def test_names_that_look_like_formulas_are_guarded_and_can_be_had_back(market, t
     assert len(set(names)) == len(names)
     assert [name for name in names if name[0] in "=+-@\t\r"] == ["-12", "+3.5"]  # numbers are what they are
     assert [re.sub(r"^'(?='*[=+\-@\t\r])", "", name) for name in names] == STRANGE  # the line of the guide
-    assert guarded("=1") != guarded("'=1")
+    assert guard_formula("=1") != guard_formula("'=1")
 
 
 def test_everything_is_told_as_json_too(market, sellers, tmp_path):
@@ -458,11 +458,11 @@ def test_who_interrupts_finds_the_old_files(market, sellers, tmp_path, monkeypat
 )
 def test_what_takes_long_is_said_at_a_terminal(monkeypatch, patience, terminal, shown):
     screen = io.StringIO()
-    monkeypatch.setattr(progress, "PATIENCE", patience)
+    monkeypatch.setattr(console, "PROGRESS_DELAY", patience)
     monkeypatch.setattr(
         module, "console", lambda **_: Console(file=screen, force_terminal=terminal, force_interactive=terminal)
     )
-    with module.patiently("Looking"):
+    with module.status_after_delay("Looking"):
         end = time.monotonic() + (10 if shown else 0.05)
         while "Looking" not in screen.getvalue() and time.monotonic() < end:
             time.sleep(0.01)
@@ -470,12 +470,15 @@ def test_what_takes_long_is_said_at_a_terminal(monkeypatch, patience, terminal, 
 
 
 def test_many_sellers_are_few_dots():
-    from sottovoce.pages.market_page import picture
-    from sottovoce.pages.market_terms import Sellers, Terms
+    from sottovoce.market.terms import MarketTerms, Sellers
+    from sottovoce.report.market import draw_market
 
     costs = np.random.default_rng(0).uniform(1, 5, 100_000)
-    terms, many = Terms(sv.market.prior.uniform(1, 5), trade_off=1e-4), Sellers(tuple(map(str, range(100_000))), costs)
-    assert len(picture(Outcome(terms, many, terms.allocate(many)))) < 200_000
+    terms, many = (
+        MarketTerms(sv.market.prior.uniform(1, 5), trade_off=1e-4),
+        Sellers(tuple(map(str, range(100_000))), costs),
+    )
+    assert len(draw_market(MarketOutcome(terms, many, terms.allocate(many)))) < 200_000
 
 
 def test_the_commands_of_the_guide_run_in_their_order(market, tmp_path, monkeypatch):

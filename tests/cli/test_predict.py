@@ -13,8 +13,8 @@ import pytest
 from pyarrow import csv
 
 import sottovoce as sv
-from sottovoce import engine
-from sottovoce.cli.predict import harmless_cells
+from sottovoce.cli.predict import guard_formulas
+from sottovoce.data import engine
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_names_are_copied_in_order_and_formulas_made_harmless(run, clinic, model
      ("\r=1", "'\r=1"), ("@SUM(A1)", "'@SUM(A1)"), ("-12.5", "-12.5"), ("+49123", "+49123"), ("a=b", "a=b"), ("", "")],
 )  # fmt: skip
 def test_what_a_spreadsheet_would_run_gets_an_apostrophe(cell, copied):
-    assert harmless_cells(pa.array([cell])).to_pylist() == [copied]
+    assert guard_formulas(pa.array([cell])).to_pylist() == [copied]
 
 
 def test_numbers_dates_and_dictionaries_are_copied_as_they_are(run, clinic, model, new):
@@ -95,7 +95,7 @@ def test_numbers_dates_and_dictionaries_are_copied_as_they_are(run, clinic, mode
 
 
 def test_many_batches_keep_the_order_of_rows(run, clinic, model, visits, monkeypatch):
-    monkeypatch.setattr(engine, "BATCH", 7)
+    monkeypatch.setattr(engine, "MAX_BATCH_ROWS", 7)
     made = run("predict", model, clinic / "visits.csv", "--id-column", "id", "--out", clinic / "p.csv")
     assert "3,000 rows predicted" in made.stderr
     told = csv.read_csv(clinic / "p.csv")

@@ -6,15 +6,15 @@ import io
 
 from rich.console import Console
 
-from sottovoce.cli import progress
-from sottovoce.cli.progress import RowsDone
+from sottovoce.cli import console
+from sottovoce.cli.console import RowProgress
 
 
 def watched(monkeypatch, patience, *, terminal=True):
-    monkeypatch.setattr(progress, "PATIENCE", patience)
+    monkeypatch.setattr(console, "PROGRESS_DELAY", patience)
     screen = io.StringIO()
     told = []
-    with RowsDone(Console(file=screen, force_terminal=terminal, force_interactive=terminal, width=120)) as watch:
+    with RowProgress(Console(file=screen, force_terminal=terminal, force_interactive=terminal, width=120)) as watch:
         for done in (600, 1200, 600, 1200, 1200, 1200):
             watch(done)
             watch._bar.refresh()
@@ -24,7 +24,7 @@ def watched(monkeypatch, patience, *, terminal=True):
 
 def test_rows_done_are_shown_pass_by_pass(monkeypatch):
     shown, told = watched(monkeypatch, -1)
-    assert told == [progress.PASSES[i] for i in (0, 0, 1, 1, 2, 2)]
+    assert told == [console.PASS_NAMES[i] for i in (0, 0, 1, 1, 2, 2)]
     assert "600 rows" in shown
     assert "1,200 of 1,200 rows" in shown
 

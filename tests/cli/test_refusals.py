@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sottovoce.engines.arrow import ArrowEngine
+from sottovoce.data.engines.arrow import ArrowEngine
 
 SECRET = "Eleonora-731"
 GOOD = "id,v,epsilon\na,1,0.5\nb,2,0.5\nc,3,1\n"

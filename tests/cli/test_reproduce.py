@@ -9,14 +9,16 @@ import typer
 from typer.testing import CliRunner
 
 from sottovoce import __version__
-from sottovoce.cli.reproduce import reproduce, stored
+from sottovoce.cli.reproduce import load_outcome, reproduce
 from sottovoce.errors import InvalidData
-from sottovoce.experiments.outcome import Column, Figure, Outcome, Panel, Reason, Series, Table
-from sottovoce.experiments.registry import EXPERIMENTS, Experiment
+from sottovoce.papers.registry import EXPERIMENTS, Experiment
+from sottovoce.papers.results import Figure, Outcome, Panel, Reason, ResultColumn, ResultTable, Series
 
 QUICK, DRAWN, ABSENT = "ridge/table-1", "ridge/figure-2", "ridge/table-12"
 PANEL = Panel("panel", "x", "loss", (Series("ours", "pdp_op", (1.0, 2.0), (0.1, 0.2)),))
-TABLE = Table("Table 1", "λ", ("1",), (Column("loss, own", (2.0,), (1.0,), (0.3,)),), (Reason("loss, own", "Why."),))
+TABLE = ResultTable(
+    "Table 1", "λ", ("1",), (ResultColumn("loss, own", (2.0,), (1.0,), (0.3,)),), (Reason("loss, own", "Why."),)
+)
 
 
 @pytest.fixture
@@ -87,7 +89,7 @@ def test_small_and_full_are_kept_apart(reproduced, computed, tmp_path):
     reproduced(QUICK)
     reproduced(QUICK, "--small")
     assert computed == [(QUICK, "full"), (QUICK, "small")]
-    assert stored(tmp_path / "out", QUICK, "full").size == "full"
+    assert load_outcome(tmp_path / "out", QUICK, "full").size == "full"
 
 
 @pytest.mark.parametrize("damage", [lambda text: text[:50], lambda text: text.replace(__version__, "0.0.0")])

@@ -11,10 +11,10 @@ import pytest
 from pyarrow import csv
 
 import sottovoce as sv
-from sottovoce.asked import Said
-from sottovoce.engines.arrow import ArrowEngine
-from sottovoce.pages.outlook import outlooks, typical, verdict
+from sottovoce.asked import TableOptions
+from sottovoce.data.engines.arrow import ArrowEngine
 from sottovoce.release import Release
+from sottovoce.report.plan import choose_typical_outlook, compute_outlooks, make_verdict
 
 METHODS = ("objective", "statistics", "output-tight", "output")
 
@@ -51,7 +51,7 @@ def test_every_method_plans_and_releases_the_same_promise(run, clinic, method):
 
 def test_a_table_gives_the_plan_that_the_same_data_in_memory_gives(run, clinic, visits):
     assert run(*ridge(clinic, "plan"), "--out", clinic / "p.json").exit_code == 0
-    est = sv.Ridge(bounds=Said("t", schema=clinic / "clinic.toml").for_regression().features)
+    est = sv.Ridge(bounds=TableOptions("t", schema=clinic / "clinic.toml").for_regression().features)
     plan = est.plan(epsilon=visits["epsilon"].to_numpy(), groups=visits["id"].to_numpy(zero_copy_only=False))
     assert json.loads((clinic / "p.json").read_text())["plan_digest"] == plan.digest
 
@@ -204,13 +204,13 @@ def test_a_regression_that_loses_is_advised_against(run, clinic):
 def test_the_trivial_answers_are_the_errors_they_are_said_to_be():
     bounds = sv.Bounds(features=(0, 1), label=(0, 10))
     plan = sv.Ridge(bounds=bounds, label_scale=1.0).plan(epsilon=np.ones(500), n_features=2)
-    (only,) = outlooks(plan)
+    (only,) = compute_outlooks(plan)
     assert only.spread == 1.0
     assert only.regression == pytest.approx(plan.expected_error)
     mean = sv.Mean(bounds=(0, 10), spread=1.0).plan(epsilon=np.ones(500)).expected_error
     assert only.private_mean == pytest.approx(np.sqrt(0.6 + mean**2))
     assert only.nothing == pytest.approx(np.sqrt(0.6 + (0.4 * 5) ** 2))
-    assert verdict(plan).startswith("Worth asking") == only.worth_it
+    assert make_verdict(plan).startswith("Worth asking") == only.worth_it
 
 
 @pytest.mark.parametrize(("method", "alpha"), [("statistics", 0.05), ("output-tight", 0.3), ("output", 0.5)])
@@ -220,7 +220,7 @@ def test_what_is_expected_where_lambda_is_given_is_right_within_a_factor_of_four
     signal = X @ [0.4, -0.3, 0.3, 0.2] / 1.2 + 0.3
     y = np.clip(signal + rng.normal(0, 0.08, 4000), 0, 1)
     est = sv.Ridge(bounds=sv.Bounds(features=(0, 1), label=(0, 1)), method=method, alpha=alpha)
-    told = typical(est.plan(epsilon=np.full(4000, 0.5), n_features=4)).regression
+    told = choose_typical_outlook(est.plan(epsilon=np.full(4000, 0.5), n_features=4)).regression
     seen = [est.fit(X, y, epsilon=0.5).predict(X) - signal for _ in range(10)]
     assert 1 / 4 < told / np.sqrt(np.mean(np.square(seen))) < 4
 
@@ -228,4 +228,4 @@ def test_what_is_expected_where_lambda_is_given_is_right_within_a_factor_of_four
 def test_features_that_can_have_one_value_only_still_have_an_outlook():
     bounds = sv.Bounds(features=([1.0], [1.0]), label=(0, 1))
     for method in METHODS:
-        assert verdict(sv.Ridge(bounds=bounds, method=method).plan(epsilon=np.ones(300)))
+        assert make_verdict(sv.Ridge(bounds=bounds, method=method).plan(epsilon=np.ones(300)))

@@ -103,9 +103,9 @@ def test_books_are_not_made_by_mistake(tmp_path, books):
 
 
 def test_a_port_that_is_taken_is_told(books):
-    from sottovoce.web.opening import listening
+    from sottovoce.web.server import open_socket
 
-    with listening(0) as here:
+    with open_socket(0) as here:
         assert "Another program" in refused("--ledger", books, "--port", here.getsockname()[1])
 
 

@@ -13,14 +13,22 @@ from typer.testing import CliRunner
 
 import sottovoce as sv
 from sottovoce import ledger
+from sottovoce.accounting.zcdp import zcdp_epsilon
 from sottovoce.cli.ledger import ledger_app
-from sottovoce.conversion import zcdp_epsilon
 from sottovoce.errors import InvalidParameter, LedgerBroken
 from sottovoce.ledger import ACCOUNTS, Line
-from sottovoce.ledgers import chain
-from sottovoce.pages.statement import Account, Proved, Statement, accounts
-from sottovoce.pages.statement_page import NOTES, READ_AT, line_cells, odds, page, read, told
-from sottovoce.units import NANO
+from sottovoce.ledgers import hash_chain
+from sottovoce.ledgers.statement import AccountBalance, ProvedLine, Statement, sum_accounts
+from sottovoce.report.ledger import (
+    CONVERSION_NOTES,
+    READ_AT,
+    explain_odds,
+    explain_protection,
+    make_line_cells,
+    make_statement_page,
+    read_statement,
+)
+from sottovoce.units import UNITS_PER_EPSILON
 
 #: What a hostile curator might call a release, or a person themselves.
 HOSTILE = '</script><script>alert("x")</script><b>&amp;'
@@ -53,7 +61,7 @@ def statement(session):
 
 @pytest.fixture(scope="module")
 def shown(statement):
-    return page(statement)
+    return make_statement_page(statement)
 
 
 def command(*words):
@@ -69,8 +77,8 @@ def text(shown):
 
 
 def test_the_page_shows_what_the_books_know(session, statement, shown):
-    assert accounts(statement.lines()) == accounts(session.history("p0017"))
-    assert [account.remaining for account in accounts(statement.lines())] == [625_000_000]
+    assert sum_accounts(statement.lines()) == sum_accounts(session.history("p0017"))
+    assert [account.remaining for account in sum_accounts(statement.lines())] == [625_000_000]
     assert session.balance("p0017") == 0.625
     seen = text(shown)
     assert "pure ε, neighbours by replace ε = 1 ε = 0.375 ε = 0.625" in seen
@@ -131,7 +139,7 @@ def _found(shown, statement, place):
     """Whether the page still passes with the lowest bit of one character turned; at 0 nothing is turned."""
     changed = shown if place == 0 else shown[:place] + chr(ord(shown[place]) ^ 1) + shown[place + 1 :]
     try:
-        read(changed).confirm_head(statement.head)
+        read_statement(changed).confirm_head(statement.head)
     except (LedgerBroken, InvalidParameter):
         return False
     return True
@@ -149,9 +157,9 @@ FORGERIES = {
 
 @pytest.mark.parametrize("name", FORGERIES)
 def test_a_page_made_anew_around_a_changed_proof_is_found(statement, name):
-    forged = page(replace(statement, proved=FORGERIES[name](*statement.proved)))
+    forged = make_statement_page(replace(statement, proved=FORGERIES[name](*statement.proved)))
     with pytest.raises(LedgerBroken):
-        read(forged)
+        read_statement(forged)
 
 
 def _with_amount(line, units):
@@ -166,7 +174,7 @@ def test_a_node_of_the_tree_does_not_pass_for_a_line(statement):
     first = statement.proved[0]
     children = b"\1" + b"".join([*first.steps[0].before, _leaf(first), *first.steps[0].after])
     with pytest.raises(LedgerBroken):
-        replace(statement, proved=(Proved(first.number, children, first.steps[1:]),)).refuse_unproved()
+        replace(statement, proved=(ProvedLine(first.number, children, first.steps[1:]),)).refuse_unproved()
 
 
 def _leaf(line):
@@ -175,21 +183,21 @@ def _leaf(line):
 
 def test_a_whole_chain_made_anew_does_not_lead_to_the_published_head(statement):
     first = statement.proved[0]
-    more = Proved(first.number, _with_amount(first, 2 * 10**9), ())
-    entries, before = [], chain.NOTHING
+    more = ProvedLine(first.number, _with_amount(first, 2 * 10**9), ())
+    entries, before = [], hash_chain.NO_DIGEST
     for entry in statement.entries[:2]:
         bare = replace(entry, root=_leaf(more)) if entry.number == first.number else entry
-        before = chain.digest(bare, before)
+        before = hash_chain.digest_entry(bare, before)
         entries.append(replace(bare, digest=before))
     forged = replace(statement, entries=tuple(entries), proved=(more,))
     with pytest.raises(LedgerBroken):
-        read(page(forged))  # nobody has signed it
+        read_statement(make_statement_page(forged))  # nobody has signed it
 
 
 def test_a_chain_signed_by_somebody_else_leads_neither_to_the_published_head_nor_to_the_published_key(statement):
     stranger = sv.Session()
     stranger.grant({"p0017": 5.0})
-    forged = read(page(Statement.of(stranger.ledger, "p0017")))
+    forged = read_statement(make_statement_page(Statement.of(stranger.ledger, "p0017")))
     with pytest.raises(LedgerBroken):
         forged.confirm_head(statement.head)
     with pytest.raises(LedgerBroken):
@@ -207,7 +215,7 @@ def test_lines_of_two_people_are_no_statement(session, statement):
 
 
 def test_a_page_of_another_version_is_refused_and_says_so(statement, shown, tmp_path):
-    older = page(replace(statement, made_by="sottovoce 0.0.9")).replace("<h1>", "<h1 class='old'>")
+    older = make_statement_page(replace(statement, made_by="sottovoce 0.0.9")).replace("<h1>", "<h1 class='old'>")
     (tmp_path / "p.html").write_text(older)
     refused = command("check", tmp_path / "p.html", "--head", statement.head)
     assert refused.exit_code == 2
@@ -226,8 +234,8 @@ def test_hostile_names_are_text(shown):
     assert shown.count("</script>") == 1
     books = sv.Session()
     books.grant({HOSTILE: 1.0})
-    own = page(Statement.of(books.ledger, HOSTILE))
-    assert read(own).person == HOSTILE
+    own = make_statement_page(Statement.of(books.ledger, HOSTILE))
+    assert read_statement(own).person == HOSTILE
     assert own.count("</script>") == 1
 
 
@@ -268,30 +276,37 @@ def test_books_that_were_changed_give_no_statement(file, tmp_path):
 def test_a_grant_lowered_below_what_is_spent_leaves_nothing():
     lines = [Line(n, "", what, "", ACCOUNTS[0], amount, "") for n, what, amount in
              ((1, "grant", 1.0), (2, "reserve", 0.3), (3, "charge", 0.2), (4, "grant", 0.4))]  # fmt: skip
-    (account,) = accounts(lines)
+    (account,) = sum_accounts(lines)
     assert (account.granted, account.spent, account.remaining) == (400_000_000, 500_000_000, 0)
 
 
 @pytest.mark.parametrize("name", ACCOUNTS)
 def test_every_account_is_told_exactly_and_in_words(name):
-    account = Account(name, granted=500_000_001, spent=100_000_000)
+    account = AccountBalance(name, granted=500_000_001, spent=100_000_000)
     assert float(account.format_amount(account.granted).split(" = ")[1]) * account.units_per_one == account.granted
     assert account.description.endswith(f"neighbours by {account.neighbours}")
-    sums = ledger.total({name: account.spent}, READ_AT), ledger.total({name: account.granted}, READ_AT)
-    sentence, *how = odds([account])
+    sums = (
+        ledger.compose_accounts({name: account.spent}, READ_AT),
+        ledger.compose_accounts({name: account.granted}, READ_AT),
+    )
+    sentence, *how = explain_odds([account])
     told = [float(factor.replace(",", "")) for factor in re.findall(r"at most ([0-9,]+[.][0-9]{3})", sentence)]
     for factor, found in zip(told, sums, strict=True):
-        assert math.exp(found.epsilon / NANO) <= factor <= math.exp(found.epsilon / NANO) + 1.001e-3
+        assert (
+            math.exp(found.epsilon / UNITS_PER_EPSILON)
+            <= factor
+            <= math.exp(found.epsilon / UNITS_PER_EPSILON) + 1.001e-3
+        )
     deltas = re.findall("except with a probability of about δ = ([0-9.]+)[.( ]", sentence)
     assert len(deltas) == sum(found.delta > 0 for found in sums)
-    assert len(how) == sum(kind in name for kind in NOTES)
+    assert len(how) == sum(kind in name for kind in CONVERSION_NOTES)
     assert ("read as an ε at δ = 0.000001" in " ".join(how)) == (account.symbol == "ρ")
 
 
 #: pure ε = 1 about rows and ε = 0.88 about labels; and, of it, what the books still allow.
 ROWS_AND_LABELS = [
-    Account("pure epsilon, replace", 2 * NANO, NANO),
-    Account("pure epsilon, replace labels", NANO, 880_000_000),
+    AccountBalance("pure epsilon, replace", 2 * UNITS_PER_EPSILON, UNITS_PER_EPSILON),
+    AccountBalance("pure epsilon, replace labels", UNITS_PER_EPSILON, 880_000_000),
 ]
 
 
@@ -303,7 +318,7 @@ def test_all_answers_together_are_the_sum_over_all_accounts_and_nothing_else_is_
     books.grant({"ada": 0.25}, currency="zCDP rho")
     books.charge({"ada": 1.0}, key="rows")
     books.charge({"ada": 0.88}, key="labels", account="pure epsilon, replace labels")
-    shown = page(Statement.of(books.ledger, "ada"))
+    shown = make_statement_page(Statement.of(books.ledger, "ada"))
     meant = shown.split("What this means")[1].split("<h2>")[0]
     now, later = (float(factor.replace(",", "")) for factor in re.findall(r"at most ([0-9,]+[.][0-9]+)", meant))
     assert math.exp(1.88) <= now <= math.exp(1.88) + 1e-3
@@ -313,26 +328,29 @@ def test_all_answers_together_are_the_sum_over_all_accounts_and_nothing_else_is_
 
 
 def test_pure_rows_and_labels_are_told_as_one_sum():
-    sentence, labels = told(ROWS_AND_LABELS)
+    sentence, labels = explain_protection(ROWS_AND_LABELS)
     assert "with more than 6.554 times better odds than without them." in sentence
     assert "the sum over all accounts: ε = 1.88." in sentence
     assert "take all other columns of their tables as public" in labels
-    assert "2.411" not in " ".join([sentence, labels, *odds(ROWS_AND_LABELS)])
+    assert "2.411" not in " ".join([sentence, labels, *explain_odds(ROWS_AND_LABELS)])
 
 
 def test_an_epsilon_at_delta_names_its_delta_and_an_epsilon_without_protection_says_so():
-    pair = [Account("epsilon at delta, replace", 10**9, 10**8), Account("delta, replace", 10**10, 10**9)]
-    now, later = re.findall("except with a probability of about δ = ([0-9.]+) ", odds(pair)[0])
+    pair = [AccountBalance("epsilon at delta, replace", 10**9, 10**8), AccountBalance("delta, replace", 10**10, 10**9)]
+    now, later = re.findall("except with a probability of about δ = ([0-9.]+) ", explain_odds(pair)[0])
     assert (now, later) == ("0.000001", "0.00001")
-    (unused,) = odds([Account(ACCOUNTS[0], 30 * 10**9)])
+    (unused,) = explain_odds([AccountBalance(ACCOUNTS[0], 30 * 10**9)])
     assert "nothing is spent yet" in unused
     assert "e^30, which is no protection" in unused
 
 
 def test_whether_somebody_was_heard_is_worth_less_about_what_they_say():
     """ε at δ under zeroing out is 2ε at (1 + e^ε)·δ under replacement."""
-    pair = [Account("epsilon at delta, zero out", 10**9, 10**8), Account("delta, zero out", 10**10, 10**9)]
-    (sentence,) = told(pair)
+    pair = [
+        AccountBalance("epsilon at delta, zero out", 10**9, 10**8),
+        AccountBalance("delta, zero out", 10**10, 10**9),
+    ]
+    (sentence,) = explain_protection(pair)
     assert "more than 1.222 times better odds" in sentence
     assert math.exp(0.2) <= 1.222 < math.exp(0.2) + 1e-3
     delta = float(re.search("about δ = ([0-9.]+)[.]", sentence)[1])
@@ -340,5 +358,5 @@ def test_whether_somebody_was_heard_is_worth_less_about_what_they_say():
 
 
 def test_a_line_says_odds_only_of_what_is_pure():
-    lines = {name: line_cells(Line(3, "", "charge", "x", name, 0.25, "outside"))[1] for name in ACCOUNTS}
+    lines = {name: make_line_cells(Line(3, "", "charge", "x", name, 0.25, "outside"))[1] for name in ACCOUNTS}
     assert [name for name, words in lines.items() if "odds" in words] == [n for n in ACCOUNTS if n.startswith("pure")]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sottovoce import census
+from sottovoce.data import census
 from sottovoce.release import Release
 
 COMMAND = [sys.executable, "-c", "from sottovoce.cli.start import main; main()"]

@@ -12,17 +12,17 @@ import pytest
 from ledgers.crashes import lost_or_free, run_and_die
 from ledgers.places import PROCESSES, race, release
 from sottovoce import errors, session
-from sottovoce.ledgers import schema
-from sottovoce.ledgers.beside import Beside
-from sottovoce.ledgers.books import Books
+from sottovoce.ledgers import sql_schema
+from sottovoce.ledgers.keyfile import LedgerKeyFile
+from sottovoce.ledgers.sql_ledger import SqlLedger
 
 
 def plant_check_then_act(monkeypatch, processes: int) -> None:
     """The balance is looked up, and what was found is relied on later: no condition, no CHECK, no transaction."""
-    reserve, everybody = Books.reserve, multiprocessing.get_context("fork").Barrier(processes)
-    unconditional = schema.CHARGE.replace("AND accounts.granted - accounts.spent >= staged.amount", "")
+    reserve, everybody = SqlLedger.reserve, multiprocessing.get_context("fork").Barrier(processes)
+    unconditional = sql_schema.CHARGE.replace("AND accounts.granted - accounts.spent >= staged.amount", "")
     unchecked = unconditional.replace("SET spent", "SET cap = accounts.cap + staged.amount, spent")
-    assert schema.CHARGE != unconditional != unchecked
+    assert sql_schema.CHARGE != unconditional != unchecked
 
     def check_then_act(self, key, request, amounts, *, outside=False):
         if any((self.balances(part.people, part.account) < part.units).any() for part in amounts):
@@ -31,8 +31,8 @@ def plant_check_then_act(monkeypatch, processes: int) -> None:
             everybody.wait(60)  # in between everybody else looks as well: on a busy machine they would, now and then
         return reserve(self, key, request, amounts, outside=outside)
 
-    monkeypatch.setattr(Books, "reserve", check_then_act)
-    monkeypatch.setattr(schema, "CHARGE", unchecked)
+    monkeypatch.setattr(SqlLedger, "reserve", check_then_act)
+    monkeypatch.setattr(sql_schema, "CHARGE", unchecked)
 
 
 def test_a_ledger_that_checks_and_then_acts_is_caught_by_the_race(place, monkeypatch):
@@ -45,7 +45,7 @@ def test_a_ledger_that_checks_and_then_acts_is_caught_by_the_race(place, monkeyp
 
 def test_a_ledger_that_charges_after_the_answer_is_caught_by_a_kill(in_file, monkeypatch):
     """The answer is out, the charge is still to come: a kill in between is a free release."""
-    reserve, publish = Books.reserve, Books.publish
+    reserve, publish = SqlLedger.reserve, SqlLedger.publish
 
     def later(self, key, request, amounts, *, outside=False):
         self.owed = (request, amounts)
@@ -55,8 +55,8 @@ def test_a_ledger_that_charges_after_the_answer_is_caught_by_a_kill(in_file, mon
         reserve(self, key, *self.owed)
         publish(self, key, text)
 
-    monkeypatch.setattr(Books, "reserve", later)
-    monkeypatch.setattr(Books, "publish", afterwards)
+    monkeypatch.setattr(SqlLedger, "reserve", later)
+    monkeypatch.setattr(SqlLedger, "publish", afterwards)
     in_file.granted()
     trace = run_and_die(in_file, "r", step=0)
     assert trace.read
@@ -64,8 +64,8 @@ def test_a_ledger_that_charges_after_the_answer_is_caught_by_a_kill(in_file, mon
 
 
 def test_a_ledger_that_does_not_write_heads_down_is_caught_by_an_older_copy(in_file, monkeypatch):
-    saw = Beside.record_head
-    monkeypatch.setattr(Beside, "saw", lambda own, number, *rest: None if number else saw(own, number, *rest))
+    saw = LedgerKeyFile.record_head
+    monkeypatch.setattr(LedgerKeyFile, "saw", lambda own, number, *rest: None if number else saw(own, number, *rest))
     s = in_file.granted()
     s.ledger._store._close()
     older = in_file.file.read_bytes()

@@ -11,10 +11,11 @@ import pytest
 
 from cases import CASES, PEOPLE, audit, strictest_and_loosest
 from measurement import measured_loss
-from sottovoce import errors, statistics
+from sottovoce import errors
 from sottovoce.budgets import Budgets
+from sottovoce.data import kernels
 from sottovoce.estimators import mean
-from sottovoce.noise import laplace, opendp_samplers
+from sottovoce.noise import integer
 from sottovoce.noise.grid import Grid
 from sottovoce.weights import Weights
 
@@ -62,7 +63,7 @@ def test_rounding_before_clipping_is_caught(monkeypatch):
 @both
 @pytest.mark.parametrize("whose", ["strictest", "loosest"])
 def test_a_weight_times_one_and_a_half_is_caught(case, whose, monkeypatch):
-    original = statistics.Weighted.pieces
+    original = kernels.WeightedKernel.pieces
 
     def louder(self, batch):
         factor = np.ones(len(self.weights))
@@ -70,18 +71,18 @@ def test_a_weight_times_one_and_a_half_is_caught(case, whose, monkeypatch):
         heard = type(self)(self.value, self.grid, self.owner, (self.weights * factor).astype(np.int64), self.missing)
         return original(heard, batch)
 
-    monkeypatch.setattr(statistics.Weighted, "pieces", louder)
+    monkeypatch.setattr(kernels.WeightedKernel, "pieces", louder)
     assert caught(case, PEOPLE[0])
 
 
 def test_noise_divided_by_one_and_a_half_in_the_plan_is_caught(monkeypatch):
-    original = mean.calibrated
+    original = mean.calibrate_noise
 
     def quieter(*arguments):
         grid, scale, charges = original(*arguments)
         return grid, scale / 1.5, charges
 
-    monkeypatch.setattr(mean, "calibrated", quieter)
+    monkeypatch.setattr(mean, "calibrate_noise", quieter)
     assert caught(MEAN, PEOPLE[0])
 
 
@@ -102,8 +103,8 @@ def test_a_choice_scale_divided_by_one_and_a_half_is_caught(monkeypatch):
     ("which", "draws"), [pytest.param(0, 200_000, marks=pytest.mark.long), (1, 20_000)], ids=["strictest", "loosest"]
 )
 def test_noise_divided_by_one_and_a_half_in_the_sampler_is_caught_by_the_measurement(which, draws, monkeypatch):
-    original = opendp_samplers.laplace
-    monkeypatch.setattr(laplace.opendp_samplers, "laplace", lambda scale, size: original(scale / 1.5, size))
+    original = integer.sample_opendp_laplace
+    monkeypatch.setattr(integer.opendp_samplers, "laplace", lambda scale, size: original(scale / 1.5, size))
     people = PEOPLE[0]
     loss, charge = measured_loss(MEAN, people, strictest_and_loosest(people)[which], draws)
     assert loss > charge

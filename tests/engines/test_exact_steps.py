@@ -17,21 +17,21 @@ import pytest
 
 import sottovoce as sv
 from seams import seeded
-from sottovoce import engine, terms
-from sottovoce.classes import Classes
-from sottovoce.engines import arrow
+from sottovoce.data import engine, gradients, loss_kernels
+from sottovoce.data.encoding import Recoding, UnitBall
+from sottovoce.data.engines import arrow
+from sottovoce.data.kernels import GroupLookup
+from sottovoce.data.loss_kernels import HuberTerms, LogisticTerms, round_to_grid
+from sottovoce.data.readers import MATRIX_COLUMN, ClassLabel, EncodedReader, Label, UnitBallReader
+from sottovoce.data.regression_sums import ResidualHistogram
 from sottovoce.errors import InvalidParameter, ReleaseFailed
-from sottovoce.estimators.classification import boundary
-from sottovoce.estimators.regression.sums import ResidualHistogram
-from sottovoce.estimators.risk import gradients, planned
-from sottovoce.estimators.risk.descent import PERSON, Descent, People
-from sottovoce.estimators.samples.gram import Gram
-from sottovoce.features import MATRIX, ClassLabel, InBall, Label, Recoded
+from sottovoce.estimators import erm as erm_module
+from sottovoce.estimators import logistic_mechanism
+from sottovoce.estimators.erm_mechanism import PERSON, Descent, People
+from sottovoce.estimators.posterior_mechanism import Gram
 from sottovoce.noise.grid import Grid
-from sottovoce.recoding import Recoding, UnitBall
-from sottovoce.solvers import huber, losses, newton
-from sottovoce.statistics import Owner
-from sottovoce.terms import HuberTerms, LogisticTerms, on_grid
+from sottovoce.schema import Classes
+from sottovoce.solvers import losses, newton
 
 N, P, KINDS = 2000, 5, 40
 RECODING = Recoding.of_bounds(sv.Bounds(features=(-0.5, 0.5)), None, P)
@@ -40,19 +40,19 @@ LOUDNESS = np.random.default_rng(1).exponential(size=KINDS) ** 3  # very unequal
 LOUDNESS[7] = 0.0  # somebody is not heard
 TAU = 0.3
 LABEL, CLASS = Label("value", -1, 1), ClassLabel("class", Classes.from_declaration((0, 1), None), coded=True)
-OWNER = Owner("kind")
+OWNER = GroupLookup("kind")
 theta = np.random.default_rng(2).normal(size=P + 1)
 EXACT = np.array([Fraction(t) + Fraction(1, 2**90) for t in theta], dtype=object)
 
 
 def regression(point=theta, **options):
-    soft = huber.SoftHuber(TAU, 0.2)
-    common = {"reader": Recoded(RECODING), "label": LABEL, "owner": OWNER, "loudness": LOUDNESS}
+    soft = losses.SoftHuber(TAU, 0.2)
+    common = {"reader": EncodedReader(RECODING), "label": LABEL, "owner": OWNER, "loudness": LOUDNESS}
     return HuberTerms(**common, loss=soft, theta=point, **options)
 
 
 def classifier(point=theta, **options):
-    common = {"reader": InBall(BALL, RECODING), "label": CLASS, "owner": OWNER, "loudness": LOUDNESS}
+    common = {"reader": UnitBallReader(BALL, RECODING), "label": CLASS, "owner": OWNER, "loudness": LOUDNESS}
     return LogisticTerms(**common, positive=1, theta=point, **options)
 
 
@@ -65,18 +65,18 @@ def table(features: str) -> pa.Table:
     return pa.table({
         "value": rng.normal(0, 0.5, N), "class": rng.integers(0, 2, N).astype(float), PERSON: person,
         "kind": rng.integers(0, KINDS, N).astype(np.uint8),
-        MATRIX: pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1]),
+        MATRIX_COLUMN: pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1]),
     })  # fmt: skip
 
 
 BOX, UNIT = table("box"), table("ball")
 COUNTS = np.bincount(BOX[PERSON].to_numpy())
 WEIGHT = np.floor(2.0**40 * np.random.default_rng(4).uniform(0.1, 1, len(COUNTS)))
-RISK = Descent(losses.NAMED["logistic"], 0.3, 1, 1.0, 1.0, False, True, planned.EVERYBODY, 1.0, 1)
+RISK = Descent(losses.LOSSES["logistic"], 0.3, 1, 1.0, 1.0, False, True, erm_module.FULL_RATE, 1.0, 1)
 
 
 def clipped_sum(over, people: bool, chosen=None) -> list[int]:
-    rows = engine.Rows(over, "value", OWNER, Recoded(RECODING), LABEL)
+    rows = engine.Dataset(over, "value", OWNER, EncodedReader(RECODING), LABEL)
     if people:
         return RISK.exact_sum(People(rows, WEIGHT, WEIGHT, COUNTS), theta, chosen).tolist()
     kinds = np.floor(2.0**36 * LOUDNESS / LOUDNESS.max())
@@ -85,7 +85,7 @@ def clipped_sum(over, people: bool, chosen=None) -> list[int]:
 
 def residuals():
     weights = np.random.default_rng(5).integers(0, 2**42, KINDS)
-    return ResidualHistogram(Recoded(RECODING), LABEL, OWNER, weights, Grid.cover(-2, 2, 12), theta)
+    return ResidualHistogram(EncodedReader(RECODING), LABEL, OWNER, weights, Grid.cover(-2, 2, 12), theta)
 
 
 SOME = np.random.default_rng(6).random(len(COUNTS)) < 0.3
@@ -103,7 +103,7 @@ STEPS = {
 
 
 def posterior():
-    return Gram(InBall(BALL, RECODING), LABEL, OWNER, LOUDNESS, (0.0, 1.0))
+    return Gram(UnitBallReader(BALL, RECODING), LABEL, OWNER, LOUDNESS, (0.0, 1.0))
 
 
 def digest(numbers) -> str:
@@ -121,7 +121,7 @@ def partitions(rows: pa.Table, monkeypatch, count: int = 50):
     """Yields engines over the same rows in random orders and partitions, with batches and threads of any number."""
     rng = np.random.default_rng(7)
     for _ in range(count):
-        monkeypatch.setattr(engine, "BATCH", int(rng.integers(1, 200)) if rng.random() < 0.2 else 2**16)
+        monkeypatch.setattr(engine, "MAX_BATCH_ROWS", int(rng.integers(1, 200)) if rng.random() < 0.2 else 2**16)
         threads = int(rng.integers(1, 9))
         monkeypatch.setattr(engine.os, "cpu_count", lambda threads=threads: threads)
         yield arrow.ArrowEngine(partitioned(rows, rng))
@@ -144,15 +144,17 @@ def test_rows_one_by_one_add_up_to_the_same_integers(step):
 
 
 def test_people_are_summed_as_fractions_would_be():
-    kernel = gradients.Gradients(reader=Recoded(RECODING), label=LABEL, loss=RISK.loss, theta=theta, clip=RISK.clip)
+    kernel = gradients.Gradients(
+        reader=EncodedReader(RECODING), label=LABEL, loss=RISK.loss, theta=theta, clip=RISK.clip
+    )
     batch = BOX.combine_chunks().to_batches()[0]
-    by_row = kernel.of_rows(Recoded(RECODING).matrix(batch), LABEL.values(batch))
+    by_row = kernel.of_rows(EncodedReader(RECODING).matrix(batch), LABEL.values(batch))
     person = BOX[PERSON].to_numpy()
     expected = np.zeros(P + 1)
     for who in np.unique(person):
         columns = by_row[person == who].T.tolist()
         mean = np.array([[float(sum(map(Fraction, column)) / len(column)) for column in columns]])
-        expected += gradients.clipped(mean, WEIGHT[[who]], RISK.clip)[0]
+        expected += gradients.clip_gradients(mean, WEIGHT[[who]], RISK.clip)[0]
     found = np.array(clipped_sum(arrow.ArrowEngine(BOX), people=True))
     # A unit of a gradient is at most 2⁻⁴⁷ here, and a person's whole numbers are below 2⁴⁰: one less or more for a few.
     assert np.abs(found - expected).max() <= 4
@@ -220,7 +222,9 @@ def test_a_classifiers_sums_are_right(d, size, unequal):
             exact = [e + weight * sign * doubt * x for e, x in zip(exact, row, strict=True)]
         wrong = max(abs(digits(f) - e) for f, e in zip(extended, exact, strict=True))
     reach, total = 4 + float(np.abs(point).sum()), float(v.sum())
-    assert wrong <= newton.rounding(200, d, 1.0) * total / 10  # a tenth of what the certificate takes, and no θ in it
+    assert (
+        wrong <= newton.bound_rounding(200, d, 1.0) * total / 10
+    )  # a tenth of what the certificate takes, and no θ in it
     assert np.abs(gradient - np.array(exact, dtype=float)).max() <= 2.0**-49 * total * reach
     assert abs(value - float(loss)) <= 2.0**-49 * total * reach
     # An entry of a row times the root of its bend, at most √v/2, is wrong by 2⁻²² of the loudest one's, √v at most.
@@ -248,7 +252,7 @@ def error_of_a_certificate(soft, size):
     Z, y, v = rng.uniform(-0.5, 0.5, (200, P)), rng.uniform(-1, 1, 200), rng.exponential(size=200) ** 4
     Z[:, 1] = np.clip(Z[:, 0] + rng.normal(0, 0.3 / max(size, 1), 200), -0.5, 0.5)
     point = EXACT + np.array([0, Fraction(size), -Fraction(size), *[0] * (P - 2)], dtype=object)
-    loss = huber.SoftHuber(TAU, 0.2) if soft else huber.Huber(TAU)
+    loss = losses.SoftHuber(TAU, 0.2) if soft else losses.ClassicHuber(TAU)
     kernel = replace(regression(), loudness=v, loss=loss)
     value, gradient, curvature = summed(kernel, v, Z, y)
     extended = summed(replace(kernel, theta=point, extended=True), v, Z, y)[1]
@@ -269,7 +273,7 @@ def error_of_a_certificate(soft, size):
         assert abs(value - float(values)) <= 2.0**-49 * total * reach
         slack = 2.0**-21 * np.sqrt(v.max()) * np.sqrt(v).sum() + 200 * 2.0**-43 * v.max()
         assert np.abs(curvature - (rows * np.array(bends)[:, None]).T @ rows).max() <= slack
-    return float(wrong) / (newton.rounding(200, P + 1, TAU) * float(v.sum()))
+    return float(wrong) / (newton.bound_rounding(200, P + 1, TAU) * float(v.sum()))
 
 
 def test_a_residual_that_is_right_only_to_the_last_place_of_its_coefficients_is_caught(monkeypatch):
@@ -277,9 +281,9 @@ def test_a_residual_that_is_right_only_to_the_last_place_of_its_coefficients_is_
 
     def careless(start, rows, point):
         long = np.array([np.longdouble(float(t)) + np.longdouble(float(t - Fraction(float(t)))) for t in point])
-        return start - long[0] / 2 - on_grid(rows).astype(np.longdouble) @ long[1:]
+        return start - long[0] / 2 - round_to_grid(rows).astype(np.longdouble) @ long[1:]
 
-    monkeypatch.setattr(terms, "remainder", careless)
+    monkeypatch.setattr(loss_kernels, "compute_residuals", careless)
     assert error_of_a_certificate(soft=True, size=1e6) > 1
 
 
@@ -288,8 +292,8 @@ def test_limbs_of_exact_numbers_add_up_to_them():
     for size in (0.0, 1e-30, 1.0, 1e3, 1e20):
         numbers = np.array([Fraction(round(size * x * 2**100), 2**100) for x in rng.normal(size=7)], dtype=object)
         for bits in (11, 22):
-            parts = list(terms.exact_limbs(numbers, bits))
-            found = sum((newton.exact(part) for _, part in parts), start=0 * numbers)
+            parts = list(loss_kernels.split_exactly(numbers, bits))
+            found = sum((newton.to_fractions(part) for _, part in parts), start=0 * numbers)
             assert found.tolist() == numbers.tolist()
             whole = [part * 2.0 ** (bits * place) for place, part in parts]
             assert all((part == np.rint(part)).all() and np.abs(part).max() <= 2**bits for part in whole)
@@ -311,7 +315,7 @@ def huber_by_hand(residual, soft: bool):
 def test_the_posteriors_sums_are_right_and_no_row_is_longer():
     found = posterior().decimals(arrow.ArrowEngine(UNIT).fold(posterior())).astype(float)
     batch = UNIT.combine_chunks().to_batches()[0]
-    rows = np.column_stack([InBall(BALL, RECODING).matrix(batch), LABEL.values(batch)])
+    rows = np.column_stack([UnitBallReader(BALL, RECODING).matrix(batch), LABEL.values(batch)])
     exact = (rows * LOUDNESS[UNIT["kind"].to_numpy()][:, None]).T @ rows
     assert found == pytest.approx(exact, abs=N * 2.0**-38 * LOUDNESS.max())
     assert np.all(np.diag(found) <= np.diag(exact) * (1 + 1e-12))
@@ -353,9 +357,9 @@ def test_the_order_of_rows_does_not_change_a_bit_of_an_answer(fit, people):
 
 
 def test_a_first_guess_from_some_rows_does_not_depend_on_their_order(monkeypatch):
-    monkeypatch.setattr(boundary, "MANY", 256)
+    monkeypatch.setattr(logistic_mechanism, "MANY_ROWS", 256)
     test_the_order_of_rows_does_not_change_a_bit_of_an_answer("logistic", people=False)
-    sampled = arrow.ArrowEngine(UNIT).fold(boundary.Sample(classifier(), 1 / 16))
+    sampled = arrow.ArrowEngine(UNIT).fold(logistic_mechanism.Sample(classifier(), 1 / 16))
     assert 50 < sum(len(v) for v, _, _ in sampled) < 200  # 125 are expected
 
 

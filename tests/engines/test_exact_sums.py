@@ -11,12 +11,12 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from sottovoce import engine
-from sottovoce.census import take_census
-from sottovoce.engine import named
-from sottovoce.engines import arrow
+from sottovoce.data import engine
+from sottovoce.data.census import take_census
+from sottovoce.data.engine import get_engine
+from sottovoce.data.engines import arrow
+from sottovoce.data.kernels import GroupLookup, WeightedHistogram, WeightedSum
 from sottovoce.noise.grid import Grid
-from sottovoce.statistics import Owner, WeightedHistogram, WeightedSum
 
 N = 3000
 GRID, CELLS = Grid.cover(-5.0, 12.7, 32), Grid.cover(-5.0, 12.7, 9)
@@ -31,8 +31,8 @@ WEIGHTS = np.random.default_rng(1).integers(0, 2**42, 40)
 
 
 def digest(over) -> str:
-    total = over.fold(WeightedSum("value", GRID, Owner("kind"), WEIGHTS))
-    histogram = over.fold(WeightedHistogram("value", CELLS, Owner("kind"), WEIGHTS))
+    total = over.fold(WeightedSum("value", GRID, GroupLookup("kind"), WEIGHTS))
+    histogram = over.fold(WeightedHistogram("value", CELLS, GroupLookup("kind"), WEIGHTS))
     return hashlib.sha256(repr((total, histogram.tolist())).encode()).hexdigest()
 
 
@@ -57,7 +57,7 @@ def test_two_hundred_partitions_have_one_digest(monkeypatch):
     rows, rng = table(), np.random.default_rng(7)
     digests = set()
     for _ in range(200):
-        monkeypatch.setattr(engine, "BATCH", int(rng.integers(1, N + 1)) if rng.random() < 0.5 else 2**16)
+        monkeypatch.setattr(engine, "MAX_BATCH_ROWS", int(rng.integers(1, N + 1)) if rng.random() < 0.5 else 2**16)
         threads = int(rng.integers(1, 9))
         monkeypatch.setattr(engine.os, "cpu_count", lambda threads=threads: threads)
         digests.add(digest(arrow.ArrowEngine(partitioned(rows, rng))))
@@ -72,7 +72,7 @@ def test_files_give_the_same_digest_as_memory(tmp_path):
     for i in range(5):
         pq.write_table(rows.slice(i * 600, 600), folder / f"{i}.parquet")
     pa.csv.write_csv(rows, tmp_path / "one.csv")
-    kind = named("arrow")
+    kind = get_engine("arrow")
     places = [str(tmp_path / "one.parquet"), str(folder), str(folder / "*.parquet")]
     digests = {digest(kind.open_table(place)) for place in places}
     digests.add(digest(kind.of_columns({name: rows[name].to_numpy() for name in rows.column_names})))
@@ -87,4 +87,4 @@ def test_files_give_the_same_digest_as_memory(tmp_path):
 @pytest.mark.parametrize("kind", [pa.int32(), pa.float32(), pa.decimal128(21, 2), pa.bool_()])
 def test_columns_of_any_kind_of_number_are_read(kind):
     rows = pa.table({"value": pa.array([0, 1, 1, 0]).cast(kind), "kind": pa.array([0, 0, 0, 0])})
-    assert arrow.ArrowEngine(rows).fold(WeightedSum("value", Grid.cover(0, 1, 1), Owner(), np.array([5]))) == 20
+    assert arrow.ArrowEngine(rows).fold(WeightedSum("value", Grid.cover(0, 1, 1), GroupLookup(), np.array([5]))) == 20

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from sottovoce.estimators.mean import clipped_noise
-from sottovoce.question import refuse_unfit, rows_in_memory, run
+from sottovoce.estimator import load_column, refuse_invalid_rows, run_release
+from sottovoce.estimators.mean import estimate_clipped_noise
 
 RELEASES = 5000
 
@@ -40,9 +40,9 @@ def root_mean_square(question, epsilon, groups, draw, error) -> tuple[float, flo
     errors = []
     for _ in range(RELEASES):
         values = draw(rng, len(epsilon))
-        _, rows = rows_in_memory(values, epsilon=budgets, groups=None)
-        errors.append(error(values, run(question, plan, rows).value))
-    refuse_unfit(question, plan, rows)
+        _, rows = load_column(values, epsilon=budgets, groups=None)
+        errors.append(error(values, run_release(question, plan, rows).value))
+    refuse_invalid_rows(question, plan, rows)
     return float(np.sqrt(np.mean(np.square(errors)))), plan.expected_error
 
 
@@ -92,7 +92,7 @@ def test_noise_on_a_clipped_mean_is_what_integration_gives(noise):
     means, ranks = np.meshgrid((np.arange(400) + 0.5) / 400, (np.arange(4000) + 0.5) / 4000)
     drawn = noise * np.sign(ranks - 0.5) * -np.log1p(-np.abs(2 * ranks - 1))
     clipped = np.clip(means + drawn, 0, 1) - means
-    assert clipped_noise(noise, 1.0) == pytest.approx(np.sqrt(np.mean(clipped**2)), rel=2e-3)
+    assert estimate_clipped_noise(noise, 1.0) == pytest.approx(np.sqrt(np.mean(clipped**2)), rel=2e-3)
 
 
 @pytest.mark.parametrize(("q", "limit"), [(0.5, 1 / 12), (0.01, (0.99**3 + 0.01**3) / 3)])

@@ -27,11 +27,10 @@ from seams import Script, Silent, silent
 from sklearn_checks import CHECKS
 from sottovoce import errors
 from sottovoce.budgets import Budgets
-from sottovoce.estimators import mean, sampled
-from sottovoce.estimators.baselines import Uniform, adapt
-from sottovoce.estimators.sampled import Limited, Sampled, chosen_rows, threshold_of
-from sottovoce.noise import choose, source
-from sottovoce.units import NANO
+from sottovoce.estimators import baselines, mean
+from sottovoce.estimators.baselines import Limited, Sampled, Uniform, adapt, choose_rows, compute_threshold
+from sottovoce.noise import selection, source
+from sottovoce.units import UNITS_PER_EPSILON
 
 SIGMAS = 6
 
@@ -40,7 +39,10 @@ SIGMAS = 6
 
 
 def exact_chance(epsilon: int, threshold: int) -> mpmath.mpf:
-    return min(mpmath.expm1(mpmath.mpf(epsilon) / NANO) / mpmath.expm1(mpmath.mpf(threshold) / NANO), mpmath.mpf(1))
+    return min(
+        mpmath.expm1(mpmath.mpf(epsilon) / UNITS_PER_EPSILON) / mpmath.expm1(mpmath.mpf(threshold) / UNITS_PER_EPSILON),
+        mpmath.mpf(1),
+    )
 
 
 @settings(max_examples=300, deadline=None)
@@ -60,7 +62,7 @@ def test_a_coin_is_decided_as_an_infinitely_precise_uniform_would_decide_it(thre
         uniform = mpmath.mpf(sum(w << (64 * (len(rest) - i)) for i, w in enumerate([word, *rest])))
         expected = bool(uniform < bias * mpmath.mpf(2) ** (64 * (len(rest) + 1)))
     with source._seam(Script(word, *rest)):
-        assert bool(choose.kept(np.array([epsilon]), threshold)[0]) == expected
+        assert bool(selection.sample_by_budget(np.array([epsilon]), threshold)[0]) == expected
 
 
 @settings(max_examples=300, deadline=None)
@@ -68,7 +70,7 @@ def test_a_coin_is_decided_as_an_infinitely_precise_uniform_would_decide_it(thre
 def test_the_chance_in_doubles_is_as_exact_as_the_comparison_takes_it_to_be(threshold, share):
     """ "… in doubles: a relative error below 2^-44 where it is above 2^-64." """
     epsilon = int(threshold * share)
-    chance = float(choose.chance_kept(np.array([epsilon]), threshold)[0])
+    chance = float(selection.compute_inclusion_probability(np.array([epsilon]), threshold)[0])
     with mpmath.workdps(60):
         exact = exact_chance(epsilon, threshold)
         assert 0 <= chance <= 1
@@ -80,7 +82,11 @@ def test_the_chance_in_doubles_is_as_exact_as_the_comparison_takes_it_to_be(thre
 )
 def test_people_are_kept_as_often_as_promised_and_a_tenth_off_is_rejected(epsilon, threshold):
     n, p = 200_000, min(math.expm1(epsilon) / math.expm1(threshold), 1.0)
-    kept = int(choose.kept(np.full(n, round(epsilon * NANO)), round(threshold * NANO)).sum())
+    kept = int(
+        selection.sample_by_budget(
+            np.full(n, round(epsilon * UNITS_PER_EPSILON)), round(threshold * UNITS_PER_EPSILON)
+        ).sum()
+    )
     sigma = math.sqrt(n * p * (1 - p))
     assert abs(kept - n * p) <= SIGMAS * sigma
     if 0 < p < 1:
@@ -89,11 +95,14 @@ def test_people_are_kept_as_often_as_promised_and_a_tenth_off_is_rejected(epsilo
 
 
 def test_budgets_of_thousands_neither_overflow_nor_round_a_chance_to_zero():
-    huge = np.array([1000, 999, 1], dtype=np.int64) * NANO
+    huge = np.array([1000, 999, 1], dtype=np.int64) * UNITS_PER_EPSILON
     with np.errstate(all="raise", under="ignore"):
-        assert choose.chance_kept(huge, 1000 * NANO)[:2].tolist() == [1.0, pytest.approx(math.exp(-1))]
+        assert selection.compute_inclusion_probability(huge, 1000 * UNITS_PER_EPSILON)[:2].tolist() == [
+            1.0,
+            pytest.approx(math.exp(-1)),
+        ]
     with source._seam(Script(2**64 - 1, 0, 0, *[0] * 40)):  # all-zero words: a chance of e^(−999) is still a chance
-        assert choose.kept(huge, 1000 * NANO).tolist() == [True, True, True]
+        assert selection.sample_by_budget(huge, 1000 * UNITS_PER_EPSILON).tolist() == [True, True, True]
 
 
 # Exact audits of Sampled around Mean
@@ -101,16 +110,16 @@ def test_budgets_of_thousands_neither_overflow_nor_round_a_chance_to_zero():
 
 def answer_law(estimator, values, epsilon, groups, kept) -> tuple[float, float, float]:
     """Returns centre and scale of a mean's discrete Laplace law in whole numbers, and its scale in the column's."""
-    seen, seam, original = [], Silent(), mean.published
+    seen, seam, original = [], Silent(), mean.draw_noisy_values
 
     def spy(plan, statistic, *rest):
         seen.append((plan, statistic))
         return original(plan, statistic, *rest)
 
     with pytest.MonkeyPatch.context() as patch, source._seam(seam):
-        patch.setattr(mean, "published", spy)
+        patch.setattr(mean, "draw_noisy_values", spy)
         if kept is not None:
-            patch.setattr(sampled.choose, "kept", lambda e, t: np.asarray(kept))
+            patch.setattr(baselines.choose, "kept", lambda e, t: np.asarray(kept))
         estimator.fit(values, epsilon=epsilon, groups=groups)
     ((plan, statistic),) = seen
     return statistic >> plan.grid.shift, seam.scales[0], plan.noise["scale"]
@@ -154,7 +163,7 @@ def audit(people, owner, threshold, null, law=None) -> tuple[float, float]:
     names = np.unique(people.owners)
     place = int(np.flatnonzero(names == owner)[0])
     budgets = Budgets.of(people.epsilon, people.groups)
-    t = threshold_of(threshold, budgets) / NANO
+    t = compute_threshold(threshold, budgets) / UNITS_PER_EPSILON
     p = chance(float(budgets.epsilon[place]), t)
     mine, losses = people.owners == owner, []
     law = law or (lambda values, kept: answer_law(estimator, values, people.epsilon, people.groups, kept)[:2])
@@ -274,7 +283,7 @@ def spied_fit(baseline, X, y, epsilon, groups=None) -> dict:
 
 @pytest.fixture
 def nobody_kept(monkeypatch):
-    monkeypatch.setattr(sampled.choose, "kept", lambda e, t: np.zeros(len(e), bool))
+    monkeypatch.setattr(baselines.choose, "kept", lambda e, t: np.zeros(len(e), bool))
 
 
 # Sampled
@@ -293,7 +302,7 @@ def test_nothing_tells_who_was_sampled(monkeypatch):
     """Everybody has the null record, so the answer is the same whoever is kept, and so must be every byte."""
     told = []
     for mask in (np.ones(40, bool), np.zeros(40, bool), np.arange(40) % 2 == 0):
-        monkeypatch.setattr(sampled.choose, "kept", lambda e, t, mask=mask: mask)
+        monkeypatch.setattr(baselines.choose, "kept", lambda e, t, mask=mask: mask)
         with silent():
             told.append(Sampled(sv.Mean(bounds=(0, 10))).fit(np.full(40, 5.0), epsilon=np.linspace(0.1, 1, 40)))
     assert len({pickle.dumps(fitted) for fitted in told}) == 1
@@ -356,8 +365,8 @@ def test_huge_and_tiny_budgets_get_an_answer(question, epsilon):
 
 def test_the_mean_of_budgets_is_over_people_and_rounded_down():
     budgets = Budgets.of({"a": 0.1, "b": 0.2, "c": 0.2}, groups=["a"] * 7 + ["b", "c"])
-    assert threshold_of("mean", budgets) == 166_666_666
-    assert threshold_of("mean", Budgets.of(np.full(10**5, 1e6))) == 10**15
+    assert compute_threshold("mean", budgets) == 166_666_666
+    assert compute_threshold("mean", Budgets.of(np.full(10**5, 1e6))) == 10**15
     fitted = Sampled(sv.Mean(bounds=(0, 1)), threshold="mean").fit(np.ones(3), epsilon=[0.1, 0.2, 0.9])
     assert fitted.guarantee_.epsilon.tolist() == [0.1, 0.2, 0.4]
 
@@ -429,7 +438,7 @@ TABLE = {"smoker": ["yes", "no", "no"], "age": [30, 40, 50], "code": [0, 1, 1], 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, pa.table])
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_schema_has_a_middle_too_and_no_level_of_a_factor(frame, kept, monkeypatch):
-    monkeypatch.setattr(sampled.choose, "kept", lambda e, t: np.full(len(e), kept))
+    monkeypatch.setattr(baselines.choose, "kept", lambda e, t: np.full(len(e), kept))
     seen = spied_fit(Sampled(Spy(sv.Schema.loads(SCHEMA))), frame(TABLE), [1.0, 2.0, 3.0], 1.0)
     columns = {name: list(seen["X"][name].to_numpy()) for name in TABLE}
     if kept:  # a factor becomes the text of its level, whatever it was coded by
@@ -592,11 +601,11 @@ def test_uniform_takes_an_estimator_without_a_guarantee_at_its_word():
 def test_everybody_keeps_at_most_so_many_rows_and_as_many_as_there_are(owner, most, salt):
     """ "Returns the places, in order, of at most ``most`` rows of each owner, from places, owners and salt alone." """
     owner = np.array(owner)
-    places = chosen_rows(owner, most, salt)
+    places = choose_rows(owner, most, salt)
     assert np.array_equal(places, np.unique(places))
     for person in np.unique(owner):
         assert np.sum(owner[places] == person) == min(most, np.sum(owner == person))
-    assert np.array_equal(places, chosen_rows(owner, most, salt))
+    assert np.array_equal(places, choose_rows(owner, most, salt))
 
 
 def test_the_choice_does_not_depend_on_values_and_every_row_has_its_turn():
@@ -605,7 +614,7 @@ def test_the_choice_does_not_depend_on_values_and_every_row_has_its_turn():
     again = spied_fit(Limited(Spy(), rows=4), X, np.linspace(-9, 9, 15) ** 3, 1.0, groups)["X"].ravel().tolist()
     assert first == again
     assert len(first) == 7
-    turns = np.bincount(np.concatenate([chosen_rows(np.zeros(12, int), 4, str(s)) for s in range(3000)]), minlength=12)
+    turns = np.bincount(np.concatenate([choose_rows(np.zeros(12, int), 4, str(s)) for s in range(3000)]), minlength=12)
     assert np.all(np.abs(turns - 1000) < SIGMAS * math.sqrt(3000 * (1 / 3) * (2 / 3)))
 
 
@@ -624,7 +633,7 @@ def test_limited_keeps_everybodys_own_promise(people):
 
 def test_a_row_that_is_not_chosen_is_not_read():
     groups = ["a"] * 10 + ["b"] * 10
-    places = chosen_rows(np.repeat([0, 1], 10), 3, "")
+    places = choose_rows(np.repeat([0, 1], 10), 3, "")
     values = np.full(20, np.nan)
     values[places] = 0.5
     assert 0 <= Limited(sv.Mean(bounds=(0, 1)), rows=3).fit(values, epsilon=1.0, groups=groups).value_ <= 1

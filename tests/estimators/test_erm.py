@@ -22,8 +22,9 @@ from sklearn.preprocessing import FunctionTransformer
 import sottovoce as sv
 from seams import silent
 from sklearn_checks import every_check
-from sottovoce import Budgets, conversion, errors
-from sottovoce.estimators.risk import pace
+from sottovoce import Budgets, errors
+from sottovoce.accounting import zcdp
+from sottovoce.estimators import erm_mechanism
 from sottovoce.noise import source
 from sottovoce.solvers import losses
 
@@ -63,7 +64,7 @@ def test_equal_budgets_give_the_classical_noise():
     """One ε for n rows: σ of the gradient is L·√T·2/(n·μ), μ that of the Gaussian mechanism with (ε, δ)."""
     for n, epsilon in ((100, 0.3), (12345, 3.0)):
         plan = make(loss="squared", steps=25, clip=0.5).plan(epsilon=epsilon, rows=n)
-        mu = np.sqrt(2 * conversion.gaussian_rho(epsilon, DELTA) / 1e9)
+        mu = np.sqrt(2 * zcdp.gaussian_rho(epsilon, DELTA) / 1e9)
         assert plan.noise["gradient_standard_deviation"] == pytest.approx(0.5 * 5 * 2 / (n * mu), rel=1e-6)
         assert plan.charges == pytest.approx(np.full(n, epsilon), rel=1e-4)
 
@@ -90,7 +91,7 @@ def test_what_was_planned_is_what_was_spent_and_nobody_spends_more_than_granted(
 def test_charges_stay_within_grants_in_whole_units_for_wild_budgets():
     epsilon = np.geomspace(1e-4, 50, 40)
     plan = make(loss="squared").plan(epsilon)
-    worth = conversion.gaussian_rho(epsilon, DELTA)
+    worth = zcdp.gaussian_rho(epsilon, DELTA)
     assert np.all(plan.guarantee.units <= worth)
     assert np.all(plan.charges <= epsilon)
     loud = plan.budgets.by_person(plan.weights.person) / plan.noise["integer_scale"]
@@ -165,7 +166,7 @@ def test_large_budgets_find_the_constrained_optimum(constraint, loss):
     erm = make(loss=loss, classes=("no", "yes"), constraint=constraint, radius=2.0, clip=1.0, steps=400)
     with silent():
         erm.fit(X, CLASSES, **PLENTY)
-    assert best * (1 - 1e-6) <= risk_at(erm, losses.NAMED[loss]) <= best * 1.005
+    assert best * (1 - 1e-6) <= risk_at(erm, losses.LOSSES[loss]) <= best * 1.005
     inner = np.array([2 * (float(erm.intercept_[0]) + erm.coef_[0] @ LIMITS[1] / 2), *(erm.coef_[0] * LIMITS[1])])
     assert (np.linalg.norm(inner) if constraint == "ball" else np.abs(inner).max()) <= 2.0 * (1 + 1e-9)
 
@@ -263,7 +264,7 @@ def test_nothing_unnoised_is_kept():
     pickles = []
     for labels in (COST, COST[::-1]):
         with pytest.MonkeyPatch.context() as patch:
-            from sottovoce.estimators.risk.descent import Descent
+            from sottovoce.estimators.erm_mechanism import Descent
 
             patch.setattr(Descent, "exact_sum", lambda self, people, theta, chosen=None: np.ones(len(theta)))
             with silent():
@@ -442,10 +443,10 @@ def test_edges_get_an_answer():
 
 
 def test_a_way_is_chosen_from_public_numbers_and_stops_where_noise_would_win():
-    shape = losses.Logistic.shape
-    ways = [pace.chosen(shape, 10, noise, None) for noise in (1.0, 0.1, 0.01, 0.001)]
+    shape = losses.LogisticLoss.shape
+    ways = [erm_mechanism.choose_schedule(shape, 10, noise, None) for noise in (1.0, 0.1, 0.01, 0.001)]
     lengths = [way.steps * way.stride for way in ways]
     assert lengths == sorted(lengths)
-    assert all(pace.FEWEST <= way.steps <= pace.MOST for way in ways)
-    assert pace.sampled_steps(0.5) == pace.FEWEST_SAMPLED
-    assert pace.sampled_steps(1e-6) == pace.MOST_SAMPLED
+    assert all(erm_mechanism.MIN_STEPS <= way.steps <= erm_mechanism.MAX_STEPS for way in ways)
+    assert erm_mechanism.count_sampled_steps(0.5) == erm_mechanism.MIN_SAMPLED_STEPS
+    assert erm_mechanism.count_sampled_steps(1e-6) == erm_mechanism.MAX_SAMPLED_STEPS

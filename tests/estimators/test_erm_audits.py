@@ -22,17 +22,19 @@ from scipy.stats import beta, norm
 import sottovoce as sv
 from seams import Silent, silent
 from sottovoce import errors, units
-from sottovoce.conversion import gaussian_delta
-from sottovoce.engine import Rows, in_memory
-from sottovoce.estimators.risk import gradients, loudness, planned
-from sottovoce.estimators.risk.descent import PERSON, Descent, People
-from sottovoce.estimators.risk.gradients import clipped
-from sottovoce.features import MATRIX, Label, Recoded
-from sottovoce.noise import choose, gaussian, source
-from sottovoce.recoding import Recoding
-from sottovoce.solvers import accounting
-from sottovoce.solvers.accounting import SampledSteps
-from sottovoce.statistics import Owner
+from sottovoce.accounting import subsampled
+from sottovoce.accounting.subsampled import SampledSteps
+from sottovoce.accounting.zcdp import gaussian_delta
+from sottovoce.data import gradients
+from sottovoce.data.encoding import Recoding
+from sottovoce.data.engine import Dataset, get_default_engine
+from sottovoce.data.gradients import clip_gradients
+from sottovoce.data.kernels import GroupLookup
+from sottovoce.data.readers import MATRIX_COLUMN, EncodedReader, Label
+from sottovoce.estimators import erm as erm_module
+from sottovoce.estimators import erm_mechanism
+from sottovoce.estimators.erm_mechanism import PERSON, Descent, People
+from sottovoce.noise import integer, selection, source
 
 DELTA = 0.1
 BOUNDS = sv.Bounds(features=(np.zeros(2), np.ones(2)), label=(-1, 1))
@@ -98,7 +100,7 @@ def captured(people, owner, sign, **options) -> Captured:
     mine = owners(people) == owner
     erm = sv.ERM(Linear(), bounds=BOUNDS, **{"delta": DELTA, "steps": 3, "radius": 1e6, "clip": 0.4, **options})
     y = np.where(mine, float(sign), 0.0)
-    seen, original = [], planned.answer
+    seen, original = [], erm_module.run_erm
 
     def caught_before(erm, plan, rows, watch):
         seen.append(plan)
@@ -109,7 +111,7 @@ def captured(people, owner, sign, **options) -> Captured:
         return np.zeros(3)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planned, "answer", caught_before)
+        patch.setattr(erm_module, "run_erm", caught_before)
         patch.setattr(Descent, "run", begun)
         erm.fit(np.ones((len(epsilon), 2)), y, epsilon=epsilon, groups=groups)
     return Captured(*seen)
@@ -129,14 +131,14 @@ def composed_once(monkeypatch):
             self.steps,
             self.delta,
             *given,
-            accounting._dp_accounting()[0].NeighboringRelation.REPLACE_ONE,
+            subsampled._dp_accounting()[0].NeighboringRelation.REPLACE_ONE,
         )
         if key not in COMPOSED:
             COMPOSED[key] = original(self, *given)
         return COMPOSED[key]
 
     monkeypatch.setattr(SampledSteps, "_composed", cached)
-    monkeypatch.setattr(accounting, "FINENESS", 4e-3)  # a percent larger, and four times as fast
+    monkeypatch.setattr(subsampled, "FINENESS", 4e-3)  # a percent larger, and four times as fast
 
 
 def charge(plan, people, owner):
@@ -189,7 +191,7 @@ def test_whole_numbers_of_a_clipped_gradient_are_never_longer_than_the_weight(d,
     gradients[0] = size / math.sqrt(d)  # all entries alike
     gradients[1] = rng.normal(size=d)
     gradients[1] *= clip / np.linalg.norm(gradients[1])  # as long as the clip, up to rounding
-    for whole, most in zip(clipped(gradients, weight, clip), weight, strict=True):
+    for whole, most in zip(clip_gradients(gradients, weight, clip), weight, strict=True):
         assert sum(int(entry) ** 2 for entry in whole) <= int(most) ** 2
         assert np.array_equal(whole, np.trunc(whole))
 
@@ -197,18 +199,18 @@ def test_whole_numbers_of_a_clipped_gradient_are_never_longer_than_the_weight(d,
 def in_memory_people(Z, labels, person, weight) -> People:
     """Everybody is of a kind of their own."""
     recoding = Recoding.of_bounds(sv.Bounds(features=(-0.5, 0.5)), None, Z.shape[1])
-    engine = in_memory().of_columns({"value": labels, "kind": person, PERSON: person, MATRIX: Z})
-    rows = Rows(engine, "value", Owner("kind"), Recoded(recoding), Label("value", -1, 1))
+    engine = get_default_engine().of_columns({"value": labels, "kind": person, PERSON: person, MATRIX_COLUMN: Z})
+    rows = Dataset(engine, "value", GroupLookup("kind"), EncodedReader(recoding), Label("value", -1, 1))
     return People(rows, weight, weight, np.bincount(person, minlength=len(weight)))
 
 
 def sv_loss(name):
-    from sottovoce.solvers.losses import NAMED
+    from sottovoce.solvers.losses import LOSSES
 
-    return NAMED[name]
+    return LOSSES[name]
 
 
-RISK = Descent(sv_loss("logistic"), 0.3, 1, 1.0, 1.0, False, True, planned.EVERYBODY, 1.0, 1)
+RISK = Descent(sv_loss("logistic"), 0.3, 1, 1.0, 1.0, False, True, erm_module.FULL_RATE, 1.0, 1)
 
 
 def by_hand(Z, labels, weight, theta) -> list[int]:
@@ -216,7 +218,7 @@ def by_hand(Z, labels, weight, theta) -> list[int]:
     kernel = gradients.Gradients(reader=None, label=None, loss=RISK.loss, theta=theta, clip=RISK.clip)
     rows = kernel.of_rows(Z, labels)
     mean = [float(sum(map(Fraction, column)) / len(rows)) for column in rows.T.tolist()]
-    return [int(entry) for entry in clipped(np.array([mean]), np.array([weight]), RISK.clip)[0]]
+    return [int(entry) for entry in clip_gradients(np.array([mean]), np.array([weight]), RISK.clip)[0]]
 
 
 @settings(max_examples=25, deadline=None)
@@ -314,7 +316,7 @@ def draws_of(people, owner, sign, count, **options) -> np.ndarray:
     place = int(np.flatnonzero(np.unique(owners(people)) == owner)[0])
     most = run.plan.budgets.by_person(run.plan.weights.person)[place]
     mine = run.descent.exact_sum(run.people, np.zeros(3)) @ DIRECTION  # all others add nothing
-    noise = np.array(gaussian.draw(run.scale(), count * run.steps), dtype=float)  # of any one direction
+    noise = np.array(integer.draw_gaussian(run.scale(), count * run.steps), dtype=float)  # of any one direction
     coins = run.descent.choose_people(count * run.steps)
     return (mine * (1.0 if coins is None else coins) + noise).reshape(count, run.steps) / most
 
@@ -410,7 +412,7 @@ def frequency() -> float:
 
 def test_people_are_drawn_at_the_rate_and_a_step_without_anybody_has_noise():
     assert abs(frequency() - RATE) < 6 * COINS_ERROR
-    assert choose.drawn(1000, 2**32).all()
+    assert selection.sample_at_rate(1000, 2**32).all()
     run = captured(ONE_ROW, 0, 1, **SAMPLED)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Descent, "chosen", lambda self, people: np.zeros(people, dtype=bool))
@@ -436,39 +438,45 @@ def refused_and_caught(monkeypatch, people):
     with monkeypatch.context() as patch:
         with pytest.raises(sv.errors.BudgetExceeded):
             caught(people)
-        patch.setattr(units, "within", np.minimum)
+        patch.setattr(units, "check_within_grant", np.minimum)
         assert caught(people)
 
 
 def test_the_sensitivity_of_adding_instead_of_replacing_is_caught(monkeypatch):
-    original = loudness.Everybody.per_step_sensitivity
-    monkeypatch.setattr(loudness.Everybody, "in_a_step", lambda self, single, steps: 2 * original(self, single, steps))
+    original = erm_mechanism.FullBatchAccountant.per_step_sensitivity
+    monkeypatch.setattr(
+        erm_mechanism.FullBatchAccountant, "in_a_step", lambda self, single, steps: 2 * original(self, single, steps)
+    )
     refused_and_caught(monkeypatch, ONE_ROW)
 
 
 def test_one_step_charged_for_all_of_them_is_caught(monkeypatch):
-    monkeypatch.setattr(loudness.Everybody, "in_a_step", lambda self, single, steps: single)
+    monkeypatch.setattr(erm_mechanism.FullBatchAccountant, "in_a_step", lambda self, single, steps: single)
     refused_and_caught(monkeypatch, ONE_ROW)
 
 
 def test_giving_everybody_the_average_is_caught(monkeypatch):
-    original = loudness.Everybody.single_step_sensitivity
+    original = erm_mechanism.FullBatchAccountant.single_step_sensitivity
     monkeypatch.setattr(
-        loudness.Everybody, "single", lambda self, granted: np.full(len(granted), original(self, granted).mean())
+        erm_mechanism.FullBatchAccountant,
+        "single",
+        lambda self, granted: np.full(len(granted), original(self, granted).mean()),
     )
     refused_and_caught(monkeypatch, ONE_ROW)
     refused_and_caught(monkeypatch, MANY)
 
 
 def test_noise_divided_by_one_and_a_half_is_caught(monkeypatch):
-    original = planned.whole_weights
+    original = erm_module.whole_weights
 
     def quieter(*arguments):
         weights, scale = original(*arguments)
         return weights, scale / 1.5
 
-    monkeypatch.setattr(planned, "whole_weights", quieter)
-    monkeypatch.setattr(loudness.Everybody, "guarantee", charging_as_before(loudness.Everybody.guarantee))
+    monkeypatch.setattr(erm_module, "whole_weights", quieter)
+    monkeypatch.setattr(
+        erm_mechanism.FullBatchAccountant, "guarantee", charging_as_before(erm_mechanism.FullBatchAccountant.guarantee)
+    )
     assert caught(ONE_ROW)
 
 
@@ -477,14 +485,14 @@ def charging_as_before(original):
 
 
 def test_noise_divided_by_one_and_a_half_in_the_sampler_is_caught_by_the_measurement(monkeypatch):
-    original = gaussian.opendp_samplers.gaussian
-    monkeypatch.setattr(gaussian.opendp_samplers, "gaussian", lambda scale, size: original(scale / 1.5, size))
+    original = integer.opendp_samplers.gaussian
+    monkeypatch.setattr(integer.opendp_samplers, "gaussian", lambda scale, size: original(scale / 1.5, size))
     bound, _, promised = full_batch(ONE_ROW, strictest_and_loosest(ONE_ROW)[1], 20_000, steps=1)
     assert bound > promised
 
 
 def test_a_person_with_several_rows_who_is_not_clipped_is_caught(monkeypatch):
-    monkeypatch.setattr(gradients, "clipped", lambda mean, weight, clip: np.trunc(mean * weight[:, None] / clip))
+    monkeypatch.setattr(gradients, "clip_gradients", lambda mean, weight, clip: np.trunc(mean * weight[:, None] / clip))
     assert caught(MANY)
 
 
@@ -498,7 +506,7 @@ def test_rows_clipped_one_by_one_and_added_up_are_caught(monkeypatch):
         return np.trunc(mean * weight[:, None] / max(clip, math.sqrt(0.75)))
 
     monkeypatch.setattr(Descent, "sum_over_people", added_up)
-    monkeypatch.setattr(gradients, "clipped", each_row)
+    monkeypatch.setattr(gradients, "clip_gradients", each_row)
     assert caught(MANY)
 
 
@@ -508,10 +516,10 @@ def test_rounding_away_from_zero_after_clipping_is_caught(monkeypatch):
         whole = mean * (weight / np.maximum(length, clip))[:, None]
         return np.sign(whole) * np.ceil(np.abs(whole))
 
-    monkeypatch.setattr(loudness, "SCALE_BITS", 4)  # on a coarse grid a unit counts
-    monkeypatch.setattr(planned, "least_scale", lambda *arguments: 0.0)
+    monkeypatch.setattr(erm_mechanism, "SCALE_BITS", 4)  # on a coarse grid a unit counts
+    monkeypatch.setattr(erm_module, "least_scale", lambda *arguments: 0.0)
     assert not caught(ONE_ROW)
-    monkeypatch.setattr(gradients, "clipped", away)
+    monkeypatch.setattr(gradients, "clip_gradients", away)
     assert caught(ONE_ROW)
 
 
@@ -536,13 +544,13 @@ def test_dividing_by_the_number_who_were_drawn_is_caught():
 
 
 def test_the_account_of_adding_and_removing_is_caught_for_sampled_people(monkeypatch):
-    _, distributions = accounting._dp_accounting()
+    _, distributions = subsampled._dp_accounting()
 
     class Misled:
         class NeighboringRelation:
             REPLACE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
 
-    monkeypatch.setattr(accounting, "_dp_accounting", lambda: (Misled, distributions))
+    monkeypatch.setattr(subsampled, "_dp_accounting", lambda: (Misled, distributions))
     for owner in strictest_and_loosest(ONE_ROW):
         loud, epsilon, _ = one_step(owner)
         assert lost(loud, RATE, epsilon) > 1.05 * ONE_STEP["delta"]

@@ -14,9 +14,9 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import sottovoce as sv
 import tables
+from sottovoce.data.kernels import WeightedHistogram, WeightedSum
 from sottovoce.estimators import mean
-from sottovoce.estimators.quantile import scores
-from sottovoce.statistics import WeightedHistogram, WeightedSum
+from sottovoce.estimators.quantile import score_points
 
 every_sheet = pytest.mark.parametrize("make", tables.SHEETS, ids=lambda make: make.__name__)
 METHODS = ["objective", "statistics", "output-tight", "output"]
@@ -39,7 +39,7 @@ def measured_mean(question, values: np.ndarray, epsilon: np.ndarray) -> tuple[fl
     budgets, rows = question.gather(values, epsilon=epsilon, groups=None)
     plan, rng = question.plan_for(budgets, rows), np.random.default_rng(0)
     total = rows.engine.fold(WeightedSum(rows.value, plan.grid.values, rows.owner, plan.weights.row, None))
-    noise = np.array(mean.published(plan, total, 4000)) - row_shares(plan) @ values
+    noise = np.array(mean.draw_noisy_values(plan, total, 4000)) - row_shares(plan) @ values
     moved = [row_shares(plan) @ rng.permutation(values) - values.mean() for _ in range(500)]
     return math.sqrt(np.mean(noise**2) + np.mean(np.square(moved))), plan
 
@@ -115,7 +115,7 @@ def rank_error(question, values: np.ndarray, epsilon: np.ndarray, q: float) -> t
         plan = question.plan_for(budgets, rows)
         points = plan.grid.points
         histogram = rows.engine.fold(WeightedHistogram(rows.value, points, rows.owner, plan.weights.row, None))
-        likely = law(scores(histogram, q) / (2.0 * plan.weights.loudest))
+        likely = law(score_points(histogram, q) / (2.0 * plan.weights.loudest))
         answers = points.low + np.arange(points.cells + 1) * float(points.step)
         ranks = (np.searchsorted(ordered, answers, side) / len(values) for side in ("left", "right"))
         below, at_or_below = ranks

@@ -25,10 +25,10 @@ from sklearn.utils.estimator_checks import check_estimator
 from cases import HIGH, LOW, PEOPLE, strictest_and_loosest
 from seams import Silent, silent
 from sottovoce import Budgets, Release, Session, errors
-from sottovoce.estimators import labels, linear_map
-from sottovoce.estimators.labels import LabelPrivateRegression
+from sottovoce.estimators import label_private
+from sottovoce.estimators.label_private import LabelPrivateRegression
 from sottovoce.noise import source
-from sottovoce.solvers import labels as solver
+from sottovoce.solvers import label_map as solver
 
 OPTIONS = [{"sensitivity": "exact"}, {"sensitivity": "entrywise"}, {"fit_intercept": False}]
 every_option = pytest.mark.parametrize("options", OPTIONS, ids=lambda o: "-".join(map(str, o.values())))
@@ -57,8 +57,8 @@ def solved_once(monkeypatch):
 
         return solved
 
-    for name, solve in labels.SOLVERS.items():
-        monkeypatch.setitem(labels.SOLVERS, name, cached(solve))
+    for name, solve in label_private.SOLVERS.items():
+        monkeypatch.setitem(label_private.SOLVERS, name, cached(solve))
 
 
 # --- Audits: what noise is added to, for neighbours chosen to be worst cases ------------------------------------------
@@ -75,7 +75,7 @@ class Captured:
 def captured(estimator, X, y, epsilon, groups=None) -> Captured:
     """Fits with the noise switched off and returns what the noise would have been added to."""
     seen: list[Any] = []
-    original = linear_map.published
+    original = label_private.draw_noisy_values
 
     class Counting(Silent):
         def integers(self, law, scale, size):
@@ -88,7 +88,7 @@ def captured(estimator, X, y, epsilon, groups=None) -> Captured:
         return original(plan, statistic)
 
     with pytest.MonkeyPatch.context() as patch, source._seam(Counting()):
-        patch.setattr(linear_map, "published", spy)
+        patch.setattr(label_private, "draw_noisy_values", spy)
         estimator.fit(X, y, epsilon=epsilon, groups=groups)
     (plan, statistic), (scale, size) = seen
     return Captured(plan, statistic, scale, size)
@@ -159,14 +159,14 @@ def test_everybody_with_many_rows_is_within_their_charge():
 
 @pytest.mark.parametrize("bits", [2, 5])
 def test_a_coarse_map_is_as_private_as_a_fine_one(bits, monkeypatch):
-    monkeypatch.setattr(linear_map, "MAP_BITS", bits)
+    monkeypatch.setattr(label_private, "MAP_BITS", bits)
     for owner in np.unique(PEOPLE[1].owners):
         loss, charge = audit({}, PEOPLE[1], owner)
         assert loss <= charge
 
 
 def test_a_coarse_shift_is_covered(monkeypatch):
-    monkeypatch.setattr(linear_map, "SCALE_BITS", 3)
+    monkeypatch.setattr(label_private, "SCALE_BITS", 3)
     for owner in np.unique(PEOPLE[1].owners):
         loss, charge = audit({}, PEOPLE[1], owner)
         assert loss <= charge
@@ -174,9 +174,9 @@ def test_a_coarse_shift_is_covered(monkeypatch):
 
 def test_a_bad_solver_costs_accuracy_and_no_privacy(monkeypatch):
     def least_squares(X, owner, epsilon, ratio):
-        return replace(solver.entrywise(X, owner, epsilon, ratio), map=np.linalg.pinv(X))
+        return replace(solver.solve_entrywise(X, owner, epsilon, ratio), map=np.linalg.pinv(X))
 
-    monkeypatch.setitem(labels.SOLVERS, "exact", least_squares)
+    monkeypatch.setitem(label_private.SOLVERS, "exact", least_squares)
     for owner in np.unique(PEOPLE[1].owners):
         loss, charge = audit({}, PEOPLE[1], owner)
         assert loss <= charge
@@ -210,8 +210,8 @@ def caught(people=PEOPLE[1], **options) -> bool:
 
 
 def plant(monkeypatch, name, wrong):
-    monkeypatch.setattr(linear_map, name, wrong)
-    monkeypatch.setattr(labels, name, wrong, raising=False)
+    monkeypatch.setattr(label_private, name, wrong)
+    monkeypatch.setattr(label_private, name, wrong, raising=False)
 
 
 def test_nothing_is_caught_where_nothing_is_planted():
@@ -239,20 +239,20 @@ def test_the_sensitivity_of_one_coefficient_instead_of_all_d_is_caught(monkeypat
 
 @pytest.mark.parametrize("people", PEOPLE[:2], ids=repr)
 def test_noise_divided_by_one_and_a_half_is_caught(people, monkeypatch):
-    original = linear_map.calibrated
+    original = label_private.calibrate_noise
     plant(monkeypatch, "calibrated", lambda *given: replace(original(*given), scale=original(*given).scale / 1.5))
     assert caught(people)
 
 
 def test_people_mixed_up_are_caught(monkeypatch):
-    original = linear_map.reach
+    original = label_private.compute_reach
     plant(monkeypatch, "reach", lambda K, owner, sensitivity: tuple(x[::-1] for x in original(K, owner, sensitivity)))
     assert caught()
 
 
 def test_a_sensitivity_from_the_map_before_rounding_is_caught(monkeypatch):
-    monkeypatch.setattr(linear_map, "MAP_BITS", 3)
-    original, unrounded = linear_map.whole_numbers, []
+    monkeypatch.setattr(label_private, "MAP_BITS", 3)
+    original, unrounded = label_private.round_map, []
 
     def remembering(C, owner):
         K, exponent = original(C, owner)
@@ -260,8 +260,8 @@ def test_a_sensitivity_from_the_map_before_rounding_is_caught(monkeypatch):
         return K, exponent
 
     def before_rounding(K, owner, sensitivity):
-        order, starts = linear_map._together(owner)
-        upper, exact = linear_map.norms(unrounded[-1].T[order], starts)
+        order, starts = label_private._sort_by_owner(owner)
+        upper, exact = label_private.norms(unrounded[-1].T[order], starts)
         return np.ceil(upper).astype(np.int64), exact
 
     plant(monkeypatch, "whole_numbers", remembering)
@@ -270,8 +270,8 @@ def test_a_sensitivity_from_the_map_before_rounding_is_caught(monkeypatch):
 
 
 def test_the_rounding_of_d_coordinates_forgotten_is_caught(monkeypatch):
-    monkeypatch.setattr(linear_map, "SCALE_BITS", 3)
-    original = linear_map.calibrated
+    monkeypatch.setattr(label_private, "SCALE_BITS", 3)
+    original = label_private.calibrate_noise
 
     def without_d(*given):
         found = original(*given)
@@ -283,7 +283,7 @@ def test_the_rounding_of_d_coordinates_forgotten_is_caught(monkeypatch):
 
 
 def test_labels_not_clipped_are_caught(monkeypatch):
-    monkeypatch.setattr(linear_map.Grid, "integers", lambda self, y: np.rint((y - self.low) * 2.0**-self.exponent))
+    monkeypatch.setattr(label_private.Grid, "integers", lambda self, y: np.rint((y - self.low) * 2.0**-self.exponent))
     assert caught(PEOPLE[0])
 
 
@@ -300,7 +300,7 @@ def test_charges_never_exceed_grants_and_what_was_planned_is_what_was_spent(opti
     fitted = make(**options).fit(X, np.linspace(LOW, HIGH, len(X)), people.epsilon, people.groups)
     assert np.array_equal(fitted.guarantee_.epsilon, plan.charges)
     assert fitted.release_.certificate.plan_digest == plan.digest
-    assert plan.noise["certificate"]["gap"] <= solver.GAP
+    assert plan.noise["certificate"]["gap"] <= solver.MAX_GAP
     variance, b = plan.parameters["noise_variance"], plan.noise["scale"]
     missed = variance * np.square(fitted.linear_map_).sum() + 2 * len(fitted.linear_map_) * b**2
     assert missed == pytest.approx(plan.noise["certificate"]["value"], rel=1e-5)
@@ -329,7 +329,7 @@ def test_raising_one_budget_harms_nobody(epsilon, raised, who, several):
     X = features(len(owner), 2)
     one, two = (make().plan(X, dict(enumerate(e)), owner) for e in (before, after))
     before_after = [plan.noise["certificate"]["value"] for plan in (one, two)]
-    assert before_after[1] <= before_after[0] * (1 + solver.GAP) ** 2
+    assert before_after[1] <= before_after[0] * (1 + solver.MAX_GAP) ** 2
     assert np.all(two.charges <= after)
 
 
@@ -386,7 +386,9 @@ def test_the_expected_error_is_right(options, people):
     for _ in range(2000):
         y = middle + rng.choice([-0.5, 0.5], len(X))
         z = plan.grid.values.integers(y)
-        answer = linear_map.published(plan, np.array(linear_map.exact_products(plan.grid.map, z), dtype=object))
+        answer = label_private.draw_noisy_values(
+            plan, np.array(label_private.multiply_exactly(plan.grid.map, z), dtype=object)
+        )
         squares.append(np.mean(np.square(design @ (answer - np.linalg.lstsq(design, y, rcond=None)[0]))))
     assert 0.9 <= np.sqrt(np.mean(squares)) / plan.expected_error <= 1.1
 
@@ -394,7 +396,7 @@ def test_the_expected_error_is_right(options, people):
 def test_exact_products_are_python_integers():
     rng = np.random.default_rng(3)
     K, z = rng.integers(-(2**42), 2**42 + 1, (3, 70_000)), rng.integers(0, 2**32 + 1, 70_000)
-    assert linear_map.exact_products(K, z.astype(float)) == [
+    assert label_private.multiply_exactly(K, z.astype(float)) == [
         sum(a * b for a, b in zip(row.tolist(), z.tolist(), strict=True)) for row in K
     ]
 
@@ -549,7 +551,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED.keys())
 def test_bad_input_is_refused_before_anything_is_drawn_and_no_value_is_told(case, monkeypatch):
     estimator, X, y, epsilon, kind = case
-    monkeypatch.setattr(linear_map.laplace, "draw", lambda *_: pytest.fail("noise was drawn"))
+    monkeypatch.setattr(label_private.laplace, "draw", lambda *_: pytest.fail("noise was drawn"))
     with pytest.raises(kind) as refusal:
         estimator.fit(X, y, epsilon=epsilon)
     told = str(refusal.value)
@@ -572,7 +574,7 @@ def test_unusual_budgets_have_an_answer(epsilon, groups, options):
 
 
 def test_failures_after_labels_were_read_all_look_the_same(monkeypatch):
-    monkeypatch.setattr(linear_map, "exact_products", lambda *_: 1 / 0)
+    monkeypatch.setattr(label_private, "multiply_exactly", lambda *_: 1 / 0)
     with pytest.raises(errors.ReleaseFailed) as failure:
         make().fit(X0, Y0, epsilon=1.0)
     assert failure.value.__cause__ is failure.value.__context__ is None

@@ -23,10 +23,18 @@ import sottovoce as sv
 from sklearn_checks import every_check
 from sottovoce import errors
 from sottovoce.budgets import Budgets
-from sottovoce.classes import Classes
-from sottovoce.estimators.classification.settings import PublicRows, Scale, directions, with_public_rows
-from sottovoce.estimators.classification.voices import SLACK, Voices, noise_price, problems_changed
-from sottovoce.recoding import UnitBall
+from sottovoce.data.encoding import UnitBall
+from sottovoce.estimators.logistic_mechanism import (
+    SLACK,
+    BudgetScale,
+    PersonWeights,
+    PublicRows,
+    choose_with_public_rows,
+    compute_noise_price,
+    count_changed_problems,
+    make_noise_directions,
+)
+from sottovoce.schema import Classes
 
 N, P = 1500, 3
 RNG = np.random.default_rng(7)
@@ -128,10 +136,10 @@ def test_permuting_people_permutes_nothing_else():
 def test_weights_minimise_the_bound():
     """No other split of the same budgets has a smaller μ‖a‖ + σ/η, by a search that knows only the bound."""
     left, rows, people = np.array([0.3, 1.0, 5.0, 40.0]), np.array([1, 3, 1, 2]), np.array([4, 2, 3, 1])
-    price = noise_price(5)
+    price = compute_noise_price(5)
     owners = np.repeat(np.arange(10), np.repeat(rows, people))
     kinds = Budgets.of(dict(enumerate(np.repeat(left, people).tolist())), owners).kinds
-    found = Voices.of(kinds, 5, 2, labels_only=False)
+    found = PersonWeights.of(kinds, 5, 2, labels_only=False)
 
     def bound(u):
         return (np.sqrt((found.kinds.people * u * u / found.kinds.rows).sum()) + price) / (found.kinds.people * u).sum()
@@ -146,9 +154,9 @@ def test_weights_minimise_the_bound():
 
 def test_how_many_problems_somebody_can_change():
     rows = np.array([1, 2, 10])
-    assert problems_changed(rows, 2, False).tolist() == [1, 1, 1]
-    assert problems_changed(rows, 5, False).tolist() == [5, 5, 5]
-    assert problems_changed(rows, 5, True).tolist() == [2, 4, 5]
+    assert count_changed_problems(rows, 2, False).tolist() == [1, 1, 1]
+    assert count_changed_problems(rows, 5, False).tolist() == [5, 5, 5]
+    assert count_changed_problems(rows, 5, True).tolist() == [2, 4, 5]
 
 
 def test_plans_and_promises_agree():
@@ -272,11 +280,11 @@ def test_public_rows_scale_and_choose_and_cost_nobody():
 
 
 def test_the_simulation_is_the_same_every_time_and_has_the_size_of_the_noise():
-    assert np.array_equal(directions(5), directions(5))
-    assert np.linalg.norm(directions(5), axis=1) == pytest.approx(10)
+    assert np.array_equal(make_noise_directions(5), make_noise_directions(5))
+    assert np.linalg.norm(make_noise_directions(5), axis=1) == pytest.approx(10)
     rows = PublicRows(X[:40] / 2, Y[:40].astype(float))
-    assert with_public_rows(Scale(100.0, P, True), rows, None, "kappa") is with_public_rows(
-        Scale(100.0, P, True), PublicRows(X[:40] / 2, Y[:40].astype(float)), None, "kappa"
+    assert choose_with_public_rows(BudgetScale(100.0, P, True), rows, None, "kappa") is choose_with_public_rows(
+        BudgetScale(100.0, P, True), PublicRows(X[:40] / 2, Y[:40].astype(float)), None, "kappa"
     )
 
 

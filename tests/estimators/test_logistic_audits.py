@@ -17,8 +17,8 @@ from scipy.special import expit
 
 import sottovoce as sv
 from sottovoce import units
-from sottovoce.estimators.classification import boundary, voices
-from sottovoce.recoding import UnitBall
+from sottovoce.data.encoding import UnitBall
+from sottovoce.estimators import logistic_mechanism
 
 #: Rows are used as they are: no intercept, no scaling.
 PLAIN = {"bounds": sv.Bounds(norm=1.0), "fit_intercept": False}
@@ -34,7 +34,7 @@ def captured(X, y, people, **options):
         return problem.centre
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(boundary.newton, "minimise", caught)
+        patch.setattr(logistic_mechanism.newton, "minimise", caught)
         model.fit(X, y, epsilon=people[0], groups=people[1])
     return problems, model
 
@@ -145,7 +145,7 @@ def test_the_worst_pair_comes_within_a_hundredth_of_the_charge_and_not_above(peo
     assert plan.noise["rate"] * 1e-3 > 2
     assert 0.98 * charge <= measured <= charge
     if accountant == "kappa":
-        assert measured >= 0.99 * charge * (1 - voices.SLACK)
+        assert measured >= 0.99 * charge * (1 - logistic_mechanism.SLACK)
 
 
 @pytest.mark.parametrize("alpha", [None, 0.05, *(pytest.param(a, marks=pytest.mark.long) for a in (1.0, 10.0))])
@@ -173,7 +173,7 @@ def test_labels_alone_lose_half_as_much_and_exactly_so(which, alpha):
         options = {"alpha": alpha, "neighbours": "labels"}
         measured, model = loss((X, y), (X, np.where(mine, 0, y)), people, points, **options)
         charge = float(model.guarantee_.epsilon @ _own(model.plan(*people, n_features=2), owner, people[1]))
-        assert 0.99 * charge * (1 - voices.SLACK) <= measured <= charge <= people[0][mine][0]
+        assert 0.99 * charge * (1 - logistic_mechanism.SLACK) <= measured <= charge <= people[0][mine][0]
         assert model.guarantee_.neighbours == "replace labels"
 
 
@@ -218,24 +218,24 @@ def with_intercept_loss(people, owner):
 
 BUGS = {
     "noise ÷ 1.5": lambda patch: patch.setattr(
-        boundary.radial, "l2", lambda rate, d, draw=boundary.radial.l2: draw(1.5 * rate, d)
+        logistic_mechanism.radial, "l2", lambda rate, d, draw=logistic_mechanism.radial.l2: draw(1.5 * rate, d)
     ),
     "rows are not cut": lambda patch: patch.setattr(
         UnitBall, "rows", lambda self, Z: (Z - self.middle) / self.spread / self.radius * 1.5
     ),
     "everybody has the same weight": lambda patch: patch.setattr(
-        voices.Voices,
+        logistic_mechanism.PersonWeights,
         "row",
         property(lambda self: np.full(len(self.left), 1 / int(self.kinds.rows @ self.kinds.people))),
     ),
     "weights × 1.5": lambda patch: patch.setattr(
-        voices.Voices, "row", property(lambda self: 1.5 * self.weights.row / self.weights.total)
+        logistic_mechanism.PersonWeights, "row", property(lambda self: 1.5 * self.weights.row / self.weights.total)
     ),
     "κ of ten times the λ": lambda patch: patch.setattr(
-        voices.kappa, "kappa", lambda ridge, rho, own=voices.kappa.kappa: own(10 * ridge, rho)
+        logistic_mechanism.kappa, "kappa", lambda ridge, rho, own=logistic_mechanism.kappa.kappa: own(10 * ridge, rho)
     ),
     "add/remove for replace": lambda patch: patch.setattr(
-        voices, "linear_rate", lambda total, ridge, accountant: 2 * total
+        logistic_mechanism, "find_linear_rate", lambda total, ridge, accountant: 2 * total
     ),
 }
 
@@ -244,8 +244,8 @@ def rate_drawn(people, **options):
     """The rate of the noise that a fit really asks for."""
     rates = []
     with pytest.MonkeyPatch.context() as patch:
-        original = boundary.radial.l2
-        patch.setattr(boundary.radial, "l2", lambda rate, d: (rates.append(rate), original(rate, d))[1])
+        original = logistic_mechanism.radial.l2
+        patch.setattr(logistic_mechanism.radial, "l2", lambda rate, d: (rates.append(rate), original(rate, d))[1])
         captured(np.zeros((len(people[0]), 2)), np.ones(len(people[0])), people, **options)
     return 2 * rates[0]
 
@@ -271,7 +271,7 @@ def strict_loss(people=LOUD, **options):
 
 def _drawn_rate(rate):
     """The rate of the law of b that a fit draws when it asks for this one: the mean of ‖b‖ is 2d/η."""
-    return rate * _drawn_at_one(boundary.radial.l2)
+    return rate * _drawn_at_one(logistic_mechanism.radial.l2)
 
 
 @cache
@@ -289,7 +289,7 @@ def test_planted_bugs_are_caught(bug):
     """Each loses the strictest person more than they granted, where the real thing does not."""
     with pytest.MonkeyPatch.context() as patch:
         BUGS[bug](patch)
-        patch.setattr(units, "within", np.minimum)  # which would refuse one of them before a row is read
+        patch.setattr(units, "check_within_grant", np.minimum)  # which would refuse one of them before a row is read
         measured, granted = strict_loss() if bug != "κ of ten times the λ" else _wrong_kappa()
     assert measured > 1.02 * granted
 
@@ -303,16 +303,18 @@ def test_a_plan_that_overspends_is_refused_before_a_row_is_read(monkeypatch):
 def test_the_solvers_last_digits_are_covered_by_noise_and_paid_for(monkeypatch):
     """ν is drawn at ε_out·√λ/(2t) and added to the minimiser; everybody who is heard pays κ̄·W·η and ε_out."""
     rates, ridge, model = [], 1e-3, sv.LogisticRegression(**PLAIN, alpha=1e-3)
-    monkeypatch.setattr(boundary.radial, "l2", lambda rate, d: (rates.append(rate), np.full(d, len(rates)))[1])
-    monkeypatch.setattr(boundary.newton, "minimise", lambda problem, tolerance, start: 10 * problem.tilt)
+    monkeypatch.setattr(
+        logistic_mechanism.radial, "l2", lambda rate, d: (rates.append(rate), np.full(d, len(rates)))[1]
+    )
+    monkeypatch.setattr(logistic_mechanism.newton, "minimise", lambda problem, tolerance, start: 10 * problem.tilt)
     plan = model.plan(epsilon=LOUD[0], n_features=2)
     model.fit(np.zeros((len(LOUD[0]), 2)), np.ones(len(LOUD[0])), epsilon=LOUD[0])
-    heard, rate = voices.Voices.of(plan.budgets.kinds, 2, 2, labels_only=False), plan.noise["rate"]
-    assert rates == pytest.approx([rate / 2, 1 / boundary.output_scale(heard, ridge, rate)], rel=1e-9)
+    heard, rate = logistic_mechanism.PersonWeights.of(plan.budgets.kinds, 2, 2, labels_only=False), plan.noise["rate"]
+    assert rates == pytest.approx([rate / 2, 1 / logistic_mechanism.compute_output_scale(heard, ridge, rate)], rel=1e-9)
     assert model.coef_.ravel() == pytest.approx([12, 12])
     alone = heard._charge_per_problem(rate, ridge, "kappa")
-    assert heard.slack == pytest.approx(voices.SLACK * LOUD[0].min())
-    assert plan.guarantee.spent == pytest.approx(units.NANO * (alone + heard.slack), abs=2)
+    assert heard.slack == pytest.approx(logistic_mechanism.SLACK * LOUD[0].min())
+    assert plan.guarantee.spent == pytest.approx(units.UNITS_PER_EPSILON * (alone + heard.slack), abs=2)
 
 
 def _wrong_kappa():

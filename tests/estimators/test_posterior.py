@@ -21,9 +21,9 @@ from sklearn.linear_model import Ridge
 import sottovoce as sv
 from sklearn_checks import every_check
 from sottovoce import errors
-from sottovoce.estimators.samples import drawn, gram, grants
-from sottovoce.estimators.samples.concentration import Fixed
-from sottovoce.noise import normal, precise
+from sottovoce.estimators import posterior, posterior_mechanism
+from sottovoce.estimators.posterior_mechanism import FixedRidgeAccountant
+from sottovoce.noise import continuous, precise
 
 N, P = 400, 3
 RNG = np.random.default_rng(3)
@@ -49,7 +49,7 @@ both = pytest.mark.parametrize("make", [fixed, adaptive])
 def noiseless():
     """Gaussian noise is 0: only rounding to the public grid, at most 2⁻²¹ of the noise's deviation, is left."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(normal, "standard", lambda size: [0] * size)
+        patch.setattr(continuous, "draw_standard_normals", lambda size: [0] * size)
         yield
 
 
@@ -107,8 +107,14 @@ def test_the_covariance_of_the_draw_is_that_of_the_posterior():
         squares = (gamma * (noise @ L) ** 2).sum(axis=0)
         return bool(np.all((squares > limits[0]) & (squares < limits[1])))
 
-    right = np.array([gram.sample(H - 2 * np.eye(3), np.zeros(3), 2.0, 3.0).astype(float) for _ in range(size)])
-    z = (np.array(normal.standard(3 * size), dtype=object) / precise.ONE).astype(float).reshape(3, size)
+    right = np.array(
+        [posterior_mechanism.draw_sample(H - 2 * np.eye(3), np.zeros(3), 2.0, 3.0).astype(float) for _ in range(size)]
+    )
+    z = (
+        (np.array(continuous.draw_standard_normals(3 * size), dtype=object) / precise.ONE)
+        .astype(float)
+        .reshape(3, size)
+    )
     lower = solve_triangular(L, z, lower=True).T / np.sqrt(3.0)  # L⁻¹z
     assert accepted(right)
     assert not accepted(lower)
@@ -123,10 +129,10 @@ def test_the_long_decimals_solve_what_they_say(size):
     H = (lambda A: A @ A.T + np.eye(size))(rng.normal(size=(size, size)))
     b = rng.normal(size=size)
     with localcontext(precise.DECIMALS):
-        exact = precise.decimals(H)
-        L = gram.cholesky(exact)
+        exact = precise.to_decimals(H)
+        L = posterior_mechanism.factorise_decimals(exact)
         assert max(abs(x) for x in (L @ L.T - exact).ravel()) < Decimal("1e-100")
-        x = gram.solve_lower(L, precise.decimals(b))
+        x = posterior_mechanism.solve_lower(L, precise.to_decimals(b))
     assert L.astype(float) == pytest.approx(np.linalg.cholesky(H), rel=1e-9, abs=1e-12)
     assert x.astype(float) == pytest.approx(solve_triangular(np.linalg.cholesky(H), b, lower=True), rel=1e-9, abs=1e-9)
 
@@ -159,8 +165,8 @@ def test_what_could_not_be_computed_well_enough_is_refused_before_anything_is_re
     """The condition of 10³⁰ is far beyond what any ε below a billion allows, so the limit is lowered here."""
     with pytest.raises(errors.InvalidParameter, match="too many columns"):
         fixed().plan(epsilon=1.0, rows=N, n_features=1025)
-    assert drawn.MOST_CONDITION == 1e30
-    monkeypatch.setattr(drawn, "MOST_CONDITION", 10.0)
+    assert posterior.MOST_CONDITION == 1e30
+    monkeypatch.setattr(posterior, "MOST_CONDITION", 10.0)
     with pytest.raises(errors.InvalidParameter, match="next to no regularisation"):
         fixed().plan(rows=N, n_features=P)
 
@@ -294,7 +300,7 @@ def test_rows_beyond_the_norm_are_scaled_back_one_by_one():
     with noiseless():
         one, two = fixed().fit(long, wild), fixed().fit(unit, np.clip(wild, -1, 1))
     assert one.coef_ == pytest.approx(two.coef_, rel=1e-9)
-    assert gram.shortened(np.array([[3e200, 4e200], [0.0, 0.0]]), 1.0) == pytest.approx(
+    assert posterior_mechanism.shorten_rows(np.array([[3e200, 4e200], [0.0, 0.0]]), 1.0) == pytest.approx(
         np.array([[0.6, 0.8], [0.0, 0.0]])
     )
 
@@ -340,7 +346,7 @@ def test_no_row_is_longer_than_one_and_predictions_come_back(bounds, fit_interce
         inside = np.clip(raw, *bounds.features)
     _, rows = ask.gather(inside, y, epsilon=None, groups=None)
     phi = rows.features.matrix(next(iter(rows.engine._batches(("features",)))))
-    middle, half = gram.label_scale(bounds.label, fit_intercept)
+    middle, half = posterior_mechanism.get_label_scale(bounds.label, fit_intercept)
     assert fitted.predict(inside) == pytest.approx(middle + half * (phi @ theta), rel=1e-8, abs=1e-8)
 
 
@@ -552,7 +558,7 @@ def test_metadata_routing_knows_epsilon_and_groups():
 
 
 def test_a_failure_after_the_data_were_touched_tells_nothing(monkeypatch):
-    monkeypatch.setattr(gram, "sample", lambda *a: 1 / 0)
+    monkeypatch.setattr(posterior_mechanism, "draw_sample", lambda *a: 1 / 0)
     with pytest.raises(errors.ReleaseFailed) as caught:
         fixed().fit(X, Y)
     assert caught.value.__cause__ is None
@@ -560,6 +566,8 @@ def test_a_failure_after_the_data_were_touched_tells_nothing(monkeypatch):
 
 
 def test_one_person_with_all_rows_and_one_person_heard():
-    alone = grants.personal(sv.Budgets.of(1.0, groups=["a"] * 5).kinds, Fixed(1.0, 2.0, 1e-6))
+    alone = posterior_mechanism.solve_personal_weights(
+        sv.Budgets.of(1.0, groups=["a"] * 5).kinds, FixedRidgeAccountant(1.0, 2.0, 1e-6)
+    )
     assert alone.charges[0] <= 10**9
     assert alone.total > 0

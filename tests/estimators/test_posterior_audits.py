@@ -18,8 +18,7 @@ from scipy.special import log_ndtr, ndtr, ndtri
 
 import sottovoce as sv
 from sottovoce import errors
-from sottovoce.estimators import posterior
-from sottovoce.estimators.samples import concentration, gram, grants
+from sottovoce.estimators import posterior, posterior_mechanism
 
 DELTA = 1e-6
 BALL = sv.Bounds(norm=1.0, label=(-1, 1))
@@ -154,7 +153,7 @@ def captured(X, y, people, mine, plan=None, **options):
     model = sv.PosteriorSample(**{"gamma": 1.0, "alpha": 5.0, "bounds": BALL, "delta": DELTA, **options})
     plan = model.plan(epsilon=epsilon, groups=groups, rows=len(y), n_features=X.shape[1]) if plan is None else plan
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gram, "sample", caught)
+        patch.setattr(posterior_mechanism, "draw_sample", caught)
         patch.setattr(sv.PosteriorSample, "_planned", lambda *_: plan)  # the same for all tables, and made once
         for features, labels in ((X, y), (np.where(mine[:, None], 0.0, X), np.where(mine, 0.0, y))):
             model.fit(features, labels, epsilon=epsilon, groups=groups)
@@ -286,7 +285,7 @@ def test_the_conversion_is_that_of_the_literature():
         orders = 1 + b
         curve = orders * rho + renyi_of_a_row(mu, a, orders)
         plain = np.min(curve - (np.log(delta) + np.log(orders)) / b + np.log(b / orders))
-        found = concentration._renyi_epsilon(np.array([mu]), np.array([a]), np.array([rho]), delta)[0]
+        found = posterior_mechanism._compute_renyi_epsilon(np.array([mu]), np.array([a]), np.array([rho]), delta)[0]
         assert found == pytest.approx(max(plain, 0), rel=2e-6)
     plan = sv.AdaptivePosteriorSample(epsilon=1.0, delta=DELTA, bounds=BALL).plan(rows=500, n_features=2)
     noise, b = plan.noise, np.geomspace(1e-3, 0.9999 * plan.noise["floor"], 400_001)
@@ -310,7 +309,7 @@ def joint_delta(noise, small, large, epsilon):
         v = A + 12 * spread * NODES
         mass = 12 * MASS * np.exp(-72 * NODES**2) / np.sqrt(2 * np.pi)
         first = ((v - B) ** 2 - (v - A) ** 2) / (2 * spread**2)
-        ridge = gram.lacking(v, noise["floor"], noise["margin"])
+        ridge = posterior_mechanism.compute_missing_ridge(v, noise["floor"], noise["margin"])
         P, Q = noise["gamma"] * (A + ridge), noise["gamma"] * (B + ridge)
         with np.errstate(over="ignore"):
             apart = np.sqrt(P) * (e / (B + ridge) - c / (A + ridge))
@@ -359,7 +358,9 @@ def test_the_line_is_what_a_fit_sees():
     seen = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            gram, "sample", lambda G, c, ridge, gamma: seen.append((float(G[0, 0]), float(c[0]))) or np.zeros(1)
+            posterior_mechanism,
+            "draw_sample",
+            lambda G, c, ridge, gamma: seen.append((float(G[0, 0]), float(c[0]))) or np.zeros(1),
         )
         for own in ((1.0, -1.0), (0.0, 0.0)):
             X, y = np.full((20, 1), 0.6), np.ones(20)
@@ -393,7 +394,9 @@ def missed(noise, loudest, weight):
     # λ_min(without) + λ_n < h, where λ̃ is λ_min(without) + up to W of noise's centre
     below = 1e4 * spread  # so far below the floor that λ_n is positive
     edge = brentq(
-        lambda t: -below + gram.lacking(-below + t, 0.0, noise["margin"]) + 0.0, -below, below + 10 * noise["margin"]
+        lambda t: -below + posterior_mechanism.compute_missing_ridge(-below + t, 0.0, noise["margin"]) + 0.0,
+        -below,
+        below + 10 * noise["margin"],
     )
     return ndtr((weight - edge) / spread)
 
@@ -422,7 +425,9 @@ def worst_residual(noise, n):
 
 
 def allowed_residual(noise, n):
-    account = concentration.Adaptive(noise["gamma"], noise["floor"], DELTA, noise["eigenvalue_standard_deviation"])
+    account = posterior_mechanism.AdaptiveRidgeAccountant(
+        noise["gamma"], noise["floor"], DELTA, noise["eigenvalue_standard_deviation"]
+    )
     _, a = account._get_leverage_and_residual(np.array([1.0]), float(n))
     return a[0] / np.sqrt(noise["gamma"])
 
@@ -432,18 +437,22 @@ def allowed_residual(noise, n):
 
 def test_a_strict_person_with_the_average_weight_is_caught(monkeypatch):
     """In the plan, where weights are found; and in the sums, after the plan."""
-    right = grants.Grants.fill_weights
+    right = posterior_mechanism.DistinctGrants.fill_weights
 
     def average(self, account, total):
         found = right(self, account, total)
         return np.full_like(found, (found @ self.people) / self.people.sum())
 
     with monkeypatch.context() as patch:
-        patch.setattr(grants.Grants, "filled", average)
+        patch.setattr(posterior_mechanism.DistinctGrants, "filled", average)
         with pytest.raises(errors.BudgetExceeded):
             sv.PosteriorSample(1.0, 600.0, BALL).plan(epsilon=MIXED[0], n_features=2)
-    sums = gram.sums
-    monkeypatch.setattr(gram, "sums", lambda rows, ball, w, scale: sums(rows, ball, np.full_like(w, w.mean()), scale))
+    sums = posterior_mechanism.compute_gram
+    monkeypatch.setattr(
+        posterior_mechanism,
+        "compute_gram",
+        lambda rows, ball, w, scale: sums(rows, ball, np.full_like(w, w.mean()), scale),
+    )
     excess, share = audited(MIXED, np.argmin(MIXED[0]), **ruled)
     assert excess > 100
     assert share > 1.5
@@ -458,26 +467,30 @@ def test_a_residual_without_its_one_is_caught(monkeypatch):
     def short(self, weight, total, single):
         others = np.maximum(total - weight, 0.0)
         longest = np.where(others >= self.floor, np.sqrt(others / self.floor) / 2, others / (others + self.floor))
-        return concentration._sample(
+        return posterior_mechanism._bound_sample_epsilon(
             weight / self.floor, np.sqrt(self.gamma * weight) * longest, self.delta, single & (weight > 0)
         )
 
     with monkeypatch.context() as patch:
-        patch.setattr(concentration.Fixed, "epsilon", short)
+        patch.setattr(posterior_mechanism.FixedRidgeAccountant, "epsilon", short)
         assert audited(MIXED, np.argmin(MIXED[0]), **ruled)[0] > 100
-    right = concentration.Adaptive._get_leverage_and_residual
+    right = posterior_mechanism.AdaptiveRidgeAccountant._get_leverage_and_residual
 
     def moved(self, weight, total):
         mu, a = right(self, weight, total)
         return mu, a - np.sqrt(self.gamma * weight)
 
-    monkeypatch.setattr(concentration.Adaptive, "_moved", moved)
+    monkeypatch.setattr(posterior_mechanism.AdaptiveRidgeAccountant, "_moved", moved)
     plan = sv.AdaptivePosteriorSample(4.0, DELTA, BALL, condition=1.0).plan(rows=30, n_features=1)
     assert worst_residual(plan.noise, 30) > 1.5 * allowed_residual(plan.noise, 30)
 
 
 def test_min_for_max_is_caught(monkeypatch):
-    monkeypatch.setattr(gram, "lacking", lambda noisy, floor, margin: np.minimum(0.0, floor + margin - noisy))
+    monkeypatch.setattr(
+        posterior_mechanism,
+        "compute_missing_ridge",
+        lambda noisy, floor, margin: np.minimum(0.0, floor + margin - noisy),
+    )
     plan = sv.AdaptivePosteriorSample(1.0, DELTA, BALL).plan(rows=400, n_features=1)
     # barely any data: nothing is added, and one row changes everything
     assert joint_delta(plan.noise, (0.01, 0.1), (1.01, -0.9), 1.0) > 1000 * DELTA
@@ -495,7 +508,7 @@ def test_min_for_max_is_caught(monkeypatch):
     ids=["no loudest", "no δ₃", "half the loudest"],
 )
 def test_a_margin_that_is_too_small_is_caught(monkeypatch, margin):
-    monkeypatch.setattr(concentration.Adaptive, "margin", margin)
+    monkeypatch.setattr(posterior_mechanism.AdaptiveRidgeAccountant, "margin", margin)
     plan = sv.AdaptivePosteriorSample(delta=DELTA, bounds=BALL).plan(epsilon=PERSONAL, n_features=1)
     loudest = (plan.weights.person * plan.parameters["weight_unit"]).max()
     assert missed(plan.noise, loudest, loudest) > 1.05 * DELTA / 10
@@ -504,9 +517,9 @@ def test_a_margin_that_is_too_small_is_caught(monkeypatch, margin):
 def test_an_account_that_forgets_what_the_floor_costs_is_caught(monkeypatch):
     """Converted at δ instead of δ − δ₃ the promise comes out smaller than the formula says."""
     monkeypatch.setattr(
-        concentration.Adaptive,
+        posterior_mechanism.AdaptiveRidgeAccountant,
         "epsilon",
-        lambda self, weight, total, single: concentration._renyi_epsilon(
+        lambda self, weight, total, single: posterior_mechanism._compute_renyi_epsilon(
             *self._moved(weight, total), weight**2 / (2 * self.spread**2), self.delta
         ),
     )
@@ -515,4 +528,7 @@ def test_an_account_that_forgets_what_the_floor_costs_is_caught(monkeypatch):
 
 
 def test_the_accounts_are_those_that_the_estimators_use():
-    assert [posterior.ACCOUNTS[name] for name in ("renyi", "simple")] == [concentration.Adaptive, concentration.Simple]
+    assert [posterior.ACCOUNTANTS[name] for name in ("renyi", "simple")] == [
+        posterior_mechanism.AdaptiveRidgeAccountant,
+        posterior_mechanism.SimpleAdaptiveAccountant,
+    ]

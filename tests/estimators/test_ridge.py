@@ -17,9 +17,9 @@ from sklearn.preprocessing import FunctionTransformer
 
 import sottovoce as sv
 from sottovoce import errors
-from sottovoce.estimators.regression import moments
-from sottovoce.question import asked_of, earlier_fingerprint
-from sottovoce.recoding import Recoding, contrasts
+from sottovoce.data.encoding import Recoding, make_contrasts
+from sottovoce.estimator import compute_earlier_fingerprint, encode_question
+from sottovoce.estimators import ridge_statistics
 
 rng0 = np.random.default_rng(0)
 N, P = 4000, 3
@@ -341,7 +341,7 @@ def test_odd_but_legal_input_gets_an_answer(options, n, epsilon, groups):
 
 @pytest.mark.parametrize("levels", [2, 3, 4, 5, 8, 11])
 def test_contrasts_are_orthogonal_centred_and_bounded(levels):
-    table = contrasts(levels)
+    table = make_contrasts(levels)
     assert table.shape == (levels, levels - 1)
     assert np.abs(table).max(axis=0) == pytest.approx(0.5)
     assert table.sum(axis=0) == pytest.approx(0, abs=1e-12)
@@ -352,14 +352,14 @@ def test_contrasts_are_orthogonal_centred_and_bounded(levels):
 def test_recoding_is_undone_exactly():
     recoding = Recoding.of_schema(SCHEMA)
     table, _ = frame(50)
-    from sottovoce.estimators.ridge import predicted
-    from sottovoce.table import matrix
+    from sottovoce.arrays import to_matrix
+    from sottovoce.estimators.ridge import predict_linear
 
-    raw = matrix(table, recoding)
+    raw = to_matrix(table, recoding)
     slopes = np.linspace(-1, 1, recoding.width)
     intercept, coefficients = recoding.to_original_units(0.3, slopes)
     assert np.abs(recoding.encode(raw)).max() <= 0.5
-    assert predicted(recoding, raw, intercept, coefficients) == pytest.approx(0.3 + recoding.encode(raw) @ slopes)
+    assert predict_linear(recoding, raw, intercept, coefficients) == pytest.approx(0.3 + recoding.encode(raw) @ slopes)
     assert Recoding.from_dict(recoding.to_dict()) == recoding
 
 
@@ -419,10 +419,13 @@ def test_a_chosen_lambda_is_the_best_of_its_neighbours_by_the_plan():
 
 def test_requests_of_the_default_method_are_remembered_as_before():
     """Where alpha was 1.0 by default and not used; where it is used, another default is another request."""
-    told = [earlier_fingerprint(asked_of(sv.Ridge(bounds=BOUNDS, **o)), np.arange(3)) for o in ({}, {"alpha": 1.0})]
+    told = [
+        compute_earlier_fingerprint(encode_question(sv.Ridge(bounds=BOUNDS, **o)), np.arange(3))
+        for o in ({}, {"alpha": 1.0})
+    ]
     assert told[0] == told[1]
-    used = [asked_of(sv.Ridge(bounds=BOUNDS, method="output", **o)) for o in ({}, {"alpha": 1.0})]
-    assert earlier_fingerprint(used[0], np.arange(3)) != earlier_fingerprint(used[1], np.arange(3))
+    used = [encode_question(sv.Ridge(bounds=BOUNDS, method="output", **o)) for o in ({}, {"alpha": 1.0})]
+    assert compute_earlier_fingerprint(used[0], np.arange(3)) != compute_earlier_fingerprint(used[1], np.arange(3))
 
 
 def test_standard_errors_of_the_default_cover_least_squares():
@@ -436,6 +439,6 @@ def test_standard_errors_of_the_default_cover_least_squares():
     ridge = sv.Ridge(bounds=BOUNDS, method="statistics")
     budgets, rows = ridge.gather(X, Y, epsilon=EPSILON, groups=None)
     plan = ridge.plan_for(budgets, rows)
-    answers = [moments.answer(ridge, plan, rows) for _ in range(60)]
+    answers = [ridge_statistics.answer(ridge, plan, rows) for _ in range(60)]
     covered = [np.abs(a["theta"] - truth) <= 1.96 * np.array(a["standard_errors"]) for a in answers]
     assert np.mean(covered) >= 0.8

@@ -13,9 +13,9 @@ import pytest
 
 import sottovoce as sv
 from sottovoce import units
-from sottovoce.estimators.regression import moments, objective, output
-from sottovoce.noise import radial
-from sottovoce.solvers import huber, newton, proxy
+from sottovoce.estimators import ridge_objective, ridge_output, ridge_statistics
+from sottovoce.noise import continuous
+from sottovoce.solvers import losses, newton
 
 P = 4
 BOUNDS = sv.Bounds(features=(np.zeros(P), np.ones(P)), label=(-1, 1))
@@ -56,7 +56,7 @@ def pairs(people, owner, seed=0):
 
 # ---------------------------------------------------------------- objective perturbation
 
-CHOICE = proxy.Choice(expected=0.1, threshold=1.0, ridge=8.0, intercept_ridge=2.0, norm=(0.7, 0.1))
+CHOICE = ridge_objective.StageParameters(expected=0.1, threshold=1.0, ridge=8.0, intercept_ridge=2.0, norm=(0.7, 0.1))
 TAU = 0.3
 
 
@@ -66,7 +66,7 @@ def captured_problem(X, y, people, loss):
     budgets, rows = ridge.gather(X, y, epsilon=people[0], groups=people[1])
     seen = {}
     with pytest.MonkeyPatch.context() as patch:
-        original = radial.between
+        original = continuous.draw_mixed_norm
 
         def drawn(*arguments):
             seen["norm"], seen["raw"] = arguments[1:], original(*arguments)
@@ -76,9 +76,9 @@ def captured_problem(X, y, people, loss):
             seen["problem"] = problem
             return problem.centre
 
-        patch.setattr(objective.radial, "between", drawn)
-        patch.setattr(objective.newton, "minimise", caught)
-        objective.Fit(rows, budgets, loss).slopes(1.0, TAU, CHOICE, np.zeros(P + 1))
+        patch.setattr(ridge_objective.radial, "between", drawn)
+        patch.setattr(ridge_objective.newton, "minimise", caught)
+        ridge_objective.StagedFit(rows, budgets, loss).slopes(1.0, TAU, CHOICE, np.zeros(P + 1))
     seen["scale"] = float(seen["problem"].tilt[0] / float(seen["raw"][0]))
     return seen
 
@@ -107,20 +107,22 @@ def test_the_solvers_last_digits_are_covered_by_noise(monkeypatch):
     """ν is drawn at ε_out/(2t), in the norm of Λ, and added to the minimiser; ε_out is taken off every share first."""
     ridge, rng, rates, solved = sv.Ridge(bounds=BOUNDS), np.random.default_rng(0), [], []
     budgets, rows = ridge.gather(rng.random((30, P)), rng.random(30), epsilon=ONE_ROW[0], groups=None)
-    fit = objective.Fit(rows, budgets, "soft")
-    monkeypatch.setattr(objective.radial, "l2", lambda rate, d: (rates.append(rate), np.ones(d))[1])
+    fit = ridge_objective.StagedFit(rows, budgets, "soft")
+    monkeypatch.setattr(ridge_objective.radial, "l2", lambda rate, d: (rates.append(rate), np.ones(d))[1])
     monkeypatch.setattr(
-        objective.newton, "minimise", lambda problem, tolerance: (solved.append(tolerance), problem.centre)[1]
+        ridge_objective.newton, "minimise", lambda problem, tolerance: (solved.append(tolerance), problem.centre)[1]
     )
     theta = fit.slopes(1.0, TAU, CHOICE, np.zeros(P + 1))
-    H = proxy.regularity(P, CHOICE.ridge, CHOICE.intercept_ridge) * (1 + 1e-12)
+    H = ridge_objective.compute_regularity(P, CHOICE.ridge, CHOICE.intercept_ridge) * (1 + 1e-12)
     loudness, slack = fit._compute_row_weights(1.0, H, P)
     assert slack > 0
-    rounded = objective.rounding_of_tilt(TAU, CHOICE.norm, np.array([CHOICE.intercept_ridge] + [CHOICE.ridge] * P))
+    rounded = ridge_objective.bound_tilt_rounding(
+        TAU, CHOICE.norm, np.array([CHOICE.intercept_ridge] + [CHOICE.ridge] * P)
+    )
     assert 0 < rounded < solved[0]
     assert rates == pytest.approx([slack / (2 * (solved[0] + rounded))])
     assert theta == pytest.approx(1 / np.sqrt([CHOICE.intercept_ridge] + [CHOICE.ridge] * P))
-    assert np.all(loudness <= units.epsilon(budgets.kinds.epsilon) - slack + 1e-12)
+    assert np.all(loudness <= units.to_epsilon(budgets.kinds.epsilon) - slack + 1e-12)
 
 
 @every_people
@@ -132,7 +134,7 @@ def test_objective_perturbation_loses_no_more_than_the_budget(people, which, los
     measured = objective_loss(people, owner, loss)
     assert measured <= epsilon
     if loss == "soft":  # the aligned pair attains the charge but for the slack that pays for the solver
-        assert measured >= 0.99 * epsilon * (1 - objective.SLACK)
+        assert measured >= 0.99 * epsilon * (1 - ridge_objective.SLACK)
 
 
 def test_huber_attains_its_logarithm():
@@ -152,8 +154,8 @@ def test_huber_attains_its_logarithm():
 def solution(X, y, people, method, alpha=0.5, **options):
     ridge, seen = sv.Ridge(bounds=BOUNDS, method=method, alpha=alpha, **options), {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(output.radial, "l2", lambda rate, d: seen.setdefault("rate", rate) * np.zeros(d))
-        patch.setattr(output, "to_centred", lambda method, theta: seen.setdefault("theta", theta))
+        patch.setattr(ridge_output.radial, "l2", lambda rate, d: seen.setdefault("rate", rate) * np.zeros(d))
+        patch.setattr(ridge_output, "to_centred", lambda method, theta: seen.setdefault("theta", theta))
         ridge.fit(X, y, epsilon=people[0], groups=people[1])
     return seen["theta"], seen["rate"], ridge
 
@@ -184,7 +186,9 @@ def test_output_perturbation_loses_no_more_than_the_charge(people, which, method
 def test_the_best_constant_is_the_maximum_it_claims_to_be():
     for k in (0.0, 1e-6, 0.3, 1.0, 7.0, 1e4):
         s = np.linspace(0, np.pi / 2, 400_001)
-        assert output.best_constant(k) == pytest.approx(np.max(np.cos(s) * (1 + k * np.sin(s))), rel=1e-9)
+        assert ridge_output.compute_tight_constant(k) == pytest.approx(
+            np.max(np.cos(s) * (1 + k * np.sin(s))), rel=1e-9
+        )
 
 
 def test_tight_noise_is_smaller_than_published():
@@ -209,7 +213,7 @@ def test_the_published_accuracy_bound_holds_and_only_output_methods_have_one():
         y = design @ star + rng.normal(0, sigma, 400)
         kept = []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(output, "to_centred", lambda method, theta, kept=kept: kept.append(theta) or theta)
+            patch.setattr(ridge_output, "to_centred", lambda method, theta, kept=kept: kept.append(theta) or theta)
             sv.Ridge(bounds=BOUNDS, method="output", alpha=3.0).fit(X, y, epsilon=1.0)
         misses += float(np.linalg.norm(kept[0][:d] - star)) > bound
     assert misses <= 20
@@ -222,11 +226,11 @@ def test_the_published_accuracy_bound_holds_and_only_output_methods_have_one():
 
 def sums_of(X, y, people, rho):
     ridge, seen = sv.Ridge(bounds=BOUNDS, method="statistics", rho=rho, alpha=0.1), {}
-    original = moments.exact_products
+    original = ridge_statistics.exact_products
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(moments, "exact_products", lambda rows, w: seen.setdefault("sums", original(rows, w)))
+        patch.setattr(ridge_statistics, "exact_products", lambda rows, w: seen.setdefault("sums", original(rows, w)))
         scales = []
-        law = moments.gaussian if rho else moments.laplace
+        law = ridge_statistics.gaussian if rho else ridge_statistics.laplace
         patch.setattr(law, "draw", lambda scale, size: (scales.append(scale), [0] * size)[1])
         ridge.fit(X, y, epsilon=people[0], groups=people[1])
     return seen["sums"], scales, ridge
@@ -276,9 +280,9 @@ def scores_of(X, y, people):
         return 0
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(objective.choose, "permute_and_flip", caught)
-        fit = objective.Fit(rows, budgets, "soft")
-        fit.scale(0.25, 0.7, objective.halvings(0.25, 8), np.zeros(1), objective.NoFeatures())
+        patch.setattr(ridge_objective.choose, "permute_and_flip", caught)
+        fit = ridge_objective.StagedFit(rows, budgets, "soft")
+        fit.scale(0.25, 0.7, ridge_objective.list_halvings(0.25, 8), np.zeros(1), ridge_objective.NoFeatures())
     return seen
 
 
@@ -318,24 +322,26 @@ def test_noise_divided_by_one_and_a_half_is_caught(monkeypatch):
 
 
 def test_a_voice_times_one_and_a_half_is_caught(monkeypatch):
-    perturbed = objective.Fit._minimise_perturbed
-    monkeypatch.setattr(objective.Fit, "_perturbed", lambda self, share, *rest: perturbed(self, share * 1.5, *rest))
+    perturbed = ridge_objective.StagedFit._minimise_perturbed
+    monkeypatch.setattr(
+        ridge_objective.StagedFit, "_perturbed", lambda self, share, *rest: perturbed(self, share * 1.5, *rest)
+    )
     assert caught_in_objective(ONE_ROW)
 
 
 def test_rows_counted_instead_of_people_are_caught(monkeypatch):
-    original = objective.Fit._compute_row_weights
+    original = ridge_objective.StagedFit._compute_row_weights
 
     def per_row(self, share, H, slopes):
         loudness, slack = original(self, share, H, slopes)
         return loudness * self.budgets.kinds.rows, slack
 
-    monkeypatch.setattr(objective.Fit, "_loudness", per_row)
+    monkeypatch.setattr(ridge_objective.StagedFit, "_loudness", per_row)
     assert any(objective_loss(MANY, o) > MANY[0][MANY[1] == o][0] for o in "abcdef")
 
 
 def test_a_plain_huber_loss_without_its_logarithm_is_caught(monkeypatch):
-    monkeypatch.setattr(objective.huber, "SoftHuber", lambda tau, H: huber.Huber(tau))
+    monkeypatch.setattr(ridge_objective.huber, "SoftHuber", lambda tau, H: losses.ClassicHuber(tau))
     people, n = ONE_ROW, 30
     first, second = np.ones(n), np.ones(n)
     first[29], second[29] = -TAU * (1 - 1e-9), 1.0
@@ -344,7 +350,7 @@ def test_a_plain_huber_loss_without_its_logarithm_is_caught(monkeypatch):
 
 
 def test_an_unclipped_feature_is_caught(monkeypatch):
-    from sottovoce.recoding import Recoding
+    from sottovoce.data.encoding import Recoding
 
     monkeypatch.setattr(Recoding, "recoded", lambda self, raw: raw - 0.5)
     people, n = ONE_ROW, 30
@@ -355,8 +361,8 @@ def test_an_unclipped_feature_is_caught(monkeypatch):
 
 
 def test_output_noise_that_forgets_half_the_constant_is_caught(monkeypatch):
-    original = output.sensitivities
-    monkeypatch.setattr(output, "sensitivities", lambda *a: original(*a) / 1.6)
+    original = ridge_output.compute_sensitivities
+    monkeypatch.setattr(ridge_output, "compute_sensitivities", lambda *a: original(*a) / 1.6)
     measured, charge = output_loss(ONE_ROW, 29, "output-tight", alpha=20.0)
     assert measured > charge
 
@@ -364,7 +370,7 @@ def test_output_noise_that_forgets_half_the_constant_is_caught(monkeypatch):
 @pytest.mark.parametrize("rho", [False, True])
 def test_statistics_with_the_vertex_count_as_constant_are_caught(rho, monkeypatch):
     """m(m+3)/2 counts −1/0/1 vertices and is too small: an under-noised release."""
-    monkeypatch.setattr(moments, "UNIT", moments.UNIT / (1.1 if not rho else 1.6))
+    monkeypatch.setattr(ridge_statistics, "UNIT", ridge_statistics.UNIT / (1.1 if not rho else 1.6))
     measured, charge = statistics_loss(ONE_ROW, 29, rho)
     assert measured > charge
 
@@ -386,7 +392,7 @@ def test_the_minimiser_is_certified_against_scipy_and_the_fallback_agrees(monkey
 
     theirs = minimize(J, np.zeros(P + 1), method="BFGS", options={"gtol": 1e-9}).x
     assert ours == pytest.approx(theirs, abs=1e-5)
-    monkeypatch.setattr(newton, "near", lambda problem, start: problem.centre + 1e3)  # Newton gone astray
+    monkeypatch.setattr(newton, "run_newton", lambda problem, start: problem.centre + 1e3)  # Newton gone astray
     assert newton.minimise(problem, tolerance).astype(float) == pytest.approx(ours, abs=1e-11)
 
 
@@ -421,14 +427,14 @@ def test_an_output_method_answers_or_refuses_before_anybody_is_charged(method, s
 @pytest.mark.parametrize("p", [1, 3, 10])
 def test_noise_between_the_norms_has_its_law(norm, p):
     """N(b) is Gamma(p+1), and the second moments are the proxy's; at six standard errors."""
-    b = np.array([radial.between(p, *norm).astype(float) for _ in range(4_000)])
+    b = np.array([continuous.draw_mixed_norm(p, *norm).astype(float) for _ in range(4_000)])
     a, m = np.abs(b[:, 0]), np.abs(b[:, 1:]).max(axis=1)
     N = np.maximum(norm[0] * a + (1 - norm[0]) * m, norm[1] * a + (1 - norm[1]) * m)
     for values, expected in [
         (N, p + 1),
         (N**2, (p + 1) * (p + 2)),
-        (b[:, 0] ** 2, proxy.noise_moments(p, *norm)[0]),
-        ((b[:, 1:] ** 2).mean(axis=1), proxy.noise_moments(p, *norm)[1]),
+        (b[:, 0] ** 2, ridge_objective.compute_noise_moments(p, *norm)[0]),
+        ((b[:, 1:] ** 2).mean(axis=1), ridge_objective.compute_noise_moments(p, *norm)[1]),
     ]:
         assert abs(values.mean() - expected) < 6 * values.std() / math.sqrt(len(values))
     assert abs(N.mean() - (p + 2)) > 6 * N.std() / math.sqrt(len(N))

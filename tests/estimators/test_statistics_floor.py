@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from sottovoce.estimators.regression import moments
+from sottovoce.estimators import ridge_statistics
 
 #: (people at ε = 1, slopes, spread of the labels in half ranges, share that slopes explain, mean of the labels)
 SHORT = list(product((300, 3000), (1, 4), (0.02, 0.3), (0.0,), (0.6,)))
@@ -59,7 +59,7 @@ def worst(designs, seed: int, alpha: float | None, runs: int) -> float:
         fits, constants = [], []
         for _ in range(runs):
             noisy = with_noise(rng, true, entry)
-            fits.append(loss(moments.Moments.of(noisy, given["alpha"], held, plan.noise).fit[0], true))
+            fits.append(loss(ridge_statistics.Moments.of(noisy, given["alpha"], held, plan.noise).fit[0], true))
             constants.append(loss(np.append(np.clip(noisy[0, -1], -1, 1) / (1 + held), np.zeros(p)), true))
         ratios.append(float(np.mean(fits) / np.mean(constants)))
     return max(ratios)
@@ -78,13 +78,13 @@ def test_never_worse_than_a_constant_in_a_long_sweep(alpha):
 
 def test_a_fit_without_floor_is_caught(monkeypatch):
     """As it was: eigenvalues from zero on, and slopes kept whatever they explain."""
-    monkeypatch.setattr(moments, "default_ridge", lambda entry, d: 0.0)
-    monkeypatch.setattr(moments, "kept_share", lambda gain, null: 1.0)
+    monkeypatch.setattr(ridge_statistics, "choose_ridge", lambda entry, d: 0.0)
+    monkeypatch.setattr(ridge_statistics, "compute_shrinkage", lambda gain, null: 1.0)
     assert worst(SHORT, 1, 0.001, runs=20) > 100
 
 
 def test_slopes_that_are_kept_whatever_they_explain_are_caught(monkeypatch):
-    monkeypatch.setattr(moments, "kept_share", lambda gain, null: 1.0)
+    monkeypatch.setattr(ridge_statistics, "compute_shrinkage", lambda gain, null: 1.0)
     assert worst(SHORT, 1, None, runs=20) > 1.5
 
 
@@ -94,6 +94,6 @@ def test_where_there_is_something_to_learn_it_is_learnt():
     true = design(rng, 10**6, 4, 0.3, 0.9, 0.3)
     noise = {"distribution": "discrete Laplace", "entry_standard_deviation": math.sqrt(2) * 18 / 10**6}
     noisy = with_noise(rng, true, noise["entry_standard_deviation"])
-    assert loss(moments.Moments.of(noisy, 1e-9, 0.0, noise).fit[0], true) < 0.13 * loss(
+    assert loss(ridge_statistics.Moments.of(noisy, 1e-9, 0.0, noise).fit[0], true) < 0.13 * loss(
         np.append(true[0, -1], np.zeros(4)), true
     )

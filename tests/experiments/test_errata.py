@@ -13,19 +13,25 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from sottovoce.experiments import as_printed as paper
-from sottovoce.experiments import counterexamples
-from sottovoce.experiments import market as studies
-from sottovoce.experiments import other_counterexamples as others
-from sottovoce.experiments.counterexamples import cause
-from sottovoce.experiments.errata import PAPER_OF, digits, errata, errata_page, outcome
-from sottovoce.experiments.exact import Gaussian, Posterior, generalisation, group_privacy, normal_mean
-from sottovoce.experiments.outcome import Outcome
-from sottovoce.experiments.registry import EXPERIMENTS, Task
+from sottovoce.papers import instance_claims
+from sottovoce.papers import instance_printed as paper
+from sottovoce.papers import market_claims as studies
+from sottovoce.papers import other_claims as others
+from sottovoce.papers.errata import PAPER_OF, compute_errata, format_digits, make_errata_page, outcome
+from sottovoce.papers.instance_claims import describe_cause
+from sottovoce.papers.instance_exact import (
+    GaussianLoss,
+    PosteriorLoss,
+    bound_generalisation,
+    compute_group_privacy,
+    compute_normal_mean,
+)
+from sottovoce.papers.registry import EXPERIMENTS, Task
+from sottovoce.papers.results import Outcome
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "theory" / "errata.md"
 #: Made when it is first asked for, once a process.
-found_errata = cache(errata)
+found_errata = cache(compute_errata)
 #: Beyond so many standard errors a simulation is taken to disagree: less than once in 10⁸ runs.
 ERRORS = 6.0
 pytestmark = pytest.mark.xdist_group("errata")
@@ -113,7 +119,7 @@ def test_every_line_is_known_and_names_a_formula():
         for found in lines if PAPER_OF[table] == "instance" else ():
             assert found.formula.endswith(("_as_printed", "_as_printed_with_max"))
             assert "Wrong, see errata" in inspect.getdoc(getattr(paper, found.formula))
-            assert len(cause(found.formula)) > 5
+            assert len(describe_cause(found.formula)) > 5
 
 
 def test_every_line_has_a_command_of_its_paper_that_exists():
@@ -128,7 +134,7 @@ def test_every_line_has_a_command_of_its_paper_that_exists():
 
 @pytest.mark.parametrize("key", ["instance", "ridge", "market", "users"])
 def test_the_errata_of_a_paper_are_an_experiment_too(key, monkeypatch):
-    monkeypatch.setattr("sottovoce.experiments.errata.computed", found_errata().__getitem__)
+    monkeypatch.setattr("sottovoce.papers.errata.compute_table", found_errata().__getitem__)
     done = outcome(Task(f"{key}/errata", "small"))
     shown = [value for table in done.tables for value in table.columns[0].ours]
     assert shown == [line.exact for table, lines in found_errata().items() if PAPER_OF[table] == key for line in lines]
@@ -139,20 +145,24 @@ def test_the_errata_of_a_paper_are_an_experiment_too(key, monkeypatch):
 
 
 def test_the_page_is_what_the_code_makes():
-    assert PAGE.read_text(encoding="utf-8") == errata_page()
+    assert PAGE.read_text(encoding="utf-8") == make_errata_page()
 
 
 def test_the_command_writes_the_page():
-    command = [sys.executable, "-m", "sottovoce.experiments.errata"]
+    command = [sys.executable, "-m", "sottovoce.papers.errata"]
     done = subprocess.run(command, capture_output=True, check=True, timeout=180)
-    assert done.stdout.decode("utf-8") == errata_page()
+    assert done.stdout.decode("utf-8") == make_errata_page()
 
 
 def test_digits_do_not_depend_on_the_last_bits():
     """Every number of the page could move by 10⁻⁹ of itself and be written the same."""
     for found in (line for lines in found_errata().values() for line in lines):
         for value, shown in ((found.printed, 5), (found.exact, 5), (found.true_delta or 0.0, 3)):
-            assert digits(value * (1 + 1e-9), shown) == digits(value, shown) == digits(value * (1 - 1e-9), shown)
+            assert (
+                format_digits(value * (1 + 1e-9), shown)
+                == format_digits(value, shown)
+                == format_digits(value * (1 - 1e-9), shown)
+            )
 
 
 #: The δ with log(2/δ) = 4, at which the paper's lines can be read off.
@@ -217,29 +227,29 @@ def test_group_privacy_really_has_that_delta():
     assert all(abs(a - b) <= 1 for a, b in ((none, one), (100 - none, 100 - one)))
     assert all(a <= 2 * b for a, b in ((one, two), (two, one), (100 - one, 100 - two), (100 - two, 100 - one)))
     assert two > math.exp(math.log(2)) * none + 100 * paper.group_privacy_as_printed(*losses)[1]
-    assert two <= math.exp(math.log(2)) * none + 100 * group_privacy(*losses)[1] + 1e-12
+    assert two <= math.exp(math.log(2)) * none + 100 * compute_group_privacy(*losses)[1] + 1e-12
 
 
 def test_proposition_11_corrected_covers_its_counterexample():
     deltas = np.array([0.0] * 9 + [0.5])
-    assert generalisation(np.zeros(10), deltas, (0.0, 0.5)) == pytest.approx(0.55)
-    assert counterexamples.cross_domain_error(0.1, 0.5) == pytest.approx(0.45)
+    assert bound_generalisation(np.zeros(10), deltas, (0.0, 0.5)) == pytest.approx(0.55)
+    assert instance_claims.compute_cross_domain_error(0.1, 0.5) == pytest.approx(0.45)
 
 
 def test_ada_ops_counterexamples_are_allowed():
-    for pair in counterexamples.releases().values():
+    for pair in instance_claims.make_neighbour_pairs().values():
         assert all(side.algorithm.is_allowed for side in pair)
     assert paper.ada_ops_as_printed(1000, 2, 2.0, 1.0, 1e-6).is_allowed
 
 
 def test_losses_and_deltas_are_inverse():
-    for truth in (Gaussian(1.0, 1 / 16), Posterior(0.1, 1.9)):
+    for truth in (GaussianLoss(1.0, 1 / 16), PosteriorLoss(0.1, 1.9)):
         assert truth.delta(truth.epsilon(1e-6)) == pytest.approx(1e-6, rel=1e-8)
 
 
 def test_normal_mean_is_exact_for_quadratics():
     A, b = np.arange(9.0).reshape(3, 3), np.array([1.0, -2.0, 0.5])
-    assert normal_mean(lambda z: float(z @ A @ z + b @ z + 7), 3) == pytest.approx(np.trace(A) + 7, rel=1e-14)
+    assert compute_normal_mean(lambda z: float(z @ A @ z + b @ z + 7), 3) == pytest.approx(np.trace(A) + 7, rel=1e-14)
 
 
 def right_efficiency(X, theta, sigma, gamma, ridge):
@@ -256,7 +266,7 @@ def random_design():
 
 def test_efficiency_of_a_random_design():
     X, theta = random_design()
-    exact = counterexamples.mean_squared_error(X, theta, 0.1, 5.0, 1.0)
+    exact = instance_claims.compute_mean_squared_error(X, theta, 0.1, 5.0, 1.0)
     assert exact == pytest.approx(right_efficiency(X, theta, 0.1, 5.0, 1.0), rel=1e-10)
     printed = paper.efficiency_as_printed(X.T @ X, 1.0, 5.0, 0.01, theta)
     assert exact == pytest.approx(0.009441, abs=6e-7)
@@ -272,8 +282,8 @@ def test_efficiency_and_excess_risk_by_simulation():
     noise = np.linalg.solve(np.linalg.cholesky(hessian).T, rng.standard_normal((3, draws))).T / math.sqrt(gamma)
     squared = np.sum((estimates + noise - theta) ** 2, axis=1)
     excess = np.einsum("ij,jk,ik->i", noise, hessian, noise) / 2  # F is quadratic about its minimum
-    assert _within(squared, counterexamples.mean_squared_error(X, theta, sigma, gamma, ridge))
-    assert _within(excess, counterexamples.mean_excess_risk(X, X @ theta, gamma, ridge))
+    assert _within(squared, instance_claims.compute_mean_squared_error(X, theta, sigma, gamma, ridge))
+    assert _within(excess, instance_claims.compute_mean_excess_risk(X, X @ theta, gamma, ridge))
     assert not _within(squared, paper.efficiency_as_printed(X.T @ X, ridge, gamma, sigma**2, theta))
     assert not _within(excess, paper.optimisation_error_as_printed(3, gamma))
 
@@ -308,12 +318,12 @@ def test_sampling_costs_what_an_integral_over_outputs_says():
         return (1 - kept) * density(1, 0.0) + kept * density(2, value / 2)
 
     worst = float(np.abs(np.log(law(1.0) / law(0.0))).max())
-    assert others.sampled_mean(t, epsilon) == pytest.approx(worst, rel=1e-6)
+    assert others.compute_sampled_mean_loss(t, epsilon) == pytest.approx(worst, rel=1e-6)
 
 
 def test_the_published_market_releases_what_its_neighbour_never_does():
     """Half a million draws: the share within six standard errors of the computed one, and none on the neighbour."""
-    chance, rng = others.never_on_the_neighbour(), np.random.default_rng(11)
+    chance, rng = others.compute_unreachable_probability(), np.random.default_rng(11)
     ends = []
     for labels in (studies.LABELS, studies.NEIGHBOUR):
         line, b = studies.two_sellers_as_published(labels), rng.laplace(size=500_000)
@@ -349,11 +359,11 @@ def test_limiting_rows_costs_more_than_three_halves():
 def test_the_papers_own_example_tends_to_three_halves():
     """Example 2 at g = 2000: g people with one row, g with g, and 2(B/ε)² = g."""
     g = 2000
-    found = others.limiting_over_weights(np.array([1] * g + [g] * g), 1 / g)
+    found = others.compare_limiting_with_weights(np.array([1] * g + [g] * g), 1 / g)
     assert 1.49 < found < 1.51
 
 
 def test_labels_move_the_answer_no_further_than_the_worst_signs():
     C = np.linalg.inv(np.array([[1.0, 1.0], [1.0, -1.0]]))
     corners = [np.abs(C @ np.array([a, b])).sum() for a in (-1, 0, 1) for b in (-1, 0, 1)]
-    assert max(corners) == others.exact_sensitivity(C) == 1.0
+    assert max(corners) == others.compute_exact_sensitivity(C) == 1.0

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from sottovoce.experiments import as_printed, counterexamples
-from sottovoce.experiments import instance_efficiency as efficiency
-from sottovoce.experiments import instance_figures as figures
-from sottovoce.experiments.instance_figures import RIDGE, SIGMA, Sphere, noised, worst_move
-from sottovoce.experiments.outcome import Outcome
-from sottovoce.experiments.registry import Task
+from sottovoce.papers import instance_claims, instance_printed
+from sottovoce.papers import instance_efficiency as efficiency
+from sottovoce.papers import instance_figures as figures
+from sottovoce.papers.instance_figures import RIDGE, SIGMA, SphereData, compute_noisy_losses, find_worst_move
+from sottovoce.papers.registry import Task
+from sottovoce.papers.results import Outcome
 
 pytestmark = pytest.mark.xdist_group("figures of paper I")
 MADE = {"figure-1": figures.figure_1, "figure-2": figures.figure_2, "efficiency": efficiency.efficiency}
@@ -47,7 +47,7 @@ def test_every_outcome_is_whole_and_explained(name):
 )
 def test_the_worst_data_set_has_the_known_loss(rows, known):
     """Digits found before this code was written (a family in two dimensions)."""
-    exact = float(sv.audit.gaussian_epsilon(worst_move(rows) / SIGMA, counterexamples.DELTA))
+    exact = float(sv.audit.gaussian_epsilon(find_worst_move(rows) / SIGMA, instance_claims.DELTA))
     assert f"{exact:.{len(known) - 1}g}" == known
 
 
@@ -61,15 +61,15 @@ def test_the_worst_data_set_is_one():
             before = np.linalg.solve(X.T @ X + RIDGE * np.eye(2), X.T @ np.ones(rows))
             after = np.linalg.solve(X.T @ X + np.outer(x, x) + RIDGE * np.eye(2), X.T @ np.ones(rows) - x)
             best = max(best, float(np.linalg.norm(after - before)))
-    assert best <= worst_move(rows) * (1 + 1e-9)
-    assert best > worst_move(rows) * 0.999
-    assert worst_move(rows) < (1 + math.sqrt(rows) / 2) / 2
+    assert best <= find_worst_move(rows) * (1 + 1e-9)
+    assert best > find_worst_move(rows) * 0.999
+    assert find_worst_move(rows) < (1 + math.sqrt(rows) / 2) / 2
 
 
 def test_exact_losses_are_those_of_refits():
     """Leave one row out, solve again, and ask the Gaussian profile."""
-    data = Sphere.draw(20, 3)
-    found = noised(20, 3)
+    data = SphereData.draw(20, 3)
+    found = compute_noisy_losses(20, 3)
 
     def solution(X, y):
         return np.linalg.solve(X.T @ X + RIDGE * np.eye(3), X.T @ y)
@@ -77,14 +77,14 @@ def test_exact_losses_are_those_of_refits():
     for i in (0, 7, 19):
         rest = np.arange(20) != i
         move = np.linalg.norm(solution(data.X, data.y) - solution(data.X[rest], data.y[rest]))
-        exact = float(sv.audit.gaussian_epsilon(move / SIGMA, counterexamples.DELTA))
+        exact = float(sv.audit.gaussian_epsilon(move / SIGMA, instance_claims.DELTA))
         assert found.own[i] == pytest.approx(exact, rel=1e-9)
-        assert found.own_printed[i] == pytest.approx(as_printed.lemma_4_as_printed(move, 1 / 16, 1e-6), rel=1e-9)
+        assert found.own_printed[i] == pytest.approx(instance_printed.lemma_4_as_printed(move, 1 / 16, 1e-6), rel=1e-9)
 
 
 def test_losses_are_ordered_and_print_is_too_small():
     for size in figures.SIZES[:3]:
-        one = noised(*size)
+        one = compute_noisy_losses(*size)
         assert one.own.max() <= one.anybody <= one.worst <= one.ceiling
         assert one.worst_printed < one.worst
         assert np.mean(one.own_printed < one.own) > 0.9
@@ -131,8 +131,8 @@ def test_our_adaptive_sample_is_better_than_adaops():
 
 def test_simulated_samples_have_the_law_of_a_posterior():
     """Mean and covariance of 40,000 seeded samples at one ridge."""
-    data = Sphere.draw(200, efficiency.COLUMNS, 0.5)
-    found = efficiency.samples(data, np.full(40_000, 3.0), 2.0, "instance test")
+    data = SphereData.draw(200, efficiency.COLUMNS, 0.5)
+    found = efficiency.draw_samples(data, np.full(40_000, 3.0), 2.0, "instance test")
     hessian = np.linalg.inv(data.gram + 3.0 * np.eye(efficiency.COLUMNS))
     assert found.mean(axis=0) == pytest.approx(hessian @ data.gram @ data.theta, abs=0.005)
     covariance = efficiency.NOISE**2 * hessian @ data.gram @ hessian + hessian / 2.0

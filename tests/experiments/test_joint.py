@@ -7,36 +7,40 @@ import math
 import numpy as np
 import pytest
 
-from sottovoce.experiments import as_printed as paper
-from sottovoce.experiments import counterexamples, joint
-from sottovoce.experiments.exact import Posterior
+from sottovoce.papers import instance_claims, instance_exact
+from sottovoce.papers import instance_printed as paper
+from sottovoce.papers.instance_exact import PosteriorLoss
 
-RELEASES = counterexamples.releases()
+RELEASES = instance_claims.make_neighbour_pairs()
 #: Beyond so many standard errors a simulation is taken to disagree: less than once in 10⁸ runs.
 ERRORS = 6.0
 
 
 @pytest.mark.parametrize("pair", RELEASES.values(), ids=RELEASES)
 def test_quadrature_converges(pair):
-    coarse, usual, fine = (joint.joint_delta(*pair, panels=panels) for panels in (24, joint.PANELS, 200))
+    coarse, usual, fine = (
+        instance_exact.compute_joint_delta(*pair, panels=panels) for panels in (24, instance_exact.PANELS, 200)
+    )
     assert coarse == pytest.approx(fine, rel=1e-8)
     assert usual == pytest.approx(fine, rel=1e-9)
 
 
 def test_marginal_quadrature_converges():
     pair = list(RELEASES.values())[-1]
-    assert joint.marginal_delta(*pair) == pytest.approx(joint.marginal_delta(*pair, nodes=16001), rel=2e-5)
+    assert instance_exact.compute_marginal_delta(*pair) == pytest.approx(
+        instance_exact.compute_marginal_delta(*pair, nodes=16001), rel=2e-5
+    )
 
 
 @pytest.mark.parametrize("pair", list(RELEASES.values())[:-1], ids=list(RELEASES)[:-1])
 def test_theta_alone_keeps_the_promise_in_the_other_examples(pair):
-    assert max(joint.marginal_delta(*pair)) < 1e-12
+    assert max(instance_exact.compute_marginal_delta(*pair)) < 1e-12
 
 
 def test_release_has_the_law_that_is_integrated():
     rows, square = 40, 0.8
     algorithm = paper.ada_ops_as_printed_with_max(rows, 1, 1.0, 10.0, 1e-6)
-    side, _ = joint.neighbours(algorithm, square, rows)
+    side, _ = instance_exact.make_neighbours(algorithm, square, rows)
     X, y = np.full((rows, 1), math.sqrt(square)), np.ones(rows)
     for first, second in ((0.0, 0.0), (3.0, -1.0), (-2.0, 2.5)):
         noisy, theta = algorithm.release(X, y, np.array([first, second]))
@@ -54,7 +58,7 @@ def test_quadrature_against_simulated_releases(direction):
     chances = [np.mean(_loss(*_draw(side, draws, rng), first, second) > epsilon) for side in (first, second)]
     estimate = chances[0] - math.exp(epsilon) * chances[1]
     error = math.sqrt((chances[0] + math.exp(2 * epsilon) * chances[1]) / draws)
-    assert abs(estimate - joint.joint_delta(*pair)[direction]) < ERRORS * error < 0.01
+    assert abs(estimate - instance_exact.compute_joint_delta(*pair)[direction]) < ERRORS * error < 0.01
 
 
 def _draw(side, draws, rng):
@@ -79,7 +83,7 @@ def test_hockey_stick_against_the_profile_of_a_posterior_sample(leverage, residu
     without = np.array(residual), np.array(leverage)
     present = without[0] / (1 + leverage), without[1] / (1 + leverage)
     for epsilon in (0.0, 0.5, 2.0):
-        adding = joint.hockey_stick(without, present, np.array(epsilon))
-        assert adding == pytest.approx(Posterior(leverage, residual).delta(epsilon), rel=1e-9)
-        back = joint.hockey_stick(present, without, np.array(-epsilon))
+        adding = instance_exact.compute_hockey_stick(without, present, np.array(epsilon))
+        assert adding == pytest.approx(PosteriorLoss(leverage, residual).delta(epsilon), rel=1e-9)
+        back = instance_exact.compute_hockey_stick(present, without, np.array(-epsilon))
         assert back == pytest.approx(-math.expm1(-epsilon) + math.exp(-epsilon) * adding, rel=1e-9)

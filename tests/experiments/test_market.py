@@ -15,17 +15,19 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from sottovoce.experiments import market as studies
-from sottovoce.experiments import market_as_published as paper
-from sottovoce.experiments import market_worth
 from sottovoce.market import Frontier, Point
+from sottovoce.papers import market_claims as studies
+from sottovoce.papers import market_published
+from sottovoce.papers import market_published as paper
 
 
 def small(sellers=6, problems=3, seed=0, **numbers):
     rng = np.random.default_rng(seed)
-    rows = studies.synthetic(sellers, 2, seed)[0]
+    rows = studies.draw_synthetic(sellers, 2, seed)[0]
     given = {"trade_off": 0.1, "mu": 1.0, "sigma": 5.0, "ridge": 0.5, **numbers}
-    return paper.Problems(rows, rng.uniform(1, 5, (problems, sellers)), rng.normal(size=(problems, 2)), **given)
+    return paper.PublishedProblems(
+        rows, rng.uniform(1, 5, (problems, sellers)), rng.normal(size=(problems, 2)), **given
+    )
 
 
 def objective(p, k, a, eta, w):
@@ -57,26 +59,26 @@ def test_weights_at_a_given_model_are_the_best():
         prices = np.random.default_rng(round(100 * mu)).uniform(0, 3, (1, 8))
         a = cp.Variable(8)
         best = cp.Problem(cp.Minimize(mu * cp.norm(a) + prices[0] @ a), [a >= 0, cp.sum(a) == 1]).solve()
-        found = paper.best_weights(prices, np.array([mu]))[0]
+        found = paper.solve_best_weights(prices, np.array([mu]))[0]
         assert found.sum() == pytest.approx(1)
         assert mu * np.linalg.norm(found) + prices[0] @ found == pytest.approx(best, rel=1e-6)
-    assert paper.best_weights(prices, np.zeros(1))[0].max() == 1
+    assert paper.solve_best_weights(prices, np.zeros(1))[0].max() == 1
 
 
 def test_the_nearest_point_is_nearer_than_the_shifted_one():
     z = np.log(np.random.default_rng(2).dirichlet(np.ones(5), 20)) - 0.2
-    near, shifted = paper.nearest(z), paper.normalised(z)
+    near, shifted = paper.project_weights(z), paper.normalise_weights(z)
     for found in (near, shifted):
         assert np.exp(found).sum(axis=1) == pytest.approx(np.ones(20), rel=1e-9)
     assert np.all(np.linalg.norm(near - z, axis=1) < np.linalg.norm(shifted - z, axis=1))
     for around in np.random.default_rng(3).normal(size=(50, 20, 5)):
-        other = paper.normalised(near + 0.05 * around)
+        other = paper.normalise_weights(near + 0.05 * around)
         assert np.all(np.linalg.norm(other - z, axis=1) >= np.linalg.norm(near - z, axis=1) * (1 - 1e-9))
 
 
 def test_ceilings_hold_and_weights_add_up():
     z, ceiling = np.log(np.random.default_rng(4).dirichlet(np.ones(6), 10)), np.array([0.2, 0.2, 0.2, 0.3, 0.3, 0.3])
-    a = np.exp(paper.normalised(z, ceiling))
+    a = np.exp(paper.normalise_weights(z, ceiling))
     assert np.all(a <= ceiling * (1 + 1e-12))
     assert a.sum(axis=1) == pytest.approx(np.ones(10), rel=1e-9)
 
@@ -84,10 +86,10 @@ def test_ceilings_hold_and_weights_add_up():
 def test_only_the_nearest_projection_ends_at_the_minimum():
     """At a fixed point of the shift a_i·slope_i are equal, not the slopes. It ends .11 to .15 above, the other .002."""
     p, start, eta = small(), np.zeros((3, 2)), np.full(3, 4.0)
-    exact = paper.joint_descent_as_published_not_private(p, eta, start, step=paper.exact_step, steps=1000)
+    exact = paper.joint_descent_as_published_not_private(p, eta, start, step=paper.take_exact_step, steps=1000)
     near, shifted = (
         paper.joint_descent_as_published_not_private(p, eta, start, projection=onto, steps=1500, alpha=0.4)
-        for onto in (paper.nearest, paper.normalised)
+        for onto in (paper.project_weights, paper.normalise_weights)
     )
     assert np.all(exact.value <= near.value)
     assert np.all(near.value - exact.value < (shifted.value - exact.value) / 5)
@@ -99,11 +101,11 @@ def test_ours_beats_the_projected_gradient_on_its_own_objective():
     psi = 2 * costs - 1e-4
     epsilon, value = sv.market.continuous(psi, 1.0, 8.0, 1.0)
     assert value == pytest.approx((np.linalg.norm(epsilon) + 8) / epsilon.sum() + psi @ epsilon, rel=1e-9)
-    p = paper.Problems(np.zeros((455, 1)), psi[None], np.zeros((1, 1)), 1.0, 1.0, 8.0, 1.0)
+    p = paper.PublishedProblems(np.zeros((455, 1)), psi[None], np.zeros((1, 1)), 1.0, 1.0, 8.0, 1.0)
     grid = np.array([0.75, 1.0, 1.5]) * epsilon.sum() / 455
     start = np.zeros((1, 1))
     descent = paper.market_as_published_not_private(p, grid, start, steps=500).value[0] - math.log(2)
-    exact = paper.market_as_published_not_private(p, grid, start, steps=60, step=paper.exact_step).value[0]
+    exact = paper.market_as_published_not_private(p, grid, start, steps=60, step=paper.take_exact_step).value[0]
     assert value < descent
     assert value == pytest.approx(exact - math.log(2), rel=1e-9)  # both are the minimum
 
@@ -132,8 +134,10 @@ def test_descents_from_several_starts_find_the_exact_minimum_that_is_audited():
     noise, starts = np.repeat([-0.4, 0.05, 0.3], 4)[:, None], np.tile([-2.0, -0.5, 0.5, 2.0], 3)[:, None]
     numbers = studies.TRADE_OFF, studies.MU, studies.SIGMA, studies.RIDGE
     for y, line in zip(labels, lines, strict=True):
-        p = paper.Problems(y[:, None] * studies.X, np.tile(2 * studies.TWO_COSTS, (12, 1)), noise, *numbers)
-        deals = paper.market_as_published_not_private(p, studies.AVERAGES, starts, steps=300, step=paper.exact_step)
+        p = paper.PublishedProblems(y[:, None] * studies.X, np.tile(2 * studies.TWO_COSTS, (12, 1)), noise, *numbers)
+        deals = paper.market_as_published_not_private(
+            p, studies.AVERAGES, starts, steps=300, step=paper.take_exact_step
+        )
         best = deals.value.reshape(3, 4).argmin(axis=1) + np.array([0, 4, 8])
         exact = line.coefficient[line.choose_corners(noise[best, 0])]
         assert deals.coefficients[best, 0] == pytest.approx(exact, abs=0.01)  # two steps of the grid
@@ -156,51 +160,51 @@ def test_an_audit_is_right_about_known_laws():
     """Laplace noise and a shift of ε: never refuted at ε, refuted at a third of it."""
     rng = np.random.default_rng(5)
     first, second = rng.laplace(0.0, 1.0, 40_000), rng.laplace(1.5, 1.0, 40_000)
-    assert not studies.audit(first, second, 1.5).is_refuted
-    assert studies.audit(first, second, 0.5).is_refuted
+    assert not studies.audit_outputs(first, second, 1.5).is_refuted
+    assert studies.audit_outputs(first, second, 0.5).is_refuted
 
 
 def test_everybody_gains_by_lying_to_the_published_market_and_nobody_to_ours():
-    assert studies.liars_as_published().gaining == 30
-    assert studies.liars_certified(sellers=8).gaining == 0
-    assert studies.liars_certified(sellers=8, trade_off=0.1).gaining == 0
+    assert studies.count_liars_as_published().gaining == 30
+    assert studies.count_liars_certified(sellers=8).gaining == 0
+    assert studies.count_liars_certified(sellers=8, trade_off=0.1).gaining == 0
 
 
 def test_the_factor_of_two_belongs_into_theorem_3_4():
-    last = studies.theorem_3_4()[-1]
+    last = studies.compute_theorem_3_4()[-1]
     assert last.bound_29 < last.least < last.bound_12
     assert last.least / last.bound_29 > 1.3
-    shares = [share for _, share in studies.many_sellers((100, 10_000, 300_000))]
+    shares = [share for _, share in studies.compute_many_sellers((100, 10_000, 300_000))]
     assert shares[0] > shares[1] > shares[2] > 1  # half of it is never reached
 
 
 def test_figures_have_the_printed_trends():
-    four = studies.figure_4(sellers=60)
+    four = studies.compute_figure_4(sellers=60)
     assert all(a[1] < b[1] for a, b in pairwise(four))
-    five = studies.figure_5((0.03, 1.0), sellers=100, draws=10)
+    five = studies.compute_figure_5((0.03, 1.0), sellers=100, draws=10)
     assert five[1].train_error < five[0].train_error - 0.1
     assert five[1].test_error < five[0].test_error - 0.1
-    three = studies.figure_3((0.1, 100.0), sellers=40, draws=5, steps=100)
+    three = studies.compute_figure_3((0.1, 100.0), sellers=40, draws=5, steps=100)
     assert three[0].loss < three[1].loss
 
 
 def test_what_is_bought_on_breast_cancer_pays():
     """The market of the study: 455 sellers, correlated costs rise with the first feature, nobody above the cap."""
-    split = market_worth.Split.of(0)
+    split = market_published.DataSplit.of(0)
     assert [len(part) for part in (split.public, split.test, split.sellers)] == [57, 57, 455]
     assert np.linalg.norm(split.sign_rows(split.sellers), axis=1).max() <= 1 + 1e-12
     costs = split.draw_costs(0, correlated=True)
     order = np.argsort(split.X[split.sellers, 0])
     assert np.all(np.diff(costs[order]) >= 0)
-    deal = market_worth.bought(split.draw_costs(0, correlated=False), 1.0, 8.0)
+    deal = market_published.buy_privacy(split.draw_costs(0, correlated=False), 1.0, 8.0)
     assert deal.epsilon.max() <= 1
     assert 0.02 < deal.total < 0.08
 
 
 def test_one_place_of_figure_2(monkeypatch):
-    monkeypatch.setattr(market_worth, "STEPS", 60)
+    monkeypatch.setattr(market_published, "WORTH_STEPS", 60)
     names = "as published, not private", "naive (μ = σ = 0), not private", "without privacy"
-    found = market_worth.worth(splits=1, draws=2, trade_offs=(1.0,), mechanisms=names)
+    found = market_published.measure_worth(splits=1, draws=2, trade_offs=(1.0,), mechanisms=names)
     published, naive, plain = found
     assert plain.overall < 0.1 < published.overall
     assert plain.payment == 0 < naive.payment < published.payment
@@ -210,7 +214,7 @@ def test_one_place_of_figure_2(monkeypatch):
 @pytest.mark.long
 def test_ours_is_worth_more_than_the_published_market():
     """By four standard errors, where nine to sixteen were measured: false alarms are below 1e-6."""
-    found = market_worth.worth(mechanisms=["certified, κ"])
+    found = market_published.measure_worth(mechanisms=["certified, κ"])
     for one, published in zip(found, (0.160, 0.316, 0.443), strict=True):
         assert one.overall + 4 * one.standard_error < published
 

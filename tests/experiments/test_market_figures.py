@@ -10,13 +10,13 @@ import math
 import numpy as np
 import pytest
 
-from sottovoce.experiments import market as studies
-from sottovoce.experiments import market_as_published as paper
-from sottovoce.experiments import market_claims as claims
-from sottovoce.experiments import market_figures as figures
-from sottovoce.experiments.market_worth import TRADE_OFFS, Worth
-from sottovoce.experiments.outcome import Outcome
-from sottovoce.experiments.registry import Task
+from sottovoce.papers import market_claims as claims
+from sottovoce.papers import market_claims as studies
+from sottovoce.papers import market_figures as figures
+from sottovoce.papers import market_published as paper
+from sottovoce.papers.market_published import TRADE_OFFS, MarketWorth
+from sottovoce.papers.registry import Task
+from sottovoce.papers.results import Outcome
 
 #: What error, payment and standard error would be, by mechanism and trade-off: a stand-in for minutes of work.
 STAND_IN = {figures.CERTIFIED: 0.1, figures.PUBLISHED: 0.3, figures.NAIVE: 0.4, figures.PLAIN: 0.02}
@@ -24,7 +24,7 @@ STAND_IN = {figures.CERTIFIED: 0.1, figures.PUBLISHED: 0.3, figures.NAIVE: 0.4, 
 
 def stood_in(names, trade_offs):
     return tuple(
-        Worth(name, gamma, STAND_IN[name], 0.05 / gamma, STAND_IN[name] + 0.05, 0.01)
+        MarketWorth(name, gamma, STAND_IN[name], 0.05 / gamma, STAND_IN[name] + 0.05, 0.01)
         for name in names
         for gamma in trade_offs
     )
@@ -88,8 +88,8 @@ def test_34_falls_without_end_just_when_it_is_said_to():
     far = np.array([-1e6, 1e6])
     values = np.logaddexp(0, -far)[None, :] + 2 * b[:, None] * far / eta
     share = float(np.sum((values.min(axis=1) < -1) * np.exp(-np.abs(b)) / 2) * (b[1] - b[0]))
-    assert share == pytest.approx(claims.unbounded(eta), abs=1e-3)
-    assert claims.unbounded(0.0) == 1.0
+    assert share == pytest.approx(claims.compute_unbounded_probability(eta), abs=1e-3)
+    assert claims.compute_unbounded_probability(0.0) == 1.0
 
 
 @pytest.mark.parametrize("name", ["figure_3", "figure_4", "figure_5"])
@@ -115,7 +115,7 @@ def test_figure_3_says_what_it_shows():
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(figures, "_worths", lambda full, correlated: stood_in(figures.SHOWN, TRADE_OFFS))
+    monkeypatch.setattr(figures, "_measure_worths", lambda full, correlated: stood_in(figures.SHOWN, TRADE_OFFS))
 
 
 @pytest.mark.usefixtures("quick")
@@ -127,7 +127,7 @@ def test_figure_2_is_whole(name):
 
 @pytest.mark.usefixtures("quick")
 def test_certified_stands_beside_what_was_measured_before():
-    outcome = figures.certified(Task("market/certified"))
+    outcome = figures.compare_certified(Task("market/certified"))
     told = {column.name: column.published for column in outcome.tables[0].columns}
     assert told[figures.PUBLISHED] == (0.160, 0.316, 0.443)
     assert column(outcome, "certified over published") == pytest.approx((0.15 / 0.35,) * 3)
@@ -154,12 +154,13 @@ def test_one_small_run_of_figure_2_is_real():
 
 def test_certified_payments_follow_from_the_choice_of_sigma_alone():
     """σ is chosen by a noisy rehearsal among three, so the payment is one of three numbers per draw."""
-    from sottovoce.experiments import market_worth as worth
+    from sottovoce.papers import market_published as worth
 
-    split = worth.Split.of(worth.FIRST)
+    split = worth.DataSplit.of(worth.FIRST)
     seeds = range(100 * worth.FIRST, 100 * worth.FIRST + figures.DRAWS[1])
     totals = [
-        np.mean([worth.bought(split.draw_costs(seed, False), 1.0, sigma).total for seed in seeds]) for sigma in worth.SIGMAS
+        np.mean([worth.buy_privacy(split.draw_costs(seed, False), 1.0, sigma).total for seed in seeds])
+        for sigma in worth.SIGMAS
     ]
     found = column(small(figures.figure_2a, "figure-2a"), f"{figures.CERTIFIED}: payment")[0]
     assert min(abs(found - total) for total in totals) < 1e-9
@@ -170,5 +171,5 @@ def test_payments_of_appendix_c_are_the_printed_ones():
     epsilon = np.array(column(outcome, "the data: ε₂"))
     assert column(outcome, "the data: t₂") == pytest.approx(1.2 * epsilon)  # Ψ₂ = 1.2 in the paper
     line = studies.two_sellers_as_published(studies.LABELS)
-    assert isinstance(line, paper.Line)
+    assert isinstance(line, paper.JointMinimum)
     assert column(outcome, "the data: w")[0] == line.coefficient[line.choose_corners(np.array([-1.0]))[0]]

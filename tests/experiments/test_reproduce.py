@@ -12,10 +12,10 @@ from importlib import import_module
 import pytest
 
 from sottovoce.errors import InvalidParameter
-from sottovoce.experiments import pictures
-from sottovoce.experiments.outcome import Column, Figure, Outcome, Panel, Reason, Series, Table
-from sottovoce.experiments.registry import EXPERIMENTS, PAPERS, Experiment, Task, chosen, seeded
-from sottovoce.experiments.report import anchor, counted, report
+from sottovoce.papers import plots
+from sottovoce.papers.registry import EXPERIMENTS, PAPERS, Experiment, Task, choose_experiments, make_named_generator
+from sottovoce.papers.report import count_close_cells, make_anchor, make_report
+from sottovoce.papers.results import Figure, Outcome, Panel, Reason, ResultColumn, ResultTable, Series
 
 FIGURE = Figure(
     "a < b",
@@ -33,11 +33,11 @@ FIGURE = Figure(
         ),
     ),
 )
-TABLE = Table(
+TABLE = ResultTable(
     "A <table>",
     "λ",
     ("1", "2", "3"),
-    (Column("loss", (1.0, 2.0, 3.3), (1.0, 1.0, 3.0), (0.5, 0.0, 1.0)), Column("own", (1.0, None, 2.0))),
+    (ResultColumn("loss", (1.0, 2.0, 3.3), (1.0, 1.0, 3.0), (0.5, 0.0, 1.0)), ResultColumn("own", (1.0, None, 2.0))),
     (Reason("loss", "A misprint & no more.", ("2",)),),
 )
 OUTCOME = Outcome("ridge/figure-2", "small", (TABLE,), (FIGURE,), ("A sentence.",), 1.5)
@@ -62,33 +62,35 @@ def test_every_experiment_has_a_function(home):
 
 
 def test_listing_loads_nothing_heavy():
-    code = "import sys, sottovoce.experiments.registry; print([m for m in ('numpy', 'matplotlib') if m in sys.modules])"
+    code = "import sys, sottovoce.papers.registry; print([m for m in ('numpy', 'matplotlib') if m in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
 
 
 def test_choosing_keeps_the_order_and_takes_each_once():
-    assert [e.name for e in chosen(["ridge/table-2", "ridge/table-1", "ridge/table-2"])] == [
+    assert [e.name for e in choose_experiments(["ridge/table-2", "ridge/table-1", "ridge/table-2"])] == [
         "ridge/table-1",
         "ridge/table-2",
     ]
-    assert chosen(["all"]) == list(EXPERIMENTS)
-    assert chosen(["ridge/all"]) == [e for e in EXPERIMENTS if e.paper.key == "ridge"]
+    assert choose_experiments(["all"]) == list(EXPERIMENTS)
+    assert choose_experiments(["ridge/all"]) == [e for e in EXPERIMENTS if e.paper.key == "ridge"]
 
 
 @pytest.mark.parametrize("name", ["ridge/tabel-1", "ridge", "nothing/all", ""])
 def test_an_unknown_name_is_refused_and_close_ones_are_told(name):
     with pytest.raises(InvalidParameter) as refused:
-        chosen([name])
+        choose_experiments([name])
     assert name != "ridge/tabel-1" or "ridge/table-1" in str(refused.value)
 
 
 def test_draws_follow_from_the_name_alone():
-    assert seeded("a").random() == seeded("a").random() != seeded("b").random()
+    assert (
+        make_named_generator("a").random() == make_named_generator("a").random() != make_named_generator("b").random()
+    )
 
 
 def test_a_run_notes_time_and_version(monkeypatch):
     import sottovoce
-    from sottovoce.experiments import ridge_tables
+    from sottovoce.papers import ridge_tables
 
     monkeypatch.setattr(ridge_tables, "by_line", lambda task: Outcome(task.name, task.size))
     done = Experiment("ridge/table-3", "title", "ridge_tables:by_line").run(Task("ridge/table-3", "small"))
@@ -107,38 +109,38 @@ def test_anything_else_is_not_an_outcome(text):
 def test_a_cell_that_is_off_needs_a_reason_of_its_own():
     assert [(line, round(ratio, 2)) for _, line, ratio in TABLE.find_deviations()] == [("2", 2.0)]
     assert TABLE.find_unexplained() == []
-    elsewhere = Table(TABLE.title, TABLE.key, TABLE.lines, TABLE.columns, (Reason("loss", "No.", ("1",)),))
-    another = Table(TABLE.title, TABLE.key, TABLE.lines, TABLE.columns, (Reason("own", "No."),))
+    elsewhere = ResultTable(TABLE.title, TABLE.key, TABLE.lines, TABLE.columns, (Reason("loss", "No.", ("1",)),))
+    another = ResultTable(TABLE.title, TABLE.key, TABLE.lines, TABLE.columns, (Reason("own", "No."),))
     assert len(elsewhere.find_unexplained()) == len(another.find_unexplained()) == 1
-    assert "lack a reason" in counted([Outcome("ridge/table-1", "full", (another,))])
+    assert "lack a reason" in count_close_cells([Outcome("ridge/table-1", "full", (another,))])
 
 
 def test_shares_are_counted_over_compared_cells_alone():
     assert OUTCOME.count_close() == (3, 1, 2)
     assert replace(OUTCOME, experiment="ridge/errata").count_close() == (0, 0, 0)
-    assert counted([OUTCOME]).startswith("Of 3 cells, 33% are within 5 % of print and 67% within 10 %;")
+    assert count_close_cells([OUTCOME]).startswith("Of 3 cells, 33% are within 5 % of print and 67% within 10 %;")
 
 
 def test_a_figure_is_drawn_as_png_and_svg_the_same_each_time():
-    png, svg = pictures.draw(FIGURE)
+    png, svg = plots.draw_figure(FIGURE)
     assert png.startswith(b"\x89PNG")
     assert b"<svg" in svg
-    assert pictures.draw(FIGURE) == (png, svg)
+    assert plots.draw_figure(FIGURE) == (png, svg)
 
 
 def test_an_inline_figure_needs_nothing_from_elsewhere_and_takes_the_ink_of_the_page():
-    text = pictures.inline(pictures.draw(FIGURE)[1], "title", "key")
+    text = plots.inline_svg(plots.draw_figure(FIGURE)[1], "title", "key")
     assert text.startswith("<svg")
     assert not re.search(r"https?:|@import|<metadata", text)
     assert "currentColor" in text
-    assert pictures.INK not in text
+    assert plots.INK not in text
     assert all(name.startswith("key-") for name in re.findall(r'(?:\bid="|href="#|url\(#)([^")]+)', text))
 
 
 def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(InvalidParameter, match=r"sottovoce\[reproduce\]"):
-        pictures.draw(FIGURE)
+        plots.draw_figure(FIGURE)
 
 
 class Balanced(HTMLParser):
@@ -168,14 +170,14 @@ class Balanced(HTMLParser):
 
 
 def test_the_report_is_one_whole_page_that_needs_nothing_else():
-    drawn = {OUTCOME.experiment: [pictures.inline(pictures.draw(FIGURE)[1], "title", "f")]}
-    page = report({OUTCOME.experiment: OUTCOME}, drawn, {"ridge/table-12": "The data <are> missing."})
+    drawn = {OUTCOME.experiment: [plots.inline_svg(plots.draw_figure(FIGURE)[1], "title", "f")]}
+    page = make_report({OUTCOME.experiment: OUTCOME}, drawn, {"ridge/table-12": "The data <are> missing."})
     parser = Balanced()
     parser.feed(page)
     assert parser.open == []
     assert parser.fetched == []
     assert all(link.startswith("#") and link[1:] in parser.ids for link in parser.links)
-    assert {anchor("ridge/figure-2"), anchor("ridge/table-12"), "ridge"} <= parser.ids
+    assert {make_anchor("ridge/figure-2"), make_anchor("ridge/table-12"), "ridge"} <= parser.ids
     assert not re.search(r"https?:|@import|url\((?!#)", page)
     assert "prefers-color-scheme: dark" in page
     assert "@media print" in page
@@ -185,7 +187,7 @@ def test_the_report_is_one_whole_page_that_needs_nothing_else():
 
 
 def test_the_report_marks_what_is_off():
-    page = report({OUTCOME.experiment: OUTCOME}, {}, {})
+    page = make_report({OUTCOME.experiment: OUTCOME}, {}, {})
     assert re.findall(r'<td class="(near|off)">([^<]*)</td>', page) == [("off", "2.00"), ("near", "1.10")]
     assert "above all" in page
     assert "below all" in page

@@ -22,11 +22,19 @@ from sklearn.linear_model import LogisticRegression
 
 import sottovoce as sv
 from sottovoce.errors import InvalidData, MissingColumn
-from sottovoce.experiments import users, users_regression, users_tables
-from sottovoce.experiments.outcome import Outcome, within
-from sottovoce.experiments.registry import Task, seeded
-from sottovoce.experiments.users_regression import Problem, kept, least_squares, limited, mapped, synthetic, zipf
-from sottovoce.experiments.users_tables import Descent
+from sottovoce.papers import users_claims, users_regression, users_tables
+from sottovoce.papers.registry import Task, make_named_generator
+from sottovoce.papers.results import Outcome, is_within
+from sottovoce.papers.users_regression import (
+    LabelProblem,
+    draw_synthetic,
+    limit_rows,
+    make_zipf_sizes,
+    measure_best_map,
+    measure_limits,
+    solve_least_squares,
+)
+from sottovoce.papers.users_tables import CellDescent
 
 HOMES = {
     "theorem-2": "users:theorem_2",
@@ -77,7 +85,9 @@ def test_theorem_2_is_exact_and_tends_to_three_halves():
     ratios = column(outcome, "ratio").ours
     assert list(ratios) == sorted(ratios)
     sizes = np.repeat([1, 1000], 1000)
-    assert users.best_limit(sizes, 1e-3)[0] / users.best_weights(sizes, 1e-3) == pytest.approx(1.5, abs=1e-3)
+    assert users_claims.minimise_over_limits(sizes, 1e-3)[0] / users_claims.minimise_over_weights(
+        sizes, 1e-3
+    ) == pytest.approx(1.5, abs=1e-3)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -90,7 +100,7 @@ def test_best_weights_are_those_of_a_search_over_lemma_3(seed):
         return float(A * (rows**2 / sizes).sum() + h**2) / rows.sum() ** 2
 
     found = minimize_scalar(value, bounds=(sizes.min(), sizes.max()), method="bounded", options={"xatol": 1e-9})
-    assert users.best_weights(sizes, A) == pytest.approx(min(found.fun, value(sizes.min())), rel=1e-6)
+    assert users_claims.minimise_over_weights(sizes, A) == pytest.approx(min(found.fun, value(sizes.min())), rel=1e-6)
 
 
 def test_limiting_is_worth_its_rows_one_by_one():
@@ -99,7 +109,7 @@ def test_limiting_is_worth_its_rows_one_by_one():
     for h in range(1, 10):
         c = np.repeat(1 / np.minimum(h, sizes).sum(), np.minimum(h, sizes).sum())
         found[h] = A * (c**2).sum() + (h * c[0]) ** 2
-    value, h = users.best_limit(sizes, A)
+    value, h = users_claims.minimise_over_limits(sizes, A)
     assert (value, h) == (pytest.approx(min(found.values())), min(found, key=found.get))
 
 
@@ -141,19 +151,19 @@ def test_example_3_keeps_its_claim():
 
 @pytest.mark.parametrize("h", [1, 3, 8])
 def test_the_law_of_example_3_is_that_of_draws(h):
-    g, draws, rng = 8, 2000, seeded(f"test example 3 {h}")
+    g, draws, rng = 8, 2000, make_named_generator(f"test example 3 {h}")
     owner = np.repeat(np.arange(g + 1), g)
     first = (np.arange(len(owner)) % g == 0) | (owner == 0)
     X, found = np.column_stack([first, ~first]).astype(float), []
     for _ in range(draws):
-        C, reach = least_squares(X, owner, kept(owner, h, rng.permutation(len(owner))))
+        C, reach = solve_least_squares(X, owner, limit_rows(owner, h, rng.permutation(len(owner))))
         found.append((C**2).sum() + g * reach**2)
-    variance, chance = users.law_of_example_3(g, h)
+    variance, chance = users_claims.compute_example_3_law(g, h)
     chance = np.isclose(variance[:, None], variance, rtol=1e-9, atol=0) @ chance  # some variances are alike
     seen = np.isclose(np.array(found)[:, None], variance, rtol=1e-9, atol=0)
     assert seen.any(axis=1).all()
     assert np.all(np.abs(seen.mean(axis=0) - chance) <= ERRORS * np.sqrt(chance * (1 - chance) / draws) + 1 / draws)
-    assert users._median_of_example_3(g, h) == pytest.approx(np.median(found), rel=1e-9)
+    assert users_claims._find_example_3_median(g, h) == pytest.approx(np.median(found), rel=1e-9)
 
 
 def test_the_law_of_example_3_case_by_case():
@@ -162,31 +172,31 @@ def test_the_law_of_example_3_case_by_case():
     first = (np.arange(len(owner)) % g == 0) | (owner == 0)
     X = np.column_stack([first, ~first]).astype(float)
     for seen in range(g):  # so many people keep their row of the first kind, the others their second row
-        C, reach = least_squares(X, owner, np.arange(g + 1) * g + (np.arange(g + 1) > seen))
+        C, reach = solve_least_squares(X, owner, np.arange(g + 1) * g + (np.arange(g + 1) > seen))
         found.append((C**2).sum() + g * reach**2)
-    assert users.law_of_example_3(g, 1)[0] == pytest.approx(np.sort(found))
+    assert users_claims.compute_example_3_law(g, 1)[0] == pytest.approx(np.sort(found))
 
 
 def test_zipf_has_all_rows_and_the_law():
     for n, alpha in ((600, 1.0), (3000, 1.5), (3000, 2.0)):
-        sizes = zipf(n, alpha)
+        sizes = make_zipf_sizes(n, alpha)
         assert sizes.sum() == n
         counts = np.bincount(sizes)[2:]
         first = np.arange(2, sizes.max() + 1) ** alpha
         # One multiple of i^−α, rounded, is the number of people with i rows, for every i from 2 on.
         assert ((counts - 0.5) * first).max() <= ((counts + 0.5) * first).min()
-    assert zipf(3000, 1.0).max() > zipf(3000, 2.0).max()
+    assert make_zipf_sizes(3000, 1.0).max() > make_zipf_sizes(3000, 2.0).max()
 
 
 def test_rows_are_kept_by_person_and_by_chance():
     owner = np.array([0, 1, 0, 0, 1, 2, 0])
-    rows = kept(owner, 2, np.array([6, 5, 4, 3, 2, 1, 0]))
+    rows = limit_rows(owner, 2, np.array([6, 5, 4, 3, 2, 1, 0]))
     assert rows.tolist() == [1, 3, 4, 5, 6]
     assert np.bincount(owner[rows]).tolist() == [2, 2, 1]
 
 
 def test_errors_are_those_of_simulated_noise():
-    problem, rng, runs = synthetic(600, 1.5, 0), seeded("test noise"), 4000
+    problem, rng, runs = draw_synthetic(600, 1.5, 0), make_named_generator("test noise"), 4000
     beta = np.linalg.lstsq(problem.X, problem.y, rcond=None)[0] * 0.9
     for wrong, agrees in ((1.0, True), (1.1, False)):
         noisy = beta + rng.laplace(0, 30 * wrong, (runs, 10))
@@ -196,13 +206,13 @@ def test_errors_are_those_of_simulated_noise():
 
 
 def test_the_librarys_fits_have_the_noise_that_is_shown():
-    problem, fits = synthetic(60, 1.5, 0), 20
+    problem, fits = draw_synthetic(60, 1.5, 0), 20
     regression = sv.LabelPrivateRegression(
         problem.range, problem.variance, fit_intercept=False, sensitivity="entrywise"
     )
     models = [clone(regression).fit(problem.X, problem.y, 1.0, problem.owner) for _ in range(fits)]
     centre = models[0].linear_map_ @ problem.y
-    shown, gap = mapped(problem, 1.0)
+    shown, gap = measure_best_map(problem, 1.0)
     scale = math.sqrt((shown - float(problem.error(centre, 0.0))) / 2 / problem.stretch.sum())
     total = sum(float(np.abs(model.coef_ - centre).sum()) for model in models) / scale
     # A sum of 200 absolute values of Laplace noise of scale one is Gamma(200): each end is missed once in 10^7 runs.
@@ -221,11 +231,11 @@ def test_no_map_is_worse_than_limiting_in_any_figure():
 
 
 def test_thresholds_end_with_all_rows_and_errors_fall_with_epsilon():
-    problem = synthetic(600, 1.5, 1)
-    thresholds, errors = limited(problem, (1.0, 2.0), "test limit")
+    problem = draw_synthetic(600, 1.5, 1)
+    thresholds, errors = measure_limits(problem, (1.0, 2.0), "test limit")
     assert thresholds[0] == 1
     assert thresholds[-1] == np.bincount(problem.owner).max()
-    C, reach = least_squares(problem.X, problem.owner, np.arange(600))
+    C, reach = solve_least_squares(problem.X, problem.owner, np.arange(600))
     low, high = problem.range
     assert errors[1, -1] == pytest.approx(problem.error(C @ problem.y, (high - low) * reach / 2))
     assert np.all(errors[1] < errors[0])
@@ -237,14 +247,14 @@ def test_the_exact_sensitivity_gains():
 
 
 def test_algorithm_4_is_private_on_the_grid_and_theorem_9_holds():
-    rng = seeded("test quantile")
+    rng = make_named_generator("test quantile")
     y, c = np.clip(rng.normal(0.4, 0.1, 60), 0, 1), np.full(60, 1 / 60)
     other = y.copy()
     other[:5] = 1 - other[:5]
-    one, two = (users.chances(values, c, 5 / 60, 0.7) for values in (y, other))
+    one, two = (users_claims.compute_chances(values, c, 5 / 60, 0.7) for values in (y, other))
     assert np.abs(np.log(one / two)).max() <= 0.7
     assert one.sum() == pytest.approx(1)
-    ranks = np.array([(y <= point).mean() for point in np.linspace(0, 1, users.POINTS)])
+    ranks = np.array([(y <= point).mean() for point in np.linspace(0, 1, users_claims.POINTS)])
     assert np.log(one / one.max()) == pytest.approx(-0.7 * (abs(ranks - 0.5) - abs(ranks - 0.5).min()) / (2 * 5 / 60))
     outcome = small("quantile")
     seen, bound = (np.array(column(outcome, name).ours) for name in ("9 of 10 are within", "Theorem 9 says"))
@@ -256,7 +266,7 @@ def test_algorithm_4_is_private_on_the_grid_and_theorem_9_holds():
 def test_table_1_follows_the_law_of_its_noise():
     outcome = small("table-1-law")
     ratios = dict(zip(outcome.tables[0].lines, outcome.tables[0].columns[0].ratios(), strict=True))
-    assert all(within(ratios[f"{data}, sample limit max"], 0.02) for data in ("drugs", "news"))
+    assert all(is_within(ratios[f"{data}, sample limit max"], 0.02) for data in ("drugs", "news"))
     assert all(ratios[f"{data}, sample limit best"] <= 1 for data in ("drugs", "news"))
 
 
@@ -267,11 +277,11 @@ def test_the_noise_of_table_2_breaks_its_promise():
     assert all(kept_by > 2 * epsilon for kept_by, epsilon in zip(surely, promised, strict=True))
     assert min(delta) > 0.8
     # With a promise that its proof covers, the noise is enough.
-    assert users._kept_by(0.5, 502)[1] < 0.5
+    assert users_claims._compute_kept_epsilon(0.5, 502)[1] < 0.5
 
 
 def test_moments_of_a_step_are_those_of_adaptive_quadrature():
-    noise, middle, _, _ = users._kept_by(30.0, 502)
+    noise, middle, _, _ = users_claims._compute_kept_epsilon(30.0, 502)
     scale, rate, steps = noise / 2, 1 / 502, 502**2
 
     def moment(power: int, centre: float) -> float:
@@ -288,7 +298,7 @@ def test_moments_of_a_step_are_those_of_adaptive_quadrature():
 
 def reviewed(folder, rows: int = 400, people: int = 60):
     """Writes reviews that look like the real ones: a drug a person, ratings that follow the two levels."""
-    rng = seeded("test reviews")
+    rng = make_named_generator("test reviews")
     owner = np.concatenate([np.arange(people), rng.integers(0, 12, rows - people)])
     with (folder / users_tables.DRUGS).open("w", encoding="utf-8", newline="") as file:
         out = csv.writer(file, delimiter="\t")
@@ -301,7 +311,7 @@ def reviewed(folder, rows: int = 400, people: int = 60):
 
 
 def test_table_1_reads_reviews_as_the_paper_codes_them(tmp_path):
-    problem = users_tables.reviews(reviewed(tmp_path))
+    problem = users_tables.load_reviews(reviewed(tmp_path))
     assert problem.X.shape == (400, 8)
     assert set(np.unique(problem.X)) == {0, 1}
     assert problem.X[:, :4].sum(axis=1).max() == 1
@@ -315,7 +325,7 @@ def test_table_1_reads_reviews_as_the_paper_codes_them(tmp_path):
 
 
 def test_news_take_the_table_that_is_most_like_print(tmp_path):
-    rng = seeded("test news")
+    rng = make_named_generator("test news")
     (tmp_path / users_tables.NEWS).write_text(
         "IDLink,Title,Source\n" + "".join(f'{i},"a, b",source {i % 7}\n' for i in range(300)), encoding="utf-8"
     )
@@ -325,7 +335,7 @@ def test_news_take_the_table_that_is_most_like_print(tmp_path):
         lines = [",".join(map(str, (i, *line))) for i, line in enumerate(slices)]
         head = ",".join(("IDLink", *(f"TS{i}" for i in range(1, 145))))
         (tmp_path / f"{name}.csv").write_text("\n".join((head, *lines)), encoding="utf-8")
-    problem = users_tables.news(tmp_path)
+    problem = users_tables.load_news(tmp_path)
     assert problem.X.shape == (249, 10)
     assert np.all(problem.y >= problem.X[:, -1])
     assert len(np.bincount(problem.owner)) == 7
@@ -343,9 +353,9 @@ def test_table_2_is_computed_beside_print(tmp_path):
 
 
 def test_steps_without_noise_find_the_optimum(tmp_path):
-    problem = users_tables.reviews(reviewed(tmp_path))
+    problem = users_tables.load_reviews(reviewed(tmp_path))
     y = (problem.y > np.median(problem.y)).astype(float)
-    descent = Descent.of(problem.X, y, problem.owner, users_tables.row_weights(problem.owner))
+    descent = CellDescent.of(problem.X, y, problem.owner, users_tables.make_row_weights(problem.owner))
     assert descent.weights.sum(axis=(1, 2)) == pytest.approx(np.ones(9))
     plain = LogisticRegression(C=1e6, fit_intercept=False, tol=1e-8).fit(problem.X, y)
     best = float(descent.losses(plain.coef_)[0])
@@ -358,7 +368,7 @@ def test_steps_without_noise_find_the_optimum(tmp_path):
 
 def test_gradients_of_rows_are_cut_to_length_one():
     X, y = np.array([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]]), np.array([1.0, 0.0, 1.0])
-    descent = Descent.of(X, y, np.arange(3), [np.full(3, 1 / 3)])
+    descent = CellDescent.of(X, y, np.arange(3), [np.full(3, 1 / 3)])
     long, short = (int(np.flatnonzero(np.isclose(descent.X[:, 0], value))[0]) for value in (3.0, 0.3))
     theta = np.zeros((1, 2))
     assert descent.gradient(theta, np.eye(3)[[long]]) == pytest.approx(np.array([[-0.6, -0.8]]))
@@ -367,7 +377,7 @@ def test_gradients_of_rows_are_cut_to_length_one():
 
 def test_weights_and_limits_have_the_same_loudest_person(tmp_path):
     owner = np.repeat(np.arange(5), (1, 2, 3, 6, 9))
-    weights = users_tables.row_weights(owner)
+    weights = users_tables.make_row_weights(owner)
     loudest = [np.bincount(owner, c).max() for c in weights]
     assert loudest[:4] == pytest.approx(loudest[4:8])
     assert all((c**2).sum() <= (k**2).sum() + 1e-12 for c, k in zip(weights[:4], weights[4:8], strict=True))
@@ -380,17 +390,17 @@ def test_missing_data_and_columns_are_named(tmp_path):
         assert "--data" in refused.value.remedy
     (tmp_path / users_tables.DRUGS).write_text("rating\teffectiveness\n1\tx\n", encoding="utf-8")
     with pytest.raises(MissingColumn, match="urlDrugName"):
-        users_tables.reviews(tmp_path)
+        users_tables.load_reviews(tmp_path)
 
 
 def test_published_numbers_are_those_of_print():
-    assert users_tables.printed(1, "news", "sample_limit_max") == (4862670.7, 1201568.9, 550989.2)
-    assert len(users_tables.printed(2, "drugs", "weighted")) == 12
+    assert users_tables.read_printed(1, "news", "sample_limit_max") == (4862670.7, 1201568.9, 550989.2)
+    assert len(users_tables.read_printed(2, "drugs", "weighted")) == 12
 
 
 def test_variance_is_that_of_least_squares():
-    rng = seeded("test variance")
+    rng = make_named_generator("test variance")
     X = rng.normal(size=(4000, 3))
-    problem = Problem(X, X @ [1.0, 2.0, 3.0] + rng.normal(0, 2, 4000), np.arange(4000))
+    problem = LabelProblem(X, X @ [1.0, 2.0, 3.0] + rng.normal(0, 2, 4000), np.arange(4000))
     assert problem.variance == pytest.approx(4, rel=ERRORS * math.sqrt(2 / 4000))
-    assert synthetic(600, 1.5, 0).X.shape[1] == users_regression.COLUMNS
+    assert draw_synthetic(600, 1.5, 0).X.shape[1] == users_regression.COLUMNS

@@ -22,18 +22,19 @@ import pyarrow.parquet as pq
 import pytest
 
 import engine_cases as cases
-from sottovoce import engine, errors
-from sottovoce.census import take_census
-from sottovoce.engine import named, over
+from sottovoce import errors
+from sottovoce.data import engine
+from sottovoce.data.census import take_census
+from sottovoce.data.engine import get_engine, open_engine
+from sottovoce.data.kernels import GroupLookup, WeightedSum
 from sottovoce.noise.grid import Grid
-from sottovoce.statistics import Owner, WeightedSum
 
 TABLE = cases.rows()
 KINDS = ("arrow", "duckdb", "dask", "spark")
 
 
 def expected() -> tuple[Any, str, str]:
-    whole = over(TABLE)
+    whole = open_engine(TABLE)
     budgets, owner = take_census(whole, budget="epsilon", person="name")
     kernel = cases.statistics(owner, len(budgets.kinds.epsilon))
     return kernel, cases.digest(whole, kernel), cases.census(whole)
@@ -51,14 +52,14 @@ def in_files(chunks: list[pa.Table], folder: Path) -> str:
 
 
 def arrow_tables(chunks: list[pa.Table], folder: Path) -> Any:
-    return over(pa.concat_tables(chunks))
+    return open_engine(pa.concat_tables(chunks))
 
 
 def duckdb_relations(chunks: list[pa.Table], folder: Path) -> Any:
     connection = duckdb.connect()
     for place, chunk in enumerate(chunks):
         connection.register(f"part{place}", chunk)
-    return over(connection.sql(" UNION ALL ".join(f"FROM part{place}" for place in range(len(chunks)))))
+    return open_engine(connection.sql(" UNION ALL ".join(f"FROM part{place}" for place in range(len(chunks)))))
 
 
 def dask_frames(chunks: list[pa.Table], folder: Path) -> Any:
@@ -66,7 +67,7 @@ def dask_frames(chunks: list[pa.Table], folder: Path) -> Any:
 
     mapper = pd.ArrowDtype if len(chunks) % 2 else decimals  # decimals as objects Dask itself would turn into text
     frames = [chunk.to_pandas(types_mapper=mapper) for chunk in chunks]
-    return over(dd.from_map(cases.Partition(frames), range(len(frames)), meta=frames[0].head(0)))
+    return open_engine(dd.from_map(cases.Partition(frames), range(len(frames)), meta=frames[0].head(0)))
 
 
 def decimals(kind: pa.DataType) -> Any:
@@ -74,10 +75,10 @@ def decimals(kind: pa.DataType) -> Any:
 
 
 def spark_frames(chunks: list[pa.Table], folder: Path) -> Any:
-    from sottovoce.engines.spark import _session
+    from sottovoce.data.engines.spark import _get_session
 
-    session = _session()
-    return over(session.read.parquet(in_files(chunks, folder)).repartition(len(chunks)))
+    session = _get_session()
+    return open_engine(session.read.parquet(in_files(chunks, folder)).repartition(len(chunks)))
 
 
 OBJECTS: dict[str, Callable[[list[pa.Table], Path], Any]] = {
@@ -96,7 +97,7 @@ def obey(name: str, partitionings: int, most: int, folder: Path) -> None:
         if turn % 3:
             there = OBJECTS[name](chunks, folder / "own")
         else:
-            there = named(name).open_table(in_files(chunks, folder / "files"))
+            there = get_engine(name).open_table(in_files(chunks, folder / "files"))
         digests.add(cases.digest(there, KERNEL))
     assert digests == {DIGEST}
 
@@ -113,7 +114,7 @@ def refuses_what_it_must(name: str, folder: Path) -> None:
     for wrong in (dates, secret):
         there = OBJECTS[name]([wrong.slice(0, 100), wrong.slice(100)], folder / "wrong")
         with pytest.raises(errors.WrongType) as refusal:
-            there.fold(WeightedSum("value", Grid.cover(0, 1, 8), Owner(), np.array([1])))
+            there.fold(WeightedSum("value", Grid.cover(0, 1, 8), GroupLookup(), np.array([1])))
         assert "17" not in str(refusal.value)
         assert refusal.value.__cause__ is None
         assert refusal.value.__context__ is None
@@ -131,9 +132,9 @@ def counts_and_reads_text(name: str, folder: Path) -> None:
     told: list[int] = []
     text = folder / "rows.csv"
     pacsv.write_csv(TABLE.set_column(9, "region", TABLE["region"].cast(pa.string())), text)
-    there = named(name).open_table(str(text), cases.NUMBERS, told.append)
-    asked = WeightedSum("value", Grid.cover(-5.0, 12.7, 32), Owner(), np.array([7]), missing=2.0)
-    assert there.fold(asked) == over(TABLE).fold(asked)
+    there = get_engine(name).open_table(str(text), cases.NUMBERS, told.append)
+    asked = WeightedSum("value", Grid.cover(-5.0, 12.7, 32), GroupLookup(), np.array([7]), missing=2.0)
+    assert there.fold(asked) == open_engine(TABLE).fold(asked)
     assert told[-1] == len(TABLE)
     assert told == sorted(told)
 
@@ -180,7 +181,7 @@ def test_spark_obeys_for_long(tmp_path, monkeypatch):
 def test_a_text_file_with_every_kind_of_gap(name, tmp_path):
     """Gaps as people write them, blanks around numbers, quoted commas, blank lines, a mark at the beginning."""
     (tmp_path / "a.csv").write_text('\ufeffvalue,"a ""b"""\n1,x\n\n 2\t,"y, z"\nNA,\n"",NULL\n1e3,n/a\n-inf,""\n')
-    kinds = named(name).open_table(str(tmp_path / "a.csv"), ("value",))
+    kinds = get_engine(name).open_table(str(tmp_path / "a.csv"), ("value",))
     assert dict(kinds.columns()) == {"value": "number", 'a "b"': "text"}
     found = [cell for batch in kinds.fold(Kept(("value", 'a "b"'))) for cell in zip(*batch, strict=True)]
     wanted = [(1.0, "x"), (2.0, "y, z"), (None, None), (None, None), (1000.0, None), (-np.inf, None)]
@@ -191,7 +192,7 @@ def test_a_text_file_with_every_kind_of_gap(name, tmp_path):
 def test_a_cell_that_is_no_number_is_refused_without_being_quoted(name, tmp_path):
     (tmp_path / "a.csv").write_text("value,b\n1,x\nsecret,y\n")
     with pytest.raises(errors.InvalidData) as refusal:
-        named(name).open_table(str(tmp_path / "a.csv"), ("value",)).fold(Kept(("value",)))
+        get_engine(name).open_table(str(tmp_path / "a.csv"), ("value",)).fold(Kept(("value",)))
     assert "secret" not in str(refusal.value)
     assert refusal.value.__context__ is None
 
@@ -216,9 +217,9 @@ def test_files_of_one_table_have_the_same_columns(name, tmp_path):
     for other in ({"a": [1.0]}, {"a": ["1"], "b": ["x"]}, {"a": [1.0], "b": ["x"], "c": [1]}):
         pq.write_table(pa.table(other), tmp_path / "2.parquet")
         with pytest.raises(errors.InvalidData):
-            named(name).open_table(str(tmp_path))
+            get_engine(name).open_table(str(tmp_path))
     pq.write_table(pa.table({"b": pa.array(["x"]).dictionary_encode(), "a": pa.nulls(1)}), tmp_path / "2.parquet")
-    assert dict(named(name).open_table(str(tmp_path)).columns()) == {"a": "number", "b": "text"}
+    assert dict(get_engine(name).open_table(str(tmp_path)).columns()) == {"a": "number", "b": "text"}
 
 
 @pytest.mark.parametrize("name", ["arrow", "duckdb"])
@@ -226,7 +227,7 @@ def test_files_may_differ_in_the_width_of_numbers_and_in_how_text_is_stored(name
     pq.write_table(pa.table({"a": pa.array([1, 2], pa.int16()), "b": ["x", "y"]}), tmp_path / "a[1]*.parquet")
     pq.write_table(pa.table({"b": pa.array(["x"]).dictionary_encode(), "a": [0.5]}), tmp_path / "it's.parquet")
     pq.write_table(pa.table({"a": pa.nulls(1), "b": pa.nulls(1)}), tmp_path / "third.parquet")
-    found = named(name).open_table(str(tmp_path)).fold(Kept(("a", "b")))
+    found = get_engine(name).open_table(str(tmp_path)).fold(Kept(("a", "b")))
     cells = [cell for batch in found for cell in zip(*batch, strict=True)]
     assert sorted(map(repr, cells)) == sorted(map(repr, [(1.0, "x"), (2.0, "y"), (0.5, "x"), (None, None)]))
 
@@ -241,6 +242,6 @@ def test_a_batch_arrives_in_types_that_kernels_know():
         (pa.array(["a"], pa.string_view()), pa.string()),
         (pa.array(["a"]).dictionary_encode(), pa.dictionary(pa.int32(), pa.string())),
     ):
-        batch = engine.plain(pa.record_batch([column], names=["a"]))
+        batch = engine.convert_batch(pa.record_batch([column], names=["a"]))
         assert batch.schema.types == [kind]
         assert batch.column(0).to_pylist() == column.to_pylist()

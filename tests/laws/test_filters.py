@@ -16,7 +16,7 @@ import pytest
 from sottovoce import units
 from sottovoce.errors import BudgetExceeded
 from sottovoce.ledger import Amounts
-from sottovoce.ledgers.opened import opened
+from sottovoce.ledgers.opened import open_ledger
 
 GRANTED = {"strict": 0.5, "loose": 2.0}
 #: Prices of the next question, by how the answers before went: what an adaptive curator might do.
@@ -31,14 +31,14 @@ class Path:
     """One sequence of answers, with books of its own."""
 
     def __init__(self, person, accounts):
-        self.person, self.ledger, self.accounts = person, opened(None), accounts
-        allowed = [units.grant([GRANTED[person]]), np.array([int(units.grant_delta(DELTA_IN_ALL))])]
+        self.person, self.ledger, self.accounts = person, open_ledger(None), accounts
+        allowed = [units.round_down([GRANTED[person]]), np.array([int(units.round_down_delta(DELTA_IN_ALL))])]
         self.grants = [Amounts([person], amount, account) for amount, account in zip(allowed, accounts, strict=False)]
         self.ledger.grant(self.grants)
 
     def pays(self, price):
         """Whether the person takes part at this price."""
-        amounts = [units.declared([price]), np.array([int(units.charge_delta(DELTA))])]
+        amounts = [units.round_up_decimal([price]), np.array([int(units.round_up_delta(DELTA))])]
         asked = [Amounts([self.person], amount, name) for amount, name in zip(amounts, self.accounts, strict=False)]
         try:
             self.ledger.reserve(f"q{next(fresh_key)}", "", asked)

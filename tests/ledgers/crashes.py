@@ -92,7 +92,7 @@ def _die_at(step: int, tell) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         left[0] -= 1
 
-    ledger.reached = reached
+    ledger.fault_point = reached
 
 
 def lost_or_free(place: Place, traces: Sequence[Trace]) -> list[str]:

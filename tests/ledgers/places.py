@@ -22,8 +22,8 @@ import numpy as np
 import sottovoce as sv
 from sottovoce import errors
 from sottovoce.ledger import Amounts
-from sottovoce.ledgers.books import Books
-from sottovoce.ledgers.opened import opened
+from sottovoce.ledgers.opened import open_ledger
+from sottovoce.ledgers.sql_ledger import SqlLedger
 
 VALUES, OWNERS = [1.0, 2.0, 3.0, 4.0, 5.0], ["ada-lovelace", "ada-lovelace", "ben-trovato", "cleo", "cleo"]
 PEOPLE = ["ada-lovelace", "ben-trovato", "cleo"]
@@ -50,8 +50,8 @@ class Place:
     def server(self) -> bool:
         return self.address.startswith("postgresql")
 
-    def open(self) -> Books:
-        return opened(self.address, self.keys)
+    def open(self) -> SqlLedger:
+        return open_ledger(self.address, self.keys)
 
     def session(self, **options: Any) -> sv.Session:
         return sv.Session(self.address, keys=self.keys, **options)
@@ -80,17 +80,17 @@ class Place:
             return cursor.fetchall() if cursor.description else []
 
 
-def spend(books: Books, key: str, units: int = 1, person: str = "ada-lovelace") -> Any:
+def spend(books: SqlLedger, key: str, units: int = 1, person: str = "ada-lovelace") -> Any:
     """One reservation of so many units."""
     return books.reserve(key, "", [Amounts([person], np.array([units]))])
 
 
-def allow(books: Books, units: int, person: str = "ada-lovelace") -> None:
+def allow(books: SqlLedger, units: int, person: str = "ada-lovelace") -> None:
     """A grant of so many units."""
     books.grant([Amounts([person], np.array([units]))])
 
 
-def left(books: Books, person: str = "ada-lovelace") -> int:
+def left(books: SqlLedger, person: str = "ada-lovelace") -> int:
     return int(books.balances([person])[0])
 
 

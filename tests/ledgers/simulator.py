@@ -26,8 +26,8 @@ from ledgers.places import Place
 from sottovoce import errors, ledger
 from sottovoce.ledger import ACCOUNTS, Amounts
 from sottovoce.ledgers import postgres, sqlite
-from sottovoce.ledgers.beside import Beside
-from sottovoce.ledgers.books import Books
+from sottovoce.ledgers.keyfile import LedgerKeyFile
+from sottovoce.ledgers.sql_ledger import SqlLedger
 
 PEOPLE = ["ada", "ben", "cleo", "17", "Zoë"]
 KINDS = [ACCOUNTS[0], ACCOUNTS[2], ACCOUNTS[5]]
@@ -108,7 +108,7 @@ class Simulation:
 
     # What is asked for.
 
-    def books(self) -> Books:
+    def books(self) -> SqlLedger:
         return self.dice.choice(self.handles)
 
     def amounts(self) -> dict[str, int]:
@@ -126,7 +126,7 @@ class Simulation:
         self.books().grant(packed(account, amounts))
         self.reference.grant(account, amounts)
 
-    def reserve(self, books: Books | None = None, outside: bool = False) -> None:
+    def reserve(self, books: SqlLedger | None = None, outside: bool = False) -> None:
         key, account, amounts = self.key(), self.dice.choice(KINDS), self.amounts()
         verdict = self.reference.verdict(key, account, amounts, outside)
         wanted = {"unknown": errors.UnknownPeople, "short": errors.BudgetExceeded}.get(verdict)
@@ -220,10 +220,10 @@ class Simulation:
         def write(*arguments: Any) -> None:
             raise errors.LedgerUnavailable("no room")
 
-        with put(Beside, "write", write):
+        with put(LedgerKeyFile, "write", write):
             self.faulty(self.books(), REFUSALS)
 
-    def faulty(self, books: Books, kinds: Any, committed: list[str] | None = None) -> None:
+    def faulty(self, books: SqlLedger, kinds: Any, committed: list[str] | None = None) -> None:
         """One attempt with a fault in its way: it happened as a whole or not at all, and is told so or not."""
         key, account, amounts = self.key(), self.dice.choice(KINDS), self.amounts()
         outside = self.dice.random() < 0.3
@@ -329,7 +329,7 @@ EDITS = [
 class Copy:
     """Everything in the database, as it is now: not what lies beside it."""
 
-    def __init__(self, place: Place, handles: list[Books]) -> None:
+    def __init__(self, place: Place, handles: list[SqlLedger]) -> None:
         self._place = place
         for books in handles:
             books._store._close()

@@ -12,8 +12,8 @@ import sottovoce as sv
 from ledgers.places import GRANT, MEAN, OWNERS, PEOPLE, PRICE, VALUES, allow, left, release, spend
 from sottovoce import errors
 from sottovoce.ledger import ACCOUNTS, Amounts
-from sottovoce.ledgers import chain, sqlite
-from sottovoce.ledgers.opened import opened
+from sottovoce.ledgers import hash_chain, sqlite
+from sottovoce.ledgers.opened import open_ledger
 
 #: The largest grant, in units, and one unit beside it: as doubles both are exact, as floats of ε they are not.
 LARGE = 10**15
@@ -184,16 +184,16 @@ def test_history_tells_what_became_of_everything(place):
 
 def test_a_proof_leads_from_somebodys_line_to_the_root(place):
     books = place.open()
-    names = [f"p{i}" for i in range(chain.WIDTH**2 + 5)]
+    names = [f"p{i}" for i in range(hash_chain.TREE_WIDTH**2 + 5)]
     books.grant([Amounts(names, np.arange(len(names)))])
     (entry,) = [entry for entry in books.entries() if entry.what == "grant"]
     for name in (names[0], names[-1]):
         ((line, steps),) = books.proof(name, entry.number)
-        leaf = chain.leaves(np.frombuffer(line, dtype=chain.PACKED))[0]
-        assert chain.climbed(leaf, steps) == entry.root
-        other = np.frombuffer(line, dtype=chain.PACKED).copy()
+        leaf = hash_chain.hash_lines(np.frombuffer(line, dtype=hash_chain.PACKED))[0]
+        assert hash_chain.climb_proof(leaf, steps) == entry.root
+        other = np.frombuffer(line, dtype=hash_chain.PACKED).copy()
         other["amount"] += 1
-        assert chain.climbed(chain.leaves(other)[0], steps) != entry.root
+        assert hash_chain.climb_proof(hash_chain.hash_lines(other)[0], steps) != entry.root
 
 
 def test_a_certificate_is_confirmed_and_one_that_is_not_in_the_books_seals(place):
@@ -255,8 +255,8 @@ def test_many_people_in_one_transaction(place):
 @pytest.mark.parametrize("many", [0, 10**6], ids=["looked for", "all read"])
 def test_balances_are_the_same_whether_accounts_are_looked_for_or_all_read(place, monkeypatch, many):
     """One after the other and in any order; of lowered grants nothing is left, and a stranger is told of."""
-    monkeypatch.setattr("sottovoce.ledgers.books.MANY", many)
-    monkeypatch.setattr("sottovoce.ledgers.schema.PART", 64)
+    monkeypatch.setattr("sottovoce.ledgers.sql_ledger.SCAN_FACTOR", many)
+    monkeypatch.setattr("sottovoce.ledgers.sql_schema.PART_SIZE", 64)
     books, names, amounts = place.open(), list(range(500)), np.arange(500) * 10**12
     books.grant([Amounts(names, amounts), Amounts(names[:100], amounts[:100] + 7, ACCOUNTS[-1])])
     books.reserve("k", "", [Amounts(names, amounts // 2)])
@@ -274,7 +274,7 @@ def test_balances_are_the_same_whether_accounts_are_looked_for_or_all_read(place
 def test_people_are_told_apart_by_both_halves_of_their_digests():
     digests = [bytes(8) + bytes([0] * 7 + [low]) for low in (1, 2, 5)] + [b"\xff" * 16]
     amounts = np.arange(4)
-    assert chain.looked_up(b"".join(reversed(digests)), b"".join(digests), amounts).tolist() == [3, 2, 1, 0]
+    assert hash_chain.look_up_amounts(b"".join(reversed(digests)), b"".join(digests), amounts).tolist() == [3, 2, 1, 0]
     for stranger in (
         bytes(16),
         bytes(15) + b"\3",
@@ -282,8 +282,8 @@ def test_people_are_told_apart_by_both_halves_of_their_digests():
         b"\xff" * 15 + b"\0",
         bytes(7) + b"\1" + bytes(8),
     ):
-        assert chain.looked_up(digests[1] + stranger, b"".join(digests), amounts) is None
-    assert chain.looked_up(digests[0], b"", amounts[:0]) is None
+        assert hash_chain.look_up_amounts(digests[1] + stranger, b"".join(digests), amounts) is None
+    assert hash_chain.look_up_amounts(digests[0], b"", amounts[:0]) is None
 
 
 def test_nobody_at_all(place):
@@ -295,12 +295,12 @@ def test_nobody_at_all(place):
 
 
 def test_books_in_memory_end_with_the_process():
-    books = opened(None)
+    books = open_ledger(None)
     allow(books, 3)
     spend(books, "k")
     books.verify()
     with pytest.raises(errors.UnknownPeople):
-        left(opened(None))
+        left(open_ledger(None))
 
 
 def test_what_was_asked_cannot_be_guessed_from_the_books_alone():
@@ -316,5 +316,5 @@ def test_what_was_asked_cannot_be_guessed_from_the_books_alone():
 
 def test_statements_number_no_parameter():
     """Python 3.12 warns of numbered parameters that come in a sequence, and 3.14 refuses them."""
-    for statement in (sqlite.STAGE, sqlite.READ):
+    for statement in (sqlite.STAGE, sqlite.READ_BALANCES):
         assert re.search(r"\?\d", statement) is None

@@ -16,8 +16,8 @@ from ledgers.model import Model
 from ledgers.places import Place
 from sottovoce import errors
 from sottovoce.ledger import ACCOUNTS, Amounts
-from sottovoce.ledgers import schema
-from sottovoce.ledgers.opened import opened
+from sottovoce.ledgers import sql_schema
+from sottovoce.ledgers.opened import open_ledger
 
 people = st.sampled_from(["ada", "ben", "17"])
 accounts = st.sampled_from([ACCOUNTS[0], ACCOUNTS[1], ACCOUNTS[3], ACCOUNTS[-1]])
@@ -39,7 +39,7 @@ class Machine(RuleBasedStateMachine):
     def open(self):
         self.folder, self.model = Path(tempfile.mkdtemp()), Model()
         self.place = Place(f"sqlite:///{self.folder}/books.db", self.folder)
-        self.books = self.place.open() if self.durable else opened(None)
+        self.books = self.place.open() if self.durable else open_ledger(None)
 
     @rule(account=accounts, wanted=amounts)
     def grant(self, account, wanted):
@@ -106,10 +106,10 @@ def test_the_books_are_where_the_model_is(durable, runs):
 
 
 def test_the_machine_finds_a_ledger_that_forgets_a_condition(monkeypatch):
-    planted = schema.CHARGE.replace("AND accounts.granted - accounts.spent >= staged.amount", "")
+    planted = sql_schema.CHARGE.replace("AND accounts.granted - accounts.spent >= staged.amount", "")
     raised = planted.replace("SET spent", "SET cap = accounts.cap + staged.amount, spent")
-    assert raised != planted != schema.CHARGE
-    monkeypatch.setattr(schema, "CHARGE", raised)
+    assert raised != planted != sql_schema.CHARGE
+    monkeypatch.setattr(sql_schema, "CHARGE", raised)
     found = (AssertionError, pytest.fail.Exception, errors.LedgerBroken)
     with pytest.raises(found):  # the same sequences every time, not made shorter
         run(durable=False, max_examples=40, derandomize=True, database=None, phases=[Phase.generate])

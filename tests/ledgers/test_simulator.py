@@ -9,9 +9,9 @@ import pytest
 from ledgers.places import Place
 from ledgers.simulator import WEIGHTS, Simulation, Violation
 from sottovoce import errors
-from sottovoce.ledgers import reading, schema
-from sottovoce.ledgers.beside import Beside
-from sottovoce.ledgers.books import Books
+from sottovoce.ledgers import sql_reading, sql_schema
+from sottovoce.ledgers.keyfile import LedgerKeyFile
+from sottovoce.ledgers.sql_ledger import SqlLedger
 
 #: Schedules that run every time, and for long, with so many operations each.
 OFTEN_IN_FILE, OFTEN_ON_SERVER, SHORT = 42, 8, 20
@@ -59,41 +59,41 @@ def test_a_thousand_schedules_of_faults(request, tmp_path, kind, part):
 
 
 def charge_without_a_condition(monkeypatch) -> None:
-    planted = schema.CHARGE.replace("AND accounts.granted - accounts.spent >= staged.amount", "")
+    planted = sql_schema.CHARGE.replace("AND accounts.granted - accounts.spent >= staged.amount", "")
     planted = planted.replace("SET spent", "SET cap = accounts.cap + staged.amount, spent")
-    monkeypatch.setattr(schema, "CHARGE", planted)
+    monkeypatch.setattr(sql_schema, "CHARGE", planted)
 
 
 def write_no_heads(monkeypatch) -> None:
-    write = Beside.write
-    monkeypatch.setattr(Beside, "write", lambda own, lines: None if lines[0][1] else write(own, lines))
+    write = LedgerKeyFile.write
+    monkeypatch.setattr(LedgerKeyFile, "write", lambda own, lines: None if lines[0][1] else write(own, lines))
 
 
 def sign_nothing(monkeypatch) -> None:
-    monkeypatch.setattr(Books, "_refuse_unsigned", lambda *arguments: None)
-    monkeypatch.setattr(Books, "_are_signed", lambda *arguments: True)
+    monkeypatch.setattr(SqlLedger, "_refuse_unsigned", lambda *arguments: None)
+    monkeypatch.setattr(SqlLedger, "_are_signed", lambda *arguments: True)
 
 
 def compare_no_accounts(monkeypatch) -> None:
-    monkeypatch.setattr("sottovoce.ledgers.replay.Accounts.equal", lambda *arguments: True)
+    monkeypatch.setattr("sottovoce.ledgers.sql_reading.Accounts.equal", lambda *arguments: True)
 
 
 def refuse_the_truth(monkeypatch) -> None:
     """A loss from outside is refused where somebody is short, as it once was."""
-    monkeypatch.setattr(schema, "CHARGE_OUTSIDE", schema.CHARGE)
+    monkeypatch.setattr(sql_schema, "CHARGE_OUTSIDE", sql_schema.CHARGE)
 
 
 def answer_before_the_commit(monkeypatch) -> None:
     """A reservation is acknowledged, and only then written: here, never."""
-    reserve = Books.reserve
+    reserve = SqlLedger.reserve
 
     def hasty(self, key, request, amounts, *, outside=False):
         made = None if int(key.split()[1]) % 3 else self.find(key)
         if int(key.split()[1]) % 3 or made is not None:
             return reserve(self, key, request, amounts, outside=outside)
-        return reading.Reservation(key, request, "reserved", 1, "0" * 64, fresh=True)
+        return sql_reading.Reservation(key, request, "reserved", 1, "0" * 64, fresh=True)
 
-    monkeypatch.setattr(Books, "reserve", hasty)
+    monkeypatch.setattr(SqlLedger, "reserve", hasty)
 
 
 PLANTED = [

@@ -23,7 +23,7 @@ def test_payments_as_printed_let_everybody_who_sells_gain(monkeypatch):
         psi = prices.whole + np.append(low, prices.whole[:-1]) - low
         return [int(t) for t in psi[step] * curve[np.arange(len(step)), step]]
 
-    monkeypatch.setattr(payments, "exact", printed)
+    monkeypatch.setattr(payments, "compute_payments", printed)
     truth = told(COSTS, PUBLIC).allocate()
     gainers = [
         any(
@@ -78,14 +78,14 @@ def test_a_rule_that_is_not_monotone_is_mended_by_the_running_maximum():
 
     def most_gained(curve):
         steps = np.arange(len(prices))
-        paid = payments.exact(prices, np.tile(curve, (len(prices), 1)), steps)
+        paid = payments.compute_payments(prices, np.tile(curve, (len(prices), 1)), steps)
         utility = [[t - int(cost) * int(u) for t, u in zip(paid, curve, strict=True)] for cost in prices.whole]
         assert curve is not mended or all(utility[k][k] >= 0 for k in steps)
         return max(max(row) - row[k] for k, row in enumerate(utility))
 
     for _ in range(50):
         curve = rng.integers(0, 10**9, len(prices))
-        mended = payments.falling(curve[None])[0]
+        mended = payments.make_nonincreasing(curve[None])[0]
         assert most_gained(mended) == 0
         assert most_gained(curve) > 10**6
 
@@ -95,7 +95,7 @@ def test_money_rounded_down_loses_somebody_money(monkeypatch):
         rate = 2.0**prices.exponent / 1e9 / float(coin)
         return np.array([int(t * rate) for t in amounts])
 
-    monkeypatch.setattr(payments, "in_coins", down)
+    monkeypatch.setattr(payments, "round_to_coins", down)
     costs = [1.1, 2.75, HIGH]
     deal = told(costs, {**PUBLIC, "coin": 0.7}).allocate()
     assert any(worth(deal, i, cost) < 0 for i, cost in enumerate(costs))

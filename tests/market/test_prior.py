@@ -31,7 +31,7 @@ def test_laws_are_scipys_cut_to_the_range(law, full):
 
 @pytest.mark.parametrize("law", LAWS[:4], ids=lambda law: law.kind)
 def test_regular_laws_need_no_iron_and_come_close_to_cost_plus_ratio(law):
-    assert prior.regular(law, PRICES)
+    assert prior.is_regular(law, PRICES)
     fine = Prices.between(LOW, HIGH, 4000)
     c = fine.values[200::400]
     density = (law.cdf(c + 1e-5) - law.cdf(c - 1e-5)) / 2e-5
@@ -61,7 +61,7 @@ def test_expected_payments_are_expected_virtual_costs(law):
 
 
 def test_two_bumps_are_irregular_and_ironed_flat():
-    assert not prior.regular(two_bumps(), PRICES)
+    assert not prior.is_regular(two_bumps(), PRICES)
     psi = virtual_costs(two_bumps(), PRICES)
     assert np.sum(np.diff(psi) == 0) > 10
 

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from market.lies import HIGH, LAWS, largest_gain, markets, reports, told, worth
-from sottovoce.market import book
+from sottovoce.market import payments
 
 few = settings(max_examples=25, deadline=None)
 some = settings(max_examples=60, deadline=None)
@@ -119,7 +119,7 @@ def test_scaling_is_truthful_rational_and_within_the_budget(market, budget, exac
         return m.within(budget, rule="scaling")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(book, "MOVES", book.MOVES if exactly else 0)
+        patch.setattr(payments, "MAX_MOVES", payments.MAX_MOVES if exactly else 0)
         deal = outcome(told(costs, public))
         assert sum(int(c) for c in deal.coins) <= deal.budget
         assert all(worth(deal, i, cost) >= 0 for i, cost in enumerate(costs))

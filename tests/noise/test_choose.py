@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cases import log_law
 from seams import Script
-from sottovoce.noise import choose, source
+from sottovoce.noise import selection, source
 
 SIGMAS = 6
 
@@ -21,7 +21,7 @@ SIGMAS = 6
 def test_coins_have_their_bias(gap, scale):
     """ "Returns independent booleans, True with probability exp(−gap/scale), exactly, for whole gaps ≥ 0." """
     n, p = 200_000, math.exp(-gap / scale)
-    heads = choose.coins(np.full(n, gap, dtype=np.int64), scale).sum()
+    heads = selection.flip_coins(np.full(n, gap, dtype=np.int64), scale).sum()
     assert abs(heads - n * p) <= SIGMAS * math.sqrt(n * p * (1 - p))
 
 
@@ -37,7 +37,7 @@ def test_a_coin_is_decided_as_an_infinitely_precise_uniform_would_decide_it(gap,
         uniform /= mpmath.mpf(2) ** (64 * (len(rest) + 1))
         expected = bool(uniform < bias)
     with source._seam(Script(word, *rest)):
-        decided = bool(choose.coins(np.array([gap], dtype=np.int64), scale)[0])
+        decided = bool(selection.flip_coins(np.array([gap], dtype=np.int64), scale)[0])
     assert decided == expected or abs(gap / scale) > 2500  # beyond, the script would need more words than it has
 
 
@@ -45,14 +45,14 @@ def test_nothing_underflows_to_impossible():
     """A chance of e^(−1000), below the smallest double, is still a chance: all-zero words must give heads."""
     zeros = Script(*[0] * 60)
     with source._seam(zeros):
-        assert choose.coins(np.array([1000], dtype=np.int64), 1)[0]
+        assert selection.flip_coins(np.array([1000], dtype=np.int64), 1)[0]
     assert math.exp(-1000) == 0.0
 
 
 @pytest.mark.parametrize("mechanism", ["permute_and_flip", "exponential"])
 def test_choices_follow_their_law_and_reject_a_scale_off_by_a_tenth(mechanism):
     scores, scale, n = np.array([0, 3, 7, 7, 20, 40], dtype=np.int64), 10, 40_000
-    chosen = np.bincount([getattr(choose, mechanism)(scores, scale) for _ in range(n)], minlength=6)
+    chosen = np.bincount([getattr(selection, mechanism)(scores, scale) for _ in range(n)], minlength=6)
     assert distance(chosen, law(mechanism, scores, scale)) < 60  # chi-square, 5 degrees: P < 1e-11
     assert distance(chosen, law(mechanism, scores, scale * 1.1)) > 60
     assert distance(chosen, law(mechanism, scores, scale / 1.1)) > 60
@@ -79,5 +79,5 @@ def test_the_law_used_by_the_audits_sums_to_one():
 
 
 def test_one_candidate_is_chosen_for_certain():
-    assert choose.permute_and_flip(np.array([7], dtype=np.int64), 1) == 0
-    assert choose.exponential(np.array([7], dtype=np.int64), 1) == 0
+    assert selection.permute_and_flip(np.array([7], dtype=np.int64), 1) == 0
+    assert selection.exponential(np.array([7], dtype=np.int64), 1) == 0

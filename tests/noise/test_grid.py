@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sottovoce.data.kernels import exact_dot
 from sottovoce.errors import InvalidBounds
-from sottovoce.noise.grid import Grid, snapped
-from sottovoce.statistics import exact_dot
+from sottovoce.noise.grid import Grid, snap_to_grid
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 bounds = st.tuples(finite, finite).filter(lambda b: b[0] < b[1] and math.isfinite(b[1] - b[0]) and b[1] - b[0] > 1e-290)
@@ -52,7 +52,7 @@ def test_bounds_too_close_for_doubles_are_refused():
 
 @given(value=st.fractions(-50, 50), exponent=st.integers(-12, 0))
 def test_snapped_answers_are_multiples_of_the_step_inside_the_bounds(value, exponent):
-    answer = snapped(value, -20.3, 17.9, exponent)
+    answer = snap_to_grid(value, -20.3, 17.9, exponent)
     assert -20.3 <= answer <= 17.9
     assert (Fraction(answer) / Fraction(2) ** exponent).denominator == 1
 

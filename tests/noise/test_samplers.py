@@ -13,7 +13,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from sottovoce.noise import gaussian, laplace, normal, precise, radial, source
+from sottovoce.noise import continuous, integer, precise, source
 
 SIGMAS = 6
 
@@ -26,7 +26,7 @@ def off_by(values: np.ndarray, expected: float) -> float:
 @pytest.mark.parametrize("scale", [0.7, 5.5, 1e6, 2.0**40])
 def test_laplace_returns_integers_z_with_probability_proportional_to_exp_of_minus_z_over_scale(scale):
     """ "Returns independent integers Z with P[Z=z] ∝ exp(−|z|/scale), exactly." """
-    z = np.array(laplace.draw(scale, 40_000), dtype=float)
+    z = np.array(integer.draw_laplace(scale, 40_000), dtype=float)
 
     def mean_size(s):  # E|Z| of the discrete Laplace law
         return 2 * math.exp(-1 / s) / -math.expm1(-2 / s)
@@ -39,7 +39,7 @@ def test_laplace_returns_integers_z_with_probability_proportional_to_exp_of_minu
 
 def test_small_laplace_matches_its_whole_probability_table():
     scale, n = 1.3, 60_000
-    z = np.array(laplace.draw(scale, n))
+    z = np.array(integer.draw_laplace(scale, n))
     top = (1 - math.exp(-1 / scale)) / (1 + math.exp(-1 / scale))
     for k in range(-6, 7):
         p = top * math.exp(-abs(k) / scale)
@@ -49,7 +49,7 @@ def test_small_laplace_matches_its_whole_probability_table():
 @pytest.mark.parametrize("scale", [0.8, 12.0, 2.0**40])
 def test_gaussian_returns_integers_z_with_probability_proportional_to_exp_of_minus_z_squared(scale):
     """ "Returns independent integers Z with P[Z=z] ∝ exp(−z²/(2·scale²)), exactly." """
-    z = np.array(gaussian.draw(scale, 40_000), dtype=float)
+    z = np.array(integer.draw_gaussian(scale, 40_000), dtype=float)
 
     def second_moment(s):
         if s > 100:
@@ -64,7 +64,7 @@ def test_gaussian_returns_integers_z_with_probability_proportional_to_exp_of_min
     assert off_by(z**2, second_moment(scale / 1.1)) > SIGMAS
 
 
-@pytest.mark.parametrize("draw", [laplace.draw, gaussian.draw])
+@pytest.mark.parametrize("draw", [integer.draw_laplace, integer.draw_gaussian])
 @pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, math.inf, 2.0**46])
 def test_a_scale_that_could_reach_the_end_of_int64_is_refused(draw, scale):
     with pytest.raises(ValueError, match="scale"):
@@ -74,7 +74,7 @@ def test_a_scale_that_could_reach_the_end_of_int64_is_refused(draw, scale):
 @pytest.mark.parametrize(("dimension", "n"), [(1, 18_000), (2, 10_000), (7, 4_000)])
 def test_l2_noise_has_a_gamma_radius_and_a_uniform_direction(dimension, n):
     rate = 2.5
-    b = np.array([radial.l2(rate, dimension).astype(float) for _ in range(n)])
+    b = np.array([continuous.draw_l2(rate, dimension).astype(float) for _ in range(n)])
     radius = np.linalg.norm(b, axis=1)
     assert off_by(radius, dimension / rate) < SIGMAS
     assert off_by(radius**2, dimension * (dimension + 1) / rate**2) < SIGMAS
@@ -88,7 +88,7 @@ def test_l2_noise_has_a_gamma_radius_and_a_uniform_direction(dimension, n):
 def test_box_noise_has_the_density_of_its_norm_on_a_lopsided_box():
     """The largest ratio |b_j|/w_j is Gamma(d), and the side that attains it is uniform: cone, not surface measure."""
     widths, n = np.array([1.0, 10.0, 3.0]), 10_000
-    b = np.array([radial.box(widths).astype(float) for _ in range(n)])
+    b = np.array([continuous.draw_box(widths).astype(float) for _ in range(n)])
     ratios = np.abs(b) / widths
     norm = ratios.max(axis=1)
     assert off_by(norm, 3) < SIGMAS
@@ -101,10 +101,10 @@ def test_box_noise_has_the_density_of_its_norm_on_a_lopsided_box():
 
 
 def test_below_is_uniform_and_reaches_every_number():
-    draws = np.array([source.below(6) for _ in range(12_000)])
+    draws = np.array([source.draw_below(6) for _ in range(12_000)])
     for k in range(6):
         assert abs((draws == k).sum() - 2000) < SIGMAS * math.sqrt(12_000 * 5 / 36)
-    assert source.below(1) == 0
+    assert source.draw_below(1) == 0
 
 
 # ---------------------------------------------------------------- continuous noise
@@ -118,7 +118,9 @@ class Leading:
 
     def bytes(self, count):
         drawn = bytearray(os.urandom(count))
-        if count % EACH == 0 and count != 2 * normal.SIDE:  # whole reals, not the two sides of a direction
+        if (
+            count % EACH == 0 and count != 2 * continuous.COORDINATE_BYTES
+        ):  # whole reals, not the two sides of a direction
             for first in range(0, count, EACH):
                 drawn[first + EACH - self.zeros : first + EACH] = bytes(self.zeros)  # the last byte is the leading one
         return bytes(drawn)
@@ -153,14 +155,14 @@ def test_logarithms_exponentials_and_roots_have_384_bits():
             scaled = int(Fraction(float(x)) * precise.ONE)
             exact = mpmath.exp(mpmath.mpf(scaled) / one) * one
             assert abs(precise.exp(scaled) - exact) < 2.0**-360 * max(exact, one)
-            assert 0 <= mpmath.sqrt(int(exact) / one) * one - precise.root(int(exact)) < 1
+            assert 0 <= mpmath.sqrt(int(exact) / one) * one - precise.sqrt(int(exact)) < 1
     assert precise.log(1, 0) == 0
     assert precise.exp(0) == precise.ONE
 
 
 def test_uniforms_stay_inside_the_open_interval():
     with source._seam(Given(bytes(EACH) + b"\xff" * EACH, bytes(8), b"\x01" + bytes(7), b"\xff" * 8, *[bytes(8)] * 5)):
-        low, high = source.uniforms(2)
+        low, high = source.draw_uniforms(2)
     assert (high.mantissa, high.power) == (2 ** (precise.BITS + 1) - 1, precise.BITS + 1)
     assert 0 <= low.fixed_point <= high.fixed_point < precise.ONE
     assert low.mantissa > 2**320  # 321 leading bits, although the first 448 were zeros
@@ -170,12 +172,12 @@ def test_uniforms_stay_inside_the_open_interval():
 def test_uniforms_are_uniform():
     """Each of eight equal parts holds its share, at six standard errors: false alarms below 2e-8."""
     n = 16_000
-    eighths = np.bincount([8 * u.fixed_point >> precise.BITS for u in source.uniforms(n)], minlength=8)
+    eighths = np.bincount([8 * u.fixed_point >> precise.BITS for u in source.draw_uniforms(n)], minlength=8)
     assert np.all(np.abs(eighths - n / 8) < SIGMAS * math.sqrt(n * 7 / 64))
 
 
 def normals(size):
-    return (np.array(normal.standard(size), dtype=object) / precise.ONE).astype(float)
+    return (np.array(continuous.draw_standard_normals(size), dtype=object) / precise.ONE).astype(float)
 
 
 def test_normal_noise_is_normal():
@@ -198,8 +200,8 @@ def test_the_tails_of_continuous_noise_follow_their_law():
     begin = 8 * zeros * math.log(2)
     with source._seam(Leading(zeros)):
         half_square = (normals(36_000).reshape(-1, 2) ** 2).sum(axis=1) / 2
-        size = np.array([float(abs(radial.l2(0.5, 1)[0])) / 2 for _ in range(18_000)])
-        three = np.array([radial.gamma(3) / precise.ONE for _ in range(7_000)])
+        size = np.array([float(abs(continuous.draw_l2(0.5, 1)[0])) / 2 for _ in range(18_000)])
+        three = np.array([continuous.draw_gamma(3) / precise.ONE for _ in range(7_000)])
     assert half_square.min() > begin
     for tail, shape in ((half_square - begin, 1), (size - begin, 1), (three - 3 * begin, 3)):
         assert off_by(tail, shape) < SIGMAS
@@ -212,30 +214,32 @@ def test_the_tails_of_continuous_noise_follow_their_law():
 def test_draws_of_nearby_uniforms_differ_by_less_than_2_to_the_minus_70_in_the_tails_too(zeros):
     """The last byte of the first 384 bits still tells: another draw, and hardly another one, out to 21 deviations."""
     cell = bytearray(os.urandom(EACH - zeros - 1) + b"\x55" + bytes(zeros))
-    sides = os.urandom(normal.SIDE - 1) + b"\xa0" + os.urandom(normal.SIDE - 1) + b"\x60"  # about (¼, −¼)
+    sides = (
+        os.urandom(continuous.COORDINATE_BYTES - 1) + b"\xa0" + os.urandom(continuous.COORDINATE_BYTES - 1) + b"\x60"
+    )  # about (¼, −¼)
     following = [os.urandom(8)] * max(-(-(8 * zeros - 62) // 64), 0)  # words that it takes to know 321 leading bits
     found = []
     for _ in range(2):
         with source._seam(Given(bytes(cell), *following, sides)):
-            found.append(normal.standard(1)[0])
+            found.append(continuous.draw_standard_normals(1)[0])
         cell[0] ^= 1
     assert 0 < abs(found[0] - found[1]) < precise.ONE >> 70
     assert abs(found[0]) > math.sqrt(8 * zeros * math.log(2)) * precise.ONE
 
 
 def test_a_forked_child_never_repeats_its_parent():
-    laplace.draw(2.0**40)  # OpenDP is loaded and has drawn before the fork
+    integer.draw_laplace(2.0**40)  # OpenDP is loaded and has drawn before the fork
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        os.write(writer, f"{source.random_bytes(16).hex()} {laplace.draw(2.0**40, 2)}".encode())
+        os.write(writer, f"{source.draw_bytes(16).hex()} {integer.draw_laplace(2.0**40, 2)}".encode())
         os._exit(0)
     os.waitpid(child, 0)
     theirs = os.read(reader, 1000).decode()
     os.close(reader)
     os.close(writer)
-    assert theirs != f"{source.random_bytes(16).hex()} {laplace.draw(2.0**40, 2)}"
-    assert theirs.split(" ", 1)[1] != str(laplace.draw(2.0**40, 2))
+    assert theirs != f"{source.draw_bytes(16).hex()} {integer.draw_laplace(2.0**40, 2)}"
+    assert theirs.split(" ", 1)[1] != str(integer.draw_laplace(2.0**40, 2))
 
 
 def test_the_kernel_agrees_with_opendps_own_privacy_map():

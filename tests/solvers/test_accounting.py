@@ -11,9 +11,9 @@ from dp_accounting.pld import PLDAccountant
 from scipy.stats import norm
 
 from sottovoce import errors
-from sottovoce.conversion import gaussian_epsilon
-from sottovoce.solvers import accounting
-from sottovoce.solvers.accounting import SampledSteps
+from sottovoce.accounting import subsampled
+from sottovoce.accounting.subsampled import SampledSteps
+from sottovoce.accounting.zcdp import gaussian_epsilon
 
 SETTINGS = [(0.1, 100, 1e-6), (0.02, 200, 1e-5)]
 every_setting = pytest.mark.parametrize(("rate", "steps", "delta"), SETTINGS)
@@ -45,14 +45,14 @@ def test_a_loudness_keeps_its_grant_and_uses_it(rate, steps, delta):
 
 
 def test_many_different_grants_are_rounded_to_the_safe_side_of_a_table(monkeypatch):
-    monkeypatch.setattr(accounting, "TABLE", 16)
+    monkeypatch.setattr(subsampled, "TABLE_SIZE", 16)
     account, grants = SampledSteps(0.2, 50, 1e-5), np.geomspace(0.05, 2, 300)
     loudness = account.sensitivity_of(grants)
     assert np.all(account.epsilon_of(loudness) <= grants)
     assert np.all(np.diff(loudness) >= 0)
-    assert len(account._known) < 3 * accounting.TABLE
+    assert len(account._known) < 3 * subsampled.TABLE_SIZE
     exactly = account.sensitivity_of(grants[[0, 150, -1]])
-    assert np.all(loudness[[0, 150, -1]] >= exactly / (40 ** (1 / accounting.TABLE) * 1.01))
+    assert np.all(loudness[[0, 150, -1]] >= exactly / (40 ** (1 / subsampled.TABLE_SIZE) * 1.01))
     between = loudness * 0.999  # what is between two points of a table is charged as the louder one
     assert np.all(account.epsilon_of(between)[[0, 150, -1]] >= account.epsilon_of(between[[0, 150, -1]]) * (1 - 1e-9))
 
@@ -71,7 +71,7 @@ def test_who_is_not_heard_loses_nothing():
 
 
 def test_where_delta_covers_being_drawn_at_all_loudness_has_a_limit():
-    assert SampledSteps(0.001, 2, 0.02).sensitivity_of(np.array([1.0]))[0] == accounting.LOUDEST
+    assert SampledSteps(0.001, 2, 0.02).sensitivity_of(np.array([1.0]))[0] == subsampled.MAX_SENSITIVITY
 
 
 def hockey_stick(first, second, factor, cell):
@@ -99,8 +99,8 @@ def test_no_pair_in_the_plane_loses_more_than_the_opposite_pair_on_the_line(rate
 
 
 def test_without_the_package_sampling_is_refused_with_a_way_out(monkeypatch):
-    accounting._dp_accounting.cache_clear()
+    subsampled._dp_accounting.cache_clear()
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
     with pytest.raises(errors.InvalidParameter, match=r"sottovoce\[accounting\]"):
         SampledSteps(0.1, 10, 1e-5).sensitivity_of(np.array([1.0]))
-    accounting._dp_accounting.cache_clear()
+    subsampled._dp_accounting.cache_clear()

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sottovoce.accounting import kappa, kappa_certificate
 from sottovoce.errors import InvalidParameter
-from sottovoce.solvers import certificate, kappa
 
 INF = math.inf
 #: A bound lies above the formula by the tolerance and by what is allowed between nodes, together less than this part.
-SHARP = 2 * certificate.TOLERANCE
+SHARP = 2 * kappa_certificate.TOLERANCE
 #: Upper bounds with tolerance 5e-4 from an independent branch and bound over boxes of (W, φ), rounded to 4 digits.
 SECOND_OPINION = {
     0.001: {2: 0.9940, 5: 0.9908, 10: 0.9905, 20: 0.9904, 100: 0.9902, INF: 0.9902},
@@ -78,13 +78,13 @@ def test_the_constants_of_the_certificate_are_suprema_rounded_up():
     slope, bend = s * (1 - s), s * (1 - s) * (1 - 2 * s)
     bend_c = slope * (1 - 6 * slope)
     for constant, values in [
-        (certificate.SLOPE, slope),
-        (certificate.BEND, bend),
-        (certificate.BEND_C, bend_c),
-        (certificate.U_SLOPE, u * slope),
-        (certificate.U_SLOPE_C, u * bend),
-        (certificate.UU_BEND, u**2 * bend),
-        (certificate.UU_BEND_C, u**2 * bend_c),
+        (kappa_certificate.SLOPE, slope),
+        (kappa_certificate.BEND, bend),
+        (kappa_certificate.BEND_C, bend_c),
+        (kappa_certificate.U_SLOPE, u * slope),
+        (kappa_certificate.U_SLOPE_C, u * bend),
+        (kappa_certificate.UU_BEND, u**2 * bend),
+        (kappa_certificate.UU_BEND_C, u**2 * bend_c),
     ]:
         assert 0.999 * constant <= np.abs(values).max() <= constant
     assert (np.abs([slope, bend, bend_c]) <= np.exp(-u) * (1 + 1e-12)).all()
@@ -101,8 +101,8 @@ def test_the_bound_of_a_cell_is_nowhere_below_the_formula(low, width, where, sha
     rhos, high = (0.3, 2.0, 30.0, INF), low * (1 + width)
     inside = low + where * (high - low)
     end = largest_tilt(inside, ridge)
-    bound, value = certificate.cell(low, high, ridge, rhos)
-    rest, _ = certificate.cell(low, INF, ridge, rhos)
+    bound, value = kappa_certificate.bound_cell(low, high, ridge, rhos)
+    rest, _ = kappa_certificate.bound_cell(low, INF, ridge, rhos)
     at = np.array([formula(inside, np.array([share * end, end]), rho).max() for rho in rhos])
     assert (at <= bound).all()
     assert (at <= rest).all()
@@ -117,14 +117,14 @@ def test_single_rows_never_exceed_the_supports(length, where, share, tilt):
     s, t = sigmoid(p * length), sigmoid(other * length)
     first = s * (p * math.cos(phi) + math.sqrt(1 - p * p) * math.sin(phi)) / 2
     second = t * (math.sqrt(1 - other**2) * math.sin(phi) - other * math.cos(phi)) / 2 + t * (1 - t) / 3.0
-    assert first <= certificate.support(length, phi) / 2
-    assert first + second <= certificate.peak(length, phi, (3.0,))[0]
+    assert first <= kappa_certificate.bound_support(length, phi) / 2
+    assert first + second <= kappa_certificate.bound_peak(length, phi, (3.0,))[0]
 
 
 @settings(max_examples=100, deadline=None)
 @given(positive, positive, positive)
 def test_the_limit_of_the_tilt_covers_the_cone_and_shrinks_with_length(length, ridge, more):
-    limit = certificate.limit(length, ridge)
+    limit = kappa_certificate.bound_tilt(length, ridge)
     assert largest_tilt(length, ridge) <= limit
     assert largest_tilt(length * (1 + more), ridge) <= limit
     if limit < math.pi:
@@ -133,7 +133,7 @@ def test_the_limit_of_the_tilt_covers_the_cone_and_shrinks_with_length(length, r
 
 def test_the_curvature_of_a_gap_covers_it():
     for length in (0.0, 0.01, 1.0, 7.0, 40.0, 3e3):
-        at, fine = certificate.rows(length), np.linspace(0, math.pi, 200_001)
+        at, fine = kappa_certificate.compute_rows(length), np.linspace(0, math.pi, 200_001)
         s = sigmoid(length * np.cos(fine))
         for tilt in (0.0, 0.4, 1.5, 2.0, 3.0):
             gap = (s * np.cos(fine - tilt)).max() - (at.s * np.cos(at.angle - tilt)).max()
@@ -146,20 +146,20 @@ def test_the_curvature_of_a_gap_covers_it():
 
 @pytest.mark.parametrize("ridge", [0.002, 0.05, 0.5, 3.0, 30.0])
 def test_rows_of_the_table_are_what_the_certificate_proves(ridge):
-    table = kappa.shipped()
-    (row,) = certificate.table(np.array([ridge]), table.rhos)
-    assert np.abs(row - table.entries[table.ridges == ridge]).max() <= 1.5 * certificate.UNIT
+    table = kappa.load_table()
+    (row,) = kappa_certificate.compute_table(np.array([ridge]), table.rhos)
+    assert np.abs(row - table.entries[table.ridges == ridge]).max() <= 1.5 * kappa_certificate.UNIT
 
 
 @pytest.mark.long
 def test_the_whole_table_is_what_the_certificate_proves(capsys):
-    assert certificate.main([]) == 0
+    assert kappa_certificate.main([]) == 0
     assert "1335 entries proved" in capsys.readouterr().out
 
 
 def test_the_table_is_written_as_it_is_read():
-    table = kappa.shipped()
-    again = kappa.Table.of_csv(table.to_csv())
+    table = kappa.load_table()
+    again = kappa.KappaTable.of_csv(table.to_csv())
     assert all(np.array_equal(*pair) for pair in zip(table, again, strict=True))
     assert (np.diff(table.ridges) > 0).all()
     assert (np.diff(table.rhos) > 0).all()
@@ -167,15 +167,15 @@ def test_the_table_is_written_as_it_is_read():
 
 
 def test_a_table_that_lies_below_the_proof_is_noticed(monkeypatch, capsys):
-    table = kappa.shipped()
+    table = kappa.load_table()
     few = table._replace(ridges=table.ridges[-2:], entries=table.entries[-2:] - 1e-3)
-    monkeypatch.setattr(certificate, "shipped", lambda: few)
-    assert certificate.main([]) == 1
+    monkeypatch.setattr(kappa_certificate, "shipped", lambda: few)
+    assert kappa_certificate.main([]) == 1
     assert "0.00100" in capsys.readouterr().out
 
 
 def test_the_table_falls_in_both_directions_and_is_convex_in_the_inverse_of_rho():
-    table = kappa.shipped()
+    table = kappa.load_table()
     assert (np.diff(table.entries, axis=0) <= 0).all()
     assert (np.diff(table.entries, axis=1) <= 0).all()
     x = 1 / table.rhos[::-1]
@@ -194,7 +194,7 @@ def test_the_table_agrees_with_a_second_opinion(ridge):
 @pytest.mark.parametrize("ridge", [0.001, 0.05, 1.0])
 def test_entries_lie_above_the_formula_and_hardly_so(ridge, rho):
     value = searched(ridge, rho)
-    assert value <= kappa.kappa(ridge, rho) <= value + SHARP * max(value, 1) + certificate.UNIT
+    assert value <= kappa.kappa(ridge, rho) <= value + SHARP * max(value, 1) + kappa_certificate.UNIT
 
 
 # ---------------------------------------------------------------- between the entries
@@ -203,12 +203,12 @@ def test_entries_lie_above_the_formula_and_hardly_so(ridge, rho):
 @settings(max_examples=12, deadline=None)
 @given(st.floats(-5, 4).map(lambda x: 10.0**x), st.floats(-2, 4).map(lambda x: 10.0**x))
 def test_kappa_is_nowhere_below_the_formula(ridge, rho):
-    assert searched(ridge, rho) <= kappa.kappa(ridge, rho) <= kappa.linear(rho)
+    assert searched(ridge, rho) <= kappa.kappa(ridge, rho) <= kappa.bound_linear(rho)
 
 
 @pytest.mark.parametrize(("ridge", "rho"), [(0.00013, 0.3), (0.0047, 3.7), (0.0333, 1.42), (0.123, 60.0), (7.7, 0.9)])
 def test_rounding_down_and_interpolation_cost_little(ridge, rho):
-    proved = certificate.upper_bound(ridge, rho)
+    proved = kappa_certificate.upper_bound(ridge, rho)
     assert proved - 2 * SHARP <= kappa.kappa(ridge, rho) <= 1.008 * proved
 
 
@@ -222,11 +222,11 @@ def test_kappa_falls_in_both_and_its_product_with_rho_increases(ridge, rho, more
 
 
 def test_kappa_at_the_edges():
-    assert kappa.kappa(1e-9, 5.0) == kappa.linear(5.0) == 1.0
+    assert kappa.kappa(1e-9, 5.0) == kappa.bound_linear(5.0) == 1.0
     assert kappa.kappa(1e9, INF) == kappa.kappa(100.0, INF)
-    assert kappa.kappa(1e-9, 0.5) == kappa.linear(0.5)
-    assert kappa.linear(0.5) == pytest.approx(1.28125, rel=1e-14)
-    assert kappa.linear(2 - 1e-9) == pytest.approx(1, abs=1e-12)
+    assert kappa.kappa(1e-9, 0.5) == kappa.bound_linear(0.5)
+    assert kappa.bound_linear(0.5) == pytest.approx(1.28125, rel=1e-14)
+    assert kappa.bound_linear(2 - 1e-9) == pytest.approx(1, abs=1e-12)
     for ridge, rho in [(0, 1), (-1, 1), (math.nan, 1), (1, 0), (1, math.nan)]:
         with pytest.raises(InvalidParameter):
             kappa.kappa(ridge, rho)
@@ -256,7 +256,7 @@ wide = st.floats(-12, 3).map(lambda x: 10.0**x)
 @settings(max_examples=200, deadline=None)
 @given(wide, st.integers(1, 40), st.floats(-4, 6).map(lambda x: 10.0**x), st.floats(-6, 3).map(lambda x: 10.0**x))
 def test_the_charge_is_the_maximum_rounded_up(weight, rank, eta, ridge):
-    charge, exact = float(kappa.person_charge(weight, rank, eta, ridge)), exact_charge(weight, rank, eta, ridge)
+    charge, exact = float(kappa.compute_exact_charges(weight, rank, eta, ridge)), exact_charge(weight, rank, eta, ridge)
     assert exact <= charge <= exact * (1 + mpmath.mpf("1e-14"))
 
 
@@ -265,25 +265,25 @@ def test_the_charge_is_that_of_brute_force_for_arrays():
     for eta, ridge in [(3.0, 0.1), (1e3, 1e-3), (0.2, 5.0), (50.0, 0.5)]:
         W, r = 10 ** rng.uniform(-6, 1, 50), rng.integers(1, 9, 50)
         brute = (W * eta * (1 + s) / 2 + r * np.log1p(W * s * (1 - s) / (r * ridge))).max(axis=0)
-        assert kappa.person_charge(W, r, eta, ridge) == pytest.approx(brute, rel=1e-6)
+        assert kappa.compute_exact_charges(W, r, eta, ridge) == pytest.approx(brute, rel=1e-6)
 
 
 @settings(max_examples=200, deadline=None)
 @given(wide, st.integers(1, 5), positive, positive, st.floats(1e-6, 3))
 def test_charges_never_fall_in_weight_rank_or_rate(weight, rank, eta, ridge, more):
-    for function in (kappa.person_charge, kappa.charges):
+    for function in (kappa.compute_exact_charges, kappa.bound_charges):
         charge = function(weight, rank, eta, ridge)
         assert function(weight * (1 + more), rank, eta, ridge) > charge * (1 - 1e-13)
         assert function(weight, rank + 1, eta, ridge) >= charge * (1 - 1e-13)
         assert function(weight, rank, eta * (1 + more), ridge) >= charge * (1 - 1e-13)
-    assert kappa.charges(weight, rank, eta, ridge) <= kappa.linear(eta * ridge) * weight * eta * (1 + 1e-13)
+    assert kappa.bound_charges(weight, rank, eta, ridge) <= kappa.bound_linear(eta * ridge) * weight * eta * (1 + 1e-13)
 
 
 def test_the_charge_is_weight_times_rate_if_and_only_if_rho_is_at_least_two():
     W, r = np.array([0.0, 1e-9, 0.3, 2.0]), np.array([1, 1, 2, 3])
     for rho in (2.0, 2.5, 1e3):
-        assert kappa.person_charge(W, r, rho / 0.1, 0.1) == pytest.approx(W * rho / 0.1, rel=1e-14)
-    charge = kappa.person_charge(W, r, 1.999 / 0.1, 0.1)
+        assert kappa.compute_exact_charges(W, r, rho / 0.1, 0.1) == pytest.approx(W * rho / 0.1, rel=1e-14)
+    charge = kappa.compute_exact_charges(W, r, 1.999 / 0.1, 0.1)
     assert charge[0] == 0
     assert (charge[1:] > W[1:] * (1.999 / 0.1) * (1 + 1e-9)).all()
 
@@ -418,7 +418,7 @@ def ratios(count, seed=0):
         weights = np.concatenate([np.full(mine, total / mine), (1 - total) * np.array([share, 1 - share])])
         pairs = planar(ridge, rho, d, mine, 2, 40, rng)
         loss = climb(pairs, weights, rho / ridge, ridge, rng)
-        yield loss / float(kappa.charges(total, min(mine, d), rho / ridge, ridge))
+        yield loss / float(kappa.bound_charges(total, min(mine, d), rho / ridge, ridge))
 
 
 @pytest.mark.parametrize("many", [8, pytest.param(80, marks=pytest.mark.long)])
@@ -471,19 +471,19 @@ def test_nothing_is_caught_above_a_line_of_the_table():
 
 
 def test_a_ridge_rounded_up_is_caught(monkeypatch):
-    original = kappa.Table.at
+    original = kappa.KappaTable.at
 
     def rounded_up(self, ridge, rho):
         above = min(int(np.searchsorted(self.ridges, ridge)), len(self.ridges) - 1)
         return original(self, self.ridges[above], rho)
 
-    monkeypatch.setattr(kappa.Table, "at", rounded_up)
+    monkeypatch.setattr(kappa.KappaTable, "at", rounded_up)
     assert caught(ABOVE)
 
 
 def test_rho_of_twice_the_rate_is_caught(monkeypatch):
-    original = kappa.Table.at
-    monkeypatch.setattr(kappa.Table, "at", lambda self, ridge, rho: original(self, ridge, 2 * rho))
+    original = kappa.KappaTable.at
+    monkeypatch.setattr(kappa.KappaTable, "at", lambda self, ridge, rho: original(self, ridge, 2 * rho))
     assert caught()
 
 
@@ -492,14 +492,14 @@ def test_interpolation_in_rho_where_it_must_be_in_its_inverse_is_caught_by_the_f
         row = self.entries[np.searchsorted(self.ridges, ridge, side="right") - 1]
         return float(np.interp(rho, self.rhos[:-1], row[:-1]))  # below the table: its first entry
 
-    monkeypatch.setattr(kappa.Table, "at", extrapolated)
+    monkeypatch.setattr(kappa.KappaTable, "at", extrapolated)
     assert kappa.kappa(1.0, 0.05) < searched(1.0, 0.05)
 
 
 @pytest.mark.parametrize("ridge", [0.01, 0.1, 1.0])
 def test_a_mirrored_sigmoid_is_caught(ridge, monkeypatch):
     wrong = searched(ridge, INF, s=lambda x: sigmoid(-x))
-    monkeypatch.setattr(kappa.Table, "at", lambda self, ridge, rho: wrong)
+    monkeypatch.setattr(kappa.KappaTable, "at", lambda self, ridge, rho: wrong)
     assert caught((ridge,), (INF,))
 
 
@@ -508,13 +508,15 @@ def test_a_sigmoid_mirrored_for_the_new_row_only_is_caught(monkeypatch):
     length, tilt, at = 5.0, 0.0, sigmoid(P * 5.0)
     wrong = (sigmoid(-P * length) * P).max() / 2 + (at * -P / 2).max()
     assert wrong < formula(length, np.array([tilt]), INF)[0]
-    monkeypatch.setattr(kappa.Table, "at", lambda self, ridge, rho: wrong)
+    monkeypatch.setattr(kappa.KappaTable, "at", lambda self, ridge, rho: wrong)
     assert caught((10.0,), (INF,))
 
 
 def test_the_largest_weight_instead_of_the_sum_is_caught(monkeypatch):
-    original = kappa.charges
-    monkeypatch.setattr(kappa, "charges", lambda weight, rank, eta, ridge: original(weight / rank, rank, eta, ridge))
+    original = kappa.bound_charges
+    monkeypatch.setattr(
+        kappa, "bound_charges", lambda weight, rank, eta, ridge: original(weight / rank, rank, eta, ridge)
+    )
     assert any(ratio > 1 for ratio in ratios(12))
 
 
@@ -522,15 +524,15 @@ def test_a_determinant_of_rank_one_for_three_rows_is_caught():
     ridge, eta, rows = 0.01, 1.0, np.eye(3)[None]
     pairs = Neighbours(np.zeros((1, 3)) + 1e-9, rows, 0 * rows, np.zeros((1, 1, 3)))
     found = climb(pairs, np.array([1 / 3, 1 / 3, 1 / 3, 0]), eta, ridge, np.random.default_rng(0), rounds=200)
-    assert kappa.charges(1.0, 1, eta, ridge) < found <= kappa.charges(1.0, 3, eta, ridge)
+    assert kappa.bound_charges(1.0, 1, eta, ridge) < found <= kappa.bound_charges(1.0, 3, eta, ridge)
 
 
 def test_the_limit_of_the_cone_forgotten_is_caught(monkeypatch):
     """With every tilt allowed the certificate proves κ = 1, and the attack stays far below."""
-    monkeypatch.setattr(certificate, "limit", lambda length, ridge: math.pi)
-    assert certificate.cell(20.0, 21.0, 1.0, (INF,))[1][0] > 0.85 > kappa.kappa(1.0, INF)
+    monkeypatch.setattr(kappa_certificate, "bound_tilt", lambda length, ridge: math.pi)
+    assert kappa_certificate.bound_cell(20.0, 21.0, 1.0, (INF,))[1][0] > 0.85 > kappa.kappa(1.0, INF)
 
 
 def test_a_determinant_left_out_is_caught(monkeypatch):
-    monkeypatch.setattr(kappa.Table, "at", lambda self, ridge, rho: self.entries[self.ridges == ridge][0, -1])
+    monkeypatch.setattr(kappa.KappaTable, "at", lambda self, ridge, rho: self.entries[self.ridges == ridge][0, -1])
     assert caught()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sottovoce import optimal_weights
 from sottovoce.errors import InvalidData
-from sottovoce.solvers import labels, sensitivity
+from sottovoce.solvers import label_map, sensitivity
 
 #: What Clarabel leaves at its default tolerances.
 CVXPY_ERROR = 2e-6
@@ -33,7 +33,9 @@ def by_cvxpy(X, owner, epsilon, ratio, exact=False):
     for person, grant in enumerate(epsilon):
         own = C[:, np.flatnonzero(owner == person)]
         if exact:
-            limits += [cp.norm1(sensitivity.sign_vectors(d)[k] @ own) <= grant * level for k in range(2 ** (d - 1))]
+            limits += [
+                cp.norm1(sensitivity.list_sign_vectors(d)[k] @ own) <= grant * level for k in range(2 ** (d - 1))
+            ]
         else:
             limits.append(cp.sum(cp.abs(own)) <= grant * level)
     problem = cp.Problem(cp.Minimize(cp.square(level) + ratio * cp.sum_squares(C)), limits)
@@ -57,17 +59,17 @@ def brute_force(own):
 
 
 def hardly_above(found, optimum):
-    return optimum * (1 - CVXPY_ERROR) <= found <= optimum * (1 + labels.GAP + CVXPY_ERROR)
+    return optimum * (1 - CVXPY_ERROR) <= found <= optimum * (1 + label_map.MAX_GAP + CVXPY_ERROR)
 
 
 @pytest.mark.parametrize("ratio", [0.0, 1e-4, 0.0125, 0.25])
 @pytest.mark.parametrize(("n", "d", "people"), [(30, 1, 12), (40, 3, 40), (60, 4, 15), (120, 7, 30), (9, 5, 4)])
 def test_the_entrywise_map_is_cvxpys(n, d, people, ratio):
     case = (*design(n, d, people), ratio)
-    found, optimum = labels.entrywise(*case), by_cvxpy(*case)
+    found, optimum = label_map.solve_entrywise(*case), by_cvxpy(*case)
     assert hardly_above(found.value, optimum)
     assert found.bound <= optimum * (1 + CVXPY_ERROR)
-    assert found.bound <= found.value <= found.bound * (1 + labels.GAP)
+    assert found.bound <= found.value <= found.bound * (1 + label_map.MAX_GAP)
     assert found.value == pytest.approx(objective(found.map, *case[1:], entrywise_norm), rel=1e-9)
     assert np.abs(found.map @ case[0] - np.eye(d)).max() < 1e-9
 
@@ -76,10 +78,10 @@ def test_the_entrywise_map_is_cvxpys(n, d, people, ratio):
 @pytest.mark.parametrize(("n", "d", "people"), [(24, 2, 6), (40, 3, 9), (36, 4, 8), (200, 3, 2), (20, 5, 9)])
 def test_the_exact_map_is_cvxpys_with_every_sign_vector(n, d, people, ratio):
     case = (*design(n, d, people), ratio)
-    found, optimum = labels.exact(*case), by_cvxpy(*case, exact=True)
+    found, optimum = label_map.solve_exact(*case), by_cvxpy(*case, exact=True)
     assert hardly_above(found.value, optimum)
     assert found.bound <= optimum * (1 + CVXPY_ERROR)
-    assert found.gap <= labels.GAP
+    assert found.gap <= label_map.MAX_GAP
     assert found.held == 0
     assert np.abs(found.map @ case[0] - np.eye(d)).max() < 1e-9
     if n < 100:  # 2^100 vectors of signs are too many for brute force
@@ -88,9 +90,9 @@ def test_the_exact_map_is_cvxpys_with_every_sign_vector(n, d, people, ratio):
 
 @pytest.mark.parametrize("grants", [np.geomspace(1e-6, 1, 25), (1e-9, 1.0), (0.3,), (1e-3, 1e3)])
 def test_grants_of_every_size_are_solved_to_the_same_gap(grants):
-    for solve in (labels.entrywise, labels.exact):
+    for solve in (label_map.solve_entrywise, label_map.solve_exact):
         found = solve(*design(150, 5, 40, grants=grants), 0.02)
-        assert found.gap <= labels.GAP
+        assert found.gap <= label_map.MAX_GAP
 
 
 @settings(max_examples=30, deadline=None)
@@ -100,8 +102,10 @@ def test_no_map_whatever_is_below_the_bound(seed, ratio, spread):
     rng = np.random.default_rng(seed)
     inverse = np.linalg.pinv(X)
     other = inverse + spread * np.abs(inverse).mean() * rng.normal(size=inverse.shape) @ (np.eye(30) - X @ inverse)
-    assert labels.entrywise(X, owner, epsilon, ratio).bound <= objective(other, owner, epsilon, ratio, entrywise_norm)
-    assert labels.exact(X, owner, epsilon, ratio).bound <= objective(other, owner, epsilon, ratio, brute_force)
+    assert label_map.solve_entrywise(X, owner, epsilon, ratio).bound <= objective(
+        other, owner, epsilon, ratio, entrywise_norm
+    )
+    assert label_map.solve_exact(X, owner, epsilon, ratio).bound <= objective(other, owner, epsilon, ratio, brute_force)
 
 
 @settings(max_examples=60, deadline=None)
@@ -110,7 +114,7 @@ def test_exact_norms_of_whole_numbers_are_those_of_brute_force_in_python_integer
     rng = np.random.default_rng(seed)
     rows = rng.integers(-(2**45), 2**45, (sum(sizes), d))
     starts = np.cumsum([0, *sizes[:-1]])
-    found, exact = sensitivity.norms(rows.astype(float), starts)
+    found, exact = sensitivity.compute_norms(rows.astype(float), starts)
     assert exact.all()
     for first, size, norm in zip(starts, sizes, found, strict=True):
         own = rows[first : first + size].tolist()
@@ -123,8 +127,8 @@ def test_exact_norms_of_whole_numbers_are_those_of_brute_force_in_python_integer
 def test_many_rows_and_columns_have_a_bound_that_is_one():
     rng = np.random.default_rng(1)
     own = rng.normal(size=(14, 13))
-    (bound,), (exact,) = sensitivity.norms(own, np.array([0]))
-    truth = sensitivity.largest_sums(own[None])[0]
+    (bound,), (exact,) = sensitivity.compute_norms(own, np.array([0]))
+    truth = sensitivity.maximise_over_signs(own[None])[0]
     assert not exact
     assert truth <= bound <= np.abs(own).sum()
     assert bound < 0.9 * np.abs(own).sum()
@@ -132,9 +136,9 @@ def test_many_rows_and_columns_have_a_bound_that_is_one():
 
 def test_pieces_of_people_and_of_sign_vectors_change_nothing(monkeypatch):
     blocks = np.random.default_rng(2).integers(-(2**40), 2**40, (50, 9, 7)).astype(float)  # so sums are exact
-    whole = sensitivity.largest_sums(blocks)
-    monkeypatch.setattr(sensitivity, "PIECE", 100)
-    assert np.array_equal(sensitivity.largest_sums(blocks), whole)
+    whole = sensitivity.maximise_over_signs(blocks)
+    monkeypatch.setattr(sensitivity, "PIECE_ENTRIES", 100)
+    assert np.array_equal(sensitivity.maximise_over_signs(blocks), whole)
 
 
 @pytest.mark.parametrize(("n", "d"), [(150, 3), (200, 4), (150, 5), (200, 6)])
@@ -144,7 +148,10 @@ def test_the_exact_sensitivity_lowers_the_objective_by_a_third(n, d):
     owner = np.repeat(np.arange(n // 5), 5)
     epsilon = np.array([0.1, 0.5, 1.0])[np.arange(n // 5) % 3]
     ratio = 0.5**2 / (2 * d)
-    assert labels.entrywise(X, owner, epsilon, ratio).value >= 1.3 * labels.exact(X, owner, epsilon, ratio).value
+    assert (
+        label_map.solve_entrywise(X, owner, epsilon, ratio).value
+        >= 1.3 * label_map.solve_exact(X, owner, epsilon, ratio).value
+    )
 
 
 def example(g):
@@ -166,7 +173,7 @@ def test_the_gap_of_paper_us_example_grows():
     for g in (2, 3, 4, 6, 8):
         X, owner = example(g)
         best = min(sample_limiting(X, owner, h) for h in range(1, g + 1))
-        found = labels.entrywise(X, owner, np.ones(owner.max() + 1), 0.0)
+        found = label_map.solve_entrywise(X, owner, np.ones(owner.max() + 1), 0.0)
         assert found.value <= 1 / g**4  # Claim 3
         assert best >= 1 / (4 * g**3)
         gaps.append(best / found.value)
@@ -177,7 +184,7 @@ def test_the_gap_of_paper_us_example_grows():
 @pytest.mark.parametrize("ratio", [1e-3, 0.1, 10.0])
 def test_one_column_of_ones_gives_the_weights_of_a_mean(ratio):
     _, owner, epsilon = design(60, 1, 20)
-    found = labels.exact(np.ones((60, 1)), owner, epsilon, ratio)
+    found = label_map.solve_exact(np.ones((60, 1)), owner, epsilon, ratio)
     voices = np.bincount(owner, found.map[0])
     assert voices == pytest.approx(optimal_weights(epsilon, np.bincount(owner), A=ratio), abs=1e-3)
 
@@ -193,7 +200,7 @@ def by_cvxpy_in_groups(X, owner, epsilon, ratio, size):
         groups = [rows[k : k + size_of_group] for k in range(0, len(rows), size_of_group)]
         levels = cp.Variable(len(groups))
         for k, group in enumerate(groups):
-            limits += [cp.norm1(u @ C[:, group]) <= levels[k] for u in sensitivity.sign_vectors(d)]
+            limits += [cp.norm1(u @ C[:, group]) <= levels[k] for u in sensitivity.list_sign_vectors(d)]
         limits.append(cp.sum(levels) <= grant * level)
     problem = cp.Problem(cp.Minimize(cp.square(level) + ratio * cp.sum_squares(C)), limits)
     problem.solve(solver=cp.CLARABEL)
@@ -204,26 +211,26 @@ def by_cvxpy_in_groups(X, owner, epsilon, ratio, size):
 @pytest.mark.parametrize(("d", "size"), [(2, 3), (3, 2), (4, 3)])
 def test_people_in_groups_have_cvxpys_optimum_between_exact_and_entrywise(d, size, ratio, monkeypatch):
     case = (*design(60, d, 9), ratio)
-    exact, entrywise = labels.exact(*case), labels.entrywise(*case)
-    monkeypatch.setattr(labels, "GROUP", size)
-    monkeypatch.setattr(labels, "SHORT", 1)  # so that nobody has the exact norm
-    found, optimum = labels.exact(*case), by_cvxpy_in_groups(*case, size)
+    exact, entrywise = label_map.solve_exact(*case), label_map.solve_entrywise(*case)
+    monkeypatch.setattr(label_map, "MAX_GROUP_ROWS", size)
+    monkeypatch.setattr(label_map, "SHORT", 1)  # so that nobody has the exact norm
+    found, optimum = label_map.solve_exact(*case), by_cvxpy_in_groups(*case, size)
     assert hardly_above(found.value, optimum)
     assert found.bound <= optimum * (1 + CVXPY_ERROR)
     assert found.held == int((np.bincount(case[1]) > 1).sum())
-    assert exact.value * (1 - labels.GAP) <= found.value <= entrywise.value * (1 + labels.GAP)
+    assert exact.value * (1 - label_map.MAX_GAP) <= found.value <= entrywise.value * (1 + label_map.MAX_GAP)
 
 
 def test_people_beyond_the_work_are_held_by_something_larger(monkeypatch):
     case = (*design(80, 4, 12), 0.001)
-    entrywise, exact = labels.entrywise(*case), labels.exact(*case)
+    entrywise, exact = label_map.solve_entrywise(*case), label_map.solve_exact(*case)
     several = int((np.bincount(case[1]) > 1).sum())
     values = []
     for work in (0.0, 1e5, 1e6, 1e12):
-        monkeypatch.setattr(labels, "SIGNED_WORK", work)
-        found = labels.exact(*case)
+        monkeypatch.setattr(label_map, "MAX_SIGN_WORK", work)
+        found = label_map.solve_exact(*case)
         values.append(found.value)
-        assert found.gap <= labels.GAP
+        assert found.gap <= label_map.MAX_GAP
         assert 0 <= found.held <= several
         assert (found.held == several) == (work == 0.0) or 0 < work < 1e12
     assert values[0] == pytest.approx(entrywise.value, rel=2e-4)
@@ -236,18 +243,18 @@ def test_somebody_far_from_their_limit_may_be_held_and_nothing_is_lost(monkeypat
     """Two people with large grants never feel a limit: the bound for everybody's exact norm shows it."""
     X, owner, epsilon = design(60, 3, 10)
     epsilon[:2] = 1e4
-    whole = labels.exact(X, owner, epsilon, 0.01)
-    monkeypatch.setattr(labels, "_while_it_lasts", lambda people, *_: (people[people > 1], people[people <= 1]))
-    found = labels.exact(X, owner, epsilon, 0.01)
+    whole = label_map.solve_exact(X, owner, epsilon, 0.01)
+    monkeypatch.setattr(label_map, "_split_affordable", lambda people, *_: (people[people > 1], people[people <= 1]))
+    found = label_map.solve_exact(X, owner, epsilon, 0.01)
     assert found.held == 0
-    assert found.gap <= labels.GAP
+    assert found.gap <= label_map.MAX_GAP
     assert found.value == pytest.approx(whole.value, rel=2e-4)
 
 
 def test_a_problem_that_is_too_large_has_a_map_all_the_same(monkeypatch):
     X, owner, epsilon = design(80, 4, 20, grants=(1e-6, 1.0))
-    monkeypatch.setattr(labels, "WORK", 0.0)
-    found = labels.exact(X, owner, epsilon, 0.1)
+    monkeypatch.setattr(label_map, "MAX_WORK", 0.0)
+    found = label_map.solve_exact(X, owner, epsilon, 0.1)
     least_squares = objective(np.linalg.pinv(X), owner, epsilon, 0.1, entrywise_norm)
     assert np.abs(found.map @ X - np.eye(4)).max() < 1e-9
     assert found.bound <= found.value < least_squares / 100
@@ -256,9 +263,9 @@ def test_a_problem_that_is_too_large_has_a_map_all_the_same(monkeypatch):
 
 def test_several_blocks_and_pieces_of_rows_change_nothing(monkeypatch):
     case = (*design(300, 3, 60), 0.01)
-    whole = labels.entrywise(*case).map
-    monkeypatch.setattr("sottovoce.solvers.entries.PIECE", 16)
-    assert labels.entrywise(*case).map == pytest.approx(whole, abs=1e-9)
+    whole = label_map.solve_entrywise(*case).map
+    monkeypatch.setattr("sottovoce.solvers.interior_point.ENTRY_PIECE", 16)
+    assert label_map.solve_entrywise(*case).map == pytest.approx(whole, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -273,12 +280,12 @@ def test_several_blocks_and_pieces_of_rows_change_nothing(monkeypatch):
 )
 def test_dependent_columns_are_refused(X):
     with pytest.raises(InvalidData, match="full rank"):
-        labels.entrywise(X.astype(float), np.arange(len(X)), np.ones(len(X)), 0.1)
+        label_map.solve_entrywise(X.astype(float), np.arange(len(X)), np.ones(len(X)), 0.1)
 
 
 def test_units_of_features_of_every_size_are_solved():
     X, owner, epsilon = design(100, 4, 30)
     scaled = X * 10.0 ** np.array([-5, -2, 0, 4])
-    found = labels.exact(scaled, owner, epsilon, 0.01)
-    assert found.gap <= labels.GAP
+    found = label_map.solve_exact(scaled, owner, epsilon, 0.01)
+    assert found.gap <= label_map.MAX_GAP
     assert np.abs(found.map @ scaled - np.eye(4)).max() < 1e-9 * 10**5 / 10

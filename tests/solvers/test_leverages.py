@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sottovoce import errors
-from sottovoce.solvers import leverages
+from sottovoce.audit import leverages
 
 METRICS = ("identity", "hessian", "gram")
 
@@ -28,8 +28,8 @@ def norm_in(vector, metric):
 @pytest.mark.parametrize("ridge", [0.0, 0.3, 50.0])
 def test_leaving_out_agrees_with_refitting(ridge):
     X, y, _ = table()
-    whole = leverages.fit(X, y, ridge)
-    records = leverages.leverages(X, y, ridge)
+    whole = leverages.fit_ridge(X, y, ridge)
+    records = leverages.compute_leverages(X, y, ridge)
     for i in range(len(y)):
         rest = np.delete(X, i, 0)
         theta = refitted(rest, np.delete(y, i), ridge)
@@ -45,11 +45,11 @@ def test_leaving_out_agrees_with_refitting(ridge):
 @pytest.mark.parametrize("ridge", [0.0, 0.3, 50.0])
 def test_adding_agrees_with_refitting(ridge):
     X, y, rng = table()
-    fit = leverages.fit(X, y, ridge)
+    fit = leverages.fit_ridge(X, y, ridge)
     new, labels = rng.normal(size=(10, X.shape[1])), rng.normal(size=10)
     records = fit.added(new, labels)
     for i in range(10):
-        larger = leverages.fit(np.vstack([X, new[i]]), np.append(y, labels[i]), ridge)
+        larger = leverages.fit_ridge(np.vstack([X, new[i]]), np.append(y, labels[i]), ridge)
         inside = larger.left_out(new[i : i + 1], labels[i : i + 1])
         for ours, theirs in zip(records, inside, strict=True):
             assert ours[i] == pytest.approx(theirs[0], rel=1e-8)
@@ -61,7 +61,7 @@ def test_adding_agrees_with_refitting(ridge):
 
 def test_replacing_agrees_with_refitting():
     X, y, rng = table()
-    fit = leverages.fit(X, y, 0.7)
+    fit = leverages.fit_ridge(X, y, 0.7)
     new, labels = rng.normal(size=X.shape), rng.normal(size=len(y))
     moved = fit.moved_by_replacing((X, y), (new, labels))
     for i in range(len(y)):
@@ -75,37 +75,37 @@ def test_weights_scale_rows_by_their_roots():
     X, y, rng = table()
     weights = rng.uniform(0, 3, len(y))
     scaled = np.sqrt(weights)[:, None] * X, np.sqrt(weights) * y
-    ours, theirs = leverages.leverages(X, y, 0.4, weights), leverages.leverages(*scaled, 0.4)
+    ours, theirs = leverages.compute_leverages(X, y, 0.4, weights), leverages.compute_leverages(*scaled, 0.4)
     for one, two in zip(ours, theirs, strict=True):
         assert one == pytest.approx(two, rel=1e-9, abs=1e-12)
-    fit = leverages.fit(X, y, 0.4, weights)
+    fit = leverages.fit_ridge(X, y, 0.4, weights)
     identity = fit.metric("identity")
     assert fit.moved_by_leaving(X, y, identity, weights) == pytest.approx(fit.moved_by_leaving(*scaled, identity))
 
 
 def test_chunks_change_nothing(monkeypatch):
     X, y, _ = table(1000)
-    before = leverages.leverages(X, y, 1.0)
+    before = leverages.compute_leverages(X, y, 1.0)
     monkeypatch.setattr(leverages, "CHUNK", 7)
-    for one, two in zip(before, leverages.leverages(X, y, 1.0), strict=True):
+    for one, two in zip(before, leverages.compute_leverages(X, y, 1.0), strict=True):
         assert one == pytest.approx(two, rel=1e-10)
 
 
 def test_a_record_that_the_fit_needs_has_no_finite_leverage():
     X, y = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), np.array([1.0, 2.0, 3.0])
-    assert leverages.leverages(X, y, 0.0).leverage[2] == np.inf
-    assert np.all(np.isfinite(leverages.leverages(X, y, 0.1).leverage))
+    assert leverages.compute_leverages(X, y, 0.0).leverage[2] == np.inf
+    assert np.all(np.isfinite(leverages.compute_leverages(X, y, 0.1).leverage))
 
 
 def test_a_singular_fit_is_refused():
     with pytest.raises(errors.InvalidParameter, match="singular"):
-        leverages.fit(np.ones((3, 2)), np.ones(3), 0.0)
+        leverages.fit_ridge(np.ones((3, 2)), np.ones(3), 0.0)
 
 
 def test_the_identities_can_fail():
     """Errors in place of residuals, or h in place of μ, are far off on ten rows."""
     X, y, _ = table(10)
-    records = leverages.leverages(X, y, 0.1)
+    records = leverages.compute_leverages(X, y, 0.1)
     i = int(records.share.argmax())  # at least the mean, about 4/10
     theta = refitted(np.delete(X, i, 0), np.delete(y, i), 0.1)
     assert abs(records.error[i] / (y[i] - X[i] @ theta) - 1) > 0.1

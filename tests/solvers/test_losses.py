@@ -9,7 +9,7 @@ from sklearn.metrics import hinge_loss, log_loss
 from sottovoce import errors
 from sottovoce.solvers import losses
 
-every_loss = pytest.mark.parametrize("loss", losses.NAMED.values(), ids=losses.NAMED.keys())
+every_loss = pytest.mark.parametrize("loss", losses.LOSSES.values(), ids=losses.LOSSES.keys())
 PREDICTION = np.linspace(-3, 3, 61) + 0.013
 
 
@@ -35,14 +35,14 @@ def test_losses_are_convex_and_finite_far_out(loss):
 
 
 def test_values_are_scikit_learns():
-    y = labels(losses.Logistic())
+    y = labels(losses.LogisticLoss())
     odds = 1 / (1 + np.exp(-PREDICTION))
-    assert losses.Logistic().value(PREDICTION, y).mean() == pytest.approx(log_loss(y, odds))
-    assert losses.Hinge().value(PREDICTION, y).mean() == pytest.approx(hinge_loss(y, PREDICTION))
+    assert losses.LogisticLoss().value(PREDICTION, y).mean() == pytest.approx(log_loss(y, odds))
+    assert losses.HingeLoss().value(PREDICTION, y).mean() == pytest.approx(hinge_loss(y, PREDICTION))
 
 
 def test_huber_is_squared_near_by_and_linear_far_out():
-    huber, squared = losses.Huber(0.5), losses.Squared()
+    huber, squared = losses.HuberLoss(0.5), losses.SquaredLoss()
     assert huber.value(np.array([0.4]), np.array([0.0])) == squared.value(np.array([0.4]), np.array([0.0]))
     assert huber.value(np.array([2.0]), np.array([0.0])) == pytest.approx(0.5 * 2 - 0.125)
     assert huber.derivative(np.array([2.0, -2.0]), np.zeros(2)).tolist() == [0.5, -0.5]
@@ -57,10 +57,10 @@ class Own:
 
 
 def test_a_loss_of_ones_own_needs_two_methods():
-    own = losses.loss_of(Own())
-    assert losses.name_of(own) == "Own"
-    assert losses.shape_of(own) == losses.Shape()
+    own = losses.get_loss(Own())
+    assert losses.get_name(own) == "Own"
+    assert losses.get_shape(own) == losses.LossShape()
     for stranger in ("best", None, 3, Own, object()):
         with pytest.raises(errors.InvalidParameter) as caught:
-            losses.loss_of(stranger)
+            losses.get_loss(stranger)
         assert caught.value.remedy

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from sottovoce.estimators.classification import boundary
-from sottovoce.estimators.regression import objective
-from sottovoce.solvers import huber, newton
+from sottovoce.estimators import logistic_mechanism, ridge_objective
+from sottovoce.solvers import losses, newton
 
 BOX = sv.Bounds(features=(-0.5, 0.5), label=(-1, 1))
 
@@ -64,7 +63,7 @@ def passes(monkeypatch):
         raise FellBack
 
     monkeypatch.setattr(newton, "minimise", minimise)
-    monkeypatch.setattr(newton, "_accelerated", refused)
+    monkeypatch.setattr(newton, "_run_accelerated", refused)
     return seen
 
 
@@ -121,10 +120,10 @@ class Case:
         epsilon = np.clip(epsilon * self.total / epsilon.sum(), 1e-5 * self.total / self.people, 1e6)
         groups = np.repeat(np.arange(self.people), self.rows)
         budgets, rows = sv.Ridge(bounds=BOX).gather(Z, y, epsilon=epsilon[groups], groups=groups)
-        choice = objective.sized(objective.Purse.of(budgets.kinds), self.slopes, 1.0, 0.3)
+        choice = ridge_objective.choose_for_share(ridge_objective.BudgetTotals.of(budgets.kinds), self.slopes, 1.0, 0.3)
         if self.weakest:
             choice = replace(choice, ridge=float(self.slopes), intercept_ridge=1.0)
-        fit = objective.Fit(rows, budgets, self.loss)
+        fit = ridge_objective.StagedFit(rows, budgets, self.loss)
         return fit.slopes(1.0, self.threshold, choice, np.full(self.slopes + 1, self.centre))
 
 
@@ -222,7 +221,7 @@ def test_twenty_features_and_a_hundred_thousand_people(passes):
 
 def test_a_tolerance_without_room_for_rounding_is_caught(passes, monkeypatch):
     """A planted bug: at Σε = 1e8 no gradient can be told from 1e-12 of the threshold."""
-    monkeypatch.setattr(newton, "tolerance", lambda error, least: least)
+    monkeypatch.setattr(newton, "find_tolerance", lambda error, least: least)
     with pytest.raises(FellBack):
         sweep(SHORT, passes, most=100)
 
@@ -231,9 +230,9 @@ def test_the_output_noise_is_negligible():
     """ν of a million people with ε = 1, in parts of what sampling alone leaves unknown of a prediction."""
     people, slopes, threshold = 10**6, 20, 0.1
     heard, H = 1.0 * people, 0.5
-    error = newton.rounding(people, slopes + 1, threshold) * heard * math.sqrt(H)
-    tolerance = newton.tolerance(error, least=objective.TOLERANCE * threshold)
-    noise = math.sqrt((slopes + 1) * (slopes + 2)) * 2 * tolerance / (objective.SLACK * 1.0)
+    error = newton.bound_rounding(people, slopes + 1, threshold) * heard * math.sqrt(H)
+    tolerance = newton.find_tolerance(error, least=ridge_objective.TOLERANCE * threshold)
+    noise = math.sqrt((slopes + 1) * (slopes + 2)) * 2 * tolerance / (ridge_objective.SLACK * 1.0)
     sampling = threshold * math.sqrt(slopes / people)
     assert math.sqrt(H) * noise < 1e-2 * sampling
 
@@ -286,7 +285,7 @@ def problem(n=50, slopes=3, tau=0.3, error=0.0, astray=None):
     phi = np.column_stack([np.full(n, 0.5), np.rint(rng.uniform(-0.5, 0.5, (n, slopes)) * 2**24) / 2**24])
     y, v, ridge = rng.normal(size=n), rng.exponential(size=n), np.array([2.0] + [3.0] * slopes)
     H = float((0.25 / ridge).sum())
-    loss = huber.SoftHuber(tau, H)
+    loss = losses.SoftHuber(tau, H)
 
     def terms(theta, extended):
         rho, psi, bend = loss(y - phi @ theta.astype(np.float64))
@@ -328,7 +327,7 @@ def distance(one, theta):
 def test_the_steps_that_suffice_reach_the_tolerance_without_a_certificate():
     for n in (10, 50, 200):
         one, tolerance = problem(n), 1e-9
-        assert distance(one, newton._accelerated(one, tolerance, newton._bits(one, tolerance))) <= tolerance
+        assert distance(one, newton._run_accelerated(one, tolerance, newton._choose_bits(one, tolerance))) <= tolerance
 
 
 @pytest.mark.parametrize("direction", ["same", "random", "against"])
@@ -342,9 +341,9 @@ def test_the_steps_that_suffice_bear_the_error_of_every_gradient(direction):
         one = rng.normal(size=d) if direction == "random" else np.ones(d)
         return signs[0] * error * one / np.sqrt(np.sum(one**2 / ridge))
 
-    tolerance = newton.tolerance(error, least=1e-6)
+    tolerance = newton.find_tolerance(error, least=1e-6)
     one = problem(error=error, astray=astray)
-    reached = distance(one, newton._accelerated(one, tolerance, newton._bits(one, tolerance)))
+    reached = distance(one, newton._run_accelerated(one, tolerance, newton._choose_bits(one, tolerance)))
     assert reached <= tolerance
     if direction == "same":  # the errors are felt: half of what the theorem allows for them, and not less
         assert reached > 0.1 * error
@@ -352,28 +351,30 @@ def test_the_steps_that_suffice_bear_the_error_of_every_gradient(direction):
 
 def test_too_few_steps_are_caught(monkeypatch):
     one, tolerance = problem(), 1e-9
-    enough = newton.steps_that_suffice(one, tolerance)
-    monkeypatch.setattr(newton, "steps_that_suffice", lambda problem, tolerance: enough // 8)
-    assert distance(one, newton._accelerated(one, tolerance, newton._bits(one, tolerance))) > tolerance
+    enough = newton.count_sufficient_steps(one, tolerance)
+    monkeypatch.setattr(newton, "count_sufficient_steps", lambda problem, tolerance: enough // 8)
+    assert distance(one, newton._run_accelerated(one, tolerance, newton._choose_bits(one, tolerance))) > tolerance
 
 
 def test_what_newton_misses_the_other_steps_reach(monkeypatch):
     one, tolerance = problem(), 1e-9
-    monkeypatch.setattr(newton, "_certified", lambda *missed: None)
+    monkeypatch.setattr(newton, "_run_exact_newton", lambda *missed: None)
     assert distance(one, newton.minimise(one, tolerance)) <= tolerance
 
 
 def test_newton_that_has_gone_astray_comes_back(monkeypatch):
     one, tolerance = problem(), 1e-9
-    monkeypatch.setattr(newton, "near", lambda problem, start: problem.centre + 1e3)
-    monkeypatch.setattr(newton, "_accelerated", None)
+    monkeypatch.setattr(newton, "run_newton", lambda problem, start: problem.centre + 1e3)
+    monkeypatch.setattr(newton, "_run_accelerated", None)
     assert distance(one, newton.minimise(one, tolerance)) <= tolerance
 
 
 def test_a_classifiers_tolerance_is_a_function_of_public_numbers_alone():
     """b and w do not occur in it: what covers the solver's error is the same whatever noise was drawn."""
-    from sottovoce.estimators.classification.voices import Voices
+    from sottovoce.estimators.logistic_mechanism import PersonWeights
 
     plan = sv.LogisticRegression(bounds=BOX, classes=(0, 1)).plan(epsilon=1.0, rows=100, n_features=3)
-    voices = Voices.of(plan.budgets.kinds, 4, 2, labels_only=False)
-    assert boundary.tolerance(voices, 0.01) >= 4 * boundary.rounding(voices, 0.01)
+    voices = PersonWeights.of(plan.budgets.kinds, 4, 2, labels_only=False)
+    assert logistic_mechanism.compute_tolerance(voices, 0.01) >= 4 * logistic_mechanism.bound_gradient_rounding(
+        voices, 0.01
+    )

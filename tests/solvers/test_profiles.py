@@ -12,9 +12,9 @@ from scipy.special import ndtr
 from scipy.stats import norm
 
 from sottovoce import errors
-from sottovoce.audit import curves
-from sottovoce.solvers import integrals, leverages, profiles
-from sottovoce.solvers.profiles import gaussian_epsilon, gaussian_log_delta, posterior_epsilon, posterior_log_delta
+from sottovoce.accounting import profiles
+from sottovoce.accounting.profiles import gaussian_epsilon, gaussian_log_delta, posterior_epsilon, posterior_log_delta
+from sottovoce.audit import leverages, mechanisms
 
 #: Records for 60 digits: leverages and δ over all magnitudes, and one in ten with a residual of 0.
 RECORDS = 500
@@ -104,11 +104,11 @@ def test_removing_agrees_with_high_precision():
     mu, a, delta = drawn(150, largest_a=30.0)
     most = (np.log1p(mu) + a**2 / (1 + mu)) / 2
     epsilon = np.minimum(posterior_epsilon(mu, a, delta), most) * np.random.default_rng().uniform(0, 0.999, 150)
-    ours = integrals.posterior_log_delta_remove(mu, a, epsilon)
+    ours = profiles.posterior_log_delta_remove(mu, a, epsilon)
     for k in np.flatnonzero(ours > -500):
         exact = exactly_removing(mu[k], a[k], epsilon[k], digits=300)
         assert float(mpmath.log(exact)) == pytest.approx(ours[k], abs=1e-10)
-    assert np.all(integrals.posterior_log_delta_remove(mu, a, most * (1 + 1e-12)) == -math.inf)  # bounded, exactly
+    assert np.all(profiles.posterior_log_delta_remove(mu, a, most * (1 + 1e-12)) == -math.inf)  # bounded, exactly
 
 
 #: μ, r, γ of the counterexamples to the published theorem, and their ε at δ = 10⁻⁶.
@@ -137,9 +137,9 @@ def test_counterexamples_of_the_published_theorem(mu, r, gamma, digits):
 
 def test_counterexamples_come_from_their_data_sets():
     """(μ, r) above, from the rows: nine ones; ninety-nine ones; none; a thousand on another axis."""
-    ones = leverages.fit(np.ones((9, 1)), np.ones(9), 1.0).added([[1.0]], [-1.0])
+    ones = leverages.fit_ridge(np.ones((9, 1)), np.ones(9), 1.0).added([[1.0]], [-1.0])
     assert (ones.leverage[0], ones.residual[0]) == pytest.approx((0.1, -1.9))
-    apart = leverages.fit(np.tile([1.0, 0.0], (1000, 1)), np.ones(1000), 10.0).added([[0.0, 1.0]], [1.0])
+    apart = leverages.fit_ridge(np.tile([1.0, 0.0], (1000, 1)), np.ones(1000), 10.0).added([[0.0, 1.0]], [1.0])
     assert (apart.leverage[0], apart.residual[0]) == pytest.approx((0.1, 1.0))
 
 
@@ -161,9 +161,9 @@ def test_adding_loses_more_than_removing():
     most = (np.log1p(mu) + a**2 / (1 + mu)) / 2
     for epsilon in (0.0, most * np.random.default_rng().random(len(mu)), np.minimum(most, 3 * a * np.sqrt(mu)) / 2):
         adding = posterior_log_delta(mu, a, epsilon)
-        removing = integrals.posterior_log_delta_remove(mu, a, epsilon)
+        removing = profiles.posterior_log_delta_remove(mu, a, epsilon)
         assert np.all(adding >= removing - 1e-9 * np.maximum(1, -removing))
-    assert np.all(np.abs(posterior_log_delta(mu, a, 0.0) - integrals.posterior_log_delta_remove(mu, a, 0.0)) < 1e-10)
+    assert np.all(np.abs(posterior_log_delta(mu, a, 0.0) - profiles.posterior_log_delta_remove(mu, a, 0.0)) < 1e-10)
 
 
 def test_losses_grow_with_the_residual_always_and_with_the_leverage_at_every_useful_delta():
@@ -188,7 +188,7 @@ def test_the_repaired_bound_is_never_below_the_truth():
     truth = posterior_epsilon(mu, a, delta)
     adding, removing = profiles.posterior_bound(mu, a, delta)
     assert np.all(adding >= truth)
-    bounded = np.exp(integrals.posterior_log_delta_remove(mu, a, removing))
+    bounded = np.exp(profiles.posterior_log_delta_remove(mu, a, removing))
     assert np.all(bounded <= delta * (1 + 1e-9))
 
 
@@ -221,7 +221,7 @@ def test_extremes_keep_their_meaning():
 def test_mills_ratio_is_good_to_the_last_places_for_every_gap():
     rng = np.random.default_rng()
     t, gap = rng.uniform(-1, 8, 300), np.exp(rng.uniform(-25, 3, 300))
-    difference, upper = profiles.mills(t, gap)
+    difference, upper = profiles.compute_mills(t, gap)
     with mpmath.workdps(60):
         for k in range(len(t)):
             here, there = (tail(x) / mpmath.npdf(x) for x in (mpmath.mpf(t[k]), mpmath.mpf(t[k]) + mpmath.mpf(gap[k])))
@@ -232,7 +232,7 @@ def test_mills_ratio_is_good_to_the_last_places_for_every_gap():
 def a_table(n, d, rng, ridge):
     X = rng.normal(size=(n, d)) / math.sqrt(d)
     y = X @ rng.normal(size=d) + 0.5 * rng.normal(size=n)
-    return X, y, leverages.fit(X, y, ridge)
+    return X, y, leverages.fit_ridge(X, y, ridge)
 
 
 def log_density(points, centre, precision):
@@ -256,14 +256,14 @@ def simulated_delta(one, two, epsilon, count, rng):
 def test_delta_is_what_posterior_samples_show(n, d, gamma, ridge):
     rng = np.random.default_rng()
     X, y, whole = a_table(n, d, rng, ridge)
-    rest = leverages.fit(X[1:], y[1:], ridge)
+    rest = leverages.fit_ridge(X[1:], y[1:], ridge)
     without, with_it = ((fit.theta, gamma * fit.hessian) for fit in (rest, whole))
     record = whole.left_out(X, y)
     mu, a = record.leverage[0], math.sqrt(gamma) * record.residual[0]
     for epsilon in (0.0, 0.3):
         for pair, ours in (
             ((without, with_it), posterior_log_delta(mu, a, epsilon)),
-            ((with_it, without), integrals.posterior_log_delta_remove(mu, a, epsilon)),
+            ((with_it, without), profiles.posterior_log_delta_remove(mu, a, epsilon)),
         ):
             mean, error = simulated_delta(*pair, epsilon, 200_000, rng)
             assert abs(mean - math.exp(ours)) <= SIGMAS * error + 1e-7
@@ -272,7 +272,7 @@ def test_delta_is_what_posterior_samples_show(n, d, gamma, ridge):
 def objective_pair(rng, d=3, sigma=1.3):
     X, y, fit = a_table(8, d, rng, 0.5)
     x, label = rng.normal(size=d) / 2, rng.normal()
-    return fit, leverages.fit(np.vstack([X, x]), np.append(y, label), 0.5), x, label, sigma
+    return fit, leverages.fit_ridge(np.vstack([X, x]), np.append(y, label), 0.5), x, label, sigma
 
 
 def test_objective_perturbation_is_what_its_samples_show():
@@ -283,7 +283,7 @@ def test_objective_perturbation_is_what_its_samples_show():
     laws = [(f.theta, f.hessian @ f.hessian / sigma**2) for f in (fit, larger)]
     for epsilon in (0.0, 0.2, 1.0):
         given = (record.leverage[0], record.residual[0], x @ x, reach**2, sigma, epsilon)
-        for ours, pair in zip(integrals.objective_log_delta(*given), (laws, laws[::-1]), strict=True):
+        for ours, pair in zip(profiles.objective_log_delta(*given), (laws, laws[::-1]), strict=True):
             mean, error = simulated_delta(*pair, epsilon, 300_000, rng)
             assert abs(mean - math.exp(ours)) <= SIGMAS * error + 1e-7
 
@@ -297,7 +297,7 @@ def test_objective_perturbation_on_the_line_is_two_normal_laws(mu, r, sigma, eps
     line = np.linspace(-14 * without[1], 14 * without[1] + with_it[0], 2_000_001)
     p, q = (norm.pdf(line, *law) for law in (without, with_it))
     expected = [np.trapezoid(np.maximum(f - math.exp(epsilon) * g, 0), line) for f, g in ((p, q), (q, p))]
-    ours = np.exp(integrals.objective_log_delta(mu, r, 1.0, mu**2, sigma, epsilon))
+    ours = np.exp(profiles.objective_log_delta(mu, r, 1.0, mu**2, sigma, epsilon))
     assert ours == pytest.approx(np.array(expected), rel=1e-6, abs=1e-12)
 
 
@@ -309,8 +309,8 @@ def test_epsilon_of_objective_perturbation_meets_its_delta():
     given = [np.array([v]) for v in (record.leverage[0], record.residual[0], x @ x, reach)]
     found = []
     for delta in (1e-9, 1e-6, 1e-3):
-        epsilon = curves.objective_epsilon(*given, sigma, delta)
-        both = np.maximum(*integrals.objective_log_delta(*given, sigma, epsilon))
+        epsilon = mechanisms.solve_objective_epsilon(*given, sigma, delta)
+        both = np.maximum(*profiles.objective_log_delta(*given, sigma, epsilon))
         assert math.log(delta) - 1e-5 <= both[0] <= math.log(delta)
         found.append(epsilon[0])
     assert found == sorted(found, reverse=True)
@@ -345,7 +345,7 @@ def test_planted_bugs_are_seen():
     bugs = {
         "e^ε forgotten": naive(mu, a, epsilon, forgotten=True),
         "far side forgotten": naive(mu, a, epsilon, one_sided=True),
-        "removing for adding": math.exp(integrals.posterior_log_delta_remove(mu, a, epsilon)),
+        "removing for adding": math.exp(profiles.posterior_log_delta_remove(mu, a, epsilon)),
         "share for leverage": math.exp(posterior_log_delta(mu / (1 + mu), a, epsilon)),
         "error for residual": math.exp(posterior_log_delta(mu, a / (1 + mu), epsilon)),
         "γ for √γ": math.exp(posterior_log_delta(mu, a * a, epsilon)),
@@ -357,7 +357,7 @@ def test_planted_bugs_are_seen():
 
 def test_in_sample_numbers_are_caught_by_the_exact_epsilon():
     """Nine ones and (1, −1): with h and e in place of μ and r the loss comes out a fifth too small."""
-    record = leverages.fit(np.ones((9, 1)), np.ones(9), 1.0).added([[1.0]], [-1.0])
+    record = leverages.fit_ridge(np.ones((9, 1)), np.ones(9), 1.0).added([[1.0]], [-1.0])
     right = posterior_epsilon(record.leverage, record.residual, 1e-6)[0]
     wrong = posterior_epsilon(record.share, record.error, 1e-6)[0]
     assert right == pytest.approx(3.7242, abs=5e-5)

@@ -11,8 +11,8 @@ from dp_accounting.rdp import rdp_privacy_accountant as rdp
 from scipy.stats import norm
 
 from sottovoce import errors
-from sottovoce.solvers import renyi
-from sottovoce.solvers.profiles import gaussian_epsilon, posterior_epsilon
+from sottovoce.accounting import renyi
+from sottovoce.accounting.profiles import gaussian_epsilon, posterior_epsilon
 
 ORDERS = 1 + np.exp(np.linspace(-7, 16, 4001))
 
@@ -36,21 +36,21 @@ def by_quadrature(mu, a, order, reverse=False):
 def test_curves_agree_with_quadrature(mu, a):
     for share in (0.05, 0.5, 0.9):
         order = 1 + share / mu
-        ours = renyi.posterior(mu, a, [order, (1 + 1 / mu) * (1 + 1e-12), 2 + 1 / mu])
+        ours = renyi.compute_posterior_curve(mu, a, [order, (1 + 1 / mu) * (1 + 1e-12), 2 + 1 / mu])
         assert ours[0] == pytest.approx(by_quadrature(mu, a, order), rel=1e-9)
         assert np.all(np.isinf(ours[1:]))  # not zCDP: no order from 1 + 1/μ on
-        there = renyi.posterior_reverse(mu, a, [order])[0]
+        there = renyi.compute_reverse_posterior_curve(mu, a, [order])[0]
         assert there == pytest.approx(by_quadrature(mu, a, order, reverse=True), rel=1e-9)
 
 
 def test_curves_dominate_and_grow_without_restriction():
     rng = np.random.default_rng()
     mu, a = np.exp(rng.uniform(-18, 5, 3000)), np.exp(rng.uniform(-8, 6, 3000))
-    adding = renyi.posterior(mu, a)
+    adding = renyi.compute_posterior_curve(mu, a)
     finite = np.isfinite(adding)
-    assert np.all(adding[finite] >= renyi.posterior_reverse(mu, a)[finite] * (1 - 1e-12))
-    assert np.all(renyi.posterior(mu * 1.5, a)[finite] >= adding[finite] * (1 - 1e-12))
-    assert np.all(renyi.posterior(mu, a * 1.5)[finite] >= adding[finite] * (1 - 1e-12))
+    assert np.all(adding[finite] >= renyi.compute_reverse_posterior_curve(mu, a)[finite] * (1 - 1e-12))
+    assert np.all(renyi.compute_posterior_curve(mu * 1.5, a)[finite] >= adding[finite] * (1 - 1e-12))
+    assert np.all(renyi.compute_posterior_curve(mu, a * 1.5)[finite] >= adding[finite] * (1 - 1e-12))
 
 
 def test_tiny_leverages_lose_no_digits():
@@ -58,32 +58,32 @@ def test_tiny_leverages_lose_no_digits():
     with mpmath.workdps(50):
         m, b = mpmath.mpf(mu), mpmath.mpf(order) - 1
         exact = -mpmath.log(1 + m) / 2 - mpmath.log(1 - b * m) / (2 * b)
-        assert renyi.posterior(mu, 0.0, [order])[0] == pytest.approx(float(exact), rel=1e-12)
+        assert renyi.compute_posterior_curve(mu, 0.0, [order])[0] == pytest.approx(float(exact), rel=1e-12)
         share = m / (1 + m)
         exact = mpmath.log(1 + m) / 2 - mpmath.log(1 + b * share) / (2 * b)
-        assert renyi.posterior_reverse(mu, 0.0, [order])[0] == pytest.approx(float(exact), rel=1e-12)
+        assert renyi.compute_reverse_posterior_curve(mu, 0.0, [order])[0] == pytest.approx(float(exact), rel=1e-12)
 
 
 def test_conversion_is_dp_accountings_and_never_below_the_truth():
     for mu, a in ((0.1, 1.9), (0.01, 6.3), (1.0, 1.0)):
-        curve = renyi.posterior(mu, a, ORDERS)
+        curve = renyi.compute_posterior_curve(mu, a, ORDERS)
         finite = np.isfinite(curve)
         theirs, _ = rdp.compute_epsilon(ORDERS[finite], curve[finite], 1e-6)
-        ours = float(renyi.epsilon(curve, 1e-6, ORDERS))
+        ours = float(renyi.convert_to_epsilon(curve, 1e-6, ORDERS))
         assert ours == pytest.approx(theirs, rel=1e-9)
         assert 1.05 < ours / posterior_epsilon(mu, a, 1e-6) < 1.25  # what exactness buys: 11, 6 and 22 %
-        assert renyi.log_delta(curve, ours, ORDERS) == pytest.approx(math.log(1e-6), rel=1e-9)
-    assert f"{renyi.epsilon(renyi.posterior(0.1, 1.9, ORDERS), 1e-6, ORDERS):.3f}" == "4.150"
+        assert renyi.convert_to_log_delta(curve, ours, ORDERS) == pytest.approx(math.log(1e-6), rel=1e-9)
+    assert f"{renyi.convert_to_epsilon(renyi.compute_posterior_curve(0.1, 1.9, ORDERS), 1e-6, ORDERS):.3f}" == "4.150"
     D = np.array([0.01, 0.3, 2.0])
-    assert np.all(renyi.epsilon(renyi.gaussian(D), 1e-6) >= gaussian_epsilon(D, 1e-6))
+    assert np.all(renyi.convert_to_epsilon(renyi.compute_gaussian_curve(D), 1e-6) >= gaussian_epsilon(D, 1e-6))
 
 
 def test_curves_add_up_over_releases():
     """Two samples of one posterior lose what 2·curve says: by quadrature of the exact joint law on the line, a = 0."""
-    one = renyi.posterior(np.array([0.2, 0.02]), np.array([0.0, 1.0]))
-    two = renyi.epsilon(2 * one, 1e-3)
+    one = renyi.compute_posterior_curve(np.array([0.2, 0.02]), np.array([0.0, 1.0]))
+    two = renyi.convert_to_epsilon(2 * one, 1e-3)
     assert two.shape == (2,)
-    assert np.all(two > renyi.epsilon(one, 1e-3))
+    assert np.all(two > renyi.convert_to_epsilon(one, 1e-3))
     rng = np.random.default_rng()
     w = rng.normal(0, math.sqrt(0.2), (400_000, 2))  # without the record; loss (W² − log(1+μ))/2 for each sample
     loss = (w**2 - math.log1p(0.2)).sum(axis=1) / 2
@@ -105,7 +105,7 @@ def test_groups_need_their_products_over_the_right_records():
 def test_advanced_composition_covers_gaussian_noise_and_never_exceeds_the_sum():
     """Randomised response k times is exactly pure; its composed δ at ε̃ stays below the slack."""
     epsilon, k, slack = 0.2, 50, 1e-3
-    total, delta = renyi.advanced(np.full(k, epsilon), np.zeros(k), slack)
+    total, delta = renyi.compose_advanced(np.full(k, epsilon), np.zeros(k), slack)
     assert delta == slack
     assert total < k * epsilon
     yes = np.arange(k + 1)
@@ -116,8 +116,8 @@ def test_advanced_composition_covers_gaussian_noise_and_never_exceeds_the_sum():
     assert np.sum(probability * np.maximum(-np.expm1(total - loss), 0)) <= slack
     forgotten = math.sqrt(2 * k * math.log(1 / slack)) * epsilon  # the published line leaves out the drift
     assert forgotten < total
-    assert renyi.advanced([3.0, 4.0], [0.0, 0.0], 1e-6)[0] == 7.0
-    assert renyi.simple([[1.0, 2.0], [0.5, 0.25]], [[1e-6, 0.0], [1e-6, 1e-7]])[0].tolist() == [1.5, 2.25]
+    assert renyi.compose_advanced([3.0, 4.0], [0.0, 0.0], 1e-6)[0] == 7.0
+    assert renyi.compose_simple([[1.0, 2.0], [0.5, 0.25]], [[1e-6, 0.0], [1e-6, 1e-7]])[0].tolist() == [1.5, 2.25]
 
 
 def test_generalisation_needs_the_exponential_before_delta():
@@ -136,7 +136,7 @@ def test_generalisation_needs_the_exponential_before_delta():
 
 def test_orders_below_one_are_refused():
     with pytest.raises(errors.InvalidParameter):
-        renyi.posterior(0.1, 1.0, [1.0, 2.0])
+        renyi.compute_posterior_curve(0.1, 1.0, [1.0, 2.0])
 
 
 def test_an_exact_profile_must_not_be_smaller_than_its_curve_says_it_could_be():
@@ -145,7 +145,7 @@ def test_an_exact_profile_must_not_be_smaller_than_its_curve_says_it_could_be():
     w = np.linspace(0, 60, 200_001)[1:]
     epsilon = (w**2 - math.log1p(mu) - a * a / (1 + mu)) / 2
     tails = norm.sf(w, a, math.sqrt(mu)) + norm.cdf(-w, a, math.sqrt(mu))
-    curve = renyi.posterior(mu, a, ORDERS)
+    curve = renyi.compute_posterior_curve(mu, a, ORDERS)
     for k in np.flatnonzero(np.isfinite(curve))[::200]:
         bound = (ORDERS[k] - 1) * (curve[k] - epsilon)
         assert np.all(np.log(np.maximum(tails, 1e-300)) <= np.maximum(bound, -690) + 1e-9)

@@ -9,8 +9,8 @@ import pytest
 from scipy.optimize import minimize
 
 from sottovoce import errors
-from sottovoce.solvers import leverages, suprema
-from sottovoce.solvers.profiles import posterior_epsilon
+from sottovoce.accounting.profiles import posterior_epsilon
+from sottovoce.audit import leverages
 
 #: n, d, λ, γ, norm, label: leverages small, near 1.6, far above, and a table without rows.
 SETTINGS = [
@@ -28,7 +28,7 @@ def fitted(n, d, ridge, norm, label):
     X = rng.normal(size=(n, d))
     X *= norm / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-9)
     y = np.clip(X @ rng.normal(size=d) + 0.2 * rng.normal(size=n), -label, label)
-    return leverages.fit(X, y, ridge), rng
+    return leverages.fit_ridge(X, y, ridge), rng
 
 
 def directions(fit, norm, rng, count=20_000):
@@ -44,7 +44,7 @@ def worst_labels(fit, x, label):
 @every_setting
 def test_no_record_loses_more_than_the_bound_and_one_attains_it(n, d, ridge, gamma, norm, label):
     fit, rng = fitted(n, d, ridge, norm, label)
-    found = suprema.posterior(fit.hessian, fit.theta, gamma, 1e-6, norm, label)
+    found = leverages.find_posterior_supremum(fit.hessian, fit.theta, gamma, 1e-6, norm, label)
     assert np.linalg.norm(found.x) <= norm * (1 + 1e-12)
     assert abs(found.y) <= label
     own = fit.added([found.x], [found.y])
@@ -62,7 +62,7 @@ def test_no_record_loses_more_than_the_bound_and_one_attains_it(n, d, ridge, gam
 def test_no_record_moves_the_fit_further_than_the_bound(n, d, ridge, gamma, norm, label, kind):
     fit, rng = fitted(n, d, ridge, norm, label)
     metric = fit.metric(kind)
-    found = suprema.displacement(fit.hessian, fit.theta, metric, norm, label)
+    found = leverages.find_displacement_supremum(fit.hessian, fit.theta, metric, norm, label)
     assert fit.moved_by_adding([found.x], [found.y], metric)[0] == pytest.approx(found.value, rel=1e-9, abs=1e-12)
     assert found.value <= found.bound <= found.value * (1 + 1e-6)
     x = directions(fit, norm, rng) * rng.random((20_000, 1)) ** rng.choice([0.0, 0.3], (20_000, 1))
@@ -77,15 +77,17 @@ def test_a_fine_grid_on_the_circle_agrees():
     x = np.column_stack([np.cos(angle), np.sin(angle)])
     records = fit.added(x, worst_labels(fit, x, 1.0))
     grid = posterior_epsilon(records.leverage, 2 * records.residual, 1e-5).max()
-    found = suprema.posterior(fit.hessian, fit.theta, 4.0, 1e-5)
+    found = leverages.find_posterior_supremum(fit.hessian, fit.theta, 4.0, 1e-5)
     assert grid == pytest.approx(found.value, rel=1e-7)
     moved = fit.moved_by_adding(x, worst_labels(fit, x, 1.0), fit.metric("identity")).max()
-    assert moved == pytest.approx(suprema.displacement(fit.hessian, fit.theta, np.eye(2)).value, rel=1e-6)
+    assert moved == pytest.approx(
+        leverages.find_displacement_supremum(fit.hessian, fit.theta, np.eye(2)).value, rel=1e-6
+    )
 
 
 def test_local_search_from_many_starts_agrees_in_ten_dimensions():
     fit, rng = fitted(100, 10, 1.0, 1.0, 1.0)
-    found = suprema.displacement(fit.hessian, fit.theta, np.eye(10))
+    found = leverages.find_displacement_supremum(fit.hessian, fit.theta, np.eye(10))
 
     def negative(direction):
         x = direction / np.linalg.norm(direction)
@@ -98,7 +100,7 @@ def test_local_search_from_many_starts_agrees_in_ten_dimensions():
 def test_a_weakest_direction_that_theta_does_not_touch_is_found():
     """θ along the strong axis only: the curve alone would miss the records that combine both."""
     hessian, theta, gamma = np.diag([100.0, 1.0]), np.array([0.3, 0.0]), 5.0
-    found = suprema.posterior(hessian, theta, gamma, 1e-6)
+    found = leverages.find_posterior_supremum(hessian, theta, gamma, 1e-6)
     angle = np.linspace(0, math.pi / 2, 100_001)
     x = np.column_stack([np.cos(angle), np.sin(angle)])
     grid = posterior_epsilon(x**2 @ [0.01, 1.0], math.sqrt(gamma) * (1 + x @ theta), 1e-6)
@@ -108,17 +110,17 @@ def test_a_weakest_direction_that_theta_does_not_touch_is_found():
 
 def test_what_cannot_be_certified_is_refused():
     with pytest.raises(errors.InvalidParameter, match="commute"):
-        suprema.displacement(np.diag([1.0, 2.0]), np.ones(2), np.array([[1.0, 0.5], [0.5, 1.0]]))
+        leverages.find_displacement_supremum(np.diag([1.0, 2.0]), np.ones(2), np.array([[1.0, 0.5], [0.5, 1.0]]))
     with pytest.raises(errors.InvalidParameter):
-        suprema.posterior(np.eye(2), np.ones(2), 1.0, 0.3)
+        leverages.find_posterior_supremum(np.eye(2), np.ones(2), 1.0, 0.3)
     with pytest.raises(errors.InvalidParameter):
-        suprema.posterior(np.zeros((2, 2)), np.ones(2), 1.0, 1e-6)
+        leverages.find_posterior_supremum(np.zeros((2, 2)), np.ones(2), 1.0, 1e-6)
 
 
 def test_a_grid_that_is_too_coarse_is_below_the_supremum():
     """Ten random records in ten dimensions are not a supremum: the check above can fail."""
     fit, rng = fitted(100, 10, 1.0, 1.0, 1.0)
-    found = suprema.posterior(fit.hessian, fit.theta, 10.0, 1e-6)
+    found = leverages.find_posterior_supremum(fit.hessian, fit.theta, 10.0, 1e-6)
     x = directions(fit, 1.0, rng, 10)
     records = fit.added(x, worst_labels(fit, x, 1.0))
     assert posterior_epsilon(records.leverage, math.sqrt(10.0) * records.residual, 1e-6).max() < 0.97 * found.value

@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 import sottovoce as sv
-from sottovoce.web import door
+from sottovoce.web import sign_in
 from sottovoce.web.app import make_app
-from sottovoce.web.connections import server
-from sottovoce.web.desk import Desk
-from sottovoce.web.opening import listening
+from sottovoce.web.connections import make_server
+from sottovoce.web.server import open_socket
+from sottovoce.web.workspace import Workspace
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 TOKEN = "a-token-for-the-tests"
@@ -37,7 +37,7 @@ PEOPLE, TIERS = 2000, {"careful": 0.2, "usual": 1.0, "open": 4.0}
 class Served:
     """A server over a desk with books in a file."""
 
-    desk: Desk
+    desk: Workspace
     port: int
     books: Path
 
@@ -47,17 +47,17 @@ class Served:
 
     @property
     def link(self) -> str:
-        return door.link(self.port, TOKEN)
+        return sign_in.make_link(self.port, TOKEN)
 
 
 @contextmanager
 def serving(folder: Path):
     books = folder / "books.db"
     place = f"sqlite:///{books}"
-    desk = Desk(place=place, session=sv.Session(ledger=place))
-    here = listening(0)
+    desk = Workspace(place=place, session=sv.Session(ledger=place))
+    here = open_socket(0)
     port = here.getsockname()[1]
-    running = server(make_app(desk, port, TOKEN))
+    running = make_server(make_app(desk, port, TOKEN))
     thread = threading.Thread(target=running.run, args=([here],), daemon=True)
     thread.start()
     until(lambda: running.started)

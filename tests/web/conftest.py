@@ -8,9 +8,9 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from sottovoce.web import guard, jobs
+from sottovoce.web import guard, workspace
 from sottovoce.web.app import make_app
-from sottovoce.web.desk import Desk
+from sottovoce.web.workspace import Workspace
 
 PORT, TOKEN = 8765, "the-token-of-these-tests"
 HOME = f"http://127.0.0.1:{PORT}"
@@ -34,19 +34,19 @@ SCHEMA = {
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time steps so short that nobody waits; the tests of timing set their own."""
-    monkeypatch.setattr(guard, "STEP", 1e-6)
-    monkeypatch.setattr(jobs, "STEP", 1e-6)
+    monkeypatch.setattr(guard, "ANSWER_STEP", 1e-6)
+    monkeypatch.setattr(workspace, "END_STEP", 1e-6)
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
-    desk = Desk.for_ledger(None)
+def desk() -> Iterator[Workspace]:
+    desk = Workspace.for_ledger(None)
     yield desk
     desk.clear()
 
 
 @pytest.fixture
-def app(desk: Desk) -> FastAPI:
+def app(desk: Workspace) -> FastAPI:
     return make_app(desk, PORT, TOKEN)
 
 

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from sottovoce.web import guard
 from sottovoce.web.app import make_app
-from sottovoce.web.desk import Desk
+from sottovoce.web.workspace import Workspace
 
 NAMES = (
     *("t.csv", "../../../tmp/x.csv", "/etc/passwd", "..\\..\\x.csv", "t.parquet", "t.csv.gz", "con", "a" * 4000),
@@ -63,7 +63,7 @@ class Hostile:
     """Whoever sends these; keeps count of the answers."""
 
     def __init__(self) -> None:
-        self.desk, self.answers, self.strays = Desk.for_ledger(None), defaultdict(Counter), []
+        self.desk, self.answers, self.strays = Workspace.for_ledger(None), defaultdict(Counter), []
         app = make_app(self.desk, 8765, "t")
         self.client = TestClient(app, base_url="http://127.0.0.1:8765", headers={"sec-fetch-site": "same-origin"})
         self.client.post("/open", data={"token": "t"})
@@ -91,7 +91,7 @@ def own_memory() -> int:
 
 
 def main(folder: str, limit: str) -> None:
-    guard.STEP, guard.MOST_UPLOAD = 1e-6, int(limit)
+    guard.ANSWER_STEP, guard.MOST_UPLOAD = 1e-6, int(limit)
     sender = Hostile()
     for name in NAMES * GOOD_TIMES:
         sender.file("good", GOOD, name)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from sottovoce.web.questions import QUESTIONS
+from sottovoce.web.question_form import QUESTIONS
 
 #: What no field of any verb takes.
 NEVER: tuple[Any, ...] = (

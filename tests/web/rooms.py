@@ -15,7 +15,7 @@ import pytest
 
 import sottovoce as sv
 from sottovoce.web.app import make_app
-from sottovoce.web.desk import Desk
+from sottovoce.web.workspace import Workspace
 from web.browser import serving
 
 with warnings.catch_warnings():
@@ -46,10 +46,10 @@ def _filled() -> Path:
     return folder
 
 
-def desk_in(folder: Path) -> Desk:
+def desk_in(folder: Path) -> Workspace:
     """Returns a desk over such books in a file."""
     shutil.copytree(_filled(), folder, dirs_exist_ok=True)
-    return Desk.for_ledger(f"sqlite:///{folder / 'books.db'}")
+    return Workspace.for_ledger(f"sqlite:///{folder / 'books.db'}")
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def served(tmp_path_factory):
         yield running
 
 
-def app_over(desk: Desk):
+def app_over(desk: Workspace):
     return make_app(desk, PORT, TOKEN)
 
 

@@ -19,9 +19,9 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks
 
 from sottovoce.release import Release
-from sottovoce.web import verbs
-from sottovoce.web.api import DECLARED
-from sottovoce.web.questions import QUESTIONS
+from sottovoce.web import actions
+from sottovoce.web.api import DECLARED_FIELDS
+from sottovoce.web.question_form import QUESTIONS
 from web import hostile_json
 
 HOME = "http://127.0.0.1:8765"
@@ -74,7 +74,7 @@ def test_the_whole_way_from_a_table_to_a_release(client, desk, rows):
     assert lines == [{"epsilon": e, "people": 100, "rows": 200} for e in (0.1, 0.5, 2.0)]
     asked = {"table": table["id"], "question": "ridge", "column": "salary", "parameters": {"method": "statistics"}}
     planned = client.post("/api/plan", json=asked).json()
-    assert planned["note"] == verbs.NOT_GRANTED
+    assert planned["note"] == actions.NOT_GRANTED
     assert planned["verdict"]
     assert client.post(f"/api/tables/{table['id']}/grants").json() == {
         "words": "Granted by 300 people.",
@@ -191,7 +191,7 @@ def test_a_parameter_of_a_wrong_kind_is_refused_by_its_name(client, table, value
 
 def test_whatever_stands_in_any_field_is_refused_by_its_name_and_breaks_nothing(client, desk, table):
     """What no field takes, in every field of every verb, however deep the field lies."""
-    schema, books = desk.schemas[table], verbs.entries(desk)[-1]
+    schema, books = desk.schemas[table], actions.read_entries(desk)[-1]
     for method, path, body in hostile_json.good(table):
         for field in hostile_json.fields(body):
             for value in (*hostile_json.NEVER, hostile_json.deep()):
@@ -201,10 +201,10 @@ def test_whatever_stands_in_any_field_is_refused_by_its_name_and_breaks_nothing(
                 if field == ("parameters",) and isinstance(value, dict):
                     assert "takes: " in answer.json()["error"]
                     continue
-                name = next(str(part) for part in reversed(field) if part in DECLARED)
+                name = next(str(part) for part in reversed(field) if part in DECLARED_FIELDS)
                 assert name in [part for one in answer.json()["fields"] for part in one["field"].split(".")], field
     assert desk.schemas[table] is schema
-    assert verbs.entries(desk)[-1] == books
+    assert actions.read_entries(desk)[-1] == books
 
 
 def made_up(app, ask, mode, examples) -> None:
@@ -254,7 +254,7 @@ class Asking:
             self.send(case)
 
     def send(self, case):
-        before = verbs.entries(self.desk)[-1]
+        before = actions.read_entries(self.desk)[-1]
         answer = case.call(base_url=HOME, headers=OWN, cookies=dict(self.client.cookies))
         case.validate_response(answer, checks=CHECKED)
         self.statuses[answer.status_code] += 1
@@ -263,7 +263,7 @@ class Asking:
         if answer.status_code == 202:
             refused = not done(self.desk, answer.json()["job"]).committed
         if refused:
-            assert verbs.entries(self.desk)[-1] == before, "a refused request changed the books"
+            assert actions.read_entries(self.desk)[-1] == before, "a refused request changed the books"
 
 
 def own_examples(app, ask, table, values) -> None:

@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from sottovoce.web import connections
-from sottovoce.web.guard import Answer, recognise
-from sottovoce.web.opening import listening
+from sottovoce.web.guard import BufferedAnswer, mark_as_known
+from sottovoce.web.server import open_socket
 from web.browser import PATIENCE, until
 
 #: So few connections in one turn of the loop that there are as many places as batches.
@@ -28,17 +28,17 @@ class App:
 
     async def __call__(self, scope, receive, send):
         if scope["path"] == "/known":
-            recognise(scope)
+            mark_as_known(scope)
         if scope["path"] in ("/known", "/held"):
             self.begun += 1
             while not self.may.is_set():
                 await asyncio.sleep(0.005)
-        await Answer(200, [], [b"x" * (2**25 if scope["path"] == "/much" else 4)]).send_to(send)
+        await BufferedAnswer(200, [], [b"x" * (2**25 if scope["path"] == "/much" else 4)]).send_to(send)
 
 
 @contextmanager
 def running(app):
-    here, server = listening(0), connections.server(app)
+    here, server = open_socket(0), connections.make_server(app)
     thread = threading.Thread(target=server.run, args=([here],), daemon=True)
     port = here.getsockname()[1]
     thread.start()
@@ -147,15 +147,15 @@ def test_an_answer_that_nobody_takes_ends(monkeypatch):
 
 def test_places_fit_into_the_files_of_the_process(monkeypatch):
     for files, batch in ((10**9, connections.BATCH), (1024, connections.BATCH), (256, 14)):
-        monkeypatch.setattr(connections, "_files", lambda files=files: files)
-        server = connections.server(App())
+        monkeypatch.setattr(connections, "_count_allowed_files", lambda files=files: files)
+        server = connections.make_server(App())
         assert server.config.backlog == batch
         # Places, and batches that are being taken, made and closed: half of the files stay for everything else.
         assert (connections.BATCHES + 3) * batch <= files // 2
 
 
 def test_what_is_logged_is_told_in_few_lines_without_its_words(capsys):
-    with connections.briefly():
+    with connections.log_briefly():
         for _ in range(100):
             logging.getLogger("asyncio").error("salary %s of ada", 41234, exc_info=ValueError("41234"))
     told = capsys.readouterr().err

@@ -17,11 +17,11 @@ import pytest
 from starlette.testclient import TestClient
 
 import sottovoce as sv
-from sottovoce.bounds import Column
-from sottovoce.web import questions, ready, schemas, verbs
+from sottovoce.schema import Column
+from sottovoce.web import actions, question_form, ready_script, schema_form
 from sottovoce.web.app import make_app
-from sottovoce.web.desk import Desk
 from sottovoce.web.forms import Fields
+from sottovoce.web.workspace import Workspace
 from web.browser import (  # noqa: F401
     PATIENCE,
     PEOPLE,
@@ -64,11 +64,11 @@ def test_the_whole_way_from_a_table_to_a_release_and_its_script(window, served, 
         page.locator("#share").fill("50")
         page.wait_for_url("**share=50**")
         assert page.locator("#share-value").text_content() == "50%"
-        before = len(verbs.entries(served.desk))
+        before = len(actions.read_entries(served.desk))
 
         release(page, "costs-of-May")
         assert "2,000 in all, each with an ε of their own, from 0.1 to 2" in page.content()
-        assert len(verbs.entries(served.desk)) == before + 2
+        assert len(actions.read_entries(served.desk)) == before + 2
         kept = {what: carried(page, name, tmp_path) for what, name in DOWNLOADS.items()}
 
     made = sv.Release.load(kept["release"])
@@ -137,7 +137,7 @@ def test_a_release_is_made_under_the_plan_that_was_shown_or_not_at_all(client):
     client.post(f"/table/{client.name}/grant", data={"account": "pure epsilon, replace"})
     asked = {"question": "mean", "column": "cost", "share": "50"}
     digest = agreed(client.get(f"/question/{client.name}", params=asked))
-    entries = len(verbs.entries(client.desk))
+    entries = len(actions.read_entries(client.desk))
     address = f"/question/{client.name}/release"
     for changed in ({"share": "60"}, {"plan": ""}, {"plan": "0" * 64}):
         refused = client.post(address, data={**asked, "key": "may", "plan": digest, **changed})
@@ -148,12 +148,12 @@ def test_a_release_is_made_under_the_plan_that_was_shown_or_not_at_all(client):
     client.desk.session.charge({"p0000": 0.15}, key="outside")
     refused = client.post(address, data={**asked, "key": "may", "plan": digest})
     assert "nobody was charged" in refused.text
-    assert len(verbs.entries(client.desk)) == entries + 1
+    assert len(actions.read_entries(client.desk)) == entries + 1
     now = agreed(refused)
     began = client.post(address, data={**asked, "key": "may", "plan": now}, follow_redirects=False)
     name = re.match(r"/job/([\w-]+)", began.headers["location"])[1]
     until(lambda: client.desk.jobs.find(name).state == "done")
-    made = sv.Release.from_json(verbs.released(client.desk, "may").decode())
+    made = sv.Release.from_json(actions.read_release(client.desk, "may").decode())
     assert made.column == "cost"
     # The same bytes come again under the key, though a plan of today is another.
     again = client.post(address, data={**asked, "key": "may", "plan": now}, follow_redirects=False)
@@ -188,7 +188,7 @@ def test_plan_release_and_certificate_name_column_table_date_and_units(client):
         name = re.match(r"/job/([\w-]+)", began.headers["location"])[1]
         until(lambda name=name: client.desk.jobs.find(name).state == "done")
         page = client.get("/release", params={"key": question}).text
-        made = sv.Release.from_json(verbs.released(client.desk, question).decode())
+        made = sv.Release.from_json(actions.read_release(client.desk, question).decode())
         assert (made.column, made.table, made.units) == ("cost", "patients", {"cost": "EUR <b>"})
         assert f"<h1>{what.capitalize()} of cost</h1>" in page
         assert f"From the table “patients”, made on {made.date[:10]}" in page
@@ -270,7 +270,7 @@ def test_the_audit_of_a_release(window, served, tmp_path):  # noqa: F811
 @contextmanager
 def signed_in(folder):
     """The curator's browser without a window, and a table on the desk."""
-    desk = Desk()
+    desk = Workspace()
     with TestClient(make_app(desk, PORT, TOKEN), base_url=f"http://127.0.0.1:{PORT}") as client:
         client.headers["Sec-Fetch-Site"] = "same-origin"
         client.post("/open", data={"token": TOKEN})
@@ -410,11 +410,11 @@ def test_work_is_cancelled_before_anybody_is_charged_and_not_after(client):
 def test_a_release_without_a_key_or_without_grants_charges_nobody(shared):
     shared.post(f"/table/{shared.name}", data=DESCRIBED)
     asked = {"question": "mean", "column": "cost", "share": "100"}
-    before = len(verbs.entries(shared.desk))
+    before = len(actions.read_entries(shared.desk))
     answer = shared.post(f"/question/{shared.name}/release", data=asked)
     assert answer.status_code == 422
     assert "key" in wrong(answer)
-    assert len(verbs.entries(shared.desk)) == before
+    assert len(actions.read_entries(shared.desk)) == before
     assert "Not everybody&#39;s grant is in the books yet" in shared.get(f"/question/{shared.name}", params=asked).text
 
 
@@ -512,26 +512,26 @@ def test_a_schema_survives_the_form_and_the_file():
         "x": Column("factor", levels=("\u202e", "b")),
     }
     schema = sv.Schema(columns=described, person="id", budget="t", tiers={odd: 0.1}, name=odd)
-    assert sv.Schema.loads(schemas.toml(schema)) == schema
+    assert sv.Schema.loads(schema_form.write_toml(schema)) == schema
     columns[odd] = "number"
     named = {odd: Column("number", 0.0, 2.0, unit="EUR"), "x": Column("factor", levels=("a", "b"))}
     plain = sv.Schema(columns=named, person="id", budget="t", tiers={"u": 0.1}, name="Pay")
-    assert schemas.read(Fields(schemas.typed(plain, columns)), columns) == plain
+    assert schema_form.read_schema(Fields(schema_form.fill_schema_form(plain, columns)), columns) == plain
 
 
 def test_a_draft_knows_kinds_and_leaves_every_range_blank():
-    typed = schemas.typed(None, {"age": "number", "name": "text"})
+    typed = schema_form.fill_schema_form(None, {"age": "number", "name": "text"})
     assert typed == {"kind-0": "number"}
 
 
-@pytest.mark.parametrize("name", questions.QUESTIONS)
+@pytest.mark.parametrize("name", question_form.QUESTIONS)
 def test_the_script_of_every_question_asks_the_same(name, tmp_path, capsys):
     table = people_csv(tmp_path)
-    schema = schemas.read(Fields(DESCRIBED), dict.fromkeys(["id", "age", "smoker", "cost", "tier"], "text"))
+    schema = schema_form.read_schema(Fields(DESCRIBED), dict.fromkeys(["id", "age", "smoker", "cost", "tier"], "text"))
     column = "smoker" if name == "logistic" else "cost"
-    asked = questions.read(Fields({"question": name, "column": column, "share": "50"}), str(table), schema)
+    asked = question_form.read_question(Fields({"question": name, "column": column, "share": "50"}), str(table), schema)
     program: dict = {"__name__": "script"}
-    exec(compile(ready.script(asked), "ask.py", "exec"), program)
+    exec(compile(ready_script.write_script(asked), "ask.py", "exec"), program)
     program["ask"](str(table), str(tmp_path / "out.json"))
     made = json.loads((tmp_path / "out.json").read_text("utf-8"))
     assert made["guarantee"]["people"] == PEOPLE

@@ -15,8 +15,8 @@ import pytest
 from starlette.routing import Route
 
 from sottovoce.web import guard
-from sottovoce.web.guard import Answer, Asked, Guard, Refused
-from sottovoce.web.uploads import keep
+from sottovoce.web.guard import BufferedAnswer, Guard, GuardedRequest, RequestRefused
+from sottovoce.web.uploads import save_table
 
 PORT = 8765
 HOSTS = {
@@ -59,7 +59,7 @@ def oracle(host, site, origin, method, cookie, path) -> bool:
     return HOSTS[host] and (site, origin) in source and (cookie == "right" or path in FOR_ALL)
 
 
-def request(standing: Guard, host, site, origin, method, cookie, path) -> Asked:
+def request(standing: Guard, host, site, origin, method, cookie, path) -> GuardedRequest:
     crumb = f"sottovoce-{PORT}={standing.cookie}"
     shown = {
         "right": [crumb],
@@ -73,13 +73,13 @@ def request(standing: Guard, host, site, origin, method, cookie, path) -> Asked:
     told = {"host": host, "sec-fetch-site": site, "origin": f"http://{host}" if origin == "own" else origin}
     headers = [(name.encode(), value.encode()) for name, value in told.items() if value is not None]
     headers += [(b"cookie", line.encode()) for line in shown]
-    return Asked.of({"method": method, "path": path, "headers": headers})
+    return GuardedRequest.of({"method": method, "path": path, "headers": headers})
 
 
-def admits(standing: Guard, asked: Asked) -> bool:
+def admits(standing: Guard, asked: GuardedRequest) -> bool:
     try:
         standing.admit(asked)
-    except Refused:
+    except RequestRefused:
         return False
     return True
 
@@ -112,13 +112,13 @@ def test_no_wrong_refusal_either():
 
 class NoHost(Guard):
     def admit(self, asked):
-        super().admit(Asked(asked.method, asked.path, {**asked.headers, "host": ["localhost:8765"]}))
+        super().admit(GuardedRequest(asked.method, asked.path, {**asked.headers, "host": ["localhost:8765"]}))
 
 
 class AnyPort(Guard):
     def admit(self, asked):
         host = (asked.get_header("host") or "").partition(":")[0]
-        super().admit(Asked(asked.method, asked.path, {**asked.headers, "host": [f"{host}:{self.port}"]}))
+        super().admit(GuardedRequest(asked.method, asked.path, {**asked.headers, "host": [f"{host}:{self.port}"]}))
 
 
 class NoSource(Guard):
@@ -134,7 +134,7 @@ class SameSite(Guard):
 
 class PostIsSafe(Guard):
     def _refuse_strangers(self, asked, own):
-        super()._refuse_cross_site(Asked("GET", asked.path, asked.headers), own)
+        super()._refuse_cross_site(GuardedRequest("GET", asked.path, asked.headers), own)
 
 
 class NullIsOurs(Guard):
@@ -168,8 +168,10 @@ def test_a_guard_with_a_hole_is_found(planted):
 
 @pytest.mark.parametrize("name", ["host", "origin", "sec-fetch-site"])
 def test_a_header_said_twice_is_refused(name):
-    asked = Asked("POST", "/", {"host": ["localhost:8765"], "sec-fetch-site": ["same-origin"], name: ["x", "x"]})
-    with pytest.raises(Refused):
+    asked = GuardedRequest(
+        "POST", "/", {"host": ["localhost:8765"], "sec-fetch-site": ["same-origin"], name: ["x", "x"]}
+    )
+    with pytest.raises(RequestRefused):
         Guard(nothing, PORT, "token").admit(asked)
 
 
@@ -215,7 +217,7 @@ def test_sign_in_pages_reveal_nothing(stranger, desk, tmp_path):
     desk.session.grant({"ada": 1.0})
     (tmp_path / "t.csv").write_bytes(b"a,b\n1,2\n")
     with open(tmp_path / "t.csv", "rb") as file:
-        keep(desk, "secret.csv", file)
+        save_table(desk, "secret.csv", file)
     after = [stranger.get(path) for path in paths]
     assert [answer.content for answer in before] == [answer.content for answer in after]
     assert [answer.status_code for answer in before] == [answer.status_code for answer in after]
@@ -277,7 +279,7 @@ async def swallow(scope, receive, send):
     while (message := await receive()).get("more_body"):
         pass
     assert message
-    await Answer(200, [], [b"fine"]).send_to(send)
+    await BufferedAnswer(200, [], [b"fine"]).send_to(send)
 
 
 def test_a_body_is_counted_as_it_comes(monkeypatch):
@@ -294,12 +296,12 @@ def test_a_body_is_counted_as_it_comes(monkeypatch):
 
 
 def test_a_slow_sender_is_cut_off(monkeypatch):
-    monkeypatch.setattr(guard, "SILENCE", 0.05)
+    monkeypatch.setattr(guard, "READ_TIMEOUT", 0.05)
     status, _, seconds = run(Guard(swallow, PORT, "token"), body=[b"x"] * 9, method="POST", wait=5)
     assert status == 408
     assert seconds < 5
-    monkeypatch.setattr(guard, "SILENCE", 20.0)
-    monkeypatch.setattr(guard, "PATIENCE", 0.2)
+    monkeypatch.setattr(guard, "READ_TIMEOUT", 20.0)
+    monkeypatch.setattr(guard, "BODY_TIMEOUT", 0.2)
     status, _, seconds = run(Guard(swallow, PORT, "token"), body=[b"x"] * 900, method="POST", wait=0.02)
     assert status == 408
     assert seconds < 18
@@ -316,7 +318,7 @@ def test_a_byte_now_and_then_is_not_enough(monkeypatch, bytes_a_second, status):
         read.append(clock[0])
         return {"type": "http.request", "body": b"x" * bytes_a_second, "more_body": len(read) < 200}
 
-    body = guard.Body(source, guard.MOST_UPLOAD)
+    body = guard.LimitedBody(source, guard.MOST_UPLOAD)
 
     async def all_of_it():
         while (await body.receive()).get("more_body"):
@@ -329,12 +331,12 @@ def test_a_byte_now_and_then_is_not_enough(monkeypatch, bytes_a_second, status):
 
 def test_answers_leave_at_whole_steps(monkeypatch):
     """No answer is early: work of 0.01 and of 0.13 s leaves at the first and at the second step of 0.1 s."""
-    monkeypatch.setattr(guard, "STEP", 0.1)
+    monkeypatch.setattr(guard, "ANSWER_STEP", 0.1)
 
     def after(seconds):
         async def app(scope, receive, send):
             await asyncio.sleep(seconds)
-            await Answer(200, [], [b"fine"]).send_to(send)
+            await BufferedAnswer(200, [], [b"fine"]).send_to(send)
 
         return run(Guard(app, PORT, "token"))[2]
 

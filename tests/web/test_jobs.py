@@ -8,8 +8,8 @@ import time
 import pytest
 
 from sottovoce.errors import InvalidParameter, KeyReused
-from sottovoce.web import jobs, verbs
-from sottovoce.web.jobs import Jobs
+from sottovoce.web import actions, workspace
+from sottovoce.web.workspace import Jobs
 
 PATIENCE = 300.0
 WANTED = {"question": "mean", "column": "salary"}
@@ -48,7 +48,7 @@ def test_a_refusal_is_a_sentence_and_a_surprise_says_nothing(work):
     job = ended(work.find(work.start(surprised)))
     assert job.state == "failed"
     assert "41234" not in job.sentence
-    assert job.sentence == jobs.UNFORESEEN
+    assert job.sentence == workspace.UNFORESEEN
 
 
 def test_cancelled_before_the_commitment_and_not_after(work):
@@ -75,16 +75,16 @@ def test_cancelled_before_the_commitment_and_not_after(work):
 
 def test_work_that_waits_for_its_turn_is_cancelled_before_it_begins(work):
     go = threading.Event()
-    busy = [work.start(lambda job: go.wait(PATIENCE)) for _ in range(jobs.AT_ONCE)]
+    busy = [work.start(lambda job: go.wait(PATIENCE)) for _ in range(workspace.MAX_THREADS)]
     waiting = work.find(work.start(lambda job: pytest.fail("it was cancelled")))
     waiting.cancel()
     go.set()
     assert ended(waiting).state == "cancelled"
-    assert [ended(work.find(name)).state for name in busy] == ["done"] * jobs.AT_ONCE
+    assert [ended(work.find(name)).state for name in busy] == ["done"] * workspace.MAX_THREADS
 
 
 def test_only_so_many_are_remembered(work, monkeypatch):
-    monkeypatch.setattr(jobs, "REMEMBERED", 5)
+    monkeypatch.setattr(workspace, "MAX_REMEMBERED", 5)
     names = []
     for _ in range(12):
         names.append(work.start(lambda job: None))
@@ -93,7 +93,7 @@ def test_only_so_many_are_remembered(work, monkeypatch):
 
 
 def test_a_job_ends_at_a_whole_step(work, monkeypatch):
-    monkeypatch.setattr(jobs, "STEP", 0.2)
+    monkeypatch.setattr(workspace, "END_STEP", 0.2)
     job = work.find(work.start(lambda job: time.sleep(0.01)))
     ended(job)
     assert time.monotonic() - job.began >= 0.2
@@ -108,17 +108,17 @@ def released(client, desk, table, key, **more):
 def test_the_same_key_gives_the_same_bytes_and_charges_nobody_again(client, desk, table):
     first = released(client, desk, table, "mean-of-May", share=0.5)
     assert first.state == "done", first.sentence
-    bytes_then, head = client.get("/api/release", params={"key": "mean-of-May"}).content, verbs.entries(desk)[-1]
+    bytes_then, head = client.get("/api/release", params={"key": "mean-of-May"}).content, actions.read_entries(desk)[-1]
     assert desk.session.balance("u0") == pytest.approx(0.05)
     assert 1.0 <= desk.session.balance("u2") < 2.0, "at most half of 2"
     again = released(client, desk, table, "mean-of-May", share=0.5)
     assert again.state == "done"
     assert client.get("/api/release", params={"key": "mean-of-May"}).content == bytes_then
-    assert verbs.entries(desk)[-1] == head
+    assert actions.read_entries(desk)[-1] == head
     other = released(client, desk, table, "mean-of-May", share=0.4)
     assert other.state == "failed"
     assert "another release" in other.sentence
-    assert verbs.entries(desk)[-1] == head
+    assert actions.read_entries(desk)[-1] == head
 
 
 def test_the_plan_is_what_is_spent(client, desk, table):
@@ -152,35 +152,35 @@ def test_a_plan_counts_once_and_follows_the_books(client, desk, table, monkeypat
 
 def test_a_release_cancelled_before_the_reservation_charges_nobody(client, desk, table, monkeypatch):
     reached, go = threading.Event(), threading.Event()
-    commit = jobs.Job.commit
+    commit = workspace.Job.commit
 
     def slowly(job):
         reached.set()
         go.wait(PATIENCE)
         commit(job)
 
-    monkeypatch.setattr(jobs.Job, "commit", slowly)
-    head = verbs.entries(desk)[-1]
+    monkeypatch.setattr(workspace.Job, "commit", slowly)
+    head = actions.read_entries(desk)[-1]
     name = client.post("/api/release", json={"table": table, "key": "k", **WANTED}).json()["job"]
     reached.wait(PATIENCE)
     assert client.get(f"/api/jobs/{name}").json()["can_be_cancelled"]
     assert client.post(f"/api/jobs/{name}/cancel").status_code == 200
     go.set()
     assert ended(desk.jobs.find(name)).state == "cancelled"
-    assert verbs.entries(desk)[-1] == head
+    assert actions.read_entries(desk)[-1] == head
     assert client.get("/api/release", params={"key": "k"}).status_code == 409
 
 
 def test_after_the_reservation_it_is_too_late(client, desk, table, monkeypatch):
     reached, go = threading.Event(), threading.Event()
-    commit = jobs.Job.commit
+    commit = workspace.Job.commit
 
     def slowly(job):
         commit(job)
         reached.set()
         go.wait(PATIENCE)
 
-    monkeypatch.setattr(jobs.Job, "commit", slowly)
+    monkeypatch.setattr(workspace.Job, "commit", slowly)
     name = client.post("/api/release", json={"table": table, "key": "k", **WANTED}).json()["job"]
     reached.wait(PATIENCE)
     refused = client.post(f"/api/jobs/{name}/cancel")

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from sottovoce.pages.balances import APART, balances, picture
-from sottovoce.pages.statement import accounts
-from sottovoce.web import ledger
-from sottovoce.web.ledger import SHOWN
+from sottovoce.ledgers.statement import sum_accounts
+from sottovoce.report.ledger import MAX_SEPARATE_TIERS, compute_balances, draw_tiers
+from sottovoce.web import ledger_pages
+from sottovoce.web.ledger_pages import PAGE_SIZE
 from web.browser import chromium, shown, window  # noqa: F401
 from web.rooms import NAMES, TIERS, app_over, complaints, curator, desk_in, served, tab_to, text  # noqa: F401
 
@@ -62,9 +62,9 @@ def test_balances_are_those_of_every_person(tmp_path):
         session.charge(dict.fromkeys(able, 0.05), key=f"turn {turn}")
     expected: dict[str, list[tuple[int, int]]] = {}
     for name in people:
-        for account in accounts(session.history(name)):
+        for account in sum_accounts(session.history(name)):
             expected.setdefault(account.name, []).append((account.granted, account.spent))
-    found = balances(session.ledger)
+    found = compute_balances(session.ledger)
     assert list(found) == ["pure epsilon, replace", "zCDP rho, replace"]
     for account, tiers in found.items():
         pairs = [pair for t in tiers for pair in zip(t.granted.tolist(), t.spent.tolist(), strict=True)]
@@ -72,31 +72,31 @@ def test_balances_are_those_of_every_person(tmp_path):
         assert sum(len(t.spent) for t in tiers) == len(pairs)
     many, few = found.values()
     assert len(many) > 1
-    assert all(t.name.startswith("ε ≤ ") for t in many), f"more than {APART} amounts are told as ranges"
+    assert all(t.name.startswith("ε ≤ ") for t in many), f"more than {MAX_SEPARATE_TIERS} amounts are told as ranges"
     tops = [float(t.name.removeprefix("ε ≤ ")) for t in many]
     assert tops == sorted(tops)
     for tier, top in zip(many, tops, strict=True):
         assert tier.granted.max() <= top * 1e9 < 2.5 * tier.granted.min() + 1
     assert [t.name for t in few] == ["ρ = 0.5"]
-    assert picture(many).count("<rect") == 2 * len(many)
+    assert draw_tiers(many).count("<rect") == 2 * len(many)
 
 
 def test_books_without_grants_say_so():
-    from sottovoce.web.desk import Desk
+    from sottovoce.web.workspace import Workspace
 
-    seen = text(curator(app_over(Desk())).get("/ledger").text)
+    seen = text(curator(app_over(Workspace())).get("/ledger").text)
     assert "Nobody has granted anything yet." in seen
-    assert balances(sv.Session().ledger) == {}
+    assert compute_balances(sv.Session().ledger) == {}
 
 
 def test_many_lines_are_added_up_only_on_request(client, monkeypatch):
-    monkeypatch.setattr(ledger, "AT_ONCE", 10)
+    monkeypatch.setattr(ledger_pages, "MAX_LINES_AT_ONCE", 10)
     assert "Add them up" in client.get("/ledger").text
     assert "ε = 0.1 10 ε = 0.08" in text(client.get("/ledger?count=yes").text)
 
 
 def test_entries_are_shown_in_pages(client, desk):
-    for turn in range(SHOWN + 5):
+    for turn in range(PAGE_SIZE + 5):
         desk.session.charge({"person-002": 1e-9}, key=f"turn {turn:02d}")
     newest = client.get("/ledger").text
     (older,) = re.findall(r"/ledger\?before=(\d+)", newest)

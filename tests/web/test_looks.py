@@ -10,7 +10,7 @@ import re
 
 import pytest
 
-from sottovoce.web import schemas, uploads, verbs
+from sottovoce.web import actions, schema_form, uploads
 from sottovoce.web.forms import Fields
 from web.browser import TIERS, chromium, people_csv, release, served, shown, until, window  # noqa: F401
 
@@ -34,20 +34,20 @@ def furnished(served, tmp_path_factory):  # noqa: F811
     """The names of the table and of the sellers on a desk with everything on it."""
     desk, folder = served.desk, tmp_path_factory.mktemp("furniture")
     with open(people_csv(folder), "rb") as table:
-        name = uploads.keep(desk, "patients.csv", table)
-    described = schemas.read(Fields(DESCRIBED), desk.tables[name].columns)
-    verbs.declare(desk, name, described)
-    budgets = verbs.grants(desk, name)
+        name = uploads.save_table(desk, "patients.csv", table)
+    described = schema_form.read_schema(Fields(DESCRIBED), desk.tables[name].columns)
+    actions.declare(desk, name, described)
+    budgets = actions.read_grants(desk, name)
     desk.session.grant(budgets)
     desk.session.grant(budgets, currency="epsilon, delta", neighbours="zero out", delta=1e-3)
     for key, question in (("mean-of-May", "mean"), ("model-of-May", "posterior")):
-        wanted = verbs.prepared(desk, verbs.Wanted(name, question, column="cost", share=0.2))
-        job = desk.job(verbs.release(desk, *wanted, key))
+        wanted = actions.prepare_question(desk, actions.QuestionRequest(name, question, column="cost", share=0.2))
+        job = desk.job(actions.start_release(desk, *wanted, key))
         until(lambda job=job: job.state != "working")
         assert job.state == "done", job.sentence
     (folder / "sellers.csv").write_text(SELLERS)
     with open(folder / "sellers.csv", "rb") as table:
-        return name, uploads.keep(desk, "sellers.csv", table)
+        return name, uploads.save_table(desk, "sellers.csv", table)
 
 
 def every_page(page, name, sellers):
@@ -139,7 +139,7 @@ def test_a_question_can_be_asked_by_keyboard_alone(window, furnished, served):  
         page.keyboard.type("by-keyboard")
         page.keyboard.press("Enter")
         shown(page, "role=heading[name='Certificate']")
-    assert b"mean" in verbs.released(served.desk, "by-keyboard")
+    assert b"mean" in actions.read_release(served.desk, "by-keyboard")
 
 
 def focused(page):

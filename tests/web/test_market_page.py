@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sottovoce.cli.main import app as commands
-from sottovoce.web.market_form import MOST_TYPED, POWER, STEPS
+from sottovoce.web.market_form import MOST_TYPED, SLIDER_STEPS, STEPS_PER_DECADE
 from web.browser import chromium, shown, window  # noqa: F401
 from web.rooms import app_over, complaints, curator, desk_in, served, text  # noqa: F401
 
@@ -101,10 +101,10 @@ def bound(answer):
 def test_along_the_slider_more_money_buys_less_error_and_no_budget_is_exceeded(client, rule):
     query = {**FORM, "rule": rule, "table": sent(client)}
     found = []
-    for slide in range(-STEPS, STEPS + 1, 15):
+    for slide in range(-SLIDER_STEPS, SLIDER_STEPS + 1, 15):
         answer = client.get("/market", params={**query, "slide": str(slide)})
         found.append((paid(answer), bound(answer)))
-        assert found[-1][0] <= 200 * 10 ** (slide / POWER)
+        assert found[-1][0] <= 200 * 10 ** (slide / STEPS_PER_DECADE)
         assert answer.text.count("<circle") > 7
         assert ">now</text>" in answer.text
     payments, errors = zip(*found, strict=True)
@@ -268,7 +268,7 @@ def test_the_slider_moves_the_outcome_in_a_real_browser_by_keyboard(window, serv
         first = page.inner_text("#outcome .note")
         assert first.startswith("The budget is 200.")
         page.focus("#slide")
-        for _ in range(POWER // 2):
+        for _ in range(STEPS_PER_DECADE // 2):
             page.keyboard.press("ArrowRight")
         shown(page, "#outcome .note:has-text('The budget is 632.456')")
         assert page.inner_text("#outcome .note") != first

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 
-from sottovoce.web.opening import Opening
+from sottovoce.web.server import LoadingApp
 
 PATIENCE = 300.0
 
@@ -30,7 +30,7 @@ def asked(opening, path):
 
 
 def begun(load):
-    opening, gave_up = Opening(load), threading.Event()
+    opening, gave_up = LoadingApp(load), threading.Event()
     opening.start_loading(gave_up.set)
     return opening, gave_up
 
@@ -42,7 +42,7 @@ def in_turn():
 
 def test_what_the_first_page_does_not_need_is_not_loaded_for_it():
     code = """
-import sys, sottovoce.web.opening, sottovoce.cli.books, sottovoce.web.rooms
+import sys, sottovoce.web.server, sottovoce.cli.ledger_files, sottovoce.web.app
 print({"fastapi", "pydantic", "scipy.special", "scipy.linalg", "sklearn", "opendp"} & set(sys.modules))
 """
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -14,17 +14,17 @@ from typer.testing import CliRunner
 import sottovoce as sv
 from sottovoce.cli.ledger import ledger_app
 from sottovoce.errors import LedgerUnavailable, UnknownPeople
-from sottovoce.pages.statement import Account
-from sottovoce.pages.statement_page import told
-from sottovoce.web import codes
-from sottovoce.web.codes import ALPHABET, IDLE, MOST_VISITS, PREFIX, Codes
+from sottovoce.ledgers.statement import AccountBalance
+from sottovoce.report.ledger import explain_protection
+from sottovoce.web import access_codes
+from sottovoce.web.access_codes import ALPHABET, IDLE, MOST_VISITS, PREFIX, AccessCodes
 from web.browser import chromium, shown, window  # noqa: F401
 from web.rooms import app_over, complaints, curator, desk_in, served, tab_to, text, visitor  # noqa: F401
 
 #: People whose names and amounts must be found nowhere on somebody else's page.
 PLANTED = {"Quentin Zzyzx": 0.731904627, "<b>Wanda & Söhne</b>": 1.377215903, "Yorick-40417": 0.000918273}
 #: What scrypt costs outside these tests.
-COST = codes.COST
+COST = access_codes.COST
 OWN = "Odile </script><script>alert(1)</script>"
 
 
@@ -41,7 +41,7 @@ def app(desk):
 @pytest.fixture(autouse=True)
 def cheap(monkeypatch):
     """scrypt at its lowest cost: only one test is about what it costs."""
-    monkeypatch.setattr(codes, "COST", 2)
+    monkeypatch.setattr(access_codes, "COST", 2)
 
 
 def shown_in(app, code):
@@ -67,19 +67,22 @@ def test_the_page_tells_what_is_allowed_spent_and_on_what_in_words(desk, app):
 
 @pytest.mark.parametrize("spent", [1, 10**6, 10**8, 1_234_567_890, 19 * 10**9])
 def test_better_odds_are_a_bound_and_hardly_more(spent):
-    (sentence,) = told([Account("pure epsilon, replace", 20 * 10**9, spent)])
+    (sentence,) = explain_protection([AccountBalance("pure epsilon, replace", 20 * 10**9, spent)])
     factor = float(re.search(r"more than ([0-9.,]+) times", sentence)[1].replace(",", ""))
     exact = math.exp(spent / 10**9)
     assert exact <= factor <= exact * (1 + 1e-12) + 0.001
 
 
 def test_what_protects_nobody_is_not_called_a_bound():
-    (sentence,) = told([Account("pure epsilon, replace", 10**12, 30 * 10**9)])
+    (sentence,) = explain_protection([AccountBalance("pure epsilon, replace", 10**12, 30 * 10**9)])
     assert "nothing is promised any more" in sentence
-    (unspent,) = told([Account("zCDP rho, replace", 10**9, 0)])
+    (unspent,) = explain_protection([AccountBalance("zCDP rho, replace", 10**9, 0)])
     assert unspent == "Nothing is spent yet: no answer tells anything about you."
-    both = [Account("epsilon at delta, zero out", 10**9, 10**8), Account("delta, zero out", 10**15, 10**15)]
-    assert "nothing is promised any more" in told(both)[0]
+    both = [
+        AccountBalance("epsilon at delta, zero out", 10**9, 10**8),
+        AccountBalance("delta, zero out", 10**15, 10**15),
+    ]
+    assert "nothing is promised any more" in explain_protection(both)[0]
 
 
 def test_the_page_says_one_sum_over_all_accounts(desk, app):
@@ -135,7 +138,7 @@ def test_a_visit_opens_nothing_of_the_curator_and_the_curator_nobodys_page(desk,
 
 def test_leaving_and_doing_nothing_end_a_visit(desk, app, monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr(codes, "now", lambda: clock[0])
+    monkeypatch.setattr(access_codes, "now", lambda: clock[0])
     code = desk.codes.issue("person-001")
     client = shown_in(app, code)
     clock[0] += IDLE - 1
@@ -175,7 +178,7 @@ def test_the_file_of_codes_is_for_its_owner_and_tells_neither_codes_nor_names(de
         assert code not in kept
     assert [one["prefix"] for one in json.loads(kept)["codes"]] == [code[:PREFIX] for code in made]
     assert sorted(p.name for p in tmp_path.glob("tmp*")) == []
-    again = Codes.for_ledger(desk.session.ledger, f"sqlite:///{tmp_path / 'books.db'}")
+    again = AccessCodes.for_ledger(desk.session.ledger, f"sqlite:///{tmp_path / 'books.db'}")
     assert again.find_visit(again.sign_in(made[0])).person == "person-001", "codes outlast the page"
 
 
@@ -194,12 +197,12 @@ def test_codes_are_spelt_so_that_they_can_be_read_aloud(desk):
 def test_wrong_and_unknown_codes_cost_the_same_and_only_a_right_one_a_scrypt(desk, app, monkeypatch):
     """One mark and one comparison in constant time, whatever is typed, and no answer tells wrong ones apart; scrypt at
     its full cost for the right one, once while somebody is in."""
-    monkeypatch.setattr(codes, "COST", COST)
+    monkeypatch.setattr(access_codes, "COST", COST)
     code, calls, compared = desk.codes.issue("person-001"), [], []
-    scrypt, compare = codes.hashlib.scrypt, codes.secrets.compare_digest
-    monkeypatch.setattr(codes.hashlib, "scrypt", lambda *a, **k: calls.append(k) or scrypt(*a, **k))
+    scrypt, compare = access_codes.hashlib.scrypt, access_codes.secrets.compare_digest
+    monkeypatch.setattr(access_codes.hashlib, "scrypt", lambda *a, **k: calls.append(k) or scrypt(*a, **k))
     monkeypatch.setattr(
-        codes.secrets, "compare_digest", lambda a, b: compared.append(len(a) == len(b)) or compare(a, b)
+        access_codes.secrets, "compare_digest", lambda a, b: compared.append(len(a) == len(b)) or compare(a, b)
     )
     client, bodies = visitor(app), []
     wrong_secret, unknown = code[:-1] + ("A" if code[-1] != "A" else "B"), "ZZZZ" + code[4:]
@@ -222,7 +225,7 @@ def test_codes_of_versions_before_marks_open_and_are_marked_once_used(desk, tmp_
     content = json.loads(path.read_text())
     without = [{name: value for name, value in one.items() if name != "mark"} for one in content["codes"]]
     path.write_text(json.dumps({**content, "format": "sottovoce.codes/1", "codes": without}))
-    again = Codes.for_ledger(desk.session.ledger, f"sqlite:///{tmp_path / 'books.db'}")
+    again = AccessCodes.for_ledger(desk.session.ledger, f"sqlite:///{tmp_path / 'books.db'}")
     assert not again.knows(used)
     assert again.sign_in(used[:-1] + ("A" if used[-1] != "A" else "B")) is None
     assert again.find_visit(again.sign_in(used)).person == "person-001"
@@ -234,8 +237,8 @@ def test_codes_of_versions_before_marks_open_and_are_marked_once_used(desk, tmp_
 def test_the_page_takes_codes_of_versions_before_marks(desk, app, monkeypatch):
     code, calls = desk.codes.issue("person-001"), []
     desk.codes._write([replace(kept, mark="") for kept in desk.codes._read().values()])
-    scrypt = codes.hashlib.scrypt
-    monkeypatch.setattr(codes.hashlib, "scrypt", lambda *a, **k: calls.append(k) or scrypt(*a, **k))
+    scrypt = access_codes.hashlib.scrypt
+    monkeypatch.setattr(access_codes.hashlib, "scrypt", lambda *a, **k: calls.append(k) or scrypt(*a, **k))
     wrong = code[:-1] + ("A" if code[-1] != "A" else "B")
     assert visitor(app).post("/person", data={"code": "ZZZZ" + code[4:]}).status_code == 403
     assert calls == [], "another prefix is not tried"
@@ -245,9 +248,11 @@ def test_the_page_takes_codes_of_versions_before_marks(desk, app, monkeypatch):
 
 
 def test_a_code_of_before_marks_that_is_ended_while_it_is_looked_at_opens_nothing(desk, monkeypatch):
-    code, opened = desk.codes.issue("person-001"), codes._opened
+    code, opened = desk.codes.issue("person-001"), access_codes._reveal_name
     desk.codes._write([replace(kept, mark="") for kept in desk.codes._read().values()])
-    monkeypatch.setattr(codes, "_opened", lambda *given: (opened(*given), desk.codes.issue("person-001"))[0])
+    monkeypatch.setattr(
+        access_codes, "_reveal_name", lambda *given: (opened(*given), desk.codes.issue("person-001"))[0]
+    )
     assert desk.codes.enter(code) is None
 
 
@@ -259,7 +264,7 @@ def test_one_person_has_few_visits_at_once(desk):
 
 
 def test_a_code_of_another_window_is_known_at_once(desk, tmp_path):
-    again = Codes.for_ledger(desk.session.ledger, f"sqlite:///{tmp_path / 'books.db'}")
+    again = AccessCodes.for_ledger(desk.session.ledger, f"sqlite:///{tmp_path / 'books.db'}")
     first = desk.codes.issue("person-001")
     assert again.knows(first)
     second = desk.codes.issue("person-001")
@@ -269,8 +274,10 @@ def test_a_code_of_another_window_is_known_at_once(desk, tmp_path):
 
 
 def test_a_code_that_is_ended_while_it_is_looked_at_opens_nothing(desk, monkeypatch):
-    code, opened = desk.codes.issue("person-001"), codes._opened
-    monkeypatch.setattr(codes, "_opened", lambda *given: (opened(*given), desk.codes.issue("person-001"))[0])
+    code, opened = desk.codes.issue("person-001"), access_codes._reveal_name
+    monkeypatch.setattr(
+        access_codes, "_reveal_name", lambda *given: (opened(*given), desk.codes.issue("person-001"))[0]
+    )
     assert desk.codes.enter(code) is None
 
 

@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 
 from sottovoce.errors import InvalidData
-from sottovoce.ledgers.books import Books
-from sottovoce.web import remembered, verbs
-from sottovoce.web.desk import MOST_COUNTS
+from sottovoce.ledgers.sql_ledger import SqlLedger
+from sottovoce.web import actions, workspace
+from sottovoce.web.workspace import MAX_CACHED
 from web.browser import PATIENCE, until
 from web.conftest import PEOPLE, SCHEMA
 
@@ -28,7 +28,7 @@ def read(monkeypatch):
         return counted
 
     for name in ("everybody", "digests"):
-        monkeypatch.setattr(Books, name, counting(name, getattr(Books, name)))
+        monkeypatch.setattr(SqlLedger, name, counting(name, getattr(SqlLedger, name)))
     return times
 
 
@@ -38,7 +38,9 @@ def at_rest(desk):
 
 
 def plan(desk, table):
-    planned = verbs.plan(desk, *verbs.prepared(desk, verbs.Wanted(table, "mean", "salary", share=0.5)))
+    planned = actions.make_plan(
+        desk, *actions.prepare_question(desk, actions.QuestionRequest(table, "mean", "salary", share=0.5))
+    )
     assert planned.note == ""
 
 
@@ -84,9 +86,9 @@ def test_books_with_too_many_accounts_are_not_read_ahead_nor_for_few_people(
 ):
     at_rest(desk)
     read.clear()
-    monkeypatch.setattr(remembered, "AHEAD", 5)
-    monkeypatch.setattr(remembered, "MANY", 0)
-    monkeypatch.setattr("sottovoce.ledgers.books.MANY", 0)
+    monkeypatch.setattr(workspace, "PREFETCH_LIMIT", 5)
+    monkeypatch.setattr(workspace, "MANY", 0)
+    monkeypatch.setattr("sottovoce.ledgers.sql_ledger.SCAN_FACTOR", 0)
     desk.counts.clear()
     client.post("/api/tables", files={"table": ("again.csv", rows)})
     at_rest(desk)
@@ -97,7 +99,7 @@ def test_books_with_too_many_accounts_are_not_read_ahead_nor_for_few_people(
 def test_one_table_and_one_column_are_not_taken_for_another(client, desk, table):
     books, names = desk.session.ledger, [f"u{i}" for i in range(PEOPLE)]
     for place, column, people in (("a", "id", names), ("b", "id", names[::-1]), ("a", "owner", names[7:] + names[:7])):
-        found = remembered.Remembered(desk, place, column).balances(people)
+        found = workspace.CachedBalances(desk, place, column).balances(people)
         assert found.tolist() == books.balances(people).tolist()
     assert len(set(found.tolist())) > 1
 
@@ -149,8 +151,8 @@ def test_whoever_waits_for_somebody_who_fails_counts_for_themselves(desk):
 
 
 def test_the_oldest_is_forgotten(desk):
-    for what in range(MOST_COUNTS + 1):
+    for what in range(MAX_CACHED + 1):
         desk.counted(what, lambda: "first")
-    assert desk.counted(MOST_COUNTS, lambda: pytest.fail("it is known")) == "first"
-    assert len(desk.counts) == MOST_COUNTS
+    assert desk.counted(MAX_CACHED, lambda: pytest.fail("it is known")) == "first"
+    assert len(desk.counts) == MAX_CACHED
     assert desk.counted(0, lambda: "again") == "again"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sottovoce.web import door
+from sottovoce.web import sign_in
 from web.browser import TOKEN, chromium, serving
 
 __all__ = ["chromium"]
@@ -17,7 +17,7 @@ def test_a_browser_signs_in_and_keeps_no_token(chromium, tmp_path, way):
     """A cookie with SameSite=Strict does not survive a redirect from a file; the page leads on by itself."""
     with serving(tmp_path) as served:
         file = tmp_path / "open.html"
-        file.write_text(door.form(served.port, TOKEN))
+        file.write_text(sign_in.make_form(served.port, TOKEN))
         context = chromium.new_context(java_script_enabled=WAYS[way])
         page, asked = context.new_page(), []
         page.on("request", lambda request: asked.append(f"{request.url} {request.all_headers()}"))

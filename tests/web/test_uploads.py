@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from sottovoce.errors import InvalidData, InvalidParameter
-from sottovoce.web import desk as desks
 from sottovoce.web import guard, uploads
-from sottovoce.web.uploads import harmless, keep
+from sottovoce.web import workspace as desks
+from sottovoce.web.uploads import clean_name, save_table
 
 #: Bytes of memory that the server and the processes it starts may take at most, each.
 MEMORY = 512 * 2**20
@@ -29,7 +29,7 @@ GOOD = b"id,epsilon,v\na,1,2\nb,2,3\n"
 
 
 def kept(desk, content: bytes, name: str = "t.csv"):
-    return desk.tables[keep(desk, name, io.BytesIO(content))]
+    return desk.tables[save_table(desk, name, io.BytesIO(content))]
 
 
 def parquet(**columns) -> bytes:
@@ -78,7 +78,7 @@ def test_lines_and_columns_have_limits(desk, monkeypatch):
 
 
 def test_the_desk_has_a_limit_and_nothing_refused_is_left(desk, monkeypatch):
-    monkeypatch.setattr(desks, "MOST_TABLES", 2)
+    monkeypatch.setattr(desks, "MAX_TABLES", 2)
     first = [kept(desk, GOOD) for _ in range(2)]
     with pytest.raises(InvalidParameter, match="full"):
         kept(desk, GOOD)
@@ -103,7 +103,7 @@ def test_the_desk_has_a_limit_and_nothing_refused_is_left(desk, monkeypatch):
     ],
 )
 def test_a_name_is_shown_without_folders_and_signs_that_steer(name, shown):
-    assert harmless(name) == shown
+    assert clean_name(name) == shown
 
 
 def bombs(folder: Path) -> None:

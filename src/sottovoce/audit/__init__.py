@@ -12,23 +12,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sottovoce.audit.composition import Composed, compose, pdp_to_dp
-    from sottovoce.audit.instance import PerInstance, per_instance
+    from sottovoce.accounting.profiles import (
+        gaussian_epsilon,
+        gaussian_log_delta,
+        posterior_epsilon,
+        posterior_log_delta,
+    )
+    from sottovoce.accounting.renyi import generalisation, group
+    from sottovoce.audit.instance_losses import Composed, PerInstance, compose, pdp_to_dp, per_instance
+    from sottovoce.audit.leverages import fit_ridge as leave_one_out
     from sottovoce.audit.mechanisms import GaussianObjective, GaussianOutput
-    from sottovoce.audit.public import Mine, bounds, histogram, mine
-    from sottovoce.solvers.leverages import fit as leave_one_out
-    from sottovoce.solvers.profiles import gaussian_epsilon, gaussian_log_delta, posterior_epsilon, posterior_log_delta
-    from sottovoce.solvers.renyi import generalisation, group
+    from sottovoce.audit.public_bounds import Mine, bounds, histogram, mine
 
 #: Where each name is at home; it is loaded on first use, because whoever draws an audit needs no estimator.
 _HOMES = {
-    "audit.composition": ("Composed", "compose", "pdp_to_dp"),
-    "audit.instance": ("PerInstance", "per_instance"),
+    "audit.instance_losses": ("Composed", "PerInstance", "compose", "pdp_to_dp", "per_instance"),
     "audit.mechanisms": ("GaussianObjective", "GaussianOutput"),
-    "audit.public": ("Mine", "bounds", "histogram", "mine"),
-    "solvers.leverages": ("leave_one_out",),
-    "solvers.profiles": ("gaussian_epsilon", "gaussian_log_delta", "posterior_epsilon", "posterior_log_delta"),
-    "solvers.renyi": ("generalisation", "group"),
+    "audit.public_bounds": ("Mine", "bounds", "histogram", "mine"),
+    "audit.leverages": ("leave_one_out",),
+    "accounting.profiles": ("gaussian_epsilon", "gaussian_log_delta", "posterior_epsilon", "posterior_log_delta"),
+    "accounting.renyi": ("generalisation", "group"),
 }
 
 __all__ = [

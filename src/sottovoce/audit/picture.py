@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.audit.sealed import STAMP
+from sottovoce.arrays import Floats
+from sottovoce.audit.confidential import STAMP
 
 if TYPE_CHECKING:
-    from sottovoce.audit.instance import PerInstance
+    from sottovoce.audit.instance_losses import PerInstance
 
-Floats = NDArray[np.float64]
 
 #: The picture in its own units: margins, the field of bars, and room for words above and below.
 LEFT, WIDE, HIGH, ABOVE, BELOW = 60, 600, 200, 74, 56
 #: How long a mark's words are, at most.
-ROOM = 95
+MARK_MARGIN = 95
 #: Bars in a factor of ten; losses below this share of the largest number shown are in the first bar.
 BARS, SMALLEST = 6, 1e-6
 
@@ -37,23 +37,23 @@ svg.losses line { stroke: var(--line); }
 svg.losses line.mark { stroke: var(--ink); stroke-dasharray: 3 3; }"""
 
 
-def histogram(audit: PerInstance) -> str:
+def draw_audit(audit: PerInstance) -> str:
     """Returns the picture of an audit's rows."""
     summary = audit.summary()
     promised = None if summary.promised is None else summary.promised[1]
-    return drawn(np.asarray(audit.epsilon), summary.for_all, promised)
+    return draw_losses(np.asarray(audit.epsilon), summary.for_all, promised)
 
 
-def drawn(losses: Floats, for_all: float | None, promised: float | None, unit: str = "rows") -> str:
+def draw_losses(losses: Floats, for_all: float | None, promised: float | None, unit: str = "rows") -> str:
     """Returns the picture: how many at which ε, and marks for the median, the worst record and the promise."""
     finite = losses[np.isfinite(losses)]
-    marks = {"median": middle(losses), "any record": for_all, "promised": promised}
+    marks = {"median": find_median(losses), "any record": for_all, "promised": promised}
     shown = {name: value for name, value in marks.items() if value is not None and 0 < value < math.inf}
-    low, high = _decades(finite, list(shown.values()))
+    low, high = _choose_decades(finite, list(shown.values()))
     powers = np.log10(np.clip(finite, 10.0**low, 10.0**high))
     counts, edges = np.histogram(powers, np.linspace(low, high, (high - low) * BARS + 1))
-    words = _words(int(counts.max(initial=0)), unit)
-    parts = [_bars(counts, edges, low, high), _axis(low, high), _marks(shown, low, high), words]
+    words = _draw_labels(int(counts.max(initial=0)), unit)
+    parts = [_draw_bars(counts, edges, low, high), _draw_axis(low, high), _draw_marks(shown, low, high), words]
     title = f"How many {unit} lost how much, as ε on a logarithmic axis ({STAMP})"
     return (
         f'<svg class="losses" viewBox="0 0 {LEFT + WIDE + 40} {ABOVE + HIGH + BELOW}" role="img" '
@@ -63,12 +63,12 @@ def drawn(losses: Floats, for_all: float | None, promised: float | None, unit: s
     )
 
 
-def middle(losses: Floats) -> float:
+def find_median(losses: Floats) -> float:
     """The median, one of the losses themselves."""
     return float(np.quantile(losses, 0.5, method="inverted_cdf"))
 
 
-def _decades(losses: Floats, marks: list[float]) -> tuple[int, int]:
+def _choose_decades(losses: Floats, marks: list[float]) -> tuple[int, int]:
     """Whole powers of ten around everything that is shown, not more than six below the largest."""
     everything = np.array([*losses[losses > 0].tolist(), *marks]) if marks or (losses > 0).any() else np.ones(1)
     most = float(everything.max())
@@ -76,50 +76,52 @@ def _decades(losses: Floats, marks: list[float]) -> tuple[int, int]:
     return min(math.floor(math.log10(max(float(everything.min()), most * SMALLEST))), high - 1), high
 
 
-def _place(value: float, low: int, high: int) -> float:
+def _scale_x(value: float, low: int, high: int) -> float:
     return LEFT + WIDE * (min(max(value, low), high) - low) / (high - low)
 
 
-def _bars(counts: NDArray[np.int64], edges: Floats, low: int, high: int) -> str:
+def _draw_bars(counts: NDArray[np.int64], edges: Floats, low: int, high: int) -> str:
     tallest, bars = max(int(counts.max(initial=0)), 1), []
     for count, left, right in zip(counts.tolist(), edges[:-1], edges[1:], strict=True):
         if count:
             height = max(HIGH * count / tallest, 1.5)
-            x, width = _place(left, low, high), _place(right, low, high) - _place(left, low, high) - 1
+            x, width = _scale_x(left, low, high), _scale_x(right, low, high) - _scale_x(left, low, high) - 1
             bars.append(
                 f'<rect x="{x:.1f}" y="{ABOVE + HIGH - height:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
             )
     return "\n".join(bars)
 
 
-def _axis(low: int, high: int) -> str:
+def _draw_axis(low: int, high: int) -> str:
     bottom = ABOVE + HIGH
     lines = [f'<line x1="{LEFT}" x2="{LEFT + WIDE}" y1="{bottom}" y2="{bottom}"/>']
     for power in range(low, high + 1):
-        x = _place(power, low, high)
+        x = _scale_x(power, low, high)
         lines.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 5}"/>')
-        lines.append(f'<text class="soft" x="{x:.1f}" y="{bottom + 22}" text-anchor="middle">{_power(power)}</text>')
+        lines.append(
+            f'<text class="soft" x="{x:.1f}" y="{bottom + 22}" text-anchor="middle">{_format_power(power)}</text>'
+        )
     words, x = "ε, each step is ten times more", LEFT + WIDE / 2
     lines.append(f'<text class="soft" x="{x}" y="{bottom + 46}" text-anchor="middle">{words}</text>')
     return "\n".join(lines)
 
 
-def _power(power: int) -> str:
+def _format_power(power: int) -> str:
     return f"{10**power:,}" if power >= 0 else f"{10.0**power:.{-power}f}"
 
 
-def _marks(marks: dict[str, float], low: int, high: int) -> str:
+def _draw_marks(marks: dict[str, float], low: int, high: int) -> str:
     """Each mark has a line of words of its own, over all dashes, so that none covers another."""
     dashes, words = [], []
     for line, (name, value) in enumerate(marks.items()):
-        x, y = _place(math.log10(value), low, high), 16 + 20 * line
-        side, away = ("end", -4) if x > LEFT + WIDE - ROOM else ("start", 4)
+        x, y = _scale_x(math.log10(value), low, high), 16 + 20 * line
+        side, away = ("end", -4) if x > LEFT + WIDE - MARK_MARGIN else ("start", 4)
         dashes.append(f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{y - 10}" y2="{ABOVE + HIGH}"/>')
         words.append(f'<text x="{x + away:.1f}" y="{y}" text-anchor="{side}">{escape(name)}: ε = {value:.3g}</text>')
     return "\n".join([*dashes, *words])
 
 
-def _words(tallest: int, unit: str) -> str:
+def _draw_labels(tallest: int, unit: str) -> str:
     return (
         f'<text class="soft" x="{LEFT - 8}" y="{ABOVE + 12}" text-anchor="end">{tallest:,}</text>'
         f'<text class="soft" x="{LEFT - 8}" y="{ABOVE + 30}" text-anchor="end">{escape(unit)}</text>'

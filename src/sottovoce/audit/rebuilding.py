@@ -12,85 +12,84 @@ from typing import Any
 
 from sklearn.base import clone
 
-from sottovoce.bounds import Bounds, Column, Schema
+from sottovoce.data.encoding import Recoding
 from sottovoce.errors import InvalidParameter, InvalidRelease
-from sottovoce.estimators.posterior import AdaptivePosteriorSample, PosteriorSample
+from sottovoce.estimators import posterior_mechanism
+from sottovoce.estimators.posterior import AdaptivePosteriorSample, Posterior, PosteriorSample
 from sottovoce.estimators.ridge import Ridge
-from sottovoce.estimators.samples import gram
-from sottovoce.estimators.samples.drawn import Posterior
-from sottovoce.recoding import Recoding
 from sottovoce.release import Release
+from sottovoce.schema import Bounds, Column, Schema
 
 #: Questions whose losses are known, and who asks them.
-KNOWN: dict[str, Any] = {
+AUDITABLE: dict[str, Any] = {
     "ridge": Ridge,
     PosteriorSample.question: PosteriorSample,
     AdaptivePosteriorSample.question: AdaptivePosteriorSample,
 }
-METHODS = ("output", "output-tight")
-POSTERIORS = (PosteriorSample.question, AdaptivePosteriorSample.question)
+AUDITABLE_METHODS = ("output", "output-tight")
+POSTERIOR_QUESTIONS = (PosteriorSample.question, AdaptivePosteriorSample.question)
 
 
-def released(est: Any) -> tuple[Release, Any]:
+def find_release(est: Any) -> tuple[Release, Any]:
     """Returns the release and the estimator of a fitted estimator or of a release; refuses what cannot be audited."""
     if isinstance(est, Release):
-        return est, rebuilt(est)
+        return est, rebuild_estimator(est)
     if not isinstance(est, Ridge | Posterior):
-        raise unknown()
+        raise unauditable_error()
     release: Any = getattr(est, "release_", None)
     if release is None:
         raise InvalidParameter("The model has not been fitted.", "An audit is of a release.", "Call fit first.")
-    _refuse_unknown(release)
+    _refuse_unauditable(release)
     # A model that was read back from its release has no bounds of its own.
-    return release, rebuilt(release) if est.bounds is None else est
+    return release, rebuild_estimator(release) if est.bounds is None else est
 
 
-def _refuse_unknown(release: Any) -> None:
-    if not isinstance(release, Release) or release.question not in KNOWN:
-        raise unknown()
-    if release.question == "ridge" and release.parameters.get("method") not in METHODS:
-        raise unknown()
+def _refuse_unauditable(release: Any) -> None:
+    if not isinstance(release, Release) or release.question not in AUDITABLE:
+        raise unauditable_error()
+    if release.question == "ridge" and release.parameters.get("method") not in AUDITABLE_METHODS:
+        raise unauditable_error()
 
 
-def rebuilt(release: Release) -> Any:
+def rebuild_estimator(release: Release) -> Any:
     """Returns an unfitted estimator that reads rows as the one that made this release did."""
-    _refuse_unknown(release)
+    _refuse_unauditable(release)
     try:
-        kind, given = KNOWN[release.question], release.parameters
+        kind, given = AUDITABLE[release.question], release.parameters
         named = {name: given[name] for name in kind().get_params() if name in given and name != "bounds"}
-        return kind(**named, bounds=_bounds(release))
+        return kind(**named, bounds=_rebuild_bounds(release))
     except (KeyError, TypeError, ValueError, AttributeError):
         pass  # raised below: the reason would quote the file
     raise InvalidRelease("This release cannot be audited.", "Parts of it are missing.", "Take the file as it was made.")
 
 
-def candidates(release: Release, model: Any) -> Iterator[Any]:
+def iterate_candidates(release: Release, model: Any) -> Iterator[Any]:
     """Yields the estimator, and, as a release does not say whether its floor was given, the same with that floor."""
     yield model
     if isinstance(model, AdaptivePosteriorSample) and model.floor is None:
         yield clone(model).set_params(floor=float(release.noise["floor"]))
 
 
-def norm_of(release: Release) -> float | None:
+def find_norm(release: Release) -> float | None:
     """Returns the declared bound on ‖x‖ of a posterior sample, or None where a box was declared."""
     given = release.parameters
     recoding, radius = Recoding.from_dict(given["features"]), float(given["ball"]["radius"])
-    alike = gram.ball_of(recoding, radius, given["fit_intercept"]).to_dict() == given["ball"]
+    alike = posterior_mechanism.make_unit_ball(recoding, radius, given["fit_intercept"]).to_dict() == given["ball"]
     return radius if alike else None
 
 
-def _bounds(release: Release) -> Bounds | Schema:
+def _rebuild_bounds(release: Release) -> Bounds | Schema:
     low, high = release.parameters["label"]
     features = release.parameters["features"]
-    norm = None if release.question == "ridge" else norm_of(release)
+    norm = None if release.question == "ridge" else find_norm(release)
     if norm is None:
-        return _schema(features, float(low), float(high))
+        return _rebuild_schema(features, float(low), float(high))
     if all((f.get("low"), f.get("high")) == (-norm, norm) for f in features):
         return Bounds(norm=norm, label=(low, high))
     return Bounds(features=([f["low"] for f in features], [f["high"] for f in features]), norm=norm, label=(low, high))
 
 
-def _schema(features: list[dict[str, Any]], low: float, high: float) -> Schema:
+def _rebuild_schema(features: list[dict[str, Any]], low: float, high: float) -> Schema:
     columns = {
         f["name"]: Column("factor", levels=tuple(f["levels"]))
         if f.get("levels")
@@ -103,7 +102,7 @@ def _schema(features: list[dict[str, Any]], low: float, high: float) -> Schema:
     return Schema(columns={**columns, label: Column("number", low, high)}, label=label)
 
 
-def unknown() -> InvalidParameter:
+def unauditable_error() -> InvalidParameter:
     """The refusal of models whose per-instance loss is not known."""
     return InvalidParameter(
         "The per-instance loss of this model is not known, or this library did not release it.",

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sottovoce.asked import Said, audited
-from sottovoce.cli import words
-from sottovoce.cli.voice import console, plainly, say
+from sottovoce.asked import TableOptions, audit_from_table
+from sottovoce.cli import options
+from sottovoce.cli.console import echo, exit_on_error, get_console
 
 if TYPE_CHECKING:
     from sottovoce.release import Release
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 PASSES = ("Counting who takes part", "Checking the rows", "Looking at every row")
 
 
-@plainly()
-@words.reads_text
+@exit_on_error()
+@options.add_text_options
 def audit(
     text: Any,
     model: Annotated[
@@ -35,14 +35,14 @@ def audit(
     table: Annotated[
         str | None, typer.Argument(metavar="TABLE", help="The table that it was released from.", show_default=False)
     ] = None,
-    schema: words.Described = None,
+    schema: options.Described = None,
     delta: Annotated[float, typer.Option(help="The δ at which everybody's ε is told.")] = 1e-6,
     reveal: Annotated[bool, typer.Option("--reveal", help="Name the people who are least protected.")] = False,
-    budget_column: words.BudgetColumn = None,
-    epsilon: words.Epsilon = None,
-    person_column: words.PersonColumn = None,
+    budget_column: options.BudgetColumn = None,
+    epsilon: options.Epsilon = None,
+    person_column: options.PersonColumn = None,
     out: Annotated[Path, typer.Option(help="The HTML page to write.")] = Path("audit.html"),
-    force: words.Force = False,
+    force: options.Force = False,
     mine: Annotated[
         Path | None, typer.Option(metavar="RELEASE", help="Instead of all this: a published release, to bound my loss.")
     ] = None,
@@ -60,10 +60,10 @@ def audit(
     confidential, because it depends on everybody's data. With --mine and --record nothing confidential is read.
     """
     if mine is not None:
-        return _mine(mine, record, beta, weight)
+        return _show_own_bound(mine, record, beta, weight)
     if model is None or table is None:
-        raise _nothing_to_audit()
-    said = Said(
+        raise _nothing_to_audit_error()
+    said = TableOptions(
         table,
         budget=budget_column,
         epsilon=epsilon,
@@ -73,36 +73,35 @@ def audit(
         force=force,
         text=text,
     )
-    _page(model, said, delta, reveal)
+    _write_page(model, said, delta, reveal)
 
 
-def _page(model: Path, said: Said, delta: float, reveal: bool) -> None:
-    from sottovoce.cli.files import load_release, refuse_unwritable, write_whole
-    from sottovoce.cli.progress import RowsDone
-    from sottovoce.pages.audit_page import page
+def _write_page(model: Path, said: TableOptions, delta: float, reveal: bool) -> None:
+    from sottovoce.cli.console import RowProgress, load_release, refuse_unwritable, write_file
+    from sottovoce.report.audit import make_audit_page
 
     release, out = load_release(model), said.out or Path("audit.html")
     refuse_unwritable(out, model, *said.inputs, force=said.force)
-    with RowsDone(console(stderr=True), PASSES) as watch:
-        looked = audited(release, said, delta, watch)
-    out = write_whole(out, page(looked, release, reveal=reveal), force=said.force)
-    say(str(looked.summary()))
-    say(f"Written to {out}: confidential, and to be read by nobody but you.", stderr=True)
+    with RowProgress(get_console(stderr=True), PASSES) as watch:
+        looked = audit_from_table(release, said, delta, watch)
+    out = write_file(out, make_audit_page(looked, release, reveal=reveal), force=said.force)
+    echo(str(looked.summary()))
+    echo(f"Written to {out}: confidential, and to be read by nobody but you.", stderr=True)
 
 
-def _mine(path: Path, record: Path | None, beta: float, weight: float | None) -> None:
+def _show_own_bound(path: Path, record: Path | None, beta: float, weight: float | None) -> None:
     from sottovoce.audit import mine
-    from sottovoce.cli.files import load_release
+    from sottovoce.cli.console import load_release
 
     release = load_release(path)
-    say(mine(release, own_row(release, record), beta, weight=weight).explain())
+    echo(mine(release, read_own_row(release, record), beta, weight=weight).explain())
 
 
-def own_row(release: Release, record: Path | None) -> tuple[dict[str, Any], Any]:
+def read_own_row(release: Release, record: Path | None) -> tuple[dict[str, Any], Any]:
     """Reads one's own row: the columns of the release by name, and one more, which is the label."""
     from sottovoce.errors import InvalidData
 
-    content = _read(record)
+    content = _read_record(record)
     names = [feature["name"] for feature in release.parameters.get("features", ())]
     others = [name for name in content if name not in names]
     if len(others) != 1 or not all(name in content for name in names):
@@ -114,7 +113,7 @@ def own_row(release: Release, record: Path | None) -> tuple[dict[str, Any], Any]
     return {name: content[name] for name in names}, content[others[0]]
 
 
-def _read(record: Path | None) -> dict[str, Any]:
+def _read_record(record: Path | None) -> dict[str, Any]:
     from sottovoce.errors import InvalidData
 
     try:
@@ -130,7 +129,7 @@ def _read(record: Path | None) -> dict[str, Any]:
     return content
 
 
-def _nothing_to_audit() -> Exception:
+def _nothing_to_audit_error() -> Exception:
     from sottovoce.errors import InvalidParameter
 
     return InvalidParameter(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sottovoce.cli import words
-from sottovoce.cli.voice import console, harmless, plainly, say
+from sottovoce.cli import options
+from sottovoce.cli.console import echo, exit_on_error, get_console, strip_control_characters
 
 if TYPE_CHECKING:
     from sottovoce.ledger import Entry
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CURRENCIES = {"epsilon": "pure epsilon", "rho": "zCDP rho", "epsilon-delta": "epsilon, delta"}
 NEIGHBOURS = {"replace": "replace", "labels": "replace labels", "zero-out": "zero out"}
 #: Digits of a digest that tell it from others, where it is not to be copied.
-SHOWN = 16
+DIGEST_DIGITS = 16
 
 Person = Annotated[str, typer.Option("--person", help="The person, by the name that the tables use.")]
 
@@ -39,34 +39,35 @@ Address = Annotated[
 @ledger_app.callback()
 def ledger() -> None:
     """Keep books of everybody's budget, and prove to each what was spent."""
-    from sottovoce.cli.closed import close_memory
+    from sottovoce.cli.hardening import close_memory
 
     close_memory()  # it holds the key
 
 
 @ledger_app.command()
-@plainly()
+@exit_on_error()
 def init(
     place: Annotated[
         str,
         typer.Argument(metavar="BOOKS", envvar="SOTTOVOCE_LEDGER", help="A file, sqlite:///… or postgresql://…."),
     ],
-    keys: words.Keys = None,
+    keys: options.Keys = None,
 ) -> None:
     """Begin new books."""
-    from sottovoce.cli.books import files_of
-    from sottovoce.cli.closed import refuse_open_password
+    from sottovoce.cli.hardening import refuse_open_password
+    from sottovoce.cli.ledger_files import list_ledger_files
     from sottovoce.errors import InvalidParameter
-    from sottovoce.ledgers.opened import opened
     from sottovoce.session import Session
 
     refuse_open_password(place)
-    session = Session(ledger=opened(place, keys, begin=True))
+    session = Session(ledger=open_session(place, keys, begin=True))
     if len(list(session.ledger.entries())) > 1:
         raise InvalidParameter("There are books at this place already.", "", "Go on with them, or name another place.")
-    names = ", ".join(path.name for path in files_of(session, place, keys) if path.suffix in (".key", ".heads"))
-    say(f"Ledger {session.ledger.identity}")
-    say(
+    names = ", ".join(
+        path.name for path in list_ledger_files(session, place, keys) if path.suffix in (".key", ".heads")
+    )
+    echo(f"Ledger {session.ledger.identity}")
+    echo(
         f"Beside it are, or will be: {names}. Without the key nobody's account can be found: keep a copy of it, but "
         "not with copies of the books. The heads tell whether somebody puts older books in place.",
         stderr=True,
@@ -74,15 +75,15 @@ def init(
 
 
 @ledger_app.command()
-@plainly()
-@words.reads_text
+@exit_on_error()
+@options.add_text_options
 def grant(
     grants: Annotated[
         str, typer.Argument(metavar="GRANTS", help="CSV or Parquet with the columns person (or seller) and epsilon.")
     ],
     text: Any,
-    ledger: words.Ledger = None,
-    keys: words.Keys = None,
+    ledger: options.Ledger = None,
+    keys: options.Keys = None,
     person_column: Annotated[str | None, typer.Option(help="The column of people, if it has another name.")] = None,
     budget_column: Annotated[str | None, typer.Option(help="The column of amounts, if it has another name.")] = None,
     currency: Annotated[str, typer.Option(help="What amounts count: epsilon, rho, or epsilon-delta.")] = "epsilon",
@@ -93,131 +94,136 @@ def grant(
 
     It is the total and not an addition. Lowered below what is spent, it undoes nothing and freezes the account.
     """
-    from sottovoce.cli.books import chosen, opened, read_grants
+    from sottovoce.cli.ledger_files import open_session, parse_choice, read_grants
 
-    counted, related = chosen("--currency", currency, CURRENCIES), chosen("--neighbours", neighbours, NEIGHBOURS)
+    counted, related = (
+        parse_choice("--currency", currency, CURRENCIES),
+        parse_choice("--neighbours", neighbours, NEIGHBOURS),
+    )
     _refuse_stray_delta(counted, delta)
-    session = opened(ledger, keys)
+    session = open_session(ledger, keys)
     amounts = read_grants(grants, person_column, budget_column, text)
     session.grant(amounts, currency=counted, neighbours=related, delta=delta)
-    entry = _last(session)
-    say(f"Granted by {len(amounts):,} people: entry {entry.number}, head {entry.digest.hex()}.")
+    entry = _find_last_entry(session)
+    echo(f"Granted by {len(amounts):,} people: entry {entry.number}, head {entry.digest.hex()}.")
 
 
 @ledger_app.command()
-@plainly()
-def balance(person: Person, ledger: words.Ledger = None, keys: words.Keys = None) -> None:
+@exit_on_error()
+def balance(person: Person, ledger: options.Ledger = None, keys: options.Keys = None) -> None:
     """Show what a person allows, has spent and has left, account by account."""
-    from sottovoce.cli.books import opened
-    from sottovoce.cli.pictures import table
-    from sottovoce.pages.statement import accounts
-    from sottovoce.pages.statement_page import account_cells
+    from sottovoce.cli.console import make_table
+    from sottovoce.cli.ledger_files import open_session
+    from sottovoce.ledgers.statement import sum_accounts
+    from sottovoce.report.ledger import make_account_cells
 
-    held = accounts(opened(ledger, keys).history(person))
-    say(f"{person}, with all their rows:")
-    console().print(table(["account", "allowed in all", "spent", "left"], list(map(account_cells, held)), words=1))
+    held = sum_accounts(open_session(ledger, keys).history(person))
+    echo(f"{person}, with all their rows:")
+    get_console().print(
+        make_table(["account", "allowed in all", "spent", "left"], list(map(make_account_cells, held)), words=1)
+    )
 
 
 @ledger_app.command()
-@plainly()
+@exit_on_error()
 def history(
     person: Annotated[str | None, typer.Option(help="One person; without it, all entries, which name nobody.")] = None,
-    ledger: words.Ledger = None,
-    keys: words.Keys = None,
+    ledger: options.Ledger = None,
+    keys: options.Keys = None,
 ) -> None:
     """Show what was written: about one person, or all entries."""
-    from sottovoce.cli.books import opened
-    from sottovoce.cli.pictures import table
-    from sottovoce.pages.statement_page import line_cells
+    from sottovoce.cli.console import make_table
+    from sottovoce.cli.ledger_files import open_session
+    from sottovoce.report.ledger import make_line_cells
 
-    session = opened(ledger, keys)
+    session = open_session(ledger, keys)
     if person is not None:
-        lines = [list(map(harmless, line_cells(line))) for line in session.history(person)]
-        console().print(table(["entry", "what was written", "amount"], lines, words=2))
+        lines = [list(map(strip_control_characters, make_line_cells(line))) for line in session.history(person)]
+        get_console().print(make_table(["entry", "what was written", "amount"], lines, words=2))
         return
     heads = ["entry", "when", "what", "key", "digest", "lines"]
-    console().print(table(heads, [_entry_cells(entry) for entry in session.ledger.entries()], words=5))
+    get_console().print(make_table(heads, [_make_entry_cells(entry) for entry in session.ledger.entries()], words=5))
 
 
 @ledger_app.command()
-@plainly()
+@exit_on_error()
 def verify(
     releases: Annotated[
         list[Path] | None, typer.Argument(metavar="[RELEASE]...", help="Releases that must be in these books.")
     ] = None,
-    ledger: words.Ledger = None,
-    keys: words.Keys = None,
+    ledger: options.Ledger = None,
+    keys: options.Keys = None,
 ) -> None:
     """Compute every balance and digest again, and look for releases in the books.
 
     A release whose entry is not in the books seals them: they are older than it, or not the same.
     """
-    from sottovoce.cli.books import books_of, opened
-    from sottovoce.cli.files import load_release
+    from sottovoce.cli.console import load_release
+    from sottovoce.cli.ledger_files import get_sql_ledger, open_session
 
-    session, files = opened(ledger, keys), releases or []
+    session, files = open_session(ledger, keys), releases or []
     session.verify(*map(load_release, files))
     for path in files:
         _refuse_other_bytes(session, path)
-    entry = _last(session)
+    entry = _find_last_entry(session)
     also = f", and {len(files):,} of {len(files):,} releases are in them" if files else ""
-    say(f"The books add up{also}: {entry.number + 1:,} entries, head {entry.digest.hex()}.")
-    books = books_of(session)
+    echo(f"The books add up{also}: {entry.number + 1:,} entries, head {entry.digest.hex()}.")
+    books = get_sql_ledger(session)
     if books.witnesses:
         reached = len(books.witnesses) - len(books.unreached)
-        say(f"{reached} of {len(books.witnesses)} witnesses were asked, and know no other copy.")
+        echo(f"{reached} of {len(books.witnesses)} witnesses were asked, and know no other copy.")
     if books.signed_from:
-        say(f"Entries before {books.signed_from} were not signed when they were made (`ledger upgrade`).", stderr=True)
+        echo(f"Entries before {books.signed_from} were not signed when they were made (`ledger upgrade`).", stderr=True)
 
 
 @ledger_app.command()
-@plainly()
+@exit_on_error()
 def export(
     out: Annotated[Path, typer.Option(help="The file of JSON lines to write.")],
-    force: words.Force = False,
-    ledger: words.Ledger = None,
-    keys: words.Keys = None,
+    force: options.Force = False,
+    ledger: options.Ledger = None,
+    keys: options.Keys = None,
 ) -> None:
     """Write all entries and lines for whoever wants to check them; people are digests, without names."""
-    from sottovoce.cli.books import books_of, exported, files_of, opened
-    from sottovoce.cli.files import refuse_unwritable, writing
+    from sottovoce.cli.console import open_unfinished, refuse_unwritable
+    from sottovoce.cli.ledger_files import export_lines, get_sql_ledger, list_ledger_files, open_session
 
-    session = opened(ledger, keys)
-    refuse_unwritable(out, *files_of(session, ledger, keys), force=force)
-    with writing(out, force=force) as file:
-        for line in exported(books_of(session)):
+    session = open_session(ledger, keys)
+    refuse_unwritable(out, *list_ledger_files(session, ledger, keys), force=force)
+    with open_unfinished(out, force=force) as file:
+        for line in export_lines(get_sql_ledger(session)):
             file.content.write(line.encode() + b"\n")
-    say(
+    echo(
         f"Written to {file.path}. Amounts are in it, under digests that only the ledger's key can tell from names.",
         stderr=True,
     )
 
 
 @ledger_app.command()
-@plainly()
+@exit_on_error()
 def statement(
     person: Person,
     out: Annotated[Path, typer.Option(help="The HTML page to write.")],
-    force: words.Force = False,
-    ledger: words.Ledger = None,
-    keys: words.Keys = None,
+    force: options.Force = False,
+    ledger: options.Ledger = None,
+    keys: options.Keys = None,
 ) -> None:
     """Write a page for one person: all that the books say about them, with a proof that anybody can check."""
-    from sottovoce.cli.books import books_of, files_of, opened
-    from sottovoce.cli.files import refuse_unwritable, write_whole
-    from sottovoce.pages.statement import Statement
-    from sottovoce.pages.statement_page import page
+    from sottovoce.cli.console import refuse_unwritable, write_file
+    from sottovoce.cli.ledger_files import get_sql_ledger, list_ledger_files, open_session
+    from sottovoce.ledgers.statement import Statement
+    from sottovoce.report.ledger import make_statement_page
 
-    session = opened(ledger, keys)
-    refuse_unwritable(out, *files_of(session, ledger, keys), force=force)
-    made = Statement.of(books_of(session), person)
-    out = write_whole(out, page(made), force=force)
-    say(f"Head {made.head}")
-    say(f"Written to {out}: about one person, and for that person.", stderr=True)
+    session = open_session(ledger, keys)
+    refuse_unwritable(out, *list_ledger_files(session, ledger, keys), force=force)
+    made = Statement.of(get_sql_ledger(session), person)
+    out = write_file(out, make_statement_page(made), force=force)
+    echo(f"Head {made.head}")
+    echo(f"Written to {out}: about one person, and for that person.", stderr=True)
 
 
 @ledger_app.command()
-@plainly()
+@exit_on_error()
 def check(
     page: Annotated[Path, typer.Argument(metavar="STATEMENT", help="A page of `sottovoce ledger statement`.")],
     head: Annotated[
@@ -232,10 +238,10 @@ def check(
     What came after that head was published is not shown, because nothing confirms it yet. The public key alone
     confirms everything up to the last entry.
     """
-    from sottovoce.cli.pictures import table
+    from sottovoce.cli.console import make_table
     from sottovoce.errors import InvalidParameter
-    from sottovoce.pages.statement import accounts
-    from sottovoce.pages.statement_page import account_cells, read
+    from sottovoce.ledgers.statement import sum_accounts
+    from sottovoce.report.ledger import make_account_cells, read_statement
 
     if head is None and key is None:
         raise InvalidParameter(
@@ -243,35 +249,37 @@ def check(
             "It must lead to a head, or be signed with a key, that the curator has published.",
             "Pass --head, --key or both.",
         )
-    made = read(_text(page))
+    made = read_statement(_read_text(page))
     if key is not None:
         made.refuse_other_key(key)
     last = made.entries[-1].number
     number = last if head is None else made.confirm_head(head)
     if head is None:
-        say(f"This statement holds: the books have signed entry {last}, which confirms what came before it.")
+        echo(f"This statement holds: the books have signed entry {last}, which confirms what came before it.")
     else:
-        say(f"This statement holds: the head is that of entry {number}, which confirms what came before it.")
+        echo(f"This statement holds: the head is that of entry {number}, which confirms what came before it.")
     if number < last:
-        say(f"Not confirmed by this head, because they came later: entries {number + 1} to {last}.", style="yellow")
-    rows = [account_cells(account) for account in accounts(line for line in made.lines() if line.number <= number)]
-    console().print(table(["account", "allowed in all", "spent", "left"], rows, words=1))
+        echo(f"Not confirmed by this head, because they came later: entries {number + 1} to {last}.", style="yellow")
+    rows = [
+        make_account_cells(account) for account in sum_accounts(line for line in made.lines() if line.number <= number)
+    ]
+    get_console().print(make_table(["account", "allowed in all", "spent", "left"], rows, words=1))
 
 
 @ledger_app.command()
-@plainly()
-def key(ledger: words.Ledger = None, keys: words.Keys = None) -> None:
+@exit_on_error()
+def key(ledger: options.Ledger = None, keys: options.Keys = None) -> None:
     """Print the public key with which anybody can check what these books have signed; publish it."""
-    from sottovoce.cli.books import books_of, opened
-    from sottovoce.ledgers.signing import fingerprint, read_key
+    from sottovoce.cli.ledger_files import get_sql_ledger, open_session
+    from sottovoce.ledgers.signing import make_fingerprint, read_key
 
-    public = books_of(opened(ledger, keys)).public_key
-    say(public)
-    say(f"Fingerprint {fingerprint(read_key(public))}", stderr=True)
+    public = get_sql_ledger(open_session(ledger, keys)).public_key
+    echo(public)
+    echo(f"Fingerprint {make_fingerprint(read_key(public))}", stderr=True)
 
 
 @ledger_app.command()
-@plainly()
+@exit_on_error()
 def check_release(
     release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release, as JSON.")],
     key: Annotated[
@@ -282,27 +290,27 @@ def check_release(
 
     Without --key a release vouches for itself alone: compare the fingerprint with the one that was published.
     """
-    from sottovoce.cli.files import load_release
+    from sottovoce.cli.console import load_release
     from sottovoce.ledgers import signing
 
     load_release(release)
-    public = signing.check_release(_text(release), key)
-    say(f"This release is as it was signed. Fingerprint of the key: {signing.fingerprint(public)}.")
+    public = signing.check_release(_read_text(release), key)
+    echo(f"This release is as it was signed. Fingerprint of the key: {signing.make_fingerprint(public)}.")
     if key is None:
-        say("Compare it with the fingerprint that the curator has published.", stderr=True, style="yellow")
+        echo("Compare it with the fingerprint that the curator has published.", stderr=True, style="yellow")
 
 
 @ledger_app.command()
-@plainly()
-def upgrade(ledger: words.Ledger = None, keys: words.Keys = None) -> None:
+@exit_on_error()
+def upgrade(ledger: options.Ledger = None, keys: options.Keys = None) -> None:
     """Begin to sign books that an earlier version has written; they are verified first."""
-    from sottovoce.cli.books import books_of, opened
+    from sottovoce.cli.ledger_files import get_sql_ledger, open_session
 
-    session = opened(ledger, keys)
-    first = books_of(session).upgrade()
-    entry = _last(session)
-    say(f"Upgraded: signed from entry {first}, head {entry.digest.hex()}.")
-    say(
+    session = open_session(ledger, keys)
+    first = get_sql_ledger(session).upgrade()
+    entry = _find_last_entry(session)
+    echo(f"Upgraded: signed from entry {first}, head {entry.digest.hex()}.")
+    echo(
         f"Entries 0 to {first - 1} add up and hold together, but were not signed when they were made. Whoever could "
         "write to the database before this upgrade could have written them anew, with grants and charges as they "
         "liked; only heads and certificates that were published before can tell. From now on nobody can who has not "
@@ -312,38 +320,38 @@ def upgrade(ledger: words.Ledger = None, keys: words.Keys = None) -> None:
 
 
 @ledger_app.command()
-@plainly()
+@exit_on_error()
 def roles(
     reader: Annotated[str, typer.Option(help="The role that sees balances and verifies.")],
     granter: Annotated[str, typer.Option(help="The role that writes grants, and what was spent outside.")],
     writer: Annotated[str, typer.Option(help="The role that releases.")],
 ) -> None:
     """Print the SQL that gives three roles of PostgreSQL what each needs in the books, and nothing else."""
-    from sottovoce.ledgers.postgres import grant_rights
+    from sottovoce.ledgers.postgres import write_role_sql
 
-    for line in grant_rights(reader, granter, writer).splitlines():
-        say(line, whole=True)
+    for line in write_role_sql(reader, granter, writer).splitlines():
+        echo(line, whole=True)
 
 
 @ledger_app.command()
-@plainly()
+@exit_on_error()
 def unseal(
     reason: Annotated[str, typer.Option(help="Why these books are good, or the best there are; it is entered.")],
-    ledger: words.Ledger = None,
-    keys: words.Keys = None,
+    ledger: options.Ledger = None,
+    keys: options.Keys = None,
 ) -> None:
     """Go on with sealed books. Then lower the grants by what people may have spent, before anything is released."""
-    from sottovoce.cli.books import books_of, opened
+    from sottovoce.cli.ledger_files import get_sql_ledger, open_session
     from sottovoce.errors import InvalidParameter
 
-    session = opened(ledger, keys)
-    if not books_of(session).sealed or not reason.strip():
+    session = open_session(ledger, keys)
+    if not get_sql_ledger(session).sealed or not reason.strip():
         raise InvalidParameter(
             "These books are not sealed, or there is no reason.", "", "Pass --reason for sealed books."
         )
-    books_of(session).unseal(reason)
-    entry = _last(session)
-    say(f"Unsealed: entry {entry.number}, head {entry.digest.hex()}.")
+    get_sql_ledger(session).unseal(reason)
+    entry = _find_last_entry(session)
+    echo(f"Unsealed: entry {entry.number}, head {entry.digest.hex()}.")
 
 
 @witness_app.callback()
@@ -352,82 +360,89 @@ def witness() -> None:
 
 
 @witness_app.command()
-@plainly()
-def add(address: Address, ledger: words.Ledger = None, keys: words.Keys = None) -> None:
+@exit_on_error()
+def add(address: Address, ledger: options.Ledger = None, keys: options.Keys = None) -> None:
     """Add a witness: a file on a share, a second database, or an append-only log."""
-    from sottovoce.cli.books import books_of, opened
-    from sottovoce.cli.closed import refuse_open_password
+    from sottovoce.cli.hardening import refuse_open_password
+    from sottovoce.cli.ledger_files import get_sql_ledger, open_session
 
     refuse_open_password(address)
-    books = books_of(opened(ledger, keys))
+    books = get_sql_ledger(open_session(ledger, keys))
     books.add_witness(address)
-    say(
+    echo(
         f"Heads are kept by {len(books.witnesses)} from now on; sessions that are open learn of it when they open next."
     )
 
 
 @witness_app.command("list")
-@plainly()
-def list_(ledger: words.Ledger = None, keys: words.Keys = None) -> None:
+@exit_on_error()
+def list_(ledger: options.Ledger = None, keys: options.Keys = None) -> None:
     """List the witnesses, without passwords."""
-    from sottovoce.cli.books import books_of, opened
+    from sottovoce.cli.ledger_files import get_sql_ledger, open_session
 
-    for number, name in enumerate(books_of(opened(ledger, keys)).witnesses, 1):
-        say(f"{number} {name}")
+    for number, name in enumerate(get_sql_ledger(open_session(ledger, keys)).witnesses, 1):
+        echo(f"{number} {name}")
 
 
 @witness_app.command()
-@plainly()
+@exit_on_error()
 def remove(
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="The address, or its number in the list.")],
-    ledger: words.Ledger = None,
-    keys: words.Keys = None,
+    ledger: options.Ledger = None,
+    keys: options.Keys = None,
 ) -> None:
     """Go on without a witness; what it holds stays there."""
-    from sottovoce.cli.books import books_of, opened
+    from sottovoce.cli.ledger_files import get_sql_ledger, open_session
 
-    books = books_of(opened(ledger, keys))
+    books = get_sql_ledger(open_session(ledger, keys))
     books.remove_witness(address)
-    say(f"Heads are kept by {len(books.witnesses)} from now on.")
+    echo(f"Heads are kept by {len(books.witnesses)} from now on.")
 
 
 @witness_app.command("check")
-@plainly()
-def check_all(ledger: words.Ledger = None, keys: words.Keys = None) -> None:
+@exit_on_error()
+def check_all(ledger: options.Ledger = None, keys: options.Keys = None) -> None:
     """Ask every witness for all that it holds; fails if the books are sealed by it, or one could not be asked."""
-    from sottovoce.cli.books import books_of, opened
+    from sottovoce.cli.ledger_files import get_sql_ledger, open_session
     from sottovoce.errors import LedgerUnavailable
-    from sottovoce.ledgers.books import sealed
+    from sottovoce.ledgers.sql_ledger import sealed_error
 
-    books = books_of(opened(ledger, keys))
+    books = get_sql_ledger(open_session(ledger, keys))
     told = books.check_witnesses()
     for name, said in told.items():
-        say(f"{name}: {said}")
+        echo(f"{name}: {said}")
     if books.sealed:
-        raise sealed(books.why_sealed)
+        raise sealed_error(books.why_sealed)
     if books.unreached:
         raise LedgerUnavailable("Not every witness could be asked.", "", "Make it reachable, or remove it.")
 
 
-def _last(session: Session) -> Entry:
+def _find_last_entry(session: Session) -> Entry:
     return list(session.ledger.entries())[-1]
 
 
-def _entry_cells(entry: Entry) -> list[str]:
+def _make_entry_cells(entry: Entry) -> list[str]:
     at = entry.at.replace("T", " ").removesuffix("+00:00")
-    return [str(entry.number), at, entry.what, harmless(entry.key), entry.digest.hex()[:SHOWN], f"{entry.lines:,}"]
+    return [
+        str(entry.number),
+        at,
+        entry.what,
+        strip_control_characters(entry.key),
+        entry.digest.hex()[:DIGEST_DIGITS],
+        f"{entry.lines:,}",
+    ]
 
 
 def _refuse_other_bytes(session: Session, path: Path) -> None:
     """Refuses a release that was changed after it was published: its certificate alone does not tell."""
-    from sottovoce.cli.files import load_release
+    from sottovoce.cli.console import load_release
     from sottovoce.errors import InvalidRelease
-    from sottovoce.ledgers.chain import of_text
+    from sottovoce.ledgers.hash_chain import digest_text
 
     number = (load_release(path).certificate.ledger or {})["entry"]
     entries = list(session.ledger.entries())
     roots = [entry.root for entry in entries if entry.what == "publish" and entry.key == entries[number].key]
-    if of_text(_text(path)) not in roots:
+    if digest_text(_read_text(path)) not in roots:
         raise InvalidRelease(
             "A release is not what was published under its entry: it was changed.",
             "The books hold a digest of the bytes.",
@@ -444,7 +459,7 @@ def _refuse_stray_delta(currency: str, delta: float | None) -> None:
         )
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     from sottovoce.errors import InvalidParameter
 
     try:

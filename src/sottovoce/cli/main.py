@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `sottovoce`: its verbs, and nothing of what they do.
+"""`sottovoce schema draft`: the public description of a table, with everything public left to fill in.
+
+The command `sottovoce`: its verbs, and nothing of what they do.
 
 Whatever is heavy is imported inside the command that needs it, so that help comes at once.
 """
@@ -15,31 +17,80 @@ import typer
 from typer.core import TyperGroup
 
 from sottovoce import __version__
+from sottovoce.cli import options
 from sottovoce.cli.audit import audit
+from sottovoce.cli.console import echo, exit_on_error, write_stdout
 from sottovoce.cli.demo import demo
 from sottovoce.cli.ledger import ledger_app
 from sottovoce.cli.market import market
 from sottovoce.cli.predict import predict
-from sottovoce.cli.questions import plan_app, release_app
+from sottovoce.cli.release import plan_app, release_app
 from sottovoce.cli.reproduce import reproduce
-from sottovoce.cli.schema import schema_app
 from sottovoce.cli.serve import serve
-from sottovoce.cli.voice import plainly, say
 
-VERBS = ("plan", "release", "explain", "predict", "audit", "market", "ledger", "serve", "reproduce", "schema", "demo")
+BLANK_RANGES_NOTE = """\
+Ranges are left blank on purpose: a range read off the data would publish its largest and smallest values.
+Fill in what a value can be, from knowledge outside the table, and name the columns of people and budgets.
+Kinds were guessed from the types of the columns (in CSV, from the beginning of the file): check them."""
+
+schema_app = typer.Typer(no_args_is_help=True)
 
 
-class Verbs(TyperGroup):
+@schema_app.callback()
+def schema() -> None:
+    """Write down what is public about a table."""
+
+
+@schema_app.command()
+@exit_on_error()
+@options.add_text_options
+def draft(
+    table: options.Table,
+    text: Any,
+    out: Annotated[Path | None, typer.Option(help="The TOML file to write; standard output if not given.")] = None,
+    force: options.Force = False,
+) -> None:
+    """Write the names and kinds of the columns as TOML, with the ranges left blank."""
+    from sottovoce.cli.console import refuse_unwritable, write_file
+    from sottovoce.data.engine import get_default_engine
+    from sottovoce.schema import Schema
+
+    refuse_unwritable(out, table, force=force, public=True)
+    engines = get_default_engine()
+    drafted = Schema.draft(engines.infer_kinds(table, text))
+    if out is None:
+        write_stdout(drafted)
+    else:
+        out = write_file(out, drafted, force=force, public=True)
+    echo(BLANK_RANGES_NOTE if out is None else f"{BLANK_RANGES_NOTE}\nWritten to {out}.", stderr=True)
+
+
+COMMANDS = (
+    "plan",
+    "release",
+    "explain",
+    "predict",
+    "audit",
+    "market",
+    "ledger",
+    "serve",
+    "reproduce",
+    "schema",
+    "demo",
+)
+
+
+class OrderedCommands(TyperGroup):
     """The commands, in the order in which they are used."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Returns the names for the help page."""
-        return list(VERBS)
+        return list(COMMANDS)
 
 
 # Pretty tracebacks print local variables, which hold data.
 app = typer.Typer(
-    cls=Verbs,
+    cls=OrderedCommands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     pretty_exceptions_show_locals=False,
@@ -49,7 +100,7 @@ app.add_typer(plan_app, name="plan")
 app.add_typer(release_app, name="release")
 
 
-def _version(wanted: bool) -> None:
+def _show_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"sottovoce {__version__}")
         raise typer.Exit()
@@ -58,7 +109,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def sottovoce(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and leave.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
     ] = False,
 ) -> None:
     """Personalised differential privacy: everybody sets their own ε, and every one of those promises is kept."""
@@ -68,14 +119,14 @@ def sottovoce(
 
 
 @app.command()
-@plainly()
+@exit_on_error()
 def explain(
     release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A JSON file written by `sottovoce release`.")],
 ) -> None:
     """Say in plain words what a release tells and what it promises."""
-    from sottovoce.cli.files import load_release
+    from sottovoce.cli.console import load_release
 
-    say(load_release(release).explain())
+    echo(load_release(release).explain())
 
 
 app.command()(predict)

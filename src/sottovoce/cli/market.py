@@ -2,29 +2,44 @@
 """`sottovoce market`: how much ε to buy from whom, at payments nobody gains by lying about, before any data is read.
 
 It reads reports and public numbers alone. Files are whole or not there; those that show payments are for their owner.
+
+A market at the terminal: all of it, and one seller's case: why they are paid this, and what lies would have brought.
+
+Lies are not argued away but tried out: the market is settled again with that one report changed, and what a lie
+would have left the seller is told whichever way it falls.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sottovoce.cli import words
-from sottovoce.cli.voice import console, hand_over, plainly, say
+from sottovoce.cli import options
+from sottovoce.cli.console import echo, exit_on_error, format_bars, get_console, make_table, write_stdout
+from sottovoce.report.market import (
+    NOT_PROTECTED,
+    OUTCOME_HEADS,
+    MarketOutcome,
+    describe_terms,
+    explain_outcome,
+    format_amount,
+    make_market_headline,
+)
 
 if TYPE_CHECKING:
-    from sottovoce.pages.market_told import Outcome
+    from sottovoce.report.market import MarketOutcome
 
-UNSAFE, SAFE = "for you alone, because it shows what sellers are paid", "nobody's name or report is in it"
+PRIVATE_NOTE, PUBLIC_NOTE = "for you alone, because it shows what sellers are paid", "nobody's name or report is in it"
 
 
-@plainly()
-@words.reads_text
+@exit_on_error()
+@options.add_text_options
 def market(
     sellers: Annotated[
         str,
@@ -75,73 +90,73 @@ def market(
         Path | None,
         typer.Option(help="The JSON file to write with what must be published: no report, and nobody's name."),
     ] = None,
-    force: words.Force = False,
+    force: options.Force = False,
 ) -> None:
     """Decide whose privacy to buy, how much of it, and what to pay, so that nobody gains by lying.
 
     Nothing but reports and public numbers is read. Reported costs are not protected by differential privacy.
     """
-    from sottovoce.cli.files import write_whole
-    from sottovoce.cli.progress import RowsDone
-    from sottovoce.pages.market_terms import Terms, law, read_sellers
-    from sottovoce.pages.market_told import Outcome
+    from sottovoce.cli.console import RowProgress, write_file
+    from sottovoce.market.terms import MarketTerms, parse_law, read_sellers
+    from sottovoce.report.market import MarketOutcome
 
     _refuse_name(seller_column)
     files = {"out": out, "page": page, "publish": publish}
-    known = law(_needed(prior), sellers, cost_column, text)
-    _refuse_places({name: path for name, path in files.items() if path is not None}, sellers, _needed(prior), force)
-    terms = Terms(known, trade_off, budget, rule, reserve, cap, features, norm, coin)
-    with RowsDone(console(stderr=True), ("Reading reports",)) as watch:
+    known = parse_law(_require_prior(prior), sellers, cost_column, text)
+    _refuse_places(
+        {name: path for name, path in files.items() if path is not None}, sellers, _require_prior(prior), force
+    )
+    terms = MarketTerms(known, trade_off, budget, rule, reserve, cap, features, norm, coin)
+    with RowProgress(get_console(stderr=True), ("Reading reports",)) as watch:
         reports = read_sellers(sellers, seller_column, cost_column, cap_column, watch, text)
     if explain is not None:
         reports.find_seller(explain)  # a name that is not there is refused before anything is written
-    with patiently("Looking for the best allocation"):
-        outcome = Outcome(terms, reports, terms.allocate(reports))
-    contents = _contents(outcome, seller_column, files)
-    written = {write_whole(path, text, force=force, public=path == publish): path for path, text in contents.items()}
-    _tell(outcome, explain, as_json)
+    with status_after_delay("Looking for the best allocation"):
+        outcome = MarketOutcome(terms, reports, terms.allocate(reports))
+    contents = _make_contents(outcome, seller_column, files)
+    written = {write_file(path, text, force=force, public=path == publish): path for path, text in contents.items()}
+    _show_outcome(outcome, explain, as_json)
     for place, path in written.items():
-        say(f"Written to {place}: {SAFE if path == publish else UNSAFE}.", stderr=True)
+        echo(f"Written to {place}: {PUBLIC_NOTE if path == publish else PRIVATE_NOTE}.", stderr=True)
 
 
-def _tell(outcome: Outcome, seller: str | None, as_json: bool) -> None:
-    from sottovoce.cli.market_case import explain, show, tried
-    from sottovoce.pages.market_told import to_json
+def _show_outcome(outcome: MarketOutcome, seller: str | None, as_json: bool) -> None:
+    pass
+    from sottovoce.report.market import make_outcome_json
 
     if as_json:
-        hand_over(to_json(outcome))
+        write_stdout(make_outcome_json(outcome))
     if seller is not None:
-        with patiently("Trying what lies would bring"):
-            reports = tried(outcome, seller)
-        explain(outcome, seller, reports, stderr=as_json)
+        with status_after_delay("Trying what lies would bring"):
+            reports = try_misreports(outcome, seller)
+        explain_seller(outcome, seller, reports, stderr=as_json)
     elif not as_json:
-        show(outcome)
+        show_market(outcome)
 
 
-def _contents(outcome: Outcome, head: str, files: dict[str, Path | None]) -> dict[Path, str]:
+def _make_contents(outcome: MarketOutcome, head: str, files: dict[str, Path | None]) -> dict[Path, str]:
     """Returns what is to be written where; all of it is made before any of it is written."""
-    from sottovoce.pages.market_page import page
-    from sottovoce.pages.market_told import allocation_csv, published
+    from sottovoce.report.market import make_allocation_csv, make_market_page, make_published_json
 
     made = {}
-    with patiently("Making the files"):
+    with status_after_delay("Making the files"):
         if (path := files["out"]) is not None:
-            made[path] = allocation_csv(outcome, head)
+            made[path] = make_allocation_csv(outcome, head)
         if (path := files["page"]) is not None:
-            made[path] = page(outcome, outcome.terms.frontier(outcome.sellers))
+            made[path] = make_market_page(outcome, outcome.terms.frontier(outcome.sellers))
         if (path := files["publish"]) is not None:
-            made[path] = published(outcome)
+            made[path] = make_published_json(outcome)
     return made
 
 
 @contextmanager
-def patiently(text: str) -> Iterator[None]:
+def status_after_delay(text: str) -> Iterator[None]:
     """Says at a terminal what is going on, once it has taken as long as a bar would wait."""
-    from sottovoce.cli.progress import PATIENCE
+    from sottovoce.cli.console import PROGRESS_DELAY
 
-    shown = console(stderr=True)
+    shown = get_console(stderr=True)
     status = shown.status(f"{text} …")
-    timer = threading.Timer(PATIENCE, status.start)
+    timer = threading.Timer(PROGRESS_DELAY, status.start)
     if shown.is_interactive:
         timer.start()
     try:
@@ -153,7 +168,7 @@ def patiently(text: str) -> Iterator[None]:
         status.stop()
 
 
-def _needed(prior: str | None) -> str:
+def _require_prior(prior: str | None) -> str:
     from sottovoce.errors import InvalidParameter
 
     if prior is None:
@@ -177,7 +192,7 @@ def _refuse_name(seller_column: str) -> None:
 
 
 def _refuse_places(files: dict[str, Path], sellers: str, prior: str, force: bool) -> None:
-    from sottovoce.cli.files import refuse_unwritable
+    from sottovoce.cli.console import refuse_unwritable
     from sottovoce.errors import InvalidParameter
 
     for name, path in files.items():
@@ -190,3 +205,82 @@ def _refuse_places(files: dict[str, Path], sellers: str, prior: str, force: bool
             raise type(refused)(refused.found.replace("--out", f"--{name}"), refused.required, refused.remedy)
     if len({path.resolve() for path in files.values()}) < len(files):
         raise InvalidParameter("One file is named for two purposes.", "", "Name different files.")
+
+
+def show_market(outcome: MarketOutcome) -> None:
+    """Prints the outcome: who sells how much at which prices, and what it adds up to."""
+    deal = outcome.deal
+    echo(make_market_headline(outcome), style="bold")
+    get_console().print(make_table(OUTCOME_HEADS, outcome.lines(), words=1))
+    if deal.units.any():
+        averages = {name: float(deal.epsilon[here].mean()) for name, here in outcome.bands() if deal.units[here].any()}
+        echo("\nε bought from each, on average:\n" + format_bars(averages))
+    echo("\n" + "\n".join([*explain_outcome(outcome), describe_terms(outcome), NOT_PROTECTED]))
+
+
+def try_misreports(outcome: MarketOutcome, seller: str) -> list[Misreport]:
+    """Returns what the truth brings a seller, and what lies would have brought them: the market is settled again."""
+    place = outcome.sellers.find_seller(seller)
+    return [Misreport.of(outcome, place, name, report) for name, report in _choose_reports(outcome, place)]
+
+
+def explain_seller(outcome: MarketOutcome, seller: str, reports: Sequence[Misreport], *, stderr: bool = False) -> None:
+    """Prints why a seller is paid this, and why the lies that were tried would not have paid."""
+    truth, *lies = reports
+    echo(
+        f"{seller} reported {format_amount(truth.report)} for a unit of ε. {outcome.deal.explain(seller)}",
+        stderr=stderr,
+    )
+    echo(f"\nTried out, if {format_amount(truth.report)} is what it costs them:", stderr=stderr)
+    heads = ["report", "", "ε bought", "paid", "costs them", "left to keep"]
+    get_console(stderr=stderr).print(make_table(heads, [report.line() for report in reports], words=1))
+    echo("\n".join(["", *(lie.compare_with_truth(truth, float(outcome.deal.coin)) for lie in lies)]), stderr=stderr)
+
+
+@dataclass(frozen=True)
+class Misreport:
+    """What a seller gets for a report, everybody else's as it is; ``cost`` is what ε really costs them."""
+
+    name: str
+    report: float
+    cost: float
+    epsilon: float
+    paid: float
+
+    @classmethod
+    def of(cls, outcome: MarketOutcome, place: int, name: str, report: float) -> Misreport:
+        """Settles the market with this one report changed."""
+        costs = outcome.sellers.costs.copy()
+        cost, costs[place] = float(costs[place]), report
+        told = cost == report
+        deal = outcome.deal if told else outcome.terms.allocate(replace(outcome.sellers, costs=costs))
+        return cls(name, report, cost, float(deal.epsilon[place]), float(deal.payments[place]))
+
+    @property
+    def surplus(self) -> float:
+        """What is paid beyond the cost."""
+        return self.paid - self.cost * self.epsilon
+
+    def line(self) -> list[str]:
+        """Returns the line of a table."""
+        amounts = (self.report, self.epsilon, self.paid, self.cost * self.epsilon, self.surplus)
+        return [self.name, *map(format_amount, amounts)]
+
+    def compare_with_truth(self, truth: Misreport, coin: float) -> str:
+        """Says what the lie would have changed; payments are whole coins, so less than a coin is no difference."""
+        more = self.surplus - truth.surplus
+        if abs(more) < coin:
+            return f"Reporting {format_amount(self.report)} would have left them as much as the truth."
+        return f"Reporting {format_amount(self.report)} would have left them {format_amount(abs(more))} {'less' if more < 0 else 'more'}."
+
+
+def _choose_reports(outcome: MarketOutcome, place: int) -> list[tuple[str, float]]:
+    """Returns the truth and, on either side of it where there is room, a lie: half way to the end of the prices."""
+    truth, low = float(outcome.sellers.costs[place]), outcome.terms.prior.low
+    high, first = (float(outcome.deal.prices.values[end]) for end in (-1, 0))
+    lies = [("the truth", truth)]
+    if truth < high:
+        lies.append(("a higher one", (truth + high) / 2))
+    if truth > first:
+        lies.append(("a lower one", (truth + low) / 2 if outcome.deal.units[place] else first))
+    return lies

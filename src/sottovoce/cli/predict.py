@@ -4,6 +4,12 @@
 It needs the release and nothing else, and costs nobody anything. Rows are read batch by batch and come
 out in their order; the file is whole or not there. Cells that are copied and that a spreadsheet would
 take for a formula get an apostrophe in front.
+
+A released model as `predict` needs it: linear functions of declared features, and what is told from them.
+
+release     functions                                              columns
+ridge       one, in the label's units                              prediction
+logistic    log-odds of the second class, or of each of several    prediction, and a probability for each class
 """
 
 from __future__ import annotations
@@ -16,45 +22,46 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from sottovoce.cli import words
-from sottovoce.cli.model import PREDICTION, Model
-from sottovoce.cli.voice import console, plainly, say
+from sottovoce.cli import options
+from sottovoce.cli.console import echo, exit_on_error, get_console
 
 if TYPE_CHECKING:
-    from sottovoce.engine import TextFormat, Watch
+    from sottovoce.data.encoding import Recoding, UnitBall
+    from sottovoce.data.engine import TextFormat, Watch
+    from sottovoce.estimators.ridge import Floats
+    from sottovoce.release import Release
 
 #: What a spreadsheet may take for the beginning of a formula.
-FORMULA = r"^[=+\-@\t\r]"
+FORMULA_PATTERN = r"^[=+\-@\t\r]"
 #: Up to here predictions for standard output wait in memory until all are there; beyond, on disc.
 IN_MEMORY = 2**24
 
 
-@plainly()
-@words.reads_text
+@exit_on_error()
+@options.add_text_options
 def predict(
     model: Annotated[
         Path, typer.Argument(metavar="MODEL", help="A JSON file written by `sottovoce release`, of ridge or logistic.")
     ],
-    table: words.Table,
+    table: options.Table,
     text: Any,
     id_column: Annotated[
         str | None, typer.Option(help="A column to copy, so that predictions can be told apart.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The CSV file to write; standard output if not given.")] = None,
-    force: words.Force = False,
+    force: options.Force = False,
 ) -> None:
     """Predict the label of new rows with a released model; for classes, with the probability of each.
 
     Numbers beyond the model's bounds are clipped, and a level that it does not know counts as none of its levels.
     """
-    from sottovoce.cli.files import load_release, refuse_unwritable, writing
-    from sottovoce.cli.progress import RowsDone
+    from sottovoce.cli.console import RowProgress, load_release, open_unfinished, refuse_unwritable
 
-    released = Model.of(load_release(model))
+    released = ReleasedModel.of(load_release(model))
     refuse_unwritable(out, table, model, force=force)
-    with RowsDone(console(stderr=True), ("Predicting",)) as watch:
+    with RowProgress(get_console(stderr=True), ("Predicting",)) as watch:
         if out is not None:
-            with writing(out, force=force) as file:
+            with open_unfinished(out, force=force) as file:
                 rows = write_predictions(released, table, id_column, file.content, watch, text)
             out = file.path
         else:
@@ -63,13 +70,13 @@ def predict(
                 waiting.seek(0)
                 for lines in iter(lambda: waiting.read(IN_MEMORY), b""):
                     typer.echo(lines, nl=False)
-    say(f"{rows:,} rows predicted, from the published model alone: nobody is charged for it.", stderr=True)
+    echo(f"{rows:,} rows predicted, from the published model alone: nobody is charged for it.", stderr=True)
     if out is not None:
-        say(f"Written to {out}.", stderr=True)
+        echo(f"Written to {out}.", stderr=True)
 
 
 def write_predictions(
-    model: Model,
+    model: ReleasedModel,
     table: str,
     id_column: str | None,
     file: BinaryIO,
@@ -77,35 +84,35 @@ def write_predictions(
     text: TextFormat | None = None,
 ) -> int:
     """Writes predictions for every row of the table as CSV, and returns how many there are."""
-    from sottovoce.engine import USUAL_TEXT, named, require_columns
+    from sottovoce.data.engine import DEFAULT_TEXT_FORMAT, get_engine, require_columns
 
     if id_column in model.heads:
-        raise _same_name(str(id_column))
-    engine = named("arrow").open_table(table, model.numbers, watch, text or USUAL_TEXT)
+        raise _same_name_error(str(id_column))
+    engine = get_engine("arrow").open_table(table, model.numbers, watch, text or DEFAULT_TEXT_FORMAT)
     require_columns(engine, *model.columns, id_column)
     copied = () if id_column is None else (id_column,)
-    file.write(_lines({name: [] for name in (*copied, *model.heads)}, header=True))
-    written: _Written = engine.fold(_Predicted(model, id_column, file))
+    file.write(_format_csv({name: [] for name in (*copied, *model.heads)}, header=True))
+    written: _WrittenRows = engine.fold(_PredictionKernel(model, id_column, file))
     return written.rows
 
 
 @dataclass(eq=False)
-class _Written:
+class _WrittenRows:
     """Predictions that have gone to the file, in the order of rows."""
 
     file: BinaryIO
     rows: int = 0
 
-    def __add__(self, part: tuple[int, bytes]) -> _Written:
+    def __add__(self, part: tuple[int, bytes]) -> _WrittenRows:
         self.file.write(part[1])
-        return _Written(self.file, self.rows + part[0])
+        return _WrittenRows(self.file, self.rows + part[0])
 
 
 @dataclass(frozen=True, eq=False)
-class _Predicted:
+class _PredictionKernel:
     """The kernel that makes lines of CSV from a batch; the engine adds them in the order of rows."""
 
-    model: Model
+    model: ReleasedModel
     id_column: str | None
     file: BinaryIO
 
@@ -114,25 +121,25 @@ class _Predicted:
         return tuple(dict.fromkeys((*self.model.columns, *(() if self.id_column is None else (self.id_column,)))))
 
     def zero(self) -> Any:
-        return _Written(self.file)
+        return _WrittenRows(self.file)
 
     def __call__(self, batch: Any) -> Any:
-        copied = {} if self.id_column is None else {self.id_column: harmless_cells(batch.column(self.id_column))}
-        return len(batch), _lines({**copied, **self._predict_cells(batch)}, header=False)
+        copied = {} if self.id_column is None else {self.id_column: guard_formulas(batch.column(self.id_column))}
+        return len(batch), _format_csv({**copied, **self._predict_cells(batch)}, header=False)
 
     def _predict_cells(self, batch: Any) -> dict[str, Any]:
         import pyarrow as pa
 
         told = self.model.predict_batch(batch)
-        return {**told, PREDICTION: harmless_cells(pa.array(told[PREDICTION]))} if self.model.classes else told
+        return {**told, PREDICTION: guard_formulas(pa.array(told[PREDICTION]))} if self.model.classes else told
 
 
-def harmless_cells(column: Any) -> Any:
+def guard_formulas(column: Any) -> Any:
     """Returns a column to be copied, with an apostrophe before text that a spreadsheet would take for a formula."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from sottovoce.pages.market_told import NUMBER
+    from sottovoce.report.market import NUMBER_PATTERN
 
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -140,31 +147,190 @@ def harmless_cells(column: Any) -> Any:
     with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):  # raised below: the reason may quote a cell
         text = column.cast(pa.string())
     if text is None:
-        raise _not_copied()
+        raise _not_copied_error()
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return text  # numbers and dates are what they are
-    risky = pc.and_(pc.match_substring_regex(text, FORMULA), pc.invert(pc.match_substring_regex(text, NUMBER)))
+    risky = pc.and_(
+        pc.match_substring_regex(text, FORMULA_PATTERN), pc.invert(pc.match_substring_regex(text, NUMBER_PATTERN))
+    )
     return pc.if_else(risky, pc.binary_join_element_wise("'", text, ""), text)
 
 
-def _lines(columns: dict[str, Any], *, header: bool) -> bytes:
+def _format_csv(columns: dict[str, Any], *, header: bool) -> bytes:
     import pyarrow as pa
     from pyarrow import csv
 
-    heads = harmless_cells(pa.array(list(columns), pa.string())).to_pylist()
+    heads = guard_formulas(pa.array(list(columns), pa.string())).to_pylist()
     written = pa.BufferOutputStream()
     table = pa.table(list(columns.values()), names=heads)
     csv.write_csv(table, written, csv.WriteOptions(include_header=header))
     return bytes(written.getvalue().to_pybytes())
 
 
-def _same_name(name: str) -> Exception:
+def _same_name_error(name: str) -> Exception:
     from sottovoce.errors import InvalidParameter
 
     return InvalidParameter(f"The column to copy is called {name!r}.", "So is a new column.", "Copy another column.")
 
 
-def _not_copied() -> Exception:
+def _not_copied_error() -> Exception:
     from sottovoce.errors import WrongType
 
     return WrongType("The column to copy is neither text nor numbers nor dates.", "", "Copy another column.")
+
+
+PREDICTION, PROBABILITY_PREFIX = "prediction", "probability of "
+
+
+@dataclass(frozen=True, eq=False)
+class LinearFunction:
+    """A linear function of declared features, in the user's units."""
+
+    recoding: Recoding
+    intercept: float
+    coefficients: Floats
+    ball: UnitBall | None = None  # a classifier's: rows that are longer than it are cut
+
+    @classmethod
+    def of(cls, recoding: Recoding, model: dict[str, Any], ball: UnitBall | None = None) -> LinearFunction:
+        """Reads one function of a release; a ValueError if it does not fit the features."""
+        import numpy as np
+
+        slopes = np.array(list(model["coefficients"].values()), dtype=np.float64)
+        linear = cls(recoding, float(model["intercept"]), slopes, ball)
+        if list(model["coefficients"]) != recoding.names or not np.isfinite([linear.intercept, *slopes]).all():
+            raise ValueError
+        return linear
+
+    def __call__(self, raw: Floats) -> Floats:
+        """Returns the function's value for each row, numbers clipped to their bounds."""
+        from sottovoce.estimators.ridge import predict_linear
+
+        if self.ball is None:
+            return predict_linear(self.recoding, raw, self.intercept, self.coefficients)
+        return self.ball.margins(
+            self.recoding.encode(raw), *self.recoding.to_encoded_units(self.intercept, self.coefficients)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedModel:
+    """What a release tells of new rows; without classes the label is a number."""
+
+    recoding: Recoding
+    functions: tuple[LinearFunction, ...]
+    classes: tuple[Any, ...] = ()
+
+    @classmethod
+    def of(cls, release: Release) -> ReleasedModel:
+        """Reads the model from a release; refuses other releases, and one that does not fit itself."""
+        from sottovoce.errors import InvalidRelease
+
+        readers = {
+            "ridge": _read_regression,
+            "posterior sample": _read_regression,
+            "adaptive posterior sample": _read_regression,
+            "logistic regression": _read_classifier,
+        }
+        if release.question not in readers:
+            raise InvalidRelease(
+                "This release is not a regression and not a classifier.",
+                "",
+                "Take one of `sottovoce release ridge`, `logistic` or `posterior`.",
+            )
+        try:
+            return readers[release.question](release)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            pass  # raised below: the reason would quote the file
+        raise InvalidRelease(
+            "The model in this release cannot be used.",
+            "It must have one coefficient for each declared number and each level, and a function for each class.",
+            "Take the file as `sottovoce release` wrote it.",
+        )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a table must have."""
+        return tuple(feature.name for feature in self.recoding.features)
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Those of them that hold numbers."""
+        return tuple(feature.name for feature in self.recoding.features if not feature.levels)
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The columns that are told."""
+        return (PREDICTION, *(f"{PROBABILITY_PREFIX}{name}" for name in self.classes))
+
+    def predict_batch(self, batch: Any) -> dict[str, Any]:
+        """Returns what is told of each row, as the estimator's predict and predict_proba would."""
+        raw = self._read_features(batch)
+        values = [function(raw) for function in self.functions]
+        told = _predict_classes(values, self.classes) if self.classes else values
+        return dict(zip(self.heads, told, strict=True))
+
+    def _read_features(self, batch: Any) -> Floats:
+        import numpy as np
+
+        from sottovoce.data.kernels import as_floats
+        from sottovoce.data.readers import number_levels
+
+        raw = np.empty((len(batch), len(self.recoding.features)))
+        for j, feature in enumerate(self.recoding.features):
+            column = batch.column(feature.name)
+            raw[:, j] = number_levels(column, feature.levels) if feature.levels else as_floats(column)
+            if feature.missing is not None:
+                raw[np.isnan(raw[:, j]), j] = feature.missing
+        if not np.isfinite(raw).all():
+            raise _missing_numbers_error()
+        return raw
+
+
+def _read_regression(release: Any) -> ReleasedModel:
+    recoding = _read_recoding(release)
+    return ReleasedModel(recoding, (LinearFunction.of(recoding, release.value),))
+
+
+def _read_classifier(release: Any) -> ReleasedModel:
+    from sottovoce.data.encoding import UnitBall
+    from sottovoce.schema import Classes
+
+    recoding, models = _read_recoding(release), release.value["models"]
+    classes = Classes(tuple(release.parameters["classes"])).values
+    # With two classes one function is enough: the second one's.
+    told = classes[1:] if len(classes) == 2 else classes
+    if list(models) != list(map(str, told)) or not all(isinstance(name, str | int | float) for name in classes):
+        raise ValueError
+    ball = UnitBall.from_dict(release.parameters["ball"])
+    return ReleasedModel(
+        recoding, tuple(LinearFunction.of(recoding, model, ball) for model in models.values()), classes
+    )
+
+
+def _read_recoding(release: Any) -> Recoding:
+    from sottovoce.data.encoding import Recoding
+
+    return Recoding.from_dict(release.parameters["features"])
+
+
+def _predict_classes(values: list[Floats], classes: tuple[Any, ...]) -> list[Any]:
+    """Returns the class with the highest odds, and a probability for each class, from log-odds."""
+    import numpy as np
+    from scipy.special import expit, log_expit, softmax
+
+    if len(values) == 1:
+        (odds,) = values
+        return [np.array(classes)[(odds > 0).astype(np.int64)], expit(-odds), expit(odds)]
+    several = np.column_stack(values)
+    return [np.array(classes)[several.argmax(axis=1)], *softmax(log_expit(several), axis=1).T]
+
+
+def _missing_numbers_error() -> Exception:
+    from sottovoce.errors import MissingValues
+
+    return MissingValues(
+        "A feature has missing or infinite values.",
+        "Every number that the model uses must be there.",
+        "Fill them in, with the constant that the schema declared for missing values if it has one.",
+    )

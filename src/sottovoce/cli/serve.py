@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sottovoce.cli import words
-from sottovoce.cli.closed import close_memory, refuse_open_password
-from sottovoce.cli.voice import plainly, say
+from sottovoce.cli import options
+from sottovoce.cli.console import echo, exit_on_error
+from sottovoce.cli.hardening import close_memory, refuse_open_password
 
 if TYPE_CHECKING:
-    from sottovoce.private import Scratch
+    from sottovoce.private_files import Scratch
     from sottovoce.session import Session
-    from sottovoce.web.door import News
+    from sottovoce.web.sign_in import SignInEvent
 
 #: The name of the books in the environment.
 LEDGER = "SOTTOVOCE_LEDGER"
@@ -36,12 +36,12 @@ KILLED = 128
 PORT = 8765
 
 
-@plainly()
+@exit_on_error()
 def serve(
-    ledger: words.Ledger = None,
-    keys: words.Keys = None,
+    ledger: options.Ledger = None,
+    keys: options.Keys = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes any that is free.")] = PORT,
-    short: words.Short = "leave-out",
+    short: options.Short = "leave-out",
     in_browser: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in the browser, or only print its link.")
     ] = True,
@@ -50,13 +50,13 @@ def serve(
 
     The link works once, and nobody else on the network can reach the page. Ctrl-C ends it.
     """
-    from sottovoce.private import Scratch, sweep
+    from sottovoce.private_files import Scratch, sweep
 
     close_memory()
     refuse_open_password(ledger or "")
-    opening = _installed()
-    if not _there(ledger):
-        _opened(ledger, keys, short)  # which says what is missing, before a link is printed
+    opening = _import_server()
+    if not _may_exist(ledger):
+        _open_session(ledger, keys, short)  # which says what is missing, before a link is printed
     os.environ.pop(LEDGER, None)  # it may hold a password, which the browser need not inherit
     sweep()
     with (
@@ -69,7 +69,7 @@ def serve(
         at_the_end.callback(scratch.remove)
         entrance = Entrance(opening, here.getsockname()[1], scratch.path / "open.html")
         token = entrance.print_link(opening.new_secret())
-        say(
+        echo(
             f"This link opens the page once, on this machine, within {opening.LIFE // 60} minutes. "
             "Ctrl-C ends the page and deletes the tables.",
             stderr=True,
@@ -77,14 +77,14 @@ def serve(
         if in_browser:
             entrance.open_browser(token)
         opening.run(
-            lambda: _rooms(_opened(ledger, keys, short), ledger, keys, scratch, at_the_end),
+            lambda: _load_apps(_open_session(ledger, keys, short), ledger, keys, scratch, at_the_end),
             here,
             token,
             entrance.tell,
             ending,
         )
     with suppress(OSError):  # the terminal may be gone, and have sent the signal
-        say("The page is closed, and the tables that were brought to it are deleted.", stderr=True)
+        echo("The page is closed, and the tables that were brought to it are deleted.", stderr=True)
     if ending.heard is not None:
         raise typer.Exit(KILLED + ending.heard)
 
@@ -103,12 +103,12 @@ class Entrance:
 
     def print_link(self, token: str) -> str:
         """Prints the link to the page, at the terminal and nowhere else; returns its token."""
-        say(self.opening.link(self.port, token), whole=True)
+        echo(self.opening.link(self.port, token), whole=True)
         return token
 
     def open_browser(self, token: str) -> None:
         """Opens the browser on a file that sends the token."""
-        from sottovoce.private import write_new
+        from sottovoce.private_files import write_new
 
         write_new(self.file, self.opening.form(self.port, token).encode())
         late = threading.Timer(self.opening.LIFE, self.forget)
@@ -120,51 +120,51 @@ class Entrance:
         """Deletes the file."""
         self.file.unlink(missing_ok=True)
 
-    def tell(self, news: News) -> None:
+    def tell(self, news: SignInEvent) -> None:
         """Tells the curator who came in, or tried to; a new token is printed as a link."""
         self.forget()
         with suppress(OSError):  # nobody is at the terminal any more
-            say(news.words, stderr=True, style=None if news.token is None else "red")
+            echo(news.words, stderr=True, style=None if news.token is None else "red")
             if news.token is not None:
                 self.print_link(news.token)
 
 
-def _rooms(
+def _load_apps(
     session: Session, ledger: str | None, keys: Path | None, scratch: Scratch, at_the_end: ExitStack
 ) -> Iterator[Any]:
     """Yields the pages, and then, because the JSON takes as long to load as all of them, both."""
-    from sottovoce.web.desk import Desk
-    from sottovoce.web.rooms import pages
+    from sottovoce.web.app import make_pages_app
+    from sottovoce.web.workspace import Workspace
 
-    desk = Desk(ledger, keys, session, scratch)
+    desk = Workspace(ledger, keys, session, scratch)
     at_the_end.callback(desk.clear)
-    yield pages(desk)
+    yield make_pages_app(desk)
 
-    from sottovoce.web.app import everything
+    from sottovoce.web.app import make_full_app
 
-    yield everything(desk)
+    yield make_full_app(desk)
 
 
-def _there(ledger: str | None) -> bool:
+def _may_exist(ledger: str | None) -> bool:
     """Whether there may be books: a file that is not there is known without loading anything."""
     path = "" if ledger is None else ledger.removeprefix("sqlite:///")
     return "://" in path or Path(path).is_file()
 
 
-def _opened(ledger: str | None, keys: Path | None, short: str) -> Session:
-    from sottovoce.cli.books import opened
+def _open_session(ledger: str | None, keys: Path | None, short: str) -> Session:
+    from sottovoce.cli.ledger_files import open_session
 
-    return opened(ledger, keys, short)
+    return open_session(ledger, keys, short)
 
 
-def _installed() -> Any:
+def _import_server() -> Any:
     """Returns the server of the page, or says how to install what it needs."""
     from sottovoce.errors import InvalidParameter
 
     try:
-        from sottovoce.web import opening
+        from sottovoce.web import server
 
-        return opening
+        return server
     except ModuleNotFoundError:
         pass  # raised below
     raise InvalidParameter("The page needs packages that are not installed.", "", "Run `pip install 'sottovoce[web]'`.")

@@ -18,13 +18,13 @@ TYPE_CHECKING = False  # typing takes longer to load than all of this
 if TYPE_CHECKING:
     from types import FrameType
 
-UNEXPECTED, INTERRUPTED = 1, 130
-SENTENCE = "Interrupted. No file was left unfinished."
+UNEXPECTED, INTERRUPTED_EXIT = 1, 130
+INTERRUPTED_SENTENCE = "Interrupted. No file was left unfinished."
 UNFORESEEN = (
     "Something went wrong that sottovoce did not foresee. Please report the command that you gave, without the data."
 )
 #: Seconds before a dropped interrupt is sent again: enough to leave the place that cannot raise.
-SOON = 0.01
+RESEND_DELAY = 0.01
 
 
 class Interrupts:
@@ -39,9 +39,9 @@ def main() -> None:
     signal.signal(signal.SIGINT, _interrupt)
     sys.unraisablehook = _unraisable
     # A traceback quotes what went wrong, and that may be data: nobody prints one, in no thread.
-    sys.excepthook = _unforeseen
-    threading.excepthook = _unforeseen
-    code: str | int | None = INTERRUPTED
+    sys.excepthook = _report_unforeseen
+    threading.excepthook = _report_unforeseen
+    code: str | int | None = INTERRUPTED_EXIT
     try:
         from sottovoce.cli.main import app
 
@@ -52,11 +52,11 @@ def main() -> None:
         pass  # told below
     except Exception:  # outside of every command; its traceback would be printed by typer's own hook
         if not Interrupts.came:  # Python makes another error of an interrupt that comes while a class is made
-            _unforeseen()
+            _report_unforeseen()
             code = UNEXPECTED
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done, and Python may take a while to leave
-    if code == INTERRUPTED and not Interrupts.told:
-        print(SENTENCE, file=sys.stderr)
+    if code == INTERRUPTED_EXIT and not Interrupts.told:
+        print(INTERRUPTED_SENTENCE, file=sys.stderr)
     sys.exit(code)
 
 
@@ -73,17 +73,17 @@ def _unraisable(dropped: sys.UnraisableHookArgs) -> None:
     if issubclass(dropped.exc_type, KeyboardInterrupt):
         _send_later()
     else:
-        _unforeseen()
+        _report_unforeseen()
 
 
-def _unforeseen(*_: object) -> None:
+def _report_unforeseen(*_: object) -> None:
     """Says that something went wrong, and not what."""
     with suppress(OSError, ValueError):  # there may be nobody to say it to
         print(UNFORESEEN, file=sys.stderr)
 
 
 def _send_later() -> None:
-    again = threading.Timer(SOON, _send)
+    again = threading.Timer(RESEND_DELAY, _send)
     again.daemon = True
     again.start()
 

@@ -5,47 +5,76 @@ Whoever hands them personal budgets gets a release in which nobody loses more th
 by replacement of all rows of one person (of one row, without ``groups``); docs/theory/baselines.md. The
 estimator inside takes ``epsilon`` in its ``fit`` (and ``groups``, if people own several rows) and keeps that
 promise to everybody. `adapt` makes such an estimator of a function that somebody else wrote.
+
+Baselines that hear a part of the rows: Sampled (Jorgensen, Yu and Cormode 2015, repaired) and Limited.
+
+Sampled throws a secret coin for each person and puts a public *null record* in the place of those who are
+dropped; Limited keeps some rows of each person by public randomness. In both nobody loses more than they
+granted, neighbours by replacement of all rows of one person (docs/theory/baselines.md).
+
+symbol                       name
+t                            threshold, in units: the ε that the estimator inside runs at
+p_l = (e^ε_l − 1)/(e^t − 1)  noise.choose.chance_kept: how likely person l is kept; 1 where ε_l ≥ t
 """
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 
-from sottovoce import units
+from sottovoce import errors, units
+from sottovoce.arrays import (
+    Array,
+    check_same_length,
+    count_dimensions,
+    count_rows,
+    get_column_name,
+    is_unicode,
+    to_column,
+    to_numbers,
+)
 from sottovoce.budgets import LEAVE_OUT, Budgets
-from sottovoce.columns import ROWS, Values, schema_of
-from sottovoce.engine import is_elsewhere
+from sottovoce.data.engine import is_external_table
+from sottovoce.data.kernels import fill_missing
+from sottovoce.data.source import ROWS_MARKER, Values, find_schema
 from sottovoce.errors import InvalidBudget, InvalidParameter, ReleaseFailed
+from sottovoce.estimator import make_budgets
+from sottovoce.estimators import baseline_errors
+from sottovoce.estimators.baseline_errors import PickedRowsError
 from sottovoce.guarantee import Guarantee
-from sottovoce.plan import Plan
-from sottovoce.question import budgets_of
-from sottovoce.table import Array, column, column_name, dimensions, length, same_length
+from sottovoce.noise import selection
+from sottovoce.plan import Plan, Theorem
+from sottovoce.release import Certificate, Release
+from sottovoce.schema import Bounds, Schema, is_between, to_interval
 
-METHODS = ("predict", "predict_proba", "decision_function", "score")
+DELEGATED_METHODS = ("predict", "predict_proba", "decision_function", "score")
 #: How many steps of each neighbour relation make one replacement: a removal and an addition make one.
-STEPS = {"replace": 1, "add/remove": 2}
+STEPS_PER_REPLACEMENT = {"replace": 1, "add/remove": 2}
 
 
-class Around(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class BaselineWrapper(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """What the fitted estimator inside has learnt and can do, a baseline has and can do, under its own promise."""
 
     def __getattr__(self, name: str) -> Any:
         learnt = name.endswith("_") and not name.startswith("_")
         fitted = vars(self).get("estimator_")
-        if fitted is not None and (learnt or name in METHODS):
+        if fitted is not None and (learnt or name in DELEGATED_METHODS):
             return getattr(fitted, name)
-        if name in METHODS and hasattr(vars(self).get("estimator"), name):
-            return _no_answer_yet
+        if name in DELEGATED_METHODS and hasattr(vars(self).get("estimator"), name):
+            return _raise_not_fitted
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __sklearn_tags__(self) -> Any:
@@ -67,15 +96,15 @@ class Around(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             self.release_ = replace(release, guarantee=guarantee.summary(), column=release.column or column)
 
 
-def _no_answer_yet(*_: Any, **__: Any) -> None:
+def _raise_not_fitted(*_: Any, **__: Any) -> None:
     raise NotFittedError("There is no answer yet. Call fit first.")
 
 
 #: A baseline can plan where the estimator inside can.
-where_inside_plans = available_if(lambda self: hasattr(self.estimator, "plan"))
+if_estimator_plans = available_if(lambda self: hasattr(self.estimator, "plan"))
 
 
-class Uniform(Around):
+class Uniform(BaselineWrapper):
     """Everybody gets the smallest ε: all that can be done with an estimator that knows one ε.
 
     **Question.** That of ``estimator``.
@@ -102,20 +131,20 @@ class Uniform(Around):
 
     def fit(self, X: Any = None, y: Any = None, epsilon: Any = None, groups: Any = None) -> Uniform:
         """Fits the estimator with the smallest ε; a question about one column takes it first."""
-        request = Request.of(self.estimator, X, y, epsilon, groups)
-        smallest = _smallest(request.budgets)
-        inside = request.fit_copy(self.estimator, units.epsilon(smallest))
-        self._set_fitted(inside, promised(inside, request.budgets, np.full(len(request.budgets.kinds), smallest)))
+        request = FitRequest.of(self.estimator, X, y, epsilon, groups)
+        smallest = _find_smallest_epsilon(request.budgets)
+        inside = request.fit_copy(self.estimator, units.to_epsilon(smallest))
+        self._set_fitted(inside, get_guarantee(inside, request.budgets, np.full(len(request.budgets.kinds), smallest)))
         return self
 
-    @where_inside_plans  # type: ignore[untyped-decorator]
+    @if_estimator_plans  # type: ignore[untyped-decorator]
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, **more: Any) -> Plan:
         """The estimator's plan with everybody at the smallest ε; it is handed whatever more it asks for."""
-        budgets = budgets_of(epsilon, groups, rows, schema_of(self))
-        return plan_at(self.estimator, budgets, _smallest(budgets), more)
+        budgets = make_budgets(epsilon, groups, rows, find_schema(self))
+        return plan_at_epsilon(self.estimator, budgets, _find_smallest_epsilon(budgets), more)
 
 
-class Adapted(Around):
+class ExternalEstimator(BaselineWrapper):
     """Somebody else's private estimator as `adapt` makes it: a function behind a fit with epsilon.
 
     What the function returns is kept as ``estimator_`` (a number or an array also as ``value_``).
@@ -126,24 +155,24 @@ class Adapted(Around):
         self.bounds = bounds
         self.neighbours = neighbours
 
-    def fit(self, X: Any = None, y: Any = None, epsilon: Any = None) -> Adapted:
+    def fit(self, X: Any = None, y: Any = None, epsilon: Any = None) -> ExternalEstimator:
         """Calls the function with the columns and one ε for all rows."""
-        granted, steps = units.grant(epsilon), STEPS.get(self.neighbours, 0)
+        granted, steps = units.round_down(epsilon), STEPS_PER_REPLACEMENT.get(self.neighbours, 0)
         if granted.ndim or not steps or granted < steps or not callable(self.train):
             raise InvalidParameter(
                 "An adapted estimator was given several ε, neighbours it does not know, or nothing to call.",
-                f"It has a function, one ε for all rows, and the neighbours {' or '.join(STEPS)}.",
+                f"It has a function, one ε for all rows, and the neighbours {' or '.join(STEPS_PER_REPLACEMENT)}.",
                 "Put sv.Uniform or sv.Sampled around it, or correct what was passed to adapt.",
             )
-        budgets = Budgets.of(units.epsilon(granted), rows=length(X, "rows"))
-        answer = _called(self.train, (X,) if y is None else (X, y), units.epsilon(int(granted) // steps))
+        budgets = Budgets.of(units.to_epsilon(granted), rows=count_rows(X, "rows"))
+        answer = _call_external(self.train, (X,) if y is None else (X, y), units.to_epsilon(int(granted) // steps))
         self._set_fitted(answer, Guarantee.of(budgets, granted[None], "floating"))
         if not hasattr(answer, "predict"):
             self.value_ = answer
         return self
 
 
-def adapt(fit: Callable[..., Any], *, bounds: Any = None, neighbours: str = "replace") -> Adapted:
+def adapt(fit: Callable[..., Any], *, bounds: Any = None, neighbours: str = "replace") -> ExternalEstimator:
     """Returns an estimator that calls ``fit(X, y, epsilon=…)`` (without y, where there is none), one row a person.
 
     Its guarantee is what you say it is: that ``fit`` is ε-DP, in pure ε and for these neighbours, and that all it
@@ -154,10 +183,10 @@ def adapt(fit: Callable[..., Any], *, bounds: Any = None, neighbours: str = "rep
     >>> Uniform(toy).fit([0.0, 1.0], epsilon=[0.1, 1.0]).value_
     0.5
     """
-    return Adapted(fit, bounds, neighbours)
+    return ExternalEstimator(fit, bounds, neighbours)
 
 
-def _called(train: Any, columns: tuple[Any, ...], epsilon: float) -> Any:
+def _call_external(train: Any, columns: tuple[Any, ...], epsilon: float) -> Any:
     try:
         return train(*columns, epsilon=epsilon)
     except Exception:
@@ -166,53 +195,53 @@ def _called(train: Any, columns: tuple[Any, ...], epsilon: float) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Request:
+class FitRequest:
     """What one fit is asked: columns, by the names under which the estimator takes them, and everybody's budget."""
 
     data: dict[str, Any]
     budgets: Budgets
 
     @classmethod
-    def of(cls, estimator: Any, X: Any, y: Any, epsilon: Any, groups: Any) -> Request:
+    def of(cls, estimator: Any, X: Any, y: Any, epsilon: Any, groups: Any) -> FitRequest:
         """Checks columns, budgets and owners against each other, before a value is looked at."""
-        if is_elsewhere(X):
+        if is_external_table(X):
             raise InvalidParameter("The table is not in memory.", "Baselines pick rows.", "Load it first.")
-        names = fit_parameters(estimator)
+        names = list_fit_parameters(estimator)
         if X is None:
             X, y = y, None  # a question about one column takes it first, whatever it is called
         given = Values.of(estimator, X, y, epsilon, groups)
         one = given.column is not None and "X" not in names
-        data = _columns(names, given.y if one else given.X, None if one else given.y)
+        data = _assign_columns(names, given.y if one else given.X, None if one else given.y)
         epsilon, groups = given.epsilon, given.groups
-        count = min(length(values, name) for name, values in data.items())
-        same_length(count, **data, groups=groups)
-        budgets = budgets_of(epsilon, groups, count)  # owners were looked up
-        same_length(count, epsilon=budgets.row_codes())
+        count = min(count_rows(values, name) for name, values in data.items())
+        check_same_length(count, **data, groups=groups)
+        budgets = make_budgets(epsilon, groups, count)  # owners were looked up
+        check_same_length(count, epsilon=budgets.row_codes())
         return cls(data, budgets)
 
     @property
     def column(self) -> str | None:
         """The name of the column that is asked about, which it loses where rows are picked."""
-        return column_name(list(self.data.values())[-1])
+        return get_column_name(list(self.data.values())[-1])
 
-    def select_rows(self, places: NDArray[np.int64]) -> Request:
+    def select_rows(self, places: NDArray[np.int64]) -> FitRequest:
         """The same about some of the rows."""
-        data = {n: in_form_of(n, v, [c[places] for c in columns_of(n, v)]) for n, v in self.data.items()}
-        return Request(data, budgets_of_rows(self.budgets, places))
+        data = {n: restore_form(n, v, [c[places] for c in to_columns(n, v)]) for n, v in self.data.items()}
+        return FitRequest(data, select_budgets(self.budgets, places))
 
     def fit_copy(self, estimator: Any, epsilon: Any) -> Any:
         """Returns a copy of the estimator, fitted with this ε (or these Budgets, which know the owners themselves)."""
         owner = {} if isinstance(epsilon, Budgets) else self.owner_argument(estimator)
-        if isinstance(epsilon, Budgets) and rows_asked(estimator, epsilon):
-            owner = {"groups": ROWS}
+        if isinstance(epsilon, Budgets) and is_by_row(estimator, epsilon):
+            owner = {"groups": ROWS_MARKER}
         inside = clone(estimator, safe=False)
         inside.fit(*self.data.values(), epsilon=epsilon, **owner)
         return inside
 
     def owner_argument(self, estimator: Any) -> dict[str, Any]:
         """Returns the owners as fit takes them; refuses several rows a person where it does not take them."""
-        if "groups" in fit_parameters(estimator):
-            return {"groups": said_owners(estimator, self.budgets)}
+        if "groups" in list_fit_parameters(estimator):
+            return {"groups": get_owner_argument(estimator, self.budgets)}
         if self.budgets.kinds.rows.max() > 1:
             raise InvalidParameter(
                 "Somebody owns several rows, and the estimator inside has no groups in its fit.",
@@ -222,7 +251,7 @@ class Request:
         return {}
 
 
-def fit_parameters(estimator: Any) -> tuple[str, ...]:
+def list_fit_parameters(estimator: Any) -> tuple[str, ...]:
     """Returns the names of what the estimator's fit takes; refuses one without epsilon."""
     fit = None if inspect.isclass(estimator) else getattr(estimator, "fit", None)
     names = tuple(inspect.signature(fit).parameters) if callable(fit) else ()
@@ -235,7 +264,7 @@ def fit_parameters(estimator: Any) -> tuple[str, ...]:
     return names
 
 
-def promised(inside: Any, budgets: Budgets, spent: units.Units) -> Guarantee:
+def get_guarantee(inside: Any, budgets: Budgets, spent: units.Units) -> Guarantee:
     """Returns what the fitted estimator promises these people; one that says nothing is taken at its word."""
     told: Guarantee | None = getattr(inside, "guarantee_", None)
     if told is None:
@@ -249,50 +278,50 @@ def promised(inside: Any, budgets: Budgets, spent: units.Units) -> Guarantee:
     return replace(told, spent=by_person, counts=one_each, unit="person", codes=None, people=budgets.people)
 
 
-def plan_at(estimator: Any, budgets: Budgets, amount: int, more: dict[str, Any]) -> Plan:
+def plan_at_epsilon(estimator: Any, budgets: Budgets, amount: int, more: dict[str, Any]) -> Plan:
     """Returns the estimator's plan with everybody at the same ε, in units."""
-    same = np.full(len(budgets.row_codes()), units.epsilon(amount))
-    plan: Plan = estimator.plan(epsilon=same, groups=said_owners(estimator, budgets), **more)
+    same = np.full(len(budgets.row_codes()), units.to_epsilon(amount))
+    plan: Plan = estimator.plan(epsilon=same, groups=get_owner_argument(estimator, budgets), **more)
     return plan
 
 
-def rows_asked(estimator: Any, budgets: Budgets) -> bool:
+def is_by_row(estimator: Any, budgets: Budgets) -> bool:
     """Whether these budgets are by row although the estimator's schema names people: it was asked for, and is again."""
-    return budgets.unit == "row" and schema_of(estimator).person is not None
+    return budgets.unit == "row" and find_schema(estimator).person is not None
 
 
-def said_owners(estimator: Any, budgets: Budgets) -> Any:
+def get_owner_argument(estimator: Any, budgets: Budgets) -> Any:
     """Returns the owners of rows as the estimator inside is told about them."""
-    return ROWS if rows_asked(estimator, budgets) else owners(budgets)
+    return ROWS_MARKER if is_by_row(estimator, budgets) else list_owners(budgets)
 
 
-def owners(budgets: Budgets) -> Array | None:
+def list_owners(budgets: Budgets) -> Array | None:
     """Returns the owner of every row, or None where rows are the people."""
     return None if budgets.owner is None or budgets.people is None else budgets.people[budgets.owner]
 
 
-def budgets_of_rows(budgets: Budgets, places: NDArray[np.int64]) -> Budgets:
+def select_budgets(budgets: Budgets, places: NDArray[np.int64]) -> Budgets:
     """Returns the same grants for some of the rows."""
-    owner = owners(budgets)
-    epsilon = units.epsilon(budgets.kinds.epsilon[budgets.row_codes()[places]])
+    owner = list_owners(budgets)
+    epsilon = units.to_epsilon(budgets.kinds.epsilon[budgets.row_codes()[places]])
     return Budgets.of(epsilon, None if owner is None else owner[places], zero=LEAVE_OUT)
 
 
-def declared(estimator: Any, name: str) -> Any:
+def find_parameter(estimator: Any, name: str) -> Any:
     """Returns a parameter of the estimator, or of the one inside it, and so on; None if there is none."""
     while estimator is not None and getattr(estimator, name, None) is None:
         estimator = getattr(estimator, "estimator", None)
     return getattr(estimator, name, None)
 
 
-def _smallest(budgets: Budgets) -> int:
+def _find_smallest_epsilon(budgets: Budgets) -> int:
     smallest = int(budgets.kinds.epsilon.min())
     if smallest < 1:
         raise InvalidBudget("Somebody grants nothing.", "The smallest ε must be above 0.", "Leave their rows out.")
     return smallest
 
 
-def _columns(names: tuple[str, ...], X: Any, y: Any) -> dict[str, Any]:
+def _assign_columns(names: tuple[str, ...], X: Any, y: Any) -> dict[str, Any]:
     """One column for a question about one (whichever way it was passed), else X and, if there is one, y."""
     if "X" in names and "y" in names:
         return {"X": X} if y is None else {"X": X, "y": y}
@@ -301,20 +330,314 @@ def _columns(names: tuple[str, ...], X: Any, y: Any) -> dict[str, Any]:
     return {"X" if "X" in names else "y": y if X is None else X}
 
 
-def columns_of(name: str, values: Any) -> list[Array]:
+def to_columns(name: str, values: Any) -> list[Array]:
     """Returns one column, or the columns of a table (which only X can be), as arrays."""
-    if name != "X" or dimensions(values) != 2:
-        return [column(values, name)]
+    if name != "X" or count_dimensions(values) != 2:
+        return [to_column(values, name)]
     if isinstance(values, pa.Table):
-        return [column(part, name) for part in values.columns]
+        return [to_column(part, name) for part in values.columns]
     cells = getattr(values, "iloc", values if hasattr(values, "shape") else np.asarray(values))  # iloc: pandas
-    return [column(cells[:, j], name) for j in range(np.shape(values)[1])]
+    return [to_column(cells[:, j], name) for j in range(np.shape(values)[1])]
 
 
-def in_form_of(name: str, values: Any, columns: list[Array]) -> Any:
+def restore_form(name: str, values: Any, columns: list[Array]) -> Any:
     """Returns columns in the form, and under the names, in which the values came."""
-    if name != "X" or dimensions(values) != 2:
+    if name != "X" or count_dimensions(values) != 2:
         return columns[0]
     names = getattr(values, "column_names", getattr(values, "columns", None))
     form = pa.table if isinstance(values, pa.Table) else type(values)
     return np.column_stack(columns) if names is None else form(dict(zip(names, columns, strict=True)))
+
+
+class Sampled(BaselineWrapper):
+    """Personal ε by sampling people: the careful are rarely kept, and then all are heard at one ε.
+
+    **Question.** That of ``estimator``, in which a null record stands for whoever is dropped.
+
+    **Promise.** Pure min(ε_l, t) for each person l (each row, without ``groups``), neighbours by replacement
+    of all their rows. Coins are exact; the rest of the arithmetic is the estimator's.
+
+    **Formula.** Person l is kept with probability (e^ε_l − 1)/(e^t − 1), for certain where ε_l ≥ t; otherwise all
+    their rows become the null record. Then the estimator runs at ε = t on as many rows as there are, with
+    the noise it has without sampling (docs/theory/baselines.md, equations 3 to 5).
+
+    >>> from sottovoce import Mean
+    >>> mean = Sampled(Mean(bounds=(0, 10))).fit([2.0, 8.0] * 300, epsilon=[0.1] * 300 + [1.0] * 300)
+    >>> mean.guarantee_.epsilon[[0, -1]].tolist()
+    [0.1, 1.0]
+
+    **Limits.** Null records pull the answer towards themselves; the expected error counts that as shrinkage, for
+    values whose mean lies .4 of half the range away from them (docs/theory/baselines.md). The published form, with
+    noise by the number sampled, is not private under replacement and is not here.
+
+    Parameters
+    ----------
+    estimator : one with ``epsilon`` in its fit that promises pure ε.
+    threshold : "max" or "mean" of everybody's ε, or a number.
+    null : public record for whoever is dropped, a pair (x, y) in a regression; default: the middle of the bounds.
+    """
+
+    def __init__(self, estimator: Any = None, *, threshold: Any = "max", null: Any = None) -> None:
+        self.estimator = estimator
+        self.threshold = threshold
+        self.null = null
+
+    def fit(self, X: Any = None, y: Any = None, epsilon: Any = None, groups: Any = None) -> Sampled:
+        """Samples people and fits the estimator at the threshold; a question about one column takes it first."""
+        request = FitRequest.of(self.estimator, X, y, epsilon, groups)
+        request.owner_argument(self.estimator)  # what is refused is refused before a coin is thrown
+        budgets, t = request.budgets, compute_threshold(self.threshold, request.budgets)
+        plan = None
+        with suppress(TypeError, errors.InvalidParameter):  # some plans ask for more than budgets
+            plan = self._make_plan(budgets, t, {}) if hasattr(self.estimator, "plan") else None
+        inside = _sample_and_fit(
+            self.estimator, request, find_replaceable_columns(self.estimator, request, self.null), t
+        )
+        inner = get_guarantee(inside, budgets, np.full(len(budgets.kinds), t))
+        pull = PickedRowsError.sampled(budgets, t)
+        self._set_fitted(
+            inside,
+            _make_outer_guarantee(inner, budgets, t),
+            lambda release: _add_sampling(release, plan, pull),
+            request.column,
+        )
+        return self
+
+    @if_estimator_plans  # type: ignore[untyped-decorator]
+    def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, **more: Any) -> Plan:
+        """The estimator's plan at the threshold with everybody's own promise; a voice counts the chance to be kept."""
+        budgets = make_budgets(epsilon, groups, rows, find_schema(self))
+        return self._make_plan(budgets, compute_threshold(self.threshold, budgets), more)
+
+    def _make_plan(self, budgets: Budgets, t: int, more: dict[str, Any]) -> Plan:
+        inner = plan_at_epsilon(self.estimator, budgets, t, more)
+        guarantee = _make_outer_guarantee(inner.guarantee, budgets, t)
+        _, someone = np.unique(np.asarray(budgets.codes), return_index=True)  # of each kind; inside, kinds are others
+        which = inner.budgets.by_person(np.arange(len(inner.budgets.kinds)))[someone]
+        voice = inner.weights.person[which] * selection.compute_inclusion_probability(budgets.kinds.epsilon, t)
+        row, person = inner.weights.row[which], voice.astype(np.int64)
+        sampling = {"threshold": units.to_epsilon(t), "null": "middle" if self.null is None else repr(self.null)}
+        return replace(
+            inner,
+            parameters={**inner.parameters, "sampled": sampling},
+            budgets=budgets,
+            weights=replace(inner.weights, row=row, person=person, charges=guarantee.spent),
+            guarantee=guarantee,
+            theorem=THEOREM,
+            error=baseline_errors.expect_picked_error(
+                inner.error, PickedRowsError.sampled(budgets, t), inner.parameters
+            ),
+        )
+
+
+THEOREM = Theorem(
+    "Sampled people, null records, a t-DP estimator: person l loses at most min(ε_l, t), pure or at its δ (replace)",
+    "docs/theory/baselines.md",
+)
+
+
+def compute_threshold(threshold: Any, budgets: Budgets) -> int:
+    """Returns t in units, from a word or a number; a mean is rounded down."""
+    epsilon, people = budgets.kinds.epsilon.tolist(), budgets.kinds.people.tolist()
+    if isinstance(threshold, str) and threshold in ("max", "mean"):
+        mean = sum(e * p for e, p in zip(epsilon, people, strict=True)) // budgets.n_people
+        return int(max(max(epsilon) if threshold == "max" else mean, 1))
+    with suppress(
+        errors.InvalidBudget, OverflowError
+    ):  # a word that means nothing and a number that is no ε are one mistake
+        if isinstance(threshold, Real):
+            return int(units.round_down(float(threshold)))
+    raise errors.InvalidParameter("The threshold is not an ε.", "", "Pass 'max', 'mean', or a number above 0.")
+
+
+def _make_outer_guarantee(inner: Guarantee, budgets: Budgets, t: int) -> Guarantee:
+    """Returns min(ε_l, t) for each kind, at the δ that the estimator inside has for t under replacement, if any."""
+    sampled = inner.reported_currency == "epsilon" and inner.neighbours.startswith("replace")
+    if not sampled or float(inner.amounts.max()) > units.to_epsilon(t):
+        raise errors.IncompatibleGuarantees(
+            "The estimator inside does not promise an ε under replacement.",
+            "For no other promise does sampling turn t into everybody's own ε.",
+            "Choose another method of the estimator, or put sv.Uniform around it.",
+        )
+    own = Guarantee.of(budgets, np.minimum(budgets.kinds.epsilon, t), inner.arithmetic)
+    if inner.delta is not None:
+        own = replace(own, currency="epsilon, delta", delta=inner.delta)
+    return replace(own, neighbours=inner.neighbours)
+
+
+def _add_sampling(release: Release, plan: Plan | None, pull: PickedRowsError) -> Release:
+    """Returns the estimator's release with the sampling, its theorem and (if there is one) its plan in it."""
+    release = baseline_errors.restate_error(release, pull)
+    if plan is None:
+        return replace(release, certificate=replace(release.certificate, theorem=THEOREM.statement, page=THEOREM.page))
+    parameters = {**release.parameters, "sampled": plan.parameters["sampled"]}
+    return replace(release, parameters=parameters, certificate=Certificate.of(plan))
+
+
+def _sample_and_fit(estimator: Any, request: FitRequest, parts: dict[str, list[tuple[Array, Any]]], t: int) -> Any:
+    """Throws the coins and fits. Nothing keeps the coins, and no error depends on them."""
+    budgets, data = request.budgets, dict(request.data)
+    people = selection.sample_by_budget(budgets.by_person(budgets.kinds.epsilon), t)
+    dropped = ~(people if budgets.owner is None else people[budgets.owner])
+    for name, part in parts.items():
+        data[name] = restore_form(name, data[name], [np.where(dropped, entry, cells) for cells, entry in part])
+    try:
+        return FitRequest(data, budgets).fit_copy(estimator, units.to_epsilon(t))
+    except Exception as error:
+        # A complaint about the data may depend on the coins; one about parameters does not.
+        if isinstance(error, errors.SottovoceError) and not isinstance(error, errors.InvalidData):
+            raise
+    raise errors.ReleaseFailed()
+
+
+def find_replaceable_columns(estimator: Any, request: FitRequest, null: Any) -> dict[str, list[tuple[Array, Any]]]:
+    """Returns private columns, each with its entry of the null record; refuses what is missing or does not fit."""
+    if null is None and hasattr(estimator, "__sklearn_tags__") and is_classifier(estimator):
+        raise errors.InvalidParameter("A classifier has no middle label.", "", "Pass null=(x, y) with a label.")
+    label_bounds = find_parameter(estimator, "label_bounds")
+    bounds = find_parameter(estimator, "bounds") if label_bounds is None else label_bounds
+    private = list(request.data) if label_bounds is None else ["y"]  # features may be public, and then they stay
+    paired = len(private) == 2 and isinstance(null, tuple | list) and len(null) == 2
+    given = dict(zip(private, null if paired else [null], strict=False))
+    cells = {name: _to_cells(name, values, bounds) for name, values in request.data.items()}
+    _refuse_invalid_cells(cells, request.budgets, find_parameter(estimator, "missing"))
+    records = {n: find_middle(bounds, n, request.data[n]) if null is None else given.get(n) for n in private}
+    return {
+        name: list(zip(cells[name], _read_null_entries(records[name], cells[name]), strict=True)) for name in private
+    }
+
+
+def find_middle(bounds: Any, name: str, values: Any) -> Any:
+    """Returns the middle of the declared bounds: of each number's range, and none of the levels of a factor."""
+    ranges = _list_ranges(bounds, values)
+    if name != "X" or count_dimensions(values) != 2:
+        return _find_midpoint(bounds.interval(str(bounds.label)) if isinstance(bounds, Schema) else to_interval(bounds))
+    if ranges is not None:
+        return ["" if limits is None else _find_midpoint(limits) for limits in ranges]
+    if isinstance(bounds, Bounds):
+        return _find_midpoint(bounds.features or (0.0, 0.0))  # a ball has its centre
+    raise errors.InvalidBounds("The features have no declared bounds.", "", "Pass null=(x, y), a public record.")
+
+
+def _find_midpoint(limits: Any) -> Any:
+    return np.asarray(limits[0]) / 2 + np.asarray(limits[1]) / 2
+
+
+def _list_ranges(bounds: Any, values: Any) -> list[Any] | None:
+    """The range of each column that a schema describes as a number, None for the others; None without a schema."""
+    names = getattr(values, "column_names", getattr(values, "columns", None))
+    if not isinstance(bounds, Schema) or names is None:
+        return None
+    kinds = {name: described.kind for name, described in bounds.columns.items()}
+    return [bounds.interval(name) if kinds.get(name) == "number" else None for name in names]
+
+
+def _to_cells(name: str, values: Any, bounds: Any) -> list[Array]:
+    """Returns columns as numbers; those of a table as text where a schema has factors, or where they hold text."""
+    arrays, ranges = to_columns(name, values), _list_ranges(bounds, values)
+    text = [a.dtype.kind not in "buif" and any(isinstance(v, str) for v in a) for a in arrays]
+    parts = zip(arrays, text if ranges is None else [limits is None for limits in ranges], strict=True)
+    return [a.astype(str).astype(object) if t and name == "X" else to_numbers(a, name) for a, t in parts]
+
+
+def _read_null_entries(record: Any, cells: list[Array]) -> list[Any]:
+    entries: list[Any] = []
+    with suppress(Exception):  # what is no record does not fit
+        entries = np.asarray(record, dtype=object).ravel().tolist()
+    entries = entries * len(cells) if len(entries) == 1 else entries
+    kinds = ["f" if is_between(e, -math.inf, math.inf) else type(e).__name__ for e in entries]
+    if kinds != ["f" if c.dtype.kind == "f" else "str" for c in cells]:
+        raise errors.InvalidParameter(
+            "The null record does not fit the columns.",
+            "Each column of numbers needs a finite number, each column of text needs text.",
+            "Pass null= with an entry a column; for a regression, a pair (x, y).",
+        )
+    return entries
+
+
+def _refuse_invalid_cells(cells: dict[str, list[Array]], budgets: Budgets, missing: float | None) -> None:
+    heard = (budgets.kinds.epsilon > 0)[budgets.row_codes()]
+    for numeric in (c for columns in cells.values() for c in columns if c.dtype.kind == "f"):
+        fill_missing(numeric[heard], missing)
+
+
+class Limited(BaselineWrapper):
+    """Sample limiting: at most ``rows`` rows of each person are used, chosen by public randomness.
+
+    **Question.** That of ``estimator``, about the chosen rows.
+
+    **Promise.** ε_l for each person l with *all* their rows, in the estimator's own neighbour relation
+    (ours: replace). Which rows are chosen depends on their places and on ``salt``, never on a value.
+
+    **Formula.** Row i has the i-th word of SHAKE-128(salt); each person keeps the h rows with the smallest
+    words (docs/theory/baselines.md, equation 2).
+
+    >>> from sottovoce import Mean
+    >>> limited = Limited(Mean(bounds=(0, 1)), rows=2)
+    >>> limited.plan(epsilon=1.0, groups=["ada"] * 500 + ["ben"] * 2 + ["cy"]).budgets.n_rows
+    5
+
+    **Limits.** The order of the rows must be public: a table sorted by a private value is not.
+
+    Parameters
+    ----------
+    estimator : one with ``epsilon`` in its fit.
+    rows : how many rows of a person to keep at most (h).
+    salt : public text, fixed before the data is seen; another salt is another choice.
+    """
+
+    def __init__(self, estimator: Any = None, *, rows: Any = 1, salt: str = "") -> None:
+        self.estimator = estimator
+        self.rows = rows
+        self.salt = salt
+
+    def fit(self, X: Any = None, y: Any = None, epsilon: Any = None, groups: Any = None) -> Limited:
+        """Fits the estimator on the chosen rows, budgets unchanged; a question about one column takes it first."""
+        request = FitRequest.of(self.estimator, X, y, epsilon, groups)
+        fewer = request.select_rows(self._choose_rows(request.budgets))
+        inside = fewer.fit_copy(self.estimator, _get_budget_argument(fewer.budgets, epsilon))
+        self._set_fitted(
+            inside,
+            get_guarantee(inside, fewer.budgets, fewer.budgets.kinds.epsilon),
+            lambda release: baseline_errors.restate_error(
+                release, PickedRowsError.limited(request.budgets.n_rows, fewer.budgets.n_rows)
+            ),
+            request.column,
+        )
+        return self
+
+    @if_estimator_plans  # type: ignore[untyped-decorator]
+    def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, **more: Any) -> Plan:
+        """The estimator's plan for the chosen rows."""
+        budgets = make_budgets(epsilon, groups, rows, find_schema(self))
+        fewer = select_budgets(budgets, self._choose_rows(budgets))
+        asked = {"groups": ROWS_MARKER} if is_by_row(self.estimator, fewer) else {}
+        inner: Plan = self.estimator.plan(epsilon=fewer, **asked, **more)
+        fewer_rows = PickedRowsError.limited(budgets.n_rows, fewer.n_rows)
+        return replace(inner, error=baseline_errors.expect_picked_error(inner.error, fewer_rows, inner.parameters))
+
+    def _choose_rows(self, budgets: Budgets) -> NDArray[np.int64]:
+        if not isinstance(self.rows, Integral) or int(self.rows) < 1:
+            raise errors.InvalidParameter("rows is not a whole number above 0.", "", "Pass rows=1 or more.")
+        if not (isinstance(self.salt, str) and is_unicode(self.salt)):
+            raise errors.InvalidParameter(
+                "The salt is not text.", "Anybody can choose the same rows by it.", "Pass text."
+            )
+        owner = np.arange(len(budgets.row_codes())) if budgets.owner is None else budgets.owner
+        return choose_rows(owner, int(self.rows), self.salt)
+
+
+def choose_rows(owner: NDArray[np.int64], most: int, salt: str) -> NDArray[np.int64]:
+    """Returns the places, in order, of at most ``most`` rows of each owner, from places, owners and salt alone."""
+    words = np.frombuffer(hashlib.shake_128(str(salt).encode()).digest(8 * len(owner)), dtype="<u8")
+    order = np.lexsort((words, owner))
+    rank = np.arange(len(owner)) - np.searchsorted(owner[order], owner[order])
+    return np.sort(order[rank < most])
+
+
+def _get_budget_argument(budgets: Budgets, given: Any) -> Any:
+    """What came in as Budgets goes on as Budgets; otherwise one number where all agree, else one a row."""
+    if isinstance(given, Budgets):
+        return budgets
+    epsilon = units.to_epsilon(budgets.kinds.epsilon)
+    return float(epsilon[0]) if np.all(epsilon == epsilon[0]) else epsilon[budgets.row_codes()]

@@ -3,16 +3,23 @@
 
 Minimise Σ c_i·ℓ(φ_iᵀθ, y_i) over a ball or a box. In risk/, planned.py plans and answers, descent.py has the steps,
 loudness.py the weights and what they cost, pace.py how far and how fast to go; solvers/losses.py has the losses.
+
+The plan of empirical risk minimisation, and its answer (docs/theory/erm.md).
+
+    grants (ε_l, δ) → loudness → weights → clip, steps, stride → whole numbers, σ → charges
+
+All of it is public. loudness.py knows what a grant allows and what was spent, pace.py how far to go.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator
 from sklearn.metrics import accuracy_score, r2_score
@@ -20,33 +27,63 @@ from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from sottovoce import units
+from sottovoce.accounting import subsampled
+from sottovoce.arrays import Array, Floats, check_same_length, to_matrix, to_numbers
 from sottovoce.budgets import Budgets
-from sottovoce.classes import Classes
-from sottovoce.columns import Table, schema_of
-from sottovoce.engine import Rows, in_memory
-from sottovoce.errors import InvalidParameter, InvalidRelease
-from sottovoce.estimators.kept import keep, restored
-from sottovoce.estimators.ridge import predicted
-from sottovoce.estimators.risk import planned
-from sottovoce.estimators.risk.descent import PERSON, Progress, place_of, watching
-from sottovoce.features import MATRIX, ClassLabel, Label, Recoded
-from sottovoce.plan import Plan
-from sottovoce.question import KIND, VALUE, budgets_of, declared_label, declared_recoding, gathered, refuse_unfit, run
-from sottovoce.recoding import Recoding
+from sottovoce.data.encoding import Recoding
+from sottovoce.data.engine import Dataset, get_default_engine
+from sottovoce.data.gradients import MOST_COLUMNS
+from sottovoce.data.kernels import GroupLookup
+from sottovoce.data.readers import MATRIX_COLUMN, ClassLabel, EncodedReader, Label
+from sottovoce.data.source import DataSource, find_schema
+from sottovoce.errors import InvalidData, InvalidParameter, InvalidRelease
+from sottovoce.estimator import (
+    KIND,
+    VALUE,
+    make_budgets,
+    make_label,
+    make_recoding,
+    read_source,
+    refuse_invalid_rows,
+    restore_model,
+    run_release,
+    set_fitted_attributes,
+)
+from sottovoce.estimators import erm_mechanism
+from sottovoce.estimators.erm_mechanism import (
+    PERSON,
+    Accountant,
+    Descent,
+    FullBatchAccountant,
+    People,
+    Progress,
+    SubsampledAccountant,
+    find_least_scale,
+    make_person_lookup,
+    replace_budgets,
+    report_steps,
+    round_weights,
+)
+from sottovoce.estimators.ridge import predict_linear
+from sottovoce.noise.selection import RATE_BITS
+from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, measure_inequality
 from sottovoce.release import Release
+from sottovoce.rounding import format_number
+from sottovoce.schema import MEASURE, Classes, is_between, is_one_of
 from sottovoce.solvers import losses
-from sottovoce.statistics import Owner
-from sottovoce.table import Array, matrix, numbers, same_length
+from sottovoce.weights import Weights, solve_row_weights
 
-Floats = NDArray[np.float64]
+if TYPE_CHECKING:
+    pass
 
 
 def _classifies(erm: ERM) -> bool:
-    return losses.shape_of(losses.loss_of(erm.loss)).classifies
+    return losses.get_shape(losses.get_loss(erm.loss)).classifies
 
 
 def _has_odds(erm: ERM) -> bool:
-    return isinstance(losses.loss_of(erm.loss), losses.Logistic)
+    return isinstance(losses.get_loss(erm.loss), losses.LogisticLoss)
 
 
 class ERM(BaseEstimator):  # type: ignore[misc]
@@ -121,47 +158,49 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         table, by person): a path, a DuckDB relation, a dataset of Arrow, a data frame of Spark or Dask.
         ``progress`` shows the steps done, and nothing else: True for a bar, or a function of the number of steps.
         """
-        budgets, rows = gathered(self, X, y, epsilon=epsilon, groups=groups)
+        budgets, rows = read_source(self, X, y, epsilon=epsilon, groups=groups)
         plan = self.plan_for(budgets, rows)
-        refuse_unfit(self, plan, rows)
-        with watching(progress, plan.parameters["steps"]) as watch:
-            release = run(_Watched(self, watch), plan, rows)  # type: ignore[arg-type]
-        keep(self, release, plan.guarantee, X)
+        refuse_invalid_rows(self, plan, rows)
+        with report_steps(progress, plan.parameters["steps"]) as watch:
+            release = run_release(_ERMWithProgress(self, watch), plan, rows)  # type: ignore[arg-type]
+        set_fitted_attributes(self, release, plan.guarantee, X)
         return self
 
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, n_features: int | None = None) -> Plan:
         """What it will cost whom, and how accurate it will be; no value is needed."""
-        budgets = budgets_of(epsilon, groups, rows, schema_of(self))
-        return planned.plan_for(self, budgets, self._make_recoding(n_features), self._describe_label())
+        budgets = make_budgets(epsilon, groups, rows, find_schema(self))
+        return make_erm_plan(self, budgets, self._make_recoding(n_features), self._describe_label())
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
+    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Dataset]:
         """Returns the budgets and rows of features and label in memory, with the owner of each row."""
         X, y = data
         recoding, label = self._make_recoding(X), self._make_label()
-        recoded = recoding.encode(matrix(X, recoding))
-        column = label.classes.find_codes(y) if isinstance(label, ClassLabel) else numbers(y, "labels")
-        same_length(len(recoded), y=column, groups=groups)
-        budgets = budgets_of(epsilon, groups, len(column))
-        columns: dict[str, Array] = {VALUE: column, KIND: budgets.row_codes(), PERSON: _owner(budgets)}
-        same_length(len(column), epsilon=columns[KIND])
+        recoded = recoding.encode(to_matrix(X, recoding))
+        column = label.classes.find_codes(y) if isinstance(label, ClassLabel) else to_numbers(y, "labels")
+        check_same_length(len(recoded), y=column, groups=groups)
+        budgets = make_budgets(epsilon, groups, len(column))
+        columns: dict[str, Array] = {VALUE: column, KIND: budgets.row_codes(), PERSON: _get_owners(budgets)}
+        check_same_length(len(column), epsilon=columns[KIND])
         if recoded.shape[1]:
-            columns[MATRIX] = recoded
+            columns[MATRIX_COLUMN] = recoded
         if np.any(np.diff(columns[PERSON]) < 0):  # a person's rows together, so that no step has to sort them
             order = np.argsort(columns[PERSON], kind="stable")
             columns = {name: array[order] for name, array in columns.items()}
-        return budgets, Rows(in_memory().of_columns(columns), VALUE, Owner(KIND), Recoded(recoding), label)
+        return budgets, Dataset(
+            get_default_engine().of_columns(columns), VALUE, GroupLookup(KIND), EncodedReader(recoding), label
+        )
 
-    def rows_of(self, table: Table) -> Rows:
+    def rows_of(self, table: DataSource) -> Dataset:
         """Returns the features and the label that are read of a table."""
         recoding = self._make_recoding(table.features(self.bounds))
         label = replace(self._make_label(), column=table.label())
         return table.regression(recoding, replace(label, coded=False) if isinstance(label, ClassLabel) else label)
 
-    def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
+    def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there are."""
         recoding = self._make_recoding(None) if rows is None else rows.features.recoding
-        plan = planned.plan_for(self, budgets, recoding, self._describe_label())
-        if rows is not None and plan.parameters["sampling"] is not None and place_of(rows.owner) is None:
+        plan = make_erm_plan(self, budgets, recoding, self._describe_label())
+        if rows is not None and plan.parameters["sampling"] is not None and make_person_lookup(rows.owner) is None:
             raise InvalidParameter(
                 "People are to be drawn, but rows do not say whose they are.",
                 "A row that is not in memory and has no owner cannot be told from others when it is read again.",
@@ -169,16 +208,18 @@ class ERM(BaseEstimator):  # type: ignore[misc]
             )
         return plan
 
-    def answer(self, plan: Plan, rows: Rows, watch: Callable[[int], None] = lambda step: None) -> Release:
+    def answer(self, plan: Plan, rows: Dataset, watch: Callable[[int], None] = lambda step: None) -> Release:
         """Reads the rows, draws the noise, and returns the release."""
-        theta = planned.answer(self, plan, rows, watch)
+        theta = run_erm(self, plan, rows, watch)
         recoding = Recoding.from_dict(plan.parameters["features"])
         if "classes" in plan.parameters:
-            model = _model(recoding, *recoding.to_original_units(theta[0] / 2, theta[1:]))
+            model = _describe_model(recoding, *recoding.to_original_units(theta[0] / 2, theta[1:]))
             return Release.of(plan, {"models": {str(plan.parameters["classes"][1]): model}})
         low, high = plan.parameters["label"]
         half, middle = (high - low) / 2, (high + low) / 2
-        return Release.of(plan, _model(recoding, *recoding.to_original_units(middle + half * theta[0] / 2, half * theta[1:])))
+        return Release.of(
+            plan, _describe_model(recoding, *recoding.to_original_units(middle + half * theta[0] / 2, half * theta[1:]))
+        )
 
     @available_if(_classifies)  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> Floats:
@@ -206,19 +247,19 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         """Returns a model that predicts, from a published release alone."""
         if getattr(release, "question", None) != "risk minimisation":
             raise InvalidRelease("This release is not of sv.ERM.", "", "Load a release of sv.ERM.")
-        return restored(release, cls._build_from_release)
+        return restore_model(release, cls._build_from_release)
 
     @classmethod
     def _build_from_release(cls, release: Release) -> ERM:
         name = release.parameters["loss"]
-        model = cls(name if name in losses.NAMED else ("logistic" if "classes" in release.parameters else "squared"))
-        keep(model, release)
+        model = cls(name if name in losses.LOSSES else ("logistic" if "classes" in release.parameters else "squared"))
+        set_fitted_attributes(model, release)
         return model
 
     def _compute_decisions(self, X: Any) -> Floats:
         check_is_fitted(self, "coef_")
-        raw = matrix(X, self._recoding, expected=self.n_features_in_)
-        return predicted(self._recoding, raw, float(np.ravel(self.intercept_)[0]), np.ravel(self.coef_))
+        raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
+        return predict_linear(self._recoding, raw, float(np.ravel(self.intercept_)[0]), np.ravel(self.coef_))
 
     def _describe_label(self) -> dict[str, Any]:
         label = self._make_label()
@@ -237,16 +278,16 @@ class ERM(BaseEstimator):  # type: ignore[misc]
                     "There are more than two classes.", "This estimator tells two apart.", "Use sv.LogisticRegression."
                 )
             return ClassLabel(VALUE, classes, coded=True)
-        return declared_label(self)
+        return make_label(self)
 
     def _make_recoding(self, X: Any) -> Recoding:
-        return declared_recoding(self.bounds, X, self.missing)
+        return make_recoding(self.bounds, X, self.missing)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required, tags.non_deterministic = True, True
         shape = getattr(
-            losses.NAMED.get(self.loss, self.loss) if isinstance(self.loss, str) else self.loss, "shape", None
+            losses.LOSSES.get(self.loss, self.loss) if isinstance(self.loss, str) else self.loss, "shape", None
         )
         if getattr(shape, "classifies", False):
             tags.estimator_type = "classifier"
@@ -257,24 +298,217 @@ class ERM(BaseEstimator):  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class _Watched:
+class _ERMWithProgress:
     """The question together with whoever watches its steps."""
 
     question: ERM
     watch: Callable[[int], None]
 
-    def answer(self, plan: Plan, rows: Rows) -> Release:
+    def answer(self, plan: Plan, rows: Dataset) -> Release:
         """The question's answer, watched."""
         return self.question.answer(plan, rows, self.watch)
 
 
-def _model(recoding: Recoding, intercept: float, coefficients: Floats) -> dict[str, Any]:
+def _describe_model(recoding: Recoding, intercept: float, coefficients: Floats) -> dict[str, Any]:
     named_ones = dict(zip(recoding.names, coefficients.tolist(), strict=True))
     return {"intercept": float(intercept), "coefficients": named_ones}
 
 
-def _owner(budgets: Budgets) -> Array:
+def _get_owners(budgets: Budgets) -> Array:
     """Returns the person of every row; refuses budgets that do not know."""
     if budgets.codes is None or (budgets.unit == "person" and budgets.owner is None):
         raise InvalidParameter("These budgets do not say which row is whose.", "", "Build them with Budgets.of.")
     return np.arange(budgets.n_people) if budgets.owner is None else budgets.owner
+
+
+#: Sampling error of a gradient, squared, as a share of L²: the constant A of the weights is this over d.
+GRADIENT_VARIANCE = 1 / 4
+FULL_RATE = 2**RATE_BITS
+
+FULL_BATCH_THEOREM = Theorem(
+    "Noisy gradient descent: each person l loses at most ρ = T·(2P_l)²/(2σ²), P_l the most that their rows add to "
+    "a sum (zCDP, replace), read at δ on the curve of Gaussian noise",
+    "docs/theory/erm.md",
+)
+SAMPLED_THEOREM = Theorem(
+    "Noisy gradient descent over sampled people: each person l loses at most what T pairs (1−q)·N(0, σ²) + "
+    "q·N(±P_l, σ²) lose together (ε at δ, replace)",
+    "docs/theory/erm.md",
+)
+
+
+@dataclass(frozen=True)
+class GradientGrid:
+    """Where clipped gradients live: whole numbers of one step."""
+
+    step: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The grid as public JSON."""
+        return {"gradient_step": self.step}
+
+
+def make_erm_plan(erm: ERM, budgets: Budgets, recoding: Recoding, label: dict[str, Any]) -> Plan:
+    """The plan; ``label`` says what the labels are, as public JSON."""
+    settings = ERMSettings.of(erm, recoding.width)
+    kinds, d, account = budgets.kinds, recoding.width + 1, settings.account
+    single = account.single_step_sensitivity(kinds.epsilon)
+    heard = replace_budgets(kinds, single)
+    # In units of the loudest: A·Σc² + (max W/m)² has the same weights as A·m²_max·Σc² + (max W·m_max/m)².
+    A = GRADIENT_VARIANCE / d * float(single.max()) ** 2
+    voices = solve_row_weights(heard.epsilon / float(heard.epsilon.max()), kinds.rows, kinds.people, A)
+    noise = _compute_single_noise(voices, kinds.rows, kinds.people, single)
+    way = erm_mechanism.choose_schedule(settings.shape, recoding.width, settings.clip * noise, settings.steps)
+    least = find_least_scale(d * way.steps, float(units.to_epsilon(kinds.epsilon).max()), settings.delta)
+    weights, scale = round_weights(kinds, voices, account.per_step_sensitivity(single, way.steps), least)
+    guarantee = account.guarantee(budgets, weights.person / scale, way.steps)
+    rate = math.ldexp(settings.rate, -RATE_BITS)
+    return Plan(
+        question="risk minimisation",
+        parameters={
+            "loss": losses.get_name(settings.loss),
+            **label,
+            "features": recoding.to_dict(),
+            "delta": settings.delta,
+            "constraint": erm.constraint,
+            "radius": settings.radius,
+            "clip": settings.clip,
+            "steps": way.steps,
+            "stride": way.stride,
+            "sampling": None if settings.rate == FULL_RATE else rate,
+            "iterate": erm.iterate,
+        },
+        budgets=budgets,
+        weights=weights,
+        guarantee=guarantee,
+        noise={
+            "distribution": "discrete Gaussian",
+            "integer_scale": scale,
+            "gradient_standard_deviation": settings.clip * scale / weights.total / rate,
+        },
+        grid=GradientGrid(settings.clip / weights.total),
+        theorem=FULL_BATCH_THEOREM if settings.rate == FULL_RATE else SAMPLED_THEOREM,
+        error=_estimate_error(settings.shape, way, label, budgets, weights),
+    )
+
+
+def run_erm(erm: ERM, plan: Plan, rows: Dataset, watch: Callable[[int], None]) -> Floats:
+    """Reads the rows and returns θ for recoded features, (½, z), and labels in [−1, 1]."""
+    return make_descent(erm, plan).run(People.of(rows, plan.budgets, plan.weights), watch)
+
+
+def make_descent(erm: ERM, plan: Plan) -> Descent:
+    """The run that a plan describes."""
+    given = plan.parameters
+    return Descent(
+        loss=losses.get_loss(erm.loss),
+        clip=given["clip"],
+        steps=given["steps"],
+        stride=given["stride"],
+        radius=given["radius"],
+        box=given["constraint"] == "box",
+        average=given["iterate"] == "average",
+        rate=FULL_RATE if given["sampling"] is None else int(math.ldexp(given["sampling"], RATE_BITS)),
+        scale=plan.noise["integer_scale"],
+        total=plan.weights.total,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class ERMSettings:
+    """The parameters, checked, with defaults in their place."""
+
+    loss: losses.Loss
+    shape: losses.LossShape
+    delta: float
+    radius: float
+    clip: float
+    steps: int | None
+    rate: int  # in units of 2⁻³²
+
+    @classmethod
+    def of(cls, erm: ERM, slopes: int) -> ERMSettings:
+        """Refuses what is not known or out of range."""
+        given: dict[str, Any] = erm.get_params(deep=False)
+        _refuse_unknown(given, slopes)
+        loss = losses.get_loss(erm.loss)
+        shape, box = losses.get_shape(loss), erm.constraint == "box"
+        radius = erm_mechanism.choose_radius(slopes, box) if given["radius"] is None else float(given["radius"])
+        clip = erm_mechanism.choose_clip(shape, slopes) if given["clip"] is None else float(given["clip"])
+        rate = FULL_RATE if given["sampling"] is None else int(math.ldexp(float(given["sampling"]), RATE_BITS))
+        steps = None if given["steps"] is None else int(given["steps"])
+        if steps is None and rate < FULL_RATE:
+            steps = erm_mechanism.count_sampled_steps(math.ldexp(rate, -RATE_BITS))
+        return cls(loss, shape, float(given["delta"]), radius, clip, steps, rate)
+
+    @property
+    def account(self) -> Accountant:
+        """Who says what a grant allows."""
+        if self.rate == FULL_RATE or self.steps is None:
+            return FullBatchAccountant(self.delta)
+        return SubsampledAccountant(subsampled.SampledSteps(math.ldexp(self.rate, -RATE_BITS), self.steps, self.delta))
+
+
+def _refuse_unknown(given: dict[str, Any], slopes: int) -> None:
+    for name, known in (("constraint", ("ball", "box")), ("iterate", ("average", "last"))):
+        if not is_one_of(given[name], known):
+            raise InvalidParameter(f"The {name} is not known.", f"There are {' and '.join(known)}.", "Choose one.")
+    if not is_between(given["delta"], 1 / MEASURE, 1):
+        raise InvalidParameter(
+            "δ is missing, or not between 0 and 1.",
+            "Every promise here is an ε at a δ, the same for all.",
+            "Pass delta=, far below one over the number of people.",
+        )
+    for name in ("radius", "clip"):
+        if given[name] is not None and not is_between(given[name], 1e-9, 1e9):
+            raise InvalidParameter(
+                f"The {name} is not a number between 1e-9 and 1e9.", "", f"Pass a public {name}, or nothing."
+            )
+    steps = given["steps"]
+    if steps is not None and not (isinstance(steps, Integral) and is_between(steps, 0, 1e6 + 1)):
+        raise InvalidParameter("steps is not a whole number from 1 to a million.", "", "Pass one, or nothing.")
+    if slopes >= MOST_COLUMNS:
+        raise InvalidData(
+            "There are too many columns.", f"Fewer than {MOST_COLUMNS:,} are covered by the proof.", "Use fewer."
+        )
+    if given["sampling"] is not None:
+        _refuse_sampling(given["sampling"], given["delta"])
+
+
+def _refuse_sampling(rate: Any, delta: float) -> None:
+    if not is_between(rate, 0, math.inf) or not 2.0**-RATE_BITS <= rate <= 1:
+        raise InvalidParameter(
+            "sampling is not a rate.",
+            "It lies above 0 and is at most 1.",
+            "Pass such a rate, or nothing for everybody.",
+        )
+    if delta < subsampled.SMALLEST_DELTA and rate < 1:
+        raise InvalidParameter(
+            "δ is too small for people who are sampled.",
+            f"Losses are composed numerically, which is good down to δ = {subsampled.SMALLEST_DELTA:g}.",
+            "Choose a larger δ, or leave sampling out.",
+        )
+
+
+def _compute_single_noise(voices: Floats, rows: Any, people: Any, single: Floats) -> float:
+    """Returns max_l W_l/m_l, the weights summing to one."""
+    person = voices * rows
+    ratio = np.divide(person, single, out=np.zeros_like(person), where=single > 0)
+    return float(ratio.max() / (person @ people))
+
+
+def _estimate_error(
+    shape: losses.LossShape, way: erm_mechanism.StepSchedule, label: dict[str, Any], budgets: Budgets, weights: Weights
+) -> ExpectedError:
+    half = float(label["label"][1] - label["label"][0]) / 2 if "label" in label else 1.0
+    size, (squares, moved) = math.sqrt(shape.size), measure_inequality(budgets, weights)
+    of = "decision values" if shape.classifies else "predictions"
+    return ExpectedError(
+        classical=f"the {of} of the minimiser without noise, over its rows",
+        unit="in decision values (log-odds, for the logistic loss)" if shape.classifies else "in units of the label",
+        noise=way.noise * half,
+        sampling=size * math.sqrt(squares) * half,
+        shrinkage=way.unlearnt * half,
+        bias=ASSOCIATION * size * half * moved,
+        assumed=f"Assumed: {of} of the best model spread by {format_number(size * half)}.",
+    )

@@ -19,24 +19,28 @@ from scipy.special import expit, log_expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sottovoce.bounds import Bounds, flag, is_one_of, measurable
+from sottovoce.arrays import Floats, check_same_length, to_matrix
 from sottovoce.budgets import Budgets
-from sottovoce.classes import Classes
-from sottovoce.columns import Table, schema_of
-from sottovoce.engine import Rows
+from sottovoce.data.encoding import Recoding, UnitBall
+from sottovoce.data.engine import Dataset
+from sottovoce.data.readers import ClassLabel, UnitBallReader
+from sottovoce.data.source import DataSource, find_schema
 from sottovoce.errors import InvalidParameter, InvalidRelease
-from sottovoce.estimators.classification import boundary, settings
-from sottovoce.estimators.classification.voices import LABELS, Voices
-from sottovoce.estimators.kept import keep, restored
-from sottovoce.features import ClassLabel, InBall
+from sottovoce.estimator import (
+    VALUE,
+    load_matrix,
+    make_budgets,
+    make_recoding,
+    make_release,
+    restore_model,
+    set_fitted_attributes,
+)
+from sottovoce.estimators import logistic_mechanism
+from sottovoce.estimators.logistic_mechanism import LABELS, PersonWeights
 from sottovoce.guarantee import Guarantee, Neighbours
 from sottovoce.plan import Plan, Theorem
-from sottovoce.question import VALUE, ask, budgets_of, declared_recoding, table_in_memory
-from sottovoce.recoding import Recoding, UnitBall
 from sottovoce.release import Release
-from sottovoce.table import matrix, same_length
-
-Floats = NDArray[np.float64]
+from sottovoce.schema import Bounds, Classes, check_flag, is_measurable, is_one_of
 
 NEIGHBOURS: dict[str, Neighbours] = {"replace": "replace", "labels": "replace labels"}
 ACCOUNTANTS = {
@@ -108,42 +112,42 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X may also be a table that lives elsewhere, with y, ``groups`` and ε the names of its columns (or ε another
         table, by person): a path, a DuckDB relation, a dataset of Arrow, a data frame of Spark or Dask.
         """
-        plan, release = ask(self, X, y, epsilon=epsilon, groups=groups)
-        keep(self, release, plan.guarantee, X)
+        plan, release = make_release(self, X, y, epsilon=epsilon, groups=groups)
+        set_fitted_attributes(self, release, plan.guarantee, X)
         return self
 
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, n_features: int | None = None) -> Plan:
         """What it will cost whom, and how accurate it will be; no private value is needed."""
-        return self._make_plan(budgets_of(epsilon, groups, rows, schema_of(self)), self._make_recoding(n_features))
+        return self._make_plan(make_budgets(epsilon, groups, rows, find_schema(self)), self._make_recoding(n_features))
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
+    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Dataset]:
         """Returns the budgets and rows of features and classes in memory, the rows in the unit ball."""
         X, y = data
         recoding, classes = self._make_recoding(X), self._get_classes()
-        raw, codes = matrix(X, recoding), classes.find_codes(y)
-        same_length(len(raw), y=codes, groups=groups)
-        budgets = budgets_of(epsilon, groups, len(codes))
+        raw, codes = to_matrix(X, recoding), classes.find_codes(y)
+        check_same_length(len(raw), y=codes, groups=groups)
+        budgets = make_budgets(epsilon, groups, len(codes))
         ball = self._choose_tuning(self._make_weights(budgets, recoding), recoding).ball
-        reader, label = InBall(ball, recoding), ClassLabel(VALUE, classes, coded=True)
-        return budgets, table_in_memory(ball.encode(raw, recoding), reader, codes, label, budgets)
+        reader, label = UnitBallReader(ball, recoding), ClassLabel(VALUE, classes, coded=True)
+        return budgets, load_matrix(ball.encode(raw, recoding), reader, codes, label, budgets)
 
-    def rows_of(self, table: Table) -> Rows:
+    def rows_of(self, table: DataSource) -> Dataset:
         """Returns the features and the classes that are read of a table."""
         recoding = self._make_recoding(table.features(self.bounds))
         return table.regression(recoding, ClassLabel(table.label(), self._get_classes()))
 
-    def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
+    def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there are."""
         return self._make_plan(budgets, self._make_recoding(None) if rows is None else rows.features.recoding)
 
-    def answer(self, plan: Plan, rows: Rows) -> Release:
+    def answer(self, plan: Plan, rows: Dataset) -> Release:
         """Reads the rows, draws the noise, and returns the release."""
         given = plan.parameters
         recoding, ball = Recoding.from_dict(given["features"]), UnitBall.from_dict(given["ball"])
         voices = self._make_weights(plan.budgets, recoding)
-        problems = boundary.Problems(rows, ball, voices, given["alpha"], plan.noise["rate"])
+        problems = logistic_mechanism.Problems(rows, ball, voices, given["alpha"], plan.noise["rate"])
         models = {}
-        for positive in _positives(given["classes"]):
+        for positive in _list_positive_classes(given["classes"]):
             intercept, slopes = ball.to_original_units(problems.fit_class(positive) * given["stretch"])
             intercept, coefficients = recoding.to_original_units(intercept, slopes)
             named = dict(zip(recoding.names, coefficients.tolist(), strict=True))
@@ -157,7 +161,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "coef_")
         recoding, ball = self._recoding, UnitBall.from_dict(self.release_.parameters["ball"])
-        Z = recoding.recoded(matrix(X, recoding, expected=self.n_features_in_))
+        Z = recoding.recoded(to_matrix(X, recoding, expected=self.n_features_in_))
         models = zip(self.intercept_, self.coef_, strict=True)
         columns = [ball.margins(Z, *recoding.centred(float(intercept), slopes)) for intercept, slopes in models]
         return columns[0] if len(columns) == 1 else np.column_stack(columns)
@@ -182,12 +186,12 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidRelease(
                 "This release is not a logistic regression.", "", "Load a release of `sottovoce release logistic`."
             )
-        return restored(release, cls._build_from_release)
+        return restore_model(release, cls._build_from_release)
 
     @classmethod
     def _build_from_release(cls, release: Release) -> LogisticRegression:
         model = cls(classes=release.parameters["classes"], neighbours=release.parameters["neighbours"])
-        keep(model, release)
+        set_fitted_attributes(model, release)
         return model
 
     def _make_plan(self, budgets: Budgets, recoding: Recoding) -> Plan:
@@ -205,7 +209,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "alpha": setting.ridge,
                 "ball": setting.ball.to_dict(),
                 "stretch": setting.stretch,
-                "problems": len(_positives(classes.values)),
+                "problems": len(_list_positive_classes(classes.values)),
                 "public_rows": 0 if self.public is None else len(self.public[1]),
             },
             budgets=budgets,
@@ -217,20 +221,20 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "distribution": "radial noise in the objective",
                 "rate": rate,
                 "root_mean_square": 2 * math.sqrt(voices.coordinates * (voices.coordinates + 1)) / rate,
-                "output_noise": boundary.output_noise(voices, setting.ridge, rate),
+                "output_noise": logistic_mechanism.compute_output_noise(voices, setting.ridge, rate),
             },
-            grid=boundary.answer_grid(voices.coordinates, setting.ridge, rate),
+            grid=logistic_mechanism.make_answer_grid(voices.coordinates, setting.ridge, rate),
             theorem=Theorem(
                 f"Objective perturbation: each person l loses {self._describe_charge()} "
                 f"(pure ε, neighbours by {NEIGHBOURS[self.neighbours]})",
                 "docs/theory/logistic.md",
             ),
-            error=boundary.expected_error(setting, rate, budgets, voices.weights),
-            risk=partial(boundary.error_bound, voices=voices, ridge=setting.ridge, rate=rate),
+            error=logistic_mechanism.estimate_error(setting, rate, budgets, voices.weights),
+            risk=partial(logistic_mechanism.compute_error_bound, voices=voices, ridge=setting.ridge, rate=rate),
         )
 
     def _make_recoding(self, X: Any) -> Recoding:
-        return declared_recoding(self.bounds, X, self.missing)
+        return make_recoding(self.bounds, X, self.missing)
 
     def _describe_charge(self) -> str:
         return "at most W_l·η/2, for each problem, and ε_out" if self._labels_only else ACCOUNTANTS[self.accountant]
@@ -239,19 +243,21 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _labels_only(self) -> bool:
         return self.neighbours == "labels"
 
-    def _make_weights(self, budgets: Budgets, recoding: Recoding) -> Voices:
+    def _make_weights(self, budgets: Budgets, recoding: Recoding) -> PersonWeights:
         self._refuse_unknown()
-        coordinates = recoding.width + flag(self.fit_intercept, "fit_intercept")
-        return Voices.of(budgets.kinds, coordinates, len(self._get_classes().values), self._labels_only)
+        coordinates = recoding.width + check_flag(self.fit_intercept, "fit_intercept")
+        return PersonWeights.of(budgets.kinds, coordinates, len(self._get_classes().values), self._labels_only)
 
-    def _choose_tuning(self, voices: Voices, recoding: Recoding) -> settings.Setting:
-        scale = settings.Scale(voices.total, recoding.width, flag(self.fit_intercept, "fit_intercept"))
+    def _choose_tuning(self, voices: PersonWeights, recoding: Recoding) -> logistic_mechanism.TuningChoice:
+        scale = logistic_mechanism.BudgetScale(
+            voices.total, recoding.width, check_flag(self.fit_intercept, "fit_intercept")
+        )
         if self.public is not None:
             accountant = LABELS if self._labels_only else self.accountant
-            public = settings.PublicRows.of(self.public, recoding, self._get_classes())
-            return settings.with_public_rows(scale, public, self.alpha, accountant)
+            public = logistic_mechanism.PublicRows.of(self.public, recoding, self._get_classes())
+            return logistic_mechanism.choose_with_public_rows(scale, public, self.alpha, accountant)
         norm = self.bounds.norm if isinstance(self.bounds, Bounds) else None
-        return settings.without_public_rows(scale, recoding, norm, self.alpha)
+        return logistic_mechanism.choose_without_public_rows(scale, recoding, norm, self.alpha)
 
     def _get_classes(self) -> Classes:
         pair = isinstance(self.public, tuple | list) and len(self.public) == 2
@@ -267,7 +273,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise InvalidParameter(
                     f"This value of {name} is not known.", f"Known: {', '.join(known)}.", "Choose one."
                 )
-        if self.alpha is not None and not measurable(self.alpha):
+        if self.alpha is not None and not is_measurable(self.alpha):
             raise InvalidParameter(
                 "alpha is not a positive number that doubles can calculate with.",
                 "Without regularisation there is no promise.",
@@ -275,6 +281,6 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
 
 
-def _positives(classes: Any) -> tuple[int, ...]:
+def _list_positive_classes(classes: Any) -> tuple[int, ...]:
     """Returns which classes are told from the others: the second of two, each of several."""
     return (1,) if len(classes) == 2 else tuple(range(len(classes)))

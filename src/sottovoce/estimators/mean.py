@@ -21,17 +21,17 @@ from sklearn.base import BaseEstimator
 
 from sottovoce import units
 from sottovoce.budgets import Budgets
-from sottovoce.columns import Table, schema_of
-from sottovoce.engine import Rows
+from sottovoce.data.engine import Dataset
+from sottovoce.data.kernels import WeightedSum
+from sottovoce.data.source import DataSource, find_schema
 from sottovoce.errors import InvalidParameter
+from sottovoce.estimator import VALUE, load_column, make_budgets, make_column_label, make_release
 from sottovoce.guarantee import Guarantee
-from sottovoce.noise import laplace
-from sottovoce.noise.grid import Grid, exponent_below, snapped
-from sottovoce.plan import ASSOCIATION, EQUAL, ExpectedError, Plan, Theorem, inequality
-from sottovoce.question import VALUE, ask, budgets_of, column_label, rows_in_memory
+from sottovoce.noise import integer
+from sottovoce.noise.grid import Grid, exponent_below, snap_to_grid
+from sottovoce.plan import ASSOCIATION, NEGLIGIBLE_INEQUALITY, ExpectedError, Plan, Theorem, measure_inequality
 from sottovoce.release import Release
-from sottovoce.rounding import plain
-from sottovoce.statistics import WeightedSum
+from sottovoce.rounding import format_number
 from sottovoce.weights import Weights
 
 #: Values are rounded to at least 2^20 cells, and to 2^-7 of the noise where that is finer.
@@ -96,35 +96,35 @@ class Mean(BaseEstimator):  # type: ignore[misc]
         y may also be a table that lives elsewhere, with ``column``, ``groups`` and ε the names of its columns (or ε
         another table, by person): a path, a DuckDB relation, a dataset of Arrow, a data frame of Spark or Dask.
         """
-        column_label(self, column)  # bad bounds are refused before anything else is looked at
-        plan, self.release_ = ask(self, y, column, epsilon=epsilon, groups=groups)
+        make_column_label(self, column)  # bad bounds are refused before anything else is looked at
+        plan, self.release_ = make_release(self, y, column, epsilon=epsilon, groups=groups)
         self.guarantee_ = plan.guarantee
         self.value_ = float(self.release_.value)  # type: ignore[arg-type]
         return self
 
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None) -> Plan:
         """What it will cost whom, and how accurate it will be; no value is needed."""
-        return self.plan_for(budgets_of(epsilon, groups, rows, schema_of(self)))
+        return self.plan_for(make_budgets(epsilon, groups, rows, find_schema(self)))
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any, column: str | None = None) -> tuple[Budgets, Rows]:
+    def gather(self, *data: Any, epsilon: Any, groups: Any, column: str | None = None) -> tuple[Budgets, Dataset]:
         """Returns the budgets and rows of one column in memory."""
         (values,) = data
-        return rows_in_memory(
-            values, epsilon=epsilon, groups=groups, label=replace(column_label(self, column), column=VALUE)
+        return load_column(
+            values, epsilon=epsilon, groups=groups, label=replace(make_column_label(self, column), column=VALUE)
         )
 
-    def rows_of(self, table: Table) -> Rows:
+    def rows_of(self, table: DataSource) -> Dataset:
         """Returns the column that is read of a table."""
-        return replace(table.column(), label=column_label(self, table.find_column()))
+        return replace(table.column(), label=make_column_label(self, table.find_column()))
 
-    def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
+    def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets."""
-        label = column_label(self) if rows is None or rows.label is None else rows.label
+        label = make_column_label(self) if rows is None or rows.label is None else rows.label
         low, high = label.low, label.high
         spread = self._get_spread(low, high)
         weights = Weights.solve(budgets.kinds, A=(spread / (high - low)) ** 2 / 2)
-        grid, scale, charges = calibrated(weights, budgets, low, high)
-        noise = noise_scale(grid.values, grid.shift, scale, weights)
+        grid, scale, charges = calibrate_noise(weights, budgets, low, high)
+        noise = compute_noise_scale(grid.values, grid.shift, scale, weights)
         return Plan(
             question="mean",
             parameters={"bounds": [low, high], "spread": spread, "missing": label.missing},
@@ -137,23 +137,25 @@ class Mean(BaseEstimator):  # type: ignore[misc]
             error=self._estimate_error(budgets, weights, low, high, noise),
         )
 
-    def answer(self, plan: Plan, rows: Rows) -> Release:
+    def answer(self, plan: Plan, rows: Dataset) -> Release:
         """Reads the rows once, adds noise, and returns the release."""
         kernel = WeightedSum(rows.value, plan.grid.values, rows.owner, plan.weights.row, plan.parameters["missing"])
-        return Release.of(plan, published(plan, rows.engine.fold(kernel))[0])
+        return Release.of(plan, draw_noisy_values(plan, rows.engine.fold(kernel))[0])
 
-    def _estimate_error(self, budgets: Budgets, weights: Weights, low: float, high: float, noise: float) -> ExpectedError:
+    def _estimate_error(
+        self, budgets: Budgets, weights: Weights, low: float, high: float, noise: float
+    ) -> ExpectedError:
         guess = (high - low) / 10 if self.spread is None else float(self.spread)
-        squares, moved = inequality(budgets, weights)
+        squares, moved = measure_inequality(budgets, weights)
         public = "a tenth of the range" if self.spread is None else "as given"
         return ExpectedError(
             classical="the plain mean",
             unit="in units of the column",
-            noise=clipped_noise(noise, high - low),
+            noise=estimate_clipped_noise(noise, high - low),
             sampling=guess * math.sqrt(squares),
             bias=ASSOCIATION * guess * moved,
-            assumed=f"Assumed: values spread by {plain(guess)} ({public}), and budgets go along with nothing."
-            if squares > EQUAL
+            assumed=f"Assumed: values spread by {format_number(guess)} ({public}), and budgets go along with nothing."
+            if squares > NEGLIGIBLE_INEQUALITY
             else "",
         )
 
@@ -174,7 +176,7 @@ THEOREM = Theorem(
 )
 
 
-def calibrated(weights: Weights, budgets: Budgets, low: float, high: float) -> tuple[MeanGrid, float, units.Units]:
+def calibrate_noise(weights: Weights, budgets: Budgets, low: float, high: float) -> tuple[MeanGrid, float, units.Units]:
     """Returns grid, noise scale and charges such that everybody's loss (a_l·s_l·N/2^t + 1)/b is within their grant.
 
     Shifting the sum by t bits moves the difference of two neighbouring sums by less than 1, hence the + 1;
@@ -187,21 +189,21 @@ def calibrated(weights: Weights, budgets: Budgets, low: float, high: float) -> t
     rounding = 1 if shift else 0
     heard = weights.person > 0
     strictest = int(budgets.kinds.epsilon.min(where=heard, initial=np.iinfo(np.int64).max))
-    scale = -(-sensitivity // 2**shift) + -(-rounding * units.NANO // strictest)
+    scale = -(-sensitivity // 2**shift) + -(-rounding * units.UNITS_PER_EPSILON // strictest)
     # In place from here: there may be a kind for every person.
     moved = np.asarray(weights.person * (values.cells / 2.0**shift), dtype=np.float64)
     moved += rounding
     moved *= heard
     moved /= scale
-    charges = units.within(units.charge(moved), budgets.kinds.epsilon)
+    charges = units.check_within_grant(units.round_up(moved), budgets.kinds.epsilon)
     del moved
-    noise = noise_scale(values, shift, scale, weights)
+    noise = compute_noise_scale(values, shift, scale, weights)
     answer = exponent_below(min(math.sqrt(2) * noise, high - low) * 2.0**-ANSWER_BITS)
     coarsest = exponent_below(math.ulp(max(abs(low), abs(high)))) + 1
     return MeanGrid(values, shift, max(answer, coarsest)), float(scale), charges
 
 
-def clipped_noise(noise: float, width: float) -> float:
+def estimate_clipped_noise(noise: float, width: float) -> float:
     """Returns the root mean square of Laplace noise on a mean whose answer is clipped to the bounds.
 
     A mean at distance a from a bound has, on that side, ∫₀^∞ min(z, a)²·e^(−z/b)/(2b) dz = b²·P(2, a/b), P the
@@ -212,19 +214,19 @@ def clipped_noise(noise: float, width: float) -> float:
     return noise * math.sqrt(2 * float(gammainc(2, x) - 2 / x * gammainc(3, x)))
 
 
-def noise_scale(values: Grid, shift: int, scale: float, weights: Weights) -> float:
+def compute_noise_scale(values: Grid, shift: int, scale: float, weights: Weights) -> float:
     """Returns the scale of the noise on the mean, in units of the column."""
     return scale * 2.0**shift / weights.total * float(values.step)  # in this order: the step may be as large as 1e290
 
 
-def published(plan: Plan, total: int, size: int = 1) -> list[float]:
+def draw_noisy_values(plan: Plan, total: int, size: int = 1) -> list[float]:
     """Returns independent noisy means of the exact sum: multiples of the answer's step between the bounds."""
     grid = plan.grid
     unit = Fraction(grid.values.step, plan.weights.total)
     middle = Fraction(2**grid.shift - 1, 2)  # the shift rounds down; on average by this much
     base, low = total >> grid.shift, Fraction(grid.values.low)
-    noisy = (base + z for z in laplace.draw(plan.noise["integer_scale"], size))
+    noisy = (base + z for z in integer.draw_laplace(plan.noise["integer_scale"], size))
     return [
-        snapped(low + ((n << grid.shift) + middle) * unit, grid.values.low, grid.values.high, grid.answer_exponent)
+        snap_to_grid(low + ((n << grid.shift) + middle) * unit, grid.values.low, grid.values.high, grid.answer_exponent)
         for n in noisy
     ]

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Linear regression by one sample from a posterior, with a budget a person (docs/theory/posterior.md).
+"""What both kinds of posterior sample share: the way from a question to a plan, a draw and a release.
+
+posterior.py has the two public estimators, gram.py the way into the unit ball and the draw.
+
+Linear regression by one sample from a posterior, with a budget a person (docs/theory/posterior.md).
 
 θ̃ ~ N(θ̂, H⁻¹/γ), H = Σ wφφᵀ + λI, over rows φ of the unit ball and labels in [−1, 1]. concentration.py says what a
 weight costs, grants.py has the weights and γ, gram.py the way into the ball, the sums and the draw.
@@ -13,30 +17,262 @@ weight costs, grants.py has the weights and γ, gram.py the way into the ball, t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 
-from sottovoce.bounds import MEASURE, between, measurable
-from sottovoce.budgets import Kinds
-from sottovoce.errors import InvalidParameter
-from sottovoce.estimators.samples import concentration, gram, grants
-from sottovoce.estimators.samples.drawn import Posterior
-from sottovoce.estimators.samples.grants import Voices
+from sottovoce import units
+from sottovoce.arrays import Floats, check_same_length, to_matrix, to_numbers
+from sottovoce.budgets import BudgetGroups, Budgets
+from sottovoce.data.encoding import Recoding, UnitBall
+from sottovoce.data.engine import Dataset
+from sottovoce.data.readers import Label, UnitBallReader
+from sottovoce.data.source import DataSource, find_schema
+from sottovoce.errors import InvalidData, InvalidParameter, InvalidRelease
+from sottovoce.estimator import (
+    load_matrix,
+    make_budgets,
+    make_label,
+    make_recoding,
+    read_source,
+    refuse_invalid_rows,
+    restore_model,
+    run_release,
+    set_fitted_attributes,
+)
+from sottovoce.estimators import posterior_mechanism
+from sottovoce.estimators.posterior_mechanism import PosteriorWeights
+from sottovoce.estimators.ridge import predict_linear
+from sottovoce.estimators.ridge_errors import PublicFacts, estimate_ridge_error, make_expected_error
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise.grid import AnswerGrid
 from sottovoce.noise.precise import Reals
-from sottovoce.plan import Plan, Theorem
+from sottovoce.plan import ExpectedError, Plan, Theorem, least_squares
 from sottovoce.release import Release
+from sottovoce.schema import MEASURE, Bounds, check_flag, is_between, is_measurable, to_interval
 
-Floats = NDArray[np.float64]
+#: The smallest δ that is promised: one unit of the books.
+LEAST_DELTA = 1 / units.UNITS_PER_DELTA
+#: Up to here the error of a sample is proved to be far below a step of its grid (docs/theory/posterior.md).
+MOST_COLUMNS, MOST_CONDITION = 1024, 1e30
+
+
+class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """What both kinds of posterior sample share."""
+
+    question: ClassVar[str]
+    theorem: ClassVar[Theorem]
+    bounds: Any
+    delta: float
+    fit_intercept: bool
+    missing: float | None
+    later = ("missing",)  # what older books do not know about a question
+
+    def fit(self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None) -> Any:
+        """Fits the label y on the features X; ε is a number, an array by row, a mapping from person, or Budgets.
+
+        X may also be a table that lives elsewhere, with y, ``groups`` and ε the names of its columns (or ε another
+        table, by person): a path, a DuckDB relation, a dataset of Arrow, a data frame of Spark or Dask.
+        """
+        own = find_schema(self).budget is not None and epsilon is None  # then everybody's is in the table
+        granted = None if own else self._get_grants(epsilon)
+        # Without grants any number stands for them; what is promised takes its place.
+        stated = 1.0 if granted is None and not own else granted
+        budgets, rows = read_source(self, X, y, epsilon=stated, groups=groups)
+        plan = self._make_plan(budgets, rows.features.recoding, own or granted is not None)
+        refuse_invalid_rows(self, plan, rows)
+        self._set_fitted(run_release(self, plan, rows), plan.guarantee, X)
+        return self
+
+    def plan(
+        self, epsilon: Any = None, groups: Any = None, rows: int | None = None, n_features: int | None = None
+    ) -> Plan:
+        """What it will cost whom, and how accurate it will be; no value is needed."""
+        recoding = self._make_label_and_recoding(n_features)[1]
+        granted = self._get_grants(epsilon)
+        if epsilon is None and find_schema(self).budget is not None:
+            raise InvalidParameter(
+                "The schema says that everybody's own ε is in a column, and none is given.",
+                "A plan has no table in which it could be looked up.",
+                "Pass epsilon=.",
+            )
+        budgets = make_budgets(1.0 if granted is None else granted, groups, rows, find_schema(self))
+        return self._make_plan(budgets, recoding, granted is not None)
+
+    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Dataset]:
+        """Returns the budgets and rows of features and label in memory, the rows in the unit ball."""
+        X, y = data
+        label, recoding = self._make_label_and_recoding(X)
+        raw, column = to_matrix(X, recoding), to_numbers(y, "labels")
+        check_same_length(len(raw), y=column, groups=groups)
+        granted = self._get_grants(epsilon)
+        budgets, ball = (
+            make_budgets(1.0 if granted is None else granted, groups, len(column)),
+            self._make_ball(recoding),
+        )
+        if isinstance(self.bounds, Bounds) and self.bounds.features is None and self.bounds.norm is not None:
+            raw = posterior_mechanism.shorten_rows(raw, self.bounds.norm)
+        return budgets, load_matrix(ball.encode(raw, recoding), UnitBallReader(ball, recoding), column, label, budgets)
+
+    def rows_of(self, table: DataSource) -> Dataset:
+        """Returns the features and the label that are read of a table."""
+        label, recoding = self._make_label_and_recoding(table.features(self.bounds))
+        return table.regression(recoding, replace(label, column=table.label()))
+
+    def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
+        """The plan for these budgets; without rows the bounds must tell how many features there are."""
+        return self._make_plan(
+            budgets, self._make_label_and_recoding(None)[1] if rows is None else rows.features.recoding, True
+        )
+
+    def answer(self, plan: Plan, rows: Dataset) -> Release:
+        """Reads the rows, draws the sample, and returns the release."""
+        given = plan.parameters
+        ball, recoding = UnitBall.from_dict(given["ball"]), Recoding.from_dict(given["features"])
+        middle, half = posterior_mechanism.get_label_scale(to_interval(given["label"]), given["fit_intercept"])
+        total, cross = posterior_mechanism.compute_gram(
+            rows, ball, plan.weights.row * given["weight_unit"], (middle, half)
+        )
+        theta, told = self._drawn(plan, total, cross)
+        constant, slopes = ball.to_original_units(half * theta)
+        intercept, coefficients = recoding.to_original_units(middle + constant, slopes)
+        value = {
+            "intercept": intercept if given["fit_intercept"] else 0.0,
+            "coefficients": dict(zip(recoding.names, coefficients.tolist(), strict=True)),
+            "theta": theta.tolist(),
+        }
+        return Release.of(plan, {**value, **told})
+
+    def predict(self, X: Any) -> Floats:
+        """Returns predictions in the label's units; features beyond their bounds are clipped."""
+        check_is_fitted(self, "coef_")
+        raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
+        return predict_linear(self._recoding, raw, self.intercept_, self.coef_)
+
+    @classmethod
+    def from_release(cls, release: Release) -> Any:
+        """Returns a model that predicts, from a published release alone."""
+        if getattr(release, "question", None) != cls.question:
+            raise InvalidRelease(f"This release is not of sv.{cls.__name__}.", "", f"Load one of sv.{cls.__name__}.")
+        return restore_model(release, cls._build_from_release)
+
+    @classmethod
+    def _build_from_release(cls, release: Release) -> Any:
+        model = cls(**{name: release.parameters[name] for name in cls().get_params() if name in release.parameters})
+        model._set_fitted(release)
+        return model
+
+    def _make_plan(self, budgets: Budgets, recoding: Recoding, granted: bool) -> Plan:
+        self._refuse_unknown()
+        label, ball = to_interval(self.bounds), self._make_ball(recoding)
+        if ball.width > MOST_COLUMNS:
+            raise InvalidParameter("There are too many columns.", f"At most {MOST_COLUMNS:,} can be.", "Use fewer.")
+        voices = self._voices(budgets.kinds, ball.width, granted)
+        if not self._bound_eigenvalue(voices) < MOST_CONDITION * voices.account.floor:
+            raise InvalidParameter(
+                "There is next to no regularisation: the sample could not be computed well enough to be published.",
+                f"The largest eigenvalue that can be must stay below {MOST_CONDITION:g} times λ, or the floor.",
+                "Choose a larger alpha, or floor.",
+            )
+        if not granted:  # what it costs is what is promised
+            kinds = BudgetGroups(voices.charges, budgets.kinds.rows, budgets.kinds.people)
+            budgets = replace(budgets, kinds=kinds)
+        half = posterior_mechanism.get_label_scale(label, check_flag(self.fit_intercept, "fit_intercept"))[1]
+        guarantee = Guarantee.of(budgets, voices.charges, arithmetic="floating")
+        return Plan(
+            question=self.question,
+            parameters={
+                **self._public(voices),
+                "delta": float(self.delta),
+                "fit_intercept": check_flag(self.fit_intercept, "fit_intercept"),
+                "label": list(label),
+                "features": recoding.to_dict(),
+                "ball": ball.to_dict(),
+                "weight_unit": voices.unit,
+            },
+            budgets=budgets,
+            weights=voices.weights,
+            guarantee=replace(guarantee, neighbours="zero out", currency="epsilon, delta", delta=float(self.delta)),
+            noise={"distribution": "one sample of the posterior", **self._noise(voices)},
+            grid=self._make_grid(voices),
+            theorem=self.theorem,
+            error=self._estimate_error(voices, recoding, ball, budgets, half),
+        )
+
+    def _estimate_error(
+        self, voices: PosteriorWeights, recoding: Recoding, ball: UnitBall, budgets: Budgets, half: float
+    ) -> ExpectedError:
+        """What is expected of ridge regression on rows of the ball, with the noise of one draw."""
+        facts = PublicFacts.of(recoding, budgets, voices.weights)
+        shorter = (1 - ball.intercept**2) / (ball.radius * ball.spread) ** 2  # squares of columns, in the ball
+        inside = replace(facts, even=facts.even * float(np.mean(shorter))) if facts.slopes else facts
+        ridge, gamma = self._strength(voices, min(C for C, _, _ in inside.columns) * voices.total)
+        noise = 1 / (gamma * voices.total)
+        parts = estimate_ridge_error(inside, ridge / voices.total, ball.intercept, 0.0, 0.0, noise)
+        error = make_expected_error(parts, facts, budgets, voices.weights, half)
+        return replace(error, classical=least_squares(self.fit_intercept))
+
+    def _get_grants(self, epsilon: Any) -> Any:
+        """What people grant: what fit was told, or what the estimator was made with, or nothing."""
+        return getattr(self, "epsilon", None) if epsilon is None else epsilon
+
+    def _set_fitted(self, release: Release, guarantee: Guarantee | None = None, X: Any = None) -> None:
+        set_fitted_attributes(self, release, guarantee, X)
+
+    def _make_ball(self, recoding: Recoding) -> UnitBall:
+        ball = posterior_mechanism.make_unit_ball(
+            recoding, getattr(self.bounds, "norm", None), check_flag(self.fit_intercept, "fit_intercept")
+        )
+        if not ball.width:
+            raise InvalidData("No feature can vary.", "There is nothing to fit without an intercept.", "Fit one.")
+        return ball
+
+    def _make_label_and_recoding(self, X: Any) -> tuple[Label, Recoding]:
+        """The label and the recoding, from what was declared (X only tells how many columns there are)."""
+        label = make_label(self)
+        return label, make_recoding(self.bounds, X, self.missing)
+
+    def _bound_eigenvalue(self, voices: PosteriorWeights) -> float:
+        """The largest eigenvalue that H can have, unless an eigenvalue's noise is far out."""
+        raise NotImplementedError
+
+    def _make_grid(self, voices: PosteriorWeights) -> AnswerGrid:
+        """The grid of θ̃: no coordinate has a smaller deviation than the direction of H's largest eigenvalue."""
+        return AnswerGrid.below(1 / math.sqrt(voices.account.gamma * self._bound_eigenvalue(voices)))
+
+    @property
+    def _sure_delta(self) -> float:
+        """The δ at which charges are read: what rounding can add to it is less than what is left."""
+        return float(self.delta) * (1 - 2.0**-30)
+
+    def _refuse_unknown(self) -> None:
+        if is_between(self.delta, 0, LEAST_DELTA):
+            raise InvalidParameter(
+                f"δ is smaller than {LEAST_DELTA:g}.",
+                "Books count δ in such units, and the finite precision of a sample is covered from there on.",
+                f"Take a δ of {LEAST_DELTA:g} or more, far below one over the number of people.",
+            )
+        if not is_between(self.delta, 0, 1):
+            raise InvalidParameter(
+                "δ is missing, or not between 0 and 1.",
+                "A posterior sample has no pure ε: every promise is an ε at a δ, the same for all.",
+                "Give a δ far below one over the number of people.",
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic, tags.regressor_tags.poor_score = True, True
+        return tags
+
 
 PAGE = "docs/theory/posterior.md"
-ACCOUNTS: dict[str, type[concentration.Adaptive]] = {
-    "renyi": concentration.Adaptive,
-    "simple": concentration.Simple,
+ACCOUNTANTS: dict[str, type[posterior_mechanism.AdaptiveRidgeAccountant]] = {
+    "renyi": posterior_mechanism.AdaptiveRidgeAccountant,
+    "simple": posterior_mechanism.SimpleAdaptiveAccountant,
 }
 
 
@@ -111,28 +347,34 @@ class PosteriorSample(Posterior):
         self.fit_intercept = fit_intercept
         self.missing = missing
 
-    def _make_weights(self, kinds: Kinds, columns: int, granted: bool) -> Voices:
-        account = concentration.Fixed(float(self.gamma), float(self.alpha), self._sure_delta)
-        return grants.personal(kinds, account) if granted else Voices.equal(kinds, account)
+    def _make_weights(self, kinds: BudgetGroups, columns: int, granted: bool) -> PosteriorWeights:
+        account = posterior_mechanism.FixedRidgeAccountant(float(self.gamma), float(self.alpha), self._sure_delta)
+        return (
+            posterior_mechanism.solve_personal_weights(kinds, account)
+            if granted
+            else PosteriorWeights.equal(kinds, account)
+        )
 
-    def _list_parameters(self, voices: Voices) -> dict[str, Any]:
+    def _list_parameters(self, voices: PosteriorWeights) -> dict[str, Any]:
         return {"gamma": float(self.gamma), "alpha": float(self.alpha)}
 
-    def _describe_noise(self, voices: Voices) -> dict[str, Any]:
+    def _describe_noise(self, voices: PosteriorWeights) -> dict[str, Any]:
         return {"gamma": float(self.gamma)}
 
-    def _get_ridge_and_gamma(self, voices: Voices, smallest: float) -> tuple[float, float]:
+    def _get_ridge_and_gamma(self, voices: PosteriorWeights, smallest: float) -> tuple[float, float]:
         return float(self.alpha), float(self.gamma)
 
-    def _bound_eigenvalue(self, voices: Voices) -> float:
+    def _bound_eigenvalue(self, voices: PosteriorWeights) -> float:
         return voices.total + float(self.alpha)
 
     def _draw_sample(self, plan: Plan, total: Reals, cross: Reals) -> tuple[Floats, dict[str, Any]]:
-        return plan.grid.nearest(gram.sample(total, cross, plan.parameters["alpha"], plan.noise["gamma"])), {}
+        return plan.grid.nearest(
+            posterior_mechanism.draw_sample(total, cross, plan.parameters["alpha"], plan.noise["gamma"])
+        ), {}
 
     def _refuse_unknown(self) -> None:
         super()._refuse_unknown()
-        if not (measurable(self.gamma) and measurable(self.alpha)):
+        if not (is_measurable(self.gamma) and is_measurable(self.alpha)):
             raise InvalidParameter(
                 f"gamma or alpha is not between {1 / MEASURE:g} and {MEASURE:g}.",
                 "Without regularisation a single row can move the sample without limit, and there is no promise.",
@@ -205,15 +447,17 @@ class AdaptivePosteriorSample(Posterior):
         self.fit_intercept = fit_intercept
         self.missing = missing
 
-    def _make_weights(self, kinds: Kinds, columns: int, granted: bool) -> Voices:
+    def _make_weights(self, kinds: BudgetGroups, columns: int, granted: bool) -> PosteriorWeights:
         floor = float(kinds.rows @ kinds.people) / (columns * self.condition)
-        account = ACCOUNTS[self.calibration](0.0, floor, self._sure_delta, 1.0)
-        return grants.adaptive(kinds, account, float(self.share), None if self.floor is None else float(self.floor))
+        account = ACCOUNTANTS[self.calibration](0.0, floor, self._sure_delta, 1.0)
+        return posterior_mechanism.solve_adaptive_weights(
+            kinds, account, float(self.share), None if self.floor is None else float(self.floor)
+        )
 
-    def _list_parameters(self, voices: Voices) -> dict[str, Any]:
+    def _list_parameters(self, voices: PosteriorWeights) -> dict[str, Any]:
         return {"calibration": self.calibration, "condition": float(self.condition), "share": float(self.share)}
 
-    def _describe_noise(self, voices: Voices) -> dict[str, Any]:
+    def _describe_noise(self, voices: PosteriorWeights) -> dict[str, Any]:
         account = voices.account
         loudest = float((voices.weights.person * voices.unit).max())
         return {
@@ -223,23 +467,23 @@ class AdaptivePosteriorSample(Posterior):
             "margin": account.margin(loudest, voices.total),
         }
 
-    def _bound_eigenvalue(self, voices: Voices) -> float:
+    def _bound_eigenvalue(self, voices: PosteriorWeights) -> float:
         return float(voices.total + voices.account.floor + self._describe_noise(voices)["margin"])
 
-    def _make_grid(self, voices: Voices) -> AnswerGrid:
+    def _make_grid(self, voices: PosteriorWeights) -> AnswerGrid:
         return GridWithEigenvalue(super()._make_grid(voices).exponent, AnswerGrid.below(voices.account.spread))
 
-    def _get_ridge_and_gamma(self, voices: Voices, smallest: float) -> tuple[float, float]:
+    def _get_ridge_and_gamma(self, voices: PosteriorWeights, smallest: float) -> tuple[float, float]:
         noise = self._describe_noise(voices)
         return max(noise["floor"] + noise["margin"] - smallest, 0.0), float(noise["gamma"])
 
     def _draw_sample(self, plan: Plan, total: Reals, cross: Reals) -> tuple[Floats, dict[str, Any]]:
         noise = plan.noise
-        drawn = gram.noisy_smallest(total, noise["eigenvalue_standard_deviation"])
+        drawn = posterior_mechanism.add_eigenvalue_noise(total, noise["eigenvalue_standard_deviation"])
         # Rounded before anything rests on it: λ_n follows from the number that is published.
         noisy = float(plan.grid.eigenvalue.nearest([drawn])[0])
-        ridge = float(gram.lacking(noisy, noise["floor"], noise["margin"]))
-        theta = plan.grid.nearest(gram.sample(total, cross, ridge, noise["gamma"]))
+        ridge = float(posterior_mechanism.compute_missing_ridge(noisy, noise["floor"], noise["margin"]))
+        theta = plan.grid.nearest(posterior_mechanism.draw_sample(total, cross, ridge, noise["gamma"]))
         return theta, {"noisy_eigenvalue": noisy, "regularisation": ridge}
 
     def _set_fitted(self, release: Release, guarantee: Guarantee | None = None, X: Any = None) -> None:
@@ -249,15 +493,15 @@ class AdaptivePosteriorSample(Posterior):
 
     def _refuse_unknown(self) -> None:
         super()._refuse_unknown()
-        if self.calibration not in ACCOUNTS:
+        if self.calibration not in ACCOUNTANTS:
             raise InvalidParameter(
-                "The calibration is not known.", f"There are {' and '.join(ACCOUNTS)}.", "Choose one of them."
+                "The calibration is not known.", f"There are {' and '.join(ACCOUNTANTS)}.", "Choose one of them."
             )
-        if not (measurable(self.condition) and between(self.share, 0, 1)):
+        if not (is_measurable(self.condition) and is_between(self.share, 0, 1)):
             raise InvalidParameter(
                 "condition is not positive, or share not between 0 and 1.", "", "Pass public numbers such as 2 and 0.2."
             )
-        if self.floor is not None and not between(self.floor, 0, HIGHEST):
+        if self.floor is not None and not is_between(self.floor, 0, HIGHEST):
             raise InvalidParameter(
                 f"The floor is not positive and below {HIGHEST:g}.", "", "Pass a public number, or None."
             )

@@ -21,18 +21,18 @@ from numpy.typing import NDArray
 from scipy.special import gammainc
 from sklearn.base import BaseEstimator
 
-from sottovoce.bounds import is_one_of
 from sottovoce.budgets import Budgets
-from sottovoce.columns import Table, schema_of
-from sottovoce.engine import Rows
+from sottovoce.data.engine import Dataset
+from sottovoce.data.kernels import WeightedHistogram
+from sottovoce.data.source import DataSource, find_schema
 from sottovoce.errors import InvalidParameter
+from sottovoce.estimator import VALUE, load_column, make_budgets, make_column_label, make_release
 from sottovoce.guarantee import Guarantee
-from sottovoce.noise import choose
+from sottovoce.noise import selection
 from sottovoce.noise.grid import Grid
-from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, inequality
-from sottovoce.question import VALUE, ask, budgets_of, column_label, rows_in_memory
+from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, measure_inequality
 from sottovoce.release import Release
-from sottovoce.statistics import WeightedHistogram
+from sottovoce.schema import is_one_of
 from sottovoce.weights import Weights
 
 #: At least 2^10 grid points, at most 2^18, and about this many to the size of the expected rank error.
@@ -42,8 +42,8 @@ MIN_BITS, MAX_BITS, CELLS_PER_ERROR = 10, 18, 16
 FEW_ROWS, REACH = 8, 400
 
 CHOICES: dict[str, Callable[[NDArray[np.int64], int], int]] = {
-    "permute-and-flip": choose.permute_and_flip,
-    "exponential": choose.exponential,
+    "permute-and-flip": selection.permute_and_flip,
+    "exponential": selection.exponential,
 }
 
 
@@ -104,8 +104,8 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
         y may also be a table that lives elsewhere, with ``column``, ``groups`` and ε the names of its columns (or ε
         another table, by person): a path, a DuckDB relation, a dataset of Arrow, a data frame of Spark or Dask.
         """
-        column_label(self, column)  # bad bounds are refused before anything else is looked at
-        plan, self.release_ = ask(self, y, column, epsilon=epsilon, groups=groups)
+        make_column_label(self, column)  # bad bounds are refused before anything else is looked at
+        plan, self.release_ = make_release(self, y, column, epsilon=epsilon, groups=groups)
         self.guarantee_ = plan.guarantee
         values = np.asarray(self.release_.value, dtype=np.float64)
         self.value_ = values if np.ndim(self.q) else float(values[0])
@@ -113,28 +113,28 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
 
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None) -> Plan:
         """What it will cost whom, and how accurate it will be; no value is needed."""
-        return self.plan_for(budgets_of(epsilon, groups, rows, schema_of(self)))
+        return self.plan_for(make_budgets(epsilon, groups, rows, find_schema(self)))
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any, column: str | None = None) -> tuple[Budgets, Rows]:
+    def gather(self, *data: Any, epsilon: Any, groups: Any, column: str | None = None) -> tuple[Budgets, Dataset]:
         """Returns the budgets and rows of one column in memory."""
         (values,) = data
-        return rows_in_memory(
-            values, epsilon=epsilon, groups=groups, label=replace(column_label(self, column), column=VALUE)
+        return load_column(
+            values, epsilon=epsilon, groups=groups, label=replace(make_column_label(self, column), column=VALUE)
         )
 
-    def rows_of(self, table: Table) -> Rows:
+    def rows_of(self, table: DataSource) -> Dataset:
         """Returns the column that is read of a table."""
-        return replace(table.column(), label=column_label(self, table.find_column()))
+        return replace(table.column(), label=make_column_label(self, table.find_column()))
 
-    def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
+    def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets."""
-        label = column_label(self) if rows is None or rows.label is None else rows.label
+        label = make_column_label(self) if rows is None or rows.label is None else rows.label
         low, high = label.low, label.high
         targets = self._get_targets()
         per_quantile = budgets.split(len(targets))
         weights = Weights.solve(per_quantile, A=sum(q * (1 - q) for q in targets) / len(targets) / 8)
         grid = Grid.cover(low, high, self._choose_bits(weights))
-        errors = tuple(expected_rank_error(q, budgets, weights, self.spread, high - low) for q in targets)
+        errors = tuple(estimate_rank_error(q, budgets, weights, self.spread, high - low) for q in targets)
         return Plan(
             question="quantile",
             parameters={
@@ -153,11 +153,11 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
             error=errors if np.ndim(self.q) else errors[0],
         )
 
-    def answer(self, plan: Plan, rows: Rows) -> Release:
+    def answer(self, plan: Plan, rows: Dataset) -> Release:
         """Reads the rows once, chooses grid points, and returns the release."""
         grid = plan.grid.points
         kernel = WeightedHistogram(rows.value, grid, rows.owner, plan.weights.row, plan.parameters["missing"])
-        return Release.of(plan, published(plan, rows.engine.fold(kernel)))
+        return Release.of(plan, draw_noisy_values(plan, rows.engine.fold(kernel)))
 
     def _get_targets(self) -> list[float]:
         try:
@@ -204,17 +204,17 @@ THEOREM = Theorem(
 )
 
 
-def published(plan: Plan, histogram: NDArray[np.int64]) -> list[float]:
+def draw_noisy_values(plan: Plan, histogram: NDArray[np.int64]) -> list[float]:
     """Returns one noisy quantile for each q, in the order of q, made monotone (which is free)."""
     choice = CHOICES[plan.parameters["method"]]
     targets = plan.parameters["q"]
-    chosen = [choice(scores(histogram, q), 2 * plan.weights.loudest) for q in targets]
+    chosen = [choice(score_points(histogram, q), 2 * plan.weights.loudest) for q in targets]
     monotone = np.empty(len(chosen), dtype=np.int64)
     monotone[np.argsort(targets, kind="stable")] = np.sort(chosen)
     return [plan.grid.points.point(int(index)) for index in monotone]
 
 
-def scores(histogram: NDArray[np.int64], q: float) -> NDArray[np.int64]:
+def score_points(histogram: NDArray[np.int64], q: float) -> NDArray[np.int64]:
     """Returns u(t) for every grid point: a person of weight W moves each by at most W, exactly."""
     at_or_below = np.cumsum(histogram)
     below = at_or_below - histogram
@@ -223,13 +223,13 @@ def scores(histogram: NDArray[np.int64], q: float) -> NDArray[np.int64]:
     return np.maximum(gaps, 0, out=gaps)
 
 
-def expected_rank_error(q: float, budgets: Budgets, weights: Weights, spread: float, width: float) -> ExpectedError:
+def estimate_rank_error(q: float, budgets: Budgets, weights: Weights, spread: float, width: float) -> ExpectedError:
     """Root mean square of F(t) − q, F the plain share of rows at or below t, and what it is made of.
 
     Values are taken as spread evenly over a part of the bounds; the theory page has the sums and integrals.
     """
-    squares, moved = inequality(budgets, weights)
-    choice = rank_noise(q, 2 * weights.noise_ratio, spread, weights.concentration)
+    squares, moved = measure_inequality(budgets, weights)
+    choice = estimate_rank_noise(q, 2 * weights.noise_ratio, spread, weights.concentration)
     error = ExpectedError(
         classical="the plain quantile",
         unit="as a share of the rows (rank)",
@@ -241,7 +241,7 @@ def expected_rank_error(q: float, budgets: Budgets, weights: Weights, spread: fl
     return replace(error, in_column=error.total * spread * width)
 
 
-def rank_noise(q: float, scale: float, spread: float, concentration: float) -> float:
+def estimate_rank_noise(q: float, scale: float, spread: float, concentration: float) -> float:
     """Returns the root mean square rank error that the choice of a point makes.
 
     The chosen t has rank p with density ∝ exp(−|p − q|/scale) over the part that values fill, and two lumps at rank 0

@@ -14,25 +14,29 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sottovoce.bounds import MEASURE, Interval, flag, interval, is_one_of, measurable
+from sottovoce.arrays import Floats, to_matrix
 from sottovoce.budgets import Budgets
-from sottovoce.columns import Table, schema_of
-from sottovoce.engine import Rows
+from sottovoce.data.encoding import Recoding
+from sottovoce.data.engine import Dataset
+from sottovoce.data.readers import Label
+from sottovoce.data.source import DataSource, find_schema
 from sottovoce.errors import InvalidParameter, InvalidRelease
-from sottovoce.estimators.kept import keep, restored
-from sottovoce.estimators.regression import moments, output, staged
-from sottovoce.features import Label
+from sottovoce.estimator import (
+    load_regression,
+    make_budgets,
+    make_label,
+    make_recoding,
+    make_release,
+    restore_model,
+    set_fitted_attributes,
+)
+from sottovoce.estimators import ridge_objective, ridge_output, ridge_statistics
 from sottovoce.plan import Plan
-from sottovoce.question import ask, budgets_of, declared_label, declared_recoding, regression_in_memory
-from sottovoce.recoding import Recoding
 from sottovoce.release import Release
-from sottovoce.table import matrix
-
-Floats = NDArray[np.float64]
+from sottovoce.schema import MEASURE, Interval, check_flag, is_measurable, is_one_of, to_interval
 
 
 class Method(Protocol):
@@ -41,15 +45,15 @@ class Method(Protocol):
     def plan_for(self, ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
         """Returns the plan, from public facts alone."""
 
-    def answer(self, ridge: Ridge, plan: Plan, rows: Rows) -> dict[str, Any]:
+    def answer(self, ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
         """Reads the rows and returns what may be published: at least theta, for recoded features and label."""
 
 
 METHODS: dict[str, Method] = {
-    "objective": staged,
-    "statistics": moments,
-    "output-tight": output,
-    "output": output,
+    "objective": ridge_objective,
+    "statistics": ridge_statistics,
+    "output-tight": ridge_output,
+    "output": ridge_output,
 }
 
 
@@ -116,14 +120,14 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         X may also be a table that lives elsewhere, with y, ``groups`` and ε the names of its columns (or ε another
         table, by person): a path, a DuckDB relation, a dataset of Arrow, a data frame of Spark or Dask.
         """
-        plan, release = ask(self, X, y, epsilon=epsilon, groups=groups)
-        keep(self, release, plan.guarantee, X)
+        plan, release = make_release(self, X, y, epsilon=epsilon, groups=groups)
+        set_fitted_attributes(self, release, plan.guarantee, X)
         return self
 
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, n_features: int | None = None) -> Plan:
         """What it will cost whom, and how accurate it will be; no value is needed."""
         label, recoding = self._make_label_and_recoding(n_features)
-        budgets = budgets_of(epsilon, groups, rows, schema_of(self))
+        budgets = make_budgets(epsilon, groups, rows, find_schema(self))
         return self._get_method().plan_for(self, budgets, recoding, (label.low, label.high))
 
     def asked_parameters(self) -> dict[str, Any]:
@@ -131,27 +135,27 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         given: dict[str, Any] = self.get_params()
         return {**given, "alpha": 1.0} if self.method == "objective" and self.alpha is None else given
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Rows]:
+    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Dataset]:
         """Returns the budgets and rows of features and label in memory."""
         X, y = data
         label, recoding = self._make_label_and_recoding(X)
-        return regression_in_memory(matrix(X, recoding), recoding, y, label, epsilon, groups)
+        return load_regression(to_matrix(X, recoding), recoding, y, label, epsilon, groups)
 
-    def rows_of(self, table: Table) -> Rows:
+    def rows_of(self, table: DataSource) -> Dataset:
         """Returns the features and the label that are read of a table."""
         label, recoding = self._make_label_and_recoding(table.features(self.bounds))
         return table.regression(recoding, replace(label, column=table.label()))
 
-    def plan_for(self, budgets: Budgets, rows: Rows | None = None) -> Plan:
+    def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there are."""
         label, recoding = self._make_label_and_recoding(None) if rows is None else (rows.label, rows.features.recoding)
         return self._get_method().plan_for(self, budgets, recoding, (label.low, label.high))
 
-    def answer(self, plan: Plan, rows: Rows) -> Release:
+    def answer(self, plan: Plan, rows: Dataset) -> Release:
         """Reads the rows, draws the noise, and returns the release."""
         content = self._get_method().answer(self, plan, rows)
         theta = content.pop("theta")
-        label, recoding = interval(plan.parameters["label"]), Recoding.from_dict(plan.parameters["features"])
+        label, recoding = to_interval(plan.parameters["label"]), Recoding.from_dict(plan.parameters["features"])
         half, middle = (label[1] - label[0]) / 2, (label[1] + label[0]) / 2
         intercept, coefficients = recoding.to_original_units(middle + half * theta[0] / 2, half * theta[1:])
         value = {"intercept": intercept, "coefficients": dict(zip(recoding.names, coefficients.tolist(), strict=True))}
@@ -160,8 +164,8 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> Floats:
         """Returns predictions in the label's units; features beyond their bounds are clipped as in fit."""
         check_is_fitted(self, "coef_")
-        raw = matrix(X, self._recoding, expected=self.n_features_in_)
-        return predicted(self._recoding, raw, self.intercept_, self.coef_)
+        raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
+        return predict_linear(self._recoding, raw, self.intercept_, self.coef_)
 
     def refit(self, alpha: float | None = None, columns: list[str] | None = None) -> Ridge:
         """Returns the fit at another λ or on some of the columns; free, from the released statistics."""
@@ -172,7 +176,7 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 "This release holds one model.",
                 "Fit with method='statistics', then refit as often as you like.",
             )
-        return moments.refitted(self, alpha, columns)
+        return ridge_statistics.refit_statistics(self, alpha, columns)
 
     @classmethod
     def from_release(cls, release: Release) -> Ridge:
@@ -181,18 +185,18 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidRelease(
                 "This release is not a regression.", "", "Load a release of `sottovoce release ridge`."
             )
-        return restored(release, cls._build_from_release)
+        return restore_model(release, cls._build_from_release)
 
     @classmethod
     def _build_from_release(cls, release: Release) -> Ridge:
         ridge = cls(method=release.parameters["method"])
-        keep(ridge, release)
+        set_fitted_attributes(ridge, release)
         return ridge
 
     def _get_method(self) -> Method:
         if not is_one_of(self.method, METHODS):
             raise InvalidParameter("There is no such method.", f"Methods: {', '.join(METHODS)}.", "Choose one.")
-        if self.alpha is not None and not measurable(self.alpha):
+        if self.alpha is not None and not is_measurable(self.alpha):
             raise InvalidParameter(
                 "alpha is not a positive number that doubles can calculate with.",
                 f"It lies between {1 / MEASURE:g} and {MEASURE:g}.",
@@ -200,16 +204,16 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
         if not is_one_of(self.loss, ("soft", "huber")):
             raise InvalidParameter("The loss is neither 'soft' nor 'huber'.", "", "Choose one of the two.")
-        flag(self.rho, "rho")
+        check_flag(self.rho, "rho")
         return METHODS[self.method]
 
     def _make_label_and_recoding(self, X: Any) -> tuple[Label, Recoding]:
         """The label and the recoding, from what was declared (X only tells how many columns there are)."""
-        label = declared_label(self)
-        return label, declared_recoding(self.bounds, X, self.missing)
+        label = make_label(self)
+        return label, make_recoding(self.bounds, X, self.missing)
 
 
-def predicted(recoding: Recoding, raw: Floats, intercept: float, coefficients: Floats) -> Floats:
+def predict_linear(recoding: Recoding, raw: Floats, intercept: float, coefficients: Floats) -> Floats:
     """Returns intercept + Σ coefficient·feature, numbers clipped to their bounds, levels by their own coefficient."""
     total, at = np.full(len(raw), float(intercept)), 0
     for j, feature in enumerate(recoding.features):

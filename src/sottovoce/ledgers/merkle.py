@@ -14,32 +14,32 @@ import hashlib
 from collections.abc import Sequence
 
 
-def leaf(record: bytes) -> bytes:
+def hash_record(record: bytes) -> bytes:
     """Returns the digest of a record."""
     return hashlib.sha256(b"\0" + record).digest()
 
 
-def root(leaves: Sequence[bytes]) -> bytes:
+def compute_root(leaves: Sequence[bytes]) -> bytes:
     """Returns the top of the tree over these leaves."""
     if not leaves:
         return hashlib.sha256().digest()
     if len(leaves) == 1:
         return leaves[0]
-    split = _split(len(leaves))
-    return _node(root(leaves[:split]), root(leaves[split:]))
+    split = _find_split(len(leaves))
+    return _hash_node(compute_root(leaves[:split]), compute_root(leaves[split:]))
 
 
 def prove_inclusion(leaves: Sequence[bytes], place: int) -> list[bytes]:
     """Returns what else is needed to compute the root from the leaf at this place."""
     if len(leaves) == 1:
         return []
-    split = _split(len(leaves))
+    split = _find_split(len(leaves))
     if place < split:
-        return [*prove_inclusion(leaves[:split], place), root(leaves[split:])]
-    return [*prove_inclusion(leaves[split:], place - split), root(leaves[:split])]
+        return [*prove_inclusion(leaves[:split], place), compute_root(leaves[split:])]
+    return [*prove_inclusion(leaves[split:], place - split), compute_root(leaves[:split])]
 
 
-def includes(top: bytes, size: int, digest: bytes, place: int, proof: Sequence[bytes]) -> bool:
+def verify_inclusion(top: bytes, size: int, digest: bytes, place: int, proof: Sequence[bytes]) -> bool:
     """Whether a log of this size and root has this leaf at this place."""
     if not 0 <= place < size:
         return False
@@ -48,12 +48,12 @@ def includes(top: bytes, size: int, digest: bytes, place: int, proof: Sequence[b
         if last == 0:
             return False
         if index % 2 or index == last:
-            digest = _node(step, digest)
+            digest = _hash_node(step, digest)
             while index % 2 == 0 and index:
                 index //= 2
                 last //= 2
         else:
-            digest = _node(digest, step)
+            digest = _hash_node(digest, step)
         index //= 2
         last //= 2
     return last == 0 and digest == top
@@ -61,10 +61,10 @@ def includes(top: bytes, size: int, digest: bytes, place: int, proof: Sequence[b
 
 def prove_consistency(leaves: Sequence[bytes], first: int) -> list[bytes]:
     """Returns what is needed to see that the log of these leaves begins with its first so many."""
-    return [] if first in (0, len(leaves)) else _subproof(leaves, first, whole=True)
+    return [] if first in (0, len(leaves)) else _prove_subtree(leaves, first, whole=True)
 
 
-def extends(top: bytes, size: int, earlier: bytes, first: int, proof: Sequence[bytes]) -> bool:
+def verify_consistency(top: bytes, size: int, earlier: bytes, first: int, proof: Sequence[bytes]) -> bool:
     """Whether a log of this size and root begins with that of its first so many records and the root ``earlier``."""
     if first == size:
         return not proof and earlier == top
@@ -84,31 +84,31 @@ def extends(top: bytes, size: int, earlier: bytes, first: int, proof: Sequence[b
         if last == 0:
             return False
         if index % 2 or index == last:
-            old = _node(step, old)
-            new = _node(step, new)
+            old = _hash_node(step, old)
+            new = _hash_node(step, new)
             while index % 2 == 0 and index:
                 index //= 2
                 last //= 2
         else:
-            new = _node(new, step)
+            new = _hash_node(new, step)
         index //= 2
         last //= 2
     return last == 0 and (old, new) == (earlier, top)
 
 
-def _subproof(leaves: Sequence[bytes], first: int, *, whole: bool) -> list[bytes]:
+def _prove_subtree(leaves: Sequence[bytes], first: int, *, whole: bool) -> list[bytes]:
     if first == len(leaves):
-        return [] if whole else [root(leaves)]
-    split = _split(len(leaves))
+        return [] if whole else [compute_root(leaves)]
+    split = _find_split(len(leaves))
     if first <= split:
-        return [*_subproof(leaves[:split], first, whole=whole), root(leaves[split:])]
-    return [*_subproof(leaves[split:], first - split, whole=False), root(leaves[:split])]
+        return [*_prove_subtree(leaves[:split], first, whole=whole), compute_root(leaves[split:])]
+    return [*_prove_subtree(leaves[split:], first - split, whole=False), compute_root(leaves[:split])]
 
 
-def _split(size: int) -> int:
+def _find_split(size: int) -> int:
     """Returns the largest power of two below the size."""
     return 1 << (size - 1).bit_length() - 1
 
 
-def _node(left: bytes, right: bytes) -> bytes:
+def _hash_node(left: bytes, right: bytes) -> bytes:
     return hashlib.sha256(b"\1" + left + right).digest()

@@ -20,11 +20,11 @@ import numpy as np
 
 from sottovoce import ledger
 from sottovoce.errors import LedgerBroken, LedgerUnavailable, SottovoceError, UnsupportedLedger
-from sottovoce.ledgers import reading, schema
-from sottovoce.ledgers.books import Books
-from sottovoce.ledgers.chain import PERSON_BYTES
-from sottovoce.ledgers.quiet import quietly
-from sottovoce.ledgers.schema import Transaction
+from sottovoce.ledgers import sql_reading, sql_schema
+from sottovoce.ledgers.hash_chain import PERSON_BYTES
+from sottovoce.ledgers.quiet import silence_driver
+from sottovoce.ledgers.sql_ledger import SqlLedger
+from sottovoce.ledgers.sql_schema import Transaction
 
 Result = TypeVar("Result")
 
@@ -33,7 +33,7 @@ ATTEMPTS = 20
 #: Any number will do, if all agree on it.
 LOCK = 0x736F74746F
 #: Seconds to wait for a server.
-PATIENCE = 15
+CONNECT_TIMEOUT = 15
 #: What a connection asks of the server: who waits for another writer, takes longer than any charge, or holds a
 #: transaction open without a word, is told so and lets others in.
 SETTINGS = {
@@ -44,10 +44,10 @@ SETTINGS = {
     "idle_in_transaction_session_timeout": "5min",
 }
 #: Half of each page is left for the next version of its rows, so that a charge finds room and leaves the index alone.
-ROOM = " WITH (fillfactor = 45)"
+FILLFACTOR = " WITH (fillfactor = 45)"
 #: PostgreSQL's binary format for COPY: a signature, flags, no extension; each row the number and sizes of fields.
 HEADER, TRAILER = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
-ROW = np.dtype(
+COPY_ROW = np.dtype(
     [
         ("fields", ">i2"),
         ("person_size", ">i4"),
@@ -59,15 +59,15 @@ ROW = np.dtype(
     ]
 )
 #: A part of all accounts by one statement, as one value: a row for each takes four times as long.
-READ = f"""
-    SELECT string_agg(person || int8send({schema.REST}), ''::bytea ORDER BY person) FROM accounts
+READ_BALANCES = f"""
+    SELECT string_agg(person || int8send({sql_schema.REMAINING}), ''::bytea ORDER BY person) FROM accounts
     WHERE account = %s AND person >= %s AND person < %s AND octet_length(person) = {PERSON_BYTES}"""
-RECORD = np.dtype([("person", "u1", PERSON_BYTES), ("left", ">i8")])
+BALANCE_RECORD = np.dtype([("person", "u1", PERSON_BYTES), ("left", ">i8")])
 #: The table of the version of all others.
 VERSION = "version"
 #: What a table is, as the server describes it: kind, columns, conditions, indexes, triggers, rules, policies, parents.
 _TABLE = "JOIN pg_class ON pg_class.oid = {0} WHERE pg_class.relnamespace = ({{0}}) AND pg_class.relname = ANY(?)"
-DESCRIBED = (
+CATALOG_QUERIES = (
     "relname, relkind, relpersistence = 'u', relrowsecurity, relforcerowsecurity FROM pg_class"
     " WHERE relnamespace = ({0}) AND relname = ANY(?)",
     "relname, attname, attnum, format_type(atttypid, atttypmod), attcollation, attnotnull, attidentity, attgenerated,"
@@ -86,23 +86,23 @@ DESCRIBED = (
 )
 
 
-def open_books(url: str, keys: Path, *, begin: bool | None = None) -> Books:
+def open_postgres(url: str, keys: Path, *, begin: bool | None = None) -> SqlLedger:
     """Returns the books in this database; their key and heads are in the folder ``keys``.
 
     New books are begun where there are no tables, unless ``begin`` is False; if it is True, in empty ones too.
     """
-    return Books(_Server(url, keys), begin=begin)
+    return SqlLedger(_PostgresStore(url, keys), begin=begin)
 
 
-class _Server:
+class _PostgresStore:
     """The store behind books in PostgreSQL."""
 
     def __init__(self, url: str, keys: Path) -> None:
         self._url, self._keys, self._lock = url, keys, threading.RLock()
-        self._psycopg = _psycopg()
+        self._psycopg = _import_psycopg()
         self._connection: Any = None
         self._process = 0
-        _SERVERS.add(self)
+        _STORES.add(self)
 
     def reset_lock(self) -> None:
         """Lets a child in, which has none of its parent's threads."""
@@ -118,7 +118,7 @@ class _Server:
         def alone(transaction: _PostgresTransaction) -> Result:
             transaction.run("SELECT pg_advisory_xact_lock(?)", LOCK)
             result = work(transaction)
-            ledger.reached("written")
+            ledger.fault_point("written")
             return result
 
         return self._run_with_retries(alone, "READ COMMITTED")
@@ -130,7 +130,9 @@ class _Server:
     def check(self) -> None:
         """Raises unless the tables are as they were made; the server checks itself."""
         # It is told how large the tables are, for the long questions that follow.
-        self._run_with_retries(lambda transaction: transaction.run("ANALYZE accounts, entries, lines"), "READ COMMITTED")
+        self._run_with_retries(
+            lambda transaction: transaction.run("ANALYZE accounts, entries, lines"), "READ COMMITTED"
+        )
         if not self._run_with_retries(lambda transaction: transaction.has_expected_tables(), "READ COMMITTED"):
             raise LedgerBroken(
                 "The tables of the books are not as they were made: a column, a condition, an index, a trigger or a "
@@ -140,8 +142,8 @@ class _Server:
             )
 
     def _run_with_retries(self, work: Callable[[_PostgresTransaction], Result], isolation: str) -> Result:
-        errors, problem = self._psycopg.errors, _unreachable()
-        with self._lock, quietly():
+        errors, problem = self._psycopg.errors, _unreachable_error()
+        with self._lock, silence_driver():
             for _ in range(ATTEMPTS):
                 try:
                     return self._run_once(work, isolation)
@@ -149,10 +151,10 @@ class _Server:
                     continue
                 except (errors.LockNotAvailable, errors.QueryCanceled, errors.IdleInTransactionSessionTimeout):
                     self._close()
-                    problem = _too_slow()
+                    problem = _timeout_error()
                     break
                 except errors.InsufficientPrivilege:
-                    problem = _not_allowed()
+                    problem = _permission_error()
                     break
                 except self._psycopg.OperationalError:
                     self._close()
@@ -177,7 +179,7 @@ class _Server:
             self._connection = self._psycopg.connect(
                 self._url,
                 autocommit=True,  # transactions are begun by name
-                connect_timeout=PATIENCE,
+                connect_timeout=CONNECT_TIMEOUT,
                 client_encoding="UTF8",
                 options=" ".join(f"-c {name}={value}" for name, value in SETTINGS.items()),
             )
@@ -206,11 +208,11 @@ def _close_own(connection: Any, process: int) -> None:
 
 
 #: A child has none of the threads that may hold a lock of its parent.
-_SERVERS: weakref.WeakSet[_Server] = weakref.WeakSet()
+_STORES: weakref.WeakSet[_PostgresStore] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    for server in list(_SERVERS):
+    for server in list(_STORES):
         server.reset_lock()
 
 
@@ -241,16 +243,16 @@ class _PostgresTransaction:
         )
         self.run("DELETE FROM staged")
         with self._cursor.copy("COPY staged FROM STDIN WITH (FORMAT BINARY)") as copy:
-            copy.write(for_copy(lines))
+            copy.write(encode_copy(lines))
         self.run("ANALYZE staged")
 
     def read_balances(self, account: int, accounts: int) -> tuple[bytes, Any]:
         """Returns everybody who has this account, in order of their digests, and what is left of it."""
         found = b""
-        for low, high in schema.ranges(accounts):
-            self._cursor.execute(READ, (account, low, high), binary=True)
+        for low, high in sql_schema.split_ranges(accounts):
+            self._cursor.execute(READ_BALANCES, (account, low, high), binary=True)
             found += self._cursor.fetchone()[0] or b""
-        records = np.frombuffer(found, dtype=RECORD)
+        records = np.frombuffer(found, dtype=BALANCE_RECORD)
         return records["person"].tobytes(), records["left"].astype(np.int64)
 
     def version(self) -> int:
@@ -260,7 +262,7 @@ class _PostgresTransaction:
             return 0
         ((number,),) = self.run("SELECT MAX(number) FROM version")
         if number is None:
-            raise reading.broken()  # tables that would otherwise be made once more
+            raise sql_reading.broken_ledger_error()  # tables that would otherwise be made once more
         return int(number)
 
     def define(self, statements: Sequence[str], version: int) -> None:
@@ -271,7 +273,7 @@ class _PostgresTransaction:
     def _create_tables(self, statements: Sequence[str], version: int) -> None:
         self.run(f"CREATE TABLE IF NOT EXISTS {VERSION} (number BIGINT PRIMARY KEY)")
         for statement in statements:
-            room = ROOM * statement.startswith("CREATE TABLE accounts")
+            room = FILLFACTOR * statement.startswith("CREATE TABLE accounts")
             self.run(statement.replace("INTEGER", "BIGINT").replace("BLOB", "BYTEA") + room)
         self.run(f"INSERT INTO {VERSION} VALUES (?)", version)
 
@@ -279,29 +281,31 @@ class _PostgresTransaction:
         """Whether the tables are those that would be made now, as temporary ones that are thrown away again."""
         names = [
             VERSION,
-            *(name for step in schema.MIGRATIONS for name in re.findall(r"CREATE TABLE (\w+)", " ".join(step))),
+            *(name for step in sql_schema.MIGRATIONS for name in re.findall(r"CREATE TABLE (\w+)", " ".join(step))),
         ]
         there = self._describe_tables("SELECT oid FROM pg_namespace WHERE nspname = 'sottovoce'", names)
         with self._cursor.connection.transaction(force_rollback=True):
             self.run("SET LOCAL search_path = pg_temp")
-            for number, step in enumerate(schema.MIGRATIONS, 1):
+            for number, step in enumerate(sql_schema.MIGRATIONS, 1):
                 self._create_tables(step, number)
             return there == self._describe_tables("SELECT pg_my_temp_schema()", names)
 
     def _describe_tables(self, namespace: str, names: Sequence[str]) -> list[list[tuple[Any, ...]]]:
-        return [self.run(f"SELECT {question.format(namespace)} ORDER BY 1, 2", list(names)) for question in DESCRIBED]
+        return [
+            self.run(f"SELECT {question.format(namespace)} ORDER BY 1, 2", list(names)) for question in CATALOG_QUERIES
+        ]
 
 
-def for_copy(lines: Any) -> bytes:
+def encode_copy(lines: Any) -> bytes:
     """Returns lines (person, account, amount) in PostgreSQL's binary format for COPY."""
-    rows = np.zeros(len(lines), dtype=ROW)
+    rows = np.zeros(len(lines), dtype=COPY_ROW)
     rows["fields"], rows["person_size"], rows["account_size"], rows["amount_size"] = 3, PERSON_BYTES, 8, 8
     for name in ("person", "account", "amount"):
         rows[name] = lines[name]
     return HEADER + rows.tobytes() + TRAILER
 
 
-def _psycopg() -> Any:
+def _import_psycopg() -> Any:
     try:
         import psycopg
     except ImportError:
@@ -313,7 +317,7 @@ def _psycopg() -> Any:
     )
 
 
-def grant_rights(reader: str, granter: str, writer: str) -> str:
+def write_role_sql(reader: str, granter: str, writer: str) -> str:
     """Returns the SQL that gives three roles what each needs, and nothing else; the owner of the books runs it.
 
     A reader sees balances and verifies. A granter writes grants, and what was spent outside. A writer releases: it
@@ -334,7 +338,7 @@ def grant_rights(reader: str, granter: str, writer: str) -> str:
     )
 
 
-def _too_slow() -> SottovoceError:
+def _timeout_error() -> SottovoceError:
     return LedgerUnavailable(
         "The server of the books gave up waiting: another writer did not come to an end, or this took too long.",
         f"Nobody waits longer than {SETTINGS['lock_timeout']} for another writer.",
@@ -342,7 +346,7 @@ def _too_slow() -> SottovoceError:
     )
 
 
-def _not_allowed() -> SottovoceError:
+def _permission_error() -> SottovoceError:
     return LedgerUnavailable(
         "The role of this connection may not do this in the books.",
         "A reader writes nothing, a granter releases nothing, and a writer grants nothing.",
@@ -350,7 +354,7 @@ def _not_allowed() -> SottovoceError:
     )
 
 
-def _unreachable() -> SottovoceError:
+def _unreachable_error() -> SottovoceError:
     return LedgerUnavailable(
         "The server of the books cannot be reached, or refused the transaction.",
         "A charge is written before a private value is read.",

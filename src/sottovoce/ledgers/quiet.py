@@ -8,27 +8,27 @@ import logging
 import threading
 from collections.abc import Iterator
 
-_TALKING = threading.local()
+_SILENCED = threading.local()
 
 
-class _Silence(logging.Filter):
+class _DriverFilter(logging.Filter):
     """Drops what is logged by a thread that is talking for the ledger, and nothing of anybody else."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a line is logged."""
-        return not getattr(_TALKING, "now", False)
+        return not getattr(_SILENCED, "now", False)
 
 
-_SILENCE = _Silence()
+_FILTER = _DriverFilter()
 
 
 @contextlib.contextmanager
-def quietly() -> Iterator[None]:
+def silence_driver() -> Iterator[None]:
     """Lets the driver log nothing on this thread meanwhile."""
-    logging.getLogger("psycopg").addFilter(_SILENCE)  # the same one, however often
-    before = getattr(_TALKING, "now", False)
-    _TALKING.now = True
+    logging.getLogger("psycopg").addFilter(_FILTER)  # the same one, however often
+    before = getattr(_SILENCED, "now", False)
+    _SILENCED.now = True
     try:
         yield
     finally:
-        _TALKING.now = before
+        _SILENCED.now = before

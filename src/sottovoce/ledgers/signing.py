@@ -66,22 +66,22 @@ def is_signed(public: bytes, message: bytes, signature: Any) -> bool:
     return True
 
 
-def entry_message(ledger: str, number: int, digest: bytes) -> bytes:
+def make_entry_message(ledger: str, number: int, digest: bytes) -> bytes:
     """Returns what is signed of an entry."""
     return f"sottovoce entry\n{ledger}\n{number}\n{digest.hex()}\n".encode()
 
 
-def tree_message(size: int, root: bytes) -> bytes:
+def make_tree_message(size: int, root: bytes) -> bytes:
     """Returns what is signed of a log of heads."""
     return f"sottovoce tree\n{size}\n{root.hex()}\n".encode()
 
 
-def release_message(text: str) -> bytes:
+def make_release_message(text: str) -> bytes:
     """Returns what is signed of a release, from its JSON: all of it but the signature.
 
     A field that is null counts as one that is not there, so that later versions can add fields.
     """
-    content = {name: value for name, value in _parsed(text).items() if value is not None}
+    content = {name: value for name, value in _parse(text).items() if value is not None}
     paper = dict(content["certificate"])
     paper["ledger"] = {name: value for name, value in paper["ledger"].items() if name != "signature"}
     content["certificate"] = {name: value for name, value in paper.items() if value is not None}
@@ -89,15 +89,15 @@ def release_message(text: str) -> bytes:
     return b"sottovoce release\n" + canonical.encode("utf-8", "surrogatepass")
 
 
-def _parsed(text: str) -> Any:
+def _parse(text: str) -> Any:
     """Returns what JSON text says; raises if it names something twice, of which every reader takes another."""
-    return json.loads(text, object_pairs_hook=_named_once)
+    return json.loads(text, object_pairs_hook=_refuse_repeated_names)
 
 
-def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise forged_release()
+        raise forged_release_error()
     return found
 
 
@@ -113,7 +113,7 @@ def read_key(text: str) -> bytes:
     return bytes.fromhex(digits)
 
 
-def fingerprint(public: bytes) -> str:
+def make_fingerprint(public: bytes) -> str:
     """Returns a short form of a public key, to compare by eye with the one that was published."""
     digits = hashlib.sha256(public).hexdigest()[:FINGERPRINT]
     return " ".join(digits[start : start + GROUP] for start in range(0, FINGERPRINT, GROUP))
@@ -126,12 +126,12 @@ def check_release(text: str, key: str | None = None) -> bytes:
     one that the curator has published.
     """
     wanted = None if key is None else read_key(key)
-    failure: Exception | None = unsigned_release()
+    failure: Exception | None = unsigned_release_error()
     try:
-        booked = _parsed(text)["certificate"]["ledger"]
+        booked = _parse(text)["certificate"]["ledger"]
         public = bytes.fromhex(booked["key"])
         signature = bytes.fromhex(booked["signature"])
-        message = release_message(text)
+        message = make_release_message(text)
         failure = None
     except InvalidRelease as error:  # a ValueError too, but one of ours
         failure = error
@@ -140,7 +140,7 @@ def check_release(text: str, key: str | None = None) -> bytes:
     if failure is not None:
         raise failure
     if not is_signed(public, message, signature):
-        raise forged_release()
+        raise forged_release_error()
     if wanted is not None and wanted != public:
         raise InvalidRelease(
             "This release was signed with another key.",
@@ -150,7 +150,7 @@ def check_release(text: str, key: str | None = None) -> bytes:
     return public
 
 
-def unsigned_release() -> InvalidRelease:
+def unsigned_release_error() -> InvalidRelease:
     """The error of a release that nobody has signed."""
     return InvalidRelease(
         "This release carries no signature of a ledger.",
@@ -159,7 +159,7 @@ def unsigned_release() -> InvalidRelease:
     )
 
 
-def forged_release() -> InvalidRelease:
+def forged_release_error() -> InvalidRelease:
     """The error of a release whose signature does not hold."""
     return InvalidRelease(
         "This release is not what was signed: it was changed, or its certificate is forged.",

@@ -21,38 +21,38 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sottovoce import ledger, private
+from sottovoce import ledger, private_files
 from sottovoce.errors import LedgerBroken, LedgerUnavailable, SottovoceError, UnsupportedLedger
-from sottovoce.ledgers import reading, schema
-from sottovoce.ledgers.books import Books
-from sottovoce.ledgers.chain import PERSON_BYTES
-from sottovoce.ledgers.schema import Transaction
+from sottovoce.ledgers import sql_reading, sql_schema
+from sottovoce.ledgers.hash_chain import PERSON_BYTES
+from sottovoce.ledgers.sql_ledger import SqlLedger
+from sottovoce.ledgers.sql_schema import Transaction
 
 Result = TypeVar("Result")
 
 #: STRICT tables and UPDATE … FROM.
-OLDEST = (3, 37)
+OLDEST_SQLITE = (3, 37)
 #: Milliseconds to wait for another writer.
-PATIENCE = 60_000
+BUSY_TIMEOUT = 60_000
 #: Above every amount: an account and an amount make one number of so many digits.
-BEYOND, DIGITS = 10**16, 18
+AMOUNT_BASE, NUMBER_DIGITS = 10**16, 18
 #: A million lines by one statement, from two strings of fixed-width records: a third of the time of a call for each.
 STAGE = f"""
     INSERT INTO staged
     WITH RECURSIVE each(place) AS (VALUES (0) UNION ALL SELECT place + 1 FROM each WHERE place + 1 < ?)
-    SELECT substr(?, place * {PERSON_BYTES} + 1, {PERSON_BYTES}), number / {BEYOND}, number % {BEYOND}
-    FROM (SELECT place, CAST(substr(?, place * {DIGITS} + 1, {DIGITS}) AS INTEGER) AS number FROM each)"""
+    SELECT substr(?, place * {PERSON_BYTES} + 1, {PERSON_BYTES}), number / {AMOUNT_BASE}, number % {AMOUNT_BASE}
+    FROM (SELECT place, CAST(substr(?, place * {NUMBER_DIGITS} + 1, {NUMBER_DIGITS}) AS INTEGER) AS number FROM each)"""
 #: A part of all accounts by one statement, as two texts: half of the time of a row for each, and Python is free.
-READ = f"""
+READ_BALANCES = f"""
     SELECT group_concat(hex(person), ''), group_concat(rest, ' ') FROM (
-    SELECT person, {schema.REST} AS rest FROM accounts
+    SELECT person, {sql_schema.REMAINING} AS rest FROM accounts
     WHERE account = ? AND person >= ? AND person < ? AND length(person) = {PERSON_BYTES} ORDER BY person)"""
 #: Says in the head of a file that it holds these books.
-MARK = 0x736F7474
+APPLICATION_ID = 0x736F7474
 #: What SQLite keeps beside an open file: the write-ahead log, and its index with the locks.
 LOGS = ("-wal", "-shm")
 #: Causes that lie in the file and not in its surroundings.
-DAMAGE = (
+DAMAGE_CODES = (
     sqlite3.SQLITE_CORRUPT,
     sqlite3.SQLITE_NOTADB,
     sqlite3.SQLITE_ERROR,  # a table that is not there, a text that is none
@@ -61,20 +61,20 @@ DAMAGE = (
 )
 
 
-def open_books(path: str | Path | None, *, begin: bool | None = None) -> Books:
+def open_sqlite(path: str | Path | None, *, begin: bool | None = None) -> SqlLedger:
     """Returns the books in this file; without a path, books that end with the process.
 
     New books are begun where there is no file; if ``begin``, in an empty file too; if it is False, nowhere.
     """
-    if sqlite3.sqlite_version_info < OLDEST:
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         raise UnsupportedLedger("This Python's SQLite is too old.", "3.37 or newer is needed.", "Update Python.")
     place = None if path is None else Path(path).absolute()  # wherever the process may go
     if place is not None:
         _refuse_or_make(place, begin)
-    return Books(_File(place), begin=begin)
+    return SqlLedger(_SqliteStore(place), begin=begin)
 
 
-class _File:
+class _SqliteStore:
     """The store behind books in SQLite."""
 
     def __init__(self, path: Path | None) -> None:
@@ -84,7 +84,7 @@ class _File:
         self._logs: list[tuple[int, int] | None] = [None] * len(LOGS)
         if path is not None:
             with _FORKING:
-                _FILES.add(self)
+                _STORES.add(self)
 
     def __del__(self) -> None:
         self._close()
@@ -98,7 +98,7 @@ class _File:
 
         def alone(transaction: Transaction) -> Result:
             result = work(transaction)
-            ledger.reached("written")
+            ledger.fault_point("written")
             return result
 
         return self._run_transaction("BEGIN IMMEDIATE", alone)
@@ -109,10 +109,10 @@ class _File:
 
     def check(self) -> None:
         """Raises if the database itself is damaged."""
-        expected = _File(None)
-        expected.write(schema.migrate)
-        if self.read(_condition) != expected.read(_condition):
-            raise _told(sqlite3.SQLITE_CORRUPT)
+        expected = _SqliteStore(None)
+        expected.write(sql_schema.migrate)
+        if self.read(_read_condition) != expected.read(_read_condition):
+            raise _make_error(sqlite3.SQLITE_CORRUPT)
 
     def _run_transaction(self, begin: str, work: Callable[[Transaction], Result]) -> Result:
         with self._lock:
@@ -131,7 +131,7 @@ class _File:
                 cause = sqlite3.SQLITE_CANTOPEN
             finally:
                 self._roll_back()
-        raise _told(cause)  # outside the handler: SQLite's message may quote what was being written
+        raise _make_error(cause)  # outside the handler: SQLite's message may quote what was being written
 
     def _refuse_lost_log(self) -> None:
         """Raises if the write-ahead log or its index is not the one with which this connection began.
@@ -142,7 +142,7 @@ class _File:
         if self._path is None:
             return
         real = os.path.realpath(self._path)  # beside which SQLite keeps them, whatever link was named
-        there = [_which(Path(real + ending)) for ending in LOGS]
+        there = [_identify_file(Path(real + ending)) for ending in LOGS]
         # They are made by the first who reads.
         self._logs = [before or now for before, now in zip(self._logs, there, strict=True)]
         if there != self._logs:
@@ -162,14 +162,14 @@ class _File:
 
     def _open(self) -> sqlite3.Connection:
         """Returns the connection to the file that has the name now: one that lost it would keep books nobody reads."""
-        if self._path is not None and self._file != _which(self._path):
+        if self._path is not None and self._file != _identify_file(self._path):
             self._close()
         if self._connection is None:
             if self._path is not None and not os.path.exists(self._path):
                 raise FileNotFoundError  # which SQLite would make anew
             self._logs = [None] * len(LOGS)
-            self._connection = _connected(self._path or ":memory:")
-            self._file = None if self._path is None else _which(self._path)
+            self._connection = _connect(self._path or ":memory:")
+            self._file = None if self._path is None else _identify_file(self._path)
         return self._connection
 
     def _close(self) -> None:
@@ -192,8 +192,8 @@ class _File:
 
 #: Locks of SQLite do not survive a fork: a child that used its parent's connection, or a parent that closed it while
 #: the child goes on, would write into a log that nobody reads. So files are closed before a fork.
-_FILES: weakref.WeakSet[_File] = weakref.WeakSet()
-_PAUSED: list[_File] = []
+_STORES: weakref.WeakSet[_SqliteStore] = weakref.WeakSet()
+_PAUSED: list[_SqliteStore] = []
 
 
 #: Threads that fork take turns: each would wait for the files that another has paused.
@@ -202,7 +202,7 @@ _FORKING = threading.Lock()
 
 def _before_fork() -> None:
     _FORKING.acquire()
-    _PAUSED.extend(_FILES)
+    _PAUSED.extend(_STORES)
     for file in _PAUSED:
         file.pause()
 
@@ -228,32 +228,32 @@ def _refuse_or_make(path: Path, begin: bool | None) -> None:
             "Put the file back that was beside the log; or, if there is none, take the log away.",
         )
     if not there and begin is not False:
-        made = _make(path)
+        made = _make_file(path)
         if not made:
-            raise _told(sqlite3.SQLITE_CANTOPEN)
+            raise _make_error(sqlite3.SQLITE_CANTOPEN)
     elif not there or (not begin and _is_empty(path)):
-        raise reading.no_books()
+        raise sql_reading.no_ledger_error()
     elif _is_empty(path):
-        _keep_to_owner(path)
+        _restrict_to_owner(path)
 
 
 def _is_empty(path: Path) -> bool:
     return path.is_file() and path.stat().st_size == 0
 
 
-def _keep_to_owner(path: Path) -> None:
+def _restrict_to_owner(path: Path) -> None:
     """Takes an empty file for books away from everybody else."""
     try:
         path.chmod(0o600)
         return
     except OSError:
         pass  # raised below
-    raise _told(sqlite3.SQLITE_CANTOPEN)
+    raise _make_error(sqlite3.SQLITE_CANTOPEN)
 
 
-def _make(path: Path) -> bool:
+def _make_file(path: Path) -> bool:
     """Makes a file that says that it is for books, under its name at once: it is never there and empty."""
-    private.refuse_unsafe(path.parent)
+    private_files.refuse_unsafe(path.parent)
     try:
         handle, name = tempfile.mkstemp(dir=path.parent)  # which only its owner may read
     except OSError:
@@ -261,7 +261,7 @@ def _make(path: Path) -> bool:
     os.close(handle)
     try:
         with contextlib.closing(sqlite3.connect(name, isolation_level=None)) as connection:
-            connection.execute(f"PRAGMA application_id = {MARK}")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute("PRAGMA journal_mode = WAL")
         with contextlib.suppress(FileExistsError):  # somebody else was quicker
             os.link(name, path)
@@ -281,21 +281,21 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-def _connected(path: Path | str) -> sqlite3.Connection:
+def _connect(path: Path | str) -> sqlite3.Connection:
     with contextlib.ExitStack() as unless_it_works:
-        connection = sqlite3.connect(path, timeout=PATIENCE / 1000, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT / 1000, isolation_level=None, check_same_thread=False)
         unless_it_works.callback(connection.close)
-        for pragma in (f"busy_timeout = {PATIENCE}", "synchronous = FULL", "fullfsync = 1", "temp_store = MEMORY"):
+        for pragma in (f"busy_timeout = {BUSY_TIMEOUT}", "synchronous = FULL", "fullfsync = 1", "temp_store = MEMORY"):
             connection.execute(f"PRAGMA {pragma}")
         _refuse_others(connection)
-        _write_ahead(connection)
+        _enable_write_ahead(connection)
         unless_it_works.pop_all()
     return connection
 
 
-def _write_ahead(connection: sqlite3.Connection) -> None:
+def _enable_write_ahead(connection: sqlite3.Connection) -> None:
     """Changes new books to a write-ahead log. SQLite does not wait for others who do the same, so this does."""
-    until = time.monotonic() + PATIENCE / 1000
+    until = time.monotonic() + BUSY_TIMEOUT / 1000
     while connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
         try:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -311,11 +311,11 @@ def _refuse_others(connection: sqlite3.Connection) -> None:
     mark, tables = connection.execute(
         "SELECT application_id, (SELECT COUNT(*) FROM sqlite_schema) FROM pragma_application_id"
     ).fetchone()
-    if tables and mark != MARK:
-        raise _told(sqlite3.SQLITE_NOTADB)
+    if tables and mark != APPLICATION_ID:
+        raise _make_error(sqlite3.SQLITE_NOTADB)
 
 
-def _which(path: Path) -> tuple[int, int] | None:
+def _identify_file(path: Path) -> tuple[int, int] | None:
     try:
         found = os.stat(path)
     except OSError:
@@ -323,7 +323,7 @@ def _which(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _condition(transaction: Transaction) -> list[tuple[Any, ...]]:
+def _read_condition(transaction: Transaction) -> list[tuple[Any, ...]]:
     """What SQLite says about the file, and what the file says about its tables: nobody dropped a CHECK."""
     tables = transaction.run("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name")
     return transaction.run("PRAGMA integrity_check") + tables
@@ -348,14 +348,14 @@ class _SqliteTransaction:
         self.run("CREATE TEMP TABLE IF NOT EXISTS staged (person BLOB, account INTEGER, amount INTEGER)")
         self.run("DELETE FROM staged")
         if len(lines):
-            both = lines["account"].astype(np.int64) * BEYOND + lines["amount"]
-            self.run(STAGE, len(lines), lines["person"].tobytes(), _in_digits(both))
+            both = lines["account"].astype(np.int64) * AMOUNT_BASE + lines["amount"]
+            self.run(STAGE, len(lines), lines["person"].tobytes(), _format_digits(both))
 
     def read_balances(self, account: int, accounts: int) -> tuple[bytes, Any]:
         """Returns everybody who has this account, in order of their digests, and what is left of it."""
         people, left = [], []
-        for low, high in schema.ranges(accounts):
-            digests, amounts = self.run(READ, account, low, high)[0]
+        for low, high in sql_schema.split_ranges(accounts):
+            digests, amounts = self.run(READ_BALANCES, account, low, high)[0]
             people.append(bytes.fromhex(digests or ""))
             left.append(np.fromstring(amounts or "", dtype=np.int64, sep=" "))
         return b"".join(people), np.concatenate(left)
@@ -369,19 +369,19 @@ class _SqliteTransaction:
         for statement in statements:
             self.run(statement + " STRICT, WITHOUT ROWID" * statement.startswith("CREATE TABLE"))
         self.run(f"PRAGMA user_version = {version}")
-        self.run(f"PRAGMA application_id = {MARK}")
+        self.run(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
-def _in_digits(numbers: Any) -> bytes:
+def _format_digits(numbers: Any) -> bytes:
     """Returns numbers one after the other, each with leading zeros."""
-    digits, rest = np.empty((len(numbers), DIGITS), dtype=np.uint8), numbers
-    for place in reversed(range(DIGITS)):
+    digits, rest = np.empty((len(numbers), NUMBER_DIGITS), dtype=np.uint8), numbers
+    for place in reversed(range(NUMBER_DIGITS)):
         rest, digits[:, place] = np.divmod(rest, 10)
     return bytes((digits + ord("0")).tobytes())
 
 
-def _told(cause: int) -> SottovoceError:
-    if cause & 0xFF in DAMAGE:  # the low byte is the cause, the rest its circumstances
+def _make_error(cause: int) -> SottovoceError:
+    if cause & 0xFF in DAMAGE_CODES:  # the low byte is the cause, the rest its circumstances
         return LedgerBroken(
             "The file of the books is damaged, or is not a ledger.", "", "Put the last good copy back, and verify it."
         )

@@ -24,20 +24,24 @@ from typing import Any, NamedTuple, Protocol
 
 from sottovoce.errors import InvalidParameter
 from sottovoce.ledgers import merkle
-from sottovoce.ledgers.quiet import quietly
-from sottovoce.ledgers.signing import Signer, is_signed, tree_message
+from sottovoce.ledgers.quiet import silence_driver
+from sottovoce.ledgers.signing import Signer, is_signed, make_tree_message
 
 FILE, LOG, SQLITE, POSTGRES = "file:", "log:", "sqlite:///", ("postgresql://", "postgres://")
 #: Seconds to wait for a witness.
-PATIENCE = 10
+TIMEOUT = 10
 #: Any number will do, if all agree on it: who gives heads to a database takes turns, so that places are in order.
 LOCK = 0x736F747477
-TABLE = """
+CREATE_HEADS = """
     CREATE TABLE IF NOT EXISTS sottovoce_heads (
     place {place} PRIMARY KEY, ledger TEXT NOT NULL, number BIGINT NOT NULL, digest {bytes} NOT NULL,
     signature {bytes} NOT NULL, UNIQUE (ledger, number, digest))"""
-GIVE = "INSERT INTO sottovoce_heads (ledger, number, digest, signature) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
-READ = "SELECT place, number, digest, signature FROM sottovoce_heads WHERE ledger = ? AND place > ? ORDER BY place"
+INSERT_HEAD = (
+    "INSERT INTO sottovoce_heads (ledger, number, digest, signature) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+)
+SELECT_HEADS = (
+    "SELECT place, number, digest, signature FROM sottovoce_heads WHERE ledger = ? AND place > ? ORDER BY place"
+)
 _LINE = re.compile(r"([0-9a-f]{32}) ([0-9]{1,18}) ([0-9a-f]{64}) ([0-9a-f]{128})")
 _TORN = re.compile(
     r"[0-9a-f]{0,32}|[0-9a-f]{32} [0-9]{0,18}|[0-9a-f]{32} [0-9]{1,18} [0-9a-f]{0,64}( [0-9a-f]{0,127})?"
@@ -61,7 +65,7 @@ class Tree(NamedTuple):
     root: bytes
 
 
-class Unreachable(Exception):
+class WitnessUnreachable(Exception):
     """A witness that cannot be asked; says why, without an address."""
 
 
@@ -78,7 +82,7 @@ class Witness(Protocol):
         """Returns the heads that were given after this place, and the place of the last."""
 
 
-def named(address: str, signer: Signer, seen: Callable[[Tree | None], Tree]) -> Witness:
+def open_witness(address: str, signer: Signer, seen: Callable[[Tree | None], Tree]) -> Witness:
     """Returns the witness at an address; ``seen`` remembers the last tree of a log, and returns it."""
     path = address.partition(":")[2]
     if address.startswith(FILE) and path:
@@ -96,7 +100,7 @@ def named(address: str, signer: Signer, seen: Callable[[Tree | None], Tree]) -> 
     )
 
 
-def shown(address: str, number: int) -> str:
+def describe_address(address: str, number: int) -> str:
     """Returns what can be printed of an address: one of a server may hold a password."""
     return f"{address.partition(':')[0]} (witness {number})" if address.startswith(POSTGRES) else address
 
@@ -109,19 +113,19 @@ class FileWitness:
 
     def make(self) -> None:
         """Makes the file, and lets nobody else look: it tells when something was released."""
-        with _reaching():
+        with _translate_errors():
             os.close(os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o600))
 
     def store_head(self, ledger: str, head: Head) -> None:
         """Appends a line, for good."""
-        with _locked(self._path, "ab") as file:
-            _append(file, f"{ledger} {head.number} {head.digest.hex()} {head.signature.hex()}")
+        with _open_locked(self._path, "ab") as file:
+            _append_line(file, f"{ledger} {head.number} {head.digest.hex()} {head.signature.hex()}")
 
     def read(self, ledger: str, since: int) -> tuple[list[Head], int]:
         """Returns the heads in lines after this place, in bytes."""
-        with _locked(self._path, "rb") as file:
-            content = _after(file, since)
-        return [head for whose, head in _heads(content) if whose == ledger], since + len(content)
+        with _open_locked(self._path, "rb") as file:
+            content = _read_after(file, since)
+        return [head for whose, head in _parse_heads(content) if whose == ledger], since + len(content)
 
 
 class LogWitness:
@@ -133,64 +137,66 @@ class LogWitness:
 
     def make(self) -> None:
         """Makes the folder with an empty log."""
-        with _reaching():
+        with _translate_errors():
             self._records.parent.mkdir(mode=0o700, exist_ok=True)
             for path in (self._records, self._trees):
                 os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
-        self._seen(Tree(0, merkle.root([])))
+        self._seen(Tree(0, merkle.compute_root([])))
 
     def store_head(self, ledger: str, head: Head) -> None:
         """Appends a record and the new head of the tree; the log must be the one that was seen before, or longer."""
         line = f"{ledger} {head.number} {head.digest.hex()} {head.signature.hex()}"
-        with _locked(self._records, "r+b") as file:
-            leaves = [merkle.leaf(_spelt(*record)) for record in _heads(file.read())]
+        with _open_locked(self._records, "r+b") as file:
+            leaves = [merkle.hash_record(_encode_record(*record)) for record in _parse_heads(file.read())]
             self._check_extension(leaves)
-            _append(file, line)
-            leaves.append(merkle.leaf(line.encode()))
-            tree = Tree(len(leaves), merkle.root(leaves))
-            signature = self._signer.sign(tree_message(*tree))
-            with _reaching(), open(self._trees, "ab") as trees:
-                _append(trees, f"{tree.size} {tree.root.hex()} {signature.hex()}")
+            _append_line(file, line)
+            leaves.append(merkle.hash_record(line.encode()))
+            tree = Tree(len(leaves), merkle.compute_root(leaves))
+            signature = self._signer.sign(make_tree_message(*tree))
+            with _translate_errors(), open(self._trees, "ab") as trees:
+                _append_line(trees, f"{tree.size} {tree.root.hex()} {signature.hex()}")
             self._seen(tree)
 
     def read(self, ledger: str, since: int) -> tuple[list[Head], int]:
         """Returns the heads in records after this place; raises if the log is not one that extends what was seen."""
-        with _locked(self._records, "rb") as file:
-            records = list(_heads(file.read()))
-            leaves = [merkle.leaf(_spelt(*record)) for record in records]
+        with _open_locked(self._records, "rb") as file:
+            records = list(_parse_heads(file.read()))
+            leaves = [merkle.hash_record(_encode_record(*record)) for record in records]
             if len(leaves) > self._check_extension(leaves):
-                self._seen(Tree(len(leaves), merkle.root(leaves)))
+                self._seen(Tree(len(leaves), merkle.compute_root(leaves)))
         return [head for whose, head in records[since:] if whose == ledger], len(records)
 
     def read_trees(self) -> list[Tree]:
         """Returns all heads of the tree that were signed; raises if one was not, or the records do not lead to it."""
-        with _locked(self._records, "rb") as file:
-            leaves = [merkle.leaf(_spelt(*record)) for record in _heads(file.read())]
-            with _reaching():
+        with _open_locked(self._records, "rb") as file:
+            leaves = [merkle.hash_record(_encode_record(*record)) for record in _parse_heads(file.read())]
+            with _translate_errors():
                 lines = self._trees.read_text(encoding="ascii", errors="replace").split("\n")
         found = []
         for line in lines:
             told = _TREE.fullmatch(line)
             if told is None:
                 if _TORN_TREE.fullmatch(line.rstrip("\0")) is None:
-                    raise Unreachable("a head of its tree is damaged")
+                    raise WitnessUnreachable("a head of its tree is damaged")
                 continue
             tree = Tree(int(told[1]), bytes.fromhex(told[2]))
             proof = merkle.prove_consistency(leaves, tree.size) if tree.size <= len(leaves) else []
-            signed = is_signed(self._signer.public, tree_message(*tree), bytes.fromhex(told[3]))
-            if not signed or not merkle.extends(merkle.root(leaves), len(leaves), tree.root, tree.size, proof):
-                raise Unreachable("a head of its tree was not signed, or its records were changed")
+            signed = is_signed(self._signer.public, make_tree_message(*tree), bytes.fromhex(told[3]))
+            if not signed or not merkle.verify_consistency(
+                merkle.compute_root(leaves), len(leaves), tree.root, tree.size, proof
+            ):
+                raise WitnessUnreachable("a head of its tree was not signed, or its records were changed")
             found.append(tree)
         if leaves and not found:
-            raise Unreachable("the heads of its tree are missing")
+            raise WitnessUnreachable("the heads of its tree are missing")
         return found
 
     def _check_extension(self, leaves: list[bytes]) -> int:
         """Returns how long the log was that was seen last; raises unless one with these leaves begins with it."""
         size, root = self._seen(None)
         proof = merkle.prove_consistency(leaves, size) if size <= len(leaves) else []
-        if not merkle.extends(merkle.root(leaves), len(leaves), root, size, proof):
-            raise Unreachable("it was cut or rewritten since it was last seen")
+        if not merkle.verify_consistency(merkle.compute_root(leaves), len(leaves), root, size, proof):
+            raise WitnessUnreachable("it was cut or rewritten since it was last seen")
         return size
 
 
@@ -202,26 +208,29 @@ class SqliteWitness:
 
     def make(self) -> None:
         """Makes the table, in a new file for its owner alone if there is none."""
-        with _reaching():
+        with _translate_errors():
             os.close(os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o600))
         with self._connect() as connection:
-            connection.execute(TABLE.format(place="INTEGER", bytes="BLOB"))
+            connection.execute(CREATE_HEADS.format(place="INTEGER", bytes="BLOB"))
 
     def store_head(self, ledger: str, head: Head) -> None:
         """Keeps a head, for good."""
         with self._connect() as connection:
-            connection.execute(GIVE, (ledger, *head))
+            connection.execute(INSERT_HEAD, (ledger, *head))
 
     def read(self, ledger: str, since: int) -> tuple[list[Head], int]:
         """Returns the heads that were given after this place."""
         with self._connect() as connection:
-            return _of_rows(connection.execute(READ, (ledger, since)).fetchall(), since)
+            return _read_rows(connection.execute(SELECT_HEADS, (ledger, since)).fetchall(), since)
 
     @contextlib.contextmanager
     def _connect(self) -> Iterator[sqlite3.Connection]:
         if not self._path.is_file():  # which SQLite would make anew
-            raise Unreachable("it cannot be read or written")
-        with _reaching(sqlite3.Error), contextlib.closing(sqlite3.connect(self._path, timeout=PATIENCE)) as connection:
+            raise WitnessUnreachable("it cannot be read or written")
+        with (
+            _translate_errors(sqlite3.Error),
+            contextlib.closing(sqlite3.connect(self._path, timeout=TIMEOUT)) as connection,
+        ):
             connection.execute("PRAGMA synchronous = FULL")
             with connection:
                 yield connection
@@ -236,65 +245,65 @@ class PostgresWitness:
     def make(self) -> None:
         """Makes the table."""
         with self._connect() as cursor:
-            cursor.execute(TABLE.format(place="BIGINT GENERATED ALWAYS AS IDENTITY", bytes="BYTEA"))
+            cursor.execute(CREATE_HEADS.format(place="BIGINT GENERATED ALWAYS AS IDENTITY", bytes="BYTEA"))
 
     def store_head(self, ledger: str, head: Head) -> None:
         """Keeps a head, for good."""
         with self._connect() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
-            cursor.execute(GIVE.replace("?", "%s"), (ledger, *head))
+            cursor.execute(INSERT_HEAD.replace("?", "%s"), (ledger, *head))
 
     def read(self, ledger: str, since: int) -> tuple[list[Head], int]:
         """Returns the heads that were given after this place."""
         with self._connect() as cursor:
-            cursor.execute(READ.replace("?", "%s"), (ledger, since))
-            return _of_rows(cursor.fetchall(), since)
+            cursor.execute(SELECT_HEADS.replace("?", "%s"), (ledger, since))
+            return _read_rows(cursor.fetchall(), since)
 
     @contextlib.contextmanager
     def _connect(self) -> Iterator[Any]:
         try:
             import psycopg
         except ImportError:
-            raise Unreachable("psycopg is not installed") from None
-        wait = f"-c lock_timeout={PATIENCE}s -c statement_timeout={PATIENCE}s"
+            raise WitnessUnreachable("psycopg is not installed") from None
+        wait = f"-c lock_timeout={TIMEOUT}s -c statement_timeout={TIMEOUT}s"
         with (
-            quietly(),
-            _reaching(psycopg.Error),
-            psycopg.connect(self._address, connect_timeout=PATIENCE, options=wait) as connection,
+            silence_driver(),
+            _translate_errors(psycopg.Error),
+            psycopg.connect(self._address, connect_timeout=TIMEOUT, options=wait) as connection,
             connection.cursor() as cursor,
         ):
             yield cursor
 
 
-def _of_rows(rows: list[tuple[Any, ...]], since: int) -> tuple[list[Head], int]:
+def _read_rows(rows: list[tuple[Any, ...]], since: int) -> tuple[list[Head], int]:
     # Whoever owns the database puts anything into it: bytes of a number would be as many zeros.
     if any(tuple(map(type, row)) != (int, int, bytes, bytes) for row in rows):
-        raise Unreachable("what it holds is damaged")
+        raise WitnessUnreachable("what it holds is damaged")
     return [Head(*row[1:]) for row in rows], rows[-1][0] if rows else since
 
 
-def _spelt(ledger: str, head: Head) -> bytes:
+def _encode_record(ledger: str, head: Head) -> bytes:
     return f"{ledger} {head.number} {head.digest.hex()} {head.signature.hex()}".encode()
 
 
-def _heads(content: bytes) -> Iterator[tuple[str, Head]]:
+def _parse_heads(content: bytes) -> Iterator[tuple[str, Head]]:
     """Yields the heads in lines, with their ledgers; what a crash left of a line is passed over."""
     for line in content.decode("ascii", "replace").split("\n"):
         told = _LINE.fullmatch(line)
         if told is not None:
             yield told[1], Head(int(told[2]), bytes.fromhex(told[3]), bytes.fromhex(told[4]))
         elif _TORN.fullmatch(line.rstrip("\0")) is None:
-            raise Unreachable("what it holds is damaged")
+            raise WitnessUnreachable("what it holds is damaged")
 
 
-def _after(file: Any, since: int) -> bytes:
+def _read_after(file: Any, since: int) -> bytes:
     if os.fstat(file.fileno()).st_size < since:
-        raise Unreachable("it was cut since it was last seen")
+        raise WitnessUnreachable("it was cut since it was last seen")
     file.seek(since)
     return bytes(file.read())
 
 
-def _append(file: Any, line: str) -> None:
+def _append_line(file: Any, line: str) -> None:
     """Writes a line for good; it begins anew, whatever a crash may have left of the one before."""
     file.seek(0, os.SEEK_END)
     file.write(f"\n{line}\n".encode())
@@ -303,11 +312,11 @@ def _append(file: Any, line: str) -> None:
 
 
 @contextlib.contextmanager
-def _locked(path: Path, mode: str) -> Iterator[Any]:
+def _open_locked(path: Path, mode: str) -> Iterator[Any]:
     """Opens a file that must be there, and waits until nobody else has it."""
-    with _reaching():
+    with _translate_errors():
         if not path.is_file():
-            raise Unreachable("it cannot be read or written")
+            raise WitnessUnreachable("it cannot be read or written")
         with open(path, mode) as file:
             try:
                 import fcntl
@@ -320,21 +329,21 @@ def _locked(path: Path, mode: str) -> Iterator[Any]:
 
 def _take_turns(file: Any, how: int, lock: Callable[[Any, int], None]) -> None:
     """Waits for those who have a file, but not for ever: anybody who can open it can hold it."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while time.monotonic() < until:
         with contextlib.suppress(BlockingIOError):
             lock(file, how)
             return
         time.sleep(0.01)
-    raise Unreachable("somebody else does not let go of it")
+    raise WitnessUnreachable("somebody else does not let go of it")
 
 
 @contextlib.contextmanager
-def _reaching(kinds: type[Exception] = OSError) -> Iterator[None]:
+def _translate_errors(kinds: type[Exception] = OSError) -> Iterator[None]:
     """Turns what goes wrong with a place into one sentence: messages may quote an address."""
     try:
         yield
         return
     except (OSError, kinds):
         pass  # raised below
-    raise Unreachable("it cannot be read or written")
+    raise WitnessUnreachable("it cannot be read or written")

@@ -14,21 +14,21 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
-from sottovoce import private
+from sottovoce import private_files
 from sottovoce.errors import InvalidParameter, LedgerUnavailable
 from sottovoce.ledgers import witness
-from sottovoce.ledgers.beside import LIST, Beside
-from sottovoce.ledgers.signing import entry_message, is_signed
-from sottovoce.ledgers.witness import Head, Tree, Unreachable, Witness
+from sottovoce.ledgers.keyfile import LIST, LedgerKeyFile
+from sottovoce.ledgers.signing import is_signed, make_entry_message
+from sottovoce.ledgers.witness import Head, Tree, Witness, WitnessUnreachable
 
 #: The digest of no list.
-NOBODY = hashlib.sha256(b"").digest()
+EMPTY_LIST_DIGEST = hashlib.sha256(b"").digest()
 
 
 class Witnesses:
     """Those who keep the heads of one ledger."""
 
-    def __init__(self, beside: Beside, ledger: str) -> None:
+    def __init__(self, beside: LedgerKeyFile, ledger: str) -> None:
         self._beside, self._ledger = beside, ledger
         self._places: dict[str, int] = {}
         self.unreached: dict[str, str] = {}
@@ -36,11 +36,11 @@ class Witnesses:
 
     def matches_list(self, listed: bytes | None) -> bool:
         """Whether the list is the one whose digest was written down last."""
-        return _digest(self.addresses) == (NOBODY if listed is None else listed)
+        return _digest_list(self.addresses) == (EMPTY_LIST_DIGEST if listed is None else listed)
 
     def names(self) -> list[str]:
         """Returns what can be printed of the addresses."""
-        return [witness.shown(address, number) for number, address in enumerate(self.addresses, 1)]
+        return [witness.describe_address(address, number) for number, address in enumerate(self.addresses, 1)]
 
     def add(self, address: str, head: Head) -> None:
         """Adds a witness, which is given the last head; raises if it cannot be reached."""
@@ -52,13 +52,13 @@ class Witnesses:
         try:
             added.make()
             added.store_head(self._ledger, head)
-        except Unreachable as error:
-            raise _unavailable(f"The witness cannot be used: {error}.") from None
+        except WitnessUnreachable as error:
+            raise _unavailable_error(f"The witness cannot be used: {error}.") from None
         self._write_list([*self.addresses, address])
 
     def remove(self, address: str) -> None:
         """Takes a witness from the list, by its address or by its number from 1; what it holds stays there."""
-        which = address if address in self.addresses else dict(enumerate(self.addresses, 1)).get(_number(address))
+        which = address if address in self.addresses else dict(enumerate(self.addresses, 1)).get(_parse_number(address))
         if which is None:
             raise InvalidParameter("There is no such witness in the list.", "", "Name one that `witness list` shows.")
         self._write_list([kept for kept in self.addresses if kept != which])
@@ -76,17 +76,17 @@ class Witnesses:
                 heads, place = self._open_witness(address).read(self._ledger, self._places.get(address, 0))
                 others = unknown(heads)
                 if not all(map(self._is_signed, others)):
-                    raise Unreachable("it holds a head that nobody has signed")
+                    raise WitnessUnreachable("it holds a head that nobody has signed")
                 found += others
                 self._places[address] = place
-            except Unreachable as error:
+            except WitnessUnreachable as error:
                 self.unreached[name] = str(error)
         return found
 
     def refuse_unreachable_majority(self, meanwhile: str) -> None:
         """Raises if there are witnesses, and no majority of them could be reached."""
         if self.addresses and 2 * len(self.unreached) >= len(self.addresses):
-            raise _unavailable("Too few witnesses of these books can be reached.", meanwhile)
+            raise _unavailable_error("Too few witnesses of these books can be reached.", meanwhile)
 
     def store_head(self, head: Head) -> dict[str, str]:
         """Gives a head to everybody who can be reached, and returns who could not be, and why."""
@@ -94,13 +94,13 @@ class Witnesses:
         for name, address in zip(self.names(), self.addresses, strict=True):
             try:
                 self._open_witness(address).store_head(self._ledger, head)
-            except Unreachable as error:
+            except WitnessUnreachable as error:
                 failed[name] = str(error)
         return failed
 
     def make_list_line(self) -> tuple[str, int, bytes]:
         """Returns the line for the file of heads that says which list is the right one."""
-        return LIST, len(self.addresses), _digest(self.addresses)
+        return LIST, len(self.addresses), _digest_list(self.addresses)
 
     def check(self) -> dict[str, str]:
         """Returns what each witness holds, in words: all of its heads, and for a log all heads of its tree."""
@@ -116,16 +116,16 @@ class Witnesses:
                     more = f"; {len(trees):,} tree heads are signed and consistent, the last of {last_size:,} records"
                 last = max((head.number for head in heads), default=0)
                 told[name] = f"{len(heads):,} heads, the newest of entry {last:,}{more}"
-            except Unreachable as error:
+            except WitnessUnreachable as error:
                 told[name] = f"not reached: {error}"
         return told
 
     def _is_signed(self, head: Head) -> bool:
-        message = entry_message(self._ledger, head.number, head.digest)
+        message = make_entry_message(self._ledger, head.number, head.digest)
         return is_signed(self._beside.signer.public, message, head.signature)
 
     def _open_witness(self, address: str) -> Witness:
-        return witness.named(address, self._beside.signer, self._make_tree_store(address))
+        return witness.open_witness(address, self._beside.signer, self._make_tree_store(address))
 
     def _make_tree_store(self, address: str) -> Callable[[Tree | None], Tree]:
         """Returns what keeps the last tree of a log beside the books, authenticated with the key."""
@@ -134,7 +134,7 @@ class Witnesses:
 
         def seen(tree: Tree | None) -> Tree:
             if tree is not None:
-                _write(path, json.dumps([tree.size, tree.root.hex(), self._compute_code(name, tree)]))
+                _write_file(path, json.dumps([tree.size, tree.root.hex(), self._compute_code(name, tree)]))
                 return tree
             try:
                 size, root, code = json.loads(path.read_text(encoding="ascii"))
@@ -143,7 +143,7 @@ class Witnesses:
                     return last
             except (OSError, ValueError, TypeError):
                 pass  # raised below
-            raise Unreachable("what was last seen of it is missing beside the books")
+            raise WitnessUnreachable("what was last seen of it is missing beside the books")
 
         return seen
 
@@ -163,33 +163,33 @@ class Witnesses:
             return []  # which is found out, if there was one
         except OSError:
             pass  # raised below
-        raise _unavailable("The list of witnesses beside the books cannot be read.")
+        raise _unavailable_error("The list of witnesses beside the books cannot be read.")
 
     def _write_list(self, addresses: list[str]) -> None:
-        _write(self._make_path(".witnesses"), "".join(f"{address}\n" for address in addresses))
+        _write_file(self._make_path(".witnesses"), "".join(f"{address}\n" for address in addresses))
         self.addresses = addresses
         self._beside.write([self.make_list_line()])
 
 
-def _digest(addresses: list[str]) -> bytes:
+def _digest_list(addresses: list[str]) -> bytes:
     return hashlib.sha256("".join(f"{address}\n" for address in addresses).encode()).digest()
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 5 else 0
 
 
-def _write(path: Path, text: str) -> None:
+def _write_file(path: Path, text: str) -> None:
     """Writes a file as a whole, for its owner alone."""
     try:
-        private.write(path, text.encode())
+        private_files.write(path, text.encode())
         return
     except OSError:
         pass  # raised below
-    raise _unavailable("What is known about witnesses cannot be written beside the books.")
+    raise _unavailable_error("What is known about witnesses cannot be written beside the books.")
 
 
-def _unavailable(found: str, meanwhile: str = "nothing was charged") -> LedgerUnavailable:
+def _unavailable_error(found: str, meanwhile: str = "nothing was charged") -> LedgerUnavailable:
     return LedgerUnavailable(
         found,
         "More than half of them keep a head before a value is read, so that no copy of the books is spent again.",

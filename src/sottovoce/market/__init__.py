@@ -8,10 +8,9 @@ continuous  the rule without limits and without grids, for comparison with the p
 """
 
 from sottovoce.market import prior
-from sottovoce.market.allocation import Allocation
-from sottovoce.market.continuous import continuous
-from sottovoce.market.frontier import Frontier, Point
+from sottovoce.market.allocation import Allocation, Frontier, Point
 from sottovoce.market.market import Market, constants
+from sottovoce.market.optimiser import continuous
 from sottovoce.market.prior import Prices, Prior, virtual_costs
 
 __all__ = [

@@ -9,32 +9,38 @@ sees a payment can infer the price it was made at.
     t_i      payments         whole coins
     η        total_epsilon    Σ ε_i
     a_i      weights          ε_i/η
+
+What a smaller error costs: the outcomes of one market at several trade-offs, as a table and as a picture.
+
+Other frontiers can be set beside it, each with a name: other caps, other laws, another mechanism.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from html import escape
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce import units
-from sottovoce.bounds import Bounds, Schema
+from sottovoce.arrays import Floats
 from sottovoce.budgets import LEAVE_OUT, Budgets
-from sottovoce.columns import Values, asks_rows
+from sottovoce.data.source import Values, is_rows_marker
 from sottovoce.errors import InvalidParameter, UnknownPeople
-from sottovoce.market.prior import Floats, Prices
-from sottovoce.market.rule import Buyer, Whole
-from sottovoce.question import gathered
+from sottovoce.estimator import read_source
+from sottovoce.market.optimiser import Buyer, Whole
+from sottovoce.market.prior import Prices
+from sottovoce.schema import Bounds, Schema
 
 #: A description lists at most this many groups of sellers, an explanation this many steps of price.
 LINES = 8
 #: What sellers sell: a currency and a neighbour relation.
-SOLD = ("pure epsilon", "replace")
+SOLD_PROMISE = ("pure epsilon", "replace")
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +62,12 @@ class Allocation:
     @property
     def sold(self) -> tuple[str, str]:
         """What sellers have sold: a currency and a neighbour relation. A session grants it in no other account."""
-        return SOLD
+        return SOLD_PROMISE
 
     @property
     def epsilon(self) -> Floats:
         """What may be spent on each seller."""
-        return np.asarray(units.epsilon(self.units), dtype=np.float64)
+        return np.asarray(units.to_epsilon(self.units), dtype=np.float64)
 
     @property
     def payments(self) -> Floats:
@@ -76,7 +82,7 @@ class Allocation:
     @property
     def total_epsilon(self) -> float:
         """η, the sum of all ε."""
-        return float(units.epsilon(int(self.units.sum())))
+        return float(units.to_epsilon(int(self.units.sum())))
 
     @property
     def weights(self) -> Floats:
@@ -130,22 +136,24 @@ class Allocation:
 
         estimator = LogisticRegression(bounds=model) if isinstance(model, Bounds | Schema) else model
         # A schema that names sellers is asked first: without it row i is taken for seller i's.
-        owners = None if asks_rows(groups) else Values.of(estimator, X, y, 1.0, groups).groups
+        owners = None if is_rows_marker(groups) else Values.of(estimator, X, y, 1.0, groups).groups
         budgets = self.budgets(owners)
-        promise = _promised(estimator, X, y, budgets)
-        if promise != SOLD:
+        promise = _find_promise(estimator, X, y, budgets)
+        if promise != SOLD_PROMISE:
             raise InvalidParameter(
                 f"This model promises {' by '.join(promise)}." if promise else "What this model promises is not known.",
-                f"Sellers have sold {' by '.join(SOLD)} of all their rows, and nothing else.",
+                f"Sellers have sold {' by '.join(SOLD_PROMISE)} of all their rows, and nothing else.",
                 "Choose a model that promises that, or agree anew with the sellers, and pass "
                 "epsilon=allocation.budgets(groups) to its fit.",
             )
-        return estimator.fit(X, y, epsilon=budgets, groups=groups if asks_rows(groups) else None)
+        return estimator.fit(X, y, epsilon=budgets, groups=groups if is_rows_marker(groups) else None)
 
     def describe(self) -> str:
         """The outcome in words: how much was bought from how many, for what, and what it is good for."""
         sellers, buying = len(self.units), int((self.units > 0).sum())
-        lines = [f"Bought ε = {self.total_epsilon:.6g} in all from {buying:,} of {sellers:,} sellers{self._describe_total()}."]
+        lines = [
+            f"Bought ε = {self.total_epsilon:.6g} in all from {buying:,} of {sellers:,} sellers{self._describe_total()}."
+        ]
         if self.refused.any():
             lines.append(f"Reports above the highest price, which sell nothing: {int(self.refused.sum()):,}.")
         if buying:
@@ -172,7 +180,7 @@ class Allocation:
             "Each part of it is paid the highest price at which the seller would still have sold it:",
         ]
         lines += [f"  {amount:.6g} of ε at {at:g}" for amount, at in parts]
-        return "\n".join([*lines, *WHY])
+        return "\n".join([*lines, *TRUTH_SENTENCES])
 
     def __repr__(self) -> str:
         return f"<Allocation of ε = {self.total_epsilon:.6g} over {len(self.units)} sellers>"
@@ -207,7 +215,9 @@ class Allocation:
         drops, at = -np.diff(curve), self.prices.values[self.step[i] :]
         where = np.flatnonzero(drops)
         joined = [part for part in np.array_split(where, LINES) if len(part)]
-        return [(float(drops[p].sum()) / units.NANO, float(drops[p] @ at[p] / drops[p].sum())) for p in joined]
+        return [
+            (float(drops[p].sum()) / units.UNITS_PER_EPSILON, float(drops[p] @ at[p] / drops[p].sum())) for p in joined
+        ]
 
     def _tabulate_sellers(self) -> list[str]:
         """One line for each group of sellers, from the cheapest: what they sell and are paid on average."""
@@ -221,26 +231,145 @@ class Allocation:
         return lines
 
 
-def _promised(estimator: Any, X: Any, y: Any, budgets: Budgets) -> tuple[str, str] | None:
+def _find_promise(estimator: Any, X: Any, y: Any, budgets: Budgets) -> tuple[str, str] | None:
     """Returns the currency and the neighbours of what an estimator promises; None if it cannot be planned."""
-    from sottovoce.estimators.baselines import Adapted, Around  # loads scikit-learn
+    from sottovoce.estimators.baselines import BaselineWrapper, ExternalEstimator  # loads scikit-learn
 
-    if isinstance(estimator, Adapted):
-        return SOLD  # a function that somebody vouches for, turned into that promise
+    if isinstance(estimator, ExternalEstimator):
+        return SOLD_PROMISE  # a function that somebody vouches for, turned into that promise
     # A baseline keeps the kind of promise of what it is around, at one ε. Others that are around an estimator, such as
     # those of scikit-learn, may fit it many times with all that was sold.
-    if isinstance(estimator, Around) and estimator.estimator is not None:
+    if isinstance(estimator, BaselineWrapper) and estimator.estimator is not None:
         granted = budgets.kinds.epsilon[budgets.row_codes()]
-        one = Budgets.of(float(units.epsilon(granted[granted > 0].min())), rows=len(granted))
-        return _promised(estimator.estimator, X, y, one)
+        one = Budgets.of(float(units.to_epsilon(granted[granted > 0].min())), rows=len(granted))
+        return _find_promise(estimator.estimator, X, y, one)
     if not hasattr(estimator, "plan_for"):
         return None
-    guarantee = estimator.plan_for(*gathered(estimator, X, y, epsilon=budgets, groups=None)).guarantee
+    guarantee = estimator.plan_for(*read_source(estimator, X, y, epsilon=budgets, groups=None)).guarantee
     return guarantee.currency, guarantee.neighbours
 
 
 #: Why the truth is the best report, in words.
-WHY = (
+TRUTH_SENTENCES = (
     "Reporting more would only have lost parts of this sale, each of them paid at least its cost.",
     "Reporting less would have changed no price of these parts, and sold more of ε below its cost.",
 )
+
+
+#: The picture in its own units: margins, the field, and room for words.
+LEFT, WIDE, HIGH, ABOVE, BELOW = 70, 560, 260, 24, 56
+
+FRONTIER_STYLE = """\
+svg.frontier { --ink: #23211d; --soft: #6a655c; --line: #dedad0; --own: #1f6f78;
+  --other: #a8622a; font: 14px Georgia, "Times New Roman", serif; }
+@media (prefers-color-scheme: dark) {
+  svg.frontier { --ink: #e8e5de; --soft: #a09a8e; --line: #38383a; --own: #5fb8c2; --other: #d99a63; }
+}
+svg.frontier text { fill: var(--soft); }
+svg.frontier polyline { stroke: var(--own); fill: none; stroke-width: 1.5; }
+svg.frontier circle { fill: var(--own); }
+svg.frontier polyline.other { stroke: var(--other); stroke-dasharray: 5 4; }
+svg.frontier circle.other { fill: var(--other); }
+svg.frontier line { stroke: var(--line); }"""
+
+
+@dataclass(frozen=True)
+class Point:
+    """The outcome at one trade-off."""
+
+    trade_off: float
+    expected_error: float
+    payment: float
+    total_epsilon: float
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """Outcomes at several trade-offs, in the order in which they were asked for."""
+
+    points: tuple[Point, ...]
+    others: tuple[tuple[str, Frontier], ...] = ()
+
+    def __iter__(self) -> Iterator[Point]:
+        return iter(self.points)
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def beside(self, name: str, other: Frontier) -> Frontier:
+        """Returns the same with another frontier beside it, in the table and in the picture."""
+        return replace(self, others=(*self.others, (name, other)))
+
+    def describe(self) -> str:
+        """The table in words."""
+        lines = [
+            f"{'trade-off':>12} {'error bound':>12} {'payment':>12} {'total ε':>12}",
+            *map(_format_point, self.points),
+        ]
+        for name, other in self.others:
+            lines += [f"{name}:", *map(_format_point, other.points)]
+        return "\n".join(lines)
+
+    def svg(self) -> str:
+        """Returns the picture: payments along, bounds on the error upwards, both on logarithmic axes."""
+        curves = [("", _take_logarithms(self)), *((name, _take_logarithms(other)) for name, other in self.others)]
+        title = "What a smaller bound on the error costs, on logarithmic axes"
+        return (
+            f'<svg class="frontier" viewBox="0 0 {LEFT + WIDE + 30} {ABOVE + HIGH + BELOW}" role="img" '
+            f'xmlns="http://www.w3.org/2000/svg" aria-label="{escape(title)}">\n<style>{FRONTIER_STYLE}</style>\n'
+            + "\n".join(_draw_curves([(name, places) for name, places in curves if places]))
+            + "\n</svg>"
+        )
+
+
+def _format_point(p: Point) -> str:
+    return f"{p.trade_off:12.4g} {p.expected_error:12.4g} {p.payment:12.6g} {p.total_epsilon:12.6g}"
+
+
+def _take_logarithms(frontier: Frontier) -> list[tuple[float, float]]:
+    """Returns what can be shown on logarithmic axes, by payment: whoever buys nothing has no place there."""
+    shown = sorted((p.payment, p.expected_error) for p in frontier.points if p.payment > 0 and p.expected_error > 0)
+    return [(math.log10(x), math.log10(y)) for x, y in shown if math.isfinite(y)]
+
+
+def _draw_curves(curves: list[tuple[str, list[tuple[float, float]]]]) -> list[str]:
+    if not curves:
+        return []
+    across, up = (_find_ends([p[axis] for _, places in curves for p in places]) for axis in (0, 1))
+    return [*_draw_axes(across, up), *(_draw_curve(name, places, across, up) for name, places in curves)]
+
+
+def _draw_curve(
+    name: str, shown: list[tuple[float, float]], across: tuple[float, float], up: tuple[float, float]
+) -> str:
+    """Returns one curve; those beside the first are dashed and named at their last place."""
+    places = [(LEFT + WIDE * _scale_to_unit(x, across), ABOVE + HIGH * (1 - _scale_to_unit(y, up))) for x, y in shown]
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+    kind = ' class="other"' if name else ""
+    dots = "\n".join(f'<circle{kind} cx="{x:.1f}" cy="{y:.1f}" r="4"/>' for x, y in places)
+    x, y = places[-1]
+    word = f'\n<text x="{x:.1f}" y="{y - 10:.1f}" text-anchor="end">{escape(name)}</text>' if name else ""
+    return f'<polyline{kind} points="{line}"/>\n{dots}{word}'
+
+
+def _find_ends(values: list[float]) -> tuple[float, float]:
+    room = max(0.05 * (max(values) - min(values)), 0.05)
+    return min(values) - room, max(values) + room
+
+
+def _scale_to_unit(value: float, ends: tuple[float, float]) -> float:
+    return (value - ends[0]) / (ends[1] - ends[0])
+
+
+def _draw_axes(across: tuple[float, float], up: tuple[float, float]) -> list[str]:
+    bottom = ABOVE + HIGH
+    parts = [f'<line x1="{LEFT}" x2="{LEFT + WIDE}" y1="{bottom}" y2="{bottom}"/>']
+    for value in np.linspace(*across, 5)[1:-1]:
+        x = LEFT + WIDE * _scale_to_unit(float(value), across)
+        parts.append(f'<text x="{x:.1f}" y="{bottom + 22}" text-anchor="middle">{10**value:.3g}</text>')
+    for value in np.linspace(*up, 5)[1:-1]:
+        y = ABOVE + HIGH * (1 - _scale_to_unit(float(value), up))
+        parts.append(f'<line x1="{LEFT}" x2="{LEFT + WIDE}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text x="{LEFT - 8}" y="{y + 5:.1f}" text-anchor="end">{10**value:.3g}</text>')
+    words = f'<text x="{LEFT + WIDE / 2}" y="{bottom + 46}" text-anchor="middle">all payments together</text>'
+    return [*parts, words, f'<text x="{LEFT - 8}" y="{ABOVE - 8}" text-anchor="start">bound on the error</text>']

@@ -25,26 +25,24 @@ import numpy as np
 import scipy
 
 from sottovoce import units
-from sottovoce.bounds import is_one_of
+from sottovoce.arrays import Floats, check_same_length, to_doubles, to_numbers
 from sottovoce.errors import InvalidBounds, InvalidParameter, MissingValues
-from sottovoce.market.allocation import Allocation
-from sottovoce.market.book import Book
-from sottovoce.market.continuous import continuous
-from sottovoce.market.frontier import Frontier, Point
-from sottovoce.market.prior import Floats, Prices, Prior, number, uniform, virtual_costs
-from sottovoce.market.rule import Buyer
-from sottovoce.market.rule import totals as public_totals
-from sottovoce.table import doubles, numbers, same_length
+from sottovoce.market.allocation import Allocation, Frontier, Point
+from sottovoce.market.optimiser import Buyer, continuous
+from sottovoce.market.optimiser import make_totals as public_totals
+from sottovoce.market.payments import Offers
+from sottovoce.market.prior import Prices, Prior, to_number, uniform, virtual_costs
+from sottovoce.schema import is_one_of
 
 #: Nobody sells more than this: what is beyond is no protection, and money adds up in 64 bits up to here.
-MOST = 100.0
+MAX_EPSILON = 100.0
 #: Caps that sellers may choose, where no menu is given: some twenty in each power of ten.
-STEPS = (1, 1.1, 1.2, 1.4, 1.5, 1.6, 1.8, 2, 2.2, 2.5, 2.8, 3, 3.5, 4, 4.5, 5, 5.5, 6, 7, 7.5, 8, 9)
-MENU = np.outer(10.0 ** np.arange(-6, 3), STEPS).ravel()
+MENU_STEPS = (1, 1.1, 1.2, 1.4, 1.5, 1.6, 1.8, 2, 2.2, 2.5, 2.8, 3, 3.5, 4, 4.5, 5, 5.5, 6, 7, 7.5, 8, 9)
+MENU = np.outer(10.0 ** np.arange(-6, 3), MENU_STEPS).ravel()
 #: Money is worth no more error than this, and no less than one over it; budgets lie in the same range.
-EXTREME = 1e30
+LARGEST_AMOUNT = 1e30
 #: A coin, where none is named, is this part of the power of ten below the highest price.
-FINE = Fraction(1, 10**9)
+COIN_FRACTION = Fraction(1, 10**9)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +123,7 @@ class Market:
         caps and for Ψ·ε, and its naive variant, μ = σ = 0, which then buys nothing.
         """
         own, published, naive = [], [], []
-        for trade_off in doubles(trade_offs, "trade_offs").ravel().tolist():
+        for trade_off in to_doubles(trade_offs, "trade_offs").ravel().tolist():
             deal = self._with_trade_off(trade_off).allocate()
             own.append(Point(trade_off, deal.expected_error, deal.total, deal.total_epsilon))
             published.append(self._solve_published(trade_off))
@@ -150,7 +148,7 @@ class Market:
 
     @cached_property
     def _reports(self) -> Floats:
-        costs = numbers(list(self.costs.values()) if isinstance(self.costs, Mapping) else self.costs, "costs")
+        costs = to_numbers(list(self.costs.values()) if isinstance(self.costs, Mapping) else self.costs, "costs")
         if not costs.size:
             raise InvalidParameter("There are no sellers.", "A market has at least one.", "Pass their reported costs.")
         if not np.all(np.isfinite(costs)):
@@ -176,7 +174,7 @@ class Market:
             )
         if self.prior is None or isinstance(self.prior, Prior):
             return [self.prior or uniform(*self._range)]
-        same_length(len(self._reports), prior=self.prior)
+        check_same_length(len(self._reports), prior=self.prior)
         if not all(isinstance(law, Prior) for law in self.prior):
             raise InvalidParameter("A prior is no law of costs.", "", "Pass one of sv.market.prior, or one a seller.")
         return list(self.prior)
@@ -190,7 +188,7 @@ class Market:
             low, high = self.cost_range
         except Exception:  # whatever somebody else's pair raises
             low = high = math.nan  # which no range has
-        return number(low), number(high)
+        return to_number(low), to_number(high)
 
     @cached_property
     def _price_list(self) -> Prices:
@@ -199,27 +197,29 @@ class Market:
     @cached_property
     def _limits(self) -> Floats:
         """Limits in billionths, rounded down, one a seller; those that sellers report also to the menu."""
-        limits = units.grant(self.cap if np.ndim(self.cap) == 0 else numbers(self.cap, "cap"), zero_allowed=True)
+        limits = units.round_down(
+            self.cap if np.ndim(self.cap) == 0 else to_numbers(self.cap, "cap"), zero_allowed=True
+        )
         if limits.ndim:
-            same_length(len(self._reports), cap=limits)
-            menu = np.append(0, np.sort(units.grant(MENU if self.menu is None else self.menu)))
+            check_same_length(len(self._reports), cap=limits)
+            menu = np.append(0, np.sort(units.round_down(MENU if self.menu is None else self.menu)))
             limits = menu[np.searchsorted(menu, limits, side="right") - 1]
-        if limits.max() > MOST * units.NANO or limits.max() < 1:
+        if limits.max() > MAX_EPSILON * units.UNITS_PER_EPSILON or limits.max() < 1:
             raise InvalidParameter(
                 "The largest cap is zero, or beyond all protection.",
-                f"Nobody sells more than {MOST:g}, and somebody sells something.",
+                f"Nobody sells more than {MAX_EPSILON:g}, and somebody sells something.",
                 "Pass caps in that range; 1 is what is promised by default.",
             )
         return np.broadcast_to(limits.astype(np.float64), self._reports.shape)
 
     @cached_property
     def _buyer(self) -> Buyer:
-        mu, sigma, gamma = (number(value) for value in (*self._find_constants(), self.trade_off))
-        largest = math.inf if self.largest_share is None else number(self.largest_share)
-        if not (0 < mu < math.inf and 0 <= sigma < math.inf and _sensible(gamma) and largest >= 1):
+        mu, sigma, gamma = (to_number(value) for value in (*self._find_constants(), self.trade_off))
+        largest = math.inf if self.largest_share is None else to_number(self.largest_share)
+        if not (0 < mu < math.inf and 0 <= sigma < math.inf and _is_plausible(gamma) and largest >= 1):
             raise InvalidParameter(
                 "trade_off, mu, sigma or largest_share is not a number in its range.",
-                f"trade_off is up to {EXTREME:g}, mu positive, sigma at least 0, largest_share at least 1.",
+                f"trade_off is up to {LARGEST_AMOUNT:g}, mu positive, sigma at least 0, largest_share at least 1.",
                 "Without a price on money everything would be bought: say how much error a unit of money is worth.",
             )
         return Buyer(mu, sigma, gamma, None if self.largest_share is None else largest / len(self._reports))
@@ -239,13 +239,13 @@ class Market:
     @cached_property
     def _coin(self) -> Fraction:
         if self.coin is None:
-            return Fraction(10) ** math.floor(math.log10(self._price_list.values[-1])) * FINE
-        if not _sensible(number(self.coin)):
+            return Fraction(10) ** math.floor(math.log10(self._price_list.values[-1])) * COIN_FRACTION
+        if not _is_plausible(to_number(self.coin)):
             raise InvalidParameter("The coin is not positive, or beyond all meaning.", "", "Pass coin=0.01 for cents.")
         return Fraction(str(self.coin))
 
     def _coins(self, budget: float) -> int:
-        if not _sensible(number(budget)):
+        if not _is_plausible(to_number(budget)):
             raise InvalidParameter(
                 "The budget is not positive, or beyond all meaning.",
                 "Privacy is not given away.",
@@ -256,20 +256,20 @@ class Market:
     def _totals(self) -> Floats:
         """The public grid: the same in all markets, and what is bought where all sell up to one public cap."""
         sellers = len(self._reports)
-        totals = public_totals(sellers * MOST)
-        return totals if np.ndim(self.cap) else np.union1d(totals, sellers * self._limits[0] / units.NANO)
+        totals = public_totals(sellers * MAX_EPSILON)
+        return totals if np.ndim(self.cap) else np.union1d(totals, sellers * self._limits[0] / units.UNITS_PER_EPSILON)
 
     @cached_property
-    def _offers(self) -> Book:
+    def _offers(self) -> Offers:
         return self._make_offers(self._price_list)
 
-    def _make_offers(self, prices: Prices) -> Book:
+    def _make_offers(self, prices: Prices) -> Offers:
         names = tuple(self.costs) if isinstance(self.costs, Mapping) else None
-        return Book.of(prices, self._reports, self._limits, self._laws, names)
+        return Offers.of(prices, self._reports, self._limits, self._laws, names)
 
 
-def _sensible(money: float) -> bool:
-    return 1 / EXTREME <= money <= EXTREME
+def _is_plausible(money: float) -> bool:
+    return 1 / LARGEST_AMOUNT <= money <= LARGEST_AMOUNT
 
 
 def constants(dimension: int, norm: float = 1.0, failure: float = 0.05) -> tuple[float, float]:
@@ -278,12 +278,12 @@ def constants(dimension: int, norm: float = 1.0, failure: float = 0.05) -> tuple
     >>> [round(constant) for constant in constants(30, norm=5.0)]
     [23, 570]
     """
-    if not (number(dimension) >= 1 and 0 < number(norm) < math.inf and 0 < number(failure) < 1):
+    if not (to_number(dimension) >= 1 and 0 < to_number(norm) < math.inf and 0 < to_number(failure) < 1):
         raise InvalidParameter(
             "The dimension is below 1, the norm not positive, or the failure not a probability.",
             "",
             "Pass the number of coefficients, a bound on their length, and 0.05.",
         )
-    norm, failure = number(norm), number(failure)
-    q = float(scipy.special.gammaincinv(number(dimension), 1 - failure))
+    norm, failure = to_number(norm), to_number(failure)
+    q = float(scipy.special.gammaincinv(to_number(dimension), 1 - failure))
     return norm / math.log(2) * (2 + math.sqrt(math.log(1 / failure) / 2)), 2 * norm * q / math.log(2)

@@ -1,5 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a seller would sell at every price of the list, and the payment that makes the truth the best report.
+"""The book of a market: who offers at which price, by class, and how a book is settled.
+
+symbol   name
+g_k      prices.values
+k_i      step          the price that seller i's report is rounded up to
+ρ_i      factors       of "scaling": by how much a seller's sales are scaled, from the others' reports alone
+
+What a seller would sell at every price of the list, and the payment that makes the truth the best report.
 
     u_l   = what is bought from the seller at price g_l, the others' reports as they are; then max over prices ≥ g_l
     t(k)  = g_k·u_k + Σ_{l>k} (g_l − g_{l−1})·u_l                              (docs/theory/market.md, Theorem 3)
@@ -14,7 +21,7 @@ up to a coin once, at the very end. Sellers of one type (class and price) are al
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -22,16 +29,150 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce import units
-from sottovoce.market import rule
-from sottovoce.market.prior import Prices
-from sottovoce.market.rule import Asked, Buyer, Deals, Floats, Supply, Whole
+from sottovoce.arrays import Floats
+from sottovoce.market import optimiser
+from sottovoce.market.allocation import Allocation
+from sottovoce.market.optimiser import Buyer, Solutions, Subproblems, Supply, Whole
+from sottovoce.market.prior import Prices, Prior, virtual_costs
 
-#: Problems that are looked at, and that are solved, side by side.
-LOOKED, SOLVED = 2**21, 2**18
+#: Factors are whole numbers of a 2^24th, so that they multiply billionths exactly.
+FACTOR_BITS = 24
+#: Up to this many moves (types × prices) totals of payments are computed for every one; beyond they are bounded.
+MAX_MOVES = 512
 
 
 @dataclass(frozen=True, eq=False)
-class Types:
+class Offers:
+    """Sellers counted by class and price, and the way back to each of them."""
+
+    prices: Prices
+    step: Whole  # by seller; len(prices) where a report lies above all prices
+    supply: Supply
+    types: SellerTypes
+    code: Whole  # seller → type; -1 above all prices
+    tops: Whole  # by class: how many prices it may be paid
+    names: tuple[Any, ...] | None
+
+    @classmethod
+    def of(cls, prices: Prices, costs: Floats, limits: Floats, laws: list[Prior], names: Any) -> Offers:
+        """Returns the book of these reports."""
+        step, steps = prices.step(costs), len(prices)
+        law, distinct = _number_priors(laws, len(costs))
+        caps, by_cap = np.unique(limits, return_inverse=True)
+        pairs, whose = np.unique(law * len(caps) + by_cap, return_inverse=True)
+        virtual = np.array([virtual_costs(prior, prices) for prior in distinct])[pairs // len(caps)]
+        tops = np.isfinite(virtual).sum(axis=1)
+        sells = step < tops[whose]
+        cells = np.where(sells, whose * steps + np.minimum(step, steps - 1), 0)
+        counts = np.bincount(cells[sells], minlength=len(pairs) * steps).reshape(len(pairs), steps)
+        supply = Supply.of(virtual, caps[pairs % len(caps)], counts)
+        types = SellerTypes.of(counts)
+        code = np.where(sells, np.searchsorted(types.whose * steps + types.price, cells), -1)
+        return cls(prices, np.where(sells, step, steps), supply, types, code, tops, names)
+
+    def allocate(self, buyer: Buyer, totals: Floats, coin: Fraction, pay: bool = True) -> Allocation:
+        """Returns what is bought at which payment; nothing, where no total can be reached."""
+        curves = self._compute_curves(buyer, totals) if pay else self._compute_own_sales(buyer, totals)
+        return self._pay_sellers(buyer, curves, coin, pay)
+
+    def allocate_scaled(self, buyer: Buyer, totals: Floats, coin: Fraction, budget: int) -> Allocation:
+        """Returns what is bought if everybody's sales are scaled by a factor from the others' reports alone."""
+        curves = self._compute_curves(buyer, totals, whole=True)
+        most = self._bound_payments(buyer, totals, curves)
+        rate = Fraction(2) ** self.prices.exponent / units.UNITS_PER_EPSILON / coin
+        left = max(0, budget - len(self.step))  # every payment is rounded up by less than a coin
+        factors = np.array([min(1, Fraction(left) / (rate * t)) * 2**FACTOR_BITS // 1 if t else 0 for t in most])
+        scaled = curves.units * factors.astype(np.int64)[:, None] >> FACTOR_BITS
+        return self._pay_sellers(buyer, replace(curves, units=scaled), coin)
+
+    def limit_totals(self, budget: int, coin: Fraction, totals: Floats) -> Floats:
+        """Returns the totals at which payments cannot exceed the budget, and the largest such total."""
+        highest = int(self.prices.whole[-1]) * Fraction(2) ** self.prices.exponent
+        # Each payment is rounded up by less than a coin, each sale by less than a billionth.
+        ceiling = ((budget - len(self.step)) * coin / highest * units.UNITS_PER_EPSILON) // 1 - len(self.step)
+        if ceiling < optimiser.SMALLEST_TOTAL * units.UNITS_PER_EPSILON:
+            return totals[:0]
+        return np.union1d(totals[totals * units.UNITS_PER_EPSILON <= ceiling], float(ceiling) / units.UNITS_PER_EPSILON)
+
+    def _compute_curves(self, buyer: Buyer, totals: Floats, whole: bool = False) -> SaleCurves:
+        deals = self._solve_all_totals(buyer, totals)
+        if deals is None:
+            return SaleCurves(
+                *(np.zeros((len(self.types), len(self.prices)), dtype=kind) for kind in (np.int64, float))
+            )
+        return compute_sale_curves(self.supply, buyer, deals, self.types, self.tops, whole)
+
+    def _solve_all_totals(self, buyer: Buyer, totals: Floats) -> optimiser.Solutions | None:
+        if not len(self.types) or not len(self.supply.select_reachable(buyer, totals)):
+            return None
+        return solve_totals(self.supply, buyer, totals)
+
+    def _compute_own_sales(self, buyer: Buyer, totals: Floats) -> SaleCurves:
+        """Returns what is bought at everybody's own price, and leaves other prices open."""
+        deals, sold = (
+            self._solve_all_totals(buyer, totals),
+            np.zeros((len(self.types), len(self.prices)), dtype=np.int64),
+        )
+        if deals is not None:
+            best = deals.at(np.array([np.argmin(deals.value)]))
+            rows = np.arange(len(self.types))
+            sold[rows, self.types.price] = compute_sales(self.supply, buyer, best, self.types)[:, 0]
+        return SaleCurves(sold, np.zeros(0))
+
+    def _pay_sellers(self, buyer: Buyer, curves: SaleCurves, coin: Fraction, pay: bool = True) -> Allocation:
+        own = curves.units[np.arange(len(self.types)), self.types.price]
+        exact = compute_payments(self.prices, curves.units, self.types.price)
+        coins = round_to_coins(self.prices, exact, coin) if pay else np.zeros(len(own), dtype=np.int64)
+        sells = self.code >= 0
+        spread = (np.where(sells, np.append(amounts, 0)[self.code], 0) for amounts in (own, coins))
+        sold, paid = spread
+        return Allocation(
+            sold, paid if pay else None, coin, self.prices, self.step, curves.units, self.code, buyer, self.names
+        )
+
+    def _bound_payments(self, buyer: Buyer, totals: Floats, curves: SaleCurves) -> list[int]:
+        """Returns for each type a bound on all payments together, whatever price a seller of the type reports."""
+        if len(self.types) * len(self.prices) > MAX_MOVES:
+            nobody = len(self.step)
+            highest = int(self.prices.whole[-1])
+            return [
+                highest * (round(t * units.UNITS_PER_EPSILON) + nobody) if t else 0
+                for t in curves.total.max(axis=1).tolist()
+            ]
+        return [
+            max(
+                self._move_seller(row, price)._sum_payments(buyer, totals)
+                for price in range(self.tops[self.types.whose[row]])
+            )
+            for row in range(len(self.types))
+        ]
+
+    def _move_seller(self, row: int, price: int) -> Offers:
+        """Returns the book with one seller of a type at another price; the way back to sellers is lost."""
+        counts = self.supply.counts.copy()
+        counts[self.types.whose[row], self.types.price[row]] -= 1
+        counts[self.types.whose[row], price] += 1
+        supply = replace(self.supply, counts=counts)
+        return replace(self, supply=supply, types=SellerTypes.of(counts))
+
+    def _sum_payments(self, buyer: Buyer, totals: Floats) -> int:
+        exact = compute_payments(self.prices, self._compute_curves(buyer, totals).units, self.types.price)
+        return sum(t * int(count) for t, count in zip(exact, self.types.count, strict=True))
+
+
+def _number_priors(laws: list[Prior], sellers: int) -> tuple[Whole, list[Prior]]:
+    """Returns the number of everybody's law among the distinct ones."""
+    place: dict[Prior, int] = {}
+    codes = np.array([place.setdefault(law, len(place)) for law in laws], dtype=np.int64)
+    return np.broadcast_to(codes, (sellers,)), list(place)
+
+
+#: Problems that are looked at, and that are solved, side by side.
+MAX_COMPARED, MAX_SOLVED = 2**21, 2**18
+
+
+@dataclass(frozen=True, eq=False)
+class SellerTypes:
     """Sellers who are alike: of one class, at one price."""
 
     whose: Whole
@@ -39,7 +180,7 @@ class Types:
     count: Whole
 
     @classmethod
-    def of(cls, counts: Whole) -> Types:
+    def of(cls, counts: Whole) -> SellerTypes:
         """Returns the types that there are, class by class and price by price."""
         whose, price = np.nonzero(counts)
         return cls(whose, price, counts[whose, price])
@@ -47,80 +188,97 @@ class Types:
     def __len__(self) -> int:
         return len(self.whose)
 
-    def at(self, which: Any) -> Types:
+    def at(self, which: Any) -> SellerTypes:
         """Returns some of the types."""
-        return Types(self.whose[which], self.price[which], self.count[which])
+        return SellerTypes(self.whose[which], self.price[which], self.count[which])
 
 
 @dataclass(frozen=True, eq=False)
-class Curves:
+class SaleCurves:
     """What each type would sell at each price, and the total that is bought then."""
 
     units: Whole
     total: Floats  # 0 where it was not asked for
 
 
-def base(supply: Supply, buyer: Buyer, totals: Floats) -> Deals:
+def solve_totals(supply: Supply, buyer: Buyer, totals: Floats) -> Solutions:
     """Returns the buyer's problem at every total that limits allow."""
-    return rule.solve(supply, buyer, Asked(supply.select_reachable(buyer, totals)))
+    return optimiser.solve_subproblems(supply, buyer, Subproblems(supply.select_reachable(buyer, totals)))
 
 
-def curves(supply: Supply, buyer: Buyer, deals: Deals, types: Types, tops: Whole, whole: bool = False) -> Curves:
+def compute_sale_curves(
+    supply: Supply, buyer: Buyer, deals: Solutions, types: SellerTypes, tops: Whole, whole: bool = False
+) -> SaleCurves:
     """Returns what each type sells at prices from its own on (all prices, if ``whole``), nonincreasing.
 
     ``tops`` is the number of prices that a class may be paid. A type that sells nothing at its own price sells
     nothing at a higher one.
     """
     steps = supply.psi.shape[1]
-    found = Curves(np.zeros((len(types), steps), dtype=np.int64), np.zeros((len(types), steps)))
+    found = SaleCurves(np.zeros((len(types), steps), dtype=np.int64), np.zeros((len(types), steps)))
     best = deals.at(np.array([np.argmin(deals.value)]))
-    active = np.flatnonzero(deals_at(supply, buyer, best, types)[:, 0] >= 1)
+    active = np.flatnonzero(compute_sales(supply, buyer, best, types)[:, 0] >= 1)
     if len(active) and not whole:
-        deals = deals.at(_promising(supply, buyer, deals, best, types.at(active), tops))
-    block = max(1, LOOKED // (steps * len(deals.value)))
+        deals = deals.at(_select_totals(supply, buyer, deals, best, types.at(active), tops))
+    block = max(1, MAX_COMPARED // (steps * len(deals.value)))
     for begin in range(0, len(active), block):
         which = active[begin : begin + block]
-        _explored(supply, buyer, deals, types.at(which), tops, whole, found, which)
-    return Curves(falling(found.units), found.total)
+        _fill_curves(supply, buyer, deals, types.at(which), tops, whole, found, which)
+    return SaleCurves(make_nonincreasing(found.units), found.total)
 
 
-def falling(curves: Whole) -> Whole:
+def make_nonincreasing(curves: Whole) -> Whole:
     """Returns the largest sale at a price or a higher one: no error of a solver can make it rise with the price."""
     return np.maximum.accumulate(curves[:, ::-1], axis=1)[:, ::-1]
 
 
-def deals_at(supply: Supply, buyer: Buyer, deals: Deals, types: Types) -> Floats:
+def compute_sales(supply: Supply, buyer: Buyer, deals: Solutions, types: SellerTypes) -> Floats:
     """Returns what each type sells at each total, in billionths."""
     psi, caps = supply.psi[types.whose, types.price], supply.caps[types.whose]
-    return deals.compute_sales(psi[:, None], rule.limits(buyer, caps[:, None], deals.asked.eta))
+    return deals.compute_sales(psi[:, None], optimiser.compute_limits(buyer, caps[:, None], deals.asked.eta))
 
 
-def _promising(supply: Supply, buyer: Buyer, deals: Deals, best: Deals, types: Types, tops: Whole) -> NDArray[np.bool_]:
+def _select_totals(
+    supply: Supply, buyer: Buyer, deals: Solutions, best: Solutions, types: SellerTypes, tops: Whole
+) -> NDArray[np.bool_]:
     """Returns the totals that may be best whichever seller moves to their highest price, and to whichever price."""
     climb = supply.psi[types.whose, tops[types.whose] - 1] - supply.psi[types.whose, types.price]
-    dearer = climb * deals_at(supply, buyer, best, types)[:, 0] * (buyer.trade_off * supply.unit / units.NANO)
-    return np.asarray(deals.value <= (best.value[0] + dearer.max()) * (1 + rule.TINY))
+    dearer = (
+        climb
+        * compute_sales(supply, buyer, best, types)[:, 0]
+        * (buyer.trade_off * supply.unit / units.UNITS_PER_EPSILON)
+    )
+    return np.asarray(deals.value <= (best.value[0] + dearer.max()) * (1 + optimiser.TINY))
 
 
-def _explored(
-    supply: Supply, buyer: Buyer, deals: Deals, types: Types, tops: Whole, whole: bool, found: Curves, which: Any
+def _fill_curves(
+    supply: Supply,
+    buyer: Buyer,
+    deals: Solutions,
+    types: SellerTypes,
+    tops: Whole,
+    whole: bool,
+    found: SaleCurves,
+    which: Any,
 ) -> None:
     """Fills in the curves of some types: only totals that may be best at a price are solved at that price."""
     eta, steps = deals.asked.eta, supply.psi.shape[1]
     psi = supply.psi[types.whose].astype(np.float64)
     last = tops[types.whose] - 1
     first = np.zeros_like(last) if whole else types.price
-    lower = _ends(supply, buyer, eta, types, psi, first) if whole else _as_they_are(supply, buyer, deals, types)
-    upper = _ends(supply, buyer, eta, types, psi, last)
+    lower = _solve_end(supply, buyer, eta, types, psi, first) if whole else _make_own_end(supply, buyer, deals, types)
+    upper = _solve_end(supply, buyer, eta, types, psi, last)
     here = (np.arange(steps) >= first[:, None]) & (np.arange(steps) <= last[:, None])
-    t, e, price = np.nonzero(_worth_solving(supply, buyer, psi, first, last, lower, upper) & here[:, None, :])
+    t, e, price = np.nonzero(_find_candidates(supply, buyer, psi, first, last, lower, upper) & here[:, None, :])
     value, sold = np.full((len(types), len(eta), steps), np.inf), np.zeros((len(types), len(eta), steps))
-    for part in np.array_split(np.arange(len(t)), len(t) // SOLVED + 1):
+    for part in np.array_split(np.arange(len(t)), len(t) // MAX_SOLVED + 1):
         i, j, k = t[part], e[part], price[part]
-        asked = Asked(eta[j], types.whose[i], psi[i, types.price[i]], psi[i, k])
-        solved = rule.solve(supply, buyer, asked, (upper.tau[i, j], upper.beta[i, j]))
+        asked = Subproblems(eta[j], types.whose[i], psi[i, types.price[i]], psi[i, k])
+        solved = optimiser.solve_subproblems(supply, buyer, asked, (upper.tau[i, j], upper.beta[i, j]))
         value[i, j, k] = solved.value
-        sold[i, j, k] = solved.compute_sales(psi[i, k], rule.limits(buyer, supply.caps[types.whose[i]], eta[j]))
+        sold[i, j, k] = solved.compute_sales(
+            psi[i, k], optimiser.compute_limits(buyer, supply.caps[types.whose[i]], eta[j])
+        )
     best = np.argmin(value, axis=1)  # the first of equals, hence the smallest total
     rows, columns = np.ogrid[: len(types), :steps]
     found.units[which] = np.where(here, np.floor(sold[rows, best, columns]), 0.0).astype(np.int64)
@@ -128,7 +286,7 @@ def _explored(
 
 
 @dataclass(frozen=True, eq=False)
-class _Ends:
+class _PriceEnd:
     """One end of the prices that are looked at, type × total."""
 
     value: Floats
@@ -137,26 +295,26 @@ class _Ends:
     beta: Floats
 
 
-def _as_they_are(supply: Supply, buyer: Buyer, deals: Deals, types: Types) -> _Ends:
+def _make_own_end(supply: Supply, buyer: Buyer, deals: Solutions, types: SellerTypes) -> _PriceEnd:
     shape = (len(types), len(deals.value))
     same = (np.broadcast_to(a, shape) for a in (deals.value, deals.tau, deals.beta))
     value, tau, beta = same
-    return _Ends(value, deals_at(supply, buyer, deals, types), tau, beta)
+    return _PriceEnd(value, compute_sales(supply, buyer, deals, types), tau, beta)
 
 
-def _ends(supply: Supply, buyer: Buyer, eta: Floats, types: Types, psi: Floats, price: Whole) -> _Ends:
+def _solve_end(supply: Supply, buyer: Buyer, eta: Floats, types: SellerTypes, psi: Floats, price: Whole) -> _PriceEnd:
     """Solves every total with the seller moved to one price."""
     size, rows = (len(types), len(eta)), np.arange(len(types))
     i = np.repeat(rows, len(eta))
     to = psi[rows, price][i]
-    asked = Asked(np.tile(eta, len(types)), types.whose[i], psi[rows, types.price][i], to)
-    solved = rule.solve(supply, buyer, asked)
-    sold = solved.compute_sales(to, rule.limits(buyer, supply.caps[types.whose[i]], asked.eta))
-    return _Ends(*(a.reshape(size) for a in (solved.value, sold, solved.tau, solved.beta)))
+    asked = Subproblems(np.tile(eta, len(types)), types.whose[i], psi[rows, types.price][i], to)
+    solved = optimiser.solve_subproblems(supply, buyer, asked)
+    sold = solved.compute_sales(to, optimiser.compute_limits(buyer, supply.caps[types.whose[i]], asked.eta))
+    return _PriceEnd(*(a.reshape(size) for a in (solved.value, sold, solved.tau, solved.beta)))
 
 
-def _worth_solving(
-    supply: Supply, buyer: Buyer, psi: Floats, first: Whole, last: Whole, lower: _Ends, upper: _Ends
+def _find_candidates(
+    supply: Supply, buyer: Buyer, psi: Floats, first: Whole, last: Whole, lower: _PriceEnd, upper: _PriceEnd
 ) -> NDArray[np.bool_]:
     """Returns type × total × price: whether the total may be best there.
 
@@ -168,14 +326,14 @@ def _worth_solving(
     ahead = psi - begin[:, None]
     along = np.clip(ahead / np.maximum(end - begin, 1.0)[:, None], 0.0, 1.0)
     rise = (upper.value - lower.value)[:, :, None]
-    slope = (buyer.trade_off * supply.unit / units.NANO) * lower.sold[:, :, None]
+    slope = (buyer.trade_off * supply.unit / units.UNITS_PER_EPSILON) * lower.sold[:, :, None]
     tangent = lower.value[:, :, None] + slope * np.maximum(ahead, 0.0)[:, None, :]
     least = np.minimum(tangent, upper.value[:, :, None]).min(axis=1, keepdims=True)
     chord = lower.value[:, :, None] + rise * along[:, None, :]
-    return np.asarray(chord <= least * (1 + rule.TINY))
+    return np.asarray(chord <= least * (1 + optimiser.TINY))
 
 
-def exact(prices: Prices, curve: Whole, step: Whole) -> list[int]:
+def compute_payments(prices: Prices, curve: Whole, step: Whole) -> list[int]:
     """Returns t of each row of curves at its own price, in billionths of the prices' power of two."""
     rises = np.diff(prices.whole, prepend=0)
     rises = np.where(np.arange(len(prices)) > step[:, None], rises, 0)
@@ -183,7 +341,7 @@ def exact(prices: Prices, curve: Whole, step: Whole) -> list[int]:
     return [int(t) for t in own + (rises * curve).sum(axis=1)]
 
 
-def in_coins(prices: Prices, amounts: list[int], coin: Fraction) -> NDArray[np.int64]:
+def round_to_coins(prices: Prices, amounts: list[int], coin: Fraction) -> NDArray[np.int64]:
     """Returns amounts of ``exact`` in coins, each rounded up."""
-    rate = Fraction(2) ** prices.exponent / units.NANO / coin
+    rate = Fraction(2) ** prices.exponent / units.UNITS_PER_EPSILON / coin
     return np.array([-(-t * rate.numerator // rate.denominator) for t in amounts], dtype=np.int64)

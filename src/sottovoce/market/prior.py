@@ -22,15 +22,13 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
+from sottovoce.arrays import Floats, to_doubles
 from sottovoce.errors import InvalidBounds, InvalidParameter
-from sottovoce.table import doubles
-
-Floats = NDArray[np.float64]
 
 #: Prices are whole multiples of a power of two with this many bits, so that money adds up exactly in 64 bits.
 PRICE_BITS = 25
 #: No unit of ε costs more, and the dearest costs no less than one over it.
-DEAREST = 1e15
+HIGHEST_PRICE = 1e15
 
 _LAWS: dict[str, Callable[..., Any]] = {
     "uniform": lambda x: x,
@@ -69,7 +67,9 @@ class Prior:
     def cdf(self, cost: ArrayLike) -> Floats:
         """Returns the probability of a cost of at most this, given that it lies in the range."""
         x = np.clip(np.asarray(cost, dtype=np.float64), self._lower_edge, self.high)
-        return np.asarray(np.clip((self._evaluate_law(x) - self._evaluate_law(self._lower_edge)) / self._compute_mass(), 0.0, 1.0))
+        return np.asarray(
+            np.clip((self._evaluate_law(x) - self._evaluate_law(self._lower_edge)) / self._compute_mass(), 0.0, 1.0)
+        )
 
     @property
     def _lower_edge(self) -> float:
@@ -84,7 +84,7 @@ class Prior:
         return float(self._evaluate_law(self.high) - self._evaluate_law(self._lower_edge))
 
 
-def number(value: Any) -> float:
+def to_number(value: Any) -> float:
     """Returns a number as a float, and NaN, which no range holds, for anything else."""
     try:
         return float(value)
@@ -94,25 +94,25 @@ def number(value: Any) -> float:
 
 def uniform(low: float, high: float) -> Prior:
     """Every cost between low and high is equally likely."""
-    return Prior("uniform", (), number(low), number(high))
+    return Prior("uniform", (), to_number(low), to_number(high))
 
 
 def normal(mean: float, deviation: float, low: float, high: float) -> Prior:
     """A normal law, cut to the range."""
-    _refuse_unless(math.isfinite(number(mean)) and number(deviation) > 0)
-    return Prior("normal", (number(mean), number(deviation)), number(low), number(high))
+    _refuse_unless_positive(math.isfinite(to_number(mean)) and to_number(deviation) > 0)
+    return Prior("normal", (to_number(mean), to_number(deviation)), to_number(low), to_number(high))
 
 
 def exponential(scale: float, low: float, high: float) -> Prior:
     """An exponential law, cut to the range."""
-    _refuse_unless(number(scale) > 0)
-    return Prior("exponential", (number(scale),), number(low), number(high))
+    _refuse_unless_positive(to_number(scale) > 0)
+    return Prior("exponential", (to_number(scale),), to_number(low), to_number(high))
 
 
 def lognormal(median: float, deviation: float, low: float, high: float) -> Prior:
     """A law whose logarithm is normal with this standard deviation, cut to the range."""
-    _refuse_unless(number(median) > 0 and number(deviation) > 0)
-    return Prior("lognormal", (number(median), number(deviation)), number(low), number(high))
+    _refuse_unless_positive(to_number(median) > 0 and to_number(deviation) > 0)
+    return Prior("lognormal", (to_number(median), to_number(deviation)), to_number(low), to_number(high))
 
 
 def empirical(seen: ArrayLike, high: float | None = None) -> Prior:
@@ -121,15 +121,15 @@ def empirical(seen: ArrayLike, high: float | None = None) -> Prior:
     >>> empirical([1.0, 2.0, 2.0, 4.0]).cdf([1.0, 2.0, 3.0, 4.0]).tolist()
     [0.25, 0.75, 0.75, 1.0]
     """
-    costs = np.sort(doubles(seen, "seen").ravel())
-    _refuse_unless(len(costs) > 0 and bool(np.all(np.isfinite(costs))))
-    return Prior("empirical", tuple(costs.tolist()), float(costs[0]), number(costs[-1] if high is None else high))
+    costs = np.sort(to_doubles(seen, "seen").ravel())
+    _refuse_unless_positive(len(costs) > 0 and bool(np.all(np.isfinite(costs))))
+    return Prior("empirical", tuple(costs.tolist()), float(costs[0]), to_number(costs[-1] if high is None else high))
 
 
 def given(cdf: Callable[[Any], Any], low: float, high: float) -> Prior:
     """Any law, by its distribution function, cut to the range."""
-    _refuse_unless(callable(cdf))
-    return Prior("given", (cdf,), number(low), number(high))
+    _refuse_unless_positive(callable(cdf))
+    return Prior("given", (cdf,), to_number(low), to_number(high))
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,19 +152,19 @@ class Prices:
     @classmethod
     def from_values(cls, prices: ArrayLike) -> Prices:
         """Returns prices as given, each rounded up by less than a 2^24th of the highest."""
-        values = doubles(prices, "prices").ravel()
+        values = to_doubles(prices, "prices").ravel()
         if not (values.size and np.all(np.isfinite(values)) and values[0] >= 0 and values[-1] > 0):
-            raise _unordered()
-        if not 1 / DEAREST <= values[-1] <= DEAREST:
+            raise _unordered_prices_error()
+        if not 1 / HIGHEST_PRICE <= values[-1] <= HIGHEST_PRICE:
             raise InvalidBounds(
-                f"The highest price of a unit of ε lies above {DEAREST:g} or below {1 / DEAREST:g}.",
+                f"The highest price of a unit of ε lies above {HIGHEST_PRICE:g} or below {1 / HIGHEST_PRICE:g}.",
                 "Sums of so large or so small amounts would not be exact.",
                 "Count in a larger or smaller unit of money.",
             )
         exponent = math.frexp(float(values[-1]))[1] - PRICE_BITS
         whole = np.ceil(np.ldexp(values, -exponent)).astype(np.int64)
         if np.any(np.diff(whole) <= 0):
-            raise _unordered()
+            raise _unordered_prices_error()
         return cls(whole, exponent)
 
     def __len__(self) -> int:
@@ -178,7 +178,7 @@ class Prices:
     def up_to(self, limit: float) -> Prices:
         """Returns the prices up to a limit, which becomes the last of them unless it lies above all."""
         values = self.values
-        limit = number(limit)
+        limit = to_number(limit)
         if not limit > 0:
             raise InvalidParameter("The reserve price is not positive.", "", "Pass a price, or none.")
         return self if limit >= values[-1] else Prices.from_values(np.append(values[values < limit], limit))
@@ -198,14 +198,14 @@ def virtual_costs(prior: Prior, prices: Prices) -> Floats:
     """
     share, price = prior.cdf(prices.values), prices.values
     before = np.append(0.0, share[:-1])
-    x, y = _hull(share, price * share)
+    x, y = _find_hull(share, price * share)
     # A price that no cost leads to is treated like the next one that a cost leads to.
     edge = np.where(share > before, np.searchsorted(x, share), np.searchsorted(x, share, side="right"))
     slopes = np.append(np.diff(y) / np.diff(x), math.inf)
     return np.asarray(np.maximum.accumulate(slopes[edge - 1]), dtype=np.float64)
 
 
-def regular(prior: Prior, prices: Prices) -> bool:
+def is_regular(prior: Prior, prices: Prices) -> bool:
     """Whether virtual costs rise with the price by themselves, so that nothing had to be ironed."""
     share, price = prior.cdf(prices.values), prices.values
     kept = np.diff(np.append(0.0, share)) > 0
@@ -213,20 +213,20 @@ def regular(prior: Prior, prices: Prices) -> bool:
     return bool(np.all(np.diff(slopes) >= -1e-9 * price[-1]))
 
 
-def _hull(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+def _find_hull(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     """Returns the corners of the lower convex hull of the origin and the points; the first of equal x counts."""
     corners = [(0.0, 0.0)]
     for point in zip(x.tolist(), y.tolist(), strict=True):
         if point[0] <= corners[-1][0]:
             continue
-        while len(corners) > 1 and _above(corners[-2], corners[-1], point):
+        while len(corners) > 1 and _lies_above(corners[-2], corners[-1], point):
             corners.pop()
         corners.append(point)
     hull = np.array(corners)
     return hull[:, 0], hull[:, 1]
 
 
-def _above(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
+def _lies_above(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
     return (b[1] - a[1]) * (c[0] - a[0]) >= (c[1] - a[1]) * (b[0] - a[0])
 
 
@@ -239,14 +239,14 @@ def _refuse_range(low: float, high: float) -> None:
         )
 
 
-def _refuse_unless(fine: bool) -> None:
+def _refuse_unless_positive(fine: bool) -> None:
     if not fine:
         raise InvalidParameter(
             "A parameter of the law of costs is not positive and finite.", "", "Pass scale, median, deviation above 0."
         )
 
 
-def _unordered() -> InvalidParameter:
+def _unordered_prices_error() -> InvalidParameter:
     return InvalidParameter(
         "The prices do not ascend, or are too close to each other.",
         "Prices are finite, at least 0, and more than a 2^24th of the highest apart.",

@@ -90,7 +90,7 @@ class AnswerGrid:
     def nearest(self, values: Iterable[Any]) -> Floats:
         """Returns the multiples nearest to the values, which are taken exactly; beyond 2^53 steps in doubles."""
         step = power_of_two(self.exponent)
-        return np.array([float(round(value / step) * step) for value in precise.exact(values)])
+        return np.array([float(round(value / step) * step) for value in precise.to_fractions(values)])
 
     def to_dict(self) -> dict[str, Any]:
         """The grid as public JSON."""
@@ -107,7 +107,7 @@ def exponent_below(size: float) -> int:
     return math.frexp(size)[1] - 1
 
 
-def snapped(value: Fraction, low: float, high: float, exponent: int) -> float:
+def snap_to_grid(value: Fraction, low: float, high: float, exponent: int) -> float:
     """Returns the multiple of 2^exponent nearest to value among those in [low, high] (which must hold one)."""
     step = power_of_two(exponent)
     index = min(max(round(value / step), math.ceil(Fraction(low) / step)), math.floor(Fraction(high) / step))

@@ -49,20 +49,20 @@ def exp(x: int) -> int:
     return scaled << power >> (_WORK - BITS) if power >= 0 else scaled >> (_WORK - BITS - power)
 
 
-def root(x: int) -> int:
+def sqrt(x: int) -> int:
     """Returns √(x/2^384)·2^384, rounded down."""
     return isqrt(x << BITS)
 
 
-def exact(values: Iterable[Any]) -> list[Fraction]:
+def to_fractions(values: Iterable[Any]) -> list[Fraction]:
     """Returns doubles, long doubles, decimals or fractions as the rational numbers that they are."""
     return [Fraction(*value.as_integer_ratio()) for value in values]
 
 
-def decimals(values: Any) -> Reals:
+def to_decimals(values: Any) -> Reals:
     """Returns an array of numbers as decimals, each rounded once to the digits of ``DECIMALS``."""
     array = np.asarray(values)
-    numbers = [DECIMALS.divide(Decimal(x.numerator), Decimal(x.denominator)) for x in exact(array.ravel())]
+    numbers = [DECIMALS.divide(Decimal(x.numerator), Decimal(x.denominator)) for x in to_fractions(array.ravel())]
     return np.array(numbers, dtype=object).reshape(array.shape)
 
 

@@ -48,27 +48,27 @@ def seam() -> Seam | None:
     return _open_seam.get()
 
 
-def random_bytes(count: int) -> bytes:
+def draw_bytes(count: int) -> bytes:
     """Returns independent uniform bytes."""
     opened = seam()
     return os.urandom(count) if opened is None else opened.bytes(count)
 
 
-def words(size: int) -> NDArray[np.uint64]:
+def draw_words(size: int) -> NDArray[np.uint64]:
     """Returns independent uniform integers in [0, 2^64)."""
-    return np.frombuffer(random_bytes(8 * size), dtype="<u8").astype(np.uint64)
+    return np.frombuffer(draw_bytes(8 * size), dtype="<u8").astype(np.uint64)
 
 
-def below(bound: int) -> int:
+def draw_below(bound: int) -> int:
     """Returns a uniform integer in [0, bound), exactly, by rejection."""
     width = (bound - 1).bit_length()
     while True:
-        draw = int.from_bytes(random_bytes((width + 7) // 8), "little") & ((1 << width) - 1)
+        draw = int.from_bytes(draw_bytes((width + 7) // 8), "little") & ((1 << width) - 1)
         if draw < bound:
             return draw
 
 
-class Uniform(NamedTuple):
+class UniformReal(NamedTuple):
     """A uniform real of (0, 1), mantissa/2^power, known to a relative error below 2^-320, however close to 0."""
 
     mantissa: int
@@ -80,18 +80,18 @@ class Uniform(NamedTuple):
         return self.mantissa >> (self.power - BITS)
 
 
-def uniforms(size: int) -> list[Uniform]:
+def draw_uniforms(size: int) -> list[UniformReal]:
     """Returns independent uniform reals: the middle of the cell of 2^-384 that each lies in, or of a smaller one.
 
     Smaller where fewer than 321 leading bits are known: then more are drawn, as often as it takes.
     """
-    drawn, each = random_bytes(BITS // 8 * size), BITS // 8
-    return [_uniform(int.from_bytes(drawn[at : at + each], "little")) for at in range(0, len(drawn), each)]
+    drawn, each = draw_bytes(BITS // 8 * size), BITS // 8
+    return [_refine_uniform(int.from_bytes(drawn[at : at + each], "little")) for at in range(0, len(drawn), each)]
 
 
-def _uniform(cell: int) -> Uniform:
+def _refine_uniform(cell: int) -> UniformReal:
     power = BITS
     while not cell >> (BITS - 64):
-        cell = cell << 64 | int(words(1)[0])
+        cell = cell << 64 | int(draw_words(1)[0])
         power += 64
-    return Uniform(2 * cell + 1, power + 1)
+    return UniformReal(2 * cell + 1, power + 1)

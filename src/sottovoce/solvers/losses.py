@@ -1,5 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convex losses of a prediction and a label, for empirical risk minimisation (docs/theory/erm.md).
+"""Two bounded losses for regression: Huber's, and the soft one whose curvature costs nothing.
+
+symbol   meaning
+τ        |ψ| never exceeds it
+H        Σ_j h_j²/Λ_j, the most that one row of weight 1 can add to the curvature, relative to Λ
+soft     ψ' = min(1, (1 − |ψ|/τ)/(2H)), H ≤ ½: quadratic up to t0 = τ(1−2H), then ψ = τ − g·e^(−(a−t0)/g), g = 2Hτ
+
+The soft loss is that of t0 and g as doubles have them, and of τ = t0 + g, so that ψ has no jump at t0.
+
+Convex losses of a prediction and a label, for empirical risk minimisation (docs/theory/erm.md).
 
 A loss is any object with ``value`` and ``derivative``; what else `Loss` names has defaults, and serves to choose
 steps and clips from public numbers, never the promise: whatever a derivative returns is clipped. It must look at one
@@ -18,12 +27,42 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from sottovoce.arrays import Floats
 from sottovoce.errors import InvalidParameter
 
-Floats = NDArray[np.float64]
+
+@dataclass(frozen=True)
+class SoftHuber:
+    """The soft Huber loss; twice continuously differentiable."""
+
+    tau: float
+    H: float
+
+    def __call__(self, residuals: Any) -> tuple[Any, Any, Any]:
+        """Returns (ρ, ψ, ψ') at the residuals, in their own precision."""
+        t0, g = self.tau * max(1 - 2 * self.H, 0.0), 2 * self.H * self.tau
+        a = np.abs(residuals)
+        over = np.maximum(a - t0, 0)
+        E = np.exp(-over / g)
+        psi = np.where(over > 0, t0 + g * (1 - E), a)
+        rho = np.where(over > 0, t0**2 / 2 + (t0 + g) * over - g**2 * (1 - E), a * a / 2)
+        return rho, np.copysign(psi, residuals), E
+
+
+@dataclass(frozen=True)
+class ClassicHuber:
+    """Huber's loss."""
+
+    tau: float
+
+    def __call__(self, residuals: Any) -> tuple[Any, Any, Any]:
+        """Returns (ρ, ψ, ψ') at the residuals, in their own precision."""
+        a = np.abs(residuals)
+        inside = a < self.tau
+        rho = np.where(inside, a * a / 2, self.tau * (a - self.tau / 2))
+        return rho, np.clip(residuals, -self.tau, self.tau), inside.astype(a.dtype)
 
 
 class Loss(Protocol):
@@ -37,7 +76,7 @@ class Loss(Protocol):
 
 
 @dataclass(frozen=True)
-class Shape:
+class LossShape:
     """What is assumed about a loss when steps and clips are chosen; an object may carry its own as ``shape``."""
 
     classifies: bool = False  # labels are ±1, and the sign of a prediction is the answer
@@ -47,11 +86,11 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Logistic:
+class LogisticLoss:
     """ln(1 + e^(−y·f)): the prediction is the log-odds of the class +1."""
 
     name = "logistic"
-    shape = Shape(classifies=True, slope=0.5, curvature=0.2, size=4.0)
+    shape = LossShape(classifies=True, slope=0.5, curvature=0.2, size=4.0)
 
     def value(self, prediction: Floats, label: Floats) -> Floats:
         """Returns ln(1 + e^(−y·f)), without overflow."""
@@ -63,11 +102,11 @@ class Logistic:
 
 
 @dataclass(frozen=True)
-class Hinge:
+class HingeLoss:
     """max(0, 1 − y·f): the loss of a support vector machine."""
 
     name = "hinge"
-    shape = Shape(classifies=True, slope=0.5, curvature=0.25, size=1.0)
+    shape = LossShape(classifies=True, slope=0.5, curvature=0.25, size=1.0)
 
     def value(self, prediction: Floats, label: Floats) -> Floats:
         """Returns max(0, 1 − y·f)."""
@@ -79,11 +118,11 @@ class Hinge:
 
 
 @dataclass(frozen=True)
-class Squared:
+class SquaredLoss:
     """½(f − y)²."""
 
     name = "squared"
-    shape = Shape()
+    shape = LossShape()
 
     def value(self, prediction: Floats, label: Floats) -> Floats:
         """Returns ½(f − y)²."""
@@ -95,12 +134,12 @@ class Squared:
 
 
 @dataclass(frozen=True)
-class Huber:
+class HuberLoss:
     """½r² up to |r| = τ and linear beyond, r = f − y; τ is a share of half the label's range."""
 
     threshold: float = 0.25
     name = "huber"
-    shape = Shape()
+    shape = LossShape()
 
     def value(self, prediction: Floats, label: Floats) -> Floats:
         """Returns ½r², or τ|r| − ½τ² beyond τ."""
@@ -113,27 +152,27 @@ class Huber:
         return np.clip(prediction - label, -self.threshold, self.threshold)
 
 
-NAMED: dict[str, Any] = {loss.name: loss for loss in (Logistic(), Hinge(), Squared(), Huber())}
+LOSSES: dict[str, Any] = {loss.name: loss for loss in (LogisticLoss(), HingeLoss(), SquaredLoss(), HuberLoss())}
 
 
-def loss_of(loss: Any) -> Loss:
+def get_loss(loss: Any) -> Loss:
     """Returns the loss of this name, or the object itself if it has the two methods."""
-    if isinstance(loss, str) and loss in NAMED:
-        return NAMED[loss]  # type: ignore[no-any-return]
+    if isinstance(loss, str) and loss in LOSSES:
+        return LOSSES[loss]  # type: ignore[no-any-return]
     if not isinstance(loss, str | type) and all(callable(getattr(loss, m, None)) for m in ("value", "derivative")):
         return loss  # type: ignore[no-any-return]
     raise InvalidParameter(
         "The loss is not known.",
-        f"There are {', '.join(NAMED)}; an object of your own has the methods value and derivative.",
+        f"There are {', '.join(LOSSES)}; an object of your own has the methods value and derivative.",
         "Choose one of them, or pass such an object.",
     )
 
 
-def shape_of(loss: Loss) -> Shape:
+def get_shape(loss: Loss) -> LossShape:
     """Returns what is assumed about a loss: its own ``shape``, or that of a regression."""
-    return getattr(loss, "shape", None) or Shape()
+    return getattr(loss, "shape", None) or LossShape()
 
 
-def name_of(loss: Loss) -> str:
+def get_name(loss: Loss) -> str:
     """Returns the name under which a loss stands in a release."""
     return str(getattr(loss, "name", None) or type(loss).__name__)

@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from sottovoce.arrays import Floats
+
 #: θ as exact numbers: an array of Fractions whose denominators are powers of two.
 Exact = NDArray[np.object_]
 
@@ -38,10 +39,10 @@ SHORTER, MUCH_SHORTER = 4.0, 1e3
 #: A slope after a step that is larger than this part of what it was asks for a fresh curvature.
 STALE = 0.1
 #: Bits of θ that terms in doubles keep for certain (terms.PLAIN_BITS).
-SHORT = 50
+KEPT_BITS = 50
 LONG_EPS = float(np.finfo(np.longdouble).eps)
 #: What rounding may make of the norm of a vector, in parts of it.
-NORM = 1 + 2.0**-40
+NORM_FACTOR = 1 + 2.0**-40
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,15 +73,19 @@ class Problem:
     def exact_gradient(self, theta: Exact) -> Exact:
         """∇J(θ) as exact numbers: Λ(θ − c) and b cancel at the minimiser without a loss."""
         _, pulls, _ = self.terms(theta, True)
-        gradient = exact(self.ridge) * (theta - exact(self.centre)) + exact(self.tilt) - exact(pulls)
+        gradient = (
+            to_fractions(self.ridge) * (theta - to_fractions(self.centre))
+            + to_fractions(self.tilt)
+            - to_fractions(pulls)
+        )
         return np.asarray(gradient, dtype=object)
 
     def distance(self, gradient: Floats) -> float:
         """A bound on ‖θ − θ*‖_Λ: the dual norm of the gradient, and what rounding may have hidden of it."""
-        return NORM * float(np.sqrt(np.sum(gradient * gradient / self.ridge))) + self.error
+        return NORM_FACTOR * float(np.sqrt(np.sum(gradient * gradient / self.ridge))) + self.error
 
 
-def rounding(rows: int, coordinates: int, steepest: float) -> float:
+def bound_rounding(rows: int, coordinates: int, steepest: float) -> float:
     """Returns what Σ pull·φ may be wrong by, in the norm of Λ⁻¹, for each unit of Σv·√H; θ does not matter.
 
     A pull has some tens of units in its last place, and is rounded to 2⁻⁸⁵ of the loudest. ``steepest`` is the
@@ -89,7 +94,7 @@ def rounding(rows: int, coordinates: int, steepest: float) -> float:
     return (rows / 2**22 + 40) * LONG_EPS * (steepest + coordinates * 2.0**-22)
 
 
-def tolerance(error: float, least: float) -> float:
+def find_tolerance(error: float, least: float) -> float:
     """Returns t ≥ ``least`` that is reached whatever the data and b are, if gradients are right up to ``error``."""
     return least + 4 * error
 
@@ -100,22 +105,22 @@ def minimise(problem: Problem, tolerance: float, start: Floats | None = None) ->
     Newton begins at ``start``, or at the centre. θ is exact: noise is added to it before it is rounded to doubles
     (``radial.cover``), so rounding costs nothing.
     """
-    bits = _bits(problem, tolerance)
-    found = _certified(problem, near(problem, start), tolerance, bits)
-    return _accelerated(problem, tolerance, bits) if found is None else found
+    bits = _choose_bits(problem, tolerance)
+    found = _run_exact_newton(problem, run_newton(problem, start), tolerance, bits)
+    return _run_accelerated(problem, tolerance, bits) if found is None else found
 
 
-def exact(numbers: Any) -> Exact:
+def to_fractions(numbers: Any) -> Exact:
     """Returns numbers as fractions, without a loss."""
     return np.array([Fraction(number) for number in numbers], dtype=object)
 
 
-def near(problem: Problem, start: Floats | None = None, negligible: float = NEGLIGIBLE) -> Floats:
+def run_newton(problem: Problem, start: Floats | None = None, negligible: float = NEGLIGIBLE) -> Floats:
     """Newton's steps, shortened where they go too far, until the decrease is a negligible part of J; no certificate."""
     theta = problem.centre if start is None else start
     data, pull, bend = problem.terms(theta, False)
     if start is None and float((problem.tilt**2 / problem.ridge).sum()) > 2 * data:  # the noise says more than the data
-        return near(problem, problem.centre - problem.tilt / problem.ridge, negligible)
+        return run_newton(problem, problem.centre - problem.tilt / problem.ridge, negligible)
     passes = 1
     while True:
         gradient = problem.gradient(theta, pull)
@@ -123,7 +128,7 @@ def near(problem: Problem, start: Floats | None = None, negligible: float = NEGL
         decrease = float(gradient @ step)
         if decrease <= negligible * abs(problem.value(theta, data)) or passes >= PASSES:
             return np.asarray(theta - step, dtype=np.float64)
-        search = _Search(decrease)
+        search = _LineSearch(decrease)
         while True:
             trial = theta - search.length * step
             data, pull, bend = problem.terms(trial, False)
@@ -134,7 +139,7 @@ def near(problem: Problem, start: Floats | None = None, negligible: float = NEGL
 
 
 @dataclass
-class _Search:
+class _LineSearch:
     """How far to go along a step: from the slopes of J alone, since the values of J drown in rounding near the end.
 
     J is convex: where the slope has turned the step was too long. Lengths are looked for on a logarithmic scale,
@@ -163,22 +168,22 @@ class _Search:
         return False
 
 
-def _certified(problem: Problem, theta: Floats, tolerance: float, bits: int) -> Exact | None:
+def _run_exact_newton(problem: Problem, theta: Floats, tolerance: float, bits: int) -> Exact | None:
     """Newton's steps with exact gradients; returns θ once its gradient certifies it, None if none does in time."""
-    theta = _short(theta)
+    theta = _drop_last_bits(theta)
     _, pull, bend = problem.terms(theta, False)
     matrix = bend + np.diag(problem.ridge)
     # One more step in doubles, since the gradient came with the curvature: nearly always one look is enough then.
-    point = _moved(exact(theta), np.linalg.solve(matrix, problem.gradient(theta, pull)), bits)
+    point = _subtract_step(to_fractions(theta), np.linalg.solve(matrix, problem.gradient(theta, pull)), bits)
     gradient = problem.exact_gradient(point).astype(np.float64)
     passes = 1
     while problem.distance(gradient) > tolerance:
         step = np.linalg.solve(matrix, gradient)
-        search = _Search(float(gradient @ step))
+        search = _LineSearch(float(gradient @ step))
         while True:
             if passes >= EXACT_PASSES:
                 return None
-            trial = _moved(point, search.length * step, bits)
+            trial = _subtract_step(point, search.length * step, bits)
             gradient = problem.exact_gradient(trial).astype(np.float64)
             passes += 1
             slope = float(gradient @ step)
@@ -190,50 +195,50 @@ def _certified(problem: Problem, theta: Floats, tolerance: float, bits: int) -> 
     return point
 
 
-def _short(theta: Floats) -> Floats:
+def _drop_last_bits(theta: Floats) -> Floats:
     """Returns θ with its last few bits dropped, so that terms are those of this very point and not of one beside it."""
-    unit = math.ldexp(1.0, math.frexp(float(np.abs(theta).max()))[1] - SHORT)
+    unit = math.ldexp(1.0, math.frexp(float(np.abs(theta).max()))[1] - KEPT_BITS)
     return np.asarray(np.rint(theta / unit) * unit, dtype=np.float64)
 
 
 # --- Steps that always suffice (docs/theory/solver.md, Theorem 2) -----------------------------------------------------
 
 
-def _accelerated(problem: Problem, tolerance: float, bits: int) -> Exact:
+def _run_accelerated(problem: Problem, tolerance: float, bits: int) -> Exact:
     """Nesterov's steps for a 1-strongly convex, R²-smooth function in the norm of Λ, as many as always suffice.
 
     The last θ is within the tolerance by Theorem 2, and needs no certificate.
     """
-    R = root_of_smoothness(problem)
-    ridge = exact(problem.ridge)
-    point = theta = _rounded(exact(problem.centre) - exact(problem.tilt) / ridge, bits)
-    for _ in range(steps_that_suffice(problem, tolerance)):
-        new = _rounded(point - problem.exact_gradient(point) / (R * R * ridge), bits)
-        point = _rounded(new + Fraction(R - 1, R + 1) * (new - theta), bits)
+    R = bound_smoothness_root(problem)
+    ridge = to_fractions(problem.ridge)
+    point = theta = _round_fractions(to_fractions(problem.centre) - to_fractions(problem.tilt) / ridge, bits)
+    for _ in range(count_sufficient_steps(problem, tolerance)):
+        new = _round_fractions(point - problem.exact_gradient(point) / (R * R * ridge), bits)
+        point = _round_fractions(new + Fraction(R - 1, R + 1) * (new - theta), bits)
         theta = new
     return theta
 
 
-def root_of_smoothness(problem: Problem) -> int:
+def bound_smoothness_root(problem: Problem) -> int:
     """Returns a whole number R with ∇²J ≤ R²·Λ."""
     return math.isqrt(math.ceil(1 + problem.smoothness)) + 1
 
 
-def steps_that_suffice(problem: Problem, tolerance: float) -> int:
+def count_sufficient_steps(problem: Problem, tolerance: float) -> int:
     """Returns T with √2·(pull + tolerance)·(1 − 1/R)^(T/2) ≤ tolerance/4, enough for every data set."""
-    return math.ceil(2 * root_of_smoothness(problem) * math.log(6 * (problem.pull / tolerance + 1)))
+    return math.ceil(2 * bound_smoothness_root(problem) * math.log(6 * (problem.pull / tolerance + 1)))
 
 
-def _bits(problem: Problem, tolerance: float) -> int:
+def _choose_bits(problem: Problem, tolerance: float) -> int:
     """Returns so many bits after the point that rounding θ to them moves R²·θ by at most a 32nd of the tolerance."""
-    unit = tolerance / (16 * root_of_smoothness(problem) ** 2 * math.sqrt(float(problem.ridge.sum())))
+    unit = tolerance / (16 * bound_smoothness_root(problem) ** 2 * math.sqrt(float(problem.ridge.sum())))
     return max(1 - math.frexp(unit)[1], 0)
 
 
-def _moved(theta: Exact, step: Floats, bits: int) -> Exact:
+def _subtract_step(theta: Exact, step: Floats, bits: int) -> Exact:
     """Returns θ − step as whole multiples of 2^−bits."""
-    return _rounded(theta - exact(step), bits)
+    return _round_fractions(theta - to_fractions(step), bits)
 
 
-def _rounded(theta: Exact, bits: int) -> Exact:
+def _round_fractions(theta: Exact, bits: int) -> Exact:
     return np.array([Fraction(round(t * 2**bits), 2**bits) for t in theta], dtype=object)

@@ -1,32 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages and the JSON as one app over one desk, behind the guard."""
+"""The pages and the JSON as one app over one desk, behind the guard.
+
+All pages over one desk, and how whatever they refuse becomes a sentence: JSON for programs, a page for people.
+
+Nothing is logged about requests, because an address may hold a key, and a traceback data.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from sottovoce import __version__
-from sottovoce.web import api
-from sottovoce.web.desk import Desk
-from sottovoce.web.door import News, nobody
-from sottovoce.web.guard import API, Guard
-from sottovoce.web.rooms import HANDLERS, ROUTES, WRONG
+from sottovoce.errors import InvalidInput, SottovoceError
+from sottovoce.web import api, audit_pages, guard, layout, ledger_pages, market_pages, person_pages, table_pages
+from sottovoce.web.forms import explain_error
+from sottovoce.web.guard import API, SENTENCES, Guard
+from sottovoce.web.sign_in import SignInEvent, tell_nobody
+from sottovoce.web.workspace import Workspace
 
 
-def make_app(desk: Desk, port: int, token: str, tell: Callable[[News], None] = nobody) -> FastAPI:
+def make_app(desk: Workspace, port: int, token: str, tell: Callable[[SignInEvent], None] = tell_nobody) -> FastAPI:
     """Returns the app over this desk, behind a guard that opens to whoever has the token, once."""
-    app = everything(desk)
+    app = make_full_app(desk)
     app.add_middleware(Guard, port=port, token=token, tell=tell)
     return app
 
 
-def everything(desk: Desk) -> FastAPI:
+def make_full_app(desk: Workspace) -> FastAPI:
     """Returns all pages and the JSON over this desk, before which a guard must stand; at its end tables are deleted."""
 
     @asynccontextmanager
@@ -44,16 +53,57 @@ def everything(desk: Desk) -> FastAPI:
         lifespan=lifespan,
         redirect_slashes=False,
     )
-    for kind, handler in {**HANDLERS, RequestValidationError: _wrong}.items():
+    for kind, handler in {**HANDLERS, RequestValidationError: _answer_wrong_fields}.items():
         app.add_exception_handler(kind, handler)
     app.state.desk = desk
     app.router.routes.extend([*api.router.routes, *ROUTES])
     return app
 
 
-def _wrong(request: Request, error: Exception) -> Response:
+def _answer_wrong_fields(request: Request, error: Exception) -> Response:
     """Says which fields of a program's request are wrong; what stood in them is not repeated."""
-    fields = api.complaints(error.errors()) if isinstance(error, RequestValidationError) else []
+    fields = api.list_wrong_fields(error.errors()) if isinstance(error, RequestValidationError) else []
     names = sorted({field["field"] for field in fields} - {""})
     words = f"Missing or wrong: {', '.join(names)}." if names else "A field is missing or wrong."
-    return JSONResponse({"error": words, "fields": fields}, WRONG)
+    return JSONResponse({"error": words, "fields": fields}, UNPROCESSABLE)
+
+
+#: Statuses of what the library refuses: something typed is wrong, or the books do not allow it now.
+UNPROCESSABLE, CONFLICT = 422, 409
+ROUTES = [
+    route
+    for room in (layout, table_pages, audit_pages, ledger_pages, market_pages, person_pages)
+    for route in room.routes
+]
+
+
+def make_pages_app(desk: Workspace) -> Starlette:
+    """Returns all pages over this desk, before which a guard must stand."""
+    app = Starlette(routes=ROUTES, exception_handlers=HANDLERS)
+    app.router.redirect_slashes = False
+    app.state.desk = desk
+    return app
+
+
+def _answer_error(request: Request, error: Exception) -> Response:
+    words = explain_error(error) if isinstance(error, SottovoceError) else SENTENCES[500]
+    return _answer_sentence(request, UNPROCESSABLE if isinstance(error, InvalidInput) else CONFLICT, words)
+
+
+def _answer_http_error(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    headers = dict(getattr(error, "headers", None) or {})  # which methods there are
+    return _answer_sentence(request, status, SENTENCES.get(status, SENTENCES[400]), headers)
+
+
+def _answer_sentence(request: Request, status: int, words: str, headers: dict[str, str] | None = None) -> Response:
+    if request.url.path.startswith(API):
+        return JSONResponse({"error": words}, status, headers)
+    page = guard.make_sentence_page(status, words)
+    return Response(b"".join(page.body), status, headers, media_type="text/html")
+
+
+HANDLERS: dict[Any, Callable[[Request, Exception], Response]] = {
+    SottovoceError: _answer_error,
+    HTTPException: _answer_http_error,
+}

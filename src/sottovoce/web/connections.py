@@ -120,7 +120,7 @@ class Connection(H11Protocol):
         self.transport.abort()
 
 
-class _Server(uvicorn.Server):
+class _PageServer(uvicorn.Server):
     """Takes few connections at a time from a long row; uvicorn has one number for both."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -129,13 +129,13 @@ class _Server(uvicorn.Server):
             one.listen(QUEUE)
 
 
-def server(app: ASGIApp) -> uvicorn.Server:
+def make_server(app: ASGIApp) -> uvicorn.Server:
     """Returns a server of the page within these limits; it logs no request, because an address may hold a key."""
-    return _Server(
+    return _PageServer(
         uvicorn.Config(
             app,
             http=Connection,
-            backlog=min(BATCH, _files() // (SHARE * BATCHES)),
+            backlog=min(BATCH, _count_allowed_files() // (SHARE * BATCHES)),
             h11_max_incomplete_event_size=LONGEST_HEADERS,
             timeout_keep_alive=KEEP_ALIVE,
             timeout_graceful_shutdown=GRACE,
@@ -150,7 +150,7 @@ def server(app: ASGIApp) -> uvicorn.Server:
     )
 
 
-def _files() -> int:
+def _count_allowed_files() -> int:
     """Returns how many files this process may have open."""
     try:
         import resource
@@ -160,7 +160,7 @@ def _files() -> int:
     return sys.maxsize if most == resource.RLIM_INFINITY else most
 
 
-class Brief(logging.Handler):
+class BriefHandler(logging.Handler):
     """Says that something went wrong, and whose word it is; not what it says, which may quote what was sent."""
 
     def __init__(self) -> None:
@@ -177,9 +177,9 @@ class Brief(logging.Handler):
 
 
 @contextmanager
-def briefly() -> Iterator[None]:
+def log_briefly() -> Iterator[None]:
     """Meanwhile whatever is logged is told in short."""
-    root, brief = logging.getLogger(), Brief()
+    root, brief = logging.getLogger(), BriefHandler()
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # a form that is none is answered, and that is all
     root.addHandler(brief)
     try:

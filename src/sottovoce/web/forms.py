@@ -19,8 +19,8 @@ from typing import Any
 from sottovoce.errors import SottovoceError
 
 #: No field holds more characters than this, except those that say otherwise.
-LONGEST = 200
-NEEDED = "Please fill this in."
+MAX_LENGTH = 200
+REQUIRED_SENTENCE = "Please fill this in."
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Fields:
         value = self.form.get(name, "")
         return value.strip() if isinstance(value, str) else ""
 
-    def text(self, name: str, *, needed: bool = True, longest: int = LONGEST) -> str | None:
+    def text(self, name: str, *, needed: bool = True, longest: int = MAX_LENGTH) -> str | None:
         """Returns the text, or None where there is none."""
         value = self._get_required(name, needed)
         if not value:
@@ -58,12 +58,12 @@ class Fields:
         value = self._get_required(name, needed)
         if not value:
             return None
-        number = _number(value)
+        number = _parse_number(value)
         if number is None:
             self.complain(name, "This is not a number. Write it like 12.5, without units.")
             return None
         if number < least or number > most or (above and number == least):
-            self.complain(name, limits(least, most, above))
+            self.complain(name, read_limits(least, most, above))
             return None
         return number
 
@@ -72,16 +72,16 @@ class Fields:
         value = self._get_required(name, needed)
         if not value:
             return None
-        read = [_number(part) for part in value.replace(";", " ").split()]
+        read = [_parse_number(part) for part in value.replace(";", " ").split()]
         if not all(number is not None and least <= number <= most for number in read):
-            each = limits(least, most, False).removeprefix("Write a number that is ")
+            each = read_limits(least, most, False).removeprefix("Write a number that is ")
             self.complain(name, f"Write numbers with spaces between them, each {each}")
             return None
         return read
 
     def words(self, name: str, *, needed: bool = True) -> tuple[str, ...] | None:
         """Returns several words, written with commas between them, all different."""
-        value = self.text(name, needed=needed, longest=10 * LONGEST)
+        value = self.text(name, needed=needed, longest=10 * MAX_LENGTH)
         if value is None:
             return None
         parts = tuple(part.strip() for part in value.split(",") if part.strip())
@@ -103,7 +103,7 @@ class Fields:
     def _get_required(self, name: str, needed: bool) -> str:
         value = self.get_typed(name)
         if needed and not value:
-            self.complain(name, NEEDED)
+            self.complain(name, REQUIRED_SENTENCE)
         return value
 
     def is_checked(self, name: str) -> bool:
@@ -115,12 +115,12 @@ class Fields:
         self.complaints.setdefault(name, sentence)
 
 
-def in_words(error: SottovoceError) -> str:
+def explain_error(error: SottovoceError) -> str:
     """Returns an error as a page says it: options of the command line are fields here."""
     return re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda found: found[1].replace("-", " "), str(error))
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     try:
         number = float(text.replace("\u2212", "-"))
     except ValueError:
@@ -128,7 +128,7 @@ def _number(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def limits(least: float, most: float, above: bool) -> str:
+def read_limits(least: float, most: float, above: bool) -> str:
     """Returns what a number must be, in words."""
     low = f"more than {least:g}" if above else f"at least {least:g}"
     if not math.isfinite(most):

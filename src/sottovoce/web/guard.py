@@ -29,33 +29,33 @@ from urllib.parse import parse_qs
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sottovoce.web import door
-from sottovoce.web.door import Door, News
-from sottovoce.web.door import new_secret as new_secret
-from sottovoce.web.jobs import until_the_next
+from sottovoce.web import sign_in
+from sottovoce.web.sign_in import SignIn, SignInEvent
+from sottovoce.web.sign_in import new_secret as new_secret
+from sottovoce.web.workspace import compute_delay
 
 #: What the page is reached by; the server listens on the first and nowhere else.
 HOSTS = ("127.0.0.1", "localhost")
 #: Methods that only look; every other changes something.
 SAFE = frozenset({"GET", "HEAD"})
 #: Where the token is exchanged, where people show their code, and the paper that both are printed on.
-OPEN, PERSON, PAPER = "/open", "/person", "/static/"
+OPEN_PATH, PERSON_PATH, STATIC_PATH = "/open", "/person", "/static/"
 #: The script of the page that asks for the token: it is there before anything else is loaded.
 OPEN_SCRIPT = "/open/script.js"
 #: Where tables are brought to.
-TABLES = frozenset({"/table", "/market/sellers", "/api/tables"})
+UPLOAD_PATHS = frozenset({"/table", "/market/sellers", "/api/tables"})
 #: Where programs ask, and are answered in JSON.
 API = "/api/"
 #: Bytes of a body: of a table, which is streamed to a file, of what is sent to a sign-in page, and of anything else.
 MOST_UPLOAD, MOST_SIGN_IN, MOST_FORM = 512 * 2**20, 2**12, 2**20
 #: Seconds without a byte of a body, and seconds for all of it.
-SILENCE, PATIENCE = 20.0, 900.0
+READ_TIMEOUT, BODY_TIMEOUT = 20.0, 900.0
 #: Bytes of a body that must have come for every second after those of the first silence.
 SLOWEST = 2**15
 #: Under which name of a request's state it is said that its sender has shown a cookie or a code of ours.
 KNOWN = "sottovoce.known"
 #: Seconds between the moments at which answers leave.
-STEP = 0.05
+ANSWER_STEP = 0.05
 
 HEADERS = {
     "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
@@ -88,20 +88,20 @@ PAGE = (
 )
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is not answered, with the status that says why."""
 
     def __init__(self, status: int) -> None:
         self.status = status
 
 
-def recognise(scope: Scope) -> None:
+def mark_as_known(scope: Scope) -> None:
     """Notes that a request is of somebody we know: its connection is not closed to make room for strangers."""
     scope.setdefault("state", {})[KNOWN] = True
 
 
 @dataclass(frozen=True)
-class Asked:
+class GuardedRequest:
     """What the guard looks at of a request: the method, the path, and headers by name."""
 
     method: str
@@ -109,7 +109,7 @@ class Asked:
     headers: dict[str, list[str]]
 
     @classmethod
-    def of(cls, scope: Scope) -> Asked:
+    def of(cls, scope: Scope) -> GuardedRequest:
         """Reads a request; each header with all that was said under its name."""
         headers: dict[str, list[str]] = {}
         for name, value in scope["headers"]:
@@ -120,20 +120,22 @@ class Asked:
         """Returns a header; refuses one that is said twice."""
         values = self.headers.get(name, [])
         if len(values) > 1:
-            raise Refused(400)
+            raise RequestRefused(400)
         return values[0] if values else None
 
     @property
     def is_open(self) -> bool:
         """Whether this is a page for those who have not signed in."""
-        return self.path in (OPEN, OPEN_SCRIPT, PERSON) or self.path.startswith((f"{PERSON}/", PAPER))
+        return self.path in (OPEN_PATH, OPEN_SCRIPT, PERSON_PATH) or self.path.startswith(
+            (f"{PERSON_PATH}/", STATIC_PATH)
+        )
 
     @property
     def largest(self) -> int:
         """The bytes that its body may have."""
-        if self.path == OPEN:
-            return door.MOST
-        if self.path in TABLES:
+        if self.path == OPEN_PATH:
+            return sign_in.MOST
+        if self.path in UPLOAD_PATHS:
             return MOST_UPLOAD
         return MOST_SIGN_IN if self.is_open else MOST_FORM
 
@@ -150,11 +152,11 @@ class Guard:
     app: ASGIApp
     port: int
     token: str
-    tell: Callable[[News], None] = door.nobody
-    door: Door = field(init=False)
+    tell: Callable[[SignInEvent], None] = sign_in.tell_nobody
+    door: SignIn = field(init=False)
 
     def __post_init__(self) -> None:
-        self.door = Door(self.token, self.tell)
+        self.door = SignIn(self.token, self.tell)
 
     @property
     def cookie(self) -> str:
@@ -167,62 +169,62 @@ class Guard:
             return await self.app(scope, receive, send)
         if scope["type"] != "http":
             return await send({"type": "websocket.close"})  # nothing here is to be had by other ways
-        began, answer, as_json = time.monotonic(), Answer(), scope["path"].startswith(API)
+        began, answer, as_json = time.monotonic(), BufferedAnswer(), scope["path"].startswith(API)
         try:
             await self._answer(scope, receive, answer)
-        except Refused as refused:
+        except RequestRefused as refused:
             words = self.door.words if refused.status == 401 else None
-            answer = sentence(refused.status, words, as_json=as_json)
+            answer = make_sentence_page(refused.status, words, as_json=as_json)
         except Exception:  # nothing of it may leave: it could quote data
-            answer = sentence(500, as_json=as_json)
-        await asyncio.sleep(until_the_next(STEP, time.monotonic() - began))
+            answer = make_sentence_page(500, as_json=as_json)
+        await asyncio.sleep(compute_delay(ANSWER_STEP, time.monotonic() - began))
         await answer.send_to(send)
 
-    async def _answer(self, scope: Scope, receive: Receive, answer: Answer) -> None:
-        asked = Asked.of(scope)
+    async def _answer(self, scope: Scope, receive: Receive, answer: BufferedAnswer) -> None:
+        asked = GuardedRequest.of(scope)
         self.admit(asked)
         if self._is_signed_in(asked):
-            recognise(scope)
-        body = Body(receive, asked.largest)
+            mark_as_known(scope)
+        body = LimitedBody(receive, asked.largest)
         body.refuse_announced(asked.get_header("content-length"))
         try:
-            if asked.path in (OPEN, OPEN_SCRIPT):
+            if asked.path in (OPEN_PATH, OPEN_SCRIPT):
                 answer.replace(await self._exchange_token(asked, body))
             else:
                 await self.app(scope, body.receive, answer.add_message)
         finally:
             if body.refused is not None:  # whatever the app made of a body that was cut off
-                raise Refused(body.refused)
+                raise RequestRefused(body.refused)
 
-    def admit(self, asked: Asked) -> None:
+    def admit(self, asked: GuardedRequest) -> None:
         """Raises unless the request may be answered."""
         host = asked.get_header("host")
         if host not in self.hosts:
-            raise Refused(421)
+            raise RequestRefused(421)
         self._refuse_cross_site(asked, f"http://{host}")
         if not (asked.is_open or self._is_signed_in(asked)):
-            raise Refused(401)
+            raise RequestRefused(401)
 
     @property
     def hosts(self) -> tuple[str, ...]:
         """The names and the port of this machine that a request may be for."""
         return tuple(f"{host}:{self.port}" for host in HOSTS)
 
-    def _refuse_cross_site(self, asked: Asked, own: str) -> None:
+    def _refuse_cross_site(self, asked: GuardedRequest, own: str) -> None:
         site, origin = asked.get_header("sec-fetch-site"), asked.get_header("origin")
         safe = asked.method in SAFE
         # The form that brings the token is a file, and of files a browser says Origin: null and cross-site, as of much
         # else that nobody can name. Here that is enough, because here the source decides nothing: all that such a
         # request can do is to show a token, and who has the right one could show it without a browser as well. Who has
         # not is told what everybody is told. Nothing else is admitted that way: no other address, no other method.
-        if (asked.path, asked.method, origin) == (OPEN, "POST", "null") and site in (None, "cross-site"):
+        if (asked.path, asked.method, origin) == (OPEN_PATH, "POST", "null") and site in (None, "cross-site"):
             return
         # Browsers say Origin: null for our own forms, because we tell them to send no referrer; then the site decides.
         from_here = site == "same-origin" or (safe and site in (None, "none")) or (site is None and origin == own)
         if not from_here or origin not in (None, "null", own) or (origin == "null" and site != "same-origin"):
-            raise Refused(403)
+            raise RequestRefused(403)
 
-    def _is_signed_in(self, asked: Asked) -> bool:
+    def _is_signed_in(self, asked: GuardedRequest) -> bool:
         """Whether the cookie was shown, once."""
         crumbs = [crumb.strip().partition("=") for line in asked.headers.get("cookie", []) for crumb in line.split(";")]
         values = [value for name, _, value in crumbs if name == self.name]
@@ -233,29 +235,33 @@ class Guard:
         """The cookie's name."""
         return f"sottovoce-{self.port}"
 
-    async def _exchange_token(self, asked: Asked, body: Body) -> Answer:
+    async def _exchange_token(self, asked: GuardedRequest, body: LimitedBody) -> BufferedAnswer:
         """Asks for the token, or exchanges it for the cookie, once; whoever has the cookie already is let in."""
         if asked.path == OPEN_SCRIPT:
-            return page(200, door.SCRIPT, b"text/javascript") if asked.method in SAFE else sentence(405)
-        opened = page(200, door.GO_ON)
+            return (
+                make_answer(200, sign_in.SCRIPT, b"text/javascript")
+                if asked.method in SAFE
+                else make_sentence_page(405)
+            )
+        opened = make_answer(200, sign_in.GO_ON)
         opened.headers.append((b"refresh", b"0; url=/"))  # a redirect would take what stands behind # along
         if self._is_signed_in(asked):
             return opened
         if asked.method in SAFE:
-            return page(200, door.ASKING)
+            return make_answer(200, sign_in.ASKING)
         if asked.method != "POST":
-            return sentence(405)
+            return make_sentence_page(405)
         given = parse_qs((await body.whole_of_it()).decode("latin-1")).get("token", [""])[0]
         cookie = self.door.redeem(given, asked.agent)
         if cookie is None:
-            raise Refused(401)
+            raise RequestRefused(401)
         crumb = f"{self.name}={cookie}; Path=/; HttpOnly; SameSite=Strict"
         opened.headers.append((b"set-cookie", crumb.encode()))
         return opened
 
 
 @dataclass
-class Body:
+class LimitedBody:
     """What is sent to us, counted and timed as it comes."""
 
     source: Receive
@@ -268,9 +274,9 @@ class Body:
     def refuse_announced(self, length: str | None) -> None:
         """Refuses a body that says of itself that it is too long."""
         if length is not None and (not length.isdecimal() or len(length) > len(str(MOST_UPLOAD))):
-            raise Refused(400 if not length.isdecimal() else 413)
+            raise RequestRefused(400 if not length.isdecimal() else 413)
         if length is not None and int(length) > self.largest:
-            raise Refused(413)
+            raise RequestRefused(413)
 
     async def receive(self) -> Message:
         """Hands on the next piece, unless it is too much or too late."""
@@ -278,9 +284,9 @@ class Body:
             return await self.source()
         now = time.monotonic()
         self.began = now if self.began is None else self.began
-        left = self.began + min(PATIENCE, SILENCE + self.length / SLOWEST) - now
+        left = self.began + min(BODY_TIMEOUT, READ_TIMEOUT + self.length / SLOWEST) - now
         try:
-            message = await asyncio.wait_for(self.source(), max(min(SILENCE, left), 0.0))
+            message = await asyncio.wait_for(self.source(), max(min(READ_TIMEOUT, left), 0.0))
         except TimeoutError:
             message = self._disconnect(408)
         self.length += len(message.get("body", b""))
@@ -303,7 +309,7 @@ class Body:
 
 
 @dataclass
-class Answer:
+class BufferedAnswer:
     """An answer held back until all of it is there."""
 
     status: int = 500
@@ -317,7 +323,7 @@ class Answer:
         elif message["type"] == "http.response.body":
             self.body.append(message.get("body", b""))
 
-    def replace(self, other: Answer) -> None:
+    def replace(self, other: BufferedAnswer) -> None:
         """Becomes another answer."""
         self.status, self.headers, self.body = other.status, other.headers, other.body
 
@@ -329,15 +335,15 @@ class Answer:
         await send({"type": "http.response.body", "body": b"".join(self.body)})
 
 
-def sentence(status: int, words: str | None = None, *, as_json: bool = False) -> Answer:
+def make_sentence_page(status: int, words: str | None = None, *, as_json: bool = False) -> BufferedAnswer:
     """Returns a page of one sentence, or the same as JSON; it shows nothing of what was asked."""
     text = SENTENCES[status] if words is None else words
     if as_json:
-        return page(status, json.dumps({"error": text}), b"application/json")
-    return page(status, PAGE.format(escape(text)))
+        return make_answer(status, json.dumps({"error": text}), b"application/json")
+    return make_answer(status, PAGE.format(escape(text)))
 
 
-def page(status: int, text: str, kind: bytes = b"text/html; charset=utf-8") -> Answer:
+def make_answer(status: int, text: str, kind: bytes = b"text/html; charset=utf-8") -> BufferedAnswer:
     """Returns an answer with this content."""
     content = text.encode()
-    return Answer(status, [(b"content-type", kind), (b"content-length", str(len(content)).encode())], [content])
+    return BufferedAnswer(status, [(b"content-type", kind), (b"content-length", str(len(content)).encode())], [content])

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from sottovoce.errors import InvalidData
-from sottovoce.web.desk import Desk, Uploaded
+from sottovoce.web.workspace import UploadedTable, Workspace
 
 #: Bytes that are read at once.
 PIECE = 2**18
@@ -39,63 +39,63 @@ PARQUET, MOST_DESCRIPTION = b"PAR1", 16 * 2**20
 #: How names in the environment begin that say where the books are and how they are opened.
 OURS = ("SOTTOVOCE_", "PG")
 #: Letters of a file's name that are shown.
-SHOWN = 80
+MAX_NAME_SHOWN = 80
 
 
-def keep(desk: Desk, name: str, source: BinaryIO) -> str:
+def save_table(desk: Workspace, name: str, source: BinaryIO) -> str:
     """Copies a table to the desk's folder, looks at it, and returns the random name under which it lies there."""
     held = secrets.token_urlsafe(16)  # a name, not noise: no answer depends on it
-    ending = ".parquet" if _begins(source) == PARQUET else ".csv"
+    ending = ".parquet" if _read_start(source) == PARQUET else ".csv"
     path = desk.folder / f"{held}{ending}"
     try:
         with desk.scratch.open_new(path.name) as file:
-            copied = _copied_parquet if ending == ".parquet" else _copied_csv
+            copied = _copy_parquet if ending == ".parquet" else _copy_csv
             copied(source, file)
-        columns = _columns_of_parquet(desk, path) if ending == ".parquet" else _header(path)
-        desk.add_table(held, Uploaded(harmless(name), path, columns))
+        columns = _columns_of_parquet(desk, path) if ending == ".parquet" else _read_kinds(path)
+        desk.add_table(held, UploadedTable(clean_name(name), path, columns))
     finally:
         if held not in desk.tables:
             desk.scratch.delete(path)
     return held
 
 
-def harmless(name: str) -> str:
+def clean_name(name: str) -> str:
     """Returns a file's own name to be shown: no folder, no control characters, not too long."""
     last = name.replace("\\", "/").rsplit("/", 1)[-1]
-    return "".join(sign for sign in last if sign.isprintable())[-SHOWN:].strip() or "table"
+    return "".join(sign for sign in last if sign.isprintable())[-MAX_NAME_SHOWN:].strip() or "table"
 
 
-def _begins(source: BinaryIO) -> bytes:
+def _read_start(source: BinaryIO) -> bytes:
     source.seek(0)
     first = source.read(len(PARQUET))
     source.seek(0)
     return first
 
 
-def _pieces(source: BinaryIO) -> Iterator[bytes]:
+def _iterate_pieces(source: BinaryIO) -> Iterator[bytes]:
     return iter(lambda: source.read(PIECE), b"")
 
 
-def _copied_csv(source: BinaryIO, file: BinaryIO) -> None:
+def _copy_csv(source: BinaryIO, file: BinaryIO) -> None:
     """Copies text with short lines."""
     decoder, since = codecs.getincrementaldecoder("utf-8")(), 0
-    for piece in _pieces(source):
-        since = _longest(piece, since)
-        if b"\0" in piece or since > LONGEST_LINE or not _decodes(decoder, piece):
-            raise _neither()
+    for piece in _iterate_pieces(source):
+        since = _measure_lines(piece, since)
+        if b"\0" in piece or since > LONGEST_LINE or not _can_decode(decoder, piece):
+            raise _unusable_table_error()
         file.write(piece)
-    if not _decodes(decoder, b"", final=True):
-        raise _neither()
+    if not _can_decode(decoder, b"", final=True):
+        raise _unusable_table_error()
 
 
-def _longest(piece: bytes, since: int) -> int:
+def _measure_lines(piece: bytes, since: int) -> int:
     """Returns the bytes since the last end of a line, or of the longest line if one in this piece is too long."""
     lines = piece.replace(b"\r", b"\n").split(b"\n")
     lengths = [since + len(lines[0]), *map(len, lines[1:])]
     return max(lengths) if max(lengths) > LONGEST_LINE else lengths[-1]
 
 
-def _decodes(decoder: Any, piece: bytes, *, final: bool = False) -> bool:
+def _can_decode(decoder: Any, piece: bytes, *, final: bool = False) -> bool:
     try:
         decoder.decode(piece, final)
     except UnicodeDecodeError:
@@ -103,12 +103,12 @@ def _decodes(decoder: Any, piece: bytes, *, final: bool = False) -> bool:
     return True
 
 
-def _header(path: Path) -> dict[str, str]:
-    from sottovoce.engine import in_memory
-    from sottovoce.files import header
+def _read_kinds(path: Path) -> dict[str, str]:
+    from sottovoce.data.engine import get_default_engine
+    from sottovoce.data.files import read_header
 
-    _refuse_names(header(str(path))[0])
-    return dict(in_memory().infer_kinds(str(path)))
+    _refuse_names(read_header(str(path))[0])
+    return dict(get_default_engine().infer_kinds(str(path)))
 
 
 def _refuse_names(names: list[str]) -> None:
@@ -121,20 +121,20 @@ def _refuse_names(names: list[str]) -> None:
         )
 
 
-def _copied_parquet(source: BinaryIO, file: BinaryIO) -> None:
-    for piece in _pieces(source):
+def _copy_parquet(source: BinaryIO, file: BinaryIO) -> None:
+    for piece in _iterate_pieces(source):
         file.write(piece)
 
 
-def _columns_of_parquet(desk: Desk, path: Path) -> dict[str, str]:
-    columns = _tried(path, desk.scratch.handle(path)) if _ends_well(path) else None
+def _columns_of_parquet(desk: Workspace, path: Path) -> dict[str, str]:
+    columns = _read_in_process(path, desk.scratch.handle(path)) if _ends_as_parquet(path) else None
     if columns is None:
-        raise _neither()
+        raise _unusable_table_error()
     _refuse_names(list(columns))
     return columns
 
 
-def _ends_well(path: Path) -> bool:
+def _ends_as_parquet(path: Path) -> bool:
     """Whether the file ends as Parquet does, which most others do not: no process is needed to refuse these."""
     size = path.stat().st_size
     with open(path, "rb") as file:
@@ -143,7 +143,7 @@ def _ends_well(path: Path) -> bool:
     return mark == PARQUET and 0 < int.from_bytes(length, "little") <= min(MOST_DESCRIPTION, size - 12)
 
 
-def _tried(path: Path, handle: int | None) -> dict[str, str] | None:
+def _read_in_process(path: Path, handle: int | None) -> dict[str, str] | None:
     """Lets a process of its own read the file to its end, and returns the columns, if it came back.
 
     A file without a name is handed over open, under the same number, so that the same link leads to it there.
@@ -163,7 +163,7 @@ def _tried(path: Path, handle: int | None) -> dict[str, str] | None:
     return answer if isinstance(answer, dict) else None
 
 
-def _neither() -> InvalidData:
+def _unusable_table_error() -> InvalidData:
     return InvalidData(
         "This is neither a CSV nor a Parquet file that can be used.",
         f"CSV is UTF-8 text with a header and lines of at most {LONGEST_LINE:,} bytes; Parquet is whole, not "
@@ -173,7 +173,7 @@ def _neither() -> InvalidData:
 
 
 @dataclass(frozen=True)
-class _Counted:
+class _ColumnReader:
     """The kernel that reads one column, unfolds it where values are listed once, and keeps nothing of it."""
 
     columns: tuple[str, ...]
@@ -189,16 +189,16 @@ class _Counted:
 def _read_to_its_end(path: str) -> dict[str, str]:
     import pyarrow.parquet as pq
 
-    from sottovoce.engine import in_memory
+    from sottovoce.data.engine import get_default_engine
 
     with pq.ParquetFile(path) as file:
         claimed = file.metadata
         if claimed.num_rows > MOST_ROWS or claimed.num_columns > MOST_COLUMNS:
             return {}
-    engines = in_memory()
+    engines = get_default_engine()
     engine = engines.open_table(path)
     for column in engine.columns():
-        engine.fold(_Counted((column,)))
+        engine.fold(_ColumnReader((column,)))
     return dict(engines.infer_kinds(path))
 
 

@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns as people hand them over (lists, NumPy, pandas, polars, Arrow), made into arrays.
+
+Only the kind of a column is looked at here, never its values beyond what telling the kind needs; and
+no message repeats one. What is masked, None, NaN or pandas' NA is missing, in whatever form it comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from sottovoce.errors import MissingColumn, UnequalLengths, UnknownPeople, WrongType
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+def to_numbers(values: Any, name: str = "values") -> Floats:
+    """Returns one column of numbers as float64, missing entries as NaN; refuses text, dates and tables."""
+    array = to_column(values, name)
+    if array.dtype.kind == "O":
+        array = _objects_to_floats(array)
+    if array.dtype.kind not in "buif":
+        raise WrongType(
+            f"The {name} are not numbers.",
+            "This question is about one column of numbers.",
+            "Convert the column (for text, dates and factors choose a public numeric code first).",
+        )
+    return array.astype(np.float64, copy=False)
+
+
+def to_matrix(table: Any, recoding: Any, expected: int | None = None) -> Floats:
+    """Returns features as a float64 matrix, one column a feature; a factor's column holds the level's number.
+
+    ``recoding`` lists the declared features (None: all columns are numbers). A table with names is read by name,
+    a plain array by position. A declared constant stands for missing numbers.
+    """
+    table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
+    features = () if recoding is None else recoding.features
+    factors = any(feature.levels for feature in features)
+    if factors or (features and recoding.by_name and list_feature_names(table) is not None):
+        raw = _read_by_name(table, features)
+    else:
+        raw = _read_by_position(table, expected)
+    constants = [(j, f.missing) for j, f in enumerate(features[: raw.shape[1]]) if f.missing is not None]
+    if constants:
+        raw = np.array(raw)  # a copy: it may be the caller's own
+    for j, constant in constants:
+        raw[np.isnan(raw[:, j]), j] = constant
+    return raw
+
+
+def _read_by_name(table: Any, features: Any) -> Floats:
+    columns = [
+        _number_levels(get_named_column(table, f.name), f.levels)
+        if f.levels
+        else to_numbers(get_named_column(table, f.name), "features")
+        for f in features
+    ]
+    check_same_length(len(columns[0]), **{f.name: c for f, c in zip(features, columns, strict=True)})
+    return np.column_stack(columns)
+
+
+def _read_by_position(table: Any, expected: int | None) -> Floats:
+    array = _convert(table, _table_to_array, "features")
+    if array.ndim != 2 or (expected is not None and array.shape[1] != expected):
+        raise WrongType(
+            "The features are not a table with the declared columns.",
+            "Features come as rows and columns.",
+            "Pass a two-dimensional array or a data frame.",
+        )
+    if array.dtype.kind == "O":
+        array = np.column_stack([_objects_to_floats(array[:, j]) for j in range(array.shape[1])])
+    if array.dtype.kind not in "buif":
+        raise WrongType(
+            "The features are not numbers.", "Text needs a schema with its levels.", "Pass a Schema as bounds."
+        )
+    return array.astype(np.float64, copy=False)
+
+
+def to_doubles(values: Any, name: str) -> Floats:
+    """Returns a number, or an array of numbers, as doubles; refuses anything else."""
+    try:
+        return np.asarray(_fill_masked(values), dtype=np.float64)
+    except Exception:
+        pass  # raised below, outside the handler, so that nothing of the cause is carried along
+    raise WrongType(f"{name} is not a number, nor an array of numbers.", "Numbers are needed here.", "Pass numbers.")
+
+
+def list_feature_names(table: Any) -> list[str] | None:
+    """Returns the names of a data frame's or Arrow table's columns, None for plain arrays."""
+    if type(table).__name__ == "LazyFrame":  # polars', which is not imported for this
+        raise WrongType(
+            "The table is a lazy frame, which has no rows yet.",
+            "Rows are read from tables in memory, or from files.",
+            "Pass what its collect() returns, or the path of its file.",
+        )
+    if isinstance(table, pa.Table):
+        return list(table.column_names)
+    names = getattr(table, "columns", None)
+    return None if names is None or not all(isinstance(n, str) for n in names) else [str(n) for n in names]
+
+
+def list_column_names(data: Any) -> list[Any] | int:
+    """Returns the names of the columns of a table or of one column, or how many there are where they have none."""
+    for names in ("column_names", "columns"):  # Arrow's, and those of pandas and polars
+        if hasattr(data, names):
+            return list(getattr(data, names))
+    name = getattr(data, "name", None) if hasattr(data, "to_numpy") else None
+    if name is not None and not (isinstance(name, str) and not name):  # polars writes no name as an empty one
+        return [name]
+    if hasattr(data, "shape"):
+        return int(data.shape[1]) if len(data.shape) > 1 else 1
+    # Lists alone are looked into: a generator would lose its first row.
+    first = data[0] if isinstance(data, list | tuple) and data else None
+    is_row = isinstance(first, list | tuple) or (isinstance(first, np.ndarray) and first.ndim > 0)
+    return len(first) if is_row and first is not None else 1
+
+
+def get_column_name(values: Any) -> str | None:
+    """Returns the name that one column has of itself (pandas and polars), None for plain arrays."""
+    names = list_feature_names(values)
+    name = names[0] if names is not None and len(names) == 1 else getattr(values, "name", None)
+    return name if isinstance(name, str) and name else None
+
+
+def get_named_column(table: Any, name: str) -> Any:
+    """Returns a column of a data frame or an Arrow table by its name."""
+    names = list_feature_names(table)
+    if names is None or names.count(name) != 1:
+        raise MissingColumn(
+            f"The table has no column {name!r}, or has it twice.",
+            "Columns are found by their names.",
+            "Pass a data frame with it, once.",
+        )
+    return table.column(name) if isinstance(table, pa.Table) else table[name]
+
+
+def _number_levels(values: Any, levels: tuple[str, ...]) -> Floats:
+    place = {level: float(i) for i, level in enumerate(levels)}
+    found = to_column(values, "features").tolist()
+    return np.array([-1.0 if is_missing(value) else place.get(_format_level(value), -1.0) for value in found])
+
+
+def _format_level(value: Any) -> str:
+    # A level written as 1 in a schema is often stored as 1.0, where a column has gaps.
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _table_to_array(table: Any) -> Array:
+    if isinstance(table, pa.Table):
+        return np.column_stack([to_column(c, "features") for c in table.columns])
+    return _fill_masked(table.to_numpy() if hasattr(table, "to_numpy") else table)
+
+
+def _fill_masked(values: Any) -> Array:
+    """Returns an array in which what is masked is missing: NaN among numbers, None among other things."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return np.asarray(values)
+    if not np.ma.is_masked(values):
+        return np.asarray(values.data)
+    kind, gap = (np.float64, np.nan) if values.dtype.kind in "buif" else (object, None)
+    array = np.array(values.data, dtype=kind)
+    array[np.ma.getmaskarray(values)] = gap
+    return array
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a cell holds nothing: None, NaN, what is masked, or what pandas has for it."""
+    if value is None or value is np.ma.masked or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and bool(np.isnan(value))
+
+
+def factorise(values: Any) -> tuple[Array, NDArray[np.int64]]:
+    """Returns the distinct owners in sorted order, and for every row the position of its owner among them."""
+    array = to_column(values, "groups")
+    if array.dtype.kind in "OUST":
+        return _factorise_text(array)
+    nameless = {"f": np.isnan, "M": np.isnat, "m": np.isnat}.get(array.dtype.kind)
+    if array.dtype.kind not in "biufMm" or (nameless is not None and nameless(array).any()):
+        raise invalid_names_error()
+    people, owner = np.unique(array, return_inverse=True)
+    return people, owner.astype(np.int64, copy=False)
+
+
+def count_dimensions(values: Any) -> int:
+    """Returns the number of dimensions, 0 for what is no array at all."""
+    try:
+        return int(np.ndim(values))
+    except Exception:  # ragged lists, and whatever somebody else's object raises
+        return 1 if isinstance(values, list | tuple) else 0
+
+
+def count_rows(values: Any, name: str) -> int:
+    """Returns the number of rows; refuses what has none."""
+    try:
+        return len(values)
+    except Exception:
+        pass  # raised below, outside the handler
+    raise WrongType(f"The {name} are not rows.", "Columns and tables have a length.", "Pass arrays, lists or frames.")
+
+
+def check_same_length(expected: int, **columns: Any) -> None:
+    """Refuses columns that do not have the expected number of rows."""
+    wrong = [name for name, rows in columns.items() if rows is not None and count_rows(rows, name) != expected]
+    if wrong:
+        raise UnequalLengths(
+            f"The column {wrong[0]!r} has another number of rows than the data.",
+            "Every row needs its own entry.",
+            "Pass columns of equal length.",
+        )
+
+
+def to_column(values: Any, name: str) -> Array:
+    """Returns one column as a NumPy array, whatever it came in."""
+    array = _convert(values, _column_to_array, name)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array.ravel()
+    if array.ndim != 1:
+        raise WrongType(
+            f"The {name} are not one column.",
+            "This question is about one column.",
+            "Pass a one-dimensional array or a single column of the table.",
+        )
+    return array
+
+
+def _column_to_array(values: Any) -> Array:
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if isinstance(values, pa.Array):
+        return np.asarray(values.to_numpy(zero_copy_only=False))
+    if hasattr(values, "to_numpy"):  # pandas and polars, neither of which is imported for this
+        values = values.to_numpy()
+    array = _fill_masked(values)
+    if (
+        array.dtype.kind in "US"
+        and isinstance(values, list | tuple)
+        and not all(isinstance(v, str | bytes) for v in values)
+    ):
+        return np.array(values, dtype=object)  # NumPy would spell a NaN among text as the name "nan"
+    return array
+
+
+def _convert(values: Any, convert: Callable[[Any], Array], name: str) -> Array:
+    """Returns the array; whatever goes wrong in other people's code is one refusal, which repeats no value."""
+    try:
+        return convert(values)
+    except Exception:
+        pass  # raised below, outside the handler, so that nothing of the cause is carried along
+    raise WrongType(
+        f"The {name} cannot be made into columns.",
+        "A column is a list of numbers or of text, and all columns of a table are of one length.",
+        "Pass a list, an array, or a column of a data frame.",
+    )
+
+
+def _objects_to_floats(array: Array) -> Array:
+    if any(isinstance(value, str | bytes) for value in array):
+        return array
+    try:
+        return np.array([np.nan if is_missing(value) else value for value in array], dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return array  # the caller refuses it without repeating the value that did not convert
+
+
+def _factorise_text(array: Array) -> tuple[Array, NDArray[np.int64]]:
+    encoded = _encode_dictionary(array)
+    if encoded is None or encoded.null_count or has_nameless(encoded.dictionary):
+        raise invalid_names_error()
+    order = pc.sort_indices(encoded.dictionary).to_numpy()
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    people = encoded.dictionary.take(pa.array(order)).to_numpy(zero_copy_only=False)
+    return people, rank[encoded.indices.to_numpy()]
+
+
+def _encode_dictionary(array: Array) -> Any:
+    try:
+        encoded = pa.array(array, from_pandas=True).dictionary_encode()
+        pc.sort_indices(encoded.dictionary)  # what has no order is no name
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):  # among them text that is not Unicode
+        return None
+    return encoded
+
+
+def has_nameless(names: Any) -> bool:
+    """Whether one of the names in an Arrow column is missing, or is empty text; raises if text is not Unicode."""
+    if pa.types.is_dictionary(names.type):
+        names = names.dictionary_decode()
+    names.validate(full=True)
+    if names.null_count:
+        return True
+    text = any(
+        kind(names.type)
+        for kind in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    )
+    return text and bool(pc.any(pc.equal(pc.binary_length(names), 0)).as_py())
+
+
+def refuse_nameless(people: Sequence[Any]) -> None:
+    """Refuses names that are no names: None, NaN, empty text, and text that is not Unicode."""
+    kinds = set(map(type, people))
+    if kinds <= {int}:
+        return
+    if kinds == {str}:  # of many people, without a loop in Python
+        nameless = not all(people) or not is_unicode("\n".join(people))
+    else:
+        nameless = any(is_missing(name) or (isinstance(name, str) and not _is_name(name)) for name in people)
+    if nameless:
+        raise invalid_names_error()
+
+
+def _is_name(text: str) -> bool:
+    return bool(text) and is_unicode(text)
+
+
+def is_unicode(text: str) -> bool:
+    """Whether text can be written down; that with lone surrogates cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def invalid_names_error() -> UnknownPeople:
+    """The refusal of owners that are no names."""
+    return UnknownPeople(
+        "A person has no name, or people are named by several kinds of things.",
+        "People are named by numbers or by text; nothing, NaN, empty text and text that is not Unicode are no names.",
+        "Fill the column of people in, all with numbers or all with text.",
+    )

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is confidential stays here: objects that do not let themselves be written down or sent on.
+
+A loss depends on everybody's data, also when it is shown to its owner alone. So it is neither pickled nor copied nor
+made JSON, by accident or inside something else; whoever wants numbers takes them out by hand, knowing what they do.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce.errors import Confidential
+
+STAMP = "CONFIDENTIAL, for the curator alone"
+
+
+def confidential_error() -> Confidential:
+    """Why exact losses are not written down."""
+    return Confidential(
+        "An exact per-instance loss depends on everybody's data, also when it is shown to its owner alone.",
+        "It is for the curator, and is not put into files, messages or other objects.",
+        "Publish what sv.audit.mine gives, which follows from public numbers, or sv.audit.histogram of it.",
+    )
+
+
+class ConfidentialObject(dict[str, bool]):
+    """An object that refuses to be pickled, copied or made JSON.
+
+    It is a dictionary so that json, which writes dictionaries by their items, comes to ``items`` and is refused with
+    the reason; the one entry that it has says what it is.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(confidential=True)
+
+    def items(self) -> NoReturn:
+        """Refuses: what asks for all there is would write it down."""
+        raise confidential_error()
+
+    def to_json(self) -> NoReturn:
+        """Refuses, with the reason."""
+        raise confidential_error()
+
+    def copy(self) -> NoReturn:
+        """Refuses, with the reason."""
+        raise confidential_error()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise confidential_error()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {STAMP}>"
+
+    __str__ = __repr__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return id(self)
+
+
+class ConfidentialArray(np.ndarray[Any, np.dtype[np.float64]]):
+    """An array of confidential numbers, and whatever is computed from it entry by entry; it is not pickled."""
+
+    @classmethod
+    def of(cls, values: NDArray[np.float64]) -> ConfidentialArray:
+        """Marks an array as confidential, and read-only."""
+        marked = np.array(values, dtype=np.float64).view(cls)
+        marked.setflags(write=False)
+        return marked
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        return array[()] if return_scalar else super().__array_wrap__(array, context, False)
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise confidential_error()
+
+    def __repr__(self) -> str:
+        return f"<Losses of {self.size}: {STAMP}>"

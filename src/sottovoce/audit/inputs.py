@@ -1,0 +1,458 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a released model and its rows to what the mechanism saw: its coordinates, its rounding, everybody's weight.
+
+Weights come from planning again with the same budgets; the plan's fingerprint must be the one in the release's
+certificate, so a release is never audited with other people's budgets.
+
+question                     method                   coordinates of a row
+posterior sample             (fixed or adaptive λ)    φ of the unit ball
+ridge                        output-tight             (½, z), on the grid of the sums
+ridge                        output                   (1, z + ½), on the grid of the sums
+
+The smallest eigenvalue of XᵀX, which an adaptive posterior sample releases first, without a row that is u in the
+eigenvectors: the root t of Σ u_k²/(λ_k − t) = 1 below λ_1.
+
+What an audit looks at: rows as the mechanism saw them, the fit, and the domain from which records come.
+
+Rows of a mechanism that is only described are taken as they are, or brought back to the bounds that were declared. Of
+records that are not in the data: the worst of a domain, and one record in many data sets.
+
+symbol   name
+√w       root, by which a row and its label are multiplied: everybody's own weight
+H, θ     of the fit, over all rows
+B, Y     norm and label of the domain, times the largest root of a weight
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce.arrays import Floats, check_same_length, factorise, to_doubles, to_matrix, to_numbers
+from sottovoce.audit import leverages, rebuilding
+from sottovoce.audit.confidential import STAMP, ConfidentialObject
+from sottovoce.audit.leverages import RidgeFit
+from sottovoce.audit.mechanisms import (
+    GaussianObjective,
+    GaussianOutput,
+    LeaveOneOutChange,
+    Mechanism,
+    PosteriorMechanism,
+    RadialOutput,
+    compute_changes,
+)
+from sottovoce.budgets import Budgets
+from sottovoce.data.encoding import Recoding, UnitBall
+from sottovoce.data.engine import Dataset
+from sottovoce.data.kernels import GroupLookup, invalid_values_error
+from sottovoce.data.readers import Label, Reader, UnitBallReader
+from sottovoce.data.regression_sums import UNIT, to_whole_numbers
+from sottovoce.data.source import find_schema
+from sottovoce.errors import InvalidBounds, InvalidParameter, TooFewRows, WrongType
+from sottovoce.estimator import read_source, refuse_invalid_rows
+from sottovoce.estimators import posterior_mechanism, ridge_output
+from sottovoce.estimators.posterior import Posterior
+from sottovoce.estimators.posterior_mechanism import shorten_rows
+from sottovoce.plan import Plan
+from sottovoce.release import Release
+from sottovoce.schema import Bounds
+
+#: Halvings of an interval, down to the last digit of a double, and rows that are worked on at a time.
+HALVINGS, CHUNK = 60, 8192
+
+
+def compute_eigenvalue_moves(rows: Floats) -> Floats:
+    """Returns λ_1 − t for each row: between 0 and the squared length of the row."""
+    values, vectors = np.linalg.eigh(rows.T @ rows)
+    parts = [rows[at : at + CHUNK] @ vectors for at in range(0, len(rows), CHUNK)]
+    return np.concatenate([_solve_eigenvalue_moves(part**2, values) for part in parts])
+
+
+def _solve_eigenvalue_moves(square: Floats, values: Floats) -> Floats:
+    """Σ u_k²/(gap_k + s) falls with the distance s; the halving keeps the root between low and high."""
+    gaps = values - values[0]
+    low, high = np.zeros(len(square)), np.asarray(square.sum(axis=1), dtype=np.float64)
+    for _ in range(HALVINGS):
+        s = (low + high) / 2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            more = (square / (gaps + s[:, None])).sum(axis=1) > 1
+        low, high = np.where(more, s, low), np.where(more, high, s)
+    return high
+
+
+def read_audit_input(est: Any, X: Any, y: Any, epsilon: Any, groups: Any) -> AuditInput:
+    """Returns the setting of a fitted estimator, or of a release, and of the rows it was made from."""
+    release, model = rebuilding.find_release(est)
+    own = epsilon is None and find_schema(model).budget is not None  # then everybody's is in the table
+    granted = getattr(model, "epsilon", None) if epsilon is None and isinstance(est, Posterior) else epsilon
+    if has_equal_weights(release) != (granted is None and not own):
+        raise _unused_budgets_error() if has_equal_weights(release) else _missing_budgets_error()
+    # Where there are no budgets, any number stands for them.
+    stated = None if own else (1.0 if granted is None else granted)
+    return read_rows_input(release, model, *read_source(model, X, y, epsilon=stated, groups=groups))
+
+
+def read_rows_input(release: Release, model: Any, budgets: Budgets, rows: Dataset) -> AuditInput:
+    """Returns the setting of rows wherever they live, under the budgets of the release."""
+    plan = _find_plan(release, model, budgets, rows)
+    values, labels, kinds, owner = _collect_rows(release, budgets, rows)
+    weights = np.ones(len(budgets.kinds)) if plan is None else _compute_weights(release, plan)
+    root = np.sqrt(weights[kinds])
+    X, y = _weight_rows(release, values, labels, root)
+    promise = getattr(model, "guarantee_", None) if plan is None else plan.guarantee
+    mechanism, ridge = _read_mechanism(release)
+    setting = AuditInput(
+        mechanism, X, y, root, ridge, _read_release_domain(release), partial(prepare_rows, release, model),
+        promised=_fill_largest_epsilon(release, len(y)) if promise is None else promise.amounts[kinds],
+        neighbours=release.guarantee["neighbours"], owner=owner, people=budgets.people,
+    )  # fmt: skip
+    return replace(setting, earlier=_compute_eigenvalue_distances(release, setting))
+
+
+def _weight_rows(release: Release, values: Floats, labels: Floats, root: Floats) -> tuple[Floats, Floats]:
+    """Returns √w·x and √w·y; who was left out is not looked at."""
+    X, y = _transform_rows(release, values, labels)
+    X[root == 0], y[root == 0] = 0.0, 0.0
+    if not (np.isfinite(X).all() and np.isfinite(y).all()):
+        raise invalid_values_error()
+    return X * root[:, None], y * root
+
+
+def _read_mechanism(release: Release) -> tuple[Mechanism, float]:
+    if release.question == "ridge":
+        return RadialOutput(release.noise["rate"]), float(release.parameters["alpha"])
+    gamma = float(release.noise["gamma"])
+    if "alpha" in release.parameters:
+        return PosteriorMechanism(gamma), float(release.parameters["alpha"])
+    value: dict[str, Any] = release.value  # type: ignore[assignment]
+    return PosteriorMechanism(gamma, "; given the eigenvalue that was released before it"), float(
+        value["regularisation"]
+    )
+
+
+def _compute_eigenvalue_distances(release: Release, setting: AuditInput) -> Floats | None:
+    spread = release.noise.get("eigenvalue_standard_deviation")
+    return None if spread is None else compute_eigenvalue_moves(setting.rows) / float(spread)
+
+
+def _read_release_domain(release: Release) -> Domain:
+    given = release.parameters
+    low, high = given["label"]
+    if release.question == "ridge":
+        d = Recoding.from_dict(given["features"]).width + 1
+        return Domain(math.sqrt(d) / (1 if given["method"] == "output" else 2), 1.0, False)
+    every = rebuilding.find_norm(release) is not None and not given["fit_intercept"] and low == -high
+    return Domain(1.0, 1.0, every and all("levels" not in f and f["low"] < f["high"] for f in given["features"]))
+
+
+def _transform_rows(release: Release, values: Floats, labels: Floats) -> tuple[Floats, Floats]:
+    """Returns x and y as the mechanism has them, from what readers gave: rows of the ball, or recoded features."""
+    given = release.parameters
+    if release.question == "ridge":
+        whole = to_whole_numbers(values, labels) / UNIT
+        change = ridge_output.make_coordinates(given["method"], whole.shape[1] - 1)
+        return whole[:, :-1] @ change.T, whole[:, -1].copy()
+    (low, high), (middle, half) = (
+        given["label"],
+        posterior_mechanism.get_label_scale(tuple(given["label"]), given["fit_intercept"]),
+    )
+    own = (low + high) / 2 + (high - low) / 2 * labels
+    return values.copy(), np.clip((own - middle) / half, -1.0, 1.0)
+
+
+def prepare_rows(release: Release, model: Any, X: Any, y: Any) -> tuple[Floats, Floats]:
+    """Returns x and y of rows that take no part, as the mechanism would have them."""
+    alone = len(y) == 1  # a question is about two rows at least, so one comes twice
+    X, y = (_repeat_row(X), np.repeat(y, 2)) if alone else (X, y)
+    _, rows = model.gather(X, y, epsilon=1.0, groups=None)
+    values, labels, *_ = _collect_rows(release, None, rows)
+    X, y = _transform_rows(release, values, labels)
+    if not (np.isfinite(X).all() and np.isfinite(y).all()):
+        raise invalid_values_error()
+    return (X[:1], y[:1]) if alone else (X, y)
+
+
+def _repeat_row(X: Any) -> Any:
+    return X.take([0, 0]) if hasattr(X, "column_names") else np.repeat(np.asarray(X), 2, axis=0)
+
+
+def _find_plan(release: Release, model: Any, budgets: Budgets, rows: Dataset) -> Plan | None:
+    """Returns the plan of the release, or None where every row weighs one."""
+    if has_equal_weights(release):
+        if budgets.n_rows != _count_rows(release, budgets):
+            raise _other_rows_error()
+        return None
+    for candidate in rebuilding.iterate_candidates(release, model):
+        plan: Plan = candidate.plan_for(budgets, rows)
+        if plan.digest == release.certificate.plan_digest:
+            refuse_invalid_rows(model, plan, rows)
+            return plan
+    raise InvalidParameter(
+        "These budgets, rows or columns are not those that the release was planned with.",
+        "Everybody's weight follows from them, and the plan's fingerprint is in the release.",
+        "Give the budgets, the people and the table as they were then, with the same version of sottovoce.",
+    )
+
+
+def _compute_weights(release: Release, plan: Plan) -> Floats:
+    unit = release.parameters.get("weight_unit", 1 / plan.weights.total)
+    return np.asarray(plan.weights.row * unit, dtype=np.float64)
+
+
+def has_equal_weights(release: Release) -> bool:
+    """Whether every row weighs one, with no budgets behind it."""
+    return bool(release.parameters.get("weight_unit") == 1.0)
+
+
+def _count_rows(release: Release, budgets: Budgets) -> int:
+    """How many rows the release is about, as far as it says."""
+    return int(release.guarantee["people"]) if release.guarantee["unit"] == "row" else budgets.n_rows
+
+
+def _fill_largest_epsilon(release: Release, rows: int) -> Floats:
+    return np.full(rows, float(release.guarantee["epsilon"]["most"]))
+
+
+@dataclass(frozen=True, eq=False)
+class _RowCollector:
+    """The kernel that hands over features, labels, kinds and owners, batch by batch in their order."""
+
+    reader: Reader
+    label: Label
+    owner: GroupLookup
+    person: GroupLookup | None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((self.label.column, *self.reader.columns, *self.owner.columns)))
+
+    def zero(self) -> list[Any]:
+        return []
+
+    def __call__(self, batch: Any) -> list[Any]:
+        owners = np.zeros(0, dtype=np.int64) if self.person is None else self.person.kinds(batch)
+        return [(self.reader.matrix(batch), self.label.values(batch), self.owner.kinds(batch), owners)]
+
+
+def _collect_rows(release: Release, budgets: Budgets | None, rows: Dataset) -> tuple[Floats, Floats, Any, Any]:
+    reader, person = rows.features, None
+    if isinstance(release.parameters.get("ball"), dict) and not isinstance(reader, UnitBallReader):
+        reader = UnitBallReader(UnitBall.from_dict(release.parameters["ball"]), reader.recoding, reader)
+    streamed = budgets is not None and budgets.unit == "person" and budgets.owner is None
+    if streamed:  # in a file a row's person is found by name
+        person = replace(rows.owner, codes=None)
+    parts = rows.engine.fold(_RowCollector(reader, rows.label, rows.owner, person))
+    values, labels, kinds, owners = (np.concatenate(part) for part in zip(*parts, strict=True))
+    held = None if budgets is None else budgets.owner
+    return values, labels, kinds, owners.astype(np.int64) if streamed else held
+
+
+def _missing_budgets_error() -> InvalidParameter:
+    return InvalidParameter(
+        "Budgets are missing.",
+        "Everybody's weight in this release follows from what they granted.",
+        "Give the budgets (and the people, if rows have owners) as they were then.",
+    )
+
+
+def _unused_budgets_error() -> InvalidParameter:
+    return InvalidParameter(
+        "This release was made without budgets.", "Every row weighs one in it.", "Leave epsilon= out."
+    )
+
+
+def _other_rows_error() -> InvalidParameter:
+    return InvalidParameter(
+        "The table has another number of rows than the release is about.",
+        "An audit looks at the rows that the release was made from.",
+        "Pass the same table.",
+    )
+
+
+#: H with a smallest eigenvalue below this share of the largest is singular, whatever Cholesky's method says.
+SINGULAR = 1e-13
+
+
+class Domain(NamedTuple):
+    """‖x‖ ≤ norm, |y| ≤ label; ``whole`` if all such records are possible, and not only some of them."""
+
+    norm: float
+    label: float
+    whole: bool
+
+
+@dataclass(frozen=True, eq=False)
+class AuditInput:
+    """Rows in the mechanism's own coordinates, everybody's weights, and what was promised."""
+
+    mechanism: Mechanism
+    rows: Floats  # √w·x
+    labels: Floats  # √w·y
+    root: Floats
+    ridge: float
+    domain: Domain | None
+    prepared: Callable[[Any, Any], tuple[Floats, Floats]]  # features and labels as people know them → x, y
+    promised: Floats | None = None  # one a row: what its person was promised
+    neighbours: str = ""  # of that promise
+    owner: NDArray[np.int64] | None = None  # row → person; None where each row is a person
+    people: Any = None  # their names in order, where they have any
+    earlier: Floats | None = None  # how far each row moves what was released before, in its noise's deviations
+
+    def fit(self, rows: Floats | None = None, labels: Floats | None = None) -> RidgeFit:
+        """Returns the ridge regression of these rows, or of all; refuses one that has no single solution."""
+        fitted = leverages.fit_ridge(
+            self.rows if rows is None else rows, self.labels if labels is None else labels, self.ridge
+        )
+        eigenvalues = np.linalg.eigvalsh(fitted.hessian)
+        if eigenvalues[0] <= SINGULAR * eigenvalues[-1]:
+            raise InvalidParameter(
+                "XᵀX + λI is singular.", "It must be positive definite.", "Use a larger ridge λ (alpha)."
+            )
+        return fitted
+
+    def compute_changes(self, fit: RidgeFit, rows: Floats, labels: Floats, *, present: bool) -> LeaveOneOutChange:
+        """What leaving rows out, or adding them, changes in the mechanism's metric."""
+        return compute_changes(fit, rows, labels, self.mechanism.compute_metric(fit), present=present)
+
+    def read_record(self, z: Any, root: float) -> tuple[Floats, Floats]:
+        """Returns one record z = (x, y) in the mechanism's coordinates and with its weight, as arrays of one row."""
+        x, y = split_record(z, "z=")
+        rows, labels = self.prepared(make_row(x), np.atleast_1d(np.asarray(y)))
+        return rows[:1] * root, labels[:1] * root
+
+    def require_domain(self) -> Domain:
+        """Returns the domain; refuses where none is declared."""
+        if self.domain is None:
+            raise InvalidBounds(
+                "No domain is declared.",
+                "The worst record is sought among those that public bounds allow.",
+                "Describe the mechanism with bounds=sv.Bounds(norm=1.0, label=(-1, 1)).",
+            )
+        return self.domain
+
+
+def split_record(record: Any, called: str = "") -> tuple[Any, Any]:
+    """Returns the features and the label of a record."""
+    with suppress(TypeError, ValueError):  # raised below, outside the handler: what is wrong may be data
+        x, y = record
+        return x, y
+    raise InvalidParameter("The record is not a pair.", "", f"Pass {called}(x, y): features and label.")
+
+
+def make_row(x: Any) -> Any:
+    """One record's features as a table of one row."""
+    if not hasattr(x, "keys"):
+        return np.atleast_2d(to_doubles(x, "A feature"))
+    import pyarrow as pa
+
+    try:
+        return pa.table({name: [x[name]] for name in x.keys()})  # noqa: SIM118 (a pandas Series has keys too)
+    except Exception:
+        pass  # raised below, outside the handler, so that nothing of the cause is carried along
+    raise WrongType("The features are not one row.", "A row has a name and a cell for each column.", "Pass a mapping.")
+
+
+class WorstRecord(ConfidentialObject):
+    """The record that loses most. ``float`` of it is its ε.
+
+    ``x`` and ``y`` are in the mechanism's own coordinates. ``added``: it is not in the data, and would be added; else
+    it is row ``row``, by being removed. ``bound`` is proved: nobody loses more. ``attained``: the domain has such a
+    record; otherwise only some of the records that were searched are in it, and ``epsilon`` is no more than a bound.
+    """
+
+    def __init__(self, epsilon: float, bound: float, x: Floats, y: float, row: int | None, attained: bool) -> None:
+        super().__init__()
+        self.epsilon, self.bound, self.x, self.y = epsilon, bound, x, y
+        self.added, self.row, self.attained = row is None, row, attained
+
+    def __float__(self) -> float:
+        return self.epsilon
+
+    def __repr__(self) -> str:
+        return f"<Worst record: {STAMP}>"
+
+    __str__ = __repr__
+
+
+def find_worst_record(setting: AuditInput, fit: RidgeFit, losses: Floats, delta: float) -> WorstRecord:
+    """Returns the worst record of all: over the domain for being added, over the rows for being removed."""
+    domain, loudest = setting.require_domain(), float(setting.root.max())
+    found = setting.mechanism.supremum(fit, delta, domain.norm * loudest, domain.label * loudest)
+    i = int(np.argmax(losses))
+    if losses[i] > found.value:
+        root = float(setting.root[i])
+        row, label = setting.rows[i] / root, float(setting.labels[i]) / root
+        return WorstRecord(float(losses[i]), max(float(losses[i]), found.bound), row, label, i, True)
+    return WorstRecord(found.value, found.bound, found.x / loudest, found.y / loudest, None, domain.whole)
+
+
+def compute_record_losses(setting: AuditInput, z: Any, datasets: Iterable[tuple[Any, Any]], delta: float) -> Floats:
+    """Returns ε of adding z to each data set; weights are by place, and z has that of the loudest row."""
+    x, y = setting.read_record(z, float(setting.root.max()))
+    return np.array(
+        [_compute_added_loss(setting, x, y, *setting.prepared(*dataset), delta) for dataset in datasets], dtype=float
+    )
+
+
+def _compute_added_loss(setting: AuditInput, x: Floats, y: Floats, rows: Floats, labels: Floats, delta: float) -> float:
+    root = setting.root
+    if np.ptp(root) == 0:
+        root = np.full(len(labels), root[0])
+    if len(root) != len(labels):
+        raise InvalidParameter(
+            "A data set has another number of rows than the audited one.",
+            "Rows have weights of their own here, by their place.",
+            "Pass data sets of the same length.",
+        )
+    fit = setting.fit(rows * root[:, None], labels * root)
+    return float(setting.mechanism.epsilon(setting.compute_changes(fit, x, y, present=False), delta)[0])
+
+
+def read_described_input(
+    est: GaussianOutput | GaussianObjective, X: Any, y: Any, epsilon: Any, groups: Any
+) -> AuditInput:
+    """Returns the setting of rows under a described mechanism; every row weighs one."""
+    if epsilon is not None:
+        raise InvalidParameter("A described mechanism has no budgets.", "Every row weighs one.", "Leave epsilon= out.")
+    rows, labels = clip_rows(est.bounds, X, y)
+    check_same_length(len(labels), groups=groups)
+    if not len(labels):
+        raise TooFewRows("The table is empty.", "", "Pass the rows that the mechanism saw.")
+    people, owner = (None, None) if groups is None else factorise(groups)
+    return AuditInput(
+        est, rows, labels, np.ones(len(labels)), float(est.alpha), read_bounds_domain(est.bounds, rows.shape[1]),
+        partial(clip_rows, est.bounds), owner=owner, people=people,
+    )  # fmt: skip
+
+
+def clip_rows(bounds: Bounds | None, X: Any, y: Any) -> tuple[Floats, Floats]:
+    """Returns features and labels as numbers, those beyond the bounds brought back to them."""
+    rows, labels = to_matrix(X, None).astype(np.float64), to_numbers(y, "labels")
+    check_same_length(len(rows), y=labels)
+    if not (np.isfinite(rows).all() and np.isfinite(labels).all()):
+        raise invalid_values_error()
+    if bounds is not None and bounds.features is not None:
+        rows = np.clip(rows, *bounds.features)
+    if bounds is not None and bounds.norm is not None:
+        rows = shorten_rows(rows, bounds.norm)
+    return rows, labels if bounds is None or bounds.label is None else np.clip(labels, *bounds.label)
+
+
+def read_bounds_domain(bounds: Bounds | None, columns: int) -> Domain | None:
+    """Returns the records that bounds allow, or None where they say nothing about rows or label."""
+    if bounds is None or bounds.label is None or (bounds.norm is None and bounds.features is None):
+        return None
+    low, high = bounds.label
+    corner = np.inf
+    if bounds.features is not None:
+        sides = np.maximum(np.abs(bounds.features[0]), np.abs(bounds.features[1]))
+        corner = float(np.linalg.norm(np.broadcast_to(sides, (columns,))))
+    whole = bounds.features is None and low == -high
+    return Domain(min(bounds.norm or np.inf, corner), max(abs(low), abs(high)), whole)

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What may be known: a bound on one's own loss from published numbers, and a private histogram of such bounds.
+
+With a posterior sample θ̃ published, anybody can bound their own residual, as xᵀ(θ̃ − θ̂) ~ N(0, h/γ) and h ≤ h_u, and so
+their loss: by a function of their own record and of what everybody knows (docs/theory/per-instance.md, (27)).
+
+    symbol   name
+    h_u      the largest possible share w‖x‖²/h_low of the record
+    h_low    a floor of H's eigenvalues: λ, or λ̃ − σ₁z + λ_n
+    e_u      |√w(y − xᵀθ̃)| + z·√(h_u/γ)
+    z        so many deviations that a normal variable is larger with probability β (β/2 each where λ̃ was released, too)
+    μ, a     h_u/(1 − h_u), √γ·e_u/(1 − h_u)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from sottovoce import rounding
+from sottovoce.accounting import profiles, renyi
+from sottovoce.arrays import Floats, to_doubles
+from sottovoce.audit import inputs, leverages, rebuilding
+from sottovoce.audit.confidential import ConfidentialArray, ConfidentialObject, confidential_error
+from sottovoce.audit.inputs import make_row, split_record
+from sottovoce.errors import InvalidParameter
+from sottovoce.noise import integer
+from sottovoce.release import Release
+from sottovoce.rounding import round_upward
+from sottovoce.schema import is_between
+from sottovoce.weights import TOTAL_BITS, WEIGHT_BITS
+
+Neighbours = Literal["add or remove", "replace"]
+
+#: Up to this leverage, the golden ratio, the exact profile grows with it at every δ; beyond, at small ones.
+GOLDEN = (1 + math.sqrt(5)) / 2
+CHUNK = 2048
+#: No ε is smaller.
+SMALLEST = 1e-9
+#: Parts of δ that the noisy eigenvalue may take where two exact ε are added.
+SPLITS = (0.01, 0.1, 0.5, 0.9)
+
+
+@dataclass(frozen=True)
+class Mine:
+    """A bound on what one's own row lost, wrong with probability ``beta`` at most; from public numbers.
+
+    ``epsilon`` is for all that was released; ``sample`` for the posterior sample and ``eigenvalue`` for the noisy
+    eigenvalue alone, each at δ, the sample's given the eigenvalue that was published; ``promised`` is the largest
+    promise of the release. ``share`` and ``error``: h_u, e_u.
+    """
+
+    epsilon: float
+    delta: float
+    beta: float
+    sample: float
+    eigenvalue: float
+    promised: float
+    share: float
+    error: float
+
+    def explain(self) -> str:
+        """The bound in plain words."""
+        factor = rounding.format_odds(self.epsilon) if self.epsilon < 20 else f"e^{round_upward(self.epsilon)}"
+        lines = [
+            f"Your row lost at most ε = {round_upward(self.epsilon)} to this release (at δ = {self.delta:g}); everybody was "
+            f"promised {round_upward(self.promised)} or less.",
+            "What it means: whether your row was in the table or not changes the odds of any guess by a factor of at "
+            f"most {factor}.",
+            "This was computed from your own row and from what is published; nobody else was asked. It is wrong with "
+            f"probability {self.beta:g} at most, over the noise of the release.",
+            "Keep it to yourself if your row is private: it depends on your row.",
+        ]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class _PublishedPosterior:
+    """What a release tells about the posterior that it is a sample of."""
+
+    gamma: float
+    theta: Floats
+    floor: float  # of H's eigenvalues, but for the noise on λ̃
+    sure: float  # of H's eigenvalues, whatever the noise
+    spread: float | None  # σ₁, where λ̃ was released
+
+    @classmethod
+    def of(cls, release: Release) -> _PublishedPosterior:
+        value: dict[str, Any] = release.value  # type: ignore[assignment]
+        gamma, theta = float(release.noise["gamma"]), np.array(value["theta"], dtype=np.float64)
+        if "alpha" in release.parameters:
+            alpha = float(release.parameters["alpha"])
+            return cls(gamma, theta, alpha, alpha, None)
+        ridge, spread = float(value["regularisation"]), float(release.noise["eigenvalue_standard_deviation"])
+        return cls(gamma, theta, float(value["noisy_eigenvalue"]) + ridge, ridge, spread)
+
+    def bound_share(self, square: Floats, z: float) -> Floats:
+        """h_u."""
+        lowest = max(self.floor - (self.spread or 0.0) * z, self.sure)
+        return np.asarray(square / lowest if lowest > 0 else np.full(len(square), math.inf))
+
+
+class _LossBounds(NamedTuple):
+    """Bounds, one a row: ε of all that was released, of the sample and of the eigenvalue; h_u and e_u."""
+
+    epsilon: Floats
+    sample: Floats
+    eigenvalue: Floats
+    share: Floats
+    error: Floats
+
+
+def mine(release: Release, record: Any, beta: float = 0.01, *, weight: float | None = None) -> Mine:
+    """Returns a bound on one's own row's loss from a published posterior sample alone, true with probability 1 − β.
+
+    ``record`` is (x, y) in the units of the release, x by column name or in the order of columns. The row's ``weight``
+    is needed only if people have different ones. For one row: it says nothing about several of one person together.
+    """
+    x, y = split_record(record)
+    found = _compute_bounds(release, make_row(x), np.atleast_1d(to_doubles(y, "The label")), beta, weight)
+    promise = release.guarantee
+    told = (float(part[0]) for part in found)
+    epsilon, sample, before, share, error = told
+    return Mine(epsilon, promise["delta"], beta, sample, before, float(promise["epsilon"]["most"]), share, error)
+
+
+def bounds(release: Release, X: Any, y: Any, beta: float = 0.01, *, weight: Any = None) -> Floats:
+    """Returns what ``mine`` says of every row: each a function of that row and of public numbers, fit for histogram.
+
+    They are not public themselves: each tells something about its row.
+    """
+    return _compute_bounds(release, X, y, beta, weight).epsilon
+
+
+def _compute_bounds(release: Release, X: Any, y: Any, beta: float, weight: Any) -> _LossBounds:
+    _refuse_other_releases(release, beta)
+    rows, labels = inputs.prepare_rows(release, rebuilding.rebuild_estimator(release), X, y)
+    w = _read_common_weight(release) if weight is None else to_doubles(weight, "weight")
+    public, square = _PublishedPosterior.of(release), w * np.square(rows).sum(axis=1)
+    z = -float(ndtri(beta if public.spread is None else beta / 2))
+    share = public.bound_share(square, z)
+    error = np.sqrt(w) * np.abs(labels - rows @ public.theta) + z * np.sqrt(share / public.gamma)
+    most, delta = float(release.guarantee["epsilon"]["most"]), float(release.guarantee["delta"])
+    sample, before, both = _bound_losses(public, share, error, square, delta)
+    return _LossBounds(np.minimum(both, most), np.minimum(sample, most), before, share, error)
+
+
+def _bound_losses(
+    public: _PublishedPosterior, share: Floats, error: Floats, square: Floats, delta: float
+) -> tuple[Floats, ...]:
+    """ε of the sample, of the eigenvalue, and of both together; ∞ where h_u is 1 or more."""
+    distance = square * (0.0 if public.spread is None else 1 / public.spread)
+    before = profiles.gaussian_epsilon(distance, delta)
+    lost = share >= 1
+    share = np.where(lost, 0.0, share)
+    mu, a = share / (1 - share), math.sqrt(public.gamma) * error / (1 - share)
+    sample = np.where(lost, math.inf, _bound_sample_loss(mu, a, delta))
+    if public.spread is None:
+        return sample, before, sample
+    return sample, before, np.where(lost, math.inf, _compose_losses(mu, a, distance, delta))
+
+
+def _compose_losses(mu: Floats, a: Floats, distance: Floats, delta: float) -> Floats:
+    """Rényi curves added up, or the exact ε of each at a part of δ: whichever is less."""
+
+    def added(mu: Floats, a: Floats, distance: Floats) -> Floats:
+        return renyi.convert_to_epsilon(
+            renyi.compute_gaussian_curve(distance) + renyi.compute_posterior_curve(mu, a), delta
+        )
+
+    split = [
+        profiles.gaussian_epsilon(distance, part * delta) + _bound_sample_loss(mu, a, (1 - part) * delta)
+        for part in SPLITS
+    ]
+    return np.asarray(np.minimum(_compute_in_chunks(added, mu, a, distance), np.min(split, axis=0)))
+
+
+def _bound_sample_loss(mu: Floats, a: Floats, delta: float) -> Floats:
+    """The exact ε where it grows with the leverage (theorem 5), else what Rényi's curve says."""
+    loud = (mu > GOLDEN) & (delta >= leverages.LARGEST_DELTA)
+    found = profiles.posterior_epsilon(np.where(loud, 0.0, mu), a, delta)
+    found[loud] = _compute_in_chunks(
+        lambda mu, a: renyi.convert_to_epsilon(renyi.compute_posterior_curve(mu, a), delta), mu[loud], a[loud]
+    )
+    return found
+
+
+def _compute_in_chunks(compute: Callable[..., Floats], *given: Floats) -> Floats:
+    """Curves are long: so many rows at a time."""
+    starts = range(0, len(given[0]), CHUNK)
+    parts = [compute(*(field[at : at + CHUNK] for field in given)) for at in starts]
+    return np.concatenate([np.empty(0), *parts])
+
+
+def _read_common_weight(release: Release) -> float:
+    """Returns everybody's weight, where all are equal; a release does not say who has which."""
+    unit, promise = float(release.parameters["weight_unit"]), release.guarantee
+    if unit == 1.0:
+        return 1.0
+    if promise["unit"] != "row" or promise["epsilon"]["least"] != promise["epsilon"]["most"]:
+        raise InvalidParameter(
+            "People have different weights in this release.",
+            "It does not say who has which.",
+            "Pass weight=, that of one of your rows, which follows from your own budget; the curator can tell it.",
+        )
+    return unit * 2.0 ** min(WEIGHT_BITS, TOTAL_BITS - math.ceil(math.log2(promise["people"])))
+
+
+def _refuse_other_releases(release: Any, beta: Any) -> None:
+    if not isinstance(release, Release) or release.question not in rebuilding.POSTERIOR_QUESTIONS:
+        raise InvalidParameter(
+            "Only from a published posterior sample can a loss be bounded.",
+            "Its noise has a shape that tells how far predictions are off.",
+            "Pass the Release of sv.PosteriorSample or sv.AdaptivePosteriorSample.",
+        )
+    if not (isinstance(beta, float) and 0 < beta < 0.5):
+        raise InvalidParameter("β is not between 0 and ½.", "", "Pass a small probability, such as beta=0.01.")
+
+
+@dataclass(frozen=True)
+class PublicHistogram:
+    """How many bounds lie where, with noise: counts may be negative. It may be published."""
+
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+    epsilon: float
+    neighbours: str
+    scale: float
+
+    @property
+    def guarantee(self) -> str:
+        """What it promises, in words."""
+        return (
+            f"{self.epsilon:g}-differential privacy (pure ε, neighbours: {self.neighbours} one row; exact discrete "
+            f"Laplace noise of scale {self.scale:.6g} on each count), on top of what the release itself costs."
+        )
+
+
+def histogram(
+    bounds: Sequence[Mine] | Floats, edges: Any, epsilon: float, *, neighbours: Neighbours = "add or remove"
+) -> PublicHistogram:
+    """Returns a private histogram of what ``mine`` gave; numbers beyond the edges are counted in the outer bins.
+
+    One row is in one bin, so it changes one count by 1 (replaced: two). That holds because each bound is a function of
+    one row and of public numbers. Exact losses are refused: one row changes every one of them.
+    """
+    values, cuts = _read_values(bounds), to_doubles(edges, "edges")
+    if not (cuts.ndim == 1 and len(cuts) >= 2 and np.all(np.diff(cuts) > 0) and np.isfinite(cuts).all()):
+        raise InvalidParameter("The edges do not rise.", "They are public numbers in order.", "Pass two or more.")
+    if neighbours not in ("add or remove", "replace"):
+        raise InvalidParameter("These neighbours are not known.", "", "Choose 'add or remove' or 'replace'.")
+    if not is_between(epsilon, SMALLEST, math.inf):
+        raise InvalidParameter("ε is not above 1e-9 and finite.", "", "Pass a small ε, such as 0.1.")
+    scale = math.nextafter((1 if neighbours == "add or remove" else 2) / float(epsilon), math.inf)
+    counts = np.histogram(np.clip(values, cuts[0], cuts[-1]), cuts)[0]
+    noisy = (int(count) + noise for count, noise in zip(counts, integer.draw_laplace(scale, len(counts)), strict=True))
+    return PublicHistogram(tuple(cuts.tolist()), tuple(noisy), float(epsilon), neighbours, scale)
+
+
+def _read_values(bounds: Any) -> Floats:
+    listed = [] if isinstance(bounds, ConfidentialArray | ConfidentialObject) else _to_list(bounds)
+    if isinstance(bounds, ConfidentialArray | ConfidentialObject) or any(
+        isinstance(b, ConfidentialObject) for b in listed
+    ):
+        raise confidential_error()
+    values = to_doubles([b.epsilon if isinstance(b, Mine) else b for b in listed], "A bound")
+    if np.isnan(values).any():
+        raise InvalidParameter("A bound is not a number.", "", "Pass what sv.audit.mine returned.")
+    return values
+
+
+def _to_list(bounds: Any) -> list[Any]:
+    try:
+        return list(bounds)
+    except TypeError:
+        pass  # raised below
+    raise InvalidParameter("There are no bounds.", "", "Pass what sv.audit.mine returned, in a list.")

@@ -1,0 +1,428 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sottovoce plan` and `sottovoce release`, and the questions that both take with the same words.
+
+The verb is kept in the context when its name is read, and a question hands itself to the verb: so no
+word can be understood by one and not by the other.
+
+Plans and releases at a terminal: made, shown, written, and owned up to where they are cut short.
+
+Bad parameters are refused before the table is opened, and a place that cannot be written to before anybody is
+charged. What becomes of the words of a question is in asked.py.
+
+Rows that need no protection, read from a table of their own into memory.
+
+They are looked at before the private table is opened, and refused in the same words as that one would be,
+with a word in front that says which of the two tables is meant.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sottovoce import asked as core
+from sottovoce.asked import TableOptions, plan_from_table, release_from_table
+from sottovoce.cli import options as options_module
+from sottovoce.cli.console import echo, exit_on_error, get_console, write_stdout
+from sottovoce.cli.options import LedgerOptions
+
+if TYPE_CHECKING:
+    from sottovoce.estimator import Estimator
+    from sottovoce.release import Release
+    from sottovoce.session import Session
+
+release_app = typer.Typer(no_args_is_help=True)
+plan_app = typer.Typer(no_args_is_help=True)
+
+
+@release_app.callback()
+def release(context: typer.Context) -> None:
+    """Answer a question about a table, and keep everybody's promise.
+
+    The release is written to --out, or to standard output; what it says in plain words, to standard error.
+    """
+    context.obj = run_release
+
+
+@plan_app.callback()
+def plan(context: typer.Context) -> None:
+    """Show who pays what and the error to expect, without reading what the question is about.
+
+    The words are those of `release`. With --out the plan is also written as JSON.
+    """
+    context.obj = run_plan
+
+
+def register_question(words_of_question: Callable[..., None]) -> Callable[..., None]:
+    """Makes a question a command of both verbs, and adds the words that are the same for all."""
+    for verb in (release_app, plan_app):
+        verb.command()(exit_on_error()(_add_common_options(words_of_question)))
+    return words_of_question
+
+
+def _add_common_options(words_of_question: Callable[..., None]) -> Callable[..., None]:
+    usual = inspect.signature(_read_common_options, eval_str=True).parameters
+
+    @wraps(words_of_question)
+    def command(context: typer.Context, **given: Any) -> None:
+        said, booking = _read_common_options(**{name: given.pop(name) for name in usual})
+        if booking is not None:
+            context.obj = partial(context.obj, booking=booking)
+        words_of_question(context, said, **given)
+
+    own = inspect.signature(words_of_question, eval_str=True)
+    table, *others = usual.values()
+    context, _, *options = own.parameters.values()
+    parameters = [context, table, *options, *others]
+    command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]  # typer reads it
+    return command
+
+
+def _read_common_options(
+    table: options_module.Table,
+    budget_column: options_module.BudgetColumn = None,
+    budgets: options_module.BudgetsTable = None,
+    epsilon: options_module.Epsilon = None,
+    person_column: options_module.PersonColumn = None,
+    engine: options_module.EngineName = None,
+    key: options_module.Key = None,
+    out: options_module.Out = None,
+    force: options_module.Force = False,
+    table_label: options_module.TableLabel = None,
+    ledger: options_module.Ledger = None,
+    keys: options_module.Keys = None,
+    short: options_module.Short = "leave-out",
+    delimiter: options_module.Delimiter = None,
+    encoding: options_module.Encoding = None,
+    decimal: options_module.Decimal = ".",
+) -> tuple[TableOptions, options_module.LedgerOptions | None]:
+    """The words of every question: whose rows, whose budgets, read by what, and where the answer goes."""
+    said = TableOptions(
+        table,
+        budget=budget_column,
+        epsilon=epsilon,
+        person=person_column,
+        key=key,
+        out=out,
+        force=force,
+        name=table_label,
+        budgets=budgets,
+        engine=engine,
+        text=options_module.make_text_format(delimiter, encoding, decimal),
+    )
+    return said, None if ledger is None else options_module.LedgerOptions(ledger, keys, short)
+
+
+@register_question
+def mean(
+    context: typer.Context,
+    said: TableOptions,
+    column: options_module.ColumnName = None,
+    bounds: options_module.Limits = None,
+    schema: options_module.SchemaFile = None,
+    missing: options_module.Missing = None,
+    spread: Annotated[
+        float | None,
+        typer.Option(help="A public guess of the standard deviation; half the range if not given."),
+    ] = None,
+) -> None:
+    """The mean of a column."""
+    said = replace(said, column=column, bounds=bounds, schema=schema, missing=missing).complete()
+    context.obj(said, make_estimator("Mean", said, spread=spread))
+
+
+@register_question
+def quantile(
+    context: typer.Context,
+    said: TableOptions,
+    q: Annotated[
+        list[float] | None,
+        typer.Option("--q", help="A share of the rows, 0 to 1 (if not given: 0.5). Several split the budget evenly."),
+    ] = None,
+    column: options_module.ColumnName = None,
+    bounds: options_module.Limits = None,
+    schema: options_module.SchemaFile = None,
+    missing: options_module.Missing = None,
+    spread: Annotated[
+        float | None,
+        typer.Option(help="A public guess of the share of the bounds that values fill, for the expected error only."),
+    ] = None,
+    method: Annotated[str | None, typer.Option(help="permute-and-flip (if not given) or exponential.")] = None,
+    cells: Annotated[int | None, typer.Option(help="Steps of the grid of possible answers.")] = None,
+) -> None:
+    """Quantiles of a column: the median, quartiles, any share of the rows."""
+    said = replace(said, column=column, bounds=bounds, schema=schema, missing=missing).complete()
+    context.obj(said, make_estimator("Quantile", said, q=q or [0.5], spread=spread, method=method, cells=cells))
+
+
+@register_question
+def ridge(
+    context: typer.Context,
+    said: TableOptions,
+    schema: options_module.Described = None,
+    method: Annotated[
+        str | None,
+        typer.Option(help="objective (if not given), statistics, output-tight, or output (as published)."),
+    ] = None,
+    alpha: Annotated[
+        float | None,
+        typer.Option(help="Regularisation, a public number; if not given, the plan chooses it from public numbers."),
+    ] = None,
+    loss: Annotated[str | None, typer.Option(help="soft (if not given) or huber, for the default method.")] = None,
+    label_scale: Annotated[
+        float | None,
+        typer.Option(help="A public guess of the label's standard deviation; saves the ε that would buy it."),
+    ] = None,
+) -> None:
+    """A linear model of the label on the features that the schema describes."""
+    said = replace(said, schema=schema).for_regression()
+    context.obj(said, make_estimator("Ridge", said, method=method, alpha=alpha, loss=loss, label_scale=label_scale))
+
+
+@register_question
+def logistic(
+    context: typer.Context,
+    said: TableOptions,
+    schema: options_module.Described = None,
+    alpha: Annotated[
+        float | None,
+        typer.Option(help="Regularisation λ, a public number; if not given, chosen from the budgets."),
+    ] = None,
+    neighbours: Annotated[
+        str | None,
+        typer.Option(help="replace (if not given), or labels to protect labels alone, at half the noise."),
+    ] = None,
+    public: options_module.PublicTable = None,
+) -> None:
+    """A classifier: the odds of the label's classes, given the features that the schema describes."""
+    said = replace(said, schema=schema, public=public).for_classification()
+    context.obj(said, make_estimator("LogisticRegression", said, alpha=alpha, neighbours=neighbours))
+
+
+@register_question
+def posterior(
+    context: typer.Context,
+    said: TableOptions,
+    schema: options_module.Described = None,
+    gamma: Annotated[
+        float | None, typer.Option(help="How concentrated the sample is, a public number (if not given: 1.0).")
+    ] = None,
+    alpha: Annotated[float | None, typer.Option(help="Regularisation λ, a public number (if not given: 1.0).")] = None,
+    delta: Annotated[float | None, typer.Option(help="The δ of every promise (if not given: 1e-6).")] = None,
+) -> None:
+    """A linear model as one sample from a posterior, whose losses can be audited exactly."""
+    said = replace(said, schema=schema).for_regression()
+    context.obj(
+        said, make_estimator("PosteriorSample", said, gamma=gamma, alpha=alpha, delta=delta, fit_intercept=True)
+    )
+
+
+NO_LEDGER = "No ledger remembers this release: asking again spends everybody's ε again."
+REPEATED_KEY = (
+    "The key {key!r} is in the books: these are the bytes that were released under it, and nobody was charged."
+)
+RESERVED = (
+    "The key {key!r} is reserved, and what was reserved stays spent: it cannot be known whether anything was learnt. "
+    "Nothing is stored under it. Ask again under a new key."
+)
+ELSEWHERE = " The file that was to be written appeared meanwhile, and was left as it is."
+KEPT = "The release is in the books: asking again under the key {key!r} gives it, and costs nothing."
+
+
+def make_estimator(name: str, said: TableOptions, **parameters: Any) -> Estimator:
+    """Returns the question by its public name, with public rows where a table of them is named."""
+    asked: Any = core.make_estimator(name, said, **parameters)
+    # Public rows are checked as they are read, and not part of the trial, which would be slow with them.
+    return asked if said.public is None else asked.set_params(public=read_public_rows(said))  # type: ignore[no-any-return]
+
+
+def run_release(said: TableOptions, asked: Estimator, booking: LedgerOptions | None = None) -> None:
+    """Makes a release, writes it, and says what it means and what it cost whom."""
+    from sottovoce.cli.console import refuse_unwritable
+
+    refuse_unwritable(said.out, *said.inputs, force=said.force, public=True)
+    if booking is None:
+        _show_release(said, _make_release(said, asked), NO_LEDGER, style="dim")
+    else:
+        _run_with_ledger(said, asked, booking)
+
+
+def _open_session(said: TableOptions, booking: LedgerOptions, *, key: bool = False) -> Session:
+    """Returns a session on the books, over which the answer is not to be written."""
+    from sottovoce.cli.console import refuse_unwritable
+    from sottovoce.cli.ledger_files import list_ledger_files, open_session
+
+    booking.refuse_unbookable(said, key=key)
+    session = open_session(booking.place, booking.keys, booking.short)
+    refuse_unwritable(said.out, *list_ledger_files(session, booking.place, booking.keys), force=said.force, public=True)
+    return session
+
+
+def _run_with_ledger(said: TableOptions, asked: Estimator, booking: LedgerOptions) -> None:
+    session, key = _open_session(said, booking, key=True), str(said.key)
+    known = session.ledger.find(key)
+    with _report_charges_on_failure(session, key):
+        made = _make_release(said, asked, session)
+        _show_release(
+            said, made, describe_booking(session, made, key) if known is None else REPEATED_KEY.format(key=key)
+        )
+
+
+def _make_release(said: TableOptions, asked: Estimator, session: Session | None = None) -> Release:
+    from sottovoce.cli.console import RowProgress
+
+    with RowProgress(get_console(stderr=True)) as watch:
+        return release_from_table(said, asked, watch, session)
+
+
+def _show_release(said: TableOptions, made: Release, cost: str, style: str | None = None) -> None:
+    written = _write_release(said, made)
+    echo(made.explain(), stderr=True)
+    if "advice" in made.parameters:
+        echo(f"Planned as: {made.parameters['advice']}", stderr=True)
+    echo(cost, stderr=True, style=style)
+    if written is not None:
+        echo(f"Written to {written}.{'' if written == said.out else ELSEWHERE}", stderr=True)
+
+
+def _write_release(said: TableOptions, made: Release) -> Path | None:
+    """Writes the release, or hands it over; one that is paid for is handed over also where it cannot be written."""
+    from sottovoce.cli.console import write_file
+    from sottovoce.errors import InvalidParameter
+
+    if said.out is None:
+        write_stdout(made.to_json())
+        return None
+    try:
+        return write_file(said.out, made.to_json(), force=said.force, public=True)
+    except InvalidParameter as error:
+        refused = error
+    write_stdout(made.to_json())
+    raise InvalidParameter(refused.found, "The release was made, and is on standard output.", "Keep it from there.")
+
+
+def describe_booking(session: Session, made: Release, key: str) -> str:
+    """Returns what the books say about a new release: entry, head, and how many people had not enough left."""
+    paper = made.certificate.ledger or {}
+    entry = next(entry for entry in session.ledger.entries() if entry.number == paper["entry"])
+    # An ε at δ is charged to two accounts of everybody.
+    paid = entry.lines // (2 if made.guarantee["currency"] == "epsilon, delta" else 1)
+    out = made.guarantee["people"] - paid
+    short = f" {out:,} of {made.guarantee['people']:,} people had not enough left, and were left out." if out else ""
+    return (
+        f"Booked under the key {key!r}: entry {entry.number}, head {paper['head']}.{short} "
+        "Asking again under this key gives the same bytes and costs nothing."
+    )
+
+
+@contextmanager
+def _report_charges_on_failure(session: Session, key: str) -> Iterator[None]:
+    """If a release under a new key is cut short, says what was charged by then."""
+    new = session.ledger.find(key) is None
+    try:
+        yield
+    except BaseException as error:
+        told = _describe_charges(session, key) if new else ""
+        if told or isinstance(error, KeyboardInterrupt):
+            echo(told or "Nobody was charged by this attempt.", stderr=True, style="yellow")
+        raise
+
+
+def _describe_charges(session: Session, key: str) -> str:
+    from sottovoce.errors import SottovoceError
+
+    try:
+        now = session.ledger.find(key)
+    except SottovoceError:  # books that are out of reach are a reason to stop, and to say so
+        return f"The books cannot be asked about the key {key!r}. Ask again under the same key: it is charged once."
+    if now is None:
+        return ""
+    return (KEPT if now.state == "published" else RESERVED).format(key=key)
+
+
+def run_plan(said: TableOptions, asked: Estimator, booking: LedgerOptions | None = None) -> None:
+    """Makes a plan, and shows it; with books, as the release would be made now."""
+    from sottovoce.cli.console import RowProgress, make_plan_json, refuse_unwritable, show_plan, write_file
+
+    refuse_unwritable(said.out, *said.inputs, force=said.force, public=True)
+    session = None if booking is None else _open_session(said, booking)
+    with RowProgress(get_console(stderr=True)) as watch:
+        made = plan_from_table(said, asked, watch, session)
+    show_plan(made)
+    if said.out is not None:
+        written = write_file(said.out, make_plan_json(made), force=said.force, public=True)
+        echo(f"Written to {written}.", stderr=True)
+
+
+def read_public_rows(said: TableOptions) -> tuple[Any, list[str]]:
+    """Returns the features of the public table, as an Arrow table, and the class of each row."""
+    from sottovoce.data.engine import DEFAULT_TEXT_FORMAT, get_engine
+    from sottovoce.data.source import read_columns
+    from sottovoce.errors import TooFewRows
+
+    _refuse_the_private_table(said)
+    with _name_public_rows():
+        engine = get_engine("arrow").open_table(
+            str(said.public), said.private_numbers, text=said.text or DEFAULT_TEXT_FORMAT
+        )
+        table = read_columns(engine, said.private_columns)
+        if len(table) < 2:
+            raise TooFewRows("The table is empty or has one row.", "", "Name a larger one, or leave --public out.")
+        features = table.drop_columns([str(said.column)])
+        _refuse_gaps(said, features)
+        return features, _read_classes(said, table)
+
+
+def _refuse_the_private_table(said: TableOptions) -> None:
+    from sottovoce.errors import InvalidParameter
+
+    public, private = Path(str(said.public)), Path(said.table)
+    if public.exists() and private.exists() and public.samefile(private):
+        raise InvalidParameter(
+            "The public rows are the private table itself.",
+            "Public rows are of other people, and need no protection: nothing is promised about them.",
+            "Name another table, or leave --public out.",
+        )
+
+
+def _refuse_gaps(said: TableOptions, features: Any) -> None:
+    import numpy as np
+
+    from sottovoce.arrays import to_matrix
+    from sottovoce.data.encoding import Recoding
+    from sottovoce.data.kernels import invalid_values_error
+
+    recoding = Recoding.of_schema(said.features)  # type: ignore[arg-type]
+    if not np.isfinite(to_matrix(features, recoding)).all():
+        raise invalid_values_error()
+
+
+def _read_classes(said: TableOptions, table: Any) -> list[str]:
+    import numpy as np
+
+    from sottovoce.data.readers import number_levels
+    from sottovoce.schema import Classes, undeclared_class_error
+
+    classes: Classes = said.classes  # type: ignore[assignment]
+    codes = number_levels(table.column(str(said.column)).combine_chunks(), classes.levels)
+    if (codes < 0).any():
+        raise undeclared_class_error(classes)
+    return list(np.array(classes.levels)[codes.astype(np.int64)].tolist())
+
+
+@contextmanager
+def _name_public_rows() -> Iterator[None]:
+    from sottovoce.errors import InvalidData
+
+    try:
+        yield
+    except InvalidData as error:
+        found = f"In the public rows: {error.found[0].lower()}{error.found[1:]}"
+        raise type(error)(found, error.required, error.remedy) from None

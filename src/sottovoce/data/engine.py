@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Engine, the contract: exact integers over rows, wherever the rows live.
+
+An engine brings batches of rows to a kernel and adds what the kernel returns. Kernels return whole
+numbers (or things that add exactly), so the answer is the same whatever the order, the size of a
+batch, the number of threads or a worker that died and was replaced. One kernel serves all engines:
+it takes an Arrow batch. Kernels are in statistics.py, terms.py and census.py; the kinds of engine are
+in engines/, found by name so that an engine nobody uses needs no package installed.
+"""
+
+from __future__ import annotations
+
+import codecs
+import importlib
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+import pyarrow as pa
+from threadpoolctl import ThreadpoolController
+
+from sottovoce.arrays import Array
+from sottovoce.data.kernels import GroupLookup
+from sottovoce.errors import InvalidParameter, MissingColumn, ReleaseFailed, SottovoceError, WrongType
+from sottovoce.schema import Subject
+
+Part = TypeVar("Part")
+PartOut = TypeVar("PartOut", covariant=True)
+
+#: Called with the number of rows done so far; the number of rows is public.
+Watch = Callable[[int], None]
+
+#: Rows of a batch, at most.
+MAX_BATCH_ROWS = 2**18
+#: Batches in flight a thread, besides the one being read.
+BATCHES_AHEAD = 1
+
+
+class Kernel(Protocol[PartOut]):
+    """A pure function of one batch of the named columns; parts add up with +, beginning at ``zero``."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a batch must have."""
+
+    def zero(self) -> PartOut:
+        """The answer for no rows."""
+
+    def __call__(self, batch: Any) -> PartOut:
+        """The answer for this batch."""
+
+
+class Engine(Protocol):
+    """Rows, wherever they live."""
+
+    def columns(self) -> Mapping[str, str]:
+        """Names of the columns and their kinds: number, text or other."""
+
+    def fold(self, kernel: Kernel[Part]) -> Part:
+        """Returns the sum of kernel(batch) over batches that together hold every row exactly once."""
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """How text files are written; what is None the header tells, and it tells nothing about rows."""
+
+    delimiter: str | None = None
+    encoding: str | None = None
+    decimal: str = "."
+
+    def __post_init__(self) -> None:
+        delimiter, decimal = self.delimiter, self.decimal
+        usable = delimiter is None or (len(delimiter) == 1 and delimiter.isascii() and delimiter not in '"\r\n\0')
+        if not usable or decimal not in (".", ",") or decimal == delimiter or not _is_encoding(self.encoding):
+            raise InvalidParameter(
+                "Text files cannot be written like this.",
+                "A delimiter is one sign, such as a semicolon; decimals begin with . or , which is then no delimiter; "
+                "an encoding is one that Python knows, such as latin-1.",
+                "Correct the delimiter, the encoding or the decimal sign.",
+            )
+
+
+def _is_encoding(name: str | None) -> bool:
+    try:
+        codecs.lookup(name or "utf-8")
+        b"a".decode(name or "utf-8", "replace")  # refuses codecs that are not about text
+    except (LookupError, ValueError):
+        return False
+    return True
+
+
+#: Text files as their headers tell.
+DEFAULT_TEXT_FORMAT = TextFormat()
+
+
+class EngineKind(Protocol):
+    """What a module in engines/ offers."""
+
+    def of_table(self, table: Any, watch: Watch | None = None) -> Engine:
+        """An engine over a table as its own package hands it out."""
+
+    def open_table(
+        self,
+        path: str,
+        numbers: tuple[str, ...] = (),
+        watch: Watch | None = None,
+        text: TextFormat = DEFAULT_TEXT_FORMAT,
+    ) -> Engine:
+        """An engine over a file, a folder or a pattern; ``numbers`` names the columns to read as numbers."""
+
+
+class InMemoryEngineKind(EngineKind, Protocol):
+    """What the default engine offers besides."""
+
+    def of_columns(self, columns: Mapping[str, Array]) -> Engine:
+        """An engine over arrays in memory."""
+
+    def infer_kinds(self, path: str, text: TextFormat = DEFAULT_TEXT_FORMAT) -> list[tuple[str, str]]:
+        """Names of the columns of a table in files and their likely kinds, number or text."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """The rows of one question: where they live, the column it is about, and whose each row is."""
+
+    engine: Engine
+    value: str
+    owner: GroupLookup
+    features: Any = None  # a features.Reader, for regressions
+    label: Any = None  # a features.Label, for regressions
+    subject: Subject = field(default_factory=Subject)  # what people call it
+
+
+ENGINE_NAMES = ("arrow", "duckdb", "spark", "dask")
+#: Which engine reads a table, by the package that its type comes from.
+PACKAGES = {"pyarrow": "arrow", "duckdb": "duckdb", "_duckdb": "duckdb", "pyspark": "spark", "dask": "dask"}
+
+#: A table of a database is written as hospital.duckdb#claims.
+DATABASE_MARK = ".duckdb#"
+#: Endings of files that say how a table is written, and not what it is.
+FILE_ENDINGS = (".csv", ".parquet", ".pq", ".tsv", ".txt", ".gz")
+
+
+def get_engine(name: str) -> EngineKind:
+    """Returns the kind of engine with this name, importing it on first use."""
+    if name not in ENGINE_NAMES:
+        raise InvalidParameter(
+            f"There is no engine called {name!r}.", f"Engines: {', '.join(ENGINE_NAMES)}.", "Choose one of them."
+        )
+    try:
+        return cast(EngineKind, importlib.import_module(f"sottovoce.data.engines.{name}"))
+    except ModuleNotFoundError:
+        pass  # raised below
+    raise InvalidParameter(
+        f"The engine {name!r} is not installed.",
+        "It needs a package that is not part of the core.",
+        f"Install it with `pip install 'sottovoce[{name}]'`.",
+    )
+
+
+def get_default_engine() -> InMemoryEngineKind:
+    """Returns the default engine, which needs nothing that is not there."""
+    return cast(InMemoryEngineKind, get_engine("arrow"))
+
+
+def open_engine(
+    table: Any,
+    engine: str | None = None,
+    numbers: tuple[str, ...] = (),
+    watch: Watch | None = None,
+    text: TextFormat = DEFAULT_TEXT_FORMAT,
+) -> Engine:
+    """Returns the engine over a table: that of the package it comes from; for a path ``engine``, or what suits it."""
+    if isinstance(table, str | Path):
+        suited = "duckdb" if DATABASE_MARK in str(table) else "arrow"
+        return get_engine(engine or suited).open_table(str(table), numbers, watch, text)
+    if _is_engine(table):
+        return cast(Engine, table)
+    return get_engine(PACKAGES.get(_get_package(table), "arrow")).of_table(table, watch)
+
+
+def is_external_table(table: Any) -> bool:
+    """Whether a table is a path, or an object that stands for rows that are not in this process's memory."""
+    if isinstance(table, str | Path) or _is_engine(table):
+        return True
+    package = PACKAGES.get(_get_package(table), "")
+    return package != "" and (package != "arrow" or hasattr(table, "scanner"))  # a pyarrow.Table is in memory
+
+
+def get_table_label(table: Any) -> str | None:
+    """Returns a public label of a table: a file's name without folders and ending, a database's table, or nothing.
+
+    Folders may tell whose machine it is, so none is named that was not given as the table itself.
+    """
+    if not isinstance(table, str | Path):
+        return None
+    name = str(table).rpartition("#")[2] if DATABASE_MARK in str(table) else Path(table).name
+    while Path(name).suffix.lower() in FILE_ENDINGS:
+        name = Path(name).stem
+    return name if name.strip(".") and not any(sign in name for sign in "*?[") else None
+
+
+def _is_engine(table: Any) -> bool:
+    return hasattr(table, "fold") and callable(getattr(table, "columns", None))
+
+
+def _get_package(table: Any) -> str:
+    return type(table).__module__.partition(".")[0]
+
+
+def require_columns(engine: Engine, *names: str | None) -> None:
+    """Refuses a table that lacks one of the columns; column names are public."""
+    there = engine.columns()
+    for name in names:
+        if name is not None and name not in there:
+            raise MissingColumn(
+                f"The table has no column {name!r}.",
+                f"Its columns are: {', '.join(there)}.",
+                "Name one of these.",
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class PartialResult(Generic[Part]):
+    """What a worker sends home about its share of the rows: their sum, or why it refused them."""
+
+    rows: int
+    part: Part | None = None
+    refusal: SottovoceError | None = None
+
+    def __add__(self, other: PartialResult[Part]) -> PartialResult[Part]:
+        refusal = self.refusal or other.refusal
+        if refusal is not None:
+            return PartialResult(0, None, refusal)
+        try:
+            return PartialResult(self.rows + other.rows, self.part + other.part)  # type: ignore[operator]
+        except SottovoceError as error:  # two shares contradict each other
+            return PartialResult(0, None, error.with_traceback(None))
+
+    def whole(self) -> Part:
+        """Returns the sum, or raises the refusal where it can be read."""
+        if self.refusal is not None:
+            raise self.refusal
+        return cast(Part, self.part)
+
+
+def fold_partition(kernel: Kernel[Part], batches: Iterable[Any]) -> PartialResult[Part]:
+    """Folds one worker's share; what goes wrong in it comes home as a sentence, never as text that quotes a cell."""
+    done, total = 0, kernel.zero()
+    try:
+        with _get_blas_controller().limit(limits=1, user_api="blas"):
+            for batch in batches:
+                for start in range(0, len(batch), MAX_BATCH_ROWS):
+                    total = total + _apply_kernel(kernel, batch.slice(start, MAX_BATCH_ROWS))  # type: ignore[operator]
+                done += len(batch)
+        return PartialResult(done, total)
+    except SottovoceError as error:
+        return PartialResult(0, None, error.with_traceback(None))
+    except Exception:  # whatever it is, its text and its traceback stay where the rows are
+        return PartialResult(0, None, unreadable_error())
+
+
+def fold_batches(batches: Iterable[Any], kernel: Kernel[Part], watch: Watch | None = None) -> Part:
+    """Returns the sum of kernel(batch) over the batches, computed on a few threads with few batches in flight."""
+    total, done = kernel.zero(), 0
+    # One BLAS thread for each of ours: two kinds of threads on the same cores wait for each other.
+    with _get_blas_controller().limit(limits=1, user_api="blas"), closing(_compute_batches(batches, kernel)) as parts:
+        for rows, part in parts:
+            total = total + part  # type: ignore[operator]
+            done += rows
+            if watch is not None:
+                watch(done)
+    return total
+
+
+def _apply_kernel(kernel: Kernel[Part], batch: Any) -> Part:
+    try:
+        return kernel(convert_batch(batch))
+    except pa.ArrowException:
+        pass  # raised below: Arrow's message may quote a cell
+    raise unreadable_error()
+
+
+def convert_batch(batch: Any) -> Any:
+    """Returns the batch with its columns in the types that kernels know, whichever engine it came from."""
+    for place, there in enumerate(batch.schema):
+        wanted = choose_plain_type(there.type)
+        if wanted != there.type:
+            batch = batch.set_column(place, there.name, batch.column(place).cast(wanted))
+    return batch
+
+
+@cache
+def choose_plain_type(kind: Any, text: bool = False) -> Any:
+    """Returns the type to read a column in: no views, no gaps of no type, dictionaries of text alone (or none)."""
+    if pa.types.is_dictionary(kind) and (text or choose_plain_type(kind.value_type) != pa.string()):
+        return choose_plain_type(kind.value_type)
+    if pa.types.is_null(kind):
+        return pa.float64()
+    if pa.types.is_float16(kind):
+        return pa.float32()
+    return pa.string() if pa.types.is_string_view(kind) else kind
+
+
+def workers_lost_error() -> ReleaseFailed:
+    """What is said when a cluster gives up."""
+    return ReleaseFailed(
+        "The workers were lost, or failed, before they had read all rows.",
+        "An answer needs every row exactly once.",
+        "Check the cluster (its memory, disks and network, and that this library is installed there), then ask again.",
+    )
+
+
+def unreadable_error() -> WrongType:
+    """What is said of rows that cannot be read as declared."""
+    return WrongType(
+        "A file cannot be read as declared, or a cell is of another kind than its column.",
+        "Columns named as numbers must hold numbers, and all files or partitions the same columns.",
+        "Check the files, and that every column asked about holds numbers or is declared as a factor (without a schema "
+        "every other column is a feature). Save a text file that has decimal commas, or is not UTF-8, again, or "
+        "say so on the command line, with --decimal or --encoding.",
+    )
+
+
+@cache
+def _get_blas_controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def _compute_batches(batches: Iterable[Any], kernel: Kernel[Part]) -> Generator[tuple[int, Part]]:
+    """Yields (rows, kernel(batch)) for every batch, in order."""
+    flying: deque[tuple[int, Future[Part]]] = deque()
+    pool = _get_pool(count_threads(), os.getpid())
+    try:
+        for batch in batches:
+            flying.append((len(batch), pool.submit(_apply_kernel, kernel, batch)))
+            if len(flying) > count_threads() * BATCHES_AHEAD:
+                rows, future = flying.popleft()
+                yield rows, future.result()
+        while flying:
+            rows, future = flying.popleft()
+            yield rows, future.result()
+    finally:
+        wait([future for _, future in flying if not future.cancel()])
+
+
+def count_threads() -> int:
+    """How many threads kernels run on in one process."""
+    return min(4, os.cpu_count() or 1)
+
+
+@cache
+def _get_pool(size: int, process: int) -> ThreadPoolExecutor:
+    # Kept, because new threads begin with no memory of their own and spend a tenth of a short run on getting it.
+    # One for each process, because threads do not survive a fork.
+    return ThreadPoolExecutor(size, thread_name_prefix="sottovoce")

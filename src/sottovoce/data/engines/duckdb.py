@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DuckDB: relations of a connection that somebody holds, tables of a database file, and files by SQL views.
+
+Rows stream out of DuckDB as Arrow batches of the columns that a kernel names, and kernels run on a few
+threads of this process. Files and databases are read through a connection of our own, which reads only,
+keeps within a limit of memory and spills into a private folder; a connection that somebody else holds
+keeps all its settings. Our own connection loads no extension and opens no file but those that were named:
+a database that somebody else made may hold views, and a view may name any file or address. Text files
+reach DuckDB through Arrow's reader, so that rows, gaps and numbers are the same as with any other engine.
+"""
+
+from __future__ import annotations
+
+import glob
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from sottovoce.data import engine, files
+from sottovoce.data.engine import DEFAULT_TEXT_FORMAT, Engine, Kernel, Part, TextFormat, Watch
+from sottovoce.errors import InvalidData, WrongType
+from sottovoce.private_files import Scratch
+
+#: Between a database and one of its tables: ``hospital.duckdb#claims``.
+TABLE_MARK = "#"
+#: What a connection of ours may hold before it spills to disk: enough to decode a row group on every thread.
+MEMORY_LIMIT = "400MB"
+#: A constant column for kernels that only count: DuckDB knows no rows without columns.
+ROW_EXPRESSION = 'true AS "row"'
+#: Relations of one connection take turns, and a relation does not tell which connection it is of.
+SCAN_LOCK = threading.Lock()
+
+
+@dataclass(frozen=True, eq=False)
+class DuckDBEngine:
+    """Rows of a relation, read by one scan at a time."""
+
+    relation: Any
+    watch: Watch | None = None
+    turns: threading.Lock = SCAN_LOCK
+    declared: Mapping[str, str] | None = None  # kinds of columns, where they are known already
+
+    @cached_property
+    def _kinds(self) -> dict[str, str]:
+        with self.turns:
+            return files.list_kinds(_run_query(lambda: self.relation.limit(0).to_arrow_table()).schema)
+
+    def columns(self) -> Mapping[str, str]:
+        """Names of the columns and their kinds: number, text or other."""
+        return self._kinds if self.declared is None else self.declared
+
+    def fold(self, kernel: Kernel[Part]) -> Part:
+        """Returns the sum of kernel(batch) over batches that together hold every row exactly once."""
+        with self.turns:
+            return engine.fold_batches(self._batches(kernel.columns), kernel, self.watch)
+
+    def _batches(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        wanted = ", ".join(map(_quote_name, columns)) or ROW_EXPRESSION
+        size = files.choose_batch_rows(columns)
+        reader = _run_query(lambda: self.relation.project(wanted).to_arrow_reader(size))
+        try:
+            while True:
+                batch = _run_query(lambda: next(reader, None))
+                if batch is None:
+                    return
+                yield batch
+        finally:
+            reader.close()  # also when somebody interrupts: DuckDB then stops reading
+
+
+def of_table(table: Any, watch: Watch | None = None) -> Engine:
+    """An engine over a relation, as ``con.sql(...)`` or ``con.table(...)`` give it."""
+    if isinstance(table, duckdb.DuckDBPyRelation):
+        return DuckDBEngine(table, watch)
+    raise WrongType(
+        "This is an object of DuckDB's, but not a table.", "", "Pass a relation: con.sql('FROM claims'), for example."
+    )
+
+
+def open_table(
+    path: str, numbers: tuple[str, ...] = (), watch: Watch | None = None, text: TextFormat = DEFAULT_TEXT_FORMAT
+) -> Engine:
+    """An engine over CSV or Parquet files, or over a table of a database: ``hospital.duckdb#claims``."""
+    database, mark, name = path.rpartition(TABLE_MARK)
+    if mark and Path(database).is_file():
+        return _open_own_connection(
+            lambda connection: _attach_table(connection, database, name), [database, database + ".wal"], watch
+        )
+    rows = files.open_dataset(path, numbers, text)
+    kinds = files.list_kinds(rows.schema)
+    if files.is_text(path):
+        return _open_own_connection(lambda connection: connection.from_arrow(rows), [], watch, kinds)
+    return _open_own_connection(
+        lambda connection: connection.sql(_write_parquet_query(path)), files.list_files(path), watch, kinds
+    )
+
+
+def _open_own_connection(
+    relation: Callable[[Any], Any], paths: list[str], watch: Watch | None, kinds: Mapping[str, str] | None = None
+) -> Engine:
+    """An engine over a connection of our own that opens these files alone, with a folder that nobody else can read."""
+    scratch = Scratch.made()
+    settings: dict[str, Any] = {
+        "memory_limit": MEMORY_LIMIT,
+        "temp_directory": str(scratch.path),
+        "threads": engine.count_threads(),
+        "preserve_insertion_order": False,  # sums do not care, and order costs memory
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "allow_community_extensions": False,
+        "allow_persistent_secrets": False,
+    }
+    try:
+        rows = _run_query(lambda: relation(_restrict_to_files(duckdb.connect(config=settings), paths)), _no_table_error)
+    except BaseException:
+        scratch.remove()
+        raise
+    found = DuckDBEngine(rows, watch, threading.Lock(), kinds)
+    weakref.finalize(found, scratch.remove)
+    return found
+
+
+def _restrict_to_files(connection: Any, paths: list[str]) -> Any:
+    """Lets a connection open these files and no others, for good."""
+    # A file is looked for under its escaped name and then opened under its own.
+    names = {*paths, *map(glob.escape, paths)}
+    connection.execute("SET allowed_paths = $1", [sorted(names)])
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def _attach_table(connection: Any, database: str, table: str) -> Any:
+    # Attached rather than opened: a file can be opened once in a process, with one set of settings.
+    connection.execute(f"ATTACH {_quote_text(database)} AS opened (READ_ONLY)")
+    return connection.sql("FROM " + ".".join(map(_quote_name, ("opened", *table.split(".")))))
+
+
+def _write_parquet_query(path: str) -> str:
+    """Returns the query over Parquet files."""
+    listed = "[" + ", ".join(_quote_text(glob.escape(name)) for name in files.list_files(path)) + "]"
+    return f"FROM read_parquet({listed}, union_by_name = true, hive_partitioning = false)"
+
+
+def _run_query(ask: Callable[[], Any], refusal: Callable[[], InvalidData] = engine.unreadable_error) -> Any:
+    """Returns what DuckDB answers; what it says about a failure may quote rows, so it is not passed on."""
+    try:
+        return ask()
+    except (duckdb.Error, pa.ArrowException, OSError, UnicodeError):
+        pass  # raised below
+    raise refusal()
+
+
+def _no_table_error() -> InvalidData:
+    return InvalidData(
+        "DuckDB cannot open this table.",
+        "A table of a database is named like hospital.duckdb#claims, and nobody may be writing to the database.",
+        "Check both names, and close connections that write.",
+    )
+
+
+def _quote_name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _quote_text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

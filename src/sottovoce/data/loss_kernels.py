@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What regressions and classifiers sum over rows at a point θ: loss, gradient and curvature, exactly.
+
+The same rows give the same whole numbers, in whatever order, batches and partitions they come. Entries of a row are
+whole multiples of 2⁻²⁴, and vectors are cut into limbs of so few bits that doubles hold every partial sum of a product:
+then BLAS adds without an error, in any order. What a row adds is computed entry by entry, and rounded to a unit
+that public numbers fix; pieces are added as integers (docs/theory/solver.md, section on rounding).
+
+symbol        name
+φ             a row: (½, z) for a regression, a point of the unit ball for a classifier
+v_i           loudness of a row, by kind
+ρ, ψ, ψ'      loss of a residual, its derivative, its curvature (solvers/huber.py)
+s             σ(−y·φᵀθ), how much a classifier doubts the label
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce.arrays import Array, Floats
+from sottovoce.data.kernels import GroupLookup
+from sottovoce.data.readers import ClassLabel, Label, Reader
+from sottovoce.errors import ReleaseFailed
+
+#: Rows that are worked on at a time, so that the work stays in the cache; each sum over them is at most 2^54.
+PIECE_BITS = 13
+PIECE = 2**PIECE_BITS
+#: Rows that are fetched at a time.
+READ_ROWS = 4 * PIECE
+#: So many pieces are added in 64 bits before Python's integers take over: 2^54·2^8 = 2^62.
+BLOCK = PIECE * 2**8
+#: Entries of a row are multiples of 2^−24 and at most ½, or multiples of 2^−23 and at most 1: 23 bits and a sign.
+ROW_BITS = 23
+GRID_STEP = 2.0**-24
+#: Added and taken away again, it rounds numbers of at most ½ to whole multiples of 2^−24.
+ROUNDER = 1.5 * 2.0**28
+#: Bits of θ that are kept for Newton's steps in doubles. For the certificate θ is exact, and all of its bits are.
+PLAIN_BITS = 50
+#: An exact θ is coarse down to 2^−22 and fine below: coarse parts are added without an error, in doubles even, up to
+#: predictions of 2^6. So a residual is right to a unit in its own last place, and not in that of θ.
+COARSE_BITS = 22
+#: Bits of a row's pull in one limb, and how many limbs there are of them: 51 bits in doubles, 85 where it is extended.
+LIMB = 53 - ROW_BITS - PIECE_BITS
+PLAIN_LIMBS, EXTENDED_LIMBS = 3, 5
+#: A θ whose entries are all below 2 to this is cut as if they were not.
+SMALLEST_EXPONENT = -500
+#: A row's loss has two limbs of so many bits; a row times the root of its curvature has ROOT_BITS: 20 + 20 + 13 = 53.
+VALUE_LIMB, ROOT_BITS = 40, 20
+
+RowBlock = tuple[Floats, Floats, Floats]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RowTerms:
+    """Sums over rows of v times loss, pull·φ and bend·φφᵀ, each a function of a row's prediction φᵀθ and its label.
+
+    ``extended`` sums the pull alone, in the longest float there is, at a θ of exact fractions. A subclass knows rows,
+    labels and the loss: entries of φ times the root of bend are at most ½.
+    """
+
+    reader: Reader
+    label: Any
+    owner: GroupLookup
+    loudness: Floats  # of one row, by kind
+    theta: Array
+    extended: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a batch must have."""
+        return tuple(dict.fromkeys((self.label.column, *self.reader.columns, *self.owner.columns)))
+
+    def zero(self) -> Array:
+        """Sums over no rows."""
+        d, limbs = len(self.theta), self._limbs
+        return np.zeros(limbs * d if self.extended else 2 + limbs * d + d * d, dtype=object)
+
+    def __call__(self, batch: Any) -> Array:
+        """Returns the sums over the batch as Python's integers, one after another; ``floats`` reads them."""
+        blocks = (batch.slice(at, BLOCK) for at in range(0, len(batch), BLOCK))
+        return sum((self._sum_block(block).astype(object) for block in blocks), start=self.zero())
+
+    def _sum_block(self, batch: Any) -> NDArray[np.int64]:
+        """A cacheful of rows at a time."""
+        total = np.zeros(len(self.zero()), dtype=np.int64)
+        for at in range(0, len(batch), READ_ROWS):
+            for piece in split_pieces(self.read(batch.slice(at, READ_ROWS))):
+                total += self.sum_piece(*piece)
+        return total
+
+    def read(self, batch: Any) -> RowBlock:
+        """Returns loudness, rows and labels; rows of people left out are not read."""
+        v = self.loudness[self.owner.kinds(batch)]
+        rows, labels = self.reader.matrix(batch), self._read_labels(batch)
+        heard = v > 0
+        return (v, rows, labels) if heard.all() else (v[heard], rows[heard], labels[heard])
+
+    def sum_piece(self, v: Floats, rows: Floats, labels: Floats) -> NDArray[np.int64]:
+        """Returns the sums over at most 2^13 rows."""
+        rows = self._round_rows(rows)
+        loss, pull, bend = self._compute_losses(rows, labels)
+        pulls = zip(split_limbs(v * pull, self._pull_exponent, LIMB, self._limbs), self._pull_units, strict=True)
+        gradient = np.concatenate([self._sum_gradients(limb, rows) / unit for limb, unit in pulls])
+        if self.extended:
+            return to_whole(gradient)
+        values = [part.sum() for part in split_limbs(v * loss, self._value_exponent, VALUE_LIMB, 2)]
+        root = np.sqrt(v * bend * math.ldexp(1.0, 2 * ROOT_BITS + 2 - self._exponent))
+        return to_whole(
+            np.concatenate([values / self._value_units, gradient, self._sum_curvatures(root, rows).ravel()])
+        )
+
+    def _sum_gradients(self, pull: Floats, rows: Floats) -> Floats:
+        """Returns Σ pull·φ."""
+        slopes = pull @ rows
+        return slopes if len(slopes) == len(self.theta) else np.concatenate([[pull.sum() / 2], slopes])
+
+    def _sum_curvatures(self, root: Floats, rows: Floats) -> Floats:
+        """Returns Σ of squares of rows times the root of their curvature, whole numbers all."""
+        rooted = rows * root[:, None]
+        slopes = np.rint(rooted, out=rooted).T @ rooted  # with its own transpose, which takes half the work
+        if len(slopes) == len(self.theta):
+            return slopes
+        constant, squares = np.rint(root / 2), np.empty((len(self.theta), len(self.theta)))
+        squares[0, 0], squares[1:, 1:] = constant @ constant, slopes
+        squares[0, 1:] = squares[1:, 0] = constant @ rooted
+        return squares
+
+    def floats(self, sums: Array) -> tuple[float, Array, Floats]:
+        """Returns (Σvρ, Σvψφ, Σvψ'φφᵀ) from the sums over all rows, each rounded once; Σvψφ exactly, if extended."""
+        d, limbs = len(self.theta), self._limbs
+        pulls = (sums if self.extended else sums[2 : 2 + limbs * d]).reshape(limbs, d)
+        total = sum((pulls[k] << (LIMB * (limbs - 1 - k)) for k in range(limbs)), start=np.zeros(d, dtype=object))
+        last = self._pull_exponent - LIMB * limbs - 24
+        if self.extended:
+            return 0.0, np.array([pull * Fraction(2) ** last for pull in total], dtype=object), np.zeros((d, d))
+        gradient = np.array([math.ldexp(float(pull), last) for pull in total])
+        bends = sums[2 + limbs * d :].reshape(d, d).astype(np.float64) * 2.0 ** (self._exponent - 2 * ROOT_BITS - 2)
+        value = float((sums[0] << VALUE_LIMB) + sums[1]) * float(self._value_units[1])
+        return value, gradient, bends
+
+    @cached_property
+    def _limbs(self) -> int:
+        return EXTENDED_LIMBS if self.extended else PLAIN_LIMBS
+
+    @cached_property
+    def _exponent(self) -> int:
+        """No row's loudness reaches 2 to this."""
+        return math.frexp(float(self.loudness.max()))[1]
+
+    @cached_property
+    def _pull_exponent(self) -> int:
+        return math.frexp(float(self.loudness.max()) * self._max_slope())[1]
+
+    @cached_property
+    def _pull_units(self) -> list[float]:
+        return [math.ldexp(GRID_STEP, self._pull_exponent - LIMB * (k + 1)) for k in range(self._limbs)]
+
+    @cached_property
+    def _value_exponent(self) -> int:
+        return self._exponent + math.frexp(self._max_slope() * (2 + float(np.abs(self.theta).sum())))[1]
+
+    @cached_property
+    def _value_units(self) -> Floats:
+        return np.array([math.ldexp(1.0, self._value_exponent - VALUE_LIMB * k) for k in (1, 2)])
+
+    def _round_rows(self, rows: Floats) -> Floats:
+        """Returns φ on its grid, without its ½ if it has one."""
+        raise NotImplementedError
+
+    def _read_labels(self, batch: Any) -> Floats:
+        """Returns labels."""
+        raise NotImplementedError
+
+    def _subtract_predictions(self, start: Any, rows: Floats) -> Array:
+        """Returns start − φᵀθ of each row."""
+        return (
+            compute_residuals(start, rows, self.theta)
+            if self.extended
+            else start - compute_predictions(rows, self.theta)
+        )
+
+    def _compute_losses(self, rows: Floats, labels: Floats) -> tuple[Array, Array, Array]:
+        """Returns loss, pull and bend of each row."""
+        raise NotImplementedError
+
+    def _max_slope(self) -> float:
+        """No pull is larger, and no loss is larger than it times (2 + Σ|θ_j|)."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HuberTerms(RowTerms):
+    """The data's part of a regression's objective."""
+
+    label: Label
+    loss: Any  # solvers.huber.Loss: (residuals) → (ρ, ψ, ψ')
+
+    def _round_rows(self, rows: Floats) -> Floats:
+        return round_to_grid(rows)
+
+    def _read_labels(self, batch: Any) -> Floats:
+        return self.label.values(batch)
+
+    def _compute_losses(self, rows: Floats, labels: Floats) -> tuple[Array, Array, Array]:
+        rho, psi, bend = self.loss(self._subtract_predictions(labels, rows))
+        return rho, psi, bend
+
+    def _max_slope(self) -> float:
+        return float(self.loss.tau)  # ρ(r) ≤ τ|r|
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LogisticTerms(RowTerms):
+    """Σ v·log(1+e^(−yφᵀθ)), minus its gradient, and its curvature, for one class against the others."""
+
+    label: ClassLabel
+    positive: int  # the class that counts as +1
+
+    def _round_rows(self, rows: Floats) -> Floats:
+        return rows  # the unit ball is on a grid already
+
+    def _read_labels(self, batch: Any) -> Floats:
+        return self.label.signs(batch, self.positive)
+
+    def _compute_losses(self, rows: Floats, labels: Floats) -> tuple[Array, Array, Array]:
+        margin = -labels * self._subtract_predictions(0.0, rows)
+        small = np.exp(-np.abs(margin))  # never overflows
+        doubt = np.where(margin > 0, small, 1) / (1 + small)
+        # A certificate has no use for the loss, whose logarithm would take as long as all the rest.
+        loss = margin if self.extended else np.log1p(small) + np.maximum(-margin, 0)
+        return loss, labels * doubt, doubt * (1 - doubt)
+
+    def _max_slope(self) -> float:
+        return 1.0
+
+
+def split_pieces(read: RowBlock) -> Iterator[RowBlock]:
+    """Yields loudness, rows and labels in pieces."""
+    v, rows, labels = read
+    for at in range(0, len(v), PIECE):
+        yield v[at : at + PIECE], rows[at : at + PIECE], labels[at : at + PIECE]
+
+
+def round_to_grid(Z: Floats) -> Floats:
+    """Returns recoded features rounded to whole multiples of 2^−24."""
+    rounded = Z + ROUNDER
+    rounded -= ROUNDER
+    return rounded
+
+
+def compute_predictions(rows: Floats, theta: Floats) -> Floats:
+    """Returns φᵀθ, with θ cut to PLAIN_BITS and no other error than that of adding a few limbs.
+
+    Where θ is longer than a row by one, φ = (½, row).
+    """
+    bits = choose_limb_bits(len(theta))
+    top = max(math.frexp(float(np.abs(theta).max()))[1], SMALLEST_EXPONENT)
+    total = np.zeros(len(rows))
+    for limb in split_limbs(theta, top, bits, -(-PLAIN_BITS // bits)):
+        total += _multiply_limb(rows, limb)
+    return total
+
+
+def compute_residuals(start: Any, rows: Floats, theta: Array) -> Array:
+    """Returns start − φᵀθ in the longest float, for an exact θ of any size and |start| ≤ 1.
+
+    It is wrong by a few units in the last place of itself and of d·2⁻²²: coarse parts are added without an error, or
+    the result is beyond 2⁶ as they are, and fine ones come to less than d·2⁻²² together (docs/theory/solver.md).
+    """
+    bits = COARSE_BITS if choose_limb_bits(len(theta)) >= COARSE_BITS else COARSE_BITS // 2
+    coarse = np.zeros(len(rows), dtype=np.longdouble)
+    fine = np.zeros(len(rows), dtype=np.longdouble)
+    for place, limb in split_exactly(theta, bits):
+        total = coarse if bits * place <= COARSE_BITS else fine
+        total += _multiply_limb(rows, limb)
+    return np.asarray(start - coarse - fine)
+
+
+def choose_limb_bits(coordinates: int) -> int:
+    """Returns how many bits a limb of θ may have, so that doubles hold its product with a row."""
+    return 53 - ROW_BITS - (coordinates - 1).bit_length()
+
+
+def split_exactly(theta: Array, bits: int) -> Iterator[tuple[int, Floats]]:
+    """Yields fractions over powers of two in parts that add up to them: (k, whole multiples of 2^(−bits·k)), k rising.
+
+    What is left after part k is at most half its unit.
+    """
+    last = max(number.denominator for number in theta).bit_length() - 1
+    rest = np.array([int(number * 2**last) for number in theta], dtype=object)
+    place = 1 - -(-(int(np.abs(rest).max()).bit_length() - last) // bits)
+    while rest.any():
+        drop = last - bits * place
+        part = rest * 2**-drop if drop <= 0 else (rest + 2 ** (drop - 1)) // 2**drop
+        yield place, np.array([math.ldexp(number, -bits * place) for number in part])
+        rest = rest - part * 2**drop if drop > 0 else 0 * rest
+        place += 1
+
+
+def _multiply_limb(rows: Floats, limb: Floats) -> Floats:
+    """Returns φᵀ(one limb of θ), exactly; where θ is longer than a row by one, φ = (½, row)."""
+    slopes = slice(len(limb) - rows.shape[1], None)
+    return np.asarray(rows @ limb[slopes] + limb[: slopes.start].sum() / 2, dtype=np.float64)
+
+
+def split_limbs(vector: Array, top: int, bits: int, count: int) -> Iterator[Floats]:
+    """Yields a vector of numbers below 2^top in parts: whole multiples of 2^(top−bits), of 2^(top−2·bits), …"""
+    rest = vector
+    for cut in range(1, count + 1):
+        part = np.rint(rest * math.ldexp(1.0, bits * cut - top)) * math.ldexp(1.0, top - bits * cut)
+        yield part.astype(np.float64, copy=False)
+        if cut < count:
+            rest = rest - part
+
+
+def to_whole(sums: Floats) -> NDArray[np.int64]:
+    """Returns sums that are whole numbers as such; a row that is no number after all ends the release."""
+    if not np.isfinite(sums).all():
+        raise ReleaseFailed()
+    return sums.astype(np.int64)

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What picking rows adds to the expected error of the estimator inside a baseline (docs/theory/baselines.md).
+
+The error is against the classical answer on the whole table. Rows that are not picked are missing in the answer, or
+null records stand in their place and pull it towards themselves. How far only the table knows, so a plan takes what is
+typical: the values' mean lies .4 of half the range away from the null record, and they spread by a tenth of the range.
+
+symbol                  name
+p_l                     how likely person l is kept
+h = Σ p_i/n             Picked.heard, the share of the rows that is heard, on average
+Σ s_l²p_l(1−p_l)/n²     Picked.by_chance
+Σ (p_i/n − h/n)²        Picked.uneven
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from sottovoce.budgets import Budgets
+from sottovoce.noise import selection
+from sottovoce.plan import ExpectedError
+
+#: Distance of the null record from the values' mean, and their spread, in half ranges; ½ for a probability.
+AWAY, SPREAD, PROBABLE = 0.4, 0.2, 0.5
+#: Ranks that a null record in the middle of the bounds may have, if the mean is as far from the middle.
+RANKS = (0.5 - AWAY / 2, 0.5 + AWAY / 2)
+
+
+@dataclass(frozen=True)
+class PickedRowsError:
+    """Which share of the rows is heard, and how much that varies."""
+
+    heard: float
+    by_chance: float
+    uneven: float
+
+    @classmethod
+    def sampled(cls, budgets: Budgets, threshold: int) -> PickedRowsError:
+        """People kept by coins at this threshold, null records in the place of the others."""
+        kinds, n = budgets.kinds, budgets.n_rows
+        chance = selection.compute_inclusion_probability(kinds.epsilon, threshold)
+        rows = kinds.rows * kinds.people
+        heard = float(rows @ chance) / n
+        by_chance = float((kinds.people * (kinds.rows / n) ** 2) @ (chance * (1 - chance)))
+        return cls(heard, by_chance, float(rows @ ((chance - heard) / n) ** 2))
+
+    @classmethod
+    def limited(cls, rows: int, kept: int) -> PickedRowsError:
+        """So many rows kept of all; nothing stands for the others."""
+        return cls(1.0, 0.0, 1 / kept - 1 / rows)
+
+
+def expect_picked_error(
+    error: ExpectedError | tuple[ExpectedError, ...], picked: PickedRowsError, parameters: Mapping[str, Any]
+) -> ExpectedError | tuple[ExpectedError, ...]:
+    """Returns the expected error of the estimator inside with what the picking adds to it."""
+    if isinstance(error, ExpectedError):
+        return _one(error, picked, parameters, 0)
+    return tuple(_one(part, picked, parameters, place) for place, part in enumerate(error))
+
+
+def restate_error(release: Any, picked: PickedRowsError) -> Any:
+    """Returns a release of the estimator inside with the same added to its expected error."""
+    parts = release.error_parts
+    if not parts:
+        return release
+    several = isinstance(parts, Sequence)
+    inside = tuple(ExpectedError("", release.error_unit, **part) for part in (parts if several else [parts]))
+    told: Any = expect_picked_error(inside if several else inside[0], picked, release.parameters)
+    if several:
+        return replace(release, expected_error=[e.total for e in told], error_parts=[e.to_dict() for e in told])
+    return replace(release, expected_error=told.total, error_parts=told.to_dict())
+
+
+def _one(error: ExpectedError, picked: PickedRowsError, parameters: Mapping[str, Any], place: int) -> ExpectedError:
+    lost, varies = 1 - picked.heard, picked.by_chance + picked.uneven
+    if lost <= 0 and varies <= 0:
+        return error
+    if error.unit.startswith("as a share"):
+        q = parameters["q"][place]
+        moved, spread, away = _shift_rank(q, picked.heard), math.sqrt(q * (1 - q)), 0.0
+    else:
+        scale = _scale(error.unit, parameters)
+        spread, away = SPREAD * scale * math.sqrt(_freedom(parameters)), AWAY * scale
+        moved = lost * math.hypot(away, SPREAD * scale if "features" in parameters else 0.0)
+    told = replace(
+        error,
+        sampling=math.hypot(error.sampling, spread * math.sqrt(varies), away * math.sqrt(picked.by_chance)),
+        shrinkage=math.hypot(error.shrinkage, moved),
+        assumed=f"{error.assumed} {_describe(lost)}".strip(),
+    )
+    if error.in_column is not None and error.total > 0:
+        told = replace(told, in_column=error.in_column * told.total / error.total)
+    return told
+
+
+def _describe(lost: float) -> str:
+    if lost <= 0:
+        return "Rows that are left out are taken as resembling those that are kept."
+    return f"Null records stand for {lost:.0%} of the rows, and are taken as lying 0.4 of half the range from the mean."
+
+
+def _scale(unit: str, parameters: Mapping[str, Any]) -> float:
+    """Half the range of what the error is measured in."""
+    if unit.startswith("as a probability"):
+        return PROBABLE / AWAY
+    limits = parameters.get("label" if "features" in parameters else "bounds")
+    return 1.0 if limits is None else float(limits[1] - limits[0]) / 2
+
+
+def _freedom(parameters: Mapping[str, Any]) -> int:
+    """How many numbers are estimated."""
+    features = parameters.get("features", ())
+    return 1 + sum(max(len(f.get("levels", ())) - 1, 1) if isinstance(f, Mapping) else 1 for f in features)
+
+
+def _shift_rank(q: float, heard: float) -> float:
+    """How far in rank null records move a quantile: values fill the bounds evenly, nulls have one rank r among them.
+
+    h·t + (1 − h)·[t ≥ r] = q for the rank t of the answer, or t = r where the sum jumps over q.
+    """
+    ranks = [min(max(r, (q - 1 + heard) / heard), q / heard) for r in RANKS]
+    return math.sqrt(float(np.mean([(t - q) ** 2 for t in ranks])))

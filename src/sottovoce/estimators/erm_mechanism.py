@@ -1,0 +1,354 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Noisy gradient descent over people, on whole numbers (docs/theory/erm.md).
+
+In every step each person's mean gradient is clipped to length L, scaled so that L becomes their whole-number
+weight P_l, and cut off to whole numbers; the sum over people is exact, and discrete Gaussian noise is added to it.
+Everything else here is a function of those noisy sums and of public numbers. Rows are read where they live, once a
+step (gradients.py).
+
+    symbol        name
+    φ_i = (½, z)  rows            P_l  weight, of a person      M = ΣP  total
+    ∇ = ℓ'·φ      the gradient    L    clip                     q       rate
+    η             stride          B    radius                   T       steps
+
+How loud each person may be heard under Gaussian noise, and what it costs them (docs/theory/erm.md).
+
+A person's loudness is K_l/σ: how far, in standard deviations of the noise, they can move the sum of one step. Two
+accounts say which loudness a grant (ε_l, δ) allows: `Everybody`, where all take part in every step, and
+`Drawn`, where everybody takes part in a step with probability q.
+
+    symbol      name
+    m_l         single, the loudness that the grant would allow if all T steps were one
+    m_l/(q√T)   the loudness in each step
+    P_l, σ      weights.person, scale: whole numbers with P_l/σ ≤ m_l/(q√T) for everybody
+
+How far, how fast and within which limits gradient descent goes, from public numbers alone (docs/theory/erm.md).
+
+Descent with T steps of stride η has gone the way c = ηT. A direction in which the risk has curvature h is then
+learnt up to e^(−ch), and has gathered noise of variance σ₁²·c·(1 − e^(−2ch))/(2h), whatever T is. The way is the one
+with the smallest expected error of a prediction for columns and coefficients of the usual size. The constants were
+chosen on synthetic tables.
+
+    symbol   name
+    σ₁       clip · the noise of one release of the gradient, for each coordinate
+    C        usual second moments of a recoded column, SPREADS; ¼ for the intercept's
+    h = κC   κ = shape.curvature
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce import units
+from sottovoce.accounting.subsampled import SampledSteps
+from sottovoce.accounting.zcdp import LATTICE_DELTA, LATTICE_EPSILON, gaussian_rho
+from sottovoce.arrays import Floats, Integers
+from sottovoce.budgets import BudgetGroups, Budgets
+from sottovoce.data import gradients
+from sottovoce.data.engine import Dataset
+from sottovoce.data.kernels import GroupLookup
+from sottovoce.errors import InvalidBudget
+from sottovoce.guarantee import Guarantee
+from sottovoce.noise import integer, selection
+from sottovoce.solvers.losses import Loss, LossShape
+from sottovoce.weights import Weights
+
+#: False, True for a bar at the terminal, or a function that is called with the number of steps done.
+Progress = bool | Callable[[int], None]
+
+#: In memory this column says whose each row is.
+PERSON = "person"
+#: Noise is drawn for so many steps in one call, which costs as much as thirty draws.
+STEPS_PER_DRAW = 64
+#: All weights together are at most this, so that sums of whole numbers are exact in doubles whatever their order.
+LARGEST_TOTAL = 2**52
+
+
+def make_person_lookup(owner: GroupLookup) -> GroupLookup | None:
+    """Returns how the place of a row's owner among people is found; None where rows are nobody's in particular."""
+    if owner.column is None:
+        return None
+    if owner.keys is None:  # in memory, where a column of its own has the place
+        return GroupLookup(PERSON)
+    return None if owner.codes is None else replace(owner, codes=None)
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """Rows where they live, and public facts about the people whose they are."""
+
+    rows: Dataset
+    kinds: Floats  # P_l by kind, whole numbers
+    weight: Floats  # P_l by person (by kind where rows are nobody's in particular)
+    counts: Integers  # s_l, likewise
+
+    @classmethod
+    def of(cls, rows: Dataset, budgets: Budgets, weights: Weights) -> People:
+        """The people of a plan."""
+        kinds = weights.person.astype(np.float64)
+        return cls(rows, kinds, budgets.by_person(kinds), budgets.by_person(budgets.kinds.rows))
+
+    @property
+    def coordinates(self) -> int:
+        """d: the columns, and the intercept."""
+        return int(self.rows.features.width) + 1
+
+    @property
+    def most(self) -> int:
+        """The most rows that one person has."""
+        return int(self.counts.max())
+
+
+@dataclass(frozen=True, eq=False)
+class Descent:
+    """The public settings of a run."""
+
+    loss: Loss
+    clip: float
+    steps: int
+    stride: float
+    radius: float
+    box: bool
+    average: bool
+    rate: int  # of drawing a person, in units of 2⁻³²
+    scale: float  # σ of the noise, in units of clip/weight
+    total: int
+
+    def run(self, people: People, watch: Callable[[int], None]) -> Floats:
+        """Returns the average of the later half of the iterates, or the last; reports each step done."""
+        theta = np.zeros(people.coordinates)
+        kept = np.zeros_like(theta)
+        unit = self.clip / self.total / math.ldexp(self.rate, -selection.RATE_BITS)  # never the number who were drawn
+        for step, noise in enumerate(self.noise(len(theta))):
+            noisy = self.exact_sum(people, theta, self.choose_people(len(people.weight))) + noise
+            theta = self.project(theta - self.stride * unit * noisy)
+            kept += theta * (step >= self.steps // 2)
+            watch(step + 1)
+        return kept / (self.steps - self.steps // 2) if self.average else theta
+
+    def noise(self, coordinates: int) -> Iterator[Floats]:
+        """Yields fresh noise for each step, drawn for several steps at a time, whoever takes part in them."""
+        for done in range(0, self.steps, STEPS_PER_DRAW):
+            count = min(STEPS_PER_DRAW, self.steps - done)
+            drawn = np.array(integer.draw_gaussian(self.scale, count * coordinates), dtype=np.float64)
+            yield from drawn.reshape(count, coordinates)
+
+    def choose_people(self, people: int) -> NDArray[np.bool_] | None:
+        """Returns who takes part in a step, by coins of their own; None where everybody does."""
+        return None if self.rate == 2**selection.RATE_BITS else selection.sample_at_rate(people, self.rate)
+
+    def exact_sum(self, people: People, theta: Floats, chosen: NDArray[np.bool_] | None = None) -> Floats:
+        """Returns Σ_l clipped(g_l) over the chosen people: whole numbers, at most 2^52 in all."""
+        rows, place = people.rows, make_person_lookup(people.rows.owner)
+        common: dict[str, Any] = {"reader": rows.features, "label": rows.label, "loss": self.loss}
+        common |= {"theta": theta, "clip": self.clip}
+        if people.most == 1:
+            kernel = gradients.RowSums(**common, owner=rows.owner, weights=people.kinds, place=place, chosen=chosen)
+            return rows.engine.fold(kernel).astype(np.float64)
+        assert place is not None  # rows of one person have a column that says so
+        heard = people.weight > 0 if chosen is None else chosen & (people.weight > 0)
+        lines = np.where(heard, np.cumsum(heard) - 1, -1)
+        by_person = gradients.PersonSums(**common, place=place, lines=lines, most=people.most)
+        sums = rows.engine.fold(by_person).dense()
+        return self.sum_over_people(sums, by_person.unit / people.counts[heard], people.weight[heard])
+
+    def sum_over_people(self, sums: Integers, scale: Floats, weight: Floats) -> Floats:
+        """Returns the sum of clipped means, a cacheful of people at a time."""
+        total, size = np.zeros(sums.shape[1]), gradients.PIECE
+        for at in range(0, len(sums), size):
+            means = sums[at : at + size] * scale[at : at + size, None]
+            total += np.ones(len(means)) @ gradients.clip_gradients(means, weight[at : at + size], self.clip)
+        return total
+
+    def project(self, theta: Floats) -> Floats:
+        """Returns the nearest point of the box or ball."""
+        if self.box:
+            return np.clip(theta, -self.radius, self.radius)
+        return theta * min(1.0, self.radius / max(float(np.linalg.norm(theta)), 1e-300))
+
+
+@contextmanager
+def report_steps(progress: Progress, steps: int) -> Iterator[Callable[[int], None]]:
+    """Returns what is called with the number of steps done; they are public, and nothing else is shown."""
+    if progress is not True:
+        yield progress if callable(progress) else lambda step: None
+        return
+    from rich.progress import Progress as Bar  # half a tenth of a second, and seldom wanted
+
+    with Bar(transient=True) as bar:
+        task = bar.add_task("Descending", total=steps)
+        yield lambda step: bar.update(task, completed=step)
+
+
+#: Noise is scaled to at most this, far from the end of the sampler's whole numbers.
+SCALE_BITS = 43
+#: Loudness, as whole numbers, for the weights; its unit does not matter.
+SENSITIVITY_UNITS = 2.0**40
+
+
+class Accountant(Protocol):
+    """Turns grants into loudness, and loudness into what was spent."""
+
+    def single_step_sensitivity(self, granted: units.Units) -> Floats:
+        """Returns m_l for each grant."""
+
+    def per_step_sensitivity(self, single: Floats, steps: int) -> Floats:
+        """Returns the loudness in each of so many steps."""
+
+    def guarantee(self, budgets: Budgets, loudness: Floats, steps: int) -> Guarantee:
+        """The promise to kinds of people who are this loud in each of so many steps."""
+
+
+@dataclass(frozen=True)
+class FullBatchAccountant:
+    """All take part in every step: ρ_l = T·(2K_l)²/(2σ²), by docs/theory/erm.md (3)."""
+
+    delta: float
+
+    def single_step_sensitivity(self, granted: units.Units) -> Floats:
+        """Returns √(ρ/2), with ρ the most that (ε, δ) allows Gaussian noise."""
+        return np.asarray(np.sqrt(units.to_epsilon(self._rho(granted)) / 2), dtype=np.float64)
+
+    def per_step_sensitivity(self, single: Floats, steps: int) -> Floats:
+        """Returns m/√T."""
+        return single / math.sqrt(steps)
+
+    def guarantee(self, budgets: Budgets, loudness: Floats, steps: int) -> Guarantee:
+        """ρ = 2T·loudness², read at δ; rounded up, and never above what the grant is worth."""
+        spent = units.check_within_grant(units.round_up(2 * steps * loudness**2), self._rho(budgets.kinds.epsilon))
+        return replace(Guarantee.of(budgets, spent), currency="zCDP rho", delta=self.delta, gaussian=True)
+
+    def _rho(self, granted: units.Units) -> units.Units:
+        values, where = np.unique(granted, return_inverse=True)
+        return gaussian_rho(units.to_epsilon(values), self.delta)[where]
+
+
+@dataclass(frozen=True)
+class SubsampledAccountant:
+    """Everybody takes part in a step with probability q: ε at δ by composition, docs/theory/erm.md (5)."""
+
+    account: SampledSteps
+
+    def single_step_sensitivity(self, granted: units.Units) -> Floats:
+        """Returns q·√T times the loudness that (ε, δ) allows."""
+        return self.account.sensitivity_of(units.to_epsilon(granted)) * self._factor
+
+    def per_step_sensitivity(self, single: Floats, steps: int) -> Floats:
+        """Returns m/(q√T)."""
+        return single / self._factor
+
+    def guarantee(self, budgets: Budgets, loudness: Floats, steps: int) -> Guarantee:
+        """ε at δ; rounded up, and never above the grant, which covers everybody's loudness."""
+        spent = np.minimum(units.round_up(self.account.epsilon_of(loudness)), budgets.kinds.epsilon)
+        return replace(Guarantee.of(budgets, spent), currency="epsilon, delta", delta=self.account.delta)
+
+    @property
+    def _factor(self) -> float:
+        return self.account.rate * math.sqrt(self.account.steps)
+
+
+def replace_budgets(kinds: BudgetGroups, loudness: Floats) -> BudgetGroups:
+    """Returns the kinds with their loudness, as whole numbers, in the place of ε."""
+    most = float(loudness.max(initial=0.0))
+    if not most > 0:
+        raise InvalidBudget(
+            "Nobody grants enough to be heard at this δ.",
+            "What (ε, δ) allows is counted in billionths of ρ, and nobody has one.",
+            "Wait for larger grants, or choose a larger δ.",
+        )
+    return BudgetGroups(np.floor(loudness / most * SENSITIVITY_UNITS).astype(np.int64), kinds.rows, kinds.people)
+
+
+def round_weights(kinds: BudgetGroups, voices: Floats, loudness: Floats, least: float) -> tuple[Weights, float]:
+    """Returns whole-number weights and σ ≥ ``least``, a whole number, with P_l/σ ≤ loudness for everybody heard.
+
+    ``voices`` are the weights of rows, the largest 1. All weights together are at most 2^52, and σ at most 2^44.
+    """
+    person = voices * kinds.rows
+    noise = float(np.divide(person, loudness, out=np.zeros_like(person), where=loudness > 0).max())
+    bits = math.floor(min(math.log2(LARGEST_TOTAL / float(person @ kinds.people)), SCALE_BITS - math.log2(noise)))
+    row = np.floor(np.where(loudness > 0, voices, 0.0) * 2.0**bits).astype(np.int64)
+    weights = Weights.from_integers(replace_budgets(kinds, loudness), row)
+    sums = np.divide(weights.person, loudness, out=np.zeros_like(person), where=loudness > 0)
+    return weights, float(max(math.ceil(float(sums.max()) * (1 + 2.0**-45)), math.ceil(least)))
+
+
+def find_least_scale(coordinates: int, epsilon: float, delta: float) -> float:
+    """Returns a σ from which on noise on a lattice is covered by what `conversion` sets aside (lemma 3)."""
+    tail = math.log(2 / (LATTICE_DELTA * delta)) + epsilon
+    radius = math.sqrt(coordinates) * (1 + 1e-3) + math.sqrt(2 * tail)
+    return math.sqrt((coordinates / 24 + radius**2 / 8) / (LATTICE_EPSILON / 2)) + 1e3
+
+
+#: Second moments of a column in [−½, ½] that fills it evenly, less, and much less.
+SPREADS = (1 / 12, 1 / 30, 1 / 100)
+INTERCEPT_MOMENT = 1 / 4
+#: Ways that are considered.
+PATH_LENGTHS = np.geomspace(1e-2, 1e6, 321)
+MIN_STEPS, MAX_STEPS = 20, 300
+#: Sampled people: a step needs its own noise, so there are as many steps as hear everybody so often.
+SAMPLED_ROUNDS, MIN_SAMPLED_STEPS, MAX_SAMPLED_STEPS = 10, 100, 1000
+#: Coordinates lie within ±RADIUS, or θ in a ball that a box of that size just fits into.
+RADIUS = 5.0
+
+
+@dataclass(frozen=True)
+class StepSchedule:
+    """Steps and stride, and the error of a prediction that was expected of them."""
+
+    steps: int
+    stride: float
+    noise: float  # expected root mean square of a prediction's noise
+    unlearnt: float  # and of what is not learnt yet
+
+
+def choose_clip(shape: LossShape, slopes: int) -> float:
+    """L: the usual slope of the loss times the length of a row whose columns fill their bounds evenly."""
+    return shape.slope * math.sqrt(INTERCEPT_MOMENT + slopes * SPREADS[0])
+
+
+def choose_radius(slopes: int, box: bool) -> float:
+    """B, of the box or of the ball around it."""
+    return RADIUS if box else RADIUS * math.sqrt(slopes + 1)
+
+
+def count_sampled_steps(rate: float) -> int:
+    """How many steps hear everybody often enough."""
+    return min(max(math.ceil(SAMPLED_ROUNDS / rate), MIN_SAMPLED_STEPS), MAX_SAMPLED_STEPS)
+
+
+def choose_schedule(shape: LossShape, slopes: int, noise: float, steps: int | None) -> StepSchedule:
+    """The way with the smallest expected error, in as many steps as keep a quadratic risk from overshooting."""
+    longest = 2 / (shape.curvature * (slopes + 1) / 4)
+    ways = PATH_LENGTHS[longest * (MAX_STEPS if steps is None else steps) >= PATH_LENGTHS]
+    if not len(ways):
+        ways = PATH_LENGTHS[:1]
+    errors = sum(estimate_squared_errors(shape, slopes, noise, ways))
+    best = int(np.argmin(errors))
+    way = float(ways[best])
+    taken = min(max(math.ceil(way / longest), MIN_STEPS), MAX_STEPS) if steps is None else steps
+    unlearnt, drawn = (float(part[best]) for part in estimate_squared_errors(shape, slopes, noise, ways))
+    return StepSchedule(taken, way / taken, math.sqrt(drawn), math.sqrt(unlearnt))
+
+
+def estimate_squared_errors(shape: LossShape, slopes: int, noise: float, ways: np.ndarray) -> np.ndarray:
+    """Returns, for each way, the mean square error of a prediction: what is not learnt yet, and noise."""
+    over_spreads = [_estimate_column_error(shape, spread, noise, ways, slopes) for spread in SPREADS]
+    parts = _estimate_column_error(shape, INTERCEPT_MOMENT, noise, ways, 1) + (
+        np.mean(over_spreads, axis=0) if slopes else 0.0
+    )
+    return np.asarray(parts)
+
+
+def _estimate_column_error(shape: LossShape, spread: float, noise: float, ways: np.ndarray, count: int) -> np.ndarray:
+    """Columns of one spread that share the usual variance of a prediction among them."""
+    bend = shape.curvature * spread
+    left = np.exp(-2 * ways * bend)
+    return np.asarray([shape.size * left, count * spread * noise**2 * ways * (1 - left) / (2 * bend)])

@@ -1,0 +1,523 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Linear regression with public features and private labels (docs/theory/labels.md).
+
+symbol        name
+X̃             design: a column of ones (with fit_intercept), then the features; n×d
+C, C·X̃ = I    linear_map_, public
+σ²            noise_variance
+
+A public linear map of private labels, released with discrete noise on whole numbers (docs/theory/labels.md).
+
+symbol            name
+K, d×n            grid.map, whole numbers; C = K·2^grid.map_exponent is the map
+z_i in 0 … N      labels on a grid (grid.values), N = grid.values.cells
+S = K·z           the exact statistic; ⌊S/2^t⌋ after the shift by t bits
+D_l               reach: how far K·z moves in the ℓ1 norm with the labels of person l, a cell each
+b                 scale of the discrete Laplace noise, in shifted units
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from sottovoce import units
+from sottovoce.arrays import Floats, Integers, check_same_length, list_feature_names, to_matrix, to_numbers
+from sottovoce.budgets import BudgetGroups, Budgets
+from sottovoce.data.engine import Dataset, get_default_engine, get_table_label
+from sottovoce.data.kernels import PIECE_ROWS, GroupLookup, as_array, as_floats, exact_dot
+from sottovoce.data.readers import Label
+from sottovoce.data.source import DataSource, Values, load_values
+from sottovoce.errors import InvalidBounds, InvalidBudget, InvalidData, InvalidParameter, MissingValues
+from sottovoce.estimator import check_missing_constant, make_budgets, read_values, release_dataset
+from sottovoce.guarantee import Guarantee
+from sottovoce.noise import integer
+from sottovoce.noise.grid import Grid, exponent_below, power_of_two
+from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, least_squares
+from sottovoce.release import Release
+from sottovoce.rounding import format_number
+from sottovoce.schema import Interval, Schema, check_flag, is_between, is_one_of, to_interval
+from sottovoce.solvers import label_map as solver
+from sottovoce.solvers.label_map import Solution
+from sottovoce.solvers.sensitivity import compute_entrywise_norms, compute_norms
+from sottovoce.weights import Weights
+
+VALUE, PERSON, ROW = "value", "person", "row"
+SOLVERS = {"exact": solver.solve_exact, "entrywise": solver.solve_entrywise}
+#: Beyond these the square of a feature, or of the labels' range, leaves the doubles.
+MAX_MAGNITUDE, MIN_MAGNITUDE = 1e100, 1e-100
+#: Weights of people are published as shares of a total below 2^62.
+TOTAL_BITS = 62
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """The public features: known before any batch is read, so a batch holds none of them."""
+
+    rows: Floats  # X̃
+    names: list[str]
+    width: int = 0
+    columns: tuple[str, ...] = ()
+
+    def matrix(self, batch: Any) -> Floats:
+        """Returns no columns."""
+        return np.empty((len(batch), 0))
+
+
+class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Linear regression where features are public and labels are private, each person with an ε of their own.
+
+    **Question.** Which linear function of the (public) features predicts the (private) label? Labels lie in
+    ``label_bounds``; values beyond are clipped.
+
+    **Promise.** Pure ε_l for each person l (each row, without ``groups``), neighbours by replacement of all
+    their *labels*, exact arithmetic. Features, and who owns which row, are not protected.
+
+    **Formula.** C·y + Laplace(b) on every coefficient, with the public map C, C·X̃ = I, that minimises
+    σ²·‖C‖² + 2d·b², where b = max_l Δ_l/ε_l and Δ_l = (hi − lo)·max_{|δ|≤1} ‖C_l·δ‖₁ (docs/theory/labels.md).
+
+    >>> import numpy as np, sottovoce as sv
+    >>> x = np.linspace(-1, 1, 4000)[:, None]
+    >>> model = sv.LabelPrivateRegression(label_bounds=(0, 1)).fit(x, 0.5 + 0.3 * x[:, 0], epsilon=2.0)
+    >>> design = np.column_stack([np.ones(4000), x])
+    >>> bool(np.abs(model.linear_map_ @ design - np.eye(2)).max() < 1e-9), bool(abs(model.coef_[0] - 0.3) < 0.1)
+    (True, True)
+
+    **Limits.** The design must have full column rank. The noise is the same on every coefficient, so features
+    should have like sizes: they are public, and scaling them by what is seen in them is free. ``noise_variance``
+    is a public guess: it tunes C and the expected error, never the promise.
+
+    Parameters
+    ----------
+    label_bounds : (low, high) or Bounds with a label, from public knowledge.
+    noise_variance : public guess of the labels' variance around the model; default a quarter of the squared range.
+    fit_intercept : whether the design begins with a column of ones.
+    sensitivity : "exact", or "entrywise" as published (Σ|C_ji| over a person's rows).
+    missing : public constant between the labels' bounds that stands for missing labels; without it they are refused.
+    """
+
+    def __init__(
+        self,
+        label_bounds: Any = None,
+        noise_variance: float | None = None,
+        fit_intercept: bool = True,
+        sensitivity: str = "exact",
+        missing: float | None = None,
+    ) -> None:
+        self.label_bounds = label_bounds
+        self.noise_variance = noise_variance
+        self.fit_intercept = fit_intercept
+        self.sensitivity = sensitivity
+        self.missing = missing
+
+    later = ("missing",)  # what older books do not know about a question
+
+    def fit(self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None) -> LabelPrivateRegression:
+        """Fits the labels y on the features X; ε is a number, an array by row, a mapping from person, or Budgets.
+
+        A table of any engine, with columns by name, is read into memory: every row has its own part in the map.
+        """
+        named: dict[str, Any] = {"column": y, "table": get_table_label(X)} if isinstance(y, str) else {}
+        given = load_values(self, X, y, epsilon, groups)
+        plan, release = release_dataset(self, *read_values(self, given, given.epsilon, given.groups))
+        self.release_ = replace(release, **named)
+        validate_data(self, given.X, skip_check_array=True)  # keeps the number of features and their names
+        self.guarantee_ = plan.guarantee
+        self.linear_map_ = np.ldexp(plan.grid.map.astype(np.float64), plan.grid.map_exponent)
+        value: dict[str, Any] = self.release_.value  # type: ignore[assignment]
+        self.intercept_ = float(value["intercept"])
+        self.coef_ = np.array(list(value["coefficients"].values()), dtype=np.float64)
+        return self
+
+    def predict(self, X: Any) -> Floats:
+        """Returns intercept + features·coefficients; public features cost nothing."""
+        check_is_fitted(self, "coef_")
+        rows = _check_finite(to_matrix(X, None))
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return np.asarray(self.intercept_ + rows @ self.coef_)
+
+    def plan(self, X: Any, epsilon: Any, groups: Any = None) -> Plan:
+        """What it will cost whom, and how accurate it will be; features are public, and no label is needed."""
+        given = Values.of(self, X, None, epsilon, groups)
+        design = self._make_design(given.X)
+        budgets = make_budgets(given.epsilon, given.groups, len(design.rows))
+        return self._make_plan(_split_groups(budgets, len(design.rows)), design)
+
+    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Dataset]:
+        """Returns the budgets, one kind a person, and the rows of public features and private labels."""
+        X, y = data
+        low, high = self._get_bounds()
+        design, labels, constant = self._make_design(X), to_numbers(y, "labels"), self._get_missing_constant(low, high)
+        if constant is not None:
+            labels = np.where(np.isnan(labels), constant, labels)
+        n = len(design.rows)
+        check_same_length(n, y=labels, groups=groups)
+        budgets = _split_groups(make_budgets(epsilon, groups, n), n)
+        engine = get_default_engine().of_columns({VALUE: labels, PERSON: _list_owners(budgets), ROW: np.arange(n)})
+        return budgets, Dataset(engine, VALUE, GroupLookup(PERSON), design, Label(VALUE, low, high))
+
+    def rows_of(self, table: DataSource) -> Dataset:
+        """Refuses what ``fit`` would load."""
+        raise InvalidParameter("The table is not in memory.", "Every row has its own part in the map.", "Use fit.")
+
+    def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
+        """The plan for these budgets and the public features that come with the rows."""
+        if rows is None:
+            raise InvalidParameter("The features are not given.", "They are public, and plans need them.", "Pass X.")
+        return self._make_plan(budgets, rows.features)
+
+    def answer(self, plan: Plan, rows: Dataset) -> Release:
+        """Reads the labels once, adds noise, and returns the release."""
+        statistic = rows.engine.fold(MapSums(rows.value, ROW, plan.grid))
+        values = draw_noisy_values(plan, statistic)
+        intercept = values.pop(0) if plan.parameters["fit_intercept"] else 0.0
+        coefficients = dict(zip(plan.parameters["features"], values, strict=True))
+        return Release.of(plan, {"intercept": intercept, "coefficients": coefficients})
+
+    def _make_plan(self, budgets: Budgets, design: Design) -> Plan:
+        low, high = self._get_bounds()
+        (_, d), owner, variance = design.rows.shape, _list_owners(budgets), self._get_variance(high - low)
+        worth = 2 * d * (high - low) ** 2  # of one unit of the solver's objective
+        solution = self._solve_map(budgets, design, owner, variance / worth)
+        K, exponent = round_map(solution.map, owner)
+        D, exact = compute_reach(K, owner, self.sensitivity)
+        found = calibrate_noise(K, exponent, D, budgets, low, high)
+        words = describe_reach(self.sensitivity, exact, solution.held)
+        return Plan(
+            question="label-private regression",
+            parameters={
+                "label": [low, high],
+                "noise_variance": variance,
+                "fit_intercept": check_flag(self.fit_intercept, "fit_intercept"),
+                "sensitivity": self.sensitivity,
+                "features": design.names,
+                "protects": "labels only; features, and who owns which row, are public",
+            },
+            budgets=budgets,
+            weights=_make_weights(D, found, budgets),
+            guarantee=replace(Guarantee.of(budgets, found.charges), neighbours="replace labels"),
+            noise={
+                "distribution": "discrete Laplace",
+                "scale": found.noise,
+                "integer_scale": found.scale,
+                "sensitivity": words,
+                "certificate": _describe_optimality(solution, worth),
+            },
+            grid=found.grid,
+            theorem=THEOREM,
+            error=estimate_error(
+                design.rows,
+                np.ldexp(K.astype(np.float64), exponent),
+                found.noise,
+                variance,
+                words,
+                bool(self.fit_intercept),
+            ),
+        )
+
+    def _solve_map(self, budgets: Budgets, design: Design, owner: Integers, ratio: float) -> Solution:
+        """The best map; rows of people who grant nothing are not in it."""
+        if not is_one_of(self.sensitivity, SOLVERS):
+            raise InvalidParameter(
+                "There is no such sensitivity.", f"There are {' and '.join(SOLVERS)}.", "Choose one."
+            )
+        granted = budgets.kinds.epsilon
+        if not granted.any():
+            raise InvalidBudget("Nobody grants anything.", "Somebody's ε must be at least 1e-9.", "Wait for grants.")
+        heard = granted > 0
+        rows, number = heard[owner], np.cumsum(heard) - 1
+        solution = SOLVERS[self.sensitivity](
+            design.rows[rows], number[owner[rows]], units.to_epsilon(granted[heard]), ratio
+        )
+        C = np.zeros(design.rows.shape[::-1])
+        C[:, rows] = solution.map
+        return replace(solution, map=C)
+
+    def _make_design(self, X: Any) -> Design:
+        rows = _check_finite(to_matrix(X, None))
+        names = list_feature_names(X) or []
+        if len(set(names)) != rows.shape[1]:
+            names = [f"x{j}" for j in range(rows.shape[1])]
+        if not rows.size:
+            raise InvalidData(
+                "There are 0 rows or 0 feature(s).", "A regression needs both.", "Ask for a mean instead."
+            )
+        if check_flag(self.fit_intercept, "fit_intercept"):
+            rows = np.column_stack([np.ones(len(rows)), rows])
+        return Design(rows, names)
+
+    def _get_bounds(self) -> Interval:
+        low, high = to_interval(self.label_bounds)
+        if not MIN_MAGNITUDE < high - low < MAX_MAGNITUDE:
+            raise InvalidBounds(
+                "The range of the labels is larger than doubles can calculate with.",
+                "",
+                "Change the unit of the labels.",
+            )
+        return low, high
+
+    def _get_missing_constant(self, low: float, high: float) -> float | None:
+        schema = self.label_bounds
+        own = schema.columns[schema.require_label()].missing if isinstance(schema, Schema) else None
+        return check_missing_constant(self.missing if own is None else own, low, high)
+
+    def _get_variance(self, span: float) -> float:
+        given: Any = self.noise_variance
+        variance = (span / 2) ** 2 if given is None else given
+        if not (is_between(variance, -math.inf, math.inf) and 0 <= variance <= span**2):
+            raise InvalidParameter(
+                "noise_variance is not a possible variance.",
+                "It is at least 0 and not above the squared range of the labels.",
+                "Pass a public guess, or nothing for the most it can be.",
+            )
+        return float(variance)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        tags.regressor_tags.poor_score = True  # on a few dozen rows noise is all there is
+        return tags
+
+
+def estimate_error(
+    rows: Floats, C: Floats, noise: float, variance: float, words: str, fit_intercept: bool
+) -> ExpectedError:
+    """Returns what predictions for the public rows miss of least squares: their noise, and (C − X⁺)·(labels' noise).
+
+    Both maps have C·X = I, so nothing is held back; the features are public, so nothing is assumed about them.
+    """
+    n, D = len(rows), C - np.linalg.pinv(rows)
+    apart = math.sqrt(max(float(np.sum((rows.T @ rows) * (D @ D.T))), 0.0))  # ‖X·D‖, without a matrix of n columns
+    return ExpectedError(
+        classical=least_squares(fit_intercept),
+        unit="in units of the label",
+        noise=math.sqrt(2 * float(np.square(rows).sum()) / n) * noise,
+        sampling=math.sqrt(variance / n) * apart,
+        bias=ASSOCIATION * math.sqrt(variance) * apart,
+        assumed=f"Assumed: labels spread by {format_number(math.sqrt(variance))} around the best linear function. "
+        f"Noise by {words}.",
+    )
+
+
+def _check_finite(rows: Floats) -> Floats:
+    """Refuses public features that are missing, infinite, or too large or small to be squared."""
+    if not np.isfinite(rows).all():
+        raise MissingValues(
+            "The features have missing or infinite values (NaN, inf).",
+            "Features are public, and every one must be a finite number.",
+            "Fill them in as you like: that costs nothing.",
+        )
+    size = np.abs(rows)
+    if np.any((size > MAX_MAGNITUDE) | ((size > 0) & (size < MIN_MAGNITUDE))):
+        raise InvalidData("A feature is larger than doubles can calculate with.", "", "Change its unit.")
+    return rows
+
+
+def _split_groups(budgets: Budgets, n: int) -> Budgets:
+    """Returns the budgets with one kind a person: here people with equal ε and rows differ by their features."""
+    if budgets.codes is None or (budgets.unit == "person" and budgets.owner is None):
+        raise InvalidParameter("These budgets do not say which row is whose.", "", "Build them with Budgets.of.")
+    check_same_length(n, epsilon=budgets.row_codes())
+    kinds, people = budgets.kinds, budgets.n_people
+    ones = np.ones(people, dtype=np.int64)
+    return replace(
+        budgets,
+        kinds=BudgetGroups(kinds.epsilon[budgets.codes], kinds.rows[budgets.codes], ones),
+        codes=np.arange(people),
+    )
+
+
+def _list_owners(budgets: Budgets) -> Integers:
+    return np.arange(budgets.n_people) if budgets.owner is None else budgets.owner
+
+
+def _make_weights(D: Integers, found: Calibration, budgets: Budgets) -> Weights:
+    """How loud each person is heard: how far their labels reach, as a share of everybody's."""
+    spare = max(sum(D.tolist()).bit_length() - TOTAL_BITS, 0)
+    person = D >> spare
+    row, total = person // budgets.kinds.rows, int(person.sum())
+    return Weights(row, person, total, found.loudest >> spare, found.charges, float(np.square(person / total).sum()))
+
+
+def _describe_optimality(solution: Solution, worth: float) -> dict[str, Any]:
+    """What is known of the map's optimality, in the units of the squared error; public JSON."""
+    return {
+        "value": worth * solution.value,
+        "bound": worth * solution.bound,
+        "gap": solution.gap if math.isfinite(solution.gap) else None,
+        "steps": solution.steps,
+        "held_by_a_bound": solution.held,
+    }
+
+
+#: Entries of the map are whole numbers of at most this many bits, and nobody's add up to 2^53: doubles count them.
+MAP_BITS, SUM_BITS = 42, 52
+#: Labels are rounded to at least 2^20 cells, and to 2^-7 of the noise where that is finer.
+MIN_BITS, MAX_BITS, SPARE_BITS = 20, 32, 7
+#: The statistic is shifted until the noise has about this scale: fine steps, and far from int64's end.
+SCALE_BITS = 40
+#: Answers are multiples of a power of two below a thousandth of the noise.
+ANSWER_BITS = 10
+
+THEOREM = Theorem(
+    "Public linear map of labels with Laplace noise: each person l loses at most (D_l·N/2^t + d)/b about their "
+    "labels, and nothing is promised about features (pure ε, replace)",
+    "docs/theory/labels.md",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class MapGrid:
+    """Where labels, map, statistic and answer live."""
+
+    values: Grid
+    map: Integers
+    map_exponent: int
+    shift: int
+    answer_exponent: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The grid as public JSON; of the map its fingerprint."""
+        return {
+            **self.values.to_dict(),
+            "map_step": math.ldexp(1.0, self.map_exponent),
+            "map_sha256": hashlib.sha256(np.ascontiguousarray(self.map).data).hexdigest(),
+            "shift": self.shift,
+            "answer_step": math.ldexp(1.0, self.answer_exponent),
+        }
+
+
+def round_map(C: Floats, owner: Integers) -> tuple[Integers, int]:
+    """Returns K and e with C ≈ K·2^e, |K_ji| ≤ 2^42, and Σ|K_ji| < 2^53 over the rows of each person."""
+    order, starts = _sort_by_owner(owner)
+    largest = math.frexp(float(np.abs(C).max()))[1]  # below 2^largest
+    fullest = math.frexp(float(compute_entrywise_norms(C.T[order], starts).max()))[1]
+    exponent = max(largest - MAP_BITS, fullest - SUM_BITS)
+    return np.rint(np.ldexp(C, -exponent)).astype(np.int64), exponent
+
+
+def compute_reach(K: Integers, owner: Integers, sensitivity: str) -> tuple[Integers, NDArray[np.bool_]]:
+    """Returns D_l = max ‖K_l·δ‖₁ over |δ_i| ≤ 1 or a whole number above it, and who has it exactly.
+
+    K is that of `whole_numbers`, so doubles hold every sum exactly. "entrywise" is Σ|K_ji| for everybody.
+    """
+    order, starts = _sort_by_owner(owner)
+    rows = K.T[order].astype(np.float64)
+    if sensitivity == "entrywise":
+        return compute_entrywise_norms(rows, starts).astype(np.int64), np.zeros(len(starts), dtype=bool)
+    upper, exact = compute_norms(rows, starts)
+    return np.ceil(upper).astype(np.int64), exact
+
+
+def _sort_by_owner(owner: Integers) -> tuple[Integers, Integers]:
+    """Returns an order in which everybody's rows lie together, and where each person's begin."""
+    order = np.argsort(owner, kind="stable")
+    return order, np.flatnonzero(np.diff(owner[order], prepend=-1))
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """The noise, what it protects from, and what it costs everybody."""
+
+    grid: MapGrid
+    scale: float  # b
+    loudest: int  # a whole number with D_l·10⁹/granted ≤ loudest for everybody
+    charges: units.Units
+    noise: float  # scale of the noise on a coefficient, in units of the label
+
+
+def calibrate_noise(K: Integers, exponent: int, D: Integers, budgets: Budgets, low: float, high: float) -> Calibration:
+    """Returns grid, noise scale and charges such that everybody's loss (D_l·N/2^t + κd)/b is within their grant.
+
+    Shifting a coordinate by t bits moves the difference of two neighbouring statistics by less than 1, so that
+    of all d by less than d, hence κd (κ = 1 if t > 0); b covers it for the smallest ε.
+    """
+    granted = budgets.kinds.epsilon
+    heard = D > 0
+    ratio = float((D[heard] / granted[heard]).max())
+    loudest = math.ceil(
+        ratio * units.UNITS_PER_EPSILON * (1 + 2.0**-48)
+    )  # the factor covers the roundings of the quotient
+    widest = float(np.abs(K).astype(np.float64).sum(axis=1).max())
+    bits = math.ceil(math.log2(widest / loudest)) + SPARE_BITS
+    values = Grid.cover(low, high, min(max(bits, MIN_BITS), MAX_BITS))
+    sensitivity = loudest * values.cells  # the statistic moves by at most this much times ε_l
+    shift = max(sensitivity.bit_length() - SCALE_BITS, 0)
+    rounding = len(K) if shift else 0
+    scale = -(-sensitivity // 2**shift) + -(-rounding * units.UNITS_PER_EPSILON // int(granted[heard].min()))
+    moved = np.where(heard, D * (values.cells / 2.0**shift) + rounding, 0.0)
+    charges = units.check_within_grant(units.round_up(moved / scale), granted)
+    noise = scale * 2.0**shift * float(values.step) * 2.0**exponent
+    coarsest = exponent_below(math.ulp(max(abs(low), abs(high)) * widest * 2.0**exponent)) + 1
+    answer = max(exponent_below(noise * 2.0**-ANSWER_BITS), coarsest)
+    return Calibration(MapGrid(values, K, exponent, shift, answer), float(scale), loudest, charges, noise)
+
+
+@dataclass(frozen=True, eq=False)
+class MapSums:
+    """S = K·z, exactly; ``row`` is the column that says which column of K a row of the batch belongs to."""
+
+    value: str
+    row: str
+    grid: MapGrid
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a batch must have."""
+        return (self.value, self.row)
+
+    def zero(self) -> NDArray[Any]:
+        """The sums over no rows, as Python integers."""
+        return np.zeros(len(self.grid.map), dtype=object)
+
+    def __call__(self, batch: Any) -> NDArray[Any]:
+        """Returns the sums over the batch; labels that the map does not hear are not read."""
+        K = self.grid.map[:, as_array(batch.column(self.row))]
+        heard = K.any(axis=0)
+        z = self.grid.values.integers(as_floats(batch.column(self.value))[heard])
+        return np.array(multiply_exactly(K[:, heard], z), dtype=object)
+
+
+def multiply_exactly(K: Integers, z: Floats) -> list[int]:
+    """Returns Σ_i K_ji·z_i for every j, exactly, for |K_ji| ≤ 2^42 and whole z_i in 0 … 2^32."""
+    return [sum(_multiply_pieces(row, z)) for row in K]
+
+
+def _multiply_pieces(row: Integers, z: Floats) -> Iterator[int]:
+    for first in range(0, len(z), PIECE_ROWS):
+        k, part = row[first : first + PIECE_ROWS], z[first : first + PIECE_ROWS]
+        yield exact_dot(np.maximum(k, 0), part) - exact_dot(np.maximum(-k, 0), part)
+
+
+def draw_noisy_values(plan: Plan, statistic: NDArray[Any]) -> list[float]:
+    """Returns the noisy coefficients: 2^e·(K·(lo, …, lo) + step·(2^t·(⌊S/2^t⌋ + Z) + (2^t − 1)/2)), snapped."""
+    grid: MapGrid = plan.grid
+    unit, step = power_of_two(grid.map_exponent), power_of_two(grid.answer_exponent)
+    middle = Fraction(2**grid.shift - 1, 2)  # the shift rounds down; on average by this much
+    base = multiply_exactly(grid.map, np.ones(grid.map.shape[1]))
+    noise = integer.draw_laplace(plan.noise["integer_scale"], len(statistic))
+    answers = []
+    for lows, S, z in zip(base, statistic, noise, strict=True):
+        moved = (((int(S) >> grid.shift) + z) << grid.shift) + middle
+        value = unit * (lows * Fraction(grid.values.low) + moved * grid.values.step)
+        answers.append(float(round(value / step) * step))
+    return answers
+
+
+def describe_reach(sensitivity: str, exact: Any, held: int) -> str:
+    """Says how people's reach was found."""
+    if sensitivity == "entrywise":
+        return "entrywise sensitivity, as published"
+    told = (
+        "exact sensitivity" if exact.all() else f"exact sensitivity of {int(exact.sum())} of {len(exact)}, else a bound"
+    )
+    return told if not held else f"{told}; the map was sought with {held} of them held by an upper bound of it"

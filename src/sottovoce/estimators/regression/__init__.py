@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""The methods of Ridge, and the sums that they share."""

@@ -1,0 +1,610 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The public proxy of a regression's expected error, which chooses its parameters before data is read.
+
+In units of the label's squared scale s², for p recoded slopes with second moment C and threshold τ = k·s:
+
+    L = Σ_j avg_C [(Λ²ψ/p + C·N + .4κV₂C²)/(κVC + Λ)²] + (Λ₀²m₂ + C₀N₀ + .4κV₂C₀²)/(κVC₀ + Λ₀)²
+
+    V, V₂    Σv and Σv² over rows            κ       erf(k/√2), the share of rows inside the threshold
+    N, N₀    second moments of the noise     ψ, m₂   assumed size of slopes and of the intercept
+A planning number, good for on/off decisions and within a factor of three; never an accuracy promise.
+
+Regression by objective perturbation in stages, the default of Ridge (docs/theory/objective.md).
+
+A stage minimises Σ v_i ρ(y_i − φ_iᵀθ) + ½‖θ − θ₀‖²_Λ + bᵀ(θ − θ₀) around a released θ₀ with a share of
+everybody's budget; with the soft Huber loss person l spends exactly W_l = Σ v_i over their rows, however
+many. Every later choice depends on the data only through what earlier stages released, so shares add up.
+
+    symbol   name            S = Σ_l ε_l, labels scaled to [−1, 1] (so Y = 1), slopes recoded to [−½, ½]
+    v_l      loudness        share·ε_l − ε_out, spread evenly over a person's rows
+    s        scale           spread of the labels around wherever they are, bought first
+    τ = k·s  threshold       no row pulls harder than this
+    ε_out    slack           pays for what the solver left undone (solvers/newton.py)
+
+The plan of the default regression, and its answer: objective.py's stages under one name.
+
+The plan shows the stages, their shares of everybody's budget and whether slopes will be fitted, for every
+scale that the first stage can release (there are eight), because later choices depend on it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.integrate import quad
+
+from sottovoce import units
+from sottovoce.arrays import Floats
+from sottovoce.budgets import BudgetGroups, Budgets
+from sottovoce.data.encoding import Recoding
+from sottovoce.data.engine import Dataset
+from sottovoce.data.loss_kernels import HuberTerms
+from sottovoce.data.readers import EmptyReader, Reader
+from sottovoce.data.regression_sums import ResidualHistogram, has_usable_budget
+from sottovoce.errors import InvalidParameter
+from sottovoce.estimators.ridge_errors import EXPLAINED, PublicFacts, SquaredErrorParts, make_expected_error
+from sottovoce.guarantee import Guarantee
+from sottovoce.noise import continuous, selection
+from sottovoce.noise.grid import AnswerGrid, Grid
+from sottovoce.plan import Plan, Theorem
+from sottovoce.schema import Interval
+from sottovoce.solvers import losses, newton
+from sottovoce.weights import Weights
+
+if TYPE_CHECKING:
+    from sottovoce.estimators.ridge import Ridge
+
+#: Regularisation in 97 steps a quarter of a power of two apart; a coarser grid chooses badly.
+RIDGES = 2.0 ** np.linspace(-1, 23, 97)
+#: Thresholds in units of the label's scale, with a small penalty for the bias of the narrow ones.
+THRESHOLDS = ((0.75, 0.010), (1.0, 0.007), (1.5, 0.003), (2.5, 0.001))
+#: How far such a threshold draws the fit from the mean to the median, in units of the scale: where labels are skewed as
+#: those of a gamma law of shape 4, and where they are as skewed as exponential ones (docs/theory/errors.md).
+SKEWED_LABEL_BIAS = {0.75: (0.15, 0.47), 1.0: (0.13, 0.43), 1.5: (0.09, 0.32), 2.0: (0.05, 0.23), 2.5: (0.025, 0.16)}
+#: Noise norms max(α₁a + (1−α₁)m, α₂a + (1−α₂)m) between joint (1, 0) and separate (α, α) intercept noise.
+NORMS = (
+    (1.0, 0.0),
+    *((a, a) for a in (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)),
+    *((1.0, a) for a in (0.05, 0.1, 0.2, 0.3)),
+    *((a, 0.0) for a in (0.3, 0.5, 0.7)),
+)
+#: Second moments that a recoded feature may have: spread evenly, bunched, nearly constant.
+FEATURE_MOMENTS = (1 / 12, 1 / 30, 1 / 100)
+INTERCEPT_MOMENT = 1 / 4  # the squared intercept column
+
+
+@dataclass(frozen=True)
+class StageParameters:
+    """The parameters of one stage and the proxy's value for them."""
+
+    expected: float  # L, in units of s²
+    threshold: float  # k
+    ridge: float
+    intercept_ridge: float
+    norm: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The terms of L, in units of s²."""
+
+    noise: float
+    sampling: float
+    shrinkage: float
+
+
+def compute_regularity(slopes: int, ridge: float, intercept_ridge: float) -> float:
+    """Returns H = Σ_j h_j²/Λ_j for p slopes and the intercept, all of half-width ½."""
+    return slopes / (4 * ridge) + 1 / (4 * intercept_ridge)
+
+
+@cache
+def choose_parameters(
+    slopes: int, total: float, squares: float, intercept_size: float, slope_size: float
+) -> StageParameters:
+    """Returns the choice with the smallest proxy among all grids, subject to H ≤ ½."""
+    candidates = [
+        _choose_on_grid(slopes, total, squares, intercept_size, slope_size, k, penalty, norm)
+        for k, penalty in THRESHOLDS
+        for norm in NORMS
+    ]
+    return min(candidates, key=lambda choice: choice.expected)
+
+
+def _choose_on_grid(
+    p: int, V: float, V2: float, m2: float, psi: float, k: float, penalty: float, norm: tuple[float, float]
+) -> StageParameters:
+    kappa, grid = math.erf(k / math.sqrt(2)), RIDGES
+    N0, N = (k * k * moment for moment in compute_noise_moments(p, *norm))
+    slope = p * np.mean(
+        [(grid**2 * psi / p + C * N + 0.4 * kappa * V2 * C * C) / (kappa * V * C + grid) ** 2 for C in FEATURE_MOMENTS],
+        axis=0,
+    )
+    intercept = _estimate_intercept_error(grid, m2, N0, kappa, V, V2)
+    total = np.where(p / (4 * grid[:, None]) + 1 / (4 * grid) <= 0.5, slope[:, None] + intercept, np.inf)
+    i, j = np.unravel_index(int(np.argmin(total)), total.shape)
+    return StageParameters(float(total[i, j]) + penalty, k, float(grid[i]), float(grid[j]), norm)
+
+
+def split_error(
+    slopes: int, total: float, squares: float, intercept_size: float, slope_size: float, choice: StageParameters
+) -> Terms:
+    """Returns L by its terms, for a choice: of slopes and intercept, or of a constant only (an infinite ridge)."""
+    p, V, V2, k = slopes, total, squares, choice.threshold
+    kappa, C0 = math.erf(k / math.sqrt(2)), INTERCEPT_MOMENT
+    constant = math.isinf(choice.ridge)
+    N0, N = (2.0, 0.0) if constant else compute_noise_moments(p, *choice.norm)
+    stiff = (kappa * V * C0 + choice.intercept_ridge) ** 2
+    terms = np.array([C0 * N0 * k * k, 0.4 * kappa * V2 * C0 * C0, choice.intercept_ridge**2 * intercept_size]) / stiff
+    if not constant:
+        columns = [
+            np.array([C * N * k * k, 0.4 * kappa * V2 * C * C, choice.ridge**2 * slope_size / p])
+            / (kappa * V * C + choice.ridge) ** 2
+            for C in FEATURE_MOMENTS
+        ]
+        terms = terms + p * np.mean(columns, axis=0)
+    return Terms(*map(float, terms))
+
+
+def choose_constant_parameters(
+    total: float, squares: float, intercept_size: float, threshold: float
+) -> StageParameters:
+    """Returns the best intercept ridge when only a constant is fitted (its noise is Laplace)."""
+    grid = RIDGES[RIDGES >= 0.5]
+    expected = _estimate_intercept_error(
+        grid, intercept_size, 2 * threshold**2, math.erf(threshold / math.sqrt(2)), total, squares
+    )
+    j = int(np.argmin(expected))
+    return StageParameters(float(expected[j]), threshold, math.inf, float(grid[j]), (1.0, 0.0))
+
+
+def _estimate_intercept_error(grid: np.ndarray, m2: float, N0: float, kappa: float, V: float, V2: float) -> np.ndarray:
+    C0 = INTERCEPT_MOMENT
+    return (grid**2 * m2 + C0 * N0 + 0.4 * kappa * V2 * C0 * C0) / (kappa * V * C0 + grid) ** 2
+
+
+@cache
+def compute_noise_moments(slopes: int, a1: float, a2: float) -> tuple[float, float]:
+    """Returns E b₀² and E b_j² in units of (2hτ)², by quadrature over the ratio t = |b₀|/max|b_j|."""
+    p = slopes
+
+    def n(t: float) -> float:
+        return max(a1 * t + 1 - a1, a2 * t + 1 - a2)
+
+    def integral(power: float, t_power: int) -> float:
+        inner = quad(lambda t: t**t_power * n(t) ** -power, 0, 1)[0]
+        outer = quad(lambda u: u ** (-t_power - 2) * n(1 / u) ** -power, 0, 1)[0]
+        return float(inner + outer)
+
+    mass = integral(p + 1, 0)
+    scale = (p + 1) * (p + 2) / mass
+    return scale * integral(p + 3, 2), scale * integral(p + 3, 0) * (p + 2) / (3 * p)
+
+
+#: Below this much budget in all, only a constant is worth fitting.
+CONSTANT_ONLY_BELOW = 150.0
+#: From here on the scale is read at a higher quantile, which is sharper but needs more budget.
+AMPLE_BUDGET = 400.0
+#: Candidates for the scale: an eighth of the range, halved seven times; around a first fit, halved nine times.
+LABEL_SCALES, RESIDUAL_SCALES = 8, 10
+#: The proxy's value from which slopes cannot pay for their noise, and below which a second fit pays.
+WORTHLESS_ERROR, WORTH_REFITTING = 0.6, 0.005
+#: The share of everybody's part in a stage that pays for the solver's last digits.
+SLACK = 1e-3
+#: Solver tolerance relative to the threshold, but for rounding; what is left is covered by noise paid from the slack.
+TOLERANCE = 1e-12
+CELLS_BITS = 15
+#: How far the intercept may lie from the centre, squared: in units of s² where a location is known, of the half-range
+#: squared where it is not. A location is bought with this threshold.
+KNOWN_SIZE, UNKNOWN_SIZE, LOCATION_THRESHOLD = 0.3, 0.16, 1 / 8
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage: what it is for and its share of everybody's budget."""
+
+    purpose: str
+    share: float
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """What will be done once the scale is known (or from the start, if none is bought)."""
+
+    scale: float
+    parts: tuple[Stage, ...]
+    slopes: StageParameters | None  # None: a constant only
+    constant: float  # threshold of a constant-only answer, 0 if slopes are fitted
+    expected: float  # the proxy, in units of the label's squared scale
+    intercept_size: float
+
+
+@dataclass(frozen=True)
+class BudgetTotals:
+    """Budgets as numbers: S = Σε and Σε² over people, by what the kinds say."""
+
+    total: float
+    squares: float
+
+    @classmethod
+    def of(cls, kinds: BudgetGroups) -> BudgetTotals:
+        """Adds everybody up; squares count rows (a person's loudness is spread over theirs)."""
+        epsilon = units.to_epsilon(kinds.epsilon)
+        return cls(float((epsilon * kinds.people).sum()), float((epsilon**2 / kinds.rows * kinds.people).sum()))
+
+
+def choose_scale_share(purse: BudgetTotals) -> tuple[float, float, float]:
+    """Returns (share, quantile, factor) of the stage that buys the scale."""
+    if purse.total < AMPLE_BUDGET:
+        return max(30 / purse.total, 0.02), 0.5, 1.48
+    return max(40 / purse.total, 0.005), 0.7, 0.965
+
+
+def choose_stages(purse: BudgetTotals, slopes: int, scale: float, left: float) -> StagePlan:
+    """Chooses what to do with the rest of the budget, from public numbers and the released scale alone."""
+    location = max(30 / purse.total, 0.02)
+    options = [_evaluate_stages(purse, slopes, scale, left, bought) for bought in (0.0, location)]
+    return min(options, key=lambda option: option.expected)
+
+
+def _evaluate_stages(purse: BudgetTotals, slopes: int, scale: float, left: float, location: float) -> StagePlan:
+    rest = left - location
+    size = KNOWN_SIZE if location else max(KNOWN_SIZE, UNKNOWN_SIZE / scale**2)
+    parts = (Stage("location", location),) if location else ()
+    choice = choose_for_share(purse, slopes, rest, size) if slopes else None
+    if choice is None or choice.expected >= WORTHLESS_ERROR:
+        constant = choose_constant_parameters(rest * purse.total, rest**2 * purse.squares, size, 2.0)
+        expected = WORTHLESS_ERROR + constant.expected
+        return StagePlan(scale, (*parts, Stage("constant", rest)), None, 2 * scale, expected, size)
+    if choice.expected < WORTH_REFITTING:
+        again = max(40 / purse.total, 0.005)
+        more = (Stage("first fit", 0.35 * rest), Stage("scale of residuals", again), Stage("fit", 0.65 * rest - again))
+        return StagePlan(scale, (*parts, *more), choice, 0.0, choice.expected, size)
+    return StagePlan(scale, (*parts, Stage("fit", rest)), choice, 0.0, choice.expected, size)
+
+
+def choose_for_share(purse: BudgetTotals, slopes: int, share: float, intercept_size: float) -> StageParameters:
+    """The proxy's choice for this share, assuming modest slopes, or full-sized ones where these are affordable."""
+    amounts = share * purse.total, share**2 * purse.squares
+    choice = choose_parameters(slopes, *amounts, intercept_size, 0.6)
+    return choose_parameters(slopes, *amounts, intercept_size, 1.0) if choice.expected / 0.6 < 0.4 else choice
+
+
+@dataclass(frozen=True, eq=False)
+class StagedFit:
+    """The stages, run on rows; every method returns something that may be released."""
+
+    rows: Dataset
+    budgets: Budgets
+    loss: str  # "soft" or "huber"
+
+    def scale(self, share: float, quantile: float, candidates: Floats, theta: Floats, reader: Reader) -> float:
+        """Buys the smallest candidate g such that a window of half-width g holds that share of everybody's budget."""
+        kinds = self.budgets.kinds
+        part = replace(kinds, epsilon=np.floor(kinds.epsilon * share).astype(np.int64))
+        weights = Weights.solve(part, A=0.0)
+        reach = 4 * float(candidates[0])
+        grid = Grid.cover(-reach, reach, CELLS_BITS)
+        kernel = ResidualHistogram(reader, self.rows.label, self.rows.owner, weights.row, grid, theta)
+        heard = np.concatenate([[0], np.cumsum(self.rows.engine.fold(kernel))])
+        fullest = [_find_fullest_window(heard, max(round(2 * g / float(grid.step)), 1)) for g in candidates]
+        target = round(quantile * weights.total)
+        scores = np.array([abs(f - target) for f in fullest], dtype=np.int64)
+        return float(candidates[selection.permute_and_flip(scores, 2 * weights.loudest)])
+
+    def constant(self, share: float, threshold: float, size: float, centre: Floats) -> Floats:
+        """Fits the intercept alone; the answer is clipped to the label's range, which is free."""
+        purse = BudgetTotals.of(self.budgets.kinds)
+        choice = choose_constant_parameters(share * purse.total, share**2 * purse.squares, size, 1.0)
+        fitted = self._minimise_perturbed(share, threshold, choice, EmptyReader(), centre[:1])
+        return np.concatenate([np.clip(fitted, -2, 2), centre[1:]])
+
+    def slopes(self, share: float, threshold: float, choice: StageParameters, centre: Floats) -> Floats:
+        """Fits intercept and slopes."""
+        return self._minimise_perturbed(share, threshold, choice, self.rows.features, centre)
+
+    def _minimise_perturbed(
+        self, share: float, tau: float, choice: StageParameters, reader: Reader, centre: Floats
+    ) -> Floats:
+        p = reader.width
+        H = compute_regularity(p, choice.ridge, choice.intercept_ridge) * (1 + 1e-12)
+        ridge = np.concatenate([[choice.intercept_ridge], np.full(p, choice.ridge)])
+        loudness, slack = self._compute_row_weights(share, H, p)
+        heard = float((loudness * self.budgets.kinds.rows * self.budgets.kinds.people).sum())  # Σv over all rows
+        loss = losses.SoftHuber(tau, H) if self.loss == "soft" else losses.ClassicHuber(tau)
+        problem = newton.Problem(
+            terms=self._make_terms(reader, loudness, loss),
+            ridge=ridge,
+            centre=centre,
+            tilt=(Fraction(tau) * continuous.draw_mixed_norm(p, *choice.norm)).astype(
+                np.float64
+            ),  # 2·h·τ = τ, as h = ½
+            smoothness=heard * H,
+            pull=heard * tau * math.sqrt(H),
+            error=newton.bound_rounding(self.budgets.n_rows, p + 1, tau) * heard * math.sqrt(H),
+        )
+        tolerance = newton.find_tolerance(problem.error, least=TOLERANCE * tau)
+        theta = newton.minimise(problem, tolerance)
+        distance = tolerance + bound_tilt_rounding(tau, choice.norm, ridge)
+        return continuous.add_output_noise(theta, slack / (2 * distance), ridge)
+
+    def _make_terms(self, reader: Reader, loudness: Floats, loss: Any) -> Any:
+        def terms(theta: Any, extended: bool) -> tuple[float, Any, Any]:
+            kernel = HuberTerms(
+                reader=reader,
+                label=self.rows.label,
+                owner=self.rows.owner,
+                loudness=loudness,
+                loss=loss,
+                theta=theta,
+                extended=extended,
+            )
+            return kernel.floats(self.rows.engine.fold(kernel))
+
+        return terms
+
+    def _compute_row_weights(self, share: float, H: float, slopes: int) -> tuple[Floats, float]:
+        """Returns the loudness of a row, by kind, and ε_out; together they cost each person share·ε_l at most."""
+        kinds = self.budgets.kinds
+        heard = has_usable_budget(kinds)
+        epsilon = share * units.to_epsilon(kinds.epsilon) * (1 - 1e-12)
+        slack = SLACK * float(epsilon[heard].min())
+        person = np.where(heard, epsilon - slack, 0.0)
+        if self.loss == "huber":
+            person = solve_huber_budget(person, H, np.minimum(kinds.rows, slopes + 1))
+        return person / kinds.rows, slack
+
+
+def bound_tilt_rounding(tau: float, norm: tuple[float, float], ridge: Floats) -> float:
+    """Returns what rounding b to doubles moves the minimiser by at most, in the norm of Λ: ‖b̃ − b‖_{Λ⁻¹}.
+
+    N(b) is Gamma(p+1), above 2(p+1) + 1000 with probability below e^−500; |b₀| ≤ τN/α₁ and |b_j| ≤ τN/(1−α₂).
+    """
+    largest = tau * continuous.bound_gamma(len(ridge)) / np.array([norm[0], *[1 - norm[1]] * (len(ridge) - 1)])
+    return 2.0**-53 * float(np.sqrt(np.sum(largest**2 / ridge)))
+
+
+def estimate_least_deviation(purse: BudgetTotals, slopes: int, chosen: StagePlan) -> float:
+    """Returns about the least that noise moves a coefficient of the last fit by: the size of b_j over Λ_j + V/4."""
+    share = chosen.parts[-1].share
+    V = share * purse.total
+    if chosen.slopes is None:
+        constant = choose_constant_parameters(V, share**2 * purse.squares, chosen.intercept_size, 1.0)
+        return chosen.constant * math.sqrt(2) / (constant.intercept_ridge + V / 4)
+    choice = chosen.slopes
+    intercept, slope = np.sqrt(compute_noise_moments(slopes, *choice.norm))
+    moved = min(intercept / (choice.intercept_ridge + V / 4), slope / (choice.ridge + V / 4))
+    return choice.threshold * chosen.scale * float(moved)
+
+
+def solve_huber_budget(epsilon: Floats, H: float, rank: Any) -> Floats:
+    """Returns the largest W with W + r·log(1 + W·H/r) ≤ ε: what Huber's loss leaves of a budget."""
+    low, high = np.zeros_like(epsilon), epsilon.copy()
+    for _ in range(200):
+        middle = (low + high) / 2
+        fits = middle + rank * np.log1p(middle * H / rank) <= epsilon
+        low, high = np.where(fits, middle, low), np.where(fits, high, middle)
+    return low
+
+
+def _find_fullest_window(heard: NDArray[np.int64], cells: int) -> int:
+    """Returns the largest weight that a window of so many cells holds, from cumulative weights."""
+    cells = min(cells, len(heard) - 1)
+    return int((heard[cells:] - heard[:-cells]).max())
+
+
+def list_halvings(largest: float, count: int) -> Floats:
+    """Returns the largest candidate and its halves."""
+    return np.asarray(largest * 0.5 ** np.arange(count), dtype=np.float64)
+
+
+def choose_small_budget_threshold(total: float) -> float:
+    """The threshold of a constant fitted without knowing the scale, where S is small."""
+    return max(0.2, total / 300)
+
+
+def fit_in_stages(fit: StagedFit, scale: float | None) -> Floats:
+    """Runs the recipe and returns (intercept, slopes) for labels in [−1, 1]; ``scale`` is a public guess if given."""
+    purse, p = BudgetTotals.of(fit.budgets.kinds), fit.rows.features.width
+    centre = np.zeros(p + 1)
+    if purse.total < CONSTANT_ONLY_BELOW:
+        tau = choose_small_budget_threshold(purse.total)
+        return fit.constant(1.0, tau, max(KNOWN_SIZE, UNKNOWN_SIZE / tau**2), centre)
+    left = 1.0
+    if scale is None:
+        share, quantile, factor = choose_scale_share(purse)
+        scale = factor * fit.scale(share, quantile, list_halvings(0.25, LABEL_SCALES), np.zeros(1), EmptyReader())
+        left -= share
+    return run_stages(fit, choose_stages(purse, p, scale, left), centre)
+
+
+def run_stages(fit: StagedFit, chosen: StagePlan, centre: Floats) -> Floats:
+    """Runs the rest of the recipe."""
+    purse, p = BudgetTotals.of(fit.budgets.kinds), fit.rows.features.width
+    scale = chosen.scale
+    for part in chosen.parts:
+        if part.purpose == "location":
+            centre = fit.constant(part.share, LOCATION_THRESHOLD, UNKNOWN_SIZE / LOCATION_THRESHOLD**2, centre)
+        elif part.purpose == "constant":
+            centre = fit.constant(part.share, chosen.constant, chosen.intercept_size, centre)
+        elif part.purpose == "scale of residuals":
+            candidates = list_halvings(scale, RESIDUAL_SCALES)
+            scale = 0.965 * fit.scale(part.share, 0.7, candidates, centre, fit.rows.features)
+        else:
+            refit = len(chosen.parts) > 1 and part.purpose == "fit" and scale is not chosen.scale
+            size = KNOWN_SIZE if refit else chosen.intercept_size
+            choice = choose_for_share(purse, p, part.share, size)
+            fitted = fit.slopes(part.share, choice.threshold * scale, choice, centre)
+            centre = shrink_slopes(
+                fitted, centre, choice, scale, part.share * purse.total, part.share**2 * purse.squares
+            )
+    return centre
+
+
+def shrink_slopes(
+    fitted: Floats, centre: Floats, choice: StageParameters, scale: float, total: float, squares: float
+) -> Floats:
+    """Returns the fit with its slopes drawn back to the centre as far as they look like noise; free.
+
+    James and Stein's factor 1 − p·σ²/‖slopes‖², with σ² the variance that public numbers predict for noise
+    alone and features spread evenly: where there is nothing to learn, next to nothing is claimed.
+    """
+    p, C, kappa = len(fitted) - 1, FEATURE_MOMENTS[0], math.erf(choice.threshold / math.sqrt(2))
+    stiffness = kappa * total * C + choice.ridge
+    noise = compute_noise_moments(p, *choice.norm)[1] * choice.threshold**2 + 0.4 * kappa * squares * C
+    slopes = fitted[1:] - centre[1:]
+    size = float(slopes @ slopes)
+    factor = max(0.0, 1 - p * noise * scale**2 / stiffness**2 / size) if size > 0 else 0.0
+    return np.concatenate([fitted[:1], centre[1:] + factor * slopes])
+
+
+THEOREM = Theorem(
+    "Objective perturbation in stages: each person l loses at most the sum of their shares, ε_l (pure ε, replace)",
+    "docs/theory/objective.md",
+)
+#: The scale that the plan speaks about where nothing better is known: labels that fill about half their range.
+TYPICAL_SCALE = 0.25
+#: No label is known better than to this part of half its range.
+SMALLEST_SCALE = 1e-12
+
+
+@dataclass(frozen=True)
+class NoGrid:
+    """Of noisy statistics: their whole numbers say on which grid they live."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Nothing to tell."""
+        return {}
+
+
+def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
+    """The plan of the default method."""
+    purse, half = BudgetTotals.of(budgets.kinds), (label[1] - label[0]) / 2
+    guess = parse_label_scale(ridge.label_scale, half)
+    outlook = [
+        plan_stages_at(purse, recoding.width, s, guess is not None) for s in ([guess] if guess else _list_scales(purse))
+    ]
+    typical = min(outlook, key=lambda c: abs(math.log(c.scale / (guess or TYPICAL_SCALE))))
+    weights = Weights.solve(budgets.kinds, A=0.0)
+    facts = PublicFacts.of(recoding, budgets, weights)
+    parts = {
+        c.scale: estimate_error_parts(purse, replace(facts, spread=c.scale), c, weights.concentration) for c in outlook
+    }
+    own, skew = parts[typical.scale]
+    return Plan(
+        question="ridge",
+        parameters={
+            "method": ridge.method,
+            "loss": ridge.loss,
+            "label": list(label),
+            "label_scale": ridge.label_scale,
+            "features": recoding.to_dict(),
+            "stages": [_describe_stages(c, half, parts[c.scale][0].total / c.scale**2) for c in outlook],
+            "advice": advise_on_slopes(typical),
+        },
+        budgets=budgets,
+        weights=weights,
+        guarantee=Guarantee.of(budgets, budgets.kinds.epsilon, arithmetic="floating"),
+        noise={"distribution": "K-norm noise in the objective", "shares": [p.share for p in typical.parts]},
+        grid=AnswerGrid.below(min(estimate_least_deviation(purse, recoding.width, c) for c in outlook)),
+        theorem=THEOREM,
+        error=make_expected_error(own, replace(facts, spread=typical.scale), budgets, weights, half, besides=skew),
+    )
+
+
+def answer(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
+    """Runs the stages and returns theta, rounded to the public grid."""
+    low, high = plan.parameters["label"]
+    fit = StagedFit(rows, plan.budgets, ridge.loss)
+    theta = fit_in_stages(fit, parse_label_scale(ridge.label_scale, (high - low) / 2))
+    return {"theta": plan.grid.nearest(theta)}
+
+
+def parse_label_scale(label_scale: Any, half: float) -> float | None:
+    """Returns the public guess of the labels' spread in units of half their range, or None."""
+    if label_scale is None:
+        return None
+    if not isinstance(label_scale, int | float) or not SMALLEST_SCALE * half <= label_scale <= 2 * half:
+        raise InvalidParameter(
+            "label_scale is not a possible standard deviation.",
+            f"It is at most the label's range, and at least {SMALLEST_SCALE:g} of half of it.",
+            "Pass such a number.",
+        )
+    return label_scale / half
+
+
+def plan_stages_at(purse: BudgetTotals, slopes: int, scale: float, known: bool) -> StagePlan:
+    """What will be done if the first stage releases this scale."""
+    if purse.total < CONSTANT_ONLY_BELOW:
+        tau = choose_small_budget_threshold(purse.total)
+        size = max(KNOWN_SIZE, UNKNOWN_SIZE / tau**2)
+        expected = 0.6 + choose_constant_parameters(purse.total, purse.squares, size, 1.0).expected * (tau / scale) ** 2
+        return StagePlan(scale, (Stage("constant", 1.0),), None, tau, expected, size)
+    share = 0.0 if known else choose_scale_share(purse)[0]
+    chosen = choose_stages(purse, slopes, scale, 1.0 - share)
+    first = () if known else (Stage("scale of labels", share),)
+    return StagePlan(
+        scale, (*first, *chosen.parts), chosen.slopes, chosen.constant, chosen.expected, chosen.intercept_size
+    )
+
+
+def estimate_error_parts(
+    purse: BudgetTotals, facts: PublicFacts, chosen: StagePlan, concentration: float
+) -> tuple[SquaredErrorParts, float]:
+    """Returns what a course is expected to miss of least squares, and the bias that very skewed labels may add.
+
+    The proxy's terms for the last stage, and what its threshold does to labels that are skewed a little; a fit around
+    a first one holds nothing back of the slopes, and its labels are what the first has left.
+    """
+    last, p = chosen.parts[-1], facts.slopes
+    V, V2, size = last.share * purse.total, last.share**2 * purse.squares, chosen.intercept_size
+    unit, kept_back = chosen.scale, 0.0
+    if chosen.slopes is None:
+        kept_back = facts.explained_variance
+        unit = chosen.constant if purse.total < CONSTANT_ONLY_BELOW else chosen.scale
+        choice = choose_constant_parameters(V, V2, size, 1.0 if purse.total < CONSTANT_ONLY_BELOW else 2.0)
+        terms = split_error(0, V, V2, size, 0.0, choice)
+    elif len(chosen.parts) > 1 and chosen.parts[-2].purpose == "scale of residuals":
+        unit *= math.sqrt(1 - EXPLAINED)
+        choice = choose_for_share(purse, p, last.share, KNOWN_SIZE)
+        terms = split_error(p, V, V2, 0.0, 0.0, choice)
+    else:
+        choice = chosen.slopes
+        terms = split_error(p, V, V2, size, EXPLAINED, choice)
+    usual, most = SKEWED_LABEL_BIAS[choice.threshold]
+    unequal = facts.squares / concentration  # the proxy counts all of Σc², and least squares has 1/n of it too
+    parts = SquaredErrorParts(terms.noise, terms.sampling * unequal, terms.shrinkage + usual**2).scale_by(unit**2)
+    return replace(parts, shrinkage=parts.shrinkage + kept_back), most * unit
+
+
+def _list_scales(purse: BudgetTotals) -> list[float]:
+    if purse.total < CONSTANT_ONLY_BELOW:
+        return [TYPICAL_SCALE]
+    factor = choose_scale_share(purse)[2]
+    return [factor * 0.25 * 0.5**j for j in range(LABEL_SCALES)]
+
+
+def _describe_stages(chosen: StagePlan, half: float, expected_square: float) -> dict[str, Any]:
+    return {
+        "if_scale": chosen.scale * half,
+        "parts": [{"purpose": part.purpose, "share": part.share} for part in chosen.parts],
+        "slopes": chosen.slopes is not None,
+        "expected": expected_square,  # in units of the squared scale
+    }
+
+
+def advise_on_slopes(chosen: StagePlan) -> str:
+    """One sentence on whether slopes will be fitted, and why."""
+    if chosen.slopes is not None:
+        return "Slopes are fitted: their noise is expected to stay below what they explain."
+    if len(chosen.parts) == 1:
+        return "Too little budget for slopes: the answer will be a constant, a private mean of the labels."
+    return (
+        "Slopes cannot pay for their noise here: the answer will be a constant. More people or a larger ε would help."
+    )

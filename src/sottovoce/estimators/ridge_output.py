@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ridge regression with noise on its solution, as published and with the best constant (docs/theory/output.md).
+
+θ̄ minimises Σ w_i(y_i − θᵀx_i)² + λ‖θ‖², w ∝ ε; released is θ̄ + Z, density of Z ∝ exp(−η‖z‖₂).
+
+    method           coordinates                            rate η
+    "output"         x ∈ [0, 1]^d, intercept column 1       λΣε/(2√d(1 + √d·B)), B = min(1/√λ, √d/λ) or a promise
+    "output-tight"   x ∈ [−½, ½]^d, intercept column ½      min_l ε_l/Δ_l, Δ_l = min{(2W_l·R/λ)·G*, 2m}, R = √d/2
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from sottovoce import units
+from sottovoce.arrays import Floats
+from sottovoce.budgets import Budgets
+from sottovoce.data.encoding import Recoding
+from sottovoce.data.engine import Dataset
+from sottovoce.data.regression_sums import UNIT, make_proportional_weights, sum_products
+from sottovoce.errors import InvalidParameter
+from sottovoce.estimators.ridge_errors import PublicFacts, SquaredErrorParts, estimate_ridge_error, make_expected_error
+from sottovoce.guarantee import Guarantee
+from sottovoce.noise import continuous, precise
+from sottovoce.noise.grid import AnswerGrid
+from sottovoce.plan import Plan, Theorem
+from sottovoce.schema import Interval, is_measurable
+from sottovoce.weights import Weights
+
+if TYPE_CHECKING:
+    from sottovoce.estimators.ridge import Ridge
+
+
+#: Up to here solver_error is a theorem.
+MOST_COLUMNS = 1024
+#: Nor beyond this condition number, where a factorisation may fail for one table and not for its neighbour.
+MOST_CONDITION = 2.0**29
+#: What λ is chosen from where none is given.
+RIDGES = [2.0**power for power in range(-30, 21)]
+
+THEOREM = Theorem(
+    "Ridge with radial noise: each person l loses at most η·Δ_l, Δ_l what they can move the solution (pure ε, replace)",
+    "docs/theory/output.md",
+)
+
+
+def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
+    """The plan of an output method; its accuracy bound is plan.accuracy_bound(...)."""
+    weights = make_proportional_weights(budgets.kinds)
+    d = recoding.width + 1
+    if d > MOST_COLUMNS:
+        raise InvalidParameter(
+            "There are too many columns for this method.", "At most 1,023 are covered.", "Use fewer."
+        )
+    smallest = d / MOST_CONDITION
+    facts = PublicFacts.of(recoding, budgets, weights)
+    lam = choose_ridge(ridge, facts, weights, smallest) if ridge.alpha is None else float(ridge.alpha)
+    if lam < smallest:
+        raise InvalidParameter(
+            "alpha is too small: the last digits of doubles would decide about the solution.",
+            f"With {d - 1} columns it must be at least {smallest:.3g}.",
+            "Pass a larger alpha.",
+        )
+    moved = compute_sensitivities(ridge, weights, d, lam)
+    heard = weights.person > 0
+    rate = float((units.to_epsilon(budgets.kinds.epsilon[heard]) / moved[heard]).min()) * (1 - 2.0**-40)
+    charges = units.check_within_grant(units.round_up(np.where(heard, moved * rate, 0.0)), budgets.kinds.epsilon)
+    spread = math.sqrt(d * (d + 1)) / rate
+    half = (label[1] - label[0]) / 2
+    return Plan(
+        question="ridge",
+        parameters={
+            "method": ridge.method,
+            "alpha": lam,
+            "coefficient_bound": ridge.coefficient_bound,
+            "label": list(label),
+            "features": recoding.to_dict(),
+        },
+        budgets=budgets,
+        weights=weights,
+        guarantee=Guarantee.of(budgets, charges, arithmetic="floating"),
+        noise={"distribution": "radial noise on the solution", "rate": rate, "root_mean_square": spread},
+        grid=AnswerGrid.below(math.sqrt(d + 1) / rate),  # the deviation of one coordinate of the noise
+        theorem=THEOREM,
+        error=make_expected_error(estimate_error_parts(ridge.method, facts, lam, rate), facts, budgets, weights, half),
+        accuracy=partial(compute_accuracy_bound, d=d, lam=lam, rate=rate, concentration=weights.concentration),
+    )
+
+
+def answer(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
+    """Solves the ridge problem on exact sums, adds the noise, and rounds to the public grid."""
+    sums = sum_products(rows, plan.weights)
+    d = rows.features.width + 1
+    moments = (sums / (plan.weights.total * UNIT**2)).astype(np.float64)  # mean of ẑẑᵀ, ẑ = (1, 2z, y)
+    change = make_coordinates(ridge.method, d)
+    G, c = change @ moments[:d, :d] @ change.T, change @ moments[:d, d]
+    solution = cho_solve(cho_factor(G + plan.parameters["alpha"] * np.eye(d)), c)
+    noise = continuous.draw_l2(plan.noise["rate"], d)
+    # The sum is exact, and rounded once, to the public grid: everything else that is published follows from that.
+    theta = plan.grid.nearest(np.array(precise.to_fractions(solution), dtype=object) + noise)
+    return {"theta": to_centred(ridge.method, theta)}
+
+
+def compute_accuracy_bound(
+    coefficients: float,
+    smallest_eigenvalue: float = 0.0,
+    label_noise: float = 0.0,
+    failure: float = 0.05,
+    *,
+    d: int,
+    lam: float,
+    rate: float,
+    concentration: float,
+) -> float:
+    """Returns Theorem 2.5's bound on ‖θ̂ − θ*‖, true except with probability ``failure``, for recoded data.
+
+    ‖θ*‖/(1 + λ_min/λ) + (d + √(2d/δ))/η + (σ/λ)·√(2d/δ)·‖w‖: shrinkage, noise, and the labels' own noise σ.
+    """
+    if not 0 < failure < 1:
+        raise InvalidParameter("The failure probability is not between 0 and 1.", "", "Pass a small probability.")
+    spread = math.sqrt(2 * d / failure)
+    shrinkage = coefficients / (1 + smallest_eigenvalue / lam)
+    return shrinkage + (d + spread) / rate + label_noise / lam * spread * math.sqrt(concentration)
+
+
+def make_coordinates(method: str, d: int) -> Floats:
+    """Returns the matrix that takes (1, 2z) to the method's own coordinates of a row."""
+    change = np.eye(d) / 2  # tight: (½, z)
+    if method == "output":  # as published: (1, z + ½)
+        change[0, 0] = 1.0
+        change[1:, 0] = 0.5
+    return change
+
+
+def to_centred(method: str, theta: Floats) -> Floats:
+    """Returns (θ₀, slopes) such that a prediction is θ₀/2 + Σ slope·z."""
+    if method != "output":
+        return theta
+    return np.concatenate([[2 * (theta[0] + theta[1:].sum() / 2)], theta[1:]])
+
+
+def compute_sensitivities(ridge: Ridge, weights: Weights, d: int, lam: float) -> Floats:
+    """Returns, by kind, how far one person's rows can move the solution, in the method's coordinates."""
+    return bound_movement(ridge, weights.person / weights.total, d, lam)
+
+
+def bound_movement(ridge: Ridge, voice: Floats, d: int, lam: float) -> Floats:
+    """Returns how far people who weigh so much can move the solution, the solver's error included."""
+    if ridge.method == "output":
+        bound = _get_coefficient_bound(ridge.coefficient_bound, lam, d)
+        moved = voice * 2 * math.sqrt(d) * (1 + math.sqrt(d) * bound) / lam
+        return moved + bound_solver_error(lam, float(d), bound)
+    R = math.sqrt(d) / 2
+    m = 1 / (2 * math.sqrt(lam)) if math.sqrt(lam) <= R else R / (R * R + lam)
+    best = compute_tight_constant(R * m)
+    return np.minimum(voice * 2 * R * best / lam, np.where(voice > 0, 2 * m, 0.0)) + bound_solver_error(lam, R * R, m)
+
+
+def choose_ridge(ridge: Ridge, facts: PublicFacts, weights: Weights, smallest: float) -> float:
+    """Returns the λ of a public grid that has the smallest expected error for typical columns and slopes."""
+    ridges = [lam for lam in RIDGES if lam >= smallest]
+    loudest = np.array([weights.noise_ratio])  # the weight of somebody at ε = 1 who decides about the noise
+    rates = [1 / float(bound_movement(ridge, loudest, facts.slopes + 1, lam)[0]) for lam in ridges]
+    errors = [
+        estimate_error_parts(ridge.method, facts, lam, rate).total for lam, rate in zip(ridges, rates, strict=True)
+    ]
+    return float(ridges[int(np.argmin(errors))])
+
+
+def estimate_error_parts(method: str, facts: PublicFacts, lam: float, rate: float) -> SquaredErrorParts:
+    """Returns what the solution is expected to miss of least squares; each coordinate's noise has variance (d+1)/η²."""
+    intercept, moved = (1.0, 0.5) if method == "output" else (0.5, 0.0)
+    return estimate_ridge_error(facts, lam, intercept, moved, (facts.slopes + 2) / rate**2)
+
+
+def compute_tight_constant(k: float) -> float:
+    """Returns G* = max_s cos s·(1 + k·sin s), in the form that does not cancel."""
+    u = 2 * k / (1 + math.sqrt(1 + 8 * k * k))
+    return math.sqrt(1 - u * u) * (1 + k * u)
+
+
+def bound_solver_error(lam: float, size: float, norm: float) -> float:
+    """Returns a bound on twice the distance of the computed solution from the true one, for every data set.
+
+    Cholesky's method on a d×d matrix whose eigenvalues lie in [λ, λ + size] has a relative error below
+    (3d² + d)·2⁻⁵³ times the condition number (Higham 2002, Theorem 10.4), and d ≤ 1024.
+    """
+    return 2 * 2.0**-30 * (1 + size / lam) * norm
+
+
+def _get_coefficient_bound(bound: float | None, lam: float, d: int) -> float:
+    if bound is None:
+        return min(1 / math.sqrt(lam), math.sqrt(d) / lam)
+    if not is_measurable(bound):
+        raise InvalidParameter(
+            "coefficient_bound is not a positive number that doubles can calculate with.",
+            "",
+            "Promise a public bound, or nothing.",
+        )
+    return float(bound)

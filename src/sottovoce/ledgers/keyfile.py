@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is kept beside the books and never in them: the key that hides people and signs, and the heads that were seen.
+
+Without the key the books hold digests nobody can trace to a person, and nobody can sign an entry. The heads are written
+after every reservation and before a private value is read, so whoever puts an older copy of the books in place, and
+lets people spend the same budget twice, is found out when the books are opened next. Every line of the file of heads
+is authenticated with the key: a line that is none, and is not what a crash leaves of one, was put there by somebody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+import stat
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from operator import methodcaller
+from pathlib import Path
+from typing import Any
+
+from sottovoce import private_files
+from sottovoce.errors import InvalidParameter, LedgerUnavailable, SottovoceError, WrongLedgerKey
+from sottovoce.ledgers.hash_chain import PERSON_BYTES
+from sottovoce.ledgers.signing import Signer
+
+KEY_BYTES = 32
+#: So many digests are under way at once.
+BATCH = 1024
+#: Halves of pairs, as some file systems and old tables have them, are letters like others.
+_encode_name = methodcaller("encode", "utf-8", "surrogatepass")
+#: Names of these types are spelt as they print.
+PLAIN_TYPES = frozenset({int, str})
+#: A line of the file of heads: a word, the number of an entry, its digest, a code that needs the key to compute.
+#: "anew" forgets what came before it; "waived" is a head that is not in the books, and that somebody answered for;
+#: "list" has the number of witnesses and the digest of their list.
+SEEN, ANEW, WAIVED, LIST = "seen", "anew", "waived", "list"
+_WORDS = "|".join((SEEN, ANEW, WAIVED, LIST))
+_LINE = re.compile(rf"({_WORDS}) ([0-9]{{1,18}}) ([0-9a-f]{{64}}) ([0-9a-f]{{32}})")
+#: As earlier versions wrote it, and they wrote these words alone.
+_EARLIER = re.compile(rf"({SEEN}|{ANEW}) ([0-9]{{1,18}}) ([0-9a-f]{{64}})")
+#: What a crash leaves of a line that begins with a whole word.
+_TORN = re.compile(rf"({_WORDS})( ([0-9]{{0,18}}|[0-9]{{1,18}} ([0-9a-f]{{0,64}}|[0-9a-f]{{64}} [0-9a-f]{{0,31}})))?")
+#: Tells the codes of lines from other things that are derived from the key.
+PURPOSE, CODE_BYTES = b"sottovoce heads", 16
+
+
+@dataclass
+class HeadRecords:
+    """What the file of heads says."""
+
+    seen: list[tuple[int, bytes]] = field(default_factory=list)  # since the books were last declared good
+    waived: set[tuple[int, bytes]] = field(default_factory=set)
+    listed: bytes | None = None  # the digest of the list of witnesses, if one was ever written
+    authentic: bool = False  # whether a line was written with the key
+    damaged: bool = False
+
+    def add_line(self, word: str, number: int, digest: bytes) -> None:
+        """Adds what one line says."""
+        if word == LIST:
+            self.listed = digest
+        elif word == WAIVED:
+            self.waived.add((number, digest))
+        elif word == ANEW:
+            self.seen = [(number, digest)]
+            self.damaged = False
+        else:
+            self.seen.append((number, digest))
+
+
+@dataclass(frozen=True)
+class LedgerKeyFile:
+    """The key of one ledger, and the file of its heads; no file for books in memory."""
+
+    key: bytes
+    heads: Path | None = None
+
+    @classmethod
+    def in_memory(cls) -> LedgerKeyFile:
+        """A key that ends with the process."""
+        return cls(secrets.token_bytes(KEY_BYTES))
+
+    @classmethod
+    def in_files(cls, stem: Path, *, new: bool) -> LedgerKeyFile:
+        """Reads stem.key, or makes it for new books; the heads are in stem.heads."""
+        path = stem.with_name(stem.name + ".key")
+        if new:
+            _make_key(path)
+        try:
+            key = path.read_bytes()
+        except OSError:
+            key = b""
+        if len(key) != KEY_BYTES:
+            raise WrongLedgerKey(
+                "The key of these books is missing or not a key.",
+                f"It is expected in the file {path.name}, beside the books or in the folder of keys that was named.",
+                "Put the file back; without it nobody's account can be found.",
+            )
+        return cls(key, stem.with_name(stem.name + ".heads"))
+
+    @property
+    def check(self) -> str:
+        """What the books hold to recognise their key."""
+        return hashlib.blake2b(b"which key is this", key=self.key).hexdigest()
+
+    def digests(self, people: Sequence[Any]) -> bytes:
+        """Returns the digests of people, one after the other."""
+        begun = hashlib.blake2b(digest_size=PERSON_BYTES, key=self.key)  # copied: cheaper than to begin each anew
+        parts = []
+        for start in range(0, len(people), BATCH):
+            few = people[start : start + BATCH]
+            spelt = map(str if PLAIN_TYPES.issuperset(map(type, few)) else _spell_person, few)
+            hidden = [begun.copy() for _ in few]
+            deque(map(type(begun).update, hidden, map(_encode_name, spelt)), 0)  # a loop in Python takes twice as long
+            parts.append(b"".join(map(type(begun).digest, hidden)))
+        return b"".join(parts)
+
+    def hidden(self, text: str) -> str:
+        """Returns a digest of this text that only the holder of the key can compute."""
+        return hashlib.blake2b(text.encode(), digest_size=32, key=self.key).hexdigest()
+
+    @cached_property
+    def signer(self) -> Signer:
+        """What signs in the name of these books."""
+        return Signer(self.key)
+
+    def read_heads(self) -> HeadRecords:
+        """Returns the heads that were seen since the books were last declared good, and whether the file is whole."""
+        found = HeadRecords()
+        for line in [] if self.heads is None else _read_text(self.heads).split("\n"):
+            told = _LINE.fullmatch(line)
+            earlier = None if found.authentic else _EARLIER.fullmatch(line)
+            if told is not None and secrets.compare_digest(told[4], self._compute_code(told[1], told[2], told[3])):
+                found.authentic = True
+                found.add_line(told[1], int(told[2]), bytes.fromhex(told[3]))
+            elif earlier is not None:
+                found.add_line(earlier[1], int(earlier[2]), bytes.fromhex(earlier[3]))
+            elif not _is_torn(line):
+                found.damaged = True
+        return found
+
+    def record_head(self, number: int, digest: bytes, word: str = SEEN) -> None:
+        """Writes a head down, for good, before anything is done that rests on it."""
+        self.write([(word, number, digest)])
+
+    def write(self, lines: Sequence[tuple[str, int, bytes]]) -> None:
+        """Writes lines (word, number, digest), for good."""
+        if self.heads is None:
+            return
+        # A line begins anew, whatever a crash may have left of the one before.
+        spelt = [(word, str(number), digest.hex()) for word, number, digest in lines]
+        text = "".join(f"\n{' '.join(line)} {self._compute_code(*line)}\n" for line in spelt)
+        try:
+            private_files.append(self.heads, text.encode())
+            return
+        except OSError:
+            pass  # raised below
+        raise _unwritable_error("what was reserved stays spent")
+
+    def _compute_code(self, word: str, number: str, digest: str) -> str:
+        line = f"{word} {number} {digest}".encode()
+        return hashlib.blake2b(line, digest_size=CODE_BYTES, key=self.key, person=PURPOSE).hexdigest()
+
+
+def _is_torn(line: str) -> bool:
+    """Whether this is nothing, or what a crash leaves of a line; some file systems leave zeros after it."""
+    rest = line.rstrip("\0")
+    return any(word.startswith(rest) for word in _WORDS.split("|")) or _TORN.fullmatch(rest) is not None
+
+
+def parse_head(number: Any, digest: Any) -> tuple[int, bytes]:
+    """Returns a head as a certificate tells it; raises if it is none."""
+    told = _EARLIER.fullmatch(f"{SEEN} {number} {digest}")
+    if told is None:
+        raise InvalidParameter(
+            "This is no head of a ledger.", "", "Pass the entry and the head of a certificate as they are."
+        )
+    return int(told[2]), bytes.fromhex(told[3])
+
+
+def _spell_person(person: Any) -> str:
+    """Returns a name as it is spelt, so that a number read from a text file is still the same person."""
+    whole = isinstance(person, float) and person.is_integer()
+    return str(int(person) if whole else person)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except FileNotFoundError:
+        return ""
+    except OSError:
+        pass  # raised below
+    raise _unwritable_error("they are needed to open the books")
+
+
+def _make_key(path: Path) -> None:
+    """Writes a new key; of two who try at once, one does."""
+    if not _write_key(path):
+        raise _unwritable_error("nothing was charged")
+    if not _is_own(path):
+        raise WrongLedgerKey(
+            "There is a key already where new books would have theirs, and it is not this user's alone.",
+            "Whoever put it there, or can read it, could sign in the name of the books.",
+            f"Take the file {path.name} away, or make it a file of your own that nobody else can read.",
+        )
+
+
+def _write_key(path: Path) -> bool:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            private_files.write_new(path, secrets.token_bytes(KEY_BYTES))
+        return True
+    except OSError:
+        return False
+
+
+def _is_own(path: Path) -> bool:
+    """Whether this is a file of this user that nobody else can open."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    own_alone = os.name != "posix" or (found.st_uid == os.geteuid() and not found.st_mode & 0o077)
+    return stat.S_ISREG(found.st_mode) and own_alone
+
+
+def _unwritable_error(meanwhile: str) -> SottovoceError:
+    return LedgerUnavailable(
+        "The key or the file of heads beside the books cannot be read or written.",
+        "Every head is written down before a private value is read.",
+        f"Free some space, or make the folder and its files accessible; {meanwhile}.",
+    )

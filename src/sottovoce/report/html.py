@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The paper that pages are printed on: one HTML file that needs nothing but itself, light or dark, wide or narrow.
+
+It loads nothing and runs nothing. Colours are named once and serve the pictures too; on paper they are those of light.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from string import Template
+
+
+def make_page(title: str, body: str, *, style: str = "", private: bool = False) -> str:
+    """Returns the page; one that is ``private`` asks search engines to leave it alone."""
+    robots = '<meta name="robots" content="noindex">\n' if private else ""
+    return _PAGE.substitute(title=escape(title), robots=robots, style=PAGE_STYLE + style, body=body)
+
+
+def make_stamp(word: str, text: str) -> str:
+    """Returns a frame for the top of a page that is not for everybody."""
+    return f'<p class="stamp"><b>{escape(word)}</b><br>{escape(text)}</p>'
+
+
+def make_table(heads: Sequence[str], lines: Sequence[Sequence[str]], kind: str = "") -> str:
+    """Returns a table that scrolls by itself where it is too wide; of kind "words" the second column is text."""
+    head = "".join(f'<th scope="col">{escape(name)}</th>' if name else "<td></td>" for name in heads)
+    body = "\n".join(f"<tr>{_make_row(*line)}</tr>" for line in lines)
+    return (
+        f'<div class="wide"><table class="{escape(kind)}">\n<thead><tr>{head}</tr></thead>\n'
+        f"<tbody>\n{body}\n</tbody></table></div>"
+    )
+
+
+def _make_row(name: str, *cells: str) -> str:
+    return f'<th scope="row">{escape(name)}</th>' + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+
+
+PAGE_STYLE = """\
+:root { --ground: #fbfaf7; --ink: #23211d; --soft: #6a655c; --line: #dedad0; --own: #1f6f78; --other: #b9b2a3;
+  --stamp: #b3261e; }
+@media screen and (prefers-color-scheme: dark) {
+  :root { --ground: #191a1c; --ink: #e8e5de; --soft: #a09a8e; --line: #38383a; --own: #5fb8c2; --other: #5d5a54;
+    --stamp: #f2857c; }
+}
+body { background: var(--ground); color: var(--ink); font: 17px/1.55 Georgia, "Times New Roman", serif;
+  max-width: 44rem; margin: 3rem auto; padding: 0 1.25rem; }
+h1 { font-size: 1.7rem; line-height: 1.25; font-weight: normal; margin-bottom: .4rem; }
+h2 { font-size: 1.15rem; margin-top: 2.2rem; }
+.soft { color: var(--soft); }
+table { border-collapse: collapse; width: 100%; font-size: .95rem; }
+th, td { padding: .35rem .5rem; border-bottom: 1px solid var(--line); text-align: right;
+  font-variant-numeric: tabular-nums; }
+th:first-child { text-align: left; padding-left: 0; }
+thead th { color: var(--soft); font-weight: normal; vertical-align: bottom; }
+tbody th { font-weight: normal; }
+.words thead th:nth-child(2) { text-align: left; }
+.words td:nth-child(2) { text-align: left; color: var(--soft); }
+figure { margin: 1.5rem 0; overflow-x: auto; }
+figcaption { margin-bottom: .3rem; }
+svg { width: 100%; min-width: 32rem; height: auto; }
+.wide { overflow-x: auto; }
+.stamp { border: 2px solid var(--stamp); color: var(--stamp); padding: .5rem .8rem; font-size: .95rem; }
+.stamp b { letter-spacing: .18em; }
+@media print {
+  body { margin: 0; max-width: none; font-size: 11pt; }
+  figure, tr, .stamp { break-inside: avoid; }
+  h2 { break-after: avoid; }
+}
+"""
+
+_PAGE = Template("""\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+$robots<title>$title</title>
+<style>
+$style</style>
+</head>
+<body>
+$body
+</body>
+</html>
+""")

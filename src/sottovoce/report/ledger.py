@@ -1,0 +1,370 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A statement as one HTML file that needs nothing but itself, and its way back.
+
+The page is a function of the proof, which is in it as JSON. Whoever checks it makes the page again from the proof and
+compares byte by byte, so no amount that is shown can differ from the proved one.
+
+Everybody's balances without a name: how many allow how much, and how much of it is spent.
+
+They follow from the lines of the books, in which people are digests: the last grant counts, and every charge. Each
+account is told by itself. People who allow the same are one tier; where there are many amounts, a tier is a range.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
+from html import escape
+from string import Template
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce import ledger, rounding
+from sottovoce.accounting.zcdp import TotalLoss
+from sottovoce.errors import InvalidParameter, LedgerBroken
+from sottovoce.ledger import ACCOUNTS, Line
+from sottovoce.ledgers.sql_ledger import SqlLedger
+from sottovoce.ledgers.statement import FORMAT, WITH_LINES, AccountBalance, Statement, sum_accounts
+from sottovoce.report.html import make_page, make_stamp, make_table
+from sottovoce.units import UNITS_PER_DELTA, UNITS_PER_EPSILON
+
+#: A bar in its own units, of all that is allowed; it is as long as there is room.
+BAR_LENGTH, BAR_HEIGHT = 1000, 10
+SCRIPT = '<script type="application/json" id="proof">'
+#: The δ at which a ρ is read as an ε for people: one in a million.
+READ_AT = 1e-6
+#: Digits of a sum over all accounts; it is rounded up.
+DIGITS = Context(prec=4, rounding=ROUND_CEILING)
+#: Above this ε a factor is not worth writing out; below, it is rounded up to a thousandth.
+NO_PROTECTION = 20.0
+#: How amounts of these kinds are counted in the sum, by a part of their account's name.
+RHO, LABELS, ZERO_OUT = "zCDP rho, ", ", replace labels", ", zero out"
+CONVERSION_NOTES = {
+    RHO: f"The ρ in a sum is read as an ε at δ = {READ_AT:f}, which is part of the δ of the sum.",
+    LABELS: "Answers that protect labels alone are counted in the sum. They take all other columns of their tables as "
+    "public, and promise nothing about those.",
+    ZERO_OUT: "A promise about whether you were heard or left out counts more than once in the sum: for leaving your "
+    "rows out, and for putting others in their place.",
+}
+
+
+def make_statement_page(statement: Statement) -> str:
+    """Returns the page: accounts, what they mean, every line, the head, and the proof."""
+    lines, last = statement.lines(), statement.entries[-1]
+    held = sum_accounts(lines)
+    body = _BODY.substitute(
+        stamp=make_stamp("PERSONAL", "This page is about one person, and for that person."),
+        person=escape(statement.person),
+        books=escape(statement.entries[0].key[:8]),
+        last=escape(f"{last.number:,} of {_format_time(last.at)}"),
+        accounts=make_table(
+            ["account", "allowed in all", "spent", "left"], [make_account_cells(account) for account in held]
+        ),
+        picture=draw_accounts(held),
+        meaning="\n".join(f"<p>{escape(sentence)}</p>" for sentence in explain_odds(held)),
+        lines=make_table(["entry", "what was written", "amount"], [make_line_cells(line) for line in lines], "words"),
+        head=statement.head,
+        signed=_explain_signature(statement),
+        made_by=escape(statement.made_by),
+        proof=f"{SCRIPT}\n{statement.to_json()}</script>",
+    )
+    return make_page("What the books say about one person", body, style=_STYLE, private=True)
+
+
+def _explain_signature(statement: Statement) -> str:
+    """Returns how to check the signature, where the books sign."""
+    if not statement.key:
+        return ""
+    key = escape(statement.key)
+    return (
+        "\n<p>The books have signed it. If the curator has published this public key, the page can be checked with it "
+        f'alone, in the same way with --key:</p>\n<p class="head">{key}</p>'
+    )
+
+
+def read_statement(text: str) -> Statement:
+    """Returns the statement behind a page; refuses what is none, and a page that shows anything else than its proof."""
+    found = re.search(f"{SCRIPT}\n(.*?)</script>", text, re.DOTALL)
+    try:
+        statement = Statement.from_json(found.group(1)) if found is not None else None
+        unchanged = statement is not None and make_statement_page(statement) == text
+    except (ValueError, TypeError, LookupError, AttributeError):
+        statement = None  # raised below: what is wrong with it would quote the page
+    if statement is None:
+        raise InvalidParameter(
+            "This file is not a statement that can be read.",
+            f"A statement is a page with its proof inside, of format {FORMAT!r}.",
+            "Pass a file written by `sottovoce ledger statement`, as it was written.",
+        )
+    statement.refuse_unproved()
+    if not unchanged:
+        raise LedgerBroken(
+            "This page does not show what its proof says: it was changed, or another version of sottovoce made it.",
+            "Everything on the page follows from the proof inside.",
+            f"Ask for a new statement, or check with the version that made it (it says: {statement.made_by}).",
+        )
+    return statement
+
+
+def explain_protection(held: Sequence[AccountBalance]) -> list[str]:
+    """Returns what nobody can tell from all answers together: one sum over all accounts."""
+    spent = _collect_spent(held)
+    total = ledger.compose_accounts(spent, READ_AT)
+    if not any(total):
+        return ["Nothing is spent yet: no answer tells anything about you."]
+    if not is_protective(total):
+        return ["So much is spent, in all accounts together, that nothing is promised any more."]
+    return [
+        "From all these answers together nobody can tell what your data say with more than "
+        f"{bound_odds(total)} times better odds than without them{_describe_exception(total)}. "
+        f"It is the sum over all accounts: {_format_total(total)}.",
+        *explain_conversions(spent, [LABELS]),
+    ]
+
+
+def explain_odds(held: Sequence[AccountBalance]) -> list[str]:
+    """Returns what all accounts together mean, as the odds of a guess about this person: so far, and in the end."""
+    spent, allowed = _collect_spent(held), {account.name: max(account.granted, account.spent) for account in held}
+    so_far = (
+        f"seeing all that was released so far changes the odds of any guess about your data {_describe_bound(spent)}"
+    )
+    return [
+        f"All accounts together: {so_far if any(spent.values()) else 'nothing is spent yet'}. If all that you allow is "
+        f"spent one day, in every account, the odds will have changed {_describe_bound(allowed)}. This holds whatever somebody "
+        "knew before.",
+        *explain_conversions(allowed),
+    ]
+
+
+def explain_conversions(amounts: Mapping[str, int], kinds: Sequence[str] = tuple(CONVERSION_NOTES)) -> list[str]:
+    """Returns how amounts of other kinds than pure ε about whole rows were counted in the sum."""
+    counted = [name for name, amount in amounts.items() if amount]
+    return [CONVERSION_NOTES[kind] for kind in kinds if any(kind in name for name in counted)]
+
+
+def _collect_spent(held: Sequence[AccountBalance]) -> dict[str, int]:
+    return {account.name: account.spent for account in held}
+
+
+def _describe_bound(amounts: Mapping[str, int]) -> str:
+    total = ledger.compose_accounts(amounts, READ_AT)
+    beyond = _describe_exception(total) if is_protective(total) else ", which is no protection"
+    return f"by a factor of at most {bound_odds(total)}{beyond} ({_format_total(total)})"
+
+
+def _describe_exception(total: TotalLoss) -> str:
+    return f", except with a probability of about δ = {_round_up(total.delta, UNITS_PER_DELTA)}" if total.delta else ""
+
+
+def _format_total(total: TotalLoss) -> str:
+    return f"ε = {_round_up(total.epsilon, UNITS_PER_EPSILON)}" + " at that δ" * bool(total.delta)
+
+
+def _round_up(amount: int, one: int) -> str:
+    """Returns an amount of units as a decimal of a few digits that is not below it."""
+    return f"{DIGITS.divide(Decimal(amount), Decimal(one)).normalize():f}"
+
+
+def is_protective(total: TotalLoss) -> bool:
+    """Whether a bound on odds is worth writing out."""
+    return total.epsilon <= NO_PROTECTION * UNITS_PER_EPSILON and total.delta < UNITS_PER_DELTA
+
+
+def bound_odds(total: TotalLoss) -> str:
+    """Returns e^ε, by which the odds of a guess can change, as a bound that is rounded up."""
+    epsilon = total.epsilon / UNITS_PER_EPSILON
+    if epsilon > NO_PROTECTION:
+        return f"e^{epsilon:g}"
+    return rounding.format_odds(epsilon)
+
+
+def draw_accounts(held: Sequence[AccountBalance]) -> str:
+    """Returns a bar for each account, with its words: what is spent, of what is allowed in all."""
+    return "\n".join(map(_draw_account, held))
+
+
+def _draw_account(account: AccountBalance) -> str:
+    share = account.spent / max(account.granted, account.spent, 1)
+    words = f"{account.format_amount(account.spent)} spent, {account.format_amount(account.remaining)} left ({account.description})"
+    return (
+        f'<figure class="spent"><figcaption>{escape(words)}</figcaption>\n'
+        f'<svg viewBox="0 0 {BAR_LENGTH} {BAR_HEIGHT}" preserveAspectRatio="none" role="img" aria-label="{share:.0%} is spent">'
+        f'<rect class="left" width="{BAR_LENGTH}" height="{BAR_HEIGHT}"/>'
+        f'<rect class="own" width="{BAR_LENGTH * share:.1f}" height="{BAR_HEIGHT}"/></svg></figure>'
+    )
+
+
+def make_account_cells(account: AccountBalance) -> list[str]:
+    """Returns an account as a line of a table: allowed in all, spent, left."""
+    return [account.description, *map(account.format_amount, (account.granted, account.spent, account.remaining))]
+
+
+def make_line_cells(line: Line) -> list[str]:
+    """Returns what an entry did to the person as a line of a table: number, words, amount."""
+    told = {
+        "granted": "allowed in all",
+        "published": f"the release “{line.key}”, published",
+        "reserved, never published": f"the release “{line.key}”, begun and never published; it stays spent",
+        "outside": f"spent elsewhere, “{line.key}”",
+    }[line.state]
+    (account,) = sum_accounts([line])
+    amount = account.format_amount(account.granted + account.spent)  # one line is a grant or a charge
+    by = f"; odds by at most {bound_odds(TotalLoss(account.spent, 0))}" if account.spent and account.is_pure else ""
+    return [str(line.number), f"{_format_time(line.at)}: {told} ({account.description}{by})", amount]
+
+
+def _format_time(at: str) -> str:
+    return at.replace("T", " ").removesuffix("+00:00") + " UTC"
+
+
+#: What pictures and tables of accounts need of a style sheet.
+ACCOUNT_STYLE = """\
+.spent { margin: 1rem 0; }
+.spent svg { display: block; min-width: 0; height: 14px; }
+.spent .own { fill: var(--own); }
+.spent .left { fill: var(--line); }
+td { white-space: nowrap; }
+.words td:nth-child(2) { white-space: normal; }
+"""
+
+_STYLE = f"""\
+{ACCOUNT_STYLE}\
+.head {{ font: 13px/1.5 ui-monospace, Menlo, Consolas, monospace; overflow-wrap: anywhere; }}
+"""
+
+_BODY = Template("""\
+$stamp
+<h1>What the books say about $person</h1>
+<p class="soft">Ledger $books, up to entry $last. Amounts are exact, and count all rows of this person together.</p>
+$accounts
+<h2>What this means</h2>
+<p>The numbers count how much anybody can learn about this person from what is released. Every account adds up from one
+release to the next, and no release goes beyond what is allowed in it. What all accounts come to together follows from
+them by a theorem (docs/theory/composition.md), rounded up.</p>
+$picture
+$meaning
+<h2>Everything that was ever written</h2>
+$lines
+<h2>How to check it</h2>
+<p>The head of the books when this page was made:</p>
+<p class="head">$head</p>
+<p>Compare it with a head that the curator has published; every certificate of a release has one. Then, without the
+books and without their key:</p>
+<p class="head">sottovoce ledger check THIS-PAGE.html --head HEAD</p>$signed
+<p>It computes every digest again from the proof inside this page, and makes the page again from the proof. This shows
+that these amounts were booked, and when. It cannot show that nothing else was booked about you, nor that the digest in
+the proof is that of your name: only the curator, who has the books and their key, can.</p>
+<p class="soft">Made by $made_by. Nobody else is named on this page.</p>
+$proof""")
+
+
+Whole = NDArray[np.int64]
+
+#: So many different grants are told one by one; more are put together in ranges that end at 1, 2 and 5 times 10^k.
+MAX_SEPARATE_TIERS, TIER_STEPS = 8, (1, 2, 5)
+#: The picture in its own units: where bars begin, how long and thick they are, and a line's height.
+TIER_LEFT, TIER_LENGTH, TIER_HEIGHT, TIER_LINE = 130, 320, 18, 30
+
+#: The picture's part of the style sheet.
+TIER_STYLE = """\
+svg.tiers { font: 14px Georgia, "Times New Roman", serif; min-width: 26rem; max-width: 40rem; }
+svg.tiers text { fill: var(--ink); dominant-baseline: central; }
+svg.tiers .own { fill: var(--own); }
+svg.tiers .other { fill: var(--other); }
+"""
+
+TIER_HEADS = ["allowed in all", "people", "spent by each", "left to each"]
+
+
+@dataclass(frozen=True, eq=False)
+class Tier:
+    """People who allow about the same in one account, in units by person."""
+
+    name: str
+    kind: AccountBalance
+    granted: Whole
+    spent: Whole
+
+    def cells(self) -> list[str]:
+        """The line of a table."""
+        left = np.maximum(self.granted - self.spent, 0)
+        return [self.name, f"{len(self.spent):,}", self._format_range(self.spent), self._format_range(left)]
+
+    def _format_range(self, amounts: Whole) -> str:
+        ends = dict.fromkeys(self.kind.format_amount(int(end)) for end in (amounts.min(), amounts.max()))
+        return " to ".join(ends)
+
+    @property
+    def share(self) -> float:
+        """How much of what they allow is spent."""
+        allowed, spent = (float(amounts.sum(dtype=np.float64)) for amounts in (self.granted, self.spent))
+        return min(spent / max(allowed, 1.0), 1.0)
+
+
+def compute_balances(books: SqlLedger) -> dict[str, tuple[Tier, ...]]:
+    """Returns the tiers of every account that somebody has."""
+    codes, granted, spent = _sum_by_person(books)
+    return {
+        ACCOUNTS[code]: tuple(_make_tiers(ACCOUNTS[code], granted[codes == code], spent[codes == code]))
+        for code in np.unique(codes).tolist()
+    }
+
+
+def draw_tiers(tiers: tuple[Tier, ...]) -> str:
+    """Returns a bar for each tier, as long as there are people, and coloured as far as their grants are spent."""
+    most = max(len(tier.spent) for tier in tiers)
+    bars = "\n".join(_draw_tier(place, tier, len(tier.spent) / most) for place, tier in enumerate(tiers))
+    title = "People by what they allow in all, and how much of it is spent"
+    return (
+        f'<svg class="tiers" viewBox="0 0 {TIER_LEFT + TIER_LENGTH + 150} {TIER_LINE * len(tiers)}" role="img" '
+        f'xmlns="http://www.w3.org/2000/svg" aria-label="{title}">\n{bars}\n</svg>'
+    )
+
+
+def _draw_tier(place: int, tier: Tier, share: float) -> str:
+    middle, wide = place * TIER_LINE + TIER_LINE / 2, max(share * TIER_LENGTH, 1)
+    box = f'x="{TIER_LEFT}" y="{middle - TIER_HEIGHT / 2}" height="{TIER_HEIGHT}" rx="2"'
+    return (
+        f'<text x="{TIER_LEFT - 10}" y="{middle}" text-anchor="end">{escape(tier.name)}</text>'
+        f'<rect class="other" {box} width="{wide:.1f}"/><rect class="own" {box} width="{wide * tier.share:.1f}"/>'
+        f'<text x="{TIER_LEFT + wide + 8:.1f}" y="{middle}">{len(tier.spent):,} · {tier.share:.0%} spent</text>'
+    )
+
+
+def _make_tiers(account: str, granted: Whole, spent: Whole) -> Iterator[Tier]:
+    kind = AccountBalance(account)
+    amounts = np.unique(granted)
+    apart = len(amounts) <= MAX_SEPARATE_TIERS
+    tops = amounts if apart else _make_edges(amounts)
+    place = np.searchsorted(tops, granted)
+    for which in np.unique(place).tolist():
+        here, spelt = place == which, kind.format_amount(int(tops[which]))
+        yield Tier(spelt if apart else spelt.replace("=", "≤"), kind, granted[here], spent[here])
+
+
+def _make_edges(amounts: Whole) -> Whole:
+    """The ends of ranges, up to one that holds the largest amount."""
+    steps = np.outer(10 ** np.arange(len(str(amounts[-1]))), TIER_STEPS).ravel()
+    beyond = 10 ** len(str(amounts[-1]))
+    return np.unique(np.append(0, np.append(steps, beyond)))
+
+
+def _sum_by_person(books: SqlLedger) -> tuple[Any, Whole, Whole]:
+    """Returns account, grant and expenses of every account: lines sorted by owner, then by entry."""
+    entries = [entry for entry in books.entries() if entry.what in WITH_LINES and entry.lines]
+    if not entries:
+        return (np.zeros(0, dtype=np.int64),) * 3
+    parts = [books.lines(entry.number) for entry in entries]
+    lines = np.concatenate(parts)
+    grants = np.repeat([entry.what == "grant" for entry in entries], list(map(len, parts)))
+    high, low = np.ascontiguousarray(lines["person"]).view(">u8").T
+    order = np.lexsort((lines["account"], low, high))  # which keeps lines of one owner in the order of entries
+    owner = np.stack([high[order], low[order], lines["account"][order]])
+    first = np.flatnonzero(np.append(True, (owner[:, 1:] != owner[:, :-1]).any(axis=0)))
+    amounts, grants = lines["amount"][order].astype(np.int64), grants[order]
+    newest = np.maximum.reduceat(np.where(grants, np.arange(len(order)), -1), first)
+    return owner[2, first].astype(np.int64), amounts[newest], np.add.reduceat(np.where(grants, 0, amounts), first)

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan in words, tables and pictures: what it costs whom, what it will be worth, whether slopes pay for their noise.
+
+Everything here is public. The command line prints the sentences; the web page draws tables and bars around them.
+
+What a regression is worth beforehand: beside a private mean, and beside asking nothing at all.
+
+All three are compared in one measure, the distance of predictions from those of the best linear function,
+in the label's units. With s the spread of the labels, whatever predicts the same for everybody misses what
+slopes would have explained:
+
+    answer          squared distance
+    regression      the plan's expected error, squared
+    private mean    .6·s² + (expected error of the mean at this spread)²
+    nothing         .6·s² + (.4·half the range)²
+
+The .6 and the .4 are the assumptions under which the regression itself is planned (estimators/regression/objective.py:
+HOPELESS, and an intercept of squared size .16).
+Everything here is made of public numbers; none is an accuracy promise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from html import escape
+from itertools import groupby
+from typing import Any
+
+from sottovoce.plan import Plan, describe_currency, format_error
+from sottovoce.report.html import make_table
+from sottovoce.report.svg import Bar, draw_bars
+from sottovoce.wording import (
+    describe_error,
+    describe_question,
+    describe_table,
+    describe_unit,
+    warn_if_uninformative,
+    write_error_sentence,
+)
+
+STAGE_HEADS = ("if the spread is", "answer", "shares of everybody's ε")
+
+
+def draw_plan(plan: Plan) -> str:
+    """Returns the plan as HTML: the promise, who pays, the error to expect, and for models what they are worth."""
+    parts = [
+        _draw_key_figures(plan),
+        '<p>{}</p>\n<p class="expected">{}</p>\n{}'.format(
+            *map(escape, describe_promise(plan)[:2]), _draw_error_parts(plan)
+        ),
+        *_warn_of_left_out(plan),
+        "<h3>What it costs whom</h3>",
+        make_table(*tabulate_payers(plan)),
+        '<p class="soft">Voice is the share of the answer that a group has: whoever grants more is heard more.</p>',
+        *(_draw_worth(plan) if plan.question == "ridge" else []),
+    ]
+    if "classes" in plan.parameters:
+        parts += [f"<p>{escape(sentence)}</p>" for sentence in describe_classifier(plan)]
+    return "\n".join([*parts, f'<p class="soft">{escape(describe_unread(plan))}</p>'])
+
+
+def _draw_key_figures(plan: Plan) -> str:
+    """What a curator looks for first, in large figures."""
+    spent = [line["spent"] for line in plan.who_pays() if line["granted"] > 0]
+    ends = dict.fromkeys(f"{amount:.3g}" for amount in (min(spent, default=0), max(spent, default=0)))
+    sign = {"epsilon": "ε", "rho": "ρ"}[plan.guarantee.reported_currency]
+    facts = {
+        "people" if plan.guarantee.unit == "person" else "rows": f"{plan.budgets.n_people - count_left_out(plan):,}",
+        "each spends": f"{sign} = {' to '.join(ends)}",
+        "expected error": describe_error(plan),
+    }
+    shown = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(fact)}</dd></div>" for name, fact in facts.items())
+    return f'<dl class="glance">{shown}</dl>\n<p class="soft">{escape(describe_size(plan))}.</p>'
+
+
+def _warn_of_left_out(plan: Plan) -> list[str]:
+    many = count_left_out(plan)
+    told = f"{many:,} of {plan.budgets.n_people:,} people have not enough left for this, and are left out."
+    return [f'<p class="caution">{told}</p>'] if many else []
+
+
+def count_left_out(plan: Plan) -> int:
+    """Returns how many have not enough left in the books for this, and are not heard."""
+    kinds = plan.budgets.kinds
+    return int(kinds.people[kinds.epsilon == 0].sum())
+
+
+def describe_size(plan: Plan) -> str:
+    """Returns what is planned, and about how many."""
+    people = f"{plan.budgets.n_people:,} people, " if plan.guarantee.unit == "person" else ""
+    return f"Plan for {describe_question(plan)}{describe_table(plan)}: {people}{plan.budgets.n_rows:,} rows"
+
+
+def describe_promise(plan: Plan) -> list[str]:
+    """Returns the promise and the error to expect as sentences."""
+    promise = plan.guarantee
+    return [
+        f"Promise: {describe_currency(plan.promise)} for each {promise.unit}, neighbours by {promise.neighbours}, "
+        f"{promise.arithmetic} arithmetic. Nobody spends more than they granted.",
+        " ".join(filter(None, [write_error_sentence(plan), warn_if_uninformative(plan, "will say")])),
+        *describe_errors(plan),
+    ]
+
+
+def describe_errors(plan: Plan) -> list[str]:
+    """Returns what the expected error is made of, a sentence for each number that is answered, equal ones once."""
+    return list(dict.fromkeys(error.describe() for error in plan.errors))
+
+
+def _draw_error_parts(plan: Plan) -> str:
+    return "\n".join(f'<p class="soft">{escape(sentence)}</p>' for sentence in describe_errors(plan))
+
+
+def describe_unread(plan: Plan) -> str:
+    """Returns what was not read and who was not charged."""
+    columns = "No feature and no label was read" if "features" in plan.parameters else "The column was not read"
+    return f"{columns}, and nobody has been charged."
+
+
+def describe_classifier(plan: Plan) -> list[str]:
+    """Returns what a classifier will do as sentences."""
+    given, classes = plan.parameters, plan.parameters["classes"]
+    lines = [f"Classes: {', '.join(map(str, classes))}. λ = {given['alpha']:.3g}."]
+    if given["problems"] > 1:
+        lines.append(f"Each of the {len(classes)} classes is told from all others, and shares everybody's ε with them.")
+    if given["neighbours"] == "labels":
+        lines.append("Labels alone are protected: nothing is promised about features.")
+    if given["public_rows"]:
+        lines.append(
+            f"Scaling and λ follow from {given['public_rows']:,} public rows, about which nothing is promised."
+        )
+    return lines
+
+
+def tabulate_payers(plan: Plan) -> tuple[list[str], list[list[str]]]:
+    """Returns heads and lines of the table: granted and spent by group, from the most to the least careful."""
+    people = plan.guarantee.unit == "person"
+    heads = ["granted ε", "spent ε", *(["people"] if people else []), "rows", "voice"]
+    lines = [
+        [
+            f"{line['granted']:.6g}",
+            f"{line['spent']:.6g}",
+            *([f"{line['people']:,}"] if people else []),
+            f"{line['rows']:,}",
+            f"{line['voice']:.1%}",
+        ]
+        for line in plan.who_pays()
+    ]
+    return heads, lines
+
+
+def compute_expected_errors(plan: Plan) -> dict[str, float]:
+    """Returns how far a regression, a private mean and nothing are expected to be from the best linear function."""
+    chosen, (low, high) = choose_typical_outlook(plan), plan.parameters["label"]
+    return {
+        "this regression" + ("" if chosen.slopes else ", a constant"): chosen.regression,
+        "a private mean": chosen.private_mean,
+        f"nothing (the middle, {(low + high) / 2:,g})": chosen.nothing,
+    }
+
+
+def tabulate_stages(plan: Plan) -> list[list[str]]:
+    """Returns one line for neighbouring spreads that lead to the same course."""
+    steps = [
+        ("slopes" if s["slopes"] else "a constant", ", ".join(f"{p['purpose']} {p['share']:.1%}" for p in s["parts"]))
+        for s in plan.parameters["stages"]
+    ]
+    lines = []
+    for course, stages in groupby(zip(steps, plan.parameters["stages"], strict=True), key=lambda pair: pair[0]):
+        spreads = sorted({stage["if_scale"] for _, stage in stages})
+        lines.append([" to ".join(map(format_error, dict.fromkeys((spreads[0], spreads[-1])))), *course])
+    return lines
+
+
+def _draw_worth(plan: Plan) -> list[str]:
+    chosen = choose_typical_outlook(plan)
+    lines = [
+        Bar(name.split(" (")[0].split(",")[0], length, format_error(length), "own" if place == 0 else "other")
+        for place, (name, length) in enumerate(compute_expected_errors(plan).items())
+    ]
+    title = (
+        f"Expected distance from least squares on the same rows, in {describe_unit(plan)}, "
+        f"if labels spread by {format_error(chosen.spread)}"
+    )
+    staged = []
+    if "stages" in plan.parameters:
+        staged = [
+            "<h3>What will be done</h3>",
+            f'<p class="soft">By the spread of the labels, in {escape(describe_unit(plan))}, which the first stage '
+            "finds out unless it is given.</p>",
+            make_table(STAGE_HEADS, tabulate_stages(plan), "words"),
+            f"<p>{escape(plan.parameters['advice'])}</p>",
+        ]
+    return [
+        "<h3>Whether slopes pay for their noise</h3>",
+        f'<p class="{"note" if chosen.worth_it else "caution"}">{escape(make_verdict(plan))}</p>',
+        draw_bars(title, lines, short=True),
+        '<p class="soft">Planning numbers from public facts, right within a factor of about three.</p>',
+        *staged,
+    ]
+
+
+#: How far the middle of the range lies from the labels' centre, in half ranges, where nothing is known.
+MIDDLE_MISSES = 0.4
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What to expect if the labels have this spread, in the label's units."""
+
+    spread: float
+    regression: float
+    private_mean: float
+    nothing: float
+    slopes: bool
+
+    @property
+    def worth_it(self) -> bool:
+        """Whether slopes will be fitted and are expected to beat both trivial answers."""
+        return self.slopes and self.regression < min(self.private_mean, self.nothing)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The outlook as public JSON."""
+        return {**self.__dict__, "worth_it": self.worth_it}
+
+
+def compute_outlooks(plan: Plan) -> list[Outlook]:
+    """Returns the outlook for every spread that the first stage may release, or for the typical one."""
+    from sottovoce.estimators.ridge_errors import SPREAD  # here and below: the page opens without
+
+    stages = plan.parameters.get("stages")
+    if stages is None:  # the other methods do not look for the spread
+        low, high = plan.parameters["label"]
+        return [_compute_outlook(plan, SPREAD * (high - low) / 2, float(plan.expected_error), True)]  # type: ignore[arg-type]
+    return [
+        _compute_outlook(plan, s["if_scale"], math.sqrt(s["expected"]) * s["if_scale"], s["slopes"]) for s in stages
+    ]
+
+
+def choose_typical_outlook(plan: Plan) -> Outlook:
+    """Returns the one that the plan's expected error speaks about."""
+    return min(compute_outlooks(plan), key=lambda outlook: abs(outlook.regression - plan.expected_error))  # type: ignore[operator]
+
+
+def make_verdict(plan: Plan) -> str:
+    """Returns one sentence for or against the regression, with the numbers that it rests on."""
+    chosen = choose_typical_outlook(plan)
+    told = (
+        f"{format_error(chosen.regression)} against {format_error(chosen.private_mean)} for a private mean and "
+        f"{format_error(chosen.nothing)} for nothing, in {describe_unit(plan)}"
+    )
+    if chosen.worth_it:
+        return f"Worth asking: {told}. Both trivial answers lose."
+    if not chosen.slopes:
+        return (
+            f"Advice: do not ask for this regression. It will be a constant, and so is a private mean ({told}). "
+            "Ask for the mean, whose arithmetic is exact; or find more people, a larger ε "
+            "or fewer features."
+        )
+    better = "a private mean" if chosen.private_mean <= chosen.nothing else "nothing, the middle of the range,"
+    return (
+        f"Advice: do not ask for this regression. It loses to {better} ({told}). "
+        "Take the default method or another λ, ask for the mean, or find more people or a larger ε."
+    )
+
+
+def _compute_outlook(plan: Plan, spread: float, regression: float, slopes: bool) -> Outlook:
+    from sottovoce.estimators.mean import Mean
+    from sottovoce.estimators.ridge_objective import WORTHLESS_ERROR
+
+    low, high = plan.parameters["label"]
+    half, unexplained = (high - low) / 2, WORTHLESS_ERROR * spread**2
+    mean = Mean(bounds=(low, high), spread=min(spread, half)).plan_for(plan.budgets).expected_error
+    return Outlook(
+        spread,
+        regression,
+        math.sqrt(unexplained + float(mean) ** 2),  # type: ignore[arg-type]
+        math.sqrt(unexplained + (MIDDLE_MISSES * half) ** 2),
+        slopes,
+    )

@@ -1,0 +1,445 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Public limits: Bounds of numbers, and Schema, the public description of a table.
+
+Bounds are knowledge from outside the data: what a salary can be, not what the salaries are. Values
+beyond them are clipped. Bounds read off the data would publish the richest person's income in the
+noise scale, which is why nothing here ever looks at a value, and why a drafted schema leaves every
+range blank.
+
+The classes of a label, declared from public knowledge and never read off the labels.
+
+Which classes occur is a fact about the data: a rare diagnosis that one person has would publish that
+person. So classes are declared, and a label that is none of them is refused before anything is charged.
+
+    code      0, 1, … in the order of declaration; with two classes the second is the positive one
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sottovoce.arrays import Array, Floats, is_missing, to_column
+from sottovoce.errors import InvalidBounds, InvalidData, InvalidParameter, InvalidSchema
+
+Interval = tuple[float, float]
+
+
+#: Positive parameters lie below this, and above one over it: their squares, and sums of them, are still doubles.
+MEASURE = 1e100
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Limits of features (a box, a norm, or both) and of the label, from public knowledge.
+
+    >>> Bounds(features=([0, 18], [1, 99]), label=(0, 70_000)).label
+    (0.0, 70000.0)
+    """
+
+    features: tuple[ArrayLike, ArrayLike] | None = None
+    label: Interval | None = None
+    norm: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.label is not None:
+            object.__setattr__(self, "label", to_interval(self.label))
+        if self.features is not None:
+            object.__setattr__(self, "features", _check_box(self.features))
+        if self.norm is not None and not is_between(self.norm, 0, math.inf):
+            raise InvalidBounds("The norm bound is not positive and finite.", "", "Pass a public bound on ‖x‖₂.")
+
+
+def is_between(value: Any, low: float, high: float) -> bool:
+    """Whether a parameter is a number strictly between two others."""
+    number = _to_float(value) if isinstance(value, Real) else math.nan
+    return low < number < high
+
+
+def is_measurable(value: Any) -> bool:
+    """Whether a parameter is a positive number with which doubles can still calculate."""
+    return is_between(value, 1 / MEASURE, MEASURE)
+
+
+def check_flag(value: Any, name: str) -> bool:
+    """Returns a parameter that is true or false; refuses anything else."""
+    if not isinstance(value, bool | np.bool_ | int):
+        raise InvalidParameter(f"{name} is neither True nor False.", "", "Pass one of the two.")
+    return bool(value)
+
+
+def is_one_of(value: Any, known: Collection[str]) -> bool:
+    """Whether a parameter is one of these words."""
+    return isinstance(value, str) and value in known
+
+
+def _to_float(value: Any) -> float:
+    """Returns a number as a double, NaN for what is none, and for one that is too large."""
+    try:
+        return float(value)
+    except Exception:  # whatever somebody else's number raises
+        return math.nan
+
+
+def to_interval(bounds: Any) -> Interval:
+    """Returns (low, high) of one column of numbers from a pair, or from the label of a Bounds or of a Schema."""
+    if isinstance(bounds, Bounds):
+        bounds = bounds.label
+    if isinstance(bounds, Schema):
+        return bounds.interval(bounds.require_label())
+    try:
+        low, high = (_to_float(limit) for limit in bounds)
+    except Exception:  # what is no pair, in whatever way
+        low = high = math.nan
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise InvalidBounds(
+            "Bounds are missing or not finite.",
+            "A lowest and a highest possible value must be declared from public knowledge.",
+            "Give a lowest and a highest value, and never take them from the data.",
+        )
+    if low >= high or not math.isfinite(high - low):
+        raise InvalidBounds(
+            "Bounds are reversed, equal, or further apart than numbers reach.",
+            "The lowest possible value must lie below the highest.",
+            "Give the lowest value first, and then a higher one.",
+        )
+    return low, high
+
+
+def _check_box(features: tuple[ArrayLike, ArrayLike]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    try:
+        masked = any(isinstance(limit, np.ma.MaskedArray) for limit in features)
+        low, high = (np.asarray(limit, dtype=np.float64) for limit in features)
+        shapes_agree = max(low.ndim, high.ndim) < 2 and (low.ndim == 0 or high.ndim == 0 or low.shape == high.shape)
+        finite = bool(np.all(np.isfinite(low)) and np.all(np.isfinite(high)))
+        valid = shapes_agree and finite and not masked and bool(np.all(low <= high) and np.isfinite(high - low).all())
+    except Exception:  # what is no pair of limits, in whatever way
+        valid = False
+    if not valid:
+        raise InvalidBounds(
+            "Bounds of features are missing, reversed, not finite or of different lengths.",
+            "Each feature needs a lowest and a highest possible value.",
+            "Pass features=(low, high), two numbers or two arrays of equal length.",
+        )
+    return low, high
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a question is about, in public words: its column (of a model, the label), its table, and declared units."""
+
+    column: str | None = None
+    table: str | None = None
+    units: Mapping[str, str] = field(default_factory=dict)  # by column
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column's public description: a number with a range, a factor with levels, or text."""
+
+    kind: str
+    low: float | None = None
+    high: float | None = None
+    levels: tuple[str, ...] = ()
+    missing: float | None = None  # the public constant that stands for a missing value
+    unit: str | None = None  # what its numbers count, such as EUR, for people who read an answer
+
+    def __post_init__(self) -> None:
+        low, constant, high = (
+            None if limit is None else _to_float(limit) for limit in (self.low, self.missing, self.high)
+        )
+        if constant is not None and not (
+            math.isfinite(constant)
+            and not (low is not None and constant < low)
+            and not (high is not None and high < constant)
+        ):
+            raise InvalidSchema(
+                "A constant for missing values is not finite, or lies outside the range of its column.",
+                "It stands for values, and these lie between low and high.",
+                "Choose missing = between them, without looking at the values.",
+            )
+
+
+COLUMN_KINDS = ("number", "factor", "text")
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The public description of a table, kept in a TOML file beside it.
+
+    >>> schema = Schema.loads('''
+    ... person = "id"
+    ... budget = "epsilon"
+    ... label = "salary"
+    ... [columns.salary]
+    ... kind = "number"
+    ... low = 0
+    ... high = 200_000
+    ... ''')
+    >>> schema.interval("salary")
+    (0.0, 200000.0)
+    """
+
+    columns: Mapping[str, Column] = field(default_factory=dict)
+    person: str | None = None
+    budget: str | None = None
+    label: str | None = None
+    tiers: Mapping[str, float] = field(default_factory=dict)
+    name: str | None = None  # what the table is called in a release
+
+    @property
+    def units(self) -> dict[str, str]:
+        """The declared units, by column."""
+        return {name: column.unit for name, column in self.columns.items() if column.unit}
+
+    def __post_init__(self) -> None:
+        names = (self.person, self.budget, self.label)
+        known = isinstance(self.columns, Mapping) and all(
+            isinstance(name, str) and isinstance(column, Column) for name, column in self.columns.items()
+        )
+        priced = isinstance(self.tiers, Mapping) and all(
+            isinstance(name, str) and is_between(price, 0, math.inf) for name, price in self.tiers.items()
+        )
+        if not (known and priced and all(name is None or (isinstance(name, str) and name) for name in names)):
+            raise InvalidSchema(
+                "An entry of the schema is of the wrong kind.",
+                "person, budget and label name columns; columns are described by name, and a tier's entry is its ε.",
+                "Correct it; `sottovoce schema draft` shows the form.",
+            )
+
+    @classmethod
+    def load(cls, path: str | Path) -> Schema:
+        """Reads a schema from a TOML file."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except OSError as error:
+            reason = error.strerror or "it cannot be read"
+        except UnicodeDecodeError:
+            reason = "it is not UTF-8 text"
+        except (TypeError, ValueError):
+            reason = "this is not a path"
+        else:
+            return cls.loads(text)
+        raise InvalidSchema(f"The schema file cannot be opened: {reason}.", "", "Check its path.")
+
+    @classmethod
+    def loads(cls, text: str) -> Schema:
+        """Reads a schema from TOML text."""
+        reason = "it is not text"
+        content = None
+        try:
+            content = tomllib.loads(text) if isinstance(text, str) else None
+        except tomllib.TOMLDecodeError as error:
+            reason = str(error)
+        except (RecursionError, ValueError, OverflowError):
+            reason = "it is nested too deeply, or holds a number that is too large"
+        if content is None:
+            raise InvalidSchema(f"The schema is not TOML: {reason}.", "", "Start from `sottovoce schema draft`.")
+        _refuse_wrong_types(content)
+        columns = {name: _parse_column(name, entry) for name, entry in content.pop("columns", {}).items()}
+        unknown = set(content) - {"person", "budget", "label", "tiers", "name"}
+        if unknown:
+            raise InvalidSchema(
+                f"The schema has an entry {min(unknown)!r} that means nothing.",
+                "Entries are name, person, budget, label, tiers and columns.",
+                "Remove it or correct its name.",
+            )
+        return cls(columns=columns, **content)
+
+    def require_label(self) -> str:
+        """Returns the column that questions are about; says so where it is not named."""
+        if self.label is None:
+            raise InvalidBounds(
+                "The schema does not say which column is the label.",
+                "It is the column that questions are about.",
+                'Add label = "..." to it.',
+            )
+        return self.label
+
+    def interval(self, column: str) -> Interval:
+        """Returns the declared range of a column of numbers; says so where it was left blank."""
+        entry = self.columns.get(column)
+        if entry is None or entry.kind != "number" or entry.low is None or entry.high is None:
+            raise InvalidSchema(
+                f"The schema does not give the range of {column!r}.",
+                "A number needs low and high, from public knowledge.",
+                f"Fill in low and high under [columns.{column}].",
+            )
+        return to_interval((entry.low, entry.high))
+
+    @staticmethod
+    def draft(types: Iterable[tuple[str, str]]) -> str:
+        """Returns TOML text for columns of the given names and kinds, with every range left blank."""
+        return _DRAFT_HEAD + "".join(_draft_column(name, kind) for name, kind in types)
+
+
+def _refuse_wrong_types(content: dict[str, Any]) -> None:
+    tables = all(isinstance(content.get(name, {}), dict) for name in ("columns", "tiers"))
+    names = all(isinstance(content.get(name, ""), str) for name in ("person", "budget", "label", "name"))
+    prices = tables and all(isinstance(v, int | float) for v in content.get("tiers", {}).values())
+    if not (tables and names and prices):
+        raise InvalidSchema(
+            "An entry of the schema is of the wrong kind.",
+            "person, budget and label name columns, and name the table; [columns] and [tiers] are tables, and a tier's "
+            "entry is its ε.",
+            "Correct it; `sottovoce schema draft` shows the form.",
+        )
+
+
+_DRAFT_HEAD = """\
+# The public description of a table. Fill in what is blank from knowledge outside the data: what a
+# value can be, not what the values are. Ranges are left blank on purpose: a range read off the data
+# would publish its largest and smallest values.
+
+# name = ""     # what the table is called in a release; else the name of its file
+# person = ""   # the column that says whose row it is
+# budget = ""   # the column with everybody's ε (or a tier; then list the tiers' ε under [tiers])
+# label = ""    # the column that questions are about
+"""
+
+
+def _draft_column(name: str, kind: str) -> str:
+    blanks = {
+        "number": "# low =\n# high =\n# missing =   # a public constant for missing values\n"
+        '# unit =   # what it counts, such as "EUR"\n',
+        "factor": "# levels = []\n",
+    }
+    quoted = name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else _quote_toml_key(name)
+    return f'\n[columns.{quoted}]\nkind = "{kind}"\n{blanks.get(kind, "")}'
+
+
+def _quote_toml_key(name: str) -> str:
+    escaped = "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in name)
+    return f'"{escaped}"'
+
+
+def _parse_column(name: str, entry: Any) -> Column:
+    try:
+        column = Column(**{**entry, "levels": tuple(map(str, entry.get("levels", ())))})
+        known = isinstance(column.kind, str) and column.kind in COLUMN_KINDS
+    except (TypeError, AttributeError):
+        known = False
+    if known:
+        limits = (column.low, column.high, column.missing)
+        known = all(v is None or (isinstance(v, int | float) and math.isfinite(_to_float(v))) for v in limits)
+        known = known and (column.unit is None or isinstance(column.unit, str))
+    if not known:
+        raise InvalidSchema(
+            f"The column {name!r} is not described by known words.",
+            f"A column has a kind ({', '.join(COLUMN_KINDS)}); a number also low, high, missing and unit, a factor levels.",
+            "Correct its entry.",
+        )
+    return column
+
+
+#: What two classes are called where nobody says otherwise.
+DEFAULT_CLASSES = (0, 1)
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The possible labels, in order; ``values`` are numbers or text.
+
+    >>> Classes(("no", "yes")).codes(["yes", "no"]).tolist()
+    [1.0, 0.0]
+    """
+
+    values: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.values) < 2 or len(set(map(format_class, self.values))) < len(self.values):
+            raise InvalidParameter(
+                "Fewer than two different classes are declared.",
+                "A label that can have one value only has nothing to predict.",
+                "Pass classes=(first, second, …), all different.",
+            )
+
+    @classmethod
+    def from_declaration(cls, classes: Any = None, bounds: Any = None, public_labels: Any = None) -> Classes:
+        """The classes as passed; else those of the schema, of public rows, the label's two bounds, or (0, 1)."""
+        if classes is not None:
+            return cls(tuple(to_column(classes, "classes").tolist()))
+        if isinstance(bounds, Schema):
+            return cls(_read_levels(bounds))
+        if public_labels is not None:
+            return cls(tuple(sorted(set(to_column(public_labels, "public labels").tolist()))))
+        ends = bounds.label if isinstance(bounds, Bounds) and bounds.label is not None else DEFAULT_CLASSES
+        return cls(tuple(int(end) if float(end).is_integer() else end for end in ends))
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The classes as text, as they stand in a file."""
+        return tuple(map(format_class, self.values))
+
+    def find_codes(self, labels: Any) -> Floats:
+        """Returns the number of each label's class, NaN for a label that is not declared."""
+        given = to_column(labels, "labels")
+        return self._find_number_codes(given) if given.dtype.kind in "buif" else self._find_text_codes(given)
+
+    def codes(self, labels: Any) -> Floats:
+        """Returns the number of each label's class; refuses a label that is not declared, without repeating it."""
+        found = self.find_codes(labels)
+        if np.isnan(found).any():
+            raise undeclared_class_error(self)
+        return found
+
+    def decode(self, codes: Any) -> Array:
+        """Returns the classes with these numbers."""
+        return np.array(self.values)[np.asarray(codes, dtype=np.int64)]
+
+    def _find_number_codes(self, given: Array) -> Floats:
+        found = np.full(len(given), math.nan)
+        for code, level in enumerate(self.levels):
+            number = _parse_number(level)
+            if number is not None:
+                found[given == number] = code
+        return found
+
+    def _find_text_codes(self, given: Array) -> Floats:
+        place = {level: float(code) for code, level in enumerate(self.levels)}
+        found = [
+            math.nan if is_missing(label) else place.get(format_class(label), math.nan) for label in given.tolist()
+        ]
+        return np.array(found, dtype=np.float64)
+
+
+def undeclared_class_error(classes: Classes) -> InvalidData:
+    """The refusal of a label that is none of the declared classes."""
+    return InvalidData(
+        "A label is none of the declared classes.",
+        f"Declared are: {', '.join(classes.levels)}.",
+        "Declare every class that can occur, from public knowledge, or correct the labels.",
+    )
+
+
+def format_class(value: Any) -> str:
+    """Returns a class as text; a number without a fraction is written without one, as 1.0 and 1 are one class."""
+    if isinstance(value, bool | np.bool_):
+        value = int(value)
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _parse_number(level: str) -> float | None:
+    try:
+        return float(level)
+    except ValueError:
+        return None
+
+
+def _read_levels(schema: Schema) -> tuple[str, ...]:
+    entry = None if schema.label is None else schema.columns.get(schema.label)
+    if entry is None or entry.kind != "factor" or not entry.levels:
+        raise InvalidBounds(
+            "The schema does not list the classes of the label.",
+            "A label to classify is a factor with levels.",
+            'Add label = "…" and its levels to the schema, or pass classes=.',
+        )
+    return tuple(entry.levels)

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs of the page, for its forms and for its JSON alike: from plain values and a desk to results.
+
+    bring       lays a table on the desk
+    grants      who grants how much, by a table                         reads people and budgets
+    plan        what a release will cost whom, and what it is worth     reads people and budgets
+    release     makes it: work beside the page, cancelled before anybody is charged, not after
+    enter       writes the grants of a table into the books
+    entries     the books, which name nobody
+    verify      whether they add up
+    audit       what people really lost: for the curator alone
+
+Whatever is wrong is refused as a SottovoceError, in words that fit a page (``forms.in_words``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from sottovoce import asked, units
+from sottovoce.asked import TableOptions
+from sottovoce.data.engine import get_table_label
+from sottovoce.errors import InvalidParameter, InvalidRelease, MissingColumn, UnknownPeople
+from sottovoce.estimator import Estimator
+from sottovoce.ledger import Entry
+from sottovoce.release import Release
+from sottovoce.schema import Schema
+from sottovoce.session import Session, refuse_changed_plan
+from sottovoce.web import uploads
+from sottovoce.web.question_form import ONE_EACH, QUESTIONS
+from sottovoce.web.workspace import CachedBalances, Job, Workspace, prefetch_balances
+
+if TYPE_CHECKING:
+    from sottovoce.audit import PerInstance
+    from sottovoce.budgets import Budgets
+    from sottovoce.data.kernels import GroupLookup
+    from sottovoce.ledger import Ledger
+    from sottovoce.plan import Plan
+
+#: Letters of a key: it is shown in tables and is part of a file's name.
+LONGEST_KEY = 100
+NOT_GRANTED = (
+    "Not everybody's grant is in the books yet, so this is planned as if everybody had all that the table says left."
+)
+
+
+@dataclass(frozen=True)
+class QuestionRequest:
+    """A question about a table on the desk, in plain values; what is not said, the table's schema says."""
+
+    table: str
+    question: str
+    column: str | None = None
+    epsilon: float | None = None
+    share: float = 1.0
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NotedPlan:
+    """A plan, and what to say beside it."""
+
+    plan: Plan
+    note: str = ""
+
+
+def upload(desk: Workspace, name: str, source: BinaryIO) -> str:
+    """Lays a table on the desk, and returns its random name; the books are read while the curator describes it."""
+    held = uploads.save_table(desk, name, source)
+    desk.jobs.start(lambda job: prefetch_balances(desk), "Reading the books")
+    return held
+
+
+def declare(desk: Workspace, table: str, schema: Schema) -> None:
+    """Keeps what the curator declared about a table; refuses names of columns that it does not have."""
+    there = desk.get_table(table).columns
+    named = {*schema.columns, *(name for name in (schema.person, schema.budget, schema.label) if name is not None)}
+    if not named <= set(there):
+        raise InvalidParameter(
+            "The schema names a column that the table does not have.", "", f"Its columns are: {', '.join(there)}."
+        )
+    desk.schemas[table] = schema
+    prefetch_census(desk, table)
+
+
+def prefetch_census(desk: Workspace, table: str) -> None:
+    """Begins to count who takes part and what they have left, while the curator reads what is on the page."""
+    schema = desk.schemas[table]
+    if schema.person is None:
+        return
+    everybody = ONE_EACH if schema.budget is None else None  # who they are is the same whatever they grant
+
+    def work(job: Job) -> None:
+        CachedBalances(desk, str(desk.get_table(table).path), schema.person).balances(
+            read_grants(desk, table, everybody).names()
+        )
+
+    desk.jobs.start(work, "Counting who takes part")
+
+
+def read_grants(desk: Workspace, table: str, epsilon: float | None = None) -> Budgets:
+    """Returns who grants how much, by the table's columns of people and budgets, or one ε for everybody."""
+    return _read_census(desk, _make_table_options(desk, QuestionRequest(table, "", epsilon=epsilon)))[0]
+
+
+def count_grants(budgets: Budgets) -> list[dict[str, float]]:
+    """Returns how many people grant which ε, and how many rows they have, from the most careful on."""
+    kinds = budgets.kinds
+    amounts, place = np.unique(kinds.epsilon, return_inverse=True)
+    people = np.bincount(place, kinds.people, len(amounts)).astype(np.int64)
+    rows = np.bincount(place, kinds.people * kinds.rows, len(amounts)).astype(np.int64)
+    lines = zip(units.to_epsilon(amounts).tolist(), people.tolist(), rows.tolist(), strict=True)
+    return [{"epsilon": e, "people": p, "rows": r} for e, p, r in lines]
+
+
+def record_grants(desk: Workspace, table: str, epsilon: float | None = None) -> int:
+    """Writes what the people of a table grant into the books, as their total; returns how many they are."""
+    budgets = read_grants(desk, table, epsilon)
+    if budgets.people is None:
+        raise _no_person_error()
+    desk.session.grant(budgets)
+    prefetch_census(desk, table)
+    return budgets.n_people
+
+
+def make_plan(desk: Workspace, said: TableOptions, question: Estimator) -> NotedPlan:
+    """Returns the plan of a release as it would be made now; no column in question is read, and nobody is charged."""
+    _refuse_unbookable(desk, said)
+    budgets, _ = asked.scale_budgets(*_read_census(desk, said), said.share)
+    session = Session(ledger=CachedBalances(desk, said.table, said.person), short=desk.session.short)
+    try:
+        return NotedPlan(replace(session.plan_rows(question, budgets), subject=said.subject))
+    except UnknownPeople:
+        pass  # somebody has no account yet: planned below as if all had
+    return NotedPlan(replace(question.plan_for(budgets), subject=said.subject), NOT_GRANTED)
+
+
+def start_release(desk: Workspace, said: TableOptions, question: Estimator, key: str, agreed: str | None = None) -> str:
+    """Begins a release under a key of the books, and returns the name of the work; what comes of it is that key.
+
+    Under a key that is in the books already the same bytes come again, and nobody is charged. With ``agreed``, the
+    digest of the plan that was shown, another plan is refused: at once, and again right before people are charged.
+    """
+    _refuse_unbookable(desk, said)
+    keyed = replace(said, key=_check_key(key))
+    if agreed is not None and desk.session.ledger.find(key) is None:
+        refuse_changed_plan(make_plan(desk, said, question).plan, agreed)
+
+    def work(job: Job) -> str:
+        session = Session(ledger=_CommittingLedger(desk.session.ledger, job), short=desk.session.short)
+        made = asked.release_from_table(keyed, question, job.watch, session, agreed)
+        desk.releases[key] = made.to_json().encode()
+        return key
+
+    return desk.jobs.start(work, key)
+
+
+def read_release(desk: Workspace, key: str) -> bytes:
+    """Returns the bytes that were released under a key, from the books."""
+    known = desk.session.ledger.find(key)
+    if known is None or known.release is None:
+        raise InvalidRelease("No release is stored under this key.", "", "Look into the ledger for the keys there are.")
+    return known.release.encode()
+
+
+def read_entries(desk: Workspace) -> list[Entry]:
+    """Returns all entries of the books, which name nobody."""
+    return list(desk.session.ledger.entries())
+
+
+def verify_ledger(desk: Workspace) -> Entry:
+    """Computes every balance and digest again, and returns the last entry; raises if the books do not add up."""
+    desk.session.verify()
+    return read_entries(desk)[-1]
+
+
+def audit_release(desk: Workspace, table: str, key: str, delta: float, watch: Any = None) -> PerInstance:
+    """Returns what people really lost to a release from this table: confidential, for the curator alone."""
+    made = Release.from_json(read_release(desk, key).decode())
+    return asked.audit_from_table(made, _make_table_options(desk, QuestionRequest(table, "")), delta, watch)
+
+
+def prepare_question(desk: Workspace, wanted: QuestionRequest) -> tuple[TableOptions, Estimator]:
+    """Returns the question as the library takes it; refuses it in words if something is missing or wrong."""
+    if wanted.question not in QUESTIONS:
+        raise InvalidParameter(
+            "There is no such question.", f"Questions: {', '.join(QUESTIONS)}.", "Choose one of these."
+        )
+    kind = QUESTIONS[wanted.question]
+    takes = [option.name for option in kind.options]
+    if not set(wanted.parameters) <= set(takes):
+        raise InvalidParameter(
+            "A parameter is none of this question's.", f"It takes: {', '.join(takes)}.", "Leave the others out."
+        )
+    said = kind.complete(_make_table_options(desk, wanted))
+    usual = {option.name: [float(option.usual)] for option in kind.options if option.usual}
+    return said, asked.make_estimator(kind.estimator, said, **{**usual, **kind.always, **wanted.parameters})
+
+
+def _make_table_options(desk: Workspace, wanted: QuestionRequest) -> TableOptions:
+    schema = desk.schemas.get(wanted.table, Schema())
+    if wanted.column is not None:
+        schema = replace(schema, label=wanted.column)
+    table = desk.get_table(wanted.table)
+    return TableOptions(
+        str(table.path),
+        column=wanted.column,
+        epsilon=wanted.epsilon,
+        schema=schema,
+        share=wanted.share,
+        name=schema.name or get_table_label(table.name),
+    )
+
+
+def _read_census(desk: Workspace, said: TableOptions) -> tuple[Budgets, GroupLookup]:
+    """Returns who takes part in a table, counted once while a slider moves."""
+    schema = said.schema if isinstance(said.schema, Schema) else Schema()
+    alone = TableOptions(said.table, budget=said.budget, epsilon=said.epsilon, person=said.person or schema.person)
+    if alone.budget is None and alone.epsilon is None:
+        alone = replace(alone, budget=schema.budget)
+    if alone.budget is not None:
+        alone = replace(alone, tiers=schema.tiers)
+    what = (alone.table, alone.person, alone.budget, alone.epsilon, tuple(sorted(alone.tiers.items())))
+    found: tuple[Budgets, GroupLookup] = desk.get_cached(
+        what, lambda: asked.count_people(alone, None, values=False)[1:]
+    )
+    return found
+
+
+def _check_key(key: str) -> str:
+    if not key or len(key) > LONGEST_KEY or not key.isprintable():
+        raise InvalidParameter(
+            "The release has no key that can be used.",
+            f"A key stands for one release, for ever: up to {LONGEST_KEY} letters, digits and signs.",
+            "Name it, such as mean-of-May.",
+        )
+    return key
+
+
+def _refuse_unbookable(desk: Workspace, said: TableOptions) -> None:
+    """Refuses rows that are nobody's, and columns that are not there, before the table is opened."""
+    if said.person is None:
+        raise _no_person_error()
+    there = next((table.columns for table in desk.tables.values() if str(table.path) == said.table), {})
+    if not set(said.private_columns) <= set(there):
+        raise MissingColumn("The table has no such column.", f"Its columns are: {', '.join(there)}.", "Name one.")
+
+
+def _no_person_error() -> InvalidParameter:
+    return InvalidParameter(
+        "Rows do not say whose they are.",
+        "Accounts in the books belong to people.",
+        "Say in the schema which column names the person.",
+    )
+
+
+@dataclass(frozen=True)
+class _CommittingLedger:
+    """Books that tell a job right before people are charged, so that it can still be given up, and no later."""
+
+    ledger: Ledger
+    job: Job
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.ledger, name)
+
+    def reserve(self, *request: Any, **options: Any) -> Any:
+        """Charges everybody, unless the job was cancelled."""
+        self.job.commit()
+        return self.ledger.reserve(*request, **options)

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The curator's way up to the question: a table, what is public about it, who grants how much.
+
+    /                       tables on the desk, and releases made from them
+    /table/{table}          its schema, typed in and never read off the data
+    /table/{table}/people   who grants how much, without names; the way into the books
+
+The way goes on in releases.py. Only public columns are read here: those of people and of budgets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import UploadFile
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from sottovoce.errors import SottovoceError
+from sottovoce.report.svg import draw_grants as picture_of_grants
+from sottovoce.web import actions, question_form, release_pages, schema_form, uploads
+from sottovoce.web.forms import Fields, explain_error
+from sottovoce.web.layout import download, get_workspace, mark_trusted, redirect, render, show_refusal
+from sottovoce.web.workspace import Workspace
+
+#: Accounts that a table's grants can be written to: the words of the books, and in words for people.
+ACCOUNT_NAMES = {
+    "pure epsilon, replace": "pure ε, neighbours by replace",
+    "pure epsilon, replace labels": "pure ε, labels alone",
+    "epsilon, delta, zero out": "ε at δ, neighbours by zero out",
+}
+#: Fields that describe one column, at most.
+FIELDS_PER_COLUMN = 6
+
+
+def show_tables(request: Request, complaints: Mapping[str, str] | None = None) -> Response:
+    """The first page: tables on the desk, and releases that were made from them."""
+    desk = get_workspace(request)
+    listed = [(name, table, name in desk.schemas) for name, table in desk.tables.items()]
+    status = 422 if complaints else 200
+    return render(
+        request, "table.html", status, tables=listed, releases=list(desk.releases), complaints=complaints or {}
+    )
+
+
+async def upload_table(request: Request) -> Response:
+    """Lays a table on the desk, or says next to the field why it cannot be used."""
+    async with request.form(max_files=1) as form:
+        table = form.get("table")
+        if not isinstance(table, UploadFile) or not table.filename:
+            return show_tables(request, {"table": "Choose a file."})
+        try:
+            name = await run_in_threadpool(actions.upload, get_workspace(request), table.filename, table.file)
+        except SottovoceError as error:
+            return show_tables(request, {"table": explain_error(error)})
+    return redirect(f"/table/{name}")
+
+
+def remove_table(request: Request) -> Response:
+    """Deletes a table from the desk."""
+    try:
+        get_workspace(request).remove_table(request.path_params["table"])
+    except SottovoceError as error:
+        return show_refusal(request, error)
+    return redirect("/")
+
+
+async def show_schema(request: Request) -> Response:
+    """What is public about a table: the form, and what was typed into it."""
+    desk, name = get_workspace(request), request.path_params["table"]
+    try:
+        columns = desk.get_table(name).columns
+    except SottovoceError as error:
+        return show_refusal(request, error)
+    if request.method != "POST":
+        return _render_schema(request, schema_form.fill_schema_form(desk.schemas.get(name), columns), {})
+    form = dict(await request.form(max_files=0, max_fields=FIELDS_PER_COLUMN * uploads.MOST_COLUMNS))
+    fields = Fields(form)
+    described = schema_form.read_schema(fields, columns)
+    if described is None:
+        return _render_schema(request, form, fields.complaints)
+    actions.declare(desk, name, described)
+    return redirect(f"/table/{name}/people")
+
+
+def _render_schema(request: Request, typed: Mapping[str, Any], complaints: Mapping[str, str]) -> Response:
+    name = request.path_params["table"]
+    table = get_workspace(request).get_table(name)
+    return render(
+        request,
+        "schema.html",
+        422 if complaints else 200,
+        name=name,
+        table=table,
+        columns=list(table.columns.items()),
+        names=[(column, column) for column in table.columns],
+        kinds=schema_form.COLUMN_KINDS,
+        typed=typed,
+        complaints=complaints,
+    )
+
+
+def download_schema(request: Request) -> Response:
+    """The schema as a file to keep."""
+    described = get_workspace(request).schemas.get(request.path_params["table"])
+    return (
+        redirect("/") if described is None else download("schema.toml", schema_form.write_toml(described), "text/plain")
+    )
+
+
+def show_people(request: Request, typed: Mapping[str, Any] | None = None, fields: Fields | None = None) -> Response:
+    """Who grants how much: a picture without names, and the way into the books."""
+    desk, name = get_workspace(request), request.path_params["table"]
+    described = desk.schemas.get(name)
+    if described is None:
+        return redirect(f"/table/{name}" if name in desk.tables else "/")
+    everybody = described.budget is None
+    try:
+        budgets = actions.read_grants(desk, name, question_form.ONE_EACH if everybody else None)
+    except SottovoceError as error:
+        return _render_schema(
+            request,
+            schema_form.fill_schema_form(described, desk.get_table(name).columns),
+            _make_budget_complaint(error),
+        )
+    actions.prefetch_census(desk, name)
+    complaints = fields.complaints if fields is not None else {}
+    return render(
+        request,
+        "people.html",
+        422 if complaints else 200,
+        name=name,
+        table=desk.get_table(name),
+        unit=budgets.unit,
+        size=f"{budgets.n_people:,} people, {budgets.n_rows:,} rows"
+        if described.person
+        else f"{budgets.n_rows:,} rows",
+        everybody=everybody,
+        picture="" if everybody else mark_trusted(picture_of_grants(budgets)),
+        can_grant=budgets.people is not None,
+        accounts=list(ACCOUNT_NAMES.items()),
+        granted="granted" in request.query_params,
+        typed=typed or {},
+        complaints=complaints,
+    )
+
+
+def _make_budget_complaint(error: SottovoceError) -> dict[str, str]:
+    return {"budget": explain_error(error)}
+
+
+async def record_grants(request: Request) -> Response:
+    """Writes what the table's people grant into the books."""
+    desk, name = get_workspace(request), request.path_params["table"]
+    if name not in desk.schemas:
+        return redirect("/")
+    form = dict(await request.form(max_files=0))
+    fields = Fields(form)
+    await run_in_threadpool(_record_grants, desk, name, fields)
+    if fields.complaints:
+        return await run_in_threadpool(show_people, request, form, fields)
+    return redirect(f"/table/{name}/people", granted="yes")
+
+
+def _record_grants(desk: Workspace, name: str, fields: Fields) -> None:
+    account = fields.choice("account", ACCOUNT_NAMES) or ""
+    currency, _, neighbours = account.rpartition(", ")
+    delta = fields.number("delta", least=0, most=1, above=True) if currency == "epsilon, delta" else None
+    epsilon = None
+    if desk.schemas[name].budget is None:
+        epsilon = fields.number("epsilon", least=question_form.LEAST_EPSILON, most=question_form.MOST_EPSILON)
+    if fields.complaints:
+        return
+    try:
+        budgets = actions.read_grants(desk, name, epsilon)
+        desk.session.grant(budgets, currency=currency, neighbours=neighbours, delta=delta)  # type: ignore[arg-type]
+        actions.prefetch_census(desk, name)
+    except SottovoceError as error:
+        fields.complain("account", explain_error(error))
+
+
+routes = [
+    Route("/", show_tables),
+    Route("/table", upload_table, methods=["POST"]),
+    Route("/table/{table}", show_schema, methods=["GET", "POST"]),
+    Route("/table/{table}/people", show_people),
+    Route("/table/{table}/schema.toml", download_schema),
+    Route("/table/{table}/grant", record_grants, methods=["POST"]),
+    Route("/table/{table}/take-away", remove_table, methods=["POST"]),
+    *release_pages.routes,
+]
