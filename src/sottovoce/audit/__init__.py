@@ -59,7 +59,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     for home, names in _HOMES.items():
         if name in names:
-            return getattr(import_module(f"sottovoce.{home}"), "fit" if name == "leave_one_out" else name)
+            return getattr(import_module(f"sottovoce.{home}"), "fit_ridge" if name == "leave_one_out" else name)
     raise AttributeError(f"module 'sottovoce.audit' has no attribute {name!r}")
 
 

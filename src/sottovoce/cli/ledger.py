@@ -57,10 +57,11 @@ def init(
     from sottovoce.cli.hardening import refuse_open_password
     from sottovoce.cli.ledger_files import list_ledger_files
     from sottovoce.errors import InvalidParameter
+    from sottovoce.ledgers.opened import open_ledger
     from sottovoce.session import Session
 
     refuse_open_password(place)
-    session = Session(ledger=open_session(place, keys, begin=True))
+    session = Session(ledger=open_ledger(place, keys, begin=True))
     if len(list(session.ledger.entries())) > 1:
         raise InvalidParameter("There are books at this place already.", "", "Go on with them, or name another place.")
     names = ", ".join(

@@ -28,7 +28,7 @@ from sottovoce.cli.console import echo, exit_on_error, get_console
 if TYPE_CHECKING:
     from sottovoce.data.encoding import Recoding, UnitBall
     from sottovoce.data.engine import TextFormat, Watch
-    from sottovoce.estimators.ridge import Floats
+    from sottovoce.arrays import Floats
     from sottovoce.release import Release
 
 #: What a spreadsheet may take for the beginning of a formula.

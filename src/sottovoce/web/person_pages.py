@@ -33,7 +33,7 @@ from sottovoce.web.guard import mark_as_known
 from sottovoce.web.layout import download, get_workspace, mark_trusted, redirect, render
 from sottovoce.web.workspace import Workspace
 
-__all__ = ["COOKIE", "Codes", "routes"]
+__all__ = ["COOKIE", "AccessCodes", "routes"]
 
 #: Where these pages are, and the cookie of a visit, which the browser sends to them alone.
 PERSON_PAGE, COOKIE = "/person", "sottovoce-person"
