@@ -39,10 +39,17 @@ from sottovoce.data.kernels import GroupLookup
 from sottovoce.data.readers import ColumnReader, Label
 from sottovoce.data.regression_sums import Products
 
-GROUP, FEATURES, KINDS = 2**20, 20, 3
+GROUP = 2**20
+FEATURES = 20
+KINDS = 3
 NAMES = [f"x{j}" for j in range(FEATURES)]
 #: Name → (measured by, the most it may take of that one's time).
-TARGETS = {"arrow": ("bare scan", 1.5), "duckdb": ("arrow", 3.0), "dask": ("arrow", 3.0), "spark": ("arrow", 3.0)}
+TARGETS = {
+    "arrow": ("bare scan", 1.5),
+    "duckdb": ("arrow", 3.0),
+    "dask": ("arrow", 3.0),
+    "spark": ("arrow", 3.0),
+}
 #: Rows of a batch of the bare scan: those that make it fastest.
 BARE = 2**15
 #: Rounds, after one that starts clusters and fills the cache of files; everybody keeps the best.
@@ -51,14 +58,17 @@ ROUNDS = 3
 
 def write(path: Path, rows: int) -> None:
     """Writes the file, holding one row group at a time."""
-    rng, writer = np.random.default_rng(0), None
+    rng = np.random.default_rng(0)
+    writer = None
     for start in range(0, rows, GROUP):
         n = min(GROUP, rows - start)
         X = rng.random((n, FEATURES))
         columns = dict(zip(NAMES, X.T.copy(), strict=True))
         y = X.sum(axis=1) + rng.normal(size=n)
         group = pa.table({**columns, "y": y, "kind": rng.integers(0, KINDS, n).astype(np.uint8)})
-        writer = writer or pq.ParquetWriter(path, group.schema, compression="snappy", use_dictionary=False)
+        writer = writer or pq.ParquetWriter(
+            path, group.schema, compression="snappy", use_dictionary=False
+        )
         writer.write_table(group)
     writer.close()
 
@@ -66,12 +76,18 @@ def write(path: Path, rows: int) -> None:
 def kernel() -> Products:
     """Σ weight·ẑẑᵀ for three tiers."""
     recoding = Recoding(tuple(Feature(name, 0.0, 1.0) for name in NAMES))
-    return Products(ColumnReader(recoding), Label("y", 0.0, 20.0), GroupLookup("kind"), np.array([500, 2500, 5000]))
+    return Products(
+        ColumnReader(recoding),
+        Label("y", 0.0, 20.0),
+        GroupLookup("kind"),
+        np.array([500, 2500, 5000]),
+    )
 
 
 def bare_scan(path: str) -> Any:
     """XᵀX by Arrow and BLAS, on as many threads as ours; BLAS with one in each, or they would wait for each other."""
-    total, flying = np.zeros((FEATURES + 1, FEATURES + 1)), deque()
+    total = np.zeros((FEATURES + 1, FEATURES + 1))
+    flying = deque()
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(count_threads()) as pool:
         for batch in ds.dataset(path).scanner(columns=[*NAMES, "y"], batch_size=BARE).to_batches():
             flying.append(pool.submit(_products, batch))
@@ -94,7 +110,10 @@ def engine_run(name: str, path: str) -> Callable[[], Any]:
 
 def raced(path: str, names: list[str]) -> tuple[dict[str, float], dict[str, float]]:
     """Returns everybody's first time, with start-up, and best time after that; they take turns."""
-    runs = {"bare scan": lambda: bare_scan(path), **{name: engine_run(name, path) for name in names}}
+    runs = {
+        "bare scan": lambda: bare_scan(path),
+        **{name: engine_run(name, path) for name in names},
+    }
     first = {name: _seconds(run) for name, run in runs.items()}
     best = {name: min(times) for name, times in zip(runs, _rounds(runs), strict=True)}
     return first, best
@@ -114,18 +133,26 @@ def _seconds(run: Callable[[], Any]) -> float:
 def peak(name: str, path: str) -> dict[str, float]:
     """Returns seconds and the most memory this process ever held, in GB."""
     seconds = _seconds(engine_run(name, path))
-    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
     return {"seconds": seconds, "gigabytes": held / 1e9}
 
 
 def show_memory(path: str, rows: int) -> None:
     """One fresh process for each engine."""
-    table = Table("engine", "s", "peak GB", "may take GB", "", title=f"memory, {rows:,} × {FEATURES}")
+    table = Table(
+        "engine", "s", "peak GB", "may take GB", "", title=f"memory, {rows:,} × {FEATURES}"
+    )
     for name in ("arrow", "duckdb"):
         command = [sys.executable, __file__, "--peak", name, "--path", path]
-        told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        told = json.loads(
+            subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        )
         gigabytes = told["gigabytes"]
-        table.add_row(name, f"{told['seconds']:.0f}", f"{gigabytes:.2f}", "1", verdict(gigabytes, 1.0))
+        table.add_row(
+            name, f"{told['seconds']:.0f}", f"{gigabytes:.2f}", "1", verdict(gigabytes, 1.0)
+        )
     console.print(table)
 
 
@@ -133,7 +160,13 @@ def show_race(path: str, rows: int, names: list[str]) -> None:
     """Ratios in one run; start-up of clusters apart."""
     first, best = raced(path, names)
     table = Table(
-        "", "first s", "warm s", "ratio", "promised", "", title=f"{rows:,} × {FEATURES}, {count_threads()} threads"
+        "",
+        "first s",
+        "warm s",
+        "ratio",
+        "promised",
+        "",
+        title=f"{rows:,} × {FEATURES}, {count_threads()} threads",
     )
     for name, seconds in best.items():
         row = [name, f"{first[name]:.2f}", f"{seconds:.2f}"]

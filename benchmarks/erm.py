@@ -24,14 +24,19 @@ from timing import console, verdict
 
 import sottovoce as sv
 
-DRAWS, DELTA = 20, 1e-3
+DRAWS = 20
+DELTA = 1e-3
 PROFILE = (0.54, 0.37, 0.09), (0.01, 0.2, 1.0)
-TRAIN, PUBLIC = 398, 57
+TRAIN = 398
+PUBLIC = 57
 #: Public rows say how wide the features are: this many standard deviations about their mean.
 WIDTH = 3.0
 #: Limited rows, with the best of six limits in hindsight, may be better by this much.
 HINDSIGHT = 0.005
-ROWS, COLUMNS, STEPS, SECONDS = 100_000, 30, 100, 10.0
+ROWS = 100_000
+COLUMNS = 30
+STEPS = 100
+SECONDS = 10.0
 
 Data = tuple[Any, Any, Any, Any]  # X, y, and those held out
 Ways = Mapping[str, Callable[..., float]]
@@ -39,7 +44,9 @@ Ways = Mapping[str, Callable[..., float]]
 
 def main() -> None:
     """Prints three tables."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--draws", type=int, default=DRAWS, help="how often everything is drawn")
     draws = options.parse_args().draws
     one_row_each(draws)
@@ -60,7 +67,11 @@ def one_row_each(draws: int) -> None:
     for times in (1, 3, 10, 30):
         errors = np.array([list(_one_draw(seed, times, ways)) for seed in range(draws)])
         told = " ".join(f"{times * e:g}" for e in PROFILE[1])
-        table.add_row(told, *map(_cell, errors.T), verdict(errors[:, 0].mean(), errors[:, 2:4].mean(axis=0).min()))
+        table.add_row(
+            told,
+            *map(_cell, errors.T),
+            verdict(errors[:, 0].mean(), errors[:, 2:4].mean(axis=0).min()),
+        )
     console.print(table)
 
 
@@ -72,7 +83,9 @@ def _one_draw(seed: int, times: float, ways: Ways) -> Any:
         yield way(bounds, (X, y, X_held, y_held), epsilon, rng)
     yield float(np.mean(y_held != (y.mean() > 0.5)))
     low, high = bounds.features
-    scaled, held = ((np.clip(rows, low, high) - low) / (high - low) * 2 * WIDTH for rows in (X, X_held))
+    scaled, held = (
+        (np.clip(rows, low, high) - low) / (high - low) * 2 * WIDTH for rows in (X, X_held)
+    )
     yield 1 - LogisticRegression(max_iter=5000).fit(scaled, y).score(held, y_held)
 
 
@@ -81,30 +94,44 @@ def breast_cancer(rng: np.random.Generator) -> tuple[Any, Any, Any, Any, sv.Boun
     X, y = load_breast_cancer(return_X_y=True)
     order = rng.permutation(len(y))
     train, public, held = np.split(order, [TRAIN, TRAIN + PUBLIC])
-    middle, spread = X[public].mean(axis=0), WIDTH * X[public].std(axis=0)
-    return X[train], y[train], X[held], y[held], sv.Bounds(features=(middle - spread, middle + spread))
+    middle = X[public].mean(axis=0)
+    spread = WIDTH * X[public].std(axis=0)
+    return (
+        X[train],
+        y[train],
+        X[held],
+        y[held],
+        sv.Bounds(features=(middle - spread, middle + spread)),
+    )
 
 
 def profile(people: int) -> np.ndarray:
     """The published shares of careful, middling and open people."""
     (careful, middling, _), levels = PROFILE
-    first, second = round(careful * people), round(middling * people)
+    first = round(careful * people)
+    second = round(middling * people)
     return np.repeat(levels, [first, second, people - first - second])
 
 
-def personal(bounds: sv.Bounds, data: Data, epsilon: np.ndarray, rng: Any, groups: Any = None, **more: Any) -> float:
+def personal(
+    bounds: sv.Bounds, data: Data, epsilon: np.ndarray, rng: Any, groups: Any = None, **more: Any
+) -> float:
     """Everybody at their own ε."""
     X, y, X_held, y_held = data
     erm = sv.ERM("logistic", bounds=bounds, delta=DELTA, **more)
     return 1 - erm.fit(X, y, epsilon=epsilon, groups=groups).score(X_held, y_held)
 
 
-def sampled_steps(bounds: sv.Bounds, data: Data, epsilon: np.ndarray, rng: Any, groups: Any = None) -> float:
+def sampled_steps(
+    bounds: sv.Bounds, data: Data, epsilon: np.ndarray, rng: Any, groups: Any = None
+) -> float:
     """The same, with a tenth of the people drawn in each step."""
     return personal(bounds, data, epsilon, rng, groups, sampling=0.1)
 
 
-def uniform(bounds: sv.Bounds, data: Data, epsilon: np.ndarray, rng: Any, groups: Any = None) -> float:
+def uniform(
+    bounds: sv.Bounds, data: Data, epsilon: np.ndarray, rng: Any, groups: Any = None
+) -> float:
     """Everybody at the smallest ε."""
     X, y, X_held, y_held = data
     erm = sv.Uniform(sv.ERM("logistic", bounds=bounds, delta=DELTA))
@@ -119,7 +146,8 @@ def thinned(bounds: sv.Bounds, data: Data, epsilon: np.ndarray, rng: Any) -> flo
     X, y, X_held, y_held = data
     kept = rng.random(len(y)) < np.expm1(epsilon) / np.expm1(epsilon.max())
     middle = np.add(*bounds.features) / 2
-    rows, labels = np.where(kept[:, None], X, middle), np.where(kept, y, np.arange(len(y)) % 2)
+    rows = np.where(kept[:, None], X, middle)
+    labels = np.where(kept, y, np.arange(len(y)) % 2)
     return personal(bounds, (rows, labels, X_held, y_held), np.full(len(y), epsilon.max()), rng)
 
 
@@ -130,15 +158,26 @@ def many_rows(draws: int) -> None:
     """
     limits = (1, 2, 5, 10, 20, 50)
     title = "Synthetic, 800 people with 1 to 100 rows, 10 columns: share misclassified"
-    heads = ("budgets", "personal", "limited, best of 6", "more than that", "limited, 1 row", "one ε for all", "")
+    heads = (
+        "budgets",
+        "personal",
+        "limited, best of 6",
+        "more than that",
+        "limited, 1 row",
+        "one ε for all",
+        "",
+    )
     table = Table(*heads, title=title)
     for levels in ((0.1, 0.5, 2.0), (1.0, 4.0, 16.0)):
         errors = np.array([_many_rows_draw(seed, levels, limits) for seed in range(draws)])
         best = 1 + int(errors[:, 1 : 1 + len(limits)].mean(axis=0).argmin())
-        ours, others = errors[:, 0], errors[:, [best, 1, -1]].T
+        ours = errors[:, 0]
+        others = errors[:, [best, 1, -1]].T
         told = [_cell(others[0]), _cell(ours - others[0]), *map(_cell, others[1:])]
         name = f"{' '.join(f'{e:g}' for e in levels)} (limit {limits[best - 1]})"
-        good = max(ours.mean() - others[0].mean() - HINDSIGHT, ours.mean() - others[1:].mean(axis=1).min())
+        good = max(
+            ours.mean() - others[0].mean() - HINDSIGHT, ours.mean() - others[1:].mean(axis=1).min()
+        )
         table.add_row(name, _cell(ours), *told, verdict(good, 0.0))
     console.print(table)
 
@@ -148,7 +187,8 @@ def _many_rows_draw(seed: int, levels: tuple[float, ...], limits: tuple[int, ...
     owner = np.repeat(np.arange(800), np.ceil(100 ** rng.random(800)).astype(int))
     X, y = synthetic(len(owner) + 4000, 10, rng)
     data = X[: len(owner)], y[: len(owner)], X[len(owner) :], y[len(owner) :]
-    epsilon, bounds = rng.choice(levels, 800)[owner], sv.Bounds(features=(-0.5, 0.5))
+    epsilon = rng.choice(levels, 800)[owner]
+    bounds = sv.Bounds(features=(-0.5, 0.5))
 
     def limited(rows: int) -> float:
         erm = sv.Limited(sv.ERM("logistic", bounds=bounds, delta=DELTA), rows=rows)
@@ -169,10 +209,17 @@ def speed() -> None:
     """How long a fit takes, noise, checks and release included."""
     X, y = synthetic(ROWS, COLUMNS, np.random.default_rng(0))
     epsilon = np.array([0.1, 0.5, 2.0])[np.arange(ROWS) % 3]
-    table = Table("", "seconds", "", title=f"{ROWS:,} rows × {COLUMNS}, {STEPS} steps; at most {SECONDS:g} seconds")
+    table = Table(
+        "",
+        "seconds",
+        "",
+        title=f"{ROWS:,} rows × {COLUMNS}, {STEPS} steps; at most {SECONDS:g} seconds",
+    )
     settings = {"everybody in every step": {}, "a twentieth in every step": {"sampling": 0.05}}
     for name, more in settings.items():
-        erm = sv.ERM("logistic", bounds=sv.Bounds(features=(-0.5, 0.5)), delta=1e-6, steps=STEPS, **more)
+        erm = sv.ERM(
+            "logistic", bounds=sv.Bounds(features=(-0.5, 0.5)), delta=1e-6, steps=STEPS, **more
+        )
         start = perf_counter()
         erm.fit(X, y, epsilon=epsilon)
         seconds = perf_counter() - start

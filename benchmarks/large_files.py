@@ -60,13 +60,24 @@ def main() -> None:
         return write(_file(options.write), Path(options.path), options.rows)
     if options.answer:
         return print(json.dumps(answer(_file(options.answer), options.path, options.question)))
-    table = Table("file", "question", "census s", "release s", "peak GB", "may take GB", "", title=_title(options.rows))
+    table = Table(
+        "file",
+        "question",
+        "census s",
+        "release s",
+        "peak GB",
+        "may take GB",
+        "",
+        title=_title(options.rows),
+    )
     with tempfile.TemporaryDirectory() as folder:
         for file in FILES:
             path = Path(folder, f"{file.name}.parquet")
             _child("--write", file.name, "--path", str(path), "--rows", str(options.rows))
             for question in QUESTIONS:
-                told = json.loads(_child("--answer", file.name, "--path", str(path), "--question", question))
+                told = json.loads(
+                    _child("--answer", file.name, "--path", str(path), "--question", question)
+                )
                 table.add_row(file.words, question, *_cells(told, file.gigabytes))
             path.unlink()
     console.print(table)
@@ -94,14 +105,23 @@ def answer(file: File, path: str, question: str) -> dict[str, float]:
     from sottovoce.data.census import take_census
     from sottovoce.data.engine import Dataset, get_engine
 
-    ask = sv.Mean(bounds=BOUNDS) if question == "mean" else sv.Quantile(q=0.5, bounds=BOUNDS)
+    if question == "mean":
+        ask = sv.Mean(bounds=BOUNDS)
+    else:
+        ask = sv.Quantile(q=0.5, bounds=BOUNDS)
     start = perf_counter()
     engine = get_engine("arrow").open_table(path, ("value", "epsilon"))
-    budgets, owner = take_census(engine, budget="epsilon", person="person" if file.rows_each else None)
+    budgets, owner = take_census(
+        engine, budget="epsilon", person="person" if file.rows_each else None
+    )
     counted = perf_counter()
     # Nobody has an account in the books of a new session: people are counted and protected, but not named.
-    sv.Session().release_rows(ask, replace(budgets, people=None), Dataset(engine, "value", owner), key="benchmark")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    sv.Session().release_rows(
+        ask, replace(budgets, people=None), Dataset(engine, "value", owner), key="benchmark"
+    )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
     return {"census": counted - start, "release": perf_counter() - counted, "gigabytes": peak / 1e9}
 
 
@@ -114,7 +134,10 @@ def _groups(file: File, rows: int) -> Iterator[Any]:
         row = np.arange(start, min(start + GROUP, rows))
         columns = {"value": rng.normal(50.0, 10.0, len(row))}
         person = _scattered(row, rows) // (file.rows_each or 1)
-        columns["epsilon"] = np.array(TIERS)[person % 3] if file.tiers else (10**8 + person) / 1e9
+        if file.tiers:
+            columns["epsilon"] = np.array(TIERS)[person % 3]
+        else:
+            columns["epsilon"] = (10**8 + person) / 1e9
         if file.rows_each:
             # An id can be any number; these lie all over the 64 bits.
             columns["person"] = (person.astype(np.uint64) * np.uint64(SCATTER)).view(np.int64)
@@ -140,7 +163,9 @@ def _cells(told: dict[str, float], allowed: float) -> list[str]:
 
 def _child(*arguments: str) -> str:
     # This process stays small: on Linux a child's peak begins at what its parent holds.
-    return subprocess.run([sys.executable, __file__, *arguments], check=True, stdout=subprocess.PIPE, text=True).stdout
+    return subprocess.run(
+        [sys.executable, __file__, *arguments], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
 
 
 def _file(name: str) -> File:
@@ -152,9 +177,16 @@ def _title(rows: int) -> str:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=ROWS, help="rows of every file")
-    for inner in ("--write", "--answer", "--path", "--question"):  # what the script tells its own children
+    for inner in (
+        "--write",
+        "--answer",
+        "--path",
+        "--question",
+    ):  # what the script tells its own children
         parser.add_argument(inner, help=argparse.SUPPRESS)
     return parser.parse_args()
 

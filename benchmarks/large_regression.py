@@ -22,7 +22,9 @@ import pyarrow.parquet as pq
 from rich.table import Table
 from timing import console, verdict
 
-GROUP, FEATURES, TIERS = 2**20, 5, (0.1, 0.5, 1.0)
+GROUP = 2**20
+FEATURES = 5
+TIERS = (0.1, 0.5, 1.0)
 METHODS = {"statistics": {"method": "statistics", "alpha": 1e-4}, "objective": {}}
 NUMBER = '[columns.{}]\nkind = "number"\nlow = {}\nhigh = {}\n'
 SCHEMA = 'label = "y"\nbudget = "epsilon"\n' + NUMBER.format("y", -10, 10)
@@ -31,12 +33,15 @@ SCHEMA += "".join(NUMBER.format(f"x{j}", 0, 1) for j in range(FEATURES))
 
 def write(path: Path, rows: int) -> None:
     """Writes the file, holding one row group at a time."""
-    rng, writer = np.random.default_rng(0), None
+    rng = np.random.default_rng(0)
+    writer = None
     for start in range(0, rows, GROUP):
         n = min(GROUP, rows - start)
         X = rng.random((n, FEATURES))
         columns = {f"x{j}": X[:, j] for j in range(FEATURES)}
-        group = pa.table({**columns, "y": X.sum(axis=1) + rng.normal(size=n), "epsilon": rng.choice(TIERS, n)})
+        group = pa.table(
+            {**columns, "y": X.sum(axis=1) + rng.normal(size=n), "epsilon": rng.choice(TIERS, n)}
+        )
         writer = writer or pq.ParquetWriter(path, group.schema)
         writer.write_table(group)
     writer.close()
@@ -50,12 +55,19 @@ def answer(path: str, method: str) -> dict[str, float]:
     from sottovoce.data.engine import Dataset, get_engine
     from sottovoce.data.readers import ColumnReader, Label
 
-    start, schema = perf_counter(), sv.Schema.loads(SCHEMA)
+    start = perf_counter()
+    schema = sv.Schema.loads(SCHEMA)
     engine = get_engine("arrow").open_table(path)
     budgets, owner = take_census(engine, budget="epsilon")
-    rows = Dataset(engine, "y", owner, ColumnReader(Recoding.of_schema(schema)), Label("y", -10.0, 10.0))
-    sv.Session().release_rows(sv.Ridge(bounds=schema, **METHODS[method]), budgets, rows, key="benchmark")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    rows = Dataset(
+        engine, "y", owner, ColumnReader(Recoding.of_schema(schema)), Label("y", -10.0, 10.0)
+    )
+    sv.Session().release_rows(
+        sv.Ridge(bounds=schema, **METHODS[method]), budgets, rows, key="benchmark"
+    )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
     return {"seconds": perf_counter() - start, "gigabytes": peak / 1e9}
 
 
@@ -68,15 +80,27 @@ def main() -> None:
     options = parser.parse_args()
     if options.answer:
         return print(json.dumps(answer(options.path, options.answer)))
-    table = Table("method", "s", "peak GB", "may take GB", "", title=f"{options.rows:,} × {FEATURES}, three tiers")
+    table = Table(
+        "method",
+        "s",
+        "peak GB",
+        "may take GB",
+        "",
+        title=f"{options.rows:,} × {FEATURES}, three tiers",
+    )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "rows.parquet")
         write(path, options.rows)
         for method in METHODS:
             command = [sys.executable, __file__, "--answer", method, "--path", str(path)]
-            told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-            seconds, gigabytes = told["seconds"], told["gigabytes"]
-            table.add_row(method, f"{seconds:.0f}", f"{gigabytes:.2f}", "1", verdict(gigabytes, 1.0))
+            told = json.loads(
+                subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            )
+            seconds = told["seconds"]
+            gigabytes = told["gigabytes"]
+            table.add_row(
+                method, f"{seconds:.0f}", f"{gigabytes:.2f}", "1", verdict(gigabytes, 1.0)
+            )
     console.print(table)
 
 

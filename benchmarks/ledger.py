@@ -47,7 +47,8 @@ class Spent:
 
 
 def measured(work: Callable[[], object]) -> Spent:
-    began, used = perf_counter(), _cpu()
+    began = perf_counter()
+    used = _cpu()
     work()
     return Spent(perf_counter() - began, _cpu() - used)
 
@@ -60,14 +61,22 @@ def _cpu() -> float:
 @contextlib.contextmanager
 def in_file() -> Iterator[tuple[SqlLedger, Callable[[np.ndarray], None]]]:
     with tempfile.TemporaryDirectory() as folder:
-        yield open_ledger(f"{folder}/books.db"), lambda lines: bare_insert_sqlite(f"{folder}/bare.db", lines)
+        yield (
+            open_ledger(f"{folder}/books.db"),
+            lambda lines: bare_insert_sqlite(f"{folder}/bare.db", lines),
+        )
 
 
 def bare_insert_sqlite(path: str, lines: np.ndarray) -> None:
     people = [row.tobytes() for row in lines["person"]]
     rows = zip(people, lines["account"].tolist(), lines["amount"].tolist(), strict=True)
     connection = sqlite3.connect(path, isolation_level=None)
-    for statement in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", "PRAGMA fullfsync = 1", "BEGIN"):
+    for statement in (
+        "PRAGMA journal_mode = WAL",
+        "PRAGMA synchronous = FULL",
+        "PRAGMA fullfsync = 1",
+        "BEGIN",
+    ):
         connection.execute(statement)
     connection.execute("CREATE TABLE bare (person BLOB, account INTEGER, amount INTEGER) STRICT")
     connection.executemany("INSERT INTO bare VALUES (?, ?, ?)", rows)
@@ -92,29 +101,48 @@ def bare_insert_postgres(url: str, lines: np.ndarray) -> None:
 
 def times(books: SqlLedger, bare: Callable[[np.ndarray], None], people: int) -> dict[str, Spent]:
     names = [f"person-{number}" for number in range(people)]
-    granted, charged = np.full(people, GRANT), np.arange(people) % GRANT + 1
-    lines = hash_chain.pack_lines(np.random.default_rng(0).bytes(hash_chain.PERSON_BYTES * people), 0, charged)
+    granted = np.full(people, GRANT)
+    charged = np.arange(people) % GRANT + 1
+    lines = hash_chain.pack_lines(
+        np.random.default_rng(0).bytes(hash_chain.PERSON_BYTES * people), 0, charged
+    )
     return {
         "bare insert": measured(lambda: bare(lines)),
         "grant": measured(lambda: books.grant([Amounts(names, granted)])),
         "charge": measured(lambda: books.reserve("k", "", [Amounts(names, charged)])),
-        "charge again": measured(lambda: books.reserve("k2", "", [Amounts(names, granted - charged)])),
+        "charge again": measured(
+            lambda: books.reserve("k2", "", [Amounts(names, granted - charged)])
+        ),
         "balances": measured(lambda: books.balances(names)),
         "verify": measured(books.verify),
     }
 
 
 def compare(people: int) -> None:
-    table = Table("", "", "s", "of these ours", "÷ bare insert", "promised", "", title=f"Books of {people:,} people")
+    table = Table(
+        "",
+        "",
+        "s",
+        "of these ours",
+        "÷ bare insert",
+        "promised",
+        "",
+        title=f"Books of {people:,} people",
+    )
     stores = {"SQLite": in_file} | ({} if why_not() else {"PostgreSQL": on_server})
     for store, opening in stores.items():
         with opening() as (books, bare):
             found = times(books, bare, people)
         for what, spent in found.items():
             promised = PROMISED[store] * people / 1e6
-            told = (f"{promised:g} s", verdict(spent.wall, promised)) if what == "charge" else ("", "")
+            if what == "charge":
+                told = (f"{promised:g} s", verdict(spent.wall, promised))
+            else:
+                told = ("", "")
             ratio = spent.wall / found["bare insert"].wall
-            table.add_row(store, what, f"{spent.wall:.2f}", f"{spent.cpu:.2f}", f"{ratio:.1f}", *told)
+            table.add_row(
+                store, what, f"{spent.wall:.2f}", f"{spent.cpu:.2f}", f"{ratio:.1f}", *told
+            )
     console.print(table)
     if why_not():
         console.print(f"No PostgreSQL: {why_not()}.")

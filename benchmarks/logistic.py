@@ -20,9 +20,11 @@ from timing import best_times, console, show, verdict
 
 import sottovoce as sv
 
-PUBLIC, TRAIN = 57, 398
+PUBLIC = 57
+TRAIN = 398
 #: Careful people uniform in [.01, .2], middling in [.2, 1], open ones at 1.
-SHARES, EPSILON = (0.54, 0.37), (0.01, 0.2, 1.0)
+SHARES = (0.54, 0.37)
+EPSILON = (0.01, 0.2, 1.0)
 #: The most that the mean test error may be.
 ALLOWED = {"personal, κ (the default)": 0.105, "personal, exact charge": 0.135}
 #: The most of scikit-learn's time that ours may take.
@@ -32,7 +34,9 @@ SLOWER = 1.5
 def budgets(n: int, rng: np.random.Generator) -> np.ndarray:
     a, b = (int(share * n) for share in SHARES)
     low, middle, high = EPSILON
-    drawn = np.r_[rng.uniform(low, middle, a), rng.uniform(middle, high, b), np.full(n - a - b, high)]
+    drawn = np.r_[
+        rng.uniform(low, middle, a), rng.uniform(middle, high, b), np.full(n - a - b, high)
+    ]
     return rng.permutation(drawn)
 
 
@@ -54,7 +58,9 @@ def competitors(bounds, public) -> dict[str, object]:
 
 def errors(draws: int) -> None:
     X, y = load_breast_cancer(return_X_y=True)
-    bounds = sv.Bounds(features=(np.zeros(X.shape[1]), 1.5 * X.max(axis=0)))  # stands in for what a physician knows
+    bounds = sv.Bounds(
+        features=(np.zeros(X.shape[1]), 1.5 * X.max(axis=0))
+    )  # stands in for what a physician knows
     found: dict[str, list[float]] = {}
     for draw in track(range(draws), "breast cancer", console=console, transient=True):
         rng = np.random.default_rng(draw)
@@ -62,11 +68,26 @@ def errors(draws: int) -> None:
         public, train, test = np.split(order, [PUBLIC, PUBLIC + TRAIN])
         epsilon = budgets(TRAIN, rng)
         for name, one in competitors(bounds, (X[public], y[public])).items():
-            given = {} if name == "non-private" else {"epsilon": epsilon}
-            found.setdefault(name, []).append(1 - one.fit(X[train], y[train], **given).score(X[test], y[test]))
-    table = Table("", "test error", "± s.e.", "allowed", "", title=f"Breast cancer, {TRAIN} people, {draws} draws")
+            if name == "non-private":
+                given = {}
+            else:
+                given = {"epsilon": epsilon}
+            found.setdefault(name, []).append(
+                1 - one.fit(X[train], y[train], **given).score(X[test], y[test])
+            )
+    table = Table(
+        "",
+        "test error",
+        "± s.e.",
+        "allowed",
+        "",
+        title=f"Breast cancer, {TRAIN} people, {draws} draws",
+    )
     for name, rates in found.items():
-        told = (f"{ALLOWED[name]}", verdict(float(np.mean(rates)), ALLOWED[name])) if name in ALLOWED else ("", "")
+        if name in ALLOWED:
+            told = (f"{ALLOWED[name]}", verdict(float(np.mean(rates)), ALLOWED[name]))
+        else:
+            told = ("", "")
         table.add_row(name, f"{np.mean(rates):.3f}", f"{np.std(rates) / np.sqrt(draws):.3f}", *told)
     console.print(table)
 
@@ -81,7 +102,9 @@ def speed(n: int, p: int = 30) -> None:
     plain = LogisticRegression(solver="newton-cholesky", C=1 / (n * ridge))
     times = best_times(
         {
-            "scikit-learn, newton-cholesky": lambda: plain.fit(X, y, sample_weight=epsilon / epsilon.mean()),
+            "scikit-learn, newton-cholesky": lambda: plain.fit(
+                X, y, sample_weight=epsilon / epsilon.mean()
+            ),
             "sv.LogisticRegression, certified": lambda: ask.fit(X, y, epsilon=epsilon),
         }
     )

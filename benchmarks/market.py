@@ -19,12 +19,16 @@ from sottovoce.market import Market, constants, optimiser
 from sottovoce.papers import market_published
 from sottovoce.papers import market_published as paper
 
-LOW, HIGH = 1e-4, 5e-4
+LOW = 1e-4
+HIGH = 5e-4
 MU, SIGMA = constants(31, norm=5.0)
 #: The most that the list of prices and the grid of totals may cost, as a share of the value.
 GAP = 1e-3
 #: The same problem for both, with as many sellers as on breast cancer: μ, σ, γ; the published grid and steps.
-SELLERS, SAME, GRID, GRADIENTS = 455, (1.0, 8.0, 1.0), np.geomspace(0.05, 2.0, 20), 2000
+SELLERS = 455
+SAME = (1.0, 8.0, 1.0)
+GRID = np.geomspace(0.05, 2.0, 20)
+GRADIENTS = 2000
 #: The most of the published algorithm's time that ours may take.
 FASTER = 0.01
 #: Error + γ·payment that is to be reached within two standard errors, at γ = .1, 1 and 10.
@@ -36,7 +40,9 @@ TARGETS = {
 
 
 def market(costs, **options) -> Market:
-    return Market(costs, cost_range=(LOW, HIGH), **{"trade_off": 1.0, "mu": MU, "sigma": SIGMA, **options})
+    return Market(
+        costs, cost_range=(LOW, HIGH), **{"trade_off": 1.0, "mu": MU, "sigma": SIGMA, **options}
+    )
 
 
 def one_total_by_cvxpy(costs, eta):
@@ -49,8 +55,10 @@ def one_total_by_cvxpy(costs, eta):
 
 def speed(sellers: int) -> None:
     rng = np.random.default_rng(0)
-    costs, few = rng.uniform(LOW, HIGH, sellers), rng.uniform(LOW, HIGH, 5000)
-    caps, tiers = rng.uniform(0.02, 2, 5000), rng.choice([0.1, 0.5, 1.0], 5000)
+    costs = rng.uniform(LOW, HIGH, sellers)
+    few = rng.uniform(LOW, HIGH, 5000)
+    caps = rng.uniform(0.02, 2, 5000)
+    tiers = rng.choice([0.1, 0.5, 1.0], 5000)
     times = best_times(
         {
             "CVXPY, 5,000 sellers, one total": lambda: one_total_by_cvxpy(few, 1000.0),
@@ -63,7 +71,8 @@ def speed(sellers: int) -> None:
         },
         rounds=2,
     )
-    cvxpy, sort = "CVXPY, 5,000 sellers, one total", f"sort of {sellers:,}"
+    cvxpy = "CVXPY, 5,000 sellers, one total"
+    sort = f"sort of {sellers:,}"
     promised = {
         "5,000 sellers, one cap": (cvxpy, 2.0),
         "5,000 sellers, three caps": (cvxpy, 10.0),
@@ -76,70 +85,128 @@ def same_problem() -> None:
     """V = μ‖a‖ + σ/η + γη·Ψᵀa: projected gradient steps as published, without rows, against one sort."""
     virtual = 2 * np.random.default_rng(0).uniform(LOW, HIGH, SELLERS) - LOW
     mu, sigma, gamma = SAME
-    problem = paper.PublishedProblems(np.zeros((SELLERS, 1)), virtual[None], np.zeros((1, 1)), gamma, mu, sigma, 1.0)
+    problem = paper.PublishedProblems(
+        np.zeros((SELLERS, 1)), virtual[None], np.zeros((1, 1)), gamma, mu, sigma, 1.0
+    )
     found = {}
 
     def published() -> None:
-        deal = paper.market_as_published_not_private(problem, GRID, np.zeros((1, 1)), steps=GRADIENTS)
+        deal = paper.market_as_published_not_private(
+            problem, GRID, np.zeros((1, 1)), steps=GRADIENTS
+        )
         found["published"] = float(deal.value[0]) - math.log(2)
 
     def ours() -> None:
         found["ours"] = optimiser(virtual, mu, sigma, gamma)[1]
 
     times = best_times({"as published": published, "ours, exact": ours}, rounds=1)
-    show(f"{SELLERS} sellers, the same objective", times, "as published", {"ours, exact": ("as published", FASTER)})
-    console.print(f"objective: as published {found['published']:.4f}, ours {found['ours']:.4f}", end=" ")
+    show(
+        f"{SELLERS} sellers, the same objective",
+        times,
+        "as published",
+        {"ours, exact": ("as published", FASTER)},
+    )
+    console.print(
+        f"objective: as published {found['published']:.4f}, ours {found['ours']:.4f}", end=" "
+    )
     console.print(verdict(found["ours"], found["published"]))
 
 
 def worth() -> None:
-    table = Table("", "γ", "error", "payment", "error + γ·payment", "± s.e.", "target", "", title="Breast cancer")
+    table = Table(
+        "",
+        "γ",
+        "error",
+        "payment",
+        "error + γ·payment",
+        "± s.e.",
+        "target",
+        "",
+        title="Breast cancer",
+    )
     for one in market_published.measure_worth():
-        targets = dict(zip(market_published.TRADE_OFFS, TARGETS.get(one.mechanism, ()), strict=False))
+        targets = dict(
+            zip(market_published.TRADE_OFFS, TARGETS.get(one.mechanism, ()), strict=False)
+        )
         target = targets.get(one.trade_off)
-        told = ("", "") if target is None else (f"{target}", verdict(one.overall - 2 * one.standard_error, target))
+        if target is None:
+            told = ("", "")
+        else:
+            told = (f"{target}", verdict(one.overall - 2 * one.standard_error, target))
         numbers = one.error, one.payment, one.overall, one.standard_error
-        table.add_row(one.mechanism, f"{one.trade_off:g}", *(f"{number:.3f}" for number in numbers), *told)
+        table.add_row(
+            one.mechanism, f"{one.trade_off:g}", *(f"{number:.3f}" for number in numbers), *told
+        )
     console.print(table)
 
 
 def gaps() -> None:
-    table = Table("sellers", "γ", "gap to all prices and totals", "", "largest ε without caps", title="What lists cost")
+    table = Table(
+        "sellers",
+        "γ",
+        "gap to all prices and totals",
+        "",
+        "largest ε without caps",
+        title="What lists cost",
+    )
     for sellers in (50, 400, 2000):
         for gamma in (0.1, 1.0, 10.0, 100.0):
             costs = np.random.default_rng(sellers).uniform(LOW, HIGH, sellers)
             gap = _gap(costs, gamma)
             uncapped = optimiser(2 * costs - LOW, MU, SIGMA, gamma)[0].max()
-            table.add_row(f"{sellers:,}", f"{gamma:g}", f"{gap:.1e}", verdict(gap, GAP), f"{uncapped:.3g}")
+            table.add_row(
+                f"{sellers:,}", f"{gamma:g}", f"{gap:.1e}", verdict(gap, GAP), f"{uncapped:.3g}"
+            )
     console.print(table)
 
 
 def _gap(costs, gamma: float) -> float:
     """How far the market's value lies above the best with a price for every cost, and many more totals."""
-    virtual, ones = np.sort(2 * costs - LOW)[None], np.ones((1, len(costs)), dtype=np.int64)
-    supply, buyer = optimiser.Supply.of(virtual, np.array([1e9]), ones), optimiser.Buyer(MU, SIGMA, gamma)
+    virtual = np.sort(2 * costs - LOW)[None]
+    ones = np.ones((1, len(costs)), dtype=np.int64)
+    supply = optimiser.Supply.of(virtual, np.array([1e9]), ones)
+    buyer = optimiser.Buyer(MU, SIGMA, gamma)
     eta = supply.select_reachable(buyer, np.append(10 ** np.arange(-3, 4, 1e-3), len(costs)))
     best = optimiser.solve_subproblems(supply, buyer, optimiser.Subproblems(eta)).value.min()
     bought = market(costs, trade_off=gamma).allocate(pay=False).epsilon
-    value = (MU * np.linalg.norm(bought) + SIGMA) / bought.sum() + gamma * (2 * costs - LOW) @ bought
+    value = (MU * np.linalg.norm(bought) + SIGMA) / bought.sum() + gamma * (
+        2 * costs - LOW
+    ) @ bought
     return float(value / best - 1)
 
 
 def budgets() -> None:
-    table = Table("sellers", "budget", "ceiling", "with reserve", "scaling", title="Share of the budget that is spent")
+    table = Table(
+        "sellers",
+        "budget",
+        "ceiling",
+        "with reserve",
+        "scaling",
+        title="Share of the budget that is spent",
+    )
     for sellers, prices in ((10, 16), (200, 128), (2000, 128)):
         one = market(np.random.default_rng(sellers).uniform(LOW, HIGH, sellers), prices=prices)
         for share in (0.1, 0.3, 0.6):
             budget = share * one.allocate().total
-            deals = one.within(budget), one.within(budget, reserve=3e-4), one.within(budget, rule="scaling")
-            table.add_row(f"{sellers:,}", f"{share:.0%} of all", *(f"{deal.total / budget:.3f}" for deal in deals))
+            deals = (
+                one.within(budget),
+                one.within(budget, reserve=3e-4),
+                one.within(budget, rule="scaling"),
+            )
+            table.add_row(
+                f"{sellers:,}",
+                f"{share:.0%} of all",
+                *(f"{deal.total / budget:.3f}" for deal in deals),
+            )
     console.print(table)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sellers", type=int, default=1_000_000)
-    parser.add_argument("--worth", action="store_true", help="breast cancer as well: a quarter of an hour")
+    parser.add_argument(
+        "--worth", action="store_true", help="breast cancer as well: a quarter of an hour"
+    )
     chosen = parser.parse_args()
     speed(chosen.sellers)
     same_problem()

@@ -26,7 +26,8 @@ import sottovoce as sv
 from sottovoce.estimator import Estimator, load_column, refuse_invalid_rows, run_release
 
 ROWS = 10**6
-LOW, HIGH = 0.0, 100.0
+LOW = 0.0
+HIGH = 100.0
 CANDIDATES = 1000
 TIERS = (0.1, 0.5, 1.0)
 #: The last diffprivlib, and the scikit-learn that it can still be imported with.
@@ -38,21 +39,34 @@ def main() -> None:
     rng = np.random.default_rng(0)
     values = rng.normal(50.0, 10.0, ROWS)
     budgets = {"different": rng.uniform(0.1, 2.0, ROWS), "3 tiers": rng.choice(TIERS, ROWS)}
-    mean, median = sv.Mean(bounds=(LOW, HIGH)), sv.Quantile(q=0.5, bounds=(LOW, HIGH))
+    mean = sv.Mean(bounds=(LOW, HIGH))
+    median = sv.Quantile(q=0.5, bounds=(LOW, HIGH))
     diffprivlib = diffprivlib_times(values)
     show_plans({"mean": mean, "median": median}, budgets)
 
     times = best_times(
-        {"NumPy, no privacy": lambda: np.clip(values, LOW, HIGH).mean(), "OpenDP": opendp_mean(values)}
-        | {f"ours, run, {name} budgets": ours(mean, values, epsilon) for name, epsilon in budgets.items()}
+        {
+            "NumPy, no privacy": lambda: np.clip(values, LOW, HIGH).mean(),
+            "OpenDP": opendp_mean(values),
+        }
+        | {
+            f"ours, run, {name} budgets": ours(mean, values, epsilon)
+            for name, epsilon in budgets.items()
+        }
     )
     targets = {name: ("OpenDP", 2.0) for name in times if name.startswith("ours")}
     show(f"Mean of {ROWS:,} rows", times | diffprivlib["mean"], "OpenDP", targets)
 
     times = best_times(
         {"NumPy, no privacy": lambda: np.median(np.clip(values, LOW, HIGH))}
-        | {"OpenDP": opendp_median(values), "OpenDP, scores then noisy max": opendp_noisy_max(values)}
-        | {f"ours, run, {name} budgets": ours(median, values, epsilon) for name, epsilon in budgets.items()}
+        | {
+            "OpenDP": opendp_median(values),
+            "OpenDP, scores then noisy max": opendp_noisy_max(values),
+        }
+        | {
+            f"ours, run, {name} budgets": ours(median, values, epsilon)
+            for name, epsilon in budgets.items()
+        }
     )
     targets = {name: ("OpenDP", 1.0) for name in times if name.startswith("ours")}
     show(f"Median of {ROWS:,} rows", times | diffprivlib["median"], "OpenDP", targets)
@@ -63,7 +77,11 @@ def show_plans(questions: dict[str, Any], budgets: dict[str, Any]) -> None:
     """Times the plans of all questions, in argsorts of as many doubles."""
     times = best_times(
         {"argsort": lambda: np.argsort(budgets["different"])}
-        | {f"{what}, {name} budgets": planned(q, e) for what, q in questions.items() for name, e in budgets.items()}
+        | {
+            f"{what}, {name} budgets": planned(q, e)
+            for what, q in questions.items()
+            for name, e in budgets.items()
+        }
     )
     targets = {name: ("argsort", 10.0) for name in times if "different" in name}
     show(f"Plan for {ROWS:,} rows", times, "argsort", targets)
@@ -94,8 +112,11 @@ def ours(question: Estimator, values: Any, epsilon: Any) -> Callable[[], object]
 
 def opendp_mean(values: Any) -> Callable[[], object]:
     """OpenDP's mean: clamp, resize to the public size, mean, Laplace noise."""
-    dp, domain = _opendp(), _domain()
-    clamped = domain >> dp.t.then_clamp((LOW, HIGH)) >> dp.t.then_resize(ROWS, constant=(LOW + HIGH) / 2)
+    dp = _opendp()
+    domain = _domain()
+    clamped = (
+        domain >> dp.t.then_clamp((LOW, HIGH)) >> dp.t.then_resize(ROWS, constant=(LOW + HIGH) / 2)
+    )
     measurement = clamped >> dp.t.then_mean() >> dp.m.then_laplace(scale=(HIGH - LOW) / ROWS)
     return lambda: measurement(values)
 
@@ -104,7 +125,9 @@ def opendp_median(values: Any) -> Callable[[], object]:
     """OpenDP's quantile in one piece."""
     dp = _opendp()
     measure = dp.max_divergence()
-    measurement = _domain(size=ROWS) >> dp.m.then_private_quantile(measure, _candidates(), alpha=0.5, scale=2.0)
+    measurement = _domain(size=ROWS) >> dp.m.then_private_quantile(
+        measure, _candidates(), alpha=0.5, scale=2.0
+    )
     return lambda: measurement(values)
 
 
@@ -137,18 +160,35 @@ def _opendp() -> Any:
 def diffprivlib_times(values: Any) -> dict[str, Any]:
     """Times diffprivlib in an environment of its own, or says why that cannot be done."""
     with tempfile.TemporaryDirectory() as folder:
-        rows, script = Path(folder, "values.npy"), Path(__file__).with_name("diffprivlib_peer.py")
+        rows = Path(folder, "values.npy")
+        script = Path(__file__).with_name("diffprivlib_peer.py")
         np.save(rows, values)
         try:
-            subprocess.run([sys.executable, "-m", "venv", f"{folder}/venv"], check=True, capture_output=True)
+            subprocess.run(
+                [sys.executable, "-m", "venv", f"{folder}/venv"], check=True, capture_output=True
+            )
             python = f"{folder}/venv/bin/python"
-            subprocess.run([python, "-m", "pip", "install", "-q", *DIFFPRIVLIB], check=True, capture_output=True)
-            done = subprocess.run([python, script, rows, str(LOW), str(HIGH)], check=True, capture_output=True)
+            subprocess.run(
+                [python, "-m", "pip", "install", "-q", *DIFFPRIVLIB],
+                check=True,
+                capture_output=True,
+            )
+            done = subprocess.run(
+                [python, script, rows, str(LOW), str(HIGH)], check=True, capture_output=True
+            )
         except subprocess.CalledProcessError as error:
             reason = (error.stderr.decode().strip().splitlines() or ["no reason given"])[-1]
-            return {"mean": {}, "median": {}, "note": f"diffprivlib cannot be installed or imported here: {reason}"}
+            return {
+                "mean": {},
+                "median": {},
+                "note": f"diffprivlib cannot be installed or imported here: {reason}",
+            }
     times = json.loads(done.stdout)
-    note = "diffprivlib ran in an environment of its own, before the others: " + ", ".join(DIFFPRIVLIB) + "."
+    note = (
+        "diffprivlib ran in an environment of its own, before the others: "
+        + ", ".join(DIFFPRIVLIB)
+        + "."
+    )
     return {q: {"diffprivlib": times[q]} for q in ("mean", "median")} | {"note": note}
 
 

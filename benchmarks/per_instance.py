@@ -26,11 +26,16 @@ from timing import best_times, console, show, verdict
 from sottovoce.accounting.profiles import gaussian_epsilon, posterior_epsilon
 from sottovoce.audit import leverages
 
-ROWS, COLUMNS = 1_000_000, 20
-REFITTED_ROWS, SAMPLE = 10_000, 50
-RIDGE, GAMMA, DELTA = 1.0, 100.0, 1e-6
+ROWS = 1_000_000
+COLUMNS = 20
+REFITTED_ROWS = 10_000
+SAMPLE = 50
+RIDGE = 1.0
+GAMMA = 100.0
+DELTA = 1e-6
 #: Exact losses cost at most so many leverages in all; hoped for, and promised.
-HOPED, PROMISED = 5.0, 15.0
+HOPED = 5.0
+PROMISED = 15.0
 #: And are so many times as fast as refitting.
 FASTER = 1_000
 #: Two ways to the same ε differ by less.
@@ -39,7 +44,9 @@ AGREED = 1e-8
 
 def main() -> None:
     """Prints two tables."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--rows", type=int, default=ROWS)
     with threadpool_limits(1, user_api="blas"):
         against_leverages(*table(options.parse_args().rows))
@@ -72,7 +79,9 @@ def posterior(X: Any, y: Any) -> Any:
 def gaussian(X: Any, y: Any) -> Any:
     """ε of every row for Gaussian noise with covariance I/γ, leverages included."""
     fit = leverages.fit_ridge(X, y, RIDGE)
-    return gaussian_epsilon(np.sqrt(GAMMA) * fit.moved_by_leaving(X, y, fit.metric("identity")), DELTA)
+    return gaussian_epsilon(
+        np.sqrt(GAMMA) * fit.moved_by_leaving(X, y, fit.metric("identity")), DELTA
+    )
 
 
 def by_scikit_learn(X: Any, y: Any, rows: Any) -> None:
@@ -85,14 +94,17 @@ def refitted(X: Any, y: Any, rows: Any) -> Any:
     """ε of some rows for one posterior sample, by regressions without each."""
     found = []
     for i in rows:
-        rest, labels = np.delete(X, i, axis=0), np.delete(y, i)
+        rest = np.delete(X, i, axis=0)
+        labels = np.delete(y, i)
         found.append(seen(rest.T @ rest + RIDGE * np.eye(COLUMNS), rest.T @ labels, X[i], y[i]))
     return losses(found)
 
 
 def downdated(X: Any, y: Any, hessian: Any, pull: Any, rows: Any) -> Any:
     """The same, with each row subtracted from the sums of all."""
-    return losses([seen(hessian - np.outer(X[i], X[i]), pull - X[i] * y[i], X[i], y[i]) for i in rows])
+    return losses(
+        [seen(hessian - np.outer(X[i], X[i]), pull - X[i] * y[i], X[i], y[i]) for i in rows]
+    )
 
 
 def seen(hessian: Any, pull: Any, x: Any, y: float) -> tuple[float, float]:
@@ -123,7 +135,8 @@ def against_leverages(X: Any, y: Any) -> None:
 
 def against_refitting(X: Any, y: Any) -> None:
     """A sample of rows is refitted; their time is multiplied up."""
-    gram, pull = X.T @ X + RIDGE * np.eye(COLUMNS), X.T @ y
+    gram = X.T @ X + RIDGE * np.eye(COLUMNS)
+    pull = X.T @ y
     rows = np.random.default_rng(1).choice(len(y), SAMPLE, replace=False)
     competitors = {
         "ours, all rows": partial(posterior, X, y),
@@ -137,8 +150,12 @@ def against_refitting(X: Any, y: Any) -> None:
     show(f"{len(y):,} × {COLUMNS}, extrapolated from {SAMPLE} refits", times, "ours, all rows", {})
     apart = np.max(np.abs(refitted(X, y, rows) / posterior(X, y)[rows] - 1))
     ratio = times["refitted by scikit-learn, all rows (extrapolated)"] / times["ours, all rows"]
-    console.print(f"promised: at least {FASTER:,} times as fast as refitting; {ratio:,.0f}: {verdict(FASTER, ratio)}")
-    console.print(f"largest difference from refitting: {apart:.1e}, may be {AGREED:g}: {verdict(apart, AGREED)}")
+    console.print(
+        f"promised: at least {FASTER:,} times as fast as refitting; {ratio:,.0f}: {verdict(FASTER, ratio)}"
+    )
+    console.print(
+        f"largest difference from refitting: {apart:.1e}, may be {AGREED:g}: {verdict(apart, AGREED)}"
+    )
 
 
 if __name__ == "__main__":

@@ -28,19 +28,25 @@ PROFILE = (0.34, 0.43, 0.23), (0.01, 0.2, 1.0)
 def budgets(n: int, rng: np.random.Generator) -> np.ndarray:
     """The published profile: careful people uniform in [.01, .2], middling in [.2, 1], open ones at 1."""
     (careful, middle, _), (low, between, high) = PROFILE
-    a, b = int(careful * n), int(middle * n)
-    return np.r_[rng.uniform(low, between, a), rng.uniform(between, high, b), np.full(n - a - b, high)]
+    a = int(careful * n)
+    b = int(middle * n)
+    return np.r_[
+        rng.uniform(low, between, a), rng.uniform(between, high, b), np.full(n - a - b, high)
+    ]
 
 
 def published_loss(X, y, epsilon, test_X, test_y, ridges) -> float:
     """Expected test loss of output perturbation as published at its best λ, X in [0, 1]^d and y in [−1, 1]."""
-    d, w = X.shape[1], epsilon / epsilon.sum()
+    d = X.shape[1]
+    w = epsilon / epsilon.sum()
     losses = []
     for lam in ridges:
         theta = np.linalg.solve((X * w[:, None]).T @ X + lam * np.eye(d), X.T @ (w * y))
         bound = min(1 / math.sqrt(lam), math.sqrt(d) / lam)
         rate = lam * epsilon.sum() / (2 * math.sqrt(d) * (1 + math.sqrt(d) * bound))
-        noise = (d + 1) / rate**2 * np.sum(test_X**2) / len(test_y)  # E‖Z‖² = d(d+1)/η², spread evenly
+        noise = (
+            (d + 1) / rate**2 * np.sum(test_X**2) / len(test_y)
+        )  # E‖Z‖² = d(d+1)/η², spread evenly
         losses.append(np.mean((test_y - test_X @ theta) ** 2) + noise)
     return float(min(losses))
 
@@ -54,7 +60,15 @@ def synthetic(n: int, rng: np.random.Generator, noise: float = 0.0, d: int = 30)
 
 
 def synthetic_table(draws: dict[int, int]) -> Table:
-    table = Table("people", "label noise", "published", "private mean", "sv.Ridge", "published / ours", "target")
+    table = Table(
+        "people",
+        "label noise",
+        "published",
+        "private mean",
+        "sv.Ridge",
+        "published / ours",
+        "target",
+    )
     rng = np.random.default_rng(0)
     bounds = sv.Bounds(features=(np.zeros(30), np.ones(30)), label=(-1, 1))
     ridges = 10.0 ** np.linspace(-1, 4, 60)
@@ -73,9 +87,18 @@ def synthetic_table(draws: dict[int, int]) -> Table:
                 )
             )
         theirs, private, mine = np.mean(losses, axis=0)
-        target = {100: "2.5", 1000: "3", 10000: "30"}[n] if noise == 0 else ""
+        if noise == 0:
+            target = {100: "2.5", 1000: "3", 10000: "30"}[n]
+        else:
+            target = ""
         table.add_row(
-            f"{n:,}", f"{noise:g}", f"{theirs:.2e}", f"{private:.2e}", f"{mine:.2e}", f"{theirs / mine:.1f}", target
+            f"{n:,}",
+            f"{noise:g}",
+            f"{theirs:.2e}",
+            f"{private:.2e}",
+            f"{mine:.2e}",
+            f"{theirs / mine:.1f}",
+            target,
         )
     return table
 
@@ -115,15 +138,30 @@ def medical_table(path: Path, splits: int) -> Table:
 
     frame = pd.read_csv(path)
     table = Table(
-        "medical cost", "published", "private mean", "sv.Ridge", "OLS, not private", "published / ours", "target"
+        "medical cost",
+        "published",
+        "private mean",
+        "sv.Ridge",
+        "OLS, not private",
+        "published / ours",
+        "target",
     )
     one_hot = pd.get_dummies(frame[["sex", "smoker", "region"]]).to_numpy(float)
-    published_X = np.c_[(frame.age - 18) / 46, (frame.bmi - 10) / 50, frame.children / 5, one_hot, np.ones(len(frame))]
-    y, rng, losses = frame.charges.to_numpy(), np.random.default_rng(1), []
+    published_X = np.c_[
+        (frame.age - 18) / 46,
+        (frame.bmi - 10) / 50,
+        frame.children / 5,
+        one_hot,
+        np.ones(len(frame)),
+    ]
+    y = frame.charges.to_numpy()
+    rng = np.random.default_rng(1)
+    losses = []
     scaled = (y - 35_000) / 35_000
     for _ in track(range(splits), "medical cost", console=CONSOLE, transient=True):
         order = rng.permutation(len(frame))
-        train, test = order[:1070], order[1070:]
+        train = order[:1070]
+        test = order[1070:]
         epsilon = budgets(len(train), rng)
         ours = sv.Ridge(bounds=MEDICAL).fit(frame.iloc[train], y[train], epsilon=epsilon)
         mean = sv.Mean(bounds=(0, 70_000)).fit(y[train], epsilon=epsilon).value_
@@ -159,21 +197,30 @@ def medical_table(path: Path, splits: int) -> Table:
 
 def sweep_table(repeats: int) -> Table:
     """Designs in which there may be nothing to learn: how far above the private mean can the default be?"""
-    designs = list(itertools.product((60, 150, 400, 1500), (3, 10, 30), (0.05, 0.2), (0.0, 0.3, 0.8)))
-    rng, ratios = np.random.default_rng(2), []
-    for n, p, scale, explained in track(designs, "sweep of designs", console=CONSOLE, transient=True):
+    designs = list(
+        itertools.product((60, 150, 400, 1500), (3, 10, 30), (0.05, 0.2), (0.0, 0.3, 0.8))
+    )
+    rng = np.random.default_rng(2)
+    ratios = []
+    for n, p, scale, explained in track(
+        designs, "sweep of designs", console=CONSOLE, transient=True
+    ):
         bounds = sv.Bounds(features=(np.zeros(p), np.ones(p)), label=(-1, 1))
         losses = []
         for _ in range(repeats):
             X = rng.random((n + 1000, p))
             signal = (X - 0.5) @ rng.normal(size=p)
             y = rng.uniform(-0.5, 0.5) + scale * (
-                math.sqrt(explained) * signal / signal.std() + math.sqrt(1 - explained) * rng.normal(size=n + 1000)
+                math.sqrt(explained) * signal / signal.std()
+                + math.sqrt(1 - explained) * rng.normal(size=n + 1000)
             )
-            y, epsilon = np.clip(y, -1, 1), budgets(n, rng)
+            y = np.clip(y, -1, 1)
+            epsilon = budgets(n, rng)
             ours = sv.Ridge(bounds=bounds).fit(X[:n], y[:n], epsilon=epsilon)
             mean = sv.Mean(bounds=(-1, 1)).fit(y[:n], epsilon=epsilon).value_
-            losses.append((np.mean((y[n:] - ours.predict(X[n:])) ** 2), np.mean((y[n:] - mean) ** 2)))
+            losses.append(
+                (np.mean((y[n:] - ours.predict(X[n:])) ** 2), np.mean((y[n:] - mean) ** 2))
+            )
         mine, private = np.mean(losses, axis=0)
         ratios.append((mine / private, n, p, scale, explained))
     ratios.sort(reverse=True)
@@ -187,18 +234,27 @@ def sweep_table(repeats: int) -> Table:
     )
     for ratio, *design in ratios[:5]:
         table.add_row(f"{ratio:.3f}", *(f"{x:g}" for x in design))
-    table.add_row(f"{np.exp(np.mean(np.log([r[0] for r in ratios]))):.3f}", "geometric mean of all", "", "", "")
+    table.add_row(
+        f"{np.exp(np.mean(np.log([r[0] for r in ratios]))):.3f}",
+        "geometric mean of all",
+        "",
+        "",
+        "",
+    )
     return table
 
 
 def speed(n: int, p: int = 20) -> None:
     rng = np.random.default_rng(3)
-    X, epsilon = rng.random((n, p)), rng.choice([0.1, 0.5, 2.0], n)
+    X = rng.random((n, p))
+    epsilon = rng.choice([0.1, 0.5, 2.0], n)
     y = X @ rng.normal(size=p) + rng.normal(size=n)
     bounds = sv.Bounds(features=(np.zeros(p), np.ones(p)), label=(-10, 10))
     competitors = {
         "scikit-learn": lambda: Ridge().fit(X, y, sample_weight=epsilon),
-        "statistics": lambda: sv.Ridge(bounds=bounds, method="statistics", alpha=1e-4).fit(X, y, epsilon=epsilon),
+        "statistics": lambda: sv.Ridge(bounds=bounds, method="statistics", alpha=1e-4).fit(
+            X, y, epsilon=epsilon
+        ),
         "objective": lambda: sv.Ridge(bounds=bounds).fit(X, y, epsilon=epsilon),
     }
     times = best_times(competitors, rounds=3)
@@ -217,10 +273,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer draws, smaller tables")
     quick = parser.parse_args().quick
-    CONSOLE.print(synthetic_table({100: 40, 1000: 10} if quick else {100: 300, 1000: 60, 10000: 10}))
+    CONSOLE.print(
+        synthetic_table({100: 40, 1000: 10} if quick else {100: 300, 1000: 60, 10000: 10})
+    )
     path = data_path()
     if path is None:
-        CONSOLE.print("The medical cost data is not here: set SOTTOVOCE_DATA to the folder of insurance.csv.")
+        CONSOLE.print(
+            "The medical cost data is not here: set SOTTOVOCE_DATA to the folder of insurance.csv."
+        )
     else:
         CONSOLE.print(medical_table(path, 5 if quick else 40))
     CONSOLE.print(sweep_table(2 if quick else 40))

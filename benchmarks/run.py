@@ -42,8 +42,13 @@ REDUCED = {
 def main() -> None:
     """Runs them one after the other, so that none disturbs another."""
     for name in SCRIPTS:
-        options = () if "--full" in sys.argv[1:] else REDUCED.get(name, ())
-        subprocess.run([sys.executable, Path(__file__).with_name(f"{name}.py"), *options], check=True)
+        if "--full" in sys.argv[1:]:
+            options = ()
+        else:
+            options = REDUCED.get(name, ())
+        subprocess.run(
+            [sys.executable, Path(__file__).with_name(f"{name}.py"), *options], check=True
+        )
 
 
 if __name__ == "__main__":

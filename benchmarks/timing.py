@@ -21,13 +21,15 @@ Competitors = Mapping[str, Callable[[], object]]
 Targets = Mapping[str, tuple[str, float]]
 
 #: A comparison goes on for this long, and for this many rounds at least.
-SECONDS, ROUNDS = 10.0, 7
+SECONDS = 10.0
+ROUNDS = 7
 
 
 def best_times(competitors: Competitors, rounds: int = ROUNDS) -> dict[str, float]:
     """Returns everybody's best time in seconds; they take turns, so a busy moment hits all of them."""
     best = dict.fromkeys(competitors, float("inf"))
-    began, done = perf_counter(), 0
+    began = perf_counter()
+    done = 0
     while done < rounds or perf_counter() - began < SECONDS:
         done += 1
         for name, compute in competitors.items():
@@ -41,13 +43,20 @@ def show(title: str, times: Mapping[str, float], measure: str, targets: Targets)
     """Prints a table of ratios to ``measure``, and beside them what was promised."""
     table = Table("", "ms", f"÷ {measure}", "promised", "", title=title)
     for name, seconds in times.items():
-        table.add_row(name, f"{seconds * 1e3:.2f}", f"{seconds / times[measure]:.2f}", *_promise(name, times, targets))
+        table.add_row(
+            name,
+            f"{seconds * 1e3:.2f}",
+            f"{seconds / times[measure]:.2f}",
+            *_promise(name, times, targets),
+        )
     console.print(table)
 
 
 def verdict(reached: float, allowed: float) -> str:
     """Returns in words whether a number is within what it may be."""
-    return "[green]holds[/green]" if reached <= allowed else "[red]does not hold[/red]"
+    if reached <= allowed:
+        return "[green]holds[/green]"
+    return "[red]does not hold[/red]"
 
 
 def _promise(name: str, times: Mapping[str, float], targets: Targets) -> tuple[str, str]:

@@ -34,11 +34,14 @@ from timing import console
 import sottovoce as sv
 
 #: Seconds within which the first page, and a plan, are to be there.
-FIRST_PAGE, PLAN = 1.0, 2.0
+FIRST_PAGE = 1.0
+PLAN = 2.0
 #: Starts, of which the one in the middle counts: a machine is busier one moment than the next.
 STARTS = 3
 #: Seconds until everything is loaded, and that somebody needs to describe a table and to choose a question.
-LOADED, DESCRIBED, CHOSEN = 5.0, 3.0, 1.0
+LOADED = 5.0
+DESCRIBED = 3.0
+CHOSEN = 1.0
 #: How long each kind of curator waits before the schema and before the plan, and what that is called.
 PAUSES = {
     "a program, in one go": (0.0, 0.0),
@@ -62,9 +65,15 @@ class Caller:
         self, method: str, path: str, body: bytes | None = None, kind: str = "application/json"
     ) -> tuple[Any, bytes]:
         """Returns headers and content of an answer."""
-        own = {"cookie": self.cookie, "origin": f"http://{self.host}", "sec-fetch-site": "same-origin"}
+        own = {
+            "cookie": self.cookie,
+            "origin": f"http://{self.host}",
+            "sec-fetch-site": "same-origin",
+        }
         connection = http.client.HTTPConnection(self.host)
-        connection.request(method, path, body, own if body is None else {**own, "content-type": kind})
+        connection.request(
+            method, path, body, own if body is None else {**own, "content-type": kind}
+        )
         answer = connection.getresponse()
         content = answer.read()
         if answer.status >= 400:
@@ -75,7 +84,11 @@ class Caller:
         """Returns the number of a table that is laid on the desk."""
         head = b'Content-Disposition: form-data; name="table"; filename="people.parquet"\r\n\r\n'
         form = b"--edge\r\n" + head + file + b"\r\n--edge--\r\n"
-        return str(json.loads(self.ask("POST", "/api/tables", form, "multipart/form-data; boundary=edge")[1])["id"])
+        return str(
+            json.loads(
+                self.ask("POST", "/api/tables", form, "multipart/form-data; boundary=edge")[1]
+            )["id"]
+        )
 
     def seconds(self, method: str, path: str, body: dict[str, Any]) -> float:
         """Returns how long an answer takes."""
@@ -87,7 +100,17 @@ class Caller:
 @contextmanager
 def served(books: Path) -> Iterator[str]:
     """Yields the link of a server."""
-    command = [sys.executable, "-c", SERVE, "serve", "--ledger", str(books), "--port", "0", "--no-open"]
+    command = [
+        sys.executable,
+        "-c",
+        SERVE,
+        "serve",
+        "--ledger",
+        str(books),
+        "--port",
+        "0",
+        "--no-open",
+    ]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         yield server.stdout.readline().strip()
@@ -101,7 +124,9 @@ def first_page(books: Path) -> tuple[float, float, float]:
     began = perf_counter()
     with served(books) as link:
         printed = perf_counter() - began
-        caller, shown, page = Caller(link), [], b""
+        caller = Caller(link)
+        shown = []
+        page = b""
         while TABLES not in page:
             page = caller.ask("GET", "/")[1]
             shown.append(perf_counter() - began)
@@ -113,14 +138,20 @@ def starts() -> None:
         sv.Session(ledger=f"sqlite:///{folder}/books.db")
         times = [first_page(Path(folder) / "books.db") for _ in range(STARTS)]
     told = Table("start to", "seconds", "target", title=f"The middle one of {STARTS} starts")
-    for name, seconds in zip(("the link", "a page", "the page with tables"), zip(*times, strict=True), strict=True):
+    for name, seconds in zip(
+        ("the link", "a page", "the page with tables"), zip(*times, strict=True), strict=True
+    ):
         told.add_row(name, f"{statistics.median(seconds):.2f}", f"{FIRST_PAGE:g}")
     console.print(told)
 
 
 def planned(books: Path, table: bytes) -> list[float]:
     """Returns the seconds for the first plan after each of the pauses, and when the slider moves after the last."""
-    schema = {"columns": {"value": {"kind": "number", "low": 0, "high": 1}}, "person": "id", "budget": "epsilon"}
+    schema = {
+        "columns": {"value": {"kind": "number", "low": 0, "high": 1}},
+        "person": "id",
+        "budget": "epsilon",
+    }
     seconds = []
     for describing, choosing in PAUSES.values():
         with served(books) as link:
@@ -132,26 +163,49 @@ def planned(books: Path, table: bytes) -> list[float]:
             caller.seconds("PUT", f"/api/tables/{name}/schema", schema)
             time.sleep(choosing)
             asked = {"table": name, "question": "mean", "column": "value"}
-            first, again = (caller.seconds("POST", "/api/plan", {**asked, "share": share}) for share in (1.0, 0.5))
+            first, again = (
+                caller.seconds("POST", "/api/plan", {**asked, "share": share})
+                for share in (1.0, 0.5)
+            )
             seconds.append(first)
     return [*seconds, again]
 
 
 def plans(people: int) -> None:
-    told = Table("people named by", "plan", "seconds", "target", title=f"A plan for {people:,} people, of {STARTS}")
+    told = Table(
+        "people named by",
+        "plan",
+        "seconds",
+        "target",
+        title=f"A plan for {people:,} people, of {STARTS}",
+    )
     rng = np.random.default_rng(0)
     for text in (False, True):
         order = rng.permutation(people)
-        names = pa.array([f"u{i}" for i in order]) if text else pa.array(order)
+        if text:
+            names = pa.array([f"u{i}" for i in order])
+        else:
+            names = pa.array(order)
         file = io.BytesIO()
-        columns = {"id": names, "epsilon": rng.choice([0.1, 0.5, 2.0], people), "value": rng.random(people)}
+        columns = {
+            "id": names,
+            "epsilon": rng.choice([0.1, 0.5, 2.0], people),
+            "value": rng.random(people),
+        }
         pq.write_table(pa.table(columns), file)
         with tempfile.TemporaryDirectory() as folder:
             books = Path(folder) / "books.db"
             sv.Session(ledger=f"sqlite:///{books}").grant(dict.fromkeys(names.to_pylist(), 3.0))
             times = [planned(books, file.getvalue()) for _ in range(STARTS)]
-        for name, seconds in zip([*PAUSES, "the slider moves"], zip(*times, strict=True), strict=True):
-            told.add_row("text" if text else "numbers", name, f"{statistics.median(seconds):.2f}", f"{PLAN:g}")
+        for name, seconds in zip(
+            [*PAUSES, "the slider moves"], zip(*times, strict=True), strict=True
+        ):
+            told.add_row(
+                "text" if text else "numbers",
+                name,
+                f"{statistics.median(seconds):.2f}",
+                f"{PLAN:g}",
+            )
     console.print(told)
 
 

@@ -27,7 +27,8 @@ CONSTANT = 0.01
 def main() -> None:
     """Prints two tables."""
     rng = np.random.default_rng(0)
-    epsilon, rows = rng.uniform(0.1, 2.0, PEOPLE), rng.integers(1, 20, PEOPLE)
+    epsilon = rng.uniform(0.1, 2.0, PEOPLE)
+    rows = rng.integers(1, 20, PEOPLE)
     times = best_times(
         {
             "argsort": lambda: np.argsort(epsilon),
@@ -42,17 +43,26 @@ def main() -> None:
 
 def show_cvxpy(rng: np.random.Generator) -> None:
     """Solves small instances both ways."""
-    heads = ("people", "ours ms", "CVXPY ms", "CVXPY ÷ ours", "weights differ by", "objective above ours by")
+    heads = (
+        "people",
+        "ours ms",
+        "CVXPY ms",
+        "CVXPY ÷ ours",
+        "weights differ by",
+        "objective above ours by",
+    )
     table = Table(*heads, title="Weights against CVXPY")
     for people in SMALL:
-        epsilon, rows = rng.uniform(0.1, 2.0, people), rng.integers(1, 20, people)
+        epsilon = rng.uniform(0.1, 2.0, people)
+        rows = rng.integers(1, 20, people)
         times = best_times(
             {
                 "ours": lambda e=epsilon, s=rows: sv.optimal_weights(e, s, A=CONSTANT),
                 "CVXPY": lambda e=epsilon, s=rows: by_cvxpy(e, s),
             }
         )
-        ours, theirs = sv.optimal_weights(epsilon, rows, A=CONSTANT), by_cvxpy(epsilon, rows)
+        ours = sv.optimal_weights(epsilon, rows, A=CONSTANT)
+        theirs = by_cvxpy(epsilon, rows)
         above = objective(theirs, epsilon, rows) / objective(ours, epsilon, rows) - 1
         ratio = times["CVXPY"] / times["ours"]
         cells = (f"{times['ours'] * 1e3:.3f}", f"{times['CVXPY'] * 1e3:.1f}", f"{ratio:.0f}")
@@ -68,7 +78,8 @@ def objective(W: Any, epsilon: Any, rows: Any) -> float:
 
 def by_cvxpy(epsilon: Any, rows: Any) -> Any:
     """Minimises the objective over W ≥ 0 with ΣW = 1."""
-    W, loudest = cp.Variable(len(epsilon), nonneg=True), cp.Variable()
+    W = cp.Variable(len(epsilon), nonneg=True)
+    loudest = cp.Variable()
     error = CONSTANT * cp.sum(cp.multiply(1 / rows, cp.square(W))) + cp.square(loudest)
     problem = cp.Problem(cp.Minimize(error), [cp.sum(W) == 1, cp.multiply(epsilon, loudest) >= W])
     problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12)

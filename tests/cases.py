@@ -22,7 +22,9 @@ from sottovoce.estimators import baselines, logistic, mean, quantile, ridge_obje
 from sottovoce.estimators import posterior as samples
 from sottovoce.noise import source
 
-LOW, HIGH = 0.0, 10.30001  # the upper end lies a little above a point of every grid used, on purpose
+# the upper end lies a little above a point of every grid used, on purpose
+LOW = 0.0
+HIGH = 10.30001
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ class Case:
 def captured(case: Case, values: Any, epsilon: Any, groups: Any = None) -> Captured:
     """Fits with the noise switched off and returns what the noise would have been added to."""
     seen: list[tuple[Any, Any]] = []
-    original, seam = case.module.published, Silent()
+    original = case.module.published
+    seam = Silent()
 
     def spy(plan: Any, statistic: Any, *rest: Any) -> Any:
         seen.append((plan, statistic))
@@ -74,7 +77,11 @@ def _quantile_loss(one: Captured, two: Captured) -> float:
     """The largest log ratio of the exact laws of the chosen point (independent choices add up over q)."""
     targets = one.plan.parameters["q"]
     return sum(
-        float(np.max(np.abs(log_law(one.statistic, q, one.scale) - log_law(two.statistic, q, two.scale))))
+        float(
+            np.max(
+                np.abs(log_law(one.statistic, q, one.scale) - log_law(two.statistic, q, two.scale))
+            )
+        )
         for q in targets
     )
 
@@ -88,7 +95,10 @@ def log_law(histogram: np.ndarray, q: float, scale: float) -> np.ndarray:
     reached = [int(c) for c in np.cumsum(histogram)]
     gaps = []
     for t, now in enumerate(reached):
-        before = reached[t - 1] if t else 0
+        if t:
+            before = reached[t - 1]
+        else:
+            before = 0
         gaps.append(max(before - round(q * total), round(q * total) - now, 0))
     p = np.exp(-(np.array(gaps, dtype=float) - min(gaps)) / scale)
     nodes, mass = np.polynomial.legendre.leggauss(len(p) + 8)
@@ -99,7 +109,14 @@ def log_law(histogram: np.ndarray, q: float, scale: float) -> np.ndarray:
 
 
 CASES = [
-    Case("mean", mean, lambda: mean.Mean(bounds=(LOW, HIGH)), lambda n, e: (HIGH - LOW) / (n * e), _mean_loss, 0.999),
+    Case(
+        "mean",
+        mean,
+        lambda: mean.Mean(bounds=(LOW, HIGH)),
+        lambda n, e: (HIGH - LOW) / (n * e),
+        _mean_loss,
+        0.999,
+    ),
     Case(
         "median",
         quantile,
@@ -137,9 +154,17 @@ class Floating:
         """Two tables that differ in the last person's row: (features, labels) each."""
         rng = np.random.default_rng(5)
         X = rng.uniform(0.1, 0.7, (12, self.features))
-        y = (X[:, 0] > 0.4).astype(float) if self.classes else np.linspace(-0.3, 0.8, 12)
-        other, labels = X.copy(), y.copy()
-        other[-1], labels[-1] = 0.0, 1 - y[-1] if self.classes else 0.0
+        if self.classes:
+            y = (X[:, 0] > 0.4).astype(float)
+        else:
+            y = np.linspace(-0.3, 0.8, 12)
+        other = X.copy()
+        labels = y.copy()
+        other[-1] = 0.0
+        if self.classes:
+            labels[-1] = 1 - y[-1]
+        else:
+            labels[-1] = 0.0
         return (X, y), (other, labels)
 
     def prepared(self, table: Any) -> tuple[Any, Any, Any]:
@@ -150,12 +175,12 @@ class Floating:
 
 
 BOX = sv.Bounds(features=(0, 1), label=(-1, 1))
-FIXED = sv.Bounds(features=(0, 0), label=(-1, 1))  # no feature can vary: an intercept, and one coordinate
+FIXED = sv.Bounds(
+    features=(0, 0), label=(-1, 1)
+)  # no feature can vary: an intercept, and one coordinate
 BALL = sv.Bounds(norm=1.0, label=(-1, 1))
-FIXED_SAMPLE, ADAPTIVE_SAMPLE = (
-    partial(sv.PosteriorSample, 4.0, 6.0, BALL),
-    partial(sv.AdaptivePosteriorSample, bounds=BALL),
-)
+FIXED_SAMPLE = partial(sv.PosteriorSample, 4.0, 6.0, BALL)
+ADAPTIVE_SAMPLE = partial(sv.AdaptivePosteriorSample, bounds=BALL)
 LOGISTIC = partial(sv.LogisticRegression, BOX, alpha=5.0)
 #: A name ends with the number of coordinates; budgets are such that noise is a large part of the answer.
 FLOATING = [
@@ -168,8 +193,12 @@ FLOATING = [
     Floating("output-tight, 1", ridge_output, partial(sv.Ridge, FIXED, method="output-tight")),
     Floating("output-tight, 2", ridge_output, partial(sv.Ridge, BOX, method="output-tight")),
     Floating("objective, 1", ridge_objective, partial(sv.Ridge, FIXED), epsilon=0.01),
-    Floating("objective, 2", ridge_objective, partial(sv.Ridge, BOX, label_scale=0.5), epsilon=100.0),
-    Floating("logistic, 1", logistic, partial(LOGISTIC, fit_intercept=False), classes=True, epsilon=0.1),
+    Floating(
+        "objective, 2", ridge_objective, partial(sv.Ridge, BOX, label_scale=0.5), epsilon=100.0
+    ),
+    Floating(
+        "logistic, 1", logistic, partial(LOGISTIC, fit_intercept=False), classes=True, epsilon=0.1
+    ),
     Floating("logistic, 2", logistic, LOGISTIC, classes=True, epsilon=0.1),
 ]
 #: Files that say "floating" about what somebody else's code answers: it is taken at its word (docs/limits.md).
@@ -193,7 +222,9 @@ class People:
 
     @property
     def owners(self) -> np.ndarray:
-        return np.arange(len(self.epsilon)) if self.groups is None else self.groups
+        if self.groups is None:
+            return np.arange(len(self.epsilon))
+        return self.groups
 
 
 def _many_rows() -> People:
@@ -215,7 +246,8 @@ every_people = pytest.mark.parametrize("people", PEOPLE, ids=repr)
 
 def worst_pairs(people: People, owner: Any) -> list[tuple[np.ndarray, np.ndarray]]:
     """Data sets that differ in one owner's rows, chosen to be hard: ends of the range, far outside, ties."""
-    n, mine = len(people.epsilon), people.owners == owner
+    n = len(people.epsilon)
+    mine = people.owners == owner
     # Half the others at the bottom, half just below the top: a wide plateau of equal ranks, and one point far from it.
     plateau = np.where(np.arange(n) % 2, LOW, HIGH - 0.1)
     backgrounds = [
@@ -227,9 +259,16 @@ def worst_pairs(people: People, owner: Any) -> list[tuple[np.ndarray, np.ndarray
     ]
     pairs = []
     for background in backgrounds:
-        for one, two in ((LOW, HIGH), (-1e308, 1e308), (LOW - 5, HIGH + 0.37), (LOW, (LOW + HIGH) / 2)):
-            first, second = background.copy(), background.copy()
-            first[mine], second[mine] = one, two
+        for one, two in (
+            (LOW, HIGH),
+            (-1e308, 1e308),
+            (LOW - 5, HIGH + 0.37),
+            (LOW, (LOW + HIGH) / 2),
+        ):
+            first = background.copy()
+            second = background.copy()
+            first[mine] = one
+            second[mine] = two
             pairs.append((first, second))
     return pairs
 
@@ -240,12 +279,16 @@ def charge_of(captured: Captured, people: People, owner: Any) -> float:
 
 
 def strictest_and_loosest(people: People) -> list[Any]:
-    return [people.owners[int(np.argmin(people.epsilon))], people.owners[int(np.argmax(people.epsilon))]]
+    return [
+        people.owners[int(np.argmin(people.epsilon))],
+        people.owners[int(np.argmax(people.epsilon))],
+    ]
 
 
 def audit(case: Case, people: People, owner: Any) -> tuple[float, float]:
     """Returns (largest exact loss over hard neighbours, charge) of one owner."""
-    losses, charge = [], math.inf
+    losses = []
+    charge = math.inf
     for first, second in worst_pairs(people, owner):
         one = captured(case, first, people.epsilon, people.groups)
         two = captured(case, second, people.epsilon, people.groups)

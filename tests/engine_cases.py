@@ -32,7 +32,8 @@ from sottovoce.noise.grid import Grid
 from sottovoce.schema import Classes
 from sottovoce.solvers.losses import get_loss
 
-N, PEOPLE = 400, 60
+N = 400
+PEOPLE = 60
 TIERS = {"low": 0.1, "middle": 0.5, "high": 2.0}
 
 
@@ -53,7 +54,9 @@ def rows(seed: int = 0) -> pa.Table:
             "visits": pa.array(rng.integers(0, 20, N), pa.int32()),
             "weight": pa.array(rng.normal(70, 15, N), pa.float32()),
             "smoker": pa.array(rng.random(N) < 0.3),
-            "region": pa.array(rng.choice(["north", "south", "west", "elsewhere"], N)).dictionary_encode(),
+            "region": pa.array(
+                rng.choice(["north", "south", "west", "elsewhere"], N)
+            ).dictionary_encode(),
             "unknown": pa.nulls(N, pa.float64()),
             "y": rng.normal(0, 1, N),
             "outcome": rng.choice(["ill", "well"], N),
@@ -111,14 +114,27 @@ def _side_by_side(parts: list[Any]) -> Any:
 def statistics(owner: GroupLookup, kinds: int) -> Together:
     """What every estimator sums: a mean, a quantile, a ridge, a Newton step, residuals, steps of descent."""
     rng = np.random.default_rng(5)
-    reader, label = ColumnReader(FEATURES), Label("y", -3.0, 3.0)
+    reader = ColumnReader(FEATURES)
+    label = Label("y", -3.0, 3.0)
     ball = UnitBall(np.zeros(FEATURES.width), np.full(FEATURES.width, 0.3), 2.0, 0.5, GRID_BITS)
     weights = rng.integers(1, 2**26, kinds)
     theta = rng.normal(size=FEATURES.width + 1)
-    step: dict[str, Any] = {"reader": reader, "label": label, "loss": get_loss("logistic"), "theta": theta, "clip": 1.0}
+    step: dict[str, Any] = {
+        "reader": reader,
+        "label": label,
+        "loss": get_loss("logistic"),
+        "theta": theta,
+        "clip": 1.0,
+    }
     return Together(
         (
-            WeightedSum("value", Grid.cover(-5.0, 12.7, 32), owner, rng.integers(0, 2**42, kinds), missing=1.5),
+            WeightedSum(
+                "value",
+                Grid.cover(-5.0, 12.7, 32),
+                owner,
+                rng.integers(0, 2**42, kinds),
+                missing=1.5,
+            ),
             WeightedHistogram("price", Grid.cover(0.0, 100.0, 9), owner, weights),
             Products(reader, label, owner, weights),
             LogisticTerms(
@@ -138,8 +154,13 @@ def statistics(owner: GroupLookup, kinds: int) -> Together:
 
 def digest(engine: Any, kernel: Together) -> str:
     """One fingerprint of all statistics."""
-    told = [part.dense() if isinstance(part, SumsByPerson) else part for part in engine.fold(kernel).tolist()]
-    return hashlib.sha256(repr([np.asarray(part, dtype=object).tolist() for part in told]).encode()).hexdigest()
+    told = [
+        part.dense() if isinstance(part, SumsByPerson) else part
+        for part in engine.fold(kernel).tolist()
+    ]
+    return hashlib.sha256(
+        repr([np.asarray(part, dtype=object).tolist() for part in told]).encode()
+    ).hexdigest()
 
 
 def census(engine: Any) -> str:
@@ -149,11 +170,16 @@ def census(engine: Any) -> str:
         {"epsilon": 0.5, "person": "person"},
         {"budget": "tier", "person": "name", "tiers": TIERS},
     ]
-    return hashlib.sha256(repr([_told(*take_census(engine, **each)) for each in asked]).encode()).hexdigest()
+    return hashlib.sha256(
+        repr([_told(*take_census(engine, **each)) for each in asked]).encode()
+    ).hexdigest()
 
 
 def _told(budgets: Budgets, owner: GroupLookup) -> Any:
-    people = None if budgets.people is None else budgets.people.tolist()
+    if budgets.people is None:
+        people = None
+    else:
+        people = budgets.people.tolist()
     kinds = budgets.kinds
     return people, kinds.epsilon.tolist(), kinds.rows.tolist(), kinds.people.tolist(), owner.column
 
@@ -191,7 +217,9 @@ class Struck:
 
     def __call__(self, batch: Any) -> Any:
         try:
-            (Path(self.folder) / "waits").touch(exist_ok=False)  # one process only, and only the first time
+            (Path(self.folder) / "waits").touch(
+                exist_ok=False
+            )  # one process only, and only the first time
         except FileExistsError:
             return self.kernel(batch)
         (Path(self.folder) / "told").write_text(str(os.getpid()))

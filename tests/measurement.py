@@ -14,35 +14,52 @@ CONFIDENCE = 1e-8
 def lower_bound_on_loss(first: np.ndarray, second: np.ndarray) -> float:
     """Returns a number that log P₁[E]/P₂[E] exceeds except with probability 2e-8, for the best one-sided event."""
     half = len(first) // 2
-    thresholds = np.unique(np.quantile(np.r_[first[:half], second[:half]], np.linspace(0.01, 0.99, 99)))
-    best, event = -np.inf, (0.0, 1)
+    thresholds = np.unique(
+        np.quantile(np.r_[first[:half], second[:half]], np.linspace(0.01, 0.99, 99))
+    )
+    best = -np.inf
+    event = (0.0, 1)
     for threshold in thresholds:
         for side in (1, -1):
             bound = _bound(*(side * x[:half] >= side * threshold for x in (first, second)))
             if bound > best:
-                best, event = bound, (threshold, side)
+                best = bound
+                event = (threshold, side)
     threshold, side = event
     return _bound(*(side * x[half:] >= side * threshold for x in (first, second)))
 
 
 def _bound(first: np.ndarray, second: np.ndarray) -> float:
     (hits, n), (others, m) = ((int(x.sum()), len(x)) for x in (first, second))
-    low = beta.ppf(CONFIDENCE, hits, n - hits + 1) if hits else 0.0
-    high = beta.ppf(1 - CONFIDENCE, others + 1, m - others) if others < m else 1.0
-    return float(np.log(low / high)) if low > 0 else -np.inf
+    if hits:
+        low = beta.ppf(CONFIDENCE, hits, n - hits + 1)
+    else:
+        low = 0.0
+    if others < m:
+        high = beta.ppf(1 - CONFIDENCE, others + 1, m - others)
+    else:
+        high = 1.0
+    if low > 0:
+        return float(np.log(low / high))
+    return -np.inf
 
 
 def drawn(case, capture, size=DRAWS) -> np.ndarray:
     """Returns answers for one captured statistic, drawn with the real noise."""
     if case.name == "mean":
         return np.array(case.module.published(capture.plan, capture.statistic, size))
-    return np.array([case.module.published(capture.plan, capture.statistic)[0] for _ in range(size // 4)])
+    return np.array(
+        [case.module.published(capture.plan, capture.statistic)[0] for _ in range(size // 4)]
+    )
 
 
 def measured_loss(case, people, owner, draws=DRAWS) -> tuple[float, float]:
     mine = people.owners == owner
-    first, second = np.full(len(mine), (LOW + HIGH) / 2), np.full(len(mine), (LOW + HIGH) / 2)
-    first[mine], second[mine] = LOW, HIGH
+    first = np.full(len(mine), (LOW + HIGH) / 2)
+    second = np.full(len(mine), (LOW + HIGH) / 2)
+    first[mine] = LOW
+    second[mine] = HIGH
     one, two = (captured(case, values, people.epsilon, people.groups) for values in (first, second))
-    a, b = drawn(case, one, draws), drawn(case, two, draws)
+    a = drawn(case, one, draws)
+    b = drawn(case, two, draws)
     return max(lower_bound_on_loss(a, b), lower_bound_on_loss(b, a)), charge_of(one, people, owner)

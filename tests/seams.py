@@ -19,7 +19,10 @@ class Seeded:
         return self._rng.bytes(count)
 
     def integers(self, law: str, scale: float, size: int) -> list[int]:
-        draw = self._rng.laplace if law == "laplace" else self._rng.normal
+        if law == "laplace":
+            draw = self._rng.laplace
+        else:
+            draw = self._rng.normal
         return [int(z) for z in np.rint(draw(0, scale, size))]
 
 
@@ -55,6 +58,7 @@ class Script:
         self._bytes = b"".join(word.to_bytes(8, "little") for word in words)
 
     def bytes(self, count: int) -> bytes:
-        head, self._bytes = self._bytes[:count], self._bytes[count:]
+        head = self._bytes[:count]
+        self._bytes = self._bytes[count:]
         assert len(head) == count, "more randomness than was scripted"
         return head

@@ -38,7 +38,9 @@ def why_not() -> str | None:
     except ImportError:
         return "psycopg is not installed"
     missing = [name for name in ("initdb", "postgres") if binary(name) is None]
-    return f"PostgreSQL's {' and '.join(missing)} not found on this machine" if missing else None
+    if missing:
+        return f"PostgreSQL's {' and '.join(missing)} not found on this machine"
+    return None
 
 
 @contextlib.contextmanager
@@ -52,17 +54,34 @@ def postgres() -> Iterator[str]:
     folder = Path(tempfile.mkdtemp(prefix="pg"))
     if as_user:
         shutil.chown(folder, as_user)
-    options = {"user": as_user, "group": pwd.getpwnam(as_user).pw_gid, "extra_groups": []} if as_user else {}
+    if as_user:
+        options = {"user": as_user, "group": pwd.getpwnam(as_user).pw_gid, "extra_groups": []}
+    else:
+        options = {}
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder, **options}
     data = folder / "data"
     subprocess.run(
-        [binary("initdb"), "-D", data, "-U", "tester", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"],
+        [
+            binary("initdb"),
+            "-D",
+            data,
+            "-U",
+            "tester",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--locale=C",
+            "--no-sync",
+        ],
         check=True,
         **quiet,
     )
     settings = {"listen_addresses": "", "unix_socket_directories": folder, "max_connections": 100}
     flags = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-    with subprocess.Popen([binary("postgres"), "-D", data, *flags], **quiet) as server:  # which waits for its end
+    with subprocess.Popen(
+        [binary("postgres"), "-D", data, *flags], **quiet
+    ) as server:  # which waits for its end
         try:
             yield _ready(f"postgresql://tester@/postgres?host={folder}")
         finally:
@@ -82,7 +101,10 @@ def _ready(address: str) -> str:
     import psycopg
 
     for _ in range(300):
-        with contextlib.suppress(psycopg.OperationalError), psycopg.connect(address, connect_timeout=2):
+        with (
+            contextlib.suppress(psycopg.OperationalError),
+            psycopg.connect(address, connect_timeout=2),
+        ):
             return address
         time.sleep(0.1)
     raise RuntimeError("the private PostgreSQL server did not start")

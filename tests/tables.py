@@ -60,7 +60,9 @@ def iris() -> Sheet:
 def costs(seed: int = 3, n: int = 4000) -> Sheet:
     """Costs with a heavy tail by age, body mass and an illness; bounds up to what an insurer pays at most."""
     rng = np.random.default_rng(seed)
-    age, mass, ill = rng.uniform(18, 70, n), rng.gamma(25, 1.1, n), rng.random(n) < 0.2
+    age = rng.uniform(18, 70, n)
+    mass = rng.gamma(25, 1.1, n)
+    ill = rng.random(n) < 0.2
     y = (60 * age + 90 * mass + 9000 * ill) * rng.lognormal(0, 0.6, n)
     limits = np.array([18.0, 10, 0]), np.array([90.0, 60, 1])
     return Sheet("costs", np.column_stack([age, mass, ill]), y, limits, (0, 60_000), grants(n, 4))
@@ -69,7 +71,8 @@ def costs(seed: int = 3, n: int = 4000) -> Sheet:
 def visits(seed: int = 5, n: int = 6000) -> Sheet:
     """Counts of visits, two thirds of them zero, by age, distance and two yes-or-no questions."""
     rng = np.random.default_rng(seed)
-    age, far = rng.uniform(0, 90, n), rng.exponential(8, n)
+    age = rng.uniform(0, 90, n)
+    far = rng.exponential(8, n)
     yes = rng.random((n, 2)) < [0.4, 0.15]
     rate = np.exp(-1.6 + age / 60 - far / 25 + 0.5 * yes[:, 0] + 0.8 * yes[:, 1])
     X = np.column_stack([age, far, yes])
@@ -81,7 +84,9 @@ def exams(seed: int = 7, n: int = 12_000) -> Sheet:
     """A final mark from six marks that go along with each other (their correlation is .6)."""
     rng = np.random.default_rng(seed)
     skill = rng.normal(0, 1, n)
-    marks = np.clip(60 + 15 * (np.sqrt(0.6) * skill[:, None] + np.sqrt(0.4) * rng.normal(0, 1, (n, 6))), 0, 100)
+    marks = np.clip(
+        60 + 15 * (np.sqrt(0.6) * skill[:, None] + np.sqrt(0.4) * rng.normal(0, 1, (n, 6))), 0, 100
+    )
     y = marks @ np.array([0.3, 0.2, 0.2, 0.1, 0.1, 0.0]) + 6 + rng.normal(0, 8, n)
     return Sheet("exams", marks, y, (np.zeros(6), np.full(6, 100.0)), (0, 100), grants(n, 8))
 

@@ -12,12 +12,21 @@ from sottovoce.data import census, engine
 from sottovoce.data.census import take_census
 from sottovoce.data.engine import get_engine
 from sottovoce.data.engines import arrow
-from sottovoce.errors import InconsistentBudget, InvalidBudget, InvalidParameter, TooFewRows, UnknownPeople, WrongType
+from sottovoce.errors import (
+    InconsistentBudget,
+    InvalidBudget,
+    InvalidParameter,
+    TooFewRows,
+    UnknownPeople,
+    WrongType,
+)
 
 TIERS = {"careful": 0.1, "normal": 0.5, "open": 1.0}
 
 
-@pytest.fixture(params=[(3, 4, 5), (50, 64, 37), (2**18, 2**20, 2**20)], ids=["tiny", "small", "as it is"])
+@pytest.fixture(
+    params=[(3, 4, 5), (50, 64, 37), (2**18, 2**20, 2**20)], ids=["tiny", "small", "as it is"]
+)
 def sizes(request, monkeypatch):
     """How many rows a batch, how many numbers wait, how many are worked on at a time."""
     for (module, name), size in zip(
@@ -47,7 +56,10 @@ def assert_same(found: Budgets, expected: Budgets) -> None:
 def random_people(rng, people: int, rows: int, different: bool):
     """Owners in a random order, everybody at least once, and each owner's ε."""
     owner = rng.permutation(np.r_[np.arange(people), rng.integers(0, people, rows - people)])
-    epsilon = rng.uniform(0.01, 2, people) if different else rng.choice(list(TIERS.values()), people)
+    if different:
+        epsilon = rng.uniform(0.01, 2, people)
+    else:
+        epsilon = rng.choice(list(TIERS.values()), people)
     return owner, epsilon[owner]
 
 
@@ -58,7 +70,9 @@ NAMES = {
     "int dictionary": lambda owner: pa.array(owner * 7).dictionary_encode(),
     "text": lambda owner: pa.array([f"p{i * 37 % 1009}·é" for i in owner]),
     "large text": lambda owner: pa.array([f"p{i * 37 % 1009}" for i in owner], pa.large_string()),
-    "text dictionary": lambda owner: pa.array([f"p{i * 37 % 1009}" for i in owner]).dictionary_encode(),
+    "text dictionary": lambda owner: pa.array(
+        [f"p{i * 37 % 1009}" for i in owner]
+    ).dictionary_encode(),
 }
 
 
@@ -96,7 +110,10 @@ def test_tiers_are_read_as_text(person, encoded):
     rng = np.random.default_rng(5)
     owner = rng.integers(0, 60, 300)
     tier = rng.choice(list(TIERS), 60)[owner]
-    column = pa.array(tier).dictionary_encode() if encoded else pa.array(tier)
+    if encoded:
+        column = pa.array(tier).dictionary_encode()
+    else:
+        column = pa.array(tier)
     table = pa.table({"who": owner, "tier": column})
     found, place = take_census(arrow.ArrowEngine(table), budget="tier", person=person, tiers=TIERS)
     expected = Budgets.tiers(TIERS, tier, groups=None if person is None else owner)
@@ -120,24 +137,32 @@ def test_files_are_counted_as_in_memory(tmp_path):
     owner, epsilon = random_people(rng, 70, 900, different=True)
     table = pa.table({"who": owner, "eps": epsilon})
     pq.write_table(table, tmp_path / "rows.parquet", row_group_size=200)
-    found, _ = take_census(get_engine("arrow").open_table(str(tmp_path / "rows.parquet")), budget="eps", person="who")
+    found, _ = take_census(
+        get_engine("arrow").open_table(str(tmp_path / "rows.parquet")), budget="eps", person="who"
+    )
     assert_same(found, Budgets.of(epsilon, groups=owner))
 
 
 def test_the_table_is_left_as_it_was():
     owner, epsilon = random_people(np.random.default_rng(9), 50, 200, different=True)
     before = owner.copy(), epsilon.copy()
-    take_census(get_engine("arrow").of_columns({"who": owner, "eps": epsilon}), budget="eps", person="who")
+    take_census(
+        get_engine("arrow").of_columns({"who": owner, "eps": epsilon}), budget="eps", person="who"
+    )
     assert np.array_equal(owner, before[0])
     assert np.array_equal(epsilon, before[1])
 
 
 @pytest.mark.usefixtures("sizes")
 @pytest.mark.parametrize("distance", [1, 2, 40, 299])
-@pytest.mark.parametrize("name", [lambda owner: owner, lambda owner: [f"p{i}" for i in owner]], ids=["int", "text"])
+@pytest.mark.parametrize(
+    "name", [lambda owner: owner, lambda owner: [f"p{i}" for i in owner]], ids=["int", "text"]
+)
 def test_two_budgets_of_one_person_are_refused_wherever_they_stand(name, distance):
-    owner, epsilon = np.arange(300), np.full(300, 0.5)
-    owner[distance], epsilon[distance] = 0, 0.6
+    owner = np.arange(300)
+    epsilon = np.full(300, 0.5)
+    owner[distance] = 0
+    epsilon[distance] = 0.6
     with pytest.raises(InconsistentBudget):
         take_census(engine_of(who=name(owner), eps=epsilon), budget="eps", person="who")
     epsilon[[0, distance]] = 0.6
@@ -145,7 +170,9 @@ def test_two_budgets_of_one_person_are_refused_wherever_they_stand(name, distanc
 
 
 @pytest.mark.usefixtures("sizes")
-@pytest.mark.parametrize("who", [[1, None, 2], ["a", "b", None], pa.array(["a", None, "b"]).dictionary_encode()])
+@pytest.mark.parametrize(
+    "who", [[1, None, 2], ["a", "b", None], pa.array(["a", None, "b"]).dictionary_encode()]
+)
 def test_a_row_without_owner_is_refused(who):
     with pytest.raises(UnknownPeople):
         take_census(engine_of(who=who, eps=[0.5] * 3), budget="eps", person="who")

@@ -19,7 +19,8 @@ from sottovoce import errors
 from sottovoce.asked import scale_budgets
 from sottovoce.data.kernels import GroupLookup
 
-N, PEOPLE = 1200, 300
+N = 1200
+PEOPLE = 300
 BOUNDS = sv.Bounds(features=(0, 1), label=(0, 100))
 GRANTS = np.round(np.linspace(0.3, 2.0, PEOPLE), 3)
 
@@ -27,7 +28,8 @@ GRANTS = np.round(np.linspace(0.3, 2.0, PEOPLE), 3)
 @pytest.fixture(scope="module")
 def rows() -> pa.Table:
     rng = np.random.default_rng(3)
-    who, x = rng.permutation(np.arange(N) % PEOPLE), rng.random((N, 2))
+    who = rng.permutation(np.arange(N) % PEOPLE)
+    x = rng.random((N, 2))
     return pa.table(
         {
             "who": who,
@@ -75,7 +77,9 @@ def without(table, *names):
     """Leaves columns out that are neither features nor named, in the table's own way."""
     if isinstance(table, pa.Table):
         return table.drop_columns(list(names))
-    return table.drop(columns=list(names)) if isinstance(table, pd.DataFrame) else table.drop(*names)
+    if isinstance(table, pd.DataFrame):
+        return table.drop(columns=list(names))
+    return table.drop(*names)
 
 
 def released(question, label, table, epsilon, groups="who"):
@@ -102,7 +106,9 @@ def test_one_column_of_any_table(name, form, places, rows):
 
 
 @pytest.mark.parametrize("form", ["Arrow table", "pandas", "polars"])
-@pytest.mark.parametrize("name", ["statistics", "objective", "classes", "sample", "descent", "labels"])
+@pytest.mark.parametrize(
+    "name", ["statistics", "objective", "classes", "sample", "descent", "labels"]
+)
 def test_models_of_any_table(name, form, places, rows):
     question, label = QUESTIONS[name]
     table = without(places[form], "grown" if label == "cost" else "cost")
@@ -132,7 +138,9 @@ def consents(**columns):
     return pa.table({"who": np.arange(PEOPLE)[::-1], "epsilon": GRANTS[::-1], **columns})
 
 
-@pytest.mark.parametrize("form", ["mapping", "Arrow", "pandas", "Parquet", "CSV", "several columns"])
+@pytest.mark.parametrize(
+    "form", ["mapping", "Arrow", "pandas", "Parquet", "CSV", "several columns"]
+)
 def test_budgets_may_live_in_a_table_of_their_own(form, places, rows, tmp_path):
     pq.write_table(consents(), tmp_path / "consents.parquet")
     pa.csv.write_csv(consents(), tmp_path / "consents.csv")
@@ -146,14 +154,20 @@ def test_budgets_may_live_in_a_table_of_their_own(form, places, rows, tmp_path):
     }[form]
     expected = without_names(from_memory(*QUESTIONS["mean"], rows).release_)
     for place in ("dataset", "CSV"):
-        assert without_names(released(*QUESTIONS["mean"], places[place], epsilon).release_) == expected
+        assert (
+            without_names(released(*QUESTIONS["mean"], places[place], epsilon).release_) == expected
+        )
 
 
 def test_a_question_that_loads_its_table_takes_budgets_from_another(places, rows, tmp_path):
     pq.write_table(consents(), tmp_path / "consents.parquet")
     question, label = QUESTIONS["labels"]
     expected = without_names(from_memory(question, label, rows).release_)
-    for epsilon in (consents(), tmp_path / "consents.parquet", {who: float(GRANTS[who]) for who in range(PEOPLE)}):
+    for epsilon in (
+        consents(),
+        tmp_path / "consents.parquet",
+        {who: float(GRANTS[who]) for who in range(PEOPLE)},
+    ):
         table = without(places["Arrow table"], "grown", "eps")
         assert without_names(released(question, label, table, epsilon).release_) == expected
 
@@ -201,7 +215,12 @@ def test_budgets_elsewhere_need_people(places):
         (sv.Mean(bounds=(0, 100)), "rent", errors.MissingColumn, "no column"),
         (sv.Mean(bounds=(0, 100)), "grown", errors.WrongType, "number"),
         (sv.Ridge(bounds=BOUNDS), None, errors.InvalidParameter, "label"),
-        (sv.Ridge(bounds=sv.Bounds(norm=1.0, label=(0, 100))), "cost", errors.InvalidParameter, "norm"),
+        (
+            sv.Ridge(bounds=sv.Bounds(norm=1.0, label=(0, 100))),
+            "cost",
+            errors.InvalidParameter,
+            "norm",
+        ),
         (sv.Ridge(bounds=BOUNDS), "cost", errors.WrongType, "number"),  # grown is left, and is text
         (sv.Uniform(sv.Ridge(bounds=BOUNDS)), "cost", errors.InvalidParameter, "memory"),
     ],
@@ -226,12 +245,16 @@ def test_a_session_leaves_out_who_is_not_named_and_spends_what_is_left(places):
     session = sv.Session()
     session.grant(dict.fromkeys(range(PEOPLE), 1.0))
     half = dict.fromkeys(range(PEOPLE // 2), 0.4)
-    session.release(sv.Mean(bounds=(0, 100)), places["dataset"], "cost", groups="who", key="a", epsilon=half)
+    session.release(
+        sv.Mean(bounds=(0, 100)), places["dataset"], "cost", groups="who", key="a", epsilon=half
+    )
     assert session.balance(0) < 0.61
     assert session.balance(PEOPLE - 1) == 1.0
     rest = {"groups": "who", "key": "rest"}
     made = session.release(sv.Mean(bounds=(0, 100)), places["dataset"], "cost", **rest)
-    assert max(session.balance(who) for who in range(PEOPLE)) < 0.1  # the loudest are heard no louder than helps
+    assert (
+        max(session.balance(who) for who in range(PEOPLE)) < 0.1
+    )  # the loudest are heard no louder than helps
     assert session.release(sv.Mean(bounds=(0, 100)), places["dataset"], "cost", **rest) == made
 
 
@@ -243,7 +266,9 @@ def test_rows_of_people_who_are_left_out_are_not_heard(places):
     session = sv.Session()
     session.grant({person: 0.1 if person % 3 == 0 else 3.0 for person in range(PEOPLE)})
     with silent():
-        made = session.release(sv.Mean(bounds=(0, 100)), table, "cost", groups="who", epsilon="eps", key="rich")
+        made = session.release(
+            sv.Mean(bounds=(0, 100)), table, "cost", groups="who", epsilon="eps", key="rich"
+        )
     assert abs(made.value) < 0.1
     assert session.balance(0) == 0.1
 
@@ -253,5 +278,7 @@ def test_a_share_of_a_budget_is_rounded_down(share):
     budgets = sv.Budgets.of(dict(enumerate(GRANTS.tolist())), groups=np.arange(PEOPLE))
     lowered, _ = scale_budgets(budgets, GroupLookup("who", np.arange(PEOPLE), budgets.codes), share)
     asked = lowered.by_person(lowered.kinds.epsilon)
-    exact = [Fraction(str(share)) * int(granted) for granted in budgets.by_person(budgets.kinds.epsilon)]
+    exact = [
+        Fraction(str(share)) * int(granted) for granted in budgets.by_person(budgets.kinds.epsilon)
+    ]
     assert all(spent <= most for spent, most in zip(asked.tolist(), exact, strict=True))

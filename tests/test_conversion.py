@@ -27,13 +27,17 @@ def test_zcdp_is_converted_as_dp_accounting_does_it_over_many_orders(rho, delta)
     ours = float(zcdp.zcdp_epsilon(rho, delta))
     theirs, _ = rdp.compute_epsilon(ORDERS, rho * ORDERS, delta)
     assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-9)
-    assert ours <= rho + 2 * math.sqrt(rho * math.log(1 / delta))  # the older conversion is never smaller
+    assert ours <= rho + 2 * math.sqrt(
+        rho * math.log(1 / delta)
+    )  # the older conversion is never smaller
 
 
 def exact_delta(mu: float, epsilon: float) -> mpmath.mpf:
     with mpmath.workdps(60):
-        mu, epsilon = mpmath.mpf(mu), mpmath.mpf(epsilon)
-        upper, lower = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
+        mu = mpmath.mpf(mu)
+        epsilon = mpmath.mpf(epsilon)
+        upper = mu / 2 - epsilon / mu
+        lower = -mu / 2 - epsilon / mu
         return mpmath.ncdf(upper) - mpmath.exp(epsilon) * mpmath.ncdf(lower)
 
 
@@ -49,7 +53,8 @@ def test_gaussian_noise_is_converted_exactly_and_on_the_safe_side(rho, delta):
 @settings(max_examples=80, deadline=None)
 @given(st.floats(-9, 6), st.floats(-12, -0.1))
 def test_what_a_grant_is_worth_converts_back_to_no_more_than_the_grant(log_epsilon, log_delta):
-    epsilon, delta = 10.0**log_epsilon, 10.0**log_delta
+    epsilon = 10.0**log_epsilon
+    delta = 10.0**log_delta
     rho = zcdp.gaussian_rho(epsilon, delta)
     assert zcdp.gaussian_epsilon(units.to_epsilon(rho), delta) <= epsilon
     more = units.to_epsilon(rho) * (1 + 1e-8) + 4e-9
@@ -77,7 +82,9 @@ def test_noise_on_a_lattice_is_close_to_rounded_noise_as_the_lemma_says(sigma):
         total = mpmath.nsum(lambda x: mpmath.npdf(x, 0, s), [-mpmath.inf, mpmath.inf])
         for x in range(0, int(8 * sigma) + 2):
             lattice = mpmath.npdf(x, 0, s) / total
-            rounded = mpmath.ncdf((x + mpmath.mpf(0.5)) / s) - mpmath.ncdf((x - mpmath.mpf(0.5)) / s)
+            rounded = mpmath.ncdf((x + mpmath.mpf(0.5)) / s) - mpmath.ncdf(
+                (x - mpmath.mpf(0.5)) / s
+            )
             assert lattice <= mpmath.exp(1 / (24 * s**2)) * rounded
             assert rounded <= mpmath.exp(x**2 / (8 * s**4)) * total * lattice
         assert 1 <= total <= 1 + 3 * mpmath.exp(-2 * mpmath.pi**2 * s**2)

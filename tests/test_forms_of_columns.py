@@ -29,8 +29,13 @@ REGRESSIONS = {
     "AdaptivePosteriorSample": lambda **more: sv.AdaptivePosteriorSample(bounds=BOUNDS, **more),
 }
 CLASSIFIER = {"LogisticRegression": lambda **more: sv.LogisticRegression(bounds=BOUNDS, **more)}
-LABELS = {"LabelPrivateRegression": lambda **more: sv.LabelPrivateRegression(label_bounds=(0, 1), **more)}
-COLUMNS = {"Mean": lambda **m: sv.Mean(bounds=(0, 1), **m), "Quantile": lambda **m: sv.Quantile(bounds=(0, 1), **m)}
+LABELS = {
+    "LabelPrivateRegression": lambda **more: sv.LabelPrivateRegression(label_bounds=(0, 1), **more)
+}
+COLUMNS = {
+    "Mean": lambda **m: sv.Mean(bounds=(0, 1), **m),
+    "Quantile": lambda **m: sv.Quantile(bounds=(0, 1), **m),
+}
 
 
 def masked(values=Y, gaps=GAPS):
@@ -43,9 +48,13 @@ GAPPED = {
     "masked": masked,
     "None": lambda: [None if gap else y for gap, y in zip(GAPS, Y, strict=True)],
     "Float64": lambda: pd.Series(np.where(GAPS, np.nan, Y)).astype("Float64"),
-    "polars": lambda: pl.Series([None if gap else float(y) for gap, y in zip(GAPS, Y, strict=True)]),
+    "polars": lambda: pl.Series(
+        [None if gap else float(y) for gap, y in zip(GAPS, Y, strict=True)]
+    ),
     "Arrow": lambda: pa.array([None if gap else float(y) for gap, y in zip(GAPS, Y, strict=True)]),
-    "objects": lambda: np.array([pd.NA if gap else y for gap, y in zip(GAPS, Y, strict=True)], dtype=object),
+    "objects": lambda: np.array(
+        [pd.NA if gap else y for gap, y in zip(GAPS, Y, strict=True)], dtype=object
+    ),
 }
 
 
@@ -55,9 +64,13 @@ def test_missing_values_are_missing_in_every_form(name, form):
     with pytest.raises(errors.MissingValues):
         COLUMNS[name]().fit(GAPPED[form](), epsilon=1.0)
     with seeded(3):
-        expected = COLUMNS[name](missing=0.25).fit(np.where(GAPS, 0.25, Y), epsilon=1.0).release_.value
+        expected = (
+            COLUMNS[name](missing=0.25).fit(np.where(GAPS, 0.25, Y), epsilon=1.0).release_.value
+        )
     with seeded(3):
-        assert COLUMNS[name](missing=0.25).fit(GAPPED[form](), epsilon=1.0).release_.value == expected
+        assert (
+            COLUMNS[name](missing=0.25).fit(GAPPED[form](), epsilon=1.0).release_.value == expected
+        )
 
 
 def test_masked_values_are_not_used():
@@ -85,9 +98,17 @@ def test_pandas_columns_that_know_gaps(dtype):
 
 @pytest.mark.parametrize("name", REGRESSIONS | CLASSIFIER)
 def test_a_masked_feature_is_missing_and_a_constant_may_stand_for_it(name):
-    make, y = (REGRESSIONS | CLASSIFIER)[name], np.arange(N) % 2 if name in CLASSIFIER else Y
+    make = (REGRESSIONS | CLASSIFIER)[name]
+    if name in CLASSIFIER:
+        y = np.arange(N) % 2
+    else:
+        y = Y
     held = masked(X, GAPS[:, None])
-    for gapped in (held, np.where(GAPS[:, None], np.nan, X), pd.DataFrame({"a": np.where(GAPS, np.nan, X[:, 0])})):
+    for gapped in (
+        held,
+        np.where(GAPS[:, None], np.nan, X),
+        pd.DataFrame({"a": np.where(GAPS, np.nan, X[:, 0])}),
+    ):
         before = np.array(gapped, copy=True)
         with pytest.raises(errors.MissingValues):
             make().fit(gapped, y, epsilon=1.0)
@@ -96,8 +117,12 @@ def test_a_masked_feature_is_missing_and_a_constant_may_stand_for_it(name):
         with seeded(3):
             found = make(missing=0.25).fit(gapped, y, epsilon=1.0)
         assert np.array_equal(found.coef_, expected.coef_)
-        assert np.array_equal(found.predict(gapped), found.predict(np.where(GAPS[:, None], 0.25, X)))
-        assert np.array_equal(np.asarray(gapped), before, equal_nan=True)  # nothing is written into the caller's own
+        assert np.array_equal(
+            found.predict(gapped), found.predict(np.where(GAPS[:, None], 0.25, X))
+        )
+        assert np.array_equal(
+            np.asarray(gapped), before, equal_nan=True
+        )  # nothing is written into the caller's own
 
 
 @pytest.mark.parametrize("name", REGRESSIONS | LABELS)
@@ -116,19 +141,26 @@ def test_a_missing_class_is_refused_although_a_level_is_called_like_it():
     for nothing in (None, np.nan, pd.NA):
         labels = np.array(["None", nothing] * 30, dtype=object)
         with pytest.raises(errors.InvalidData):
-            sv.LogisticRegression(bounds=BOUNDS, classes=("None", "nan", "<NA>")).fit(X, labels, epsilon=1.0)
+            sv.LogisticRegression(bounds=BOUNDS, classes=("None", "nan", "<NA>")).fit(
+                X, labels, epsilon=1.0
+            )
 
 
 @pytest.mark.parametrize("name", COLUMNS | REGRESSIONS | CLASSIFIER | LABELS)
 @pytest.mark.parametrize("missing", [-0.1, 1.5, np.nan, np.inf, "much", 10**400, [0.5, 0.5]])
 def test_a_constant_outside_the_bounds_is_refused(name, missing):
     make = (COLUMNS | REGRESSIONS | CLASSIFIER | LABELS)[name]
-    y = np.arange(N) % 2 if name in CLASSIFIER else Y
+    if name in CLASSIFIER:
+        y = np.arange(N) % 2
+    else:
+        y = Y
     with pytest.raises(errors.InvalidParameter):
         make(missing=missing).fit(*((y,) if name in COLUMNS else (X, y)), epsilon=1.0)
     if name not in LABELS:
         with pytest.raises(errors.InvalidParameter):
-            make(missing=missing).plan(epsilon=1.0, rows=9, **({} if name in COLUMNS else {"n_features": 1}))
+            make(missing=missing).plan(
+                epsilon=1.0, rows=9, **({} if name in COLUMNS else {"n_features": 1})
+            )
 
 
 def test_a_constant_of_a_schema_lies_between_its_bounds():
@@ -136,13 +168,21 @@ def test_a_constant_of_a_schema_lies_between_its_bounds():
     with pytest.raises(errors.InvalidSchema, match="missing"):
         sv.Schema.loads(text)
     with pytest.raises(errors.InvalidSchema, match="missing"):
-        sv.Schema({"a": sv.Schema.loads(text.replace("2", "1")).columns["a"].__class__("number", 0, 1, missing=-1)})
+        sv.Schema(
+            {
+                "a": sv.Schema.loads(text.replace("2", "1"))
+                .columns["a"]
+                .__class__("number", 0, 1, missing=-1)
+            }
+        )
 
 
 def test_constants_of_a_schema_go_before_the_one_for_all():
     text = 'label = "y"\n[columns.a]\nkind = "number"\nlow = 0\nhigh = 1\nmissing = 0.5\n'
     schema = sv.Schema.loads(text + '[columns.y]\nkind = "number"\nlow = 0\nhigh = 10')
-    made = sv.Ridge(bounds=schema, missing=7.0).fit(pd.DataFrame({"a": masked()}), np.where(GAPS, np.nan, Y), epsilon=1)
+    made = sv.Ridge(bounds=schema, missing=7.0).fit(
+        pd.DataFrame({"a": masked()}), np.where(GAPS, np.nan, Y), epsilon=1
+    )
     assert made.release_.parameters["features"][0]["missing"] == 0.5
 
 
@@ -170,7 +210,11 @@ def owners(nobody):
 @nobodies
 def test_no_row_is_nobodys_in_memory(nobody):
     mean = sv.Mean(bounds=(0, 1))
-    for groups in (owners(nobody), owners(nobody).tolist(), pd.Series(owners(nobody), dtype=object)):
+    for groups in (
+        owners(nobody),
+        owners(nobody).tolist(),
+        pd.Series(owners(nobody), dtype=object),
+    ):
         with pytest.raises(errors.UnknownPeople) as refused:
             mean.fit(Y, epsilon=1.0, groups=groups)
         assert refused.value.__context__ is None
@@ -181,11 +225,15 @@ def test_no_row_is_nobodys_in_memory(nobody):
     with pytest.raises(errors.UnknownPeople):
         sv.Budgets.listed(["a", "b", nobody], [1.0, 1.0, 1.0], groups=["a", "b"])
     with pytest.raises(errors.UnknownPeople):
-        mean.fit(Y, epsilon=1.0, groups=np.ma.array(["a", "b"] * (N // 2), mask=[False, True] * (N // 2)))
+        mean.fit(
+            Y, epsilon=1.0, groups=np.ma.array(["a", "b"] * (N // 2), mask=[False, True] * (N // 2))
+        )
 
 
 @pytest.mark.parametrize("nobody", [None, ""])
-@pytest.mark.parametrize("engine", ["arrow", "duckdb", "frame", "polars", "Arrow table", "dictionary"])
+@pytest.mark.parametrize(
+    "engine", ["arrow", "duckdb", "frame", "polars", "Arrow table", "dictionary"]
+)
 def test_no_row_is_nobodys_in_a_table(nobody, engine, tmp_path):
     rows = pa.table({"who": owners(nobody), "y": Y})
     pq.write_table(rows, tmp_path / "rows.parquet")
@@ -199,7 +247,11 @@ def test_no_row_is_nobodys_in_a_table(nobody, engine, tmp_path):
     session.grant(dict.fromkeys("abc", 1.0))
     with pytest.raises(errors.UnknownPeople):
         session.release(sv.Mean(bounds=(0, 1)), table, "y", groups="who", epsilon=0.5, key="k")
-    for epsilon in (1.0, {"a": 1.0, "b": 1.0, "c": 1.0}, pa.table({"who": ["a", "b", "c"], "epsilon": [1.0] * 3})):
+    for epsilon in (
+        1.0,
+        {"a": 1.0, "b": 1.0, "c": 1.0},
+        pa.table({"who": ["a", "b", "c"], "epsilon": [1.0] * 3}),
+    ):
         with pytest.raises(errors.UnknownPeople):
             sv.Mean(bounds=(0, 1)).fit(table, column="y", groups="who", epsilon=epsilon)
     full = pa.table({"who": ["a", "b"] * 30, "y": Y})
@@ -207,7 +259,9 @@ def test_no_row_is_nobodys_in_a_table(nobody, engine, tmp_path):
     with pytest.raises(errors.UnknownPeople):
         sv.Mean(bounds=(0, 1)).fit(full, column="y", groups="who", epsilon=budgets)
     with pytest.raises(errors.UnknownPeople):
-        sv.Mean(bounds=(0, 1)).fit(full, column="y", groups="who", epsilon={"a": 1.0, "b": 1.0, nobody: 1.0})
+        sv.Mean(bounds=(0, 1)).fit(
+            full, column="y", groups="who", epsilon={"a": 1.0, "b": 1.0, nobody: 1.0}
+        )
 
 
 @pytest.mark.parametrize("engine", ["arrow", "duckdb"])
@@ -217,13 +271,21 @@ def test_names_in_a_file_that_are_not_unicode_are_refused(engine, tmp_path):
     session = sv.Session(engine=engine)
     session.grant({"a": 1.0, "b": 1.0})
     with pytest.raises(errors.InvalidData):
-        session.release(sv.Mean(bounds=(0, 1)), str(tmp_path / "rows.parquet"), "y", groups="who", epsilon=0.5, key="k")
+        session.release(
+            sv.Mean(bounds=(0, 1)),
+            str(tmp_path / "rows.parquet"),
+            "y",
+            groups="who",
+            epsilon=0.5,
+            key="k",
+        )
     assert session.balance("a") == 1.0
 
 
 def test_budgets_may_be_a_series_by_person():
     grants = pd.Series({"ben": 0.2, "ada": 1.0})
-    groups, y = ["ada", "ben", "ben"] * 20, Y
+    groups = ["ada", "ben", "ben"] * 20
+    y = Y
     expected = sv.Mean(bounds=(0, 1)).plan(epsilon=grants.to_dict(), groups=groups).charges.tolist()
     assert sv.Mean(bounds=(0, 1)).plan(epsilon=grants, groups=groups).charges.tolist() == expected
     made = sv.Mean(bounds=(0, 1)).fit(y, epsilon=grants, groups=groups)
@@ -250,11 +312,14 @@ def test_a_series_with_the_index_of_the_owners_is_a_column():
 
 def test_names_and_values_may_be_mixed_where_the_table_is_in_memory():
     frame = pd.DataFrame({"who": ["a", "b"] * 30, "eps": [0.5, 1.0] * 30, "x": X[:, 0], "y": Y})
-    bare, priced = frame[["x", "who"]], frame[["x", "eps", "y"]]
+    bare = frame[["x", "who"]]
+    priced = frame[["x", "eps", "y"]]
     for form in (lambda table: table, pl.from_pandas, pa.table):
         for made in (
             sv.Ridge(bounds=BOUNDS).fit(form(bare), frame.y, groups="who", epsilon=0.5),
-            sv.Ridge(bounds=BOUNDS).fit(form(bare), frame.y.to_numpy(), groups="who", epsilon=frame.eps),
+            sv.Ridge(bounds=BOUNDS).fit(
+                form(bare), frame.y.to_numpy(), groups="who", epsilon=frame.eps
+            ),
             sv.Ridge(bounds=BOUNDS).fit(form(priced), "y", groups=frame.who, epsilon="eps"),
         ):
             assert made.guarantee_.unit == "person"
@@ -276,7 +341,9 @@ def test_labels_that_are_not_there_are_a_named_error():
 
 def test_a_series_of_budgets_in_another_order_is_not_taken_by_position():
     """Everybody would have been promised somebody else's ε."""
-    frame = pd.DataFrame({"y": [0.1, 0.2, 0.3, 0.4], "who": list("abcd"), "eps": [0.1, 1.0, 0.1, 1.0]})
+    frame = pd.DataFrame(
+        {"y": [0.1, 0.2, 0.3, 0.4], "who": list("abcd"), "eps": [0.1, 1.0, 0.1, 1.0]}
+    )
     mean = sv.Mean(bounds=(0, 1))
     by_name = frame.set_index("who")["eps"]
     shuffled = frame["eps"].sort_values()
@@ -286,6 +353,18 @@ def test_a_series_of_budgets_in_another_order_is_not_taken_by_position():
     with pytest.raises(sv.errors.InvalidParameter, match="another index"):
         mean.fit(frame["y"], epsilon=by_name)
     assert mean.fit(frame["y"], epsilon=by_name, groups=frame["who"]).guarantee_.unit == "person"
-    assert mean.fit(frame["y"], epsilon=frame["eps"]).guarantee_.epsilon.tolist() == [0.1, 1.0, 0.1, 1.0]
-    assert mean.fit(frame["y"].to_numpy(), epsilon=by_name).guarantee_.epsilon.tolist() == [0.1, 1.0, 0.1, 1.0]
-    assert mean.fit(frame["y"], epsilon=frame["eps"].set_axis(range(7, 11))).guarantee_.unit == "row"
+    assert mean.fit(frame["y"], epsilon=frame["eps"]).guarantee_.epsilon.tolist() == [
+        0.1,
+        1.0,
+        0.1,
+        1.0,
+    ]
+    assert mean.fit(frame["y"].to_numpy(), epsilon=by_name).guarantee_.epsilon.tolist() == [
+        0.1,
+        1.0,
+        0.1,
+        1.0,
+    ]
+    assert (
+        mean.fit(frame["y"], epsilon=frame["eps"].set_axis(range(7, 11))).guarantee_.unit == "row"
+    )

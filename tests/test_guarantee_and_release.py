@@ -18,7 +18,8 @@ MEAN = sv.Mean(bounds=(0, 10))
 
 
 def test_losses_of_one_person_add_up_in_units():
-    a, b = MEAN.plan(epsilon=EPSILON).guarantee, sv.Quantile(bounds=(0, 10)).plan(epsilon=EPSILON[::-1]).guarantee
+    a = MEAN.plan(epsilon=EPSILON).guarantee
+    b = sv.Quantile(bounds=(0, 10)).plan(epsilon=EPSILON[::-1]).guarantee
     assert np.array_equal((a + b).units, a.units + b.units)
     assert np.array_equal((a + a).units, 2 * a.units)
     assert (a + b).counts.sum() == 300
@@ -34,7 +35,9 @@ def test_zcdp_of_a_pure_promise_and_its_conversion_to_epsilon_delta():
     delta = 1e-6
     ours = many.approximate(delta)[0]
     exact = PLDAccountant().compose(dp_event.LaplaceDpEvent(1 / 0.3), 64).get_epsilon(delta)
-    assert exact <= ours <= 64 * 0.3  # dp-accounting's exact composition never exceeds ours, and ours beats adding
+    assert (
+        exact <= ours <= 64 * 0.3
+    )  # dp-accounting's exact composition never exceeds ours, and ours beats adding
     with pytest.raises(errors.IncompatibleGuarantees):
         _ = many.epsilon
     for bad in (0, 1, -1, np.nan):
@@ -50,7 +53,9 @@ def test_streamed_kinds_of_two_tables_do_not_add_up():
     """Rows with (0.1, 1.0) and rows with (1.0, 0.1) are two equal tables of kinds; nobody can say who is who."""
     from sottovoce.budgets import BudgetGroups
 
-    kinds = [BudgetGroups(np.array([10**8, 10**9]), np.array([1, 1]), np.array([5, 5])) for _ in range(2)]
+    kinds = [
+        BudgetGroups(np.array([10**8, 10**9]), np.array([1, 1]), np.array([5, 5])) for _ in range(2)
+    ]
     one, two = (MEAN.plan_for(sv.Budgets(k, "row")).guarantee for k in kinds)
     assert np.array_equal((one + one).units, 2 * one.units)
     with pytest.raises(errors.IncompatibleGuarantees):
@@ -76,7 +81,11 @@ def test_a_release_says_value_promise_theorem_noise_grid_and_version():
     assert content["format"] == "sottovoce.release/1"
     assert content["value"] == release.value
     promise = content["guarantee"]
-    assert (promise["unit"], promise["neighbours"], promise["currency"]) == ("row", "replace", "pure epsilon")
+    assert (promise["unit"], promise["neighbours"], promise["currency"]) == (
+        "row",
+        "replace",
+        "pure epsilon",
+    )
     assert sum(line["people"] for line in promise["epsilon"]["distribution"]) == 300
     assert content["certificate"]["page"] == "docs/theory/mean.md"
     assert content["certificate"]["library"]["sottovoce"] == sv.__version__
@@ -93,7 +102,9 @@ def test_many_different_budgets_are_told_by_deciles():
     assert shares == pytest.approx(np.linspace(0.1, 1, 10))
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"format": "other/1"}', '{"format": "sottovoce.release/1"}'])
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", "null", '{"format": "other/1"}', '{"format": "sottovoce.release/1"}']
+)
 def test_what_is_no_release_is_refused(text, tmp_path):
     with pytest.raises(errors.InvalidRelease):
         sv.Release.from_json(text)
@@ -108,7 +119,9 @@ def test_what_is_no_release_is_refused(text, tmp_path):
 def test_the_explanation_names_unit_neighbours_currency_and_factor(epsilon):
     text = MEAN.fit(VALUES, epsilon=epsilon).release_.explain()
     assert all(word in text for word in ("pure ε", "replace", "row", "odds", "docs/theory/mean.md"))
-    quartiles = sv.Quantile(q=[0.25, 0.75], bounds=(0, 10)).fit(VALUES, epsilon=epsilon).release_.explain()
+    quartiles = (
+        sv.Quantile(q=[0.25, 0.75], bounds=(0, 10)).fit(VALUES, epsilon=epsilon).release_.explain()
+    )
     assert "(the 0.25 quantile)" in quartiles
     assert "(the 0.75 quantile)" in quartiles
 
@@ -116,7 +129,9 @@ def test_the_explanation_names_unit_neighbours_currency_and_factor(epsilon):
 def test_plans_describe_tiers_and_deciles():
     tiers = MEAN.plan(epsilon=EPSILON)
     assert [line["people"] for line in tiers.who_pays()] == [100, 100, 100]
-    assert [line["granted"] for line in tiers.who_pays()] == sorted(set(EPSILON.tolist()))  # as they were typed
+    assert [line["granted"] for line in tiers.who_pays()] == sorted(
+        set(EPSILON.tolist())
+    )  # as they were typed
     assert sum(line["voice"] for line in tiers.who_pays()) == pytest.approx(1)
     deciles = MEAN.plan(epsilon=np.linspace(0.01, 1, 300))
     assert [line["people"] for line in deciles.who_pays()] == [30] * 10
@@ -153,7 +168,15 @@ def test_the_parts_of_an_expected_error_are_told_in_words(q):
     plan = sv.Quantile(q=q, bounds=(0, 100)).plan(epsilon=[0.1] * 50 + [1.0] * 50)
     told = plan.describe()
     assert "difference from the classical answer on the same table, the plain quantile" in told
-    for words in ("Of it noise", "unequal weights", "shrinkage 0", "of bias is possible", "in units of the column"):
+    for words in (
+        "Of it noise",
+        "unequal weights",
+        "shrinkage 0",
+        "of bias is possible",
+        "in units of the column",
+    ):
         assert words in told
     assert all(error.in_column == pytest.approx(100 * error.total) for error in plan.errors)
-    assert np.atleast_1d(plan.expected_error) == pytest.approx([error.total for error in plan.errors])
+    assert np.atleast_1d(plan.expected_error) == pytest.approx(
+        [error.total for error in plan.errors]
+    )

@@ -54,7 +54,8 @@ def test_promises_of_one_kind_add_up_and_others_do_not():
 
 
 def test_rho_adds_up_and_is_read_at_the_common_delta():
-    one, two = replace(ZCDP, delta=1e-6, gaussian=True), replace(ZCDP, delta=1e-6)
+    one = replace(ZCDP, delta=1e-6, gaussian=True)
+    two = replace(ZCDP, delta=1e-6)
     both = one + two
     assert np.array_equal(both.units, 2 * ZCDP.units)
     assert both.delta == 1e-6
@@ -65,7 +66,9 @@ def test_rho_adds_up_and_is_read_at_the_common_delta():
     assert (one + replace(two, delta=1e-5)).delta is None
 
 
-@pytest.mark.parametrize("promise", [replace(ZCDP, delta=1e-6), replace(ZCDP, delta=1e-6, gaussian=True), AT_DELTA])
+@pytest.mark.parametrize(
+    "promise", [replace(ZCDP, delta=1e-6), replace(ZCDP, delta=1e-6, gaussian=True), AT_DELTA]
+)
 def test_a_summary_tells_delta_wherever_it_tells_epsilon(promise):
     told = promise.summary()
     assert told["delta"] == 1e-6

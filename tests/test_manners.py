@@ -27,7 +27,9 @@ from seams import silent
 from sklearn_checks import every_check
 
 ROOT = Path(__file__).parents[1]
-questions = pytest.mark.parametrize("question", [sv.Mean(bounds=(0, 1)), sv.Quantile(q=[0.1, 0.9], bounds=(0, 1))])
+questions = pytest.mark.parametrize(
+    "question", [sv.Mean(bounds=(0, 1)), sv.Quantile(q=[0.1, 0.9], bounds=(0, 1))]
+)
 
 
 @questions
@@ -49,7 +51,11 @@ def test_clone_pickle_and_refit(question):
 def test_metadata_routing_knows_epsilon_and_groups(question):
     with sklearn.config_context(enable_metadata_routing=True):
         routed = clone(question).set_fit_request(epsilon=True, groups=True)
-        assert routed.get_metadata_routing().fit.requests == {"epsilon": True, "groups": True, "column": None}
+        assert routed.get_metadata_routing().fit.requests == {
+            "epsilon": True,
+            "groups": True,
+            "column": None,
+        }
 
 
 @pytest.mark.parametrize(
@@ -60,12 +66,16 @@ def test_metadata_routing_knows_epsilon_and_groups(question):
 def test_every_kind_of_column_gives_the_same_answer(column):
     values = [0.25, 0.5, 0.75, 1.0]
     with silent():
-        assert sv.Mean(bounds=(0, 1)).fit(column(values), epsilon=1e5).value_ == pytest.approx(0.625, abs=1e-4)
+        assert sv.Mean(bounds=(0, 1)).fit(column(values), epsilon=1e5).value_ == pytest.approx(
+            0.625, abs=1e-4
+        )
 
 
 def test_the_limit_of_large_budgets_is_the_plain_answer():
     values = np.random.default_rng(0).random(1000)
-    assert sv.Mean(bounds=(0, 1)).fit(values, epsilon=1e6).value_ == pytest.approx(values.mean(), abs=1e-6)
+    assert sv.Mean(bounds=(0, 1)).fit(values, epsilon=1e6).value_ == pytest.approx(
+        values.mean(), abs=1e-6
+    )
     median = sv.Quantile(bounds=(0, 1), cells=2**20).fit(values, epsilon=1e6).value_
     assert median == pytest.approx(np.median(values), abs=2e-3)
 
@@ -95,7 +105,9 @@ def lint_imports(source: Path) -> subprocess.CompletedProcess[str]:
         "--no-cache",
     ]
     environment = {**os.environ, "PYTHONPATH": str(source)}
-    return subprocess.run(command, capture_output=True, text=True, cwd=source, env=environment, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=source, env=environment, check=False
+    )
 
 
 @pytest.mark.parametrize(
@@ -125,9 +137,13 @@ def test_the_house_keeps_its_contracts():
 
 def test_randomness_is_drawn_in_one_place():
     for path in (ROOT / "src").rglob("*.py"):
-        if "experiments" in path.parts:  # simulations of invented people, with fixed seeds: nothing there is a release
+        if (
+            "experiments" in path.parts
+        ):  # simulations of invented people, with fixed seeds: nothing there is a release
             continue
         text = path.read_text()
-        assert not any(word in text for word in ("np.random", "numpy.random", "import random")), path.name
+        assert not any(word in text for word in ("np.random", "numpy.random", "import random")), (
+            path.name
+        )
         assert "urandom" not in text or path.name == "source.py"
         assert "opendp.prelude" not in text or path.name == "opendp_samplers.py"

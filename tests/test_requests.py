@@ -31,7 +31,9 @@ TABLE = pd.DataFrame(
 )
 PEOPLE = TABLE["id"].tolist()
 MEAN = sv.Mean(bounds=(0, 100))
-RIDGE = sv.Ridge(bounds=sv.Bounds(features=(0, 200), label=(0, 100)), method="output-tight", alpha=1.0)
+RIDGE = sv.Ridge(
+    bounds=sv.Bounds(features=(0, 200), label=(0, 100)), method="output-tight", alpha=1.0
+)
 EARLIER = Path(__file__).parent / "ledgers" / "earlier_books.sql"
 
 
@@ -96,7 +98,8 @@ def ask(books: sv.Session, request: tuple, key: str) -> sv.Release:
 
 @pytest.mark.parametrize("case", ANOTHER)
 def test_a_key_never_returns_the_answer_to_another_question(case):
-    books, (first, other) = session(), ANOTHER[case]
+    books = session()
+    (first, other) = ANOTHER[case]
     made = ask(books, first, "one")
     before = left(books)
     assert ask(books, first, "one").to_json() == made.to_json()
@@ -111,7 +114,10 @@ def test_a_schema_says_which_columns_are_asked_about():
     ridge = sv.Ridge(bounds=sv.Schema(columns=columns, label="cost"), method="output-tight")
     books = session()
     made = ask(books, (ridge, TABLE[["age", "bmi"]], TABLE["cost"]), "one")
-    assert ask(books, (ridge, TABLE[["height", "bmi", "age"]], TABLE["cost"]), "one").to_json() == made.to_json()
+    assert (
+        ask(books, (ridge, TABLE[["height", "bmi", "age"]], TABLE["cost"]), "one").to_json()
+        == made.to_json()
+    )
     with pytest.raises(errors.KeyReused):
         ask(books, (ridge, TABLE[["age", "bmi"]], TABLE["days"]), "one")
 
@@ -119,7 +125,11 @@ def test_a_schema_says_which_columns_are_asked_about():
 def test_the_same_prices_are_the_same_request_however_they_are_written():
     books = session()
     made = books.release(MEAN, TABLE["cost"], groups=PEOPLE, epsilon=0.5, key="one")
-    for price in (np.float64(0.5), dict.fromkeys(PEOPLE, 0.5), dict.fromkeys([*reversed(PEOPLE), "nobody"], 0.5)):
+    for price in (
+        np.float64(0.5),
+        dict.fromkeys(PEOPLE, 0.5),
+        dict.fromkeys([*reversed(PEOPLE), "nobody"], 0.5),
+    ):
         assert books.release(MEAN, TABLE["cost"], groups=PEOPLE, epsilon=price, key="one") == made
     with pytest.raises(errors.KeyReused):
         books.release(MEAN, TABLE["cost"], groups=PEOPLE, epsilon=0.4, key="one")
@@ -132,9 +142,12 @@ def test_what_the_values_are_plays_no_part():
 
 
 def test_parts_of_a_request_do_not_run_together():
-    people, one, two = np.array(["a"]), np.array([1, 2]), np.array([3])
+    people = np.array(["a"])
+    one = np.array([1, 2])
+    two = np.array([3])
     whole = [
-        Request(MEAN, [], people, facts).fingerprint() for facts in ((one, two), (np.array([1]), np.array([2, 3])))
+        Request(MEAN, [], people, facts).fingerprint()
+        for facts in ((one, two), (np.array([1]), np.array([2, 3])))
     ]
     assert whole[0] != whole[1]
 
@@ -168,7 +181,10 @@ ASKED = {
 
 def ask_as_then(books: sv.Session, request: tuple, key: str) -> sv.Release:
     by_name = isinstance(request[-1], str)
-    price = 1.0 if key.startswith("ridge") else 0.5
+    if key.startswith("ridge"):
+        price = 1.0
+    else:
+        price = 0.5
     return books.release(
         *request,
         groups="id" if by_name else PEOPLE,
@@ -179,7 +195,8 @@ def ask_as_then(books: sv.Session, request: tuple, key: str) -> sv.Release:
 
 @pytest.mark.parametrize("key", ASKED)
 def test_a_release_of_earlier_books_comes_back_when_the_same_is_asked(earlier, key):
-    stored, before = earlier.ledger.find(key), left(earlier)
+    stored = earlier.ledger.find(key)
+    before = left(earlier)
     assert ":" not in stored.request
     assert ask_as_then(earlier, ASKED[key], key).to_json() == stored.release
     assert left(earlier) == before
@@ -203,7 +220,10 @@ def test_a_release_of_earlier_books_that_was_changed_is_not_in_them(earlier):
         ("ridge of a frame", (RIDGE, TABLE[["age", "height"]], TABLE["cost"])),
         ("ridge of a frame", (RIDGE, TABLE[["bmi", "age"]], TABLE["cost"])),
         ("ridge of a frame", (RIDGE, TABLE[["age", "bmi"]].to_numpy(), TABLE["cost"])),
-        ("ridge of arrays", (RIDGE, TABLE[["age", "bmi", "height"]].to_numpy(), TABLE["cost"].to_numpy())),
+        (
+            "ridge of arrays",
+            (RIDGE, TABLE[["age", "bmi", "height"]].to_numpy(), TABLE["cost"].to_numpy()),
+        ),
         ("mean by name", (MEAN, TABLE, "days")),
         ("ridge by name", (RIDGE, TABLE[["id", "age", "height", "cost"]], "cost")),
     ],
@@ -222,7 +242,9 @@ def test_earlier_charges_are_recognised_but_not_where_they_booked_another_amount
     with pytest.raises(errors.KeyReused):
         earlier.charge({"p1": 1e-6, "p0": 1e-6}, key="survey at delta", account="delta, replace")
     earlier.ledger.upgrade()
-    earlier.charge({"p1": 1e-6, "p0": 1e-6}, key="survey at delta, put right", account="delta, replace")
+    earlier.charge(
+        {"p1": 1e-6, "p0": 1e-6}, key="survey at delta, put right", account="delta, replace"
+    )
     assert earlier.balance("p1", "delta, replace") == pytest.approx(9e-6 - 1e-12, rel=1e-12)
     earlier.verify()
 

@@ -45,4 +45,9 @@ def test_bounds_and_shares():
         "-0.5",
         "123,457",
     ]
-    assert [format_percent(s) for s in (0.00651, 0.0999, 0.5, 0.0)] == ["0.65 %", "10 %", "50 %", "0 %"]
+    assert [format_percent(s) for s in (0.00651, 0.0999, 0.5, 0.0)] == [
+        "0.65 %",
+        "10 %",
+        "50 %",
+        "0 %",
+    ]

@@ -14,7 +14,8 @@ from sottovoce import errors
 from sottovoce.ledger import Amounts
 from sottovoce.ledgers.opened import open_ledger
 
-VALUES, OWNERS = [1.0, 2.0, 3.0, 4.0, 5.0], ["a", "a", "b", "c", "c"]
+VALUES = [1.0, 2.0, 3.0, 4.0, 5.0]
+OWNERS = ["a", "a", "b", "c", "c"]
 MEAN = sv.Mean(bounds=(0, 10))
 
 
@@ -60,7 +61,9 @@ def test_the_same_key_for_another_request_is_an_error(other):
     left = [s.balance(p) for p in "abc"]
     asked = {"question": MEAN, "groups": OWNERS, "epsilon": 0.2, **other}
     with pytest.raises(errors.KeyReused):
-        s.release(asked["question"], VALUES, groups=asked["groups"], epsilon=asked["epsilon"], key="one")
+        s.release(
+            asked["question"], VALUES, groups=asked["groups"], epsilon=asked["epsilon"], key="one"
+        )
     assert left == [s.balance(p) for p in "abc"]
 
 
@@ -101,9 +104,19 @@ BALL = sv.Bounds(norm=1.0, label=(0, 10))
 #: Questions of every currency and relation, what they are granted in, and the amount that is left of it.
 TOO_MUCH = {
     "mean": (MEAN, None, {}, "0.3 .pure epsilon, replace."),
-    "quantile": (sv.Quantile(bounds=(0, 10), q=[0.1, 0.5, 0.9]), None, {}, "0.3 .pure epsilon, replace."),
+    "quantile": (
+        sv.Quantile(bounds=(0, 10), q=[0.1, 0.5, 0.9]),
+        None,
+        {},
+        "0.3 .pure epsilon, replace.",
+    ),
     "ridge": (sv.Ridge(bounds=sv.Bounds(features=(0, 1), label=(0, 10))), VALUES, {}, "0.3"),
-    "logistic": (sv.LogisticRegression(bounds=sv.Bounds(features=(0, 1))), [0, 1, 0, 1, 1], {}, "0.3"),
+    "logistic": (
+        sv.LogisticRegression(bounds=sv.Bounds(features=(0, 1))),
+        [0, 1, 0, 1, 1],
+        {},
+        "0.3",
+    ),
     "labels": (
         sv.LogisticRegression(bounds=sv.Bounds(features=(0, 1)), neighbours="labels"),
         [0, 1, 0, 1, 1],
@@ -125,8 +138,13 @@ def test_asking_more_than_anybody_has_left_says_so_and_charges_nobody(name):
     question, y, kind, most = TOO_MUCH[name]
     s = sv.Session()
     s.grant({"a": 0.3, "b": 0.3, "c": 0.2}, **kind)
-    data = (VALUES,) if y is None else ([[0.1], [0.2], [0.3], [0.4], [0.5]], y)
-    with pytest.raises(errors.BudgetExceeded, match=f"Nobody has as much left.*The most .* has left: {most}"):
+    if y is None:
+        data = (VALUES,)
+    else:
+        data = ([[0.1], [0.2], [0.3], [0.4], [0.5]], y)
+    with pytest.raises(
+        errors.BudgetExceeded, match=f"Nobody has as much left.*The most .* has left: {most}"
+    ):
         s.release(question, *data, groups=OWNERS, epsilon=0.7, key="one")
     assert s.ledger.find("one") is None
     assert {line.what for line in s.history("a")} == {"grant"}
@@ -159,7 +177,8 @@ def test_a_failure_after_reserve_is_never_refunded(monkeypatch):
 def test_the_charge_is_written_before_a_value_is_read_for_the_answer(monkeypatch):
     from sottovoce.data import kernels
 
-    s, seen = session(), []
+    s = session()
+    seen = []
     original = kernels.WeightedSum.__call__
 
     def looking(self, batch):
@@ -258,7 +277,9 @@ def test_grants_from_a_column_and_from_a_market():
     s = sv.Session()
     s.grant([0.4, 0.2], people=["a", "b"])
     assert (s.balance("a"), s.balance("b")) == (0.4, 0.2)
-    deal = sv.market.Market({"x": 1.0, "y": 2.0}, cost_range=(1, 3), trade_off=0.01, mu=1.0, sigma=1.0).allocate()
+    deal = sv.market.Market(
+        {"x": 1.0, "y": 2.0}, cost_range=(1, 3), trade_off=0.01, mu=1.0, sigma=1.0
+    ).allocate()
     s.grant(deal)
     assert s.balance("x") == pytest.approx(deal.epsilon[0], abs=1e-9)
     for grants in ([0.1, 0.2], 0.3, None):
@@ -340,7 +361,9 @@ def test_the_same_amounts_in_another_order_are_the_same_charge():
     s.verify()
 
 
-@pytest.mark.parametrize("account", ["", "pure epsilon", "coffee, replace", None, 3, ["pure epsilon, replace"]])
+@pytest.mark.parametrize(
+    "account", ["", "pure epsilon", "coffee, replace", None, 3, ["pure epsilon, replace"]]
+)
 def test_an_account_that_there_is_not_is_named_as_such(account):
     s = session()
     for asked in (
@@ -364,7 +387,9 @@ def test_a_key_is_text(key):
     assert s.balance("a") == 1.0
 
 
-@pytest.mark.parametrize("amounts", [None, [0.1], 0.1, "a", {"a": [0.1, 0.2]}, {"a": None}, {"a": "x"}, {"a": 10**400}])
+@pytest.mark.parametrize(
+    "amounts", [None, [0.1], 0.1, "a", {"a": [0.1, 0.2]}, {"a": None}, {"a": "x"}, {"a": 10**400}]
+)
 def test_amounts_that_are_none_are_refused(amounts):
     s = session()
     for asked in (lambda: s.charge(amounts, key="one"), lambda: s.grant(amounts)):
@@ -380,11 +405,14 @@ def test_accounts_are_kept_apart_and_there_are_no_others():
     assert (s.balance("a"), s.balance("a", "zCDP rho, zero out")) == (1.0, 0.125)
     with pytest.raises(errors.InvalidParameter):
         s.grant({"a": 1.0}, currency="coffee")
-    assert [line.account for line in s.history("a")] == ["pure epsilon, replace"] + 2 * ["zCDP rho, zero out"]
+    assert [line.account for line in s.history("a")] == ["pure epsilon, replace"] + 2 * [
+        "zCDP rho, zero out"
+    ]
 
 
 def test_a_release_is_told_where_it_was_booked_and_found_there():
-    s, other = session(), session()
+    s = session()
+    other = session()
     release = s.release(MEAN, VALUES, groups=OWNERS, epsilon=0.1, key="one")
     booked = release.certificate.ledger
     assert list(s.ledger.entries())[booked["entry"]].digest.hex() == booked["head"]
@@ -397,7 +425,8 @@ def test_a_release_is_told_where_it_was_booked_and_found_there():
 def test_somebody_else_who_pays_meanwhile_is_noticed(monkeypatch):
     """Between reading balances and reserving, another release takes b's last ε: b is left out, nobody overspends."""
     s = session()
-    reserve, late = s.ledger.reserve, []
+    reserve = s.ledger.reserve
+    late = []
 
     def crossed(key, request, amounts, **options):
         if not late:
@@ -410,7 +439,9 @@ def test_somebody_else_who_pays_meanwhile_is_noticed(monkeypatch):
     s.verify()
 
 
-@pytest.mark.parametrize("question", [5, None, "mean", sv.Mean, sv.Uniform(sv.Mean(bounds=(0, 1))), LinearRegression()])
+@pytest.mark.parametrize(
+    "question", [5, None, "mean", sv.Mean, sv.Uniform(sv.Mean(bounds=(0, 1))), LinearRegression()]
+)
 def test_what_is_no_question_is_refused_by_an_error_of_ours(question):
     session = sv.Session()
     session.grant({"ada": 1.0, "ben": 1.0})
@@ -427,5 +458,12 @@ def test_a_price_of_nothing_from_everybody_is_refused_by_every_method(method):
     session.grant({"ada": 1.0, "ben": 1.0})
     ridge = sv.Ridge(bounds=sv.Bounds(features=(0, 1), label=(0, 1)), method=method)
     with pytest.raises(sv.errors.InvalidBudget):
-        session.release(ridge, [[0.5]] * 4, [0.5] * 4, groups=["ada", "ben"] * 2, key="k", epsilon={"ada": 0, "ben": 0})
+        session.release(
+            ridge,
+            [[0.5]] * 4,
+            [0.5] * 4,
+            groups=["ada", "ben"] * 2,
+            key="k",
+            epsilon={"ada": 0, "ben": 0},
+        )
     assert session.balance("ada") == 1.0

@@ -57,7 +57,10 @@ def in_memory():
 
 DOORS = {
     "pandas": (lambda _: MEAN.fit(pd.Series(VALUES, name="pay"), epsilon=1.0).release_, None),
-    "a frame of one column": (lambda _: MEAN.fit(pd.DataFrame({"pay": VALUES}), epsilon=1.0).release_, None),
+    "a frame of one column": (
+        lambda _: MEAN.fit(pd.DataFrame({"pay": VALUES}), epsilon=1.0).release_,
+        None,
+    ),
     "polars": (lambda _: MEAN.fit(pl.Series("pay", VALUES), epsilon=1.0).release_, None),
     "a file": (lambda path: MEAN.fit(path, column="pay", epsilon=1.0).release_, "salaries"),
     "a session": (
@@ -71,7 +74,11 @@ DOORS = {
         "salaries",
     ),
     "a baseline": (
-        lambda _: sv.Sampled(MEAN).fit(pd.Series(VALUES, name="pay"), epsilon=[0.5, 1.0] * (N // 2)).release_,
+        lambda _: (
+            sv.Sampled(MEAN)
+            .fit(pd.Series(VALUES, name="pay"), epsilon=[0.5, 1.0] * (N // 2))
+            .release_
+        ),
         None,
     ),
     "a model": (
@@ -107,7 +114,10 @@ def test_column_table_and_date_are_told_through_every_door(door, table):
 def test_arrays_without_names_say_so():
     release = MEAN.fit(VALUES, epsilon=1.0).release_
     assert (release.column, release.table, release.units) == (None, None, None)
-    assert "Asked about: a column without a name, of a table without a name, on 20" in release.explain()
+    assert (
+        "Asked about: a column without a name, of a table without a name, on 20"
+        in release.explain()
+    )
     assert "in units of the column" in release.explain()
 
 
@@ -142,7 +152,8 @@ def test_names_and_dates_change_no_plan_and_the_same_key_gives_the_same_bytes():
     assert named.certificate.plan_digest == MEAN.plan(epsilon=1.0, rows=N).digest
     session = in_memory()
     first, again = (
-        session.release(MEAN, VALUES, groups=PEOPLE, key="k", epsilon=0.5, name=name).to_json() for name in ("a", "b")
+        session.release(MEAN, VALUES, groups=PEOPLE, key="k", epsilon=0.5, name=name).to_json()
+        for name in ("a", "b")
     )
     assert first == again
     assert "date" in json.loads(first)
@@ -166,7 +177,11 @@ def test_the_error_of_a_mean_is_beside_it_and_that_of_a_quantile_is_a_rank():
     assert "±" in draw_answer(mean)
     assert "± is the expected error, in units of &#x27;pay&#x27;" in draw_answer(mean)
     value, error = (
-        float(part) for part in draw_answer(mean).split('"big">')[1].split("</span>")[0].split('<span class="soft">±')
+        float(part)
+        for part in draw_answer(mean)
+        .split('"big">')[1]
+        .split("</span>")[0]
+        .split('<span class="soft">±')
     )
     assert len(f"{error:g}".replace(".", "").strip("0")) <= 2
     assert abs(value - mean.value) <= mean.expected_error / 20
@@ -203,7 +218,15 @@ def test_releases_of_earlier_versions_load_and_keep_their_bytes(path):
 
 
 @pytest.mark.parametrize(
-    "change", [{"column": 5}, {"table": ["a"]}, {"units": {"a": 1}}, {"units": "x"}, {"date": "soon"}, {"date": 3}]
+    "change",
+    [
+        {"column": 5},
+        {"table": ["a"]},
+        {"units": {"a": 1}},
+        {"units": "x"},
+        {"date": "soon"},
+        {"date": 3},
+    ],
 )
 def test_what_is_not_text_is_no_release(change):
     content = json.loads(EARLIER[1].read_text(encoding="utf-8"))
@@ -255,7 +278,8 @@ def fitted(question, labels=CLASSES, epsilon=1.0):
 def test_the_functions_of_a_classifier_are_rounded_and_have_one_unit(question, unit):
     """All six digits were told, and the page called margins log-odds."""
     release = fitted(question)
-    text, page = release.explain(), draw_answer(release)
+    text = release.explain()
+    page = draw_answer(release)
     assert f"{unit} of yes: intercept" in text
     assert f"Numbers are in {unit}" in page
     ((_, intercept), (_, slope)) = release.coefficients(release.value["models"]["yes"])
@@ -267,7 +291,11 @@ def test_the_functions_of_a_classifier_are_rounded_and_have_one_unit(question, u
 
 def test_coefficients_of_public_features_are_rounded_to_their_own_noise():
     """A slope of .05 a year was told as 0: its range is not declared, and it was rounded as if that were one year."""
-    release = sv.LabelPrivateRegression(label_bounds=(0, 10)).fit(AGES, AGES["age"] / 20, epsilon=50.0).release_
+    release = (
+        sv.LabelPrivateRegression(label_bounds=(0, 10))
+        .fit(AGES, AGES["age"] / 20, epsilon=50.0)
+        .release_
+    )
     slope = dict(release.coefficients(release.value))["age"]
     assert abs(float(slope) - release.value["coefficients"]["age"]) <= release.noise["scale"] / 5
 
@@ -297,7 +325,10 @@ def test_quantiles_on_a_fine_grid_are_not_told_finer_than_they_are_known():
 
 
 def test_numbers_that_are_assumed_are_written_out():
-    assert "spread by 20,000 (a tenth" in sv.Mean(bounds=(0, 200_000)).plan(epsilon=[0.1] * 9 + [1.0]).describe()
+    assert (
+        "spread by 20,000 (a tenth"
+        in sv.Mean(bounds=(0, 200_000)).plan(epsilon=[0.1] * 9 + [1.0]).describe()
+    )
 
 
 def test_a_model_without_an_intercept_is_compared_with_least_squares_without_one():

@@ -71,7 +71,9 @@ def test_a_blank_value_of_the_only_column_is_a_row(reader, end, content, wanted,
 @pytest.mark.parametrize("blank", [b"", b"7"])
 def test_how_many_rows_there_are_does_not_depend_on_a_value(engine, blank, tmp_path):
     (tmp_path / "a.csv").write_bytes(b"y\n" + b"3\n" * 9 + blank + b"\n")
-    budgets, _ = take_census(get_engine(engine).open_table(str(tmp_path / "a.csv"), ("y",)), epsilon=1.0)
+    budgets, _ = take_census(
+        get_engine(engine).open_table(str(tmp_path / "a.csv"), ("y",)), epsilon=1.0
+    )
     assert budgets.n_rows == 10
 
 
@@ -79,23 +81,32 @@ def test_a_dataset_that_leaves_blank_lines_out_is_refused(tmp_path):
     """Arrow's own default: three of four rows were counted, and said to be all."""
     file = tmp_path / "a.csv"
     file.write_bytes(b"y\n3\n\n4\n5\n")
-    mean, as_is = sv.Mean(bounds=(0, 10), missing=5.0), ds.dataset(file, format="csv")
+    mean = sv.Mean(bounds=(0, 10), missing=5.0)
+    as_is = ds.dataset(file, format="csv")
     for table in (as_is, ds.dataset([as_is, as_is])):
         with pytest.raises(errors.InvalidData, match="blank lines"):
             mean.fit(table, epsilon=1.0)
     all_lines = ds.CsvFileFormat(parse_options=csv.ParseOptions(ignore_empty_lines=False))
-    assert mean.fit(ds.dataset(file, format=all_lines), epsilon=1.0).release_.guarantee["people"] == 4
+    assert (
+        mean.fit(ds.dataset(file, format=all_lines), epsilon=1.0).release_.guarantee["people"] == 4
+    )
 
 
 def test_blank_lines_are_counted_alike_in_blocks_of_any_size(tmp_path, monkeypatch):
     """The end of a line may fall between two blocks of the reader."""
-    rng, values, usual = np.random.default_rng(), [b"", b"4", b"55", b"6666"], files.pacsv.ReadOptions
+    rng = np.random.default_rng()
+    values = [b"", b"4", b"55", b"6666"]
+    usual = files.pacsv.ReadOptions
     for end in ENDS.values():
         rows = [values[k] for k in rng.integers(0, 4, 300)]
         (tmp_path / "a.csv").write_bytes(end.join([b"y", *rows]) + end)
         for size in range(16, 40):
             with monkeypatch.context() as patch:
-                patch.setattr(files.pacsv, "ReadOptions", lambda size=size, **said: usual(block_size=size, **said))
+                patch.setattr(
+                    files.pacsv,
+                    "ReadOptions",
+                    lambda size=size, **said: usual(block_size=size, **said),
+                )
                 found = cells("arrow", tmp_path / "a.csv", ("y",), ("y",))
             assert [value for (value,) in found] == [float(row) if row else None for row in rows]
 
@@ -122,7 +133,10 @@ ROWS = [("zoë", 1.5), ("ben", None), ("zoë", 2.25)]
 
 
 def written(delimiter=",", encoding="utf-8", decimal=".", head="näme"):
-    lines = [[head, "y"], *([who, "" if y is None else str(y).replace(".", decimal)] for who, y in ROWS)]
+    lines = [
+        [head, "y"],
+        *([who, "" if y is None else str(y).replace(".", decimal)] for who, y in ROWS),
+    ]
     return "".join(delimiter.join(line) + "\n" for line in lines).encode(encoding)
 
 
@@ -137,7 +151,11 @@ WRITTEN = {
     "UTF-16": ("a.csv", written("\t", "utf-16"), {}),
     "latin-1": ("a.csv", written(";", "latin-1"), {"encoding": "latin-1"}),
     "decimal commas": ("a.csv", written(";", decimal=","), {"decimal": ","}),
-    "all at once": ("a.csv", written("|", "cp1252", ","), {"delimiter": "|", "encoding": "cp1252", "decimal": ","}),
+    "all at once": (
+        "a.csv",
+        written("|", "cp1252", ","),
+        {"delimiter": "|", "encoding": "cp1252", "decimal": ","},
+    ),
 }
 
 
@@ -152,7 +170,9 @@ def test_every_engine_reads_files_as_they_are_written(reader, name, content, sai
 @pytest.mark.parametrize("engine", ["arrow", "duckdb"])
 def test_text_that_nobody_asks_about_is_not_read(engine, tmp_path):
     """Neither its encoding nor its kind matters: the header is plain, and the columns asked about are numbers."""
-    (tmp_path / "a.csv").write_bytes("who,town,smoker,y\n1,Zürich,True,2\n2,,maybe,3\n".encode("latin-1"))
+    (tmp_path / "a.csv").write_bytes(
+        "who,town,smoker,y\n1,Zürich,True,2\n2,,maybe,3\n".encode("latin-1")
+    )
     found = cells(engine, tmp_path / "a.csv", ("who", "y"), ("y",))
     assert sorted(found) == [("1", 2.0), ("2", 3.0)]
     with pytest.raises(errors.WrongType, match="--encoding"):
@@ -187,7 +207,9 @@ def test_a_header_that_does_not_tell_is_refused_with_the_option_to_use(content, 
     ],
     ids=["not packed", "cut", "large letters"],
 )
-def test_packed_files_that_are_not_what_they_are_called_are_refused(engine, name, content, said, tmp_path):
+def test_packed_files_that_are_not_what_they_are_called_are_refused(
+    engine, name, content, said, tmp_path
+):
     """In large letters DuckDB ended in an error of a codec, and Arrow said that a cell is of another kind."""
     (tmp_path / name).write_bytes(content)
     with pytest.raises(errors.InvalidData, match=said):
@@ -247,8 +269,26 @@ def test_true_and_false_in_a_text_file_are_drafted_as_text(tmp_path):
 def test_the_command_line_takes_the_options(engine, tmp_path):
     table = "id;epsilon;y;town\n" + "".join(f"é{k % 5};0,5;{k},5;Zürich\n" for k in range(20))
     (tmp_path / "a.csv").write_bytes(table.encode("latin-1"))
-    ask = ["release", "mean", str(tmp_path / "a.csv"), "--column", "y", "--bounds", "0", "20", "--engine", engine]
-    ask += ["--person-column", "id", "--budget-column", "epsilon", "--out", str(tmp_path / "r.json")]
+    ask = [
+        "release",
+        "mean",
+        str(tmp_path / "a.csv"),
+        "--column",
+        "y",
+        "--bounds",
+        "0",
+        "20",
+        "--engine",
+        engine,
+    ]
+    ask += [
+        "--person-column",
+        "id",
+        "--budget-column",
+        "epsilon",
+        "--out",
+        str(tmp_path / "r.json"),
+    ]
     refused = CliRunner().invoke(app, ask)
     assert refused.exit_code == 2
     assert "--encoding" in refused.stderr
@@ -269,7 +309,12 @@ class Nothing:
 
 
 def test_a_text_column_among_the_features_is_refused_before_anything_is_drawn(tmp_path):
-    (tmp_path / "a.csv").write_text("id,epsilon,x,town,y\n" + "".join(f"{k},1,0.5,Bern,0.5\n" for k in range(9)))
+    (tmp_path / "a.csv").write_text(
+        "id,epsilon,x,town,y\n" + "".join(f"{k},1,0.5,Bern,0.5\n" for k in range(9))
+    )
     bounds = sv.Bounds(features=(0, 1), label=(0, 1))
-    with source._seam(Nothing()), pytest.raises(errors.WrongType, match="every other column is a feature"):
+    with (
+        source._seam(Nothing()),
+        pytest.raises(errors.WrongType, match="every other column is a feature"),
+    ):
         sv.Ridge(bounds=bounds).fit(tmp_path / "a.csv", "y", epsilon="epsilon", groups="id")

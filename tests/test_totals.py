@@ -23,7 +23,11 @@ READ_AT = 1e-6
 #: What is spent in accounts, and the sizes of mechanisms that really lose it: (ε, δ) at worst, and Gaussian noise (ρ).
 SPENT = {
     "rows and labels": {"pure epsilon, replace": 1.0, "pure epsilon, replace labels": 0.88},
-    "pure, and ε at δ": {"pure epsilon, replace": 0.5, "epsilon at delta, replace": 0.75, "delta, replace": 1e-4},
+    "pure, and ε at δ": {
+        "pure epsilon, replace": 0.5,
+        "epsilon at delta, replace": 0.75,
+        "delta, replace": 1e-4,
+    },
     "pure and ρ": {"pure epsilon, replace": 0.3, "zCDP rho, replace": 0.05},
     "ρ of rows and of labels": {"zCDP rho, replace": 0.02, "zCDP rho, replace labels": 0.03},
     "zeroing out": {"epsilon at delta, zero out": 0.5, "delta, zero out": 1e-3},
@@ -52,14 +56,24 @@ def worst(spent):
     """Mechanisms that lose what is spent: under zeroing out the pair is two steps apart, as replacement makes it."""
     parts = []
     for relation in ("replace", "replace labels", "zero out"):
-        pure, rho, epsilon, delta = (spent.get(f"{resource}, {relation}", 0.0) for resource in RESOURCES)
-        steps = 2 if relation == "zero out" else 1
+        pure, rho, epsilon, delta = (
+            spent.get(f"{resource}, {relation}", 0.0) for resource in RESOURCES
+        )
+        if relation == "zero out":
+            steps = 2
+        else:
+            steps = 1
         if pure:
-            parts.append(pld.from_privacy_parameters(common.DifferentialPrivacyParameters(steps * pure, 0.0)))
+            parts.append(
+                pld.from_privacy_parameters(common.DifferentialPrivacyParameters(steps * pure, 0.0))
+            )
         if rho:
             parts.append(pld.from_gaussian_mechanism(1 / math.sqrt(2 * rho), sensitivity=steps))
         if epsilon:
-            lost = two_steps(epsilon, delta) if steps == 2 else (epsilon, delta)
+            if steps == 2:
+                lost = two_steps(epsilon, delta)
+            else:
+                lost = (epsilon, delta)
             parts.append(pld.from_privacy_parameters(common.DifferentialPrivacyParameters(*lost)))
     whole = parts[0]
     for part in parts[1:]:
@@ -86,14 +100,23 @@ def test_a_total_is_never_below_what_mechanisms_lose_together(case):
 
 #: Ways to add up that are wrong, and a case that shows it.
 BUGS = {
-    "one account of several": ("rows and labels", lambda s: compose_accounts({ACCOUNTS[0]: s[ACCOUNTS[0]]}, READ_AT)),
+    "one account of several": (
+        "rows and labels",
+        lambda s: compose_accounts({ACCOUNTS[0]: s[ACCOUNTS[0]]}, READ_AT),
+    ),
     "the largest account": ("rows and labels", lambda s: TotalLoss(max(s.values()), 0)),
-    "zeroing out counted once": ("zeroing out", lambda s: LossSums(*_of(s, "zero out")).compose(READ_AT)),
+    "zeroing out counted once": (
+        "zeroing out",
+        lambda s: LossSums(*_of(s, "zero out")).compose(READ_AT),
+    ),
     "δ of zeroing out counted twice": (
         "zeroing out",
         lambda s: TotalLoss(2 * _of(s, "zero out")[2], 2 * s["delta, zero out"]),
     ),
-    "pure zeroing out counted once": ("pure zeroing out", lambda s: TotalLoss(s["pure epsilon, zero out"], 0)),
+    "pure zeroing out counted once": (
+        "pure zeroing out",
+        lambda s: TotalLoss(s["pure epsilon, zero out"], 0),
+    ),
     "ρ of zeroing out counted twice": (
         "ρ of zeroing out",
         lambda s: TotalLoss(
@@ -101,8 +124,14 @@ BUGS = {
             round(READ_AT * UNITS_PER_DELTA),
         ),
     ),
-    "ρ read as ε": ("pure and ρ", lambda s: TotalLoss(s["pure epsilon, replace"] + s["zCDP rho, replace"], 0)),
-    "δ forgotten": ("pure, and ε at δ", lambda s: compose_accounts({**s, "delta, replace": 0}, READ_AT)),
+    "ρ read as ε": (
+        "pure and ρ",
+        lambda s: TotalLoss(s["pure epsilon, replace"] + s["zCDP rho, replace"], 0),
+    ),
+    "δ forgotten": (
+        "pure, and ε at δ",
+        lambda s: compose_accounts({**s, "delta, replace": 0}, READ_AT),
+    ),
 }
 
 
@@ -134,7 +163,9 @@ def test_out_and_in_again_is_no_more_than_it_must_be(epsilon, delta):
         for p, q in ((law[one], law[other]), (law[other], law[one])):
             assert p <= grow(q) * (1 + 1e-12)
             assert 1 - p <= grow(1 - q) * (1 + 1e-12)
-    found = LossSums(epsilon=round(epsilon * UNITS_PER_EPSILON), delta=round(delta * UNITS_PER_DELTA)).to_replace()
+    found = LossSums(
+        epsilon=round(epsilon * UNITS_PER_EPSILON), delta=round(delta * UNITS_PER_DELTA)
+    ).to_replace()
     needed = law["instead"] - math.exp(found.epsilon / UNITS_PER_EPSILON) * law["with"]
     assert needed <= found.delta / UNITS_PER_DELTA <= needed * (1 + 1e-6) + 1 / UNITS_PER_DELTA
 
@@ -153,17 +184,22 @@ def release(kind, price):
         return LossSums(rho=math.ceil(price**2 / 2 * UNITS_PER_EPSILON)), response
     leak = 0.008
     answers = [(leak, 0.0), *((a * (1 - leak), b * (1 - leak)) for a, b in response), (0.0, leak)]
-    return LossSums(epsilon=round(price * UNITS_PER_EPSILON), delta=round(leak * UNITS_PER_DELTA)), answers
+    return LossSums(
+        epsilon=round(price * UNITS_PER_EPSILON), delta=round(leak * UNITS_PER_DELTA)
+    ), answers
 
 
 def within(spent, caps):
-    return all(getattr(spent, name) <= getattr(caps, name) for name in ("pure", "rho", "epsilon", "delta"))
+    return all(
+        getattr(spent, name) <= getattr(caps, name) for name in ("pure", "rho", "epsilon", "delta")
+    )
 
 
 def paths(caps, releases=7):
     """Probabilities of all answers to an adaptive sequence: which kind comes next, and at which price, is a function of
     the answers so far, and what would exceed a cap is not asked of this person."""
-    waiting, found = [((), LossSums(), 1.0, 1.0)], []
+    waiting = [((), LossSums(), 1.0, 1.0)]
+    found = []
     while waiting:
         past, spent, one, other = waiting.pop()
         if len(past) == releases:
@@ -172,8 +208,11 @@ def paths(caps, releases=7):
         kind = ("pure", "rho", "at delta")[(len(past) + sum(past)) % 3]
         cost, answers = release(kind, (0.2, 0.25, 0.15)[sum(past[-2:]) % 3])
         if not within(spent + cost, caps):
-            cost, answers = LossSums(), [(1.0, 1.0)]
-        waiting += [((*past, a), spent + cost, one * p, other * q) for a, (p, q) in enumerate(answers)]
+            cost = LossSums()
+            answers = [(1.0, 1.0)]
+        waiting += [
+            ((*past, a), spent + cost, one * p, other * q) for a, (p, q) in enumerate(answers)
+        ]
     return np.array(found).T
 
 
@@ -185,7 +224,8 @@ def excess(answers, found):
 
 
 def test_interleaved_adaptive_releases_of_every_kind_lose_no_more_than_the_total_of_their_caps():
-    answers, found = paths(CAPS), CAPS.compose(READ_AT)
+    answers = paths(CAPS)
+    found = CAPS.compose(READ_AT)
     assert answers.sum(axis=1) == pytest.approx([1, 1])
     assert READ_AT < excess(answers, found) <= found.delta / UNITS_PER_DELTA
 
@@ -196,9 +236,18 @@ def test_people_who_stay_beyond_their_caps_are_caught():
     assert excess(paths(everything), found) > 1.2 * found.delta / UNITS_PER_DELTA
 
 
-@given(*[st.integers(0, 10**k) for k in (12, 12, 12, 15)], st.sampled_from(["replace", "replace labels", "zero out"]))
+@given(
+    *[st.integers(0, 10**k) for k in (12, 12, 12, 15)],
+    st.sampled_from(["replace", "replace labels", "zero out"]),
+)
 def test_more_spent_is_never_less_in_all(pure, rho, epsilon, delta, relation):
-    amounts = dict(zip((f"{resource}, {relation}" for resource in RESOURCES), (pure, rho, epsilon, delta), strict=True))
+    amounts = dict(
+        zip(
+            (f"{resource}, {relation}" for resource in RESOURCES),
+            (pure, rho, epsilon, delta),
+            strict=True,
+        )
+    )
     found = compose_accounts(amounts, READ_AT)
     assert found.epsilon >= pure + epsilon + rho
     assert min(delta, UNITS_PER_DELTA) <= found.delta <= UNITS_PER_DELTA
@@ -213,14 +262,23 @@ def test_one_account_alone_is_what_it_was():
     assert rho == (math.ceil(float(zcdp_epsilon(0.01, READ_AT)) * UNITS_PER_EPSILON), 10**9)
     assert float(zcdp_epsilon(0.01, READ_AT)) <= 0.01 + 2 * math.sqrt(0.01 * math.log(1 / READ_AT))
     assert (
-        compose_accounts({"epsilon at delta, zero out": 40 * UNITS_PER_EPSILON, "delta, zero out": 1}, READ_AT).delta
+        compose_accounts(
+            {"epsilon at delta, zero out": 40 * UNITS_PER_EPSILON, "delta, zero out": 1}, READ_AT
+        ).delta
         == UNITS_PER_DELTA
     )
-    assert compose_accounts({"epsilon at delta, zero out": 900_000 * UNITS_PER_EPSILON}, READ_AT).delta == 0
+    assert (
+        compose_accounts({"epsilon at delta, zero out": 900_000 * UNITS_PER_EPSILON}, READ_AT).delta
+        == 0
+    )
     assert (
         units.to_epsilon(
             compose_accounts(
-                {"pure epsilon, replace": UNITS_PER_EPSILON, "pure epsilon, replace labels": 880_000_000}, 0.1
+                {
+                    "pure epsilon, replace": UNITS_PER_EPSILON,
+                    "pure epsilon, replace labels": 880_000_000,
+                },
+                0.1,
             )[0]
         )
         == 1.88

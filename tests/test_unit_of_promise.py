@@ -21,7 +21,8 @@ from sottovoce import _HOMES, errors
 from sottovoce.cli.main import app
 from sottovoce.data.source import ROWS_MARKER
 
-PEOPLE, EACH = 30, 4
+PEOPLE = 30
+EACH = 4
 GRANTS = np.round(np.linspace(0.5, 2.0, PEOPLE), 3)
 
 TOML = """
@@ -49,7 +50,9 @@ def table() -> pd.DataFrame:
     who = rng.permutation(np.arange(PEOPLE * EACH) % PEOPLE)
     x = rng.random(PEOPLE * EACH)
     grown = np.where(x > 0.5, "yes", "no")
-    return pd.DataFrame({"id": who, "eps": GRANTS[who], "x": x, "y": rng.random(PEOPLE * EACH), "grown": grown})
+    return pd.DataFrame(
+        {"id": who, "eps": GRANTS[who], "x": x, "y": rng.random(PEOPLE * EACH), "grown": grown}
+    )
 
 
 TABLE = table()
@@ -59,7 +62,10 @@ ASKED = {
     "Quantile": (lambda: sv.Quantile(bounds=NUMBER), "y"),
     "Ridge": (lambda: sv.Ridge(bounds=NUMBER), "y"),
     "Ridge, statistics": (lambda: sv.Ridge(bounds=NUMBER, method="statistics"), "y"),
-    "Ridge, output": (lambda: sv.Ridge(bounds=NUMBER, method="output", coefficient_bound=1.0, alpha=50.0), "y"),
+    "Ridge, output": (
+        lambda: sv.Ridge(bounds=NUMBER, method="output", coefficient_bound=1.0, alpha=50.0),
+        "y",
+    ),
     "LogisticRegression": (lambda: sv.LogisticRegression(bounds=CLASS), "grown"),
     "ERM": (lambda: sv.ERM("squared", bounds=NUMBER, delta=1e-6, steps=3), "y"),
     "PosteriorSample": (lambda: sv.PosteriorSample(bounds=NUMBER, alpha=20.0), "y"),
@@ -76,7 +82,11 @@ forms = pytest.mark.parametrize("form", ["pandas", "polars", "Arrow"])
 
 
 def in_form(form: str, frame: pd.DataFrame = TABLE):
-    return {"pandas": lambda: frame, "polars": lambda: pl.from_pandas(frame), "Arrow": lambda: pa.table(frame)}[form]()
+    return {
+        "pandas": lambda: frame,
+        "polars": lambda: pl.from_pandas(frame),
+        "Arrow": lambda: pa.table(frame),
+    }[form]()
 
 
 def fitted(name, X, y=None, **given):
@@ -93,7 +103,9 @@ def without(frame, *names):
 
 def usable(name, frame=TABLE):
     """A public design takes every column that has no other purpose for a number."""
-    return without(frame, "grown") if name == "LabelPrivateRegression" else frame
+    if name == "LabelPrivateRegression":
+        return without(frame, "grown")
+    return frame
 
 
 def test_every_estimator_is_asked_here():
@@ -115,7 +127,10 @@ def test_the_schema_says_whose_rows_they_are_where_the_label_is_values(name, for
     if name in ONE_COLUMN:
         pytest.skip("a question about one column has no label beside it")
     label = TABLE[ASKED[name][1]].to_numpy()
-    frame = without(usable(name), ASKED[name][1]) if name == "LabelPrivateRegression" else TABLE
+    if name == "LabelPrivateRegression":
+        frame = without(usable(name), ASKED[name][1])
+    else:
+        frame = TABLE
     promised_to_people(fitted(name, in_form(form, frame), label))
 
 
@@ -139,7 +154,10 @@ def test_one_budget_for_all_is_one_for_each_person(name):
 
 @every
 def test_the_same_answer_as_with_people_and_budgets_given_as_values(name):
-    label = None if name in ONE_COLUMN else TABLE[ASKED[name][1]]
+    if name in ONE_COLUMN:
+        label = None
+    else:
+        label = TABLE[ASKED[name][1]]
     with seeded(5):
         one = fitted(name, usable(name)).release_
     with seeded(5):
@@ -158,7 +176,10 @@ def test_rows_are_people_only_where_that_is_asked_for(name):
     assert made.guarantee_.unit == "row"
     if name not in ONE_COLUMN:
         label = TABLE[ASKED[name][1]].to_numpy()
-        frame = without(usable(name), ASKED[name][1]) if name == "LabelPrivateRegression" else TABLE
+        if name == "LabelPrivateRegression":
+            frame = without(usable(name), ASKED[name][1])
+        else:
+            frame = TABLE
         assert fitted(name, frame, label, epsilon=0.5, groups=ROWS_MARKER).guarantee_.unit == "row"
 
 
@@ -170,17 +191,26 @@ def test_a_table_without_the_people_that_the_schema_names_is_refused(name):
     with pytest.raises(errors.MissingColumn, match="people"):
         fitted(name, bare, ASKED[name][1], epsilon=0.5)
     owners = TABLE["id"].to_numpy()
-    assert fitted(name, bare, ASKED[name][1], epsilon=0.5, groups=owners).guarantee_.unit == "person"
-    assert fitted(name, bare, ASKED[name][1], epsilon=0.5, groups=ROWS_MARKER).guarantee_.unit == "row"
+    assert (
+        fitted(name, bare, ASKED[name][1], epsilon=0.5, groups=owners).guarantee_.unit == "person"
+    )
+    assert (
+        fitted(name, bare, ASKED[name][1], epsilon=0.5, groups=ROWS_MARKER).guarantee_.unit == "row"
+    )
 
 
 @every
 def test_arrays_without_names_are_refused_unless_it_is_said_whose_they_are(name):
     if name == "LogisticRegression":
-        X, y = TABLE[["x", "y"]].to_numpy(), TABLE["grown"].to_numpy()
+        X = TABLE[["x", "y"]].to_numpy()
+        y = TABLE["grown"].to_numpy()
     else:
-        X, y = TABLE[["x"]].to_numpy(), TABLE["y"].to_numpy()
-    data = (y,) if name in ONE_COLUMN else (X, y)
+        X = TABLE[["x"]].to_numpy()
+        y = TABLE["y"].to_numpy()
+    if name in ONE_COLUMN:
+        data = (y,)
+    else:
+        data = (X, y)
     make, _ = ASKED[name]
     if name == "Sampled":  # columns without names have no bounds to be in the middle of
         make = lambda: sv.Sampled(sv.Ridge(bounds=NUMBER, method="statistics"), null=([0.5], 0.5))  # noqa: E731
@@ -195,7 +225,10 @@ def test_budgets_by_row_do_not_make_rows_people_in_silence(name):
     by_row = sv.Budgets.of(np.full(len(TABLE), 0.5))
     by_person = sv.Budgets.of(np.full(len(TABLE), 0.5), groups=TABLE["id"])
     y = TABLE[ASKED[name][1]]
-    data = (y.to_numpy(),) if name in ONE_COLUMN else (usable(name)[["id", "x", "eps", "y"]], y.to_numpy())
+    if name in ONE_COLUMN:
+        data = (y.to_numpy(),)
+    else:
+        data = (usable(name)[["id", "x", "eps", "y"]], y.to_numpy())
     if name == "LabelPrivateRegression":
         data = (usable(name)[["x"]], y.to_numpy())
     make, _ = ASKED[name]
@@ -233,9 +266,14 @@ def test_a_column_called_rows_is_not_taken_for_the_word():
 
 
 def test_tiers_of_a_schema_price_the_column_of_budgets():
-    schema = sv.Schema(NUMBER.columns, person="id", budget="tier", label="y", tiers={"low": 0.5, "high": 1.0})
+    schema = sv.Schema(
+        NUMBER.columns, person="id", budget="tier", label="y", tiers={"low": 0.5, "high": 1.0}
+    )
     frame = TABLE.assign(tier=np.where(TABLE["id"] % 2, "low", "high"))
-    for made in (sv.Ridge(bounds=schema).fit(frame, TABLE["y"]), sv.Ridge(bounds=schema).fit(frame)):
+    for made in (
+        sv.Ridge(bounds=schema).fit(frame, TABLE["y"]),
+        sv.Ridge(bounds=schema).fit(frame),
+    ):
         assert np.all(made.guarantee_.epsilon <= np.where(np.arange(PEOPLE) % 2, 0.5, 1.0))
         assert made.guarantee_.unit == "person"
     for label in (TABLE["y"], "y"):  # another column of budgets has no tiers
@@ -267,22 +305,31 @@ def test_a_session_charges_people_once_for_all_their_rows():
     assert [session.balance(who) for who in (0, PEOPLE - 1)] == pytest.approx([1.0, 1.0])
     for groups in (ROWS_MARKER, None):
         with pytest.raises(errors.InvalidParameter, match="whose they are"):
-            session.release(sv.Mean(bounds=(0, 1)), TABLE["y"], epsilon=0.5, key="nobody", groups=groups)
+            session.release(
+                sv.Mean(bounds=(0, 1)), TABLE["y"], epsilon=0.5, key="nobody", groups=groups
+            )
         with pytest.raises(errors.InvalidParameter, match="whose they are"):
-            session.release(sv.Mean(bounds=(0, 1)), TABLE, "y", epsilon=0.5, key="nobody", groups=groups)
+            session.release(
+                sv.Mean(bounds=(0, 1)), TABLE, "y", epsilon=0.5, key="nobody", groups=groups
+            )
     assert session.balance(0) == pytest.approx(1.0)
 
 
 def test_an_audit_looks_at_people_where_the_schema_names_them():
     made = sv.PosteriorSample(bounds=NUMBER, alpha=20.0).fit(TABLE)
-    for losses in (sv.audit.per_instance(made, TABLE, TABLE["y"]), sv.audit.per_instance(made, TABLE, "y")):
+    for losses in (
+        sv.audit.per_instance(made, TABLE, TABLE["y"]),
+        sv.audit.per_instance(made, TABLE, "y"),
+    ):
         assert losses.unit == "people"
         assert np.all(np.asarray(losses.by_person()) <= made.guarantee_.epsilon)
 
 
 def test_a_market_trains_with_the_sellers_that_the_schema_names():
     costs = dict(enumerate(np.linspace(1, 2, PEOPLE)))
-    allocation = sv.market.Market(costs, cost_range=(0, 3), trade_off=1e-4, dimension=2, cap=3.0).allocate()
+    allocation = sv.market.Market(
+        costs, cost_range=(0, 3), trade_off=1e-4, dimension=2, cap=3.0
+    ).allocate()
     schema = sv.Schema(CLASS.columns, person="id", label="grown")
     bought = allocation.train(schema, TABLE, TABLE["grown"])
     assert bought.guarantee_.unit == "person"
@@ -317,7 +364,14 @@ def test_at_a_terminal_rows_are_people_only_where_that_is_asked_for(desk, questi
 def test_at_a_terminal_books_charge_no_rows(desk):
     assert CliRunner().invoke(app, ["ledger", "init", str(desk / "books.db")]).exit_code == 0
     refused = at_terminal(
-        desk, "mean", "--person-column", ROWS_MARKER, "--ledger", str(desk / "books.db"), "--key", "a"
+        desk,
+        "mean",
+        "--person-column",
+        ROWS_MARKER,
+        "--ledger",
+        str(desk / "books.db"),
+        "--key",
+        "a",
     )
     assert refused.exit_code == 2
     assert "Rows do not say whose they are" in refused.stderr

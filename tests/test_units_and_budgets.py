@@ -38,20 +38,26 @@ def test_charges_round_up(loss):
 @given(st.floats(0, 1e6))
 def test_declared_losses_round_up_and_decimals_stay_what_they_are(loss):
     assert units.to_epsilon(int(units.round_up_decimal(loss))) >= loss
-    assert int(units.round_up_decimal(int(units.round_up_decimal(loss)) / 10**9)) == int(units.round_up_decimal(loss))
+    assert int(units.round_up_decimal(int(units.round_up_decimal(loss)) / 10**9)) == int(
+        units.round_up_decimal(loss)
+    )
 
 
-@pytest.mark.parametrize("epsilon", [0, -1, np.nan, np.inf, -np.inf, 1e-10, 1.1e6, 1e300, "much", None, [0.1, np.nan]])
+@pytest.mark.parametrize(
+    "epsilon", [0, -1, np.nan, np.inf, -np.inf, 1e-10, 1.1e6, 1e300, "much", None, [0.1, np.nan]]
+)
 def test_what_is_no_budget_is_refused(epsilon):
     with pytest.raises(errors.InvalidBudget):
         units.round_down(epsilon)
 
 
-EPSILON, OWNERS = [0.1, 2.0, 0.1, 0.5], ["b", "a", "b", "c"]
+EPSILON = [0.1, 2.0, 0.1, 0.5]
+OWNERS = ["b", "a", "b", "c"]
 
 
 @pytest.mark.parametrize(
-    "column", [list, np.array, pd.Series, pl.Series, pa.array, lambda x: pa.chunked_array([x[:2], x[2:]])]
+    "column",
+    [list, np.array, pd.Series, pl.Series, pa.array, lambda x: pa.chunked_array([x[:2], x[2:]])],
 )
 def test_every_kind_of_column_gives_the_same_budgets(column):
     budgets = sv.Budgets.of(column(EPSILON), groups=column(OWNERS))
@@ -65,10 +71,16 @@ def test_every_kind_of_column_gives_the_same_budgets(column):
 def test_mappings_series_tiers_and_numbers():
     by_name = {"a": 2.0, "b": 0.1, "c": 0.5, "who owns no row": 1.0}
     assert sv.Budgets.of(by_name, groups=OWNERS).epsilon.tolist() == [2.0, 0.1, 0.5]
-    assert sv.Budgets.listed(list(by_name), list(by_name.values()), OWNERS).epsilon.tolist() == [2.0, 0.1, 0.5]
+    assert sv.Budgets.listed(list(by_name), list(by_name.values()), OWNERS).epsilon.tolist() == [
+        2.0,
+        0.1,
+        0.5,
+    ]
     assert sv.Budgets.of(0.3, groups=OWNERS).epsilon.tolist() == [0.3] * 3
     assert sv.Budgets.of(0.3, rows=2).epsilon.tolist() == [0.3] * 2
-    tiers = sv.Budgets.tiers({"open": 1.0, "shy": 0.1}, ["open", "shy", "open", "shy"], groups=[1, 2, 1, 3])
+    tiers = sv.Budgets.tiers(
+        {"open": 1.0, "shy": 0.1}, ["open", "shy", "open", "shy"], groups=[1, 2, 1, 3]
+    )
     assert tiers.epsilon.tolist() == [1.0, 0.1, 0.1]
 
 
@@ -78,10 +90,14 @@ def test_kinds_count_everybody_once(rows):
     own = dict(rows)  # the last mention decides
     budgets = sv.Budgets.of([own[o] for o in owners], groups=owners)
     assert budgets.epsilon.tolist() == [own[o] for o in sorted(set(owners))]
-    assert budgets.kinds.rows[budgets.codes].tolist() == [owners.count(o) for o in sorted(set(owners))]
+    assert budgets.kinds.rows[budgets.codes].tolist() == [
+        owners.count(o) for o in sorted(set(owners))
+    ]
     assert budgets.n_people == len(set(owners))
     assert np.array_equal(budgets.people[budgets.owner], owners)
-    assert len(set(zip(budgets.kinds.epsilon.tolist(), budgets.kinds.rows.tolist(), strict=True))) == len(budgets.kinds)
+    assert len(
+        set(zip(budgets.kinds.epsilon.tolist(), budgets.kinds.rows.tolist(), strict=True))
+    ) == len(budgets.kinds)
 
 
 @pytest.mark.parametrize(
@@ -89,11 +105,17 @@ def test_kinds_count_everybody_once(rows):
     [
         ({"epsilon": [0.1, 0.2], "groups": ["a", "a"]}, errors.InconsistentBudget),
         ({"epsilon": {"a": 0.1}, "groups": ["a", "b"]}, errors.UnknownPeople),
-        ({"epsilon": pd.Series({"a": 0.1, "c": 0.2}), "groups": ["a", "b", "a"]}, errors.UnknownPeople),
+        (
+            {"epsilon": pd.Series({"a": 0.1, "c": 0.2}), "groups": ["a", "b", "a"]},
+            errors.UnknownPeople,
+        ),
         ({"epsilon": pd.Series({"a": 0.1, "c": 0.2}), "groups": ["a", "b"]}, errors.UnknownPeople),
         ({"epsilon": pd.Series({7: 0.1, 8: 0.2}), "groups": [8, 7]}, errors.InvalidParameter),
         ({"epsilon": pd.Series([0.1, 0.2]), "groups": [8, 7, 8]}, errors.UnequalLengths),
-        ({"epsilon": pd.Series([0.1, pd.NA], dtype="Float64"), "groups": [1, 0]}, errors.InvalidBudget),
+        (
+            {"epsilon": pd.Series([0.1, pd.NA], dtype="Float64"), "groups": [1, 0]},
+            errors.InvalidBudget,
+        ),
         ({"epsilon": {"a": 0.1}}, errors.InvalidParameter),
         ({"epsilon": 0.1}, errors.InvalidParameter),
         ({"epsilon": [0.1, 0.2, 0.3], "rows": 2}, errors.UnequalLengths),
@@ -117,7 +139,12 @@ def test_bad_budgets_are_named_errors(arguments, error):
 def test_a_series_is_a_column_whatever_its_index():
     """A frame sorted by id: the index must not be taken for people, or somebody gets another's ε."""
     shuffled = pd.Series([0.5, 1.0, 2.0, 0.1], index=[3, 2, 1, 4])
-    assert sv.Budgets.of(shuffled, groups=pd.Series([3, 2, 1, 4])).epsilon.tolist() == [2.0, 1.0, 0.5, 0.1]
+    assert sv.Budgets.of(shuffled, groups=pd.Series([3, 2, 1, 4])).epsilon.tolist() == [
+        2.0,
+        1.0,
+        0.5,
+        0.1,
+    ]
 
 
 def test_a_person_listed_twice():
@@ -127,12 +154,16 @@ def test_a_person_listed_twice():
 
 def test_budgets_and_groups_together_are_refused():
     with pytest.raises(errors.InvalidParameter):
-        sv.Mean(bounds=(0, 1)).fit([0.1, 0.2], epsilon=sv.Budgets.of(0.1, rows=2), groups=["a", "a"])
+        sv.Mean(bounds=(0, 1)).fit(
+            [0.1, 0.2], epsilon=sv.Budgets.of(0.1, rows=2), groups=["a", "a"]
+        )
 
 
 def test_people_who_grant_nothing_are_left_out_when_told_so():
     budgets = sv.Budgets.of([0.0, 0.4, 0.4], zero="leave out")
-    secret = np.array([np.nan, 1.0, 1.0])  # not even the missing value of somebody left out is looked at
+    secret = np.array(
+        [np.nan, 1.0, 1.0]
+    )  # not even the missing value of somebody left out is looked at
     mean = sv.Mean(bounds=(0, 2)).fit(secret, epsilon=budgets)
     assert mean.guarantee_.epsilon.tolist() == [0.0, 0.4, 0.4]
 
@@ -150,13 +181,16 @@ def test_a_charge_is_cut_by_roundings_and_by_nothing_else():
 
 @given(st.floats(0, 1))
 def test_a_delta_is_granted_downwards_and_charged_upwards_to_the_next_unit(delta):
-    granted, charged = int(units.round_down_delta(delta)), int(units.round_up_delta(delta))
+    granted = int(units.round_down_delta(delta))
+    charged = int(units.round_up_delta(delta))
     assert granted / 10**15 <= delta <= charged / 10**15
     assert charged - granted <= 1
     assert (granted == charged) == (granted / 10**15 == delta)
 
 
-@pytest.mark.parametrize("delta", [-1e-20, 1.5, np.nan, np.inf, "much", None, [0.1, np.nan], 10**400])
+@pytest.mark.parametrize(
+    "delta", [-1e-20, 1.5, np.nan, np.inf, "much", None, [0.1, np.nan], 10**400]
+)
 def test_what_is_no_delta_is_refused(delta):
     for rounded in (units.round_down_delta, units.round_up_delta):
         with pytest.raises(errors.InvalidBudget):

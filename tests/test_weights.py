@@ -23,12 +23,15 @@ def objective(W, epsilon, rows, A):
 
 
 def by_cvxpy(epsilon, rows, A):
-    W, loudest = cp.Variable(len(epsilon), nonneg=True), cp.Variable(nonneg=True)
+    W = cp.Variable(len(epsilon), nonneg=True)
+    loudest = cp.Variable(nonneg=True)
     # Scaled by the mean weight: interior-point tolerances are absolute.
     m = len(epsilon)
     goal = A * cp.sum(cp.multiply(1 / rows, cp.square(W))) + cp.square(loudest)
     problem = cp.Problem(cp.Minimize(goal), [cp.sum(W) == m, cp.multiply(epsilon, loudest) >= W])
-    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-14, tol_gap_rel=1e-14, tol_feas=1e-14, max_iter=200)
+    problem.solve(
+        solver=cp.CLARABEL, tol_gap_abs=1e-14, tol_gap_rel=1e-14, tol_feas=1e-14, max_iter=200
+    )
     return W.value / m
 
 
@@ -36,11 +39,15 @@ def by_cvxpy(epsilon, rows, A):
 def test_weights_agree_with_cvxpy_to_1e_8(seed):
     rng = np.random.default_rng(seed)
     m = int(rng.integers(2, 60))
-    epsilon, rows = rng.lognormal(-1, 1, m), rng.integers(1, 20, m)
+    epsilon = rng.lognormal(-1, 1, m)
+    rows = rng.integers(1, 20, m)
     A = float(rng.choice([0.01, 0.125, 1, 10])) * float(rng.choice([1, m]))
-    ours, theirs = sv.optimal_weights(epsilon, rows, A), by_cvxpy(epsilon, rows, A)
+    ours = sv.optimal_weights(epsilon, rows, A)
+    theirs = by_cvxpy(epsilon, rows, A)
     assert np.max(np.abs(ours - theirs)) <= 1e-8
-    assert objective(ours, epsilon, rows, A) <= objective(theirs / theirs.sum(), epsilon, rows, A) * (1 + 1e-12)
+    assert objective(ours, epsilon, rows, A) <= objective(
+        theirs / theirs.sum(), epsilon, rows, A
+    ) * (1 + 1e-12)
 
 
 @settings(max_examples=200, deadline=None)
@@ -63,7 +70,9 @@ def test_h_is_the_root_of_phi(people, A):
     h = _solve_saturation(epsilon, rows, np.ones(len(rows)), A)
     phi = h - A * np.sum(epsilon * np.maximum(1 - h * epsilon / rows, 0))
     assert abs(phi) <= 1e-9 * h
-    assert sv.optimal_weights(epsilon, rows, A) == pytest.approx(proportions(np.minimum(rows, h * epsilon)), rel=1e-12)
+    assert sv.optimal_weights(epsilon, rows, A) == pytest.approx(
+        proportions(np.minimum(rows, h * epsilon)), rel=1e-12
+    )
 
 
 def proportions(x):
@@ -81,7 +90,9 @@ def test_proportional_weights_are_optimal_exactly_when_the_criterion_says_so():
     epsilon = np.array([0.1, 0.2, 0.5, 1.0])
     threshold = 1 / np.sum(epsilon * (epsilon.max() - epsilon))
     proportional = epsilon / epsilon.sum()
-    assert sv.optimal_weights(epsilon, 1, threshold * 0.999) == pytest.approx(proportional, rel=1e-9)
+    assert sv.optimal_weights(epsilon, 1, threshold * 0.999) == pytest.approx(
+        proportional, rel=1e-9
+    )
     assert np.max(np.abs(sv.optimal_weights(epsilon, 1, threshold * 1.05) - proportional)) > 1e-3
 
 
@@ -104,7 +115,9 @@ def test_bad_input_is_a_named_error(epsilon, rows, A, error):
 
 
 kinds = st.lists(
-    st.tuples(st.integers(1, 10**12), st.integers(1, 10**4), st.integers(1, 10**4)), min_size=1, max_size=20
+    st.tuples(st.integers(1, 10**12), st.integers(1, 10**4), st.integers(1, 10**4)),
+    min_size=1,
+    max_size=20,
 )
 
 
@@ -112,11 +125,17 @@ kinds = st.lists(
 @given(kinds=kinds, A=st.floats(0, 1e3))
 def test_integer_weights_never_overspend_nor_overflow(kinds, A):
     """Everything in exact integers: W_l·10⁹ ≤ ε_l·loudest, charge ≥ loss, charge ≤ grant, total < 2^62."""
-    epsilon, rows, people = (np.array(column, dtype=np.int64) for column in zip(*kinds, strict=True))
+    epsilon, rows, people = (
+        np.array(column, dtype=np.int64) for column in zip(*kinds, strict=True)
+    )
     weights = Weights.solve(BudgetGroups(epsilon, rows, people), A)
     total = 0
     for e, s, m, a, W, charge in zip(
-        *(x.tolist() for x in (epsilon, rows, people, weights.row, weights.person, weights.charges)), strict=True
+        *(
+            x.tolist()
+            for x in (epsilon, rows, people, weights.row, weights.person, weights.charges)
+        ),
+        strict=True,
     ):
         assert a * s == W
         assert e * weights.loudest >= W * 10**9

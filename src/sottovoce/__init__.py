@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from importlib import import_module
 
-TYPE_CHECKING = False  # typing itself takes longer to load than all of this, and Ctrl-C waits for it
+TYPE_CHECKING = (
+    False  # typing itself takes longer to load than all of this, and Ctrl-C waits for it
+)
 if TYPE_CHECKING:
     from typing import Any
 

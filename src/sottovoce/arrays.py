@@ -42,14 +42,22 @@ def to_matrix(table: Any, recoding: Any, expected: int | None = None) -> Floats:
     ``recoding`` lists the declared features (None: all columns are numbers). A table with names is read by name,
     a plain array by position. A declared constant stands for missing numbers.
     """
-    table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
-    features = () if recoding is None else recoding.features
+    if isinstance(table, pa.RecordBatch):
+        table = pa.Table.from_batches([table])
+    else:
+        table = table
+    if recoding is None:
+        features = ()
+    else:
+        features = recoding.features
     factors = any(feature.levels for feature in features)
     if factors or (features and recoding.by_name and list_feature_names(table) is not None):
         raw = _read_by_name(table, features)
     else:
         raw = _read_by_position(table, expected)
-    constants = [(j, f.missing) for j, f in enumerate(features[: raw.shape[1]]) if f.missing is not None]
+    constants = [
+        (j, f.missing) for j, f in enumerate(features[: raw.shape[1]]) if f.missing is not None
+    ]
     if constants:
         raw = np.array(raw)  # a copy: it may be the caller's own
     for j, constant in constants:
@@ -64,7 +72,9 @@ def _read_by_name(table: Any, features: Any) -> Floats:
         else to_numbers(get_named_column(table, f.name), "features")
         for f in features
     ]
-    check_same_length(len(columns[0]), **{f.name: c for f, c in zip(features, columns, strict=True)})
+    check_same_length(
+        len(columns[0]), **{f.name: c for f, c in zip(features, columns, strict=True)}
+    )
     return np.column_stack(columns)
 
 
@@ -80,7 +90,9 @@ def _read_by_position(table: Any, expected: int | None) -> Floats:
         array = np.column_stack([_objects_to_floats(array[:, j]) for j in range(array.shape[1])])
     if array.dtype.kind not in "buif":
         raise WrongType(
-            "The features are not numbers.", "Text needs a schema with its levels.", "Pass a Schema as bounds."
+            "The features are not numbers.",
+            "Text needs a schema with its levels.",
+            "Pass a Schema as bounds.",
         )
     return array.astype(np.float64, copy=False)
 
@@ -91,7 +103,11 @@ def to_doubles(values: Any, name: str) -> Floats:
         return np.asarray(_fill_masked(values), dtype=np.float64)
     except Exception:
         pass  # raised below, outside the handler, so that nothing of the cause is carried along
-    raise WrongType(f"{name} is not a number, nor an array of numbers.", "Numbers are needed here.", "Pass numbers.")
+    raise WrongType(
+        f"{name} is not a number, nor an array of numbers.",
+        "Numbers are needed here.",
+        "Pass numbers.",
+    )
 
 
 def list_feature_names(table: Any) -> list[str] | None:
@@ -105,7 +121,9 @@ def list_feature_names(table: Any) -> list[str] | None:
     if isinstance(table, pa.Table):
         return list(table.column_names)
     names = getattr(table, "columns", None)
-    return None if names is None or not all(isinstance(n, str) for n in names) else [str(n) for n in names]
+    if names is None or not all(isinstance(n, str) for n in names):
+        return None
+    return [str(n) for n in names]
 
 
 def list_column_names(data: Any) -> list[Any] | int:
@@ -113,22 +131,39 @@ def list_column_names(data: Any) -> list[Any] | int:
     for names in ("column_names", "columns"):  # Arrow's, and those of pandas and polars
         if hasattr(data, names):
             return list(getattr(data, names))
-    name = getattr(data, "name", None) if hasattr(data, "to_numpy") else None
-    if name is not None and not (isinstance(name, str) and not name):  # polars writes no name as an empty one
+    if hasattr(data, "to_numpy"):
+        name = getattr(data, "name", None)
+    else:
+        name = None
+    if name is not None and not (
+        isinstance(name, str) and not name
+    ):  # polars writes no name as an empty one
         return [name]
     if hasattr(data, "shape"):
-        return int(data.shape[1]) if len(data.shape) > 1 else 1
+        if len(data.shape) > 1:
+            return int(data.shape[1])
+        return 1
     # Lists alone are looked into: a generator would lose its first row.
-    first = data[0] if isinstance(data, list | tuple) and data else None
+    if isinstance(data, list | tuple) and data:
+        first = data[0]
+    else:
+        first = None
     is_row = isinstance(first, list | tuple) or (isinstance(first, np.ndarray) and first.ndim > 0)
-    return len(first) if is_row and first is not None else 1
+    if is_row and first is not None:
+        return len(first)
+    return 1
 
 
 def get_column_name(values: Any) -> str | None:
     """Returns the name that one column has of itself (pandas and polars), None for plain arrays."""
     names = list_feature_names(values)
-    name = names[0] if names is not None and len(names) == 1 else getattr(values, "name", None)
-    return name if isinstance(name, str) and name else None
+    if names is not None and len(names) == 1:
+        name = names[0]
+    else:
+        name = getattr(values, "name", None)
+    if isinstance(name, str) and name:
+        return name
+    return None
 
 
 def get_named_column(table: Any, name: str) -> Any:
@@ -140,18 +175,24 @@ def get_named_column(table: Any, name: str) -> Any:
             "Columns are found by their names.",
             "Pass a data frame with it, once.",
         )
-    return table.column(name) if isinstance(table, pa.Table) else table[name]
+    if isinstance(table, pa.Table):
+        return table.column(name)
+    return table[name]
 
 
 def _number_levels(values: Any, levels: tuple[str, ...]) -> Floats:
     place = {level: float(i) for i, level in enumerate(levels)}
     found = to_column(values, "features").tolist()
-    return np.array([-1.0 if is_missing(value) else place.get(_format_level(value), -1.0) for value in found])
+    return np.array(
+        [-1.0 if is_missing(value) else place.get(_format_level(value), -1.0) for value in found]
+    )
 
 
 def _format_level(value: Any) -> str:
     # A level written as 1 in a schema is often stored as 1.0, where a column has gaps.
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
 
 
 def _table_to_array(table: Any) -> Array:
@@ -166,7 +207,10 @@ def _fill_masked(values: Any) -> Array:
         return np.asarray(values)
     if not np.ma.is_masked(values):
         return np.asarray(values.data)
-    kind, gap = (np.float64, np.nan) if values.dtype.kind in "buif" else (object, None)
+    if values.dtype.kind in "buif":
+        kind, gap = (np.float64, np.nan)
+    else:
+        kind, gap = (object, None)
     array = np.array(values.data, dtype=kind)
     array[np.ma.getmaskarray(values)] = gap
     return array
@@ -196,7 +240,9 @@ def count_dimensions(values: Any) -> int:
     try:
         return int(np.ndim(values))
     except Exception:  # ragged lists, and whatever somebody else's object raises
-        return 1 if isinstance(values, list | tuple) else 0
+        if isinstance(values, list | tuple):
+            return 1
+        return 0
 
 
 def count_rows(values: Any, name: str) -> int:
@@ -205,12 +251,20 @@ def count_rows(values: Any, name: str) -> int:
         return len(values)
     except Exception:
         pass  # raised below, outside the handler
-    raise WrongType(f"The {name} are not rows.", "Columns and tables have a length.", "Pass arrays, lists or frames.")
+    raise WrongType(
+        f"The {name} are not rows.",
+        "Columns and tables have a length.",
+        "Pass arrays, lists or frames.",
+    )
 
 
 def check_same_length(expected: int, **columns: Any) -> None:
     """Refuses columns that do not have the expected number of rows."""
-    wrong = [name for name, rows in columns.items() if rows is not None and count_rows(rows, name) != expected]
+    wrong = [
+        name
+        for name, rows in columns.items()
+        if rows is not None and count_rows(rows, name) != expected
+    ]
     if wrong:
         raise UnequalLengths(
             f"The column {wrong[0]!r} has another number of rows than the data.",
@@ -246,7 +300,9 @@ def _column_to_array(values: Any) -> Array:
         and isinstance(values, list | tuple)
         and not all(isinstance(v, str | bytes) for v in values)
     ):
-        return np.array(values, dtype=object)  # NumPy would spell a NaN among text as the name "nan"
+        return np.array(
+            values, dtype=object
+        )  # NumPy would spell a NaN among text as the name "nan"
     return array
 
 
@@ -267,7 +323,9 @@ def _objects_to_floats(array: Array) -> Array:
     if any(isinstance(value, str | bytes) for value in array):
         return array
     try:
-        return np.array([np.nan if is_missing(value) else value for value in array], dtype=np.float64)
+        return np.array(
+            [np.nan if is_missing(value) else value for value in array], dtype=np.float64
+        )
     except (TypeError, ValueError, OverflowError):
         return array  # the caller refuses it without repeating the value that did not convert
 
@@ -287,7 +345,12 @@ def _encode_dictionary(array: Array) -> Any:
     try:
         encoded = pa.array(array, from_pandas=True).dictionary_encode()
         pc.sort_indices(encoded.dictionary)  # what has no order is no name
-    except (pa.ArrowException, ValueError, TypeError, OverflowError):  # among them text that is not Unicode
+    except (
+        pa.ArrowException,
+        ValueError,
+        TypeError,
+        OverflowError,
+    ):  # among them text that is not Unicode
         return None
     return encoded
 
@@ -301,7 +364,12 @@ def has_nameless(names: Any) -> bool:
         return True
     text = any(
         kind(names.type)
-        for kind in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+        for kind in (
+            pa.types.is_string,
+            pa.types.is_large_string,
+            pa.types.is_binary,
+            pa.types.is_large_binary,
+        )
     )
     return text and bool(pc.any(pc.equal(pc.binary_length(names), 0)).as_py())
 
@@ -314,7 +382,9 @@ def refuse_nameless(people: Sequence[Any]) -> None:
     if kinds == {str}:  # of many people, without a loop in Python
         nameless = not all(people) or not is_unicode("\n".join(people))
     else:
-        nameless = any(is_missing(name) or (isinstance(name, str) and not _is_name(name)) for name in people)
+        nameless = any(
+            is_missing(name) or (isinstance(name, str) and not _is_name(name)) for name in people
+        )
     if nameless:
         raise invalid_names_error()
 

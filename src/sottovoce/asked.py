@@ -44,7 +44,9 @@ class TableOptions:
     out: Path | None = None
     force: bool = False  # whether a file that is there already may be replaced
     tiers: Mapping[str, float] = field(default_factory=dict)
-    features: Schema | None = None  # for a model: the schema with its label and features, and nothing else
+    features: Schema | None = (
+        None  # for a model: the schema with its label and features, and nothing else
+    )
     public: str | None = None  # for a classifier: a table of rows that need no protection
     share: float = 1.0  # how much of what everybody grants may be spent
     budgets: str | None = None  # a table of its own with everybody's budget
@@ -59,14 +61,18 @@ class TableOptions:
         """The private columns: the one in question, if there is one yet, or a label and its features."""
         if self.features is not None:
             return tuple(self.features.columns)
-        return () if self.column is None else (self.column,)
+        if self.column is None:
+            return ()
+        return (self.column,)
 
     @property
     def private_numbers(self) -> tuple[str, ...]:
         """Those of them that hold numbers; factors are text."""
         if self.features is None:
             return self.private_columns
-        return tuple(name for name, column in self.features.columns.items() if column.kind == "number")
+        return tuple(
+            name for name, column in self.features.columns.items() if column.kind == "number"
+        )
 
     @property
     def subject(self) -> Subject:
@@ -81,8 +87,13 @@ class TableOptions:
         """The declared classes, where the label is a factor."""
         from sottovoce.schema import Classes
 
-        label = None if self.features is None else self.features.columns.get(str(self.features.label))
-        return Classes(label.levels) if label is not None and label.kind == "factor" else None
+        if self.features is None:
+            label = None
+        else:
+            label = self.features.columns.get(str(self.features.label))
+        if label is not None and label.kind == "factor":
+            return Classes(label.levels)
+        return None
 
     @property
     def inputs(self) -> tuple[str | Path, ...]:
@@ -111,7 +122,9 @@ class TableOptions:
     def _load_schema(self) -> Schema | None:
         from sottovoce.schema import Schema
 
-        return Schema.load(self.schema) if isinstance(self.schema, Path) else self.schema
+        if isinstance(self.schema, Path):
+            return Schema.load(self.schema)
+        return self.schema
 
     def _require_schema(self) -> Schema:
         schema = self._load_schema()
@@ -173,13 +186,19 @@ class TableOptions:
                 "Pass --bounds LOW HIGH, or a --schema that has them; never take them from the data.",
             )
         described = schema.columns.get(self.column)
-        missing = described.missing if self.missing is None and described is not None else self.missing
+        if self.missing is None and described is not None:
+            missing = described.missing
+        else:
+            missing = self.missing
         return replace(self, bounds=self.bounds or schema.interval(self.column), missing=missing)
 
     def _refuse_one_column_twice(self) -> None:
         from sottovoce.errors import InvalidParameter
 
-        here = self.budget if self.budgets is None else None
+        if self.budgets is None:
+            here = self.budget
+        else:
+            here = None
         names = [name for name in (self.column, here, self.person) if name is not None]
         if len(set(names)) < len(names):
             raise InvalidParameter(
@@ -199,8 +218,12 @@ def make_estimator(name: str, said: TableOptions, **parameters: Any) -> Estimato
     else:
         given |= {"bounds": said.features}  # which declares its own constants for missing values
     asked: Estimator = getattr(sv, name)(**given)
-    with suppress(sv.errors.WeakRegularisation):  # a λ that is too weak for two people may be right for many
-        asked.plan_for(sv.Budgets.of(1.0, rows=2))  # a plan for nobody: better to stumble here than after a long census
+    with suppress(
+        sv.errors.WeakRegularisation
+    ):  # a λ that is too weak for two people may be right for many
+        asked.plan_for(
+            sv.Budgets.of(1.0, rows=2)
+        )  # a plan for nobody: better to stumble here than after a long census
     return asked
 
 
@@ -209,7 +232,10 @@ def plan_from_table(
 ) -> Plan:
     """Returns the plan, from the columns of people and budgets alone, and from what the session's people have left."""
     _, budgets, _ = count_people(said, watch, values=False)
-    plan = asked.plan_for(budgets) if session is None else session.plan_rows(asked, budgets)
+    if session is None:
+        plan = asked.plan_for(budgets)
+    else:
+        plan = session.plan_rows(asked, budgets)
     return replace(plan, subject=said.subject)
 
 
@@ -260,7 +286,9 @@ def make_label(said: TableOptions, schema: Schema) -> Label | ClassLabel:
     return Label(column, low, high, said.missing)
 
 
-def count_people(said: TableOptions, watch: Watch | None, *, values: bool) -> tuple[Engine, Budgets, GroupLookup]:
+def count_people(
+    said: TableOptions, watch: Watch | None, *, values: bool
+) -> tuple[Engine, Budgets, GroupLookup]:
     """Opens the table and counts who takes part; only a release declares the values to be numbers."""
     from sottovoce.data.budget_table import Grants
     from sottovoce.data.census import take_census
@@ -268,28 +296,49 @@ def count_people(said: TableOptions, watch: Watch | None, *, values: bool) -> tu
     from sottovoce.data.source import ROWS_MARKER, find_owner_column
     from sottovoce.schema import Schema
 
-    here = said.budget if said.budgets is None else None
-    numbers = () if said.tiers or here is None else (here,)
+    if said.budgets is None:
+        here = said.budget
+    else:
+        here = None
+    if said.tiers or here is None:
+        numbers = ()
+    else:
+        numbers = (here,)
     text = said.text or DEFAULT_TEXT_FORMAT
-    engine = open_engine(said.table, said.engine, (*numbers, *(said.private_numbers if values else ())), watch, text)
+    engine = open_engine(
+        said.table, said.engine, (*numbers, *(said.private_numbers if values else ())), watch, text
+    )
     if said.by_row:
-        find_owner_column(Schema(), engine.columns(), ROWS_MARKER)  # refuses a table in which that could be a column
+        find_owner_column(
+            Schema(), engine.columns(), ROWS_MARKER
+        )  # refuses a table in which that could be a column
     require_columns(engine, *said.private_columns, here, said.person)
     grants = None
     if said.budgets is not None:
-        grants = Grants.from_source(said.budgets, said.person, said.budget, said.tiers or None, said.engine, text)
+        grants = Grants.from_source(
+            said.budgets, said.person, said.budget, said.tiers or None, said.engine, text
+        )
     budgets, owner = take_census(
-        engine, epsilon=said.epsilon, budget=here, person=said.person, tiers=said.tiers or None, grants=grants
+        engine,
+        epsilon=said.epsilon,
+        budget=here,
+        person=said.person,
+        tiers=said.tiers or None,
+        grants=grants,
     )
     return engine, *scale_budgets(budgets, owner, said.share)
 
 
-def scale_budgets(budgets: Budgets, owner: GroupLookup, share: float) -> tuple[Budgets, GroupLookup]:
+def scale_budgets(
+    budgets: Budgets, owner: GroupLookup, share: float
+) -> tuple[Budgets, GroupLookup]:
     """Returns the budgets of a release that may spend this share of them, rounded down."""
     from sottovoce.errors import InvalidParameter
 
     if not 0 < share <= 1:
-        raise InvalidParameter("The share is not above 0 and up to 1.", "It is a part of what everybody grants.", "")
+        raise InvalidParameter(
+            "The share is not above 0 and up to 1.", "It is a part of what everybody grants.", ""
+        )
     if share == 1:
         return budgets, owner
     granted = budgets.by_person(budgets.kinds.epsilon)
@@ -297,18 +346,25 @@ def scale_budgets(budgets: Budgets, owner: GroupLookup, share: float) -> tuple[B
     return lowered, replace(owner, codes=lowered.codes)
 
 
-def audit_from_table(release: Release, said: TableOptions, delta: float, watch: Any = None) -> PerInstance:
+def audit_from_table(
+    release: Release, said: TableOptions, delta: float, watch: Any = None
+) -> PerInstance:
     """Returns the audit of a release from the table it was made from, with the budgets that it was made with."""
     from sottovoce.accounting.profiles import check_delta
     from sottovoce.audit import inputs, rebuilding
     from sottovoce.audit.instance_losses import PerInstance
 
-    level, (_, asked) = float(check_delta(delta)), rebuilding.find_release(release)
-    if inputs.has_equal_weights(release):  # it was made without budgets, and any number stands for them
+    level = float(check_delta(delta))
+    (_, asked) = rebuilding.find_release(release)
+    if inputs.has_equal_weights(
+        release
+    ):  # it was made without budgets, and any number stands for them
         said = replace(said, epsilon=1.0, budget=None)
     said = said.for_regression()
     engine, budgets, owner = count_people(said, watch, values=True)
-    return PerInstance(inputs.read_rows_input(release, asked, budgets, make_dataset(said, engine, owner)), level)
+    return PerInstance(
+        inputs.read_rows_input(release, asked, budgets, make_dataset(said, engine, owner)), level
+    )
 
 
 def _no_label_error() -> Exception:
@@ -325,7 +381,10 @@ def _refuse_no_classes(label: str, described: Column | None) -> None:
     from sottovoce.errors import InvalidSchema
     from sottovoce.schema import format_class
 
-    levels = () if described is None or described.kind != "factor" else described.levels
+    if described is None or described.kind != "factor":
+        levels = ()
+    else:
+        levels = described.levels
     if len(set(map(format_class, levels))) < max(len(levels), 2):
         raise InvalidSchema(
             f"The schema does not give {label!r} two or more levels, all different.",

@@ -22,7 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce import units
-from sottovoce.arrays import Array, check_same_length, count_dimensions, factorise, refuse_nameless, to_column
+from sottovoce.arrays import (
+    Array,
+    check_same_length,
+    count_dimensions,
+    factorise,
+    refuse_nameless,
+    to_column,
+)
 from sottovoce.errors import (
     DuplicatePeople,
     InconsistentBudget,
@@ -61,12 +68,16 @@ class Budgets:
 
     kinds: BudgetGroups
     unit: Unit
-    codes: Array | None = None  # person → kind; None where people are known by kind only (a streamed table)
+    codes: Array | None = (
+        None  # person → kind; None where people are known by kind only (a streamed table)
+    )
     owner: NDArray[np.int64] | None = None  # row → person; None where row i belongs to person i
     people: Array | None = None  # names in sorted order; None where rows are the people
 
     @classmethod
-    def of(cls, epsilon: Any, groups: Any = None, rows: int | None = None, zero: str = "refuse") -> Budgets:
+    def of(
+        cls, epsilon: Any, groups: Any = None, rows: int | None = None, zero: str = "refuse"
+    ) -> Budgets:
         """Budgets from a number for all, a column with one ε a row, or a mapping from person to ε.
 
         A pandas Series whose index names everybody in ``groups`` is a mapping from person; any other is a column.
@@ -75,11 +86,21 @@ class Budgets:
         who grants zero is refused unless ``zero="leave out"``, which keeps them unheard and uncharged.
         """
         if not (isinstance(zero, str) and zero in ("refuse", LEAVE_OUT)):
-            raise InvalidParameter("zero is neither 'refuse' nor 'leave out'.", "", "Choose one of the two.")
+            raise InvalidParameter(
+                "zero is neither 'refuse' nor 'leave out'.", "", "Choose one of the two."
+            )
         if rows is not None and not (isinstance(rows, int | np.integer) and 0 <= rows < MAX_ROWS):
-            raise InvalidParameter("rows is not a number of rows.", "It is a whole number.", "Pass how many there are.")
-        rows = None if rows is None else int(rows)
-        people, owner = (None, None) if groups is None else factorise(groups)
+            raise InvalidParameter(
+                "rows is not a number of rows.", "It is a whole number.", "Pass how many there are."
+            )
+        if rows is None:
+            rows = None
+        else:
+            rows = int(rows)
+        if groups is None:
+            people, owner = (None, None)
+        else:
+            people, owner = factorise(groups)
         if people is not None and owner is not None:
             epsilon = _map_series_by_person(epsilon, groups, people, owner)
         granted = _round_grants(epsilon, people, owner, zero == LEAVE_OUT)
@@ -102,7 +123,9 @@ class Budgets:
         check_same_length(len(listed), epsilon=amounts)
         table = dict(zip(listed, amounts.tolist(), strict=True))
         if len(names) < len(listed):
-            raise DuplicatePeople("A person is listed twice.", "Everybody has one ε.", "Keep one line a person.")
+            raise DuplicatePeople(
+                "A person is listed twice.", "Everybody has one ε.", "Keep one line a person."
+            )
         return cls.of(table, groups=groups)
 
     @classmethod
@@ -113,7 +136,9 @@ class Budgets:
         [1.0, 0.1, 1.0]
         """
         if not isinstance(levels, Mapping):
-            raise InvalidParameter("The tiers are no price list.", "", "Pass a mapping from tier to ε.")
+            raise InvalidParameter(
+                "The tiers are no price list.", "", "Pass a mapping from tier to ε."
+            )
         names, code = factorise(tier)
         return cls.of(units.to_epsilon(_look_up_grants(levels, names))[code], groups=groups)
 
@@ -136,7 +161,9 @@ class Budgets:
     @classmethod
     def _from_people(cls, granted: units.Units, people: Array, owner: NDArray[np.int64]) -> Budgets:
         _refuse_few_rows(len(owner))
-        kinds, codes = _group_budgets(np.broadcast_to(granted, people.shape), np.bincount(owner, minlength=len(people)))
+        kinds, codes = _group_budgets(
+            np.broadcast_to(granted, people.shape), np.bincount(owner, minlength=len(people))
+        )
         return cls(kinds, "person", codes, owner, people)
 
     @property
@@ -156,26 +183,36 @@ class Budgets:
 
     def by_person(self, values: Array) -> Array:
         """Spreads one value a kind over the people (the kinds themselves where people are not listed)."""
-        return values if self.codes is None else values[self.codes]
+        if self.codes is None:
+            return values
+        return values[self.codes]
 
     def row_codes(self) -> Array:
         """Returns the kind of every row's owner, row by row."""
         if self.codes is None:
-            raise InvalidParameter("These budgets do not say which row is whose.", "", "Build them with Budgets.of.")
-        return self.codes if self.owner is None else self.codes[self.owner]
+            raise InvalidParameter(
+                "These budgets do not say which row is whose.", "", "Build them with Budgets.of."
+            )
+        if self.owner is None:
+            return self.codes
+        return self.codes[self.owner]
 
     def names(self) -> list[Any]:
         """Returns the people's names in sorted order; refuses budgets that have none."""
         if self.people is None:
             raise InvalidParameter(
-                "These budgets do not name people.", "An account belongs to a person.", "Build them with groups=."
+                "These budgets do not name people.",
+                "An account belongs to a person.",
+                "Build them with groups=.",
             )
         return list(self.people.tolist())
 
     def with_grants(self, granted: units.Units) -> Budgets:
         """Returns the budgets of the same people with other grants, one each; zero leaves somebody out."""
         if self.codes is None:
-            raise InvalidParameter("These budgets do not name people.", "", "Build them with groups=.")
+            raise InvalidParameter(
+                "These budgets do not name people.", "", "Build them with groups=."
+            )
         if np.array_equal(granted, self.by_person(self.kinds.epsilon)):
             return self
         kinds, codes = _group_budgets(granted, self.kinds.rows[self.codes])
@@ -199,7 +236,8 @@ def _round_grants(
             )
         return _look_up_grants(epsilon, people, zero_allowed)
     granted = units.round_down(
-        epsilon if count_dimensions(epsilon) == 0 else to_column(epsilon, "epsilon"), zero_allowed=zero_allowed
+        epsilon if count_dimensions(epsilon) == 0 else to_column(epsilon, "epsilon"),
+        zero_allowed=zero_allowed,
     )
     if granted.ndim and owner is not None and people is not None:
         check_same_length(len(owner), epsilon=granted)
@@ -216,7 +254,9 @@ def read_amounts_by_person(
     counted = count(list(amounts.values()))
     if counted.shape != (len(names),) or not all(isinstance(name, Hashable) for name in names):
         raise InvalidBudget(
-            "Somebody has no amount, or several.", "Everybody has one.", "Pass a number for each person."
+            "Somebody has no amount, or several.",
+            "Everybody has one.",
+            "Pass a number for each person.",
         )
     return names, counted
 
@@ -224,12 +264,21 @@ def read_amounts_by_person(
 def series_to_mapping(values: Any) -> dict[Any, Any] | None:
     """Returns a pandas Series as a mapping from its index; None for anything else, and where an entry comes twice."""
     index = getattr(values, "index", None)
-    if index is None or callable(index) or not hasattr(values, "to_numpy") or count_dimensions(values) != 1:
+    if (
+        index is None
+        or callable(index)
+        or not hasattr(values, "to_numpy")
+        or count_dimensions(values) != 1
+    ):
         return None
-    return dict(zip(index.tolist(), values.tolist(), strict=True)) if index.is_unique else None
+    if index.is_unique:
+        return dict(zip(index.tolist(), values.tolist(), strict=True))
+    return None
 
 
-def _map_series_by_person(epsilon: Any, groups: Any, people: Array, owner: NDArray[np.int64]) -> Any:
+def _map_series_by_person(
+    epsilon: Any, groups: Any, people: Array, owner: NDArray[np.int64]
+) -> Any:
     """Returns a Series that is indexed by person as a mapping, and anything else as it is.
 
     A Series with the index of ``groups`` is a column of the same table. Where it could be read in both ways, and they
@@ -242,7 +291,9 @@ def _map_series_by_person(epsilon: Any, groups: Any, people: Array, owner: NDArr
     names = people.tolist()
     known = sum(name in table for name in names)
     if known < len(names):
-        if known and all(isinstance(name, str) for name in table):  # names, and not the numbers of rows
+        if known and all(
+            isinstance(name, str) for name in table
+        ):  # names, and not the numbers of rows
             raise _no_budget_error()
         return epsilon
     if len(epsilon) == len(owner) and [table[names[i]] for i in owner.tolist()] != epsilon.tolist():
@@ -271,7 +322,9 @@ def _collect_one_each(by_row: units.Units, owner: NDArray[np.int64], people: int
     return granted
 
 
-def _look_up_grants(epsilon: Mapping[Any, float], names: Array, zero_allowed: bool = False) -> units.Units:
+def _look_up_grants(
+    epsilon: Mapping[Any, float], names: Array, zero_allowed: bool = False
+) -> units.Units:
     people, granted = read_amounts_by_person(
         epsilon, lambda values: units.round_down(values, zero_allowed=zero_allowed)
     )
@@ -291,18 +344,24 @@ def _no_budget_error() -> UnknownPeople:
     )
 
 
-def _group_budgets(granted: units.Units, rows: NDArray[np.int64] | None) -> tuple[BudgetGroups, Array]:
+def _group_budgets(
+    granted: units.Units, rows: NDArray[np.int64] | None
+) -> tuple[BudgetGroups, Array]:
     """Groups equal (ε, rows); rows=None means one row each."""
     if rows is None:
         epsilon, codes, people = np.unique(granted, return_inverse=True, return_counts=True)
-        return BudgetGroups(epsilon, np.broadcast_to(np.int64(1), epsilon.shape), people), _shrink_codes(
-            codes, len(epsilon)
-        )
+        return BudgetGroups(
+            epsilon, np.broadcast_to(np.int64(1), epsilon.shape), people
+        ), _shrink_codes(codes, len(epsilon))
     epsilon, by_epsilon = np.unique(granted, return_inverse=True)
     counts, by_count = np.unique(rows, return_inverse=True)
-    pairs, codes, people = np.unique(by_epsilon * len(counts) + by_count, return_inverse=True, return_counts=True)
+    pairs, codes, people = np.unique(
+        by_epsilon * len(counts) + by_count, return_inverse=True, return_counts=True
+    )
     which_epsilon, which_count = np.divmod(pairs, len(counts))
-    return BudgetGroups(epsilon[which_epsilon], counts[which_count], people), _shrink_codes(codes, len(pairs))
+    return BudgetGroups(epsilon[which_epsilon], counts[which_count], people), _shrink_codes(
+        codes, len(pairs)
+    )
 
 
 def _shrink_codes(codes: Array, kinds: int) -> Array:

@@ -50,7 +50,9 @@ class SottovoceError(Exception):
     """What was found, what is required, and what to do, each kept as a field."""
 
     def __init__(self, found: str, required: str = "", remedy: str = "") -> None:
-        self.found, self.required, self.remedy = found, required, remedy
+        self.found = found
+        self.required = required
+        self.remedy = remedy
         super().__init__(" ".join(beat for beat in (found, required, remedy) if beat))
 
     def __reduce__(self) -> tuple[type[SottovoceError], tuple[str, str, str]]:
@@ -93,7 +95,9 @@ class InvalidParameter(InvalidInput):
 class WeakRegularisation(InvalidParameter):
     """Budgets that nobody can keep at this λ; ``smallest`` is one at which they can be kept."""
 
-    def __init__(self, found: str, required: str = "", remedy: str = "", smallest: float = 0.0) -> None:
+    def __init__(
+        self, found: str, required: str = "", remedy: str = "", smallest: float = 0.0
+    ) -> None:
         super().__init__(found, required, remedy)
         self.smallest = smallest
 
@@ -187,6 +191,7 @@ class ReleaseFailed(SottovoceError):
     def __init__(self, found: str = "", required: str = "", remedy: str = "") -> None:
         super().__init__(
             found or "The release failed after private rows had been read.",
-            required or "What it was going to cost stays spent, because the failure itself may tell something.",
+            required
+            or "What it was going to cost stays spent, because the failure itself may tell something.",
             remedy or "Check the table against its schema, then ask again under a new key.",
         )

@@ -48,13 +48,20 @@ from sottovoce.data.source import (
     is_rows_marker,
     owners_missing_error,
 )
-from sottovoce.errors import InvalidBounds, InvalidParameter, InvalidRelease, ReleaseFailed, SottovoceError
+from sottovoce.errors import (
+    InvalidBounds,
+    InvalidParameter,
+    InvalidRelease,
+    ReleaseFailed,
+    SottovoceError,
+)
 from sottovoce.guarantee import Guarantee
 from sottovoce.plan import Plan
 from sottovoce.release import Release
 from sottovoce.schema import Bounds, Schema, Subject, to_interval
 
-VALUE, KIND = "value", "kind"
+VALUE = "value"
+KIND = "kind"
 #: More features than this are a mistake.
 MAX_FEATURES = 10**6
 #: Fields of a schema and of its columns that name things for people.
@@ -82,7 +89,9 @@ class Estimator(Protocol):
         """Reads the rows, draws the noise, and returns what may be published."""
 
 
-def make_budgets(epsilon: Any, groups: Any = None, rows: int | None = None, schema: Schema | None = None) -> Budgets:
+def make_budgets(
+    epsilon: Any, groups: Any = None, rows: int | None = None, schema: Schema | None = None
+) -> Budgets:
     """Returns budgets as they are, or made from ε and the rows' owners.
 
     A plan has no table, so it passes the ``schema``: where that names people, it must be told whose the rows are.
@@ -90,7 +99,10 @@ def make_budgets(epsilon: Any, groups: Any = None, rows: int | None = None, sche
     told = groups is not None or (isinstance(epsilon, Budgets) and epsilon.unit == "person")
     if schema is not None and schema.person is not None and not told:
         raise owners_missing_error(schema)
-    groups = None if is_rows_marker(groups) else groups
+    if is_rows_marker(groups):
+        groups = None
+    else:
+        groups = groups
     if isinstance(groups, str):
         raise InvalidParameter(
             "The owners of rows are a name.",
@@ -118,7 +130,9 @@ def check_missing_constant(missing: Any, low: float, high: float) -> float | Non
         constant = math.nan
     if not math.isfinite(constant):
         raise InvalidParameter(
-            "What should stand for missing values is not a finite number.", "", "Choose a public constant, or none."
+            "What should stand for missing values is not a finite number.",
+            "",
+            "Choose a public constant, or none.",
         )
     if not low <= constant <= high:
         raise InvalidParameter(
@@ -136,10 +150,15 @@ def make_column_label(question: Any, column: str | None = None) -> Label:
         raise _not_a_name_error()
     if not isinstance(bounds, Schema):
         low, high = to_interval(bounds)
-        return Label(column or VALUE, low, high, check_missing_constant(question.missing, low, high))
+        return Label(
+            column or VALUE, low, high, check_missing_constant(question.missing, low, high)
+        )
     name = column or bounds.require_label()
     low, high = bounds.interval(name)
-    own = bounds.columns[name].missing if question.missing is None else question.missing
+    if question.missing is None:
+        own = bounds.columns[name].missing
+    else:
+        own = question.missing
     return Label(column or VALUE, low, high, check_missing_constant(own, low, high))
 
 
@@ -154,12 +173,16 @@ def _not_a_name_error() -> InvalidParameter:
 def make_label(question: Any, column: str = VALUE) -> Label:
     """Returns how a regression reads its label; a constant that the schema declares for it goes before ``missing``."""
     low, high = to_interval(question.bounds)
-    own = (
-        question.bounds.columns[question.bounds.require_label()].missing
-        if isinstance(question.bounds, Schema)
-        else None
+    if isinstance(question.bounds, Schema):
+        own = question.bounds.columns[question.bounds.require_label()].missing
+    else:
+        own = None
+    return Label(
+        column,
+        low,
+        high,
+        check_missing_constant(question.missing if own is None else own, low, high),
     )
-    return Label(column, low, high, check_missing_constant(question.missing if own is None else own, low, high))
 
 
 def make_recoding(bounds: Any, X: Any, missing: Any = None) -> Recoding:
@@ -177,7 +200,9 @@ def _set_missing_constant(recoding: Recoding, missing: Any) -> Recoding:
         tuple(
             feature
             if feature.levels or feature.missing is not None
-            else replace(feature, missing=check_missing_constant(missing, feature.low, feature.high))
+            else replace(
+                feature, missing=check_missing_constant(missing, feature.low, feature.high)
+            )
             for feature in recoding.features
         )
     )
@@ -201,19 +226,27 @@ def _count_features(X: Any, bounds: Bounds) -> int:
     if isinstance(X, Integral):
         count = int(X)
         if not 0 < count < MAX_FEATURES:
-            raise InvalidParameter("n_features is not a number of features.", "", "Pass a whole number above 0.")
+            raise InvalidParameter(
+                "n_features is not a number of features.", "", "Pass a whole number above 0."
+            )
         return count
     if X is not None:
-        return int(np.shape(X)[1]) if count_dimensions(X) == 2 else int(to_matrix(X, None).shape[1])
+        if count_dimensions(X) == 2:
+            return int(np.shape(X)[1])
+        return int(to_matrix(X, None).shape[1])
     sizes = [np.size(limit) for limit in bounds.features or () if np.ndim(limit)]
     if not sizes:
         raise InvalidParameter(
-            "The number of features is not known.", "", "Pass n_features=, or bounds for each feature."
+            "The number of features is not known.",
+            "",
+            "Pass n_features=, or bounds for each feature.",
         )
     return int(sizes[0])
 
 
-def load_column(values: Any, *, epsilon: Any, groups: Any, label: Label | None = None) -> tuple[Budgets, Dataset]:
+def load_column(
+    values: Any, *, epsilon: Any, groups: Any, label: Label | None = None
+) -> tuple[Budgets, Dataset]:
     """Returns the budgets and rows of one column in memory."""
     column = to_numbers(values)
     if groups is not None:
@@ -229,31 +262,41 @@ def load_regression(
     raw: Floats, recoding: Recoding, values: Any, label: Label, epsilon: Any, groups: Any
 ) -> tuple[Budgets, Dataset]:
     """Returns the budgets and rows of a regression in memory, with the features recoded once."""
-    column, recoded = to_numbers(values, "labels"), recoding.encode(raw)
+    column = to_numbers(values, "labels")
+    recoded = recoding.encode(raw)
     check_same_length(len(recoded), y=column, groups=groups)
     budgets = make_budgets(epsilon, groups, len(column))
     return budgets, load_matrix(recoded, EncodedReader(recoding), column, label, budgets)
 
 
-def load_matrix(rows: Floats, reader: Reader, column: Floats, label: Any, budgets: Budgets) -> Dataset:
+def load_matrix(
+    rows: Floats, reader: Reader, column: Floats, label: Any, budgets: Budgets
+) -> Dataset:
     """Returns the rows of a matrix and of a column of labels that lie in memory as the readers expect them."""
     kinds = budgets.row_codes()
     check_same_length(len(column), epsilon=kinds)
     columns: dict[str, Array] = {VALUE: column, KIND: kinds}
     if rows.shape[1]:
         columns[MATRIX_COLUMN] = rows
-    return Dataset(get_default_engine().of_columns(columns), VALUE, GroupLookup(KIND), reader, label)
+    return Dataset(
+        get_default_engine().of_columns(columns), VALUE, GroupLookup(KIND), reader, label
+    )
 
 
 def refuse_invalid_rows(question: Estimator, plan: Plan, rows: Dataset) -> None:
     """Refuses rows with missing or infinite values, before anything is charged."""
     heard = plan.budgets.kinds.epsilon > 0
     if rows.features is None:
-        missing = question.missing if rows.label is None else rows.label.missing
+        if rows.label is None:
+            missing = question.missing
+        else:
+            missing = rows.label.missing
         if rows.engine.fold(HasInvalidValues(rows.value, rows.owner, heard, missing)):
             raise invalid_values_error()
         return
-    features, label = rows.engine.fold(HasInvalidRows(rows.features, rows.label, rows.owner, heard)).tolist()
+    features, label = rows.engine.fold(
+        HasInvalidRows(rows.features, rows.label, rows.owner, heard)
+    ).tolist()
     if features or label:
         raise rows.label.refusal() if label else invalid_values_error()
 
@@ -270,24 +313,37 @@ def run_release(question: Estimator, plan: Plan, rows: Dataset) -> Release:
 
 
 def read_source(
-    question: Estimator, X: Any, y: Any = None, *, epsilon: Any, groups: Any, engine: str | None = None
+    question: Estimator,
+    X: Any,
+    y: Any = None,
+    *,
+    epsilon: Any,
+    groups: Any,
+    engine: str | None = None,
 ) -> tuple[Budgets, Dataset]:
     """Returns the budgets and rows of data in memory, or of a table wherever it lives, by the names of its columns."""
     schema = find_schema(question)
     if is_read_by_names(schema, X, y, epsilon, groups):
         table = DataSource.of(X, y, epsilon, groups, schema, engine)
         budgets, rows = table.read(question.rows_of(table))
-        return budgets, replace(rows, subject=_make_subject(question, rows.value, get_table_label(X)))
+        return budgets, replace(
+            rows, subject=_make_subject(question, rows.value, get_table_label(X))
+        )
     given = Values.of(question, X, y, epsilon, groups)
     return read_values(question, given, given.epsilon, given.groups)
 
 
-def read_values(question: Estimator, given: Values, epsilon: Any, groups: Any) -> tuple[Budgets, Dataset]:
+def read_values(
+    question: Estimator, given: Values, epsilon: Any, groups: Any
+) -> tuple[Budgets, Dataset]:
     """Returns the budgets and rows of columns in memory, for these budgets and owners."""
     if getattr(question, "one_column", False):
         if given.y is not None and given.column is None:
             raise _not_a_name_error()
-        values = given.X if given.y is None else given.y
+        if given.y is None:
+            values = given.X
+        else:
+            values = given.y
         budgets, rows = question.gather(values, epsilon=epsilon, groups=groups, column=given.column)  # type: ignore[call-arg]
     elif given.y is None:
         raise InvalidParameter(
@@ -302,7 +358,9 @@ def read_values(question: Estimator, given: Values, epsilon: Any, groups: Any) -
 
 def describe_subject(question: Estimator, given: Values) -> Subject:
     """Returns what a question about data in memory is about, by the names that the data and a schema have."""
-    return _make_subject(question, given.column or get_column_name(given.X if given.y is None else given.y), None)
+    return _make_subject(
+        question, given.column or get_column_name(given.X if given.y is None else given.y), None
+    )
 
 
 def _make_subject(question: Estimator, column: str | None, table: str | None) -> Subject:
@@ -310,7 +368,9 @@ def _make_subject(question: Estimator, column: str | None, table: str | None) ->
     return Subject(column or schema.label, schema.name or table, schema.units)
 
 
-def make_release(question: Estimator, X: Any, y: Any = None, *, epsilon: Any, groups: Any) -> tuple[Plan, Release]:
+def make_release(
+    question: Estimator, X: Any, y: Any = None, *, epsilon: Any, groups: Any
+) -> tuple[Plan, Release]:
     """Plans and answers a question about data in memory or a table."""
     return release_dataset(question, *read_source(question, X, y, epsilon=epsilon, groups=groups))
 
@@ -335,14 +395,20 @@ class Request:
     facts: tuple[Array, ...]  # whole numbers by row or by person: whose each row is, and prices
     earlier: Any = ""  # what versions whose requests did not cover the names of columns put in place of these two
     earlier_facts: tuple[Array, ...] = ()
-    features: list[str] | None = None  # what a release calls the features; None: nothing that could be compared
+    features: list[str] | None = (
+        None  # what a release calls the features; None: nothing that could be compared
+    )
 
     def fingerprint(self) -> str:
         """Returns a fingerprint of all of it: the same key must always mean the same request."""
         asked = encode_question(self.question, self.columns)
-        digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=_encode_parameter).encode())
+        digest = hashlib.sha256(
+            json.dumps(asked, sort_keys=True, default=_encode_parameter).encode()
+        )
         for part in (repr(self.people.tolist()).encode(), *map(_to_int64_bytes, self.facts)):
-            digest.update(len(part).to_bytes(8, "big"))  # so that no two lists of parts run together
+            digest.update(
+                len(part).to_bytes(8, "big")
+            )  # so that no two lists of parts run together
             digest.update(part)
         return digest.hexdigest()
 
@@ -391,7 +457,10 @@ def name_columns(question: Estimator, values: Values) -> tuple[list[Any], list[s
     if isinstance(getattr(question, "bounds", None), Schema):
         # It names the features, whatever else the table holds, and is a parameter of the question.
         return [None, *names[1:]], None
-    count = names[0] if isinstance(names[0], int) else len(names[0])
+    if isinstance(names[0], int):
+        count = names[0]
+    else:
+        count = len(names[0])
     return names, list_feature_names(data[0]) or [f"x{j}" for j in range(count)]
 
 
@@ -404,7 +473,10 @@ def _encode_parameter(parameter: Any) -> Any:
     if isinstance(parameter, np.ndarray | np.generic):
         return parameter.tolist()
     if hasattr(parameter, "to_numpy"):  # data frames, whose repr leaves it out too
-        return [list(parameter.columns) if hasattr(parameter, "columns") else [], parameter.to_numpy().tolist()]
+        return [
+            list(parameter.columns) if hasattr(parameter, "columns") else [],
+            parameter.to_numpy().tolist(),
+        ]
     if not is_dataclass(parameter):
         return repr(parameter)
     # What a table or a unit is called is told to people, and is no part of what is asked.
@@ -421,7 +493,9 @@ def restore_model(release: Release, make: Callable[[Release], Model]) -> Model:
         features = model._recoding.features
         coefficients = np.asarray(model.coef_, dtype=np.float64)
         if coefficients.shape[-1] == len(model._recoding.names):
-            model.predict(pa.table({f.name: [f.levels[0] if f.levels else f.low] for f in features}))
+            model.predict(
+                pa.table({f.name: [f.levels[0] if f.levels else f.low] for f in features})
+            )
             made: Model = model
             return made
     except SottovoceError:
@@ -435,7 +509,9 @@ def restore_model(release: Release, make: Callable[[Release], Model]) -> Model:
     )
 
 
-def set_fitted_attributes(model: Any, release: Release, guarantee: Guarantee | None = None, X: Any = None) -> None:
+def set_fitted_attributes(
+    model: Any, release: Release, guarantee: Guarantee | None = None, X: Any = None
+) -> None:
     """Keeps a release and, as scikit-learn has them, coefficients, classes, and names of the features of X."""
     model.release_ = release
     if guarantee is not None:
@@ -443,13 +519,20 @@ def set_fitted_attributes(model: Any, release: Release, guarantee: Guarantee | N
     model._recoding = Recoding.from_dict(release.parameters["features"])
     model.n_features_in_ = len(model._recoding.features)
     value: dict[str, Any] = release.value  # type: ignore[assignment]
-    fits = list(value["models"].values()) if "models" in value else [value]
+    if "models" in value:
+        fits = list(value["models"].values())
+    else:
+        fits = [value]
     intercept = np.array([fit["intercept"] for fit in fits])
     slopes = np.array([list(fit["coefficients"].values()) for fit in fits])
     if "models" in value:  # classifiers: a row a model
         model.classes_ = np.array(release.parameters["classes"])
-        model.intercept_, model.coef_ = intercept, slopes
+        model.intercept_ = intercept
+        model.coef_ = slopes
     else:
-        model.intercept_, model.coef_ = fits[0]["intercept"], slopes[0]
+        model.intercept_ = fits[0]["intercept"]
+        model.coef_ = slopes[0]
     if X is not None and (is_external_table(X) or list_feature_names(X) is not None):
-        model.feature_names_in_ = np.array([feature.name for feature in model._recoding.features], dtype=object)
+        model.feature_names_in_ = np.array(
+            [feature.name for feature in model._recoding.features], dtype=object
+        )

@@ -45,23 +45,40 @@ class Guarantee:
     neighbours: Neighbours = "replace"
     currency: Currency = "pure epsilon"
     arithmetic: Arithmetic = "exact"
-    delta: float | None = None  # the δ that belongs to ε; for ρ of zCDP, the δ at which it is read as an ε
-    gaussian: bool = False  # ρ is that of one release with Gaussian noise, whose ε at each δ is known exactly
+    delta: float | None = (
+        None  # the δ that belongs to ε; for ρ of zCDP, the δ at which it is read as an ε
+    )
+    gaussian: bool = (
+        False  # ρ is that of one release with Gaussian noise, whose ε at each δ is known exactly
+    )
 
     @classmethod
-    def of(cls, budgets: Budgets, spent: units.Units, arithmetic: Arithmetic = "exact") -> Guarantee:
+    def of(
+        cls, budgets: Budgets, spent: units.Units, arithmetic: Arithmetic = "exact"
+    ) -> Guarantee:
         """The promise that each kind of people in ``budgets`` loses at most ``spent``."""
-        return cls(spent, budgets.kinds.people, budgets.unit, budgets.codes, budgets.people, arithmetic=arithmetic)
+        return cls(
+            spent,
+            budgets.kinds.people,
+            budgets.unit,
+            budgets.codes,
+            budgets.people,
+            arithmetic=arithmetic,
+        )
 
     @property
     def units(self) -> units.Units:
         """What each is promised in whole units, in the order of ``epsilon``."""
-        return self.spent if self.codes is None else self.spent[self.codes]
+        if self.codes is None:
+            return self.spent
+        return self.spent[self.codes]
 
     @property
     def reported_currency(self) -> Literal["epsilon", "rho"]:
         """What each is told: an ε where there is one, pure or at the guarantee's δ, else ρ."""
-        return "rho" if self.currency == "zCDP rho" and self.delta is None else "epsilon"
+        if self.currency == "zCDP rho" and self.delta is None:
+            return "rho"
+        return "epsilon"
 
     @cached_property
     def amounts(self) -> NDArray[np.float64]:
@@ -75,9 +92,13 @@ class Guarantee:
         """What each is promised: by row without groups, else by person in sorted order (by kind if streamed)."""
         if self.reported_currency != "epsilon":
             raise IncompatibleGuarantees(
-                "This guarantee is counted in ρ of zCDP.", "It has no pure ε.", "Use .rho, or .approximate(delta)."
+                "This guarantee is counted in ρ of zCDP.",
+                "It has no pure ε.",
+                "Use .rho, or .approximate(delta).",
             )
-        return self.amounts if self.codes is None else self.amounts[self.codes]
+        if self.codes is None:
+            return self.amounts
+        return self.amounts[self.codes]
 
     @property
     def rho(self) -> NDArray[np.float64]:
@@ -90,7 +111,9 @@ class Guarantee:
             return self
         if self.currency == "epsilon, delta":
             raise IncompatibleGuarantees(
-                "This guarantee is an ε at one δ.", "It says nothing about ρ.", "Use .epsilon, with .delta beside it."
+                "This guarantee is an ε at one δ.",
+                "It says nothing about ρ.",
+                "Use .epsilon, with .delta beside it.",
             )
         epsilon = np.asarray(units.to_epsilon(self.spent))
         rho = units.round_up(np.minimum(epsilon**2 / 2, epsilon))
@@ -100,7 +123,9 @@ class Guarantee:
         """Each person's ε at this δ: by (2) of docs/theory/composition.md, or exactly where noise was Gaussian."""
         if not is_between(delta, 0, 1):
             raise InvalidParameter(
-                "δ is not between 0 and 1.", "", "Pass a small δ, far below one over the number of people."
+                "δ is not between 0 and 1.",
+                "",
+                "Pass a small δ, far below one over the number of people.",
             )
         if self.currency == "epsilon, delta":
             return self._get_epsilon_above(delta)
@@ -108,13 +133,18 @@ class Guarantee:
 
     def _convert_rho(self, delta: float, rho: NDArray[np.int64]) -> NDArray[np.float64]:
         values, where = np.unique(rho, return_inverse=True)
-        read = zcdp.gaussian_epsilon if self.gaussian else zcdp.zcdp_epsilon
+        if self.gaussian:
+            read = zcdp.gaussian_epsilon
+        else:
+            read = zcdp.zcdp_epsilon
         return np.asarray(read(units.to_epsilon(values), delta)[where], dtype=np.float64)
 
     def _get_epsilon_above(self, delta: float) -> NDArray[np.float64]:
         if self.delta is None or delta < self.delta:
             raise IncompatibleGuarantees(
-                "This guarantee is an ε at a larger δ.", "It says nothing about smaller ones.", "Plan with that δ."
+                "This guarantee is an ε at a larger δ.",
+                "It says nothing about smaller ones.",
+                "Plan with that δ.",
             )
         return self.epsilon
 
@@ -122,9 +152,15 @@ class Guarantee:
         """What both releases together cost each person: in one currency the losses of a person add up."""
         self._refuse_other_kinds(other)
         left, right = self._to_one_currency(other)
-        arithmetic: Arithmetic = "exact" if self.arithmetic == other.arithmetic == "exact" else "floating"
-        left = replace(left, arithmetic=arithmetic, delta=_combine_deltas(left, right), gaussian=False)
-        if left.codes is right.codes and left.counts is right.counts:  # the same kinds of the same people
+        arithmetic: Arithmetic = (
+            "exact" if self.arithmetic == other.arithmetic == "exact" else "floating"
+        )
+        left = replace(
+            left, arithmetic=arithmetic, delta=_combine_deltas(left, right), gaussian=False
+        )
+        if (
+            left.codes is right.codes and left.counts is right.counts
+        ):  # the same kinds of the same people
             return replace(left, spent=left.spent + right.spent)
         spent = left.units + right.units
         counts = np.broadcast_to(np.int64(1), spent.shape)
@@ -137,17 +173,24 @@ class Guarantee:
     def _to_one_currency(self, other: Guarantee) -> tuple[Guarantee, Guarantee]:
         if self.currency == other.currency:
             return self, other
-        return self.as_zcdp(), other.as_zcdp()  # which refuses an ε at one δ: with anything else it adds up to nothing
+        return (
+            self.as_zcdp(),
+            other.as_zcdp(),
+        )  # which refuses an ε at one δ: with anything else it adds up to nothing
 
     def _refuse_other_kinds(self, other: Guarantee) -> None:
         same_people = (self.people is None) == (other.people is None) and (
-            self.people is other.people or np.array_equal(np.asarray(self.people), np.asarray(other.people))
+            self.people is other.people
+            or np.array_equal(np.asarray(self.people), np.asarray(other.people))
         )
         if (
             (self.unit, self.neighbours) != (other.unit, other.neighbours)
             or not same_people
             or len(self.units) != len(other.units)
-            or not (self.counts is other.counts or (self._names_everybody() and other._names_everybody()))
+            or not (
+                self.counts is other.counts
+                or (self._names_everybody() and other._names_everybody())
+            )
         ):
             raise IncompatibleGuarantees(
                 "These guarantees protect different units, neighbours or people.",
@@ -157,10 +200,14 @@ class Guarantee:
 
     def summary(self) -> dict[str, Any]:
         """The public account: unit, neighbours, currency, and how ε is distributed, never who has which."""
-        spent, counts = self.spent, self.counts
-        if np.any(spent[1:] < spent[:-1]):  # kinds come in order of ε, and then so does what they spend
+        spent = self.spent
+        counts = self.counts
+        if np.any(
+            spent[1:] < spent[:-1]
+        ):  # kinds come in order of ε, and then so does what they spend
             order = np.argsort(spent)
-            spent, counts = spent[order], counts[order]
+            spent = spent[order]
+            counts = counts[order]
         told: dict[str, Any] = {
             "unit": self.unit,
             "neighbours": self.neighbours,
@@ -173,11 +220,15 @@ class Guarantee:
         if self.delta is not None:
             told["delta"] = self.delta
         if self.reported_currency == "epsilon":
-            told["epsilon"] = _summarise_amounts(replace(self, spent=spent)._units_of_epsilon(), counts, "epsilon")
+            told["epsilon"] = _summarise_amounts(
+                replace(self, spent=spent)._units_of_epsilon(), counts, "epsilon"
+            )
         return told
 
     def _units_of_epsilon(self) -> NDArray[np.int64]:
-        return units.round_up_decimal(self.amounts) if self.currency == "zCDP rho" else self.spent
+        if self.currency == "zCDP rho":
+            return units.round_up_decimal(self.amounts)
+        return self.spent
 
 
 def _combine_deltas(left: Guarantee, right: Guarantee) -> float | None:
@@ -185,10 +236,14 @@ def _combine_deltas(left: Guarantee, right: Guarantee) -> float | None:
     given = [promise.delta for promise in (left, right) if promise.delta is not None]
     if left.currency == "epsilon, delta":
         return sum(given)
-    return given[0] if len(set(given)) == 1 else None
+    if len(set(given)) == 1:
+        return given[0]
+    return None
 
 
-def _summarise_amounts(spent: units.Units, counts: NDArray[np.int64], symbol: str) -> dict[str, Any]:
+def _summarise_amounts(
+    spent: units.Units, counts: NDArray[np.int64], symbol: str
+) -> dict[str, Any]:
     return {
         "least": float(units.to_epsilon(int(spent[0]))),
         "most": float(units.to_epsilon(int(spent[-1]))),
@@ -196,14 +251,18 @@ def _summarise_amounts(spent: units.Units, counts: NDArray[np.int64], symbol: st
     }
 
 
-def summarise_distribution(spent: units.Units, counts: NDArray[np.int64], symbol: str) -> list[dict[str, float]]:
+def summarise_distribution(
+    spent: units.Units, counts: NDArray[np.int64], symbol: str
+) -> list[dict[str, float]]:
     """Returns how many people have each value, given in order; deciles where there are more than a dozen values."""
     changes = spent[1:] != spent[:-1]
     if np.count_nonzero(changes) < MOST_VALUES_LISTED:
         start = np.concatenate([[0], np.flatnonzero(changes) + 1])
-        values, totals = spent[start], np.add.reduceat(counts, start)
+        values = spent[start]
+        totals = np.add.reduceat(counts, start)
         return [
-            {symbol: float(units.to_epsilon(int(v))), "people": int(c)} for v, c in zip(values, totals, strict=True)
+            {symbol: float(units.to_epsilon(int(v))), "people": int(c)}
+            for v, c in zip(values, totals, strict=True)
         ]
     reached = np.cumsum(counts)
     ranks = [math.ceil(reached[-1] * tenth / 10) for tenth in range(1, 11)]

@@ -141,7 +141,9 @@ class Ledger(Protocol):
     def find(self, key: str) -> Reservation | None:
         """Returns what is known about this key."""
 
-    def reserve(self, key: str, request: str, amounts: Sequence[Amounts], *, outside: bool = False) -> Reservation:
+    def reserve(
+        self, key: str, request: str, amounts: Sequence[Amounts], *, outside: bool = False
+    ) -> Reservation:
         """Charges everybody at once, or nobody: raises if one has not enough left. A known key is returned as it is.
 
         What was spent outside (``outside``) has no release to wait for, and is written down whoever is short.
@@ -192,13 +194,17 @@ def list_charges(guarantee: Guarantee, people: Sequence[Any]) -> list[Amounts]:
 def get_account_code(account: str) -> int:
     """Returns the number of an account in the books; refuses what is none."""
     if not isinstance(account, str) or account not in ACCOUNTS:
-        raise InvalidParameter("There is no such account.", f"Accounts: {'; '.join(ACCOUNTS)}.", "Name one of these.")
+        raise InvalidParameter(
+            "There is no such account.", f"Accounts: {'; '.join(ACCOUNTS)}.", "Name one of these."
+        )
     return ACCOUNTS.index(account)
 
 
 def get_units_per_one(account: str) -> int:
     """Returns how many units of this account are one."""
-    return UNITS_PER_DELTA if account.startswith("delta, ") else UNITS_PER_EPSILON
+    if account.startswith("delta, "):
+        return UNITS_PER_DELTA
+    return UNITS_PER_EPSILON
 
 
 def round_down_amounts(account: str, amounts: ArrayLike) -> Units:
@@ -222,14 +228,18 @@ def round_up_amounts(account: str, amounts: ArrayLike) -> Units:
     """Returns amounts in whole units of their account, rounded up."""
     get_account_code(account)
     return check_one_each(
-        round_up_delta(amounts) if get_units_per_one(account) == UNITS_PER_DELTA else round_up_decimal(amounts)
+        round_up_delta(amounts)
+        if get_units_per_one(account) == UNITS_PER_DELTA
+        else round_up_decimal(amounts)
     )
 
 
 def check_one_each(amounts: Units) -> Units:
     """Returns amounts in units if there is one for each person; refuses several."""
     if amounts.ndim != 1:
-        raise InvalidBudget("Somebody has several amounts.", "An amount is one number.", "Pass one for each person.")
+        raise InvalidBudget(
+            "Somebody has several amounts.", "An amount is one number.", "Pass one for each person."
+        )
     return amounts
 
 
@@ -248,7 +258,9 @@ def compose_accounts(amounts: Mapping[str, int], read_at: float) -> TotalLoss:
 
 def refuse_unwritable(text: Any) -> None:
     """Raises unless this is text that every database gives back as it was."""
-    if not isinstance(text, str) or any(sign == "\0" or "\ud800" <= sign <= "\udfff" for sign in text):
+    if not isinstance(text, str) or any(
+        sign == "\0" or "\ud800" <= sign <= "\udfff" for sign in text
+    ):
         raise InvalidParameter(
             "A key or a reason is not text, or holds signs that a database cannot keep.",
             "It is written into the books and must be found again.",

@@ -25,7 +25,12 @@ from sottovoce.errors import InvalidParameter
 from sottovoce.guarantee import MOST_VALUES_LISTED, Guarantee
 from sottovoce.schema import Subject
 from sottovoce.weights import Weights
-from sottovoce.wording import describe_question, describe_table, warn_if_uninformative, write_error_sentence
+from sottovoce.wording import (
+    describe_question,
+    describe_table,
+    warn_if_uninformative,
+    write_error_sentence,
+)
 
 #: People with one budget may differ from everybody by so much of the spread, on average: for the possible bias alone.
 ASSOCIATION = 1 / 5
@@ -59,11 +64,15 @@ class ExpectedError:
     classical: str  # the classical answer, in words
     unit: str  # of every part, in words
     noise: float  # of what is drawn: noise, or the choice of a point
-    sampling: float = 0.0  # of weights that differ from one row to another, where budgets go along with nothing
+    sampling: float = (
+        0.0  # of weights that differ from one row to another, where budgets go along with nothing
+    )
     shrinkage: float = 0.0  # of what regularisation, dropped slopes and clipped pulls hold back
     bias: float = 0.0  # what may come besides: not in the total, because it may as well be nothing
     assumed: str = ""  # what is assumed about the table, where the numbers rest on it
-    in_column: float | None = None  # of a quantile: the total in units of the column, if values are spread as assumed
+    in_column: float | None = (
+        None  # of a quantile: the total in units of the column, if values are spread as assumed
+    )
 
     @property
     def total(self) -> float:
@@ -87,7 +96,11 @@ class ExpectedError:
             "unequal weights": self.sampling,
             "shrinkage": self.shrinkage,
         }
-        told = "Of it " + ", ".join(f"{name} {format_error(part)}" for name, part in parts.items()) + "."
+        told = (
+            "Of it "
+            + ", ".join(f"{name} {format_error(part)}" for name, part in parts.items())
+            + "."
+        )
         if self.bias > 0:
             told += f" Besides, up to about {format_error(self.bias)} of bias is possible, which is not in it."
         told += f" {self.assumed}" if self.assumed else ""
@@ -109,19 +122,27 @@ class Plan:
     grid: Any  # the question's own grid, with a to_dict()
     theorem: Theorem
     error: ExpectedError | tuple[ExpectedError, ...]  # several for several quantiles
-    accuracy: Callable[..., float] | None = None  # a published bound on the error, where there is one
-    risk: Callable[..., float] | None = None  # a bound on the share of rows misclassified, for classifiers
+    accuracy: Callable[..., float] | None = (
+        None  # a published bound on the error, where there is one
+    )
+    risk: Callable[..., float] | None = (
+        None  # a bound on the share of rows misclassified, for classifiers
+    )
     subject: Subject = field(default_factory=Subject)  # what people call it; no part of the digest
 
     @property
     def expected_error(self) -> float | tuple[float, ...]:
         """The root mean square error of the answer against the classical one on the same table."""
-        return self.error.total if isinstance(self.error, ExpectedError) else tuple(e.total for e in self.error)
+        if isinstance(self.error, ExpectedError):
+            return self.error.total
+        return tuple(e.total for e in self.error)
 
     @property
     def errors(self) -> tuple[ExpectedError, ...]:
         """The expected errors by cause, one for each number that is answered."""
-        return (self.error,) if isinstance(self.error, ExpectedError) else self.error
+        if isinstance(self.error, ExpectedError):
+            return (self.error,)
+        return self.error
 
     @property
     def error_is(self) -> str:
@@ -136,12 +157,16 @@ class Plan:
     @property
     def error_parts(self) -> dict[str, Any] | list[dict[str, Any]]:
         """The parts of the expected error as public JSON, a list for several quantiles."""
-        return self.error.to_dict() if isinstance(self.error, ExpectedError) else [e.to_dict() for e in self.error]
+        if isinstance(self.error, ExpectedError):
+            return self.error.to_dict()
+        return [e.to_dict() for e in self.error]
 
     @property
     def charges(self) -> NDArray[np.float64]:
         """What each will spend, ε or ρ by the guarantee's currency: by row without groups, else by person, sorted."""
-        return self.guarantee.epsilon if self.guarantee.reported_currency == "epsilon" else self.guarantee.rho
+        if self.guarantee.reported_currency == "epsilon":
+            return self.guarantee.epsilon
+        return self.guarantee.rho
 
     @cached_property
     def digest(self) -> str:
@@ -153,7 +178,12 @@ class Plan:
             "grid": self.grid.to_dict(),
         }
         digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
-        for array in (self.budgets.kinds.epsilon, self.budgets.kinds.rows, self.budgets.kinds.people, self.weights.row):
+        for array in (
+            self.budgets.kinds.epsilon,
+            self.budgets.kinds.rows,
+            self.budgets.kinds.people,
+            self.weights.row,
+        ):
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
@@ -172,7 +202,9 @@ class Plan:
         """Returns the method's published accuracy bound under what is assumed about the data, where there is one."""
         if self.accuracy is None:
             raise InvalidParameter(
-                "This method has no published accuracy bound.", "", "Use expected_error, or Ridge(method='output')."
+                "This method has no published accuracy bound.",
+                "",
+                "Use expected_error, or Ridge(method='output').",
             )
         return self.accuracy(**assumed)
 
@@ -180,15 +212,19 @@ class Plan:
         """Returns what is added to the objective, in bits, to bound the share misclassified, with probability 1 − δ."""
         if self.risk is None:
             raise InvalidParameter(
-                "Only classifiers have a bound on the share of rows misclassified.", "", "Use expected_error."
+                "Only classifiers have a bound on the share of rows misclassified.",
+                "",
+                "Use expected_error.",
             )
         return self.risk(delta, **assumed)
 
     def who_pays(self) -> list[dict[str, float]]:
         """One line for each group of people from the most to the least careful, with what they pay and weigh."""
-        kinds, weights = self.budgets.kinds, self.weights
+        kinds = self.budgets.kinds
+        weights = self.weights
         order = np.lexsort((kinds.rows, kinds.epsilon))
-        spent, lines = self.guarantee.amounts, []
+        spent = self.guarantee.amounts
+        lines = []
         for part in _split_into_groups(kinds.epsilon[order], kinds.people[order]):
             which = order[part]
             people = kinds.people[which]
@@ -207,7 +243,9 @@ class Plan:
     def size(self) -> str:
         """How many people and rows there are, in words."""
         rows = f"{self.budgets.n_rows:,} rows"
-        return rows if self.guarantee.unit == "row" else f"{self.budgets.n_people:,} people, {rows}"
+        if self.guarantee.unit == "row":
+            return rows
+        return f"{self.budgets.n_people:,} people, {rows}"
 
     def describe(self) -> str:
         """The plan in words: who pays what, the error to expect, and what it is made of."""
@@ -226,7 +264,12 @@ class Plan:
             )
         parts = dict.fromkeys(error.describe() for error in self.errors)
         return "\n".join(
-            [*lines, write_error_sentence(self), *parts, *filter(None, [warn_if_uninformative(self, "will say")])]
+            [
+                *lines,
+                write_error_sentence(self),
+                *parts,
+                *filter(None, [warn_if_uninformative(self, "will say")]),
+            ]
         )
 
     def __repr__(self) -> str:
@@ -245,13 +288,19 @@ def describe_currency(promise: Mapping[str, Any]) -> str:
     """Returns what the ε or ρ of a promise's summary is, with its δ where it has one."""
     if "delta" not in promise:
         return {"pure epsilon": "pure ε", "zCDP rho": "ρ of zCDP"}[promise["currency"]]
-    behind = ", from ρ of zCDP" if promise["currency"] == "zCDP rho" else ""
+    if promise["currency"] == "zCDP rho":
+        behind = ", from ρ of zCDP"
+    else:
+        behind = ""
     return f"ε at δ = {promise['delta']:g}{behind}"
 
 
 def format_error(expected: float | Sequence[float]) -> str:
     """Returns the expected error to three digits, several joined by commas."""
-    several = expected if isinstance(expected, Sequence) else (expected,)
+    if isinstance(expected, Sequence):
+        several = expected
+    else:
+        several = (expected,)
     return ", ".join(f"{e:,.0f}" if 1000 <= e < 1e9 else f"{e:.3g}" for e in several)
 
 

@@ -28,7 +28,8 @@ from typing import BinaryIO
 from sottovoce.errors import UnsafeFolder
 
 #: Who may look at what is private, and who at what may be seen; the second is narrowed by the user's own mask.
-OWNER_ONLY, ANYBODY = 0o600, 0o666
+OWNER_ONLY = 0o600
+ANYBODY = 0o666
 #: What nobody but the owner may have: any right at all.
 OTHERS = 0o077
 #: What a file system says that cannot give a file a second name.
@@ -38,7 +39,9 @@ SCRATCH = "sottovoce-run-"
 #: Where Linux shows the open files of whoever looks.
 OPEN_FILES = Path("/proc/self/fd")
 #: Flags of a file that must not be there yet; a link with its name counts as there.
-_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+_NEW = (
+    os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+)
 
 
 def refuse_unsafe(folder: Path) -> None:
@@ -122,7 +125,9 @@ def append(path: Path, content: bytes) -> None:
     new = not path.exists()
     if new:
         refuse_unsafe(path.parent)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0), OWNER_ONLY)
+    handle = os.open(
+        path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0), OWNER_ONLY
+    )
     with os.fdopen(handle, "ab") as file:
         file.write(content)
         file.flush()
@@ -160,7 +165,9 @@ class Scratch:
 
     path: Path
     lock: int | None
-    held: dict[Path, int] = field(default_factory=dict)  # files without a name, by the link that leads to them
+    held: dict[Path, int] = field(
+        default_factory=dict
+    )  # files without a name, by the link that leads to them
 
     @classmethod
     def made(cls) -> Scratch:

@@ -70,8 +70,12 @@ class Release:
     noise: dict[str, Any]
     grid: dict[str, Any]
     certificate: Certificate
-    error_unit: str = ""  # of the expected error and its parts, in words; releases of earlier versions do not say
-    error_parts: dict[str, Any] | list[dict[str, Any]] | None = None  # noise, sampling, shrinkage, possible bias
+    error_unit: str = (
+        ""  # of the expected error and its parts, in words; releases of earlier versions do not say
+    )
+    error_parts: dict[str, Any] | list[dict[str, Any]] | None = (
+        None  # noise, sampling, shrinkage, possible bias
+    )
     column: str | None = None  # what was asked about; of a model, its label
     table: str | None = None  # what the table is called
     units: dict[str, str] | None = None  # declared units, by column
@@ -99,7 +103,9 @@ class Release:
         """Returns the same release with what it is about, in public words, and its date."""
         columns = [subject.column, *(f["name"] for f in self._features())]
         units = {name: unit for name, unit in subject.units.items() if name in columns}
-        return replace(self, column=subject.column, table=subject.table, units=units or None, date=date)
+        return replace(
+            self, column=subject.column, table=subject.table, units=units or None, date=date
+        )
 
     @property
     def subject(self) -> Subject:
@@ -108,9 +114,13 @@ class Release:
 
     def to_json(self) -> str:
         """The release as JSON text, in one fixed order and spelling; what is not known is left out."""
-        paper = {name: value for name, value in self.certificate.__dict__.items() if value is not None}
+        paper = {
+            name: value for name, value in self.certificate.__dict__.items() if value is not None
+        }
         known = {
-            name: value for name, value in self.__dict__.items() if name not in OPTIONAL_FIELDS or value is not None
+            name: value
+            for name, value in self.__dict__.items()
+            if name not in OPTIONAL_FIELDS or value is not None
         }
         content = {"format": FORMAT, **known, "certificate": paper}
         if not self.error_parts:  # made by an earlier version, and the same bytes for ever
@@ -132,12 +142,21 @@ class Release:
             if content.pop("format") != FORMAT:
                 raise ValueError
             release = cls(**{**content, "certificate": Certificate(**content["certificate"])})
-            if any(not isinstance(getattr(release, name), kind) for name, kind in FIELD_TYPES.items()):
+            if any(
+                not isinstance(getattr(release, name), kind) for name, kind in FIELD_TYPES.items()
+            ):
                 raise ValueError
             _refuse_wrong_kinds(release)
             release.explain()  # what cannot be explained is not a release
             return release
-        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
+        except (
+            ValueError,
+            TypeError,
+            LookupError,
+            AttributeError,
+            ArithmeticError,
+            RecursionError,
+        ):
             pass  # raised below: the reason would quote the file
         raise InvalidRelease(
             "This is not a release of a format that this version knows.",
@@ -170,10 +189,18 @@ class Release:
 
     def numbers(self) -> list[tuple[str, str]]:
         """The answers of a question about one column, each with its name, rounded for people and with its unit."""
-        values = self.value if isinstance(self.value, list) else [self.value]
-        if self.question == "quantile":  # whose error is a rank, and whose answers are points of a grid
+        if isinstance(self.value, list):
+            values = self.value
+        else:
+            values = [self.value]
+        if (
+            self.question == "quantile"
+        ):  # whose error is a rank, and whose answers are points of a grid
             names = [name for name, _ in name_quantiles(self)]
-            told = [round_to_error(value, step, 1) for value, step in zip(values, self._steps(), strict=True)]  # type: ignore[arg-type]
+            told = [
+                round_to_error(value, step, 1)
+                for value, step in zip(values, self._steps(), strict=True)
+            ]  # type: ignore[arg-type]
         else:
             names = [self.question]
             told = [round_to_error(value, list_errors(self)[0]) for value in values]  # type: ignore[arg-type]
@@ -181,7 +208,10 @@ class Release:
 
     def _steps(self) -> list[float]:
         """How finely each quantile is told: by the grid, or where that is finer, by a sixteenth of the error."""
-        parts = self.error_parts if isinstance(self.error_parts, list) else [self.error_parts or {}]
+        if isinstance(self.error_parts, list):
+            parts = self.error_parts
+        else:
+            parts = [self.error_parts or {}]
         step = float(self.grid.get("step", 0.0))
         return [max(step, float(part.get("in_column", 0.0)) / 16) for part in parts] * (
             len(list_errors(self)) // len(parts)
@@ -193,17 +223,32 @@ class Release:
         Public features have no declared range; their coefficients are rounded to their own noise.
         """
         error = describe_prediction_error(self)
-        own = {f["name"]: math.sqrt(2) * self.noise.get("scale", 0.0) for f in self._features() if len(f) == 1}
-        own |= {f["name"]: error / ((f["high"] - f["low"]) or 1.0) for f in self._features() if "high" in f}
+        own = {
+            f["name"]: math.sqrt(2) * self.noise.get("scale", 0.0)
+            for f in self._features()
+            if len(f) == 1
+        }
+        own |= {
+            f["name"]: error / ((f["high"] - f["low"]) or 1.0)
+            for f in self._features()
+            if "high" in f
+        }
         told = [("intercept", round_to_error(function["intercept"], error))]
         for name, number in function["coefficients"].items():
             per = self.subject.units.get(name, "")
-            told.append((name, round_to_error(number, own.get(name, error)) + (f" per {per}" if per else "")))
+            told.append(
+                (
+                    name,
+                    round_to_error(number, own.get(name, error)) + (f" per {per}" if per else ""),
+                )
+            )
         return told
 
     def _features(self) -> list[dict[str, Any]]:
         """The declared features; public ones have names only."""
-        return [f if isinstance(f, dict) else {"name": f} for f in self.parameters.get("features", ())]
+        return [
+            f if isinstance(f, dict) else {"name": f} for f in self.parameters.get("features", ())
+        ]
 
     def _describe_answer(self) -> str:
         if isinstance(self.value, dict):
@@ -213,12 +258,20 @@ class Release:
         between = f"{format_number(low)} and {add_unit(format_number(high), self)}"
         found = f"{describe_question(self)} is {told[0][1]}"
         if len(told) > 1:
-            found = f"{describe_question(self)} are " + ", ".join(f"{number} (the {name})" for name, number in told)
+            found = f"{describe_question(self)} are " + ", ".join(
+                f"{number} (the {name})" for name, number in told
+            )
         return f"Answer: {found}. Values were taken as lying between {between}; anything beyond was clipped."
 
     def _describe_subject(self) -> str:
-        table = "a table without a name" if self.table is None else f"the table {self.table!r}"
-        date = "on a date that is not recorded" if self.date is None else f"on {format_date(self.date)}"
+        if self.table is None:
+            table = "a table without a name"
+        else:
+            table = f"the table {self.table!r}"
+        if self.date is None:
+            date = "on a date that is not recorded"
+        else:
+            date = f"on {format_date(self.date)}"
         if self.date is None and self.column is None and self.table is None:
             return "Asked about: column, table and date are not recorded."
         return f"Asked about: {describe_columns(self)}, of {table}, {date}."
@@ -230,7 +283,10 @@ class Release:
         terms = ", ".join(f"{name} {number}" for name, number in slopes)
         low, high = self.parameters["label"]
         between = f"{format_number(low)} and {add_unit(format_number(high), self)}"
-        of = "" if self.column is None else f" of {self.column!r}"
+        if self.column is None:
+            of = ""
+        else:
+            of = f" of {self.column!r}"
         return (
             f"Answer: a linear model{of}. Intercept {intercept}; coefficients: {terms}. All are in "
             f"{describe_unit(self)}, those of numbers for one unit of their column. The label was taken as lying "
@@ -244,7 +300,10 @@ class Release:
             terms = ", ".join(f"{column} {number}" for column, number in slopes)
             told.append(f"{describe_score(self)} of {name}: intercept {intercept}; {terms}")
         classes = ", ".join(map(str, self.parameters["classes"]))
-        of = "" if self.column is None else f" of {self.column!r}"
+        if self.column is None:
+            of = ""
+        else:
+            of = f" of {self.column!r}"
         return f"Answer: a classifier{of} ({classes}). {'. '.join(told)}. Features beyond their bounds were clipped."
 
     def promise_in_words(self) -> list[str]:
@@ -252,7 +311,8 @@ class Release:
         promise = self.guarantee
         if "epsilon" not in promise:
             return self._promise_in_rho()
-        epsilon, unit = promise["epsilon"], promise["unit"]
+        epsilon = promise["epsilon"]
+        unit = promise["unit"]
         whose = {"row": "of each row", "person": "of each person, with all their rows"}[unit]
         labels = promise["neighbours"] == "replace labels"
         if labels:
@@ -260,7 +320,8 @@ class Release:
                 unit
             ] + ", and of nothing else"
         factors = " and ".join(
-            f"{_format_odds(e)} (ε = {e:g})" for e in dict.fromkeys((epsilon["least"], epsilon["most"]))
+            f"{_format_odds(e)} (ε = {e:g})"
+            for e in dict.fromkeys((epsilon["least"], epsilon["most"]))
         )
         guess = f"any guess about one {unit}'s {'labels' if labels else 'data'}"
         if promise["neighbours"] == "zero out":
@@ -274,7 +335,8 @@ class Release:
         ]
 
     def _promise_in_rho(self) -> list[str]:
-        promise, rho = self.guarantee, self.guarantee["rho"]
+        promise = self.guarantee
+        rho = self.guarantee["rho"]
         return [
             f"Promise: zero-concentrated differential privacy (ρ of zCDP, neighbours by {promise['neighbours']}) of "
             f"each {promise['unit']}, {promise['people']:,} in all, with ρ from {rho['least']:g} to {rho['most']:g}."
@@ -338,7 +400,13 @@ def format_date(date: str) -> str:
 
 def _refuse_wrong_kinds(release: Release) -> None:
     """Raises unless names, units and date are text, or are not there."""
-    words = [release.column, release.table, release.date, *release.subject.units, *release.subject.units.values()]
+    words = [
+        release.column,
+        release.table,
+        release.date,
+        *release.subject.units,
+        *release.subject.units.values(),
+    ]
     if not all(word is None or isinstance(word, str) for word in words):
         raise ValueError
 
@@ -349,11 +417,15 @@ def _get_library_versions() -> dict[str, str]:
 
 
 def _format_odds(epsilon: float) -> str:
-    return format_odds(epsilon) if epsilon < 20 else f"e^{epsilon:g}, which is no protection"
+    if epsilon < 20:
+        return format_odds(epsilon)
+    return f"e^{epsilon:g}, which is no protection"
 
 
 def _describe_delta(promise: dict[str, Any]) -> str:
-    return f", except with a probability of about δ = {promise['delta']:g}" if "delta" in promise else ""
+    if "delta" in promise:
+        return f", except with a probability of about δ = {promise['delta']:g}"
+    return ""
 
 
 def _describe_range(epsilon: dict[str, Any]) -> str:

@@ -11,11 +11,13 @@ import math
 from decimal import ROUND_CEILING, Context, Decimal
 
 #: Digits of an error that are shown; digits of a number whose error is not known.
-ERROR_DIGITS, DIGITS = 2, 6
+ERROR_DIGITS = 2
+DIGITS = 6
 #: How a bound is rounded.
 UPWARD = Context(prec=3, rounding=ROUND_CEILING)
 #: Beyond these a number is written with a power of ten.
-SMALLEST_PLACE, LARGEST = -12, 1e15
+SMALLEST_PLACE = -12
+LARGEST = 1e15
 
 
 def round_to_error(value: float, error: float, digits: int = ERROR_DIGITS) -> str:
@@ -25,7 +27,10 @@ def round_to_error(value: float, error: float, digits: int = ERROR_DIGITS) -> st
     ('51,240', '0.518', '310', '0')
     """
     usable = math.isfinite(error) and error > 0 and math.isfinite(value)
-    place = math.floor(math.log10(error)) - digits + 1 if usable else 0
+    if usable:
+        place = math.floor(math.log10(error)) - digits + 1
+    else:
+        place = 0
     if not usable or place < SMALLEST_PLACE or abs(value) >= LARGEST:
         return format_number(value)
     kept = round(value, -place) + 0.0  # adding zero makes −0 a 0
@@ -38,11 +43,15 @@ def format_number(value: float) -> str:
     >>> plain(200000.0), plain(0.25), plain(1e-9), plain(2e300)
     ('200,000', '0.25', '1e-09', '2e+300')
     """
-    return f"{value:,.{DIGITS}g}" if 1e-4 <= abs(value) < 10**DIGITS else _format_extreme(value)
+    if 1e-4 <= abs(value) < 10**DIGITS:
+        return f"{value:,.{DIGITS}g}"
+    return _format_extreme(value)
 
 
 def _format_extreme(value: float) -> str:
-    return f"{value:,.0f}" if float(value).is_integer() and abs(value) < LARGEST else f"{value:.{DIGITS}g}"
+    if float(value).is_integer() and abs(value) < LARGEST:
+        return f"{value:,.0f}"
+    return f"{value:.{DIGITS}g}"
 
 
 def format_percent(share: float) -> str:
@@ -52,7 +61,9 @@ def format_percent(share: float) -> str:
     ('0.65 %', '12 %', '100 %')
     """
     shown = 100 * share
-    return f"{shown:.0f} %" if shown >= 10 else f"{shown:.{ERROR_DIGITS}g} %"
+    if shown >= 10:
+        return f"{shown:.0f} %"
+    return f"{shown:.{ERROR_DIGITS}g} %"
 
 
 def format_odds(epsilon: float) -> str:

@@ -55,12 +55,17 @@ class Bounds:
         if self.features is not None:
             object.__setattr__(self, "features", _check_box(self.features))
         if self.norm is not None and not is_between(self.norm, 0, math.inf):
-            raise InvalidBounds("The norm bound is not positive and finite.", "", "Pass a public bound on ‖x‖₂.")
+            raise InvalidBounds(
+                "The norm bound is not positive and finite.", "", "Pass a public bound on ‖x‖₂."
+            )
 
 
 def is_between(value: Any, low: float, high: float) -> bool:
     """Whether a parameter is a number strictly between two others."""
-    number = _to_float(value) if isinstance(value, Real) else math.nan
+    if isinstance(value, Real):
+        number = _to_float(value)
+    else:
+        number = math.nan
     return low < number < high
 
 
@@ -114,13 +119,22 @@ def to_interval(bounds: Any) -> Interval:
     return low, high
 
 
-def _check_box(features: tuple[ArrayLike, ArrayLike]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _check_box(
+    features: tuple[ArrayLike, ArrayLike],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     try:
         masked = any(isinstance(limit, np.ma.MaskedArray) for limit in features)
         low, high = (np.asarray(limit, dtype=np.float64) for limit in features)
-        shapes_agree = max(low.ndim, high.ndim) < 2 and (low.ndim == 0 or high.ndim == 0 or low.shape == high.shape)
+        shapes_agree = max(low.ndim, high.ndim) < 2 and (
+            low.ndim == 0 or high.ndim == 0 or low.shape == high.shape
+        )
         finite = bool(np.all(np.isfinite(low)) and np.all(np.isfinite(high)))
-        valid = shapes_agree and finite and not masked and bool(np.all(low <= high) and np.isfinite(high - low).all())
+        valid = (
+            shapes_agree
+            and finite
+            and not masked
+            and bool(np.all(low <= high) and np.isfinite(high - low).all())
+        )
     except Exception:  # what is no pair of limits, in whatever way
         valid = False
     if not valid:
@@ -154,7 +168,8 @@ class Column:
 
     def __post_init__(self) -> None:
         low, constant, high = (
-            None if limit is None else _to_float(limit) for limit in (self.low, self.missing, self.high)
+            None if limit is None else _to_float(limit)
+            for limit in (self.low, self.missing, self.high)
         )
         if constant is not None and not (
             math.isfinite(constant)
@@ -203,12 +218,18 @@ class Schema:
     def __post_init__(self) -> None:
         names = (self.person, self.budget, self.label)
         known = isinstance(self.columns, Mapping) and all(
-            isinstance(name, str) and isinstance(column, Column) for name, column in self.columns.items()
+            isinstance(name, str) and isinstance(column, Column)
+            for name, column in self.columns.items()
         )
         priced = isinstance(self.tiers, Mapping) and all(
-            isinstance(name, str) and is_between(price, 0, math.inf) for name, price in self.tiers.items()
+            isinstance(name, str) and is_between(price, 0, math.inf)
+            for name, price in self.tiers.items()
         )
-        if not (known and priced and all(name is None or (isinstance(name, str) and name) for name in names)):
+        if not (
+            known
+            and priced
+            and all(name is None or (isinstance(name, str) and name) for name in names)
+        ):
             raise InvalidSchema(
                 "An entry of the schema is of the wrong kind.",
                 "person, budget and label name columns; columns are described by name, and a tier's entry is its ε.",
@@ -236,15 +257,22 @@ class Schema:
         reason = "it is not text"
         content = None
         try:
-            content = tomllib.loads(text) if isinstance(text, str) else None
+            if isinstance(text, str):
+                content = tomllib.loads(text)
+            else:
+                content = None
         except tomllib.TOMLDecodeError as error:
             reason = str(error)
         except (RecursionError, ValueError, OverflowError):
             reason = "it is nested too deeply, or holds a number that is too large"
         if content is None:
-            raise InvalidSchema(f"The schema is not TOML: {reason}.", "", "Start from `sottovoce schema draft`.")
+            raise InvalidSchema(
+                f"The schema is not TOML: {reason}.", "", "Start from `sottovoce schema draft`."
+            )
         _refuse_wrong_types(content)
-        columns = {name: _parse_column(name, entry) for name, entry in content.pop("columns", {}).items()}
+        columns = {
+            name: _parse_column(name, entry) for name, entry in content.pop("columns", {}).items()
+        }
         unknown = set(content) - {"person", "budget", "label", "tiers", "name"}
         if unknown:
             raise InvalidSchema(
@@ -283,7 +311,9 @@ class Schema:
 
 def _refuse_wrong_types(content: dict[str, Any]) -> None:
     tables = all(isinstance(content.get(name, {}), dict) for name in ("columns", "tiers"))
-    names = all(isinstance(content.get(name, ""), str) for name in ("person", "budget", "label", "name"))
+    names = all(
+        isinstance(content.get(name, ""), str) for name in ("person", "budget", "label", "name")
+    )
     prices = tables and all(isinstance(v, int | float) for v in content.get("tiers", {}).values())
     if not (tables and names and prices):
         raise InvalidSchema(
@@ -312,7 +342,10 @@ def _draft_column(name: str, kind: str) -> str:
         '# unit =   # what it counts, such as "EUR"\n',
         "factor": "# levels = []\n",
     }
-    quoted = name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else _quote_toml_key(name)
+    if name.replace("_", "").replace("-", "").isalnum() and name.isascii():
+        quoted = name
+    else:
+        quoted = _quote_toml_key(name)
     return f'\n[columns.{quoted}]\nkind = "{kind}"\n{blanks.get(kind, "")}'
 
 
@@ -329,7 +362,10 @@ def _parse_column(name: str, entry: Any) -> Column:
         known = False
     if known:
         limits = (column.low, column.high, column.missing)
-        known = all(v is None or (isinstance(v, int | float) and math.isfinite(_to_float(v))) for v in limits)
+        known = all(
+            v is None or (isinstance(v, int | float) and math.isfinite(_to_float(v)))
+            for v in limits
+        )
         known = known and (column.unit is None or isinstance(column.unit, str))
     if not known:
         raise InvalidSchema(
@@ -363,7 +399,9 @@ class Classes:
             )
 
     @classmethod
-    def from_declaration(cls, classes: Any = None, bounds: Any = None, public_labels: Any = None) -> Classes:
+    def from_declaration(
+        cls, classes: Any = None, bounds: Any = None, public_labels: Any = None
+    ) -> Classes:
         """The classes as passed; else those of the schema, of public rows, the label's two bounds, or (0, 1)."""
         if classes is not None:
             return cls(tuple(to_column(classes, "classes").tolist()))
@@ -371,7 +409,10 @@ class Classes:
             return cls(_read_levels(bounds))
         if public_labels is not None:
             return cls(tuple(sorted(set(to_column(public_labels, "public labels").tolist()))))
-        ends = bounds.label if isinstance(bounds, Bounds) and bounds.label is not None else DEFAULT_CLASSES
+        if isinstance(bounds, Bounds) and bounds.label is not None:
+            ends = bounds.label
+        else:
+            ends = DEFAULT_CLASSES
         return cls(tuple(int(end) if float(end).is_integer() else end for end in ends))
 
     @property
@@ -382,7 +423,9 @@ class Classes:
     def find_codes(self, labels: Any) -> Floats:
         """Returns the number of each label's class, NaN for a label that is not declared."""
         given = to_column(labels, "labels")
-        return self._find_number_codes(given) if given.dtype.kind in "buif" else self._find_text_codes(given)
+        if given.dtype.kind in "buif":
+            return self._find_number_codes(given)
+        return self._find_text_codes(given)
 
     def codes(self, labels: Any) -> Floats:
         """Returns the number of each label's class; refuses a label that is not declared, without repeating it."""
@@ -406,7 +449,8 @@ class Classes:
     def _find_text_codes(self, given: Array) -> Floats:
         place = {level: float(code) for code, level in enumerate(self.levels)}
         found = [
-            math.nan if is_missing(label) else place.get(format_class(label), math.nan) for label in given.tolist()
+            math.nan if is_missing(label) else place.get(format_class(label), math.nan)
+            for label in given.tolist()
         ]
         return np.array(found, dtype=np.float64)
 
@@ -424,7 +468,9 @@ def format_class(value: Any) -> str:
     """Returns a class as text; a number without a fraction is written without one, as 1.0 and 1 are one class."""
     if isinstance(value, bool | np.bool_):
         value = int(value)
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
 
 
 def _parse_number(level: str) -> float | None:
@@ -435,7 +481,10 @@ def _parse_number(level: str) -> float | None:
 
 
 def _read_levels(schema: Schema) -> tuple[str, ...]:
-    entry = None if schema.label is None else schema.columns.get(schema.label)
+    if schema.label is None:
+        entry = None
+    else:
+        entry = schema.columns.get(schema.label)
     if entry is None or entry.kind != "factor" or not entry.levels:
         raise InvalidBounds(
             "The schema does not list the classes of the label.",

@@ -83,7 +83,11 @@ class Session:
     """
 
     def __init__(
-        self, ledger: str | Ledger | None = None, engine: str | None = None, short: str = LEAVE_OUT, keys: Any = None
+        self,
+        ledger: str | Ledger | None = None,
+        engine: str | None = None,
+        short: str = LEAVE_OUT,
+        keys: Any = None,
     ) -> None:
         """``ledger``: "sqlite:///books.db", "postgresql://…", or None for books that end with the process.
 
@@ -97,7 +101,8 @@ class Session:
                 f"Engines: {', '.join(ENGINE_NAMES)}; short is 'leave out' or 'refuse'.",
                 "Choose among these.",
             )
-        self.engine, self.short = engine, short
+        self.engine = engine
+        self.short = short
         self.ledger: Ledger = open_ledger(ledger, keys)
 
     def grant(
@@ -125,10 +130,20 @@ class Session:
             account = f"{currency}, {neighbours}"
             self.ledger.grant([Amounts(names, round_down_amounts(account, amounts), account)])
             return
-        both = (f"epsilon at delta, {neighbours}", amounts), (f"delta, {neighbours}", _spread_delta(delta, names))
-        self.ledger.grant([Amounts(names, round_down_amounts(account, granted), account) for account, granted in both])
+        both = (
+            (f"epsilon at delta, {neighbours}", amounts),
+            (f"delta, {neighbours}", _spread_delta(delta, names)),
+        )
+        self.ledger.grant(
+            [
+                Amounts(names, round_down_amounts(account, granted), account)
+                for account, granted in both
+            ]
+        )
 
-    def charge(self, amounts: Mapping[Any, float], key: str, account: str = DEFAULT_ACCOUNT) -> None:
+    def charge(
+        self, amounts: Mapping[Any, float], key: str, account: str = DEFAULT_ACCOUNT
+    ) -> None:
         """Writes down what something outside this library cost; rounds up; the same key again changes nothing.
 
         Amounts are ε, ρ or δ, whichever the account counts. It has happened, so it is never refused because somebody
@@ -136,12 +151,19 @@ class Session:
         spent than allowed. Somebody without an account gets one, in which nothing is granted.
         """
         listed = series_to_mapping(amounts)
-        named = amounts if listed is None else listed
+        if listed is None:
+            named = amounts
+        else:
+            named = listed
         if not isinstance(named, Mapping):
             raise InvalidParameter(
-                "Charges name nobody.", "A charge is to a person.", "Pass a mapping from person to what it cost."
+                "Charges name nobody.",
+                "A charge is to a person.",
+                "Pass a mapping from person to what it cost.",
             )
-        names, cost = read_amounts_by_person(named, lambda values: round_up_amounts(account, values))
+        names, cost = read_amounts_by_person(
+            named, lambda values: round_up_amounts(account, values)
+        )
         digests = self.ledger.digests(names).hex()
         size = len(digests) // max(len(names), 1)
         whose = [digests[start : start + size] for start in range(0, len(digests), size or 1)]
@@ -157,7 +179,9 @@ class Session:
         if made.request == request:
             return
         spelt = np.array(list(map(str, names)), dtype=object)
-        if made.request != self.ledger.hidden(compute_earlier_fingerprint(["outside", account, cost.tolist()], spelt)):
+        if made.request != self.ledger.hidden(
+            compute_earlier_fingerprint(["outside", account, cost.tolist()], spelt)
+        ):
             raise _key_reused_error(key)
 
     def balance(self, person: Any, account: str = DEFAULT_ACCOUNT) -> float:
@@ -188,7 +212,10 @@ class Session:
         """
         _refuse_no_question(question)
         prices = series_to_mapping(epsilon)
-        epsilon = epsilon if prices is None else prices
+        if prices is None:
+            epsilon = epsilon
+        else:
+            epsilon = prices
         if is_read_by_names(find_schema(question), X, y, epsilon, groups):
             return self._release_by_names(question, X, y, groups, key, epsilon, name)
         given = Values.of(question, X, y, AMPLE_UNITS, groups)
@@ -197,18 +224,31 @@ class Session:
         groups = given.groups
         people, owner = factorise(groups)
         names = people.tolist()
-        asked = None if epsilon is None else _round_prices(epsilon, names)
+        if epsilon is None:
+            asked = None
+        else:
+            asked = _round_prices(epsilon, names)
         columns, features = name_columns(question, given)
-        price = sorted(map(repr, epsilon.items())) if isinstance(epsilon, Mapping) else repr(epsilon)
-        facts = (owner,) if asked is None else (owner, asked)
+        if isinstance(epsilon, Mapping):
+            price = sorted(map(repr, epsilon.items()))
+        else:
+            price = repr(epsilon)
+        if asked is None:
+            facts = (owner,)
+        else:
+            facts = (owner, asked)
         request = Request(question, columns, people, facts, price, (owner,), features)
         known = self.ledger.find(key)
-        if known is not None:  # looked up before balances are: what it cost then is not asked for again
+        if (
+            known is not None
+        ):  # looked up before balances are: what it cost then is not asked for again
             return self._return_stored(known, request)
 
         def arranged(granted: units.Units) -> tuple[Budgets, Dataset]:
             wanted = dict(zip(people.tolist(), units.to_epsilon(granted).tolist(), strict=True))
-            budgets, rows = read_values(question, given, Budgets.of(wanted, groups, zero=LEAVE_OUT), None)
+            budgets, rows = read_values(
+                question, given, Budgets.of(wanted, groups, zero=LEAVE_OUT), None
+            )
             return budgets, replace(rows, subject=set_table_name(rows.subject, name))
 
         if asked is None:
@@ -216,28 +256,50 @@ class Session:
         return self._reserve_and_release(question, key, request, names, asked, arranged)
 
     def release_rows(
-        self, question: Estimator, budgets: Budgets, rows: Dataset, key: str, agreed: str | None = None
+        self,
+        question: Estimator,
+        budgets: Budgets,
+        rows: Dataset,
+        key: str,
+        agreed: str | None = None,
     ) -> Release:
         """Answers a question about rows wherever they live; people with names need a grant first.
 
         People without names have no account: they are protected by the budgets of the table alone. With ``agreed``,
         the digest of a plan, nobody is charged for another plan than that.
         """
-        return self._release_table(question, budgets, rows, key, budgets.by_person(budgets.kinds.epsilon), agreed)
+        return self._release_table(
+            question, budgets, rows, key, budgets.by_person(budgets.kinds.epsilon), agreed
+        )
 
     def _release_by_names(
-        self, question: Estimator, table: Any, y: Any, groups: Any, key: str, epsilon: Any, name: str | None
+        self,
+        question: Estimator,
+        table: Any,
+        y: Any,
+        groups: Any,
+        key: str,
+        epsilon: Any,
+        name: str | None,
     ) -> Release:
         """Answers a question about a table by the names of its columns."""
         by_person = epsilon is None or isinstance(epsilon, Mapping)
-        granted = units.to_epsilon(AMPLE_UNITS) if by_person else epsilon
-        budgets, rows = read_source(question, table, y, epsilon=granted, groups=groups, engine=self.engine)
+        if by_person:
+            granted = units.to_epsilon(AMPLE_UNITS)
+        else:
+            granted = epsilon
+        budgets, rows = read_source(
+            question, table, y, epsilon=granted, groups=groups, engine=self.engine
+        )
         if budgets.people is None:
             raise _nobody()
         rows = replace(rows, subject=set_table_name(rows.subject, name))
         if not by_person:
             return self.release_rows(question, budgets, rows, key)
-        asked = None if epsilon is None else _round_prices(epsilon, budgets.names())
+        if epsilon is None:
+            asked = None
+        else:
+            asked = _round_prices(epsilon, budgets.names())
         return self._release_table(question, budgets, rows, key, asked)
 
     def _release_table(
@@ -250,14 +312,25 @@ class Session:
         agreed: str | None = None,
     ) -> Release:
         """Answers at these prices by person; None: at all that each has left."""
-        kinds, people = budgets.kinds, np.empty(0) if budgets.people is None else budgets.people
+        kinds = budgets.kinds
+        if budgets.people is None:
+            people = np.empty(0)
+        else:
+            people = budgets.people
         about = [rows.value, None if rows.features is None else rows.features.columns]
-        recoding = getattr(rows.features, "recoding", None)  # which names the features of rows in memory, too
-        features = None if recoding is None else [feature.name for feature in recoding.features]
+        recoding = getattr(
+            rows.features, "recoding", None
+        )  # which names the features of rows in memory, too
+        if recoding is None:
+            features = None
+        else:
+            features = [feature.name for feature in recoding.features]
         facts = (budgets.by_person(kinds.rows), kinds.people, *(() if asked is None else (asked,)))
         request = Request(question, [*about, features], people, facts, about, facts, features)
         known = self.ledger.find(key)
-        if known is not None:  # looked up before balances are: what it cost then is not asked for again
+        if (
+            known is not None
+        ):  # looked up before balances are: what it cost then is not asked for again
             return self._return_stored(known, request)
         names = people.tolist()
 
@@ -287,9 +360,14 @@ class Session:
 
         A certificate that they have not signed proves nothing, and must not stop anybody.
         """
-        booked = release.certificate.ledger if isinstance(release, Release) else None
+        if isinstance(release, Release):
+            booked = release.certificate.ledger
+        else:
+            booked = None
         if booked is None or booked["id"] != self.ledger.identity:
-            raise InvalidParameter("A release was not booked in this ledger.", "", "Pass releases made from it.")
+            raise InvalidParameter(
+                "A release was not booked in this ledger.", "", "Pass releases made from it."
+            )
         there = self.ledger.confirm(booked["entry"], booked["head"])
         if "signature" in booked:
             check_release(release.to_json(), self.ledger.public_key)
@@ -312,7 +390,9 @@ class Session:
                 "Ask again under its key for these.",
             )
 
-    def _get_remaining(self, question: Estimator, people: Sequence[Any], arranged: ArrangeRows) -> units.Units:
+    def _get_remaining(
+        self, question: Estimator, people: Sequence[Any], arranged: ArrangeRows
+    ) -> units.Units:
         """What each has left in the account that the question charges, which a plan for anybody's ε tells."""
         guarantee = question.plan_for(*arranged(np.full(len(people), AMPLE_UNITS))).guarantee
         if guarantee.currency != "pure epsilon":
@@ -340,7 +420,8 @@ class Session:
         arranged: ArrangeRows,
         agreed: str | None = None,
     ) -> Release:
-        made, hidden = None, self._hide_request(request)
+        made = None
+        hidden = self._hide_request(request)
         while made is None:
             plan, rows = self._plan_affordable(question, people, asked, arranged)
             if agreed is not None:
@@ -348,7 +429,9 @@ class Session:
             refuse_invalid_rows(question, plan, rows)
             try:
                 made = self.ledger.reserve(key, hidden, _list_amounts(plan, people))
-            except BudgetExceeded:  # another release was paid for since the balances were read: look again
+            except (
+                BudgetExceeded
+            ):  # another release was paid for since the balances were read: look again
                 if self.short == "refuse":
                     raise
         if not made.fresh:
@@ -378,10 +461,14 @@ class Session:
         while True:
             budgets, rows = arranged(granted)
             plan = question.plan_for(budgets, rows)
-            short, most = np.zeros(len(people), dtype=bool), []
+            short = np.zeros(len(people), dtype=bool)
+            most = []
             for amounts in _list_amounts(plan, people):
                 # Whoever is asked for more than they have is left out, even if the plan takes less of it.
-                wanted = np.maximum(amounts.units, granted) if amounts.account.startswith("pure") else amounts.units
+                if amounts.account.startswith("pure"):
+                    wanted = np.maximum(amounts.units, granted)
+                else:
+                    wanted = amounts.units
                 left = self.ledger.balances(people, amounts.account)
                 short |= wanted > left
                 most.append(f"{to_amount(amounts.account, int(left.max())):g} ({amounts.account})")
@@ -407,7 +494,10 @@ class Session:
 
     def _return_stored(self, known: Reservation, request: Request) -> Release:
         """Returns what is stored under a key, if it was stored for this request."""
-        stored = None if known.release is None else Release.from_json(known.release)
+        if known.release is None:
+            stored = None
+        else:
+            stored = Release.from_json(known.release)
         if known.request.startswith(FINGERPRINT_PREFIX):
             same = known.request == self._hide_request(request)
         else:  # written by a version that did not look at the names of columns: what it has stored must not disagree
@@ -425,13 +515,16 @@ class Session:
 
 
 def _list_amounts(plan: Plan, people: Sequence[Any]) -> list[Amounts]:
-    return list_charges(plan.guarantee, people) if len(people) else []
+    if len(people):
+        return list_charges(plan.guarantee, people)
+    return []
 
 
 def _split_people_and_amounts(budgets: Any, people: Any) -> tuple[Sequence[Any], Any]:
     """Names and amounts, from whatever says who allows how much."""
     if people is not None:
-        names, amounts = to_column(people, "people").tolist(), to_column(budgets, "budgets")
+        names = to_column(people, "people").tolist()
+        amounts = to_column(budgets, "budgets")
         check_same_length(len(names), budgets=amounts)
         return names, amounts
     if isinstance(budgets, Budgets):
@@ -439,7 +532,10 @@ def _split_people_and_amounts(budgets: Any, people: Any) -> tuple[Sequence[Any],
     if hasattr(budgets, "by_person"):  # a market's allocation
         budgets = budgets.by_person()
     listed = series_to_mapping(budgets)
-    budgets = budgets if listed is None else listed
+    if listed is None:
+        budgets = budgets
+    else:
+        budgets = listed
     if not isinstance(budgets, Mapping):
         raise InvalidParameter(
             "Grants name nobody.",
@@ -470,9 +566,15 @@ def _refuse_stray_delta(delta: Any) -> None:
 
 
 def _spread_delta(delta: Any, people: Sequence[Any]) -> Array:
-    if isinstance(delta, bool) or not isinstance(delta, float | int | np.number) or not 0 < delta < 1:
+    if (
+        isinstance(delta, bool)
+        or not isinstance(delta, float | int | np.number)
+        or not 0 < delta < 1
+    ):
         raise InvalidParameter(
-            "An account of ε at δ needs a δ.", "δ is a number between 0 and 1.", "Give one, such as 1e-6."
+            "An account of ε at δ needs a δ.",
+            "δ is a number between 0 and 1.",
+            "Give one, such as 1e-6.",
         )
     return np.full(len(people), float(delta))
 
@@ -480,7 +582,9 @@ def _spread_delta(delta: Any, people: Sequence[Any]) -> Array:
 def _round_prices(epsilon: Any, people: Sequence[Any]) -> units.Units:
     """What a release may cost each; somebody who is not named in a mapping is left out."""
     if isinstance(epsilon, Mapping):
-        names, granted = read_amounts_by_person(epsilon, lambda values: units.round_down(values, zero_allowed=True))
+        names, granted = read_amounts_by_person(
+            epsilon, lambda values: units.round_down(values, zero_allowed=True)
+        )
         named = dict(zip(names, granted.tolist(), strict=True))
         return np.array([named.get(person, 0) for person in people], dtype=np.int64)
     if count_dimensions(epsilon):
@@ -493,7 +597,9 @@ def _round_prices(epsilon: Any, people: Sequence[Any]) -> units.Units:
 
 
 def _refuse_no_question(question: Any) -> None:
-    if isinstance(question, type) or not all(callable(getattr(question, step, None)) for step in STEPS):
+    if isinstance(question, type) or not all(
+        callable(getattr(question, step, None)) for step in STEPS
+    ):
         raise InvalidParameter(
             "This is no question that a session can ask.",
             "It plans from budgets and answers once it is paid for; baselines and other estimators do not.",
@@ -515,7 +621,9 @@ def set_table_name(subject: Subject, name: Any) -> Subject:
         return subject
     if not isinstance(name, str) or not name or not name.isprintable():
         raise InvalidParameter(
-            "The name of the table is not text on one line.", "It is printed in the release.", "Pass a few words."
+            "The name of the table is not text on one line.",
+            "It is printed in the release.",
+            "Pass a few words.",
         )
     return replace(subject, table=name)
 
@@ -532,5 +640,7 @@ def refuse_changed_plan(plan: Plan, agreed: str) -> None:
 
 def _key_reused_error(key: str) -> KeyReused:
     return KeyReused(
-        f"The key {key!r} stands for another release already.", "One key, one release, for ever.", "Choose a new key."
+        f"The key {key!r} stands for another release already.",
+        "One key, one release, for ever.",
+        "Choose a new key.",
     )

@@ -106,7 +106,9 @@ def _ceil_to_units(values: NDArray[np.float64], whole: int) -> Units:
 def _check_deltas(delta: ArrayLike) -> NDArray[np.float64]:
     values = _to_floats(delta)
     if not np.all((values >= 0) & (values <= 1)):  # which is false for NaN too
-        raise InvalidBudget("A δ is not between 0 and 1.", "It is a probability.", "Pass a small δ, such as 1e-6.")
+        raise InvalidBudget(
+            "A δ is not between 0 and 1.", "It is a probability.", "Pass a small δ, such as 1e-6."
+        )
     return values
 
 

@@ -51,18 +51,28 @@ def optimal_weights(epsilon: ArrayLike, rows: ArrayLike = 1, A: float = 0.0) -> 
     )
     share = to_doubles(A, "A")
     if share.ndim or not share >= 0:
-        raise InvalidParameter("A is negative or not a number.", "A must be at least 0.", "Pass the public constant A.")
+        raise InvalidParameter(
+            "A is negative or not a number.", "A must be at least 0.", "Pass the public constant A."
+        )
     voice = solve_row_weights(budget, count, np.ones_like(budget), float(share)) * count
     return np.asarray(voice / voice.sum(), dtype=np.float64)
 
 
 def solve_row_weights(epsilon: Floats, rows: Array, people: Array, A: float) -> Floats:
     """Returns the optimal weight of one row of each kind, scaled so that the loudest row has weight 1."""
-    h = _solve_saturation(epsilon, rows, people, A) if 0 < A < math.inf else (0.0 if A == 0 else math.inf)
+    if 0 < A < math.inf:
+        h = _solve_saturation(epsilon, rows, people, A)
+    elif A == 0:
+        h = 0.0
+    else:
+        h = math.inf
     if h == math.inf:
         return (epsilon > 0).astype(np.float64)
     # min(1, hε/s), rescaled; written so that h = 0 needs no division by zero.
-    cap = 1 / h if h > 0 else math.inf
+    if h > 0:
+        cap = 1 / h
+    else:
+        cap = math.inf
     voices = np.asarray(epsilon / rows, dtype=np.float64)
     np.minimum(voices, cap, out=voices)
     voices /= voices.max()
@@ -73,7 +83,9 @@ def _solve_saturation(epsilon: Floats, rows: Array, people: Array, A: float) -> 
     """Returns the root h of φ, exactly up to rounding, by one sort and two sums from the end."""
     heard = epsilon > 0
     if not heard.all():
-        epsilon, rows, people = epsilon[heard], rows[heard], people[heard]
+        epsilon = epsilon[heard]
+        rows = rows[heard]
+        people = people[heard]
     ratio = rows / epsilon
     order = _order_ascending(ratio)
     ratio = ratio[order]
@@ -92,7 +104,9 @@ def _solve_saturation(epsilon: Floats, rows: Array, people: Array, A: float) -> 
 
 def _order_ascending(values: Floats) -> Any:
     # Budgets come sorted where they were counted, which makes their ratios descend: turning round is no sort.
-    return slice(None, None, -1) if np.all(values[1:] <= values[:-1]) else np.argsort(values)
+    if np.all(values[1:] <= values[:-1]):
+        return slice(None, None, -1)
+    return np.argsort(values)
 
 
 def _sum_from_end(values: Floats) -> Floats:
@@ -141,7 +155,10 @@ class Weights:
     @classmethod
     def from_integers(cls, kinds: BudgetGroups, row: NDArray[np.int64]) -> Weights:
         """Returns everything that follows from whole-number row weights whose sum over all rows is at most 2^62."""
-        person = row * kinds.rows if kinds.rows.max() > 1 else row
+        if kinds.rows.max() > 1:
+            person = row * kinds.rows
+        else:
+            person = row
         total = int(person @ kinds.people)
         loudest = _max_weight_per_epsilon(person, kinds.epsilon)
         # By the choice of loudest nobody's loss exceeds the grant, so the smaller of the two is still a bound.
@@ -157,8 +174,14 @@ def _max_weight_per_epsilon(person: NDArray[np.int64], granted: units.Units) -> 
 
 
 def _check_budgets_and_rows(epsilon: ArrayLike, rows: ArrayLike) -> tuple[ArrayLike, ArrayLike]:
-    budget, count = np.atleast_1d(to_doubles(epsilon, "epsilon")), to_doubles(rows, "rows")
-    if budget.ndim != 1 or not np.all(np.isfinite(budget)) or budget.min(initial=0) < 0 or not budget.any():
+    budget = np.atleast_1d(to_doubles(epsilon, "epsilon"))
+    count = to_doubles(rows, "rows")
+    if (
+        budget.ndim != 1
+        or not np.all(np.isfinite(budget))
+        or budget.min(initial=0) < 0
+        or not budget.any()
+    ):
         raise InvalidBudget(
             "A budget is negative or not finite, or nobody grants anything.",
             "Budgets are finite and at least 0, and somebody's is above 0.",
@@ -166,10 +189,14 @@ def _check_budgets_and_rows(epsilon: ArrayLike, rows: ArrayLike) -> tuple[ArrayL
         )
     if not np.all(count >= 1) or not np.all(np.isfinite(count)):
         raise InvalidParameter(
-            "A person has no rows.", "Everybody owns at least one row.", "Leave people without rows out."
+            "A person has no rows.",
+            "Everybody owns at least one row.",
+            "Leave people without rows out.",
         )
     if count.ndim and count.shape != budget.shape:
         raise UnequalLengths(
-            "There are more or fewer row counts than budgets.", "", "Pass one number of rows a person."
+            "There are more or fewer row counts than budgets.",
+            "",
+            "Pass one number of rows a person.",
         )
     return budget, count

@@ -20,10 +20,16 @@ UNINFORMATIVE_SHARE = 0.95
 #: far as regressions are planned with (estimators/regression/expected.py, √(ψs² + m₂)).
 MIDDLE = 0.43
 #: Units that `error_unit` may return besides those of a column.
-RANK, ROWS, ODDS = "share of the rows (rank)", "share of the rows", "log-odds"
-PROBABILITY, MARGIN = "probability", "margins"
+RANK = "share of the rows (rank)"
+ROWS = "share of the rows"
+ODDS = "log-odds"
+PROBABILITY = "probability"
+MARGIN = "margins"
 #: Questions that are not called "a" and their name.
-QUESTION_PHRASES = {"ridge": "a ridge regression", "adaptive posterior sample": "an adaptive posterior sample"}
+QUESTION_PHRASES = {
+    "ridge": "a ridge regression",
+    "adaptive posterior sample": "an adaptive posterior sample",
+}
 #: Ends of the sentences of estimators that say what `error_unit` says.
 UNIT_PHRASES = (
     ", in units of the column",
@@ -71,7 +77,10 @@ def get_unit(told: PlanOrRelease) -> str:
 
 def describe_unit(told: PlanOrRelease) -> str:
     """Returns the unit of the column, or of the label, also where none was declared."""
-    what = "label" if is_model(told) else "column"
+    if is_model(told):
+        what = "label"
+    else:
+        what = "column"
     name = told.subject.column
     return get_unit(told) or (f"units of the {what}" if name is None else f"units of {name!r}")
 
@@ -80,13 +89,25 @@ def describe_error_unit(told: PlanOrRelease) -> str:
     """Returns the unit of the expected error: what the plan says, or what an earlier version meant by the question."""
     stated = told.error_unit
     if stated:
-        decided = MARGIN if describe_score(told) == "margin" else ODDS
-        starts = {"as a share": RANK, "as a probability": PROBABILITY, "in decision values": decided}
-        return next((found for start, found in starts.items() if stated.startswith(start)), describe_unit(told))
+        if describe_score(told) == "margin":
+            decided = MARGIN
+        else:
+            decided = ODDS
+        starts = {
+            "as a share": RANK,
+            "as a probability": PROBABILITY,
+            "in decision values": decided,
+        }
+        return next(
+            (found for start, found in starts.items() if stated.startswith(start)),
+            describe_unit(told),
+        )
     if told.question == "quantile":
         return RANK
     if "classes" in told.parameters:
-        return ROWS if told.parameters.get("public_rows") else ODDS
+        if told.parameters.get("public_rows"):
+            return ROWS
+        return ODDS
     if told.question == "label-private regression":
         return ""  # of several coefficients, each in a unit of its own
     return describe_unit(told)
@@ -94,7 +115,9 @@ def describe_error_unit(told: PlanOrRelease) -> str:
 
 def describe_score(told: PlanOrRelease) -> str:
     """Returns what the functions of a classifier give: log-odds, or what a loss of another kind compares with 0."""
-    return "log-odds" if told.parameters.get("loss", "logistic") == "logistic" else "margin"
+    if told.parameters.get("loss", "logistic") == "logistic":
+        return "log-odds"
+    return "margin"
 
 
 def is_model(told: PlanOrRelease) -> bool:
@@ -105,12 +128,16 @@ def is_model(told: PlanOrRelease) -> bool:
 def get_limits(told: PlanOrRelease) -> tuple[float, float] | None:
     """Returns the declared range of the column, or of a label that is a number."""
     found = told.parameters.get("label" if is_model(told) else "bounds")
-    return None if found is None else (float(found[0]), float(found[1]))
+    if found is None:
+        return None
+    return (float(found[0]), float(found[1]))
 
 
 def add_unit(number: str, told: PlanOrRelease) -> str:
     """Returns a number of the column with the unit that was declared, if there is one."""
-    return f"{number} {get_unit(told)}" if get_unit(told) else number
+    if get_unit(told):
+        return f"{number} {get_unit(told)}"
+    return number
 
 
 def name_quantiles(told: PlanOrRelease) -> list[tuple[str, float]]:
@@ -121,16 +148,23 @@ def name_quantiles(told: PlanOrRelease) -> list[tuple[str, float]]:
 def list_errors(told: PlanOrRelease) -> list[float]:
     """Returns the expected errors as a list."""
     several = told.expected_error
-    return list(several) if isinstance(several, Sequence) else [several]
+    if isinstance(several, Sequence):
+        return list(several)
+    return [several]
 
 
 def describe_question(told: PlanOrRelease) -> str:
     """Returns what was asked, such as: the mean of 'salary'."""
     column = told.subject.column
-    about = "" if column is None else f" of {column!r}"
+    if column is None:
+        about = ""
+    else:
+        about = f" of {column!r}"
     if told.question == "quantile":
         names = [name for name, _ in name_quantiles(told)]
-        return f"the {names[0]}{about}" if len(names) == 1 else f"the quantiles{about}"
+        if len(names) == 1:
+            return f"the {names[0]}{about}"
+        return f"the quantiles{about}"
     if told.question == "mean":
         return f"the mean{about}"
     return f"{QUESTION_PHRASES.get(told.question, f'a {told.question}')}{about}"
@@ -138,16 +172,25 @@ def describe_question(told: PlanOrRelease) -> str:
 
 def describe_table(told: PlanOrRelease) -> str:
     """Returns which table it was asked of, if that has a name."""
-    return "" if told.subject.table is None else f" in {told.subject.table!r}"
+    if told.subject.table is None:
+        return ""
+    return f" in {told.subject.table!r}"
 
 
 def describe_columns(told: PlanOrRelease) -> str:
     """Returns the columns in question: a column, or a label and its features."""
     column = told.subject.column
     if not is_model(told):
-        return "a column without a name" if column is None else f"the column {column!r}"
-    label = "a label without a name" if column is None else f"the label {column!r}"
-    features = [str(f["name"] if isinstance(f, Mapping) else f) for f in told.parameters["features"]]
+        if column is None:
+            return "a column without a name"
+        return f"the column {column!r}"
+    if column is None:
+        label = "a label without a name"
+    else:
+        label = f"the label {column!r}"
+    features = [
+        str(f["name"] if isinstance(f, Mapping) else f) for f in told.parameters["features"]
+    ]
     return f"{label} by {', '.join(features)}"
 
 
@@ -176,8 +219,12 @@ def write_error_sentence(told: PlanOrRelease) -> str:
         return f"Expected error: {describe_error(told)} ({describe_error_meaning(told)})."
     (first, _), *others = name_quantiles(told)
     amounts = [format_percent(error) for error in list_errors(told)]
-    more = [f", {amount} at the {name}" for amount, (name, _) in zip(amounts[1:], others, strict=True)]
-    between = f"about {amounts[0]} of the rows lie between the answer and the true {first}{''.join(more)}"
+    more = [
+        f", {amount} at the {name}" for amount, (name, _) in zip(amounts[1:], others, strict=True)
+    ]
+    between = (
+        f"about {amounts[0]} of the rows lie between the answer and the true {first}{''.join(more)}"
+    )
     return f"Expected error: {between} ({describe_error_meaning(told)})."
 
 
@@ -189,7 +236,9 @@ def describe_prediction_error(told: PlanOrRelease) -> float:
     found = describe_error_unit(told)
     if found == PROBABILITY:
         return 4 * list_errors(told)[0]
-    return list_errors(told)[0] if found in (ODDS, MARGIN, describe_unit(told)) else 0.0
+    if found in (ODDS, MARGIN, describe_unit(told)):
+        return list_errors(told)[0]
+    return 0.0
 
 
 def warn_if_uninformative(told: PlanOrRelease, verb: str = "says") -> str:
@@ -198,7 +247,8 @@ def warn_if_uninformative(told: PlanOrRelease, verb: str = "says") -> str:
         return _warn_uninformative_quantiles(told, verb)
     if describe_error_unit(told) == PROBABILITY:
         return _blind_classifier(told, verb)
-    range_of, found = get_limits(told), list_errors(told)
+    range_of = get_limits(told)
+    found = list_errors(told)
     if range_of is None or describe_error_unit(told) != describe_unit(told):
         return ""
     half = (range_of[1] - range_of[0]) / 2
@@ -236,7 +286,10 @@ def _warn_uninformative_quantiles(told: PlanOrRelease, verb: str) -> str:
     ]
     if not names:
         return ""
-    which = "This answer" if len(names) == len(name_quantiles(told)) else f"The {', '.join(names)}"
+    if len(names) == len(name_quantiles(told)):
+        which = "This answer"
+    else:
+        which = f"The {', '.join(names)}"
     return (
         f"{which} {verb} nothing about the column: a point drawn at random from the range would be about as close to "
         "the truth."

@@ -18,7 +18,11 @@ import sottovoce as sv
 COMMAND = "from sottovoce.cli.start import main; main()"
 PATIENCE = 120.0
 #: What a browser says of a form that is a file.
-FILE = {"Origin": "null", "Sec-Fetch-Site": "cross-site", "Content-Type": "application/x-www-form-urlencoded"}
+FILE = {
+    "Origin": "null",
+    "Sec-Fetch-Site": "cross-site",
+    "Content-Type": "application/x-www-form-urlencoded",
+}
 
 
 @dataclass
@@ -91,17 +95,35 @@ def _hear_signals() -> None:
 
 
 @contextmanager
-def serving(folder: Path, *options: str, environment: dict[str, str] | None = None) -> Iterator[Running]:
+def serving(
+    folder: Path, *options: str, environment: dict[str, str] | None = None
+) -> Iterator[Running]:
     """Starts the page over new books, on any free port; whatever is left of it is killed at the end."""
-    temporary, books = folder / "temporary", folder / "books.db"
+    temporary = folder / "temporary"
+    books = folder / "books.db"
     temporary.mkdir(exist_ok=True)
     if not books.exists():
         sv.Session(ledger=books).grant({"ada": 1.0})
-    command = [sys.executable, "-c", COMMAND, "serve", "--ledger", str(books), "--port", "0", *options]
+    command = [
+        sys.executable,
+        "-c",
+        COMMAND,
+        "serve",
+        "--ledger",
+        str(books),
+        "--port",
+        "0",
+        *options,
+    ]
     own = {**os.environ, "TMPDIR": str(temporary), **(environment or {})}
     # Whoever runs these tests may ignore a signal, as nohup does, and what is ignored stays so.
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=own, preexec_fn=_hear_signals
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=own,
+        preexec_fn=_hear_signals,
     )
     running = Running(process, temporary, [])
 

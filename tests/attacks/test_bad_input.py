@@ -30,7 +30,10 @@ class NoNoise:
 
 
 def with_value(value):
-    values = GOOD.astype(object) if isinstance(value, str) else GOOD.copy()
+    if isinstance(value, str):
+        values = GOOD.astype(object)
+    else:
+        values = GOOD.copy()
     values[7] = value
     return values
 
@@ -61,8 +64,14 @@ BAD = {
     "ε of another length": (errors.UnequalLengths, {"epsilon": [0.1] * 19}),
     "groups of another length": (errors.UnequalLengths, {"groups": ["a"] * 19}),
     "an owner missing": (errors.UnknownPeople, {"groups": ["a", None] * 10}),
-    "an unknown person": (errors.UnknownPeople, {"epsilon": {"a": 0.1}, "groups": ["a", SECRET_TEXT] * 10}),
-    "two budgets for one": (errors.InconsistentBudget, {"epsilon": [0.1, 0.2] * 10, "groups": ["a"] * 20}),
+    "an unknown person": (
+        errors.UnknownPeople,
+        {"epsilon": {"a": 0.1}, "groups": ["a", SECRET_TEXT] * 10},
+    ),
+    "two budgets for one": (
+        errors.InconsistentBudget,
+        {"epsilon": [0.1, 0.2] * 10, "groups": ["a"] * 20},
+    ),
     "budgets of people by row": (
         errors.UnequalLengths,
         {"epsilon": pd.Series([0.1, 0.2], index=[SECRET_TEXT] * 2), "groups": [SECRET_TEXT] * 20},
@@ -84,7 +93,9 @@ questions = pytest.mark.parametrize("question", [sv.Mean, sv.Quantile])
 def refused(question, arguments):
     given = {"y": GOOD, "epsilon": 0.5, "groups": None, "bounds": (0, 10), **arguments}
     with source._seam(NoNoise()):
-        question(bounds=given["bounds"]).fit(given["y"], epsilon=given["epsilon"], groups=given["groups"])
+        question(bounds=given["bounds"]).fit(
+            given["y"], epsilon=given["epsilon"], groups=given["groups"]
+        )
 
 
 @questions
@@ -100,7 +111,11 @@ def test_bad_input_is_a_named_error_with_a_way_out(question, error, arguments):
 
 def no_secret_in(error):
     """Neither the message, nor the printed traceback, nor anything chained to the error repeats the data."""
-    told = "".join(traceback.format_exception_only(error)) + repr(error.__dict__) + repr(pickle.dumps(error))
+    told = (
+        "".join(traceback.format_exception_only(error))
+        + repr(error.__dict__)
+        + repr(pickle.dumps(error))
+    )
     chained = []
     link = error.__context__ or error.__cause__
     while link is not None:
@@ -154,7 +169,11 @@ def test_failures_after_the_data_was_touched_all_look_the_same(question, monkeyp
     from sottovoce.data import kernels
 
     told = set()
-    for failure in (ValueError(SECRET_TEXT), MemoryError(SECRET_TEXT), errors.MissingValues(SECRET_TEXT)):
+    for failure in (
+        ValueError(SECRET_TEXT),
+        MemoryError(SECRET_TEXT),
+        errors.MissingValues(SECRET_TEXT),
+    ):
 
         def broken(self, batch, failure=failure):
             raise failure
@@ -195,6 +214,8 @@ def test_a_constant_column_gets_an_answer(question):
 
 @questions
 def test_missing_values_with_a_public_constant_get_an_answer(question):
-    assert 0 <= question(bounds=(0, 10), missing=5.0).fit(with_value(np.nan), epsilon=1.0).value_ <= 10
+    assert (
+        0 <= question(bounds=(0, 10), missing=5.0).fit(with_value(np.nan), epsilon=1.0).value_ <= 10
+    )
     with pytest.raises(errors.MissingValues):
         question(bounds=(0, 10), missing=5.0).fit(with_value(np.inf), epsilon=1.0)

@@ -89,8 +89,11 @@ def kill_when_told(folder: Path) -> threading.Thread:
 def survives_a_kill(name: str, table: Path, folder: Path) -> None:
     """Strikes the worker that reads for the answer; the release is the one that nobody's death disturbed."""
     folder.mkdir()
-    session, seam = granted(), Silent()
-    staged = Staged(get_engine(name).open_table(str(table)), lambda kernel: cases.Struck(kernel, str(folder)))
+    session = granted()
+    seam = Silent()
+    staged = Staged(
+        get_engine(name).open_table(str(table)), lambda kernel: cases.Struck(kernel, str(folder))
+    )
     killer = kill_when_told(folder)
     with source._seam(seam):
         release = asked(session, MEAN, staged, "one")
@@ -114,7 +117,8 @@ def left_after_one_charge() -> float:
 
 def names_a_vanished_file(name: str, folder: Path) -> None:
     """Gone before the charge: nobody pays. Gone after it: the charge stays, and the key is spent."""
-    session, table = granted(), files(folder)
+    session = granted()
+    table = files(folder)
     engine = get_engine(name).open_table(str(table))
     budgets, owner = take_census(engine, epsilon=0.25, person="name")
     (table / "2.parquet").unlink()

@@ -30,9 +30,11 @@ import sottovoce as sv
 from sottovoce import errors
 
 SECRET = "hush-4711"
-CALLS, MANY = 1500, 30_000
+CALLS = 1500
+MANY = 30_000
 N = 8
-X, Y = np.linspace(0, 1, 2 * N).reshape(N, 2), np.linspace(0, 1, N)
+X = np.linspace(0, 1, 2 * N).reshape(N, 2)
+Y = np.linspace(0, 1, N)
 WHO = [f"p{k % 4}" for k in range(N)]
 BOUNDS = sv.Bounds(features=(0, 1), label=(0, 1))
 FRAME = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y, "who": WHO, "eps": [1.0] * N})
@@ -63,7 +65,9 @@ class Bomb:
     def _fail(self, *_: Any, **__: Any) -> Any:
         raise RuntimeError(SECRET)
 
-    __len__ = __iter__ = __array__ = __float__ = __int__ = __index__ = __getitem__ = __bool__ = _fail
+    __len__ = __iter__ = __array__ = __float__ = __int__ = __index__ = __getitem__ = __bool__ = (
+        _fail
+    )
 
 
 class Unhashable(dict):  # type: ignore[type-arg]
@@ -119,11 +123,23 @@ JUNK = [
 
 MAKERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "Mean": (sv.Mean, {"bounds": (0, 1), "spread": 0.2, "missing": 0.5}),
-    "Quantile": (sv.Quantile, {"q": 0.5, "bounds": (0, 1), "spread": 1.0, "cells": 64, "method": "permute-and-flip"}),
-    "Ridge": (sv.Ridge, {"bounds": BOUNDS, "method": "statistics", "alpha": 1.0, "rho": False, "missing": 0.5}),
+    "Quantile": (
+        sv.Quantile,
+        {"q": 0.5, "bounds": (0, 1), "spread": 1.0, "cells": 64, "method": "permute-and-flip"},
+    ),
+    "Ridge": (
+        sv.Ridge,
+        {"bounds": BOUNDS, "method": "statistics", "alpha": 1.0, "rho": False, "missing": 0.5},
+    ),
     "Ridge, output": (
         sv.Ridge,
-        {"bounds": BOUNDS, "method": "output", "alpha": 50.0, "coefficient_bound": 1.0, "missing": None},
+        {
+            "bounds": BOUNDS,
+            "method": "output",
+            "alpha": 50.0,
+            "coefficient_bound": 1.0,
+            "missing": None,
+        },
     ),
     "Ridge, objective": (
         sv.Ridge,
@@ -157,11 +173,24 @@ MAKERS: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "PosteriorSample": (
         sv.PosteriorSample,
-        {"gamma": 1.0, "alpha": 20.0, "bounds": BOUNDS, "delta": 1e-6, "fit_intercept": True, "missing": None},
+        {
+            "gamma": 1.0,
+            "alpha": 20.0,
+            "bounds": BOUNDS,
+            "delta": 1e-6,
+            "fit_intercept": True,
+            "missing": None,
+        },
     ),
     "LabelPrivateRegression": (
         sv.LabelPrivateRegression,
-        {"label_bounds": (0, 1), "noise_variance": 0.1, "fit_intercept": True, "sensitivity": "exact", "missing": 0.5},
+        {
+            "label_bounds": (0, 1),
+            "noise_variance": 0.1,
+            "fit_intercept": True,
+            "sensitivity": "exact",
+            "missing": 0.5,
+        },
     ),
     "Uniform": (sv.Uniform, {"estimator": sv.Mean(bounds=(0, 1))}),
     "Sampled": (sv.Sampled, {"estimator": sv.Mean(bounds=(0, 1)), "threshold": "max", "null": 0.5}),
@@ -177,14 +206,25 @@ class Calls:
         self.chance = random.Random(seed)
         self.call = ""
         release = sv.Ridge(bounds=BOUNDS, method="statistics").fit(X, Y, epsilon=1.0).release_
-        classes = sv.LogisticRegression(bounds=BOUNDS, classes=(0, 1)).fit(X, np.arange(N) % 2, epsilon=1.0)
-        self.models = [sv.Ridge.from_release(release), sv.LogisticRegression.from_release(classes.release_), classes]
-        self.releases = [release.to_json(), sv.Mean(bounds=(0, 1)).fit(Y, epsilon=1.0).release_.to_json()]
+        classes = sv.LogisticRegression(bounds=BOUNDS, classes=(0, 1)).fit(
+            X, np.arange(N) % 2, epsilon=1.0
+        )
+        self.models = [
+            sv.Ridge.from_release(release),
+            sv.LogisticRegression.from_release(classes.release_),
+            classes,
+        ]
+        self.releases = [
+            release.to_json(),
+            sv.Mean(bounds=(0, 1)).fit(Y, epsilon=1.0).release_.to_json(),
+        ]
 
     def spoilt(self, good: dict[str, Any]) -> dict[str, Any]:
         """Exchanges one or two arguments."""
         spoilt = dict(good)
-        for name in self.chance.sample(list(good), self.chance.choice([1, 1, 2]) if len(good) > 1 else 1):
+        for name in self.chance.sample(
+            list(good), self.chance.choice([1, 1, 2]) if len(good) > 1 else 1
+        ):
             which = self.chance.randrange(len(HOSTILE))
             self.call += f" {name}=HOSTILE[{which}]"
             spoilt[name] = HOSTILE[which]
@@ -202,12 +242,17 @@ class Calls:
         make, parameters = MAKERS[name]
         if self.chance.random() < 0.4:
             parameters = self.spoilt(parameters)
-        data = (
-            {"y": Y} if name in ONE_COLUMN else {"X": X, "y": Y if name != "LogisticRegression" else np.arange(N) % 2}
-        )
+        if name in ONE_COLUMN:
+            data = {"y": Y}
+        else:
+            data = {"X": X, "y": Y if name != "LogisticRegression" else np.arange(N) % 2}
         given = {**data, "epsilon": 1.0, "groups": WHO}
         if self.chance.random() < 0.3:
-            given = {"y" if name in ("Mean", "Quantile") else "X": FRAME, "epsilon": "eps", "groups": "who"}
+            given = {
+                "y" if name in ("Mean", "Quantile") else "X": FRAME,
+                "epsilon": "eps",
+                "groups": "who",
+            }
             given |= {"column": "y"} if name in ("Mean", "Quantile") else {"y": "y"}
         make(**parameters).fit(**(given if self.chance.random() < 0.2 else self.spoilt(given)))
 
@@ -215,7 +260,9 @@ class Calls:
         name = self.chance.choice([name for name in MAKERS if name != "LabelPrivateRegression"])
         self.call += f" {name}"
         make, parameters = MAKERS[name]
-        if self.chance.random() < 0.5 and "estimator" not in parameters:  # around nothing there is no plan to call
+        if (
+            self.chance.random() < 0.5 and "estimator" not in parameters
+        ):  # around nothing there is no plan to call
             parameters = self.spoilt(parameters)
         given: dict[str, Any] = {"epsilon": 1.0, "groups": None, "rows": N}
         if name not in ONE_COLUMN:
@@ -236,11 +283,15 @@ class Calls:
 
     def grant(self) -> None:
         self._unchanged(
-            lambda session: session.grant(**self.spoilt({"budgets": {"p0": 1.0}, "people": None, "delta": None})),
+            lambda session: session.grant(
+                **self.spoilt({"budgets": {"p0": 1.0}, "people": None, "delta": None})
+            ),
         )
 
     def charge(self) -> None:
-        self._unchanged(lambda session: session.charge(**self.spoilt({"amounts": {"p0": 1.0}, "key": "k"})))
+        self._unchanged(
+            lambda session: session.charge(**self.spoilt({"amounts": {"p0": 1.0}, "key": "k"}))
+        )
 
     def ask(self) -> None:
         verb = self.chance.choice(["balance", "history"])
@@ -261,7 +312,9 @@ class Calls:
         sv.Budgets.of(**self.spoilt(good))
 
     def listed(self) -> None:
-        sv.Budgets.listed(**self.spoilt({"people": ["p0", "p1"], "epsilon": [1.0, 0.5], "groups": ["p0", "p1"]}))
+        sv.Budgets.listed(
+            **self.spoilt({"people": ["p0", "p1"], "epsilon": [1.0, 0.5], "groups": ["p0", "p1"]})
+        )
 
     def tiers(self) -> None:
         sv.Budgets.tiers(**self.spoilt({"levels": {"u": 0.5}, "tier": ["u", "u"], "groups": None}))
@@ -278,7 +331,10 @@ class Calls:
         for _ in range(self.chance.choice([1, 1, 2])):
             place = self.chance.randrange(len(lines))
             junk = self.chance.choice(JUNK)
-            lines[place] = junk if self.chance.random() < 0.7 else lines[place] + "\n" + junk
+            if self.chance.random() < 0.7:
+                lines[place] = junk
+            else:
+                lines[place] = lines[place] + "\n" + junk
         sv.Ridge(bounds=sv.Schema.loads("\n".join(lines))).plan(epsilon=1.0, groups=WHO)
 
     def schema_loads(self) -> None:
@@ -303,7 +359,9 @@ class Calls:
         if how == 0:  # a piece is lost, or something stands in its place
             start = self.chance.randrange(len(text))
             return (
-                text[:start] + self.chance.choice(["", "NaN", "}", "[" * 100_000, "1" * 5000, '"']) + text[start + 3 :]
+                text[:start]
+                + self.chance.choice(["", "NaN", "}", "[" * 100_000, "1" * 5000, '"'])
+                + text[start + 3 :]
             )
         if how == 1:  # a key comes twice
             return text[:-1] + ', "value": 7, "question": "mean"}'
@@ -314,7 +372,10 @@ class Calls:
     def _exchange(self, content: Any) -> None:
         place: Any = content
         while True:
-            keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+            if isinstance(place, dict):
+                keys = list(place)
+            else:
+                keys = list(range(len(place)))
             if not keys:
                 return
             key = self.chance.choice(keys)
@@ -347,13 +408,17 @@ class Calls:
 
     def predict(self) -> None:
         model = self.chance.choice(self.models)
-        verb = self.chance.choice([v for v in ("predict", "predict_proba", "decision_function") if hasattr(model, v)])
+        verb = self.chance.choice(
+            [v for v in ("predict", "predict_proba", "decision_function") if hasattr(model, v)]
+        )
         getattr(model, verb)(self.spoilt({"X": X})["X"])
 
     def asked_of_session(self) -> None:
         session = sv.Session()
         session.grant(dict.fromkeys(WHO, 5.0))
-        session.release(self.spoilt({"question": sv.Mean(bounds=(0, 1))})["question"], Y, groups=WHO, key="k")
+        session.release(
+            self.spoilt({"question": sv.Mean(bounds=(0, 1))})["question"], Y, groups=WHO, key="k"
+        )
 
     def market(self) -> None:
         laws = sv.market.prior
@@ -366,7 +431,13 @@ class Calls:
         }
         make, good = self.chance.choice(list(law.items()))
         prior = make(**(self.spoilt(good) if self.chance.random() < 0.5 else good))
-        given = {"costs": [0.1, 0.2, 0.3], "prior": prior, "trade_off": 1e-3, "dimension": 2, "cost_range": (0.1, 0.5)}
+        given = {
+            "costs": [0.1, 0.2, 0.3],
+            "prior": prior,
+            "trade_off": 1e-3,
+            "dimension": 2,
+            "cost_range": (0.1, 0.5),
+        }
         market = sv.market.Market(**self.spoilt(given))
         deal = market.within(**self.spoilt({"budget": 0.1, "rule": "ceiling", "reserve": 0.4}))
         deal.explain(self.spoilt({"seller": 0})["seller"])
@@ -377,7 +448,9 @@ class Calls:
         given = self.spoilt({"x": 0.5, "y": 1e-6, "z": 0.5})
         x, y, z = given.values()
         plan = sv.Mean(bounds=(0, 1)).plan(1.0, rows=N)
-        classified = sv.LogisticRegression(bounds=BOUNDS, classes=(0, 1)).plan(1.0, rows=50, n_features=2)
+        classified = sv.LogisticRegression(bounds=BOUNDS, classes=(0, 1)).plan(
+            1.0, rows=50, n_features=2
+        )
         self.chance.choice(
             [
                 lambda: sv.optimal_weights(x, A=z),
@@ -419,7 +492,9 @@ def outside(count: int, seed: int) -> Counter[str]:
     found: Counter[str] = Counter()
     calls = Calls(seed)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # NumPy and pandas complain about what is passed, in their own words
+        warnings.simplefilter(
+            "ignore"
+        )  # NumPy and pandas complain about what is passed, in their own words
         for number in range(count):
             try:
                 calls.one()
@@ -477,7 +552,10 @@ EXTREME = {
 def test_parameters_beyond_all_measure_are_refused(name):
     known = max((maker for maker in MAKERS if name.startswith(maker)), key=len)
     make, parameters = MAKERS[known]
-    y = np.arange(N) % 2 if known == "LogisticRegression" else Y
+    if known == "LogisticRegression":
+        y = np.arange(N) % 2
+    else:
+        y = Y
     asked = make(**{**parameters, **EXTREME[name]})
     if "fraction" in name:
         asked.fit(X, y, epsilon=1.0, groups=WHO)

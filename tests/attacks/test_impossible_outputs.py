@@ -19,7 +19,9 @@ def off_grid(answers: np.ndarray, plan) -> int:
     """Counts answers that are not a multiple of the public step, or not between the bounds."""
     step = plan.grid.to_dict()["answer_step"]
     low, high = plan.parameters["bounds"]
-    return int(np.sum((np.rint(answers / step) * step != answers) | (answers < low) | (answers > high)))
+    return int(
+        np.sum((np.rint(answers / step) * step != answers) | (answers < low) | (answers > high))
+    )
 
 
 def impossible_under(answers: np.ndarray, centre: float, scale: float) -> int:
@@ -28,12 +30,17 @@ def impossible_under(answers: np.ndarray, centre: float, scale: float) -> int:
     for answer in answers:
         z = answer - centre
         # numpy: z = scale·log(2u) for u < ½, −scale·log(2 − 2u) above, with u a multiple of 2^-53.
-        u = np.exp(z / scale) / 2 if z < 0 else 1 - np.exp(-z / scale) / 2
+        if z < 0:
+            u = np.exp(z / scale) / 2
+        else:
+            u = 1 - np.exp(-z / scale) / 2
         near = (np.rint(u * 2**53) + np.arange(-40, 41)) * 2.0**-53
         near = near[(near > 0) & (near < 1)]
         with np.errstate(divide="ignore", invalid="ignore"):
             reached = np.where(
-                near >= 0.5, centre - scale * np.log(2 - near - near), centre + scale * np.log(near + near)
+                near >= 0.5,
+                centre - scale * np.log(2 - near - near),
+                centre + scale * np.log(near + near),
             )
         impossible += not np.any(reached == answer)
     return impossible
@@ -49,8 +56,11 @@ def count_off_grid(draws: int, pairs: int) -> int:
     people, chosen = neighbours(pairs)
     wrong = 0
     for first, second in chosen:
-        one, two = captured(MEAN, first, people.epsilon), captured(MEAN, second, people.epsilon)
-        assert one.plan.digest == two.plan.digest  # the same grid, the same noise: the support cannot differ
+        one = captured(MEAN, first, people.epsilon)
+        two = captured(MEAN, second, people.epsilon)
+        assert (
+            one.plan.digest == two.plan.digest
+        )  # the same grid, the same noise: the support cannot differ
         answers = np.array(MEAN.module.published(one.plan, one.statistic, draws))
         wrong += off_grid(answers, two.plan)
     return wrong
@@ -74,7 +84,9 @@ def test_the_same_test_flags_laplace_noise_on_doubles():
 
 def test_doubles_really_give_the_neighbour_away():
     rng = np.random.default_rng(0)
-    mine, theirs, scale = 0.3, 0.7, 1.1
+    mine = 0.3
+    theirs = 0.7
+    scale = 1.1
     answers = mine + rng.laplace(0, scale, 500)
     assert impossible_under(answers, mine, scale) == 0
     assert impossible_under(answers, theirs, scale) > 50

@@ -36,7 +36,14 @@ SECRET = "salary-of-ada-41234"
 ADDRESS = f"postgresql://curator:{SECRET}@127.0.0.1:9/books"
 SOURCES = sorted(Path(sv.__file__).parent.rglob("*.py"))
 #: What may be caught where another error is raised: these never hold data, but paths and sentences of ours.
-WITHOUT_DATA = {"OSError", "ImportError", "FileExistsError", "InvalidData", "InvalidParameter", "Unreachable"}
+WITHOUT_DATA = {
+    "OSError",
+    "ImportError",
+    "FileExistsError",
+    "InvalidData",
+    "InvalidParameter",
+    "Unreachable",
+}
 
 
 def chain(error: BaseException | None) -> list[BaseException]:
@@ -58,17 +65,29 @@ def leaks(error: BaseException) -> list[str]:
 def raised_while_another_is_handled(source: str) -> list[int]:
     """Lines that raise a new error inside a handler, which then hangs on it, whatever `from None` hides."""
     found = []
-    for handler in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ExceptHandler)):
-        kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    for handler in (
+        node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ExceptHandler)
+    ):
+        if isinstance(handler.type, ast.Tuple):
+            kinds = handler.type.elts
+        else:
+            kinds = [handler.type]
         if all(kind is not None and ast.unparse(kind) in WITHOUT_DATA for kind in kinds):
             continue
-        found += [node.lineno for node in ast.walk(handler) if isinstance(node, ast.Raise) and node.exc is not None]
+        found += [
+            node.lineno
+            for node in ast.walk(handler)
+            if isinstance(node, ast.Raise) and node.exc is not None
+        ]
     return found
 
 
 def test_no_error_hangs_on_one_that_may_quote_data():
     assert len(SOURCES) > 200
-    found = {path.name: raised_while_another_is_handled(path.read_text(encoding="utf-8")) for path in SOURCES}
+    found = {
+        path.name: raised_while_another_is_handled(path.read_text(encoding="utf-8"))
+        for path in SOURCES
+    }
     assert {name: lines for name, lines in found.items() if lines} == {}
 
 
@@ -106,7 +125,9 @@ def test_what_is_wrong_is_not_quoted_by_an_error_or_behind_it(attempt):
 def test_the_end_of_a_command_carries_no_other_error(kind, capsys):
     @exit_on_error()
     def command() -> None:
-        raise kind(SECRET) if kind is not errors.InvalidData else errors.InvalidData("Found.") from ValueError(SECRET)
+        raise (
+            kind(SECRET) if kind is not errors.InvalidData else errors.InvalidData("Found.")
+        ) from ValueError(SECRET)
 
     with pytest.raises(typer.Exit) as caught:
         command()
@@ -115,7 +136,9 @@ def test_the_end_of_a_command_carries_no_other_error(kind, capsys):
 
 
 def run(code: str, **options) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, **options)
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, **options
+    )
 
 
 def test_no_traceback_is_printed_by_hooks_or_threads():
@@ -197,7 +220,12 @@ def test_a_password_from_the_environment_is_not(monkeypatch):
     result = CliRunner().invoke(app, ["ledger", "verify"], env={"SOTTOVOCE_LEDGER": ADDRESS})
     assert "LedgerUnavailable" in result.output
     assert SECRET not in result.output
-    for harmless in ("books.db", "postgresql://curator@127.0.0.1/books", "sqlite:///books.db", "postgresql://[x"):
+    for harmless in (
+        "books.db",
+        "postgresql://curator@127.0.0.1/books",
+        "sqlite:///books.db",
+        "postgresql://[x",
+    ):
         monkeypatch.setattr(sys, "argv", ["sottovoce", harmless])
         hardening.refuse_open_password(harmless)
 
@@ -213,7 +241,8 @@ def test_the_process_that_tries_a_table_is_not_told_where_the_books_are(monkeypa
     monkeypatch.setenv("SOTTOVOCE_LEDGER", ADDRESS)
     monkeypatch.setenv("PGPASSWORD", SECRET)
     monkeypatch.setattr(subprocess, "run", watched)
-    content, desk = io.BytesIO(), Workspace.for_ledger(None)
+    content = io.BytesIO()
+    desk = Workspace.for_ledger(None)
     pq.write_table(pa.table({"id": [SECRET], "v": [1.0]}), content)
     uploads.save_table(desk, f"{SECRET}.parquet", content)
     desk.clear()

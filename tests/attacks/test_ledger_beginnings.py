@@ -45,7 +45,9 @@ def test_no_command_but_init_begins_books(tmp_path, words, there):
     refused = command(*words, "--ledger", books)
     assert refused.exit_code == 2
     assert "There are no books at this place" in refused.stderr
-    assert [(path.name, path.stat().st_size) for path in tmp_path.iterdir()] == [("books.db", 0)] * there
+    assert [(path.name, path.stat().st_size) for path in tmp_path.iterdir()] == [
+        ("books.db", 0)
+    ] * there
 
 
 def test_no_command_but_init_begins_books_on_a_server(on_server):
@@ -92,17 +94,25 @@ def test_a_log_that_is_taken_away_under_an_open_session_is_noticed(in_file, how)
             attempt()
 
 
-def test_a_log_that_is_taken_away_while_something_is_written_is_noticed_before_anything_is_read(in_file, monkeypatch):
-    session, read = in_file.granted(), []
+def test_a_log_that_is_taken_away_while_something_is_written_is_noticed_before_anything_is_read(
+    in_file, monkeypatch
+):
+    session = in_file.granted()
+    read = []
     log = in_file.file.with_name("books.db-wal")
-    monkeypatch.setattr("sottovoce.ledger.reached", lambda step: log.unlink() if step == "reserve: charged" else None)
+    monkeypatch.setattr(
+        "sottovoce.ledger.reached",
+        lambda step: log.unlink() if step == "reserve: charged" else None,
+    )
     monkeypatch.setattr("sottovoce.session.run", lambda *arguments: read.append(arguments))
     with pytest.raises(errors.LedgerBroken, match="write-ahead log"):
         release(session, "k")
     assert read == []
 
 
-@pytest.mark.skipif(not hasattr(multiprocessing, "get_context") or sys.platform == "win32", reason="no fork")
+@pytest.mark.skipif(
+    not hasattr(multiprocessing, "get_context") or sys.platform == "win32", reason="no fork"
+)
 def test_threads_that_fork_at_once_while_books_are_open_come_to_an_end(in_file):
     """Each thread starts processes as a pool does; a watchdog ends the child that never would."""
     books = in_file.open()

@@ -19,7 +19,14 @@ from sottovoce import errors
 from sottovoce.ledgers import postgres, sqlite
 
 #: The steps of one release in their order.
-STEPS = ["reserve: charged", "written", "reserve: committed", "reserve: witnessed", "written", "publish: committed"]
+STEPS = [
+    "reserve: charged",
+    "written",
+    "reserve: committed",
+    "reserve: witnessed",
+    "written",
+    "publish: committed",
+]
 #: The longest that a kill waits after an acknowledgement, in seconds: a few releases.
 LONGEST = 0.03
 
@@ -27,7 +34,12 @@ LONGEST = 0.03
 def killed_at_any_instant(place: Place, runs: int, seed: int) -> list[Trace]:
     rng = np.random.default_rng(seed)
     return [
-        run_and_die(place, f"i{run}", acknowledged=int(rng.integers(0, 4)), delay=float(rng.uniform(0, LONGEST)))
+        run_and_die(
+            place,
+            f"i{run}",
+            acknowledged=int(rng.integers(0, 4)),
+            delay=float(rng.uniform(0, LONGEST)),
+        )
         for run in range(runs)
     ]
 
@@ -84,8 +96,12 @@ def test_killed_two_hundred_times_on_a_server(on_server, part):
 
 def test_killed_while_new_books_are_made(place):
     """At every statement that makes them: the next who comes finds them whole, or makes them."""
-    transaction = postgres._PostgresTransaction if place.server else sqlite._SqliteTransaction
-    original, ended = transaction.run, []
+    if place.server:
+        transaction = postgres._PostgresTransaction
+    else:
+        transaction = sqlite._SqliteTransaction
+    original = transaction.run
+    ended = []
 
     def live_until(step: int) -> None:
         left = count(-step)

@@ -30,11 +30,18 @@ def forged_release(place: Place, session: sv.Session) -> None:
     text = session.ledger.find("k").release.replace('"value": ', '"value": 1', 1)
     forged = replace(published, root=hash_chain.digest_text(text))
     digest = hash_chain.digest_entry(forged, entries[published.number - 1].digest)
-    place.ask("UPDATE entries SET root = ?, digest = ? WHERE number = ?", forged.root, digest, forged.number)
+    place.ask(
+        "UPDATE entries SET root = ?, digest = ? WHERE number = ?",
+        forged.root,
+        digest,
+        forged.number,
+    )
     place.ask("UPDATE releases SET text = ?", text)
 
 
-def test_signed_books_with_the_key_taken_from_their_first_entry_are_not_taken_for_unsigned_ones(place):
+def test_signed_books_with_the_key_taken_from_their_first_entry_are_not_taken_for_unsigned_ones(
+    place,
+):
     session = place.granted()
     release(session, "k")
     forged_release(place, session)
@@ -59,7 +66,11 @@ def test_signed_books_that_were_rewritten_without_signatures_give_no_release_out
     again = place.session()
     assert again.ledger.sealed
     assert again.ledger.signed_from is None
-    for attempt in (lambda: release(again, "k"), lambda: again.ledger.find("k"), lambda: release(again, "new")):
+    for attempt in (
+        lambda: release(again, "k"),
+        lambda: again.ledger.find("k"),
+        lambda: release(again, "new"),
+    ):
         with pytest.raises(errors.LedgerSealed):
             attempt()
 
@@ -77,12 +88,16 @@ def test_an_old_entry_that_was_rewritten_is_noticed_when_books_are_opened(place,
 def test_nothing_is_signed_that_a_trigger_adds_between_the_check_and_the_signature(place):
     """A grant of 1,000 is appended, with right digests, while an account is charged: no entry is signed after it."""
     session = place.granted(0.01)
-    entries, lines = list(session.ledger.entries()), session.ledger.lines(1).copy()
+    entries = list(session.ledger.entries())
+    lines = session.ledger.lines(1).copy()
     lines["amount"] = 10**12
     root = hash_chain.compute_root(hash_chain.hash_lines(lines))
     bare = Entry(len(entries), "grant", "", "", entries[-1].at, len(lines), root, b"")
     digest = hash_chain.digest_entry(bare, entries[-1].digest)
-    as_bytes = "'\\x{}'" if place.server else "x'{}'"
+    if place.server:
+        as_bytes = "'\\x{}'"
+    else:
+        as_bytes = "x'{}'"
     values = f"{bare.number}, 'grant', '', '', '{bare.at}', {bare.lines}, {as_bytes.format(root.hex())}, "
     insert = f"INSERT INTO entries VALUES ({values}{as_bytes.format(digest.hex())})"
     if place.server:
@@ -212,7 +227,9 @@ def test_a_release_that_says_something_twice_is_not_what_was_signed(place_in_tex
     """Of two values under one name every reader takes another: a signature must not hold for both."""
     session = sv.Session()
     session.grant({"ada": 1.0})
-    made = session.release(sv.Mean(bounds=(0, 1)), [0.5, 0.2], groups=["ada", "ada"], epsilon=0.5, key="k").to_json()
+    made = session.release(
+        sv.Mean(bounds=(0, 1)), [0.5, 0.2], groups=["ada", "ada"], epsilon=0.5, key="k"
+    ).to_json()
     name = {"{": "value", '"certificate": {': "ledger", '"ledger": {': "entry"}[place_in_text]
     twice = made.replace(place_in_text, f'{place_in_text}"{name}": 999, ', 1)
     assert twice != made

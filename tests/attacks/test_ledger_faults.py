@@ -25,7 +25,9 @@ STATEMENTS = 70
 
 
 def of_sqlite(code: int) -> sqlite3.OperationalError:
-    error = sqlite3.OperationalError("ada-lovelace: what the database says may quote what was written")
+    error = sqlite3.OperationalError(
+        "ada-lovelace: what the database says may quote what was written"
+    )
     error.sqlite_errorcode = code
     return error
 
@@ -51,12 +53,15 @@ ON_SERVER = EVERYWHERE | {
 
 
 def faults_of(place) -> dict[str, Callable[[], BaseException]]:
-    return ON_SERVER if place.server else IN_FILE
+    if place.server:
+        return ON_SERVER
+    return IN_FILE
 
 
 def endure(place, monkeypatch, faults) -> list[bool]:
     """Runs one release in the way of each fault, and checks the books after it; returns which came through."""
-    own, struck = place.granted(), []
+    own = place.granted()
+    struck = []
     for number, (fault, arm) in enumerate(faults):
         trace = Trace()
         with monkeypatch.context() as patched:
@@ -87,7 +92,10 @@ def attempt(own, key, fault, arm, patched, trace) -> bool:
         came = error
     else:
         return False
-    told = f"{came}{came.__context__}{came.__cause__}" if isinstance(came, errors.SottovoceError) else ""
+    if isinstance(came, errors.SottovoceError):
+        told = f"{came}{came.__context__}{came.__cause__}"
+    else:
+        told = ""
     assert not any(name in told for name in PEOPLE)
     return True
 
@@ -105,11 +113,15 @@ def nth(number: int, fault, original):
 
 
 def at_step(number):
-    return lambda patched, fault: patched.setattr(ledger, "fault_point", nth(number, fault, ledger.fault_point))
+    return lambda patched, fault: patched.setattr(
+        ledger, "fault_point", nth(number, fault, ledger.fault_point)
+    )
 
 
 def test_every_fault_at_every_step(place, monkeypatch):
-    faults = [(fault, at_step(step)) for step in range(STEPS) for fault in faults_of(place).values()]
+    faults = [
+        (fault, at_step(step)) for step in range(STEPS) for fault in faults_of(place).values()
+    ]
     struck = endure(place, monkeypatch, faults)
     # What the server refuses for the sake of others is tried again: at the three steps within a transaction.
     assert sum(struck) == len(faults) - 3 * place.server
@@ -119,10 +131,13 @@ def at_statement(number, server):
     """A fault at the n-th statement, BEGIN, COMMIT and ROLLBACK among them where they are statements."""
     if server:
         execute = pytest.importorskip("psycopg").Cursor.execute
-        return lambda patched, fault: patched.setattr("psycopg.Cursor.execute", nth(number, fault, execute))
+        return lambda patched, fault: patched.setattr(
+            "psycopg.Cursor.execute", nth(number, fault, execute)
+        )
 
     def arm(patched, fault):
-        calls, connect = count(), sqlite3.connect
+        calls = count()
+        connect = sqlite3.connect
 
         class Faulty(sqlite3.Connection):
             def execute(self, *arguments):
@@ -137,11 +152,19 @@ def at_statement(number, server):
 
 @pytest.mark.parametrize("kind", ["trouble", "interrupt", "memory"])
 def test_every_fault_at_every_statement(place, monkeypatch, kind):
-    fault, stride = faults_of(place)[kind], 6 if place.server else 2
-    faults = [(fault, at_statement(number, place.server)) for number in range(0, STATEMENTS, stride)]
+    fault = faults_of(place)[kind]
+    if place.server:
+        stride = 6
+    else:
+        stride = 2
+    faults = [
+        (fault, at_statement(number, place.server)) for number in range(0, STATEMENTS, stride)
+    ]
     struck = endure(place, monkeypatch, faults)
     reached = sum(struck)
-    assert struck == [True] * reached + [False] * (len(struck) - reached)  # to the last statement, and beyond it
+    assert struck == [True] * reached + [False] * (
+        len(struck) - reached
+    )  # to the last statement, and beyond it
     assert 3 < reached < len(struck)
 
 
@@ -149,6 +172,8 @@ def test_every_fault_at_every_statement(place, monkeypatch, kind):
 @pytest.mark.parametrize("fault", EVERYWHERE.values(), ids=EVERYWHERE)
 def test_every_fault_in_the_file_of_heads(in_file, monkeypatch, call, fault):
     def arm(number):
-        return lambda patched, fault: patched.setattr(os, call, nth(number, fault, getattr(os, call)))
+        return lambda patched, fault: patched.setattr(
+            os, call, nth(number, fault, getattr(os, call))
+        )
 
     assert endure(in_file, monkeypatch, [(fault, arm(0)), (fault, arm(1))]) == [True, True]

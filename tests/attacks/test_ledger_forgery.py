@@ -25,7 +25,12 @@ INSERT = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 def append(
-    place: Place, books: SqlLedger, what: str, lines=None, key: str = "", root: bytes = hash_chain.NO_DIGEST
+    place: Place,
+    books: SqlLedger,
+    what: str,
+    lines=None,
+    key: str = "",
+    root: bytes = hash_chain.NO_DIGEST,
 ) -> None:
     """Adds an entry that follows from the last, with right digests, as anybody can who can write to the database."""
     entries = list(books.entries())
@@ -36,7 +41,9 @@ def append(
     made = replace(bare, digest=hash_chain.digest_entry(bare, entries[-1].digest))
     place.ask(INSERT, *made.__dict__.values())
     for line in [] if lines is None else lines:
-        person, account, amount = line["person"].tobytes(), int(line["account"]), int(line["amount"])
+        person = line["person"].tobytes()
+        account = int(line["account"])
+        amount = int(line["amount"])
         place.ask("INSERT INTO lines VALUES (?, ?, ?, ?)", made.number, person, account, amount)
 
 
@@ -69,10 +76,19 @@ def test_a_replay_looks_at_the_grant_of_that_moment(granted, whole):
     from sottovoce.ledgers.sql_reading import replay
 
     first, second, third = granted
-    told = [("grant", line(first)), ("reserve", line(6)), ("grant", line(second)), ("grant", line(third))]
+    told = [
+        ("grant", line(first)),
+        ("reserve", line(6)),
+        ("grant", line(second)),
+        ("grant", line(third)),
+    ]
     assert (replay([*told, ("reserve", line(2))]) is not None) == whole
     outside = replay([*told, ("charge", line(7))])
-    assert (outside.granted.tolist(), outside.cap.tolist(), outside.spent.tolist()) == ([third], [13], [13])
+    assert (outside.granted.tolist(), outside.cap.tolist(), outside.spent.tolist()) == (
+        [third],
+        [13],
+        [13],
+    )
 
 
 ON_SERVER = {
@@ -96,7 +112,10 @@ ON_SERVER = {
     ],
     "a key gone": ["ALTER TABLE releases DROP CONSTRAINT releases_pkey"],
     "a rule": ["CREATE RULE less AS ON INSERT TO lines WHERE NEW.number > 99 DO INSTEAD NOTHING"],
-    "rows hidden": ["ALTER TABLE lines ENABLE ROW LEVEL SECURITY", "ALTER TABLE lines FORCE ROW LEVEL SECURITY"],
+    "rows hidden": [
+        "ALTER TABLE lines ENABLE ROW LEVEL SECURITY",
+        "ALTER TABLE lines FORCE ROW LEVEL SECURITY",
+    ],
     "a column more": ["ALTER TABLE accounts ADD COLUMN note TEXT"],
     "a value where none is given": ["ALTER TABLE accounts ALTER COLUMN spent SET DEFAULT 0"],
     "other letters are equal": ['ALTER TABLE entries ALTER COLUMN key TYPE TEXT COLLATE "C"'],
@@ -152,14 +171,21 @@ def test_no_signature_of_another_entry_or_of_another_ledger_will_do(place, tmp_p
     other.grant({"ada": 2.0})
     append(place, session.ledger, "grant", copy_of_a_grant(session.ledger, 10**12))
     number = len(list(session.ledger.entries())) - 1
-    for signature in (session.ledger.signature(1), other.ledger.signature(number), "00" * 64, "ff" * 63):
+    for signature in (
+        session.ledger.signature(1),
+        other.ledger.signature(number),
+        "00" * 64,
+        "ff" * 63,
+    ):
         place.ask("DELETE FROM signatures WHERE number = ?", number)
         place.ask("INSERT INTO signatures VALUES (?, ?)", number, bytes.fromhex(signature))
         with pytest.raises(errors.LedgerBroken):
             place.open()
 
 
-@pytest.mark.parametrize("how", ["the bytes", "bytes and root", "bytes, root and digest", "taken away", "exchanged"])
+@pytest.mark.parametrize(
+    "how", ["the bytes", "bytes and root", "bytes, root and digest", "taken away", "exchanged"]
+)
 def test_a_stored_release_that_was_edited_is_never_given_out(place, how):
     session = place.granted()
     made = release(session, "k")
@@ -175,10 +201,14 @@ def test_a_stored_release_that_was_edited_is_never_given_out(place, how):
         place.ask("UPDATE releases SET text = ? WHERE number = ?", value, number)
         if how != "the bytes":
             root = hash_chain.digest_text(value)
-            place.ask("UPDATE entries SET root = ? WHERE key = ? AND what = ?", root, "k", "publish")
+            place.ask(
+                "UPDATE entries SET root = ? WHERE key = ? AND what = ?", root, "k", "publish"
+            )
         if how == "bytes, root and digest":
             entries = list(session.ledger.entries())
-            (published,) = [entry for entry in entries if entry.what == "publish" and entry.key == "k"]
+            (published,) = [
+                entry for entry in entries if entry.what == "publish" and entry.key == "k"
+            ]
             digest = hash_chain.digest_entry(published, entries[published.number - 1].digest)
             place.ask("UPDATE entries SET digest = ? WHERE number = ?", digest, published.number)
     with pytest.raises(errors.LedgerBroken):
@@ -206,7 +236,11 @@ def tampered(made: sv.Release, **changes) -> sv.Release:
 def test_a_forged_certificate_is_refused_and_seals_nothing(place):
     session = place.granted()
     made = release(session, "k")
-    unsigned = {name: value for name, value in made.certificate.ledger.items() if name not in ("key", "signature")}
+    unsigned = {
+        name: value
+        for name, value in made.certificate.ledger.items()
+        if name not in ("key", "signature")
+    }
     stranger = sv.Session()
     stranger.grant(dict.fromkeys(PEOPLE, 1.0))
     foreign = release(stranger, "k").certificate.ledger
@@ -237,10 +271,21 @@ def test_anybody_can_check_a_release_with_the_public_key_alone(place):
     )  # in whatever order and spelling
     with pytest.raises(errors.InvalidRelease):
         check_release(made, sv.Session().ledger.public_key)
-    for changed in ({**content, "value": 1.0}, {**content, "question": "median"}, {**content, "more": 1}):
+    for changed in (
+        {**content, "value": 1.0},
+        {**content, "question": "median"},
+        {**content, "more": 1},
+    ):
         with pytest.raises(errors.InvalidRelease):
             check_release(json.dumps(changed), key)
-    for other in ("", "[]", "{}", "null", '{"certificate": {"ledger": {"key": 1, "signature": 2}}}', "[" * 100_000):
+    for other in (
+        "",
+        "[]",
+        "{}",
+        "null",
+        '{"certificate": {"ledger": {"key": 1, "signature": 2}}}',
+        "[" * 100_000,
+    ):
         with pytest.raises(errors.InvalidRelease):
             check_release(other, key)
     with pytest.raises(errors.InvalidParameter):
@@ -256,11 +301,20 @@ def unsigned_books(place: Place) -> sv.Session:
     release(session, "then")
     session.charge({"cleo": 0.25}, key="survey")
     release(session, "later")
-    before, entries = hash_chain.NO_DIGEST, list(session.ledger.entries())
+    before = hash_chain.NO_DIGEST
+    entries = list(session.ledger.entries())
     for entry in entries:
-        bare = replace(entry, root=hash_chain.NO_DIGEST) if entry.what == "open" else entry
+        if entry.what == "open":
+            bare = replace(entry, root=hash_chain.NO_DIGEST)
+        else:
+            bare = entry
         before = hash_chain.digest_entry(bare, before)
-        place.ask("UPDATE entries SET root = ?, digest = ? WHERE number = ?", bare.root, before, entry.number)
+        place.ask(
+            "UPDATE entries SET root = ?, digest = ? WHERE number = ?",
+            bare.root,
+            before,
+            entry.number,
+        )
     session.ledger._store._close()
     if place.server:
         place.ask("DROP TABLE signatures; DELETE FROM version WHERE number = 2")
@@ -330,7 +384,12 @@ def test_a_release_from_before_the_upgrade_that_was_edited_is_not_given_out(plac
     text = session.ledger.find("then").release.replace('"value": ', '"value": 1', 1)
     forged = replace(published, root=hash_chain.digest_text(text))
     digest = hash_chain.digest_entry(forged, entries[published.number - 1].digest)
-    place.ask("UPDATE entries SET root = ?, digest = ? WHERE number = ?", forged.root, digest, published.number)
+    place.ask(
+        "UPDATE entries SET root = ?, digest = ? WHERE number = ?",
+        forged.root,
+        digest,
+        published.number,
+    )
     place.ask("UPDATE releases SET text = ? WHERE text LIKE ?", text, '%"entry": 2,%')
     with pytest.raises(errors.LedgerBroken):
         session.ledger.find("then")

@@ -25,7 +25,8 @@ from ledgers.places import (
 from sottovoce import errors
 
 #: 64 processes take the best part of a minute when each tries a hundred times: a server more so than a file.
-SOME, FEW = 10, 3
+SOME = 10
+FEW = 3
 
 
 def test_64_processes_against_one_cap_in_a_file(in_file):

@@ -38,13 +38,20 @@ def put_in_place(place: Place, folder: Path) -> None:
     for ending in ENDINGS:
         place.file.with_name(place.file.name + ending).unlink(missing_ok=True)
     for path in folder.iterdir():
-        os.replace(shutil.copy(path, place.file.with_name(path.name + ".new")), place.file.with_name(path.name))
+        os.replace(
+            shutil.copy(path, place.file.with_name(path.name + ".new")),
+            place.file.with_name(path.name),
+        )
 
 
 def assert_sealed(books: SqlLedger) -> None:
     """Nothing can be written any more, and verify says why."""
     assert books.sealed
-    for attempt in (lambda: spend(books, "new"), lambda: books.grant([]), lambda: books.publish("k", "{}")):
+    for attempt in (
+        lambda: spend(books, "new"),
+        lambda: books.grant([]),
+        lambda: books.publish("k", "{}"),
+    ):
         with pytest.raises(errors.LedgerSealed):
             attempt()
     with pytest.raises(errors.LedgerSealed):
@@ -64,7 +71,9 @@ def assert_goes_on(place: Place, reason: str = "the backup of last night") -> No
 @pytest.mark.parametrize("after", ["a release", "a reservation", "a grant"])
 def test_an_older_copy_is_sealed(in_file, tmp_path, endings, after):
     session = in_file.granted()
-    older = copied(in_file, tmp_path / "older", endings)  # while it is open: without its log it is torn
+    older = copied(
+        in_file, tmp_path / "older", endings
+    )  # while it is open: without its log it is torn
     if after == "a release":
         release(session, "k")
     elif after == "a reservation":
@@ -184,22 +193,36 @@ def forged(place: Place, key: Path | None = None) -> None:
     ((number, person, amount),) = place.ask(
         "SELECT number, person, amount FROM lines JOIN entries USING (number) WHERE what = 'reserve' LIMIT 1"
     )
-    place.ask("UPDATE lines SET amount = ? WHERE number = ? AND person = ?", amount // 2, number, person)
-    place.ask("UPDATE accounts SET spent = spent - ? WHERE person = ?", amount - amount // 2, person)
-    before, books = hash_chain.NO_DIGEST, place.open()
-    signer = None if key is None else Signer(key.read_bytes())
+    place.ask(
+        "UPDATE lines SET amount = ? WHERE number = ? AND person = ?", amount // 2, number, person
+    )
+    place.ask(
+        "UPDATE accounts SET spent = spent - ? WHERE person = ?", amount - amount // 2, person
+    )
+    before = hash_chain.NO_DIGEST
+    books = place.open()
+    if key is None:
+        signer = None
+    else:
+        signer = Signer(key.read_bytes())
     for entry in list(books.entries()):
         root = entry.root
         if entry.number == number:
             root = books._store.read(
-                lambda transaction: hash_chain.compute_root(hash_chain.hash_lines(read_lines(transaction, number)))
+                lambda transaction: hash_chain.compute_root(
+                    hash_chain.hash_lines(read_lines(transaction, number))
+                )
             )
         bare = Entry(**{**entry.__dict__, "root": root})
         before = hash_chain.digest_entry(bare, before)
-        place.ask("UPDATE entries SET root = ?, digest = ? WHERE number = ?", root, before, entry.number)
+        place.ask(
+            "UPDATE entries SET root = ?, digest = ? WHERE number = ?", root, before, entry.number
+        )
         if signer is not None:
             signature = signer.sign(make_entry_message(books.identity, entry.number, before))
-            place.ask("UPDATE signatures SET signature = ? WHERE number = ?", signature, entry.number)
+            place.ask(
+                "UPDATE signatures SET signature = ? WHERE number = ?", signature, entry.number
+            )
     if key is not None:
         (heads,) = place.keys.glob("*.heads")
         heads.unlink()
@@ -216,10 +239,16 @@ def test_a_chain_computed_anew_without_the_key_is_no_ledger(place):
         release(session, "k2")
 
 
-def test_a_chain_computed_anew_by_who_holds_the_key_and_the_heads_is_found_out_by_a_certificate(place):
+def test_a_chain_computed_anew_by_who_holds_the_key_and_the_heads_is_found_out_by_a_certificate(
+    place,
+):
     session = place.granted()
     made = release(session, "k")
-    before = left(session.ledger, PEOPLE[0]) + left(session.ledger, PEOPLE[1]) + left(session.ledger, PEOPLE[2])
+    before = (
+        left(session.ledger, PEOPLE[0])
+        + left(session.ledger, PEOPLE[1])
+        + left(session.ledger, PEOPLE[2])
+    )
     (key,) = place.keys.glob("*.key")
     forged(place, key)
     again = place.session()

@@ -24,7 +24,9 @@ def administer(address: str, *statements: str) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "EUC_JP", "SQL_ASCII"])
-def test_a_database_of_other_letters_is_refused_before_anything_is_written(on_server, tmp_path, encoding):
+def test_a_database_of_other_letters_is_refused_before_anything_is_written(
+    on_server, tmp_path, encoding
+):
     name = f"other_{encoding.lower()}"
     administer(
         on_server.address,
@@ -55,7 +57,9 @@ def test_who_waits_for_another_writer_is_told_so(on_server, monkeypatch):
     again = on_server.session()
     with psycopg.connect(on_server.address) as busy:
         busy.execute("SELECT pg_advisory_xact_lock(%s)", (postgres.LOCK,))
-        with pytest.raises(errors.LedgerUnavailable, match="another writer did not come to an end") as caught:
+        with pytest.raises(
+            errors.LedgerUnavailable, match="another writer did not come to an end"
+        ) as caught:
             release(again, "k")
         assert caught.value.__cause__ is caught.value.__context__ is None
     release(again, "k")
@@ -118,12 +122,17 @@ def test_neither_host_nor_user_is_logged(on_server, caplog, tmp_path):
         with pytest.raises(errors.LedgerUnavailable):
             open_ledger(f"postgresql://tester@/none?host={tmp_path}", tmp_path / "keys")
         assert caplog.records == []
-        on_server.ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        on_server.ask(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+        )
         caplog.clear()
         with pytest.raises(errors.LedgerUnavailable) as caught:
             session.grant({"cleo": 1.0})
         assert caplog.records == []
-        assert not any(name in str(caught.value) for name in ("tester", on_server.address.partition("host=")[2]))
+        assert not any(
+            name in str(caught.value)
+            for name in ("tester", on_server.address.partition("host=")[2])
+        )
         psycopg.connect(on_server.address).close()  # by somebody else, whose logs are their own
     host = on_server.address.partition("host=")[2]
     assert any(host in record.getMessage() for record in caplog.records)
@@ -144,7 +153,8 @@ def roles(on_server):
         )
     administer(on_server.address, postgres.write_role_sql(**names))
     return {
-        role: Place(on_server.address.replace("tester@", f"{name}@"), on_server.keys) for role, name in names.items()
+        role: Place(on_server.address.replace("tester@", f"{name}@"), on_server.keys)
+        for role, name in names.items()
     }
 
 
@@ -172,15 +182,28 @@ def test_every_role_can_do_its_own_and_nothing_else(on_server, roles):
 
 
 STATEMENTS = {
-    "reader": ["INSERT INTO lines VALUES (1, '', 0, 1)", "UPDATE accounts SET granted = 9", "CREATE TABLE t (a INT)"],
-    "granter": ["DELETE FROM entries", "UPDATE entries SET key = ''", "UPDATE lines SET amount = 0"],
+    "reader": [
+        "INSERT INTO lines VALUES (1, '', 0, 1)",
+        "UPDATE accounts SET granted = 9",
+        "CREATE TABLE t (a INT)",
+    ],
+    "granter": [
+        "DELETE FROM entries",
+        "UPDATE entries SET key = ''",
+        "UPDATE lines SET amount = 0",
+    ],
     "writer": [
         "UPDATE accounts SET granted = 9",
         "UPDATE accounts SET cap = 9",
         "INSERT INTO accounts VALUES ('', 0, 9, 9, 0)",
     ],
 }
-EVERYBODY = ["DELETE FROM accounts", "TRUNCATE lines", "DROP TABLE releases", "UPDATE releases SET text = ''"]
+EVERYBODY = [
+    "DELETE FROM accounts",
+    "TRUNCATE lines",
+    "DROP TABLE releases",
+    "UPDATE releases SET text = ''",
+]
 
 
 @pytest.mark.parametrize("role", STATEMENTS)
@@ -201,8 +224,14 @@ def test_what_was_spent_outside_is_never_refused(place):
     session = place.granted(1.0)
     with pytest.warns(errors.OverdrawnWarning, match="Of 2 accounts"):
         session.charge({"ada-lovelace": 5.0, "ben-trovato": 0.25, "never seen": 0.5}, key="a leak")
-    assert [session.balance(name) for name in ("ada-lovelace", "ben-trovato", "never seen")] == [0.0, 0.75, 0.0]
-    session.charge({"ada-lovelace": 5.0, "ben-trovato": 0.25, "never seen": 0.5}, key="a leak")  # known: no warning
+    assert [session.balance(name) for name in ("ada-lovelace", "ben-trovato", "never seen")] == [
+        0.0,
+        0.75,
+        0.0,
+    ]
+    session.charge(
+        {"ada-lovelace": 5.0, "ben-trovato": 0.25, "never seen": 0.5}, key="a leak"
+    )  # known: no warning
     session.verify()
     with pytest.raises(errors.BudgetExceeded):
         session.ledger.reserve("more", "", [Amounts(["ada-lovelace"], np.array([1]))])

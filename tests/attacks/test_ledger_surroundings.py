@@ -46,7 +46,9 @@ def test_a_server_that_is_not_there(tmp_path):
 def test_a_server_that_goes_away_and_comes_back(on_server):
     session = on_server.granted()
     release(session, "before")
-    on_server.ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+    on_server.ask(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+    )
     refused(errors.LedgerUnavailable, lambda: session.balance("cleo"))
     release(session, "after")
     session.verify()
@@ -63,10 +65,13 @@ def key_file(place: Place) -> Path:
     return path
 
 
-@pytest.mark.parametrize("content", [None, b"", b"x" * 31, b"x" * 33, b"x" * 32], ids=["none", "0", "31", "33", "32"])
+@pytest.mark.parametrize(
+    "content", [None, b"", b"x" * 31, b"x" * 33, b"x" * 32], ids=["none", "0", "31", "33", "32"]
+)
 def test_a_wrong_or_missing_key(place, content):
     place.granted()
-    before, key = place.rows(), key_file(place)
+    before = place.rows()
+    key = key_file(place)
     kept = key.read_bytes()
     key.unlink()
     if content is not None:
@@ -87,7 +92,9 @@ def test_the_key_of_other_books(in_file, tmp_path):
 def test_books_of_a_newer_version(place, monkeypatch):
     place.granted()
     monkeypatch.setattr(
-        sql_schema, "MIGRATIONS", (*sql_schema.MIGRATIONS, ("CREATE TABLE later (a INTEGER PRIMARY KEY)",))
+        sql_schema,
+        "MIGRATIONS",
+        (*sql_schema.MIGRATIONS, ("CREATE TABLE later (a INTEGER PRIMARY KEY)",)),
     )
     place.open()
     monkeypatch.undo()
@@ -98,9 +105,14 @@ def test_books_of_a_newer_version(place, monkeypatch):
 
 def test_older_books_become_newer_ones_in_one_step_or_not_at_all(place, monkeypatch):
     session = place.granted()
-    made, before = release(session, "k"), place.rows()
+    made = release(session, "k")
+    before = place.rows()
     step = ("CREATE TABLE later (a INTEGER NOT NULL PRIMARY KEY)", "INSERT INTO later VALUES (7)")
-    monkeypatch.setattr(sql_schema, "MIGRATIONS", (*sql_schema.MIGRATIONS, (*step, "INSERT INTO nowhere VALUES (1)")))
+    monkeypatch.setattr(
+        sql_schema,
+        "MIGRATIONS",
+        (*sql_schema.MIGRATIONS, (*step, "INSERT INTO nowhere VALUES (1)")),
+    )
     with pytest.raises(errors.SottovoceError):
         place.open()
     with pytest.raises(Exception, match="later"):  # the first half is not there
@@ -113,7 +125,9 @@ def test_older_books_become_newer_ones_in_one_step_or_not_at_all(place, monkeypa
     again.verify()
 
 
-@pytest.mark.parametrize("content", [b"name,epsilon\nada,1\n" * 100, b"SQLite format 3\0" + b"x" * 5000])
+@pytest.mark.parametrize(
+    "content", [b"name,epsilon\nada,1\n" * 100, b"SQLite format 3\0" + b"x" * 5000]
+)
 def test_a_file_that_is_no_database(in_file, content):
     in_file.file.write_bytes(content)
     refused(errors.LedgerBroken, in_file.open)
@@ -170,7 +184,10 @@ def test_what_may_not_be_written(open_folder, what):
             path.chmod(0o644 if path.suffix == ".heads" and what == "heads" else 0o666)
         place.file.chmod(0o444 if what == "file" else 0o666)
     open_folder.chmod(0o555 if what in ("folder", "new books") else 0o777)
-    before = None if what == "new books" else place.rows()
+    if what == "new books":
+        before = None
+    else:
+        before = place.rows()
 
     def attempt(tell) -> None:
         try:
@@ -191,7 +208,9 @@ def test_what_may_not_be_written(open_folder, what):
 
 def test_a_keys_folder_that_cannot_be_made(on_server, tmp_path):
     (tmp_path / "taken").write_text("a file")
-    refused(errors.LedgerUnavailable, lambda: sv.Session(on_server.address, keys=tmp_path / "taken"))
+    refused(
+        errors.LedgerUnavailable, lambda: sv.Session(on_server.address, keys=tmp_path / "taken")
+    )
 
 
 def test_a_full_disk(in_file):
@@ -288,8 +307,10 @@ def test_books_are_found_wherever_the_process_goes(tmp_path, monkeypatch):
 def test_what_a_crash_leaves_of_a_line_does_not_silence_the_other_heads(in_file, cut, zeros):
     """A line is written as a whole: a crash leaves a part of it, on some file systems with zeros after it."""
     in_file.granted()
-    heads, key = in_file.file.with_name("books.db.heads"), in_file.file.with_name("books.db.key").read_bytes()
-    good, seen = heads.read_bytes(), keyfile.LedgerKeyFile(key, heads).read_heads().seen
+    heads = in_file.file.with_name("books.db.heads")
+    key = in_file.file.with_name("books.db.key").read_bytes()
+    good = heads.read_bytes()
+    seen = keyfile.LedgerKeyFile(key, heads).read_heads().seen
     line = good.strip().split(b"\n")[-1]
     assert len(line) == 104
     torn = b"\n" + line[:cut] + bytes(zeros)
@@ -302,7 +323,8 @@ def test_what_a_crash_leaves_of_a_line_does_not_silence_the_other_heads(in_file,
 def test_a_refused_transaction_is_tried_again(on_server, monkeypatch):
     import psycopg
 
-    session, faults = on_server.granted(), [psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected]
+    session = on_server.granted()
+    faults = [psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected]
     original = postgres._PostgresTransaction.count
 
     def refusing(self, statement):

@@ -17,7 +17,11 @@ from sottovoce import errors
 from sottovoce.ledger import ACCOUNTS, Amounts
 
 #: What is changed to find a row again.
-KEYS = {"accounts": ("person", "account"), "entries": ("number",), "lines": ("number", "person", "account")}
+KEYS = {
+    "accounts": ("person", "account"),
+    "entries": ("number",),
+    "lines": ("number", "person", "account"),
+}
 COLUMNS = {
     "accounts": ("person", "account", "granted", "cap", "spent"),
     "entries": ("number", "what", "key", "request", "at", "lines", "root", "digest"),
@@ -46,7 +50,12 @@ def noticed(place: Place) -> bool:
     """Whether opening or verifying raises one of the errors for books that are not right."""
     try:
         place.open().verify()
-    except (errors.LedgerBroken, errors.LedgerSealed, errors.WrongLedgerKey, errors.UnsupportedLedger):
+    except (
+        errors.LedgerBroken,
+        errors.LedgerSealed,
+        errors.WrongLedgerKey,
+        errors.UnsupportedLedger,
+    ):
         return True
     return False
 
@@ -54,31 +63,42 @@ def noticed(place: Place) -> bool:
 def changed(value, rng: np.random.Generator):
     """The value with one byte of it changed."""
     if isinstance(value, int):
-        return changed_bytes(value.to_bytes(8, "big", signed=True), rng, lambda raw: int.from_bytes(raw, signed=True))
+        return changed_bytes(
+            value.to_bytes(8, "big", signed=True), rng, lambda raw: int.from_bytes(raw, signed=True)
+        )
     if isinstance(value, str):
-        return changed_bytes(value.encode() or b"\0", rng, lambda raw: raw.decode("utf-8", "surrogateescape"))
+        return changed_bytes(
+            value.encode() or b"\0", rng, lambda raw: raw.decode("utf-8", "surrogateescape")
+        )
     return changed_bytes(bytes(value), rng, bytes)
 
 
 def changed_bytes(raw: bytes, rng, back):
-    place, other = int(rng.integers(len(raw))), int(rng.integers(1, 256))
+    place = int(rng.integers(len(raw)))
+    other = int(rng.integers(1, 256))
     return back(raw[:place] + bytes([raw[place] ^ other]) + raw[place + 1 :])
 
 
 def an_edit(rows, rng) -> tuple[str, tuple]:
     """One cell of any table, any column, any row, with one byte changed: a statement and its values."""
     table = str(rng.choice(TABLES))
-    row, names = rows[table][int(rng.integers(len(rows[table])))], COLUMNS[table]
+    row = rows[table][int(rng.integers(len(rows[table])))]
+    names = COLUMNS[table]
     column = int(rng.integers(len(names)))
     keys = KEYS.get(table, ("number",))
     where = " AND ".join(f"{key} = ?" for key in keys)
     value = changed(row[column], rng)
-    return f"UPDATE {table} SET {names[column]} = ? WHERE {where}", (value, *(row[names.index(key)] for key in keys))
+    return f"UPDATE {table} SET {names[column]} = ? WHERE {where}", (
+        value,
+        *(row[names.index(key)] for key in keys),
+    )
 
 
 def stored(value):
     """What is no text in UTF-8 goes into the column of texts all the same, as whoever edits a file can put it there."""
-    return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape")
+    return value
 
 
 def edited(path: Path, statement: str, values: tuple) -> None:
@@ -117,8 +137,12 @@ def put(place: Place, content: bytes) -> None:
 def tampered_cells(place: Place, edits: int, seed: int) -> tuple[int, int]:
     """Returns how many edits changed what is in the tables, and how many of these were noticed."""
     full_books(place)
-    content, rows, before = place.file.read_bytes(), place.rows(), dump(place.file)
-    rng, mattered, found = np.random.default_rng(seed), 0, 0
+    content = place.file.read_bytes()
+    rows = place.rows()
+    before = dump(place.file)
+    rng = np.random.default_rng(seed)
+    mattered = 0
+    found = 0
     while mattered < edits:
         put(place, content)
         with suppress(sqlite3.IntegrityError):  # there is such a row already: no edit
@@ -134,8 +158,11 @@ def tampered_cells(place: Place, edits: int, seed: int) -> tuple[int, int]:
 def tampered_bytes(place: Place, edits: int, seed: int) -> tuple[int, int, int]:
     """Returns how many bytes of the file were changed, how many of these mattered, and how many of those got by."""
     full_books(place)
-    content, before = place.file.read_bytes(), dump(place.file)
-    rng, mattered, missed = np.random.default_rng(seed), 0, 0
+    content = place.file.read_bytes()
+    before = dump(place.file)
+    rng = np.random.default_rng(seed)
+    mattered = 0
+    missed = 0
     for _ in range(edits):
         put(place, changed_bytes(content, rng, bytes))
         if dump(place.file) != before:
@@ -168,7 +195,9 @@ def test_every_edited_cell_on_a_server_is_noticed(on_server):
     import psycopg
 
     full_books(on_server)
-    rows, rng, mattered = on_server.rows(), np.random.default_rng(3), 0
+    rows = on_server.rows()
+    rng = np.random.default_rng(3)
+    mattered = 0
     for table in TABLES:
         on_server.ask(f"CREATE TABLE kept_{table} AS SELECT * FROM {table}")
     while mattered < 40:
@@ -179,7 +208,10 @@ def test_every_edited_cell_on_a_server_is_noticed(on_server):
         if on_server.rows() != rows:
             mattered += 1
             assert noticed(on_server), statement
-            together(on_server, [f"DELETE FROM {t}; INSERT INTO {t} SELECT * FROM kept_{t}" for t in TABLES])
+            together(
+                on_server,
+                [f"DELETE FROM {t}; INSERT INTO {t} SELECT * FROM kept_{t}" for t in TABLES],
+            )
     assert not noticed(on_server)
 
 
@@ -196,7 +228,9 @@ SEVERAL = {
     "a release for a reservation that crashed": [
         "INSERT INTO releases SELECT number, '{}' FROM entries WHERE key = 'crashed'"
     ],
-    "somebody's account gone": ["DELETE FROM accounts WHERE person = (SELECT person FROM accounts LIMIT 1)"],
+    "somebody's account gone": [
+        "DELETE FROM accounts WHERE person = (SELECT person FROM accounts LIMIT 1)"
+    ],
     "the last entry gone": ["DELETE FROM entries WHERE number = (SELECT MAX(number) FROM entries)"],
     "a release gone": ["DELETE FROM releases WHERE number = (SELECT MIN(number) FROM releases)"],
     "two releases exchanged": [
@@ -205,7 +239,9 @@ SEVERAL = {
     ],
 }
 OF_THE_FILE = {
-    "a trigger": ["CREATE TRIGGER t AFTER UPDATE ON accounts BEGIN UPDATE accounts SET spent = 0; END"],
+    "a trigger": [
+        "CREATE TRIGGER t AFTER UPDATE ON accounts BEGIN UPDATE accounts SET spent = 0; END"
+    ],
     "an index gone": ["DROP INDEX one_reservation"],
     "a condition gone": [
         "PRAGMA writable_schema = 1",
@@ -243,11 +279,19 @@ def test_edits_of_the_tables_themselves_are_noticed(in_file, statements):
 def test_people_whose_bytes_were_shifted_are_noticed(in_file):
     """The first person of an entry loses the last byte to the next: one after the other they read as before."""
     full_books(in_file)
-    (first,), (second,) = in_file.ask("SELECT DISTINCT person FROM lines WHERE number = 1 ORDER BY person LIMIT 2")
+    (first,), (second,) = in_file.ask(
+        "SELECT DISTINCT person FROM lines WHERE number = 1 ORDER BY person LIMIT 2"
+    )
     for table in ("lines", "accounts"):
-        together(in_file, [f"UPDATE {table} SET person = {literal(first[:-1])} WHERE person = {literal(first)}"])
         together(
-            in_file, [f"UPDATE {table} SET person = {literal(first[-1:] + second)} WHERE person = {literal(second)}"]
+            in_file,
+            [f"UPDATE {table} SET person = {literal(first[:-1])} WHERE person = {literal(first)}"],
+        )
+        together(
+            in_file,
+            [
+                f"UPDATE {table} SET person = {literal(first[-1:] + second)} WHERE person = {literal(second)}"
+            ],
         )
     assert noticed(in_file)
 

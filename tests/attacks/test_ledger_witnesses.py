@@ -31,7 +31,11 @@ def assert_sealed(place: Place, why: str) -> None:
     session = place.session()
     assert why in session.ledger.why_sealed
     assert session.balance("cleo") > 0
-    for write in (lambda: release(session, "new"), lambda: session.grant({"cleo": 1.0}), session.verify):
+    for write in (
+        lambda: release(session, "new"),
+        lambda: session.grant({"cleo": 1.0}),
+        session.verify,
+    ):
         with pytest.raises(errors.LedgerSealed, match=why):
             write()
     session.ledger.unseal("looked into it")
@@ -110,7 +114,10 @@ def address(request, tmp_path) -> str:
             connection.execute("SET client_min_messages = warning")
             connection.execute("DROP TABLE IF EXISTS sottovoce_heads")
         return url
-    slashes = "///" if request.param == "sqlite" else ""
+    if request.param == "sqlite":
+        slashes = "///"
+    else:
+        slashes = ""
     return f"{request.param}:{slashes}{tmp_path}/witness"
 
 
@@ -125,7 +132,10 @@ def test_a_copy_on_a_second_machine_does_not_spend_again(in_file, tmp_path, addr
     session.ledger.add_witness(address)
     session.ledger._store._close()
     copy = second_machine(in_file, tmp_path / "copy")
-    one, other = (in_file, copy) if first == "the books" else (copy, in_file)
+    if first == "the books":
+        one, other = (in_file, copy)
+    else:
+        one, other = (copy, in_file)
     release(one.session(), "here")
     with pytest.raises(errors.LedgerSealed, match="Another copy"):
         release(other.session(), "there")
@@ -176,13 +186,16 @@ def test_copies_that_reach_different_witnesses_do_not_both_release(in_file, tmp_
         release(in_file.session(), "alone")
 
 
-def test_two_copies_that_commit_at_the_same_time_do_not_both_release(in_file, tmp_path, monkeypatch):
+def test_two_copies_that_commit_at_the_same_time_do_not_both_release(
+    in_file, tmp_path, monkeypatch
+):
     """Both look before either has written, and both commit: whoever gives a head second finds the first."""
     address = f"file:{tmp_path}/witness"
     in_file.granted(1.0).ledger.add_witness(address)
     copy = second_machine(in_file, tmp_path / "copy").session()
     books = in_file.session()
-    give, made = FileWitness.store_head, []
+    give = FileWitness.store_head
+    made = []
 
     def meanwhile(self, ledger, head):
         monkeypatch.setattr(FileWitness, "give", give)
@@ -276,12 +289,16 @@ def test_a_log_that_was_cut_or_rewritten_is_not_believed(in_file, tmp_path, how)
         release(session, f"k{number}")
     records = tmp_path / "log" / "records"
     lines = [line for line in records.read_text().split("\n") if line]
-    assert "11 tree heads are signed and consistent" in " ".join(session.ledger.check_witnesses().values())
+    assert "11 tree heads are signed and consistent" in " ".join(
+        session.ledger.check_witnesses().values()
+    )
     if how == "what was seen of it":
         (seen,) = in_file.keys.glob("*.tree-*")
         seen.unlink()
     else:
-        kept = {"cut": lines[:-2], "rewritten": [lines[0], lines[0], *lines[2:]], "emptied": []}[how]
+        kept = {"cut": lines[:-2], "rewritten": [lines[0], lines[0], *lines[2:]], "emptied": []}[
+            how
+        ]
         records.write_text("".join(f"{line}\n" for line in kept))
     for again in (session, in_file.session()):
         with pytest.raises(errors.LedgerUnavailable, match="Too few witnesses"):
@@ -294,7 +311,9 @@ def test_a_log_without_the_heads_of_its_tree_is_reported(in_file, tmp_path):
     session = in_file.granted(1.0)
     session.ledger.add_witness(f"log:{tmp_path}/log")
     (tmp_path / "log" / "trees").write_text("")
-    assert list(session.ledger.check_witnesses().values()) == ["not reached: the heads of its tree are missing"]
+    assert list(session.ledger.check_witnesses().values()) == [
+        "not reached: the heads of its tree are missing"
+    ]
 
 
 @pytest.mark.parametrize("digest", [9 * 10**18, "text", None, 0.5])
@@ -309,7 +328,8 @@ def test_what_the_owner_of_a_database_puts_into_it_is_no_head(in_file, tmp_path,
         )
         values = (session.ledger.identity, 9, digest, bytes(64))
         connection.execute(
-            "INSERT INTO sottovoce_heads (ledger, number, digest, signature) VALUES (?, ?, ?, ?)", values
+            "INSERT INTO sottovoce_heads (ledger, number, digest, signature) VALUES (?, ?, ?, ?)",
+            values,
         )
     books = in_file.open()
     assert list(books.unreached.values()) == ["what it holds is damaged"]
@@ -317,13 +337,17 @@ def test_what_the_owner_of_a_database_puts_into_it_is_no_head(in_file, tmp_path,
 
 
 @pytest.mark.parametrize("kind", ["file", "log"])
-def test_a_witness_that_somebody_does_not_let_go_of_is_one_that_cannot_be_reached(in_file, tmp_path, monkeypatch, kind):
+def test_a_witness_that_somebody_does_not_let_go_of_is_one_that_cannot_be_reached(
+    in_file, tmp_path, monkeypatch, kind
+):
     """Whoever can open the file can hold it: nobody waits for that for ever."""
     fcntl = pytest.importorskip("fcntl")
     session = in_file.granted(1.0)
     session.ledger.add_witness(f"{kind}:{tmp_path}/witness")
     monkeypatch.setattr("sottovoce.ledgers.witness.PATIENCE", 0.05)
-    with open(tmp_path / "witness" / "records" if kind == "log" else tmp_path / "witness", "rb") as held:
+    with open(
+        tmp_path / "witness" / "records" if kind == "log" else tmp_path / "witness", "rb"
+    ) as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(errors.LedgerUnavailable, match="Too few witnesses"):
             release(session, "k")
@@ -332,7 +356,8 @@ def test_a_witness_that_somebody_does_not_let_go_of_is_one_that_cannot_be_reache
 
 
 def test_a_tree_head_that_nobody_signed_is_found(tmp_path):
-    signer, kept = Signer(bytes(32)), []
+    signer = Signer(bytes(32))
+    kept = []
 
     def seen(tree):
         kept.extend([] if tree is None else [tree])
@@ -375,14 +400,25 @@ def test_proofs_of_a_log_hold_for_every_size_and_no_other():
             proof = merkle.prove_consistency(leaves[:size], first)
             assert merkle.verify_consistency(roots[size], size, roots[first], first, proof)
             other = roots[first][:-1] + bytes([roots[first][-1] ^ 1])
-            assert first == 0 or not merkle.verify_consistency(roots[size], size, other, first, proof)
-            assert first == 0 or not merkle.verify_consistency(other, size, roots[first], first, proof)
-            assert not merkle.verify_consistency(roots[size], size, roots[first], first, [*proof, roots[0]])
-            assert not proof or not merkle.verify_consistency(roots[size], size, roots[first], first, proof[:-1])
+            assert first == 0 or not merkle.verify_consistency(
+                roots[size], size, other, first, proof
+            )
+            assert first == 0 or not merkle.verify_consistency(
+                other, size, roots[first], first, proof
+            )
+            assert not merkle.verify_consistency(
+                roots[size], size, roots[first], first, [*proof, roots[0]]
+            )
+            assert not proof or not merkle.verify_consistency(
+                roots[size], size, roots[first], first, proof[:-1]
+            )
         for place in range(size):
             proof = merkle.prove_inclusion(leaves[:size], place)
             assert merkle.verify_inclusion(roots[size], size, leaves[place], place, proof)
-            assert not merkle.verify_inclusion(roots[size], size, leaves[place - 1], place, proof) or size == 1
+            assert (
+                not merkle.verify_inclusion(roots[size], size, leaves[place - 1], place, proof)
+                or size == 1
+            )
             assert not merkle.verify_inclusion(roots[size], size, leaves[place], place + 1, proof)
 
 

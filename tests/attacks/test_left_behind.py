@@ -28,7 +28,9 @@ from sottovoce.web.uploads import save_table
 from sottovoce.web.workspace import Workspace
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and modes are those of POSIX")
-linux = pytest.mark.skipif(sys.platform != "linux", reason="files without a name are read by a path on Linux alone")
+linux = pytest.mark.skipif(
+    sys.platform != "linux", reason="files without a name are read by a path on Linux alone"
+)
 
 SECRET = b"salary-of-ada-41234"
 TABLE = b"id,epsilon,word\nada,1," + SECRET + b"\nben,1,x\n"
@@ -36,11 +38,18 @@ TABLE = b"id,epsilon,word\nada,1," + SECRET + b"\nben,1,x\n"
 
 def holding(folder: Path) -> list[str]:
     """The files below a folder in which the table stands."""
-    return [str(path) for path in folder.rglob("*") if path.is_file() and SECRET in path.read_bytes()]
+    return [
+        str(path) for path in folder.rglob("*") if path.is_file() and SECRET in path.read_bytes()
+    ]
 
 
 @pytest.mark.parametrize(
-    "number", ["SIGTERM", "SIGKILL", *(pytest.param(name, marks=pytest.mark.long) for name in ("SIGHUP", "SIGQUIT"))]
+    "number",
+    [
+        "SIGTERM",
+        "SIGKILL",
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("SIGHUP", "SIGQUIT")),
+    ],
 )
 def test_no_signal_leaves_a_table(tmp_path, number):
     with serving(tmp_path, "--no-open") as page:
@@ -50,7 +59,9 @@ def test_no_signal_leaves_a_table(tmp_path, number):
         code = page.process.wait(PATIENCE)
         assert holding(page.temporary) == []
         if number == "SIGKILL":
-            assert all(not path.is_file() for path in page.temporary.rglob("*")), "links that lead nowhere"
+            assert all(not path.is_file() for path in page.temporary.rglob("*")), (
+                "links that lead nowhere"
+            )
         else:
             assert code == 128 + getattr(signal, number)
             assert list(page.temporary.iterdir()) == []
@@ -59,7 +70,9 @@ def test_no_signal_leaves_a_table(tmp_path, number):
         assert len(list(page.temporary.iterdir())) == 1
         with serving(tmp_path, "--no-open") as next_one:
             assert next_one.link
-            assert len(list(page.temporary.iterdir())) == 1, "what was left is swept, and there is a new folder"
+            assert len(list(page.temporary.iterdir())) == 1, (
+                "what was left is swept, and there is a new folder"
+            )
 
 
 @pytest.fixture
@@ -78,11 +91,15 @@ def test_a_table_has_no_name_and_every_reader_in_this_process_reads_it(temporary
     assert os.stat(table.path).st_nlink == 0
     assert table.path.read_bytes() == TABLE
     assert sum(get_engine("arrow").open_table(str(table.path)).fold(Rows())) == 2
-    assert duckdb.connect().execute(f"SELECT count(*) FROM read_csv('{table.path}')").fetchone() == (2,)
+    assert duckdb.connect().execute(
+        f"SELECT count(*) FROM read_csv('{table.path}')"
+    ).fetchone() == (2,)
     content = io.BytesIO()
     pq.write_table(pa.table({"id": ["a", "b"], "v": [1.0, 2.0]}), content)
     other = desk.tables[save_table(desk, "t.parquet", content)]
-    assert other.columns == {"id": "text", "v": "number"}, "a process of its own has read it to its end"
+    assert other.columns == {"id": "text", "v": "number"}, (
+        "a process of its own has read it to its end"
+    )
     assert sum(get_engine("duckdb").open_table(str(other.path)).fold(Rows())) == 2
     desk.clear()
     assert list(temporary.iterdir()) == []
@@ -129,9 +146,13 @@ print(os.geteuid() > 0, os.stat("/proc/self/fd").st_uid, handle is not None, tab
 @linux
 def test_without_root_a_process_with_closed_memory_reads_its_tables_and_no_other_does():
     """Then /proc/self/fd is root's. Whoever is handed the open file can read it, and nobody else of the same user."""
-    with tempfile.TemporaryDirectory() as folder:  # not pytest's, into which nobody but this user may look
+    with (
+        tempfile.TemporaryDirectory() as folder
+    ):  # not pytest's, into which nobody but this user may look
         os.chmod(folder, 0o711)
-        told = subprocess.run([sys.executable, "-c", CLOSED, folder], capture_output=True, text=True, check=False)
+        told = subprocess.run(
+            [sys.executable, "-c", CLOSED, folder], capture_output=True, text=True, check=False
+        )
     wanted = "True 0 True {'id': 'text', 'v': 'number'} b'id,v\\na,1\\n' [b'', b'']\n"
     assert told.stdout == wanted, told.stderr
 
@@ -218,7 +239,8 @@ sys.stdin.read()
 
 
 def test_a_folder_that_is_swept_before_it_is_locked_is_made_again(temporary, monkeypatch):
-    locked, first = private_files._lock, []
+    locked = private_files._lock
+    first = []
 
     def too_late(path, *, wait):
         if wait and not first:

@@ -30,22 +30,33 @@ from scipy.special import ndtr, ndtri
 
 import sottovoce as sv
 from cases import FLOATING, TAKEN_AT_ITS_WORD, every_floating
-from sottovoce.estimators import logistic_mechanism, posterior_mechanism, ridge_objective, ridge_output
+from sottovoce.estimators import (
+    logistic_mechanism,
+    posterior_mechanism,
+    ridge_objective,
+    ridge_output,
+)
 from sottovoce.noise import continuous, precise
 from sottovoce.noise.grid import AnswerGrid
 
 SOURCES = Path(sv.__file__).parent
 #: So many uniform numbers are tried on either side of the one that is looked for; fewer where each takes a solver.
-WINDOW, SOLVED = 40, 12
+WINDOW = 40
+SOLVED = 12
 #: So many answers of the old sampler are tried, and fewer where each takes a solver.
-MANY, FEW = 200, 25
+MANY = 200
+FEW = 25
 
 
 # ---------------------------------------------------------------- every estimator that says "floating" is here
 
 
 def test_every_file_that_says_floating_is_attacked():
-    saying = {path for path in SOURCES.rglob("*.py") if '"floating"' in path.read_text() and "estimators" in path.parts}
+    saying = {
+        path
+        for path in SOURCES.rglob("*.py")
+        if '"floating"' in path.read_text() and "estimators" in path.parts
+    }
     attacked = {Path(case.module.__file__) for case in FLOATING}
     assert saying == attacked | {Path(module.__file__) for module in TAKEN_AT_ITS_WORD}
 
@@ -89,7 +100,9 @@ def test_answers_are_whole_multiples_of_the_step_that_the_plan_shows(case, monke
             assert grid.to_dict()["answer_step"] == step
             assert np.array_equal(np.rint(theta / step) * step, theta)
     moved = np.std([theta for grid, theta in seen if grid.to_dict()["answer_step"] == step], axis=0)
-    assert np.all(step < 2.0**-10 * moved[moved > 0])  # fine against the noise: a mean of 20 is within a tenth or so
+    assert np.all(
+        step < 2.0**-10 * moved[moved > 0]
+    )  # fine against the noise: a mean of 20 is within a tenth or so
 
 
 def constant(self: AnswerGrid, values: Any) -> np.ndarray:
@@ -102,7 +115,10 @@ def no_grid(self: AnswerGrid, values: Any) -> np.ndarray:
 
 def answers_under(case, monkeypatch, nearest):
     with watched(monkeypatch, nearest):
-        return [estimator.answer(plan, rows).value for estimator, plan, rows in map(case.prepared, case.tables())]
+        return [
+            estimator.answer(plan, rows).value
+            for estimator, plan, rows in map(case.prepared, case.tables())
+        ]
 
 
 @every_floating
@@ -123,8 +139,12 @@ def aimed_sample(theta):
 
     def sample(G, c, ridge, gamma):
         with localcontext(precise.DECIMALS), pytest.MonkeyPatch.context() as patch:
-            L = posterior_mechanism.factorise_decimals(precise.to_decimals(G) + np.diag([Decimal(ridge)] * len(c)))
-            whitened = L.T @ precise.to_decimals(theta) - posterior_mechanism.solve_lower(L, precise.to_decimals(c))
+            L = posterior_mechanism.factorise_decimals(
+                precise.to_decimals(G) + np.diag([Decimal(ridge)] * len(c))
+            )
+            whitened = L.T @ precise.to_decimals(theta) - posterior_mechanism.solve_lower(
+                L, precise.to_decimals(c)
+            )
             z = [int(x * Decimal(gamma).sqrt() * precise.ONE) for x in whitened]
             assert all(abs(x) < 40 * precise.ONE for x in z)
             patch.setattr(continuous, "draw_standard_normals", lambda size: z)
@@ -149,11 +169,16 @@ def aimed_eigenvalue(target):
 
 def aimed_cover(targets):
     """radial.cover with the output noise that gives θ; it need not be larger than that noise usually is."""
-    original, left = continuous.add_output_noise, list(targets)
+    original = continuous.add_output_noise
+    left = list(targets)
 
     def cover(theta, rate, ridge):
-        roots = np.array([Fraction(precise.sqrt(int(Fraction(x) * precise.ONE)), precise.ONE) for x in ridge])
-        noise = (np.array(precise.to_fractions(left.pop(0))) - np.array(precise.to_fractions(theta))) * roots
+        roots = np.array(
+            [Fraction(precise.sqrt(int(Fraction(x) * precise.ONE)), precise.ONE) for x in ridge]
+        )
+        noise = (
+            np.array(precise.to_fractions(left.pop(0))) - np.array(precise.to_fractions(theta))
+        ) * roots
         assert np.linalg.norm(noise.astype(float)) * rate < 40 + 4 * len(ridge)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(continuous, "draw_l2", lambda *_: noise)
@@ -166,12 +191,15 @@ def tilt_at(problem, theta) -> np.ndarray:
     """The b under which θ is the minimiser."""
     exact = ridge_objective.newton.exact
     pulls = problem.terms(exact(theta), True)[1]
-    return (exact(pulls) - exact(problem.ridge) * (exact(theta) - exact(problem.centre))).astype(np.float64)
+    return (exact(pulls) - exact(problem.ridge) * (exact(theta) - exact(problem.centre))).astype(
+        np.float64
+    )
 
 
 def aimed_minimiser(newton, targets):
     """newton.minimise with the b under which θ is the minimiser."""
-    original, left = newton.minimise, list(targets)
+    original = newton.minimise
+    left = list(targets)
 
     def minimise(problem, tolerance, *start):
         return original(replace(problem, tilt=tilt_at(problem, left.pop(0))), tolerance, *start)
@@ -185,12 +213,20 @@ def aim(patch, case, estimator, plan, rows, value, seen):
     if "posterior" in case.name:
         patch.setattr(posterior_mechanism, "draw_sample", aimed_sample(theta))
         if "noisy_eigenvalue" in value:
-            patch.setattr(posterior_mechanism, "add_eigenvalue_noise", aimed_eigenvalue(value["noisy_eigenvalue"]))
+            patch.setattr(
+                posterior_mechanism,
+                "add_eigenvalue_noise",
+                aimed_eigenvalue(value["noisy_eigenvalue"]),
+            )
     elif case.module is ridge_output:
         solution: list[Any] = []
         with pytest.MonkeyPatch.context() as silent:
             silent.setattr(continuous, "draw_l2", lambda rate, d: np.zeros(d, dtype=object))
-            silent.setattr(AnswerGrid, "nearest", lambda self, values: solution.extend(values) or no_grid(self, values))
+            silent.setattr(
+                AnswerGrid,
+                "nearest",
+                lambda self, values: solution.extend(values) or no_grid(self, values),
+            )
             estimator.answer(plan, rows)
         noise = np.array(precise.to_fractions(theta)) - np.array(solution)
         patch.setattr(continuous, "draw_l2", lambda rate, d: noise)
@@ -228,18 +264,27 @@ class Line:
 
     def drawn(self, u: np.ndarray, sign: float) -> np.ndarray:
         """The old sampler: by inversion of a double of 52 bits."""
-        return ndtri(u) if self.normal else sign * -np.log(u)
+        if self.normal:
+            return ndtri(u)
+        return sign * -np.log(u)
 
     def old_answers(self, size: int) -> np.ndarray:
         rng = np.random.default_rng()
         u = uniforms(rng.integers(2**52, size=size))
-        return np.concatenate([self.of(self.drawn(u[i : i + 1], rng.choice([-1.0, 1.0]))) for i in range(size)])
+        return np.concatenate(
+            [self.of(self.drawn(u[i : i + 1], rng.choice([-1.0, 1.0]))) for i in range(size)]
+        )
 
     def can_be(self, answer: float, step: float | None) -> bool:
         """Whether some uniform number of 52 bits gives this answer, rounded to a step if there is one."""
         noise = self.noise_in(answer)
-        u = ndtr(noise) if self.normal else math.exp(-abs(noise))
-        cells = np.clip(np.floor(u * 2.0**52) + np.arange(-self.window, self.window + 1), 0, 2**52 - 1)
+        if self.normal:
+            u = ndtr(noise)
+        else:
+            u = math.exp(-abs(noise))
+        cells = np.clip(
+            np.floor(u * 2.0**52) + np.arange(-self.window, self.window + 1), 0, 2**52 - 1
+        )
         nearest_first = cells[np.argsort(np.abs(cells - np.floor(u * 2.0**52)), kind="stable")]
         for near in nearest_first[:, None] if self.window == SOLVED else [nearest_first]:
             found = self.of(self.drawn(uniforms(near), math.copysign(1.0, noise)))
@@ -255,8 +300,11 @@ def uniforms(cells: np.ndarray) -> np.ndarray:
 def sample_line(G, c, ridge, gamma) -> Line:
     """The last coordinate of a posterior sample, in the double arithmetic of a triangular solve."""
     L = cholesky(G.astype(float) + ridge * np.eye(len(c)), lower=True)
-    centre, root = solve_triangular(L, c.astype(float), lower=True)[-1], math.sqrt(gamma)
-    return Line(lambda z: (centre + z / root) / L[-1, -1], lambda theta: (theta * L[-1, -1] - centre) * root)
+    centre = solve_triangular(L, c.astype(float), lower=True)[-1]
+    root = math.sqrt(gamma)
+    return Line(
+        lambda z: (centre + z / root) / L[-1, -1], lambda theta: (theta * L[-1, -1] - centre) * root
+    )
 
 
 def eigenvalue_line(G, spread) -> Line:
@@ -266,7 +314,9 @@ def eigenvalue_line(G, spread) -> Line:
 
 def solution_line(solution: float, rate: float) -> Line:
     """A ridge solution of one coordinate."""
-    return Line(lambda e: solution + e / rate, lambda theta: (theta - solution) * rate, normal=False)
+    return Line(
+        lambda e: solution + e / rate, lambda theta: (theta - solution) * rate, normal=False
+    )
 
 
 def minimiser_line(problem, scale: float, minimise) -> Line:
@@ -274,7 +324,9 @@ def minimiser_line(problem, scale: float, minimise) -> Line:
     tolerance = 8 * problem.error
 
     def solved(b: np.ndarray) -> np.ndarray:
-        return np.array([float(minimise(replace(problem, tilt=np.array([x])), tolerance)[0]) for x in b * scale])
+        return np.array(
+            [float(minimise(replace(problem, tilt=np.array([x])), tolerance)[0]) for x in b * scale]
+        )
 
     def noise_in(theta: float) -> float:
         return float(tilt_at(problem, np.array([theta]))[0]) / scale
@@ -290,7 +342,10 @@ def lines(case, table) -> dict[str, Line]:
 
     def at_problem(problem, tolerance, *start):
         purse = ridge_objective.BudgetTotals.of(plan.budgets.kinds)
-        scale = 2 / plan.noise["rate"] if case.classes else ridge_objective.choose_small_budget_threshold(purse.total)
+        if case.classes:
+            scale = 2 / plan.noise["rate"]
+        else:
+            scale = ridge_objective.choose_small_budget_threshold(purse.total)
         found["theta"] = minimiser_line(problem, scale, minimise)
         return minimise(problem, tolerance, *start)
 
@@ -301,9 +356,12 @@ def lines(case, table) -> dict[str, Line]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(posterior_mechanism, "compute_missing_ridge", lambda *_: PUBLISHED_RIDGE)
-        original, smallest = posterior_mechanism.draw_sample, posterior_mechanism.add_eigenvalue_noise
+        original = posterior_mechanism.draw_sample
+        smallest = posterior_mechanism.add_eigenvalue_noise
         patch.setattr(
-            posterior_mechanism, "draw_sample", lambda *a: found.update(theta=sample_line(*a)) or original(*a)
+            posterior_mechanism,
+            "draw_sample",
+            lambda *a: found.update(theta=sample_line(*a)) or original(*a),
         )
         patch.setattr(
             posterior_mechanism,
@@ -328,7 +386,8 @@ every_searched = pytest.mark.parametrize("case", SEARCHED, ids=repr)
 def answers(case, monkeypatch, size):
     """Published numbers of real releases on the first table, by name: (numbers, step)."""
     estimator, plan, rows = case.prepared(case.tables()[0])
-    steps, seen = plan.grid.to_dict(), {}
+    steps = plan.grid.to_dict()
+    seen = {}
     monkeypatch.setattr(posterior_mechanism, "compute_missing_ridge", lambda *_: PUBLISHED_RIDGE)
     for _ in range(size):
         with watched(monkeypatch) as rounded:
@@ -350,11 +409,16 @@ def test_the_old_sampler_is_caught(case):
     true, neighbour = (lines(case, table) for table in case.tables())
     assert set(true) == ({"theta", "noisy_eigenvalue"} if "adaptive" in case.name else {"theta"})
     for name, line in true.items():
-        size = FEW if line.window == SOLVED else MANY
+        if line.window == SOLVED:
+            size = FEW
+        else:
+            size = MANY
         numbers = line.old_answers(size)
         assert found_under(numbers, line, None) == size
         if size == FEW:
-            assert not all(neighbour[name].can_be(number, None) for number in numbers)  # the first miss will do
+            assert not all(
+                neighbour[name].can_be(number, None) for number in numbers
+            )  # the first miss will do
         else:
             assert found_under(numbers, neighbour[name], None) < 0.8 * size
 

@@ -17,7 +17,10 @@ EPSILON = np.repeat([0.05, 0.2], 200)
 
 def everything_reachable(thing, seen=None) -> list:
     """Returns every number reachable from an object through attributes, containers and arrays."""
-    seen = set() if seen is None else seen
+    if seen is None:
+        seen = set()
+    else:
+        seen = seen
     if id(thing) in seen:
         return []
     seen.add(id(thing))
@@ -26,14 +29,15 @@ def everything_reachable(thing, seen=None) -> list:
     if isinstance(thing, int | float | np.number):
         return [thing]
     if isinstance(thing, np.ndarray):
-        return thing.ravel().tolist() if thing.dtype.kind in "iuf" else []
-    inside = (
-        list(thing.values())
-        if isinstance(thing, dict)
-        else list(thing)
-        if isinstance(thing, list | tuple | set)
-        else []
-    )
+        if thing.dtype.kind in "iuf":
+            return thing.ravel().tolist()
+        return []
+    if isinstance(thing, dict):
+        inside = list(thing.values())
+    elif isinstance(thing, list | tuple | set):
+        inside = list(thing)
+    else:
+        inside = []
     inside += list(getattr(thing, "__dict__", {}).values())
     return [number for part in inside for number in everything_reachable(part, seen)]
 
@@ -44,7 +48,11 @@ def unnoised(case) -> set[float]:
     total = capture.plan.weights.total
     numbers = [VALUES.mean(), VALUES.sum(), np.median(VALUES), VALUES.min(), VALUES.max(), *VALUES]
     if case.name == "mean":
-        numbers += [capture.statistic, capture.statistic >> capture.plan.grid.shift, capture.statistic / total]
+        numbers += [
+            capture.statistic,
+            capture.statistic >> capture.plan.grid.shift,
+            capture.statistic / total,
+        ]
         step = float(capture.plan.grid.values.step)
         numbers.append(step * capture.statistic / total)
     else:
@@ -70,7 +78,9 @@ def test_a_pickle_holds_no_more_than_the_object(case):
     again = pickle.loads(pickle.dumps(estimator))
     assert again.release_ == estimator.release_
     assert (
-        set(vars(again)) == set(vars(estimator)) == set(estimator.get_params()) | {"value_", "release_", "guarantee_"}
+        set(vars(again))
+        == set(vars(estimator))
+        == set(estimator.get_params()) | {"value_", "release_", "guarantee_"}
     )
 
 
@@ -86,7 +96,9 @@ def test_repr_and_release_show_parameters_and_answers_only():
     mean = sv.Mean(bounds=(0, 10)).fit(VALUES, epsilon=EPSILON)
     assert repr(mean) == "Mean(bounds=(0, 10))"
     numbers = {float(n) for n in re.findall(r"-?\d+\.\d+(?:e-?\d+)?", mean.release_.to_json())}
-    assert not {round(n, 9) for n in numbers - {mean.value_}} & {round(v, 9) for v in [VALUES.mean(), *VALUES]}
+    assert not {round(n, 9) for n in numbers - {mean.value_}} & {
+        round(v, 9) for v in [VALUES.mean(), *VALUES]
+    }
 
 
 def test_the_release_does_not_say_who_has_which_budget():

@@ -28,7 +28,8 @@ from sottovoce.web import access_codes
 
 PATIENCE = 120.0
 #: Half-sent requests that used to stop the page, and as many files as the page may open.
-HALF_SENT, FILES = 1100, 1024
+HALF_SENT = 1100
+FILES = 1024
 #: Whatever is sent holds this word, which must be told nowhere.
 MARKER = b"zanzibar"
 CENTURY = 100 * 365.25 * 24 * 3600
@@ -54,7 +55,8 @@ class Page:
     """The page in its process, and ways to speak to it."""
 
     def __init__(self, process: subprocess.Popen[str], folder: Path) -> None:
-        self.process, self.folder = process, folder
+        self.process = process
+        self.folder = folder
         port, self.code = process.stdout.readline().split()
         self.port = int(port)
         self.cookie = self._sign_in()
@@ -62,7 +64,10 @@ class Page:
     def _sign_in(self) -> str:
         """Exchanges the token for the curator's cookie, as a form of our own page does."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-        told = {"sec-fetch-site": "same-origin", "content-type": "application/x-www-form-urlencoded"}
+        told = {
+            "sec-fetch-site": "same-origin",
+            "content-type": "application/x-www-form-urlencoded",
+        }
         connection.request("POST", "/open", "token=token", told)
         cookie = connection.getresponse().headers["set-cookie"].partition(";")[0]
         connection.close()
@@ -72,7 +77,11 @@ class Page:
         """The status of a request of our own page, as a browser sends it."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
-            told = {"sec-fetch-site": "same-origin", "content-type": "application/x-www-form-urlencoded", **headers}
+            told = {
+                "sec-fetch-site": "same-origin",
+                "content-type": "application/x-www-form-urlencoded",
+                **headers,
+            }
             connection.request(method, path, body, told)
             return connection.getresponse().status
         finally:
@@ -85,13 +94,18 @@ class Page:
         """What the curator's program is told."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         connection.request(
-            method, f"/api{path}", body, {"sec-fetch-site": "same-origin", "content-type": kind, "cookie": self.cookie}
+            method,
+            f"/api{path}",
+            body,
+            {"sec-fetch-site": "same-origin", "content-type": kind, "cookie": self.cookie},
         )
         answer = connection.getresponse()
         text = answer.read()
         connection.close()
         assert answer.status < 300, text
-        return json.loads(text) if text else None
+        if text:
+            return json.loads(text)
+        return None
 
     def typed(self, code: str) -> int:
         return self.asked("/person", "POST", urlencode({"code": code}))
@@ -107,10 +121,21 @@ def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     for name in ("books", "temporary"):
         (folder / name).mkdir()
-    command = [sys.executable, "-c", PAGE.format(files=FILES), f"sqlite:///{folder / 'books' / 'books.db'}"]
-    environment = {**os.environ, "TMPDIR": str(folder / "temporary"), "HOME": str(folder / "temporary")}
+    command = [
+        sys.executable,
+        "-c",
+        PAGE.format(files=FILES),
+        f"sqlite:///{folder / 'books' / 'books.db'}",
+    ]
+    environment = {
+        **os.environ,
+        "TMPDIR": str(folder / "temporary"),
+        "HOME": str(folder / "temporary"),
+    }
     with open(folder / "errors.txt", "w") as told:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=told, text=True, env=environment)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=told, text=True, env=environment
+        )
     try:
         running = Page(process, folder)
         assert running.curator() == 200
@@ -137,7 +162,11 @@ HEADERS = b"POST /person HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nSec-Fetch-Site: sam
 
 
 #: Connections on which nothing is sent, or headers, or a body, without an end.
-HALF = (b"", b"GET /" + MARKER + b" HTTP/1.1\r\nHost: x\r\nX-", HEADERS + b"Content-Length: 100\r\n\r\ncode=")
+HALF = (
+    b"",
+    b"GET /" + MARKER + b" HTTP/1.1\r\nHost: x\r\nX-",
+    HEADERS + b"Content-Length: 100\r\n\r\ncode=",
+)
 
 
 def test_half_sent_requests_do_not_stop_the_page(page):
@@ -152,7 +181,9 @@ def test_half_sent_requests_do_not_stop_the_page(page):
 
 def test_wrong_codes_keep_nobody_out(page):
     """A stranger who knows even the prefix types wrong codes without end, and the right one is let in every time."""
-    right, stop, answered = page.code, threading.Event(), []
+    right = page.code
+    stop = threading.Event()
+    answered = []
 
     def type_wrong_ones(number):
         while not stop.is_set():
@@ -178,14 +209,19 @@ def test_thousands_of_wrong_codes_cost_no_scrypt_and_a_right_one_costs_one(monke
     session = sv.Session()
     session.grant({"ada": 1.0})
     people = access_codes.AccessCodes(session.ledger)
-    right, tried = people.issue("ada"), []
+    right = people.issue("ada")
+    tried = []
     scrypt = access_codes.hashlib.scrypt
     monkeypatch.setattr(
-        access_codes.hashlib, "scrypt", lambda *given, **said: tried.append(1) or scrypt(*given, **said)
+        access_codes.hashlib,
+        "scrypt",
+        lambda *given, **said: tried.append(1) or scrypt(*given, **said),
     )
     letters = access_codes.ALPHABET
     wrong = [right[:-3] + a + b + c for a in letters for b in letters[:10] for c in letters[:10]]
-    assert [people.sign_in(code) for code in wrong if code != right] == [None] * (len(wrong) - (right in wrong))
+    assert [people.sign_in(code) for code in wrong if code != right] == [None] * (
+        len(wrong) - (right in wrong)
+    )
     assert tried == []
     assert people.find_visit(people.sign_in(right)).person == "ada"
     assert tried == [1]
@@ -201,10 +237,18 @@ WRONG = {
     "TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + MARKER * 60, b""),
     "bytes": (bytes(range(256)) + MARKER + b"\r\n\r\n", b""),
     "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + MARKER, b""),
-    "a chunk after the answer": (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", MARKER + b"\r\n"),
+    "a chunk after the answer": (
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n",
+        MARKER + b"\r\n",
+    ),
     "a chunk": (HEADERS + b"Transfer-Encoding: chunked\r\n\r\n" + MARKER + b"\r\n", b""),
     "two lengths": (HEADERS + b"Content-Length: 3, 4\r\n\r\n" + MARKER, b""),
-    "a form": (HEADERS + b"Content-Type: multipart/form-data; boundary=x\r\nContent-Length: 8\r\n\r\n" + MARKER, b""),
+    "a form": (
+        HEADERS
+        + b"Content-Type: multipart/form-data; boundary=x\r\nContent-Length: 8\r\n\r\n"
+        + MARKER,
+        b"",
+    ),
     "headers without end": (b"GET / HTTP/1.1\r\n" + b"X: " + MARKER * 40_000, b""),
 }
 
@@ -263,7 +307,8 @@ def listening(pid: int) -> set[str]:
 
 
 def descendants(pid: int) -> set[int]:
-    found, new = {pid}, [pid]
+    found = {pid}
+    new = [pid]
     while new:
         for path in Path(f"/proc/{new.pop()}/task").glob("*/children"):
             try:
@@ -280,7 +325,11 @@ def for_others(folder: Path) -> set[str]:
     found = set()
     for path in folder.rglob("*"):
         try:
-            parents = [parent for parent in path.parents if parent.is_relative_to(folder) and parent != folder]
+            parents = [
+                parent
+                for parent in path.parents
+                if parent.is_relative_to(folder) and parent != folder
+            ]
             if all(part.lstat().st_mode & 0o077 for part in (path, *parents)):
                 found.add(path.name)
         except FileNotFoundError:
@@ -291,11 +340,16 @@ def for_others(folder: Path) -> set[str]:
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="sockets are looked up in /proc")
 def test_no_work_beside_the_page_listens_or_leaves_a_file_for_others(page, tmp_path):
     """From an upload to a release: looked at all the while, as anybody on the machine can look."""
-    with socket.create_server(("127.0.0.1", 0)) as here:  # the control: both are found where they are
+    with socket.create_server(
+        ("127.0.0.1", 0)
+    ) as here:  # the control: both are found where they are
         assert address(here.getsockname()[1]) in listening(os.getpid())
     (tmp_path / "rows.csv").touch(0o644)
     assert for_others(tmp_path) == {"rows.csv"}
-    heard, left, processes, ended = set(), set(), set(), threading.Event()
+    heard = set()
+    left = set()
+    processes = set()
+    ended = threading.Event()
 
     def look():
         while True:
@@ -315,7 +369,9 @@ def test_no_work_beside_the_page_listens_or_leaves_a_file_for_others(page, tmp_p
         looking.join(PATIENCE)
     assert len(processes) > 1, "the process that tries a Parquet file was seen"
     assert (heard, left) == ({address(page.port)}, set())
-    assert {"books.db", "books.db.codes"} <= {path.name for path in (page.folder / "books").iterdir()}
+    assert {"books.db", "books.db.codes"} <= {
+        path.name for path in (page.folder / "books").iterdir()
+    }
 
 
 def address(port: int) -> str:
@@ -326,9 +382,16 @@ def address(port: int) -> str:
 def worked(page) -> str:
     """Brings a Parquet file, describes it, grants, and releases a mean; how that ended."""
     file = io.BytesIO()
-    pq.write_table(pa.table({"id": ["ada", "ben"] * 50, "epsilon": [0.25] * 100, "v": [0.5] * 100}), file)
+    pq.write_table(
+        pa.table({"id": ["ada", "ben"] * 50, "epsilon": [0.25] * 100, "v": [0.5] * 100}), file
+    )
     form = b'--x\r\nContent-Disposition: form-data; name="table"; filename="t.parquet"\r\n\r\n'
-    brought = page.told("/tables", "POST", form + file.getvalue() + b"\r\n--x--\r\n", "multipart/form-data; boundary=x")
+    brought = page.told(
+        "/tables",
+        "POST",
+        form + file.getvalue() + b"\r\n--x--\r\n",
+        "multipart/form-data; boundary=x",
+    )
     columns = {"v": {"kind": "number", "low": 0, "high": 1}}
     schema = {"person": "id", "budget": "epsilon", "columns": columns}
     page.told(f"/tables/{brought['id']}/schema", "PUT", json.dumps(schema))

@@ -25,7 +25,8 @@ BROWSERS = {"file": "Mozilla/5.0 one", "thief": "Mozilla/5.0 two"}
 def recording_browser(folder: Path) -> Path:
     """A browser that keeps its command line, as everybody on the machine sees it."""
     path = folder / "browser"
-    part, seen = str(folder / "part"), str(folder / "seen")
+    part = str(folder / "part")
+    seen = str(folder / "seen")
     path.write_text(
         f"#!{sys.executable}\nimport os, sys\nwith open({part!r}, 'w') as file:\n"
         f"    file.write('\\n'.join([*sys.argv, str(os.environ)]))\nos.rename({part!r}, {seen!r})\n"
@@ -34,13 +35,19 @@ def recording_browser(folder: Path) -> Path:
     return path
 
 
-@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="command lines are looked up in /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/cmdline").exists(), reason="command lines are looked up in /proc"
+)
 def test_the_whole_way_of_a_link_and_of_somebody_who_uses_it_again(tmp_path):
     browser = recording_browser(tmp_path)
-    with serving(tmp_path, environment={"BROWSER": f"{browser} %s", "SOTTOVOCE_LEDGER": "a-password"}) as page:
+    with serving(
+        tmp_path, environment={"BROWSER": f"{browser} %s", "SOTTOVOCE_LEDGER": "a-password"}
+    ) as page:
         token = page.link.partition("#")[2]
         page_address = page.link.partition("#")[0]
-        assert page_address == f"http://127.0.0.1:{page.port}/open", "nothing before # tells the token"
+        assert page_address == f"http://127.0.0.1:{page.port}/open", (
+            "nothing before # tells the token"
+        )
         seen = _when_it_is_there(tmp_path / "seen")
         assert token not in seen
         assert "a-password" not in seen, "nor is the browser told where the books are"
@@ -58,12 +65,16 @@ def test_the_whole_way_of_a_link_and_of_somebody_who_uses_it_again(tmp_path):
         assert "used a second time" in text
         page.until("used a second time")
         status, _, text = page.ask("/ledger", **mine)
-        assert (status, "used a second time" in text) == (401, True), "whoever was in is told, and is out"
+        assert (status, "used a second time" in text) == (401, True), (
+            "whoever was in is told, and is out"
+        )
         new = page.until("http://", 2).partition("#")[2]
         assert new != token
         assert page.show(token, "another browser")[0] == 401
         assert page.show(new)[0] == 200
-        assert sum("used a second time" in line for line in page.said) == 1, "and nobody can say it again and again"
+        assert sum("used a second time" in line for line in page.said) == 1, (
+            "and nobody can say it again and again"
+        )
 
 
 def _when_it_is_there(path: Path) -> str:
@@ -76,7 +87,8 @@ def _when_it_is_there(path: Path) -> str:
 @pytest.fixture
 def heard(monkeypatch):
     """What the curator is told, and a clock."""
-    told, clock = [], [0.0]
+    told = []
+    clock = [0.0]
     monkeypatch.setattr(sign_in, "now", lambda: clock[0])
     return SignIn(TOKEN, told.append), told, clock
 
@@ -127,13 +139,21 @@ async def _nothing(scope, receive, send):
     raise AssertionError
 
 
-@pytest.mark.parametrize("path", ["/", "/api/release", "/person", "/open/", "/open/script.js", "/ledger"])
+@pytest.mark.parametrize(
+    "path", ["/", "/api/release", "/person", "/open/", "/open/script.js", "/ledger"]
+)
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 def test_a_file_may_bring_a_token_and_do_nothing_else(path, method):
     standing = Guard(_nothing, 8765, TOKEN)
     for site in ("cross-site", None):
-        headers = {"host": ["127.0.0.1:8765"], "origin": ["null"], "cookie": [f"sottovoce-8765={standing.cookie}"]}
-        asked = GuardedRequest(method, path, headers if site is None else {**headers, "sec-fetch-site": [site]})
+        headers = {
+            "host": ["127.0.0.1:8765"],
+            "origin": ["null"],
+            "cookie": [f"sottovoce-8765={standing.cookie}"],
+        }
+        asked = GuardedRequest(
+            method, path, headers if site is None else {**headers, "sec-fetch-site": [site]}
+        )
         with pytest.raises(RequestRefused):
             standing.admit(asked)
         if method != "POST":
@@ -144,7 +164,11 @@ def test_a_file_may_bring_a_token_and_do_nothing_else(path, method):
 def test_a_site_may_not_even_show_a_token():
     """Somebody else's page says who it is; only what cannot be named may try."""
     standing = Guard(_nothing, 8765, TOKEN)
-    for origin, site in (("https://evil.example", "cross-site"), ("http://127.0.0.1:9", "same-site"), ("null", "none")):
+    for origin, site in (
+        ("https://evil.example", "cross-site"),
+        ("http://127.0.0.1:9", "same-site"),
+        ("null", "none"),
+    ):
         headers = {"host": ["127.0.0.1:8765"], "origin": [origin], "sec-fetch-site": [site]}
         with pytest.raises(RequestRefused):
             standing.admit(GuardedRequest("POST", "/open", headers))

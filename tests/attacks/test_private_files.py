@@ -42,7 +42,8 @@ class Watcher:
     """Somebody who looks into a folder at every step, and writes down what others could read."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self.before = folder, set(folder.iterdir())
+        self.folder = folder
+        self.before = set(folder.iterdir())
         self.seen: set[str] = set()
         self.looks = 0
         for step in STEPS:
@@ -100,7 +101,9 @@ def clinic(tmp_path, monkeypatch, no_mask) -> Path:
     rows = [f"u{i},{18 + i % 70},{i * 7 % 100}" for i in range(60)]
     Path("visits.csv").write_text("\n".join(["id,age,cost", *rows, ""]))
     Path("clinic.toml").write_text(SCHEMA)
-    Path("sellers.csv").write_text("seller,cost\n" + "".join(f"s{i},{1 + i / 10}\n" for i in range(12)))
+    Path("sellers.csv").write_text(
+        "seller,cost\n" + "".join(f"s{i},{1 + i / 10}\n" for i in range(12))
+    )
     sv.Session(ledger="books.db").grant({"ada": 1.0, "ben": 0.5})
     return folder
 
@@ -129,7 +132,17 @@ def test_nobody_can_open_an_audit_at_any_moment(clinic, monkeypatch):
     run("release", "posterior", *sample, "--out", "sample.json")
     assert stat.S_IMODE((clinic / "sample.json").stat().st_mode) == 0o666, "a release is public"
     watcher = Watcher(clinic, monkeypatch)
-    run("audit", "sample.json", "visits.csv", "--schema", "clinic.toml", "--epsilon", 1, "--out", "answer")
+    run(
+        "audit",
+        "sample.json",
+        "visits.csv",
+        "--schema",
+        "clinic.toml",
+        "--epsilon",
+        1,
+        "--out",
+        "answer",
+    )
     monkeypatch.undo()
     assert watcher.seen == set()
 
@@ -144,7 +157,13 @@ def test_nobody_can_open_what_lies_beside_the_books_at_any_moment(tmp_path, monk
     monkeypatch.undo()
     assert watcher.seen == set()
     made = {path.name for path in tmp_path.iterdir()}
-    assert {"books.db", "books.db.key", "books.db.heads", "books.db.witnesses", "books.db.codes"} <= made
+    assert {
+        "books.db",
+        "books.db.key",
+        "books.db.heads",
+        "books.db.witnesses",
+        "books.db.codes",
+    } <= made
 
 
 def test_the_watcher_sees_a_file_that_is_restricted_afterwards(tmp_path, monkeypatch, no_mask):
@@ -167,7 +186,8 @@ def test_a_link_that_somebody_planted_is_not_followed(clinic, name):
 
 def test_heads_are_not_written_through_a_link(tmp_path):
     session = sv.Session(ledger=tmp_path / "books.db")
-    heads, elsewhere = tmp_path / "books.db.heads", tmp_path / "elsewhere"
+    heads = tmp_path / "books.db.heads"
+    elsewhere = tmp_path / "elsewhere"
     heads.replace(elsewhere)
     heads.symlink_to(elsewhere)
     size = elsewhere.stat().st_size
@@ -212,7 +232,9 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path, monkeypatch, open_to_oth
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_system_that_knows_no_modes_is_refused_before_the_first_byte(tmp_path, monkeypatch, no_mask):
+def test_a_file_system_that_knows_no_modes_is_refused_before_the_first_byte(
+    tmp_path, monkeypatch, no_mask
+):
     """As that of a memory stick, where every file is everybody's."""
     open_file = os.open
     monkeypatch.setattr(os, "open", lambda path, flags, mode=0o777: open_file(path, flags, 0o777))

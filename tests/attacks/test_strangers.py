@@ -31,7 +31,10 @@ def reaches_scheduler(address: str, security: Security | None = None) -> bool:
     """Whether somebody without the cluster's own credentials gets the scheduler to answer."""
 
     async def ask() -> Any:
-        arguments = {} if security is None else security.get_connection_args("client")
+        if security is None:
+            arguments = {}
+        else:
+            arguments = security.get_connection_args("client")
         comm = await connect(address, timeout=5, **arguments)
         try:
             await comm.write({"op": "identity", "reply": True})
@@ -86,7 +89,9 @@ def own_dask() -> Any:
 
 @dask_group
 def test_a_stranger_reaches_a_cluster_as_dask_starts_it():
-    with distributed.LocalCluster(n_workers=0, processes=False, protocol="tcp://", dashboard_address=None) as cluster:
+    with distributed.LocalCluster(
+        n_workers=0, processes=False, protocol="tcp://", dashboard_address=None
+    ) as cluster:
         assert reaches_scheduler(cluster.scheduler_address)
 
 
@@ -95,7 +100,9 @@ def test_a_stranger_does_not_reach_our_cluster():
     cluster = own_dask().cluster
     address = cluster.scheduler_address
     assert address.startswith("tls://127.0.0.1:")
-    assert reaches_scheduler(address, cluster.security)  # with the credentials the very same question is answered
+    assert reaches_scheduler(
+        address, cluster.security
+    )  # with the credentials the very same question is answered
     assert not reaches_scheduler(address.replace("tls://", "tcp://"))
     assert not reaches_scheduler(address, Security.temporary())  # of somebody else's making
     workers = [worker["nanny"] for worker in own_dask().scheduler_info()["workers"].values()]
@@ -116,7 +123,15 @@ def test_no_page_of_the_cluster_tells_anything():
     assert own <= listening({os.getpid()})  # where other servers of the tests may listen too
     ports = own | listening(set(own_dask().run(os.getpid).values()))
     assert len(ports) > 2
-    pages = ("/", "/status", "/info/main/workers.html", "/json/identity.json", "/health", "/metrics", "/sysmon")
+    pages = (
+        "/",
+        "/status",
+        "/info/main/workers.html",
+        "/json/identity.json",
+        "/health",
+        "/metrics",
+        "/sysmon",
+    )
     for port in ports:
         assert not any(answers_http(port, page) for page in pages), port
 
@@ -125,7 +140,9 @@ def test_no_page_of_the_cluster_tells_anything():
 def test_workers_spill_where_nobody_else_can_read():
     folders = own_dask().run(lambda dask_worker: dask_worker.local_directory)
     for folder in folders.values():
-        ours = next(parent for parent in Path(folder).parents if parent.name.startswith("sottovoce-"))
+        ours = next(
+            parent for parent in Path(folder).parents if parent.name.startswith("sottovoce-")
+        )
         assert stat.S_IMODE(ours.stat().st_mode) == 0o700
 
 
@@ -136,11 +153,17 @@ def test_our_spark_asks_for_a_secret_and_spills_in_private():
 
     session = spark._get_session()
     settings = dict(session.sparkContext.getConf().getAll())
-    for wanted in ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled"):
+    for wanted in (
+        "spark.authenticate",
+        "spark.network.crypto.enabled",
+        "spark.io.encryption.enabled",
+    ):
         assert settings[wanted] == "true"
     assert stat.S_IMODE(Path(settings["spark.local.dir"]).stat().st_mode) == 0o700
     java = session.sparkContext._gateway.proc.pid
-    assert "secret" not in Path(f"/proc/{java}/cmdline").read_text()  # Spark draws one itself and tells nobody
+    assert (
+        "secret" not in Path(f"/proc/{java}/cmdline").read_text()
+    )  # Spark draws one itself and tells nobody
     ports = listening({java})
     assert ports
     assert not any(answers_http(port, "/") for port in ports)
@@ -164,7 +187,9 @@ def count(table: str) -> int:
 
 
 def test_a_view_in_a_database_opens_no_other_file(planted):
-    with duckdb.connect(str(planted), read_only=True) as connection:  # the control: by default it does
+    with duckdb.connect(
+        str(planted), read_only=True
+    ) as connection:  # the control: by default it does
         assert connection.sql("FROM claims").fetchall() == [(1,), (2,)]
     assert count(f"{planted}#honest") == 1
     with pytest.raises(errors.InvalidData):
@@ -175,8 +200,6 @@ def test_our_connection_loads_no_extension_and_keeps_its_settings(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("value\n1\n2\n")
     relation = get_engine("duckdb").open_table(str(path), ("value",)).relation  # type: ignore[attr-defined]
-    settings = (
-        "autoinstall_known_extensions autoload_known_extensions allow_community_extensions enable_external_access"
-    )
+    settings = "autoinstall_known_extensions autoload_known_extensions allow_community_extensions enable_external_access"
     asked = ", ".join(f"current_setting('{name}')" for name in settings.split())
     assert relation.limit(1).aggregate(asked).fetchall() == [(False,) * 4]

@@ -19,7 +19,13 @@ from sklearn.linear_model import LinearRegression
 from sklearn.linear_model import Ridge as PlainRidge
 
 import sottovoce as sv
-from sottovoce.errors import Confidential, InvalidBounds, InvalidParameter, InvalidRelease, MissingValues
+from sottovoce.errors import (
+    Confidential,
+    InvalidBounds,
+    InvalidParameter,
+    InvalidRelease,
+    MissingValues,
+)
 
 ROOT = Path(__file__).parents[2]
 BALL = sv.Bounds(norm=1.0, label=(-1, 1))
@@ -68,7 +74,13 @@ def test_nothing_confidential_is_written_down(kind, writer, audit):
 
 
 def test_arrays_of_losses_are_not_pickled_and_remember_what_they_are(audit):
-    for losses in (audit.epsilon, audit.leverage, audit.residual, audit.epsilon[3:] * 2, np.sqrt(audit.epsilon)):
+    for losses in (
+        audit.epsilon,
+        audit.leverage,
+        audit.residual,
+        audit.epsilon[3:] * 2,
+        np.sqrt(audit.epsilon),
+    ):
         with pytest.raises(Confidential):
             pickle.dumps(losses)
         with pytest.raises(Confidential):
@@ -89,7 +101,14 @@ def test_a_release_does_not_carry_losses(audit, model):
 
 
 def test_nothing_about_one_person_is_in_a_repr(audit):
-    for shown in (audit, audit.for_all(), sv.audit.compose([audit]), audit.epsilon, audit.leverage, audit.summary()):
+    for shown in (
+        audit,
+        audit.for_all(),
+        sv.audit.compose([audit]),
+        audit.epsilon,
+        audit.leverage,
+        audit.summary(),
+    ):
         assert "CONFIDENTIAL" in repr(shown)
         assert not any(f"{value:.3g}" in repr(shown) for value in audit.epsilon)
         assert len(repr(shown)) < 120
@@ -176,7 +195,9 @@ def test_a_fit_without_a_single_solution_is_refused(kind):
     X = np.column_stack([np.arange(6.0), np.arange(6.0)])
     with pytest.raises(InvalidParameter, match="singular"):
         sv.audit.per_instance(kind(1.0, 0.0), X, np.arange(6.0))
-    needed = sv.audit.per_instance(kind(1.0, 0.0), [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [1.0, 0.5, 1.0])
+    needed = sv.audit.per_instance(
+        kind(1.0, 0.0), [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [1.0, 0.5, 1.0]
+    )
     assert needed.epsilon[2] == np.inf  # without its row there is no single solution
     assert np.isfinite(needed.epsilon[:2]).all()
 
@@ -191,21 +212,27 @@ def test_descriptions_without_noise_are_refused(sigma):
 
 
 def test_rows_beyond_the_norm_are_what_the_mechanism_makes_of_them(rows):
-    X, y = rows[0].copy(), rows[1].copy()
-    X[0], y[0] = [30.0, 40.0, 0.0], 7.0
+    X = rows[0].copy()
+    y = rows[1].copy()
+    X[0] = [30.0, 40.0, 0.0]
+    y[0] = 7.0
     short = X.copy(), y.copy()
-    short[0][0], short[1][0] = [0.6, 0.8, 0.0], 1.0
+    short[0][0] = [0.6, 0.8, 0.0]
+    short[1][0] = 1.0
     for mechanism in (
         sv.PosteriorSample(gamma=2.0, alpha=2.0, bounds=BALL).fit(X, y),
         sv.audit.GaussianOutput(1.0, 2.0, bounds=BALL),
     ):
         audit = sv.audit.per_instance(mechanism, X, y)
-        assert audit.epsilon == pytest.approx(np.asarray(sv.audit.per_instance(mechanism, *short).epsilon), rel=1e-9)
+        assert audit.epsilon == pytest.approx(
+            np.asarray(sv.audit.per_instance(mechanism, *short).epsilon), rel=1e-9
+        )
         assert (audit.epsilon <= audit.for_all().bound).all()
 
 
 def test_what_is_missing_is_refused(rows, model):
-    X, y = rows[0].copy(), rows[1].copy()
+    X = rows[0].copy()
+    y = rows[1].copy()
     X[3, 1] = np.nan
     for mechanism in (model, sv.audit.GaussianOutput(1.0, 1.0)):
         with pytest.raises(MissingValues):

@@ -42,14 +42,19 @@ def sampled_delta(P, Q, gamma, x, y, epsilon):
     (m, s), (k, t) = laws
 
     w = np.linspace(m - 12 * s, m + 12 * s, 400_001)
-    return np.trapezoid(np.maximum(norm.pdf(w, m, s) - math.exp(epsilon) * norm.pdf(w, k, t), 0.0), w)
+    return np.trapezoid(
+        np.maximum(norm.pdf(w, m, s) - math.exp(epsilon) * norm.pdf(w, k, t), 0.0), w
+    )
 
 
 def check_sample(audit, X, y, w, lam, gamma, rows, delta=DELTA):
     """Each row's ε gives exactly δ for adding it, and no more for removing it."""
     for i in rows:
-        Q, P = solved(X, y, lam, w), solved(*without(i, X, y, w)[:2], lam, without(i, X, y, w)[2])
-        x, label, epsilon = math.sqrt(w[i]) * X[i], math.sqrt(w[i]) * y[i], float(audit.epsilon[i])
+        Q = solved(X, y, lam, w)
+        P = solved(*without(i, X, y, w)[:2], lam, without(i, X, y, w)[2])
+        x = math.sqrt(w[i]) * X[i]
+        label = math.sqrt(w[i]) * y[i]
+        epsilon = float(audit.epsilon[i])
         assert sampled_delta(P, Q, gamma, x, label, epsilon) == pytest.approx(delta, rel=1e-4)
         assert sampled_delta(Q, P, gamma, x, label, epsilon) <= delta * (1 + 1e-6)
 
@@ -69,7 +74,9 @@ def test_weights_of_people_with_many_rows_come_from_the_plan():
     owner = np.arange(90) % 30
     owner[60:] = np.arange(30) + 100
     grants = {p: (0.3 if p % 2 else 2.0) for p in set(owner.tolist())}
-    model = sv.PosteriorSample(gamma=8.0, alpha=2.0, bounds=BALL).fit(X, y, epsilon=grants, groups=owner)
+    model = sv.PosteriorSample(gamma=8.0, alpha=2.0, bounds=BALL).fit(
+        X, y, epsilon=grants, groups=owner
+    )
     audit = sv.audit.per_instance(model, X, y, DELTA, epsilon=grants, groups=owner)
     plan = model.plan_for(*model.gather(X, y, epsilon=grants, groups=owner))
     codes = plan.budgets.row_codes()
@@ -83,13 +90,17 @@ def test_weights_of_people_with_many_rows_come_from_the_plan():
 @pytest.mark.parametrize("method", ["output", "output-tight"])
 def test_radial_noise_agrees_with_refitting_in_its_own_coordinates(method):
     X, y = data(80)
-    owner, grants = np.arange(80) // 2, np.repeat(np.where(np.arange(40) % 3, 0.2, 1.5), 2)
+    owner = np.arange(80) // 2
+    grants = np.repeat(np.where(np.arange(40) % 3, 0.2, 1.5), 2)
     model = sv.Ridge(bounds=BOX, method=method, alpha=0.05).fit(X, y, epsilon=grants, groups=owner)
     audit = sv.audit.per_instance(model, X, y, epsilon=grants, groups=owner)
     plan = model.plan_for(*model.gather(X, y, epsilon=grants, groups=owner))
     w = plan.weights.row[plan.budgets.row_codes()] / plan.weights.total
-    on_grid, labels = np.rint(X * 2**13) / 2**13, np.rint(y * 2**13) / 2**13
-    own = np.column_stack([np.ones(80), on_grid / 2 + 0.5] if method == "output" else [np.full(80, 0.5), on_grid / 2])
+    on_grid = np.rint(X * 2**13) / 2**13
+    labels = np.rint(y * 2**13) / 2**13
+    own = np.column_stack(
+        [np.ones(80), on_grid / 2 + 0.5] if method == "output" else [np.full(80, 0.5), on_grid / 2]
+    )
     theta = solved(own, labels, 0.05, w)[1]
     for i in range(80):
         less = without(i, own, labels, w)
@@ -100,16 +111,20 @@ def test_radial_noise_agrees_with_refitting_in_its_own_coordinates(method):
         moved = np.linalg.norm(theta - solved(*less[:2], 0.05, less[2])[1])
         assert audit.by_person()[person] == pytest.approx(plan.noise["rate"] * moved, rel=1e-9)
     other = own.copy(), labels.copy()
-    other[0][5], other[1][5] = own[9], -0.5
+    other[0][5] = own[9]
+    other[1][5] = -0.5
     moved = np.linalg.norm(theta - solved(*other, 0.05, w)[1])
-    assert audit.replaced(5, (on_grid[9], -0.5)) == pytest.approx(plan.noise["rate"] * moved, rel=1e-9)
+    assert audit.replaced(5, (on_grid[9], -0.5)) == pytest.approx(
+        plan.noise["rate"] * moved, rel=1e-9
+    )
 
 
 def test_the_pure_loss_of_radial_noise_is_attained_beyond_the_solution():
     X, y = data(80)
     model = sv.Ridge(bounds=BOX, method="output-tight", alpha=0.05).fit(X, y, epsilon=1.0)
     audit = sv.audit.per_instance(model, X, y, epsilon=1.0)
-    setting, rate = audit._setting, model.release_.noise["rate"]
+    setting = audit._setting
+    rate = model.release_.noise["rate"]
     theta, other = (setting.fit(*rows).theta for rows in ((setting.rows, setting.labels),
                     (setting.rows[1:], setting.labels[1:])))  # fmt: skip
     far = theta + 1e4 * (theta - other)
@@ -122,17 +137,24 @@ def test_gaussian_output_agrees_with_refitting(metric):
     X, y = data()
     audit = sv.audit.per_instance(sv.audit.GaussianOutput(0.05, 1.5, metric), X, y, 1e-5)
     H, theta = solved(X, y, 1.5, np.ones(60))
-    A = np.eye(3) if metric == "identity" else H
+    if metric == "identity":
+        A = np.eye(3)
+    else:
+        A = H
     for i in range(60):
         gap = theta - solved(*without(i, X, y, np.ones(60))[:2], 1.5, np.ones(59))[1]
-        D, epsilon = math.sqrt(gap @ A @ gap) / 0.05, float(audit.epsilon[i])
+        D = math.sqrt(gap @ A @ gap) / 0.05
+        epsilon = float(audit.epsilon[i])
         delta = norm.cdf(D / 2 - epsilon / D) - math.exp(epsilon) * norm.cdf(-D / 2 - epsilon / D)
         assert delta == pytest.approx(1e-5, rel=1e-4) or (epsilon == 0 and delta <= 1e-5)
     z = X[3], 0.9
     gap = theta - solved(*(np.concatenate([np.delete(part, 8, axis=0), [value]]) for part, value in
                            zip((X, y), z, strict=True)), 1.5, np.ones(60))[1]  # fmt: skip
-    D, epsilon = math.sqrt(gap @ A @ gap) / 0.05, audit.replaced(8, z)
-    assert norm.cdf(D / 2 - epsilon / D) - math.exp(epsilon) * norm.cdf(-D / 2 - epsilon / D) == pytest.approx(1e-5)
+    D = math.sqrt(gap @ A @ gap) / 0.05
+    epsilon = audit.replaced(8, z)
+    assert norm.cdf(D / 2 - epsilon / D) - math.exp(epsilon) * norm.cdf(
+        -D / 2 - epsilon / D
+    ) == pytest.approx(1e-5)
 
 
 def drawn_delta(rng, P, Q, epsilon, size=200_000):
@@ -162,16 +184,26 @@ def test_losses_are_those_of_the_draws_that_the_library_makes():
     """The estimator's own sampler, with and without a row: P(S) − e^ε·Q(S) is δ for the worst set S, within 50 %."""
     X, y = data(20)
     y[4] = -1.0
-    gamma, lam, delta = 8.0, 0.5, 0.1
+    gamma = 8.0
+    lam = 0.5
+    delta = 0.1
     model = sv.PosteriorSample(gamma=gamma, alpha=lam, bounds=BALL).fit(X, y)
     audit = sv.audit.per_instance(model, X, y, delta)
     epsilon = float(audit.epsilon[4])
-    mu, a = float(audit.leverage[4]), math.sqrt(gamma) * abs(float(audit.residual[4]))
+    mu = float(audit.leverage[4])
+    a = math.sqrt(gamma) * abs(float(audit.residual[4]))
     edge = math.sqrt(math.log1p(mu) + a * a / (1 + mu) + 2 * epsilon)
-    size, outside = 8_000, []
+    size = 8_000
+    outside = []
     for rows, labels in ((np.delete(X, 4, axis=0), np.delete(y, 4)), (X, y)):
-        total, cross = rows.T @ rows, rows.T @ labels
-        draws = np.array([posterior_mechanism.draw_sample(total, cross, lam, gamma).astype(float) for _ in range(size)])
+        total = rows.T @ rows
+        cross = rows.T @ labels
+        draws = np.array(
+            [
+                posterior_mechanism.draw_sample(total, cross, lam, gamma).astype(float)
+                for _ in range(size)
+            ]
+        )
         outside.append(float((np.abs(math.sqrt(gamma) * (y[4] - draws @ X[4])) > edge).mean()))
     p, q = outside
     deviation = math.sqrt((p * (1 - p) + math.exp(2 * epsilon) * q * (1 - q)) / size)
@@ -186,11 +218,13 @@ def test_the_adaptive_sample_is_audited_given_what_it_released_first():
     plan = model.plan_for(*model.gather(X, y, epsilon=4.0, groups=None))
     w = plan.weights.row[plan.budgets.row_codes()] * plan.parameters["weight_unit"]
     check_sample(audit, X, y, w, model.regularisation_, plan.noise["gamma"], (0, 200))
-    spread, rooted = plan.noise["eigenvalue_standard_deviation"], np.sqrt(w)[:, None] * X
+    spread = plan.noise["eigenvalue_standard_deviation"]
+    rooted = np.sqrt(w)[:, None] * X
     smallest = np.linalg.eigvalsh(rooted.T @ rooted)[0]
     for i in (0, 17, 390):
         moved = smallest - np.linalg.eigvalsh(rooted.T @ rooted - np.outer(rooted[i], rooted[i]))[0]
-        D, epsilon = moved / spread, float(audit.eigenvalue[i])
+        D = moved / spread
+        epsilon = float(audit.eigenvalue[i])
         found = norm.cdf(D / 2 - epsilon / D) - math.exp(epsilon) * norm.cdf(-D / 2 - epsilon / D)
         assert found == pytest.approx(DELTA, rel=1e-3) or (epsilon == 0 and found <= DELTA)
     both = sv.audit.compose([audit], DELTA).epsilon
@@ -216,16 +250,24 @@ def test_a_release_is_audited_like_the_model_that_made_it():
     grants = np.where(np.arange(100) % 2, 0.5, 3.0)
     fitted = [
         sv.PosteriorSample(gamma=2.0, alpha=3.0, bounds=BALL).fit(X, y, epsilon=grants),
-        sv.PosteriorSample(gamma=2.0, alpha=3.0, bounds=BOX, fit_intercept=True).fit(X, y, epsilon=grants),
+        sv.PosteriorSample(gamma=2.0, alpha=3.0, bounds=BOX, fit_intercept=True).fit(
+            X, y, epsilon=grants
+        ),
         sv.AdaptivePosteriorSample(bounds=BALL, floor=60.0).fit(X, y, epsilon=grants),
-        sv.Ridge(bounds=BOX, method="output", alpha=0.1, coefficient_bound=2.0).fit(X, y, epsilon=grants),
+        sv.Ridge(bounds=BOX, method="output", alpha=0.1, coefficient_bound=2.0).fit(
+            X, y, epsilon=grants
+        ),
     ]
     for model in fitted:
         release = sv.Release.from_json(model.release_.to_json())
         own = sv.audit.per_instance(model, X, y, epsilon=grants)
-        assert np.array_equal(sv.audit.per_instance(release, X, y, epsilon=grants).epsilon, own.epsilon)
+        assert np.array_equal(
+            sv.audit.per_instance(release, X, y, epsilon=grants).epsilon, own.epsilon
+        )
         read = type(model).from_release(release)
-        assert np.array_equal(sv.audit.per_instance(read, X, y, epsilon=grants).epsilon, own.epsilon)
+        assert np.array_equal(
+            sv.audit.per_instance(read, X, y, epsilon=grants).epsilon, own.epsilon
+        )
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -244,7 +286,9 @@ def test_nobody_loses_more_than_the_worst_record_and_it_is_attained(seed):
         assert worst.epsilon <= worst.bound <= worst.epsilon * (1 + 1e-6)
         assert sv.audit.pdp_to_dp(audit) == worst.bound
         if worst.added:
-            assert audit.for_one((worst.x, worst.y), [(X, y)])[0] == pytest.approx(worst.epsilon, rel=1e-6)
+            assert audit.for_one((worst.x, worst.y), [(X, y)])[0] == pytest.approx(
+                worst.epsilon, rel=1e-6
+            )
         others = rng.normal(size=(20, 3))
         others /= np.linalg.norm(others, axis=1)[:, None]
         for x in others:
@@ -252,9 +296,14 @@ def test_nobody_loses_more_than_the_worst_record_and_it_is_attained(seed):
 
 
 def test_a_row_in_a_direction_of_its_own_may_lose_more_than_any_that_is_added():
-    X, y = np.zeros((30, 2)), np.zeros(30)
-    X[:29, 0], X[29, 1], y[29] = 1.0, 1.0, 1.0
-    audit = sv.audit.per_instance(sv.PosteriorSample(gamma=4.0, alpha=0.5, bounds=BALL).fit(X, y), X, y)
+    X = np.zeros((30, 2))
+    y = np.zeros(30)
+    X[:29, 0] = 1.0
+    X[29, 1] = 1.0
+    y[29] = 1.0
+    audit = sv.audit.per_instance(
+        sv.PosteriorSample(gamma=4.0, alpha=0.5, bounds=BALL).fit(X, y), X, y
+    )
     worst = audit.for_all()
     assert (worst.added, worst.row) == (False, 29)
     assert float(worst) == audit.epsilon.max()
@@ -263,7 +312,9 @@ def test_a_row_in_a_direction_of_its_own_may_lose_more_than_any_that_is_added():
 def test_for_a_box_the_worst_record_is_a_bound():
     X, y = data(60)
     for audit in (
-        sv.audit.per_instance(sv.Ridge(bounds=BOX, method="output-tight").fit(X, y, epsilon=1.0), X, y, epsilon=1.0),
+        sv.audit.per_instance(
+            sv.Ridge(bounds=BOX, method="output-tight").fit(X, y, epsilon=1.0), X, y, epsilon=1.0
+        ),
         sv.audit.per_instance(sv.PosteriorSample(bounds=BOX, fit_intercept=True).fit(X, y), X, y),
     ):
         worst = audit.for_all()
@@ -293,22 +344,30 @@ def test_several_rows_of_a_posterior_sample_add_up_exactly_in_renyi():
     audit = sv.audit.per_instance(model, X, y, DELTA, groups=owner)
     H, theta = solved(X, y, 1.0, np.ones(24))
     H0, theta0 = solved(X[3:], y[3:], 1.0, np.ones(21))
-    alpha, k = renyi.ORDERS[100], 100
+    alpha = renyi.ORDERS[100]
+    k = 100
     # D_α between two normal laws, in closed form: α times the one precision less α − 1 times the other.
     S = alpha * H0 - (alpha - 1) * H
     mixed = np.linalg.solve(S, alpha * H0 @ theta0 - (alpha - 1) * H @ theta)
     form = alpha * theta0 @ H0 @ theta0 - (alpha - 1) * theta @ H @ theta - mixed @ S @ mixed
     logs = [np.linalg.slogdet(M)[1] for M in (H0, H, S)]
-    exact = (alpha * logs[0] - (alpha - 1) * logs[1] - logs[2]) / 2 / (alpha - 1) - 5.0 * form / 2 / (alpha - 1)
-    counts, order = np.bincount(owner), np.arange(24)
-    (block,) = instance_losses._iterate_blocks(audit._setting, audit._fit, counts, order, np.arange(0, 24, 3))
+    exact = (alpha * logs[0] - (alpha - 1) * logs[1] - logs[2]) / 2 / (
+        alpha - 1
+    ) - 5.0 * form / 2 / (alpha - 1)
+    counts = np.bincount(owner)
+    order = np.arange(24)
+    (block,) = instance_losses._iterate_blocks(
+        audit._setting, audit._fit, counts, order, np.arange(0, 24, 3)
+    )
     assert instance_losses._sum_posterior_curves(block, 5.0)[0, k] == pytest.approx(exact, rel=1e-9)
     assert (audit.by_person() >= [audit.epsilon[owner == p].max() for p in range(8)]).all()
 
 
 def test_a_group_costs_no_less_than_its_rows_together():
     X, y = data(30)
-    audit = sv.audit.per_instance(sv.audit.GaussianOutput(0.2, 1.0), X, y, DELTA, groups=np.arange(30) // 2)
+    audit = sv.audit.per_instance(
+        sv.audit.GaussianOutput(0.2, 1.0), X, y, DELTA, groups=np.arange(30) // 2
+    )
     epsilon, delta = audit.group([4, 5])
     assert epsilon > audit.by_person()[2]
     assert delta > 2 * DELTA
@@ -318,10 +377,14 @@ def test_a_group_costs_no_less_than_its_rows_together():
 
 def test_composition_lies_between_the_exact_joint_loss_and_the_sum():
     X, y = data(50)
-    first, second = (sv.audit.per_instance(sv.audit.GaussianOutput(s, 1.0), X, y, DELTA) for s in (0.05, 0.08))
+    first, second = (
+        sv.audit.per_instance(sv.audit.GaussianOutput(s, 1.0), X, y, DELTA) for s in (0.05, 0.08)
+    )
     both = sv.audit.compose([first, second], DELTA).epsilon
     # Two Gaussian releases of one solution are one with the precision of both.
-    joint = sv.audit.per_instance(sv.audit.GaussianOutput((0.05**-2 + 0.08**-2) ** -0.5, 1.0), X, y, DELTA).epsilon
+    joint = sv.audit.per_instance(
+        sv.audit.GaussianOutput((0.05**-2 + 0.08**-2) ** -0.5, 1.0), X, y, DELTA
+    ).epsilon
     assert (joint <= both).all()
     assert (both <= first.at(DELTA / 2).epsilon + second.at(DELTA / 2).epsilon).all()
     assert np.median(both / joint) < 1.25
@@ -331,23 +394,39 @@ def test_composition_lies_between_the_exact_joint_loss_and_the_sum():
 def test_every_mechanism_composes_with_every_other():
     X, y = data(40)
     audits = [
-        sv.audit.per_instance(sv.PosteriorSample(gamma=2.0, alpha=3.0, bounds=BALL).fit(X, y), X, y),
-        sv.audit.per_instance(sv.Ridge(bounds=BOX, method="output").fit(X, y, epsilon=1.0), X, y, epsilon=1.0),
+        sv.audit.per_instance(
+            sv.PosteriorSample(gamma=2.0, alpha=3.0, bounds=BALL).fit(X, y), X, y
+        ),
+        sv.audit.per_instance(
+            sv.Ridge(bounds=BOX, method="output").fit(X, y, epsilon=1.0), X, y, epsilon=1.0
+        ),
         sv.audit.per_instance(sv.audit.GaussianObjective(2.0, 3.0), X, y),
     ]
     total = sv.audit.compose(audits).epsilon
     assert (total <= sum(audit.at(1e-6 / 3).epsilon for audit in audits)).all()
     for audit in audits:
         assert (total >= audit.epsilon).all()
-        if not isinstance(audit._setting.mechanism, mechanisms.RadialOutput):  # a pure ε is a little less at a δ
-            assert (renyi.convert_to_epsilon(audit.curves(slice(0, 40)), 1e-6) >= audit.epsilon * (1 - 1e-9)).all()
+        if not isinstance(
+            audit._setting.mechanism, mechanisms.RadialOutput
+        ):  # a pure ε is a little less at a δ
+            assert (
+                renyi.convert_to_epsilon(audit.curves(slice(0, 40)), 1e-6)
+                >= audit.epsilon * (1 - 1e-9)
+            ).all()
 
 
 def test_the_generalisation_bound_of_no_loss_is_delta_and_grows():
     X, y = data(50)
-    quiet, loud = (sv.audit.per_instance(sv.audit.GaussianOutput(s, 1.0), X, y, DELTA) for s in (1e6, 0.1))
+    quiet, loud = (
+        sv.audit.per_instance(sv.audit.GaussianOutput(s, 1.0), X, y, DELTA) for s in (1e6, 0.1)
+    )
     assert quiet.generalisation_bound() == pytest.approx(2e-6, rel=0.01)
-    assert quiet.generalisation_bound() < loud.generalisation_bound() <= loud.generalisation_bound(simple=True) <= 1
+    assert (
+        quiet.generalisation_bound()
+        < loud.generalisation_bound()
+        <= loud.generalisation_bound(simple=True)
+        <= 1
+    )
 
 
 # Planted bugs: each must be noticed by the comparison with refitting.
@@ -360,7 +439,9 @@ def in_sample(fit, rows, labels, metric, *, present):
 
 
 def no_weights(X, y, ridge, weights=None):
-    return leverages.RidgeFit(np.eye(X.shape[1]) * 50, ridge, np.zeros(X.shape[1]), np.eye(X.shape[1]) / math.sqrt(50))
+    return leverages.RidgeFit(
+        np.eye(X.shape[1]) * 50, ridge, np.zeros(X.shape[1]), np.eye(X.shape[1]) / math.sqrt(50)
+    )
 
 
 @pytest.mark.parametrize(

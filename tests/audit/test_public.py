@@ -25,7 +25,8 @@ def drawn(rng, n=1500, d=4):
 @pytest.fixture(scope="module")
 def runs():
     """200 data sets, each with a release of its own under one plan; true losses by the solvers, in 50 rows of each."""
-    model, rng = sv.AdaptivePosteriorSample(epsilon=8.0, bounds=BALL), np.random.default_rng()
+    model = sv.AdaptivePosteriorSample(epsilon=8.0, bounds=BALL)
+    rng = np.random.default_rng()
     budgets, rows = model.gather(*drawn(rng), epsilon=8.0, groups=None)
     plan = model.plan_for(budgets, rows)
     w = float(plan.weights.row[0] * plan.parameters["weight_unit"])
@@ -33,7 +34,9 @@ def runs():
     for _ in range(200):
         X, y = drawn(rng)
         release = model.answer(plan, model.gather(X, y, epsilon=8.0, groups=None)[1])
-        seen = leverages.compute_leverages(X, y, release.value["regularisation"], np.full(len(y), w))
+        seen = leverages.compute_leverages(
+            X, y, release.value["regularisation"], np.full(len(y), w)
+        )
         a = math.sqrt(release.noise["gamma"]) * seen.residual[:50]
         truth = profiles.posterior_epsilon(seen.leverage[:50], a, 1e-6)
         found.append((public_bounds._compute_bounds(release, X[:50], y[:50], 0.01, None), truth))
@@ -107,7 +110,10 @@ def test_weights_must_be_told_where_they_differ():
     mixed = model.fit(X, y, epsilon=np.where(np.arange(200) % 2, 0.2, 2.0)).release_
     with pytest.raises(InvalidParameter, match="different weights"):
         sv.audit.mine(mixed, record)
-    assert sv.audit.mine(mixed, record, weight=0.01).epsilon < sv.audit.mine(mixed, record, weight=0.1).epsilon
+    assert (
+        sv.audit.mine(mixed, record, weight=0.01).epsilon
+        < sv.audit.mine(mixed, record, weight=0.1).epsilon
+    )
 
 
 def test_what_is_no_posterior_sample_is_refused():
@@ -127,7 +133,8 @@ def test_what_is_no_posterior_sample_is_refused():
 
 def test_the_histogram_has_the_noise_that_it_says():
     bounds = [0.05] * 30 + [0.3] * 20 + [9.0] * 10
-    size, seen = 1500, Counter()
+    size = 1500
+    seen = Counter()
     for _ in range(size):
         made = sv.audit.histogram(bounds, [0.0, 0.1, 1.0, 2.0], 0.5)
         seen[made.counts[0] - 30] += 1

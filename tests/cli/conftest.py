@@ -70,7 +70,17 @@ def folder(tmp_path: Path, table: pa.Table) -> Path:
 
 
 #: What is said of salaries.csv when nothing is left to a schema.
-WORDS = ("--column", "salary", "--bounds", 0, 200_000, "--budget-column", "epsilon", "--person-column", "id")
+WORDS = (
+    "--column",
+    "salary",
+    "--bounds",
+    0,
+    200_000,
+    "--budget-column",
+    "epsilon",
+    "--person-column",
+    "id",
+)
 
 
 @pytest.fixture
@@ -110,7 +120,8 @@ high = 20_000
 def visits() -> pa.Table:
     """Two rows a person; cost is 1000 + 50·age + 4000 for smokers + 100·visits, within bounds."""
     rows = range(3000)
-    age, number = [18.0 + 31 * i % 73 for i in rows], [float(17 * i % 31) for i in rows]
+    age = [18.0 + 31 * i % 73 for i in rows]
+    number = [float(17 * i % 31) for i in rows]
     smoker = ["yes" if i * 7 % 11 < 4 else "no" for i in rows]
     tiers = [list(TIERS)[i // 2 % 3] for i in rows]
     return pa.table(
@@ -122,7 +133,8 @@ def visits() -> pa.Table:
             "smoker": smoker,
             "visits": number,
             "cost": [
-                1000 + 50 * a + 4000 * (s == "yes") + 100 * v for a, s, v in zip(age, smoker, number, strict=True)
+                1000 + 50 * a + 4000 * (s == "yes") + 100 * v
+                for a, s, v in zip(age, smoker, number, strict=True)
             ],
         }
     )

@@ -33,13 +33,21 @@ def test_column_table_and_units_are_named_at_the_terminal(run, folder, words):
     units = (folder / "schema.toml").read_text() + 'unit = "EUR"\n'
     (folder / "units.toml").write_text(units)
     made = run(
-        "release", "mean", folder / "salaries.csv", "--schema", folder / "units.toml", "--out", folder / "r.json"
+        "release",
+        "mean",
+        folder / "salaries.csv",
+        "--schema",
+        folder / "units.toml",
+        "--out",
+        folder / "r.json",
     )
     told = run("explain", folder / "r.json").stdout
     assert made.stderr.startswith("Answer: the mean of 'salary' is ")
     assert "the column 'salary', of the table 'salaries', on 20" in told
     assert "between 0 and 200,000 EUR" in told
-    labelled = run("release", "quantile", folder / "salaries.csv", *words, "--table-label", "Pay in May")
+    labelled = run(
+        "release", "quantile", folder / "salaries.csv", *words, "--table-label", "Pay in May"
+    )
     assert json.loads(labelled.stdout)["table"] == "Pay in May"
     assert "units" not in json.loads(labelled.stdout)
     assert "±" not in labelled.stderr
@@ -165,7 +173,9 @@ def test_a_plan_looks_for_the_column_in_the_header(run, folder, words):
 def _with_broken_column(path, name):
     """The same Parquet file with the bytes of one column, and of no other, overwritten."""
     group = pq.read_metadata(path).row_group(0)
-    chunk = next(group.column(i) for i in range(group.num_columns) if group.column(i).path_in_schema == name)
+    chunk = next(
+        group.column(i) for i in range(group.num_columns) if group.column(i).path_in_schema == name
+    )
     start = min(o for o in (chunk.dictionary_page_offset, chunk.data_page_offset) if o is not None)
     content = bytearray(path.read_bytes())
     content[start : start + chunk.total_compressed_size] = b"\xff" * chunk.total_compressed_size
@@ -191,13 +201,28 @@ ABOUT = ("--column", "salary", "--bounds", 0, 200_000, "--person-column", "id")
 
 @pytest.mark.parametrize("engine", [None, "arrow", "duckdb"])
 @pytest.mark.parametrize("budgets", ["consents.parquet", "consents.csv"])
-def test_budgets_in_a_table_of_their_own_and_any_engine_change_nothing(run, consents, words, engine, budgets):
-    chosen = () if engine is None else ("--engine", engine)
+def test_budgets_in_a_table_of_their_own_and_any_engine_change_nothing(
+    run, consents, words, engine, budgets
+):
+    if engine is None:
+        chosen = ()
+    else:
+        chosen = ("--engine", engine)
     with seeded(5):
         plainly = run("release", "mean", consents / "salaries.csv", *words).stdout
     with seeded(5):
-        made = run("release", "mean", consents / "bare.csv", *ABOUT, "--budgets", consents / budgets, *chosen)
-    assert without_names(Release.from_json(made.stdout)) == without_names(Release.from_json(plainly))
+        made = run(
+            "release",
+            "mean",
+            consents / "bare.csv",
+            *ABOUT,
+            "--budgets",
+            consents / budgets,
+            *chosen,
+        )
+    assert without_names(Release.from_json(made.stdout)) == without_names(
+        Release.from_json(plainly)
+    )
 
 
 @pytest.mark.parametrize("verb", ["plan", "release"])
@@ -210,7 +235,9 @@ def test_somebody_without_a_budget_is_not_named(run, consents, verb):
 
 def test_tiers_are_looked_up_in_the_table_of_budgets(run, consents):
     schema = ("--schema", consents / "schema.toml", "--budget-column", "tier")
-    planned = run("plan", "mean", consents / "bare.csv", *schema, "--budgets", consents / "consents.csv")
+    planned = run(
+        "plan", "mean", consents / "bare.csv", *schema, "--budgets", consents / "consents.csv"
+    )
     assert planned.exit_code == 0, planned.stderr
 
 
@@ -221,7 +248,8 @@ def test_budgets_are_given_once(run, consents):
 
 def test_an_engine_that_nobody_knows_or_has(run, folder, words, monkeypatch):
     assert (
-        "no engine called 'abacus'" in run("plan", "mean", folder / "salaries.csv", *words, "--engine", "abacus").stderr
+        "no engine called 'abacus'"
+        in run("plan", "mean", folder / "salaries.csv", *words, "--engine", "abacus").stderr
     )
     monkeypatch.setitem(sys.modules, "sottovoce.data.engines.dask", None)
     refused = run("plan", "mean", folder / "salaries.csv", *words, "--engine", "dask")
@@ -236,4 +264,6 @@ def test_a_table_of_a_database_needs_no_word_about_the_engine(run, folder, words
         plainly = run("release", "mean", folder / "salaries.parquet", *words).stdout
     with seeded(5):
         made = run("release", "mean", f"{folder}/hospital.duckdb#salaries", *words)
-    assert without_names(Release.from_json(made.stdout)) == without_names(Release.from_json(plainly)), made.stderr
+    assert without_names(Release.from_json(made.stdout)) == without_names(
+        Release.from_json(plainly)
+    ), made.stderr

@@ -22,7 +22,15 @@ def release(clinic, run):
 
     def make(*words: object):
         path = clinic / f"{words[0]}.json"
-        result = run("release", *words, clinic / "visits.csv", "--schema", clinic / "clinic.toml", "--out", path)
+        result = run(
+            "release",
+            *words,
+            clinic / "visits.csv",
+            "--schema",
+            clinic / "clinic.toml",
+            "--out",
+            path,
+        )
         assert result.exit_code == 0, result.output
         return path
 
@@ -32,7 +40,9 @@ def release(clinic, run):
 @pytest.fixture
 def audit(clinic, run):
     def look(model, *words: object):
-        return run("audit", model, clinic / "visits.csv", "--schema", clinic / "clinic.toml", *words)
+        return run(
+            "audit", model, clinic / "visits.csv", "--schema", clinic / "clinic.toml", *words
+        )
 
     return look
 
@@ -42,7 +52,8 @@ class Text(HTMLParser):
 
     def __init__(self, page: str) -> None:
         super().__init__()
-        self.words, self.loads = [], []
+        self.words = []
+        self.loads = []
         self.feed(page)
         self.text = " ".join(" ".join(self.words).split())
 
@@ -50,13 +61,21 @@ class Text(HTMLParser):
         self.words.append(data)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.loads += [value for name, value in attrs if name in ("src", "href", "action", "srcset")]
+        self.loads += [
+            value for name, value in attrs if name in ("src", "href", "action", "srcset")
+        ]
 
 
 def in_memory(visits: pa.Table):
     schema = sv.Schema.loads(SCHEMA)
-    X, y = visits.select(["age", "smoker", "visits"]), visits["cost"].to_numpy()
-    return schema, X, y, {"epsilon": visits["epsilon"].to_numpy(), "groups": visits["id"].to_numpy()}
+    X = visits.select(["age", "smoker", "visits"])
+    y = visits["cost"].to_numpy()
+    return (
+        schema,
+        X,
+        y,
+        {"epsilon": visits["epsilon"].to_numpy(), "groups": visits["id"].to_numpy()},
+    )
 
 
 SCHEMA = """\
@@ -88,14 +107,20 @@ high = 20_000
     ],
 )
 def test_the_page_shows_what_the_library_computes(words, release, audit, clinic, visits):
-    model, page = release(*words), clinic / "audit.html"
+    model = release(*words)
+    page = clinic / "audit.html"
     result = audit(model, "--out", page)
     assert result.exit_code == 0, result.output
     _, X, y, given = in_memory(visits)
     own = sv.audit.per_instance(sv.Release.load(model), X, y, **given)
     losses = np.sort(np.asarray(own.by_person()))
     text = Text(page.read_text("utf-8"))
-    for value in (losses[-1], losses[0], np.quantile(losses, 0.5, method="inverted_cdf"), own.for_all().bound):
+    for value in (
+        losses[-1],
+        losses[0],
+        np.quantile(losses, 0.5, method="inverted_cdf"),
+        own.for_all().bound,
+    ):
         assert f"{value:.3g}" in text.text
     assert f"{own.summary().largest:.3g}" in result.stdout
     assert "1,500 people" in text.text
@@ -112,22 +137,37 @@ def test_the_page_is_stamped_self_contained_and_for_its_owner(release, audit, cl
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
 
 
-def test_the_picture_has_a_bar_for_everybody_and_marks_in_their_order(release, audit, clinic, visits):
-    page, model = clinic / "audit.html", release("posterior", "--alpha", 30)
+def test_the_picture_has_a_bar_for_everybody_and_marks_in_their_order(
+    release, audit, clinic, visits
+):
+    page = clinic / "audit.html"
+    model = release("posterior", "--alpha", 30)
     audit(model, "--out", page)
-    picture = ElementTree.fromstring(re.search(r"<svg.*?</svg>", page.read_text("utf-8"), re.DOTALL).group())
-    shapes = {kind: picture.findall(f"{{http://www.w3.org/2000/svg}}{kind}") for kind in ("rect", "line", "text")}
+    picture = ElementTree.fromstring(
+        re.search(r"<svg.*?</svg>", page.read_text("utf-8"), re.DOTALL).group()
+    )
+    shapes = {
+        kind: picture.findall(f"{{http://www.w3.org/2000/svg}}{kind}")
+        for kind in ("rect", "line", "text")
+    }
     heights = np.array([float(bar.get("height")) for bar in shapes["rect"]])
     words = [text.text for text in shapes["text"]]
     tallest = int(words[-2].replace(",", ""))
-    assert abs((heights / heights.max() * tallest).sum() - 1500) < 1.5 * len(heights) * tallest / 200 + 15
+    assert (
+        abs((heights / heights.max() * tallest).sum() - 1500)
+        < 1.5 * len(heights) * tallest / 200 + 15
+    )
     marks = [float(line.get("x1")) for line in shapes["line"] if line.get("class") == "mark"]
     assert len(marks) == 3
     assert marks == sorted(marks)
     told = [float(re.search(r"ε = (.*)", text).group(1)) for text in words if "ε = " in text]
     assert told == sorted(told)
     # On the axis, a step to the right is a factor of ten.
-    ticks = {text.text: float(text.get("x")) for text in shapes["text"] if re.fullmatch(r"[\d.,]+", text.text or "")}
+    ticks = {
+        text.text: float(text.get("x"))
+        for text in shapes["text"]
+        if re.fullmatch(r"[\d.,]+", text.text or "")
+    }
     places = [(float(name.replace(",", "")), x) for name, x in ticks.items() if name != words[-2]]
     slope = (places[-1][1] - places[0][1]) / np.log10(places[-1][0] / places[0][0])
     for value, x in zip(told, marks, strict=True):
@@ -135,7 +175,8 @@ def test_the_picture_has_a_bar_for_everybody_and_marks_in_their_order(release, a
 
 
 def test_nobody_is_named_unless_it_is_asked_for(release, audit, clinic):
-    page, model = clinic / "audit.html", release("posterior", "--alpha", 30)
+    page = clinic / "audit.html"
+    model = release("posterior", "--alpha", 30)
     audit(model, "--out", page)
     assert not re.search(r"\bu\d+\b", Text(page.read_text("utf-8")).text)
     result = audit(model, "--out", page, "--reveal", "--force")
@@ -152,9 +193,22 @@ def test_who_stands_out_is_told_why(clinic, run, visits):
     path = clinic / "m.json"
     plain = (clinic / "clinic.toml").read_text().replace('person = "id"\n', "")
     (clinic / "clinic.toml").write_text(plain)
-    line = ("release", "posterior", clinic / "visits.csv", *words, "--alpha", 30, "--gamma", 20, "--out", path)
+    line = (
+        "release",
+        "posterior",
+        clinic / "visits.csv",
+        *words,
+        "--alpha",
+        30,
+        "--gamma",
+        20,
+        "--out",
+        path,
+    )
     assert run(*line).exit_code == 0
-    result = run("audit", path, clinic / "visits.csv", *words, "--out", clinic / "audit.html", "--reveal")
+    result = run(
+        "audit", path, clinic / "visits.csv", *words, "--out", clinic / "audit.html", "--reveal"
+    )
     assert result.exit_code == 0, result.output
     text = Text((clinic / "audit.html").read_text("utf-8")).text
     first = re.search(r"what sets them apart ε row 1 (.*?) 2 ", text).group(1)
@@ -177,7 +231,9 @@ def test_other_budgets_tables_and_models_are_refused(release, audit, clinic, run
     assert "not known, or this library did not release it" in " ".join(audit(model).stderr.split())
     assert audit(clinic / "clinic.toml").stderr.startswith("InvalidRelease")
     assert run("audit").exit_code == 2
-    assert run("audit", path).stderr.startswith("InvalidParameter: A model or its table is not named.")
+    assert run("audit", path).stderr.startswith(
+        "InvalidParameter: A model or its table is not named."
+    )
 
 
 def test_a_sample_without_budgets_is_audited_without_any(clinic, audit, visits):
@@ -193,11 +249,14 @@ def test_a_sample_without_budgets_is_audited_without_any(clinic, audit, visits):
 def test_the_calculator_speaks_plainly(clinic, run, visits):
     schema, X, y, _ = in_memory(visits)
     fitted = sv.PosteriorSample(gamma=2.0, alpha=30.0, bounds=schema, fit_intercept=True).fit(X, y)
-    path, row = clinic / "sample.json", clinic / "row.json"
+    path = clinic / "sample.json"
+    row = clinic / "row.json"
     path.write_text(fitted.release_.to_json())
     record = {"age": 40, "smoker": "yes", "visits": 3, "cost": 8000}
     row.write_text(json.dumps(record))
-    own = sv.audit.mine(fitted.release_, ({name: record[name] for name in ("age", "smoker", "visits")}, 8000))
+    own = sv.audit.mine(
+        fitted.release_, ({name: record[name] for name in ("age", "smoker", "visits")}, 8000)
+    )
     result = run("audit", "--mine", path, "--record", row)
     assert (result.exit_code, result.stdout.strip()) == (0, own.explain())
     wider = run("audit", "--mine", path, "--record", row, "--beta", 1e-6)
@@ -206,7 +265,8 @@ def test_the_calculator_speaks_plainly(clinic, run, visits):
 
 
 def test_the_calculator_refuses_what_is_no_record(clinic, run, visits, release):
-    path, row = release("posterior", "--alpha", 30), clinic / "row.json"
+    path = release("posterior", "--alpha", 30)
+    row = clinic / "row.json"
     record = {"age": 40, "smoker": "yes", "visits": 3, "cost": 8000}
     for content in (
         None, "", "[]", "{", json.dumps({"age": 40}), json.dumps({**record, "more": 1}), json.dumps({"secret": 77})
@@ -224,7 +284,15 @@ def test_the_calculator_refuses_what_is_no_record(clinic, run, visits, release):
 
 
 def test_a_plan_of_a_posterior_sample_says_what_it_promises(clinic, run):
-    result = run("plan", "posterior", clinic / "visits.csv", "--schema", clinic / "clinic.toml", "--alpha", 30)
+    result = run(
+        "plan",
+        "posterior",
+        clinic / "visits.csv",
+        "--schema",
+        clinic / "clinic.toml",
+        "--alpha",
+        30,
+    )
     assert result.exit_code == 0, result.output
     assert "ε at δ = 1e-06 for each person, neighbours by zero out" in result.stdout
 

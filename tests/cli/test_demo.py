@@ -60,7 +60,9 @@ def errors(told: str) -> list[list[float]]:
     """The numbers of both tables, in the order of WAYS."""
     tables = told.split("5. What it is worth")[1].split("\nway ")[1:]
     lines = [table.splitlines()[1 : 1 + len(WAYS)] for table in tables]
-    assert all(line.startswith(way) for table in lines for line, way in zip(table, WAYS, strict=True))
+    assert all(
+        line.startswith(way) for table in lines for line, way in zip(table, WAYS, strict=True)
+    )
     return [[float(line.split()[-1].replace(",", "")) for line in table] for table in lines]
 
 
@@ -71,7 +73,9 @@ def test_it_writes_the_files_it_names(shown):
         assert f"{out / name}: " in told
 
 
-@pytest.mark.parametrize(("study", "name"), [(load_patients, "model.json"), (simulate_clinic, "clinic.json")])
+@pytest.mark.parametrize(
+    ("study", "name"), [(load_patients, "model.json"), (simulate_clinic, "clinic.json")]
+)
 def test_its_releases_keep_everybodys_promise(shown, study, name):
     release = Release.load(shown[0] / name)
     spent = [entry["epsilon"] for entry in release.guarantee["epsilon"]["distribution"]]
@@ -94,7 +98,9 @@ def test_its_tables_and_schemas_are_those_of_the_studies(shown):
 
 def test_the_commands_it_prints_work(shown, run):
     _, told = shown
-    commands = [shlex.split(line)[2:] for line in told.splitlines() if line.startswith("$ sottovoce")]
+    commands = [
+        shlex.split(line)[2:] for line in told.splitlines() if line.startswith("$ sottovoce")
+    ]
     assert len(commands) == 9
     for command in commands:
         assert run(*command).exit_code == 0
@@ -138,7 +144,9 @@ def test_ranges_are_public_and_hold_everybody(study):
 
 
 def test_the_simulation_is_the_same_everywhere_and_looks_even():
-    assert draw_even("clinic age", 3) == pytest.approx([0.3694125471, 0.0798287707, 0.4279328190], abs=1e-9)
+    assert draw_even("clinic age", 3) == pytest.approx(
+        [0.3694125471, 0.0798287707, 0.4279328190], abs=1e-9
+    )
     many = draw_even("any", 100_000)
     assert 0 < many.min() < many.max() < 1
     assert np.abs(np.histogram(many, 20, (0, 1))[0] / 5000 - 1).max() < 0.1
@@ -149,7 +157,10 @@ def test_exact_coefficients_are_least_squares_own():
     from sklearn.linear_model import LinearRegression
 
     study = simulate_clinic()
-    plain = [np.asarray(c == "yes" if c.dtype == object else c, dtype=float) for c in study.columns.values()]
+    plain = [
+        np.asarray(c == "yes" if c.dtype == object else c, dtype=float)
+        for c in study.columns.values()
+    ]
     fitted = LinearRegression().fit(np.column_stack(plain), study.values)
     told = compute_exact_coefficients(study)
     assert list(told) == ["age", "bmi", "smoker=no", "smoker=yes", "visits"]
@@ -159,7 +170,8 @@ def test_exact_coefficients_are_least_squares_own():
 
 def held(*numbers: float) -> list[str]:
     return Comparison(
-        load_patients(), tuple(ComparedMethod(n, (e,), "") for n, e in zip(WAYS, numbers, strict=True))
+        load_patients(),
+        tuple(ComparedMethod(n, (e,), "") for n, e in zip(WAYS, numbers, strict=True)),
     ).lessons()
 
 
@@ -182,7 +194,8 @@ class Balanced(HTMLParser):
 
     def __init__(self):
         super().__init__()
-        self.open, self.seen = [], set()
+        self.open = []
+        self.seen = set()
 
     def handle_starttag(self, tag, attrs):
         assert not {"src", "href", "srcset", "action"} & {name for name, _ in attrs}

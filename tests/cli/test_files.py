@@ -32,11 +32,23 @@ COMMANDS = {
 def desk(run, folder: Path, clinic: Path, model: Path, monkeypatch) -> Path:
     """Everything that the commands read, in the working folder."""
     monkeypatch.chdir(folder)
-    (folder / "sellers.csv").write_text("seller,cost\n" + "".join(f"s{i},{1 + i / 10}\n" for i in range(30)))
+    (folder / "sellers.csv").write_text(
+        "seller,cost\n" + "".join(f"s{i},{1 + i / 10}\n" for i in range(30))
+    )
     (folder / "grants.csv").write_text("person,epsilon\nu1,1\nu2,1\n")
     assert run("ledger", "init", "books.db").exit_code == 0
     assert run("ledger", "grant", "grants.csv", *BOOKS).exit_code == 0
-    made = run("release", "posterior", "visits.csv", "--schema", "clinic.toml", "--alpha", 30, "--out", "sample.json")
+    made = run(
+        "release",
+        "posterior",
+        "visits.csv",
+        "--schema",
+        "clinic.toml",
+        "--alpha",
+        30,
+        "--out",
+        "sample.json",
+    )
     assert made.exit_code == 0
     return folder
 
@@ -48,7 +60,10 @@ def test_a_file_that_is_there_is_replaced_only_by_force(run, desk, name):
     refused = run(*words)
     option = words[words.index("answer") - 1].removeprefix("--")
     assert (refused.exit_code, refused.stdout) == (2, "")
-    assert refused.stderr == REFUSED.format(option) + "Name another file, or add --force to replace it.\n"
+    assert (
+        refused.stderr
+        == REFUSED.format(option) + "Name another file, or add --force to replace it.\n"
+    )
     assert (desk / "answer").read_text() == "the first answer"
     assert run(*words, "--force").exit_code == 0
     assert "the first answer" not in (desk / "answer").read_text()
@@ -56,10 +71,22 @@ def test_a_file_that_is_there_is_replaced_only_by_force(run, desk, name):
 
 def test_nobody_is_charged_when_the_file_is_there(run, folder, words, monkeypatch):
     monkeypatch.chdir(folder)
-    (folder / "grants.csv").write_text("person,epsilon\n" + "".join(f"u{i},1\n" for i in range(600)))
+    (folder / "grants.csv").write_text(
+        "person,epsilon\n" + "".join(f"u{i},1\n" for i in range(600))
+    )
     assert run("ledger", "init", "books.db").exit_code == 0
     assert run("ledger", "grant", "grants.csv", *BOOKS).exit_code == 0
-    line = ("release", "mean", "salaries.csv", *words[:-4], "--person-column", "id", "--epsilon", 0.5, *BOOKS)
+    line = (
+        "release",
+        "mean",
+        "salaries.csv",
+        *words[:-4],
+        "--person-column",
+        "id",
+        "--epsilon",
+        0.5,
+        *BOOKS,
+    )
     (folder / "may.json").write_text("the first answer")
     assert run(*line, "--key", "may", "--out", "may.json").exit_code == 2
     shown = run("ledger", "history", "--person", "u1", *BOOKS)
@@ -70,11 +97,18 @@ def test_nobody_is_charged_when_the_file_is_there(run, folder, words, monkeypatc
 
 def test_a_dangling_link_is_a_file_that_is_there(run, folder, words):
     (folder / "out.json").symlink_to(folder / "nowhere.json")
-    assert run("release", "mean", folder / "salaries.csv", *words, "--out", folder / "out.json").exit_code == 2
+    assert (
+        run(
+            "release", "mean", folder / "salaries.csv", *words, "--out", folder / "out.json"
+        ).exit_code
+        == 2
+    )
     assert not (folder / "nowhere.json").exists()
 
 
-def test_a_file_that_appears_meanwhile_is_left_and_the_answer_goes_beside_it(run, folder, words, monkeypatch):
+def test_a_file_that_appears_meanwhile_is_left_and_the_answer_goes_beside_it(
+    run, folder, words, monkeypatch
+):
     out = folder / "may.json"
     link = os.link
 
@@ -87,7 +121,10 @@ def test_a_file_that_appears_meanwhile_is_left_and_the_answer_goes_beside_it(run
     assert result.exit_code == 0
     assert out.read_text() == "somebody else's"
     assert Release.load(folder / "may-2.json").question == "mean"
-    assert f"Written to {folder / 'may-2.json'}. The file that was to be written appeared meanwhile" in result.stderr
+    assert (
+        f"Written to {folder / 'may-2.json'}. The file that was to be written appeared meanwhile"
+        in result.stderr
+    )
     assert not list(folder.glob(".*unfinished"))
 
 

@@ -61,7 +61,17 @@ def release(run, folder, books):
     """Releases a mean from the books."""
 
     def command(key, epsilon=0.1, *others, verb="mean"):
-        line = ("release", verb, folder / "salaries.csv", *MEAN, "--ledger", books, "--key", key, *others)
+        line = (
+            "release",
+            verb,
+            folder / "salaries.csv",
+            *MEAN,
+            "--ledger",
+            books,
+            "--key",
+            key,
+            *others,
+        )
         return run(*line, *(() if epsilon is None else ("--epsilon", epsilon)))
 
     return command
@@ -87,7 +97,8 @@ def test_a_release_is_charged_to_everybody_and_says_where_it_is_booked(release, 
 
 
 def test_the_same_key_gives_the_same_bytes_and_costs_nothing(release, books, folder):
-    first, before = release("may"), left(books, "u0", "u1", "u2")
+    first = release("may")
+    before = left(books, "u0", "u1", "u2")
     again = release("may")
     assert again.exit_code == 0
     assert again.stdout == first.stdout
@@ -97,11 +108,15 @@ def test_the_same_key_gives_the_same_bytes_and_costs_nothing(release, books, fol
     assert left(books, "u0", "u1", "u2") == before
 
 
-@pytest.mark.parametrize("other", [{"epsilon": 0.2}, {"verb": "quantile"}, {"others": ("--spread", 500)}])
+@pytest.mark.parametrize(
+    "other", [{"epsilon": 0.2}, {"verb": "quantile"}, {"others": ("--spread", 500)}]
+)
 def test_the_same_key_for_another_plan_is_an_error(release, books, other):
     release("may")
     before = left(books, "u0", "u1", "u2")
-    refused = release("may", other.get("epsilon", 0.1), *other.get("others", ()), verb=other.get("verb", "mean"))
+    refused = release(
+        "may", other.get("epsilon", 0.1), *other.get("others", ()), verb=other.get("verb", "mean")
+    )
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert refused.stderr.startswith("KeyReused")
     assert left(books, "u0", "u1", "u2") == before
@@ -133,7 +148,8 @@ def test_asking_more_than_anybody_has_left_says_so(run, release, books, folder):
 
 def test_a_release_from_books_needs_a_key_and_people(run, folder, books, monkeypatch):
     monkeypatch.setattr(ArrowEngine, "fold", None)  # nothing is read
-    table, where = folder / "salaries.csv", ("--ledger", books)
+    table = folder / "salaries.csv"
+    where = ("--ledger", books)
     for line, missing in (
         ((table, *MEAN, "--epsilon", 0.1), "--key"),
         ((table, *MEAN[:-2], "--epsilon", 0.1, "--key", "may"), "--person-column"),
@@ -144,7 +160,9 @@ def test_a_release_from_books_needs_a_key_and_people(run, folder, books, monkeyp
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_interrupted_anywhere_a_release_is_charged_once_or_not_at_all(release, books, monkeypatch, step):
+def test_interrupted_anywhere_a_release_is_charged_once_or_not_at_all(
+    release, books, monkeypatch, step
+):
     def interrupt(reached):
         if reached == step:
             raise KeyboardInterrupt
@@ -169,7 +187,9 @@ def test_interrupted_anywhere_a_release_is_charged_once_or_not_at_all(release, b
         assert again.stderr.startswith("ReleaseFailed")
 
 
-def test_a_disc_that_refuses_after_the_charge_says_how_to_get_the_release(release, folder, books, monkeypatch):
+def test_a_disc_that_refuses_after_the_charge_says_how_to_get_the_release(
+    release, folder, books, monkeypatch
+):
     def refuse(*_):
         raise OSError(28, "No space left on device")
 
@@ -199,11 +219,21 @@ def test_nothing_is_written_over_the_books(release, ledger, books, name):
 
 
 def test_books_are_never_begun_by_mistake(run, ledger, folder):
-    for words in (("balance", "--person", "u1"), ("history",), ("verify",), ("grant", folder / "salaries.csv")):
-        assert "LedgerUnavailable: There are no books at this place." in ledger(*words, "--ledger", folder / "b").stderr
+    for words in (
+        ("balance", "--person", "u1"),
+        ("history",),
+        ("verify",),
+        ("grant", folder / "salaries.csv"),
+    ):
+        assert (
+            "LedgerUnavailable: There are no books at this place."
+            in ledger(*words, "--ledger", folder / "b").stderr
+        )
         assert ledger(*words).stderr.startswith("InvalidParameter: No books are named.")
     line = ("--epsilon", 0.1, "--key", "may", "--ledger", f"sqlite:///{folder / 'b'}")
-    assert run("release", "mean", folder / "salaries.csv", *MEAN, *line).stderr.startswith("LedgerUnavailable")
+    assert run("release", "mean", folder / "salaries.csv", *MEAN, *line).stderr.startswith(
+        "LedgerUnavailable"
+    )
     assert not list(folder.glob("b*"))
     assert ledger("init", folder / "nowhere" / "b").stderr.startswith("LedgerUnavailable")
     assert ledger("init", "oracle://b").stderr.startswith("UnsupportedLedger")
@@ -226,11 +256,16 @@ def test_the_environment_names_the_books(run, ledger, folder, books, monkeypatch
 @pytest.mark.parametrize("verb", ["mean", "quantile", "ridge", "logistic", "posterior"])
 def test_every_question_takes_the_words_of_the_books(run, verb):
     helped = run("release", verb, "--help").stdout
-    assert all(option in helped for option in ("--ledger", "--keys", "--short", "--key", "SOTTOVOCE_LEDGER"))
+    assert all(
+        option in helped
+        for option in ("--ledger", "--keys", "--short", "--key", "SOTTOVOCE_LEDGER")
+    )
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.3])
-def test_a_plan_from_books_is_that_of_the_release_and_charges_nobody(run, release, books, folder, epsilon):
+def test_a_plan_from_books_is_that_of_the_release_and_charges_nobody(
+    run, release, books, folder, epsilon
+):
     out = folder / "plan.json"
     line = ("--epsilon", epsilon, "--ledger", books, "--out", out)
     assert run("plan", "mean", folder / "salaries.csv", *MEAN, *line).exit_code == 0
@@ -274,7 +309,13 @@ def test_bad_grants_are_named_sentences_and_nothing_is_written(ledger, books, tm
 
 
 @pytest.mark.parametrize(
-    "words", [("--currency", "money"), ("--neighbours", "friends"), ("--delta", 0.1), ("--currency", "epsilon-delta")]
+    "words",
+    [
+        ("--currency", "money"),
+        ("--neighbours", "friends"),
+        ("--delta", 0.1),
+        ("--currency", "epsilon-delta"),
+    ],
 )
 def test_words_of_a_grant_outside_their_range(ledger, books, folder, words):
     line = ("grant", folder / "salaries.csv", "--person-column", "id", "--ledger", books)
@@ -282,8 +323,17 @@ def test_words_of_a_grant_outside_their_range(ledger, books, folder, words):
 
 
 def test_an_allocation_of_the_market_is_a_table_of_grants(run, ledger, books, tmp_path):
-    reports = [("seller", "cost"), ("=1+1", 1.2), ("'=x", 1.3), ("'plain", 1.4), ("ada", 2.0), ("dear", 4.9)]
-    (tmp_path / "sellers.csv").write_text("\n".join(f"{name},{cost}" for name, cost in reports) + "\n")
+    reports = [
+        ("seller", "cost"),
+        ("=1+1", 1.2),
+        ("'=x", 1.3),
+        ("'plain", 1.4),
+        ("ada", 2.0),
+        ("dear", 4.9),
+    ]
+    (tmp_path / "sellers.csv").write_text(
+        "\n".join(f"{name},{cost}" for name, cost in reports) + "\n"
+    )
     line = ("--prior", "uniform:1:5", "--budget", 2, "--out", tmp_path / "allocation.csv", "--json")
     sold = json.loads(run("market", tmp_path / "sellers.csv", *line).stdout)["allocation"]
     assert any(seller["epsilon"] > 0 for seller in sold)
@@ -294,21 +344,51 @@ def test_an_allocation_of_the_market_is_a_table_of_grants(run, ledger, books, tm
 
 def test_people_by_number_are_those_of_other_tables(ledger, books, tmp_path):
     pq.write_table(pa.table({"who": [17, 18], "rho": [0.25, 0.5]}), tmp_path / "g.parquet")
-    line = ("--person-column", "who", "--budget-column", "rho", "--currency", "rho", "--neighbours", "labels")
+    line = (
+        "--person-column",
+        "who",
+        "--budget-column",
+        "rho",
+        "--currency",
+        "rho",
+        "--neighbours",
+        "labels",
+    )
     assert ledger("grant", tmp_path / "g.parquet", *line, "--ledger", books).exit_code == 0
     shown = ledger("balance", "--person", "17", "--ledger", books).stdout
     assert "ρ of zCDP, neighbours by replace labels" in shown
     assert "ρ = 0.25" in shown
     pq.write_table(pa.table({"person": [1.5], "epsilon": [1.0]}), tmp_path / "floats.parquet")
-    assert ledger("grant", tmp_path / "floats.parquet", "--ledger", books).stderr.startswith("WrongType")
+    assert ledger("grant", tmp_path / "floats.parquet", "--ledger", books).stderr.startswith(
+        "WrongType"
+    )
 
 
 def test_an_epsilon_at_delta_is_charged_to_two_accounts(run, ledger, clinic):
-    books, line = clinic / "books.db", ("--schema", clinic / "clinic.toml", "--gamma", 0.01, "--alpha", 100)
+    books = clinic / "books.db"
+    line = ("--schema", clinic / "clinic.toml", "--gamma", 0.01, "--alpha", 100)
     ledger("init", books)
-    grant = ("grant", clinic / "visits.csv", "--person-column", "id", "--neighbours", "zero-out", "--ledger", books)
+    grant = (
+        "grant",
+        clinic / "visits.csv",
+        "--person-column",
+        "id",
+        "--neighbours",
+        "zero-out",
+        "--ledger",
+        books,
+    )
     assert ledger(*grant, "--currency", "epsilon-delta", "--delta", 1.5e-6).exit_code == 0
-    words = ("release", "posterior", clinic / "visits.csv", *line, "--epsilon", 0.1, "--ledger", books)
+    words = (
+        "release",
+        "posterior",
+        clinic / "visits.csv",
+        *line,
+        "--epsilon",
+        0.1,
+        "--ledger",
+        books,
+    )
     made = run(*words, "--key", "one")
     assert made.exit_code == 0, made.stderr
     assert "were left out" not in made.stderr
@@ -321,13 +401,20 @@ def test_an_epsilon_at_delta_is_charged_to_two_accounts(run, ledger, clinic):
 def test_history_names_nobody_unless_asked(release, ledger, books):
     release("may\x1b]0;owned\x07")
     shown = ledger("history", "--ledger", books).stdout
-    assert [line.split()[3] for line in shown.splitlines()[1:]] == ["open", "grant", "reserve", "publish"]
+    assert [line.split()[3] for line in shown.splitlines()[1:]] == [
+        "open",
+        "grant",
+        "reserve",
+        "publish",
+    ]
     assert "\x1b" not in shown
     assert not re.search(r"\bu[0-9]+\b", shown)
     own = " ".join(ledger("history", "--person", "u1", "--ledger", books).stdout.split())
     assert "allowed in all (pure ε, neighbours by replace) ε = 0.5" in own
     assert "published (pure ε, neighbours by replace; odds ε = 0.1 by at most 1.106)" in own
-    assert ledger("history", "--person", SECRET, "--ledger", books).stderr.startswith("UnknownPeople")
+    assert ledger("history", "--person", SECRET, "--ledger", books).stderr.startswith(
+        "UnknownPeople"
+    )
 
 
 def test_verify_finds_a_changed_balance(release, ledger, books):
@@ -354,7 +441,9 @@ def test_verify_finds_a_changed_release_and_one_of_other_books(release, run, led
     assert ledger("verify", out, "--ledger", books).stderr.startswith("InvalidParameter")
 
 
-def test_older_books_are_sealed_until_somebody_says_why_they_are_good(release, ledger, books, folder):
+def test_older_books_are_sealed_until_somebody_says_why_they_are_good(
+    release, ledger, books, folder
+):
     older = books.read_bytes()
     release("may", 0.1, "--out", folder / "may.json")
     books.write_bytes(older)
@@ -369,7 +458,9 @@ def test_older_books_are_sealed_until_somebody_says_why_they_are_good(release, l
     assert ledger("unseal", "--reason", "the disc of May is lost", "--ledger", books).exit_code == 0
     assert release("june").exit_code == 0
     assert "unseal" in ledger("history", "--ledger", books).stdout
-    assert ledger("unseal", "--reason", "again", "--ledger", books).stderr.startswith("InvalidParameter")
+    assert ledger("unseal", "--reason", "again", "--ledger", books).stderr.startswith(
+        "InvalidParameter"
+    )
 
 
 def test_a_stranger_checks_an_export_without_key_and_names(release, ledger, books, folder):
@@ -390,31 +481,49 @@ def _checked(text):
     """Recomputes an export with nothing of this library: the head, and what each digest has spent."""
     about, *rows = map(json.loads, text.splitlines())
     public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(about["key"]))
-    before, spent, granted, lines, entry = bytes(32), {}, {}, [], None
+    before = bytes(32)
+    spent = {}
+    granted = {}
+    lines = []
+    entry = None
     for row in [*rows, {"entry": None}]:
         if "line" in row:
             lines.append(bytes.fromhex(row["line"]))
             continue
         if entry is not None:
-            root = _root([hashlib.sha256(line).digest() for line in lines]) if lines else bytes(32)
+            if lines:
+                root = _root([hashlib.sha256(line).digest() for line in lines])
+            else:
+                root = bytes(32)
             assert entry["what"] in ("publish", "open") or root.hex() == entry["root"]
             told = [entry[n] for n in ("number", "what", "key", "request", "at", "lines", "root")]
             text = json.dumps([*told, before.hex()], ensure_ascii=False, separators=(",", ":"))
             before = hashlib.sha256(text.encode()).digest()
             assert before.hex() == entry["digest"]
-            signed = f"sottovoce entry\n{about['ledger']}\n{entry['number']}\n{before.hex()}\n".encode()
+            signed = (
+                f"sottovoce entry\n{about['ledger']}\n{entry['number']}\n{before.hex()}\n".encode()
+            )
             public.verify(bytes.fromhex(entry["signature"]), signed)
             for line in lines:
-                sums = granted if entry["what"] == "grant" else spent
-                sums[line[1:18]] = int.from_bytes(line[18:]) + (0 if sums is granted else sums.get(line[1:18], 0))
-        entry, lines = row["entry"], []
+                if entry["what"] == "grant":
+                    sums = granted
+                else:
+                    sums = spent
+                sums[line[1:18]] = int.from_bytes(line[18:]) + (
+                    0 if sums is granted else sums.get(line[1:18], 0)
+                )
+        entry = row["entry"]
+        lines = []
     assert all(amount <= granted[account] for account, amount in spent.items())
     return before.hex(), spent
 
 
 def _root(level):
     while len(level) > 1:
-        level = [hashlib.sha256(b"\1" + b"".join(level[i : i + 64])).digest() for i in range(0, len(level), 64)]
+        level = [
+            hashlib.sha256(b"\1" + b"".join(level[i : i + 64])).digest()
+            for i in range(0, len(level), 64)
+        ]
     return level[0]
 
 
@@ -434,9 +543,22 @@ def test_the_same_words_on_postgresql(run, ledger, folder):
     with postgres() as address:
         where = ("--ledger", address, "--keys", folder / "keys")
         assert ledger("init", address, "--keys", folder / "keys").exit_code == 0
-        assert ledger("grant", folder / "salaries.csv", "--person-column", "id", *where).exit_code == 0
-        line = ("release", "mean", folder / "salaries.csv", *MEAN, "--epsilon", 0.3, "--key", "may", *where)
-        made, again = run(*line), run(*line)
+        assert (
+            ledger("grant", folder / "salaries.csv", "--person-column", "id", *where).exit_code == 0
+        )
+        line = (
+            "release",
+            "mean",
+            folder / "salaries.csv",
+            *MEAN,
+            "--epsilon",
+            0.3,
+            "--key",
+            "may",
+            *where,
+        )
+        made = run(*line)
+        again = run(*line)
         assert "200 of 600 people had not enough left" in made.stderr
         assert again.stdout == made.stdout
         assert "ε = 0.2" in ledger("balance", "--person", "u1", *where).stdout
@@ -453,7 +575,8 @@ def test_anybody_checks_a_release_with_the_public_key(release, ledger, books, fo
     out = folder / "may.json"
     release("may", 0.1, "--out", out)
     printed = ledger("key", "--ledger", books)
-    key, fingerprint = printed.stdout.strip(), printed.stderr.split("Fingerprint ")[1].strip()
+    key = printed.stdout.strip()
+    fingerprint = printed.stderr.split("Fingerprint ")[1].strip()
     assert key == Release.load(out).certificate.ledger["key"]
     alone = ledger("check-release", out)
     assert fingerprint in alone.stdout
@@ -482,15 +605,21 @@ def test_a_statement_is_checked_with_the_public_key_alone(release, ledger, books
 
 
 def test_an_upgrade_says_what_can_no_longer_be_proved(ledger, tmp_path):
-    text = (Path(__file__).parent.parent / "ledgers" / "earlier_books.sql").read_text(encoding="utf-8")
+    text = (Path(__file__).parent.parent / "ledgers" / "earlier_books.sql").read_text(
+        encoding="utf-8"
+    )
     books = tmp_path / "books.db"
     database = sqlite3.connect(books)
     database.executescript(text)
-    number, digest = database.execute("SELECT number, digest FROM entries ORDER BY number DESC LIMIT 1").fetchone()
+    number, digest = database.execute(
+        "SELECT number, digest FROM entries ORDER BY number DESC LIMIT 1"
+    ).fetchone()
     database.close()
     (tmp_path / "books.db.key").write_bytes(bytes.fromhex(text.split()[2]))
     (tmp_path / "books.db.heads").write_text(f"\nseen {number} {digest.hex()}\n")
-    assert "sottovoce ledger upgrade" in ledger("balance", "--person", "p1", "--ledger", books).stderr
+    assert (
+        "sottovoce ledger upgrade" in ledger("balance", "--person", "p1", "--ledger", books).stderr
+    )
     done = ledger("upgrade", "--ledger", books)
     assert f"signed from entry {number + 1}" in done.stdout
     assert f"Entries 0 to {number} add up" in done.stderr
@@ -500,14 +629,20 @@ def test_an_upgrade_says_what_can_no_longer_be_proved(ledger, tmp_path):
 
 
 def test_witnesses_at_the_terminal(release, ledger, books, folder):
-    log, share = f"log:{folder}/log", f"file:{folder}/share"
+    log = f"log:{folder}/log"
+    share = f"file:{folder}/share"
     assert ledger("witness", "add", log, "--ledger", books).exit_code == 0
     assert ledger("witness", "add", share, "--ledger", books).exit_code == 0
-    assert ledger("witness", "list", "--ledger", books).stdout.split("\n")[:2] == [f"1 {log}", f"2 {share}"]
+    assert ledger("witness", "list", "--ledger", books).stdout.split("\n")[:2] == [
+        f"1 {log}",
+        f"2 {share}",
+    ]
     assert release("may", 0.1).exit_code == 0
     checked = ledger("witness", "check", "--ledger", books)
     assert checked.exit_code == 0
-    assert "3 heads, the newest of entry 3; 3 tree heads are signed and consistent" in " ".join(checked.stdout.split())
+    assert "3 heads, the newest of entry 3; 3 tree heads are signed and consistent" in " ".join(
+        checked.stdout.split()
+    )
     assert "2 of 2 witnesses were asked" in ledger("verify", "--ledger", books).stdout
     (folder / "share").unlink()
     assert "Not asked" in ledger("balance", "--person", "u1", "--ledger", books).stderr
@@ -519,7 +654,9 @@ def test_witnesses_at_the_terminal(release, ledger, books, folder):
 
 
 def test_the_password_of_a_witness_is_not_printed(ledger, books, folder):
-    refused = ledger("witness", "add", f"postgresql://me:{SECRET}@/x?host={folder}", "--ledger", books)
+    refused = ledger(
+        "witness", "add", f"postgresql://me:{SECRET}@/x?host={folder}", "--ledger", books
+    )
     assert refused.exit_code == 2
     assert SECRET not in refused.output
     (folder / "books.db.witnesses").write_text(f"postgresql://me:{SECRET}@/x?host={folder}\n")

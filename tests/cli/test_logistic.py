@@ -66,7 +66,8 @@ def written(folder: Path, label: str) -> Path:
 def patients() -> pa.Table:
     """Two rows a person; the older and the smokers are ill more often."""
     rng = np.random.default_rng(11)
-    age, smoker = np.round(rng.uniform(18, 90, 2400), 1), rng.random(2400) < 0.4
+    age = np.round(rng.uniform(18, 90, 2400), 1)
+    smoker = rng.random(2400) < 0.4
     risk = 0.08 * (age - 54) + 2 * smoker - 0.8 + rng.logistic(0, 0.5, 2400)
     tiers = [list(TIERS)[row // 2 % 3] for row in range(2400)]
     stage = np.digitize(risk, [-1, 1])
@@ -101,7 +102,13 @@ def releases(tmp_path_factory: pytest.TempPathFactory, patients: pa.Table) -> di
     csv.write_csv(patients, folder / "patients.csv")
     made = {}
     for label in LABELS:
-        line = ("release", "logistic", str(folder / "patients.csv"), "--schema", str(written(folder, label)))
+        line = (
+            "release",
+            "logistic",
+            str(folder / "patients.csv"),
+            "--schema",
+            str(written(folder, label)),
+        )
         result = CliRunner().invoke(app, line)
         assert result.exit_code == 0, result.output
         made[label] = result.stdout
@@ -133,22 +140,31 @@ def test_from_a_table_to_classes_and_their_probabilities(run, ward, patients, la
     assert run(*logistic(ward, "plan", label, table), "--out", ward / "p.json").exit_code == 0
     made = run(*logistic(ward, "release", label, table), "--out", ward / "m.json")
     assert made.exit_code == 0
-    plan, release = json.loads((ward / "p.json").read_text()), Release.load(ward / "m.json")
+    plan = json.loads((ward / "p.json").read_text())
+    release = Release.load(ward / "m.json")
     assert plan["plan_digest"] == release.certificate.plan_digest
     assert plan["guarantee"] == release.guarantee
     assert release.parameters["classes"] == LABELS[label]
-    assert [entry["people"] for entry in release.guarantee["epsilon"]["distribution"]] == [400, 400, 400]
+    assert [entry["people"] for entry in release.guarantee["epsilon"]["distribution"]] == [
+        400,
+        400,
+        400,
+    ]
     assert release.guarantee["epsilon"]["least"] <= 0.1
     assert f"Answer: a classifier of {label!r} (" in made.stderr
     assert run("explain", ward / "m.json").stdout.startswith(f"Answer: a classifier of {label!r} (")
     assert run("predict", ward / "m.json", ward / table, "--out", ward / "c.csv").exit_code == 0
-    right = told(ward / "c.csv")["prediction"].cast(pa.string()).to_numpy() == _spelt(patients[label])
+    right = told(ward / "c.csv")["prediction"].cast(pa.string()).to_numpy() == _spelt(
+        patients[label]
+    )
     assert right.mean() > (0.55 if label == "stage" else 0.75)
 
 
 def _spelt(column: pa.ChunkedArray) -> np.ndarray:
     """Labels as `predict` writes them: 1 for 1.0, and harmless in a spreadsheet."""
-    return np.array([{1.0: "1", 0.0: "0", "=1+1": "'=1+1"}.get(label, label) for label in column.to_pylist()])
+    return np.array(
+        [{1.0: "1", 0.0: "0", "=1+1": "'=1+1"}.get(label, label) for label in column.to_pylist()]
+    )
 
 
 def test_numbers_written_with_a_point_are_the_classes_without(run, ward, patients):
@@ -165,8 +181,12 @@ def test_numbers_written_with_a_point_are_the_classes_without(run, ward, patient
 @pytest.mark.parametrize("label", LABELS)
 def test_a_table_gives_the_plan_that_the_same_data_in_memory_gives(run, ward, patients, label):
     assert run(*logistic(ward, "plan", label), "--out", ward / "p.json").exit_code == 0
-    est = sv.LogisticRegression(bounds=TableOptions("t", schema=ward / f"{label}.toml").for_classification().features)
-    plan = est.plan(epsilon=patients["epsilon"].to_numpy(), groups=patients["id"].to_numpy(zero_copy_only=False))
+    est = sv.LogisticRegression(
+        bounds=TableOptions("t", schema=ward / f"{label}.toml").for_classification().features
+    )
+    plan = est.plan(
+        epsilon=patients["epsilon"].to_numpy(), groups=patients["id"].to_numpy(zero_copy_only=False)
+    )
     assert json.loads((ward / "p.json").read_text())["plan_digest"] == plan.digest
 
 
@@ -187,11 +207,14 @@ def new(ward) -> pa.Table:
 
 @pytest.mark.parametrize("table", ["new.csv", "new.parquet"])
 @pytest.mark.parametrize("label", LABELS)
-def test_predictions_are_those_of_the_estimator_to_the_last_digit(run, ward, model, new, label, table):
+def test_predictions_are_those_of_the_estimator_to_the_last_digit(
+    run, ward, model, new, label, table
+):
     path = model(label)
     made = run("predict", path, ward / table, "--id-column", "name")
     assert "6 rows predicted" in made.stderr
-    answer, reader = told(made.stdout), sv.LogisticRegression.from_release(sv.Release.load(path))
+    answer = told(made.stdout)
+    reader = sv.LogisticRegression.from_release(sv.Release.load(path))
     chances = [f"probability of {name}" for name in LABELS[label]]
     assert answer.column_names == ["name", "prediction", *chances]
     assert answer["name"].to_pylist()[:2] == ["ada", "'=1+1"]
@@ -206,10 +229,13 @@ def test_many_batches_keep_the_order_of_rows(run, ward, model, patients, monkeyp
     monkeypatch.setattr(engine, "MAX_BATCH_ROWS", 7)
     path = model("stage")
     run("predict", path, ward / "patients.csv", "--id-column", "id", "--out", ward / "c.csv")
-    answer, reader = told(ward / "c.csv"), sv.LogisticRegression.from_release(sv.Release.load(path))
+    answer = told(ward / "c.csv")
+    reader = sv.LogisticRegression.from_release(sv.Release.load(path))
     assert answer["id"].to_pylist() == patients["id"].to_pylist()
     assert answer["prediction"].to_pylist() == reader.predict(patients).tolist()
-    assert np.array_equal(answer["probability of late"].to_numpy(), reader.predict_proba(patients)[:, 2])
+    assert np.array_equal(
+        answer["probability of late"].to_numpy(), reader.predict_proba(patients)[:, 2]
+    )
 
 
 def test_probabilities_add_up_where_every_class_is_next_to_impossible(ward, releases):
@@ -228,7 +254,10 @@ def test_probabilities_add_up_where_every_class_is_next_to_impossible(ward, rele
 def test_no_rows_give_a_header(run, ward, model, new):
     csv.write_csv(new.slice(0, 0), ward / "none.csv")
     made = run("predict", model("ill"), ward / "none.csv")
-    assert (made.exit_code, made.stdout) == (0, '"prediction","probability of healthy","probability of ill"\n')
+    assert (made.exit_code, made.stdout) == (
+        0,
+        '"prediction","probability of healthy","probability of ill"\n',
+    )
 
 
 @pytest.mark.parametrize("name", ["prediction", "probability of ill"])
@@ -260,7 +289,9 @@ def _no_classes(content):
     content["parameters"]["classes"] = [{"a": 1}, ["b"], None]
 
 
-@pytest.mark.parametrize("spoil", [_without_a_coefficient, _without_a_class, _out_of_order, _one_class, _no_classes])
+@pytest.mark.parametrize(
+    "spoil", [_without_a_coefficient, _without_a_class, _out_of_order, _one_class, _no_classes]
+)
 def test_a_model_that_does_not_fit_itself_is_not_used(run, ward, releases, spoil):
     content = json.loads(releases["stage"])
     spoil(content)
@@ -281,7 +312,9 @@ def test_a_model_that_is_not_finite_is_no_release(run, ward, releases):
 
 @pytest.mark.parametrize("table", ["patients.csv", "patients.parquet"])
 @pytest.mark.parametrize("more", [(), ("--public", "public.csv")])
-def test_a_plan_reads_people_and_budgets_and_neither_feature_nor_label(run, ward, patients, table, more, monkeypatch):
+def test_a_plan_reads_people_and_budgets_and_neither_feature_nor_label(
+    run, ward, patients, table, more, monkeypatch
+):
     csv.write_csv(patients.slice(0, 200), ward / "public.csv")
     monkeypatch.chdir(ward)
     read: list[set[str]] = []
@@ -293,7 +326,10 @@ def test_a_plan_reads_people_and_budgets_and_neither_feature_nor_label(run, ward
 
     monkeypatch.setattr(ArrowEngine, "fold", spy)
     assert run(*logistic(ward, "plan", table=table), *more).exit_code == 0
-    public = [{"age", "smoker", "ill"}] if more else []
+    if more:
+        public = [{"age", "smoker", "ill"}]
+    else:
+        public = []
     assert read[: len(public)] == public
     assert set().union(*read[len(public) :]) == {"id", "tier"}
 
@@ -305,7 +341,10 @@ def test_a_plan_is_the_same_whatever_features_and_labels_are(run, ward, patients
     csv.write_csv(others, ward / "others.csv")
     for label in LABELS:
         named = ("--table-label", "patients")
-        plans = [run(*logistic(ward, "plan", label, table), *named) for table in ("patients.csv", "others.csv")]
+        plans = [
+            run(*logistic(ward, "plan", label, table), *named)
+            for table in ("patients.csv", "others.csv")
+        ]
         assert plans[0].exit_code == 0
         assert plans[0].output == plans[1].output
 
@@ -332,7 +371,10 @@ def test_a_class_that_nobody_declared_is_refused_before_anything_is_charged(
     run, ward, patients, label, table, monkeypatch
 ):
     labels = patients[label].to_pylist()
-    labels[1234] = 731.0 if label == "flag" else SECRET
+    if label == "flag":
+        labels[1234] = 731.0
+    else:
+        labels[1234] = SECRET
     spoilt = patients.set_column(patients.column_names.index(label), label, pa.array(labels))
     csv.write_csv(spoilt, ward / "spoilt.csv")
     pq.write_table(spoilt, ward / "spoilt.parquet")
@@ -349,7 +391,11 @@ def test_a_class_that_nobody_declared_is_refused_before_anything_is_charged(
 @pytest.mark.parametrize("table", ["csv", "parquet"])
 @pytest.mark.parametrize(
     ("column", "label", "error"),
-    [("ill", "ill", "InvalidData"), ("flag", "flag", "InvalidData"), ("age", "ill", "MissingValues")],
+    [
+        ("ill", "ill", "InvalidData"),
+        ("flag", "flag", "InvalidData"),
+        ("age", "ill", "MissingValues"),
+    ],
 )
 def test_missing_values_are_refused_before_anything_is_charged(
     run, ward, patients, column, label, error, table, monkeypatch
@@ -377,7 +423,12 @@ def test_missing_values_are_refused_before_anything_is_charged(
         ('["healthy", "ill"]', '["ill"]', "InvalidSchema", "two or more levels"),
         ('["healthy", "ill"]', '["ill", "ill"]', "InvalidSchema", "all different"),
         ('levels = ["healthy", "ill"]', "", "InvalidSchema", "[columns.ill]"),
-        ('"factor"\nlevels = ["healthy", "ill"]', '"number"\nlow = 0\nhigh = 1', "InvalidSchema", "factor"),
+        (
+            '"factor"\nlevels = ["healthy", "ill"]',
+            '"number"\nlow = 0\nhigh = 1',
+            "InvalidSchema",
+            "factor",
+        ),
         ("[columns.ill]", "[columns.sick]", "InvalidSchema", "'ill'"),
         ('label = "ill"\n', "", "InvalidSchema", 'label = "..."'),
         ("high = 90", "", "InvalidSchema", "'age'"),
@@ -419,7 +470,9 @@ def test_words_outside_their_range(run, ward, verb, change, error, said):
 def test_a_regularisation_that_is_too_weak_for_two_people_may_be_right_for_many(run, ward):
     weak = ("--alpha", 0.01, "--epsilon", 1)
     with pytest.raises(sv.errors.WeakRegularisation):
-        sv.LogisticRegression(bounds=sv.Bounds(features=(0, 1)), alpha=0.01).plan(epsilon=1.0, rows=2, n_features=1)
+        sv.LogisticRegression(bounds=sv.Bounds(features=(0, 1)), alpha=0.01).plan(
+            epsilon=1.0, rows=2, n_features=1
+        )
     assert run(*logistic(ward, "plan"), *weak, "--out", ward / "p.json").exit_code == 0
     assert json.loads((ward / "p.json").read_text())["parameters"]["alpha"] == 0.01
     assert Release.from_json(run(*logistic(ward), *weak).stdout).parameters["alpha"] == 0.01
@@ -428,7 +481,9 @@ def test_a_regularisation_that_is_too_weak_for_two_people_may_be_right_for_many(
 def test_labels_alone_are_protected_with_half_the_noise_and_said_so(run, ward):
     plans = {}
     for neighbours in ("replace", "labels"):
-        shown = run(*logistic(ward, "plan"), "--neighbours", neighbours, "--out", ward / "p.json", "--force").stdout
+        shown = run(
+            *logistic(ward, "plan"), "--neighbours", neighbours, "--out", ward / "p.json", "--force"
+        ).stdout
         plans[neighbours] = json.loads((ward / "p.json").read_text())
         assert ("nothing is promised about features" in shown) == (neighbours == "labels")
     assert plans["labels"]["noise"]["rate"] > 1.4 * plans["replace"]["noise"]["rate"]
@@ -441,7 +496,9 @@ def test_labels_alone_are_protected_with_half_the_noise_and_said_so(run, ward):
 @pytest.fixture
 def public(ward, patients) -> Path:
     """Other people like these, whose rows need no protection: public.csv, public.parquet and parts/."""
-    other = patients.take(np.arange(1, 1201, 2)).set_column(3, "age", pa.array(patients["age"].to_numpy()[:600]))
+    other = patients.take(np.arange(1, 1201, 2)).set_column(
+        3, "age", pa.array(patients["age"].to_numpy()[:600])
+    )
     csv.write_csv(other, ward / "public.csv")
     pq.write_table(other, ward / "public.parquet")
     (ward / "parts").mkdir()
@@ -454,7 +511,14 @@ def public(ward, patients) -> Path:
 def test_public_rows_scale_and_choose_and_tell_the_error_to_expect(run, public, label):
     plans = []
     for name in ("public.csv", "public.parquet", "parts"):
-        shown = run(*logistic(public, "plan", label), "--public", public / name, "--out", public / "p.json", "--force")
+        shown = run(
+            *logistic(public, "plan", label),
+            "--public",
+            public / name,
+            "--out",
+            public / "p.json",
+            "--force",
+        )
         assert "Scaling and λ follow from 600 public rows" in shown.stdout
         assert "simulation on the public rows" in " ".join(shown.stdout.split())
         plans.append(json.loads((public / "p.json").read_text()))
@@ -477,14 +541,20 @@ def _filled(table: pa.Table, name: str, value: object) -> pa.Table:
     [
         (lambda table: table.drop_columns("smoker"), "MissingColumn", "'smoker'"),
         (lambda table: table.drop_columns("ill"), "MissingColumn", "'ill'"),
-        (lambda table: _filled(table, "ill", SECRET), "InvalidData", "none of the declared classes"),
+        (
+            lambda table: _filled(table, "ill", SECRET),
+            "InvalidData",
+            "none of the declared classes",
+        ),
         (lambda table: _filled(table, "age", None), "MissingValues", "missing"),
         (lambda table: _filled(table, "age", float("inf")), "MissingValues", "infinite"),
         (lambda table: table.slice(0, 1), "TooFewRows", "one row"),
         (lambda table: table.slice(0, 0), "TooFewRows", "empty"),
     ],
 )
-def test_public_rows_that_do_not_fit_are_refused_before_the_private_table_is_opened(run, public, spoil, error, said):
+def test_public_rows_that_do_not_fit_are_refused_before_the_private_table_is_opened(
+    run, public, spoil, error, said
+):
     pq.write_table(spoil(pq.read_table(public / "public.parquet")), public / "bad.parquet")
     (public / "patients.csv").unlink()
     refused = run(*logistic(public), "--public", public / "bad.parquet")
@@ -496,7 +566,9 @@ def test_public_rows_that_do_not_fit_are_refused_before_the_private_table_is_ope
 
 def test_the_private_table_is_not_taken_for_public_and_no_input_is_overwritten(run, public):
     refused = run(*logistic(public), "--public", public / "patients.csv")
-    assert refused.stderr.startswith("InvalidParameter: The public rows are the private table itself.")
+    assert refused.stderr.startswith(
+        "InvalidParameter: The public rows are the private table itself."
+    )
     line = (*logistic(public), "--public", public / "public.csv")
     for name in ("public.csv", "patients.csv", "ill.toml"):
         refused = run(*line, "--out", public / name)
@@ -507,7 +579,9 @@ def test_a_label_of_classes_has_no_mean_and_no_regression(run, ward):
     for question in ("mean", "ridge"):
         refused = run("release", question, ward / "patients.csv", "--schema", ward / "ill.toml")
         assert (refused.exit_code, refused.stdout) == (2, "")
-        assert refused.stderr.startswith("InvalidSchema: The schema does not give the range of 'ill'.")
+        assert refused.stderr.startswith(
+            "InvalidSchema: The schema does not give the range of 'ill'."
+        )
 
 
 def test_a_classifier_without_schema_is_told_where_to_get_one(run, ward):

@@ -27,5 +27,7 @@ def test_plan_and_release_take_the_same_words():
         == {"mean", "quantile", "ridge", "logistic", "posterior"}
     )
     for question in ("mean", "quantile", "ridge", "logistic"):
-        plan, release = ([p.opts for p in verbs[v].commands[question].params] for v in ("plan", "release"))
+        plan, release = (
+            [p.opts for p in verbs[v].commands[question].params] for v in ("plan", "release")
+        )
         assert plan == release

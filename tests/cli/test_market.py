@@ -69,7 +69,9 @@ def own(prior=None, trade_off=0.1 / 20, cap=1.0, features=10, **more) -> sv.mark
     """The same market by the library."""
     law = prior or sv.market.prior.uniform(1, 5)
     costs = dict(zip(NAMES, COSTS, strict=True))
-    return sv.market.Market(costs, prior=law, trade_off=trade_off, dimension=features + 1, cap=cap, **more)
+    return sv.market.Market(
+        costs, prior=law, trade_off=trade_off, dimension=features + 1, cap=cap, **more
+    )
 
 
 def assert_same(path: Path, deal: Allocation) -> None:
@@ -83,7 +85,9 @@ def assert_same(path: Path, deal: Allocation) -> None:
 
 def listed(told: str) -> list[str]:
     """The lines of the table by price that is shown at the terminal."""
-    return re.findall(r"^(?:up to|above|together).*", told.split("\nε bought from each")[0], re.MULTILINE)
+    return re.findall(
+        r"^(?:up to|above|together).*", told.split("\nε bought from each")[0], re.MULTILINE
+    )
 
 
 def one_line(text: str) -> str:
@@ -91,7 +95,9 @@ def one_line(text: str) -> str:
 
 
 @pytest.mark.parametrize("rule", ["ceiling", "scaling"])
-def test_the_file_is_the_librarys_allocation_and_totals_add_up_to_the_coin(market, sellers, tmp_path, rule):
+def test_the_file_is_the_librarys_allocation_and_totals_add_up_to_the_coin(
+    market, sellers, tmp_path, rule
+):
     out = tmp_path / "allocation.csv"
     result = market(sellers, *WORDS, "--rule", rule, "--coin", 0.01, "--out", out)
     assert result.exit_code == 0, result.output
@@ -110,11 +116,26 @@ def test_the_file_is_the_librarys_allocation_and_totals_add_up_to_the_coin(marke
 
 def test_the_command_of_the_guide_works_as_it_is(market, tmp_path):
     costs = np.linspace(1e-4, 5e-4, 455)
-    table = written(tmp_path / "sellers.csv", ["seller", "cost"], ((f"seller-{i}", c) for i, c in enumerate(costs)))
-    words = ("--prior", "uniform:0.0001:0.0005", "--budget", 0.1, "--cap", 1, "--out", tmp_path / "allocation.csv")
+    table = written(
+        tmp_path / "sellers.csv",
+        ["seller", "cost"],
+        ((f"seller-{i}", c) for i, c in enumerate(costs)),
+    )
+    words = (
+        "--prior",
+        "uniform:0.0001:0.0005",
+        "--budget",
+        0.1,
+        "--cap",
+        1,
+        "--out",
+        tmp_path / "allocation.csv",
+    )
     assert market(table, *words).exit_code == 0
     lines = read(tmp_path / "allocation.csv")
-    paid, sold = (np.array([float(line[name]) for line in lines]) for name in ("payment", "epsilon"))
+    paid, sold = (
+        np.array([float(line[name]) for line in lines]) for name in ("payment", "epsilon")
+    )
     assert (paid >= costs * sold).all()
     assert (np.diff(sold) <= 0).all()
     assert 0 < sold.max() <= 1
@@ -123,11 +144,21 @@ def test_the_command_of_the_guide_works_as_it_is(market, tmp_path):
 
 def test_a_trade_off_is_what_is_asked_or_a_tenth_over_the_budget(market, sellers, tmp_path):
     out = tmp_path / "a.csv"
-    assert market(sellers, *LAW, "--trade-off", 0.3, "--features", 2, "--norm", 2, "--out", out).exit_code == 0
+    assert (
+        market(
+            sellers, *LAW, "--trade-off", 0.3, "--features", 2, "--norm", 2, "--out", out
+        ).exit_code
+        == 0
+    )
     assert_same(out, own(trade_off=0.3, features=2, norm=2.0).allocate())
     assert market(sellers, *WORDS, "--out", out, "--force").exit_code == 0
     assert_same(out, own(trade_off=0.005).within(20))
-    assert market(sellers, *WORDS, "--trade-off", 2, "--reserve", 3.5, "--out", out, "--force").exit_code == 0
+    assert (
+        market(
+            sellers, *WORDS, "--trade-off", 2, "--reserve", 3.5, "--out", out, "--force"
+        ).exit_code
+        == 0
+    )
     assert_same(out, own(trade_off=2).within(20, reserve=3.5))
 
 
@@ -143,14 +174,18 @@ def test_a_trade_off_is_what_is_asked_or_a_tenth_over_the_budget(market, sellers
 )
 def test_every_law_can_be_named(market, sellers, tmp_path, monkeypatch, words, law):
     monkeypatch.chdir(tmp_path)
-    written(tmp_path / "past.csv", ["year", "cost"], [(2024, c) for c in (2.0, 1.5, 4.5, 1.0, 1.5, 4.0)])
+    written(
+        tmp_path / "past.csv", ["year", "cost"], [(2024, c) for c in (2.0, 1.5, 4.5, 1.0, 1.5, 4.0)]
+    )
     assert market(sellers, "--prior", words, "--budget", 20, "--out", "a.csv").exit_code == 0
     assert_same(tmp_path / "a.csv", own(prior=law).within(20))
 
 
 def test_caps_of_sellers_hold_and_the_buyers_cap_too(market, tmp_path):
     caps = [(0.1, 0.5, 3.0)[i % 3] for i in range(SELLERS)]
-    table = written(tmp_path / "s.csv", ["id", "asks", "most"], zip(NAMES, COSTS, caps, strict=True))
+    table = written(
+        tmp_path / "s.csv", ["id", "asks", "most"], zip(NAMES, COSTS, caps, strict=True)
+    )
     named = ("--seller-column", "id", "--cost-column", "asks", "--cap-column", "most")
     words = (*LAW, "--trade-off", 1e-3, "--cap", 2, "--out", tmp_path / "a.csv")
     assert market(table, *words, *named).exit_code == 0
@@ -160,7 +195,9 @@ def test_caps_of_sellers_hold_and_the_buyers_cap_too(market, tmp_path):
     assert [float(line["cap"]) for line in lines] == [min(cap, 2) for cap in caps]
     assert all(float(line["epsilon"]) <= float(line["cap"]) for line in lines)
     # A column called cap counts without being named: limits that somebody set must not be overlooked.
-    usual = written(tmp_path / "u.csv", ["seller", "cost", "cap"], zip(NAMES, COSTS, caps, strict=True))
+    usual = written(
+        tmp_path / "u.csv", ["seller", "cost", "cap"], zip(NAMES, COSTS, caps, strict=True)
+    )
     assert market(usual, *words, "--force").exit_code == 0
     assert_same(tmp_path / "a.csv", own(trade_off=1e-3, cap=np.minimum(caps, 2)).allocate())
 
@@ -171,18 +208,48 @@ def test_what_was_bought_feeds_an_estimator_a_session_and_a_release(market, run,
     sold = [name for name in NAMES if grants[name] > 0]
     assert 2 <= len(sold) < SELLERS
     values = np.linspace(0, 1, SELLERS)
-    fitted = sv.Mean(bounds=(0, 1)).fit(values, epsilon=sv.Budgets.of(grants, NAMES, zero="leave out"))
+    fitted = sv.Mean(bounds=(0, 1)).fit(
+        values, epsilon=sv.Budgets.of(grants, NAMES, zero="leave out")
+    )
     assert np.all(fitted.guarantee_.epsilon <= np.array(list(grants.values())) + 1e-12)
     session = sv.Session()
     session.grant(grants)
     assert [session.balance(name) for name in NAMES] == list(grants.values())
-    joined = [(name, value, grants[name]) for name, value in zip(NAMES, values, strict=True) if grants[name] > 0]
+    joined = [
+        (name, value, grants[name])
+        for name, value in zip(NAMES, values, strict=True)
+        if grants[name] > 0
+    ]
     table = written(tmp_path / "rows.csv", ["id", "v", "epsilon"], joined)
-    words = ("--column", "v", "--bounds", 0, 1, "--budget-column", "epsilon", "--person-column", "id")
+    words = (
+        "--column",
+        "v",
+        "--bounds",
+        0,
+        1,
+        "--budget-column",
+        "epsilon",
+        "--person-column",
+        "id",
+    )
     assert run("release", "mean", table, *words, "--out", tmp_path / "r.json").exit_code == 0
 
 
-STRANGE = ["=1+1", "'=1+1", "''@x", "-12", "'-12", "+3.5", "-x", "@a", "\tb", 'q"uo,te', "ε", "'plain", "two\nlines"]
+STRANGE = [
+    "=1+1",
+    "'=1+1",
+    "''@x",
+    "-12",
+    "'-12",
+    "+3.5",
+    "-x",
+    "@a",
+    "\tb",
+    'q"uo,te',
+    "ε",
+    "'plain",
+    "two\nlines",
+]
 
 
 def test_names_that_look_like_formulas_are_guarded_and_can_be_had_back(market, tmp_path):
@@ -192,20 +259,31 @@ def test_names_that_look_like_formulas_are_guarded_and_can_be_had_back(market, t
     assert [line["seller"] for line in json.loads(result.stdout)["allocation"]] == STRANGE
     names = [line["seller"] for line in read(tmp_path / "a.csv")]
     assert len(set(names)) == len(names)
-    assert [name for name in names if name[0] in "=+-@\t\r"] == ["-12", "+3.5"]  # numbers are what they are
-    assert [re.sub(r"^'(?='*[=+\-@\t\r])", "", name) for name in names] == STRANGE  # the line of the guide
+    assert [name for name in names if name[0] in "=+-@\t\r"] == [
+        "-12",
+        "+3.5",
+    ]  # numbers are what they are
+    assert [
+        re.sub(r"^'(?='*[=+\-@\t\r])", "", name) for name in names
+    ] == STRANGE  # the line of the guide
     assert guard_formula("=1") != guard_formula("'=1")
 
 
 def test_everything_is_told_as_json_too(market, sellers, tmp_path):
     result = market(sellers, *WORDS, "--json", "--out", tmp_path / "a.csv")
-    told, lines, deal = json.loads(result.stdout), read(tmp_path / "a.csv"), own().within(20)
+    told = json.loads(result.stdout)
+    lines = read(tmp_path / "a.csv")
+    deal = own().within(20)
     assert told["format"] == "sottovoce.market/1"
     for entry, line in zip(told["allocation"], lines, strict=True):
         assert (entry["seller"], entry["epsilon"], entry["payment"]) == (
             line["seller"], float(line["epsilon"]), float(line["payment"])
         )  # fmt: skip
-    assert sum(entry["above_all_prices"] for entry in told["allocation"]) == told["above_all_prices"] == 4
+    assert (
+        sum(entry["above_all_prices"] for entry in told["allocation"])
+        == told["above_all_prices"]
+        == 4
+    )
     assert (told["total_paid"], told["unspent"]) == (deal.total, deal.unspent)
     assert told["expected_error"] == deal.expected_error
 
@@ -215,7 +293,10 @@ def test_who_sells_nothing_is_counted_and_told(market, sellers):
     deal = own(trade_off=1).allocate()
     idle = int(((deal.units == 0) & ~deal.refused).sum())
     assert idle > 0
-    assert "Reports above all prices: 4. Nothing is bought from them, and they should be told so." in told
+    assert (
+        "Reports above all prices: 4. Nothing is bought from them, and they should be told so."
+        in told
+    )
     assert f"sell nothing all the same: {idle}." in told
     assert "Reports below the range of the prior: 4." in told
     assert one_line(NOT_PROTECTED) in one_line(told)
@@ -232,8 +313,12 @@ def test_a_budget_that_buys_nothing_says_so(market, sellers, tmp_path):
 
 @pytest.mark.parametrize("costs", [[2.0], [2.0] * 9])
 def test_one_seller_and_equal_costs_are_markets_too(market, tmp_path, costs):
-    table = written(tmp_path / "s.csv", ["seller", "cost"], [(f"s{i}", c) for i, c in enumerate(costs)])
-    result = market(table, *WORDS, "--out", tmp_path / "a.csv", "--page", tmp_path / "p.html", "--explain", "s0")
+    table = written(
+        tmp_path / "s.csv", ["seller", "cost"], [(f"s{i}", c) for i, c in enumerate(costs)]
+    )
+    result = market(
+        table, *WORDS, "--out", tmp_path / "a.csv", "--page", tmp_path / "p.html", "--explain", "s0"
+    )
     assert result.exit_code == 0, result.output
     assert len({(line["epsilon"], line["payment"]) for line in read(tmp_path / "a.csv")}) == 1
     assert float(read(tmp_path / "a.csv")[0]["epsilon"]) > 0
@@ -250,7 +335,9 @@ def lines_of(told: str) -> list[list[float]]:
 def test_an_explanation_tries_lies_out_and_none_pays(market, sellers, rule):
     costs = dict(zip(NAMES, COSTS, strict=True))
     for seller in (NAMES[0], NAMES[17], max(costs, key=costs.get), min(costs, key=costs.get)):
-        told = market(sellers, *WORDS, "--trade-off", 0.05, "--rule", rule, "--explain", seller).stdout
+        told = market(
+            sellers, *WORDS, "--trade-off", 0.05, "--rule", rule, "--explain", seller
+        ).stdout
         truth, *lies = lines_of(told)
         assert truth[0] == pytest.approx(costs[seller], rel=1e-5)
         assert lies
@@ -258,16 +345,23 @@ def test_an_explanation_tries_lies_out_and_none_pays(market, sellers, rule):
             lied = sv.market.Market(costs | {seller: report}, prior=sv.market.prior.uniform(1, 5), trade_off=0.05,
                                     dimension=11).within(20, rule)  # fmt: skip
             place = NAMES.index(seller)
-            assert (sold, paid) == pytest.approx((lied.epsilon[place], lied.payments[place]), rel=1e-5)
+            assert (sold, paid) == pytest.approx(
+                (lied.epsilon[place], lied.payments[place]), rel=1e-5
+            )
             assert left <= truth[-1] + 1e-8
         verdicts = re.findall(r"^Reporting ([\d.]+) would have left them (.*)\.$", told, re.M)
         assert [float(report) for report, _ in verdicts] == [lie[0] for lie in lies]
-        assert all(verdict == "as much as the truth" or verdict.endswith(" less") for _, verdict in verdicts)
+        assert all(
+            verdict == "as much as the truth" or verdict.endswith(" less")
+            for _, verdict in verdicts
+        )
 
 
 def test_an_explanation_would_say_if_a_lie_paid(market, sellers, monkeypatch):
     """Where everybody is paid what they ask, the lie that asks for more gains, and the explanation says so."""
-    asked = property(lambda deal: deal.epsilon * np.minimum(deal.prices.values[np.minimum(deal.step, 127)], 9))
+    asked = property(
+        lambda deal: deal.epsilon * np.minimum(deal.prices.values[np.minimum(deal.step, 127)], 9)
+    )
     monkeypatch.setattr(Allocation, "payments", asked)
     cheap = NAMES[int(np.argmin(COSTS))]
     assert " more.\n" in market(sellers, *WORDS, "--explain", cheap).stdout
@@ -285,17 +379,26 @@ def test_what_is_published_names_nobody_and_repeats_no_report(market, sellers, t
     path = tmp_path / "public.json"
     assert market(sellers, *WORDS, "--publish", path).exit_code == 0
     text = path.read_text(encoding="utf-8")
-    told, deal = json.loads(text), own().within(20)
+    told = json.loads(text)
+    deal = own().within(20)
     assert not any(name in text for name in NAMES)
     assert not any(
-        re.search(rf"(?<![\d.]){re.escape(f'{cost:g}')}(?![\d.])", text) for cost in COSTS if round(cost, 1) != cost
+        re.search(rf"(?<![\d.]){re.escape(f'{cost:g}')}(?![\d.])", text)
+        for cost in COSTS
+        if round(cost, 1) != cost
     )
-    assert not any(f"{amount:.6g}" in text for amount in {*deal.payments.tolist(), *deal.epsilon.tolist()} - {0.0})
+    assert not any(
+        f"{amount:.6g}" in text
+        for amount in {*deal.payments.tolist(), *deal.epsilon.tolist()} - {0.0}
+    )
     assert "not protected by differential privacy" in told["caution"]
     bands = told["epsilon_bands"]
     assert sum(band["sellers"] for band in bands) == told["bought_from"] == (deal.units > 0).sum()
     for band in bands:
-        assert band["sellers"] == ((deal.epsilon > band["above"]) & (deal.epsilon <= band["up_to"])).sum()
+        assert (
+            band["sellers"]
+            == ((deal.epsilon > band["above"]) & (deal.epsilon <= band["up_to"])).sum()
+        )
     # Who reported what does not matter to it.
     written(sellers, ["seller", "cost"], zip(NAMES, COSTS[::-1], strict=True))
     assert market(sellers, *WORDS, "--publish", path, "--force").exit_code == 0
@@ -307,7 +410,8 @@ class Page(HTMLParser):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.open, self.words = [], []
+        self.open = []
+        self.words = []
         self.feed(text)
         assert self.open == []
         self.text = one_line(" ".join(self.words))
@@ -328,10 +432,12 @@ class Page(HTMLParser):
 
 
 def test_the_page_is_whole_stamped_and_shows_everybody(market, sellers, tmp_path):
-    path, out = tmp_path / "p.html", tmp_path / "a.csv"
+    path = tmp_path / "p.html"
+    out = tmp_path / "a.csv"
     result = market(sellers, *LAW, "--trade-off", 0.1, "--page", path, "--out", out)
     assert result.exit_code == 0, result.output
-    content, deal = path.read_text(encoding="utf-8"), own(trade_off=0.1).allocate()
+    content = path.read_text(encoding="utf-8")
+    deal = own(trade_off=0.1).allocate()
     page = Page(content)
     assert "FOR THE BUYER ALONE" in page.text
     assert "prefers-color-scheme: dark" in content
@@ -340,8 +446,13 @@ def test_the_page_is_whole_stamped_and_shows_everybody(market, sellers, tmp_path
     assert [stat.S_IMODE(file.stat().st_mode) for file in (path, out)] == [0o600, 0o600]
     assert len(listed(result.stdout)) == 10
     assert all(one_line(line) in page.text for line in listed(result.stdout))
-    who, frontier = (ElementTree.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", content, re.DOTALL))
-    shapes = {kind: list(who.iter(f"{{http://www.w3.org/2000/svg}}{kind}")) for kind in ("rect", "circle", "text")}
+    who, frontier = (
+        ElementTree.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", content, re.DOTALL)
+    )
+    shapes = {
+        kind: list(who.iter(f"{{http://www.w3.org/2000/svg}}{kind}"))
+        for kind in ("rect", "circle", "text")
+    }
     heights = {kind: sum(float(r.get("height")) for r in shapes["rect"] if r.get("class") == kind)
                for kind in ("own", "other")}  # fmt: skip
     tallest = int(shapes["text"][0].text)
@@ -418,10 +529,17 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_bad_input_is_a_named_sentence_and_leaves_nothing_behind(market, tmp_path, monkeypatch, name):
+def test_bad_input_is_a_named_sentence_and_leaves_nothing_behind(
+    market, tmp_path, monkeypatch, name
+):
     content, words, error, told = REFUSED[name]
     monkeypatch.chdir(tmp_path)
-    for file, costs in {"same": "2\n2\n", "gaps": "2\n\nnan\n", "words": "2\nx731\n", "past": "1\n5\n"}.items():
+    for file, costs in {
+        "same": "2\n2\n",
+        "gaps": "2\n\nnan\n",
+        "words": "2\nx731\n",
+        "past": "1\n5\n",
+    }.items():
         (tmp_path / f"{file}.csv").write_text(f"cost\n{costs}")
     if content is not None:
         (tmp_path / "t.csv").write_text(content, encoding="utf-8")
@@ -436,7 +554,9 @@ def test_bad_input_is_a_named_sentence_and_leaves_nothing_behind(market, tmp_pat
 
 
 def test_the_law_is_refused_before_reports_are_looked_for(market):
-    assert market("nowhere.csv", "--prior", "uniform:5:1", "--budget", 1).stderr.startswith("InvalidBounds")
+    assert market("nowhere.csv", "--prior", "uniform:5:1", "--budget", 1).stderr.startswith(
+        "InvalidBounds"
+    )
 
 
 @pytest.mark.parametrize("when", ["allocating", "writing"])
@@ -447,7 +567,9 @@ def test_who_interrupts_finds_the_old_files(market, sellers, tmp_path, monkeypat
     out = tmp_path / "a.csv"
     out.write_text("old")
     before = sorted(tmp_path.iterdir())
-    monkeypatch.setattr(*((sv.market.Market, "within") if when == "allocating" else (Path, "replace")), interrupted)
+    monkeypatch.setattr(
+        *((sv.market.Market, "within") if when == "allocating" else (Path, "replace")), interrupted
+    )
     assert market(sellers, *WORDS, "--out", out, "--force").exit_code == 130
     assert out.read_text() == "old"
     assert sorted(tmp_path.iterdir()) == before
@@ -460,7 +582,9 @@ def test_what_takes_long_is_said_at_a_terminal(monkeypatch, patience, terminal, 
     screen = io.StringIO()
     monkeypatch.setattr(console, "PROGRESS_DELAY", patience)
     monkeypatch.setattr(
-        module, "console", lambda **_: Console(file=screen, force_terminal=terminal, force_interactive=terminal)
+        module,
+        "console",
+        lambda **_: Console(file=screen, force_terminal=terminal, force_interactive=terminal),
     )
     with module.status_after_delay("Looking"):
         end = time.monotonic() + (10 if shown else 0.05)
@@ -474,21 +598,25 @@ def test_many_sellers_are_few_dots():
     from sottovoce.report.market import draw_market
 
     costs = np.random.default_rng(0).uniform(1, 5, 100_000)
-    terms, many = (
-        MarketTerms(sv.market.prior.uniform(1, 5), trade_off=1e-4),
-        Sellers(tuple(map(str, range(100_000))), costs),
-    )
+    terms = MarketTerms(sv.market.prior.uniform(1, 5), trade_off=1e-4)
+    many = Sellers(tuple(map(str, range(100_000))), costs)
     assert len(draw_market(MarketOutcome(terms, many, terms.allocate(many)))) < 200_000
 
 
 def test_the_commands_of_the_guide_run_in_their_order(market, tmp_path, monkeypatch):
     guide = (Path(__file__).parents[2] / "docs" / "guide" / "market.md").read_text(encoding="utf-8")
-    section = re.search(r"^## At the terminal\n(.*?)(?=^## )", guide, re.MULTILINE | re.DOTALL).group(1)
+    section = re.search(
+        r"^## At the terminal\n(.*?)(?=^## )", guide, re.MULTILINE | re.DOTALL
+    ).group(1)
     commands = re.findall(r"^(?:\$ )?sottovoce market (.*)$", section, re.MULTILINE)
     assert len(commands) >= 3
     monkeypatch.chdir(tmp_path)
     costs = np.linspace(1e-4, 5.1e-4, 40)
-    written(tmp_path / "sellers.csv", ["seller", "cost"], ((f"seller-{i}", c) for i, c in enumerate(costs)))
+    written(
+        tmp_path / "sellers.csv",
+        ["seller", "cost"],
+        ((f"seller-{i}", c) for i, c in enumerate(costs)),
+    )
     for command in commands:
         result = market(*shlex.split(command))
         assert result.exit_code == 0, (command, result.output)

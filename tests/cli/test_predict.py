@@ -55,13 +55,18 @@ def test_a_model_fitted_in_memory_predicts_the_same_from_its_file(run, clinic, v
     est = sv.Ridge(bounds=bounds).fit(X, visits["cost"].to_numpy(), epsilon=1.0)
     (clinic / "m.json").write_text(est.release_.to_json())
     made = run("predict", clinic / "m.json", clinic / "visits.parquet")
-    assert np.array_equal(csv.read_csv(io.BytesIO(made.stdout.encode()))["prediction"].to_numpy(), est.predict(X))
+    assert np.array_equal(
+        csv.read_csv(io.BytesIO(made.stdout.encode()))["prediction"].to_numpy(), est.predict(X)
+    )
 
 
 @pytest.mark.parametrize("table", ["new.csv", "new.parquet"])
 def test_names_are_copied_in_order_and_formulas_made_harmless(run, clinic, model, new, table):
     made = run("predict", model, clinic / table, "--id-column", "name")
-    told = csv.read_csv(io.BytesIO(made.stdout.encode()), convert_options=csv.ConvertOptions(strings_can_be_null=False))
+    told = csv.read_csv(
+        io.BytesIO(made.stdout.encode()),
+        convert_options=csv.ConvertOptions(strings_can_be_null=False),
+    )
     assert told.column_names == ["name", "prediction"]
     assert told["name"].to_pylist() == ["ada", "'=1+1", "-5", "'@x", 'b"en, jr', ""]
     assert np.array_equal(told["prediction"].to_numpy(), expected(model, new))
@@ -91,12 +96,18 @@ def test_numbers_dates_and_dictionaries_are_copied_as_they_are(run, clinic, mode
         told = run("predict", model, clinic / "ids.parquet", "--id-column", name)
         assert told.exit_code == 0
         assert told.stdout.splitlines()[0] == f'"{name}","prediction"'
-    assert run("predict", model, clinic / "new.csv", "--id-column", "age").stdout.splitlines()[1].startswith('"18",')
+    assert (
+        run("predict", model, clinic / "new.csv", "--id-column", "age")
+        .stdout.splitlines()[1]
+        .startswith('"18",')
+    )
 
 
 def test_many_batches_keep_the_order_of_rows(run, clinic, model, visits, monkeypatch):
     monkeypatch.setattr(engine, "MAX_BATCH_ROWS", 7)
-    made = run("predict", model, clinic / "visits.csv", "--id-column", "id", "--out", clinic / "p.csv")
+    made = run(
+        "predict", model, clinic / "visits.csv", "--id-column", "id", "--out", clinic / "p.csv"
+    )
     assert "3,000 rows predicted" in made.stderr
     told = csv.read_csv(clinic / "p.csv")
     assert told["id"].to_pylist() == visits["id"].to_pylist()
@@ -116,7 +127,11 @@ def test_no_rows_give_a_header(run, clinic, model, new):
         (("model.json", "short.csv"), "MissingColumn", "'smoker'"),
         (("model.json", "gaps.csv"), "MissingValues", "missing or infinite"),
         (("model.json", "words.csv"), "WrongType", "cannot be read as declared"),
-        (("model.json", "named.csv", "--id-column", "prediction"), "InvalidParameter", "'prediction'"),
+        (
+            ("model.json", "named.csv", "--id-column", "prediction"),
+            "InvalidParameter",
+            "'prediction'",
+        ),
         (("model.json", "nowhere.csv"), "InvalidData", "no table"),
         (("nowhere.json", "visits.csv"), "InvalidRelease", "no release"),
         (("clinic.toml", "visits.csv"), "InvalidRelease", ""),
@@ -125,14 +140,21 @@ def test_no_rows_give_a_header(run, clinic, model, new):
         (("unfit.json", "visits.csv"), "InvalidRelease", "cannot be used"),
     ],
 )
-def test_bad_input_is_a_named_sentence_and_leaves_nothing_behind(run, clinic, model, new, words, error, told):
+def test_bad_input_is_a_named_sentence_and_leaves_nothing_behind(
+    run, clinic, model, new, words, error, told
+):
     text = (clinic / "new.csv").read_text()
     (clinic / "short.csv").write_text("age,visits\n18,1\n")
     (clinic / "gaps.csv").write_text(text.replace("60", ""))
     (clinic / "words.csv").write_text(text.replace("60", "old-731"))
     (clinic / "named.csv").write_text(text.replace('"name"', '"prediction"'))
     mean = ("--column", "cost", "--bounds", 0, 20_000, "--epsilon", 1)
-    assert run("release", "mean", clinic / "visits.csv", *mean, "--out", clinic / "mean.json").exit_code == 0
+    assert (
+        run(
+            "release", "mean", clinic / "visits.csv", *mean, "--out", clinic / "mean.json"
+        ).exit_code
+        == 0
+    )
     content = json.loads(model.read_text())
     del content["parameters"]["features"]
     (clinic / "broken.json").write_text(json.dumps(content))
@@ -164,6 +186,9 @@ def test_interrupted_predictions_leave_the_old_file(run, clinic, model, new, mon
     (clinic / "p.csv").write_text("old")
     before = sorted(clinic.iterdir())
     monkeypatch.setattr(Path, "replace", interrupted)
-    assert run("predict", model, clinic / "new.csv", "--out", clinic / "p.csv", "--force").exit_code == 130
+    assert (
+        run("predict", model, clinic / "new.csv", "--out", clinic / "p.csv", "--force").exit_code
+        == 130
+    )
     assert (clinic / "p.csv").read_text() == "old"
     assert sorted(clinic.iterdir()) == before

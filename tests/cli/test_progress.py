@@ -14,7 +14,9 @@ def watched(monkeypatch, patience, *, terminal=True):
     monkeypatch.setattr(console, "PROGRESS_DELAY", patience)
     screen = io.StringIO()
     told = []
-    with RowProgress(Console(file=screen, force_terminal=terminal, force_interactive=terminal, width=120)) as watch:
+    with RowProgress(
+        Console(file=screen, force_terminal=terminal, force_interactive=terminal, width=120)
+    ) as watch:
         for done in (600, 1200, 600, 1200, 1200, 1200):
             watch(done)
             watch._bar.refresh()

@@ -16,7 +16,11 @@ ONE = ("--column", "v", "--bounds", 0, 10, "--epsilon", 1)
 #: Only a release can notice these: a plan does not read the column.
 VALUES = {
     "text among the values": (GOOD.replace("b,2", f"b,{SECRET}"), LINE, "WrongType"),
-    "text among the values, far down": (GOOD + "d,4,1\n" * 400_000 + f"d,{SECRET},1\n", ONE, "WrongType"),
+    "text among the values, far down": (
+        GOOD + "d,4,1\n" * 400_000 + f"d,{SECRET},1\n",
+        ONE,
+        "WrongType",
+    ),
     "NaN": (GOOD.replace("b,2", "b,nan"), LINE, "MissingValues"),
     "a missing value": (GOOD.replace("b,2", "b,"), LINE, "MissingValues"),
     "an infinite value": (GOOD.replace("b,2", "b,inf"), LINE, "MissingValues"),
@@ -81,7 +85,9 @@ def test_bad_input_is_a_named_sentence_and_leaves_nothing_behind(refused, tmp_pa
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_unreadable_values_are_refused_by_a_release_and_do_not_matter_to_a_plan(run, refused, tmp_path, name):
+def test_unreadable_values_are_refused_by_a_release_and_do_not_matter_to_a_plan(
+    run, refused, tmp_path, name
+):
     content, line, error = VALUES[name]
     path = tmp_path / "t.csv"
     path.write_text(content)
@@ -89,7 +95,9 @@ def test_unreadable_values_are_refused_by_a_release_and_do_not_matter_to_a_plan(
     refused(error, "release", "mean", path, *line, "--out", tmp_path / "out.json")
 
 
-@pytest.mark.parametrize("line", [("--q", 2), ("--q", "nan"), ("--method", "guess"), ("--cells", 1), ("--spread", 0)])
+@pytest.mark.parametrize(
+    "line", [("--q", 2), ("--q", "nan"), ("--method", "guess"), ("--cells", 1), ("--spread", 0)]
+)
 def test_parameters_of_quantiles_outside_their_range(refused, tmp_path, line):
     (tmp_path / "t.csv").write_text(GOOD)
     refused("InvalidParameter", "release", "quantile", tmp_path / "t.csv", *LINE, *line)
@@ -110,7 +118,9 @@ def test_what_is_no_table(refused, tmp_path, place, words):
 
 
 def test_parquet_columns_of_the_wrong_kind(refused, tmp_path):
-    table = pa.table({"id": [1.5, 2.5], "v": [SECRET, "x"], "epsilon": [SECRET, "1"], "n": [1.0, 2.0]})
+    table = pa.table(
+        {"id": [1.5, 2.5], "v": [SECRET, "x"], "epsilon": [SECRET, "1"], "n": [1.0, 2.0]}
+    )
     pq.write_table(table, tmp_path / "t.parquet")
     refused("WrongType", "release", "mean", tmp_path / "t.parquet", *ONE)
     refused(
@@ -130,14 +140,20 @@ def test_parquet_columns_of_the_wrong_kind(refused, tmp_path):
 
 
 @pytest.mark.parametrize("out", ["nowhere/out.json", ".", "t.csv"])
-def test_a_place_that_cannot_be_written_to_is_refused_before_anything_is_read(refused, tmp_path, out, monkeypatch):
+def test_a_place_that_cannot_be_written_to_is_refused_before_anything_is_read(
+    refused, tmp_path, out, monkeypatch
+):
     (tmp_path / "t.csv").write_text(GOOD)
     monkeypatch.setattr(ArrowEngine, "fold", None)
-    refused("InvalidParameter", "release", "mean", tmp_path / "t.csv", *LINE, "--out", tmp_path / out)
+    refused(
+        "InvalidParameter", "release", "mean", tmp_path / "t.csv", *LINE, "--out", tmp_path / out
+    )
     assert (tmp_path / "t.csv").read_text() == GOOD
 
 
-@pytest.mark.parametrize("content", [None, "", "{}", "[1]", '{"format": "sottovoce.release/1"}', f'{{"a": "{SECRET}"'])
+@pytest.mark.parametrize(
+    "content", [None, "", "{}", "[1]", '{"format": "sottovoce.release/1"}', f'{{"a": "{SECRET}"']
+)
 def test_what_is_no_release_is_not_explained(refused, tmp_path, content):
     if content is not None:
         (tmp_path / "r.json").write_text(content)

@@ -12,12 +12,26 @@ from sottovoce import __version__
 from sottovoce.cli.reproduce import load_outcome, reproduce
 from sottovoce.errors import InvalidData
 from sottovoce.papers.registry import EXPERIMENTS, Experiment
-from sottovoce.papers.results import Figure, Outcome, Panel, Reason, ResultColumn, ResultTable, Series
+from sottovoce.papers.results import (
+    Figure,
+    Outcome,
+    Panel,
+    Reason,
+    ResultColumn,
+    ResultTable,
+    Series,
+)
 
-QUICK, DRAWN, ABSENT = "ridge/table-1", "ridge/figure-2", "ridge/table-12"
+QUICK = "ridge/table-1"
+DRAWN = "ridge/figure-2"
+ABSENT = "ridge/table-12"
 PANEL = Panel("panel", "x", "loss", (Series("ours", "pdp_op", (1.0, 2.0), (0.1, 0.2)),))
 TABLE = ResultTable(
-    "Table 1", "λ", ("1",), (ResultColumn("loss, own", (2.0,), (1.0,), (0.3,)),), (Reason("loss, own", "Why."),)
+    "Table 1",
+    "λ",
+    ("1",),
+    (ResultColumn("loss, own", (2.0,), (1.0,), (0.3,)),),
+    (Reason("loss, own", "Why."),),
 )
 
 
@@ -31,7 +45,10 @@ def computed(monkeypatch):
             raise InvalidData("The data are not there.", "They are needed.", "Get them.")
         noted.append((self.name, task.size))
         task.progress(0.5)
-        figures = (Figure("A figure", (PANEL,)),) if self.name == DRAWN else ()
+        if self.name == DRAWN:
+            figures = (Figure("A figure", (PANEL,)),)
+        else:
+            figures = ()
         return Outcome(self.name, task.size, (TABLE,), figures, ("A sentence.",), 0.1, __version__)
 
     monkeypatch.setattr(Experiment, "run", run)
@@ -70,7 +87,11 @@ def test_ours_is_shown_beside_print_with_the_ratio_and_the_reason(reproduced, co
 
 def test_files_are_written(reproduced, computed, tmp_path):
     assert reproduced(QUICK, DRAWN, "--small").exit_code == 0
-    names = {path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    names = {
+        path.relative_to(tmp_path / "out").as_posix()
+        for path in (tmp_path / "out").rglob("*")
+        if path.is_file()
+    }
     stems = {"ridge/figure-2.small.json", "ridge/figure-2.small.png", "ridge/figure-2.small.svg"}
     assert names == {"report.html", "ridge/table-1.small.json", *stems}
     assert "<svg" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
@@ -92,7 +113,9 @@ def test_small_and_full_are_kept_apart(reproduced, computed, tmp_path):
     assert load_outcome(tmp_path / "out", QUICK, "full").size == "full"
 
 
-@pytest.mark.parametrize("damage", [lambda text: text[:50], lambda text: text.replace(__version__, "0.0.0")])
+@pytest.mark.parametrize(
+    "damage", [lambda text: text[:50], lambda text: text.replace(__version__, "0.0.0")]
+)
 def test_a_damaged_or_older_file_is_computed_again(reproduced, computed, tmp_path, damage):
     reproduced(QUICK)
     path = tmp_path / "out" / "ridge" / "table-1.json"

@@ -30,7 +30,11 @@ def test_a_schema_alone_makes_a_model_in_the_users_units(run, clinic, table):
     release = Release.load(clinic / "m.json")
     assert list(release.value["coefficients"]) == ["age", "smoker=no", "smoker=yes", "visits"]
     assert release.value["coefficients"]["smoker=yes"] == pytest.approx(2000, rel=0.5)
-    assert [entry["people"] for entry in release.guarantee["epsilon"]["distribution"]] == [500, 500, 500]
+    assert [entry["people"] for entry in release.guarantee["epsilon"]["distribution"]] == [
+        500,
+        500,
+        500,
+    ]
     assert release.guarantee["epsilon"]["most"] <= 2
     assert "Answer: a linear model of 'cost'." in made.stderr
     assert "Planned as: Slopes are fitted" in made.stderr
@@ -51,15 +55,24 @@ def test_every_method_plans_and_releases_the_same_promise(run, clinic, method):
 
 def test_a_table_gives_the_plan_that_the_same_data_in_memory_gives(run, clinic, visits):
     assert run(*ridge(clinic, "plan"), "--out", clinic / "p.json").exit_code == 0
-    est = sv.Ridge(bounds=TableOptions("t", schema=clinic / "clinic.toml").for_regression().features)
-    plan = est.plan(epsilon=visits["epsilon"].to_numpy(), groups=visits["id"].to_numpy(zero_copy_only=False))
+    est = sv.Ridge(
+        bounds=TableOptions("t", schema=clinic / "clinic.toml").for_regression().features
+    )
+    plan = est.plan(
+        epsilon=visits["epsilon"].to_numpy(), groups=visits["id"].to_numpy(zero_copy_only=False)
+    )
     assert json.loads((clinic / "p.json").read_text())["plan_digest"] == plan.digest
 
 
-@pytest.mark.parametrize("words", [("--epsilon", 1), ("--budget-column", "epsilon"), ("--person-column", "id")])
+@pytest.mark.parametrize(
+    "words", [("--epsilon", 1), ("--budget-column", "epsilon"), ("--person-column", "id")]
+)
 def test_columns_of_budgets_and_people_are_no_features(run, clinic, words):
     tier = '[columns.tier]\nkind = "factor"\nlevels = ["careful", "middle", "open"]\n'
-    named = '[columns.epsilon]\nkind = "number"\nlow = 0\nhigh = 2\n' if "epsilon" in words else ""
+    if "epsilon" in words:
+        named = '[columns.epsilon]\nkind = "number"\nlow = 0\nhigh = 2\n'
+    else:
+        named = ""
     (clinic / "clinic.toml").write_text((clinic / "clinic.toml").read_text() + tier + named)
     made = run(*ridge(clinic), *words)
     release = Release.from_json(made.stdout)
@@ -68,8 +81,11 @@ def test_columns_of_budgets_and_people_are_no_features(run, clinic, words):
 
 
 def test_unknown_levels_and_declared_missing_values_are_answered(run, clinic, visits):
-    age, smoker = visits["age"].to_pylist(), visits["smoker"].to_pylist()
-    age[3], smoker[5], smoker[7] = None, "sometimes", None
+    age = visits["age"].to_pylist()
+    smoker = visits["smoker"].to_pylist()
+    age[3] = None
+    smoker[5] = "sometimes"
+    smoker[7] = None
     gaps = visits.set_column(3, "age", pa.array(age)).set_column(4, "smoker", pa.array(smoker))
     csv.write_csv(gaps, clinic / "gaps.csv")
     pq.write_table(gaps, clinic / "gaps.parquet")
@@ -84,7 +100,9 @@ def test_unknown_levels_and_declared_missing_values_are_answered(run, clinic, vi
 
 
 @pytest.mark.parametrize("table", ["visits.csv", "visits.parquet"])
-def test_a_plan_reads_people_and_budgets_and_neither_feature_nor_label(run, clinic, table, monkeypatch):
+def test_a_plan_reads_people_and_budgets_and_neither_feature_nor_label(
+    run, clinic, table, monkeypatch
+):
     read: set[str] = set()
     fold = ArrowEngine.fold
 
@@ -213,7 +231,9 @@ def test_the_trivial_answers_are_the_errors_they_are_said_to_be():
     assert make_verdict(plan).startswith("Worth asking") == only.worth_it
 
 
-@pytest.mark.parametrize(("method", "alpha"), [("statistics", 0.05), ("output-tight", 0.3), ("output", 0.5)])
+@pytest.mark.parametrize(
+    ("method", "alpha"), [("statistics", 0.05), ("output-tight", 0.3), ("output", 0.5)]
+)
 def test_what_is_expected_where_lambda_is_given_is_right_within_a_factor_of_four(method, alpha):
     rng = np.random.default_rng(5)
     X = rng.random((4000, 4))

@@ -49,4 +49,9 @@ def test_a_draft_filled_in_answers_a_question(run, folder):
     head, columns = text.split("[columns.salary]")
     columns = columns.replace("# low =", "low = 0", 1).replace("# high =", "high = 200_000", 1)
     (folder / "filled.toml").write_text(f"{head}[columns.salary]{columns}")
-    assert run("release", "mean", folder / "salaries.csv", "--schema", folder / "filled.toml").exit_code == 0
+    assert (
+        run(
+            "release", "mean", folder / "salaries.csv", "--schema", folder / "filled.toml"
+        ).exit_code
+        == 0
+    )

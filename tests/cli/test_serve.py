@@ -33,8 +33,14 @@ def started(books: Path, tmp_path: Path):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     command = [sys.executable, "-c", COMMAND, "--ledger", str(books), "--port", "0", "--no-open"]
-    environment = {"TMPDIR": str(temporary), "PATH": "", "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    environment = {
+        "TMPDIR": str(temporary),
+        "PATH": "",
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+    }
+    server = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
     try:
         yield server, server.stdout.readline().strip()
     finally:
@@ -60,7 +66,9 @@ def test_from_the_link_to_the_page_and_to_its_end(started, tmp_path):
     page, _, token = path.partition("#")
     assert ask(host, f"/{page}")[0] == 200
     form = {"method": "POST", "body": f"token={token}", "Origin": "null"}
-    assert ask(host, f"/{page}", Host="evil.example", **form)[0] == 421, "and the token is not used up by a stranger"
+    assert ask(host, f"/{page}", Host="evil.example", **form)[0] == 421, (
+        "and the token is not used up by a stranger"
+    )
     status, headers, _ = ask(host, f"/{page}", **form)
     assert status == 200
     crumb = headers["set-cookie"].partition(";")[0]
@@ -113,6 +121,8 @@ def test_books_that_cannot_be_opened_end_the_server(tmp_path):
     (tmp_path / "books.db").write_text("this is not a ledger")
     app = typer.Typer()
     app.command()(serve)
-    result = CliRunner().invoke(app, ["--ledger", str(tmp_path / "books.db"), "--port", "0", "--no-open"])
+    result = CliRunner().invoke(
+        app, ["--ledger", str(tmp_path / "books.db"), "--port", "0", "--no-open"]
+    )
     assert result.exit_code == 2
     assert "LedgerBroken" in result.output

@@ -49,7 +49,9 @@ def session(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sottovoce.estimators.mean.published", None)
         with pytest.raises(sv.errors.ReleaseFailed):
-            books.release(sv.Mean(bounds=(0, 10)), values, groups=people, epsilon=0.05, key="crashed")
+            books.release(
+                sv.Mean(bounds=(0, 10)), values, groups=people, epsilon=0.05, key="crashed"
+            )
     books.charge({"p0017": 0.025}, key="survey of 2019")
     return books
 
@@ -85,7 +87,10 @@ def test_the_page_shows_what_the_books_know(session, statement, shown):
     assert "the release “mean of May”, published" in seen
     assert "the release “crashed”, begun and never published; it stays spent" in seen
     assert "spent elsewhere, “survey of 2019”" in seen
-    assert "so far changes the odds of any guess about your data by a factor of at most 1.455 (ε = 0.375)." in seen
+    assert (
+        "so far changes the odds of any guess about your data by a factor of at most 1.455 (ε = 0.375)."
+        in seen
+    )
     assert "will have changed by a factor of at most 2.719 (ε = 1)." in seen
     assert statement.head in seen
 
@@ -127,7 +132,11 @@ def test_another_head_is_not_confirmed(shown, tmp_path, head):
 
 def test_a_change_of_one_character_anywhere_is_found(shown, statement):
     amounts = [m.start() + 4 for m in re.finditer("ε = [0-9]", shown)]
-    packed = [place for m in re.finditer(r'"packed": "([0-9a-f]+)"', shown) for place in range(m.start(1), m.end(1))]
+    packed = [
+        place
+        for m in re.finditer(r'"packed": "([0-9a-f]+)"', shown)
+        for place in range(m.start(1), m.end(1))
+    ]
     assert len(amounts) >= 7
     assert len(packed) == 52 * len(statement.proved)
     assert _found(shown, statement, 0), "the check can pass"
@@ -137,7 +146,10 @@ def test_a_change_of_one_character_anywhere_is_found(shown, statement):
 
 def _found(shown, statement, place):
     """Whether the page still passes with the lowest bit of one character turned; at 0 nothing is turned."""
-    changed = shown if place == 0 else shown[:place] + chr(ord(shown[place]) ^ 1) + shown[place + 1 :]
+    if place == 0:
+        changed = shown
+    else:
+        changed = shown[:place] + chr(ord(shown[place]) ^ 1) + shown[place + 1 :]
     try:
         read_statement(changed).confirm_head(statement.head)
     except (LedgerBroken, InvalidParameter):
@@ -146,7 +158,10 @@ def _found(shown, statement, place):
 
 
 FORGERIES = {
-    "another amount": lambda first, *rest: (replace(first, packed=_with_amount(first, 2 * 10**9)), *rest),
+    "another amount": lambda first, *rest: (
+        replace(first, packed=_with_amount(first, 2 * 10**9)),
+        *rest,
+    ),
     "another entry": lambda first, *rest: (replace(first, number=first.number + 1), *rest),
     "another account": lambda first, *rest: (replace(first, packed=_with_account(first, 1)), *rest),
     "a step too few": lambda first, *rest: (replace(first, steps=first.steps[:-1]), *rest),
@@ -174,7 +189,9 @@ def test_a_node_of_the_tree_does_not_pass_for_a_line(statement):
     first = statement.proved[0]
     children = b"\1" + b"".join([*first.steps[0].before, _leaf(first), *first.steps[0].after])
     with pytest.raises(LedgerBroken):
-        replace(statement, proved=(ProvedLine(first.number, children, first.steps[1:]),)).refuse_unproved()
+        replace(
+            statement, proved=(ProvedLine(first.number, children, first.steps[1:]),)
+        ).refuse_unproved()
 
 
 def _leaf(line):
@@ -184,9 +201,13 @@ def _leaf(line):
 def test_a_whole_chain_made_anew_does_not_lead_to_the_published_head(statement):
     first = statement.proved[0]
     more = ProvedLine(first.number, _with_amount(first, 2 * 10**9), ())
-    entries, before = [], hash_chain.NO_DIGEST
+    entries = []
+    before = hash_chain.NO_DIGEST
     for entry in statement.entries[:2]:
-        bare = replace(entry, root=_leaf(more)) if entry.number == first.number else entry
+        if entry.number == first.number:
+            bare = replace(entry, root=_leaf(more))
+        else:
+            bare = entry
         before = hash_chain.digest_entry(bare, before)
         entries.append(replace(bare, digest=before))
     forged = replace(statement, entries=tuple(entries), proved=(more,))
@@ -194,7 +215,9 @@ def test_a_whole_chain_made_anew_does_not_lead_to_the_published_head(statement):
         read_statement(make_statement_page(forged))  # nobody has signed it
 
 
-def test_a_chain_signed_by_somebody_else_leads_neither_to_the_published_head_nor_to_the_published_key(statement):
+def test_a_chain_signed_by_somebody_else_leads_neither_to_the_published_head_nor_to_the_published_key(
+    statement,
+):
     stranger = sv.Session()
     stranger.grant({"p0017": 5.0})
     forged = read_statement(make_statement_page(Statement.of(stranger.ledger, "p0017")))
@@ -215,18 +238,26 @@ def test_lines_of_two_people_are_no_statement(session, statement):
 
 
 def test_a_page_of_another_version_is_refused_and_says_so(statement, shown, tmp_path):
-    older = make_statement_page(replace(statement, made_by="sottovoce 0.0.9")).replace("<h1>", "<h1 class='old'>")
+    older = make_statement_page(replace(statement, made_by="sottovoce 0.0.9")).replace(
+        "<h1>", "<h1 class='old'>"
+    )
     (tmp_path / "p.html").write_text(older)
     refused = command("check", tmp_path / "p.html", "--head", statement.head)
     assert refused.exit_code == 2
     assert "it says: sottovoce 0.0.9" in refused.stderr
 
 
-@pytest.mark.parametrize("content", ["", "<html></html>", '<script type="application/json" id="proof">\n{}</script>'])
+@pytest.mark.parametrize(
+    "content", ["", "<html></html>", '<script type="application/json" id="proof">\n{}</script>']
+)
 def test_what_is_no_statement(tmp_path, content):
     (tmp_path / "p.html").write_text(content)
-    assert command("check", tmp_path / "p.html", "--head", "0" * 64).stderr.startswith("InvalidParameter")
-    assert command("check", tmp_path / "nowhere.html", "--head", "0" * 64).stderr.startswith("InvalidParameter")
+    assert command("check", tmp_path / "p.html", "--head", "0" * 64).stderr.startswith(
+        "InvalidParameter"
+    )
+    assert command("check", tmp_path / "nowhere.html", "--head", "0" * 64).stderr.startswith(
+        "InvalidParameter"
+    )
 
 
 def test_hostile_names_are_text(shown):
@@ -257,7 +288,9 @@ def test_a_statement_is_for_its_owner_and_checks_without_the_books(file, tmp_pat
 
 
 def test_somebody_unknown_has_no_statement(file, tmp_path):
-    refused = command("statement", "--person", "cid", "--ledger", file, "--out", tmp_path / "cid.html")
+    refused = command(
+        "statement", "--person", "cid", "--ledger", file, "--out", tmp_path / "cid.html"
+    )
     assert refused.stderr.startswith("UnknownPeople")
     assert "cid" not in refused.stderr
     assert not (tmp_path / "cid.html").exists()
@@ -268,7 +301,9 @@ def test_books_that_were_changed_give_no_statement(file, tmp_path):
         database.execute("UPDATE lines SET amount = amount + 1 WHERE amount = 500000000")
     database.close()
     for person in ("ada", "ben"):
-        refused = command("statement", "--person", person, "--ledger", file, "--out", tmp_path / "p.html")
+        refused = command(
+            "statement", "--person", person, "--ledger", file, "--out", tmp_path / "p.html"
+        )
         assert refused.stderr.startswith("LedgerBroken")
     assert not (tmp_path / "p.html").exists()
 
@@ -283,14 +318,20 @@ def test_a_grant_lowered_below_what_is_spent_leaves_nothing():
 @pytest.mark.parametrize("name", ACCOUNTS)
 def test_every_account_is_told_exactly_and_in_words(name):
     account = AccountBalance(name, granted=500_000_001, spent=100_000_000)
-    assert float(account.format_amount(account.granted).split(" = ")[1]) * account.units_per_one == account.granted
+    assert (
+        float(account.format_amount(account.granted).split(" = ")[1]) * account.units_per_one
+        == account.granted
+    )
     assert account.description.endswith(f"neighbours by {account.neighbours}")
     sums = (
         ledger.compose_accounts({name: account.spent}, READ_AT),
         ledger.compose_accounts({name: account.granted}, READ_AT),
     )
     sentence, *how = explain_odds([account])
-    told = [float(factor.replace(",", "")) for factor in re.findall(r"at most ([0-9,]+[.][0-9]{3})", sentence)]
+    told = [
+        float(factor.replace(",", ""))
+        for factor in re.findall(r"at most ([0-9,]+[.][0-9]{3})", sentence)
+    ]
     for factor, found in zip(told, sums, strict=True):
         assert (
             math.exp(found.epsilon / UNITS_PER_EPSILON)
@@ -320,7 +361,10 @@ def test_all_answers_together_are_the_sum_over_all_accounts_and_nothing_else_is_
     books.charge({"ada": 0.88}, key="labels", account="pure epsilon, replace labels")
     shown = make_statement_page(Statement.of(books.ledger, "ada"))
     meant = shown.split("What this means")[1].split("<h2>")[0]
-    now, later = (float(factor.replace(",", "")) for factor in re.findall(r"at most ([0-9,]+[.][0-9]+)", meant))
+    now, later = (
+        float(factor.replace(",", ""))
+        for factor in re.findall(r"at most ([0-9,]+[.][0-9]+)", meant)
+    )
     assert math.exp(1.88) <= now <= math.exp(1.88) + 1e-3
     assert later == pytest.approx(math.exp(2 + float(zcdp_epsilon(0.25, READ_AT))), abs=1.1e-3)
     assert "labels alone are counted in the sum" in meant
@@ -336,8 +380,13 @@ def test_pure_rows_and_labels_are_told_as_one_sum():
 
 
 def test_an_epsilon_at_delta_names_its_delta_and_an_epsilon_without_protection_says_so():
-    pair = [AccountBalance("epsilon at delta, replace", 10**9, 10**8), AccountBalance("delta, replace", 10**10, 10**9)]
-    now, later = re.findall("except with a probability of about δ = ([0-9.]+) ", explain_odds(pair)[0])
+    pair = [
+        AccountBalance("epsilon at delta, replace", 10**9, 10**8),
+        AccountBalance("delta, replace", 10**10, 10**9),
+    ]
+    now, later = re.findall(
+        "except with a probability of about δ = ([0-9.]+) ", explain_odds(pair)[0]
+    )
     assert (now, later) == ("0.000001", "0.00001")
     (unused,) = explain_odds([AccountBalance(ACCOUNTS[0], 30 * 10**9)])
     assert "nothing is spent yet" in unused
@@ -358,5 +407,10 @@ def test_whether_somebody_was_heard_is_worth_less_about_what_they_say():
 
 
 def test_a_line_says_odds_only_of_what_is_pure():
-    lines = {name: make_line_cells(Line(3, "", "charge", "x", name, 0.25, "outside"))[1] for name in ACCOUNTS}
-    assert [name for name, words in lines.items() if "odds" in words] == [n for n in ACCOUNTS if n.startswith("pure")]
+    lines = {
+        name: make_line_cells(Line(3, "", "charge", "x", name, 0.25, "outside"))[1]
+        for name in ACCOUNTS
+    }
+    assert [name for name, words in lines.items() if "odds" in words] == [
+        n for n in ACCOUNTS if n.startswith("pure")
+    ]

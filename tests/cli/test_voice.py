@@ -71,7 +71,12 @@ def long_release(tmp_path) -> list[str]:
     (tmp_path / "many").mkdir()
     for part in range(2000):  # two hundred million rows that take no room
         (tmp_path / "many" / f"{part}.csv").symlink_to(rows)
-    return ["release", "mean", "many", *shlex.split("--column v --bounds 0 10 --budget-column epsilon --out out.json")]
+    return [
+        "release",
+        "mean",
+        "many",
+        *shlex.split("--column v --bounds 0 10 --budget-column epsilon --out out.json"),
+    ]
 
 
 @contextmanager
@@ -85,7 +90,9 @@ def begun(code: str, words: list[str], folder: Path):
             running.kill()  # does nothing to one that has ended
 
 
-def test_ctrl_c_ends_a_long_release_with_a_sentence_and_leaves_nothing_behind(tmp_path, long_release):
+def test_ctrl_c_ends_a_long_release_with_a_sentence_and_leaves_nothing_behind(
+    tmp_path, long_release
+):
     before = sorted(tmp_path.rglob("*"))
     with begun(READING, long_release, tmp_path) as running:
         assert running.stdout.readline() == "reading\n"
@@ -126,7 +133,9 @@ def test_a_disc_that_refuses_is_a_sentence(run, folder, words, monkeypatch):
 
     monkeypatch.setattr(os, "link", refuse)
     before = sorted(folder.rglob("*"))
-    result = run("release", "mean", folder / "salaries.csv", *words, "--out", folder / "release.json")
+    result = run(
+        "release", "mean", folder / "salaries.csv", *words, "--out", folder / "release.json"
+    )
     assert result.exit_code == 2
     assert "No space left on device" in result.stderr
     assert "is on standard output" in result.stderr
@@ -151,9 +160,13 @@ def test_a_failure_after_reading_looks_like_any_other(run, folder, words, monkey
         raise ZeroDivisionError("secret 731")
 
     monkeypatch.setattr("sottovoce.estimators.mean.published", surprise)
-    result = run("release", "mean", folder / "salaries.csv", *words, "--out", folder / "release.json")
+    result = run(
+        "release", "mean", folder / "salaries.csv", *words, "--out", folder / "release.json"
+    )
     assert result.exit_code == 2
-    assert result.stderr.startswith("ReleaseFailed: The release failed after private rows had been read.")
+    assert result.stderr.startswith(
+        "ReleaseFailed: The release failed after private rows had been read."
+    )
     assert "secret" not in result.output
     assert not (folder / "release.json").exists()
 
@@ -177,10 +190,14 @@ def test_a_terminal_without_greek_still_hears(folder, words):
     line = [*COMMAND, "release", "mean", "salaries.csv", *map(str, words)]
     result = subprocess.run(line, cwd=folder, env=environment, capture_output=True, check=True)
     assert b"each with an ? of their own" in result.stderr
-    assert Release.from_json(result.stdout.decode()).certificate.theorem.endswith("(pure ε, replace)")
+    assert Release.from_json(result.stdout.decode()).certificate.theorem.endswith(
+        "(pure ε, replace)"
+    )
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["release", "ridge", "--help"], ["predict", "--help"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["--version"], ["release", "ridge", "--help"], ["predict", "--help"]]
+)
 def test_help_comes_at_once(words):
     code = """
 import atexit, sys
@@ -188,5 +205,7 @@ from sottovoce.cli.main import app
 atexit.register(lambda: print({"numpy", "pyarrow", "sklearn", "opendp", "scipy"} & set(sys.modules)))
 app()
 """
-    result = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True
+    )
     assert result.stdout.endswith("set()\n")

@@ -22,7 +22,9 @@ def test_the_schema_says_what_the_line_does_not(schema):
 
 
 def test_the_line_wins_over_the_schema(schema):
-    said = TableOptions("t.csv", "age", (0.0, 120.0), "epsilon", None, "name", schema, 40.0).complete()
+    said = TableOptions(
+        "t.csv", "age", (0.0, 120.0), "epsilon", None, "name", schema, 40.0
+    ).complete()
     assert (said.column, said.person, said.budget) == ("age", "name", "epsilon")
     assert (said.bounds, said.missing) == ((0.0, 120.0), 40.0)
     assert said.tiers == {}, "a price list belongs to the schema's own column"
@@ -44,7 +46,11 @@ def test_a_table_with_tiers_is_answered_by_its_schema_alone(run, folder, schema,
     made = run("release", "mean", folder / place, "--schema", schema, "--spread", 5000)
     release = Release.from_json(made.stdout)
     assert release.guarantee["unit"] == "person"
-    assert [entry["people"] for entry in release.guarantee["epsilon"]["distribution"]] == [200, 200, 200]
+    assert [entry["people"] for entry in release.guarantee["epsilon"]["distribution"]] == [
+        200,
+        200,
+        200,
+    ]
 
 
 def test_a_tier_that_nobody_priced_is_refused(run, folder, schema):

@@ -186,13 +186,19 @@ def desk(run, folder: Path, clinic: Path, model: Path, visits: pa.Table, monkeyp
 
 @pytest.mark.parametrize(
     "lines",
-    [[f"plan {line}" for line in QUESTIONS], [f"release {line}" for line in (*QUESTIONS, *RELEASES)], OTHERS],
+    [
+        [f"plan {line}" for line in QUESTIONS],
+        [f"release {line}" for line in (*QUESTIONS, *RELEASES)],
+        OTHERS,
+    ],
     ids=["plan", "release", "others"],
 )
 def test_no_refusal_speaks_python(run, desk, lines):
     told = {line: run(*shlex.split(line)) for line in lines}
     assert {line: found.exit_code for line, found in told.items() if found.exit_code != 2} == {}
-    python = [f"{line}\n{found.stderr}" for line, found in told.items() if PYTHON.search(found.stderr)]
+    python = [
+        f"{line}\n{found.stderr}" for line, found in told.items() if PYTHON.search(found.stderr)
+    ]
     assert python == [], "\n".join(python)
 
 
@@ -204,5 +210,10 @@ def test_the_check_can_fail():
         "Call grant.",
     ):
         assert PYTHON.search(sentence)
-    for sentence in ("Pass --bounds LOW HIGH.", 'Write kind = "factor" under [columns.x].', "λ = 1.", "Use --alpha."):
+    for sentence in (
+        "Pass --bounds LOW HIGH.",
+        'Write kind = "factor" under [columns.x].',
+        "λ = 1.",
+        "Use --alpha.",
+    ):
         assert not PYTHON.search(sentence)

@@ -19,8 +19,11 @@ from sottovoce.ledgers.sql_ledger import SqlLedger
 
 def plant_check_then_act(monkeypatch, processes: int) -> None:
     """The balance is looked up, and what was found is relied on later: no condition, no CHECK, no transaction."""
-    reserve, everybody = SqlLedger.reserve, multiprocessing.get_context("fork").Barrier(processes)
-    unconditional = sql_schema.CHARGE.replace("AND accounts.granted - accounts.spent >= staged.amount", "")
+    reserve = SqlLedger.reserve
+    everybody = multiprocessing.get_context("fork").Barrier(processes)
+    unconditional = sql_schema.CHARGE.replace(
+        "AND accounts.granted - accounts.spent >= staged.amount", ""
+    )
     unchecked = unconditional.replace("SET spent", "SET cap = accounts.cap + staged.amount, spent")
     assert sql_schema.CHARGE != unconditional != unchecked
 
@@ -28,7 +31,9 @@ def plant_check_then_act(monkeypatch, processes: int) -> None:
         if any((self.balances(part.people, part.account) < part.units).any() for part in amounts):
             raise errors.BudgetExceeded("Somebody has not enough left for this.")
         if key.endswith("-0"):
-            everybody.wait(60)  # in between everybody else looks as well: on a busy machine they would, now and then
+            everybody.wait(
+                60
+            )  # in between everybody else looks as well: on a busy machine they would, now and then
         return reserve(self, key, request, amounts, outside=outside)
 
     monkeypatch.setattr(SqlLedger, "reserve", check_then_act)
@@ -45,7 +50,8 @@ def test_a_ledger_that_checks_and_then_acts_is_caught_by_the_race(place, monkeyp
 
 def test_a_ledger_that_charges_after_the_answer_is_caught_by_a_kill(in_file, monkeypatch):
     """The answer is out, the charge is still to come: a kill in between is a free release."""
-    reserve, publish = SqlLedger.reserve, SqlLedger.publish
+    reserve = SqlLedger.reserve
+    publish = SqlLedger.publish
 
     def later(self, key, request, amounts, *, outside=False):
         self.owed = (request, amounts)
@@ -65,11 +71,15 @@ def test_a_ledger_that_charges_after_the_answer_is_caught_by_a_kill(in_file, mon
 
 def test_a_ledger_that_does_not_write_heads_down_is_caught_by_an_older_copy(in_file, monkeypatch):
     saw = LedgerKeyFile.record_head
-    monkeypatch.setattr(LedgerKeyFile, "saw", lambda own, number, *rest: None if number else saw(own, number, *rest))
+    monkeypatch.setattr(
+        LedgerKeyFile, "saw", lambda own, number, *rest: None if number else saw(own, number, *rest)
+    )
     s = in_file.granted()
     s.ledger._store._close()
     older = in_file.file.read_bytes()
     release(s, "k")
     s.ledger._store._close()
     in_file.file.write_bytes(older)
-    assert not in_file.open().sealed  # which tests/attacks/test_ledger_tampering.py would not let pass
+    assert (
+        not in_file.open().sealed
+    )  # which tests/attacks/test_ledger_tampering.py would not let pass

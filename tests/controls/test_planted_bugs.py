@@ -54,7 +54,9 @@ def test_a_clip_left_out_is_caught(case, monkeypatch):
 def test_rounding_before_clipping_is_caught(monkeypatch):
     def rounded_first(self, values):
         steps = np.rint((np.clip(values, -1e6, 1e6) - self.low) * 2.0**-self.exponent)
-        return np.clip(steps, 0, (self.high - self.low) * 2.0**-self.exponent)  # off the grid at the upper end
+        return np.clip(
+            steps, 0, (self.high - self.low) * 2.0**-self.exponent
+        )  # off the grid at the upper end
 
     monkeypatch.setattr(Grid, "integers", rounded_first)
     assert caught(MEAN, PEOPLE[0])
@@ -68,7 +70,13 @@ def test_a_weight_times_one_and_a_half_is_caught(case, whose, monkeypatch):
     def louder(self, batch):
         factor = np.ones(len(self.weights))
         factor[0 if whose == "strictest" else -1] = 1.5
-        heard = type(self)(self.value, self.grid, self.owner, (self.weights * factor).astype(np.int64), self.missing)
+        heard = type(self)(
+            self.value,
+            self.grid,
+            self.owner,
+            (self.weights * factor).astype(np.int64),
+            self.missing,
+        )
         return original(heard, batch)
 
     monkeypatch.setattr(kernels.WeightedKernel, "pieces", louder)
@@ -92,7 +100,12 @@ def test_a_choice_scale_divided_by_one_and_a_half_is_caught(monkeypatch):
     def quieter(cls, kinds, row):
         right = original(cls, kinds, row)
         return Weights(
-            right.row, right.person, right.total, int(right.loudest / 1.5), right.charges, right.concentration
+            right.row,
+            right.person,
+            right.total,
+            int(right.loudest / 1.5),
+            right.charges,
+            right.concentration,
         )
 
     monkeypatch.setattr(Weights, "rounded", classmethod(quieter))
@@ -100,11 +113,17 @@ def test_a_choice_scale_divided_by_one_and_a_half_is_caught(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("which", "draws"), [pytest.param(0, 200_000, marks=pytest.mark.long), (1, 20_000)], ids=["strictest", "loosest"]
+    ("which", "draws"),
+    [pytest.param(0, 200_000, marks=pytest.mark.long), (1, 20_000)],
+    ids=["strictest", "loosest"],
 )
-def test_noise_divided_by_one_and_a_half_in_the_sampler_is_caught_by_the_measurement(which, draws, monkeypatch):
+def test_noise_divided_by_one_and_a_half_in_the_sampler_is_caught_by_the_measurement(
+    which, draws, monkeypatch
+):
     original = integer.sample_opendp_laplace
-    monkeypatch.setattr(integer.opendp_samplers, "laplace", lambda scale, size: original(scale / 1.5, size))
+    monkeypatch.setattr(
+        integer.opendp_samplers, "laplace", lambda scale, size: original(scale / 1.5, size)
+    )
     people = PEOPLE[0]
     loss, charge = measured_loss(MEAN, people, strictest_and_loosest(people)[which], draws)
     assert loss > charge
@@ -123,7 +142,9 @@ def test_giving_everybody_the_average_is_caught(case, monkeypatch):
 
     def averaged(cls, kinds, A):
         total = int(kinds.people.sum())
-        mean_epsilon = np.full_like(kinds.epsilon, int((kinds.epsilon * kinds.people).sum() // total))
+        mean_epsilon = np.full_like(
+            kinds.epsilon, int((kinds.epsilon * kinds.people).sum() // total)
+        )
         even = original(cls, type(kinds)(mean_epsilon, kinds.rows, kinds.people), A)
         charges = np.minimum(even.charges, kinds.epsilon)  # claims what it should have kept
         return Weights(even.row, even.person, even.total, even.loudest, charges, even.concentration)
@@ -140,8 +161,12 @@ def test_counting_rows_instead_of_people_is_caught(case, monkeypatch):
 
     def per_row(cls, kinds, row):
         right = original(cls, kinds, row)
-        wrong = original(cls, type(kinds)(kinds.epsilon, np.ones_like(kinds.rows), kinds.people), row)
-        return Weights(row, wrong.person, right.total, wrong.loudest, wrong.charges, right.concentration)
+        wrong = original(
+            cls, type(kinds)(kinds.epsilon, np.ones_like(kinds.rows), kinds.people), row
+        )
+        return Weights(
+            row, wrong.person, right.total, wrong.loudest, wrong.charges, right.concentration
+        )
 
     monkeypatch.setattr(Weights, "rounded", classmethod(per_row))
     people = PEOPLE[1]

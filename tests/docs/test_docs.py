@@ -16,20 +16,25 @@ from sottovoce import _HOMES
 from sottovoce.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCS, SRC = ROOT / "docs", ROOT / "src"
+DOCS = ROOT / "docs"
+SRC = ROOT / "src"
 PAGES = sorted(DOCS.rglob("*.md"))
 SOURCES = sorted(SRC.rglob("*.py"))
 MAX_LINES = 650
 
 ERRORS = [
-    name for name, kind in inspect.getmembers(sv.errors, inspect.isclass) if issubclass(kind, sv.errors.SottovoceError)
+    name
+    for name, kind in inspect.getmembers(sv.errors, inspect.isclass)
+    if issubclass(kind, sv.errors.SottovoceError)
 ]
 ESTIMATORS = [name for name, home in _HOMES.items() if home.startswith("estimators.")]
 BOX = sv.Bounds(features=(0, 1), label=(0, 1))
 #: How to ask for a plan where bounds=(0, 1) and five rows are not enough to say.
 PLANS = {
     "Ridge": [
-        lambda method=method: sv.Ridge(bounds=BOX, method=method).plan(epsilon=1.0, rows=5, n_features=2)
+        lambda method=method: sv.Ridge(bounds=BOX, method=method).plan(
+            epsilon=1.0, rows=5, n_features=2
+        )
         for method in ("objective", "statistics", "output-tight", "output")
     ],
     "LogisticRegression": [
@@ -39,8 +44,12 @@ PLANS = {
         for neighbours in ("replace", "labels")
     ],
     "ERM": [lambda: sv.ERM(bounds=BOX, delta=1e-6).plan(epsilon=1.0, rows=5, n_features=2)],
-    "PosteriorSample": [lambda: sv.PosteriorSample(bounds=BOX).plan(epsilon=1.0, rows=5, n_features=2)],
-    "AdaptivePosteriorSample": [lambda: sv.AdaptivePosteriorSample(bounds=BOX).plan(rows=5, n_features=2)],
+    "PosteriorSample": [
+        lambda: sv.PosteriorSample(bounds=BOX).plan(epsilon=1.0, rows=5, n_features=2)
+    ],
+    "AdaptivePosteriorSample": [
+        lambda: sv.AdaptivePosteriorSample(bounds=BOX).plan(rows=5, n_features=2)
+    ],
     "LabelPrivateRegression": [],  # planned from the design, on its own page
     "Limited": [],  # these three take any estimator, whose own theorem is checked here
     "Sampled": [],
@@ -53,7 +62,10 @@ def page(name: str) -> str:
 
 
 def headings(text: str) -> list[str]:
-    return [title.replace("`", "") for title in re.findall(r"^#+ (.+?)\s*$", without_blocks(text), re.MULTILINE)]
+    return [
+        title.replace("`", "")
+        for title in re.findall(r"^#+ (.+?)\s*$", without_blocks(text), re.MULTILINE)
+    ]
 
 
 def without_blocks(text: str) -> str:
@@ -62,7 +74,10 @@ def without_blocks(text: str) -> str:
 
 def anchors(text: str) -> set[str]:
     """The anchors that Python-Markdown makes of headings."""
-    plain = (re.sub(r"[^\w\s-]", "", title.encode("ascii", "ignore").decode()) for title in headings(text))
+    plain = (
+        re.sub(r"[^\w\s-]", "", title.encode("ascii", "ignore").decode())
+        for title in headings(text)
+    )
     return {re.sub(r"[-\s]+", "-", title.strip().lower()) for title in plain}
 
 
@@ -73,8 +88,13 @@ def broken_links(text: str, where: Path) -> list[str]:
         if re.match(r"[a-z]+:", target):
             continue
         path, _, anchor = target.partition("#")
-        file = where if not path else (where.parent / path).resolve()
-        found = file.is_file() and (not anchor or anchor in anchors(text if not path else file.read_text("utf-8")))
+        if not path:
+            file = where
+        else:
+            file = (where.parent / path).resolve()
+        found = file.is_file() and (
+            not anchor or anchor in anchors(text if not path else file.read_text("utf-8"))
+        )
         if not found:
             broken.append(target)
     return broken
@@ -88,7 +108,9 @@ def missing_sources(text: str) -> list[str]:
 
 def missing_pages(source: str) -> list[str]:
     """Pages that a source file names and that do not exist."""
-    return [path for path in re.findall(r"docs/[\w/.-]+\.md", source) if not (ROOT / path).is_file()]
+    return [
+        path for path in re.findall(r"docs/[\w/.-]+\.md", source) if not (ROOT / path).is_file()
+    ]
 
 
 def commands() -> dict[str, list[str]]:
@@ -96,7 +118,9 @@ def commands() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
 
     def visit(command: object, words: list[str]) -> None:
-        found[" ".join(words)] = [option for parameter in command.params for option in parameter.opts]  # type: ignore[attr-defined]
+        found[" ".join(words)] = [
+            option for parameter in command.params for option in parameter.opts
+        ]  # type: ignore[attr-defined]
         for name, child in getattr(command, "commands", {}).items():
             visit(child, [*words, name])
 
@@ -122,7 +146,9 @@ def test_the_glossary_has_no_name_that_does_not_exist():
 
 @pytest.mark.parametrize("name", ERRORS)
 def test_every_error_has_its_section_with_a_way_out(name):
-    section = re.search(rf"^### `{name}`\n(.*?)(?=^##|\Z)", page("guide/errors.md"), re.MULTILINE | re.DOTALL)
+    section = re.search(
+        rf"^### `{name}`\n(.*?)(?=^##|\Z)", page("guide/errors.md"), re.MULTILINE | re.DOTALL
+    )
     assert section is not None
     assert re.search(r"\*\*Way\s+out:\*\*", section.group(1))
 
@@ -143,7 +169,9 @@ def test_every_estimator_has_reference_guide_and_theory(name):
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_every_parameter_of_an_estimator_is_in_the_reference(name):
-    section = re.search(rf"^### {name}\n(.*?)(?=^##)", page("reference.md"), re.MULTILINE | re.DOTALL).group(1)
+    section = re.search(
+        rf"^### {name}\n(.*?)(?=^##)", page("reference.md"), re.MULTILINE | re.DOTALL
+    ).group(1)
     for parameter in inspect.signature(getattr(sv, name)).parameters:
         assert f"| `{parameter}` |" in section
 
@@ -158,7 +186,9 @@ def test_every_command_and_option_is_in_the_reference(command):
 
 
 def test_the_reference_has_no_command_that_does_not_exist():
-    assert {title for title in headings(page("reference.md")) if title.startswith("sottovoce")} == set(commands())
+    assert {
+        title for title in headings(page("reference.md")) if title.startswith("sottovoce")
+    } == set(commands())
 
 
 @pytest.mark.parametrize("file", SOURCES, ids=lambda file: str(file.relative_to(SRC)))
@@ -190,7 +220,9 @@ def test_theory_pages_have_their_parts_and_are_linked_from_the_code(file):
 
 def test_every_page_is_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text("utf-8")
-    assert set(re.findall(r"[\w/-]+\.md", navigation)) == {file.relative_to(DOCS).as_posix() for file in PAGES}
+    assert set(re.findall(r"[\w/-]+\.md", navigation)) == {
+        file.relative_to(DOCS).as_posix() for file in PAGES
+    }
 
 
 def test_decisions_are_numbered_without_gaps_and_say_what_was_given_up():
@@ -198,7 +230,9 @@ def test_decisions_are_numbered_without_gaps_and_say_what_was_given_up():
     assert [int(note.name[:4]) for note in notes] == list(range(1, len(notes) + 1))
     for note in notes:
         text = note.read_text("utf-8")
-        assert all(part in text for part in ("**Context.**", "**Choice.**", "**What we gave up.**")), note.name
+        assert all(
+            part in text for part in ("**Context.**", "**Choice.**", "**What we gave up.**")
+        ), note.name
 
 
 @pytest.mark.parametrize("file", SOURCES, ids=lambda file: str(file.relative_to(SRC)))
@@ -210,10 +244,17 @@ def test_no_source_file_is_long(file):
 @pytest.fixture
 def desk(tmp_path, monkeypatch):
     """A folder with the table and the schema that the pages speak of."""
-    rows = [f"p{i % 200:03d},{30_000 + 137 * i % 60_000},{(0.1, 0.5, 2.0)[i % 200 % 3]}" for i in range(300)]
-    (tmp_path / "salaries.csv").write_text("\n".join(["id,salary,epsilon", *rows]) + "\n", encoding="utf-8")
+    rows = [
+        f"p{i % 200:03d},{30_000 + 137 * i % 60_000},{(0.1, 0.5, 2.0)[i % 200 % 3]}"
+        for i in range(300)
+    ]
+    (tmp_path / "salaries.csv").write_text(
+        "\n".join(["id,salary,epsilon", *rows]) + "\n", encoding="utf-8"
+    )
     budgets = [f"p{i:03d},{(0.1, 0.5, 2.0)[i % 3]}" for i in range(200)]
-    (tmp_path / "consents.csv").write_text("\n".join(["id,epsilon", *budgets]) + "\n", encoding="utf-8")
+    (tmp_path / "consents.csv").write_text(
+        "\n".join(["id,epsilon", *budgets]) + "\n", encoding="utf-8"
+    )
     (tmp_path / "schema-filled.toml").write_text(
         'person = "id"\nbudget = "epsilon"\nlabel = "salary"\n'
         '[columns.salary]\nkind = "number"\nlow = 0\nhigh = 200_000\n',
@@ -231,21 +272,31 @@ def desk(tmp_path, monkeypatch):
     ]
     _csv(tmp_path / "patients.csv", "id,age,smoker,cost,epsilon", patients)
     _csv(tmp_path / "new-patients.csv", "id,age,smoker", [row[:3] for row in patients[:20]])
-    _csv(tmp_path / "sellers.csv", "seller,cost", [(f"seller-{i}", 1e-4 + 1e-5 * (7 * i % 41)) for i in range(60)])
+    _csv(
+        tmp_path / "sellers.csv",
+        "seller,cost",
+        [(f"seller-{i}", 1e-4 + 1e-5 * (7 * i % 41)) for i in range(60)],
+    )
     _csv(tmp_path / "volunteers.csv", "age,smoker", [row[1:3] for row in patients[:60]])
     for guide, name in (("regression", "patients.toml"), ("classification", "smokers.toml")):
-        (schema,) = re.findall(r"^```toml\n(.*?)^```", page(f"guide/{guide}.md"), re.MULTILINE | re.DOTALL)
+        (schema,) = re.findall(
+            r"^```toml\n(.*?)^```", page(f"guide/{guide}.md"), re.MULTILINE | re.DOTALL
+        )
         (tmp_path / name).write_text(schema, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def _csv(path, header, rows):
-    path.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n", encoding="utf-8")
+    path.write_text(
+        "\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n", encoding="utf-8"
+    )
 
 
 @pytest.mark.parametrize(
-    "file", [file for file in PAGES if shown_commands(file.read_text("utf-8"))], ids=lambda file: file.name
+    "file",
+    [file for file in PAGES if shown_commands(file.read_text("utf-8"))],
+    ids=lambda file: file.name,
 )
 def test_commands_shown_in_a_page_run_in_their_order(file, desk):
     for command in shown_commands(file.read_text("utf-8")):
@@ -257,12 +308,16 @@ def test_commands_shown_in_a_page_run_in_their_order(file, desk):
 
 def test_the_checks_can_fail():
     here = DOCS / "index.md"
-    assert broken_links("[a](start.md) [b](nowhere.md) [c](start.md#no-such-heading) [d](#nor-this)", here) == [
+    assert broken_links(
+        "[a](start.md) [b](nowhere.md) [c](start.md#no-such-heading) [d](#nor-this)", here
+    ) == [
         "nowhere.md",
         "start.md#no-such-heading",
         "#nor-this",
     ]
-    assert missing_sources("`src/sottovoce/plan.py` and `src/sottovoce/plans.py`") == ["src/sottovoce/plans.py"]
+    assert missing_sources("`src/sottovoce/plan.py` and `src/sottovoce/plans.py`") == [
+        "src/sottovoce/plans.py"
+    ]
     assert missing_sources("`tests/no_such_test.py`") == ["tests/no_such_test.py"]
     assert missing_pages("docs/theory/mean.md and docs/theory/mode.md") == ["docs/theory/mode.md"]
     assert shown_commands("```console\n$ sottovoce mode x.csv\n```\n") == ["sottovoce mode x.csv"]

@@ -33,13 +33,16 @@ from sottovoce.noise.grid import Grid
 from sottovoce.schema import Classes
 from sottovoce.solvers import losses, newton
 
-N, P, KINDS = 2000, 5, 40
+N = 2000
+P = 5
+KINDS = 40
 RECODING = Recoding.of_bounds(sv.Bounds(features=(-0.5, 0.5)), None, P)
 BALL = UnitBall(np.zeros(P), np.full(P, 0.5), 1.2, 0.4, bits=23)
 LOUDNESS = np.random.default_rng(1).exponential(size=KINDS) ** 3  # very unequal
 LOUDNESS[7] = 0.0  # somebody is not heard
 TAU = 0.3
-LABEL, CLASS = Label("value", -1, 1), ClassLabel("class", Classes.from_declaration((0, 1), None), coded=True)
+LABEL = Label("value", -1, 1)
+CLASS = ClassLabel("class", Classes.from_declaration((0, 1), None), coded=True)
 OWNER = GroupLookup("kind")
 theta = np.random.default_rng(2).normal(size=P + 1)
 EXACT = np.array([Fraction(t) + Fraction(1, 2**90) for t in theta], dtype=object)
@@ -47,12 +50,22 @@ EXACT = np.array([Fraction(t) + Fraction(1, 2**90) for t in theta], dtype=object
 
 def regression(point=theta, **options):
     soft = losses.SoftHuber(TAU, 0.2)
-    common = {"reader": EncodedReader(RECODING), "label": LABEL, "owner": OWNER, "loudness": LOUDNESS}
+    common = {
+        "reader": EncodedReader(RECODING),
+        "label": LABEL,
+        "owner": OWNER,
+        "loudness": LOUDNESS,
+    }
     return HuberTerms(**common, loss=soft, theta=point, **options)
 
 
 def classifier(point=theta, **options):
-    common = {"reader": UnitBallReader(BALL, RECODING), "label": CLASS, "owner": OWNER, "loudness": LOUDNESS}
+    common = {
+        "reader": UnitBallReader(BALL, RECODING),
+        "label": CLASS,
+        "owner": OWNER,
+        "loudness": LOUDNESS,
+    }
     return LogisticTerms(**common, positive=1, theta=point, **options)
 
 
@@ -60,7 +73,10 @@ def table(features: str) -> pa.Table:
     """Rows of people with one to a hundred each; features as a regression or as a classifier reads them."""
     rng = np.random.default_rng(3)
     Z = rng.uniform(-0.5, 0.5, (N, P))
-    rows = BALL.rows(Z) if features == "ball" else Z
+    if features == "ball":
+        rows = BALL.rows(Z)
+    else:
+        rows = Z
     person = np.unique(np.minimum(rng.geometric(0.01, N), 300), return_inverse=True)[1]
     return pa.table({
         "value": rng.normal(0, 0.5, N), "class": rng.integers(0, 2, N).astype(float), PERSON: person,
@@ -69,10 +85,13 @@ def table(features: str) -> pa.Table:
     })  # fmt: skip
 
 
-BOX, UNIT = table("box"), table("ball")
+BOX = table("box")
+UNIT = table("ball")
 COUNTS = np.bincount(BOX[PERSON].to_numpy())
 WEIGHT = np.floor(2.0**40 * np.random.default_rng(4).uniform(0.1, 1, len(COUNTS)))
-RISK = Descent(losses.LOSSES["logistic"], 0.3, 1, 1.0, 1.0, False, True, erm_module.FULL_RATE, 1.0, 1)
+RISK = Descent(
+    losses.LOSSES["logistic"], 0.3, 1, 1.0, 1.0, False, True, erm_module.FULL_RATE, 1.0, 1
+)
 
 
 def clipped_sum(over, people: bool, chosen=None) -> list[int]:
@@ -80,20 +99,30 @@ def clipped_sum(over, people: bool, chosen=None) -> list[int]:
     if people:
         return RISK.exact_sum(People(rows, WEIGHT, WEIGHT, COUNTS), theta, chosen).tolist()
     kinds = np.floor(2.0**36 * LOUDNESS / LOUDNESS.max())
-    return RISK.exact_sum(People(rows, kinds, kinds, np.ones(KINDS, dtype=np.int64)), theta).tolist()
+    return RISK.exact_sum(
+        People(rows, kinds, kinds, np.ones(KINDS, dtype=np.int64)), theta
+    ).tolist()
 
 
 def residuals():
     weights = np.random.default_rng(5).integers(0, 2**42, KINDS)
-    return ResidualHistogram(EncodedReader(RECODING), LABEL, OWNER, weights, Grid.cover(-2, 2, 12), theta)
+    return ResidualHistogram(
+        EncodedReader(RECODING), LABEL, OWNER, weights, Grid.cover(-2, 2, 12), theta
+    )
 
 
 SOME = np.random.default_rng(6).random(len(COUNTS)) < 0.3
 STEPS = {
     "regression, Newton": (BOX, lambda over: over.fold(regression()).tolist()),
-    "regression, certificate": (BOX, lambda over: over.fold(regression(EXACT, extended=True)).tolist()),
+    "regression, certificate": (
+        BOX,
+        lambda over: over.fold(regression(EXACT, extended=True)).tolist(),
+    ),
     "classifier, Newton": (UNIT, lambda over: over.fold(classifier()).tolist()),
-    "classifier, certificate": (UNIT, lambda over: over.fold(classifier(EXACT, extended=True)).tolist()),
+    "classifier, certificate": (
+        UNIT,
+        lambda over: over.fold(classifier(EXACT, extended=True)).tolist(),
+    ),
     "residuals": (BOX, lambda over: over.fold(residuals()).tolist()),
     "posterior": (UNIT, lambda over: over.fold(posterior()).tolist()),
     "descent over rows": (BOX, lambda over: clipped_sum(over, people=False)),
@@ -121,7 +150,9 @@ def partitions(rows: pa.Table, monkeypatch, count: int = 50):
     """Yields engines over the same rows in random orders and partitions, with batches and threads of any number."""
     rng = np.random.default_rng(7)
     for _ in range(count):
-        monkeypatch.setattr(engine, "MAX_BATCH_ROWS", int(rng.integers(1, 200)) if rng.random() < 0.2 else 2**16)
+        monkeypatch.setattr(
+            engine, "MAX_BATCH_ROWS", int(rng.integers(1, 200)) if rng.random() < 0.2 else 2**16
+        )
         threads = int(rng.integers(1, 9))
         monkeypatch.setattr(engine.os, "cpu_count", lambda threads=threads: threads)
         yield arrow.ArrowEngine(partitioned(rows, rng))
@@ -134,11 +165,15 @@ def test_fifty_partitions_have_one_digest(step, monkeypatch):
     assert {digest(summed(over)) for over in partitions(rows, monkeypatch)} == {whole}
 
 
-@pytest.mark.parametrize("step", ["regression, Newton", "classifier, certificate", "residuals", "posterior"])
+@pytest.mark.parametrize(
+    "step", ["regression, Newton", "classifier, certificate", "residuals", "posterior"]
+)
 def test_rows_one_by_one_add_up_to_the_same_integers(step):
     """Python's own integers, a row at a time: nothing is lost where a batch is summed in doubles."""
     rows, summed = STEPS[step]
-    one_by_one = [np.array(summed(arrow.ArrowEngine(rows.slice(i, 1))), dtype=object) for i in range(0, N, 10)]
+    one_by_one = [
+        np.array(summed(arrow.ArrowEngine(rows.slice(i, 1))), dtype=object) for i in range(0, N, 10)
+    ]
     together = summed(arrow.ArrowEngine(rows.take(pa.array(np.arange(0, N, 10)))))
     assert sum(one_by_one, start=0 * one_by_one[0]).tolist() == together
 
@@ -176,11 +211,15 @@ class Careless:
 
     def __call__(self, batch):
         v, rows, _ = self.kernel.read(batch)
-        return np.concatenate([[0.0, 0.0], v @ rows, np.zeros(len(self.zero()) - 2 - rows.shape[1])])
+        return np.concatenate(
+            [[0.0, 0.0], v @ rows, np.zeros(len(self.zero()) - 2 - rows.shape[1])]
+        )
 
 
 def test_a_kernel_that_adds_in_doubles_is_caught(monkeypatch):
-    digests = {repr(over.fold(Careless(classifier())).tolist()) for over in partitions(UNIT, monkeypatch)}
+    digests = {
+        repr(over.fold(Careless(classifier())).tolist()) for over in partitions(UNIT, monkeypatch)
+    }
     assert len(digests) > 10
 
 
@@ -204,15 +243,20 @@ def test_a_classifiers_sums_are_right(d, size, unequal):
     """Against 60 digits, for wide and narrow tables, very unequal weights, and θ of any size."""
     rng = np.random.default_rng(d)
     ball = UnitBall(np.zeros(d), np.ones(d), 0.3, 0.0, bits=23)
-    phi, y = ball.rows(rng.uniform(-0.5, 0.5, (200, d))), rng.choice([-1.0, 1.0], 200)
+    phi = ball.rows(rng.uniform(-0.5, 0.5, (200, d)))
+    y = rng.choice([-1.0, 1.0], 200)
     v = np.exp(unequal * rng.normal(size=200))
-    point = np.array([Fraction(t) + Fraction(1, 2**90) for t in size * rng.normal(size=d)], dtype=object)
+    point = np.array(
+        [Fraction(t) + Fraction(1, 2**90) for t in size * rng.normal(size=d)], dtype=object
+    )
     kernel = LogisticTerms(
         reader=None, label=None, owner=None, loudness=v, positive=1, theta=point.astype(float))  # fmt: skip
     value, gradient, curvature = summed(kernel, v, phi, y)
     extended = summed(replace(kernel, theta=point, extended=True), v, phi, y)[1]
     with mpmath.workdps(60):
-        exact, where, loss = [mpmath.mpf(0)] * d, [digits(t) for t in point], mpmath.mpf(0)
+        exact = [mpmath.mpf(0)] * d
+        where = [digits(t) for t in point]
+        loss = mpmath.mpf(0)
         bend = []
         for row, sign, weight in zip(phi.tolist(), y.tolist(), v.tolist(), strict=True):
             margin = sign * mpmath.fsum(a * b for a, b in zip(row, where, strict=True))
@@ -221,7 +265,8 @@ def test_a_classifiers_sums_are_right(d, size, unequal):
             bend.append(float(weight * doubt * (1 - doubt)))
             exact = [e + weight * sign * doubt * x for e, x in zip(exact, row, strict=True)]
         wrong = max(abs(digits(f) - e) for f, e in zip(extended, exact, strict=True))
-    reach, total = 4 + float(np.abs(point).sum()), float(v.sum())
+    reach = 4 + float(np.abs(point).sum())
+    total = float(v.sum())
     assert (
         wrong <= newton.bound_rounding(200, d, 1.0) * total / 10
     )  # a tenth of what the certificate takes, and no θ in it
@@ -249,26 +294,37 @@ def test_a_regressions_sums_are_right_where_the_longest_float_is_a_double(soft, 
 def error_of_a_certificate(soft, size):
     """The error of a certificate's gradient in parts of what it may be; checks the plain sums, too, if θ is small."""
     rng = np.random.default_rng(9)
-    Z, y, v = rng.uniform(-0.5, 0.5, (200, P)), rng.uniform(-1, 1, 200), rng.exponential(size=200) ** 4
+    Z = rng.uniform(-0.5, 0.5, (200, P))
+    y = rng.uniform(-1, 1, 200)
+    v = rng.exponential(size=200) ** 4
     Z[:, 1] = np.clip(Z[:, 0] + rng.normal(0, 0.3 / max(size, 1), 200), -0.5, 0.5)
     point = EXACT + np.array([0, Fraction(size), -Fraction(size), *[0] * (P - 2)], dtype=object)
-    loss = losses.SoftHuber(TAU, 0.2) if soft else losses.ClassicHuber(TAU)
+    if soft:
+        loss = losses.SoftHuber(TAU, 0.2)
+    else:
+        loss = losses.ClassicHuber(TAU)
     kernel = replace(regression(), loudness=v, loss=loss)
     value, gradient, curvature = summed(kernel, v, Z, y)
     extended = summed(replace(kernel, theta=point, extended=True), v, Z, y)[1]
     rows = np.column_stack([np.full(200, 0.5), np.rint(Z * 2.0**24) * 2.0**-24])
     with mpmath.workdps(60):
         where = [digits(t) for t in point]
-        exact, values, bends = [mpmath.mpf(0)] * (P + 1), mpmath.mpf(0), []
+        exact = [mpmath.mpf(0)] * (P + 1)
+        values = mpmath.mpf(0)
+        bends = []
         for row, label, weight in zip(rows.tolist(), y.tolist(), v.tolist(), strict=True):
             residual = label - mpmath.fsum(a * b for a, b in zip(row, where, strict=True))
             rho, psi, bend = huber_by_hand(residual, soft)
-            values, bends = values + weight * rho, [*bends, float(weight * bend)]
+            values = values + weight * rho
+            bends = [*bends, float(weight * bend)]
             exact = [e + weight * psi * x for e, x in zip(exact, row, strict=True)]
         wrong = max(abs(digits(f) - e) for f, e in zip(extended, exact, strict=True))
-    assert sum(b > 0 for b in bends) > 20  # rows that bend are where an error in a residual would be felt
+    assert (
+        sum(b > 0 for b in bends) > 20
+    )  # rows that bend are where an error in a residual would be felt
     if size == 0:
-        reach, total = 1 + TAU + float(np.abs(theta).sum()) / 2, float(v.sum())
+        reach = 1 + TAU + float(np.abs(theta).sum()) / 2
+        total = float(v.sum())
         assert np.abs(gradient - np.array(exact, dtype=float)).max() <= 2.0**-49 * total * reach
         assert abs(value - float(values)) <= 2.0**-49 * total * reach
         slack = 2.0**-21 * np.sqrt(v.max()) * np.sqrt(v).sum() + 200 * 2.0**-43 * v.max()
@@ -280,7 +336,9 @@ def test_a_residual_that_is_right_only_to_the_last_place_of_its_coefficients_is_
     """A planted bug: what is lost grows with θ, and not with the residual."""
 
     def careless(start, rows, point):
-        long = np.array([np.longdouble(float(t)) + np.longdouble(float(t - Fraction(float(t)))) for t in point])
+        long = np.array(
+            [np.longdouble(float(t)) + np.longdouble(float(t - Fraction(float(t)))) for t in point]
+        )
         return start - long[0] / 2 - round_to_grid(rows).astype(np.longdouble) @ long[1:]
 
     monkeypatch.setattr(loss_kernels, "compute_residuals", careless)
@@ -290,21 +348,29 @@ def test_a_residual_that_is_right_only_to_the_last_place_of_its_coefficients_is_
 def test_limbs_of_exact_numbers_add_up_to_them():
     rng = np.random.default_rng(4)
     for size in (0.0, 1e-30, 1.0, 1e3, 1e20):
-        numbers = np.array([Fraction(round(size * x * 2**100), 2**100) for x in rng.normal(size=7)], dtype=object)
+        numbers = np.array(
+            [Fraction(round(size * x * 2**100), 2**100) for x in rng.normal(size=7)], dtype=object
+        )
         for bits in (11, 22):
             parts = list(loss_kernels.split_exactly(numbers, bits))
             found = sum((newton.to_fractions(part) for _, part in parts), start=0 * numbers)
             assert found.tolist() == numbers.tolist()
             whole = [part * 2.0 ** (bits * place) for place, part in parts]
-            assert all((part == np.rint(part)).all() and np.abs(part).max() <= 2**bits for part in whole)
+            assert all(
+                (part == np.rint(part)).all() and np.abs(part).max() <= 2**bits for part in whole
+            )
 
 
 def huber_by_hand(residual, soft: bool):
-    a, tau = abs(residual), mpmath.mpf(TAU)
+    a = abs(residual)
+    tau = mpmath.mpf(TAU)
     sign = mpmath.sign(residual)
     if not soft:
-        return (a * a / 2, residual, 1) if a < tau else (tau * (a - tau / 2), sign * tau, 0)
-    start, g = mpmath.mpf(TAU * (1 - 2 * 0.2)), mpmath.mpf(2 * 0.2 * TAU)
+        if a < tau:
+            return (a * a / 2, residual, 1)
+        return (tau * (a - tau / 2), sign * tau, 0)
+    start = mpmath.mpf(TAU * (1 - 2 * 0.2))
+    g = mpmath.mpf(2 * 0.2 * TAU)
     tau = start + g
     if a <= start:
         return a * a / 2, residual, 1
@@ -333,7 +399,8 @@ def test_a_row_that_is_no_number_ends_the_release():
 X = np.random.default_rng(10).random((N, 3))
 SCORE = X @ [2.0, -1.0, 0.5] - 0.75
 Y = SCORE + np.random.default_rng(11).normal(0, 0.2, N)
-EPSILON, OWNERS = np.repeat([0.5, 1.0, 2.0, 4.0], N // 4), np.arange(N) // 4
+EPSILON = np.repeat([0.5, 1.0, 2.0, 4.0], N // 4)
+OWNERS = np.arange(N) // 4
 BOUNDS = sv.Bounds(features=(0, 1), label=(-3, 3))
 FITS = {
     "ridge": (sv.Ridge(BOUNDS), Y),
@@ -347,9 +414,13 @@ FITS = {
 @pytest.mark.parametrize("people", [False, True])
 def test_the_order_of_rows_does_not_change_a_bit_of_an_answer(fit, people):
     estimator, y = FITS[fit]
-    rng, answers = np.random.default_rng(12), []
+    rng = np.random.default_rng(12)
+    answers = []
     for order in (np.arange(N), *(rng.permutation(N) for _ in range(4))):
-        groups = OWNERS[order] if people else None
+        if people:
+            groups = OWNERS[order]
+        else:
+            groups = None
         with seeded(1):
             found = estimator.fit(X[order], y[order], epsilon=EPSILON[order], groups=groups)
         answers.append(np.append(found.coef_, found.intercept_).tolist())
@@ -370,7 +441,9 @@ def test_a_first_guess_from_some_rows_does_not_depend_on_their_order(monkeypatch
 def files(tmp_path):
     columns = {f"x{j}": X[:, j] for j in range(3)}
     rng = np.random.default_rng(13)
-    rows = pa.table({**columns, "y": Y, "who": OWNERS, "name": [f"p{o:04}" for o in OWNERS], "grant": EPSILON})
+    rows = pa.table(
+        {**columns, "y": Y, "who": OWNERS, "name": [f"p{o:04}" for o in OWNERS], "grant": EPSILON}
+    )
     for i, part in enumerate(np.array_split(rng.permutation(N), 4)):
         pq.write_table(rows.take(pa.array(part)), tmp_path / f"{i}.parquet", row_group_size=150)
     return str(tmp_path)
@@ -401,7 +474,10 @@ high = 3
 def test_rows_of_nobody_in_particular_are_read_from_files_but_not_drawn(files):
     erm = sv.ERM("squared", bounds=sv.Schema.loads(SCHEMA), delta=1e-6, steps=10)
     answers = []
-    for data in ((files, "y", "grant"), (pa.table({f"x{j}": X[:, j] for j in range(3)}), Y, EPSILON)):
+    for data in (
+        (files, "y", "grant"),
+        (pa.table({f"x{j}": X[:, j] for j in range(3)}), Y, EPSILON),
+    ):
         with seeded(3):
             fitted = erm.fit(data[0], data[1], epsilon=data[2])
         answers.append(np.append(fitted.coef_, fitted.intercept_).tolist())

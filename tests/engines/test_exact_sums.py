@@ -19,7 +19,8 @@ from sottovoce.data.kernels import GroupLookup, WeightedHistogram, WeightedSum
 from sottovoce.noise.grid import Grid
 
 N = 3000
-GRID, CELLS = Grid.cover(-5.0, 12.7, 32), Grid.cover(-5.0, 12.7, 9)
+GRID = Grid.cover(-5.0, 12.7, 32)
+CELLS = Grid.cover(-5.0, 12.7, 9)
 
 
 def table(seed: int = 0) -> pa.Table:
@@ -38,7 +39,8 @@ def digest(over) -> str:
 
 def by_hand(rows: pa.Table) -> str:
     """The same with Python's integers, one row at a time."""
-    total, histogram = 0, [0] * (CELLS.cells + 1)
+    total = 0
+    histogram = [0] * (CELLS.cells + 1)
     for value, kind in zip(rows["value"].to_pylist(), rows["kind"].to_pylist(), strict=True):
         weight = int(WEIGHTS[kind])
         total += weight * int(GRID.integers(np.array([value]))[0])
@@ -54,10 +56,13 @@ def partitioned(rows: pa.Table, rng: np.random.Generator) -> pa.Table:
 
 
 def test_two_hundred_partitions_have_one_digest(monkeypatch):
-    rows, rng = table(), np.random.default_rng(7)
+    rows = table()
+    rng = np.random.default_rng(7)
     digests = set()
     for _ in range(200):
-        monkeypatch.setattr(engine, "MAX_BATCH_ROWS", int(rng.integers(1, N + 1)) if rng.random() < 0.5 else 2**16)
+        monkeypatch.setattr(
+            engine, "MAX_BATCH_ROWS", int(rng.integers(1, N + 1)) if rng.random() < 0.5 else 2**16
+        )
         threads = int(rng.integers(1, 9))
         monkeypatch.setattr(engine.os, "cpu_count", lambda threads=threads: threads)
         digests.add(digest(arrow.ArrowEngine(partitioned(rows, rng))))
@@ -75,7 +80,9 @@ def test_files_give_the_same_digest_as_memory(tmp_path):
     kind = get_engine("arrow")
     places = [str(tmp_path / "one.parquet"), str(folder), str(folder / "*.parquet")]
     digests = {digest(kind.open_table(place)) for place in places}
-    digests.add(digest(kind.of_columns({name: rows[name].to_numpy() for name in rows.column_names})))
+    digests.add(
+        digest(kind.of_columns({name: rows[name].to_numpy() for name in rows.column_names}))
+    )
     assert digests == {by_hand(rows)}
     csv_engine = kind.open_table(str(tmp_path / "one.csv"), numbers=("value", "kind"))
     budgets, owner = take_census(csv_engine, epsilon=1.0)
@@ -87,4 +94,9 @@ def test_files_give_the_same_digest_as_memory(tmp_path):
 @pytest.mark.parametrize("kind", [pa.int32(), pa.float32(), pa.decimal128(21, 2), pa.bool_()])
 def test_columns_of_any_kind_of_number_are_read(kind):
     rows = pa.table({"value": pa.array([0, 1, 1, 0]).cast(kind), "kind": pa.array([0, 0, 0, 0])})
-    assert arrow.ArrowEngine(rows).fold(WeightedSum("value", Grid.cover(0, 1, 1), GroupLookup(), np.array([5]))) == 20
+    assert (
+        arrow.ArrowEngine(rows).fold(
+            WeightedSum("value", Grid.cover(0, 1, 1), GroupLookup(), np.array([5]))
+        )
+        == 20
+    )

@@ -28,7 +28,10 @@ SHAPES = {
 OFTEN = ("many rows a person",)
 every_shape = pytest.mark.parametrize(
     "shape",
-    [pytest.param(shape, id=name, marks=() if name in OFTEN else pytest.mark.long) for name, shape in SHAPES.items()],
+    [
+        pytest.param(shape, id=name, marks=() if name in OFTEN else pytest.mark.long)
+        for name, shape in SHAPES.items()
+    ],
 )
 
 
@@ -54,7 +57,8 @@ def from_the_rank(q):
     """How far q lies outside of the plain ranks of an answer, [F(t−), F(t)]."""
 
     def distance(values, answer) -> float:
-        below, at_or_below = np.mean(values < answer[0]), np.mean(values <= answer[0])
+        below = np.mean(values < answer[0])
+        at_or_below = np.mean(values <= answer[0])
         return max(below - q, q - at_or_below, 0.0)
 
     return distance
@@ -73,7 +77,9 @@ def test_the_expected_error_of_a_mean_is_right(shape):
 def test_the_expected_error_of_a_mean_is_right_with_a_public_spread():
     question = sv.Mean(bounds=(0, 1), spread=12**-0.5)
     shape = SHAPES["tiers"]
-    measured, expected = root_mean_square(question, *shape, lambda rng, n: rng.random(n), from_the_plain_mean)
+    measured, expected = root_mean_square(
+        question, *shape, lambda rng, n: rng.random(n), from_the_plain_mean
+    )
     assert 0.9 <= measured / expected <= 1.1
 
 
@@ -82,7 +88,9 @@ def test_equal_budgets_leave_nothing_but_noise():
     (error,) = sv.Mean(bounds=(0, 100)).plan(epsilon=0.5, rows=300).errors
     assert error.sampling == pytest.approx(0, abs=1e-9)
     assert error.total == pytest.approx(error.noise)
-    assert error.noise == pytest.approx(np.sqrt(2) * 100 / (300 * 0.5), rel=0.02)  # clipped, near the ends
+    assert error.noise == pytest.approx(
+        np.sqrt(2) * 100 / (300 * 0.5), rel=0.02
+    )  # clipped, near the ends
     assert "Assumed" not in error.describe()
 
 
@@ -92,7 +100,9 @@ def test_noise_on_a_clipped_mean_is_what_integration_gives(noise):
     means, ranks = np.meshgrid((np.arange(400) + 0.5) / 400, (np.arange(4000) + 0.5) / 4000)
     drawn = noise * np.sign(ranks - 0.5) * -np.log1p(-np.abs(2 * ranks - 1))
     clipped = np.clip(means + drawn, 0, 1) - means
-    assert estimate_clipped_noise(noise, 1.0) == pytest.approx(np.sqrt(np.mean(clipped**2)), rel=2e-3)
+    assert estimate_clipped_noise(noise, 1.0) == pytest.approx(
+        np.sqrt(np.mean(clipped**2)), rel=2e-3
+    )
 
 
 @pytest.mark.parametrize(("q", "limit"), [(0.5, 1 / 12), (0.01, (0.99**3 + 0.01**3) / 3)])
@@ -106,5 +116,7 @@ def test_with_hardly_any_budget_the_rank_is_anywhere(q, limit):
 def test_the_expected_rank_error_of_a_quantile_is_right(shape, q):
     """Values spread evenly over the bounds; the rank of an answer is counted among the same values."""
     question = sv.Quantile(q=q, bounds=(0, 1))
-    measured, expected = root_mean_square(question, *shape, lambda rng, n: rng.random(n), from_the_rank(q))
+    measured, expected = root_mean_square(
+        question, *shape, lambda rng, n: rng.random(n), from_the_rank(q)
+    )
     assert 0.9 <= measured / expected <= 1.1

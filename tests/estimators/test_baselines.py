@@ -28,7 +28,14 @@ from sklearn_checks import CHECKS
 from sottovoce import errors
 from sottovoce.budgets import Budgets
 from sottovoce.estimators import baselines, mean
-from sottovoce.estimators.baselines import Limited, Sampled, Uniform, adapt, choose_rows, compute_threshold
+from sottovoce.estimators.baselines import (
+    Limited,
+    Sampled,
+    Uniform,
+    adapt,
+    choose_rows,
+    compute_threshold,
+)
 from sottovoce.noise import selection, source
 from sottovoce.units import UNITS_PER_EPSILON
 
@@ -40,7 +47,8 @@ SIGMAS = 6
 
 def exact_chance(epsilon: int, threshold: int) -> mpmath.mpf:
     return min(
-        mpmath.expm1(mpmath.mpf(epsilon) / UNITS_PER_EPSILON) / mpmath.expm1(mpmath.mpf(threshold) / UNITS_PER_EPSILON),
+        mpmath.expm1(mpmath.mpf(epsilon) / UNITS_PER_EPSILON)
+        / mpmath.expm1(mpmath.mpf(threshold) / UNITS_PER_EPSILON),
         mpmath.mpf(1),
     )
 
@@ -52,7 +60,9 @@ def exact_chance(epsilon: int, threshold: int) -> mpmath.mpf:
     nudge=st.integers(-3, 3),
     more=st.integers(0, 2**64 - 1),
 )
-def test_a_coin_is_decided_as_an_infinitely_precise_uniform_would_decide_it(threshold, share, nudge, more):
+def test_a_coin_is_decided_as_an_infinitely_precise_uniform_would_decide_it(
+    threshold, share, nudge, more
+):
     """ "Returns independent booleans, True with probability (e^ε − 1)/(e^t − 1), exactly, and 1 where ε ≥ t." """
     epsilon = max(1, int(threshold * share))
     with mpmath.workdps(800):
@@ -78,10 +88,12 @@ def test_the_chance_in_doubles_is_as_exact_as_the_comparison_takes_it_to_be(thre
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "threshold"), [(0.01, 0.2), (0.5, 1.0), (3.0, 3.1), (1e-9, 3e-9), (1.0, 1.0), (0.0, 1.0)]
+    ("epsilon", "threshold"),
+    [(0.01, 0.2), (0.5, 1.0), (3.0, 3.1), (1e-9, 3e-9), (1.0, 1.0), (0.0, 1.0)],
 )
 def test_people_are_kept_as_often_as_promised_and_a_tenth_off_is_rejected(epsilon, threshold):
-    n, p = 200_000, min(math.expm1(epsilon) / math.expm1(threshold), 1.0)
+    n = 200_000
+    p = min(math.expm1(epsilon) / math.expm1(threshold), 1.0)
     kept = int(
         selection.sample_by_budget(
             np.full(n, round(epsilon * UNITS_PER_EPSILON)), round(threshold * UNITS_PER_EPSILON)
@@ -97,12 +109,20 @@ def test_people_are_kept_as_often_as_promised_and_a_tenth_off_is_rejected(epsilo
 def test_budgets_of_thousands_neither_overflow_nor_round_a_chance_to_zero():
     huge = np.array([1000, 999, 1], dtype=np.int64) * UNITS_PER_EPSILON
     with np.errstate(all="raise", under="ignore"):
-        assert selection.compute_inclusion_probability(huge, 1000 * UNITS_PER_EPSILON)[:2].tolist() == [
+        assert selection.compute_inclusion_probability(huge, 1000 * UNITS_PER_EPSILON)[
+            :2
+        ].tolist() == [
             1.0,
             pytest.approx(math.exp(-1)),
         ]
-    with source._seam(Script(2**64 - 1, 0, 0, *[0] * 40)):  # all-zero words: a chance of e^(−999) is still a chance
-        assert selection.sample_by_budget(huge, 1000 * UNITS_PER_EPSILON).tolist() == [True, True, True]
+    with source._seam(
+        Script(2**64 - 1, 0, 0, *[0] * 40)
+    ):  # all-zero words: a chance of e^(−999) is still a chance
+        assert selection.sample_by_budget(huge, 1000 * UNITS_PER_EPSILON).tolist() == [
+            True,
+            True,
+            True,
+        ]
 
 
 # Exact audits of Sampled around Mean
@@ -110,7 +130,9 @@ def test_budgets_of_thousands_neither_overflow_nor_round_a_chance_to_zero():
 
 def answer_law(estimator, values, epsilon, groups, kept) -> tuple[float, float, float]:
     """Returns centre and scale of a mean's discrete Laplace law in whole numbers, and its scale in the column's."""
-    seen, seam, original = [], Silent(), mean.draw_noisy_values
+    seen = []
+    seam = Silent()
+    original = mean.draw_noisy_values
 
     def spy(plan, statistic, *rest):
         seen.append((plan, statistic))
@@ -132,14 +154,18 @@ def largest_log_ratio(p: float, dropped, one, two) -> float:
     """
     centres = [law[0] for law in (dropped, one, two)]
     reach = max(law[1] for law in (dropped, one, two))
-    x = np.unique(np.r_[centres, np.linspace(min(centres) - 3 * reach, max(centres) + 3 * reach, 4001)])
+    x = np.unique(
+        np.r_[centres, np.linspace(min(centres) - 3 * reach, max(centres) + 3 * reach, 4001)]
+    )
 
     def log_density(law):
         centre, scale = law
         return -np.abs(x - centre) / scale - np.log(2 * scale)
 
     rest = log_density(dropped) + (np.log1p(-p) if p < 1 else -np.inf)
-    ratio = np.logaddexp(rest, np.log(p) + log_density(one)) - np.logaddexp(rest, np.log(p) + log_density(two))
+    ratio = np.logaddexp(rest, np.log(p) + log_density(one)) - np.logaddexp(
+        rest, np.log(p) + log_density(two)
+    )
     return float(np.abs(ratio).max())
 
 
@@ -165,15 +191,24 @@ def audit(people, owner, threshold, null, law=None) -> tuple[float, float]:
     budgets = Budgets.of(people.epsilon, people.groups)
     t = compute_threshold(threshold, budgets) / UNITS_PER_EPSILON
     p = chance(float(budgets.epsilon[place]), t)
-    mine, losses = people.owners == owner, []
-    law = law or (lambda values, kept: answer_law(estimator, values, people.epsilon, people.groups, kept)[:2])
+    mine = people.owners == owner
+    losses = []
+    law = law or (
+        lambda values, kept: answer_law(estimator, values, people.epsilon, people.groups, kept)[:2]
+    )
     for one, two in ((LOW, HIGH), (HIGH, LOW), (-1e308, 1e308), (LOW, (LOW + HIGH) / 2)):
         for coins in coins_of_others(len(names)):
-            first, second = np.full(len(mine), LOW), np.full(len(mine), LOW)
-            first[mine], second[mine] = one, two
-            present, absent = coins.copy(), coins.copy()
-            present[place], absent[place] = True, False
-            losses.append(largest_log_ratio(p, law(first, absent), law(first, present), law(second, present)))
+            first = np.full(len(mine), LOW)
+            second = np.full(len(mine), LOW)
+            first[mine] = one
+            second[mine] = two
+            present = coins.copy()
+            absent = coins.copy()
+            present[place] = True
+            absent[place] = False
+            losses.append(
+                largest_log_ratio(p, law(first, absent), law(first, present), law(second, present))
+            )
     promise = estimator.plan(epsilon=people.epsilon, groups=people.groups).charges[place]
     return max(losses), float(promise)
 
@@ -220,8 +255,13 @@ def test_the_published_form_with_noise_by_the_number_sampled_overspends_and_is_c
 
     def as_published(values, kept):
         kept = np.array([kept[0], True, True])
-        centre, integer, scale = answer_law(sv.Mean(bounds=(LOW, HIGH)), values[kept], t, None, None)
-        return centre / integer * scale, scale  # numbers sampled differ, so laws are compared in units of the column
+        centre, integer, scale = answer_law(
+            sv.Mean(bounds=(LOW, HIGH)), values[kept], t, None, None
+        )
+        return (
+            centre / integer * scale,
+            scale,
+        )  # numbers sampled differ, so laws are compared in units of the column
 
     overspent, promise = audit(people, 0, "max", LOW, law=as_published)
     repaired, _ = audit(people, 0, "max", LOW)
@@ -247,7 +287,9 @@ def test_a_wrong_chance_is_caught(wrong, monkeypatch):
 
 def test_a_coin_for_each_row_instead_of_each_person_would_overspend():
     """Randomised response to "has this person a row with a 1?" is t-DP for people; coins for nine rows break it."""
-    rows, t, epsilon = 9, 2.0, 0.1
+    rows = 9
+    t = 2.0
+    epsilon = 0.1
     p = chance(epsilon, t)
     for seen, expected in ((p, 1.0), (1 - (1 - p) ** rows, 6.3)):
         assert math.log(1 + seen * math.expm1(t)) / epsilon == pytest.approx(expected, rel=0.01)
@@ -267,7 +309,8 @@ class Spy(RegressorMixin, BaseEstimator):
 
     def fit(self, X, y, epsilon=None, groups=None):
         SEEN.append({"X": X, "y": np.asarray(y), "epsilon": epsilon, "groups": groups})
-        self.coef_, self.n_features_in_ = np.array([0.25]), np.shape(X)[1]
+        self.coef_ = np.array([0.25])
+        self.n_features_in_ = np.shape(X)[1]
         return self
 
     def predict(self, X):
@@ -304,15 +347,32 @@ def test_nothing_tells_who_was_sampled(monkeypatch):
     for mask in (np.ones(40, bool), np.zeros(40, bool), np.arange(40) % 2 == 0):
         monkeypatch.setattr(baselines.choose, "kept", lambda e, t, mask=mask: mask)
         with silent():
-            told.append(Sampled(sv.Mean(bounds=(0, 10))).fit(np.full(40, 5.0), epsilon=np.linspace(0.1, 1, 40)))
+            told.append(
+                Sampled(sv.Mean(bounds=(0, 10))).fit(
+                    np.full(40, 5.0), epsilon=np.linspace(0.1, 1, 40)
+                )
+            )
     assert len({pickle.dumps(fitted) for fitted in told}) == 1
-    assert set(vars(told[0])) == {"estimator", "threshold", "null", "estimator_", "guarantee_", "release_"}
+    assert set(vars(told[0])) == {
+        "estimator",
+        "threshold",
+        "null",
+        "estimator_",
+        "guarantee_",
+        "release_",
+    }
 
 
 def test_people_and_not_rows_are_sampled():
     groups = np.repeat(np.arange(200), 3)
     values = np.ones(600)
-    y = spied_fit(Sampled(Spy()), np.ones((600, 2)), values, dict.fromkeys(range(199), 0.5) | {199: 1.0}, groups)["y"]
+    y = spied_fit(
+        Sampled(Spy()),
+        np.ones((600, 2)),
+        values,
+        dict.fromkeys(range(199), 0.5) | {199: 1.0},
+        groups,
+    )["y"]
     kept = y.reshape(200, 3) == 1.0
     assert np.array_equal(kept.all(axis=1), kept.any(axis=1))
     assert 0 < kept[:, 0].sum() < 200
@@ -329,17 +389,29 @@ def test_the_release_and_the_plan_tell_the_outer_promise():
     assert fitted.release_.certificate.page == "docs/theory/baselines.md"
     assert fitted.release_.certificate.plan_digest == plan.digest
     assert sv.Release.from_json(fitted.release_.to_json()) == fitted.release_
-    assert [round(line["voice"], 3) for line in plan.who_pays()] == [round(0.75 * chance(0.1, 1.0), 3), 0.25]
+    assert [round(line["voice"], 3) for line in plan.who_pays()] == [
+        round(0.75 * chance(0.1, 1.0), 3),
+        0.25,
+    ]
     assert plan.noise == sv.Mean(bounds=(0, 10)).plan(epsilon=1.0, rows=40).noise
 
 
 def test_promises_are_by_person_in_sorted_order_with_groups():
     groups = ["cy", "ada", "ben", "ada", "cy", "cy"]
-    fitted = Sampled(sv.Mean(bounds=(0, 1))).fit(np.ones(6), epsilon={"ada": 1.0, "ben": 0.2, "cy": 0.3}, groups=groups)
+    fitted = Sampled(sv.Mean(bounds=(0, 1))).fit(
+        np.ones(6), epsilon={"ada": 1.0, "ben": 0.2, "cy": 0.3}, groups=groups
+    )
     assert fitted.guarantee_.epsilon.tolist() == [1.0, 0.2, 0.3]
-    assert (fitted.guarantee_.unit, fitted.guarantee_.people.tolist()) == ("person", ["ada", "ben", "cy"])
+    assert (fitted.guarantee_.unit, fitted.guarantee_.people.tolist()) == (
+        "person",
+        ["ada", "ben", "cy"],
+    )
     lines = fitted.plan(epsilon={"ada": 1.0, "ben": 0.2, "cy": 0.3}, groups=groups).who_pays()
-    assert [(line["people"], line["rows"], line["spent"]) for line in lines] == [(1, 1, 0.2), (1, 3, 0.3), (1, 2, 1.0)]
+    assert [(line["people"], line["rows"], line["spent"]) for line in lines] == [
+        (1, 1, 0.2),
+        (1, 3, 0.3),
+        (1, 2, 1.0),
+    ]
 
 
 @pytest.mark.parametrize("threshold", ["max", "mean", 0.7])
@@ -354,7 +426,12 @@ def test_equal_budgets_keep_everybody_and_give_the_estimator_itself(threshold):
 
 
 @pytest.mark.parametrize(
-    "question", [sv.Mean(bounds=(0, 10)), sv.Quantile(bounds=(0, 10)), sv.Quantile(q=[0.2, 0.8], bounds=(0, 10))]
+    "question",
+    [
+        sv.Mean(bounds=(0, 10)),
+        sv.Quantile(bounds=(0, 10)),
+        sv.Quantile(q=[0.2, 0.8], bounds=(0, 10)),
+    ],
 )
 @pytest.mark.parametrize("epsilon", [[1000.0, 1.0, 0.001], [1e6, 1e-9, 500.0]])
 def test_huge_and_tiny_budgets_get_an_answer(question, epsilon):
@@ -367,7 +444,9 @@ def test_the_mean_of_budgets_is_over_people_and_rounded_down():
     budgets = Budgets.of({"a": 0.1, "b": 0.2, "c": 0.2}, groups=["a"] * 7 + ["b", "c"])
     assert compute_threshold("mean", budgets) == 166_666_666
     assert compute_threshold("mean", Budgets.of(np.full(10**5, 1e6))) == 10**15
-    fitted = Sampled(sv.Mean(bounds=(0, 1)), threshold="mean").fit(np.ones(3), epsilon=[0.1, 0.2, 0.9])
+    fitted = Sampled(sv.Mean(bounds=(0, 1)), threshold="mean").fit(
+        np.ones(3), epsilon=[0.1, 0.2, 0.9]
+    )
     assert fitted.guarantee_.epsilon.tolist() == [0.1, 0.2, 0.4]
 
 
@@ -389,13 +468,18 @@ FRAMES = {
 
 
 @pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES.keys())
-def test_a_dropped_person_becomes_the_middle_of_the_bounds_in_every_kind_of_table(frame, nobody_kept):
+def test_a_dropped_person_becomes_the_middle_of_the_bounds_in_every_kind_of_table(
+    frame, nobody_kept
+):
     bounds = sv.Bounds(features=([0, 10], [1, 30]), label=(-4, 2))
     X = frame([1, 0, 1], [15.0, 20.0, 30.0])
     seen = spied_fit(Sampled(Spy(bounds)), X, [1.0, 2.0, -3.0], 1.0)
     assert seen["y"].tolist() == [-1.0] * 3
     assert isinstance(seen["X"], np.ndarray if isinstance(X, list) else type(X))
-    cells = seen["X"].to_pandas() if isinstance(X, pa.Table) else seen["X"]
+    if isinstance(X, pa.Table):
+        cells = seen["X"].to_pandas()
+    else:
+        cells = seen["X"]
     assert np.array_equal(np.asarray(cells), [[0.5, 20.0]] * 3)
     if hasattr(X, "columns") and not isinstance(X, pa.Table):
         assert list(seen["X"].columns) == list(X.columns)
@@ -403,13 +487,18 @@ def test_a_dropped_person_becomes_the_middle_of_the_bounds_in_every_kind_of_tabl
 
 def test_the_null_record_can_be_given_and_a_ball_has_its_centre(nobody_kept):
     X = np.ones((3, 2))
-    assert spied_fit(Sampled(Spy(), null=([0.1, 0.2], 0.9)), X, [1, 0, 1], 1.0)["X"].tolist() == [[0.1, 0.2]] * 3
+    assert (
+        spied_fit(Sampled(Spy(), null=([0.1, 0.2], 0.9)), X, [1, 0, 1], 1.0)["X"].tolist()
+        == [[0.1, 0.2]] * 3
+    )
     assert spied_fit(Sampled(Spy(), null=(0.3, 0.9)), X, [1, 0, 1], 1.0)["y"].tolist() == [0.9] * 3
-    assert not spied_fit(Sampled(Spy(sv.Bounds(norm=1.0, label=(-1, 1)))), X, [1, 0, 1], 1.0)["X"].any()
+    assert not spied_fit(Sampled(Spy(sv.Bounds(norm=1.0, label=(-1, 1)))), X, [1, 0, 1], 1.0)[
+        "X"
+    ].any()
     with silent():
-        assert Sampled(sv.Mean(bounds=(0, 10)), null=2.0).fit([9.0] * 9, epsilon=1e3).value_ == pytest.approx(
-            2, abs=1e-3
-        )
+        assert Sampled(sv.Mean(bounds=(0, 10)), null=2.0).fit(
+            [9.0] * 9, epsilon=1e3
+        ).value_ == pytest.approx(2, abs=1e-3)
 
 
 SCHEMA = """
@@ -432,7 +521,12 @@ levels = ["0", "1"]
 kind = "factor"
 levels = ["True", "False"]
 """
-TABLE = {"smoker": ["yes", "no", "no"], "age": [30, 40, 50], "code": [0, 1, 1], "flag": [True, False, True]}
+TABLE = {
+    "smoker": ["yes", "no", "no"],
+    "age": [30, 40, 50],
+    "code": [0, 1, 1],
+    "flag": [True, False, True],
+}
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, pa.table])
@@ -442,9 +536,16 @@ def test_a_schema_has_a_middle_too_and_no_level_of_a_factor(frame, kept, monkeyp
     seen = spied_fit(Sampled(Spy(sv.Schema.loads(SCHEMA))), frame(TABLE), [1.0, 2.0, 3.0], 1.0)
     columns = {name: list(seen["X"][name].to_numpy()) for name in TABLE}
     if kept:  # a factor becomes the text of its level, whatever it was coded by
-        assert columns == {name: [v if name == "age" else str(v) for v in cells] for name, cells in TABLE.items()}
+        assert columns == {
+            name: [v if name == "age" else str(v) for v in cells] for name, cells in TABLE.items()
+        }
     else:
-        assert columns == {"smoker": [""] * 3, "age": [40.0] * 3, "code": [""] * 3, "flag": [""] * 3}
+        assert columns == {
+            "smoker": [""] * 3,
+            "age": [40.0] * 3,
+            "code": [""] * 3,
+            "flag": [""] * 3,
+        }
         assert seen["y"].tolist() == [4.0] * 3
 
 
@@ -460,7 +561,10 @@ def test_public_features_stay(nobody_kept):
     seen = spied_fit(Sampled(LabelSpy()), X, [1.0, 0.0, 1.0], 1.0)
     assert seen["X"] is X
     assert seen["y"].tolist() == [0.5] * 3
-    assert spied_fit(Sampled(LabelSpy(), null=0.25), X, [1.0, 0.0, 1.0], 1.0)["y"].tolist() == [0.25] * 3
+    assert (
+        spied_fit(Sampled(LabelSpy(), null=0.25), X, [1.0, 0.0, 1.0], 1.0)["y"].tolist()
+        == [0.25] * 3
+    )
 
 
 @settings(max_examples=300, deadline=None)
@@ -471,7 +575,8 @@ def test_a_delta_inside_is_the_delta_outside(epsilon, times, delta, given_chance
     a, b, c = given_chances
     b = min(b, *(math.exp(t) * x + delta for x in (a, c)))
     p = math.expm1(epsilon) / math.expm1(t)
-    here, there = (1 - p) * a + p * b, (1 - p) * a + p * c
+    here = (1 - p) * a + p * b
+    there = (1 - p) * a + p * c
     assert here <= math.exp(epsilon) * there + p * delta + 1e-12
 
 
@@ -535,7 +640,9 @@ def test_the_voices_of_a_plan_are_the_shares_that_are_heard_and_a_tenth_off_is_r
     assert abs(answer - (1 + 0.9 * math.exp(-1)) / 2) > SIGMAS * sigma
 
 
-@pytest.mark.parametrize("inside", [Limited(sv.Mean(bounds=(0, 1)), rows=2), Uniform(sv.Mean(bounds=(0, 1)))])
+@pytest.mark.parametrize(
+    "inside", [Limited(sv.Mean(bounds=(0, 1)), rows=2), Uniform(sv.Mean(bounds=(0, 1)))]
+)
 def test_baselines_go_around_baselines_also_for_people_with_many_rows(inside):
     groups = np.repeat(["a", "b", "c", "d"], [1, 2, 5, 5])
     budgets = {"a": 0.1, "b": 2.0, "c": 0.5, "d": 0.1}
@@ -568,20 +675,28 @@ def test_an_estimator_whose_plan_asks_for_more_is_sampled_all_the_same():
 @every_people
 def test_uniform_promises_everybody_the_minimum(people):
     uniform = Uniform(sv.Mean(bounds=(LOW, HIGH)))
-    fitted = uniform.fit(np.full(len(people.epsilon), 3.0), epsilon=people.epsilon, groups=people.groups)
+    fitted = uniform.fit(
+        np.full(len(people.epsilon), 3.0), epsilon=people.epsilon, groups=people.groups
+    )
     smallest = people.epsilon.min()
     assert fitted.guarantee_.epsilon.max() <= smallest
     assert fitted.guarantee_.epsilon.max() == pytest.approx(smallest, rel=1e-4)
     if people.groups is None:
         assert fitted.guarantee_.epsilon == pytest.approx(smallest, rel=1e-4)
-    assert np.array_equal(fitted.guarantee_.epsilon, fitted.plan(epsilon=people.epsilon, groups=people.groups).charges)
-    classical = sv.Mean(bounds=(LOW, HIGH)).plan(epsilon=smallest, groups=people.groups, rows=len(people.epsilon))
+    assert np.array_equal(
+        fitted.guarantee_.epsilon, fitted.plan(epsilon=people.epsilon, groups=people.groups).charges
+    )
+    classical = sv.Mean(bounds=(LOW, HIGH)).plan(
+        epsilon=smallest, groups=people.groups, rows=len(people.epsilon)
+    )
     assert fitted.release_.noise == classical.noise
     assert fitted.release_.certificate.plan_digest == classical.digest
 
 
 def test_uniform_takes_an_estimator_without_a_guarantee_at_its_word():
-    fitted = Uniform(Spy()).fit(np.ones((3, 1)), np.ones(3), epsilon={"a": 0.2, "b": 0.5}, groups=["b", "a", "b"])
+    fitted = Uniform(Spy()).fit(
+        np.ones((3, 1)), np.ones(3), epsilon={"a": 0.2, "b": 0.5}, groups=["b", "a", "b"]
+    )
     assert SEEN[-1]["epsilon"] == 0.2
     assert SEEN[-1]["groups"].tolist() == ["b", "a", "b"]
     assert fitted.guarantee_.epsilon.tolist() == [0.2, 0.2]
@@ -597,7 +712,11 @@ def test_uniform_takes_an_estimator_without_a_guarantee_at_its_word():
 
 
 @settings(max_examples=50, deadline=None)
-@given(owner=st.lists(st.integers(0, 6), min_size=1, max_size=60), most=st.integers(1, 5), salt=st.text(max_size=5))
+@given(
+    owner=st.lists(st.integers(0, 6), min_size=1, max_size=60),
+    most=st.integers(1, 5),
+    salt=st.text(max_size=5),
+)
 def test_everybody_keeps_at_most_so_many_rows_and_as_many_as_there_are(owner, most, salt):
     """ "Returns the places, in order, of at most ``most`` rows of each owner, from places, owners and salt alone." """
     owner = np.array(owner)
@@ -609,19 +728,29 @@ def test_everybody_keeps_at_most_so_many_rows_and_as_many_as_there_are(owner, mo
 
 
 def test_the_choice_does_not_depend_on_values_and_every_row_has_its_turn():
-    groups, X = np.repeat(["a", "b"], [12, 3]), np.arange(15.0)[:, None]
+    groups = np.repeat(["a", "b"], [12, 3])
+    X = np.arange(15.0)[:, None]
     first = spied_fit(Limited(Spy(), rows=4), X, np.zeros(15), 1.0, groups)["X"].ravel().tolist()
-    again = spied_fit(Limited(Spy(), rows=4), X, np.linspace(-9, 9, 15) ** 3, 1.0, groups)["X"].ravel().tolist()
+    again = (
+        spied_fit(Limited(Spy(), rows=4), X, np.linspace(-9, 9, 15) ** 3, 1.0, groups)["X"]
+        .ravel()
+        .tolist()
+    )
     assert first == again
     assert len(first) == 7
-    turns = np.bincount(np.concatenate([choose_rows(np.zeros(12, int), 4, str(s)) for s in range(3000)]), minlength=12)
+    turns = np.bincount(
+        np.concatenate([choose_rows(np.zeros(12, int), 4, str(s)) for s in range(3000)]),
+        minlength=12,
+    )
     assert np.all(np.abs(turns - 1000) < SIGMAS * math.sqrt(3000 * (1 / 3) * (2 / 3)))
 
 
 @every_people
 def test_limited_keeps_everybodys_own_promise(people):
     values = np.linspace(LOW, HIGH, len(people.epsilon))
-    fitted = Limited(sv.Mean(bounds=(LOW, HIGH)), rows=2).fit(values, epsilon=people.epsilon, groups=people.groups)
+    fitted = Limited(sv.Mean(bounds=(LOW, HIGH)), rows=2).fit(
+        values, epsilon=people.epsilon, groups=people.groups
+    )
     granted = Budgets.of(people.epsilon, people.groups).epsilon
     assert len(fitted.guarantee_.epsilon) == len(granted)
     assert np.all(fitted.guarantee_.epsilon <= granted)
@@ -636,16 +765,26 @@ def test_a_row_that_is_not_chosen_is_not_read():
     places = choose_rows(np.repeat([0, 1], 10), 3, "")
     values = np.full(20, np.nan)
     values[places] = 0.5
-    assert 0 <= Limited(sv.Mean(bounds=(0, 1)), rows=3).fit(values, epsilon=1.0, groups=groups).value_ <= 1
+    assert (
+        0
+        <= Limited(sv.Mean(bounds=(0, 1)), rows=3).fit(values, epsilon=1.0, groups=groups).value_
+        <= 1
+    )
 
 
 @pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES.keys())
 def test_limited_takes_every_kind_of_table_and_passes_budgets_on(frame):
-    X, groups = frame(list(range(6)), [0.5] * 6), ["a", "a", "a", "b", "c", "c"]
-    seen = spied_fit(Limited(Spy(), rows=1), X, np.arange(6), {"a": 0.1, "b": 0.2, "c": 0.3}, groups)
+    X = frame(list(range(6)), [0.5] * 6)
+    groups = ["a", "a", "a", "b", "c", "c"]
+    seen = spied_fit(
+        Limited(Spy(), rows=1), X, np.arange(6), {"a": 0.1, "b": 0.2, "c": 0.3}, groups
+    )
     assert seen["epsilon"].tolist() == [0.1, 0.2, 0.3]
     assert seen["groups"].tolist() == ["a", "b", "c"]
-    first = seen["X"].to_pandas() if isinstance(X, pa.Table) else seen["X"]
+    if isinstance(X, pa.Table):
+        first = seen["X"].to_pandas()
+    else:
+        first = seen["X"]
     assert np.array_equal(np.asarray(first)[:, 0], seen["y"])
     assert spied_fit(Limited(Spy(), rows=1), X, np.arange(6), 0.7, groups)["epsilon"] == 0.7
 
@@ -684,9 +823,13 @@ def toy_line(X, y, epsilon):
 
 @pytest.mark.parametrize("around", [Uniform, Sampled])
 def test_an_adapted_function_is_an_estimator_for_every_baseline(around):
-    fitted = around(adapt(fit=toy, bounds=(0, 1))).fit(np.full(5000, 0.5), epsilon=[0.5] * 2500 + [2.0] * 2500)
+    fitted = around(adapt(fit=toy, bounds=(0, 1))).fit(
+        np.full(5000, 0.5), epsilon=[0.5] * 2500 + [2.0] * 2500
+    )
     assert abs(fitted.value_ - 0.5) < 0.1
-    assert fitted.guarantee_.epsilon[[0, -1]].tolist() == ([0.5, 0.5] if around is Uniform else [0.5, 2.0])
+    assert fitted.guarantee_.epsilon[[0, -1]].tolist() == (
+        [0.5, 0.5] if around is Uniform else [0.5, 2.0]
+    )
     assert fitted.guarantee_.arithmetic == "floating"
     assert pickle.loads(pickle.dumps(fitted)).value_ == fitted.value_
 
@@ -704,11 +847,16 @@ def test_an_adapted_model_predicts_and_an_add_remove_one_gets_half():
 
 def test_an_adapted_function_knows_one_row_a_person_and_limited_sees_to_it():
     names = ["cy", "ada", "ben"]
-    fitted = Sampled(adapt(toy, bounds=(0, 1))).fit([0.0, 1.0, 1.0], epsilon=[0.1, 2.0, 0.5], groups=names)
+    fitted = Sampled(adapt(toy, bounds=(0, 1))).fit(
+        [0.0, 1.0, 1.0], epsilon=[0.1, 2.0, 0.5], groups=names
+    )
     assert fitted.guarantee_.epsilon.tolist() == [2.0, 0.5, 0.1]
     assert fitted.guarantee_.unit == "person"
     uniform = Uniform(adapt(toy)).fit([0.0, 1.0, 1.0], epsilon=[0.1, 2.0, 0.5], groups=names)
-    assert (uniform.guarantee_.unit, uniform.guarantee_.people.tolist()) == ("person", sorted(names))
+    assert (uniform.guarantee_.unit, uniform.guarantee_.people.tolist()) == (
+        "person",
+        sorted(names),
+    )
     with pytest.raises(errors.InvalidParameter):
         Uniform(adapt(toy)).fit([0.0, 1.0, 1.0], epsilon=0.1, groups=["a", "a", "b"])
     limited = Limited(Sampled(adapt(toy, bounds=(0, 1))), rows=1)
@@ -737,8 +885,10 @@ class NoNoise:
         raise AssertionError("noise was drawn for a refused request")
 
 
-MEAN, VALUES = sv.Mean(bounds=(0, 1)), np.linspace(0, 1, 6)
-X6, EPS = np.ones((6, 2)), np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
+MEAN = sv.Mean(bounds=(0, 1))
+VALUES = np.linspace(0, 1, 6)
+X6 = np.ones((6, 2))
+EPS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
 REFUSED = {
     "a word as threshold": (errors.InvalidParameter, Sampled(MEAN, threshold="median"), {}),
     "a number as text": (errors.InvalidParameter, Sampled(MEAN, threshold="0.5"), {}),
@@ -812,7 +962,9 @@ NAMES = ["uniform", "sampled", "limited", "sampled limited", "adapted"]
 
 
 @pytest.mark.parametrize("baseline", BASELINES, ids=NAMES)
-@pytest.mark.parametrize("check", CHECKS[1:], ids=lambda check: check.__name__)  # they need an estimator inside
+@pytest.mark.parametrize(
+    "check", CHECKS[1:], ids=lambda check: check.__name__
+)  # they need an estimator inside
 def test_scikit_learns_checks(baseline, check):
     check(type(baseline).__name__, baseline)
 
@@ -830,7 +982,11 @@ def test_parameters_of_the_estimator_inside_are_reached():
     baseline = Sampled(Limited(sv.Mean(bounds=(0, 1)), rows=2))
     assert baseline.get_params()["estimator__estimator__bounds"] == (0, 1)
     baseline.set_params(estimator__estimator__bounds=(0, 2), estimator__rows=3, threshold="mean")
-    assert (baseline.estimator.estimator.bounds, baseline.estimator.rows, baseline.threshold) == ((0, 2), 3, "mean")
+    assert (baseline.estimator.estimator.bounds, baseline.estimator.rows, baseline.threshold) == (
+        (0, 2),
+        3,
+        "mean",
+    )
 
 
 @pytest.mark.parametrize("baseline", [Uniform(Spy()), Sampled(Spy()), Limited(Spy())], ids=repr)
@@ -838,8 +994,12 @@ def test_budgets_and_owners_are_routed_through_a_pipeline(baseline):
     with sklearn.config_context(enable_metadata_routing=True):
         routed = clone(baseline).set_fit_request(epsilon=True, groups=True)
         assert routed.get_metadata_routing().fit.requests == {"epsilon": True, "groups": True}
-        pipeline = sklearn.pipeline.make_pipeline(sklearn.preprocessing.FunctionTransformer(), routed)
-        pipeline.fit(np.ones((4, 1)), np.ones(4), epsilon={"a": 0.1, "b": 0.2}, groups=["a", "b", "b", "b"])
+        pipeline = sklearn.pipeline.make_pipeline(
+            sklearn.preprocessing.FunctionTransformer(), routed
+        )
+        pipeline.fit(
+            np.ones((4, 1)), np.ones(4), epsilon={"a": 0.1, "b": 0.2}, groups=["a", "b", "b", "b"]
+        )
         assert pipeline.predict(np.ones((2, 1))).tolist() == [0.5, 0.5]
     assert sklearn.base.is_regressor(baseline)
 

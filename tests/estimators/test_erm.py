@@ -29,7 +29,8 @@ from sottovoce.noise import source
 from sottovoce.solvers import losses
 
 rng0 = np.random.default_rng(0)
-N, P = 1500, 3
+N = 1500
+P = 3
 X = rng0.random((N, P)) * [1, 10, 100]
 ODDS = 5 * (X[:, 0] - 0.5) - 0.4 * (X[:, 1] - 5) + 0.3
 CLASSES = np.where(rng0.random(N) < 1 / (1 + np.exp(-ODDS)), "yes", "no")
@@ -54,7 +55,9 @@ def make(**options):
 
 
 def label_of(options):
-    return CLASSES if "classes" in options else COST
+    if "classes" in options:
+        return CLASSES
+    return COST
 
 
 # --- Laws -------------------------------------------------------------------------------------------------------------
@@ -65,25 +68,36 @@ def test_equal_budgets_give_the_classical_noise():
     for n, epsilon in ((100, 0.3), (12345, 3.0)):
         plan = make(loss="squared", steps=25, clip=0.5).plan(epsilon=epsilon, rows=n)
         mu = np.sqrt(2 * zcdp.gaussian_rho(epsilon, DELTA) / 1e9)
-        assert plan.noise["gradient_standard_deviation"] == pytest.approx(0.5 * 5 * 2 / (n * mu), rel=1e-6)
+        assert plan.noise["gradient_standard_deviation"] == pytest.approx(
+            0.5 * 5 * 2 / (n * mu), rel=1e-6
+        )
         assert plan.charges == pytest.approx(np.full(n, epsilon), rel=1e-4)
 
 
 @every_kind
 @pytest.mark.parametrize("groups", [None, OWNERS], ids=["rows", "people"])
 def test_what_was_planned_is_what_was_spent_and_nobody_spends_more_than_granted(options, groups):
-    granted = EPSILON if groups is None else EPSILON[::3]
+    if groups is None:
+        granted = EPSILON
+    else:
+        granted = EPSILON[::3]
     if groups is not None:
         granted = granted.copy()
-        granted[166], granted[333] = EPSILON[498], EPSILON[999]
-    epsilon = EPSILON if groups is None else granted[groups]
+        granted[166] = EPSILON[498]
+        granted[333] = EPSILON[999]
+    if groups is None:
+        epsilon = EPSILON
+    else:
+        epsilon = granted[groups]
     with silent():
         erm = make(**options).fit(X, label_of(options), epsilon=epsilon, groups=groups)
     plan = make(**options).plan(epsilon, groups, rows=N)
     assert np.array_equal(erm.guarantee_.epsilon, plan.charges)
     assert erm.release_.certificate.plan_digest == plan.digest
     assert np.all(plan.charges <= granted)
-    assert plan.charges.min() == pytest.approx(0.1, rel=5e-3)  # the strictest gets theirs, and not the average
+    assert plan.charges.min() == pytest.approx(
+        0.1, rel=5e-3
+    )  # the strictest gets theirs, and not the average
     assert plan.guarantee.delta == DELTA
     assert plan.guarantee.unit == ("row" if groups is None else "person")
 
@@ -95,14 +109,17 @@ def test_charges_stay_within_grants_in_whole_units_for_wild_budgets():
     assert np.all(plan.guarantee.units <= worth)
     assert np.all(plan.charges <= epsilon)
     loud = plan.budgets.by_person(plan.weights.person) / plan.noise["integer_scale"]
-    assert plan.guarantee.rho == pytest.approx(2 * plan.parameters["steps"] * loud**2, rel=1e-3, abs=1e-9)
+    assert plan.guarantee.rho == pytest.approx(
+        2 * plan.parameters["steps"] * loud**2, rel=1e-3, abs=1e-9
+    )
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.floats(1e-3, 20), min_size=2, max_size=8), st.floats(1.01, 20), st.data())
 def test_raising_one_budget_never_lowers_that_voice_nor_breaks_a_promise(epsilon, raised, data):
     who = data.draw(st.integers(0, len(epsilon) - 1))
-    before, after = np.array(epsilon), np.array(epsilon)
+    before = np.array(epsilon)
+    after = np.array(epsilon)
     after[who] *= raised
     one, two = (make(loss="squared", steps=10).plan(e) for e in (before, after))
     voices = [p.budgets.by_person(p.weights.person)[who] / p.weights.total for p in (one, two)]
@@ -118,7 +135,9 @@ def test_permuting_people_permutes_nothing_else(options):
     epsilon = np.array([0.1, 0.5, 2.0])[OWNERS % 3]
     with silent():
         one = make(**options).fit(X, label_of(options), epsilon=epsilon, groups=OWNERS)
-        two = make(**options).fit(X[order], label_of(options)[order], epsilon=epsilon[order], groups=OWNERS[order])
+        two = make(**options).fit(
+            X[order], label_of(options)[order], epsilon=epsilon[order], groups=OWNERS[order]
+        )
     assert one.coef_ == pytest.approx(two.coef_, rel=1e-6)
     assert np.array_equal(one.guarantee_.epsilon, two.guarantee_.epsilon)
 
@@ -133,12 +152,16 @@ def test_the_expected_error_falls_when_everybody_grants_more_and_noise_shrinks_w
 def test_who_grants_nothing_is_not_read():
     epsilon = EPSILON.copy()
     epsilon[::10] = 0
-    rows, labels = X.copy(), COST.copy()
-    rows[::10], labels[::10] = np.nan, np.inf
+    rows = X.copy()
+    labels = COST.copy()
+    rows[::10] = np.nan
+    labels[::10] = np.inf
     budgets = Budgets.of(epsilon, zero="leave out")
     with silent():
         erm = make(loss="squared").fit(rows, labels, epsilon=budgets)
-        again = make(loss="squared").fit(np.where(np.isnan(rows), 1e9, rows), np.nan_to_num(labels), epsilon=budgets)
+        again = make(loss="squared").fit(
+            np.where(np.isnan(rows), 1e9, rows), np.nan_to_num(labels), epsilon=budgets
+        )
     assert np.array_equal(erm.coef_, again.coef_)
     assert np.all(erm.guarantee_.epsilon[::10] == 0)
 
@@ -150,32 +173,52 @@ RECODED = np.column_stack([np.full(N, 0.5), X / LIMITS[1] - 0.5])
 
 
 def risk_at(erm, loss, weights=None, y=None):
-    intercept, slopes = float(np.ravel(erm.intercept_)[0]), np.ravel(erm.coef_)
-    values = loss.value(intercept + X @ slopes, np.where(CLASSES == "yes", 1.0, -1.0) if y is None else y)
+    intercept = float(np.ravel(erm.intercept_)[0])
+    slopes = np.ravel(erm.coef_)
+    values = loss.value(
+        intercept + X @ slopes, np.where(CLASSES == "yes", 1.0, -1.0) if y is None else y
+    )
     return float(np.average(values, weights=weights))
 
 
 @pytest.mark.parametrize("constraint", ["ball", "box"])
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])
 def test_large_budgets_find_the_constrained_optimum(constraint, loss):
-    signs, theta = np.where(CLASSES == "yes", 1.0, -1.0), cp.Variable(P + 1)
+    signs = np.where(CLASSES == "yes", 1.0, -1.0)
+    theta = cp.Variable(P + 1)
     margins = cp.multiply(signs, RECODED @ theta)
-    value = cp.logistic(-margins) if loss == "logistic" else cp.pos(1 - margins)
-    size = cp.norm2(theta) if constraint == "ball" else cp.norm_inf(theta)
+    if loss == "logistic":
+        value = cp.logistic(-margins)
+    else:
+        value = cp.pos(1 - margins)
+    if constraint == "ball":
+        size = cp.norm2(theta)
+    else:
+        size = cp.norm_inf(theta)
     best = cp.Problem(cp.Minimize(cp.sum(value) / N), [size <= 2.0]).solve(solver=cp.CLARABEL)
-    erm = make(loss=loss, classes=("no", "yes"), constraint=constraint, radius=2.0, clip=1.0, steps=400)
+    erm = make(
+        loss=loss, classes=("no", "yes"), constraint=constraint, radius=2.0, clip=1.0, steps=400
+    )
     with silent():
         erm.fit(X, CLASSES, **PLENTY)
     assert best * (1 - 1e-6) <= risk_at(erm, losses.LOSSES[loss]) <= best * 1.005
-    inner = np.array([2 * (float(erm.intercept_[0]) + erm.coef_[0] @ LIMITS[1] / 2), *(erm.coef_[0] * LIMITS[1])])
-    assert (np.linalg.norm(inner) if constraint == "ball" else np.abs(inner).max()) <= 2.0 * (1 + 1e-9)
+    inner = np.array(
+        [2 * (float(erm.intercept_[0]) + erm.coef_[0] @ LIMITS[1] / 2), *(erm.coef_[0] * LIMITS[1])]
+    )
+    assert (np.linalg.norm(inner) if constraint == "ball" else np.abs(inner).max()) <= 2.0 * (
+        1 + 1e-9
+    )
 
 
 def test_large_budgets_find_scikit_learns_logistic_regression():
     plain = LogisticRegression(C=np.inf, max_iter=5000, tol=1e-8).fit(X / LIMITS[1], CLASSES)
-    erm = make(loss="logistic", classes=("no", "yes"), clip=1.0, steps=2000, radius=50.0).fit(X, CLASSES, **PLENTY)
+    erm = make(loss="logistic", classes=("no", "yes"), clip=1.0, steps=2000, radius=50.0).fit(
+        X, CLASSES, **PLENTY
+    )
     assert erm.coef_[0] * LIMITS[1] == pytest.approx(plain.coef_[0], abs=0.02)
-    assert erm.predict_proba(X)[:, 1] == pytest.approx(plain.predict_proba(X / LIMITS[1])[:, 1], abs=0.01)
+    assert erm.predict_proba(X)[:, 1] == pytest.approx(
+        plain.predict_proba(X / LIMITS[1])[:, 1], abs=0.01
+    )
     assert erm.score(X, CLASSES) == pytest.approx(plain.score(X / LIMITS[1], CLASSES), abs=0.005)
 
 
@@ -198,7 +241,10 @@ def test_modest_budgets_are_worth_something():
         (KINDS["squared"], 0.5),
         (KINDS["huber"], 0.5),
     ):
-        assert make(**options).fit(X, label_of(options), epsilon=EPSILON).score(X, label_of(options)) > least
+        assert (
+            make(**options).fit(X, label_of(options), epsilon=EPSILON).score(X, label_of(options))
+            > least
+        )
 
 
 class Quantile:
@@ -239,8 +285,12 @@ def test_releases_pickles_and_clones(options):
     assert hasattr(erm, "predict_proba") == (options["loss"] == "logistic")
     assert hasattr(erm, "decision_function") == ("classes" in options)
     if "classes" in options:
-        assert np.array_equal(erm.predict(X), erm.classes_[(erm.decision_function(X) > 0).astype(int)])
-        assert erm.decision_function(X) == pytest.approx(float(erm.intercept_[0]) + X @ erm.coef_[0])
+        assert np.array_equal(
+            erm.predict(X), erm.classes_[(erm.decision_function(X) > 0).astype(int)]
+        )
+        assert erm.decision_function(X) == pytest.approx(
+            float(erm.intercept_[0]) + X @ erm.coef_[0]
+        )
     else:
         assert erm.predict(X) == pytest.approx(erm.intercept_ + X @ erm.coef_)
 
@@ -266,7 +316,9 @@ def test_nothing_unnoised_is_kept():
         with pytest.MonkeyPatch.context() as patch:
             from sottovoce.estimators.erm_mechanism import Descent
 
-            patch.setattr(Descent, "exact_sum", lambda self, people, theta, chosen=None: np.ones(len(theta)))
+            patch.setattr(
+                Descent, "exact_sum", lambda self, people, theta, chosen=None: np.ones(len(theta))
+            )
             with silent():
                 erm = make(loss="squared").fit(X, labels, epsilon=EPSILON)
         pickles.append(pickle.dumps(vars(erm)))
@@ -278,7 +330,10 @@ def test_nothing_unnoised_is_kept():
 @pytest.mark.parametrize("form", [np.asarray, pd.DataFrame, pl.DataFrame, list,
                                   lambda x: pa.table({f"c{j}": x[:, j] for j in range(P)})])  # fmt: skip
 def test_every_kind_of_table_is_read(form):
-    data = X.tolist() if form is list else form(X)
+    if form is list:
+        data = X.tolist()
+    else:
+        data = form(X)
     with silent():
         erm = make(loss="squared", steps=20).fit(data, list(COST), epsilon=1.0)
         plain = make(loss="squared", steps=20).fit(X, COST, epsilon=1.0)
@@ -300,7 +355,9 @@ def test_a_schema_with_factors_and_classes():
         kind = "factor"
         levels = ["north", "south", "west"]
     """)
-    table = pd.DataFrame({"age": X[:, 0], "region": np.array(["north", "south", "west"])[np.arange(N) % 3]})
+    table = pd.DataFrame(
+        {"age": X[:, 0], "region": np.array(["north", "south", "west"])[np.arange(N) % 3]}
+    )
     erm = sv.ERM(bounds=schema, delta=DELTA).fit(table, CLASSES, epsilon=3.0)
     assert erm.classes_.tolist() == ["no", "yes"]
     assert len(erm.coef_[0]) == 4
@@ -310,14 +367,18 @@ def test_a_schema_with_factors_and_classes():
 def test_pipelines_and_metadata_routing():
     with sklearn.config_context(enable_metadata_routing=True):
         erm = make(loss="squared").set_fit_request(epsilon=True, groups=True)
-        pipe = make_pipeline(FunctionTransformer(), erm).fit(X, COST, epsilon=EPSILON, groups=np.arange(N))
+        pipe = make_pipeline(FunctionTransformer(), erm).fit(
+            X, COST, epsilon=EPSILON, groups=np.arange(N)
+        )
     assert pipe.predict(X).shape == (N,)
     assert len(pipe[-1].guarantee_.epsilon) == N
 
 
 def test_progress_tells_the_number_of_steps_and_nothing_else(capsys):
     seen = []
-    make(loss="squared", steps=7).fit(X, COST, epsilon=1.0, progress=lambda *told: seen.append(told))
+    make(loss="squared", steps=7).fit(
+        X, COST, epsilon=1.0, progress=lambda *told: seen.append(told)
+    )
     assert seen == [(step,) for step in range(1, 8)]
     make(loss="squared", steps=7).fit(X, COST, epsilon=1.0, progress=True)
     told = capsys.readouterr()
@@ -348,7 +409,9 @@ def test_baselines_go_around_it():
     with pytest.raises(errors.UnknownPeople):
         session.release(make(loss="squared"), X, COST, groups=OWNERS, epsilon=0.5, key="a")
     session.grant(dict.fromkeys(OWNERS.tolist(), 0.1), currency="zCDP rho")
-    promised = session.release(make(loss="squared"), X, COST, groups=OWNERS, epsilon=0.5, key="a").guarantee["rho"]
+    promised = session.release(
+        make(loss="squared"), X, COST, groups=OWNERS, epsilon=0.5, key="a"
+    ).guarantee["rho"]
     assert session.balance(OWNERS[0], "zCDP rho, replace") == pytest.approx(0.1 - promised["most"])
     assert session.balance(OWNERS[0]) == 1.0
 
@@ -392,8 +455,16 @@ PARAMETERS = {
 INPUT = {
     "bounds missing": ({"bounds": None}, {}, errors.InvalidBounds),
     "bounds of features missing": ({"bounds": sv.Bounds(label=(2, 7))}, {}, errors.InvalidBounds),
-    "bounds of the label missing": ({"bounds": sv.Bounds(features=LIMITS)}, {}, errors.InvalidBounds),
-    "NaN in a feature": ({}, {"X": np.column_stack([missing(X[:, 0]), X[:, 1:]])}, errors.MissingValues),
+    "bounds of the label missing": (
+        {"bounds": sv.Bounds(features=LIMITS)},
+        {},
+        errors.InvalidBounds,
+    ),
+    "NaN in a feature": (
+        {},
+        {"X": np.column_stack([missing(X[:, 0]), X[:, 1:]])},
+        errors.MissingValues,
+    ),
     "infinity in a feature": ({}, {"X": np.where(X > 99, np.inf, X)}, errors.MissingValues),
     "NaN in the label": ({}, {"y": missing(COST)}, errors.MissingValues),
     "text in the label": ({}, {"y": CLASSES}, errors.WrongType),
@@ -404,9 +475,21 @@ INPUT = {
     "negative ε": ({}, {"epsilon": -1.0}, errors.InvalidBudget),
     "no ε": ({}, {"epsilon": None}, errors.InvalidBudget),
     "nobody heard": ({"delta": 1e-12}, {"epsilon": 1e-6}, errors.InvalidBudget),
-    "an undeclared class": ({"loss": "logistic", "classes": ("no", "perhaps")}, {"y": CLASSES}, errors.InvalidData),
-    "one class": ({"loss": "logistic", "classes": ("no",)}, {"y": CLASSES}, errors.InvalidParameter),
-    "three classes": ({"loss": "hinge", "classes": ("no", "yes", "so")}, {"y": CLASSES}, errors.InvalidParameter),
+    "an undeclared class": (
+        {"loss": "logistic", "classes": ("no", "perhaps")},
+        {"y": CLASSES},
+        errors.InvalidData,
+    ),
+    "one class": (
+        {"loss": "logistic", "classes": ("no",)},
+        {"y": CLASSES},
+        errors.InvalidParameter,
+    ),
+    "three classes": (
+        {"loss": "hinge", "classes": ("no", "yes", "so")},
+        {"y": CLASSES},
+        errors.InvalidParameter,
+    ),
     "another number of columns": ({}, {"X": X[:, :2]}, errors.InvalidBounds),
 }
 
@@ -436,15 +519,21 @@ def test_edges_get_an_answer():
         assert np.all(erm.guarantee_.epsilon <= epsilon)
     two = make(loss="squared", steps=5).fit(X[:2], COST[:2], epsilon=1.0, groups=["only", "only"])
     assert two.guarantee_.epsilon == pytest.approx([1.0], rel=1e-6)
-    constant = sv.ERM("squared", bounds=sv.Bounds(features=([3.0], [3.0]), label=(0, 1)), delta=DELTA)
-    assert constant.fit(np.full((50, 1), 3.0), np.full(50, 0.25), epsilon=50.0).predict([[3.0]]).shape == (1,)
+    constant = sv.ERM(
+        "squared", bounds=sv.Bounds(features=([3.0], [3.0]), label=(0, 1)), delta=DELTA
+    )
+    assert constant.fit(np.full((50, 1), 3.0), np.full(50, 0.25), epsilon=50.0).predict(
+        [[3.0]]
+    ).shape == (1,)
     beyond = make(loss="squared", steps=5).fit(X * 1e9, COST * 1e9, epsilon=1.0)
     assert np.isfinite(beyond.coef_).all()
 
 
 def test_a_way_is_chosen_from_public_numbers_and_stops_where_noise_would_win():
     shape = losses.LogisticLoss.shape
-    ways = [erm_mechanism.choose_schedule(shape, 10, noise, None) for noise in (1.0, 0.1, 0.01, 0.001)]
+    ways = [
+        erm_mechanism.choose_schedule(shape, 10, noise, None) for noise in (1.0, 0.1, 0.01, 0.001)
+    ]
     lengths = [way.steps * way.stride for way in ways]
     assert lengths == sorted(lengths)
     assert all(erm_mechanism.MIN_STEPS <= way.steps <= erm_mechanism.MAX_STEPS for way in ways)

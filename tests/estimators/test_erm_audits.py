@@ -38,9 +38,13 @@ from sottovoce.noise import integer, selection, source
 
 DELTA = 0.1
 BOUNDS = sv.Bounds(features=(np.zeros(2), np.ones(2)), label=(-1, 1))
-STRICT, LOOSE = 0.1, 1.0
+STRICT = 0.1
+LOOSE = 1.0
 ONE_ROW = (np.repeat([STRICT, LOOSE], [5, 4]), None)
-MANY = (np.repeat([0.1, 1.0, 0.4, 0.1, 1.0, 0.4], [1, 1, 4, 6, 9, 3]), np.repeat(list("abcdef"), [1, 1, 4, 6, 9, 3]))
+MANY = (
+    np.repeat([0.1, 1.0, 0.4, 0.1, 1.0, 0.4], [1, 1, 4, 6, 9, 3]),
+    np.repeat(list("abcdef"), [1, 1, 4, 6, 9, 3]),
+)
 PEOPLE = {"one row": ONE_ROW, "many rows": MANY}
 every_people = pytest.mark.parametrize("people", PEOPLE.values(), ids=PEOPLE.keys())
 
@@ -56,7 +60,9 @@ class Linear:
 
 
 def owners(people):
-    return np.arange(len(people[0])) if people[1] is None else people[1]
+    if people[1] is None:
+        return np.arange(len(people[0]))
+    return people[1]
 
 
 def strictest_and_loosest(people):
@@ -77,7 +83,8 @@ class Captured:
 
     def exact_sums(self) -> np.ndarray:
         """What noise would be added to in each step, from a run with the noise switched off."""
-        seen, original = [], Descent.exact_sum
+        seen = []
+        original = Descent.exact_sum
         with pytest.MonkeyPatch.context() as patch, silent():
             patch.setattr(Descent, "exact_sum", lambda *a: seen.append(original(*a)) or seen[-1])
             RUN(self.descent, self.people, lambda step: None)
@@ -98,9 +105,14 @@ def captured(people, owner, sign, **options) -> Captured:
     """A run in which one person's labels are all ``sign``, at the corner of the features, and all others are 0."""
     epsilon, groups = people
     mine = owners(people) == owner
-    erm = sv.ERM(Linear(), bounds=BOUNDS, **{"delta": DELTA, "steps": 3, "radius": 1e6, "clip": 0.4, **options})
+    erm = sv.ERM(
+        Linear(),
+        bounds=BOUNDS,
+        **{"delta": DELTA, "steps": 3, "radius": 1e6, "clip": 0.4, **options},
+    )
     y = np.where(mine, float(sign), 0.0)
-    seen, original = [], erm_module.run_erm
+    seen = []
+    original = erm_module.run_erm
 
     def caught_before(erm, plan, rows, watch):
         seen.append(plan)
@@ -151,7 +163,8 @@ def charge(plan, people, owner):
 
 def exact_rho(people, owner, **options) -> tuple[float, float]:
     """Returns (ρ of the worst pair, computed from the sums and the scale really asked for; ρ charged)."""
-    one, two = captured(people, owner, 1, **options), captured(people, owner, -1, **options)
+    one = captured(people, owner, 1, **options)
+    two = captured(people, owner, -1, **options)
     apart = one.exact_sums() - two.exact_sums()
     place = int(np.flatnonzero(np.unique(owners(people)) == owner)[0])
     return float((apart**2).sum() / (2 * one.scale() ** 2)), float(one.plan.guarantee.rho[place])
@@ -182,8 +195,12 @@ sizes = st.floats(1e-3, 1e3) | st.floats(1e-200, 1e90)
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.integers(1, 40), st.integers(0, 2**32 - 1), st.integers(0, 43), st.floats(1e-6, 1e6), sizes)
-def test_whole_numbers_of_a_clipped_gradient_are_never_longer_than_the_weight(d, seed, bits, clip, size):
+@given(
+    st.integers(1, 40), st.integers(0, 2**32 - 1), st.integers(0, 43), st.floats(1e-6, 1e6), sizes
+)
+def test_whole_numbers_of_a_clipped_gradient_are_never_longer_than_the_weight(
+    d, seed, bits, clip, size
+):
     """Euclidean norms as Python integers: Σ G² ≤ P², exactly, whatever the gradient."""
     rng = np.random.default_rng(seed)
     weight = np.floor(2.0**bits * rng.uniform(0.5, 1, 8))
@@ -199,8 +216,12 @@ def test_whole_numbers_of_a_clipped_gradient_are_never_longer_than_the_weight(d,
 def in_memory_people(Z, labels, person, weight) -> People:
     """Everybody is of a kind of their own."""
     recoding = Recoding.of_bounds(sv.Bounds(features=(-0.5, 0.5)), None, Z.shape[1])
-    engine = get_default_engine().of_columns({"value": labels, "kind": person, PERSON: person, MATRIX_COLUMN: Z})
-    rows = Dataset(engine, "value", GroupLookup("kind"), EncodedReader(recoding), Label("value", -1, 1))
+    engine = get_default_engine().of_columns(
+        {"value": labels, "kind": person, PERSON: person, MATRIX_COLUMN: Z}
+    )
+    rows = Dataset(
+        engine, "value", GroupLookup("kind"), EncodedReader(recoding), Label("value", -1, 1)
+    )
     return People(rows, weight, weight, np.bincount(person, minlength=len(weight)))
 
 
@@ -215,10 +236,14 @@ RISK = Descent(sv_loss("logistic"), 0.3, 1, 1.0, 1.0, False, True, erm_module.FU
 
 def by_hand(Z, labels, weight, theta) -> list[int]:
     """Whole numbers of one person: sums of their rows' gradients in Python's fractions, then the mean, clipped."""
-    kernel = gradients.Gradients(reader=None, label=None, loss=RISK.loss, theta=theta, clip=RISK.clip)
+    kernel = gradients.Gradients(
+        reader=None, label=None, loss=RISK.loss, theta=theta, clip=RISK.clip
+    )
     rows = kernel.of_rows(Z, labels)
     mean = [float(sum(map(Fraction, column)) / len(rows)) for column in rows.T.tolist()]
-    return [int(entry) for entry in clip_gradients(np.array([mean]), np.array([weight]), RISK.clip)[0]]
+    return [
+        int(entry) for entry in clip_gradients(np.array([mean]), np.array([weight]), RISK.clip)[0]
+    ]
 
 
 @settings(max_examples=25, deadline=None)
@@ -226,9 +251,15 @@ def by_hand(Z, labels, weight, theta) -> list[int]:
 def test_sums_over_people_are_exact_in_any_order_and_in_pieces_of_any_size(seed, count, piece):
     rng = np.random.default_rng(seed)
     names, person = np.unique(rng.integers(0, count, 90), return_inverse=True)
-    Z, labels, theta = rng.uniform(-0.5, 0.5, (90, 3)), rng.choice([-1.0, 1.0], 90), rng.normal(size=4)
-    weight, order = np.floor(2.0**26 * rng.uniform(0.1, 1, len(names))), rng.permutation(90)
-    whole = [by_hand(Z[person == who], labels[person == who], weight[who], theta) for who in range(len(names))]
+    Z = rng.uniform(-0.5, 0.5, (90, 3))
+    labels = rng.choice([-1.0, 1.0], 90)
+    theta = rng.normal(size=4)
+    weight = np.floor(2.0**26 * rng.uniform(0.1, 1, len(names)))
+    order = rng.permutation(90)
+    whole = [
+        by_hand(Z[person == who], labels[person == who], weight[who], theta)
+        for who in range(len(names))
+    ]
     plain = RISK.exact_sum(in_memory_people(Z, labels, person, weight), theta)
     # A unit is below 2⁻⁴⁸ here and whole numbers below 2²⁶, so one of them is another once in a million times.
     assert np.abs(plain - np.sum(whole, axis=0)).max() <= 1
@@ -244,24 +275,33 @@ def test_sums_over_people_are_exact_in_any_order_and_in_pieces_of_any_size(seed,
 def test_people_with_one_row_are_summed_alike_whichever_way():
     """Where they are, or by person: where a unit of a gradient is far below one of the sum, both agree."""
     rng = np.random.default_rng(5)
-    Z, labels, theta = rng.uniform(-0.5, 0.5, (60, 3)), rng.choice([-1.0, 1.0], 60), rng.normal(size=4)
+    Z = rng.uniform(-0.5, 0.5, (60, 3))
+    labels = rng.choice([-1.0, 1.0], 60)
+    theta = rng.normal(size=4)
     alone = in_memory_people(Z, labels, np.arange(60), np.full(60, 2.0**20))
     sums = RISK.exact_sum(alone, theta)
     again = rng.integers(0, 60, 3)  # three of them have a second row, the same as their first
     both = np.append(np.arange(60), again)
-    assert np.array_equal(sums, RISK.exact_sum(in_memory_people(Z[both], labels[both], both, alone.weight), theta))
+    assert np.array_equal(
+        sums, RISK.exact_sum(in_memory_people(Z[both], labels[both], both, alone.weight), theta)
+    )
 
 
 def test_one_persons_rows_move_nobody_elses_whole_numbers():
     rng = np.random.default_rng(3)
-    person, Z = np.repeat(np.arange(30), 3), rng.uniform(-0.5, 0.5, (90, 3))
-    labels, weight, theta = rng.choice([-1.0, 1.0], 90), np.full(30, 2.0**40), rng.normal(size=4)
+    person = np.repeat(np.arange(30), 3)
+    Z = rng.uniform(-0.5, 0.5, (90, 3))
+    labels = rng.choice([-1.0, 1.0], 90)
+    weight = np.full(30, 2.0**40)
+    theta = rng.normal(size=4)
     other = Z.copy()
     other[person == 7] = rng.uniform(-0.5, 0.5, (3, 3))
     mine = slice(21, 24)
     sums = [RISK.exact_sum(in_memory_people(z, labels, person, weight), theta) for z in (Z, other)]
     alone = [
-        RISK.exact_sum(in_memory_people(z[mine], labels[mine], np.zeros(3, dtype=int), weight[:1]), theta)
+        RISK.exact_sum(
+            in_memory_people(z[mine], labels[mine], np.zeros(3, dtype=int), weight[:1]), theta
+        )
         for z in (Z, other)
     ]
     assert np.array_equal(sums[0] - sums[1], alone[0] - alone[1])
@@ -275,7 +315,9 @@ def test_a_derivative_that_is_not_finite_counts_as_clipped_or_as_nothing(several
             return np.array([np.nan, np.inf, -np.inf, 1e308, 0.0][: len(label)])
 
     person = np.array([0, 1, 2, 3, 0][: 4 + several])
-    people = in_memory_people(np.full((len(person), 1), 0.5), np.ones(len(person)), person, 1000.0 ** np.arange(4))
+    people = in_memory_people(
+        np.full((len(person), 1), 0.5), np.ones(len(person)), person, 1000.0 ** np.arange(4)
+    )
     whole = replace(RISK, loss=Wild()).exact_sum(people, np.zeros(2))
     # Everybody but the first is clipped, at weights that tell them apart: −1000 and its powers, over √2.
     assert whole.tolist() == pytest.approx([(1e3 - 1e6 + 1e9) / math.sqrt(2)] * 2, abs=3)
@@ -293,15 +335,21 @@ def measured_epsilon(first: np.ndarray, second: np.ndarray, delta: float) -> tup
     """
     half = len(first) // 2
     thresholds = np.sort(first[:half])[:: half // 100]
-    estimates = [_epsilon(np.mean(first[:half] >= t), np.mean(second[:half] >= t), delta) for t in thresholds]
+    estimates = [
+        _epsilon(np.mean(first[:half] >= t), np.mean(second[:half] >= t), delta) for t in thresholds
+    ]
     best = thresholds[int(np.argmax(estimates))]
-    (hits, others), n = ((int((x[half:] >= best).sum()) for x in (first, second)), len(first) - half)
-    low, high = beta.ppf(CONFIDENCE, hits, n - hits + 1), beta.ppf(1 - CONFIDENCE, others + 1, n - others)
+    (hits, others) = (int((x[half:] >= best).sum()) for x in (first, second))
+    n = len(first) - half
+    low = beta.ppf(CONFIDENCE, hits, n - hits + 1)
+    high = beta.ppf(1 - CONFIDENCE, others + 1, n - others)
     return _epsilon(low, high, delta), _epsilon(hits / n, others / n, delta)
 
 
 def _epsilon(first: float, second: float, delta: float) -> float:
-    return math.log((first - delta) / second) if first > delta and second > 0 else -math.inf
+    if first > delta and second > 0:
+        return math.log((first - delta) / second)
+    return -math.inf
 
 
 DIRECTION = -np.ones(3) / math.sqrt(3)  # the corner (½, ½, ½), against the gradient
@@ -316,14 +364,18 @@ def draws_of(people, owner, sign, count, **options) -> np.ndarray:
     place = int(np.flatnonzero(np.unique(owners(people)) == owner)[0])
     most = run.plan.budgets.by_person(run.plan.weights.person)[place]
     mine = run.descent.exact_sum(run.people, np.zeros(3)) @ DIRECTION  # all others add nothing
-    noise = np.array(integer.draw_gaussian(run.scale(), count * run.steps), dtype=float)  # of any one direction
+    noise = np.array(
+        integer.draw_gaussian(run.scale(), count * run.steps), dtype=float
+    )  # of any one direction
     coins = run.descent.choose_people(count * run.steps)
     return (mine * (1.0 if coins is None else coins) + noise).reshape(count, run.steps) / most
 
 
 def full_batch(people, owner, count, **options):
     """(bound, estimate, promise): all that matters is the sum over the steps."""
-    first, second = (draws_of(people, owner, sign, count, **options).sum(axis=1) for sign in (1, -1))
+    first, second = (
+        draws_of(people, owner, sign, count, **options).sum(axis=1) for sign in (1, -1)
+    )
     promised, _ = charge(captured(people, owner, 1, **options).plan, people, owner)
     return *measured_epsilon(first, second, DELTA), promised
 
@@ -364,7 +416,9 @@ def sampled_loss(owner, count, **options) -> tuple[float, float, float]:
     options = {**SAMPLED, **options}
     plan = captured(ONE_ROW, owner, 1, **options).plan
     loud = plan.budgets.by_person(plan.weights.person)[owner] / plan.noise["integer_scale"]
-    first, second = (loss_ratio(draws_of(ONE_ROW, owner, s, count, **options), loud).sum(axis=1) for s in (1, -1))
+    first, second = (
+        loss_ratio(draws_of(ONE_ROW, owner, s, count, **options), loud).sum(axis=1) for s in (1, -1)
+    )
     return *measured_epsilon(first, second, DELTA), charge(plan, ONE_ROW, owner)[0]
 
 
@@ -383,7 +437,11 @@ def lost(loud: float, rate: float, epsilon: float) -> float:
     """δ of the pair (1−q)N(0) + qN(±1) at ε, by quadrature."""
     x = np.linspace(-12 / loud - 1, 12 / loud + 1, 100_001)
     here, there, nowhere = (norm.pdf(x, at, 1 / loud) for at in (1, -1, 0))
-    gap = (1 - rate) * nowhere + rate * here - math.exp(epsilon) * ((1 - rate) * nowhere + rate * there)
+    gap = (
+        (1 - rate) * nowhere
+        + rate * here
+        - math.exp(epsilon) * ((1 - rate) * nowhere + rate * there)
+    )
     return float(np.maximum(gap, 0).sum() * (x[1] - x[0]))
 
 
@@ -445,13 +503,17 @@ def refused_and_caught(monkeypatch, people):
 def test_the_sensitivity_of_adding_instead_of_replacing_is_caught(monkeypatch):
     original = erm_mechanism.FullBatchAccountant.per_step_sensitivity
     monkeypatch.setattr(
-        erm_mechanism.FullBatchAccountant, "in_a_step", lambda self, single, steps: 2 * original(self, single, steps)
+        erm_mechanism.FullBatchAccountant,
+        "in_a_step",
+        lambda self, single, steps: 2 * original(self, single, steps),
     )
     refused_and_caught(monkeypatch, ONE_ROW)
 
 
 def test_one_step_charged_for_all_of_them_is_caught(monkeypatch):
-    monkeypatch.setattr(erm_mechanism.FullBatchAccountant, "in_a_step", lambda self, single, steps: single)
+    monkeypatch.setattr(
+        erm_mechanism.FullBatchAccountant, "in_a_step", lambda self, single, steps: single
+    )
     refused_and_caught(monkeypatch, ONE_ROW)
 
 
@@ -475,7 +537,9 @@ def test_noise_divided_by_one_and_a_half_is_caught(monkeypatch):
 
     monkeypatch.setattr(erm_module, "whole_weights", quieter)
     monkeypatch.setattr(
-        erm_mechanism.FullBatchAccountant, "guarantee", charging_as_before(erm_mechanism.FullBatchAccountant.guarantee)
+        erm_mechanism.FullBatchAccountant,
+        "guarantee",
+        charging_as_before(erm_mechanism.FullBatchAccountant.guarantee),
     )
     assert caught(ONE_ROW)
 
@@ -486,13 +550,19 @@ def charging_as_before(original):
 
 def test_noise_divided_by_one_and_a_half_in_the_sampler_is_caught_by_the_measurement(monkeypatch):
     original = integer.opendp_samplers.gaussian
-    monkeypatch.setattr(integer.opendp_samplers, "gaussian", lambda scale, size: original(scale / 1.5, size))
+    monkeypatch.setattr(
+        integer.opendp_samplers, "gaussian", lambda scale, size: original(scale / 1.5, size)
+    )
     bound, _, promised = full_batch(ONE_ROW, strictest_and_loosest(ONE_ROW)[1], 20_000, steps=1)
     assert bound > promised
 
 
 def test_a_person_with_several_rows_who_is_not_clipped_is_caught(monkeypatch):
-    monkeypatch.setattr(gradients, "clip_gradients", lambda mean, weight, clip: np.trunc(mean * weight[:, None] / clip))
+    monkeypatch.setattr(
+        gradients,
+        "clip_gradients",
+        lambda mean, weight, clip: np.trunc(mean * weight[:, None] / clip),
+    )
     assert caught(MANY)
 
 
@@ -500,7 +570,9 @@ def test_rows_clipped_one_by_one_and_added_up_are_caught(monkeypatch):
     original = Descent.sum_over_people
 
     def added_up(self, sums, scale, weight):
-        return original(self, sums, np.full(len(scale), scale.max()), weight)  # nobody's sum is divided
+        return original(
+            self, sums, np.full(len(scale), scale.max()), weight
+        )  # nobody's sum is divided
 
     def each_row(mean, weight, clip):
         return np.trunc(mean * weight[:, None] / max(clip, math.sqrt(0.75)))
@@ -539,8 +611,12 @@ def test_dividing_by_the_number_who_were_drawn_is_caught():
     """A quotient by one or by two looks different; among two people it tells how likely it is that one was drawn."""
     for owner in strictest_and_loosest(ONE_ROW):
         loud, epsilon, _ = one_step(owner)
-        both, one = RATE**2, 2 * RATE * (1 - RATE)
-        assert both * lost(loud, 1.0, epsilon) + one * lost(loud, 0.5, epsilon) > 1.05 * ONE_STEP["delta"]
+        both = RATE**2
+        one = 2 * RATE * (1 - RATE)
+        assert (
+            both * lost(loud, 1.0, epsilon) + one * lost(loud, 0.5, epsilon)
+            > 1.05 * ONE_STEP["delta"]
+        )
 
 
 def test_the_account_of_adding_and_removing_is_caught_for_sampled_people(monkeypatch):
@@ -562,7 +638,9 @@ def test_a_rate_that_is_not_the_one_accounted_for_is_caught(monkeypatch):
         assert lost(loud, 1.2 * RATE, epsilon) > 1.05 * ONE_STEP["delta"]
     original = Descent.choose_people
     monkeypatch.setattr(
-        Descent, "chosen", lambda self, people: original(replace(self, rate=self.rate * 5 // 4), people)
+        Descent,
+        "chosen",
+        lambda self, people: original(replace(self, rate=self.rate * 5 // 4), people),
     )
     assert abs(frequency() - RATE) > 20 * COINS_ERROR
 

@@ -37,20 +37,33 @@ def measured_mean(question, values: np.ndarray, epsilon: np.ndarray) -> tuple[fl
     (Laplace noise has kurtosis 6); the second is the same every time.
     """
     budgets, rows = question.gather(values, epsilon=epsilon, groups=None)
-    plan, rng = question.plan_for(budgets, rows), np.random.default_rng(0)
-    total = rows.engine.fold(WeightedSum(rows.value, plan.grid.values, rows.owner, plan.weights.row, None))
+    plan = question.plan_for(budgets, rows)
+    rng = np.random.default_rng(0)
+    total = rows.engine.fold(
+        WeightedSum(rows.value, plan.grid.values, rows.owner, plan.weights.row, None)
+    )
     noise = np.array(mean.draw_noisy_values(plan, total, 4000)) - row_shares(plan) @ values
     moved = [row_shares(plan) @ rng.permutation(values) - values.mean() for _ in range(500)]
     return math.sqrt(np.mean(noise**2) + np.mean(np.square(moved))), plan
 
 
 @every_sheet
-@pytest.mark.parametrize("budgets", [pytest.param("equal", marks=pytest.mark.long), "personal", "spread declared"])
+@pytest.mark.parametrize(
+    "budgets", [pytest.param("equal", marks=pytest.mark.long), "personal", "spread declared"]
+)
 def test_means_are_as_far_from_the_plain_mean_as_planned(make, budgets):
     sheet = make()
-    spread = float(sheet.clipped.std()) if "declared" in budgets else None
-    epsilon = np.full(len(sheet.y), 0.5) if budgets == "equal" else sheet.epsilon
-    measured, plan = measured_mean(sv.Mean(bounds=sheet.label, spread=spread), sheet.clipped, epsilon)
+    if "declared" in budgets:
+        spread = float(sheet.clipped.std())
+    else:
+        spread = None
+    if budgets == "equal":
+        epsilon = np.full(len(sheet.y), 0.5)
+    else:
+        epsilon = sheet.epsilon
+    measured, plan = measured_mean(
+        sv.Mean(bounds=sheet.label, spread=spread), sheet.clipped, epsilon
+    )
     assert 0.85 <= measured / plan.expected_error <= 1.15
 
 
@@ -76,7 +89,8 @@ COLUMNS = {
     "visits, distance": (tables.visits, 1),
     "exams, final mark": (tables.exams, None),
 }
-SHARES, ORDERS = np.arange(1, 20) / 20, 10
+SHARES = np.arange(1, 20) / 20
+ORDERS = 10
 
 
 def column(make, place):
@@ -89,8 +103,11 @@ def column(make, place):
 
 def law(costs: np.ndarray) -> np.ndarray:
     """P[t] of permute-and-flip, p_t·∫₀¹ Π_{s≠t}(1 − v·p_s) dv; what is less likely than e^−30 is left out."""
-    found, near = np.zeros(len(costs)), np.flatnonzero(costs < costs.min() + 30)
-    distinct, where, counts = np.unique(np.exp(costs.min() - costs[near]), return_inverse=True, return_counts=True)
+    found = np.zeros(len(costs))
+    near = np.flatnonzero(costs < costs.min() + 30)
+    distinct, where, counts = np.unique(
+        np.exp(costs.min() - costs[near]), return_inverse=True, return_counts=True
+    )
     nodes, mass = np.polynomial.legendre.leggauss(12)
     edges = np.concatenate([[0.0], np.geomspace(1e-7, 1 - 1e-9, 40)])
     v = (edges[:-1, None] + np.diff(edges)[:, None] * (nodes + 1) / 2).ravel()
@@ -108,16 +125,21 @@ def rank_error(question, values: np.ndarray, epsilon: np.ndarray, q: float) -> t
 
     Where weights differ, orders of the rows are drawn.
     """
-    rng, found = np.random.default_rng(round(100 * q)), []
+    rng = np.random.default_rng(round(100 * q))
+    found = []
     ordered = np.sort(values)
     for _ in range(1 if np.ptp(epsilon) == 0 else ORDERS):
         budgets, rows = question.gather(rng.permutation(values), epsilon=epsilon, groups=None)
         plan = question.plan_for(budgets, rows)
         points = plan.grid.points
-        histogram = rows.engine.fold(WeightedHistogram(rows.value, points, rows.owner, plan.weights.row, None))
+        histogram = rows.engine.fold(
+            WeightedHistogram(rows.value, points, rows.owner, plan.weights.row, None)
+        )
         likely = law(score_points(histogram, q) / (2.0 * plan.weights.loudest))
         answers = points.low + np.arange(points.cells + 1) * float(points.step)
-        ranks = (np.searchsorted(ordered, answers, side) / len(values) for side in ("left", "right"))
+        ranks = (
+            np.searchsorted(ordered, answers, side) / len(values) for side in ("left", "right")
+        )
         below, at_or_below = ranks
         distance = np.maximum(np.maximum(below - q, q - at_or_below), 0)
         found.append(float(likely @ distance**2))
@@ -127,8 +149,14 @@ def rank_error(question, values: np.ndarray, epsilon: np.ndarray, q: float) -> t
 def pooled(make, place, epsilon=None) -> float:
     """Measured / planned, root mean squares over nineteen quantiles."""
     values, bounds, own = column(make, place)
-    granted = own if epsilon is None else np.full(len(values), epsilon)
-    pairs = [rank_error(sv.Quantile(q=float(q), bounds=bounds), values, granted, float(q)) for q in SHARES]
+    if epsilon is None:
+        granted = own
+    else:
+        granted = np.full(len(values), epsilon)
+    pairs = [
+        rank_error(sv.Quantile(q=float(q), bounds=bounds), values, granted, float(q))
+        for q in SHARES
+    ]
     measured, planned = np.mean(pairs, axis=0)
     return math.sqrt(measured / planned)
 
@@ -138,7 +166,9 @@ def test_quantiles_are_as_far_in_rank_as_planned(name):
     assert 0.85 <= pooled(*COLUMNS[name], 0.5) <= 1.15
 
 
-@pytest.mark.parametrize("name", [n if n == "costs" else pytest.param(n, marks=pytest.mark.long) for n in COLUMNS])
+@pytest.mark.parametrize(
+    "name", [n if n == "costs" else pytest.param(n, marks=pytest.mark.long) for n in COLUMNS]
+)
 def test_quantiles_of_personal_budgets_are_as_far_in_rank_as_planned(name):
     assert 0.85 <= pooled(*COLUMNS[name]) <= 1.15
 
@@ -161,7 +191,8 @@ def measured_regression(question, sheet, releases: int) -> tuple[float, sv.Plan]
     inside = np.clip(sheet.X, *sheet.features)
     classical = LinearRegression().fit(inside, sheet.clipped).predict(inside)
     budgets, rows = question.gather(sheet.X, sheet.y, epsilon=sheet.epsilon, groups=None)
-    plan, squares = question.plan_for(budgets, rows), []
+    plan = question.plan_for(budgets, rows)
+    squares = []
     for _ in range(releases):
         value = question.answer(plan, rows).value
         predicted = value["intercept"] + inside @ np.array(list(value["coefficients"].values()))
@@ -178,8 +209,15 @@ def test_regressions_miss_least_squares_by_what_was_planned_within_a_factor_of_t
     at least eight of its standard deviations away from nine times the plan.
     """
     sheet = make()
-    releases = 10 if method != "objective" else 60 if len(sheet.y) < 1000 else 20
-    measured, plan = measured_regression(sv.Ridge(bounds=sheet.bounds, method=method), sheet, releases)
+    if method != "objective":
+        releases = 10
+    elif len(sheet.y) < 1000:
+        releases = 60
+    else:
+        releases = 20
+    measured, plan = measured_regression(
+        sv.Ridge(bounds=sheet.bounds, method=method), sheet, releases
+    )
     (error,) = plan.errors
     if (make, method) == (tables.visits, "objective"):
         assert error.total / 3 <= measured <= 3 * math.hypot(error.total, error.bias)
@@ -196,7 +234,9 @@ def test_the_same_on_tables_that_are_drawn_anew(make, method, seed):
     error, and half of the bias that the plan calls possible."""
     for n in (1000, 4000, 16_000):
         sheet = make(100 + seed, n)
-        measured, plan = measured_regression(sv.Ridge(bounds=sheet.bounds, method=method), sheet, 20)
+        measured, plan = measured_regression(
+            sv.Ridge(bounds=sheet.bounds, method=method), sheet, 20
+        )
         (error,) = plan.errors
         if (make, method, n) == (tables.costs, "objective", 16_000):
             assert 3 * error.total < measured <= error.bias
@@ -207,17 +247,24 @@ def test_the_same_on_tables_that_are_drawn_anew(make, method, seed):
 # --- Classifiers ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [tables.iris, tables.costs, tables.exams], ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "make", [tables.iris, tables.costs, tables.exams], ids=lambda make: make.__name__
+)
 def test_probabilities_miss_maximum_likelihood_by_what_was_planned_within_a_factor_of_three(make):
     """Whether the label is above its median."""
     sheet = make()
     high = (sheet.y > np.median(sheet.y)).astype(int)
     inside = np.clip(sheet.X, *sheet.features)
     scaled = (inside - inside.mean(axis=0)) / inside.std(axis=0)
-    classical = LogisticRegression(C=1e4, max_iter=5000).fit(scaled, high).predict_proba(scaled)[:, 1]
+    classical = (
+        LogisticRegression(C=1e4, max_iter=5000).fit(scaled, high).predict_proba(scaled)[:, 1]
+    )
     question = sv.LogisticRegression(bounds=sv.Bounds(features=sheet.features), classes=[0, 1])
     plan = question.plan(epsilon=sheet.epsilon, n_features=sheet.X.shape[1])
-    fits = [question.fit(sheet.X, high, epsilon=sheet.epsilon).predict_proba(sheet.X)[:, 1] for _ in range(6)]
+    fits = [
+        question.fit(sheet.X, high, epsilon=sheet.epsilon).predict_proba(sheet.X)[:, 1]
+        for _ in range(6)
+    ]
     measured = math.sqrt(np.mean(np.square(np.array(fits) - classical)))
     assert 1 / 3 <= measured / plan.expected_error <= 3
 
@@ -232,27 +279,37 @@ def test_the_pull_of_null_records_is_expected(make):
     Where a null record happens to lie at the mean it does nothing, which only the table knows: hence no lower bound.
     """
     sheet = make()
-    for question in (sv.Sampled(sv.Mean(bounds=sheet.label)), sv.Sampled(sv.Quantile(bounds=sheet.label))):
+    for question in (
+        sv.Sampled(sv.Mean(bounds=sheet.label)),
+        sv.Sampled(sv.Quantile(bounds=sheet.label)),
+    ):
         fits = [question.fit(sheet.y, epsilon=sheet.epsilon) for _ in range(5)]
         values = np.array([fit.value_ for fit in fits])
         if isinstance(question.estimator, sv.Mean):
             apart = values - sheet.clipped.mean()
         else:
             below, at = (
-                (np.searchsorted(np.sort(sheet.clipped), values, side) / len(sheet.y)) for side in ("left", "right")
+                (np.searchsorted(np.sort(sheet.clipped), values, side) / len(sheet.y))
+                for side in ("left", "right")
             )
             apart = np.maximum(np.maximum(below - 0.5, 0.5 - at), 0)
         told = fits[0].release_
         assert math.sqrt(np.mean(apart**2)) <= 3 * told.expected_error
-        assert told.expected_error == pytest.approx(question.plan(epsilon=sheet.epsilon).expected_error)
+        assert told.expected_error == pytest.approx(
+            question.plan(epsilon=sheet.epsilon).expected_error
+        )
 
 
 def test_rows_that_a_limit_leaves_out_are_missing_in_the_answer():
     """Two hundred people of fifty rows each, one heard: two hundred rows tell the mean no better than that."""
-    values = np.random.default_rng(0).normal(0, 20, (200, 50))  # a tenth of the range, as is assumed
+    values = np.random.default_rng(0).normal(
+        0, 20, (200, 50)
+    )  # a tenth of the range, as is assumed
     people = np.repeat(np.arange(200), 50)
     fits = [
-        sv.Limited(sv.Mean(bounds=(-100, 100)), salt=str(k)).fit(values.ravel(), epsilon=50.0, groups=people)
+        sv.Limited(sv.Mean(bounds=(-100, 100)), salt=str(k)).fit(
+            values.ravel(), epsilon=50.0, groups=people
+        )
         for k in range(40)
     ]
     measured = math.sqrt(np.mean([(fit.value_ - values.mean()) ** 2 for fit in fits]))

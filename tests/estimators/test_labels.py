@@ -31,7 +31,9 @@ from sottovoce.noise import source
 from sottovoce.solvers import label_map as solver
 
 OPTIONS = [{"sensitivity": "exact"}, {"sensitivity": "entrywise"}, {"fit_intercept": False}]
-every_option = pytest.mark.parametrize("options", OPTIONS, ids=lambda o: "-".join(map(str, o.values())))
+every_option = pytest.mark.parametrize(
+    "options", OPTIONS, ids=lambda o: "-".join(map(str, o.values()))
+)
 every_people = pytest.mark.parametrize("people", PEOPLE, ids=repr)
 
 
@@ -99,7 +101,10 @@ def exact_loss(one: Captured, two: Captured) -> Fraction:
     assert one.scale == two.scale
     assert one.draws == two.draws == len(one.statistic)
     shift = one.plan.grid.shift
-    apart = (abs((int(a) >> shift) - (int(b) >> shift)) for a, b in zip(one.statistic, two.statistic, strict=True))
+    apart = (
+        abs((int(a) >> shift) - (int(b) >> shift))
+        for a, b in zip(one.statistic, two.statistic, strict=True)
+    )
     return Fraction(sum(apart)) / Fraction(one.scale)
 
 
@@ -110,16 +115,21 @@ def worst_signs(K) -> np.ndarray:
         return every[np.abs(K.astype(float) @ every.T).sum(axis=0).argmax()]
     best = np.ones(K.shape[1])
     for start in np.random.default_rng(0).choice([-1.0, 1.0], (200, K.shape[1])):
-        delta, last = start, None
+        delta = start
+        last = None
         while last is None or not np.array_equal(delta, last):
-            last, delta = delta, np.where(np.where(K @ delta >= 0, 1, -1) @ K >= 0, 1.0, -1.0)
+            last = delta
+            delta = np.where(np.where(K @ delta >= 0, 1, -1) @ K >= 0, 1.0, -1.0)
         best = max(best, delta, key=lambda x: np.abs(K @ x).sum())
     return best
 
 
 def audit(options, people, owner, X=None) -> tuple[float, float]:
     """Returns (largest exact loss over hard neighbours, charge) of one owner."""
-    X = features(len(people.epsilon)) if X is None else X
+    if X is None:
+        X = features(len(people.epsilon))
+    else:
+        X = X
     mine = people.owners == owner
     plan = make(**options).plan(X, people.epsilon, people.groups)
     charge = plan.charges[int(np.flatnonzero(np.unique(people.owners) == owner)[0])]
@@ -131,9 +141,14 @@ def audit(options, people, owner, X=None) -> tuple[float, float]:
         np.where(np.arange(len(X)) % 2, LOW, HIGH),
     ):
         for low, high in ((LOW, HIGH), (-1e308, 1e308), (LOW, (LOW + HIGH) / 2)):
-            first, second = background.copy(), background.copy()
-            first[mine], second[mine] = np.where(up, high, low), np.where(up, low, high)
-            one, two = (captured(make(**options), X, y, people.epsilon, people.groups) for y in (first, second))
+            first = background.copy()
+            second = background.copy()
+            first[mine] = np.where(up, high, low)
+            second[mine] = np.where(up, low, high)
+            one, two = (
+                captured(make(**options), X, y, people.epsilon, people.groups)
+                for y in (first, second)
+            )
             losses.append(float(exact_loss(one, two)))
     return max(losses), float(charge)
 
@@ -146,7 +161,9 @@ def test_no_exact_loss_exceeds_the_charge_and_the_worst_comes_close(options, peo
     loss, charge = audit(options, people, owner)
     assert charge <= people.epsilon[people.owners == owner][0]
     assert loss <= charge
-    if options.get("sensitivity") != "entrywise" or people.groups is None:  # entrywise is loose for several rows
+    if (
+        options.get("sensitivity") != "entrywise" or people.groups is None
+    ):  # entrywise is loose for several rows
         assert loss >= 0.99 * charge
 
 
@@ -184,8 +201,11 @@ def test_a_bad_solver_costs_accuracy_and_no_privacy(monkeypatch):
 
 def test_more_columns_than_signs_can_be_tried_for_have_a_bound_and_the_plan_says_so():
     rng = np.random.default_rng(0)
-    X, groups = rng.normal(size=(90, 14)), np.repeat(np.arange(6), 15)
-    people = replace(PEOPLE[1], epsilon=np.repeat([0.5, 1.0, 1.0, 2.0, 2.0, 0.1], 15), groups=groups)
+    X = rng.normal(size=(90, 14))
+    groups = np.repeat(np.arange(6), 15)
+    people = replace(
+        PEOPLE[1], epsilon=np.repeat([0.5, 1.0, 1.0, 2.0, 2.0, 0.1], 15), groups=groups
+    )
     plan = make().plan(X, people.epsilon, groups)
     assert "a bound" in plan.describe()
     assert plan.noise["certificate"]["held_by_a_bound"] == 6
@@ -221,7 +241,9 @@ def test_nothing_is_caught_where_nothing_is_planted():
 def test_the_largest_entry_instead_of_the_sum_is_caught(monkeypatch):
     def largest(K, owner, sensitivity):
         people = owner.max() + 1
-        return np.array([np.abs(K[:, owner == person]).max() for person in range(people)]), np.ones(people, dtype=bool)
+        return np.array([np.abs(K[:, owner == person]).max() for person in range(people)]), np.ones(
+            people, dtype=bool
+        )
 
     plant(monkeypatch, "reach", largest)
     assert caught()
@@ -240,19 +262,28 @@ def test_the_sensitivity_of_one_coefficient_instead_of_all_d_is_caught(monkeypat
 @pytest.mark.parametrize("people", PEOPLE[:2], ids=repr)
 def test_noise_divided_by_one_and_a_half_is_caught(people, monkeypatch):
     original = label_private.calibrate_noise
-    plant(monkeypatch, "calibrated", lambda *given: replace(original(*given), scale=original(*given).scale / 1.5))
+    plant(
+        monkeypatch,
+        "calibrated",
+        lambda *given: replace(original(*given), scale=original(*given).scale / 1.5),
+    )
     assert caught(people)
 
 
 def test_people_mixed_up_are_caught(monkeypatch):
     original = label_private.compute_reach
-    plant(monkeypatch, "reach", lambda K, owner, sensitivity: tuple(x[::-1] for x in original(K, owner, sensitivity)))
+    plant(
+        monkeypatch,
+        "reach",
+        lambda K, owner, sensitivity: tuple(x[::-1] for x in original(K, owner, sensitivity)),
+    )
     assert caught()
 
 
 def test_a_sensitivity_from_the_map_before_rounding_is_caught(monkeypatch):
     monkeypatch.setattr(label_private, "MAP_BITS", 3)
-    original, unrounded = label_private.round_map, []
+    original = label_private.round_map
+    unrounded = []
 
     def remembering(C, owner):
         K, exponent = original(C, owner)
@@ -283,7 +314,11 @@ def test_the_rounding_of_d_coordinates_forgotten_is_caught(monkeypatch):
 
 
 def test_labels_not_clipped_are_caught(monkeypatch):
-    monkeypatch.setattr(label_private.Grid, "integers", lambda self, y: np.rint((y - self.low) * 2.0**-self.exponent))
+    monkeypatch.setattr(
+        label_private.Grid,
+        "integers",
+        lambda self, y: np.rint((y - self.low) * 2.0**-self.exponent),
+    )
     assert caught(PEOPLE[0])
 
 
@@ -301,7 +336,8 @@ def test_charges_never_exceed_grants_and_what_was_planned_is_what_was_spent(opti
     assert np.array_equal(fitted.guarantee_.epsilon, plan.charges)
     assert fitted.release_.certificate.plan_digest == plan.digest
     assert plan.noise["certificate"]["gap"] <= solver.MAX_GAP
-    variance, b = plan.parameters["noise_variance"], plan.noise["scale"]
+    variance = plan.parameters["noise_variance"]
+    b = plan.noise["scale"]
     missed = variance * np.square(fitted.linear_map_).sum() + 2 * len(fitted.linear_map_) * b**2
     assert missed == pytest.approx(plan.noise["certificate"]["value"], rel=1e-5)
 
@@ -334,8 +370,10 @@ def test_raising_one_budget_harms_nobody(epsilon, raised, who, several):
 
 
 def test_permuting_rows_permutes_nothing_else():
-    people, order = PEOPLE[1], np.random.default_rng(5).permutation(24)
-    X, y = features(24), np.linspace(LOW, HIGH, 24) ** 1.1
+    people = PEOPLE[1]
+    order = np.random.default_rng(5).permutation(24)
+    X = features(24)
+    y = np.linspace(LOW, HIGH, 24) ** 1.1
     with silent():
         one = make().fit(X, y, people.epsilon, people.groups)
         two = make().fit(X[order], y[order], people.epsilon[order], people.groups[order])
@@ -352,36 +390,47 @@ def test_the_map_inverts_the_design_and_labels_on_the_plane_come_back(options):
     estimator = LabelPrivateRegression(label_bounds=(y.min() - 3, y.max() + 1), **options)
     with silent():
         estimator.fit(X, y, epsilon=1.0)
-    tilde = np.column_stack([np.ones(300), X]) if options.get("fit_intercept", True) else X
+    if options.get("fit_intercept", True):
+        tilde = np.column_stack([np.ones(300), X])
+    else:
+        tilde = X
     assert np.abs(estimator.linear_map_ @ tilde - np.eye(tilde.shape[1])).max() < 1e-9
     assert estimator.coef_ == pytest.approx(truth, abs=2e-3)
     assert estimator.predict(X) == pytest.approx(y, abs=1e-2)
 
 
 def test_large_budgets_find_least_squares():
-    X, rng = features(500), np.random.default_rng(0)
+    X = features(500)
+    rng = np.random.default_rng(0)
     y = np.clip(5 + X @ [0.5, -0.3, 0.2] + rng.normal(0, 0.1, 500), LOW, HIGH)
-    plain, ours = LinearRegression().fit(X, y), make().fit(X, y, epsilon=1e6)
+    plain = LinearRegression().fit(X, y)
+    ours = make().fit(X, y, epsilon=1e6)
     assert ours.coef_ == pytest.approx(plain.coef_, abs=1e-4)
     assert ours.intercept_ == pytest.approx(plain.intercept_, abs=1e-4)
     assert ours.score(X, y) == pytest.approx(plain.score(X, y), abs=1e-4)
 
 
 @every_option
-@pytest.mark.parametrize("people", [pytest.param(PEOPLE[0], marks=pytest.mark.long), PEOPLE[1]], ids=repr)
+@pytest.mark.parametrize(
+    "people", [pytest.param(PEOPLE[0], marks=pytest.mark.long), PEOPLE[1]], ids=repr
+)
 def test_the_expected_error_is_right(options, people):
     """2,000 releases of fresh labels, each beside least squares on the same labels.
 
     The relative standard error is below 1.5 %, so a tenth is six of them.
     """
-    X, rng = features(len(people.epsilon)), np.random.default_rng(1)
+    X = features(len(people.epsilon))
+    rng = np.random.default_rng(1)
     truth = np.array([0.2, -0.1, 0.3])
     middle = X @ truth + (5.0 if options.get("fit_intercept", True) else 0.0)
     bounds = (middle.min() - 2, middle.max() + 2)
     estimator = LabelPrivateRegression(label_bounds=bounds, noise_variance=0.25, **options)
     budgets, rows = estimator.gather(X, middle, epsilon=people.epsilon, groups=people.groups)
     plan = estimator.plan_for(budgets, rows)
-    design = np.column_stack([np.ones(len(X)), X]) if options.get("fit_intercept", True) else X
+    if options.get("fit_intercept", True):
+        design = np.column_stack([np.ones(len(X)), X])
+    else:
+        design = X
     squares = []
     for _ in range(2000):
         y = middle + rng.choice([-0.5, 0.5], len(X))
@@ -389,13 +438,16 @@ def test_the_expected_error_is_right(options, people):
         answer = label_private.draw_noisy_values(
             plan, np.array(label_private.multiply_exactly(plan.grid.map, z), dtype=object)
         )
-        squares.append(np.mean(np.square(design @ (answer - np.linalg.lstsq(design, y, rcond=None)[0]))))
+        squares.append(
+            np.mean(np.square(design @ (answer - np.linalg.lstsq(design, y, rcond=None)[0])))
+        )
     assert 0.9 <= np.sqrt(np.mean(squares)) / plan.expected_error <= 1.1
 
 
 def test_exact_products_are_python_integers():
     rng = np.random.default_rng(3)
-    K, z = rng.integers(-(2**42), 2**42 + 1, (3, 70_000)), rng.integers(0, 2**32 + 1, 70_000)
+    K = rng.integers(-(2**42), 2**42 + 1, (3, 70_000))
+    z = rng.integers(0, 2**32 + 1, 70_000)
     assert label_private.multiply_exactly(K, z.astype(float)) == [
         sum(a * b for a, b in zip(row.tolist(), z.tolist(), strict=True)) for row in K
     ]
@@ -407,7 +459,13 @@ def test_exact_products_are_python_integers():
 class Ready(LabelPrivateRegression):
     """With an ε and bounds of its own, so that scikit-learn's checks can fit it."""
 
-    def __init__(self, label_bounds=(-1000, 1000), noise_variance=None, fit_intercept=True, sensitivity="exact"):
+    def __init__(
+        self,
+        label_bounds=(-1000, 1000),
+        noise_variance=None,
+        fit_intercept=True,
+        sensitivity="exact",
+    ):
         super().__init__(label_bounds, noise_variance, fit_intercept, sensitivity)
 
     def fit(self, X, y=None, epsilon=1000.0, groups=None):
@@ -426,20 +484,25 @@ EXPECTED_FAILURES = dict.fromkeys(
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learns_own_checks():
     with silent():
-        results = check_estimator(Ready(), expected_failed_checks=EXPECTED_FAILURES, on_fail=None, on_skip=None)
+        results = check_estimator(
+            Ready(), expected_failed_checks=EXPECTED_FAILURES, on_fail=None, on_skip=None
+        )
     assert not [(r["check_name"], r["exception"]) for r in results if r["status"] == "failed"]
     assert sum(r["status"] == "passed" for r in results) > 30
 
 
 def test_clone_pickle_routing_and_pipelines():
-    X, y = features(60), np.linspace(LOW, HIGH, 60)
+    X = features(60)
+    y = np.linspace(LOW, HIGH, 60)
     fitted = make().fit(X, y, epsilon=1.0)
     assert not hasattr(clone(fitted), "coef_")
     again = pickle.loads(pickle.dumps(fitted))
     assert np.array_equal(again.predict(X), fitted.predict(X))
     with sklearn.config_context(enable_metadata_routing=True):
         routed = make().set_fit_request(epsilon=True, groups=True)
-        pipeline = make_pipeline(StandardScaler(), routed).fit(X, y, epsilon=1.0, groups=np.arange(60) // 2)
+        pipeline = make_pipeline(StandardScaler(), routed).fit(
+            X, y, epsilon=1.0, groups=np.arange(60) // 2
+        )
     assert pipeline.predict(X).shape == (60,)
     assert pipeline[-1].guarantee_.unit == "person"
 
@@ -447,9 +510,11 @@ def test_clone_pickle_routing_and_pipelines():
 @pytest.mark.parametrize("table", [np.asarray, pd.DataFrame, pl.DataFrame, lambda x: x.tolist(),
                                    lambda x: pa.table({f"c{j}": x[:, j] for j in range(3)})])  # fmt: skip
 def test_every_kind_of_table_is_read(table):
-    X, y = features(80), np.linspace(LOW, HIGH, 80)
+    X = features(80)
+    y = np.linspace(LOW, HIGH, 80)
     with silent():
-        plain, other = make().fit(X, y, epsilon=1.0), make().fit(table(X), list(y), epsilon=1.0)
+        plain = make().fit(X, y, epsilon=1.0)
+        other = make().fit(table(X), list(y), epsilon=1.0)
     assert np.array_equal(other.coef_, plain.coef_)
     assert other.n_features_in_ == 3
 
@@ -457,26 +522,36 @@ def test_every_kind_of_table_is_read(table):
 def test_names_of_features_are_kept_and_checked():
     frame = pd.DataFrame(features(80), columns=list("abc"))
     fitted = make().fit(frame, np.linspace(LOW, HIGH, 80), epsilon=1.0)
-    assert fitted.feature_names_in_.tolist() == list(fitted.release_.value["coefficients"]) == ["a", "b", "c"]
+    assert (
+        fitted.feature_names_in_.tolist()
+        == list(fitted.release_.value["coefficients"])
+        == ["a", "b", "c"]
+    )
     with pytest.raises(ValueError, match="feature names"):
         fitted.predict(frame[["b", "a", "c"]])
 
 
 def test_a_release_says_that_only_labels_are_protected_and_reads_back():
     fitted = make().fit(features(80), np.linspace(LOW, HIGH, 80), epsilon=1.0)
-    release, plan = fitted.release_, make().plan(features(80), 1.0)
+    release = fitted.release_
+    plan = make().plan(features(80), 1.0)
     assert "labels only" in release.parameters["protects"]
     assert "labels" in release.certificate.theorem
     assert "label-private" in plan.describe()
     assert Release.from_json(release.to_json()) == release
     assert "Intercept" in release.explain()
     assert fitted.guarantee_.arithmetic == "exact"
-    assert all((v / release.grid["answer_step"]).is_integer() for v in release.value["coefficients"].values())
+    assert all(
+        (v / release.grid["answer_step"]).is_integer()
+        for v in release.value["coefficients"].values()
+    )
 
 
 def test_a_promise_about_labels_says_so_and_enters_no_account_of_whole_rows():
     rng = np.random.default_rng(0)
-    X, y, groups = rng.random((60, 2)), rng.random(60), np.repeat(np.arange(20), 3)
+    X = rng.random((60, 2))
+    y = rng.random(60)
+    groups = np.repeat(np.arange(20), 3)
     fitted = make().fit(X, y, epsilon=0.5, groups=groups)
     assert fitted.release_.guarantee["neighbours"] == "replace labels"
     assert "labels of each person, and of nothing else" in fitted.release_.explain()
@@ -499,29 +574,51 @@ def numbers_in(thing, seen) -> list:
     if isinstance(thing, int | float | np.number):
         return [float(thing)]
     if isinstance(thing, np.ndarray):
-        return thing.ravel().astype(float).tolist() if thing.dtype.kind in "iuf" else []
-    inside = list(thing.values()) if isinstance(thing, dict) else list(thing) if isinstance(thing, list | tuple) else []
-    return [n for part in (*inside, *getattr(thing, "__dict__", {}).values()) for n in numbers_in(part, seen)]
+        if thing.dtype.kind in "iuf":
+            return thing.ravel().astype(float).tolist()
+        return []
+    if isinstance(thing, dict):
+        inside = list(thing.values())
+    elif isinstance(thing, list | tuple):
+        inside = list(thing)
+    else:
+        inside = []
+    return [
+        n
+        for part in (*inside, *getattr(thing, "__dict__", {}).values())
+        for n in numbers_in(part, seen)
+    ]
 
 
 def test_nothing_unnoised_is_reachable_in_a_fitted_object():
-    X, y = features(200), np.random.default_rng(0).uniform(LOW, HIGH, 200)
+    X = features(200)
+    y = np.random.default_rng(0).uniform(LOW, HIGH, 200)
     fitted = make().fit(X, y, epsilon=0.2)
     assert set(vars(fitted)) == {*fitted.get_params(), "release_", "guarantee_", "linear_map_", "coef_", "intercept_",
                                  "n_features_in_"}  # fmt: skip
     statistic = captured(make(), X, y, 0.2).statistic
     exact = fitted.linear_map_ @ y
-    forbidden = {f"{n:.9g}" for n in (*y, *exact, *map(float, statistic), *LinearRegression().fit(X, y).coef_)}
+    forbidden = {
+        f"{n:.9g}"
+        for n in (*y, *exact, *map(float, statistic), *LinearRegression().fit(X, y).coef_)
+    }
     for thing in (fitted, pickle.loads(pickle.dumps(fitted))):
         assert not {f"{n:.9g}" for n in numbers_in(thing, set())} & forbidden
     assert {f"{n:.9g}" for n in numbers_in([fitted, {"leak": exact}], set())} & forbidden
 
 
-X0, Y0 = features(20), np.linspace(LOW, HIGH, 20)
+X0 = features(20)
+Y0 = np.linspace(LOW, HIGH, 20)
 REFUSED = {
     "no bounds": (LabelPrivateRegression(), X0, Y0, 1.0, errors.InvalidBounds),
     "reversed bounds": (LabelPrivateRegression((1, 0)), X0, Y0, 1.0, errors.InvalidBounds),
-    "bounds beyond measure": (LabelPrivateRegression((0, 1e200)), X0, Y0, 1.0, errors.InvalidBounds),
+    "bounds beyond measure": (
+        LabelPrivateRegression((0, 1e200)),
+        X0,
+        Y0,
+        1.0,
+        errors.InvalidBounds,
+    ),
     "a negative variance": (make(noise_variance=-1), X0, Y0, 1.0, errors.InvalidParameter),
     "a variance above the range": (make(noise_variance=1e9), X0, Y0, 1.0, errors.InvalidParameter),
     "a variance that is none": (make(noise_variance=np.nan), X0, Y0, 1.0, errors.InvalidParameter),
@@ -530,7 +627,13 @@ REFUSED = {
     "ε of zero": (make(), X0, Y0, 0.0, errors.InvalidBudget),
     "ε of another length": (make(), X0, Y0, np.ones(19), errors.UnequalLengths),
     "ε by person without people": (make(), X0, Y0, {"a": 1.0}, errors.InvalidParameter),
-    "a constant column besides the intercept": (make(), np.ones((20, 1)), Y0, 1.0, errors.InvalidData),
+    "a constant column besides the intercept": (
+        make(),
+        np.ones((20, 1)),
+        Y0,
+        1.0,
+        errors.InvalidData,
+    ),
     "a column twice": (make(), X0[:, [0, 1, 1]], Y0, 1.0, errors.InvalidData),
     "fewer rows than columns": (make(), X0[:3], Y0[:3], 1.0, errors.InvalidData),
     "one row": (make(), X0[:1], Y0[:1], 1.0, errors.TooFewRows),

@@ -36,7 +36,8 @@ from sottovoce.estimators.logistic_mechanism import (
 )
 from sottovoce.schema import Classes
 
-N, P = 1500, 3
+N = 1500
+P = 3
 RNG = np.random.default_rng(7)
 X = RNG.uniform(-1, 1, (N, P))
 Y = (X @ [2.0, -1.0, 0.5] + RNG.logistic(0, 0.3, N) > 0).astype(int)
@@ -55,7 +56,9 @@ def model(**options):
 
 @pytest.mark.parametrize("alpha", [1e-3, 0.1])
 def test_large_budgets_find_scikit_learns_solution(alpha):
-    found = model(bounds=sv.Bounds(norm=1.0), alpha=alpha, fit_intercept=False).fit(UNIT, Y, epsilon=1e6)
+    found = model(bounds=sv.Bounds(norm=1.0), alpha=alpha, fit_intercept=False).fit(
+        UNIT, Y, epsilon=1e6
+    )
     plain = LogisticRegression(C=1 / (N * alpha), fit_intercept=False, tol=1e-10).fit(UNIT, Y)
     assert found.coef_ == pytest.approx(plain.coef_, abs=2e-3 / alpha * 1e-2)
     assert found.predict_proba(UNIT) == pytest.approx(plain.predict_proba(UNIT), abs=1e-3)
@@ -77,7 +80,9 @@ def test_weights_count_as_in_a_weighted_objective():
     plan = ask.plan(epsilon=EPSILON * 1e5, n_features=P)
     a = (plan.weights.row / plan.weights.total)[plan.budgets.codes]
     signs = 2 * Y - 1.0
-    best = minimize(lambda w: a @ np.logaddexp(0, -signs * (UNIT @ w)) + 0.025 * w @ w, np.zeros(P), tol=1e-12)
+    best = minimize(
+        lambda w: a @ np.logaddexp(0, -signs * (UNIT @ w)) + 0.025 * w @ w, np.zeros(P), tol=1e-12
+    )
     assert found.coef_[0] == pytest.approx(best.x, abs=2e-3)
 
 
@@ -106,8 +111,16 @@ budgets = st.lists(st.floats(0.01, 50), min_size=2, max_size=12)
 
 
 @settings(max_examples=60, deadline=None)
-@given(budgets, st.integers(0, 11), st.floats(1.01, 10), st.sampled_from(["kappa", "exact"]), st.integers(2, 4))
-def test_charges_stay_within_grants_and_raising_one_grant_harms_nobody(granted, who, times, accountant, classes):
+@given(
+    budgets,
+    st.integers(0, 11),
+    st.floats(1.01, 10),
+    st.sampled_from(["kappa", "exact"]),
+    st.integers(2, 4),
+)
+def test_charges_stay_within_grants_and_raising_one_grant_harms_nobody(
+    granted, who, times, accountant, classes
+):
     granted, who = np.array(granted), who % len(granted)
     rows = 1 + np.arange(len(granted)) % 3
     people = np.repeat(np.arange(len(granted)), rows)
@@ -116,7 +129,8 @@ def test_charges_stay_within_grants_and_raising_one_grant_harms_nobody(granted, 
         ask = model(classes=tuple(range(classes)), accountant=accountant)
         return ask.plan(epsilon=dict(enumerate(epsilon.tolist())), groups=people, n_features=P)
 
-    before, after = plan(granted), plan(np.where(np.arange(len(granted)) == who, granted * times, granted))
+    before = plan(granted)
+    after = plan(np.where(np.arange(len(granted)) == who, granted * times, granted))
     assert np.all(before.charges <= granted)
     voice = [p.weights.person[p.budgets.codes] / p.weights.total for p in (before, after)]
     assert voice[1][who] >= voice[0][who] * (1 - 1e-9)
@@ -128,21 +142,28 @@ def test_charges_stay_within_grants_and_raising_one_grant_harms_nobody(granted, 
 
 def test_permuting_people_permutes_nothing_else():
     order = RNG.permutation(N)
-    plan, permuted = model().plan(epsilon=EPSILON, n_features=P), model().plan(epsilon=EPSILON[order], n_features=P)
+    plan, permuted = (
+        model().plan(epsilon=EPSILON, n_features=P),
+        model().plan(epsilon=EPSILON[order], n_features=P),
+    )
     assert permuted.charges == pytest.approx(plan.charges[order])
     assert permuted.noise == plan.noise
 
 
 def test_weights_minimise_the_bound():
     """No other split of the same budgets has a smaller μ‖a‖ + σ/η, by a search that knows only the bound."""
-    left, rows, people = np.array([0.3, 1.0, 5.0, 40.0]), np.array([1, 3, 1, 2]), np.array([4, 2, 3, 1])
+    left = np.array([0.3, 1.0, 5.0, 40.0])
+    rows = np.array([1, 3, 1, 2])
+    people = np.array([4, 2, 3, 1])
     price = compute_noise_price(5)
     owners = np.repeat(np.arange(10), np.repeat(rows, people))
     kinds = Budgets.of(dict(enumerate(np.repeat(left, people).tolist())), owners).kinds
     found = PersonWeights.of(kinds, 5, 2, labels_only=False)
 
     def bound(u):
-        return (np.sqrt((found.kinds.people * u * u / found.kinds.rows).sum()) + price) / (found.kinds.people * u).sum()
+        return (np.sqrt((found.kinds.people * u * u / found.kinds.rows).sum()) + price) / (
+            found.kinds.people * u
+        ).sum()
 
     at = found.person * found.total
     assert np.all(at <= found.left * (1 + 1e-9))
@@ -160,9 +181,18 @@ def test_how_many_problems_somebody_can_change():
 
 
 def test_plans_and_promises_agree():
-    for options in ({}, {"classes": ("low", "middle", "high")}, {"neighbours": "labels"}, {"accountant": "exact"}):
-        y = KINDS if "classes" in options else Y
-        plan, fitted = model(**options).plan(epsilon=EPSILON, n_features=P), model(**options).fit(X, y, epsilon=EPSILON)
+    for options in (
+        {},
+        {"classes": ("low", "middle", "high")},
+        {"neighbours": "labels"},
+        {"accountant": "exact"},
+    ):
+        if "classes" in options:
+            y = KINDS
+        else:
+            y = Y
+        plan = model(**options).plan(epsilon=EPSILON, n_features=P)
+        fitted = model(**options).fit(X, y, epsilon=EPSILON)
         assert np.array_equal(plan.charges, fitted.guarantee_.epsilon)
         assert plan.digest == fitted.release_.certificate.plan_digest
         assert np.all(plan.charges <= EPSILON)
@@ -179,8 +209,13 @@ def test_plans_and_promises_agree():
 @given(st.integers(0, 6), st.floats(1e-6, 1e3), st.floats(0, 1), st.integers(0, 2**32))
 def test_rows_never_leave_the_ball(p, radius, intercept, seed):
     rng = np.random.default_rng(seed)
-    ball = UnitBall(rng.uniform(-0.5, 0.5, p), rng.uniform(1e-3, 0.5, p), radius, intercept, bits=23)
-    Z = rng.choice([-0.5, 0.0, 0.5], (50, p)) if seed % 2 else rng.uniform(-0.5, 0.5, (50, p))
+    ball = UnitBall(
+        rng.uniform(-0.5, 0.5, p), rng.uniform(1e-3, 0.5, p), radius, intercept, bits=23
+    )
+    if seed % 2:
+        Z = rng.choice([-0.5, 0.0, 0.5], (50, p))
+    else:
+        Z = rng.uniform(-0.5, 0.5, (50, p))
     rows = ball.rows(Z)
     assert rows.shape == (50, ball.width)
     assert np.all(np.linalg.norm(rows.astype(np.longdouble), axis=1) <= 1)
@@ -204,7 +239,8 @@ def test_values_beyond_the_bounds_are_clipped():
 def test_several_classes_are_told_apart():
     fitted = model(classes=("low", "middle", "high")).fit(X, KINDS, epsilon=50.0)
     assert fitted.score(X, KINDS) > 0.75
-    odds, chance = fitted.decision_function(X), fitted.predict_proba(X)
+    odds = fitted.decision_function(X)
+    chance = fitted.predict_proba(X)
     assert odds.shape == chance.shape == (N, 3)
     assert chance.sum(axis=1) == pytest.approx(1)
     assert fitted.classes_.tolist() == ["low", "middle", "high"]
@@ -220,7 +256,10 @@ def test_several_classes_are_told_apart():
         (Y.astype(float), {"classes": (0, 1)}),
         (2 * Y - 1, {"bounds": sv.Bounds(features=(-1, 1), label=(-1, 1))}),
         (np.where(Y == 1, "ill", "well"), {"classes": ("well", "ill")}),
-        (pd.Series(np.where(Y == 1, "ill", "well"), dtype="category"), {"classes": ["well", "ill"]}),
+        (
+            pd.Series(np.where(Y == 1, "ill", "well"), dtype="category"),
+            {"classes": ["well", "ill"]},
+        ),
         (pa.array(Y), {}),
         (pl.Series(Y), {}),
     ],
@@ -283,7 +322,9 @@ def test_the_simulation_is_the_same_every_time_and_has_the_size_of_the_noise():
     assert np.array_equal(make_noise_directions(5), make_noise_directions(5))
     assert np.linalg.norm(make_noise_directions(5), axis=1) == pytest.approx(10)
     rows = PublicRows(X[:40] / 2, Y[:40].astype(float))
-    assert choose_with_public_rows(BudgetScale(100.0, P, True), rows, None, "kappa") is choose_with_public_rows(
+    assert choose_with_public_rows(
+        BudgetScale(100.0, P, True), rows, None, "kappa"
+    ) is choose_with_public_rows(
         BudgetScale(100.0, P, True), PublicRows(X[:40] / 2, Y[:40].astype(float)), None, "kappa"
     )
 
@@ -312,7 +353,8 @@ def test_the_bound_on_the_error_has_the_corrected_constants():
 
 def test_the_bound_on_the_error_holds():
     """Misclassified ≤ J(w)/ln 2 + bound, over many draws of rows and noise; at δ = 0.2 it may fail one time in five."""
-    rng, failures = np.random.default_rng(2), 0
+    rng = np.random.default_rng(2)
+    failures = 0
     ask = model(bounds=sv.Bounds(norm=1.0), alpha=0.5, fit_intercept=False)
     for _ in range(20):
         rows = rng.normal(size=(2200, P))
@@ -320,9 +362,14 @@ def test_the_bound_on_the_error_holds():
         labels = (rows[:, 0] + 0.2 * rng.normal(size=2200) > 0).astype(int)
         fitted = ask.fit(rows[:200], labels[:200], epsilon=2.0)
         plan = ask.plan(epsilon=np.full(200, 2.0), n_features=P)
-        w, signs = fitted.coef_[0], 2 * labels - 1
+        w = fitted.coef_[0]
+        signs = 2 * labels - 1
         noise = 2 * np.sqrt(P * (P + 1)) / plan.noise["rate"]
-        objective = np.logaddexp(0, -signs[:200] * (rows[:200] @ w)).mean() + 0.25 * w @ w - noise * np.linalg.norm(w)
+        objective = (
+            np.logaddexp(0, -signs[:200] * (rows[:200] @ w)).mean()
+            + 0.25 * w @ w
+            - noise * np.linalg.norm(w)
+        )
         wrong = 1 - fitted.score(rows[200:], labels[200:])
         failures += wrong > objective / np.log(2) + plan.error_bound(delta=0.2)
     assert failures == 0
@@ -349,7 +396,9 @@ def test_releases_and_pickles_predict_the_same():
         assert not hasattr(clone(fitted), "coef_")
         assert fitted.feature_names_in_.tolist() == ["a", "b", "c"]
     with pytest.raises(errors.InvalidRelease):
-        sv.LogisticRegression.from_release(sv.Mean(bounds=(0, 1)).fit([0.1, 0.2], epsilon=1.0).release_)
+        sv.LogisticRegression.from_release(
+            sv.Mean(bounds=(0, 1)).fit([0.1, 0.2], epsilon=1.0).release_
+        )
 
 
 @every_check
@@ -367,14 +416,17 @@ def test_pipelines_and_cross_validation_route_budgets():
 
 
 def test_sessions_release_classifiers():
-    session, people = sv.Session(), [f"p{i}" for i in range(N)]
+    session = sv.Session()
+    people = [f"p{i}" for i in range(N)]
     session.grant(dict.fromkeys(people, 1.0))
     release = session.release(model(), X, Y, groups=people, epsilon=0.5, key="model")
     assert session.balance("p0") == pytest.approx(0.5, abs=1e-3)
     assert session.release(model(), X, Y, groups=people, epsilon=0.5, key="model") == release
     with pytest.raises(errors.KeyReused):
         session.release(model(public=(X[:9], Y[:9])), X, Y, groups=people, epsilon=0.5, key="model")
-    with pytest.raises(errors.UnknownPeople):  # what was granted about rows says nothing about labels alone
+    with pytest.raises(
+        errors.UnknownPeople
+    ):  # what was granted about rows says nothing about labels alone
         session.release(model(neighbours="labels"), X, Y, groups=people, epsilon=0.1, key="labels")
     session.grant(dict.fromkeys(people, 1.0), neighbours="replace labels")
     session.release(model(neighbours="labels"), X, Y, groups=people, epsilon=0.1, key="labels")
@@ -390,8 +442,12 @@ def test_baselines_go_around_it():
 
 
 def test_not_even_a_nan_of_somebody_left_out_counts():
-    hole, labels, grants = X.copy(), Y.astype(float), np.full(N, 5.0)
-    hole[0], labels[1], grants[:2] = np.nan, 4711, 0.0
+    hole = X.copy()
+    labels = Y.astype(float)
+    grants = np.full(N, 5.0)
+    hole[0] = np.nan
+    labels[1] = 4711
+    grants[:2] = 0.0
     fitted = model().fit(hole, labels, epsilon=sv.Budgets.of(grants, zero="leave out"))
     assert np.isfinite(fitted.coef_).all()
     assert fitted.guarantee_.units[:2].tolist() == [0, 0]
@@ -426,8 +482,16 @@ BAD = {
         {},
         errors.InvalidParameter,
     ),
-    "public labels undeclared": ({"public": (X[:5], list("abcde")), "classes": (0, 1)}, {}, errors.InvalidData),
-    "undeclared label": ({}, {"y": np.where(np.arange(N) == 3, "hush-4711", "0")}, errors.InvalidData),
+    "public labels undeclared": (
+        {"public": (X[:5], list("abcde")), "classes": (0, 1)},
+        {},
+        errors.InvalidData,
+    ),
+    "undeclared label": (
+        {},
+        {"y": np.where(np.arange(N) == 3, "hush-4711", "0")},
+        errors.InvalidData,
+    ),
     "NaN in the label": ({}, {"y": np.where(np.arange(N) == 3, np.nan, Y)}, errors.InvalidData),
     "NaN in a feature": ({}, {"X": np.where(X[5, 1] == X, np.nan, X)}, errors.MissingValues),
     "infinity in a feature": ({}, {"X": np.where(X[5, 1] == X, np.inf, X)}, errors.MissingValues),
@@ -445,17 +509,28 @@ BAD = {
 def test_bad_input_is_a_named_error(options, data, error):
     given = {"X": X, "y": Y, "epsilon": 0.5, "groups": None, **data}
     with pytest.raises(error) as caught:
-        model(**options).fit(given["X"], given["y"], epsilon=given["epsilon"], groups=given["groups"])
+        model(**options).fit(
+            given["X"], given["y"], epsilon=given["epsilon"], groups=given["groups"]
+        )
     assert "hush" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("n", "epsilon", "groups"),
-    [(3, 1.0, None), (2, 1.0, None), (50, 1e-9, None), (50, 1e-3, None), (50, 1.0, ["only"] * 50), (50, 1e5, None)],
+    [
+        (3, 1.0, None),
+        (2, 1.0, None),
+        (50, 1e-9, None),
+        (50, 1e-3, None),
+        (50, 1.0, ["only"] * 50),
+        (50, 1e5, None),
+    ],
     ids=["few rows", "two rows", "tiny ε", "small ε", "one person with all the rows", "huge ε"],
 )
 @pytest.mark.parametrize(
-    "options", [{}, {"classes": (0, 1, 2)}, {"neighbours": "labels"}, {"accountant": "exact"}], ids=str
+    "options",
+    [{}, {"classes": (0, 1, 2)}, {"neighbours": "labels"}, {"accountant": "exact"}],
+    ids=str,
 )
 def test_odd_but_legal_input_gets_an_answer(options, n, epsilon, groups):
     constant = X[:n].copy()

@@ -25,7 +25,8 @@ from sottovoce.estimators import posterior, posterior_mechanism
 from sottovoce.estimators.posterior_mechanism import FixedRidgeAccountant
 from sottovoce.noise import continuous, precise
 
-N, P = 400, 3
+N = 400
+P = 3
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(N, P))
 X /= np.linalg.norm(X, axis=1, keepdims=True).max()
@@ -68,10 +69,14 @@ def test_without_noise_it_is_the_ridge_solution():
 
 def test_a_concentrated_posterior_is_close_to_the_ridge_solution():
     found = fixed(gamma=1e6, alpha=3.0).fit(X, Y)
-    assert found.coef_ == pytest.approx(Ridge(alpha=3.0, fit_intercept=False).fit(X, Y).coef_, abs=1e-3)
+    assert found.coef_ == pytest.approx(
+        Ridge(alpha=3.0, fit_intercept=False).fit(X, Y).coef_, abs=1e-3
+    )
     assert found.guarantee_.epsilon.min() > 1000
     personal = fixed(gamma=1.0, alpha=3.0).fit(X, Y, epsilon=1e6)
-    assert personal.coef_ == pytest.approx(Ridge(alpha=1e-9, fit_intercept=False).fit(X, Y).coef_, abs=0.1)
+    assert personal.coef_ == pytest.approx(
+        Ridge(alpha=1e-9, fit_intercept=False).fit(X, Y).coef_, abs=0.1
+    )
 
 
 def test_weights_count_as_in_a_weighted_regression():
@@ -80,15 +85,20 @@ def test_weights_count_as_in_a_weighted_regression():
     plan = fixed().plan(epsilon=EPSILON, n_features=P)
     w = (plan.weights.row * plan.parameters["weight_unit"])[plan.budgets.codes]
     plain = Ridge(alpha=20.0, fit_intercept=False).fit(X, Y, sample_weight=w)
-    assert found.coef_ == pytest.approx(plain.coef_, abs=0.5001 * found.release_.grid["answer_step"])
+    assert found.coef_ == pytest.approx(
+        plain.coef_, abs=0.5001 * found.release_.grid["answer_step"]
+    )
 
 
 def test_the_adaptive_sample_does_not_regularise_where_nothing_is_missing():
-    many, labels = np.repeat(X, 60, axis=0), np.repeat(Y, 60)
+    many = np.repeat(X, 60, axis=0)
+    labels = np.repeat(Y, 60)
     with noiseless():
         found = adaptive(condition=20.0).fit(many, labels)
     assert found.regularisation_ == 0.0
-    assert found.coef_ == pytest.approx(Ridge(alpha=1e-9, fit_intercept=False).fit(many, labels).coef_, abs=1e-6)
+    assert found.coef_ == pytest.approx(
+        Ridge(alpha=1e-9, fit_intercept=False).fit(many, labels).coef_, abs=1e-6
+    )
     poor = np.column_stack([many[:, 0], np.zeros(len(many))])
     with noiseless():
         assert adaptive().fit(poor, labels).regularisation_ > found.release_.noise["margin"]
@@ -100,7 +110,8 @@ def test_the_adaptive_sample_does_not_regularise_where_nothing_is_missing():
 def test_the_covariance_of_the_draw_is_that_of_the_posterior():
     """Each coordinate of √γ·Lᵀ(θ̃ − θ̂) is N(0, 1): two-sided, false alarms below 10⁻⁶, and L⁻¹ for L⁻ᵀ is caught."""
     H = np.array([[40.0, 30.0, 5.0], [30.0, 30.0, -3.0], [5.0, -3.0, 12.0]])
-    L, size = np.linalg.cholesky(H), 4000
+    L = np.linalg.cholesky(H)
+    size = 4000
     limits = chi2.ppf([1e-7, 1 - 1e-7], size)
 
     def accepted(noise, gamma=3.0):
@@ -108,7 +119,10 @@ def test_the_covariance_of_the_draw_is_that_of_the_posterior():
         return bool(np.all((squares > limits[0]) & (squares < limits[1])))
 
     right = np.array(
-        [posterior_mechanism.draw_sample(H - 2 * np.eye(3), np.zeros(3), 2.0, 3.0).astype(float) for _ in range(size)]
+        [
+            posterior_mechanism.draw_sample(H - 2 * np.eye(3), np.zeros(3), 2.0, 3.0).astype(float)
+            for _ in range(size)
+        ]
     )
     z = (
         (np.array(continuous.draw_standard_normals(3 * size), dtype=object) / precise.ONE)
@@ -134,7 +148,9 @@ def test_the_long_decimals_solve_what_they_say(size):
         assert max(abs(x) for x in (L @ L.T - exact).ravel()) < Decimal("1e-100")
         x = posterior_mechanism.solve_lower(L, precise.to_decimals(b))
     assert L.astype(float) == pytest.approx(np.linalg.cholesky(H), rel=1e-9, abs=1e-12)
-    assert x.astype(float) == pytest.approx(solve_triangular(np.linalg.cholesky(H), b, lower=True), rel=1e-9, abs=1e-9)
+    assert x.astype(float) == pytest.approx(
+        solve_triangular(np.linalg.cholesky(H), b, lower=True), rel=1e-9, abs=1e-9
+    )
 
 
 def test_the_regularisation_follows_from_the_published_eigenvalue():
@@ -143,13 +159,17 @@ def test_the_regularisation_follows_from_the_published_eigenvalue():
     noise, spread = found.release_.noise, found.release_.noise["eigenvalue_standard_deviation"]
     step = found.release_.grid["eigenvalue_step"]
     assert found.noisy_eigenvalue_ == np.rint(found.noisy_eigenvalue_ / step) * step
-    assert found.regularisation_ == max(0.0, noise["floor"] + noise["margin"] - found.noisy_eigenvalue_)
+    assert found.regularisation_ == max(
+        0.0, noise["floor"] + noise["margin"] - found.noisy_eigenvalue_
+    )
     plan = adaptive().plan(epsilon=2.0, rows=N, n_features=P)
     total = plan.weights.total * plan.parameters["weight_unit"]
     loudest = plan.weights.person.max() * plan.parameters["weight_unit"]
     missed = plan.parameters["delta"] * (1 - 2.0**-30) / 10
     without = loudest + spread * ndtri(1 - missed)
-    assert noise["margin"] - without == pytest.approx(2.0**-21 * spread + 2.0**-40 * total, rel=1e-3)
+    assert noise["margin"] - without == pytest.approx(
+        2.0**-21 * spread + 2.0**-40 * total, rel=1e-3
+    )
     assert step / 2 <= 2.0**-21 * spread
 
 
@@ -215,27 +235,38 @@ def test_charges_stay_within_grants_and_raising_one_grant_harms_nobody(make, gra
     def plan(epsilon):
         return make().plan(epsilon=dict(enumerate(epsilon.tolist())), groups=people, n_features=P)
 
-    before, after = plan(granted), plan(np.where(np.arange(len(granted)) == who, granted * times, granted))
+    before = plan(granted)
+    after = plan(np.where(np.arange(len(granted)) == who, granted * times, granted))
     for p, given_ in ((before, before.budgets), (after, after.budgets)):
         assert np.all(p.guarantee.units <= given_.by_person(given_.kinds.epsilon))
     shares = [p.weights.person[p.budgets.codes] / p.weights.total for p in (before, after)]
     assert shares[1][who] >= shares[0][who] * (1 - 1e-4)
-    if before.weights.person.max() < before.weights.total / 4:  # nobody rules: then everybody's grant is used
+    if (
+        before.weights.person.max() < before.weights.total / 4
+    ):  # nobody rules: then everybody's grant is used
         assert np.all(before.charges >= 0.99 * granted)
     if make is fixed:
-        loud = [p.weights.person[p.budgets.codes] * p.parameters["weight_unit"] for p in (before, after)]
+        loud = [
+            p.weights.person[p.budgets.codes] * p.parameters["weight_unit"] for p in (before, after)
+        ]
         assert loud[1][who] >= loud[0][who] * (1 - 1e-4)
-        assert np.all(loud[1] <= loud[0] * np.where(np.arange(len(granted)) == who, times**2 * 2, 1 + 1e-4))
+        assert np.all(
+            loud[1] <= loud[0] * np.where(np.arange(len(granted)) == who, times**2 * 2, 1 + 1e-4)
+        )
 
 
 @both
 def test_permuting_people_permutes_nothing_else(make):
     order = RNG.permutation(N)
-    plan, permuted = make().plan(epsilon=EPSILON, n_features=P), make().plan(epsilon=EPSILON[order], n_features=P)
+    plan, permuted = (
+        make().plan(epsilon=EPSILON, n_features=P),
+        make().plan(epsilon=EPSILON[order], n_features=P),
+    )
     assert np.array_equal(permuted.charges, plan.charges[order])
     assert permuted.noise == plan.noise
     with noiseless():
-        one, two = make().fit(X, Y, epsilon=EPSILON), make().fit(X[order], Y[order], epsilon=EPSILON[order])
+        one = make().fit(X, Y, epsilon=EPSILON)
+        two = make().fit(X[order], Y[order], epsilon=EPSILON[order])
     assert two.coef_ == pytest.approx(one.coef_, rel=1e-9)
 
 
@@ -245,7 +276,8 @@ def test_permuting_people_permutes_nothing_else(make):
 )
 def test_what_was_planned_is_what_was_spent(make, options):
     ask = make(**options)
-    plan, fitted = ask.plan(epsilon=EPSILON, n_features=P), clone(ask).fit(X, Y, epsilon=EPSILON)
+    plan = ask.plan(epsilon=EPSILON, n_features=P)
+    fitted = clone(ask).fit(X, Y, epsilon=EPSILON)
     assert np.array_equal(plan.charges, fitted.guarantee_.epsilon)
     assert plan.digest == fitted.release_.certificate.plan_digest
     assert np.all(plan.charges <= EPSILON)
@@ -258,7 +290,9 @@ def test_what_was_planned_is_what_was_spent(make, options):
 
 def test_the_expected_error_falls_when_everybody_grants_more():
     for make in (fixed, adaptive):
-        errors_ = [make().plan(epsilon=EPSILON * times, n_features=P).expected_error for times in (1, 2, 4)]
+        errors_ = [
+            make().plan(epsilon=EPSILON * times, n_features=P).expected_error for times in (1, 2, 4)
+        ]
         assert errors_[0] > errors_[1] > errors_[2]
 
 
@@ -298,14 +332,17 @@ def test_rows_beyond_the_norm_are_scaled_back_one_by_one():
     unit[::7] /= np.linalg.norm(X[::7], axis=1, keepdims=True)
     wild = np.where(np.arange(N) % 5 == 0, 30.0, Y)
     with noiseless():
-        one, two = fixed().fit(long, wild), fixed().fit(unit, np.clip(wild, -1, 1))
+        one = fixed().fit(long, wild)
+        two = fixed().fit(unit, np.clip(wild, -1, 1))
     assert one.coef_ == pytest.approx(two.coef_, rel=1e-9)
-    assert posterior_mechanism.shorten_rows(np.array([[3e200, 4e200], [0.0, 0.0]]), 1.0) == pytest.approx(
-        np.array([[0.6, 0.8], [0.0, 0.0]])
-    )
+    assert posterior_mechanism.shorten_rows(
+        np.array([[3e200, 4e200], [0.0, 0.0]]), 1.0
+    ) == pytest.approx(np.array([[0.6, 0.8], [0.0, 0.0]]))
 
 
-@pytest.mark.parametrize(("norm", "label"), [(5.0, (-1, 1)), (1.0, (-40, 40)), (0.3, (0, 7)), (2.0, (3, 9))])
+@pytest.mark.parametrize(
+    ("norm", "label"), [(5.0, (-1, 1)), (1.0, (-40, 40)), (0.3, (0, 7)), (2.0, (3, 9))]
+)
 def test_other_units_give_the_same_model_in_those_units(norm, label):
     size = max(abs(label[0]), abs(label[1]))
     y = np.clip(Y * size, *label)
@@ -331,7 +368,8 @@ def test_other_units_give_the_same_model_in_those_units(norm, label):
 )
 def test_no_row_is_longer_than_one_and_predictions_come_back(bounds, fit_intercept):
     rng = np.random.default_rng(5)
-    raw, y = rng.normal(0, 8, (60, P)), rng.normal(0, 20, 60)
+    raw = rng.normal(0, 8, (60, P))
+    y = rng.normal(0, 20, 60)
     ask = fixed(bounds=bounds, fit_intercept=fit_intercept)
     _, rows = ask.gather(raw, y, epsilon=None, groups=None)
     batch = next(iter(rows.engine._batches(("features",))))
@@ -341,13 +379,16 @@ def test_no_row_is_longer_than_one_and_predictions_come_back(bounds, fit_interce
     assert phi.shape[1] == P + fit_intercept
     with noiseless():
         fitted = ask.fit(raw, y)
-    theta, inside = np.array(fitted.release_.value["theta"]), raw * 0.02
+    theta = np.array(fitted.release_.value["theta"])
+    inside = raw * 0.02
     if bounds.features is not None and bounds.norm is None:
         inside = np.clip(raw, *bounds.features)
     _, rows = ask.gather(inside, y, epsilon=None, groups=None)
     phi = rows.features.matrix(next(iter(rows.engine._batches(("features",)))))
     middle, half = posterior_mechanism.get_label_scale(bounds.label, fit_intercept)
-    assert fitted.predict(inside) == pytest.approx(middle + half * (phi @ theta), rel=1e-8, abs=1e-8)
+    assert fitted.predict(inside) == pytest.approx(
+        middle + half * (phi @ theta), rel=1e-8, abs=1e-8
+    )
 
 
 def test_a_schema_with_a_factor():
@@ -371,7 +412,12 @@ def test_a_schema_with_a_factor():
 
 def test_a_zero_out_promise_never_adds_to_a_replace_one():
     one = fixed().fit(X, Y, epsilon=0.5).guarantee_
-    assert (one.neighbours, one.currency, one.delta, one.arithmetic) == ("zero out", "epsilon, delta", 1e-6, "floating")
+    assert (one.neighbours, one.currency, one.delta, one.arithmetic) == (
+        "zero out",
+        "epsilon, delta",
+        1e-6,
+        "floating",
+    )
     twice = one + one
     assert twice.epsilon == pytest.approx(2 * one.epsilon)
     assert twice.delta == 2e-6
@@ -397,7 +443,9 @@ def test_a_session_counts_both_epsilon_and_delta_in_accounts_of_their_own(make):
         session.release(make(), X, Y, groups=people, key="one")
     with pytest.raises(errors.UnknownPeople):
         session.release(make(), X, Y, groups=people, key="one", epsilon=0.5)
-    session.grant(dict.fromkeys(people, 1.0), currency="epsilon, delta", neighbours="zero out", delta=1.5e-6)
+    session.grant(
+        dict.fromkeys(people, 1.0), currency="epsilon, delta", neighbours="zero out", delta=1.5e-6
+    )
     promise = session.release(make(), X, Y, groups=people, key="one", epsilon=0.5).guarantee
     assert session.balance("p0") == 1.0
     left = session.balance("p0", "delta, zero out")
@@ -433,7 +481,14 @@ def test_a_promise_beyond_all_meaning_is_refused():
 
 @pytest.mark.parametrize(
     "options",
-    [{"calibration": "best"}, {"condition": 0}, {"share": 0}, {"share": 1.0}, {"floor": -1.0}, {"floor": "h"}],
+    [
+        {"calibration": "best"},
+        {"condition": 0},
+        {"share": 0},
+        {"share": 1.0},
+        {"floor": -1.0},
+        {"floor": "h"},
+    ],
 )
 def test_options_out_of_range_are_refused(options):
     with pytest.raises(errors.InvalidParameter):
@@ -456,13 +511,16 @@ def test_a_floor_that_is_too_low_is_refused_with_one_that_will_do(calibration):
         ask.fit(X, Y)
     enough = ask.set_params(floor=caught.value.smallest * 1.01).fit(X, Y)
     assert np.all(enough.guarantee_.epsilon <= 0.05)
-    assert adaptive(epsilon=0.05, calibration=calibration).fit(X, Y).release_.noise["floor"] >= N / (2 * P)
+    assert adaptive(epsilon=0.05, calibration=calibration).fit(X, Y).release_.noise[
+        "floor"
+    ] >= N / (2 * P)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @both
 def test_missing_and_infinite_values_are_refused_and_not_repeated(make, bad):
-    features, labels = X.copy(), Y.copy()
+    features = X.copy()
+    labels = Y.copy()
     features[3, 1] = labels[5] = bad
     for data in ((features, Y), (X, labels)):
         with pytest.raises(errors.MissingValues):
@@ -529,7 +587,10 @@ def test_pickles_clones_and_releases(make):
     assert loaded.get_params()["delta"] == fitted.delta
     with pytest.raises(errors.InvalidRelease):
         type(fitted).from_release(sv.Mean(bounds=(0, 1)).fit(Y, epsilon=1.0).release_)
-    other = sv.PosteriorSample if isinstance(fitted, sv.AdaptivePosteriorSample) else sv.AdaptivePosteriorSample
+    if isinstance(fitted, sv.AdaptivePosteriorSample):
+        other = sv.PosteriorSample
+    else:
+        other = sv.AdaptivePosteriorSample
     with pytest.raises(errors.InvalidRelease):
         other.from_release(fitted.release_)
 
@@ -538,7 +599,8 @@ def test_pickles_clones_and_releases(make):
 def test_tables_with_names(make):
     table = pd.DataFrame(X, columns=["a", "b", "c"])
     with noiseless():
-        named, plain = make().fit(table, pd.Series(Y)), make().fit(X, Y)
+        named = make().fit(table, pd.Series(Y))
+        plain = make().fit(X, Y)
     assert named.coef_ == pytest.approx(plain.coef_)
     assert named.feature_names_in_.tolist() == ["a", "b", "c"]
     assert named.predict(table[["c", "a", "b"]]) == pytest.approx(plain.predict(X))

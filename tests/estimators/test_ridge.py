@@ -22,7 +22,8 @@ from sottovoce.estimator import compute_earlier_fingerprint, encode_question
 from sottovoce.estimators import ridge_statistics
 
 rng0 = np.random.default_rng(0)
-N, P = 4000, 3
+N = 4000
+P = 3
 X = rng0.random((N, P)) * [1, 10, 100]
 Y = 2 * X[:, 0] - 0.1 * X[:, 1] + 5 + rng0.normal(0, 0.1, N)
 BOUNDS = sv.Bounds(features=(np.zeros(P), np.array([1.0, 10.0, 100.0])), label=(3, 8))
@@ -35,7 +36,9 @@ METHODS = [
     {"method": "output-tight", "alpha": 0.1},
     {"method": "output", "alpha": 0.1},
 ]
-every_method = pytest.mark.parametrize("options", METHODS, ids=lambda o: "-".join(str(v) for v in o.values()))
+every_method = pytest.mark.parametrize(
+    "options", METHODS, ids=lambda o: "-".join(str(v) for v in o.values())
+)
 
 SCHEMA = sv.Schema.loads("""
 label = "cost"
@@ -63,17 +66,22 @@ high = 4.000001
 
 def frame(n=6000, seed=1):
     rng = np.random.default_rng(seed)
-    age, smoker = rng.uniform(0, 100, n), rng.choice(["no", "yes"], n)
+    age = rng.uniform(0, 100, n)
+    smoker = rng.choice(["no", "yes"], n)
     region = rng.choice(["north", "south", "west"], n)
     effect = np.select([region == "north", region == "south"], [-0.5, 0.25], 0.25)
     cost = 2 + age / 50 + 3 * (smoker == "yes") + effect + rng.normal(0, 0.2, n)
-    table = pd.DataFrame({"age": age, "smoker": smoker, "region": region, "constant": 4.0, "id": np.arange(n) // 2})
+    table = pd.DataFrame(
+        {"age": age, "smoker": smoker, "region": region, "constant": 4.0, "id": np.arange(n) // 2}
+    )
     return table, np.clip(cost, 0, 10)
 
 
 @every_method
 def test_large_budgets_find_the_plain_solution(options):
-    ridge = sv.Ridge(bounds=BOUNDS, **{**options, **({"alpha": 1e-4} if "alpha" in options else {})})
+    ridge = sv.Ridge(
+        bounds=BOUNDS, **{**options, **({"alpha": 1e-4} if "alpha" in options else {})}
+    )
     ridge.fit(X, Y, epsilon=50.0 if options["method"] == "objective" else 1e6)
     plain = LinearRegression().fit(X, Y)
     assert ridge.predict(X) == pytest.approx(plain.predict(X), abs=0.1)
@@ -84,7 +92,10 @@ def test_large_budgets_find_the_plain_solution(options):
 def test_promises_and_plans_agree(options):
     ridge = sv.Ridge(bounds=BOUNDS, **options).fit(X, Y, epsilon=EPSILON)
     plan = sv.Ridge(bounds=BOUNDS, **options).plan(epsilon=EPSILON)
-    spent = ridge.guarantee_.rho if options.get("rho") else ridge.guarantee_.epsilon
+    if options.get("rho"):
+        spent = ridge.guarantee_.rho
+    else:
+        spent = ridge.guarantee_.epsilon
     assert np.array_equal(plan.charges, spent)
     assert np.all(spent <= EPSILON)
     assert spent.min() > 0
@@ -105,17 +116,29 @@ def test_releases_and_pickles_predict_the_same(options):
 
 
 @pytest.mark.parametrize(
-    "table", [np.asarray, pd.DataFrame, pl.DataFrame, lambda x: pa.table({f"c{j}": x[:, j] for j in range(P)}), list]
+    "table",
+    [
+        np.asarray,
+        pd.DataFrame,
+        pl.DataFrame,
+        lambda x: pa.table({f"c{j}": x[:, j] for j in range(P)}),
+        list,
+    ],
 )
 def test_every_kind_of_table_is_read(table):
-    data = table(X) if table is not list else X.tolist()
+    if table is not list:
+        data = table(X)
+    else:
+        data = X.tolist()
     ridge = sv.Ridge(bounds=BOUNDS, method="statistics", alpha=1e-3).fit(data, list(Y), epsilon=1e4)
     assert ridge.predict(data) == pytest.approx(LinearRegression().fit(X, Y).predict(X), abs=0.1)
     assert ridge.n_features_in_ == P
 
 
 def test_names_of_features_are_kept():
-    ridge = sv.Ridge(bounds=BOUNDS, method="output-tight").fit(pd.DataFrame(X, columns=list("abc")), Y, epsilon=1.0)
+    ridge = sv.Ridge(bounds=BOUNDS, method="output-tight").fit(
+        pd.DataFrame(X, columns=list("abc")), Y, epsilon=1.0
+    )
     assert ridge.feature_names_in_.tolist() == ["a", "b", "c"]
     assert list(ridge.release_.value["coefficients"]) == ["a", "b", "c"]
 
@@ -140,16 +163,22 @@ def test_pipelines_and_cross_validation_route_budgets():
     import sklearn
 
     with sklearn.config_context(enable_metadata_routing=True):
-        ridge = sv.Ridge(bounds=BOUNDS, method="statistics", alpha=1e-3).set_fit_request(epsilon=True, groups=True)
+        ridge = sv.Ridge(bounds=BOUNDS, method="statistics", alpha=1e-3).set_fit_request(
+            epsilon=True, groups=True
+        )
         pipeline = make_pipeline(FunctionTransformer(), ridge)
         pipeline.fit(X, Y, epsilon=np.full(N, 100.0), groups=np.arange(N))
         assert pipeline.score(X, Y) > 0.8
-        scores = cross_val_score(pipeline, X, Y, params={"epsilon": np.full(N, 100.0), "groups": np.arange(N)}, cv=2)
+        scores = cross_val_score(
+            pipeline, X, Y, params={"epsilon": np.full(N, 100.0), "groups": np.arange(N)}, cv=2
+        )
         assert scores.min() > 0.8
 
 
 def test_refits_are_free_and_standard_errors_cover():
-    ridge = sv.Ridge(bounds=BOUNDS, method="statistics", alpha=1e-3, rho=True).fit(X, Y, epsilon=5.0)
+    ridge = sv.Ridge(bounds=BOUNDS, method="statistics", alpha=1e-3, rho=True).fit(
+        X, Y, epsilon=5.0
+    )
     other = ridge.refit(alpha=1.0, columns=["x0", "x2"])
     assert other.coef_[1] == 0
     assert other.release_ is ridge.release_
@@ -164,11 +193,18 @@ def test_refits_are_free_and_standard_errors_cover():
 
 def test_standard_errors_include_the_noise():
     """Over 400 releases of one data set the spread of a slope is what its standard error says, within a quarter."""
-    theta, told = [], []
+    theta = []
+    told = []
     for _ in range(400):
-        value = sv.Ridge(bounds=BOUNDS, method="statistics", alpha=1e-4).fit(X, Y, epsilon=2.0).release_.value
+        value = (
+            sv.Ridge(bounds=BOUNDS, method="statistics", alpha=1e-4)
+            .fit(X, Y, epsilon=2.0)
+            .release_.value
+        )
         theta.append(value["coefficients"]["x0"])
-        told.append(value["standard_errors"][1] * 2.5)  # half the label's range, per unit of a feature of range 1
+        told.append(
+            value["standard_errors"][1] * 2.5
+        )  # half the label's range, per unit of a feature of range 1
     assert 0.8 <= np.std(theta) / np.median(told) <= 1.25
 
 
@@ -186,7 +222,9 @@ def test_the_shares_of_every_course_add_up_to_one():
             bounds = sv.Bounds(features=(np.zeros(p), np.ones(p)), label=(0, 1))
             for scale in (None, 0.1):
                 stages = (
-                    sv.Ridge(bounds=bounds, label_scale=scale).plan(epsilon=epsilon, rows=rows).parameters["stages"]
+                    sv.Ridge(bounds=bounds, label_scale=scale)
+                    .plan(epsilon=epsilon, rows=rows)
+                    .parameters["stages"]
                 )
                 for stage in stages:
                     assert sum(part["share"] for part in stage["parts"]) <= 1 + 1e-12
@@ -203,9 +241,14 @@ def test_sessions_release_regressions():
     session = sv.Session()
     session.grant({f"p{i}": 1.0 for i in range(N)})
     people = [f"p{i}" for i in range(N)]
-    release = session.release(sv.Ridge(bounds=BOUNDS), X, Y, groups=people, epsilon=0.5, key="model")
+    release = session.release(
+        sv.Ridge(bounds=BOUNDS), X, Y, groups=people, epsilon=0.5, key="model"
+    )
     assert session.balance("p0") == 0.5
-    assert session.release(sv.Ridge(bounds=BOUNDS), X, Y, groups=people, epsilon=0.5, key="model") == release
+    assert (
+        session.release(sv.Ridge(bounds=BOUNDS), X, Y, groups=people, epsilon=0.5, key="model")
+        == release
+    )
     session.verify()
 
 
@@ -238,8 +281,11 @@ def test_not_even_a_nan_of_somebody_left_out_counts(options):
 def test_one_whisper_does_not_set_the_noise_for_all(options):
     grants = np.full(N, 50.0)
     grants[0] = 1e-9
-    ridge = sv.Ridge(bounds=BOUNDS, **{**options, **({"alpha": 1e-3} if "alpha" in options else {})})
-    quiet, plain = ridge.fit(X, Y, epsilon=grants).score(X, Y), LinearRegression().fit(X, Y).score(X, Y)
+    ridge = sv.Ridge(
+        bounds=BOUNDS, **{**options, **({"alpha": 1e-3} if "alpha" in options else {})}
+    )
+    quiet = ridge.fit(X, Y, epsilon=grants).score(X, Y)
+    plain = LinearRegression().fit(X, Y).score(X, Y)
     if options["method"] in ("objective", "statistics"):
         assert quiet > 0.8 * plain
 
@@ -264,7 +310,9 @@ missing = 0.5
 """)
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"b": rng.random(3000), "a": rng.random(3000)})
-    ridge = sv.Ridge(bounds=schema, method="statistics", alpha=1e-4).fit(table, table["a"], epsilon=1e4)
+    ridge = sv.Ridge(bounds=schema, method="statistics", alpha=1e-4).fit(
+        table, table["a"], epsilon=1e4
+    )
     assert ridge.coef_ == pytest.approx([1, 0], abs=0.02)
     assert ridge.predict(table) == pytest.approx(ridge.predict(table[["a", "b"]].to_numpy()))
     holes = table.assign(a=table["a"].where(table["a"] > 0.1))
@@ -275,12 +323,16 @@ missing = 0.5
 
 
 def test_long_bounds_are_told_apart_by_a_session():
-    session, p = sv.Session(), 1100
+    session = sv.Session()
+    p = 1100
     session.grant({"a": 1.0, "b": 1.0})
-    low, other = np.zeros(p), np.zeros(p)
+    low = np.zeros(p)
+    other = np.zeros(p)
     other[550] = -1.0  # NumPy's repr would not show it
     data = np.zeros((2, p)), [0.0, 1.0]
-    wide = [sv.Ridge(bounds=sv.Bounds(features=(b, np.ones(p)), label=(0, 1))) for b in (low, other)]
+    wide = [
+        sv.Ridge(bounds=sv.Bounds(features=(b, np.ones(p)), label=(0, 1))) for b in (low, other)
+    ]
     session.release(wide[0], *data, groups=["a", "b"], epsilon=0.1, key="k")
     with pytest.raises(errors.KeyReused):
         session.release(wide[1], *data, groups=["a", "b"], epsilon=0.1, key="k")
@@ -301,7 +353,11 @@ BAD = {
     "negative scale": ({"label_scale": -1}, {}, errors.InvalidParameter),
     "scale beyond the range": ({"label_scale": 100.0}, {}, errors.InvalidParameter),
     "scale of nothing": ({"label_scale": 1e-200}, {}, errors.InvalidParameter),
-    "a useless promise": ({"method": "output", "coefficient_bound": -1}, {}, errors.InvalidParameter),
+    "a useless promise": (
+        {"method": "output", "coefficient_bound": -1},
+        {},
+        errors.InvalidParameter,
+    ),
     "NaN in a feature": ({}, {"X": np.where(X[5, 1] == X, np.nan, X)}, errors.MissingValues),
     "infinity in a feature": ({}, {"X": np.where(X[5, 1] == X, np.inf, X)}, errors.MissingValues),
     "NaN in the label": ({}, {"y": np.where(Y[3] == Y, np.nan, Y)}, errors.MissingValues),
@@ -312,7 +368,11 @@ BAD = {
     "zero ε": ({}, {"epsilon": 0}, errors.InvalidBudget),
     "one row": ({}, {"X": X[:1], "y": Y[:1]}, errors.TooFewRows),
     "a schema without label": ({"bounds": sv.Schema()}, {}, errors.InvalidBounds),
-    "a column of the schema missing": ({"bounds": SCHEMA}, {"X": pd.DataFrame({"age": Y})}, errors.MissingColumn),
+    "a column of the schema missing": (
+        {"bounds": SCHEMA},
+        {"X": pd.DataFrame({"age": Y})},
+        errors.MissingColumn,
+    ),
 }
 
 
@@ -329,8 +389,22 @@ def test_bad_input_is_a_named_error(options, data, error):
 @every_method
 @pytest.mark.parametrize(
     ("n", "epsilon", "groups"),
-    [(3, 1.0, None), (2, 1.0, None), (50, 1e-9, None), (50, 1e-3, None), (50, 1.0, ["only"] * 50), (50, 1e5, None)],
-    ids=["fewer rows than columns", "two rows", "tiny ε", "small ε", "one person with all the rows", "huge ε"],
+    [
+        (3, 1.0, None),
+        (2, 1.0, None),
+        (50, 1e-9, None),
+        (50, 1e-3, None),
+        (50, 1.0, ["only"] * 50),
+        (50, 1e5, None),
+    ],
+    ids=[
+        "fewer rows than columns",
+        "two rows",
+        "tiny ε",
+        "small ε",
+        "one person with all the rows",
+        "huge ε",
+    ],
 )
 def test_odd_but_legal_input_gets_an_answer(options, n, epsilon, groups):
     constant = X[:n].copy()
@@ -359,7 +433,9 @@ def test_recoding_is_undone_exactly():
     slopes = np.linspace(-1, 1, recoding.width)
     intercept, coefficients = recoding.to_original_units(0.3, slopes)
     assert np.abs(recoding.encode(raw)).max() <= 0.5
-    assert predict_linear(recoding, raw, intercept, coefficients) == pytest.approx(0.3 + recoding.encode(raw) @ slopes)
+    assert predict_linear(recoding, raw, intercept, coefficients) == pytest.approx(
+        0.3 + recoding.encode(raw) @ slopes
+    )
     assert Recoding.from_dict(recoding.to_dict()) == recoding
 
 
@@ -377,7 +453,9 @@ def test_nothing_unnoised_is_kept():
 # --- λ that the plan chooses ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [o for o in METHODS if "alpha" in o], ids=lambda o: "-".join(map(str, o.values())))
+@pytest.mark.parametrize(
+    "options", [o for o in METHODS if "alpha" in o], ids=lambda o: "-".join(map(str, o.values()))
+)
 def test_without_an_alpha_the_plan_chooses_one_and_the_release_says_which(options):
     ridge = sv.Ridge(bounds=BOUNDS, **{**options, "alpha": None})
     plan = ridge.plan(epsilon=EPSILON)
@@ -388,7 +466,9 @@ def test_without_an_alpha_the_plan_chooses_one_and_the_release_says_which(option
     assert fitted.release_.parameters["alpha"] == chosen
     assert fitted.release_.certificate.plan_digest == plan.digest
     assert fitted.get_params()["alpha"] is None
-    if options["method"] != "statistics":  # there the intercept is held back as well if an alpha is given
+    if (
+        options["method"] != "statistics"
+    ):  # there the intercept is held back as well if an alpha is given
         again = sv.Ridge(bounds=BOUNDS, **{**options, "alpha": chosen}).plan(epsilon=EPSILON)
         assert again.digest == plan.digest
         assert again.expected_error == plan.expected_error
@@ -396,7 +476,9 @@ def test_without_an_alpha_the_plan_chooses_one_and_the_release_says_which(option
 
 def test_the_chosen_alpha_of_statistics_is_the_size_of_noise():
     plan = sv.Ridge(bounds=BOUNDS, method="statistics").plan(epsilon=1.0, rows=1000)
-    assert plan.parameters["alpha"] == pytest.approx(2 * plan.noise["entry_standard_deviation"] * np.sqrt(P + 1))
+    assert plan.parameters["alpha"] == pytest.approx(
+        2 * plan.noise["entry_standard_deviation"] * np.sqrt(P + 1)
+    )
     assert plan.parameters["intercept_alpha"] == 0.0
 
 
@@ -424,8 +506,12 @@ def test_requests_of_the_default_method_are_remembered_as_before():
         for o in ({}, {"alpha": 1.0})
     ]
     assert told[0] == told[1]
-    used = [encode_question(sv.Ridge(bounds=BOUNDS, method="output", **o)) for o in ({}, {"alpha": 1.0})]
-    assert compute_earlier_fingerprint(used[0], np.arange(3)) != compute_earlier_fingerprint(used[1], np.arange(3))
+    used = [
+        encode_question(sv.Ridge(bounds=BOUNDS, method="output", **o)) for o in ({}, {"alpha": 1.0})
+    ]
+    assert compute_earlier_fingerprint(used[0], np.arange(3)) != compute_earlier_fingerprint(
+        used[1], np.arange(3)
+    )
 
 
 def test_standard_errors_of_the_default_cover_least_squares():

@@ -20,29 +20,47 @@ from sottovoce.solvers import losses, newton
 P = 4
 BOUNDS = sv.Bounds(features=(np.zeros(P), np.ones(P)), label=(-1, 1))
 ONE_ROW = (np.repeat([0.1, 0.5, 2.0], [10, 12, 8]), None)
-MANY = (np.repeat([0.1, 2.0, 0.5, 0.1, 2.0, 0.5], [1, 1, 4, 6, 9, 3]), np.repeat(list("abcdef"), [1, 1, 4, 6, 9, 3]))
+MANY = (
+    np.repeat([0.1, 2.0, 0.5, 0.1, 2.0, 0.5], [1, 1, 4, 6, 9, 3]),
+    np.repeat(list("abcdef"), [1, 1, 4, 6, 9, 3]),
+)
 PEOPLE = {"one row": ONE_ROW, "many rows": MANY}
 every_people = pytest.mark.parametrize("people", PEOPLE.values(), ids=PEOPLE.keys())
-which_person = pytest.mark.parametrize("which", [np.argmin, np.argmax], ids=["strictest", "loosest"])
+which_person = pytest.mark.parametrize(
+    "which", [np.argmin, np.argmax], ids=["strictest", "loosest"]
+)
 
 
 def owners(people):
-    return np.arange(len(people[0])) if people[1] is None else people[1]
+    if people[1] is None:
+        return np.arange(len(people[0]))
+    return people[1]
 
 
 def pairs(people, owner, seed=0):
     """Data sets that differ in one owner's rows: the aligned worst case of each proof, and random ones."""
-    rng, n, mine = np.random.default_rng(seed), len(people[0]), owners(people) == owner
+    rng = np.random.default_rng(seed)
+    n = len(people[0])
+    mine = owners(people) == owner
     flat = np.ones((n, P)), np.ones(n)
-    for old, new in [((1, 1), (1, -1)), ((1, -0.2), (1, 1)), ((0, -1), (1, 1)), ((1, 9e9), (1, -9e9))]:
-        first, second = [a.copy() for a in flat], [a.copy() for a in flat]
+    for old, new in [
+        ((1, 1), (1, -1)),
+        ((1, -0.2), (1, 1)),
+        ((0, -1), (1, 1)),
+        ((1, 9e9), (1, -9e9)),
+    ]:
+        first = [a.copy() for a in flat]
+        second = [a.copy() for a in flat]
         first[0][mine], first[1][mine] = old
         second[0][mine], second[1][mine] = new
         yield first, second
     half = [np.ones((n, P)), np.ones(n)]
-    half[0][:, : P // 2] = 0  # half of the coordinates differ: the worst case of the sums of products
+    half[0][:, : P // 2] = (
+        0  # half of the coordinates differ: the worst case of the sums of products
+    )
     for background in (flat, half):
-        first, second = [a.copy() for a in background], [a.copy() for a in background]
+        first = [a.copy() for a in background]
+        second = [a.copy() for a in background]
         second[0][mine] = 1 - first[0][mine]
         second[0][mine, P // 2 :] = first[0][mine, P // 2 :]
         second[1][mine] = -first[1][mine]
@@ -50,13 +68,16 @@ def pairs(people, owner, seed=0):
     for _ in range(6):
         first = [rng.random((n, P)), rng.uniform(-1, 1, n)]
         second = [a.copy() for a in first]
-        second[0][mine], second[1][mine] = rng.random((mine.sum(), P)), rng.uniform(-1, 1, mine.sum())
+        second[0][mine] = rng.random((mine.sum(), P))
+        second[1][mine] = rng.uniform(-1, 1, mine.sum())
         yield first, second
 
 
 # ---------------------------------------------------------------- objective perturbation
 
-CHOICE = ridge_objective.StageParameters(expected=0.1, threshold=1.0, ridge=8.0, intercept_ridge=2.0, norm=(0.7, 0.1))
+CHOICE = ridge_objective.StageParameters(
+    expected=0.1, threshold=1.0, ridge=8.0, intercept_ridge=2.0, norm=(0.7, 0.1)
+)
 TAU = 0.3
 
 
@@ -69,7 +90,8 @@ def captured_problem(X, y, people, loss):
         original = continuous.draw_mixed_norm
 
         def drawn(*arguments):
-            seen["norm"], seen["raw"] = arguments[1:], original(*arguments)
+            seen["norm"] = arguments[1:]
+            seen["raw"] = original(*arguments)
             return seen["raw"]
 
         def caught(problem, tolerance):
@@ -88,29 +110,44 @@ def log_density(seen, theta):
     problem = seen["problem"]
     _, pull, bend = problem.terms(theta, False)
     b = (pull - problem.ridge * (theta - problem.centre)) / seen["scale"]
-    a, m = abs(b[0]), np.abs(b[1:]).max()
+    a = abs(b[0])
+    m = np.abs(b[1:]).max()
     a1, a2 = seen["norm"]
     norm = max(a1 * a + (1 - a1) * m, a2 * a + (1 - a2) * m)
     return -norm + np.linalg.slogdet(bend + np.diag(problem.ridge))[1]
 
 
 def objective_loss(people, owner, loss="soft"):
-    rng, worst = np.random.default_rng(1), 0.0
-    points = [np.zeros(P + 1), *(rng.normal(0, s, P + 1) for s in (0.01, 0.1, 0.5, 2) for _ in range(8))]
+    rng = np.random.default_rng(1)
+    worst = 0.0
+    points = [
+        np.zeros(P + 1),
+        *(rng.normal(0, s, P + 1) for s in (0.01, 0.1, 0.5, 2) for _ in range(8)),
+    ]
     for (X, y), (X2, y2) in pairs(people, owner):
-        one, two = captured_problem(X, y, people, loss), captured_problem(X2, y2, people, loss)
+        one = captured_problem(X, y, people, loss)
+        two = captured_problem(X2, y2, people, loss)
         worst = max(worst, *(abs(log_density(one, t) - log_density(two, t)) for t in points))
     return worst
 
 
 def test_the_solvers_last_digits_are_covered_by_noise(monkeypatch):
     """ν is drawn at ε_out/(2t), in the norm of Λ, and added to the minimiser; ε_out is taken off every share first."""
-    ridge, rng, rates, solved = sv.Ridge(bounds=BOUNDS), np.random.default_rng(0), [], []
-    budgets, rows = ridge.gather(rng.random((30, P)), rng.random(30), epsilon=ONE_ROW[0], groups=None)
+    ridge = sv.Ridge(bounds=BOUNDS)
+    rng = np.random.default_rng(0)
+    rates = []
+    solved = []
+    budgets, rows = ridge.gather(
+        rng.random((30, P)), rng.random(30), epsilon=ONE_ROW[0], groups=None
+    )
     fit = ridge_objective.StagedFit(rows, budgets, "soft")
-    monkeypatch.setattr(ridge_objective.radial, "l2", lambda rate, d: (rates.append(rate), np.ones(d))[1])
     monkeypatch.setattr(
-        ridge_objective.newton, "minimise", lambda problem, tolerance: (solved.append(tolerance), problem.centre)[1]
+        ridge_objective.radial, "l2", lambda rate, d: (rates.append(rate), np.ones(d))[1]
+    )
+    monkeypatch.setattr(
+        ridge_objective.newton,
+        "minimise",
+        lambda problem, tolerance: (solved.append(tolerance), problem.centre)[1],
     )
     theta = fit.slopes(1.0, TAU, CHOICE, np.zeros(P + 1))
     H = ridge_objective.compute_regularity(P, CHOICE.ridge, CHOICE.intercept_ridge) * (1 + 1e-12)
@@ -133,17 +170,24 @@ def test_objective_perturbation_loses_no_more_than_the_budget(people, which, los
     epsilon = people[0][owners(people) == owner][0]
     measured = objective_loss(people, owner, loss)
     assert measured <= epsilon
-    if loss == "soft":  # the aligned pair attains the charge but for the slack that pays for the solver
+    if (
+        loss == "soft"
+    ):  # the aligned pair attains the charge but for the slack that pays for the solver
         assert measured >= 0.99 * epsilon * (1 - ridge_objective.SLACK)
 
 
 def test_huber_attains_its_logarithm():
-    people, owner = ONE_ROW, 29
-    n, mine = 30, np.arange(30) == owner
+    people = ONE_ROW
+    owner = 29
+    n = 30
+    mine = np.arange(30) == owner
     X = np.ones((n, P))
-    first, second = np.ones(n), np.ones(n)
-    first[mine], second[mine] = -TAU * (1 - 1e-9), 1.0
-    one, two = captured_problem(X, first, people, "huber"), captured_problem(X, second, people, "huber")
+    first = np.ones(n)
+    second = np.ones(n)
+    first[mine] = -TAU * (1 - 1e-9)
+    second[mine] = 1.0
+    one = captured_problem(X, first, people, "huber")
+    two = captured_problem(X, second, people, "huber")
     loss = abs(log_density(one, np.zeros(P + 1)) - log_density(two, np.zeros(P + 1)))
     assert 0.99 * 2.0 <= loss <= 2.0
 
@@ -152,10 +196,15 @@ def test_huber_attains_its_logarithm():
 
 
 def solution(X, y, people, method, alpha=0.5, **options):
-    ridge, seen = sv.Ridge(bounds=BOUNDS, method=method, alpha=alpha, **options), {}
+    ridge = sv.Ridge(bounds=BOUNDS, method=method, alpha=alpha, **options)
+    seen = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ridge_output.radial, "l2", lambda rate, d: seen.setdefault("rate", rate) * np.zeros(d))
-        patch.setattr(ridge_output, "to_centred", lambda method, theta: seen.setdefault("theta", theta))
+        patch.setattr(
+            ridge_output.radial, "l2", lambda rate, d: seen.setdefault("rate", rate) * np.zeros(d)
+        )
+        patch.setattr(
+            ridge_output, "to_centred", lambda method, theta: seen.setdefault("theta", theta)
+        )
         ridge.fit(X, y, epsilon=people[0], groups=people[1])
     return seen["theta"], seen["rate"], ridge
 
@@ -193,14 +242,20 @@ def test_the_best_constant_is_the_maximum_it_claims_to_be():
 
 def test_tight_noise_is_smaller_than_published():
     plans = {
-        m: sv.Ridge(bounds=BOUNDS, method=m, alpha=1.0).plan(epsilon=ONE_ROW[0]) for m in ("output", "output-tight")
+        m: sv.Ridge(bounds=BOUNDS, method=m, alpha=1.0).plan(epsilon=ONE_ROW[0])
+        for m in ("output", "output-tight")
     }
-    assert plans["output-tight"].noise["root_mean_square"] < plans["output"].noise["root_mean_square"] / 2
+    assert (
+        plans["output-tight"].noise["root_mean_square"]
+        < plans["output"].noise["root_mean_square"] / 2
+    )
 
 
 def test_the_published_accuracy_bound_holds_and_only_output_methods_have_one():
-    rng, d = np.random.default_rng(0), P + 1
-    X, sigma = rng.random((400, P)), 0.1
+    rng = np.random.default_rng(0)
+    d = P + 1
+    X = rng.random((400, P))
+    sigma = 0.1
     star = np.array([0.05, *rng.normal(0, 0.1, P)])
     design = np.column_stack([np.ones(400), X])
     plan = sv.Ridge(bounds=BOUNDS, method="output", alpha=3.0).plan(epsilon=1.0, rows=400)
@@ -213,7 +268,11 @@ def test_the_published_accuracy_bound_holds_and_only_output_methods_have_one():
         y = design @ star + rng.normal(0, sigma, 400)
         kept = []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ridge_output, "to_centred", lambda method, theta, kept=kept: kept.append(theta) or theta)
+            patch.setattr(
+                ridge_output,
+                "to_centred",
+                lambda method, theta, kept=kept: kept.append(theta) or theta,
+            )
             sv.Ridge(bounds=BOUNDS, method="output", alpha=3.0).fit(X, y, epsilon=1.0)
         misses += float(np.linalg.norm(kept[0][:d] - star)) > bound
     assert misses <= 20
@@ -225,12 +284,20 @@ def test_the_published_accuracy_bound_holds_and_only_output_methods_have_one():
 
 
 def sums_of(X, y, people, rho):
-    ridge, seen = sv.Ridge(bounds=BOUNDS, method="statistics", rho=rho, alpha=0.1), {}
+    ridge = sv.Ridge(bounds=BOUNDS, method="statistics", rho=rho, alpha=0.1)
+    seen = {}
     original = ridge_statistics.exact_products
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ridge_statistics, "exact_products", lambda rows, w: seen.setdefault("sums", original(rows, w)))
+        patch.setattr(
+            ridge_statistics,
+            "exact_products",
+            lambda rows, w: seen.setdefault("sums", original(rows, w)),
+        )
         scales = []
-        law = ridge_statistics.gaussian if rho else ridge_statistics.laplace
+        if rho:
+            law = ridge_statistics.gaussian
+        else:
+            law = ridge_statistics.laplace
         patch.setattr(law, "draw", lambda scale, size: (scales.append(scale), [0] * size)[1])
         ridge.fit(X, y, epsilon=people[0], groups=people[1])
     return seen["sums"], scales, ridge
@@ -239,19 +306,28 @@ def sums_of(X, y, people, rho):
 def statistics_loss(people, owner, rho=False):
     worst = 0.0
     for (X, y), (X2, y2) in pairs(people, owner):
-        (one, scales, ridge), (two, _, _) = sums_of(X, y, people, rho), sums_of(X2, y2, people, rho)
-        shift, d = ridge.release_.noise["shift"], P + 2
+        (one, scales, ridge) = sums_of(X, y, people, rho)
+        (two, _, _) = sums_of(X2, y2, people, rho)
+        shift = ridge.release_.noise["shift"]
+        d = P + 2
         gap = np.array(
-            [[abs((int(one[j, k]) >> shift) - (int(two[j, k]) >> shift)) for k in range(d)] for j in range(d)]
+            [
+                [abs((int(one[j, k]) >> shift) - (int(two[j, k]) >> shift)) for k in range(d)]
+                for j in range(d)
+            ]
         )
-        products, squares = gap[np.triu_indices(d, 1)].astype(float), np.diag(gap).astype(float)
+        products = gap[np.triu_indices(d, 1)].astype(float)
+        squares = np.diag(gap).astype(float)
         if rho:
             loss = ((products / scales[0]) ** 2).sum() / 2 + ((squares / scales[1]) ** 2).sum() / 2
         else:
             loss = (products / scales[0]).sum() + (squares / scales[1]).sum()
         worst = max(worst, float(loss))
     place = int(np.flatnonzero(np.unique(owners(people)) == owner)[0])
-    spent = ridge.guarantee_.rho if rho else ridge.guarantee_.epsilon
+    if rho:
+        spent = ridge.guarantee_.rho
+    else:
+        spent = ridge.guarantee_.epsilon
     return worst, float(spent[place])
 
 
@@ -276,13 +352,20 @@ def scores_of(X, y, people):
     seen = {}
 
     def caught(scores, scale):
-        seen["scores"], seen["scale"] = scores, scale
+        seen["scores"] = scores
+        seen["scale"] = scale
         return 0
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ridge_objective.choose, "permute_and_flip", caught)
         fit = ridge_objective.StagedFit(rows, budgets, "soft")
-        fit.scale(0.25, 0.7, ridge_objective.list_halvings(0.25, 8), np.zeros(1), ridge_objective.NoFeatures())
+        fit.scale(
+            0.25,
+            0.7,
+            ridge_objective.list_halvings(0.25, 8),
+            np.zeros(1),
+            ridge_objective.NoFeatures(),
+        )
     return seen
 
 
@@ -293,7 +376,8 @@ def test_the_scale_costs_its_share(people, which):
     epsilon = people[0][owners(people) == owner][0]
     worst = 0.0
     for (X, y), (X2, y2) in pairs(people, owner):
-        one, two = scores_of(X, y, people), scores_of(X2, y2, people)
+        one = scores_of(X, y, people)
+        two = scores_of(X2, y2, people)
         moved = np.abs(one["scores"] - two["scores"]).max()
         worst = max(worst, 2 * float(moved) / one["scale"])
     assert worst <= 0.25 * epsilon
@@ -324,7 +408,9 @@ def test_noise_divided_by_one_and_a_half_is_caught(monkeypatch):
 def test_a_voice_times_one_and_a_half_is_caught(monkeypatch):
     perturbed = ridge_objective.StagedFit._minimise_perturbed
     monkeypatch.setattr(
-        ridge_objective.StagedFit, "_perturbed", lambda self, share, *rest: perturbed(self, share * 1.5, *rest)
+        ridge_objective.StagedFit,
+        "_perturbed",
+        lambda self, share, *rest: perturbed(self, share * 1.5, *rest),
     )
     assert caught_in_objective(ONE_ROW)
 
@@ -342,9 +428,12 @@ def test_rows_counted_instead_of_people_are_caught(monkeypatch):
 
 def test_a_plain_huber_loss_without_its_logarithm_is_caught(monkeypatch):
     monkeypatch.setattr(ridge_objective.huber, "SoftHuber", lambda tau, H: losses.ClassicHuber(tau))
-    people, n = ONE_ROW, 30
-    first, second = np.ones(n), np.ones(n)
-    first[29], second[29] = -TAU * (1 - 1e-9), 1.0
+    people = ONE_ROW
+    n = 30
+    first = np.ones(n)
+    second = np.ones(n)
+    first[29] = -TAU * (1 - 1e-9)
+    second[29] = 1.0
     one, two = (captured_problem(np.ones((n, P)), y, people, "soft") for y in (first, second))
     assert abs(log_density(one, np.zeros(P + 1)) - log_density(two, np.zeros(P + 1))) > 2.0
 
@@ -353,8 +442,10 @@ def test_an_unclipped_feature_is_caught(monkeypatch):
     from sottovoce.data.encoding import Recoding
 
     monkeypatch.setattr(Recoding, "recoded", lambda self, raw: raw - 0.5)
-    people, n = ONE_ROW, 30
-    X, X2 = np.ones((n, P)), np.ones((n, P))
+    people = ONE_ROW
+    n = 30
+    X = np.ones((n, P))
+    X2 = np.ones((n, P))
     X2[29] = 50.0
     one, two = (captured_problem(x, np.ones(n), people, "soft") for x in (X, X2))
     assert abs(log_density(one, np.zeros(P + 1)) - log_density(two, np.zeros(P + 1))) > 2.0
@@ -382,7 +473,8 @@ def test_the_minimiser_is_certified_against_scipy_and_the_fallback_agrees(monkey
     from scipy.optimize import minimize
 
     rng = np.random.default_rng(0)
-    X, y = rng.random((30, P)), rng.uniform(-1, 1, 30)
+    X = rng.random((30, P))
+    y = rng.uniform(-1, 1, 30)
     problem = captured_problem(X, y, ONE_ROW, "soft")["problem"]
     tolerance = 1e-12
     ours = newton.minimise(problem, tolerance).astype(float)
@@ -392,7 +484,9 @@ def test_the_minimiser_is_certified_against_scipy_and_the_fallback_agrees(monkey
 
     theirs = minimize(J, np.zeros(P + 1), method="BFGS", options={"gtol": 1e-9}).x
     assert ours == pytest.approx(theirs, abs=1e-5)
-    monkeypatch.setattr(newton, "run_newton", lambda problem, start: problem.centre + 1e3)  # Newton gone astray
+    monkeypatch.setattr(
+        newton, "run_newton", lambda problem, start: problem.centre + 1e3
+    )  # Newton gone astray
     assert newton.minimise(problem, tolerance).astype(float) == pytest.approx(ours, abs=1e-11)
 
 
@@ -406,7 +500,9 @@ def test_a_solve_that_fails_all_the_same_stays_charged(monkeypatch):
     session.grant(dict.fromkeys(people, 1.0))
     rng = np.random.default_rng(0)
     with pytest.raises(sv.errors.ReleaseFailed):
-        session.release(sv.Ridge(bounds=BOUNDS), rng.random((400, P)), rng.random(400), groups=people, key="k")
+        session.release(
+            sv.Ridge(bounds=BOUNDS), rng.random((400, P)), rng.random(400), groups=people, key="k"
+        )
     assert session.balance("p0") == 0.0
 
 
@@ -428,7 +524,8 @@ def test_an_output_method_answers_or_refuses_before_anybody_is_charged(method, s
 def test_noise_between_the_norms_has_its_law(norm, p):
     """N(b) is Gamma(p+1), and the second moments are the proxy's; at six standard errors."""
     b = np.array([continuous.draw_mixed_norm(p, *norm).astype(float) for _ in range(4_000)])
-    a, m = np.abs(b[:, 0]), np.abs(b[:, 1:]).max(axis=1)
+    a = np.abs(b[:, 0])
+    m = np.abs(b[:, 1:]).max(axis=1)
     N = np.maximum(norm[0] * a + (1 - norm[0]) * m, norm[1] * a + (1 - norm[1]) * m)
     for values, expected in [
         (N, p + 1),

@@ -29,7 +29,9 @@ def design(rng, n: int, p: int, spread: float, explained: float, mean: float) ->
     Z = rng.beta(*shape, size=(min(n, 2000), p)) * 2 - 1
     signal = (Z - Z.mean(axis=0)) @ rng.normal(size=p)
     signal *= math.sqrt(explained) / signal.std()
-    y = np.clip(mean + spread * (signal + math.sqrt(1 - explained) * rng.normal(size=len(Z))), -1, 1)
+    y = np.clip(
+        mean + spread * (signal + math.sqrt(1 - explained) * rng.normal(size=len(Z))), -1, 1
+    )
     rows = np.column_stack([np.ones(len(y)), Z, y])
     return rows.T @ rows / len(y)
 
@@ -49,18 +51,30 @@ def loss(theta: np.ndarray, true: np.ndarray) -> float:
 
 def worst(designs, seed: int, alpha: float | None, runs: int) -> float:
     """Returns the largest ratio of losses over all designs."""
-    rng, ratios = np.random.default_rng(seed), []
+    rng = np.random.default_rng(seed)
+    ratios = []
     for n, p, *shape in designs:
         true = design(rng, n, p, *shape)
-        ridge = sv.Ridge(bounds=sv.Bounds(features=(0, 1), label=(-1, 1)), method="statistics", alpha=alpha)
+        ridge = sv.Ridge(
+            bounds=sv.Bounds(features=(0, 1), label=(-1, 1)), method="statistics", alpha=alpha
+        )
         plan = ridge.plan(epsilon=1.0, rows=n, n_features=p)
-        given, entry = plan.parameters, plan.noise["entry_standard_deviation"]
+        given = plan.parameters
+        entry = plan.noise["entry_standard_deviation"]
         held = given["intercept_alpha"]
-        fits, constants = [], []
+        fits = []
+        constants = []
         for _ in range(runs):
             noisy = with_noise(rng, true, entry)
-            fits.append(loss(ridge_statistics.Moments.of(noisy, given["alpha"], held, plan.noise).fit[0], true))
-            constants.append(loss(np.append(np.clip(noisy[0, -1], -1, 1) / (1 + held), np.zeros(p)), true))
+            fits.append(
+                loss(
+                    ridge_statistics.Moments.of(noisy, given["alpha"], held, plan.noise).fit[0],
+                    true,
+                )
+            )
+            constants.append(
+                loss(np.append(np.clip(noisy[0, -1], -1, 1) / (1 + held), np.zeros(p)), true)
+            )
         ratios.append(float(np.mean(fits) / np.mean(constants)))
     return max(ratios)
 
@@ -92,7 +106,10 @@ def test_where_there_is_something_to_learn_it_is_learnt():
     """The floor costs little where it is not needed: 90 % explained by four columns, and a million people."""
     rng = np.random.default_rng(5)
     true = design(rng, 10**6, 4, 0.3, 0.9, 0.3)
-    noise = {"distribution": "discrete Laplace", "entry_standard_deviation": math.sqrt(2) * 18 / 10**6}
+    noise = {
+        "distribution": "discrete Laplace",
+        "entry_standard_deviation": math.sqrt(2) * 18 / 10**6,
+    }
     noisy = with_noise(rng, true, noise["entry_standard_deviation"])
     assert loss(ridge_statistics.Moments.of(noisy, 1e-9, 0.0, noise).fit[0], true) < 0.13 * loss(
         np.append(true[0, -1], np.zeros(4)), true

@@ -17,7 +17,13 @@ from sottovoce.papers import instance_claims
 from sottovoce.papers import instance_printed as paper
 from sottovoce.papers import market_claims as studies
 from sottovoce.papers import other_claims as others
-from sottovoce.papers.errata import PAPER_OF, compute_errata, format_digits, make_errata_page, outcome
+from sottovoce.papers.errata import (
+    PAPER_OF,
+    compute_errata,
+    format_digits,
+    make_errata_page,
+    outcome,
+)
 from sottovoce.papers.instance_claims import describe_cause
 from sottovoce.papers.instance_exact import (
     GaussianLoss,
@@ -88,7 +94,14 @@ KNOWN = {
     ],
     "utility": ["0.00061449 0.0093867 -", "0.6 0.3 -"],
     "groups_and_generalisation": ["0.01 0.02 -", "0.05 0.45 -"],
-    "ridge_misprints": ["8.54e4 - -", "3.32e8 - -", "1.2 3 -", "0.34 0.54 -", "1.58e3 - -", "3.12e3 - -"],
+    "ridge_misprints": [
+        "8.54e4 - -",
+        "3.32e8 - -",
+        "1.2 3 -",
+        "0.34 0.54 -",
+        "1.58e3 - -",
+        "3.12e3 - -",
+    ],
     "ridge_claims": ["0 0.0455 -", "0.01 0.0174 -", "0.01 0.103 -"],
     "market_claims": ["0 - -", "0 30 -", "0 1.37 -", "0 - -", "0 - -"],
     "market_constants": ["53.1 23.3 -", "10842 570 -", "0.238 0.326 -", "0.01 - -", "1 0.6 -"],
@@ -103,11 +116,14 @@ def agrees(value: float, known: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("table", "line"), [(table, line) for table, lines in KNOWN.items() for line in range(len(lines))]
+    ("table", "line"),
+    [(table, line) for table, lines in KNOWN.items() for line in range(len(lines))],
 )
 def test_printed_and_exact_numbers_have_the_known_digits(table, line):
     found = found_errata()[table][line]
-    for value, known in zip((found.printed, found.exact, found.true_delta), KNOWN[table][line].split(), strict=True):
+    for value, known in zip(
+        (found.printed, found.exact, found.true_delta), KNOWN[table][line].split(), strict=True
+    ):
         assert known == "-" or agrees(value, known), (found, known)
 
 
@@ -124,7 +140,8 @@ def test_every_line_is_known_and_names_a_formula():
 
 def test_every_line_has_a_command_of_its_paper_that_exists():
     """A paper whose experiments are not in the list yet is not asked about."""
-    names, papers = {experiment.name for experiment in EXPERIMENTS}, {e.paper.key for e in EXPERIMENTS}
+    names = {experiment.name for experiment in EXPERIMENTS}
+    papers = {e.paper.key for e in EXPERIMENTS}
     for table, lines in found_errata().items():
         for found in lines:
             key = found.command.partition("/")[0]
@@ -137,7 +154,12 @@ def test_the_errata_of_a_paper_are_an_experiment_too(key, monkeypatch):
     monkeypatch.setattr("sottovoce.papers.errata.compute_table", found_errata().__getitem__)
     done = outcome(Task(f"{key}/errata", "small"))
     shown = [value for table in done.tables for value in table.columns[0].ours]
-    assert shown == [line.exact for table, lines in found_errata().items() if PAPER_OF[table] == key for line in lines]
+    assert shown == [
+        line.exact
+        for table, lines in found_errata().items()
+        if PAPER_OF[table] == key
+        for line in lines
+    ]
     assert done.find_unexplained() == []
     assert all(len(set(table.lines)) == len(table.lines) for table in done.tables)
     assert Outcome.from_json(done.to_json()) == done
@@ -178,16 +200,25 @@ FOUR = 2 * math.exp(-4)
         (paper.theorem_14_7_as_printed(1, -3, 4, FOUR), abs(-math.log(2) + 18) / 2 + 2 + 4 * 3),
         (paper.theorem_14_7_as_printed(1, 0, 4, FOUR), math.log(2) / 2 + 2),
         (paper.theorem_14_8_as_printed(0.5, -3, 8, FOUR), abs(math.log(2) - 72) / 2 + 1 + 4 * 3),
-        (paper.theorem_14_8_as_printed(0.5, math.sqrt(math.log(2)), 1, FOUR) - 1, math.sqrt(2 * math.log(2))),
+        (
+            paper.theorem_14_8_as_printed(0.5, math.sqrt(math.log(2)), 1, FOUR) - 1,
+            math.sqrt(2 * math.log(2)),
+        ),
         (paper.remark_15_as_printed(9, -2, 4, FOUR), 4.5 * 5 + 0.5 * 4 * 1 * 4 + 12 * 2),
         (paper.proposition_16_9_as_printed(-3, 4, 1, 3, FOUR), 2 * 3 + 4 * 9 / 8 + 4 * 5 / 8),
         (paper.proposition_16_9_as_printed(3, 4, 0.25, 0, FOUR), 8 * 3 + 4 * 9 / 2 + 4 * 5 / 0.5),
         (paper.proposition_16_10_as_printed(14, 4, 0.25, FOUR), 1.5 + 36 / 4 / 16 + 0.25 * 5 / 8),
         (paper.proposition_16_10_as_printed(2, 0.5, 1, FOUR), math.sqrt(80) + 5 / 0.5 + 5 / 1),
-        (paper.efficiency_as_printed(np.diag([1.0, 3.0]), 1, 4, 8, np.array([2.0, 4.0])), 8 * 0.75 * 1.25 + 2),
+        (
+            paper.efficiency_as_printed(np.diag([1.0, 3.0]), 1, 4, 8, np.array([2.0, 4.0])),
+            8 * 0.75 * 1.25 + 2,
+        ),
         (paper.optimisation_error_as_printed(3, 5), 0.6),
         (paper.group_privacy_as_printed([math.log(2), math.log(3)], [0.1, 0.01])[1], 0.1 + 0.02),
-        (paper.proposition_11_as_printed(np.ones(1), (np.ones(1), np.full(1, 0.1)), (2, 0.3)), math.expm1(3) + 0.4),
+        (
+            paper.proposition_11_as_printed(np.ones(1), (np.ones(1), np.full(1, 0.1)), (2, 0.3)),
+            math.expm1(3) + 0.4,
+        ),
     ],
 )
 def test_formulas_are_as_printed(found, read):
@@ -197,13 +228,17 @@ def test_formulas_are_as_printed(found, read):
 def test_ada_ops_is_as_printed():
     algorithm = paper.ada_ops_as_printed_with_max(600, 2, 3, 2, 4 * math.exp(-4))
     assert (algorithm.log, algorithm.noise_scale, algorithm.floor) == pytest.approx((4, 2, 100))
-    assert algorithm.temperature == pytest.approx(min(600 * 4 / (16 * 9 * 4 * 4), 600 * 2 / (8 * 9 * 4)))
+    assert algorithm.temperature == pytest.approx(
+        min(600 * 4 / (16 * 9 * 4 * 4), 600 * 2 / (8 * 9 * 4))
+    )
     assert algorithm.residual == pytest.approx(math.sqrt(12))
     assert algorithm.ridge(np.array([90.0, 104.0, 120.0])) == pytest.approx([14, 0, 0])
     least = paper.ada_ops_as_printed(600, 2, 3, 2, 4 * math.exp(-4))
     assert least.ridge(np.array([90.0, 104.0, 120.0])) == pytest.approx([0, 0, -16])
     assert algorithm.is_allowed
-    assert not paper.ada_ops_as_printed(600, 2, 31, 2, 4 * math.exp(-4)).is_allowed  # 600·2/(4·2·5) = 30
+    assert not paper.ada_ops_as_printed(
+        600, 2, 31, 2, 4 * math.exp(-4)
+    ).is_allowed  # 600·2/(4·2·5) = 30
 
 
 def test_lemma_24_has_the_tail_under_p_and_nowhere_else():
@@ -214,7 +249,8 @@ def test_lemma_24_has_the_tail_under_p_and_nowhere_else():
 
 
 def test_lemma_13_by_minimising():
-    without, present = 1 / 3, (1 + 0 - 1) / (3 + 1)
+    without = 1 / 3
+    present = (1 + 0 - 1) / (3 + 1)
     assert found_errata()["steps_of_proofs"][-1].exact == without - present
     gradient = -(-1 - present)
     assert gradient / 3 == pytest.approx(without - present)
@@ -223,9 +259,15 @@ def test_lemma_13_by_minimising():
 def test_group_privacy_really_has_that_delta():
     """P(S) = 0, .01, .02 is (0, .01)- and (log 2, 0)-close step by step, and .02 > e^(log 2)·0 + .01."""
     losses = [0.0, math.log(2)], [0.01, 0.0]
-    none, one, two = 0, 1, 2  # per cent
+    # per cent
+    none = 0
+    one = 1
+    two = 2
     assert all(abs(a - b) <= 1 for a, b in ((none, one), (100 - none, 100 - one)))
-    assert all(a <= 2 * b for a, b in ((one, two), (two, one), (100 - one, 100 - two), (100 - two, 100 - one)))
+    assert all(
+        a <= 2 * b
+        for a, b in ((one, two), (two, one), (100 - one, 100 - two), (100 - two, 100 - one))
+    )
     assert two > math.exp(math.log(2)) * none + 100 * paper.group_privacy_as_printed(*losses)[1]
     assert two <= math.exp(math.log(2)) * none + 100 * compute_group_privacy(*losses)[1] + 1e-12
 
@@ -248,8 +290,11 @@ def test_losses_and_deltas_are_inverse():
 
 
 def test_normal_mean_is_exact_for_quadratics():
-    A, b = np.arange(9.0).reshape(3, 3), np.array([1.0, -2.0, 0.5])
-    assert compute_normal_mean(lambda z: float(z @ A @ z + b @ z + 7), 3) == pytest.approx(np.trace(A) + 7, rel=1e-14)
+    A = np.arange(9.0).reshape(3, 3)
+    b = np.array([1.0, -2.0, 0.5])
+    assert compute_normal_mean(lambda z: float(z @ A @ z + b @ z + 7), 3) == pytest.approx(
+        np.trace(A) + 7, rel=1e-14
+    )
 
 
 def right_efficiency(X, theta, sigma, gamma, ridge):
@@ -276,13 +321,23 @@ def test_efficiency_of_a_random_design():
 
 def test_efficiency_and_excess_risk_by_simulation():
     X, theta = random_design()
-    rng, draws, sigma, gamma, ridge = np.random.default_rng(8), 40_000, 0.1, 5.0, 1.0
+    rng = np.random.default_rng(8)
+    draws = 40_000
+    sigma = 0.1
+    gamma = 5.0
+    ridge = 1.0
     hessian = X.T @ X + ridge * np.eye(3)
-    estimates = np.linalg.solve(hessian, X.T @ (X @ theta + sigma * rng.standard_normal((draws, 200))).T).T
-    noise = np.linalg.solve(np.linalg.cholesky(hessian).T, rng.standard_normal((3, draws))).T / math.sqrt(gamma)
+    estimates = np.linalg.solve(
+        hessian, X.T @ (X @ theta + sigma * rng.standard_normal((draws, 200))).T
+    ).T
+    noise = np.linalg.solve(
+        np.linalg.cholesky(hessian).T, rng.standard_normal((3, draws))
+    ).T / math.sqrt(gamma)
     squared = np.sum((estimates + noise - theta) ** 2, axis=1)
     excess = np.einsum("ij,jk,ik->i", noise, hessian, noise) / 2  # F is quadratic about its minimum
-    assert _within(squared, instance_claims.compute_mean_squared_error(X, theta, sigma, gamma, ridge))
+    assert _within(
+        squared, instance_claims.compute_mean_squared_error(X, theta, sigma, gamma, ridge)
+    )
     assert _within(excess, instance_claims.compute_mean_excess_risk(X, X @ theta, gamma, ridge))
     assert not _within(squared, paper.efficiency_as_printed(X.T @ X, ridge, gamma, sigma**2, theta))
     assert not _within(excess, paper.optimisation_error_as_printed(3, gamma))
@@ -308,8 +363,10 @@ def test_misprints_of_the_ridge_paper_are_exponents_of_ten():
 
 def test_sampling_costs_what_an_integral_over_outputs_says():
     """The mean of two at x = ½, and nowhere more: mixtures of Laplace densities on a grid."""
-    t, epsilon = 0.2, 0.01
-    kept, x = math.expm1(epsilon) / math.expm1(t), np.linspace(-3, 4, 7001)
+    t = 0.2
+    epsilon = 0.01
+    kept = math.expm1(epsilon) / math.expm1(t)
+    x = np.linspace(-3, 4, 7001)
 
     def law(value):
         def density(k, centre):
@@ -323,31 +380,49 @@ def test_sampling_costs_what_an_integral_over_outputs_says():
 
 def test_the_published_market_releases_what_its_neighbour_never_does():
     """Half a million draws: the share within six standard errors of the computed one, and none on the neighbour."""
-    chance, rng = others.compute_unreachable_probability(), np.random.default_rng(11)
+    chance = others.compute_unreachable_probability()
+    rng = np.random.default_rng(11)
     ends = []
     for labels in (studies.LABELS, studies.NEIGHBOUR):
-        line, b = studies.two_sellers_as_published(labels), rng.laplace(size=500_000)
+        line = studies.two_sellers_as_published(labels)
+        b = rng.laplace(size=500_000)
         ends.append(np.floor(line.coefficient[line.choose_corners(b)] / studies.BIN))
     share = float(np.mean(~np.isin(ends[0], ends[1])))
-    assert abs(share - chance) < ERRORS * math.sqrt(chance / 500_000) + 1e-3  # bins that are rare on the neighbour
-    assert studies.audit_as_published(200_000).hits / 100_000 == pytest.approx(chance, abs=ERRORS * 1e-3)
+    assert (
+        abs(share - chance) < ERRORS * math.sqrt(chance / 500_000) + 1e-3
+    )  # bins that are rare on the neighbour
+    assert studies.audit_as_published(200_000).hits / 100_000 == pytest.approx(
+        chance, abs=ERRORS * 1e-3
+    )
 
 
 def test_the_published_objective_is_that_far_down():
     """(10) written out at the place that is named, with equal weights."""
-    w, eta = 2 / (3 * 1e-3), 1e-3
-    value = math.log1p(math.exp(-w)) + 1.5 * w**2 - 2 * w / eta + 0.1 * math.sqrt(0.5) + 1 / eta + 0.1 * eta * 0.7
+    w = 2 / (3 * 1e-3)
+    eta = 1e-3
+    value = (
+        math.log1p(math.exp(-w))
+        + 1.5 * w**2
+        - 2 * w / eta
+        + 0.1 * math.sqrt(0.5)
+        + 1 / eta
+        + 0.1 * eta * 0.7
+    )
     assert exact_of("market_claims")[-1] == pytest.approx(value, rel=1e-12)
 
 
 def test_limiting_rows_costs_more_than_three_halves():
     """Both variances of the counterexample, over thresholds and over weights, by brute force."""
-    rows, ratio = np.array([1] * others.FEW + [others.ROWS] * others.MANY), others.STATISTICAL
+    rows = np.array([1] * others.FEW + [others.ROWS] * others.MANY)
+    ratio = others.STATISTICAL
 
     def value(h, weighted):
         heard = np.minimum(h, rows)
         total = heard.sum()
-        first = (heard**2 / rows).sum() / total**2 if weighted else 1 / total
+        if weighted:
+            first = (heard**2 / rows).sum() / total**2
+        else:
+            first = 1 / total
         return ratio * first + (h / total) ** 2
 
     limited = min(value(h, False) for h in range(1, others.ROWS + 1))

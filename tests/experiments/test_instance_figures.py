@@ -15,12 +15,22 @@ import sottovoce as sv
 from sottovoce.papers import instance_claims, instance_printed
 from sottovoce.papers import instance_efficiency as efficiency
 from sottovoce.papers import instance_figures as figures
-from sottovoce.papers.instance_figures import RIDGE, SIGMA, SphereData, compute_noisy_losses, find_worst_move
+from sottovoce.papers.instance_figures import (
+    RIDGE,
+    SIGMA,
+    SphereData,
+    compute_noisy_losses,
+    find_worst_move,
+)
 from sottovoce.papers.registry import Task
 from sottovoce.papers.results import Outcome
 
 pytestmark = pytest.mark.xdist_group("figures of paper I")
-MADE = {"figure-1": figures.figure_1, "figure-2": figures.figure_2, "efficiency": efficiency.efficiency}
+MADE = {
+    "figure-1": figures.figure_1,
+    "figure-2": figures.figure_2,
+    "efficiency": efficiency.efficiency,
+}
 
 
 @cache
@@ -53,13 +63,16 @@ def test_the_worst_data_set_has_the_known_loss(rows, known):
 
 def test_the_worst_data_set_is_one():
     """The construction, refitted: n rows along e₁ that all say 1, and a record at an angle."""
-    rows, best = 50, 0.0
+    rows = 50
+    best = 0.0
     for along in np.geomspace(0.1, 2.0, 60):
         X = np.column_stack([np.full(rows, math.sqrt(along / rows)), np.zeros(rows)])
         for angle in np.linspace(0, 1.5, 60):
             x = np.array([math.cos(angle), math.sin(angle)])
             before = np.linalg.solve(X.T @ X + RIDGE * np.eye(2), X.T @ np.ones(rows))
-            after = np.linalg.solve(X.T @ X + np.outer(x, x) + RIDGE * np.eye(2), X.T @ np.ones(rows) - x)
+            after = np.linalg.solve(
+                X.T @ X + np.outer(x, x) + RIDGE * np.eye(2), X.T @ np.ones(rows) - x
+            )
             best = max(best, float(np.linalg.norm(after - before)))
     assert best <= find_worst_move(rows) * (1 + 1e-9)
     assert best > find_worst_move(rows) * 0.999
@@ -79,7 +92,9 @@ def test_exact_losses_are_those_of_refits():
         move = np.linalg.norm(solution(data.X, data.y) - solution(data.X[rest], data.y[rest]))
         exact = float(sv.audit.gaussian_epsilon(move / SIGMA, instance_claims.DELTA))
         assert found.own[i] == pytest.approx(exact, rel=1e-9)
-        assert found.own_printed[i] == pytest.approx(instance_printed.lemma_4_as_printed(move, 1 / 16, 1e-6), rel=1e-9)
+        assert found.own_printed[i] == pytest.approx(
+            instance_printed.lemma_4_as_printed(move, 1 / 16, 1e-6), rel=1e-9
+        )
 
 
 def test_losses_are_ordered_and_print_is_too_small():
@@ -100,12 +115,17 @@ def test_figure_1_has_the_sizes_that_the_text_names():
 
 def test_the_posterior_sample_has_the_known_ceilings_and_print_is_below_exact_for_most_at_large_gamma():
     """161, 969 and 7875 were found beforehand, for n = 1000; (8) below exact for 84 % at γ = 100, on other data."""
-    ceilings = dict(zip(figures.GAMMAS, column("figure-2", 1, "all data, ceiling").ours, strict=True))
+    ceilings = dict(
+        zip(figures.GAMMAS, column("figure-2", 1, "all data, ceiling").ours, strict=True)
+    )
     assert [round(ceilings[gamma]) for gamma in (1.0, 10.0, 100.0)] == [161, 969, 7875]
     below = dict(zip(figures.GAMMAS, column("figure-2", 1, "share of people").ours, strict=True))
     assert below[0.1] < 0.01 < 0.7 < below[100.0] < 0.95
-    medians, pure = column("figure-2", 1, "in the data, median"), column("figure-2", 1, "all data, pure")
-    assert all(m * 100 < c < p for m, c, p in zip(medians.ours, ceilings.values(), pure.ours, strict=True))
+    medians = column("figure-2", 1, "in the data, median")
+    pure = column("figure-2", 1, "all data, pure")
+    assert all(
+        m * 100 < c < p for m, c, p in zip(medians.ours, ceilings.values(), pure.ours, strict=True)
+    )
 
 
 def test_efficiency_is_the_corrected_formula_and_not_the_printed_one():
@@ -114,7 +134,8 @@ def test_efficiency_is_the_corrected_formula_and_not_the_printed_one():
     for right, printed, found in zip(error.ours, error.published, seen.ours, strict=True):
         assert found == pytest.approx(right, rel=0.15)
         assert right > 1.2 * printed
-    adaptive, formula = column("efficiency", 1, efficiency.EFFICIENCY), column("efficiency", 1, "1 + 1/(γσ²), AdaOPS")
+    adaptive = column("efficiency", 1, efficiency.EFFICIENCY)
+    formula = column("efficiency", 1, "1 + 1/(γσ²), AdaOPS")
     for found, right, printed in zip(adaptive.ours, formula.ours, adaptive.published, strict=True):
         assert found == pytest.approx(right, rel=0.15)
         assert found > 20 * printed
@@ -122,7 +143,8 @@ def test_efficiency_is_the_corrected_formula_and_not_the_printed_one():
 
 def test_our_adaptive_sample_is_better_than_adaops():
     """By formula; and five fits, over their formula, are near χ² of 25 degrees over 25: 3·10⁻⁹ is outside (.1, 4)."""
-    theirs, ours = column("efficiency", 1, "1 + 1/(γσ²), AdaOPS"), column("efficiency", 1, "1 + 1/(γσ²), ours")
+    theirs = column("efficiency", 1, "1 + 1/(γσ²), AdaOPS")
+    ours = column("efficiency", 1, "1 + 1/(γσ²), ours")
     fitted = column("efficiency", 1, "ours over least squares")
     for worse, better, found in zip(theirs.ours, ours.ours, fitted.ours, strict=True):
         assert better < worse / 4

@@ -19,7 +19,8 @@ ERRORS = 6.0
 @pytest.mark.parametrize("pair", RELEASES.values(), ids=RELEASES)
 def test_quadrature_converges(pair):
     coarse, usual, fine = (
-        instance_exact.compute_joint_delta(*pair, panels=panels) for panels in (24, instance_exact.PANELS, 200)
+        instance_exact.compute_joint_delta(*pair, panels=panels)
+        for panels in (24, instance_exact.PANELS, 200)
     )
     assert coarse == pytest.approx(fine, rel=1e-8)
     assert usual == pytest.approx(fine, rel=1e-9)
@@ -38,10 +39,12 @@ def test_theta_alone_keeps_the_promise_in_the_other_examples(pair):
 
 
 def test_release_has_the_law_that_is_integrated():
-    rows, square = 40, 0.8
+    rows = 40
+    square = 0.8
     algorithm = paper.ada_ops_as_printed_with_max(rows, 1, 1.0, 10.0, 1e-6)
     side, _ = instance_exact.make_neighbours(algorithm, square, rows)
-    X, y = np.full((rows, 1), math.sqrt(square)), np.ones(rows)
+    X = np.full((rows, 1), math.sqrt(square))
+    y = np.ones(rows)
     for first, second in ((0.0, 0.0), (3.0, -1.0), (-2.0, 2.5)):
         noisy, theta = algorithm.release(X, y, np.array([first, second]))
         mean, variance = side.compute_law(np.asarray(noisy))
@@ -53,12 +56,22 @@ def test_release_has_the_law_that_is_integrated():
 def test_quadrature_against_simulated_releases(direction):
     """P(L > ε) − e^ε·Q(L > ε) from a million releases of each neighbour, L the log-ratio of the joint densities."""
     pair = list(RELEASES.values())[-1]
-    first, second = pair if direction == 0 else pair[::-1]
-    epsilon, draws, rng = first.algorithm.epsilon, 10**6, np.random.default_rng(7)
-    chances = [np.mean(_loss(*_draw(side, draws, rng), first, second) > epsilon) for side in (first, second)]
+    if direction == 0:
+        first, second = pair
+    else:
+        first, second = pair[::-1]
+    epsilon = first.algorithm.epsilon
+    draws = 10**6
+    rng = np.random.default_rng(7)
+    chances = [
+        np.mean(_loss(*_draw(side, draws, rng), first, second) > epsilon)
+        for side in (first, second)
+    ]
     estimate = chances[0] - math.exp(epsilon) * chances[1]
     error = math.sqrt((chances[0] + math.exp(2 * epsilon) * chances[1]) / draws)
-    assert abs(estimate - instance_exact.compute_joint_delta(*pair)[direction]) < ERRORS * error < 0.01
+    assert (
+        abs(estimate - instance_exact.compute_joint_delta(*pair)[direction]) < ERRORS * error < 0.01
+    )
 
 
 def _draw(side, draws, rng):
@@ -72,7 +85,9 @@ def _loss(noisy, theta, first, second):
     for side in (first, second):
         mean, variance = side.law(noisy)
         spread = side.algorithm.noise_scale
-        logs.append(-((noisy - side.gram) ** 2) / (2 * spread**2) - (theta - mean) ** 2 / (2 * variance))
+        logs.append(
+            -((noisy - side.gram) ** 2) / (2 * spread**2) - (theta - mean) ** 2 / (2 * variance)
+        )
         logs[-1] -= np.log(variance) / 2
     return logs[0] - logs[1]
 

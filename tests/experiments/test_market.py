@@ -35,7 +35,9 @@ def objective(p, k, a, eta, w):
     loss = sum(a_i * math.log1p(math.exp(-row @ w)) for a_i, row in zip(a, p.rows, strict=True))
     noise = 2 * float(p.noise[k] @ w) / eta
     paid = p.trade_off * eta * float(p.virtual[k] @ a)
-    return loss + p.ridge / 2 * float(w @ w) + noise + p.mu * math.sqrt(a @ a) + p.sigma / eta + paid
+    return (
+        loss + p.ridge / 2 * float(w @ w) + noise + p.mu * math.sqrt(a @ a) + p.sigma / eta + paid
+    )
 
 
 def test_constants_are_the_ones_that_the_paper_prints():
@@ -47,10 +49,15 @@ def test_constants_are_the_ones_that_the_paper_prints():
 
 
 def test_the_objective_is_the_printed_one():
-    p, rng = small(), np.random.default_rng(1)
-    a, eta, w = rng.dirichlet(np.ones(6), 3), np.array([[2.0], [3.0], [5.0]]), rng.normal(size=(3, 2))
+    p = small()
+    rng = np.random.default_rng(1)
+    a = rng.dirichlet(np.ones(6), 3)
+    eta = np.array([[2.0], [3.0], [5.0]])
+    w = rng.normal(size=(3, 2))
     values = p.at(np.arange(3)).value(a, eta, w)
-    assert values == pytest.approx([objective(p, k, a[k], eta[k, 0], w[k]) for k in range(3)], rel=1e-12)
+    assert values == pytest.approx(
+        [objective(p, k, a[k], eta[k, 0], w[k]) for k in range(3)], rel=1e-12
+    )
 
 
 def test_weights_at_a_given_model_are_the_best():
@@ -58,7 +65,9 @@ def test_weights_at_a_given_model_are_the_best():
     for mu in (0.05, 0.5, 5.0):
         prices = np.random.default_rng(round(100 * mu)).uniform(0, 3, (1, 8))
         a = cp.Variable(8)
-        best = cp.Problem(cp.Minimize(mu * cp.norm(a) + prices[0] @ a), [a >= 0, cp.sum(a) == 1]).solve()
+        best = cp.Problem(
+            cp.Minimize(mu * cp.norm(a) + prices[0] @ a), [a >= 0, cp.sum(a) == 1]
+        ).solve()
         found = paper.solve_best_weights(prices, np.array([mu]))[0]
         assert found.sum() == pytest.approx(1)
         assert mu * np.linalg.norm(found) + prices[0] @ found == pytest.approx(best, rel=1e-6)
@@ -67,17 +76,21 @@ def test_weights_at_a_given_model_are_the_best():
 
 def test_the_nearest_point_is_nearer_than_the_shifted_one():
     z = np.log(np.random.default_rng(2).dirichlet(np.ones(5), 20)) - 0.2
-    near, shifted = paper.project_weights(z), paper.normalise_weights(z)
+    near = paper.project_weights(z)
+    shifted = paper.normalise_weights(z)
     for found in (near, shifted):
         assert np.exp(found).sum(axis=1) == pytest.approx(np.ones(20), rel=1e-9)
     assert np.all(np.linalg.norm(near - z, axis=1) < np.linalg.norm(shifted - z, axis=1))
     for around in np.random.default_rng(3).normal(size=(50, 20, 5)):
         other = paper.normalise_weights(near + 0.05 * around)
-        assert np.all(np.linalg.norm(other - z, axis=1) >= np.linalg.norm(near - z, axis=1) * (1 - 1e-9))
+        assert np.all(
+            np.linalg.norm(other - z, axis=1) >= np.linalg.norm(near - z, axis=1) * (1 - 1e-9)
+        )
 
 
 def test_ceilings_hold_and_weights_add_up():
-    z, ceiling = np.log(np.random.default_rng(4).dirichlet(np.ones(6), 10)), np.array([0.2, 0.2, 0.2, 0.3, 0.3, 0.3])
+    z = np.log(np.random.default_rng(4).dirichlet(np.ones(6), 10))
+    ceiling = np.array([0.2, 0.2, 0.2, 0.3, 0.3, 0.3])
     a = np.exp(paper.normalise_weights(z, ceiling))
     assert np.all(a <= ceiling * (1 + 1e-12))
     assert a.sum(axis=1) == pytest.approx(np.ones(10), rel=1e-9)
@@ -85,10 +98,16 @@ def test_ceilings_hold_and_weights_add_up():
 
 def test_only_the_nearest_projection_ends_at_the_minimum():
     """At a fixed point of the shift a_i·slope_i are equal, not the slopes. It ends .11 to .15 above, the other .002."""
-    p, start, eta = small(), np.zeros((3, 2)), np.full(3, 4.0)
-    exact = paper.joint_descent_as_published_not_private(p, eta, start, step=paper.take_exact_step, steps=1000)
+    p = small()
+    start = np.zeros((3, 2))
+    eta = np.full(3, 4.0)
+    exact = paper.joint_descent_as_published_not_private(
+        p, eta, start, step=paper.take_exact_step, steps=1000
+    )
     near, shifted = (
-        paper.joint_descent_as_published_not_private(p, eta, start, projection=onto, steps=1500, alpha=0.4)
+        paper.joint_descent_as_published_not_private(
+            p, eta, start, projection=onto, steps=1500, alpha=0.4
+        )
         for onto in (paper.project_weights, paper.normalise_weights)
     )
     assert np.all(exact.value <= near.value)
@@ -100,19 +119,26 @@ def test_ours_beats_the_projected_gradient_on_its_own_objective():
     costs = np.random.default_rng(0).uniform(1e-4, 5e-4, 455)
     psi = 2 * costs - 1e-4
     epsilon, value = sv.market.continuous(psi, 1.0, 8.0, 1.0)
-    assert value == pytest.approx((np.linalg.norm(epsilon) + 8) / epsilon.sum() + psi @ epsilon, rel=1e-9)
+    assert value == pytest.approx(
+        (np.linalg.norm(epsilon) + 8) / epsilon.sum() + psi @ epsilon, rel=1e-9
+    )
     p = paper.PublishedProblems(np.zeros((455, 1)), psi[None], np.zeros((1, 1)), 1.0, 1.0, 8.0, 1.0)
     grid = np.array([0.75, 1.0, 1.5]) * epsilon.sum() / 455
     start = np.zeros((1, 1))
-    descent = paper.market_as_published_not_private(p, grid, start, steps=500).value[0] - math.log(2)
-    exact = paper.market_as_published_not_private(p, grid, start, steps=60, step=paper.take_exact_step).value[0]
+    descent = paper.market_as_published_not_private(p, grid, start, steps=500).value[0] - math.log(
+        2
+    )
+    exact = paper.market_as_published_not_private(
+        p, grid, start, steps=60, step=paper.take_exact_step
+    ).value[0]
     assert value < descent
     assert value == pytest.approx(exact - math.log(2), rel=1e-9)  # both are the minimum
 
 
 def test_without_a_large_sigma_the_objective_falls_without_end():
     """2bᵀw/η + ½λ‖w‖² is −2‖b‖²/(λη²) at its least, which σ/η does not outweigh as η falls."""
-    p, eta = small(sigma=1.0), np.array([1.0, 0.1, 0.01])
+    p = small(sigma=1.0)
+    eta = np.array([1.0, 0.1, 0.01])
     p = replace(p, noise=np.tile(p.noise[0], (3, 1)), virtual=np.tile(p.virtual[0], (3, 1)))
     values = paper.joint_descent_as_published_not_private(p, eta, np.zeros((3, 2)), steps=300).value
     assert values[0] > values[1] > values[2]
@@ -131,35 +157,44 @@ def test_descents_from_several_starts_find_the_exact_minimum_that_is_audited():
     """Two ways to the same joint minimum: a hull of places, and steps in w with the best weights for each."""
     labels = (studies.LABELS, studies.NEIGHBOUR)
     lines = [studies.two_sellers_as_published(y) for y in labels]
-    noise, starts = np.repeat([-0.4, 0.05, 0.3], 4)[:, None], np.tile([-2.0, -0.5, 0.5, 2.0], 3)[:, None]
+    noise = np.repeat([-0.4, 0.05, 0.3], 4)[:, None]
+    starts = np.tile([-2.0, -0.5, 0.5, 2.0], 3)[:, None]
     numbers = studies.TRADE_OFF, studies.MU, studies.SIGMA, studies.RIDGE
     for y, line in zip(labels, lines, strict=True):
-        p = paper.PublishedProblems(y[:, None] * studies.X, np.tile(2 * studies.TWO_COSTS, (12, 1)), noise, *numbers)
+        p = paper.PublishedProblems(
+            y[:, None] * studies.X, np.tile(2 * studies.TWO_COSTS, (12, 1)), noise, *numbers
+        )
         deals = paper.market_as_published_not_private(
             p, studies.AVERAGES, starts, steps=300, step=paper.take_exact_step
         )
         best = deals.value.reshape(3, 4).argmin(axis=1) + np.array([0, 4, 8])
         exact = line.coefficient[line.choose_corners(noise[best, 0])]
-        assert deals.coefficients[best, 0] == pytest.approx(exact, abs=0.01)  # two steps of the grid
+        assert deals.coefficients[best, 0] == pytest.approx(
+            exact, abs=0.01
+        )  # two steps of the grid
 
 
 def test_the_condition_for_convexity_holds_in_the_example():
     """(30): 2λ > max over margins of (s/ln 2)²·(1/log₂(1 + e^(−t)) − ln 2·e^t)."""
     t = np.linspace(-30, 30, 60_001)
-    s, loss = 1 / (1 + np.exp(t)), np.logaddexp(0, -t) / math.log(2)
+    s = 1 / (1 + np.exp(t))
+    loss = np.logaddexp(0, -t) / math.log(2)
     least = ((s / math.log(2)) ** 2 * (1 / loss - math.log(2) * np.exp(t))).max() / 2
     assert 0.18 < least < 0.2 < studies.RIDGE
 
 
 def test_the_same_audit_does_not_refute_ours_and_would_refute_a_bug():
     assert not studies.audit_certified(150).is_refuted
-    assert studies.audit_certified(150, louder=50.0).is_refuted  # all of 75 draws apart, 6 could be missed
+    assert studies.audit_certified(
+        150, louder=50.0
+    ).is_refuted  # all of 75 draws apart, 6 could be missed
 
 
 def test_an_audit_is_right_about_known_laws():
     """Laplace noise and a shift of ε: never refuted at ε, refuted at a third of it."""
     rng = np.random.default_rng(5)
-    first, second = rng.laplace(0.0, 1.0, 40_000), rng.laplace(1.5, 1.0, 40_000)
+    first = rng.laplace(0.0, 1.0, 40_000)
+    second = rng.laplace(1.5, 1.0, 40_000)
     assert not studies.audit_outputs(first, second, 1.5).is_refuted
     assert studies.audit_outputs(first, second, 0.5).is_refuted
 
@@ -222,11 +257,17 @@ def test_ours_is_worth_more_than_the_published_market():
 def test_a_frontier_with_others_beside_it():
     one = Frontier((Point(1.0, 0.5, 2.0, 3.0), Point(2.0, 0.7, 1.0, 2.0)))
     other = replace(one, points=tuple(replace(p, payment=3 * p.payment) for p in one.points))
-    both = one.beside("dear & <old>", other).beside("nothing", Frontier((Point(1.0, math.inf, 0.0, 0.0),)))
+    both = one.beside("dear & <old>", other).beside(
+        "nothing", Frontier((Point(1.0, math.inf, 0.0, 0.0),))
+    )
     assert len(both) == len(one) == 2
     assert not one.others
     assert both.describe().splitlines()[3] == "dear & <old>:"
     picture = ElementTree.fromstring(both.svg())
-    kinds = [circle.get("class") for circle in picture.findall("{http://www.w3.org/2000/svg}circle")]
+    kinds = [
+        circle.get("class") for circle in picture.findall("{http://www.w3.org/2000/svg}circle")
+    ]
     assert kinds == [None, None, "other", "other"]  # what buys nothing has no place
-    assert any(text.text == "dear & <old>" for text in picture.iter("{http://www.w3.org/2000/svg}text"))
+    assert any(
+        text.text == "dear & <old>" for text in picture.iter("{http://www.w3.org/2000/svg}text")
+    )

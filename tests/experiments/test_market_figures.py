@@ -66,7 +66,9 @@ def test_everybody_gains_by_a_lie_as_published_and_nobody_does_with_us():
 
 def test_what_29_claims_cannot_be_reached():
     outcome = whole(small(claims.theorem_3_4, "theorem-3.4"))
-    least, proof, statement = (column(outcome, name)[-1] for name in ("least value", "(29)", "(12)"))
+    least, proof, statement = (
+        column(outcome, name)[-1] for name in ("least value", "(29)", "(12)")
+    )
     assert proof < least < statement
     shares = column(outcome, outcome.tables[1].columns[0].name, 1)
     assert shares[0] > shares[1] > 1
@@ -83,7 +85,8 @@ def test_appendix_c_jumps():
 
 def test_34_falls_without_end_just_when_it_is_said_to():
     """The printed objective at w = ±10⁶ for many b; the share of b that lead below any bound, weighted by their law."""
-    eta, share = 0.7, 0.0
+    eta = 0.7
+    share = 0.0
     b = np.linspace(-20, 20, 400_001)
     far = np.array([-1e6, 1e6])
     values = np.logaddexp(0, -far)[None, :] + 2 * b[:, None] * far / eta
@@ -95,7 +98,9 @@ def test_34_falls_without_end_just_when_it_is_said_to():
 @pytest.mark.parametrize("name", ["figure_3", "figure_4", "figure_5"])
 def test_figures_3_to_5_are_whole(name):
     outcome = whole(small(getattr(figures, name), name.replace("_", "-")))
-    assert all(math.isfinite(y) for f in outcome.figures for p in f.panels for s in p.series for y in s.y)
+    assert all(
+        math.isfinite(y) for f in outcome.figures for p in f.panels for s in p.series for y in s.y
+    )
 
 
 def test_figure_5_falls_and_figure_4_rises():
@@ -115,7 +120,9 @@ def test_figure_3_says_what_it_shows():
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(figures, "_measure_worths", lambda full, correlated: stood_in(figures.SHOWN, TRADE_OFFS))
+    monkeypatch.setattr(
+        figures, "_measure_worths", lambda full, correlated: stood_in(figures.SHOWN, TRADE_OFFS)
+    )
 
 
 @pytest.mark.usefixtures("quick")
@@ -146,7 +153,9 @@ def test_one_small_run_of_figure_2_is_real():
     outcome = whole(small(figures.figure_2a, "figure-2a"))
     assert column(outcome, f"{figures.PLAIN}: payment") == (0.0,)
     assert 0 < column(outcome, f"{figures.NAIVE}: payment", 1)[0] < 0.1
-    assert 0.01 < column(outcome, f"{figures.CERTIFIED}: payment")[0] < 0.1  # reports and seeds alone decide payments
+    assert (
+        0.01 < column(outcome, f"{figures.CERTIFIED}: payment")[0] < 0.1
+    )  # reports and seeds alone decide payments
     overall = whole(small(figures.figure_2b, "figure-2b"))
     parts = [column(outcome, f"{figures.PUBLISHED}: {what}")[0] for what in ("error", "payment")]
     assert column(overall, f"{figures.PUBLISHED}: overall")[0] == pytest.approx(sum(parts))
@@ -159,7 +168,9 @@ def test_certified_payments_follow_from_the_choice_of_sigma_alone():
     split = worth.DataSplit.of(worth.FIRST)
     seeds = range(100 * worth.FIRST, 100 * worth.FIRST + figures.DRAWS[1])
     totals = [
-        np.mean([worth.buy_privacy(split.draw_costs(seed, False), 1.0, sigma).total for seed in seeds])
+        np.mean(
+            [worth.buy_privacy(split.draw_costs(seed, False), 1.0, sigma).total for seed in seeds]
+        )
         for sigma in worth.SIGMAS
     ]
     found = column(small(figures.figure_2a, "figure-2a"), f"{figures.CERTIFIED}: payment")[0]
@@ -172,4 +183,7 @@ def test_payments_of_appendix_c_are_the_printed_ones():
     assert column(outcome, "the data: t₂") == pytest.approx(1.2 * epsilon)  # Ψ₂ = 1.2 in the paper
     line = studies.two_sellers_as_published(studies.LABELS)
     assert isinstance(line, paper.JointMinimum)
-    assert column(outcome, "the data: w")[0] == line.coefficient[line.choose_corners(np.array([-1.0]))[0]]
+    assert (
+        column(outcome, "the data: w")[0]
+        == line.coefficient[line.choose_corners(np.array([-1.0]))[0]]
+    )

@@ -13,9 +13,24 @@ import pytest
 
 from sottovoce.errors import InvalidParameter
 from sottovoce.papers import plots
-from sottovoce.papers.registry import EXPERIMENTS, PAPERS, Experiment, Task, choose_experiments, make_named_generator
+from sottovoce.papers.registry import (
+    EXPERIMENTS,
+    PAPERS,
+    Experiment,
+    Task,
+    choose_experiments,
+    make_named_generator,
+)
 from sottovoce.papers.report import count_close_cells, make_anchor, make_report
-from sottovoce.papers.results import Figure, Outcome, Panel, Reason, ResultColumn, ResultTable, Series
+from sottovoce.papers.results import (
+    Figure,
+    Outcome,
+    Panel,
+    Reason,
+    ResultColumn,
+    ResultTable,
+    Series,
+)
 
 FIGURE = Figure(
     "a < b",
@@ -37,7 +52,10 @@ TABLE = ResultTable(
     "A <table>",
     "λ",
     ("1", "2", "3"),
-    (ResultColumn("loss", (1.0, 2.0, 3.3), (1.0, 1.0, 3.0), (0.5, 0.0, 1.0)), ResultColumn("own", (1.0, None, 2.0))),
+    (
+        ResultColumn("loss", (1.0, 2.0, 3.3), (1.0, 1.0, 3.0), (0.5, 0.0, 1.0)),
+        ResultColumn("own", (1.0, None, 2.0)),
+    ),
     (Reason("loss", "A misprint & no more.", ("2",)),),
 )
 OUTCOME = Outcome("ridge/figure-2", "small", (TABLE,), (FIGURE,), ("A sentence.",), 1.5)
@@ -67,7 +85,9 @@ def test_listing_loads_nothing_heavy():
 
 
 def test_choosing_keeps_the_order_and_takes_each_once():
-    assert [e.name for e in choose_experiments(["ridge/table-2", "ridge/table-1", "ridge/table-2"])] == [
+    assert [
+        e.name for e in choose_experiments(["ridge/table-2", "ridge/table-1", "ridge/table-2"])
+    ] == [
         "ridge/table-1",
         "ridge/table-2",
     ]
@@ -84,7 +104,9 @@ def test_an_unknown_name_is_refused_and_close_ones_are_told(name):
 
 def test_draws_follow_from_the_name_alone():
     assert (
-        make_named_generator("a").random() == make_named_generator("a").random() != make_named_generator("b").random()
+        make_named_generator("a").random()
+        == make_named_generator("a").random()
+        != make_named_generator("b").random()
     )
 
 
@@ -93,15 +115,23 @@ def test_a_run_notes_time_and_version(monkeypatch):
     from sottovoce.papers import ridge_tables
 
     monkeypatch.setattr(ridge_tables, "by_line", lambda task: Outcome(task.name, task.size))
-    done = Experiment("ridge/table-3", "title", "ridge_tables:by_line").run(Task("ridge/table-3", "small"))
-    assert (done.experiment, done.size, done.made_by) == ("ridge/table-3", "small", sottovoce.__version__)
+    done = Experiment("ridge/table-3", "title", "ridge_tables:by_line").run(
+        Task("ridge/table-3", "small")
+    )
+    assert (done.experiment, done.size, done.made_by) == (
+        "ridge/table-3",
+        "small",
+        sottovoce.__version__,
+    )
 
 
 def test_an_outcome_survives_json():
     assert Outcome.from_json(OUTCOME.to_json()) == OUTCOME
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": "another/1"}', '{"format": "sottovoce.outcome/1"}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"format": "another/1"}', '{"format": "sottovoce.outcome/1"}']
+)
 def test_anything_else_is_not_an_outcome(text):
     assert Outcome.from_json(text) is None
 
@@ -109,8 +139,12 @@ def test_anything_else_is_not_an_outcome(text):
 def test_a_cell_that_is_off_needs_a_reason_of_its_own():
     assert [(line, round(ratio, 2)) for _, line, ratio in TABLE.find_deviations()] == [("2", 2.0)]
     assert TABLE.find_unexplained() == []
-    elsewhere = ResultTable(TABLE.title, TABLE.key, TABLE.lines, TABLE.columns, (Reason("loss", "No.", ("1",)),))
-    another = ResultTable(TABLE.title, TABLE.key, TABLE.lines, TABLE.columns, (Reason("own", "No."),))
+    elsewhere = ResultTable(
+        TABLE.title, TABLE.key, TABLE.lines, TABLE.columns, (Reason("loss", "No.", ("1",)),)
+    )
+    another = ResultTable(
+        TABLE.title, TABLE.key, TABLE.lines, TABLE.columns, (Reason("own", "No."),)
+    )
     assert len(elsewhere.find_unexplained()) == len(another.find_unexplained()) == 1
     assert "lack a reason" in count_close_cells([Outcome("ridge/table-1", "full", (another,))])
 
@@ -118,7 +152,9 @@ def test_a_cell_that_is_off_needs_a_reason_of_its_own():
 def test_shares_are_counted_over_compared_cells_alone():
     assert OUTCOME.count_close() == (3, 1, 2)
     assert replace(OUTCOME, experiment="ridge/errata").count_close() == (0, 0, 0)
-    assert count_close_cells([OUTCOME]).startswith("Of 3 cells, 33% are within 5 % of print and 67% within 10 %;")
+    assert count_close_cells([OUTCOME]).startswith(
+        "Of 3 cells, 33% are within 5 % of print and 67% within 10 %;"
+    )
 
 
 def test_a_figure_is_drawn_as_png_and_svg_the_same_each_time():
@@ -134,7 +170,9 @@ def test_an_inline_figure_needs_nothing_from_elsewhere_and_takes_the_ink_of_the_
     assert not re.search(r"https?:|@import|<metadata", text)
     assert "currentColor" in text
     assert plots.INK not in text
-    assert all(name.startswith("key-") for name in re.findall(r'(?:\bid="|href="#|url\(#)([^")]+)', text))
+    assert all(
+        name.startswith("key-") for name in re.findall(r'(?:\bid="|href="#|url\(#)([^")]+)', text)
+    )
 
 
 def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
@@ -150,7 +188,10 @@ class Balanced(HTMLParser):
 
     def __init__(self):
         super().__init__()
-        self.open, self.ids, self.links, self.fetched = [], set(), [], []
+        self.open = []
+        self.ids = set()
+        self.links = []
+        self.fetched = []
 
     def handle_starttag(self, tag, attrs):
         self._note(tag, dict(attrs))
@@ -166,12 +207,18 @@ class Balanced(HTMLParser):
     def _note(self, tag, attrs):
         self.ids |= {attrs["id"]} if "id" in attrs else set()
         self.links += [attrs["href"]] if "href" in attrs else []
-        self.fetched += [tag] if {"src", "srcset", "action", "data"} & set(attrs) or tag in {"script", "link"} else []
+        self.fetched += (
+            [tag]
+            if {"src", "srcset", "action", "data"} & set(attrs) or tag in {"script", "link"}
+            else []
+        )
 
 
 def test_the_report_is_one_whole_page_that_needs_nothing_else():
     drawn = {OUTCOME.experiment: [plots.inline_svg(plots.draw_figure(FIGURE)[1], "title", "f")]}
-    page = make_report({OUTCOME.experiment: OUTCOME}, drawn, {"ridge/table-12": "The data <are> missing."})
+    page = make_report(
+        {OUTCOME.experiment: OUTCOME}, drawn, {"ridge/table-12": "The data <are> missing."}
+    )
     parser = Balanced()
     parser.feed(page)
     assert parser.open == []
@@ -188,6 +235,9 @@ def test_the_report_is_one_whole_page_that_needs_nothing_else():
 
 def test_the_report_marks_what_is_off():
     page = make_report({OUTCOME.experiment: OUTCOME}, {}, {})
-    assert re.findall(r'<td class="(near|off)">([^<]*)</td>', page) == [("off", "2.00"), ("near", "1.10")]
+    assert re.findall(r'<td class="(near|off)">([^<]*)</td>', page) == [
+        ("off", "2.00"),
+        ("near", "1.10"),
+    ]
     assert "above all" in page
     assert "below all" in page

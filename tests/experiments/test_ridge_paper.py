@@ -22,7 +22,9 @@ from sottovoce.papers.results import is_within
 from sottovoce.papers.ridge_setup import BudgetProfile, SampledRows
 
 FOLDER = Path(os.environ.get("SOTTOVOCE_DATA") or Path(__file__).parents[3] / "shared" / "data")
-needs_data = pytest.mark.skipif(not (FOLDER / ridge_setup.MEDICAL).is_file(), reason="insurance.csv is not here")
+needs_data = pytest.mark.skipif(
+    not (FOLDER / ridge_setup.MEDICAL).is_file(), reason="insurance.csv is not here"
+)
 #: Beyond so many standard errors a simulation is taken to disagree.
 ERRORS = 5.0
 RUNS = 20_000
@@ -40,7 +42,9 @@ def column(outcome, name: str):
 
 @pytest.fixture(scope="module")
 def draw():
-    return ridge_setup.draw_synthetic(1, "test data")[0], BudgetProfile().draw(ridge_setup.TRAIN, 1, "test budgets")[0]
+    return ridge_setup.draw_synthetic(1, "test data")[0], BudgetProfile().draw(
+        ridge_setup.TRAIN, 1, "test budgets"
+    )[0]
 
 
 @pytest.mark.parametrize("lam", [1.0, 30.0, 500.0])
@@ -58,10 +62,8 @@ def test_closed_forms_are_the_moments_of_simulated_losses(draw, lam):
 def test_unregularised_moments_too(draw):
     data, epsilon = draw
     theta, eta = ridge_setup.solve_personalised(data, epsilon, 100.0)
-    exact, seen = (
-        ridge_setup.compute_losses(data, theta, eta, 100.0),
-        ridge_setup.simulate_losses(data, theta, eta, 100.0, RUNS, "test unregularised"),
-    )
+    exact = ridge_setup.compute_losses(data, theta, eta, 100.0)
+    seen = ridge_setup.simulate_losses(data, theta, eta, 100.0, RUNS, "test unregularised")
     assert abs(seen.unreg - exact.unreg) < ERRORS * exact.unreg_std / math.sqrt(RUNS)
     assert is_within(seen.unreg_std / exact.unreg_std, 0.05)
 
@@ -82,7 +84,9 @@ def test_the_solution_is_scikit_learns(draw):
     data, epsilon = draw
     weights = epsilon / epsilon.sum()
     plain = PlainRidge(alpha=7.0, fit_intercept=False).fit(data.X, data.y, sample_weight=weights)
-    assert ridge_setup.solve_personalised(data, epsilon, 7.0)[0][0] == pytest.approx(plain.coef_, rel=1e-9)
+    assert ridge_setup.solve_personalised(data, epsilon, 7.0)[0][0] == pytest.approx(
+        plain.coef_, rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("lam", [0.1, 5.0, 50.0])
@@ -95,7 +99,9 @@ def test_rates_are_those_of_the_library(draw, lam):
     alike = sv.Uniform(published).plan(epsilon=epsilon, n_features=d - 1).noise["rate"]
     # The library adds a bound on the solver's error to the sensitivity, in units of 1e-9, and rounds the smallest ε.
     assert float(ridge_setup.compute_rate(lam, d, epsilon.sum())) == pytest.approx(own, rel=1e-3)
-    assert float(ridge_setup.compute_rate(lam, d, len(epsilon) * epsilon.min())) == pytest.approx(alike, rel=1e-3)
+    assert float(ridge_setup.compute_rate(lam, d, len(epsilon) * epsilon.min())) == pytest.approx(
+        alike, rel=1e-3
+    )
 
 
 def test_theorem_2_5_is_the_librarys_bound_and_holds():
@@ -105,7 +111,9 @@ def test_theorem_2_5_is_the_librarys_bound_and_holds():
     floor = float(np.linalg.eigvalsh((data.X.T * epsilon / epsilon.sum()) @ data.X)[0])
     bounds = sv.Bounds(features=(np.zeros(d - 1), np.ones(d - 1)), label=(-1, 1))
     for line, bound in zip(outcome.tables[0].lines, column(outcome, "bound").ours, strict=True):
-        plan = sv.Ridge(bounds=bounds, method="output", alpha=float(line)).plan(epsilon=epsilon, n_features=d - 1)
+        plan = sv.Ridge(bounds=bounds, method="output", alpha=float(line)).plan(
+            epsilon=epsilon, n_features=d - 1
+        )
         theirs = plan.accuracy_bound(
             coefficients=1 / math.sqrt(d), smallest_eigenvalue=floor, failure=ridge_figures.FAILURE
         )
@@ -128,7 +136,8 @@ def test_groups_are_counted_by_whole_people(profile, rows, counts):
     careful, middle = counts
     assert ((low <= epsilon[:, :careful]) & (epsilon[:, :careful] <= between)).all()
     assert (
-        (between <= epsilon[:, careful : careful + middle]) & (epsilon[:, careful : careful + middle] <= high)
+        (between <= epsilon[:, careful : careful + middle])
+        & (epsilon[:, careful : careful + middle] <= high)
     ).all()
     assert (epsilon[:, careful + middle :] == high).all()
 
@@ -154,7 +163,9 @@ def test_sampling_everybody_is_plain_ridge(draw):
     theta = ridge_setup.solve_ridge(kept.gram, kept.cross, 3.0)
     alike, eta = ridge_setup.solve_uniform(data, float(epsilon.min()), 3.0)
     assert theta[0] == pytest.approx(alike[0], rel=1e-9)
-    assert float(ridge_setup.compute_rate(3.0, ridge_setup.COLUMNS, kept.total)[0]) == pytest.approx(float(eta[0]))
+    assert float(
+        ridge_setup.compute_rate(3.0, ridge_setup.COLUMNS, kept.total)[0]
+    ) == pytest.approx(float(eta[0]))
 
 
 def test_a_loop_over_runs_has_the_same_mean(draw):
@@ -170,18 +181,26 @@ def test_a_loop_over_runs_has_the_same_mean(draw):
         )
         eta = ridge_setup.compute_rate(100.0, ridge_setup.COLUMNS, epsilon.mean() * kept.sum())
         noise = rng.normal(size=ridge_setup.COLUMNS)
-        theta = theta[0] + noise / np.linalg.norm(noise) * rng.gamma(ridge_setup.COLUMNS, 1 / float(eta))
+        theta = theta[0] + noise / np.linalg.norm(noise) * rng.gamma(
+            ridge_setup.COLUMNS, 1 / float(eta)
+        )
         found.append(np.mean((data.test_y - data.test_X @ theta) ** 2) + 100.0 * theta @ theta)
     known = exact[100.0]["jorgensen_mean"]
     assert abs(np.mean(found) - known.reg) < ERRORS * known.reg_std / math.sqrt(2000)
-    assert abs(seen[100.0]["jorgensen_mean"].reg - known.reg) < ERRORS * known.reg_std / math.sqrt(4000)
+    assert abs(seen[100.0]["jorgensen_mean"].reg - known.reg) < ERRORS * known.reg_std / math.sqrt(
+        4000
+    )
 
 
 def test_tables_1_and_11_are_within_six_per_cent_on_the_matched_draw():
     for number in (1, 11):
         outcome = small(f"ridge/table-{number}")
         wrong = ridge_tables.EXPONENTS.get((number, "1"), {})
-        off = [cell for cell in outcome.tables[0].find_deviations(0.06) if "unregularised, not private" not in cell[0]]
+        off = [
+            cell
+            for cell in outcome.tables[0].find_deviations(0.06)
+            if "unregularised, not private" not in cell[0]
+        ]
         assert all(line == "1" for _, line, _ in off)
         assert len(off) == len(wrong)
         assert outcome.find_unexplained() == []
@@ -200,9 +219,13 @@ def test_the_matched_draw_has_the_facts_of_print():
 
 def test_corrected_exponents_are_within_six_per_cent():
     outcome = small("ridge/table-11")
-    told = [reason.sentence for reason in outcome.tables[0].reasons if "exponent" in reason.sentence]
+    told = [
+        reason.sentence for reason in outcome.tables[0].reasons if "exponent" in reason.sentence
+    ]
     assert len(told) == 6
-    assert all(is_within(float(sentence.split(" of print")[0].split()[-1]), 0.06) for sentence in told)
+    assert all(
+        is_within(float(sentence.split(" of print")[0].split()[-1]), 0.06) for sentence in told
+    )
 
 
 @needs_data
@@ -211,13 +234,18 @@ def test_the_medical_data_are_the_authors():
     assert data.X.shape == (1070, 12)
     # Digits of the authors' own files.
     assert ridge_setup.compute_plain_loss(data, 0.0) == pytest.approx(0.00943378455712119, rel=1e-9)
-    assert ridge_setup.compute_plain_loss(data.take_first(107), 0.0) == pytest.approx(0.011180058594458843, rel=1e-9)
+    assert ridge_setup.compute_plain_loss(data.take_first(107), 0.0) == pytest.approx(
+        0.011180058594458843, rel=1e-9
+    )
 
 
 @needs_data
 def test_tables_2_and_12_are_within_five_per_cent_but_for_one_smallest_epsilon():
-    two, twelve = small("ridge/table-2"), small("ridge/table-12")
-    assert all(is_within(ratio, 0.05) for name in METHODS for ratio in column(twelve, name).ratios())
+    two = small("ridge/table-2")
+    twelve = small("ridge/table-12")
+    assert all(
+        is_within(ratio, 0.05) for name in METHODS for ratio in column(twelve, name).ratios()
+    )
     names = [c.name for c in two.tables[0].columns if c.published and "one ε for all" not in c.name]
     assert len([name for name in names if "all at ε" in name]) == 2
     assert all(is_within(ratio, 0.05) for name in names for ratio in column(two, name).ratios())
@@ -244,7 +272,9 @@ def test_the_folder_of_data_can_be_an_environment_variable(tmp_path, monkeypatch
         ridge_setup.load_medical(None)
 
 
-@pytest.mark.parametrize("name", ["ridge/table-3", "ridge/table-9", "ridge/figure-8", "ridge/figure-12"])
+@pytest.mark.parametrize(
+    "name", ["ridge/table-3", "ridge/table-9", "ridge/figure-8", "ridge/figure-12"]
+)
 def test_what_is_off_has_its_reason_on_synthetic_data(name):
     outcome = small(name)
     assert outcome.tables[0].find_deviations() != []
@@ -253,7 +283,10 @@ def test_what_is_off_has_its_reason_on_synthetic_data(name):
 
 def test_the_misprint_in_table_3_is_told():
     outcome = small("ridge/table-3")
-    assert any(reason.lines == ("0.3",) and "about 3" in reason.sentence for reason in outcome.tables[0].reasons)
+    assert any(
+        reason.lines == ("0.3",) and "about 3" in reason.sentence
+        for reason in outcome.tables[0].reasons
+    )
 
 
 @needs_data

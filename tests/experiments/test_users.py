@@ -54,8 +54,20 @@ HOMES = {
 #: Beyond so many standard errors a simulation is taken to disagree.
 ERRORS = 5.0
 LEVELS = (
-    ("Considerably Effective", "Highly Effective", "Ineffective", "Marginally Effective", "Moderately Effective"),
-    ("Extremely Severe Side Effects", "Mild Side Effects", "Moderate Side Effects", "No Side Effects", "Severe"),
+    (
+        "Considerably Effective",
+        "Highly Effective",
+        "Ineffective",
+        "Marginally Effective",
+        "Moderately Effective",
+    ),
+    (
+        "Extremely Severe Side Effects",
+        "Mild Side Effects",
+        "Moderate Side Effects",
+        "No Side Effects",
+        "Severe",
+    ),
 )
 
 
@@ -93,18 +105,24 @@ def test_theorem_2_is_exact_and_tends_to_three_halves():
 @pytest.mark.parametrize("seed", range(5))
 def test_best_weights_are_those_of_a_search_over_lemma_3(seed):
     rng = np.random.default_rng(seed)
-    sizes, A = rng.integers(1, 30, 20), float(rng.uniform(0.01, 2))
+    sizes = rng.integers(1, 30, 20)
+    A = float(rng.uniform(0.01, 2))
 
     def value(h: float) -> float:
         rows = np.minimum(h, sizes)
         return float(A * (rows**2 / sizes).sum() + h**2) / rows.sum() ** 2
 
-    found = minimize_scalar(value, bounds=(sizes.min(), sizes.max()), method="bounded", options={"xatol": 1e-9})
-    assert users_claims.minimise_over_weights(sizes, A) == pytest.approx(min(found.fun, value(sizes.min())), rel=1e-6)
+    found = minimize_scalar(
+        value, bounds=(sizes.min(), sizes.max()), method="bounded", options={"xatol": 1e-9}
+    )
+    assert users_claims.minimise_over_weights(sizes, A) == pytest.approx(
+        min(found.fun, value(sizes.min())), rel=1e-6
+    )
 
 
 def test_limiting_is_worth_its_rows_one_by_one():
-    sizes, A = np.array([1, 2, 5, 9]), 0.3
+    sizes = np.array([1, 2, 5, 9])
+    A = 0.3
     found = {}
     for h in range(1, 10):
         c = np.repeat(1 / np.minimum(h, sizes).sum(), np.minimum(h, sizes).sum())
@@ -122,13 +140,17 @@ def test_more_than_three_halves_and_less_than_four():
 def test_example_1_is_certified_and_its_gap_grows():
     outcome = small("example-1")
     g = np.array([float(line) for line in outcome.tables[0].lines])
-    value, bound = (np.array(column(outcome, name).ours) for name in ("best map", "no map is below"))
+    value, bound = (
+        np.array(column(outcome, name).ours) for name in ("best map", "no map is below")
+    )
     limit = np.array(column(outcome, "limit, best h").ours)
     assert np.all((bound <= value) & (value <= bound * 1.0002))
     assert np.all(value <= g**-4.0)  # Claim 3, both halves
     assert np.all(limit >= 1 / (4 * g**3))
     h = np.arange(1, 7)[:, None]
-    assert limit == pytest.approx(np.min(np.maximum(g / (g**2 + h * g**2), h / (h + g**2)), axis=0) ** 2)
+    assert limit == pytest.approx(
+        np.min(np.maximum(g / (g**2 + h * g**2), h / (h + g**2)), axis=0) ** 2
+    )
     assert np.all(np.diff(limit / value) > 0)
 
 
@@ -138,7 +160,10 @@ def test_example_1_has_the_optimum_of_a_general_solver():
     owner = np.concatenate([[0], np.repeat(np.arange(1, 5), g), [5] * g, np.arange(6, 10)])
     C = cp.Variable((2, len(X)))
     reach = [cp.sum(cp.abs(C[:, np.flatnonzero(owner == person)])) for person in range(10)]
-    value = cp.Problem(cp.Minimize(cp.maximum(*reach)), [np.eye(2) == C @ X]).solve(solver=cp.CLARABEL) ** 2
+    value = (
+        cp.Problem(cp.Minimize(cp.maximum(*reach)), [np.eye(2) == C @ X]).solve(solver=cp.CLARABEL)
+        ** 2
+    )
     assert column(small("example-1"), "best map").ours[0] == pytest.approx(value, rel=2e-4)
 
 
@@ -151,27 +176,38 @@ def test_example_3_keeps_its_claim():
 
 @pytest.mark.parametrize("h", [1, 3, 8])
 def test_the_law_of_example_3_is_that_of_draws(h):
-    g, draws, rng = 8, 2000, make_named_generator(f"test example 3 {h}")
+    g = 8
+    draws = 2000
+    rng = make_named_generator(f"test example 3 {h}")
     owner = np.repeat(np.arange(g + 1), g)
     first = (np.arange(len(owner)) % g == 0) | (owner == 0)
-    X, found = np.column_stack([first, ~first]).astype(float), []
+    X = np.column_stack([first, ~first]).astype(float)
+    found = []
     for _ in range(draws):
         C, reach = solve_least_squares(X, owner, limit_rows(owner, h, rng.permutation(len(owner))))
         found.append((C**2).sum() + g * reach**2)
     variance, chance = users_claims.compute_example_3_law(g, h)
-    chance = np.isclose(variance[:, None], variance, rtol=1e-9, atol=0) @ chance  # some variances are alike
+    chance = (
+        np.isclose(variance[:, None], variance, rtol=1e-9, atol=0) @ chance
+    )  # some variances are alike
     seen = np.isclose(np.array(found)[:, None], variance, rtol=1e-9, atol=0)
     assert seen.any(axis=1).all()
-    assert np.all(np.abs(seen.mean(axis=0) - chance) <= ERRORS * np.sqrt(chance * (1 - chance) / draws) + 1 / draws)
+    assert np.all(
+        np.abs(seen.mean(axis=0) - chance)
+        <= ERRORS * np.sqrt(chance * (1 - chance) / draws) + 1 / draws
+    )
     assert users_claims._find_example_3_median(g, h) == pytest.approx(np.median(found), rel=1e-9)
 
 
 def test_the_law_of_example_3_case_by_case():
-    g, found = 8, []
+    g = 8
+    found = []
     owner = np.repeat(np.arange(g + 1), g)
     first = (np.arange(len(owner)) % g == 0) | (owner == 0)
     X = np.column_stack([first, ~first]).astype(float)
-    for seen in range(g):  # so many people keep their row of the first kind, the others their second row
+    for seen in range(
+        g
+    ):  # so many people keep their row of the first kind, the others their second row
         C, reach = solve_least_squares(X, owner, np.arange(g + 1) * g + (np.arange(g + 1) > seen))
         found.append((C**2).sum() + g * reach**2)
     assert users_claims.compute_example_3_law(g, 1)[0] == pytest.approx(np.sort(found))
@@ -196,7 +232,9 @@ def test_rows_are_kept_by_person_and_by_chance():
 
 
 def test_errors_are_those_of_simulated_noise():
-    problem, rng, runs = draw_synthetic(600, 1.5, 0), make_named_generator("test noise"), 4000
+    problem = draw_synthetic(600, 1.5, 0)
+    rng = make_named_generator("test noise")
+    runs = 4000
     beta = np.linalg.lstsq(problem.X, problem.y, rcond=None)[0] * 0.9
     for wrong, agrees in ((1.0, True), (1.1, False)):
         noisy = beta + rng.laplace(0, 30 * wrong, (runs, 10))
@@ -206,7 +244,8 @@ def test_errors_are_those_of_simulated_noise():
 
 
 def test_the_librarys_fits_have_the_noise_that_is_shown():
-    problem, fits = draw_synthetic(60, 1.5, 0), 20
+    problem = draw_synthetic(60, 1.5, 0)
+    fits = 20
     regression = sv.LabelPrivateRegression(
         problem.range, problem.variance, fit_intercept=False, sensitivity="entrywise"
     )
@@ -248,18 +287,25 @@ def test_the_exact_sensitivity_gains():
 
 def test_algorithm_4_is_private_on_the_grid_and_theorem_9_holds():
     rng = make_named_generator("test quantile")
-    y, c = np.clip(rng.normal(0.4, 0.1, 60), 0, 1), np.full(60, 1 / 60)
+    y = np.clip(rng.normal(0.4, 0.1, 60), 0, 1)
+    c = np.full(60, 1 / 60)
     other = y.copy()
     other[:5] = 1 - other[:5]
     one, two = (users_claims.compute_chances(values, c, 5 / 60, 0.7) for values in (y, other))
     assert np.abs(np.log(one / two)).max() <= 0.7
     assert one.sum() == pytest.approx(1)
     ranks = np.array([(y <= point).mean() for point in np.linspace(0, 1, users_claims.POINTS)])
-    assert np.log(one / one.max()) == pytest.approx(-0.7 * (abs(ranks - 0.5) - abs(ranks - 0.5).min()) / (2 * 5 / 60))
+    assert np.log(one / one.max()) == pytest.approx(
+        -0.7 * (abs(ranks - 0.5) - abs(ranks - 0.5).min()) / (2 * 5 / 60)
+    )
     outcome = small("quantile")
-    seen, bound = (np.array(column(outcome, name).ours) for name in ("9 of 10 are within", "Theorem 9 says"))
+    seen, bound = (
+        np.array(column(outcome, name).ours) for name in ("9 of 10 are within", "Theorem 9 says")
+    )
     assert np.all(seen < bound)
-    weights, everything = (np.array(column(outcome, name).ours) for name in ("weights", "limit, all rows"))
+    weights, everything = (
+        np.array(column(outcome, name).ours) for name in ("weights", "limit, all rows")
+    )
     assert np.all(weights < everything / 1.5)
 
 
@@ -273,7 +319,9 @@ def test_table_1_follows_the_law_of_its_noise():
 def test_the_noise_of_table_2_breaks_its_promise():
     outcome = small("table-2-noise")
     promised = [float(line) for line in outcome.tables[0].lines]
-    surely, delta = (column(outcome, f"{name} is at least").ours for name in ("ε", "δ at the promised ε"))
+    surely, delta = (
+        column(outcome, f"{name} is at least").ours for name in ("ε", "δ at the promised ε")
+    )
     assert all(kept_by > 2 * epsilon for kept_by, epsilon in zip(surely, promised, strict=True))
     assert min(delta) > 0.8
     # With a promise that its proof covers, the noise is enough.
@@ -282,12 +330,16 @@ def test_the_noise_of_table_2_breaks_its_promise():
 
 def test_moments_of_a_step_are_those_of_adaptive_quadrature():
     noise, middle, _, _ = users_claims._compute_kept_epsilon(30.0, 502)
-    scale, rate, steps = noise / 2, 1 / 502, 502**2
+    scale = noise / 2
+    rate = 1 / 502
+    steps = 502**2
 
     def moment(power: int, centre: float) -> float:
         def integrand(x: float) -> float:
             loss = math.log1p(rate * math.expm1((2 * x - 1) / (2 * scale**2)))
-            return (loss - centre) ** power * ((1 - rate) * norm.pdf(x, 0, scale) + rate * norm.pdf(x, 1, scale))
+            return (loss - centre) ** power * (
+                (1 - rate) * norm.pdf(x, 0, scale) + rate * norm.pdf(x, 1, scale)
+            )
 
         return float(quad(integrand, -10 * scale, 1 + 10 * scale, limit=200, points=(0, 0.5, 1))[0])
 
@@ -302,11 +354,15 @@ def reviewed(folder, rows: int = 400, people: int = 60):
     owner = np.concatenate([np.arange(people), rng.integers(0, 12, rows - people)])
     with (folder / users_tables.DRUGS).open("w", encoding="utf-8", newline="") as file:
         out = csv.writer(file, delimiter="\t")
-        out.writerow(["", "urlDrugName", "rating", "effectiveness", "sideEffects", "benefitsReview"])
+        out.writerow(
+            ["", "urlDrugName", "rating", "effectiveness", "sideEffects", "benefitsReview"]
+        )
         for place, person in enumerate(owner):
             a, b = rng.integers(0, 5, 2)
             rating = int(np.clip(2 + 2 * a - b + rng.normal(0, 1), 1, 10))
-            out.writerow([place, f"drug-{person}", rating, LEVELS[0][a], LEVELS[1][b], "two\nlines"])
+            out.writerow(
+                [place, f"drug-{person}", rating, LEVELS[0][a], LEVELS[1][b], "two\nlines"]
+            )
     return folder
 
 
@@ -327,7 +383,8 @@ def test_table_1_reads_reviews_as_the_paper_codes_them(tmp_path):
 def test_news_take_the_table_that_is_most_like_print(tmp_path):
     rng = make_named_generator("test news")
     (tmp_path / users_tables.NEWS).write_text(
-        "IDLink,Title,Source\n" + "".join(f'{i},"a, b",source {i % 7}\n' for i in range(300)), encoding="utf-8"
+        "IDLink,Title,Source\n" + "".join(f'{i},"a, b",source {i % 7}\n' for i in range(300)),
+        encoding="utf-8",
     )
     for name, rows in (("LinkedIn_Economy", 250), ("Facebook_Obama", 60)):
         slices = np.cumsum(rng.integers(0, 3, (rows, 144)), axis=1)
@@ -355,21 +412,30 @@ def test_table_2_is_computed_beside_print(tmp_path):
 def test_steps_without_noise_find_the_optimum(tmp_path):
     problem = users_tables.load_reviews(reviewed(tmp_path))
     y = (problem.y > np.median(problem.y)).astype(float)
-    descent = CellDescent.of(problem.X, y, problem.owner, users_tables.make_row_weights(problem.owner))
+    descent = CellDescent.of(
+        problem.X, y, problem.owner, users_tables.make_row_weights(problem.owner)
+    )
     assert descent.weights.sum(axis=(1, 2)) == pytest.approx(np.ones(9))
     plain = LogisticRegression(C=1e6, fit_intercept=False, tol=1e-8).fit(problem.X, y)
     best = float(descent.losses(plain.coef_)[0])
-    assert best == pytest.approx(-np.log(plain.predict_proba(problem.X)[np.arange(400), y.astype(int)]).mean())
-    theta = descent.run_noisy_steps(np.array([8, 8]), np.array([0.0, 50.0]), 8_000, Task("users/table-2"))
+    assert best == pytest.approx(
+        -np.log(plain.predict_proba(problem.X)[np.arange(400), y.astype(int)]).mean()
+    )
+    theta = descent.run_noisy_steps(
+        np.array([8, 8]), np.array([0.0, 50.0]), 8_000, Task("users/table-2")
+    )
     quiet, loud = descent.losses(theta)
     assert best <= quiet < best + 0.05
     assert loud > quiet + 0.05
 
 
 def test_gradients_of_rows_are_cut_to_length_one():
-    X, y = np.array([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]]), np.array([1.0, 0.0, 1.0])
+    X = np.array([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])
+    y = np.array([1.0, 0.0, 1.0])
     descent = CellDescent.of(X, y, np.arange(3), [np.full(3, 1 / 3)])
-    long, short = (int(np.flatnonzero(np.isclose(descent.X[:, 0], value))[0]) for value in (3.0, 0.3))
+    long, short = (
+        int(np.flatnonzero(np.isclose(descent.X[:, 0], value))[0]) for value in (3.0, 0.3)
+    )
     theta = np.zeros((1, 2))
     assert descent.gradient(theta, np.eye(3)[[long]]) == pytest.approx(np.array([[-0.6, -0.8]]))
     assert descent.gradient(theta, np.eye(3)[[short]]) == pytest.approx(np.array([[0.15, 0.2]]))
@@ -380,7 +446,9 @@ def test_weights_and_limits_have_the_same_loudest_person(tmp_path):
     weights = users_tables.make_row_weights(owner)
     loudest = [np.bincount(owner, c).max() for c in weights]
     assert loudest[:4] == pytest.approx(loudest[4:8])
-    assert all((c**2).sum() <= (k**2).sum() + 1e-12 for c, k in zip(weights[:4], weights[4:8], strict=True))
+    assert all(
+        (c**2).sum() <= (k**2).sum() + 1e-12 for c, k in zip(weights[:4], weights[4:8], strict=True)
+    )
 
 
 def test_missing_data_and_columns_are_named(tmp_path):
@@ -394,7 +462,11 @@ def test_missing_data_and_columns_are_named(tmp_path):
 
 
 def test_published_numbers_are_those_of_print():
-    assert users_tables.read_printed(1, "news", "sample_limit_max") == (4862670.7, 1201568.9, 550989.2)
+    assert users_tables.read_printed(1, "news", "sample_limit_max") == (
+        4862670.7,
+        1201568.9,
+        550989.2,
+    )
     assert len(users_tables.read_printed(2, "drugs", "weighted")) == 12
 
 

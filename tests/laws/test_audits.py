@@ -13,7 +13,12 @@ OWN_ERROR = 1e-9
 
 #: The last question, three quantiles at once, is slow to audit: with two kinds of people every time, with all for long.
 EVERY = [
-    pytest.param(case, people, id=f"{people!r}-{case!r}", marks=pytest.mark.long if case is CASES[-1] and i > 1 else ())
+    pytest.param(
+        case,
+        people,
+        id=f"{people!r}-{case!r}",
+        marks=pytest.mark.long if case is CASES[-1] and i > 1 else (),
+    )
     for case in CASES
     for i, people in enumerate(PEOPLE)
 ]

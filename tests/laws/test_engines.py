@@ -59,19 +59,29 @@ def duckdb_relations(chunks: list[pa.Table], folder: Path) -> Any:
     connection = duckdb.connect()
     for place, chunk in enumerate(chunks):
         connection.register(f"part{place}", chunk)
-    return open_engine(connection.sql(" UNION ALL ".join(f"FROM part{place}" for place in range(len(chunks)))))
+    return open_engine(
+        connection.sql(" UNION ALL ".join(f"FROM part{place}" for place in range(len(chunks))))
+    )
 
 
 def dask_frames(chunks: list[pa.Table], folder: Path) -> Any:
     import dask.dataframe as dd
 
-    mapper = pd.ArrowDtype if len(chunks) % 2 else decimals  # decimals as objects Dask itself would turn into text
+    # decimals as objects Dask itself would turn into text
+    if len(chunks) % 2:
+        mapper = pd.ArrowDtype
+    else:
+        mapper = decimals
     frames = [chunk.to_pandas(types_mapper=mapper) for chunk in chunks]
-    return open_engine(dd.from_map(cases.Partition(frames), range(len(frames)), meta=frames[0].head(0)))
+    return open_engine(
+        dd.from_map(cases.Partition(frames), range(len(frames)), meta=frames[0].head(0))
+    )
 
 
 def decimals(kind: pa.DataType) -> Any:
-    return pd.ArrowDtype(kind) if pa.types.is_decimal(kind) else None
+    if pa.types.is_decimal(kind):
+        return pd.ArrowDtype(kind)
+    return None
 
 
 def spark_frames(chunks: list[pa.Table], folder: Path) -> Any:
@@ -91,7 +101,8 @@ OBJECTS: dict[str, Callable[[list[pa.Table], Path], Any]] = {
 
 def obey(name: str, partitionings: int, most: int, folder: Path) -> None:
     """Partitionings of tables in the engine's own form, and every third one in files."""
-    rng, digests = np.random.default_rng(11), set()
+    rng = np.random.default_rng(11)
+    digests = set()
     for turn in range(partitionings):
         chunks = cases.parts(TABLE, rng, most)
         if turn % 3:
@@ -121,7 +132,9 @@ def refuses_what_it_must(name: str, folder: Path) -> None:
     nobody = TABLE.set_column(1, "name", pa.array([None, *TABLE["name"].to_pylist()[1:]]))
     with pytest.raises(errors.UnknownPeople):
         take_census(
-            OBJECTS[name]([nobody.slice(100), nobody.slice(0, 100)], folder / "nobody"), epsilon=1.0, person="name"
+            OBJECTS[name]([nobody.slice(100), nobody.slice(0, 100)], folder / "nobody"),
+            epsilon=1.0,
+            person="name",
         )
 
 
@@ -133,7 +146,9 @@ def counts_and_reads_text(name: str, folder: Path) -> None:
     text = folder / "rows.csv"
     pacsv.write_csv(TABLE.set_column(9, "region", TABLE["region"].cast(pa.string())), text)
     there = get_engine(name).open_table(str(text), cases.NUMBERS, told.append)
-    asked = WeightedSum("value", Grid.cover(-5.0, 12.7, 32), GroupLookup(), np.array([7]), missing=2.0)
+    asked = WeightedSum(
+        "value", Grid.cover(-5.0, 12.7, 32), GroupLookup(), np.array([7]), missing=2.0
+    )
     assert there.fold(asked) == open_engine(TABLE).fold(asked)
     assert told[-1] == len(TABLE)
     assert told == sorted(told)
@@ -180,11 +195,22 @@ def test_spark_obeys_for_long(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", KINDS[:2])
 def test_a_text_file_with_every_kind_of_gap(name, tmp_path):
     """Gaps as people write them, blanks around numbers, quoted commas, blank lines, a mark at the beginning."""
-    (tmp_path / "a.csv").write_text('\ufeffvalue,"a ""b"""\n1,x\n\n 2\t,"y, z"\nNA,\n"",NULL\n1e3,n/a\n-inf,""\n')
+    (tmp_path / "a.csv").write_text(
+        '\ufeffvalue,"a ""b"""\n1,x\n\n 2\t,"y, z"\nNA,\n"",NULL\n1e3,n/a\n-inf,""\n'
+    )
     kinds = get_engine(name).open_table(str(tmp_path / "a.csv"), ("value",))
     assert dict(kinds.columns()) == {"value": "number", 'a "b"': "text"}
-    found = [cell for batch in kinds.fold(Kept(("value", 'a "b"'))) for cell in zip(*batch, strict=True)]
-    wanted = [(1.0, "x"), (2.0, "y, z"), (None, None), (None, None), (1000.0, None), (-np.inf, None)]
+    found = [
+        cell for batch in kinds.fold(Kept(("value", 'a "b"'))) for cell in zip(*batch, strict=True)
+    ]
+    wanted = [
+        (1.0, "x"),
+        (2.0, "y, z"),
+        (None, None),
+        (None, None),
+        (1000.0, None),
+        (-np.inf, None),
+    ]
     assert sorted(map(repr, found)) == sorted(map(repr, wanted))
 
 
@@ -218,18 +244,30 @@ def test_files_of_one_table_have_the_same_columns(name, tmp_path):
         pq.write_table(pa.table(other), tmp_path / "2.parquet")
         with pytest.raises(errors.InvalidData):
             get_engine(name).open_table(str(tmp_path))
-    pq.write_table(pa.table({"b": pa.array(["x"]).dictionary_encode(), "a": pa.nulls(1)}), tmp_path / "2.parquet")
-    assert dict(get_engine(name).open_table(str(tmp_path)).columns()) == {"a": "number", "b": "text"}
+    pq.write_table(
+        pa.table({"b": pa.array(["x"]).dictionary_encode(), "a": pa.nulls(1)}),
+        tmp_path / "2.parquet",
+    )
+    assert dict(get_engine(name).open_table(str(tmp_path)).columns()) == {
+        "a": "number",
+        "b": "text",
+    }
 
 
 @pytest.mark.parametrize("name", ["arrow", "duckdb"])
 def test_files_may_differ_in_the_width_of_numbers_and_in_how_text_is_stored(name, tmp_path):
-    pq.write_table(pa.table({"a": pa.array([1, 2], pa.int16()), "b": ["x", "y"]}), tmp_path / "a[1]*.parquet")
-    pq.write_table(pa.table({"b": pa.array(["x"]).dictionary_encode(), "a": [0.5]}), tmp_path / "it's.parquet")
+    pq.write_table(
+        pa.table({"a": pa.array([1, 2], pa.int16()), "b": ["x", "y"]}), tmp_path / "a[1]*.parquet"
+    )
+    pq.write_table(
+        pa.table({"b": pa.array(["x"]).dictionary_encode(), "a": [0.5]}), tmp_path / "it's.parquet"
+    )
     pq.write_table(pa.table({"a": pa.nulls(1), "b": pa.nulls(1)}), tmp_path / "third.parquet")
     found = get_engine(name).open_table(str(tmp_path)).fold(Kept(("a", "b")))
     cells = [cell for batch in found for cell in zip(*batch, strict=True)]
-    assert sorted(map(repr, cells)) == sorted(map(repr, [(1.0, "x"), (2.0, "y"), (0.5, "x"), (None, None)]))
+    assert sorted(map(repr, cells)) == sorted(
+        map(repr, [(1.0, "x"), (2.0, "y"), (0.5, "x"), (None, None)])
+    )
 
 
 def test_a_batch_arrives_in_types_that_kernels_know():

@@ -23,7 +23,8 @@ GRANTED = {"strict": 0.5, "loose": 2.0}
 PRICES = {0: 0.2, 1: 0.35, 2: 0.9}
 #: Enough questions that nobody can pay for all of them.
 QUESTIONS = 6
-DELTA, DELTA_IN_ALL = 0.01, 0.025
+DELTA = 0.01
+DELTA_IN_ALL = 0.025
 fresh_key = count()
 
 
@@ -31,15 +32,26 @@ class Path:
     """One sequence of answers, with books of its own."""
 
     def __init__(self, person, accounts):
-        self.person, self.ledger, self.accounts = person, open_ledger(None), accounts
-        allowed = [units.round_down([GRANTED[person]]), np.array([int(units.round_down_delta(DELTA_IN_ALL))])]
-        self.grants = [Amounts([person], amount, account) for amount, account in zip(allowed, accounts, strict=False)]
+        self.person = person
+        self.ledger = open_ledger(None)
+        self.accounts = accounts
+        allowed = [
+            units.round_down([GRANTED[person]]),
+            np.array([int(units.round_down_delta(DELTA_IN_ALL))]),
+        ]
+        self.grants = [
+            Amounts([person], amount, account)
+            for amount, account in zip(allowed, accounts, strict=False)
+        ]
         self.ledger.grant(self.grants)
 
     def pays(self, price):
         """Whether the person takes part at this price."""
         amounts = [units.round_up_decimal([price]), np.array([int(units.round_up_delta(DELTA))])]
-        asked = [Amounts([self.person], amount, name) for amount, name in zip(amounts, self.accounts, strict=False)]
+        asked = [
+            Amounts([self.person], amount, name)
+            for amount, name in zip(amounts, self.accounts, strict=False)
+        ]
         try:
             self.ledger.reserve(f"q{next(fresh_key)}", "", asked)
         except BudgetExceeded:
@@ -49,13 +61,16 @@ class Path:
 
 def followed(person, accounts, answers, pays=Path.pays):
     """Probabilities of every sequence of answers under bit 0 and under bit 1."""
-    found, waiting = [], [((), 1.0, 1.0)]
+    found = []
+    waiting = [((), 1.0, 1.0)]
     while waiting:
         past, zero, one = waiting.pop()
         if len(past) == QUESTIONS:
             found.append((zero, one))
             continue
-        path, price, part = Path(person, accounts), None, False
+        path = Path(person, accounts)
+        price = None
+        part = False
         for k in range(len(past) + 1):  # the books are led along the same path again
             price = PRICES[sum(past[:k]) % 3]
             part = pays(path, price)
@@ -72,7 +87,11 @@ def response(price):
 
 def leaking(price):
     """The worst that an ε at δ allows: with probability δ the bit itself, else randomised response."""
-    return [(DELTA, 0.0), *((p * (1 - DELTA), q * (1 - DELTA)) for p, q in response(price)), (0.0, DELTA)]
+    return [
+        (DELTA, 0.0),
+        *((p * (1 - DELTA), q * (1 - DELTA)) for p, q in response(price)),
+        (0.0, DELTA),
+    ]
 
 
 def unpaid(path, price):

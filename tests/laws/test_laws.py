@@ -46,17 +46,22 @@ def test_charges_never_exceed_grants_in_integers(case, people):
 @every_case
 @every_people
 def test_the_person_with_the_smallest_epsilon_gets_it(case, people):
-    spent, own = planned(case, people).charges, granted(people)
+    spent = planned(case, people).charges
+    own = granted(people)
     strict = int(np.argmin(own))
     assert spent[strict] <= own[strict]
-    if people.groups is None:  # with one row each the strictest is always among those who pay in full
+    if (
+        people.groups is None
+    ):  # with one row each the strictest is always among those who pay in full
         assert spent[strict] == pytest.approx(own[strict], rel=1e-4)
 
 
 @every_case
 @every_people
 def test_what_was_planned_is_what_was_spent(case, people):
-    estimator = case.make().fit(np.linspace(LOW, HIGH, len(people.epsilon)), people.epsilon, people.groups)
+    estimator = case.make().fit(
+        np.linspace(LOW, HIGH, len(people.epsilon)), people.epsilon, people.groups
+    )
     assert np.array_equal(planned(case, people).charges, estimator.guarantee_.epsilon)
     assert estimator.release_.certificate.plan_digest == planned(case, people).digest
 
@@ -66,13 +71,19 @@ def test_what_was_planned_is_what_was_spent(case, people):
 def test_permuting_people_permutes_nothing_else(case, people):
     values = np.linspace(LOW, HIGH, len(people.epsilon)) ** 1.3
     order = np.random.default_rng(5).permutation(len(values))
-    shuffled_groups = None if people.groups is None else people.groups[order]
+    if people.groups is None:
+        shuffled_groups = None
+    else:
+        shuffled_groups = people.groups[order]
     with silent():
         one = case.make().fit(values, people.epsilon, people.groups)
     with silent():
         two = case.make().fit(values[order], people.epsilon[order], shuffled_groups)
     assert np.array_equal(one.value_, two.value_)
-    expected = one.guarantee_.epsilon[order] if people.groups is None else one.guarantee_.epsilon
+    if people.groups is None:
+        expected = one.guarantee_.epsilon[order]
+    else:
+        expected = one.guarantee_.epsilon
     assert np.array_equal(two.guarantee_.epsilon, expected)
 
 
@@ -80,18 +91,25 @@ def test_permuting_people_permutes_nothing_else(case, people):
 @every_people
 def test_the_expected_error_falls_when_everybody_grants_more(case, people):
     richer = case.make().plan(epsilon=people.epsilon * 2, groups=people.groups).expected_error
-    assert np.all(np.asarray(richer) <= np.asarray(planned(case, people).expected_error) * (1 + 1e-9))
+    assert np.all(
+        np.asarray(richer) <= np.asarray(planned(case, people).expected_error) * (1 + 1e-9)
+    )
 
 
 @every_case
 @settings(max_examples=60, deadline=None)
-@given(epsilon=st.lists(grants, min_size=2, max_size=12), raised=st.floats(1.01, 20), data=st.data())
-def test_raising_one_budget_never_lowers_that_voice_nor_breaks_a_promise(case, epsilon, raised, data):
+@given(
+    epsilon=st.lists(grants, min_size=2, max_size=12), raised=st.floats(1.01, 20), data=st.data()
+)
+def test_raising_one_budget_never_lowers_that_voice_nor_breaks_a_promise(
+    case, epsilon, raised, data
+):
     who = data.draw(st.integers(0, len(epsilon) - 1))
     before = np.array(epsilon)
     after = before.copy()
     after[who] *= raised
-    one, two = case.make().plan(epsilon=before), case.make().plan(epsilon=after)
+    one = case.make().plan(epsilon=before)
+    two = case.make().plan(epsilon=after)
     assert voice(two, who) >= voice(one, who) * (1 - 1e-9)
     assert np.all(two.charges <= after)
 

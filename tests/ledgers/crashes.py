@@ -24,7 +24,9 @@ class Trace:
     killed: bool = False
 
 
-def run_and_die(place: Place, name: str, *, step: int | None = None, acknowledged: int = 0, delay: float = 0) -> Trace:
+def run_and_die(
+    place: Place, name: str, *, step: int | None = None, acknowledged: int = 0, delay: float = 0
+) -> Trace:
     """Lets a child release until it reaches its n-th step, or until so many releases and seconds have passed."""
 
     def live(tell) -> None:
@@ -38,7 +40,8 @@ def run_and_die(place: Place, name: str, *, step: int | None = None, acknowledge
             tell((key, release(own, key).to_json()))
 
     warm()
-    child, trace = Child(live), Trace()
+    child = Child(live)
+    trace = Trace()
     for word in child.told():
         _note(trace, word)
         if step is None and len(trace.made) >= acknowledged:
@@ -69,7 +72,8 @@ def _note(trace: Trace, word) -> None:
 
 def _tell_what_is_read(tell) -> None:
     """The child says so before it touches a value: afterwards the reservation must be in the books."""
-    run, publishing = session.run, []
+    run = session.run
+    publishing = []
     reserve = sv.Session._released
 
     def released(self, question, key, *rest):
@@ -80,7 +84,8 @@ def _tell_what_is_read(tell) -> None:
         tell(("read", publishing[0]))
         return run(*arguments)
 
-    sv.Session._released, session.run = released, reading
+    sv.Session._released = released
+    session.run = reading
 
 
 def _die_at(step: int, tell) -> None:
@@ -101,7 +106,9 @@ def lost_or_free(place: Place, traces: Sequence[Trace]) -> list[str]:
     books.verify()
     lines = [line for person in PEOPLE for line in books.history(person) if line.what == "reserve"]
     paid = {line.key for line in lines if line.amount > 0}
-    wrong = [key for trace in traces for key in trace.read if key not in paid or books.find(key) is None]
+    wrong = [
+        key for trace in traces for key in trace.read if key not in paid or books.find(key) is None
+    ]
     for trace in traces:
         for key, text in trace.made.items():
             kept = books.find(key)

@@ -11,7 +11,9 @@ class Model:
 
     granted: dict[tuple[str, str], int] = field(default_factory=dict)
     spent: dict[tuple[str, str], int] = field(default_factory=dict)
-    reserved: dict[tuple[str, str], int] = field(default_factory=dict)  # what releases have spent of it
+    reserved: dict[tuple[str, str], int] = field(
+        default_factory=dict
+    )  # what releases have spent of it
     kept: dict[str, str | None] = field(default_factory=dict)
     outside: set[str] = field(default_factory=set)
     entries: int = 1  # the one that opened the books

@@ -25,14 +25,17 @@ from sottovoce.ledger import Amounts
 from sottovoce.ledgers.opened import open_ledger
 from sottovoce.ledgers.sql_ledger import SqlLedger
 
-VALUES, OWNERS = [1.0, 2.0, 3.0, 4.0, 5.0], ["ada-lovelace", "ada-lovelace", "ben-trovato", "cleo", "cleo"]
+VALUES = [1.0, 2.0, 3.0, 4.0, 5.0]
+OWNERS = ["ada-lovelace", "ada-lovelace", "ben-trovato", "cleo", "cleo"]
 PEOPLE = ["ada-lovelace", "ben-trovato", "cleo"]
 MEAN = sv.Mean(bounds=(0, 10))
 #: What a release may cost each, and what everybody grants unless the test says otherwise.
-PRICE, GRANT = 1e-3, 100.0
+PRICE = 1e-3
+GRANT = 100.0
 TABLES = ("accounts", "entries", "lines", "releases", "signatures")
 #: A race: so many processes, so many times each.
-PROCESSES, ATTEMPTS = 64, 100
+PROCESSES = 64
+ATTEMPTS = 100
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,9 @@ class Place:
 
         with psycopg.connect(self.address, options="-c search_path=sottovoce") as server:
             cursor = server.execute(statement.replace("?", "%s"), values)
-            return cursor.fetchall() if cursor.description else []
+            if cursor.description:
+                return cursor.fetchall()
+            return []
 
 
 def spend(books: SqlLedger, key: str, units: int = 1, person: str = "ada-lovelace") -> Any:
@@ -104,7 +109,9 @@ class Child:
     def __init__(self, work: Callable[[Callable[[Any], None]], None]) -> None:
         read, write = os.pipe()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads: the child uses none of them
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # of forks beside threads: the child uses none of them
             gc.freeze()  # what the parent has thrown away may need its threads to end: it is not the child's to collect
             self.pid = os.fork()
         if self.pid == 0:
@@ -155,23 +162,33 @@ def together(processes: int, work: Callable[[int], Any]) -> list[Any]:
         os.read(read, 1)  # until the parent lets go
         tell(work(number))
 
-    children = [Child(lambda tell, number=number: waiting(number, tell)) for number in range(processes)]
+    children = [
+        Child(lambda tell, number=number: waiting(number, tell)) for number in range(processes)
+    ]
     os.close(write)
     told = [list(child.told()) for child in children]
     os.close(read)
     ended = [child.end() for child in children]
-    assert ended == [0] * processes, [words for words, code in zip(told, ended, strict=True) if code]
+    assert ended == [0] * processes, [
+        words for words, code in zip(told, ended, strict=True) if code
+    ]
     return [words[0] for words in told]
 
 
-def race(place: Place, attempts: int = ATTEMPTS, cap: int | None = None, processes: int = PROCESSES) -> tuple[int, int]:
+def race(
+    place: Place, attempts: int = ATTEMPTS, cap: int | None = None, processes: int = PROCESSES
+) -> tuple[int, int]:
     """Returns the cap, half of what is tried for unless it is given, and how many attempts were granted."""
     books = place.open()
-    cap = processes * attempts // 2 if cap is None else cap
+    if cap is None:
+        cap = processes * attempts // 2
+    else:
+        cap = cap
     allow(books, cap)
 
     def runner(number: int) -> int:
-        own, got = place.open(), 0
+        own = place.open()
+        got = 0
         for attempt in range(attempts):
             with suppress(errors.BudgetExceeded):
                 got += spend(own, f"{number}-{attempt}").fresh
@@ -192,7 +209,8 @@ def ask_again(place: Place, keys: list[str], times: int, processes: int) -> list
     """Every process asks for every key so many times; returns the different bytes that were given for each."""
 
     def runner(number: int) -> list[set[str]]:
-        session, answers = place.session(), [set() for _ in keys]
+        session = place.session()
+        answers = [set() for _ in keys]
         for _ in range(times):
             for key, answer in zip(keys, answers, strict=True):
                 with suppress(errors.ReleaseFailed):  # it is being made elsewhere just now

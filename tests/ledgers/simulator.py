@@ -50,7 +50,9 @@ class Reference:
 
     granted: dict[tuple[str, str], int] = field(default_factory=dict)
     spent: dict[tuple[str, str], int] = field(default_factory=dict)
-    paid: dict[str, str] = field(default_factory=dict)  # keys, and whether they were reserved or charged from outside
+    paid: dict[str, str] = field(
+        default_factory=dict
+    )  # keys, and whether they were reserved or charged from outside
     stored: dict[str, str] = field(default_factory=dict)
     entries: int = 1
 
@@ -69,14 +71,19 @@ class Reference:
             return "done"
         if any(at not in self.granted for at in wanted):
             return "unknown"
-        return "short" if any(units > self.left(*at) for at, units in wanted.items()) else "done"
+        if any(units > self.left(*at) for at, units in wanted.items()):
+            return "short"
+        return "done"
 
     def pay(self, key: str, account: str, amounts: dict[str, int], outside: bool) -> None:
         for person, units in amounts.items():
             if units:
                 self.granted.setdefault((person, account), 0)
                 self.spent[person, account] = self.spent.get((person, account), 0) + units
-        self.paid[key] = "outside" if outside else "reserved"
+        if outside:
+            self.paid[key] = "outside"
+        else:
+            self.paid[key] = "reserved"
         self.entries += 1
 
     def store(self, key: str, text: str) -> None:
@@ -91,8 +98,12 @@ class Simulation:
     """One schedule on one place."""
 
     def __init__(self, place: Place, seed: int, operations: int) -> None:
-        self.place, self.dice, self.operations = place, random.Random(seed), operations
-        self.reference, self.done, self.number = Reference(), Counter(), 0
+        self.place = place
+        self.dice = random.Random(seed)
+        self.operations = operations
+        self.reference = Reference()
+        self.done = Counter()
+        self.number = 0
         self.handles = [place.open() for _ in range(HANDLES)]
 
     def run(self) -> Counter:
@@ -122,18 +133,26 @@ class Simulation:
         return f"key {self.number}"
 
     def grant(self) -> None:
-        account, amounts = self.dice.choice(KINDS), self.amounts()
+        account = self.dice.choice(KINDS)
+        amounts = self.amounts()
         self.books().grant(packed(account, amounts))
         self.reference.grant(account, amounts)
 
     def reserve(self, books: SqlLedger | None = None, outside: bool = False) -> None:
-        key, account, amounts = self.key(), self.dice.choice(KINDS), self.amounts()
+        key = self.key()
+        account = self.dice.choice(KINDS)
+        amounts = self.amounts()
         verdict = self.reference.verdict(key, account, amounts, outside)
         wanted = {"unknown": errors.UnknownPeople, "short": errors.BudgetExceeded}.get(verdict)
         try:
-            made = (books or self.books()).reserve(key, "asked", packed(account, amounts), outside=outside)
+            made = (books or self.books()).reserve(
+                key, "asked", packed(account, amounts), outside=outside
+            )
         except (errors.UnknownPeople, errors.BudgetExceeded) as error:
-            expect(type(error) is wanted, "a reservation was refused for another reason, or without one")
+            expect(
+                type(error) is wanted,
+                "a reservation was refused for another reason, or without one",
+            )
             return
         expect(wanted is None and made.fresh, "somebody was charged who could not pay")
         self.reference.pay(key, account, amounts, outside)
@@ -142,8 +161,12 @@ class Simulation:
         self.reserve(outside=True)
 
     def publish(self) -> None:
-        key, text = self.key(known=True), f'{{"answer": {self.dice.randint(0, 9)}}}'
-        allowed = self.reference.paid.get(key) == "reserved" and self.reference.stored.get(key, text) == text
+        key = self.key(known=True)
+        text = f'{{"answer": {self.dice.randint(0, 9)}}}'
+        allowed = (
+            self.reference.paid.get(key) == "reserved"
+            and self.reference.stored.get(key, text) == text
+        )
         try:
             self.books().publish(key, text)
         except errors.KeyReused:
@@ -155,7 +178,9 @@ class Simulation:
     def ask_again(self) -> None:
         key = self.key(known=True)
         known = self.books().find(key)
-        expect((known is not None) == (key in self.reference.paid), "a key is forgotten, or invented")
+        expect(
+            (known is not None) == (key in self.reference.paid), "a key is forgotten, or invented"
+        )
         if known is not None:
             again = self.books().reserve(key, "asked", packed(KINDS[0], {"ada": 1}))
             expect(not again.fresh, "a key was charged twice")
@@ -171,7 +196,8 @@ class Simulation:
 
     def crash(self) -> None:
         """At any labelled step of anything; the handle is gone with its process."""
-        which, left = self.dice.randrange(HANDLES), [self.dice.randrange(5)]
+        which = self.dice.randrange(HANDLES)
+        left = [self.dice.randrange(5)]
         committed: list[str] = []
 
         def reached(step: str) -> None:
@@ -187,9 +213,13 @@ class Simulation:
 
     def full_disk(self) -> None:
         """At any statement."""
-        books, left = self.books(), [self.dice.randrange(12)]
+        books = self.books()
+        left = [self.dice.randrange(12)]
         fault = trouble(self.place, self.dice)
-        kind = postgres._PostgresTransaction if self.place.server else sqlite._SqliteTransaction
+        if self.place.server:
+            kind = postgres._PostgresTransaction
+        else:
+            kind = sqlite._SqliteTransaction
         original = kind.run
 
         def run(own: Any, statement: str, *values: Any) -> Any:
@@ -204,7 +234,9 @@ class Simulation:
 
     def cut_connection(self) -> None:
         if self.place.server:
-            self.place.ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+            self.place.ask(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+            )
             for books in self.handles:  # each finds out by itself, once
                 try:
                     books.find("nothing")
@@ -225,7 +257,9 @@ class Simulation:
 
     def faulty(self, books: SqlLedger, kinds: Any, committed: list[str] | None = None) -> None:
         """One attempt with a fault in its way: it happened as a whole or not at all, and is told so or not."""
-        key, account, amounts = self.key(), self.dice.choice(KINDS), self.amounts()
+        key = self.key()
+        account = self.dice.choice(KINDS)
+        amounts = self.amounts()
         outside = self.dice.random() < 0.3
         verdict = self.reference.verdict(key, account, amounts, outside)
         try:
@@ -253,7 +287,9 @@ class Simulation:
         newest = Copy(self.place, self.handles)
         older.put_back()
         found = self.place.open()
-        expect(found.sealed or self.reference.entries == before, "an older copy is taken for the books")
+        expect(
+            found.sealed or self.reference.entries == before, "an older copy is taken for the books"
+        )
         try:
             found.grant([])
         except errors.LedgerSealed:
@@ -289,8 +325,13 @@ class Simulation:
             people = [person for person in PEOPLE if (person, account) in self.reference.granted]
             if people:
                 found = books.balances(people, account).tolist()
-                expect(found == [self.reference.left(person, account) for person in people], "a balance is wrong")
-        ((entries,),) = books._store.read(lambda transaction: transaction.run("SELECT COUNT(*) FROM entries"))
+                expect(
+                    found == [self.reference.left(person, account) for person in people],
+                    "a balance is wrong",
+                )
+        ((entries,),) = books._store.read(
+            lambda transaction: transaction.run("SELECT COUNT(*) FROM entries")
+        )
         expect(entries == self.reference.entries, "an entry is missing, or too many are there")
 
 
@@ -350,7 +391,9 @@ class Copy:
                 for table, rows in self._rows.items():
                     server.execute(f"DELETE FROM {table}")
                     for row in rows:
-                        server.execute(f"INSERT INTO {table} VALUES ({', '.join(['%s'] * len(row))})", row)
+                        server.execute(
+                            f"INSERT INTO {table} VALUES ({', '.join(['%s'] * len(row))})", row
+                        )
             return
         for ending in ("", "-wal", "-shm"):
             self._place.file.with_name(self._place.file.name + ending).unlink(missing_ok=True)
@@ -369,7 +412,9 @@ def trouble(place: Place, dice: random.Random) -> Exception:
         return psycopg.OperationalError("the disk is full")
     error = sqlite3.OperationalError("the disk is full")
     error.sqlite_errorcode = sqlite3.SQLITE_FULL
-    return error if dice.random() < 0.5 else OSError(errno.ENOSPC, "the disk is full")
+    if dice.random() < 0.5:
+        return error
+    return OSError(errno.ENOSPC, "the disk is full")
 
 
 @contextmanager

@@ -71,7 +71,8 @@ def test_a_person_is_spelt_the_same_in_every_type(place):
 
 
 def test_names_of_any_letters(place):
-    books, names = place.open(), [" ", "ada ", "ada", "Ada", "عدا", "a\0b", "None", "nan", "x" * 10_000]
+    books = place.open()
+    names = [" ", "ada ", "ada", "Ada", "عدا", "a\0b", "None", "nan", "x" * 10_000]
     books.grant([Amounts(names, np.arange(len(names)))])
     assert books.balances(names).tolist() == list(range(len(names)))
     books.verify()
@@ -93,9 +94,17 @@ def test_what_is_no_name_is_in_no_grant_and_in_no_charge(nobody, place):
         with pytest.raises(errors.UnknownPeople):
             session.charge(dict.fromkeys(names, 0.5), key="spent")
         with pytest.raises(errors.UnknownPeople):
-            session.release(sv.Mean(bounds=(0, 1)), [0.0, 1.0], groups=["ada", nobody], key="asked", epsilon=0.5)
+            session.release(
+                sv.Mean(bounds=(0, 1)), [0.0, 1.0], groups=["ada", nobody], key="asked", epsilon=0.5
+            )
         with pytest.raises(errors.UnknownPeople):
-            session.release(sv.Mean(bounds=(0, 1)), [0.0, 1.0], groups=["ada", "ada"], key="asked", epsilon=prices)
+            session.release(
+                sv.Mean(bounds=(0, 1)),
+                [0.0, 1.0],
+                groups=["ada", "ada"],
+                key="asked",
+                epsilon=prices,
+            )
     assert session.balance("ada") == 1.0
     assert len(list(session.ledger.entries())) == 2  # they were opened, and one grant was written
 
@@ -118,7 +127,10 @@ def test_a_cap_below_what_is_spent_freezes_and_a_higher_one_thaws(place):
 def test_a_grant_that_is_none_changes_nothing(place, bad):
     session = place.granted()
     before = place.rows()
-    for refused in (lambda: session.grant({"ada-lovelace": bad}), lambda: session.charge({"ada-lovelace": bad}, "k")):
+    for refused in (
+        lambda: session.grant({"ada-lovelace": bad}),
+        lambda: session.charge({"ada-lovelace": bad}, "k"),
+    ):
         with pytest.raises(errors.InvalidBudget):
             refused()
     for units in (-1, LARGE + 1):
@@ -129,7 +141,11 @@ def test_a_grant_that_is_none_changes_nothing(place, bad):
 
 def test_an_unknown_person(place):
     books = place.granted().ledger
-    for asked in (lambda: left(books, "zoe"), lambda: books.history("zoe"), lambda: spend(books, "k", 1, "zoe")):
+    for asked in (
+        lambda: left(books, "zoe"),
+        lambda: books.history("zoe"),
+        lambda: spend(books, "k", 1, "zoe"),
+    ):
         with pytest.raises(errors.UnknownPeople) as error:
             asked()
         assert "zoe" not in str(error.value)
@@ -202,7 +218,13 @@ def test_a_certificate_is_confirmed_and_one_that_is_not_in_the_books_seals(place
     session.verify(made)
     booked = made.certificate.ledger
     assert session.ledger.confirm(booked["entry"], booked["head"])
-    for nonsense in (("x", booked["head"]), (-1, booked["head"]), (10**30, booked["head"]), (1, "zz"), (1, None)):
+    for nonsense in (
+        ("x", booked["head"]),
+        (-1, booked["head"]),
+        (10**30, booked["head"]),
+        (1, "zz"),
+        (1, None),
+    ):
         with pytest.raises(errors.InvalidParameter):
             session.ledger.confirm(*nonsense)
     assert not session.ledger.sealed
@@ -246,18 +268,24 @@ def test_many_people_in_one_transaction(place):
     names = [f"p{i}" for i in range(3_000)]
     amounts = np.arange(3_000) * 10**10
     books.grant([Amounts(names, amounts), Amounts(names, amounts[::-1], ACCOUNTS[1])])
-    books.reserve("k", "", [Amounts(names, amounts // 3), Amounts(names, amounts[::-1] // 2, ACCOUNTS[1])])
+    books.reserve(
+        "k", "", [Amounts(names, amounts // 3), Amounts(names, amounts[::-1] // 2, ACCOUNTS[1])]
+    )
     assert np.array_equal(books.balances(names), amounts - amounts // 3)
     assert np.array_equal(books.balances(names, ACCOUNTS[1]), amounts[::-1] - amounts[::-1] // 2)
     books.verify()
 
 
 @pytest.mark.parametrize("many", [0, 10**6], ids=["looked for", "all read"])
-def test_balances_are_the_same_whether_accounts_are_looked_for_or_all_read(place, monkeypatch, many):
+def test_balances_are_the_same_whether_accounts_are_looked_for_or_all_read(
+    place, monkeypatch, many
+):
     """One after the other and in any order; of lowered grants nothing is left, and a stranger is told of."""
     monkeypatch.setattr("sottovoce.ledgers.sql_ledger.SCAN_FACTOR", many)
     monkeypatch.setattr("sottovoce.ledgers.sql_schema.PART_SIZE", 64)
-    books, names, amounts = place.open(), list(range(500)), np.arange(500) * 10**12
+    books = place.open()
+    names = list(range(500))
+    amounts = np.arange(500) * 10**12
     books.grant([Amounts(names, amounts), Amounts(names[:100], amounts[:100] + 7, ACCOUNTS[-1])])
     books.reserve("k", "", [Amounts(names, amounts // 2)])
     books.grant([Amounts([3], np.array([1]))])
@@ -266,7 +294,11 @@ def test_balances_are_the_same_whether_accounts_are_looked_for_or_all_read(place
     assert np.array_equal(books.balances(order.tolist()), expected[order])
     assert np.array_equal(books.balances(["17", 5, 5, 499.0]), expected[[17, 5, 5, 499]])
     assert np.array_equal(books.balances(names[:100], ACCOUNTS[-1]), amounts[:100] + 7)
-    for people, account in (([*names, 500], ACCOUNTS[0]), (names, ACCOUNTS[-1]), (names[:2], ACCOUNTS[3])):
+    for people, account in (
+        ([*names, 500], ACCOUNTS[0]),
+        (names, ACCOUNTS[-1]),
+        (names[:2], ACCOUNTS[3]),
+    ):
         with pytest.raises(errors.UnknownPeople):
             books.balances(people, account)
 
@@ -274,7 +306,9 @@ def test_balances_are_the_same_whether_accounts_are_looked_for_or_all_read(place
 def test_people_are_told_apart_by_both_halves_of_their_digests():
     digests = [bytes(8) + bytes([0] * 7 + [low]) for low in (1, 2, 5)] + [b"\xff" * 16]
     amounts = np.arange(4)
-    assert hash_chain.look_up_amounts(b"".join(reversed(digests)), b"".join(digests), amounts).tolist() == [3, 2, 1, 0]
+    assert hash_chain.look_up_amounts(
+        b"".join(reversed(digests)), b"".join(digests), amounts
+    ).tolist() == [3, 2, 1, 0]
     for stranger in (
         bytes(16),
         bytes(15) + b"\3",
@@ -309,8 +343,12 @@ def test_what_was_asked_cannot_be_guessed_from_the_books_alone():
     for _ in range(2):
         session = sv.Session()
         session.grant({"ada": 1.0, "ben": 1.0})
-        session.release(sv.Mean(bounds=(0, 1)), [0.2, 0.9], groups=["ada", "ben"], epsilon=0.1, key="one")
-        found.append([entry.request for entry in session.ledger.entries() if entry.what == "reserve"])
+        session.release(
+            sv.Mean(bounds=(0, 1)), [0.2, 0.9], groups=["ada", "ben"], epsilon=0.1, key="one"
+        )
+        found.append(
+            [entry.request for entry in session.ledger.entries() if entry.what == "reserve"]
+        )
     assert found[0] != found[1]
 
 

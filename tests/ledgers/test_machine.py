@@ -22,7 +22,9 @@ from sottovoce.ledgers.opened import open_ledger
 people = st.sampled_from(["ada", "ben", "17"])
 accounts = st.sampled_from([ACCOUNTS[0], ACCOUNTS[1], ACCOUNTS[3], ACCOUNTS[-1]])
 keys = st.sampled_from(["k1", "k2", "k3", "κλειδί"])
-amounts = st.dictionaries(people, st.integers(0, 20) | st.sampled_from([10**15 - 1, 10**15]), max_size=3)
+amounts = st.dictionaries(
+    people, st.integers(0, 20) | st.sampled_from([10**15 - 1, 10**15]), max_size=3
+)
 ANSWERS = {"unknown people": errors.UnknownPeople, "too much": errors.BudgetExceeded}
 
 
@@ -37,9 +39,13 @@ class Machine(RuleBasedStateMachine):
 
     @initialize()
     def open(self):
-        self.folder, self.model = Path(tempfile.mkdtemp()), Model()
+        self.folder = Path(tempfile.mkdtemp())
+        self.model = Model()
         self.place = Place(f"sqlite:///{self.folder}/books.db", self.folder)
-        self.books = self.place.open() if self.durable else open_ledger(None)
+        if self.durable:
+            self.books = self.place.open()
+        else:
+            self.books = open_ledger(None)
 
     @rule(account=accounts, wanted=amounts)
     def grant(self, account, wanted):
@@ -75,15 +81,24 @@ class Machine(RuleBasedStateMachine):
     def agree(self):
         for (person, account), granted in self.model.granted.items():
             assert self.books.balances([person], account) == [self.model.left(account, person)]
-            assert self.model.reserved.get((person, account), 0) <= max(granted, self.highest(person, account))
+            assert self.model.reserved.get((person, account), 0) <= max(
+                granted, self.highest(person, account)
+            )
         for key, text in self.model.kept.items():
             assert self.books.find(key).release == text
         assert len(list(self.books.entries())) == self.model.entries
 
     def highest(self, person, account) -> float:
         """The most this person ever granted: nobody is charged beyond it."""
-        lines = [line for line in self.books.history(person) if line.account == account and line.what == "grant"]
-        factor = 1e15 if account.startswith("delta") else 1e9
+        lines = [
+            line
+            for line in self.books.history(person)
+            if line.account == account and line.what == "grant"
+        ]
+        if account.startswith("delta"):
+            factor = 1e15
+        else:
+            factor = 1e9
         return max((round(line.amount * factor) for line in lines), default=0)
 
     def teardown(self):
@@ -95,7 +110,11 @@ def run(durable: bool, **options) -> None:
     machine = type("Machine", (Machine,), {"durable": durable})
     quiet = [HealthCheck.too_slow, HealthCheck.filter_too_much]
     machine.TestCase.settings = settings(
-        stateful_step_count=25, deadline=None, suppress_health_check=quiet, report_multiple_bugs=False, **options
+        stateful_step_count=25,
+        deadline=None,
+        suppress_health_check=quiet,
+        report_multiple_bugs=False,
+        **options,
     )
     machine.TestCase().runTest()
 
@@ -106,10 +125,14 @@ def test_the_books_are_where_the_model_is(durable, runs):
 
 
 def test_the_machine_finds_a_ledger_that_forgets_a_condition(monkeypatch):
-    planted = sql_schema.CHARGE.replace("AND accounts.granted - accounts.spent >= staged.amount", "")
+    planted = sql_schema.CHARGE.replace(
+        "AND accounts.granted - accounts.spent >= staged.amount", ""
+    )
     raised = planted.replace("SET spent", "SET cap = accounts.cap + staged.amount, spent")
     assert raised != planted != sql_schema.CHARGE
     monkeypatch.setattr(sql_schema, "CHARGE", raised)
     found = (AssertionError, pytest.fail.Exception, errors.LedgerBroken)
     with pytest.raises(found):  # the same sequences every time, not made shorter
-        run(durable=False, max_examples=40, derandomize=True, database=None, phases=[Phase.generate])
+        run(
+            durable=False, max_examples=40, derandomize=True, database=None, phases=[Phase.generate]
+        )

@@ -14,8 +14,12 @@ from sottovoce.ledgers.keyfile import LedgerKeyFile
 from sottovoce.ledgers.sql_ledger import SqlLedger
 
 #: Schedules that run every time, and for long, with so many operations each.
-OFTEN_IN_FILE, OFTEN_ON_SERVER, SHORT = 42, 8, 20
-PARTS, EACH, LONG = 20, 25, 100
+OFTEN_IN_FILE = 42
+OFTEN_ON_SERVER = 8
+SHORT = 20
+PARTS = 20
+EACH = 25
+LONG = 100
 
 
 def places(request, tmp_path, number: int):
@@ -43,7 +47,10 @@ def simulate(places, first: int, operations: int) -> Counter:
 
 @pytest.mark.parametrize("kind", ["in_file", "on_server"])
 def test_fifty_schedules_of_faults(request, tmp_path, kind):
-    runs = OFTEN_IN_FILE if kind == "in_file" else OFTEN_ON_SERVER
+    if kind == "in_file":
+        runs = OFTEN_IN_FILE
+    else:
+        runs = OFTEN_ON_SERVER
     done = simulate(places(request, tmp_path, runs), 0, SHORT)
     assert sum(done.values()) == runs * SHORT
     assert kind == "on_server" or set(done) == set(WEIGHTS)  # each operation and each fault came up
@@ -59,14 +66,18 @@ def test_a_thousand_schedules_of_faults(request, tmp_path, kind, part):
 
 
 def charge_without_a_condition(monkeypatch) -> None:
-    planted = sql_schema.CHARGE.replace("AND accounts.granted - accounts.spent >= staged.amount", "")
+    planted = sql_schema.CHARGE.replace(
+        "AND accounts.granted - accounts.spent >= staged.amount", ""
+    )
     planted = planted.replace("SET spent", "SET cap = accounts.cap + staged.amount, spent")
     monkeypatch.setattr(sql_schema, "CHARGE", planted)
 
 
 def write_no_heads(monkeypatch) -> None:
     write = LedgerKeyFile.write
-    monkeypatch.setattr(LedgerKeyFile, "write", lambda own, lines: None if lines[0][1] else write(own, lines))
+    monkeypatch.setattr(
+        LedgerKeyFile, "write", lambda own, lines: None if lines[0][1] else write(own, lines)
+    )
 
 
 def sign_nothing(monkeypatch) -> None:
@@ -88,7 +99,10 @@ def answer_before_the_commit(monkeypatch) -> None:
     reserve = SqlLedger.reserve
 
     def hasty(self, key, request, amounts, *, outside=False):
-        made = None if int(key.split()[1]) % 3 else self.find(key)
+        if int(key.split()[1]) % 3:
+            made = None
+        else:
+            made = self.find(key)
         if int(key.split()[1]) % 3 or made is not None:
             return reserve(self, key, request, amounts, outside=outside)
         return sql_reading.Reservation(key, request, "reserved", 1, "0" * 64, fresh=True)

@@ -9,14 +9,17 @@ from hypothesis import strategies as st
 
 from sottovoce.market import Market, prior
 
-LOW, HIGH = 1.0, 3.0
+LOW = 1.0
+HIGH = 3.0
 
 
 def two_bumps(low: float = LOW, high: float = HIGH, steep: float = 0.04) -> prior.Prior:
     """Half of the sellers near the lower end and half near the upper: virtual costs fall in between."""
     peaks = low + 0.2 * (high - low), low + 0.8 * (high - low)
     width = steep * (high - low)
-    return prior.given(lambda x: sum(1 / (1 + np.exp(-(x - peak) / width)) for peak in peaks), low, high)
+    return prior.given(
+        lambda x: sum(1 / (1 + np.exp(-(x - peak) / width)) for peak in peaks), low, high
+    )
 
 
 LAWS = (
@@ -33,7 +36,11 @@ LAWS = (
 def markets(draw, sellers=(1, 5), prices=(1, 7), reported_caps=None):
     """Small markets of every sort: (reported costs, all that is public)."""
     m = draw(st.integers(*sellers))
-    costs = draw(st.lists(st.floats(0.5, 3.5) | st.sampled_from([1.0, 1.5, 2.0, 3.0]), min_size=m, max_size=m))
+    costs = draw(
+        st.lists(
+            st.floats(0.5, 3.5) | st.sampled_from([1.0, 1.5, 2.0, 3.0]), min_size=m, max_size=m
+        )
+    )
     public = {
         "trade_off": 10 ** draw(st.floats(-6, 4)),
         "mu": 10 ** draw(st.floats(-2, 2)),
@@ -44,7 +51,9 @@ def markets(draw, sellers=(1, 5), prices=(1, 7), reported_caps=None):
         "largest_share": draw(st.sampled_from([None, None, 1.5, 3.0])),
     }
     if draw(st.booleans()) if reported_caps is None else reported_caps:
-        public["cap"] = draw(st.lists(st.sampled_from([0.0, 0.1, 0.37, 1.0, 2.5]), min_size=m, max_size=m))
+        public["cap"] = draw(
+            st.lists(st.sampled_from([0.0, 0.1, 0.37, 1.0, 2.5]), min_size=m, max_size=m)
+        )
         if not any(public["cap"]):
             public["cap"][0] = 1.0
     else:
@@ -56,7 +65,8 @@ def markets(draw, sellers=(1, 5), prices=(1, 7), reported_caps=None):
 
 def told(costs, public, seller=None, report=None, cap=None):
     """The market in which one seller reports something else."""
-    costs, public = list(costs), dict(public)
+    costs = list(costs)
+    public = dict(public)
     if report is not None:
         costs[seller] = report
     if cap is not None:
@@ -77,7 +87,8 @@ def reports(deal) -> list[float]:
 
 def largest_gain(costs, public, outcome=Market.allocate):
     """The most that any seller gains by any report, in coins."""
-    truth, gains = outcome(told(costs, public)), [Fraction(0)]
+    truth = outcome(told(costs, public))
+    gains = [Fraction(0)]
     for seller, cost in enumerate(costs):
         for report in reports(truth):
             lie = outcome(told(costs, public, seller, report))

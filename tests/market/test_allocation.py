@@ -32,7 +32,13 @@ COSTS = {"ada": 1.2, "ben": 1.9, "cleo": 2.9, "dan": 3.5}
 def test_constants_are_those_of_the_corrected_bound():
     assert constants(30, norm=5.0) == pytest.approx((23.26, 570.2), rel=1e-3)
     planned = Market([1.0, 2.0], cost_range=(0, 3), trade_off=1.0, dimension=30, norm=5.0)
-    given = Market([1.0, 2.0], cost_range=(0, 3), trade_off=1.0, mu=constants(30, 5.0)[0], sigma=constants(30, 5.0)[1])
+    given = Market(
+        [1.0, 2.0],
+        cost_range=(0, 3),
+        trade_off=1.0,
+        mu=constants(30, 5.0)[0],
+        sigma=constants(30, 5.0)[1],
+    )
     assert np.array_equal(planned.allocate().units, given.allocate().units)
 
 
@@ -67,7 +73,9 @@ def test_the_parts_of_an_explanation_add_up_to_the_payment():
     for i in range(3):
         parts = deal._split_payment(i)
         assert sum(amount for amount, _ in parts) == pytest.approx(deal.epsilon[i], rel=1e-9)
-        assert sum(amount * at for amount, at in parts) == pytest.approx(deal.payments[i], abs=float(deal.coin))
+        assert sum(amount * at for amount, at in parts) == pytest.approx(
+            deal.payments[i], abs=float(deal.coin)
+        )
         assert all(at >= deal.prices.values[deal.step[i]] for _, at in parts)
 
 
@@ -93,7 +101,8 @@ def test_a_model_is_trained_with_exactly_the_budgets_that_were_bought():
     assert np.all(ridge.guarantee_.epsilon <= deal.epsilon)
 
 
-BOX, BALL = sv.Bounds(features=(-1, 1), label=(0, 1)), sv.Bounds(norm=2.0, label=(0, 1))
+BOX = sv.Bounds(features=(-1, 1), label=(0, 1))
+BALL = sv.Bounds(norm=2.0, label=(0, 1))
 #: Estimators that would spend what was sold on another promise.
 OTHER_PROMISES = {
     "ε at δ": sv.ERM("logistic", bounds=sv.Bounds(features=(-1, 1)), delta=1e-6),
@@ -113,7 +122,9 @@ OTHER_PROMISES = {
 def deal_and_rows():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (400, 2))
-    deal = Market(rng.uniform(1, 3, 400), **{**PUBLIC, "trade_off": 1e-4, "mu": 5.0, "sigma": 60.0}).allocate()
+    deal = Market(
+        rng.uniform(1, 3, 400), **{**PUBLIC, "trade_off": 1e-4, "mu": 5.0, "sigma": 60.0}
+    ).allocate()
     return deal, X, (X[:, 0] > 0).astype(int)
 
 
@@ -137,7 +148,8 @@ def test_what_was_sold_is_not_spent_on_another_promise(case, monkeypatch):
     ids=str,
 )
 def test_what_was_sold_is_granted_as_nothing_else(account):
-    deal, session = Market(COSTS, **PUBLIC).allocate(), sv.Session()
+    deal = Market(COSTS, **PUBLIC).allocate()
+    session = sv.Session()
     with pytest.raises(InvalidParameter, match="Sellers have sold pure epsilon by replace"):
         session.grant(deal, **account)
     session.grant(deal)
@@ -147,9 +159,15 @@ def test_what_was_sold_is_granted_as_nothing_else(account):
 def test_baselines_that_keep_what_was_sold_are_trained():
     deal, X, y = deal_and_rows()
     everybody = Market(np.full(400, 1.0), **{**PUBLIC, "trade_off": 1e-4}).allocate()
-    for sold, model in ((deal, sv.Sampled(sv.Ridge(bounds=BOX))), (everybody, sv.Uniform(sv.Ridge(bounds=BOX)))):
+    for sold, model in (
+        (deal, sv.Sampled(sv.Ridge(bounds=BOX))),
+        (everybody, sv.Uniform(sv.Ridge(bounds=BOX))),
+    ):
         fitted = sold.train(model, X, y)
-        assert (fitted.guarantee_.currency, fitted.guarantee_.neighbours) == ("pure epsilon", "replace")
+        assert (fitted.guarantee_.currency, fitted.guarantee_.neighbours) == (
+            "pure epsilon",
+            "replace",
+        )
         assert np.all(fitted.guarantee_.epsilon <= sold.epsilon)
 
 
@@ -174,7 +192,9 @@ def test_reported_caps_are_rounded_down_to_the_menu():
     deal = Market([1.0, 1.0, 1.0, 1.0], **{**PUBLIC, "trade_off": 1e-9}, cap=caps).allocate()
     assert np.all(deal.epsilon <= caps)
     assert deal.epsilon[1] == pytest.approx(0.055, rel=0.2)
-    two = Market([1.0, 1.0, 1.0, 1.0], **{**PUBLIC, "trade_off": 1e-9}, cap=caps, menu=[0.37, 1.0]).allocate()
+    two = Market(
+        [1.0, 1.0, 1.0, 1.0], **{**PUBLIC, "trade_off": 1e-9}, cap=caps, menu=[0.37, 1.0]
+    ).allocate()
     assert two.epsilon[1] == 0
 
 
@@ -251,7 +271,8 @@ def test_a_frontier_without_anybody_can_be_drawn():
 
 def test_scaling_spends_more_than_a_ceiling_where_costs_are_low():
     market = Market([1.0, 1.1, 1.3, 1.2], **PUBLIC, prices=16)
-    ceiling, scaling = market.within(2.0), market.within(2.0, rule="scaling")
+    ceiling = market.within(2.0)
+    scaling = market.within(2.0, rule="scaling")
     assert scaling.total <= 2.0
     assert ceiling.total <= 2.0
     assert scaling.unspent >= 0

@@ -27,7 +27,8 @@ def test_payments_as_printed_let_everybody_who_sells_gain(monkeypatch):
     truth = told(COSTS, PUBLIC).allocate()
     gainers = [
         any(
-            worth(told(COSTS, PUBLIC, i, r).allocate(), i, cost) > worth(truth, i, cost) + truth.coin
+            worth(told(COSTS, PUBLIC, i, r).allocate(), i, cost)
+            > worth(truth, i, cost) + truth.coin
             for r in reports(truth)
         )
         for i, cost in enumerate(COSTS)
@@ -37,28 +38,38 @@ def test_payments_as_printed_let_everybody_who_sells_gain(monkeypatch):
 
 
 def test_a_trade_off_fitted_to_the_reports_is_not_truthful():
-    costs, budget = [1.0, 2.8, 2.9], 1.0
+    costs = [1.0, 2.8, 2.9]
+    budget = 1.0
 
     def outcome(market):
-        low, high = 1e-6, 1e6
+        low = 1e-6
+        high = 1e6
         for _ in range(30):
             middle = (low * high) ** 0.5
             enough = market._with(middle).allocate().total <= budget
-            low, high = (low, middle) if enough else (middle, high)
+            if enough:
+                low, high = (low, middle)
+            else:
+                low, high = (middle, high)
         return market._with(high).allocate()
 
     assert largest_gain(costs, {**PUBLIC, "prices": 4}, outcome) > 1000
 
 
 def test_a_grid_of_totals_from_the_reports_is_not_truthful(monkeypatch):
-    monkeypatch.setattr(Market, "_totals", lambda self: max(self._reported.min(), 0.1) * np.array([0.1, 0.2, 0.4, 0.8]))
+    monkeypatch.setattr(
+        Market,
+        "_totals",
+        lambda self: max(self._reported.min(), 0.1) * np.array([0.1, 0.2, 0.4, 0.8]),
+    )
     assert largest_gain(COSTS, PUBLIC) > 1000
 
 
 def test_a_law_that_is_not_ironed_lets_a_lie_gain():
     """One seller: ε = √(σ/(γΨ)). Where Ψ falls ε rises with the report, and the payment no longer fits."""
     prices = Prices.between(LOW, HIGH, 40)
-    share, g = two_bumps().cdf(prices.values), prices.values
+    share = two_bumps().cdf(prices.values)
+    g = prices.values
     raw = np.diff(np.append(0, g * share)) / np.diff(np.append(0, share))
 
     def most_gained(psi):
@@ -74,12 +85,16 @@ def test_a_law_that_is_not_ironed_lets_a_lie_gain():
 
 def test_a_rule_that_is_not_monotone_is_mended_by_the_running_maximum():
     """Whatever a solver makes of the others' reports, the payment for a falling curve is truthful in whole numbers."""
-    rng, prices = np.random.default_rng(1), Prices.between(LOW, HIGH, 9)
+    rng = np.random.default_rng(1)
+    prices = Prices.between(LOW, HIGH, 9)
 
     def most_gained(curve):
         steps = np.arange(len(prices))
         paid = payments.compute_payments(prices, np.tile(curve, (len(prices), 1)), steps)
-        utility = [[t - int(cost) * int(u) for t, u in zip(paid, curve, strict=True)] for cost in prices.whole]
+        utility = [
+            [t - int(cost) * int(u) for t, u in zip(paid, curve, strict=True)]
+            for cost in prices.whole
+        ]
         assert curve is not mended or all(utility[k][k] >= 0 for k in steps)
         return max(max(row) - row[k] for k, row in enumerate(utility))
 
@@ -103,14 +118,20 @@ def test_money_rounded_down_loses_somebody_money(monkeypatch):
 
 def test_a_trade_off_from_the_others_reports_overspends():
     """Leave-one-out trade-offs are truthful, but payments that each fit the budget need not fit it together."""
-    public, costs, budget = {**PUBLIC, "prices": 32, "cost_range": (1.0, 5.0)}, [1.0, 4.8, 4.9], 3.0
+    public = {**PUBLIC, "prices": 32, "cost_range": (1.0, 5.0)}
+    costs = [1.0, 4.8, 4.9]
+    budget = 3.0
     paid = 0.0
     for i in range(3):
         others = [c for j, c in enumerate(costs) if j != i]
-        low, high = 1e-6, 1e6
+        low = 1e-6
+        high = 1e6
         for _ in range(40):
             middle = (low * high) ** 0.5
             enough = Market(others, **{**public, "trade_off": middle}).allocate().total <= budget
-            low, high = (low, middle) if enough else (middle, high)
+            if enough:
+                low, high = (low, middle)
+            else:
+                low, high = (middle, high)
         paid += Market(costs, **{**public, "trade_off": high}).allocate().payments[i]
     assert paid > 1.1 * budget

@@ -12,7 +12,8 @@ from sottovoce.market import payments as pay
 
 
 def some_supply(rng, classes=None):
-    C, K = classes or rng.integers(1, 4), rng.integers(2, 12)
+    C = classes or rng.integers(1, 4)
+    K = rng.integers(2, 12)
     counts = rng.integers(0, 4, (C, K))
     counts[0, 0] += 1
     caps = np.round(rng.uniform(0.05, 2, C), 3) * 1e9
@@ -20,8 +21,13 @@ def some_supply(rng, classes=None):
 
 
 def some_buyer(rng, sellers, share=False):
-    limit = float(rng.uniform(1.2, 4)) / sellers if share else None
-    return optimiser.Buyer(10 ** rng.uniform(-2, 2), 10 ** rng.uniform(-2, 3), 10 ** rng.uniform(-4, 3), limit)
+    if share:
+        limit = float(rng.uniform(1.2, 4)) / sellers
+    else:
+        limit = None
+    return optimiser.Buyer(
+        10 ** rng.uniform(-2, 2), 10 ** rng.uniform(-2, 3), 10 ** rng.uniform(-4, 3), limit
+    )
 
 
 def one_by_one(supply):
@@ -54,7 +60,9 @@ def test_at_a_fixed_total_the_rule_is_cvxpys_optimum(seed):
         sold = deals.at(np.array([j])).compute_sales(psi, caps_here) / 1e9
         value, expected = by_cvxpy(virtual, caps_here / 1e9, buyer, eta[j])
         assert sold.sum() == pytest.approx(eta[j], rel=1e-12)
-        own = (buyer.mu * np.linalg.norm(sold) + buyer.sigma) / eta[j] + buyer.trade_off * virtual @ sold
+        own = (buyer.mu * np.linalg.norm(sold) + buyer.sigma) / eta[
+            j
+        ] + buyer.trade_off * virtual @ sold
         assert deals.value[j] == pytest.approx(own, rel=1e-12)
         assert deals.value[j] <= value * (1 + 1e-9)
         assert sold == pytest.approx(expected, abs=2e-4 * eta[j])
@@ -69,15 +77,25 @@ def test_a_seller_moved_is_the_market_with_that_report_to_the_last_bit(seed):
     c = int(rng.integers(len(supply.psi)))
     if not supply.counts[c].any():
         return
-    k, to = rng.choice(np.flatnonzero(supply.counts[c])), int(rng.integers(supply.psi.shape[1]))
+    k = rng.choice(np.flatnonzero(supply.counts[c]))
+    to = int(rng.integers(supply.psi.shape[1]))
     moved = supply.counts.copy()
     moved[c, k] -= 1
     moved[c, to] += 1
     whole = optimiser.Supply(supply.psi, supply.caps, moved, supply.unit, supply.low)
-    many = np.full(len(eta), c), np.full(len(eta), float(supply.psi[c, k])), np.full(len(eta), float(supply.psi[c, to]))
+    many = (
+        np.full(len(eta), c),
+        np.full(len(eta), float(supply.psi[c, k])),
+        np.full(len(eta), float(supply.psi[c, to])),
+    )
     one = optimiser.solve_subproblems(supply, buyer, optimiser.Subproblems(eta, *many))
     two = optimiser.solve_subproblems(whole, buyer, optimiser.Subproblems(eta))
-    for a, b in ((one.value, two.value), (one.beta, two.beta), (one.cell.s2, two.cell.s2), (one.tau, two.tau)):
+    for a, b in (
+        (one.value, two.value),
+        (one.beta, two.beta),
+        (one.cell.s2, two.cell.s2),
+        (one.tau, two.tau),
+    ):
         assert np.array_equal(a, b)
     assert np.array_equal(one.cell.n, two.cell.n)
 
@@ -88,7 +106,8 @@ def test_pruned_curves_are_those_of_brute_force_over_all_totals(seed):
     supply = some_supply(rng)
     buyer = some_buyer(rng, supply.counts.sum(), share=seed % 2)
     deals = pay.solve_totals(supply, buyer, optimiser.make_totals(100.0))
-    types, steps = pay.SellerTypes.of(supply.counts), supply.psi.shape[1]
+    types = pay.SellerTypes.of(supply.counts)
+    steps = supply.psi.shape[1]
     tops = np.full(len(supply.psi), steps)
     pruned = pay.compute_sale_curves(supply, buyer, deals, types, tops)
     eta = deals.asked.eta
@@ -98,7 +117,9 @@ def test_pruned_curves_are_those_of_brute_force_over_all_totals(seed):
             solved = optimiser.solve_subproblems(
                 supply, buyer, optimiser.Subproblems(eta, np.full(len(eta), c), away, there)
             )
-            sold = solved.compute_sales(supply.psi[c, to], optimiser.compute_limits(buyer, supply.caps[c], eta))
+            sold = solved.compute_sales(
+                supply.psi[c, to], optimiser.compute_limits(buyer, supply.caps[c], eta)
+            )
             assert abs(int(sold[np.argmin(solved.value)]) - pruned.units[t, to]) <= 1
 
 
@@ -106,19 +127,29 @@ def test_pruned_curves_are_those_of_brute_force_over_all_totals(seed):
 def test_the_envelope_closes_the_payment_for_a_uniform_law(seed):
     """Σ Δg·u lies between the two sums of steps around [J*(Ψ_max) − J*(Ψ)]/(2γ)."""
     rng = np.random.default_rng(seed)
-    steps, low, high = 40, 1.0, 3.0
+    steps = 40
+    low = 1.0
+    high = 3.0
     prices = Prices.between(low, high, steps)
     counts = np.bincount(prices.step(rng.uniform(low, high, 6)), minlength=steps)[None]
-    supply = optimiser.Supply.of(virtual_costs(prior.uniform(low, high), prices)[None], np.array([1e9]), counts)
-    buyer = optimiser.Buyer(10 ** rng.uniform(-1, 1), 10 ** rng.uniform(-1, 2), 10 ** rng.uniform(-2, 0))
+    supply = optimiser.Supply.of(
+        virtual_costs(prior.uniform(low, high), prices)[None], np.array([1e9]), counts
+    )
+    buyer = optimiser.Buyer(
+        10 ** rng.uniform(-1, 1), 10 ** rng.uniform(-1, 2), 10 ** rng.uniform(-2, 0)
+    )
     deals = pay.solve_totals(supply, buyer, optimiser.make_totals(6.0))
     types = pay.SellerTypes.of(counts)
     curves = pay.compute_sale_curves(supply, buyer, deals, types, np.array([steps]))
-    eta, step = deals.asked.eta, (high - low) / steps
+    eta = deals.asked.eta
+    step = (high - low) / steps
     for t, k in enumerate(types.price):
-        here, top = float(supply.psi[0, k]), np.full(len(eta), float(supply.psi[0, -1]))
+        here = float(supply.psi[0, k])
+        top = np.full(len(eta), float(supply.psi[0, -1]))
         raised = optimiser.solve_subproblems(
-            supply, buyer, optimiser.Subproblems(eta, np.zeros(len(eta), int), np.full(len(eta), here), top)
+            supply,
+            buyer,
+            optimiser.Subproblems(eta, np.zeros(len(eta), int), np.full(len(eta), here), top),
         )
         closed = (raised.value.min() - deals.value.min()) / (2 * buyer.trade_off)
         u = curves.units[t] / 1e9
@@ -131,7 +162,9 @@ def test_the_envelope_closes_the_payment_for_a_uniform_law(seed):
 def test_the_continuous_optimum_is_found_and_never_beaten(seed):
     rng = np.random.default_rng(seed)
     psi = np.round(rng.uniform(0.1, 1, rng.integers(1, 7)), 1 + seed % 3)
-    mu, sigma, gamma = 10 ** rng.uniform(-1, 2), 10 ** rng.uniform(-1, 3), 10 ** rng.uniform(-2, 1)
+    mu = 10 ** rng.uniform(-1, 2)
+    sigma = 10 ** rng.uniform(-1, 3)
+    gamma = 10 ** rng.uniform(-2, 1)
 
     def value(epsilon):
         return (mu * np.linalg.norm(epsilon) + sigma) / epsilon.sum() + gamma * psi @ epsilon
@@ -147,7 +180,9 @@ def test_the_continuous_optimum_is_found_and_never_beaten(seed):
 def test_with_wide_caps_and_many_prices_the_market_comes_close_to_the_continuous_optimum():
     rng = np.random.default_rng(4)
     costs = rng.uniform(1, 3, 40)
-    market = Market(costs, cost_range=(1, 3), trade_off=0.01, mu=5.0, sigma=20.0, cap=100.0, prices=2000)
+    market = Market(
+        costs, cost_range=(1, 3), trade_off=0.01, mu=5.0, sigma=20.0, cap=100.0, prices=2000
+    )
     epsilon, least = optimiser(2 * costs - 1, 5.0, 20.0, 0.01)
     bought = market.allocate(pay=False).epsilon
     value = (5 * np.linalg.norm(bought) + 20) / bought.sum() + 0.01 * (2 * costs - 1) @ bought
@@ -157,7 +192,8 @@ def test_with_wide_caps_and_many_prices_the_market_comes_close_to_the_continuous
 
 def test_totals_are_the_same_in_every_market():
     assert np.array_equal(
-        optimiser.make_totals(10.0), optimiser.make_totals(1000.0)[: len(optimiser.make_totals(10.0))]
+        optimiser.make_totals(10.0),
+        optimiser.make_totals(1000.0)[: len(optimiser.make_totals(10.0))],
     )
     assert optimiser.make_totals(10.0)[0] == pytest.approx(1e-6)
     assert optimiser.make_totals(10.0)[-1] == pytest.approx(10.0)
@@ -166,12 +202,16 @@ def test_totals_are_the_same_in_every_market():
 @pytest.mark.parametrize("seed", range(30))
 def test_sales_add_up_and_stay_within_limits_however_extreme_the_buyer(seed):
     rng = np.random.default_rng(seed)
-    C, K = rng.integers(1, 4), rng.integers(2, 30)
+    C = rng.integers(1, 4)
+    K = rng.integers(2, 30)
     counts = rng.integers(0, 10 ** rng.integers(1, 6), (C, K))
     counts[0, 0] += 1
     caps = np.round(10 ** rng.uniform(-3, 2, C), 4) * 1e9
     supply = optimiser.Supply.of(np.sort(10 ** rng.uniform(-3, 0, (C, K)), axis=1), caps, counts)
-    share = rng.uniform(1.05, 5) / counts.sum() if seed % 3 == 0 else None
+    if seed % 3 == 0:
+        share = rng.uniform(1.05, 5) / counts.sum()
+    else:
+        share = None
     buyer = optimiser.Buyer(*10 ** rng.uniform(-5, 5, 2), 10 ** rng.uniform(-12, 12), share)
     deals = pay.solve_totals(supply, buyer, optimiser.make_totals(1e7)[::4])
     sold = pay.compute_sales(supply, buyer, deals, pay.SellerTypes.of(counts)) / 1e9

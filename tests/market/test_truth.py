@@ -29,10 +29,14 @@ def test_no_report_of_a_cap_with_any_cost_gains_a_coin(market, data):
     seller = data.draw(st.integers(0, len(costs) - 1))
     truth = told(costs, public).allocate()
     own = public["cap"][seller]
-    for cap in [c for c in (0.05, 0.2, 0.5, 1.0) if c < own]:  # ε beyond one's own cap is worth nothing to anybody
+    for cap in [
+        c for c in (0.05, 0.2, 0.5, 1.0) if c < own
+    ]:  # ε beyond one's own cap is worth nothing to anybody
         for report in reports(truth):
             lie = told(costs, public, seller, report, cap).allocate()
-            assert worth(lie, seller, costs[seller]) - worth(truth, seller, costs[seller]) < truth.coin
+            assert (
+                worth(lie, seller, costs[seller]) - worth(truth, seller, costs[seller]) < truth.coin
+            )
 
 
 @some
@@ -63,7 +67,9 @@ def test_caps_hold_curves_fall_and_totals_add_up(market):
 
 @some
 @given(markets(sellers=(1, 5), prices=(2, 8)), st.data())
-def test_what_would_be_bought_at_another_price_is_what_is_bought_there_to_the_last_bit(market, data):
+def test_what_would_be_bought_at_another_price_is_what_is_bought_there_to_the_last_bit(
+    market, data
+):
     costs, public = market
     seller = data.draw(st.integers(0, len(costs) - 1))
     truth = told(costs, public).allocate()
@@ -80,7 +86,8 @@ def test_the_order_of_sellers_does_not_matter(market, random):
     order = list(range(len(costs)))
     random.shuffle(order)
     moved = {k: [v[i] for i in order] if isinstance(v, list) else v for k, v in public.items()}
-    one, two = told(costs, public).allocate(), told([costs[i] for i in order], moved).allocate()
+    one = told(costs, public).allocate()
+    two = told([costs[i] for i in order], moved).allocate()
     assert np.array_equal(one.units[order], two.units)
     assert np.array_equal(one.coins[order], two.coins)
 
@@ -89,7 +96,10 @@ def test_the_order_of_sellers_does_not_matter(market, random):
 @given(markets(sellers=(2, 6), prices=(1, 8), reported_caps=False), st.floats(1, 3))
 def test_equal_reports_are_treated_alike_and_only_reports_count(market, cost):
     costs, public = market
-    public["prior"] = public["prior"][0] if isinstance(public["prior"], list) else public["prior"]
+    if isinstance(public["prior"], list):
+        public["prior"] = public["prior"][0]
+    else:
+        public["prior"] = public["prior"]
     deal = told([cost] * len(costs), public).allocate()
     assert len(set(deal.units.tolist())) == 1
     assert len(set(deal.coins.tolist())) == 1
@@ -148,20 +158,32 @@ def test_without_payments_the_same_is_bought(market):
 
 def lies_that_gain(many: int, seed: int, each: int = 20) -> int:
     """How many random misreports of a cost and a cap, ``each`` to a market, gain a coin or more."""
-    rng, gaining = np.random.default_rng(seed), 0
+    rng = np.random.default_rng(seed)
+    gaining = 0
     for _ in range(many // each):
         sellers = int(rng.integers(1, 9))
-        costs, caps = rng.uniform(0.5, 3.5, sellers).tolist(), rng.choice([0.1, 0.37, 1.0, 2.5], sellers).tolist()
+        costs = rng.uniform(0.5, 3.5, sellers).tolist()
+        caps = rng.choice([0.1, 0.37, 1.0, 2.5], sellers).tolist()
         public = {
             "trade_off": 10 ** rng.uniform(-3, 1),
             "mu": 10 ** rng.uniform(-1, 1),
             "sigma": 10 ** rng.uniform(-1, 2),
         }
-        public |= {"prior": LAWS[rng.integers(len(LAWS))], "prices": int(rng.integers(2, 13)), "cap": caps}
+        public |= {
+            "prior": LAWS[rng.integers(len(LAWS))],
+            "prices": int(rng.integers(2, 13)),
+            "cap": caps,
+        }
         truth = told(costs, public).allocate()
         for _ in range(each):
             i = int(rng.integers(sellers))
-            lie = told(costs, public, i, float(rng.uniform(0, 4)), float(caps[i] * rng.choice([1, rng.random()])))
+            lie = told(
+                costs,
+                public,
+                i,
+                float(rng.uniform(0, 4)),
+                float(caps[i] * rng.choice([1, rng.random()])),
+            )
             gaining += worth(lie.allocate(), i, costs[i]) - worth(truth, i, costs[i]) >= truth.coin
     return gaining
 

@@ -17,17 +17,27 @@ from sottovoce.noise import selection, source
 SIGMAS = 6
 
 
-@pytest.mark.parametrize(("gap", "scale"), [(0, 1), (1, 3), (5, 7), (10**17, 10**17), (3 * 10**18, 10**18)])
+@pytest.mark.parametrize(
+    ("gap", "scale"), [(0, 1), (1, 3), (5, 7), (10**17, 10**17), (3 * 10**18, 10**18)]
+)
 def test_coins_have_their_bias(gap, scale):
     """ "Returns independent booleans, True with probability exp(−gap/scale), exactly, for whole gaps ≥ 0." """
-    n, p = 200_000, math.exp(-gap / scale)
+    n = 200_000
+    p = math.exp(-gap / scale)
     heads = selection.flip_coins(np.full(n, gap, dtype=np.int64), scale).sum()
     assert abs(heads - n * p) <= SIGMAS * math.sqrt(n * p * (1 - p))
 
 
 @settings(max_examples=300, deadline=None)
-@given(gap=st.integers(1, 2**62), scale=st.integers(1, 2**66), nudge=st.integers(-3, 3), more=st.integers(0, 2**64 - 1))
-def test_a_coin_is_decided_as_an_infinitely_precise_uniform_would_decide_it(gap, scale, nudge, more):
+@given(
+    gap=st.integers(1, 2**62),
+    scale=st.integers(1, 2**66),
+    nudge=st.integers(-3, 3),
+    more=st.integers(0, 2**64 - 1),
+)
+def test_a_coin_is_decided_as_an_infinitely_precise_uniform_would_decide_it(
+    gap, scale, nudge, more
+):
     """The hardest words, those next to the bias itself, against 400 digits of mpmath."""
     with mpmath.workdps(400):
         bias = mpmath.exp(-mpmath.mpf(gap) / scale)
@@ -38,7 +48,9 @@ def test_a_coin_is_decided_as_an_infinitely_precise_uniform_would_decide_it(gap,
         expected = bool(uniform < bias)
     with source._seam(Script(word, *rest)):
         decided = bool(selection.flip_coins(np.array([gap], dtype=np.int64), scale)[0])
-    assert decided == expected or abs(gap / scale) > 2500  # beyond, the script would need more words than it has
+    assert (
+        decided == expected or abs(gap / scale) > 2500
+    )  # beyond, the script would need more words than it has
 
 
 def test_nothing_underflows_to_impossible():
@@ -51,8 +63,12 @@ def test_nothing_underflows_to_impossible():
 
 @pytest.mark.parametrize("mechanism", ["permute_and_flip", "exponential"])
 def test_choices_follow_their_law_and_reject_a_scale_off_by_a_tenth(mechanism):
-    scores, scale, n = np.array([0, 3, 7, 7, 20, 40], dtype=np.int64), 10, 40_000
-    chosen = np.bincount([getattr(selection, mechanism)(scores, scale) for _ in range(n)], minlength=6)
+    scores = np.array([0, 3, 7, 7, 20, 40], dtype=np.int64)
+    scale = 10
+    n = 40_000
+    chosen = np.bincount(
+        [getattr(selection, mechanism)(scores, scale) for _ in range(n)], minlength=6
+    )
     assert distance(chosen, law(mechanism, scores, scale)) < 60  # chi-square, 5 degrees: P < 1e-11
     assert distance(chosen, law(mechanism, scores, scale * 1.1)) > 60
     assert distance(chosen, law(mechanism, scores, scale / 1.1)) > 60

@@ -15,7 +15,9 @@ from sottovoce.errors import InvalidBounds
 from sottovoce.noise.grid import Grid, snap_to_grid
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
-bounds = st.tuples(finite, finite).filter(lambda b: b[0] < b[1] and math.isfinite(b[1] - b[0]) and b[1] - b[0] > 1e-290)
+bounds = st.tuples(finite, finite).filter(
+    lambda b: b[0] < b[1] and math.isfinite(b[1] - b[0]) and b[1] - b[0] > 1e-290
+)
 
 
 @settings(max_examples=300)
@@ -37,7 +39,9 @@ def test_integers_keep_the_order_of_values(bounds, bits, pair):
     assert one <= two
 
 
-@pytest.mark.parametrize(("low", "high", "bits", "cells"), [(0, 1, 10, 1024), (0, 100, 10, 800), (-1, 1, 3, 8)])
+@pytest.mark.parametrize(
+    ("low", "high", "bits", "cells"), [(0, 1, 10, 1024), (0, 100, 10, 800), (-1, 1, 3, 8)]
+)
 def test_the_step_is_a_power_of_two_and_the_finest_that_fits(low, high, bits, cells):
     grid = Grid.cover(low, high, bits)
     assert grid.cells == cells

@@ -24,7 +24,9 @@ def off_by(values: np.ndarray, expected: float) -> float:
 
 
 @pytest.mark.parametrize("scale", [0.7, 5.5, 1e6, 2.0**40])
-def test_laplace_returns_integers_z_with_probability_proportional_to_exp_of_minus_z_over_scale(scale):
+def test_laplace_returns_integers_z_with_probability_proportional_to_exp_of_minus_z_over_scale(
+    scale,
+):
     """ "Returns independent integers Z with P[Z=z] ∝ exp(−|z|/scale), exactly." """
     z = np.array(integer.draw_laplace(scale, 40_000), dtype=float)
 
@@ -38,7 +40,8 @@ def test_laplace_returns_integers_z_with_probability_proportional_to_exp_of_minu
 
 
 def test_small_laplace_matches_its_whole_probability_table():
-    scale, n = 1.3, 60_000
+    scale = 1.3
+    n = 60_000
     z = np.array(integer.draw_laplace(scale, n))
     top = (1 - math.exp(-1 / scale)) / (1 + math.exp(-1 / scale))
     for k in range(-6, 7):
@@ -87,7 +90,8 @@ def test_l2_noise_has_a_gamma_radius_and_a_uniform_direction(dimension, n):
 
 def test_box_noise_has_the_density_of_its_norm_on_a_lopsided_box():
     """The largest ratio |b_j|/w_j is Gamma(d), and the side that attains it is uniform: cone, not surface measure."""
-    widths, n = np.array([1.0, 10.0, 3.0]), 10_000
+    widths = np.array([1.0, 10.0, 3.0])
+    n = 10_000
     b = np.array([continuous.draw_box(widths).astype(float) for _ in range(n)])
     ratios = np.abs(b) / widths
     norm = ratios.max(axis=1)
@@ -122,7 +126,9 @@ class Leading:
             count % EACH == 0 and count != 2 * continuous.COORDINATE_BYTES
         ):  # whole reals, not the two sides of a direction
             for first in range(0, count, EACH):
-                drawn[first + EACH - self.zeros : first + EACH] = bytes(self.zeros)  # the last byte is the leading one
+                drawn[first + EACH - self.zeros : first + EACH] = bytes(
+                    self.zeros
+                )  # the last byte is the leading one
         return bytes(drawn)
 
 
@@ -161,7 +167,11 @@ def test_logarithms_exponentials_and_roots_have_384_bits():
 
 
 def test_uniforms_stay_inside_the_open_interval():
-    with source._seam(Given(bytes(EACH) + b"\xff" * EACH, bytes(8), b"\x01" + bytes(7), b"\xff" * 8, *[bytes(8)] * 5)):
+    with source._seam(
+        Given(
+            bytes(EACH) + b"\xff" * EACH, bytes(8), b"\x01" + bytes(7), b"\xff" * 8, *[bytes(8)] * 5
+        )
+    ):
         low, high = source.draw_uniforms(2)
     assert (high.mantissa, high.power) == (2 ** (precise.BITS + 1) - 1, precise.BITS + 1)
     assert 0 <= low.fixed_point <= high.fixed_point < precise.ONE
@@ -172,12 +182,16 @@ def test_uniforms_stay_inside_the_open_interval():
 def test_uniforms_are_uniform():
     """Each of eight equal parts holds its share, at six standard errors: false alarms below 2e-8."""
     n = 16_000
-    eighths = np.bincount([8 * u.fixed_point >> precise.BITS for u in source.draw_uniforms(n)], minlength=8)
+    eighths = np.bincount(
+        [8 * u.fixed_point >> precise.BITS for u in source.draw_uniforms(n)], minlength=8
+    )
     assert np.all(np.abs(eighths - n / 8) < SIGMAS * math.sqrt(n * 7 / 64))
 
 
 def normals(size):
-    return (np.array(continuous.draw_standard_normals(size), dtype=object) / precise.ONE).astype(float)
+    return (np.array(continuous.draw_standard_normals(size), dtype=object) / precise.ONE).astype(
+        float
+    )
 
 
 def test_normal_noise_is_normal():
@@ -215,9 +229,14 @@ def test_draws_of_nearby_uniforms_differ_by_less_than_2_to_the_minus_70_in_the_t
     """The last byte of the first 384 bits still tells: another draw, and hardly another one, out to 21 deviations."""
     cell = bytearray(os.urandom(EACH - zeros - 1) + b"\x55" + bytes(zeros))
     sides = (
-        os.urandom(continuous.COORDINATE_BYTES - 1) + b"\xa0" + os.urandom(continuous.COORDINATE_BYTES - 1) + b"\x60"
+        os.urandom(continuous.COORDINATE_BYTES - 1)
+        + b"\xa0"
+        + os.urandom(continuous.COORDINATE_BYTES - 1)
+        + b"\x60"
     )  # about (¼, −¼)
-    following = [os.urandom(8)] * max(-(-(8 * zeros - 62) // 64), 0)  # words that it takes to know 321 leading bits
+    following = [os.urandom(8)] * max(
+        -(-(8 * zeros - 62) // 64), 0
+    )  # words that it takes to know 321 leading bits
     found = []
     for _ in range(2):
         with source._seam(Given(bytes(cell), *following, sides)):
@@ -232,7 +251,9 @@ def test_a_forked_child_never_repeats_its_parent():
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        os.write(writer, f"{source.draw_bytes(16).hex()} {integer.draw_laplace(2.0**40, 2)}".encode())
+        os.write(
+            writer, f"{source.draw_bytes(16).hex()} {integer.draw_laplace(2.0**40, 2)}".encode()
+        )
         os._exit(0)
     os.waitpid(child, 0)
     theirs = os.read(reader, 1000).decode()
@@ -247,6 +268,8 @@ def test_the_kernel_agrees_with_opendps_own_privacy_map():
 
     dp.enable_features("contrib")
     scale = 647058391766.0
-    measurement = dp.m.make_laplace(dp.atom_domain(T="i64"), dp.absolute_distance(T="i64"), scale=scale)
+    measurement = dp.m.make_laplace(
+        dp.atom_domain(T="i64"), dp.absolute_distance(T="i64"), scale=scale
+    )
     for moved in (1, 10**6, 3 * 10**11):
         assert measurement.map(moved) == pytest.approx(moved / scale, rel=1e-12)

@@ -33,7 +33,9 @@ def test_losses_are_those_of_dp_accounting_under_replacement(rate, steps, delta)
     for ours, loud in zip(account.epsilon_of(loudness), loudness, strict=True):
         theirs = by_dp_accounting(rate, steps, delta, float(loud))
         assert ours == pytest.approx(theirs, rel=3e-3)
-        assert ours > 1.2 * by_dp_accounting(rate, steps, delta, float(loud), NeighboringRelation.ADD_OR_REMOVE_ONE)
+        assert ours > 1.2 * by_dp_accounting(
+            rate, steps, delta, float(loud), NeighboringRelation.ADD_OR_REMOVE_ONE
+        )
 
 
 @every_setting
@@ -46,7 +48,8 @@ def test_a_loudness_keeps_its_grant_and_uses_it(rate, steps, delta):
 
 def test_many_different_grants_are_rounded_to_the_safe_side_of_a_table(monkeypatch):
     monkeypatch.setattr(subsampled, "TABLE_SIZE", 16)
-    account, grants = SampledSteps(0.2, 50, 1e-5), np.geomspace(0.05, 2, 300)
+    account = SampledSteps(0.2, 50, 1e-5)
+    grants = np.geomspace(0.05, 2, 300)
     loudness = account.sensitivity_of(grants)
     assert np.all(account.epsilon_of(loudness) <= grants)
     assert np.all(np.diff(loudness) >= 0)
@@ -54,7 +57,10 @@ def test_many_different_grants_are_rounded_to_the_safe_side_of_a_table(monkeypat
     exactly = account.sensitivity_of(grants[[0, 150, -1]])
     assert np.all(loudness[[0, 150, -1]] >= exactly / (40 ** (1 / subsampled.TABLE_SIZE) * 1.01))
     between = loudness * 0.999  # what is between two points of a table is charged as the louder one
-    assert np.all(account.epsilon_of(between)[[0, 150, -1]] >= account.epsilon_of(between[[0, 150, -1]]) * (1 - 1e-9))
+    assert np.all(
+        account.epsilon_of(between)[[0, 150, -1]]
+        >= account.epsilon_of(between[[0, 150, -1]]) * (1 - 1e-9)
+    )
 
 
 def test_everybody_in_every_step_is_the_gaussian_mechanism():
@@ -71,7 +77,10 @@ def test_who_is_not_heard_loses_nothing():
 
 
 def test_where_delta_covers_being_drawn_at_all_loudness_has_a_limit():
-    assert SampledSteps(0.001, 2, 0.02).sensitivity_of(np.array([1.0]))[0] == subsampled.MAX_SENSITIVITY
+    assert (
+        SampledSteps(0.001, 2, 0.02).sensitivity_of(np.array([1.0]))[0]
+        == subsampled.MAX_SENSITIVITY
+    )
 
 
 def hockey_stick(first, second, factor, cell):
@@ -93,8 +102,11 @@ def test_no_pair_in_the_plane_loses_more_than_the_opposite_pair_on_the_line(rate
     worst = hockey_stick(mixture((1, 0)), mixture((-1, 0)), factor, cell)
     rng = np.random.default_rng(0)
     for _ in range(12):
-        angle, length = rng.uniform(0, 2 * np.pi, 2), np.sqrt(rng.uniform(0, 1, 2))
-        one, two = (size * np.array([np.cos(a), np.sin(a)]) for a, size in zip(angle, length, strict=True))
+        angle = rng.uniform(0, 2 * np.pi, 2)
+        length = np.sqrt(rng.uniform(0, 1, 2))
+        one, two = (
+            size * np.array([np.cos(a), np.sin(a)]) for a, size in zip(angle, length, strict=True)
+        )
         assert hockey_stick(mixture(one), mixture(two), factor, cell) <= worst + 1e-6
 
 

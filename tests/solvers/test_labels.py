@@ -28,13 +28,15 @@ def design(n, d, people, seed=0, grants=(0.1, 0.5, 1.0, 3.0)):
 def by_cvxpy(X, owner, epsilon, ratio, exact=False):
     """The optimum of F by an oracle that nobody here wrote; "exact" with every sign vector as a constraint."""
     n, d = X.shape
-    C, level = cp.Variable((d, n)), cp.Variable()
+    C = cp.Variable((d, n))
+    level = cp.Variable()
     limits = [np.eye(d) == C @ X]
     for person, grant in enumerate(epsilon):
         own = C[:, np.flatnonzero(owner == person)]
         if exact:
             limits += [
-                cp.norm1(sensitivity.list_sign_vectors(d)[k] @ own) <= grant * level for k in range(2 ** (d - 1))
+                cp.norm1(sensitivity.list_sign_vectors(d)[k] @ own) <= grant * level
+                for k in range(2 ** (d - 1))
             ]
         else:
             limits.append(cp.sum(cp.abs(own)) <= grant * level)
@@ -55,7 +57,10 @@ def entrywise_norm(own):
 
 def brute_force(own):
     """max over labels moved to the end of their range of ‖C_l δ‖₁, one δ after the other."""
-    return max(float(np.abs(own @ np.array(delta)).sum()) for delta in product((-1, 1), repeat=own.shape[1]))
+    return max(
+        float(np.abs(own @ np.array(delta)).sum())
+        for delta in product((-1, 1), repeat=own.shape[1])
+    )
 
 
 def hardly_above(found, optimum):
@@ -63,10 +68,13 @@ def hardly_above(found, optimum):
 
 
 @pytest.mark.parametrize("ratio", [0.0, 1e-4, 0.0125, 0.25])
-@pytest.mark.parametrize(("n", "d", "people"), [(30, 1, 12), (40, 3, 40), (60, 4, 15), (120, 7, 30), (9, 5, 4)])
+@pytest.mark.parametrize(
+    ("n", "d", "people"), [(30, 1, 12), (40, 3, 40), (60, 4, 15), (120, 7, 30), (9, 5, 4)]
+)
 def test_the_entrywise_map_is_cvxpys(n, d, people, ratio):
     case = (*design(n, d, people), ratio)
-    found, optimum = label_map.solve_entrywise(*case), by_cvxpy(*case)
+    found = label_map.solve_entrywise(*case)
+    optimum = by_cvxpy(*case)
     assert hardly_above(found.value, optimum)
     assert found.bound <= optimum * (1 + CVXPY_ERROR)
     assert found.bound <= found.value <= found.bound * (1 + label_map.MAX_GAP)
@@ -75,10 +83,13 @@ def test_the_entrywise_map_is_cvxpys(n, d, people, ratio):
 
 
 @pytest.mark.parametrize("ratio", [0.0, 1e-3, 0.0417, 0.5])
-@pytest.mark.parametrize(("n", "d", "people"), [(24, 2, 6), (40, 3, 9), (36, 4, 8), (200, 3, 2), (20, 5, 9)])
+@pytest.mark.parametrize(
+    ("n", "d", "people"), [(24, 2, 6), (40, 3, 9), (36, 4, 8), (200, 3, 2), (20, 5, 9)]
+)
 def test_the_exact_map_is_cvxpys_with_every_sign_vector(n, d, people, ratio):
     case = (*design(n, d, people), ratio)
-    found, optimum = label_map.solve_exact(*case), by_cvxpy(*case, exact=True)
+    found = label_map.solve_exact(*case)
+    optimum = by_cvxpy(*case, exact=True)
     assert hardly_above(found.value, optimum)
     assert found.bound <= optimum * (1 + CVXPY_ERROR)
     assert found.gap <= label_map.MAX_GAP
@@ -96,20 +107,30 @@ def test_grants_of_every_size_are_solved_to_the_same_gap(grants):
 
 
 @settings(max_examples=30, deadline=None)
-@given(seed=st.integers(0, 10**6), ratio=st.sampled_from([0.0, 1e-3, 0.1]), spread=st.floats(0.01, 10))
+@given(
+    seed=st.integers(0, 10**6), ratio=st.sampled_from([0.0, 1e-3, 0.1]), spread=st.floats(0.01, 10)
+)
 def test_no_map_whatever_is_below_the_bound(seed, ratio, spread):
     X, owner, epsilon = design(30, 3, 10, seed)
     rng = np.random.default_rng(seed)
     inverse = np.linalg.pinv(X)
-    other = inverse + spread * np.abs(inverse).mean() * rng.normal(size=inverse.shape) @ (np.eye(30) - X @ inverse)
+    other = inverse + spread * np.abs(inverse).mean() * rng.normal(size=inverse.shape) @ (
+        np.eye(30) - X @ inverse
+    )
     assert label_map.solve_entrywise(X, owner, epsilon, ratio).bound <= objective(
         other, owner, epsilon, ratio, entrywise_norm
     )
-    assert label_map.solve_exact(X, owner, epsilon, ratio).bound <= objective(other, owner, epsilon, ratio, brute_force)
+    assert label_map.solve_exact(X, owner, epsilon, ratio).bound <= objective(
+        other, owner, epsilon, ratio, brute_force
+    )
 
 
 @settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 10**6), d=st.integers(1, 6), sizes=st.lists(st.integers(1, 8), min_size=1, max_size=5))
+@given(
+    seed=st.integers(0, 10**6),
+    d=st.integers(1, 6),
+    sizes=st.lists(st.integers(1, 8), min_size=1, max_size=5),
+)
 def test_exact_norms_of_whole_numbers_are_those_of_brute_force_in_python_integers(seed, d, sizes):
     rng = np.random.default_rng(seed)
     rows = rng.integers(-(2**45), 2**45, (sum(sizes), d))
@@ -120,7 +141,8 @@ def test_exact_norms_of_whole_numbers_are_those_of_brute_force_in_python_integer
         own = rows[first : first + size].tolist()
         deltas = product((-1, 1), repeat=size)
         assert int(norm) == max(
-            sum(abs(sum(s * row[j] for s, row in zip(delta, own, strict=True))) for j in range(d)) for delta in deltas
+            sum(abs(sum(s * row[j] for s, row in zip(delta, own, strict=True))) for j in range(d))
+            for delta in deltas
         )
 
 
@@ -135,7 +157,9 @@ def test_many_rows_and_columns_have_a_bound_that_is_one():
 
 
 def test_pieces_of_people_and_of_sign_vectors_change_nothing(monkeypatch):
-    blocks = np.random.default_rng(2).integers(-(2**40), 2**40, (50, 9, 7)).astype(float)  # so sums are exact
+    blocks = (
+        np.random.default_rng(2).integers(-(2**40), 2**40, (50, 9, 7)).astype(float)
+    )  # so sums are exact
     whole = sensitivity.maximise_over_signs(blocks)
     monkeypatch.setattr(sensitivity, "PIECE_ENTRIES", 100)
     assert np.array_equal(sensitivity.maximise_over_signs(blocks), whole)
@@ -163,7 +187,9 @@ def example(g):
 
 def sample_limiting(X, owner, h):
     """The paper's baseline: least squares on at most h rows a person; its value of F with σ = 0."""
-    kept = np.concatenate([np.flatnonzero(owner == person)[:h] for person in range(owner.max() + 1)])
+    kept = np.concatenate(
+        [np.flatnonzero(owner == person)[:h] for person in range(owner.max() + 1)]
+    )
     C = np.linalg.pinv(X[kept])
     return float(np.bincount(owner[kept], np.abs(C).sum(axis=0)).max()) ** 2
 
@@ -192,7 +218,8 @@ def test_one_column_of_ones_gives_the_weights_of_a_mean(ratio):
 def by_cvxpy_in_groups(X, owner, epsilon, ratio, size):
     """The optimum with Σ_g N(C_g) ≤ ε·τ over groups of ``size`` rows of a person, in their order."""
     n, d = X.shape
-    C, level = cp.Variable((d, n)), cp.Variable()
+    C = cp.Variable((d, n))
+    level = cp.Variable()
     limits = [np.eye(d) == C @ X]
     for person, grant in enumerate(epsilon):
         rows = np.flatnonzero(owner == person)
@@ -200,7 +227,9 @@ def by_cvxpy_in_groups(X, owner, epsilon, ratio, size):
         groups = [rows[k : k + size_of_group] for k in range(0, len(rows), size_of_group)]
         levels = cp.Variable(len(groups))
         for k, group in enumerate(groups):
-            limits += [cp.norm1(u @ C[:, group]) <= levels[k] for u in sensitivity.list_sign_vectors(d)]
+            limits += [
+                cp.norm1(u @ C[:, group]) <= levels[k] for u in sensitivity.list_sign_vectors(d)
+            ]
         limits.append(cp.sum(levels) <= grant * level)
     problem = cp.Problem(cp.Minimize(cp.square(level) + ratio * cp.sum_squares(C)), limits)
     problem.solve(solver=cp.CLARABEL)
@@ -209,21 +238,30 @@ def by_cvxpy_in_groups(X, owner, epsilon, ratio, size):
 
 @pytest.mark.parametrize("ratio", [0.0, 1e-3, 0.1])
 @pytest.mark.parametrize(("d", "size"), [(2, 3), (3, 2), (4, 3)])
-def test_people_in_groups_have_cvxpys_optimum_between_exact_and_entrywise(d, size, ratio, monkeypatch):
+def test_people_in_groups_have_cvxpys_optimum_between_exact_and_entrywise(
+    d, size, ratio, monkeypatch
+):
     case = (*design(60, d, 9), ratio)
-    exact, entrywise = label_map.solve_exact(*case), label_map.solve_entrywise(*case)
+    exact = label_map.solve_exact(*case)
+    entrywise = label_map.solve_entrywise(*case)
     monkeypatch.setattr(label_map, "MAX_GROUP_ROWS", size)
     monkeypatch.setattr(label_map, "SHORT", 1)  # so that nobody has the exact norm
-    found, optimum = label_map.solve_exact(*case), by_cvxpy_in_groups(*case, size)
+    found = label_map.solve_exact(*case)
+    optimum = by_cvxpy_in_groups(*case, size)
     assert hardly_above(found.value, optimum)
     assert found.bound <= optimum * (1 + CVXPY_ERROR)
     assert found.held == int((np.bincount(case[1]) > 1).sum())
-    assert exact.value * (1 - label_map.MAX_GAP) <= found.value <= entrywise.value * (1 + label_map.MAX_GAP)
+    assert (
+        exact.value * (1 - label_map.MAX_GAP)
+        <= found.value
+        <= entrywise.value * (1 + label_map.MAX_GAP)
+    )
 
 
 def test_people_beyond_the_work_are_held_by_something_larger(monkeypatch):
     case = (*design(80, 4, 12), 0.001)
-    entrywise, exact = label_map.solve_entrywise(*case), label_map.solve_exact(*case)
+    entrywise = label_map.solve_entrywise(*case)
+    exact = label_map.solve_exact(*case)
     several = int((np.bincount(case[1]) > 1).sum())
     values = []
     for work in (0.0, 1e5, 1e6, 1e12):
@@ -244,7 +282,9 @@ def test_somebody_far_from_their_limit_may_be_held_and_nothing_is_lost(monkeypat
     X, owner, epsilon = design(60, 3, 10)
     epsilon[:2] = 1e4
     whole = label_map.solve_exact(X, owner, epsilon, 0.01)
-    monkeypatch.setattr(label_map, "_split_affordable", lambda people, *_: (people[people > 1], people[people <= 1]))
+    monkeypatch.setattr(
+        label_map, "_split_affordable", lambda people, *_: (people[people > 1], people[people <= 1])
+    )
     found = label_map.solve_exact(X, owner, epsilon, 0.01)
     assert found.held == 0
     assert found.gap <= label_map.MAX_GAP

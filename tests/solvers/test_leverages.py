@@ -46,7 +46,8 @@ def test_leaving_out_agrees_with_refitting(ridge):
 def test_adding_agrees_with_refitting(ridge):
     X, y, rng = table()
     fit = leverages.fit_ridge(X, y, ridge)
-    new, labels = rng.normal(size=(10, X.shape[1])), rng.normal(size=10)
+    new = rng.normal(size=(10, X.shape[1]))
+    labels = rng.normal(size=10)
     records = fit.added(new, labels)
     for i in range(10):
         larger = leverages.fit_ridge(np.vstack([X, new[i]]), np.append(y, labels[i]), ridge)
@@ -62,11 +63,14 @@ def test_adding_agrees_with_refitting(ridge):
 def test_replacing_agrees_with_refitting():
     X, y, rng = table()
     fit = leverages.fit_ridge(X, y, 0.7)
-    new, labels = rng.normal(size=X.shape), rng.normal(size=len(y))
+    new = rng.normal(size=X.shape)
+    labels = rng.normal(size=len(y))
     moved = fit.moved_by_replacing((X, y), (new, labels))
     for i in range(len(y)):
-        changed, told = X.copy(), y.copy()
-        changed[i], told[i] = new[i], labels[i]
+        changed = X.copy()
+        told = y.copy()
+        changed[i] = new[i]
+        told[i] = labels[i]
         assert moved[i] == pytest.approx(refitted(changed, told, 0.7) - fit.theta, abs=1e-12)
     assert np.abs(fit.moved_by_replacing((X, y), (X, y))).max() < 1e-12
 
@@ -75,12 +79,15 @@ def test_weights_scale_rows_by_their_roots():
     X, y, rng = table()
     weights = rng.uniform(0, 3, len(y))
     scaled = np.sqrt(weights)[:, None] * X, np.sqrt(weights) * y
-    ours, theirs = leverages.compute_leverages(X, y, 0.4, weights), leverages.compute_leverages(*scaled, 0.4)
+    ours = leverages.compute_leverages(X, y, 0.4, weights)
+    theirs = leverages.compute_leverages(*scaled, 0.4)
     for one, two in zip(ours, theirs, strict=True):
         assert one == pytest.approx(two, rel=1e-9, abs=1e-12)
     fit = leverages.fit_ridge(X, y, 0.4, weights)
     identity = fit.metric("identity")
-    assert fit.moved_by_leaving(X, y, identity, weights) == pytest.approx(fit.moved_by_leaving(*scaled, identity))
+    assert fit.moved_by_leaving(X, y, identity, weights) == pytest.approx(
+        fit.moved_by_leaving(*scaled, identity)
+    )
 
 
 def test_chunks_change_nothing(monkeypatch):
@@ -92,7 +99,8 @@ def test_chunks_change_nothing(monkeypatch):
 
 
 def test_a_record_that_the_fit_needs_has_no_finite_leverage():
-    X, y = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), np.array([1.0, 2.0, 3.0])
+    X = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    y = np.array([1.0, 2.0, 3.0])
     assert leverages.compute_leverages(X, y, 0.0).leverage[2] == np.inf
     assert np.all(np.isfinite(leverages.compute_leverages(X, y, 0.1).leverage))
 

@@ -14,12 +14,15 @@ PREDICTION = np.linspace(-3, 3, 61) + 0.013
 
 
 def labels(loss):
-    return np.where(np.arange(61) % 2, 1.0, -1.0) if loss.shape.classifies else np.linspace(-1, 1, 61)
+    if loss.shape.classifies:
+        return np.where(np.arange(61) % 2, 1.0, -1.0)
+    return np.linspace(-1, 1, 61)
 
 
 @every_loss
 def test_the_derivative_is_that_of_the_value(loss):
-    y, step = labels(loss), 1e-6
+    y = labels(loss)
+    step = 1e-6
     slope = (loss.value(PREDICTION + step, y) - loss.value(PREDICTION - step, y)) / (2 * step)
     assert loss.derivative(PREDICTION, y) == pytest.approx(slope, abs=1e-5)
 
@@ -38,12 +41,17 @@ def test_values_are_scikit_learns():
     y = labels(losses.LogisticLoss())
     odds = 1 / (1 + np.exp(-PREDICTION))
     assert losses.LogisticLoss().value(PREDICTION, y).mean() == pytest.approx(log_loss(y, odds))
-    assert losses.HingeLoss().value(PREDICTION, y).mean() == pytest.approx(hinge_loss(y, PREDICTION))
+    assert losses.HingeLoss().value(PREDICTION, y).mean() == pytest.approx(
+        hinge_loss(y, PREDICTION)
+    )
 
 
 def test_huber_is_squared_near_by_and_linear_far_out():
-    huber, squared = losses.HuberLoss(0.5), losses.SquaredLoss()
-    assert huber.value(np.array([0.4]), np.array([0.0])) == squared.value(np.array([0.4]), np.array([0.0]))
+    huber = losses.HuberLoss(0.5)
+    squared = losses.SquaredLoss()
+    assert huber.value(np.array([0.4]), np.array([0.0])) == squared.value(
+        np.array([0.4]), np.array([0.0])
+    )
     assert huber.value(np.array([2.0]), np.array([0.0])) == pytest.approx(0.5 * 2 - 0.125)
     assert huber.derivative(np.array([2.0, -2.0]), np.zeros(2)).tolist() == [0.5, -0.5]
 

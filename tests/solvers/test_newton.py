@@ -45,7 +45,8 @@ class FellBack(Exception):
 @pytest.fixture
 def passes(monkeypatch):
     """Counts the passes of every fit, and refuses the steps that always suffice."""
-    seen, solve = Passes(), newton.minimise
+    seen = Passes()
+    solve = newton.minimise
 
     def minimise(problem, tolerance, start=None):
         def terms(theta, extended):
@@ -117,10 +118,14 @@ class Case:
         Z = features(self.features, self.people * self.rows, self.slopes, rng)
         y = labels(self.labels, Z, rng)
         epsilon = np.exp(self.unequal * rng.normal(size=self.people))
-        epsilon = np.clip(epsilon * self.total / epsilon.sum(), 1e-5 * self.total / self.people, 1e6)
+        epsilon = np.clip(
+            epsilon * self.total / epsilon.sum(), 1e-5 * self.total / self.people, 1e6
+        )
         groups = np.repeat(np.arange(self.people), self.rows)
         budgets, rows = sv.Ridge(bounds=BOX).gather(Z, y, epsilon=epsilon[groups], groups=groups)
-        choice = ridge_objective.choose_for_share(ridge_objective.BudgetTotals.of(budgets.kinds), self.slopes, 1.0, 0.3)
+        choice = ridge_objective.choose_for_share(
+            ridge_objective.BudgetTotals.of(budgets.kinds), self.slopes, 1.0, 0.3
+        )
         if self.weakest:
             choice = replace(choice, ridge=float(self.slopes), intercept_ridge=1.0)
         fit = ridge_objective.StagedFit(rows, budgets, self.loss)
@@ -143,7 +148,11 @@ SHORT = [
     Case(total, slopes, threshold, *kinds)
     for (total, slopes, threshold), kinds in product(
         [(1e3, 2, 0.6), (1e8, 2, 0.05), (1e8, 20, 0.2)],
-        [("uniform", "linear", "soft"), ("near", "exact", "huber"), ("collinear", "skewed", "soft")],
+        [
+            ("uniform", "linear", "soft"),
+            ("near", "exact", "huber"),
+            ("collinear", "skewed", "soft"),
+        ],
     )
 ]
 SHORT += [
@@ -162,7 +171,8 @@ LONG = [
         [0.6, 0.05, 1e-3],
         list(
             product(
-                ["uniform", "near", "collinear", "binary", "narrow"], ["linear", "exact", "skewed", "rare", "heavy"]
+                ["uniform", "near", "collinear", "binary", "narrow"],
+                ["linear", "exact", "skewed", "rare", "heavy"],
             )
         ),
         ["soft", "huber"],
@@ -191,7 +201,9 @@ def test_a_regression_arrives_for_every_table_of_the_sweep(passes):
 
 def test_a_regression_arrives_where_hardly_a_row_is_within_the_threshold(passes):
     """Some 80 passes with exact gradients, where 60 were allowed: it fell back to the steps that always suffice."""
-    tied = Case(1.6e7, 2, 1e-12, "collinear", "ties", "soft", people=30, rows=7, unequal=0.0, weakest=True)
+    tied = Case(
+        1.6e7, 2, 1e-12, "collinear", "ties", "soft", people=30, rows=7, unequal=0.0, weakest=True
+    )
     sweep([replace(tied, seed=seed) for seed in (6, 37, 45)], passes, most=400)
 
 
@@ -201,9 +213,12 @@ def test_a_thousand_people_with_two_correlated_features_and_much_budget(passes):
     x = rng.random(1000)
     X = np.column_stack([x, np.clip(x + rng.normal(0, 1e-3, 1000), 0, 1)])
     y = 200 * (X[:, 0] - X[:, 1]) + rng.normal(0, 0.05, 1000)
-    session, people = sv.Session(), [f"p{i}" for i in range(1000)]
+    session = sv.Session()
+    people = [f"p{i}" for i in range(1000)]
     session.grant(dict.fromkeys(people, 1000.0))
-    session.release(sv.Ridge(sv.Bounds(features=(0, 1), label=(-1, 1))), X, y, groups=people, key="k")
+    session.release(
+        sv.Ridge(sv.Bounds(features=(0, 1), label=(-1, 1))), X, y, groups=people, key="k"
+    )
     assert passes.arrived
     assert passes.theta > 12
     assert passes.all < 60
@@ -228,8 +243,11 @@ def test_a_tolerance_without_room_for_rounding_is_caught(passes, monkeypatch):
 
 def test_the_output_noise_is_negligible():
     """ν of a million people with ε = 1, in parts of what sampling alone leaves unknown of a prediction."""
-    people, slopes, threshold = 10**6, 20, 0.1
-    heard, H = 1.0 * people, 0.5
+    people = 10**6
+    slopes = 20
+    threshold = 0.1
+    heard = 1.0 * people
+    H = 0.5
     error = newton.bound_rounding(people, slopes + 1, threshold) * heard * math.sqrt(H)
     tolerance = newton.find_tolerance(error, least=ridge_objective.TOLERANCE * threshold)
     noise = math.sqrt((slopes + 1) * (slopes + 2)) * 2 * tolerance / (ridge_objective.SLACK * 1.0)
@@ -244,15 +262,21 @@ def classified(total, slopes, alpha, kind, classes, seed=0):
     rng = np.random.default_rng(seed)
     Z = features(kind, 300, slopes, rng)
     signal = (Z - Z.mean(axis=0)) @ rng.normal(size=slopes)
-    y = {"separable": signal > 0, "one": signal < np.inf, "rare": rng.random(300) < 0.01}[classes].astype(int)
-    model = sv.LogisticRegression(bounds=sv.Bounds(features=(-0.5, 0.5)), classes=(0, 1), alpha=alpha)
+    y = {"separable": signal > 0, "one": signal < np.inf, "rare": rng.random(300) < 0.01}[
+        classes
+    ].astype(int)
+    model = sv.LogisticRegression(
+        bounds=sv.Bounds(features=(-0.5, 0.5)), classes=(0, 1), alpha=alpha
+    )
     return model.fit(Z, y, epsilon=total / 300)
 
 
 @pytest.mark.parametrize("alpha", [None, 1e-6])
 def test_a_classifier_arrives_by_newtons_steps_alone(alpha, passes):
     """With λ = 1e-6 and little budget Σ|w| is beyond 1e4, and hardly a row bends the objective."""
-    for total, slopes, kind, classes in product([1e4, 1e8], [1, 30], ["uniform", "collinear"], ["separable", "rare"]):
+    for total, slopes, kind, classes in product(
+        [1e4, 1e8], [1, 30], ["uniform", "collinear"], ["separable", "rare"]
+    ):
         passes.plain = passes.exact = 0
         classified(total, slopes, alpha, kind, classes)
         assert passes.arrived
@@ -282,8 +306,12 @@ def test_a_classifier_arrives_for_every_table_of_the_sweep(passes):
 def problem(n=50, slopes=3, tau=0.3, error=0.0, astray=None):
     """A small problem over rows in memory; ``astray`` adds something to every exact gradient."""
     rng = np.random.default_rng(n)
-    phi = np.column_stack([np.full(n, 0.5), np.rint(rng.uniform(-0.5, 0.5, (n, slopes)) * 2**24) / 2**24])
-    y, v, ridge = rng.normal(size=n), rng.exponential(size=n), np.array([2.0] + [3.0] * slopes)
+    phi = np.column_stack(
+        [np.full(n, 0.5), np.rint(rng.uniform(-0.5, 0.5, (n, slopes)) * 2**24) / 2**24]
+    )
+    y = rng.normal(size=n)
+    v = rng.exponential(size=n)
+    ridge = np.array([2.0] + [3.0] * slopes)
     H = float((0.25 / ridge).sum())
     loss = losses.SoftHuber(tau, H)
 
@@ -315,7 +343,9 @@ def exact_minimiser(one):
 
     found = minimize(J, one.centre, jac=True, method="BFGS", options={"gtol": 1e-10}).x
     for _ in range(3):
-        found = found - np.linalg.solve(one.terms(found, False)[2] + np.diag(one.ridge), J(found)[1])
+        found = found - np.linalg.solve(
+            one.terms(found, False)[2] + np.diag(one.ridge), J(found)[1]
+        )
     return found
 
 
@@ -326,44 +356,68 @@ def distance(one, theta):
 
 def test_the_steps_that_suffice_reach_the_tolerance_without_a_certificate():
     for n in (10, 50, 200):
-        one, tolerance = problem(n), 1e-9
-        assert distance(one, newton._run_accelerated(one, tolerance, newton._choose_bits(one, tolerance))) <= tolerance
+        one = problem(n)
+        tolerance = 1e-9
+        assert (
+            distance(
+                one, newton._run_accelerated(one, tolerance, newton._choose_bits(one, tolerance))
+            )
+            <= tolerance
+        )
 
 
 @pytest.mark.parametrize("direction", ["same", "random", "against"])
 def test_the_steps_that_suffice_bear_the_error_of_every_gradient(direction):
     """Each gradient is wrong by as much as a problem says, always in one direction, in any, or alternating."""
-    error, rng, signs = 1e-4, np.random.default_rng(1), [1.0]
+    error = 1e-4
+    rng = np.random.default_rng(1)
+    signs = [1.0]
     ridge = np.array([2.0, 3.0, 3.0, 3.0])
 
     def astray(d):
-        signs[0] = -signs[0] if direction == "against" else 1.0
-        one = rng.normal(size=d) if direction == "random" else np.ones(d)
+        if direction == "against":
+            signs[0] = -signs[0]
+        else:
+            signs[0] = 1.0
+        if direction == "random":
+            one = rng.normal(size=d)
+        else:
+            one = np.ones(d)
         return signs[0] * error * one / np.sqrt(np.sum(one**2 / ridge))
 
     tolerance = newton.find_tolerance(error, least=1e-6)
     one = problem(error=error, astray=astray)
-    reached = distance(one, newton._run_accelerated(one, tolerance, newton._choose_bits(one, tolerance)))
+    reached = distance(
+        one, newton._run_accelerated(one, tolerance, newton._choose_bits(one, tolerance))
+    )
     assert reached <= tolerance
-    if direction == "same":  # the errors are felt: half of what the theorem allows for them, and not less
+    if (
+        direction == "same"
+    ):  # the errors are felt: half of what the theorem allows for them, and not less
         assert reached > 0.1 * error
 
 
 def test_too_few_steps_are_caught(monkeypatch):
-    one, tolerance = problem(), 1e-9
+    one = problem()
+    tolerance = 1e-9
     enough = newton.count_sufficient_steps(one, tolerance)
     monkeypatch.setattr(newton, "count_sufficient_steps", lambda problem, tolerance: enough // 8)
-    assert distance(one, newton._run_accelerated(one, tolerance, newton._choose_bits(one, tolerance))) > tolerance
+    assert (
+        distance(one, newton._run_accelerated(one, tolerance, newton._choose_bits(one, tolerance)))
+        > tolerance
+    )
 
 
 def test_what_newton_misses_the_other_steps_reach(monkeypatch):
-    one, tolerance = problem(), 1e-9
+    one = problem()
+    tolerance = 1e-9
     monkeypatch.setattr(newton, "_run_exact_newton", lambda *missed: None)
     assert distance(one, newton.minimise(one, tolerance)) <= tolerance
 
 
 def test_newton_that_has_gone_astray_comes_back(monkeypatch):
-    one, tolerance = problem(), 1e-9
+    one = problem()
+    tolerance = 1e-9
     monkeypatch.setattr(newton, "run_newton", lambda problem, start: problem.centre + 1e3)
     monkeypatch.setattr(newton, "_run_accelerated", None)
     assert distance(one, newton.minimise(one, tolerance)) <= tolerance
@@ -373,8 +427,10 @@ def test_a_classifiers_tolerance_is_a_function_of_public_numbers_alone():
     """b and w do not occur in it: what covers the solver's error is the same whatever noise was drawn."""
     from sottovoce.estimators.logistic_mechanism import PersonWeights
 
-    plan = sv.LogisticRegression(bounds=BOX, classes=(0, 1)).plan(epsilon=1.0, rows=100, n_features=3)
-    voices = PersonWeights.of(plan.budgets.kinds, 4, 2, labels_only=False)
-    assert logistic_mechanism.compute_tolerance(voices, 0.01) >= 4 * logistic_mechanism.bound_gradient_rounding(
-        voices, 0.01
+    plan = sv.LogisticRegression(bounds=BOX, classes=(0, 1)).plan(
+        epsilon=1.0, rows=100, n_features=3
     )
+    voices = PersonWeights.of(plan.budgets.kinds, 4, 2, labels_only=False)
+    assert logistic_mechanism.compute_tolerance(
+        voices, 0.01
+    ) >= 4 * logistic_mechanism.bound_gradient_rounding(voices, 0.01)

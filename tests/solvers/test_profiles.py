@@ -13,7 +13,12 @@ from scipy.stats import norm
 
 from sottovoce import errors
 from sottovoce.accounting import profiles
-from sottovoce.accounting.profiles import gaussian_epsilon, gaussian_log_delta, posterior_epsilon, posterior_log_delta
+from sottovoce.accounting.profiles import (
+    gaussian_epsilon,
+    gaussian_log_delta,
+    posterior_epsilon,
+    posterior_log_delta,
+)
 from sottovoce.audit import leverages, mechanisms
 
 #: Records for 60 digits: leverages and δ over all magnitudes, and one in ten with a residual of 0.
@@ -24,9 +29,14 @@ SIGMAS = 6.5
 
 
 def drawn(n, largest_a=1e3, rng=None):
-    rng = np.random.default_rng() if rng is None else rng
+    if rng is None:
+        rng = np.random.default_rng()
+    else:
+        rng = rng
     mu = np.exp(rng.uniform(math.log(1e-9), math.log(300), n))
-    a = np.where(rng.random(n) < 0.1, 0.0, np.exp(rng.uniform(math.log(1e-5), math.log(largest_a), n)))
+    a = np.where(
+        rng.random(n) < 0.1, 0.0, np.exp(rng.uniform(math.log(1e-5), math.log(largest_a), n))
+    )
     return mu, a, np.exp(rng.uniform(math.log(1e-12), math.log(0.1), n))
 
 
@@ -37,25 +47,34 @@ def tail(x):
 def exactly(mu, a, epsilon, digits=60):
     """δ for adding, as defined, and −dδ/dε = e^ε·Q(L > ε)."""
     with mpmath.workdps(digits):
-        mu, a, epsilon = mpmath.mpf(float(mu)), mpmath.mpf(float(a)), mpmath.mpf(float(epsilon))
+        mu = mpmath.mpf(float(mu))
+        a = mpmath.mpf(float(a))
+        epsilon = mpmath.mpf(float(epsilon))
         w = mpmath.sqrt(mpmath.log(1 + mu) + a**2 / (1 + mu) + 2 * epsilon)
-        m, s, root = a / (1 + mu), mpmath.sqrt(mu / (1 + mu)), mpmath.sqrt(mu)
+        m = a / (1 + mu)
+        s = mpmath.sqrt(mu / (1 + mu))
+        root = mpmath.sqrt(mu)
         slope = mpmath.exp(epsilon) * (tail((w - m) / s) + tail((w + m) / s))
         return tail((w - a) / root) + tail((w + a) / root) - slope, slope
 
 
 def exactly_removing(mu, a, epsilon, digits=60):
     with mpmath.workdps(digits):
-        mu, a, epsilon = mpmath.mpf(float(mu)), mpmath.mpf(float(a)), mpmath.mpf(float(epsilon))
+        mu = mpmath.mpf(float(mu))
+        a = mpmath.mpf(float(a))
+        epsilon = mpmath.mpf(float(epsilon))
         w = mpmath.sqrt(mpmath.log(1 + mu) + a**2 / (1 + mu) - 2 * epsilon)
-        m, s, root = a / (1 + mu), mpmath.sqrt(mu / (1 + mu)), mpmath.sqrt(mu)
+        m = a / (1 + mu)
+        s = mpmath.sqrt(mu / (1 + mu))
+        root = mpmath.sqrt(mu)
         with_it = tail((m - w) / s) - tail((m + w) / s)
         return with_it - mpmath.exp(epsilon) * (tail((a - w) / root) - tail((a + w) / root))
 
 
 def exactly_gaussian(D, epsilon):
     with mpmath.workdps(60):
-        D, epsilon = mpmath.mpf(float(D)), mpmath.mpf(float(epsilon))
+        D = mpmath.mpf(float(D))
+        epsilon = mpmath.mpf(float(epsilon))
         slope = mpmath.exp(epsilon) * tail(D / 2 + epsilon / D)
         return tail(epsilon / D - D / 2) - slope, slope
 
@@ -74,7 +93,9 @@ def errors_in_epsilon(found, deltas, exact):
 
 def test_epsilon_of_a_posterior_agrees_with_sixty_digits():
     mu, a, delta = drawn(RECORDS)
-    relative = errors_in_epsilon(posterior_epsilon(mu, a, delta), delta, lambda k, e: exactly(mu[k], a[k], e))
+    relative = errors_in_epsilon(
+        posterior_epsilon(mu, a, delta), delta, lambda k, e: exactly(mu[k], a[k], e)
+    )
     assert len(relative) > RECORDS / 2
     assert relative.max() < 1e-10
 
@@ -103,12 +124,16 @@ def test_gaussian_noise_agrees_with_sixty_digits_and_with_dp_accounting():
 def test_removing_agrees_with_high_precision():
     mu, a, delta = drawn(150, largest_a=30.0)
     most = (np.log1p(mu) + a**2 / (1 + mu)) / 2
-    epsilon = np.minimum(posterior_epsilon(mu, a, delta), most) * np.random.default_rng().uniform(0, 0.999, 150)
+    epsilon = np.minimum(posterior_epsilon(mu, a, delta), most) * np.random.default_rng().uniform(
+        0, 0.999, 150
+    )
     ours = profiles.posterior_log_delta_remove(mu, a, epsilon)
     for k in np.flatnonzero(ours > -500):
         exact = exactly_removing(mu[k], a[k], epsilon[k], digits=300)
         assert float(mpmath.log(exact)) == pytest.approx(ours[k], abs=1e-10)
-    assert np.all(profiles.posterior_log_delta_remove(mu, a, most * (1 + 1e-12)) == -math.inf)  # bounded, exactly
+    assert np.all(
+        profiles.posterior_log_delta_remove(mu, a, most * (1 + 1e-12)) == -math.inf
+    )  # bounded, exactly
 
 
 #: μ, r, γ of the counterexamples to the published theorem, and their ε at δ = 10⁻⁶.
@@ -139,12 +164,15 @@ def test_counterexamples_come_from_their_data_sets():
     """(μ, r) above, from the rows: nine ones; ninety-nine ones; none; a thousand on another axis."""
     ones = leverages.fit_ridge(np.ones((9, 1)), np.ones(9), 1.0).added([[1.0]], [-1.0])
     assert (ones.leverage[0], ones.residual[0]) == pytest.approx((0.1, -1.9))
-    apart = leverages.fit_ridge(np.tile([1.0, 0.0], (1000, 1)), np.ones(1000), 10.0).added([[0.0, 1.0]], [1.0])
+    apart = leverages.fit_ridge(np.tile([1.0, 0.0], (1000, 1)), np.ones(1000), 10.0).added(
+        [[0.0, 1.0]], [1.0]
+    )
     assert (apart.leverage[0], apart.residual[0]) == pytest.approx((0.1, 1.0))
 
 
 @pytest.mark.parametrize(
-    ("D", "epsilon"), [(0.25, "1.0607"), (0.1, "0.3969"), (1.0, "4.887"), (2.0, "11.00"), (5.0, "35.57")]
+    ("D", "epsilon"),
+    [(0.25, "1.0607"), (0.1, "0.3969"), (1.0, "4.887"), (2.0, "11.00"), (5.0, "35.57")],
 )
 def test_counterexamples_of_the_published_gaussian_lemma(D, epsilon):
     assert f"{float(gaussian_epsilon(D, 1e-6)):.{len(epsilon.partition('.')[2])}f}" == epsilon
@@ -159,11 +187,18 @@ def test_without_both_laws_a_tail_bound_proves_nothing():
 def test_adding_loses_more_than_removing():
     mu, a, _ = drawn(20_000)
     most = (np.log1p(mu) + a**2 / (1 + mu)) / 2
-    for epsilon in (0.0, most * np.random.default_rng().random(len(mu)), np.minimum(most, 3 * a * np.sqrt(mu)) / 2):
+    for epsilon in (
+        0.0,
+        most * np.random.default_rng().random(len(mu)),
+        np.minimum(most, 3 * a * np.sqrt(mu)) / 2,
+    ):
         adding = posterior_log_delta(mu, a, epsilon)
         removing = profiles.posterior_log_delta_remove(mu, a, epsilon)
         assert np.all(adding >= removing - 1e-9 * np.maximum(1, -removing))
-    assert np.all(np.abs(posterior_log_delta(mu, a, 0.0) - profiles.posterior_log_delta_remove(mu, a, 0.0)) < 1e-10)
+    assert np.all(
+        np.abs(posterior_log_delta(mu, a, 0.0) - profiles.posterior_log_delta_remove(mu, a, 0.0))
+        < 1e-10
+    )
 
 
 def test_losses_grow_with_the_residual_always_and_with_the_leverage_at_every_useful_delta():
@@ -175,7 +210,8 @@ def test_losses_grow_with_the_residual_always_and_with_the_leverage_at_every_use
     small = np.minimum(mu * more, GOLDEN)
     epsilon = here * np.random.default_rng().random(len(mu))
     assert np.all(
-        posterior_log_delta(small, a, epsilon) >= posterior_log_delta(np.minimum(mu, small), a, epsilon) - 1e-9
+        posterior_log_delta(small, a, epsilon)
+        >= posterior_log_delta(np.minimum(mu, small), a, epsilon) - 1e-9
     )
     # Beyond the golden ratio δ itself may fall, but only where it is large.
     assert posterior_log_delta(100.0, 10.0, 1.0) < posterior_log_delta(2.0, 10.0, 1.0)
@@ -195,7 +231,10 @@ def test_the_repaired_bound_is_never_below_the_truth():
 def test_zero_is_returned_exactly_where_nothing_can_be_told_apart():
     delta = 1e-3
     at = 2 * norm.ppf((1 + delta) / 2)  # 2Φ(D/2) − 1 = δ
-    assert gaussian_epsilon([at * (1 - 1e-9), at * (1 + 1e-9), 0.0], delta)[[0, 2]].tolist() == [0.0, 0.0]
+    assert gaussian_epsilon([at * (1 - 1e-9), at * (1 + 1e-9), 0.0], delta)[[0, 2]].tolist() == [
+        0.0,
+        0.0,
+    ]
     assert gaussian_epsilon(at * (1 + 1e-9), delta) > 0
     assert posterior_epsilon([0.0, 1e-9], [5.0, 0.0], 1e-6).tolist() == [0.0, 0.0]
     mu, a, _ = drawn(2000)
@@ -220,12 +259,18 @@ def test_extremes_keep_their_meaning():
 
 def test_mills_ratio_is_good_to_the_last_places_for_every_gap():
     rng = np.random.default_rng()
-    t, gap = rng.uniform(-1, 8, 300), np.exp(rng.uniform(-25, 3, 300))
+    t = rng.uniform(-1, 8, 300)
+    gap = np.exp(rng.uniform(-25, 3, 300))
     difference, upper = profiles.compute_mills(t, gap)
     with mpmath.workdps(60):
         for k in range(len(t)):
-            here, there = (tail(x) / mpmath.npdf(x) for x in (mpmath.mpf(t[k]), mpmath.mpf(t[k]) + mpmath.mpf(gap[k])))
-            assert float((here - there) / mpmath.mpf(difference[k]) - 1) == pytest.approx(0, abs=2e-13)
+            here, there = (
+                tail(x) / mpmath.npdf(x)
+                for x in (mpmath.mpf(t[k]), mpmath.mpf(t[k]) + mpmath.mpf(gap[k]))
+            )
+            assert float((here - there) / mpmath.mpf(difference[k]) - 1) == pytest.approx(
+                0, abs=2e-13
+            )
             assert float(there / mpmath.mpf(upper[k]) - 1) == pytest.approx(0, abs=1e-14)
 
 
@@ -248,18 +293,23 @@ def sampled(centre, precision, count, rng):
 def simulated_delta(one, two, epsilon, count, rng):
     """δ from posterior samples and both full densities: nothing of W or of μ is used."""
     points = sampled(*one, count, rng)
-    gain = np.maximum(-np.expm1(epsilon - log_density(points, *one) + log_density(points, *two)), 0.0)
+    gain = np.maximum(
+        -np.expm1(epsilon - log_density(points, *one) + log_density(points, *two)), 0.0
+    )
     return gain.mean(), gain.std() / math.sqrt(count)
 
 
-@pytest.mark.parametrize(("n", "d", "gamma", "ridge"), [(6, 2, 1.0, 0.5), (30, 5, 4.0, 1.0), (3, 3, 0.2, 0.3)])
+@pytest.mark.parametrize(
+    ("n", "d", "gamma", "ridge"), [(6, 2, 1.0, 0.5), (30, 5, 4.0, 1.0), (3, 3, 0.2, 0.3)]
+)
 def test_delta_is_what_posterior_samples_show(n, d, gamma, ridge):
     rng = np.random.default_rng()
     X, y, whole = a_table(n, d, rng, ridge)
     rest = leverages.fit_ridge(X[1:], y[1:], ridge)
     without, with_it = ((fit.theta, gamma * fit.hessian) for fit in (rest, whole))
     record = whole.left_out(X, y)
-    mu, a = record.leverage[0], math.sqrt(gamma) * record.residual[0]
+    mu = record.leverage[0]
+    a = math.sqrt(gamma) * record.residual[0]
     for epsilon in (0.0, 0.3):
         for pair, ours in (
             ((without, with_it), posterior_log_delta(mu, a, epsilon)),
@@ -271,7 +321,8 @@ def test_delta_is_what_posterior_samples_show(n, d, gamma, ridge):
 
 def objective_pair(rng, d=3, sigma=1.3):
     X, y, fit = a_table(8, d, rng, 0.5)
-    x, label = rng.normal(size=d) / 2, rng.normal()
+    x = rng.normal(size=d) / 2
+    label = rng.normal()
     return fit, leverages.fit_ridge(np.vstack([X, x]), np.append(y, label), 0.5), x, label, sigma
 
 
@@ -283,20 +334,27 @@ def test_objective_perturbation_is_what_its_samples_show():
     laws = [(f.theta, f.hessian @ f.hessian / sigma**2) for f in (fit, larger)]
     for epsilon in (0.0, 0.2, 1.0):
         given = (record.leverage[0], record.residual[0], x @ x, reach**2, sigma, epsilon)
-        for ours, pair in zip(profiles.objective_log_delta(*given), (laws, laws[::-1]), strict=True):
+        for ours, pair in zip(
+            profiles.objective_log_delta(*given), (laws, laws[::-1]), strict=True
+        ):
             mean, error = simulated_delta(*pair, epsilon, 300_000, rng)
             assert abs(mean - math.exp(ours)) <= SIGMAS * error + 1e-7
 
 
 @pytest.mark.parametrize(
-    ("mu", "r", "sigma", "epsilon"), [(0.3, 1.2, 0.7, 0.5), (2.0, 0.3, 0.2, 3.0), (0.01, 1.0, 1.0, 0.05)]
+    ("mu", "r", "sigma", "epsilon"),
+    [(0.3, 1.2, 0.7, 0.5), (2.0, 0.3, 0.2, 3.0), (0.01, 1.0, 1.0, 0.05)],
 )
 def test_objective_perturbation_on_the_line_is_two_normal_laws(mu, r, sigma, epsilon):
     """In one dimension the loss is certain given z, and the integrand has corners; the laws have densities."""
-    without, with_it = (0.0, sigma * mu), (mu * r / (1 + mu), sigma * mu / (1 + mu))  # x = 1, H = 1/μ
+    # x = 1, H = 1/μ
+    without = (0.0, sigma * mu)
+    with_it = (mu * r / (1 + mu), sigma * mu / (1 + mu))
     line = np.linspace(-14 * without[1], 14 * without[1] + with_it[0], 2_000_001)
     p, q = (norm.pdf(line, *law) for law in (without, with_it))
-    expected = [np.trapezoid(np.maximum(f - math.exp(epsilon) * g, 0), line) for f, g in ((p, q), (q, p))]
+    expected = [
+        np.trapezoid(np.maximum(f - math.exp(epsilon) * g, 0), line) for f, g in ((p, q), (q, p))
+    ]
     ours = np.exp(profiles.objective_log_delta(mu, r, 1.0, mu**2, sigma, epsilon))
     assert ours == pytest.approx(np.array(expected), rel=1e-6, abs=1e-12)
 
@@ -318,7 +376,9 @@ def test_epsilon_of_objective_perturbation_meets_its_delta():
 
 def test_radial_noise_attains_its_loss_on_a_ray():
     rng = np.random.default_rng()
-    one, two, rate = rng.normal(size=4), rng.normal(size=4), 1.7
+    one = rng.normal(size=4)
+    two = rng.normal(size=4)
+    rate = 1.7
     loss = float(profiles.radial_epsilon(np.linalg.norm(one - two), rate))
     points = np.vstack([rng.normal(size=(2000, 4)) * 5, one + 3 * (one - two)])
     ratios = rate * (np.linalg.norm(points - two, axis=1) - np.linalg.norm(points - one, axis=1))
@@ -331,15 +391,21 @@ def test_radial_noise_attains_its_loss_on_a_ray():
 
 def naive(mu, a, epsilon, forgotten=False, one_sided=False, gain=1.0):
     w = math.sqrt(math.log1p(mu) + a * a / (1 + mu) + 2 * epsilon)
-    m, s = a / (1 + mu), math.sqrt(mu / (1 + mu))
-    sides = (1,) if one_sided else (1, -1)
+    m = a / (1 + mu)
+    s = math.sqrt(mu / (1 + mu))
+    if one_sided:
+        sides = (1,)
+    else:
+        sides = (1, -1)
     p = sum(ndtr(-(w - side * a) / math.sqrt(mu)) for side in sides)
     q = sum(ndtr(-(w - side * m) / s) for side in sides)
     return p - (1.0 if forgotten else math.exp(epsilon)) * q * gain
 
 
 def test_planted_bugs_are_seen():
-    mu, a, epsilon = 0.4, 0.3, 0.5
+    mu = 0.4
+    a = 0.3
+    epsilon = 0.5
     truth = math.exp(posterior_log_delta(mu, a, epsilon))
     assert naive(mu, a, epsilon) == pytest.approx(truth, rel=1e-12)
     bugs = {

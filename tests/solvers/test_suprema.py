@@ -48,7 +48,9 @@ def test_no_record_loses_more_than_the_bound_and_one_attains_it(n, d, ridge, gam
     assert np.linalg.norm(found.x) <= norm * (1 + 1e-12)
     assert abs(found.y) <= label
     own = fit.added([found.x], [found.y])
-    assert posterior_epsilon(own.leverage, math.sqrt(gamma) * own.residual, 1e-6)[0] == pytest.approx(found.value)
+    assert posterior_epsilon(own.leverage, math.sqrt(gamma) * own.residual, 1e-6)[
+        0
+    ] == pytest.approx(found.value)
     assert found.value <= found.bound <= found.value * (1 + 1e-6)
     x = directions(fit, norm, rng) * rng.random((20_000, 1)) ** rng.choice([0.0, 0.2], (20_000, 1))
     records = fit.added(x, worst_labels(fit, x, label))
@@ -63,7 +65,9 @@ def test_no_record_moves_the_fit_further_than_the_bound(n, d, ridge, gamma, norm
     fit, rng = fitted(n, d, ridge, norm, label)
     metric = fit.metric(kind)
     found = leverages.find_displacement_supremum(fit.hessian, fit.theta, metric, norm, label)
-    assert fit.moved_by_adding([found.x], [found.y], metric)[0] == pytest.approx(found.value, rel=1e-9, abs=1e-12)
+    assert fit.moved_by_adding([found.x], [found.y], metric)[0] == pytest.approx(
+        found.value, rel=1e-9, abs=1e-12
+    )
     assert found.value <= found.bound <= found.value * (1 + 1e-6)
     x = directions(fit, norm, rng) * rng.random((20_000, 1)) ** rng.choice([0.0, 0.3], (20_000, 1))
     moved = fit.moved_by_adding(x, worst_labels(fit, x, label), metric)
@@ -99,7 +103,9 @@ def test_local_search_from_many_starts_agrees_in_ten_dimensions():
 
 def test_a_weakest_direction_that_theta_does_not_touch_is_found():
     """θ along the strong axis only: the curve alone would miss the records that combine both."""
-    hessian, theta, gamma = np.diag([100.0, 1.0]), np.array([0.3, 0.0]), 5.0
+    hessian = np.diag([100.0, 1.0])
+    theta = np.array([0.3, 0.0])
+    gamma = 5.0
     found = leverages.find_posterior_supremum(hessian, theta, gamma, 1e-6)
     angle = np.linspace(0, math.pi / 2, 100_001)
     x = np.column_stack([np.cos(angle), np.sin(angle)])
@@ -110,7 +116,9 @@ def test_a_weakest_direction_that_theta_does_not_touch_is_found():
 
 def test_what_cannot_be_certified_is_refused():
     with pytest.raises(errors.InvalidParameter, match="commute"):
-        leverages.find_displacement_supremum(np.diag([1.0, 2.0]), np.ones(2), np.array([[1.0, 0.5], [0.5, 1.0]]))
+        leverages.find_displacement_supremum(
+            np.diag([1.0, 2.0]), np.ones(2), np.array([[1.0, 0.5], [0.5, 1.0]])
+        )
     with pytest.raises(errors.InvalidParameter):
         leverages.find_posterior_supremum(np.eye(2), np.ones(2), 1.0, 0.3)
     with pytest.raises(errors.InvalidParameter):
@@ -123,4 +131,7 @@ def test_a_grid_that_is_too_coarse_is_below_the_supremum():
     found = leverages.find_posterior_supremum(fit.hessian, fit.theta, 10.0, 1e-6)
     x = directions(fit, 1.0, rng, 10)
     records = fit.added(x, worst_labels(fit, x, 1.0))
-    assert posterior_epsilon(records.leverage, math.sqrt(10.0) * records.residual, 1e-6).max() < 0.97 * found.value
+    assert (
+        posterior_epsilon(records.leverage, math.sqrt(10.0) * records.residual, 1e-6).max()
+        < 0.97 * found.value
+    )

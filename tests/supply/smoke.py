@@ -36,30 +36,53 @@ def people() -> dict[str, list]:
 def in_python(table: dict[str, list]) -> None:
     """Estimators, data frames and engines give the answer of a large budget."""
     for column in (np.array(table["y"]), pd.Series(table["y"]), pl.Series(table["y"])):
-        assert abs(sv.Mean(bounds=(0, 2)).fit(column, epsilon=1e4, groups=table["id"]).value_ - 1) < 0.02
+        assert (
+            abs(sv.Mean(bounds=(0, 2)).fit(column, epsilon=1e4, groups=table["id"]).value_ - 1)
+            < 0.02
+        )
     x = np.array(table["x"])[:, None]
     bounds = sv.Bounds(features=(0, 1), label=(0, 2))
     ridge = sv.Ridge(bounds=bounds).fit(x, table["y"], epsilon=1e4, groups=table["id"])
     assert abs(ridge.predict([[0.5]])[0] - 1) < 0.1
-    classes = sv.LogisticRegression(bounds=sv.Bounds(features=(0, 1))).fit(x, table["yes"], epsilon=1e4)
+    classes = sv.LogisticRegression(bounds=sv.Bounds(features=(0, 1))).fit(
+        x, table["yes"], epsilon=1e4
+    )
     assert classes.predict([[0.5]])[0] in (0, 1)
     import dask.dataframe  # by itself, since pytest imports this file to look for examples
 
     frame = dask.dataframe.from_pandas(pd.DataFrame(table), npartitions=2)
-    assert abs(sv.Mean(bounds=(0, 2)).fit(frame, column="y", epsilon=1e4, groups="id").value_ - 1) < 0.02
+    assert (
+        abs(sv.Mean(bounds=(0, 2)).fit(frame, column="y", epsilon=1e4, groups="id").value_ - 1)
+        < 0.02
+    )
 
 
 def at_the_terminal(table: dict[str, list], folder: Path) -> None:
     """Help, books, releases from a text file and through DuckDB, and `explain`."""
     pd.DataFrame(table).to_csv(folder / "people.csv", index=False)
-    pd.DataFrame({"person": sorted(set(table["id"])), "epsilon": 2.0}).to_csv(folder / "grants.csv", index=False)
+    pd.DataFrame({"person": sorted(set(table["id"])), "epsilon": 2.0}).to_csv(
+        folder / "grants.csv", index=False
+    )
 
     def run(*words: str) -> str:
-        done = subprocess.run([TERMINAL, *words], cwd=folder, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [TERMINAL, *words], cwd=folder, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, (words, done.stdout, done.stderr)
         return done.stdout
 
-    mean = ["release", "mean", "people.csv", "--column", "y", "--bounds", "0", "2", "--person-column", "id"]
+    mean = [
+        "release",
+        "mean",
+        "people.csv",
+        "--column",
+        "y",
+        "--bounds",
+        "0",
+        "2",
+        "--person-column",
+        "id",
+    ]
     run("release", "mean", "--help")
     run("ledger", "init", "books.db")
     run("ledger", "grant", "grants.csv", "--ledger", "books.db")
@@ -67,7 +90,9 @@ def at_the_terminal(table: dict[str, list], folder: Path) -> None:
     run("ledger", "verify", "--ledger", "books.db")
     run(*mean, "--epsilon", "1", "--engine", "duckdb", "--out", "duckdb.json")
     assert "y" in run("explain", "duckdb.json")
-    assert json.loads((folder / "booked.json").read_text())["format"].startswith("sottovoce.release")
+    assert json.loads((folder / "booked.json").read_text())["format"].startswith(
+        "sottovoce.release"
+    )
 
 
 if __name__ == "__main__":
@@ -76,4 +101,9 @@ if __name__ == "__main__":
         at_the_terminal(people(), Path(place))
     import sottovoce.web.app
 
-    print("Works with " + ", ".join(f"{name} {version(name)}" for name in ("numpy", "scikit-learn", "opendp", "typer")))
+    print(
+        "Works with "
+        + ", ".join(
+            f"{name} {version(name)}" for name in ("numpy", "scikit-learn", "opendp", "typer")
+        )
+    )

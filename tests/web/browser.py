@@ -30,7 +30,8 @@ PATIENCE = 120.0
 #: What a browser says about pages that refuse something in words.
 REFUSALS = ("status of 404", "status of 409", "status of 422")
 #: People, rows of each, and the tiers of the table that the tests bring.
-PEOPLE, TIERS = 2000, {"careful": 0.2, "usual": 1.0, "open": 4.0}
+PEOPLE = 2000
+TIERS = {"careful": 0.2, "usual": 1.0, "open": 4.0}
 
 
 @dataclass(frozen=True)
@@ -86,13 +87,17 @@ def served(tmp_path_factory):
 @pytest.fixture(scope="module")
 def chromium():
     """The browser itself; one for the tests of a file."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: no page is looked at")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="Playwright is not installed: no page is looked at"
+    )
     path = next(filter(None, map(shutil.which, CHROMIUM)), None)
     with playwright.sync_playwright() as running:
         try:
             browser = running.chromium.launch(executable_path=path, args=["--no-sandbox"])
         except playwright.Error:
-            pytest.skip(f"no Chromium here ({', '.join(CHROMIUM)}, nor Playwright's own): no page is looked at")
+            pytest.skip(
+                f"no Chromium here ({', '.join(CHROMIUM)}, nor Playwright's own): no page is looked at"
+            )
         yield browser
         browser.close()
 
@@ -111,7 +116,8 @@ def window(chromium, served):
     def opened(**settings):
         context = chromium.new_context(storage_state=signed_in, base_url=served.address, **settings)
         context.set_default_timeout(PATIENCE * 1000)
-        page, trouble = context.new_page(), []
+        page = context.new_page()
+        trouble = []
         page.on("pageerror", lambda error: trouble.append(str(error)))
         page.on("console", lambda said: trouble.append(said.text) if said.type == "error" else None)
         yield page
@@ -123,11 +129,15 @@ def window(chromium, served):
 
 def people_csv(folder: Path) -> Path:
     """A table of people with tiers, one or two rows each; costs depend on age and smoking."""
-    lines, tiers = ["id,age,smoker,cost,tier"], list(TIERS)
+    lines = ["id,age,smoker,cost,tier"]
+    tiers = list(TIERS)
     for i in range(PEOPLE):
-        age, smoker = 18 + i * 37 % 70, i % 4 == 0
+        age = 18 + i * 37 % 70
+        smoker = i % 4 == 0
         cost = 1500 + 90 * age + 4000 * smoker + i * 7919 % 1000
-        lines += [f"p{i:04d},{age},{'yes' if smoker else 'no'},{cost},{tiers[i % 3]}"] * (1 + (i % 10 == 0))
+        lines += [f"p{i:04d},{age},{'yes' if smoker else 'no'},{cost},{tiers[i % 3]}"] * (
+            1 + (i % 10 == 0)
+        )
     path = folder / "patients.csv"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path

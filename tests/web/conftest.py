@@ -12,7 +12,8 @@ from sottovoce.web import guard, workspace
 from sottovoce.web.app import make_app
 from sottovoce.web.workspace import Workspace
 
-PORT, TOKEN = 8765, "the-token-of-these-tests"
+PORT = 8765
+TOKEN = "the-token-of-these-tests"
 HOME = f"http://127.0.0.1:{PORT}"
 #: What a browser says of requests that our own page makes.
 OWN = {"sec-fetch-site": "same-origin"}
@@ -67,7 +68,10 @@ def client(stranger: TestClient) -> TestClient:
 @pytest.fixture(scope="session")
 def rows() -> bytes:
     """Salaries and ages of people with grants, two rows each, as CSV."""
-    lines = [f"u{i // 2},{TIERS[i // 2 % 3]},{40_000 + 37 * i % 20_000},{18 + i % 70}" for i in range(2 * PEOPLE)]
+    lines = [
+        f"u{i // 2},{TIERS[i // 2 % 3]},{40_000 + 37 * i % 20_000},{18 + i % 70}"
+        for i in range(2 * PEOPLE)
+    ]
     return "\n".join(["id,epsilon,salary,age", *lines, ""]).encode()
 
 

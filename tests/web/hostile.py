@@ -19,7 +19,16 @@ from sottovoce.web.app import make_app
 from sottovoce.web.workspace import Workspace
 
 NAMES = (
-    *("t.csv", "../../../tmp/x.csv", "/etc/passwd", "..\\..\\x.csv", "t.parquet", "t.csv.gz", "con", "a" * 4000),
+    *(
+        "t.csv",
+        "../../../tmp/x.csv",
+        "/etc/passwd",
+        "..\\..\\x.csv",
+        "t.parquet",
+        "t.csv.gz",
+        "con",
+        "a" * 4000,
+    ),
     *("%2e%2e%2fx", "x;rm -rf ~.csv", "\u202etxt.csv", "<script>.csv"),
 )
 GOOD = b"id,epsilon,v\na,1,2\nb,2,3\n"
@@ -35,44 +44,87 @@ MAGIC = (
         b"BZh9",
         b"\xfd7zXZ",
     ),
-    *(b"(\xb5/\xfd", b"SQLite format 3\0", b"PAR1", b"PARE", b"PAR1PAR1", b"ORC", b"Obj\x01", b"\xff\xfei\0d\0"),
+    *(
+        b"(\xb5/\xfd",
+        b"SQLite format 3\0",
+        b"PAR1",
+        b"PARE",
+        b"PAR1PAR1",
+        b"ORC",
+        b"Obj\x01",
+        b"\xff\xfei\0d\0",
+    ),
 )
 #: Text that is no table: empty, not UTF-8, with NUL, a line without end, columns without number, names of no use.
 BROKEN = (
-    *(b"", b"\0", b"\n", b",", b"a,a\n1,2\n", b"a\0b,c\n1,2\n", b"a,b\n1,\0\n", b"a,b\n\xff\xfe,2\n"),
-    *(b"a,b\n1,2\n\xe2\x82", b"x" * (2**20 + 1), b"a,b\n" + b"1" * (2**20 + 1), b'a,b\n"' + b"1" * 2**21),
+    *(
+        b"",
+        b"\0",
+        b"\n",
+        b",",
+        b"a,a\n1,2\n",
+        b"a\0b,c\n1,2\n",
+        b"a,b\n1,\0\n",
+        b"a,b\n\xff\xfe,2\n",
+    ),
+    *(
+        b"a,b\n1,2\n\xe2\x82",
+        b"x" * (2**20 + 1),
+        b"a,b\n" + b"1" * (2**20 + 1),
+        b'a,b\n"' + b"1" * 2**21,
+    ),
     b",".join(b"c%d" % i for i in range(5000)) + b"\n",
     *(b'"a\nb",c\n1,2\n', b"a\x07,b\n1,2\n", b"a" * 300 + b",b\n1,2\n"),
 )
-PART = b'--x\r\nContent-Disposition: form-data; name="table"; filename="t.csv"\r\n\r\n' + GOOD + b"\r\n--x--\r\n"
+PART = (
+    b'--x\r\nContent-Disposition: form-data; name="table"; filename="t.csv"\r\n\r\n'
+    + GOOD
+    + b"\r\n--x--\r\n"
+)
 #: Forms that are cut off, have another edge, no table, two, thousands, endless headers or fields.
 FORMS = (
     *(b"", b"--x", PART[:-8], PART.replace(b"--x", b"--y"), PART[:60], b"\r\n" * 1000),
-    *(PART.replace(b"table", b"chair"), PART[:-4] + b"\r\n" + PART, PART.replace(b'; filename="t.csv"', b"")),
+    *(
+        PART.replace(b"table", b"chair"),
+        PART[:-4] + b"\r\n" + PART,
+        PART.replace(b'; filename="t.csv"', b""),
+    ),
     PART.replace(b"\r\n\r\n", b"\r\nX: " + b"y" * 200_000 + b"\r\n\r\n", 1),
     b"".join(PART[:-4].replace(b"table", b"t%d" % i) + b"\r\n" for i in range(2000)),
     PART.replace(b"t.csv", b"t\0.csv"),
     b'--x\r\nContent-Disposition: form-data; name="f"\r\n\r\n' + b"z" * 2**21 + b"\r\n--x--\r\n",
 )
-KINDS = ("multipart/form-data; boundary=x", "multipart/form-data", "text/csv", "multipart/mixed; boundary=x")
+KINDS = (
+    "multipart/form-data; boundary=x",
+    "multipart/form-data",
+    "text/csv",
+    "multipart/mixed; boundary=x",
+)
 #: How often a good table is sent, under every name, and one that is too long.
-GOOD_TIMES, TOO_LONG = 4, 20
+GOOD_TIMES = 4
+TOO_LONG = 20
 
 
 class Hostile:
     """Whoever sends these; keeps count of the answers."""
 
     def __init__(self) -> None:
-        self.desk, self.answers, self.strays = Workspace.for_ledger(None), defaultdict(Counter), []
+        self.desk = Workspace.for_ledger(None)
+        self.answers = defaultdict(Counter)
+        self.strays = []
         app = make_app(self.desk, 8765, "t")
-        self.client = TestClient(app, base_url="http://127.0.0.1:8765", headers={"sec-fetch-site": "same-origin"})
+        self.client = TestClient(
+            app, base_url="http://127.0.0.1:8765", headers={"sec-fetch-site": "same-origin"}
+        )
         self.client.post("/open", data={"token": "t"})
 
     def file(self, kind, content, name="t.csv"):
         self._count(kind, self.client.post("/api/tables", files={"table": (name, content)}))
 
     def form(self, body, kind):
-        self._count("form", self.client.post("/api/tables", content=body, headers={"content-type": kind}))
+        self._count(
+            "form", self.client.post("/api/tables", content=body, headers={"content-type": kind})
+        )
 
     def _count(self, kind, answer):
         self.answers[kind][answer.status_code] += 1
@@ -91,7 +143,8 @@ def own_memory() -> int:
 
 
 def main(folder: str, limit: str) -> None:
-    guard.ANSWER_STEP, guard.MOST_UPLOAD = 1e-6, int(limit)
+    guard.ANSWER_STEP = 1e-6
+    guard.MOST_UPLOAD = int(limit)
     sender = Hostile()
     for name in NAMES * GOOD_TIMES:
         sender.file("good", GOOD, name)
@@ -108,7 +161,11 @@ def main(folder: str, limit: str) -> None:
     left = len(list(sender.desk.folder.iterdir()))
     sender.desk.clear()
     memory = [own_memory(), 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss]
-    print(json.dumps({"answers": sender.answers, "strays": sender.strays, "left": left, "memory": memory}))
+    print(
+        json.dumps(
+            {"answers": sender.answers, "strays": sender.strays, "left": left, "memory": memory}
+        )
+    )
 
 
 if __name__ == "__main__":

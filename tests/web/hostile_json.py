@@ -22,8 +22,36 @@ NEVER: tuple[Any, ...] = (
 )
 #: What some fields take and others do not.
 SELDOM: tuple[Any, ...] = (
-    *(True, 0, -1, 1.5, 10**20, 1e308, 5e-324, "", "x", "\ud800", "\udfff\ud800", "\0", "a\nb", "x" * 201, "1e999"),
-    *("nan", [], [1], ["x"], [True], [1e308] * 3, {}, {"a": 1}, {"": {}}, {"\ud800": 1}, [0.5] * 2000),
+    *(
+        True,
+        0,
+        -1,
+        1.5,
+        10**20,
+        1e308,
+        5e-324,
+        "",
+        "x",
+        "\ud800",
+        "\udfff\ud800",
+        "\0",
+        "a\nb",
+        "x" * 201,
+        "1e999",
+    ),
+    *(
+        "nan",
+        [],
+        [1],
+        ["x"],
+        [True],
+        [1e308] * 3,
+        {},
+        {"a": 1},
+        {"": {}},
+        {"\ud800": 1},
+        [0.5] * 2000,
+    ),
     *({str(number): number for number in range(50)}, "\U0001f70f"),
 )
 DEEP = 300
@@ -39,7 +67,12 @@ def deep() -> Any:
 
 def fields(body: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Every field of a body, and every one inside it, by the names that lead to it."""
-    inside = body.items() if isinstance(body, dict) else enumerate(body) if isinstance(body, list) else ()
+    if isinstance(body, dict):
+        inside = body.items()
+    elif isinstance(body, list):
+        inside = enumerate(body)
+    else:
+        inside = ()
     for name, value in inside:
         yield (*above, name)
         yield from fields(value, (*above, name))
@@ -57,10 +90,35 @@ def put(body: Any, field: tuple[Any, ...], value: Any) -> Any:
 
 def good(table: str) -> list[tuple[str, str, dict[str, Any]]]:
     """For every verb with a body: method, path, and a body with all fields that it may have."""
-    market = {"costs": {"s1": 1.0, "s2": 2.0}, "prior": {"law": "uniform", "numbers": [1, 5]}, "budget": 10.0}
-    terms = {"trade_off": None, "rule": None, "reserve": 2.0, "cap": 1.0, "features": 10, "norm": 1.0, "coin": 0.01}
-    salary = {"kind": "number", "low": 0, "high": 200_000, "missing": 5.0, "unit": "EUR", "levels": []}
-    schema = {"columns": {"salary": salary}, "person": "id", "budget": "epsilon", "label": "salary", "name": "n"}
+    market = {
+        "costs": {"s1": 1.0, "s2": 2.0},
+        "prior": {"law": "uniform", "numbers": [1, 5]},
+        "budget": 10.0,
+    }
+    terms = {
+        "trade_off": None,
+        "rule": None,
+        "reserve": 2.0,
+        "cap": 1.0,
+        "features": 10,
+        "norm": 1.0,
+        "coin": 0.01,
+    }
+    salary = {
+        "kind": "number",
+        "low": 0,
+        "high": 200_000,
+        "missing": 5.0,
+        "unit": "EUR",
+        "levels": [],
+    }
+    schema = {
+        "columns": {"salary": salary},
+        "person": "id",
+        "budget": "epsilon",
+        "label": "salary",
+        "name": "n",
+    }
     asked = {"table": table, "column": "salary", "share": 0.5, "epsilon": None}
     questions = [
         {**asked, "question": name, "parameters": {option.name: None for option in kind.options}}
@@ -68,7 +126,11 @@ def good(table: str) -> list[tuple[str, str, dict[str, Any]]]:
     ]
     return [
         *(("POST", "/api/plan", question) for question in questions),
-        ("POST", "/api/release", {**asked, "question": "mean", "key": "k", "plan_digest": "0" * 64}),
+        (
+            "POST",
+            "/api/release",
+            {**asked, "question": "mean", "key": "k", "plan_digest": "0" * 64},
+        ),
         ("PUT", f"/api/tables/{table}/schema", {**schema, "tiers": {"careful": 1.0}}),
         ("POST", "/api/ledger/grants", {"grants": {"ada": 1.0}}),
         ("POST", "/api/market", {**market, **terms}),

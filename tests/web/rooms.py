@@ -19,10 +19,13 @@ from sottovoce.web.workspace import Workspace
 from web.browser import serving
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # it would like another client than the one that it asks for elsewhere
+    warnings.simplefilter(
+        "ignore"
+    )  # it would like another client than the one that it asks for elsewhere
     from starlette.testclient import TestClient
 
-PORT, TOKEN = 8765, "the-one-time-token-of-a-test"
+PORT = 8765
+TOKEN = "the-one-time-token-of-a-test"
 #: What a browser says of a form of our own page.
 OWN = {"sec-fetch-site": "same-origin"}
 TIERS = (0.1, 0.5, 2.0)
@@ -67,7 +70,9 @@ def app_over(desk: Workspace):
 def visitor(app) -> TestClient:
     """Somebody at this machine who has shown nothing yet."""
     address = f"http://127.0.0.1:{PORT}"
-    return TestClient(app, base_url=address, headers=OWN, raise_server_exceptions=False, follow_redirects=False)
+    return TestClient(
+        app, base_url=address, headers=OWN, raise_server_exceptions=False, follow_redirects=False
+    )
 
 
 def curator(app) -> TestClient:
@@ -85,7 +90,9 @@ def text(html: str) -> str:
 def complaints(html: str) -> set[str]:
     """The fields that are marked as wrong, each with a sentence that its input names as its description."""
     marked = set(re.findall(r'<p class="wrongly" id="(\w+)-wrong">\S', html))
-    assert all(re.search(rf'id="{name}"[^>]*aria-describedby="[^"]*{name}-wrong', html) for name in marked)
+    assert all(
+        re.search(rf'id="{name}"[^>]*aria-describedby="[^"]*{name}-wrong', html) for name in marked
+    )
     return marked
 
 

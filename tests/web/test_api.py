@@ -30,7 +30,10 @@ JSON = {"content-type": "application/json"}
 SECRET = "zanzibar-41234"
 PATIENCE = 300.0
 #: What the table that is there can be asked.
-ABOUT = {"/api/plan": {"column": "salary", "parameters": {}}, "/api/release": {"question": "mean", "column": "salary"}}
+ABOUT = {
+    "/api/plan": {"column": "salary", "parameters": {}},
+    "/api/release": {"question": "mean", "column": "salary"},
+}
 #: Some of what some fields take.
 SOME = (1e308, 5e-324, "\ud800", [1], {"a": 1})
 CHECKED = [
@@ -58,7 +61,10 @@ def test_the_whole_way_from_a_table_to_a_release(client, desk, rows):
     brought = client.post("/api/tables", files={"table": ("../../etc/salaries.csv", rows)})
     assert brought.status_code == 201
     table = brought.json()
-    assert (table["name"], set(table["columns"])) == ("salaries.csv", {"id", "epsilon", "salary", "age"})
+    assert (table["name"], set(table["columns"])) == (
+        "salaries.csv",
+        {"id", "epsilon", "salary", "age"},
+    )
     assert str(desk.folder) not in brought.text
     assert "low =" in client.get(f"/api/tables/{table['id']}/draft").json()["words"]
     schema = {
@@ -72,7 +78,12 @@ def test_the_whole_way_from_a_table_to_a_release(client, desk, rows):
     assert client.put(f"/api/tables/{table['id']}/schema", json=schema).status_code == 204
     lines = client.get(f"/api/tables/{table['id']}/grants").json()
     assert lines == [{"epsilon": e, "people": 100, "rows": 200} for e in (0.1, 0.5, 2.0)]
-    asked = {"table": table["id"], "question": "ridge", "column": "salary", "parameters": {"method": "statistics"}}
+    asked = {
+        "table": table["id"],
+        "question": "ridge",
+        "column": "salary",
+        "parameters": {"method": "statistics"},
+    }
     planned = client.post("/api/plan", json=asked).json()
     assert planned["note"] == actions.NOT_GRANTED
     assert planned["verdict"]
@@ -82,13 +93,18 @@ def test_the_whole_way_from_a_table_to_a_release(client, desk, rows):
     }
     planned = client.post("/api/plan", json=asked).json()
     assert planned["note"] == ""
-    other = client.post("/api/release", json={**asked, "key": "slopes", "share": 0.5, **agreed(planned)})
+    other = client.post(
+        "/api/release", json={**asked, "key": "slopes", "share": 0.5, **agreed(planned)}
+    )
     assert (other.status_code, "nobody was charged" in other.text) == (409, True)
     begun = client.post("/api/release", json={**asked, "key": "slopes", **agreed(planned)})
     assert done(desk, begun.json()["job"]).state == "done"
     bytes_released = client.get("/api/release", params={"key": "slopes"}).content
     assert Release.from_json(bytes_released.decode()).question == "ridge"
-    assert "Answer: a linear model" in client.get("/api/release/explained", params={"key": "slopes"}).json()["words"]
+    assert (
+        "Answer: a linear model"
+        in client.get("/api/release/explained", params={"key": "slopes"}).json()["words"]
+    )
     tiers = client.get("/api/ledger/balances").json()
     assert [tier["people"] for tier in tiers] == [100, 100, 100]
     assert client.post("/api/ledger/verify").status_code == 200
@@ -101,7 +117,13 @@ def test_the_whole_way_from_a_table_to_a_release(client, desk, rows):
 def test_an_audit_is_confidential_and_sums_up(client, desk, table):
     grants = {f"u{i}": 2.0 for i in range(300)}
     desk.session.grant(grants, currency="epsilon, delta", neighbours="zero out", delta=1e-3)
-    asked = {"table": table, "question": "posterior", "column": "salary", "key": "p", "parameters": {"alpha": 300}}
+    asked = {
+        "table": table,
+        "question": "posterior",
+        "column": "salary",
+        "key": "p",
+        "parameters": {"alpha": 300},
+    }
     job = done(desk, client.post("/api/release", json=asked).json()["job"])
     assert job.state == "done", job.sentence
     told = client.post("/api/audit", json={"table": table, "key": "p"}).json()
@@ -110,13 +132,22 @@ def test_an_audit_is_confidential_and_sums_up(client, desk, table):
 
 
 def test_a_market_is_settled_from_reports_alone(client):
-    offered = {"costs": {f"s{i}": 1 + i / 10 for i in range(20)}, "prior": {"law": "uniform", "numbers": [1, 5]}}
+    offered = {
+        "costs": {f"s{i}": 1 + i / 10 for i in range(20)},
+        "prior": {"law": "uniform", "numbers": [1, 5]},
+    }
     bought = client.post("/api/market", json={**offered, "budget": 10.0}).json()
     assert 0 < bought["total"] <= 10
     assert set(bought["epsilon"]) == set(offered["costs"])
-    cheap = client.post("/api/market", json={**offered, "budget": 10.0, "reserve": 2.0}).json()["epsilon"]
+    cheap = client.post("/api/market", json={**offered, "budget": 10.0, "reserve": 2.0}).json()[
+        "epsilon"
+    ]
     assert {name for name, epsilon in cheap.items() if epsilon} <= {f"s{i}" for i in range(11)}
-    seen = {**offered, "budget": 10.0, "prior": {"law": "empirical", "numbers": [1 + i / 10 for i in range(40)]}}
+    seen = {
+        **offered,
+        "budget": 10.0,
+        "prior": {"law": "empirical", "numbers": [1 + i / 10 for i in range(40)]},
+    }
     assert 0 < client.post("/api/market", json=seen).json()["total"] <= 10
     for wrong in (
         {},
@@ -138,7 +169,11 @@ def test_a_market_is_settled_from_reports_alone(client):
         ("/api/plan", {"table": {SECRET: SECRET}, "question": "mean"}, "table"),
         ("/api/ledger/grants", {"grants": {SECRET: -41234}}, "grants"),
         ("/api/ledger/grants", {"grants": {SECRET: "x" + SECRET}}, "grants"),
-        ("/api/market", {"costs": {SECRET: -1}, "prior": {"law": SECRET, "numbers": [1, 2]}}, "costs"),
+        (
+            "/api/market",
+            {"costs": {SECRET: -1}, "prior": {"law": SECRET, "numbers": [1, 2]}},
+            "costs",
+        ),
     ],
 )
 def test_what_was_sent_is_not_repeated(client, path, body, field):
@@ -165,14 +200,24 @@ def test_what_the_library_refuses_is_told_in_words_of_a_page(client, table):
 
 
 def test_nothing_that_is_not_json_breaks_it(client):
-    for body in (b"", b"{", b"\xff\xfe", b"[" * 5000, json.dumps("x").encode(), b"NaN", b'{"table": NaN}'):
+    for body in (
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"[" * 5000,
+        json.dumps("x").encode(),
+        b"NaN",
+        b'{"table": NaN}',
+    ):
         assert client.post("/api/plan", content=body).status_code in (400, 422)
         headers = {"content-type": "multipart/form-data; boundary=x"}
         assert client.post("/api/tables", content=body, headers=headers).status_code in (400, 422)
 
 
 @pytest.mark.parametrize(
-    "value", [[1.0], [], {"a": 1}, 3, "x", True, "\ud800", 10**400], ids=lambda value: ascii(value)[:9]
+    "value",
+    [[1.0], [], {"a": 1}, 3, "x", True, "\ud800", 10**400],
+    ids=lambda value: ascii(value)[:9],
 )
 def test_a_parameter_of_a_wrong_kind_is_refused_by_its_name(client, table, value):
     """`neighbours` as a list was a 500 once: each is looked at by the option that it is for, before the library."""
@@ -180,18 +225,28 @@ def test_a_parameter_of_a_wrong_kind_is_refused_by_its_name(client, table, value
         for option in kind.options:
             if option.several and value == [1.0]:
                 continue
-            asked = {"table": table, "question": question, "column": "salary", "parameters": {option.name: value}}
+            asked = {
+                "table": table,
+                "question": question,
+                "column": "salary",
+                "parameters": {option.name: value},
+            }
             answer = client.post("/api/plan", content=json.dumps(asked), headers=JSON)
             if value == 3 and not (option.choices or option.most < 3):
                 assert "Missing or wrong" not in answer.text
                 continue
             assert answer.status_code == 422, (question, option.name)
-            assert [field["field"] for field in answer.json()["fields"]] == [f"parameters.{option.name}"]
+            assert [field["field"] for field in answer.json()["fields"]] == [
+                f"parameters.{option.name}"
+            ]
 
 
-def test_whatever_stands_in_any_field_is_refused_by_its_name_and_breaks_nothing(client, desk, table):
+def test_whatever_stands_in_any_field_is_refused_by_its_name_and_breaks_nothing(
+    client, desk, table
+):
     """What no field takes, in every field of every verb, however deep the field lies."""
-    schema, books = desk.schemas[table], actions.read_entries(desk)[-1]
+    schema = desk.schemas[table]
+    books = actions.read_entries(desk)[-1]
     for method, path, body in hostile_json.good(table):
         for field in hostile_json.fields(body):
             for value in (*hostile_json.NEVER, hostile_json.deep()):
@@ -202,7 +257,9 @@ def test_whatever_stands_in_any_field_is_refused_by_its_name_and_breaks_nothing(
                     assert "takes: " in answer.json()["error"]
                     continue
                 name = next(str(part) for part in reversed(field) if part in DECLARED_FIELDS)
-                assert name in [part for one in answer.json()["fields"] for part in one["field"].split(".")], field
+                assert name in [
+                    part for one in answer.json()["fields"] for part in one["field"].split(".")
+                ], field
     assert desk.schemas[table] is schema
     assert actions.read_entries(desk)[-1] == books
 
@@ -245,8 +302,11 @@ class Asking:
     """Sends what was made up, and then the same about a table that is there; counts, and looks at the books."""
 
     def __init__(self, client, desk, table):
-        self.client, self.desk, self.table = client, desk, table
-        self.statuses, self.schema = Counter(), desk.schemas[table]
+        self.client = client
+        self.desk = desk
+        self.table = table
+        self.statuses = Counter()
+        self.schema = desk.schemas[table]
 
     def __call__(self, case):
         self.send(case)
@@ -263,7 +323,9 @@ class Asking:
         if answer.status_code == 202:
             refused = not done(self.desk, answer.json()["job"]).committed
         if refused:
-            assert actions.read_entries(self.desk)[-1] == before, "a refused request changed the books"
+            assert actions.read_entries(self.desk)[-1] == before, (
+                "a refused request changed the books"
+            )
 
 
 def own_examples(app, ask, table, values) -> None:
@@ -272,14 +334,23 @@ def own_examples(app, ask, table, values) -> None:
     schema.app = app
     for method, path, body in hostile_json.good(table):
         where = path.replace(table, "{table}")
-        place = {"table": table} if where != path else {}
+        if where != path:
+            place = {"table": table}
+        else:
+            place = {}
         for field in hostile_json.fields(body):
             for value in values:
                 wrong = hostile_json.put(body, field, value)
-                ask.send(schema[where][method].Case(path_parameters=place, body=wrong, media_type="application/json"))
+                ask.send(
+                    schema[where][method].Case(
+                        path_parameters=place, body=wrong, media_type="application/json"
+                    )
+                )
 
 
-@pytest.mark.parametrize("values", [SOME, pytest.param(hostile_json.SELDOM, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "values", [SOME, pytest.param(hostile_json.SELDOM, marks=pytest.mark.long)]
+)
 def test_schemathesis_finds_nothing_in_our_own_examples(app, client, desk, table, values):
     ask = Asking(client, desk, table)
     own_examples(app, ask, table, values)

@@ -24,7 +24,8 @@ class App:
     """Answers at once, or when it may; recognises whoever says so, and tells much to whoever asks for it."""
 
     def __init__(self) -> None:
-        self.may, self.begun = threading.Event(), 0
+        self.may = threading.Event()
+        self.begun = 0
 
     async def __call__(self, scope, receive, send):
         if scope["path"] == "/known":
@@ -33,12 +34,15 @@ class App:
             self.begun += 1
             while not self.may.is_set():
                 await asyncio.sleep(0.005)
-        await BufferedAnswer(200, [], [b"x" * (2**25 if scope["path"] == "/much" else 4)]).send_to(send)
+        await BufferedAnswer(200, [], [b"x" * (2**25 if scope["path"] == "/much" else 4)]).send_to(
+            send
+        )
 
 
 @contextmanager
 def running(app):
-    here, server = open_socket(0), connections.make_server(app)
+    here = open_socket(0)
+    server = connections.make_server(app)
     thread = threading.Thread(target=server.run, args=([here],), daemon=True)
     port = here.getsockname()[1]
     thread.start()
@@ -46,7 +50,9 @@ def running(app):
     with ExitStack() as opened:
 
         def connected(sent=b""):
-            connection = opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE))
+            connection = opened.enter_context(
+                socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+            )
             connection.sendall(sent)
             return connection
 
@@ -118,7 +124,8 @@ def test_where_everybody_is_known_and_busy_nobody_makes_room(few):
 def test_a_byte_now_and_then_keeps_no_connection(monkeypatch):
     monkeypatch.setattr(connections, "WAIT", 0.2)
     with running(App()) as (connected, _there):
-        slow, ended = connected(b"GET / HTTP/1.1\r\n"), threading.Event()
+        slow = connected(b"GET / HTTP/1.1\r\n")
+        ended = threading.Event()
 
         def drip():
             try:
@@ -157,6 +164,11 @@ def test_places_fit_into_the_files_of_the_process(monkeypatch):
 def test_what_is_logged_is_told_in_few_lines_without_its_words(capsys):
     with connections.log_briefly():
         for _ in range(100):
-            logging.getLogger("asyncio").error("salary %s of ada", 41234, exc_info=ValueError("41234"))
+            logging.getLogger("asyncio").error(
+                "salary %s of ada", 41234, exc_info=ValueError("41234")
+            )
     told = capsys.readouterr().err
-    assert told == "Something went wrong beside the page (asyncio). The page goes on.\n" * connections.LINES
+    assert (
+        told
+        == "Something went wrong beside the page (asyncio). The page goes on.\n" * connections.LINES
+    )

@@ -58,7 +58,9 @@ def test_the_whole_way_from_a_table_to_a_release_and_its_script(window, served, 
         best = expected(page)
         page.select_option("#method", "output")
         page.wait_for_url("**method=output**")
-        page.wait_for_function(f"!document.querySelector('.expected').textContent.includes('{best}')")
+        page.wait_for_function(
+            f"!document.querySelector('.expected').textContent.includes('{best}')"
+        )
         page.select_option("#method", "objective")
         page.wait_for_url("**method=objective**")
         page.locator("#share").fill("50")
@@ -73,12 +75,22 @@ def test_the_whole_way_from_a_table_to_a_release_and_its_script(window, served, 
 
     made = sv.Release.load(kept["release"])
     served.desk.session.verify(made)
-    assert "What it means: whatever somebody already knows" in kept["certificate"].read_text("utf-8")
+    assert "What it means: whatever somebody already knows" in kept["certificate"].read_text(
+        "utf-8"
+    )
     again = tmp_path / "again.json"
     books = f"sqlite:///{served.books}"
-    subprocess.run([sys.executable, kept["script"], table, again, books, "again"], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, kept["script"], table, again, books, "again"],
+        check=True,
+        capture_output=True,
+    )
     other = sv.Release.load(again)
-    assert (other.question, other.parameters, other.guarantee) == (made.question, made.parameters, made.guarantee)
+    assert (other.question, other.parameters, other.guarantee) == (
+        made.question,
+        made.parameters,
+        made.guarantee,
+    )
     assert served.desk.session.balance("p0000") == pytest.approx(0, abs=1e-8)
 
 
@@ -86,7 +98,9 @@ def ask(page, served, table, share: str) -> None:  # noqa: F811
     """Describes a table of people who have enough left, and opens the question of a mean with its plan."""
     describe(page, table)
     served.desk.session.grant({f"p{i:04d}": 100.0 for i in range(PEOPLE)})
-    page.goto(f"/question/{next(reversed(served.desk.schemas))}?question=mean&column=cost&share={share}")
+    page.goto(
+        f"/question/{next(reversed(served.desk.schemas))}?question=mean&column=cost&share={share}"
+    )
     shown(page, "#key")
 
 
@@ -94,14 +108,20 @@ RELEASE = "#plan form button"
 
 
 @pytest.mark.xdist_group("curator")
-def test_nothing_can_be_released_while_the_plan_shown_is_not_of_what_is_asked(window, served, tmp_path):  # noqa: F811
+def test_nothing_can_be_released_while_the_plan_shown_is_not_of_what_is_asked(
+    window, served, tmp_path
+):  # noqa: F811
     with window() as page:
         ask(page, served, people_csv(tmp_path), "3")
         held = []
-        page.route("**/question/*share=4*", lambda route: held.append(route))  # a server that takes its time
+        page.route(
+            "**/question/*share=4*", lambda route: held.append(route)
+        )  # a server that takes its time
         page.fill("#key", "while-it-moves")
         page.locator("#share").fill("4")
-        assert page.locator(RELEASE).is_disabled(), "at once, before anything is asked of the server"
+        assert page.locator(RELEASE).is_disabled(), (
+            "at once, before anything is asked of the server"
+        )
         assert "still what you asked for before" in page.locator("#plan").text_content()
         page.locator("#key").press("Enter")
         until(lambda: held or page.wait_for_timeout(10))
@@ -118,7 +138,9 @@ def test_nothing_can_be_released_while_the_plan_shown_is_not_of_what_is_asked(wi
 def test_a_plan_that_cannot_be_had_is_said_and_cannot_be_released(window, served, tmp_path):  # noqa: F811
     with window() as page:
         ask(page, served, people_csv(tmp_path), "3")
-        page.route("**/question/*share=4*", lambda route: route.fulfill(status=404, body="not the page"))
+        page.route(
+            "**/question/*share=4*", lambda route: route.fulfill(status=404, body="not the page")
+        )
         page.locator("#share").fill("4")
         shown(page, "text=the new numbers could not be had")
         assert page.locator(RELEASE).is_disabled()
@@ -143,7 +165,9 @@ def test_a_release_is_made_under_the_plan_that_was_shown_or_not_at_all(client):
         refused = client.post(address, data={**asked, "key": "may", "plan": digest, **changed})
         assert refused.status_code == 422
         assert "The plan has changed since it was shown, and nobody was charged." in refused.text
-        assert agreed(refused) != {**asked, "plan": digest, **changed}["plan"], "the new plan is shown"
+        assert agreed(refused) != {**asked, "plan": digest, **changed}["plan"], (
+            "the new plan is shown"
+        )
     # Somebody has less left by now: the same question would be answered without them.
     client.desk.session.charge({"p0000": 0.15}, key="outside")
     refused = client.post(address, data={**asked, "key": "may", "plan": digest})
@@ -162,13 +186,15 @@ def test_a_release_is_made_under_the_plan_that_was_shown_or_not_at_all(client):
 
 def test_the_plan_of_one_column_is_not_agreed_to_for_another_at_the_same_price(client):
     client.post(
-        f"/table/{client.name}", data={**DESCRIBED, "low-1": "0", "high-1": "100", "low-3": "0", "high-3": "100"}
+        f"/table/{client.name}",
+        data={**DESCRIBED, "low-1": "0", "high-1": "100", "low-3": "0", "high-3": "100"},
     )
     client.post(f"/table/{client.name}/grant", data={"account": "pure epsilon, replace"})
     asked = {"question": "mean", "column": "cost", "share": "50"}
     shown = agreed(client.get(f"/question/{client.name}", params=asked))
     released = client.post(
-        f"/question/{client.name}/release", data={**asked, "column": "age", "key": "may", "plan": shown}
+        f"/question/{client.name}/release",
+        data={**asked, "column": "age", "key": "may", "plan": shown},
     )
     assert released.status_code == 422
     assert "The plan has changed since it was shown, and nobody was charged." in released.text
@@ -226,7 +252,9 @@ DOWNLOADS = {
 
 
 def expected(page):
-    return re.search(r"Expected error: ([\d,.]+)", page.locator(".expected").text_content()).group(1)
+    return re.search(r"Expected error: ([\d,.]+)", page.locator(".expected").text_content()).group(
+        1
+    )
 
 
 def carried(page, name, folder):
@@ -260,7 +288,8 @@ def test_the_audit_of_a_release(window, served, tmp_path):  # noqa: F811
         assert "CONFIDENTIAL" in told
         assert not re.search(r"p\d{4}", told)  # nobody is named unless asked for
         assert (
-            page.locator("svg.losses rect").first.evaluate("bar => getComputedStyle(bar).fill") == "rgb(31, 111, 120)"
+            page.locator("svg.losses rect").first.evaluate("bar => getComputedStyle(bar).fill")
+            == "rgb(31, 111, 120)"
         )
 
 
@@ -367,7 +396,9 @@ def test_what_is_wrong_with_a_question_is_said_next_to_the_field(shared, typed, 
     assert field in wrong(answer)
 
 
-@pytest.mark.parametrize("files", [{}, {"table": ("a.csv", b"\xff\xfe\x00")}, {"table": ("a.csv", b"")}])
+@pytest.mark.parametrize(
+    "files", [{}, {"table": ("a.csv", b"\xff\xfe\x00")}, {"table": ("a.csv", b"")}]
+)
 def test_what_is_wrong_with_a_file_is_said_next_to_the_field(shared, files):
     answer = shared.post("/table", files=files)
     assert answer.status_code == 422
@@ -387,7 +418,9 @@ def test_names_from_the_table_are_shown_and_never_run(client):
 
 
 def test_work_is_cancelled_before_anybody_is_charged_and_not_after(client):
-    go_on, end, jobs = threading.Event(), threading.Event(), client.desk.jobs
+    go_on = threading.Event()
+    end = threading.Event()
+    jobs = client.desk.jobs
 
     def work(job):
         go_on.wait(PATIENCE)
@@ -415,11 +448,16 @@ def test_a_release_without_a_key_or_without_grants_charges_nobody(shared):
     assert answer.status_code == 422
     assert "key" in wrong(answer)
     assert len(actions.read_entries(shared.desk)) == before
-    assert "Not everybody&#39;s grant is in the books yet" in shared.get(f"/question/{shared.name}", params=asked).text
+    assert (
+        "Not everybody&#39;s grant is in the books yet"
+        in shared.get(f"/question/{shared.name}", params=asked).text
+    )
 
 
 #: What a reader of the page can do nothing with: options of the command line, and calls in Python.
-ELSEWHERE = re.compile(r"(?<![\w-])--[a-z]|\bsv\.|\b[a-z_]+=|\bfit\b|\bNone\b|\bdata frame|\barray\b|\bCall \b")
+ELSEWHERE = re.compile(
+    r"(?<![\w-])--[a-z]|\bsv\.|\b[a-z_]+=|\bfit\b|\bNone\b|\bdata frame|\barray\b|\bCall \b"
+)
 #: Ways to go wrong on the pages: where a form is sent, and what stands in it besides what is right.
 SCHEMAS = [
     {"low-3": ""}, {"high-3": "-5"}, {"levels-2": "yes"}, {"person": "nobody"}, {"budget": "id"}, {"tiers": ""},
@@ -437,24 +475,37 @@ QUESTIONS = [
 
 
 def visible(text: str) -> str:
-    return re.sub(r"<[^>]*>", " ", re.sub(r"<(script|style|head).*?</\1>", " ", text, flags=re.DOTALL))
+    return re.sub(
+        r"<[^>]*>", " ", re.sub(r"<(script|style|head).*?</\1>", " ", text, flags=re.DOTALL)
+    )
 
 
 def test_no_page_speaks_of_options_or_of_python(client):
     told = [client.post(f"/table/{client.name}", data={**DESCRIBED, **typed}) for typed in SCHEMAS]
     client.post(f"/table/{client.name}", data=DESCRIBED)
     asked = {"question": "mean", "column": "cost", "share": "100"}
-    told += [client.get(f"/question/{client.name}", params={**asked, **typed}) for typed in QUESTIONS]
+    told += [
+        client.get(f"/question/{client.name}", params={**asked, **typed}) for typed in QUESTIONS
+    ]
     for typed in (asked, {**asked, "question": "posterior"}):  # nobody's grant is in the books
         digest = agreed(client.get(f"/question/{client.name}", params=typed))
-        began = client.post(f"/question/{client.name}/release", data={**typed, "key": "k", "plan": digest})
-        until(lambda began=began: client.desk.jobs.find(began.url.path.rpartition("/")[2]).state == "failed")
+        began = client.post(
+            f"/question/{client.name}/release", data={**typed, "key": "k", "plan": digest}
+        )
+        until(
+            lambda began=began: (
+                client.desk.jobs.find(began.url.path.rpartition("/")[2]).state == "failed"
+            )
+        )
         told.append(client.get(str(began.url)))
     told += [
         client.post("/table", files={"table": ("a.csv", content)})
         for content in (b"", b"a,a\n1,2\n", b"\xff\xfe", b"a\n")
     ]
-    told += [client.post("/ledger/person", data={"person": "nobody"}), client.get("/release", params={"key": "none"})]
+    told += [
+        client.post("/ledger/person", data={"person": "nobody"}),
+        client.get("/release", params={"key": "none"}),
+    ]
     told += [client.post("/audit", data={"table": client.name, "key": "none", "delta": "1e-6"})]
     mean = sv.Mean(bounds=(0, 1)).fit([0.5] * 30, epsilon=1.0).release_
     client.desk.session.grant({"p0000": 1.0})
@@ -468,7 +519,11 @@ def test_no_page_speaks_of_options_or_of_python(client):
 
 def test_grants_that_are_wrong_are_said_next_to_the_field(shared):
     shared.post(f"/table/{shared.name}", data={**DESCRIBED, "budget": ""})
-    for typed, field in [({"epsilon": ""}, "epsilon"), ({"epsilon": "0"}, "epsilon"), ({"account": "cash"}, "account")]:
+    for typed, field in [
+        ({"epsilon": ""}, "epsilon"),
+        ({"epsilon": "0"}, "epsilon"),
+        ({"account": "cash"}, "account"),
+    ]:
         data = {"account": "pure epsilon, replace", "epsilon": "1", **typed}
         assert field in wrong(shared.post(f"/table/{shared.name}/grant", data=data))
     data = {"account": "epsilon, delta, zero out", "epsilon": "1", "delta": "2"}
@@ -476,7 +531,15 @@ def test_grants_that_are_wrong_are_said_next_to_the_field(shared):
 
 
 @pytest.mark.parametrize(
-    "address", ["/table/none", "/table/none/people", "/question/none", "/job/none", "/release?key=none", "/audit/none"]
+    "address",
+    [
+        "/table/none",
+        "/table/none/people",
+        "/question/none",
+        "/job/none",
+        "/release?key=none",
+        "/audit/none",
+    ],
 )
 def test_what_is_not_there_is_answered_in_words(shared, address):
     answer = shared.get(address)
@@ -499,7 +562,9 @@ def test_some_who_cannot_pay_are_counted_without_names(client):
     client.post(f"/table/{client.name}", data=DESCRIBED)
     client.post(f"/table/{client.name}/grant", data={"account": "pure epsilon, replace"})
     client.desk.session.charge({f"p{i:04d}": 0.1 for i in range(0, 300, 3)}, key="some")
-    page = client.get(f"/question/{client.name}", params={"question": "mean", "column": "cost", "share": "100"}).text
+    page = client.get(
+        f"/question/{client.name}", params={"question": "mean", "column": "cost", "share": "100"}
+    ).text
     assert "100 of 2,000 people have not enough left" in page
     assert not re.search(r"p\d{4}", page)
 
@@ -516,7 +581,10 @@ def test_a_schema_survives_the_form_and_the_file():
     columns[odd] = "number"
     named = {odd: Column("number", 0.0, 2.0, unit="EUR"), "x": Column("factor", levels=("a", "b"))}
     plain = sv.Schema(columns=named, person="id", budget="t", tiers={"u": 0.1}, name="Pay")
-    assert schema_form.read_schema(Fields(schema_form.fill_schema_form(plain, columns)), columns) == plain
+    assert (
+        schema_form.read_schema(Fields(schema_form.fill_schema_form(plain, columns)), columns)
+        == plain
+    )
 
 
 def test_a_draft_knows_kinds_and_leaves_every_range_blank():
@@ -527,9 +595,16 @@ def test_a_draft_knows_kinds_and_leaves_every_range_blank():
 @pytest.mark.parametrize("name", question_form.QUESTIONS)
 def test_the_script_of_every_question_asks_the_same(name, tmp_path, capsys):
     table = people_csv(tmp_path)
-    schema = schema_form.read_schema(Fields(DESCRIBED), dict.fromkeys(["id", "age", "smoker", "cost", "tier"], "text"))
-    column = "smoker" if name == "logistic" else "cost"
-    asked = question_form.read_question(Fields({"question": name, "column": column, "share": "50"}), str(table), schema)
+    schema = schema_form.read_schema(
+        Fields(DESCRIBED), dict.fromkeys(["id", "age", "smoker", "cost", "tier"], "text")
+    )
+    if name == "logistic":
+        column = "smoker"
+    else:
+        column = "cost"
+    asked = question_form.read_question(
+        Fields({"question": name, "column": column, "share": "50"}), str(table), schema
+    )
     program: dict = {"__name__": "script"}
     exec(compile(ready_script.write_script(asked), "ask.py", "exec"), program)
     program["ask"](str(table), str(tmp_path / "out.json"))
@@ -545,9 +620,12 @@ def test_what_is_left_is_remembered_until_something_is_written(client, monkeypat
     client.post(f"/table/{client.name}/grant", data={"account": "pure epsilon, replace"})
     asked = {"question": "mean", "column": "cost", "share": "100"}
     client.get(f"/question/{client.name}", params=asked)
-    looked, ledger = [], client.desk.session.ledger
+    looked = []
+    ledger = client.desk.session.ledger
     honest = type(ledger).balances
-    monkeypatch.setattr(type(ledger), "balances", lambda *a, **k: looked.append(1) or honest(*a, **k))
+    monkeypatch.setattr(
+        type(ledger), "balances", lambda *a, **k: looked.append(1) or honest(*a, **k)
+    )
     before = client.get(f"/question/{client.name}", params={**asked, "share": "50"}).text
     assert (looked, "have not enough left" in before) == ([], False)
     client.desk.session.charge({"p0000": 0.2}, key="elsewhere")

@@ -34,10 +34,28 @@ HOSTS = {
     None: False,
 }
 SITES = (None, "none", "same-origin", "same-site", "cross-site", "nonsense")
-ORIGINS = (None, "null", "own", "http://evil.example", "http://127.0.0.1:8766", "https://127.0.0.1:8765", "file://")
+ORIGINS = (
+    None,
+    "null",
+    "own",
+    "http://evil.example",
+    "http://127.0.0.1:8766",
+    "https://127.0.0.1:8765",
+    "file://",
+)
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "get")
 COOKIES = ("right", "none", "wrong", "of a person", "twice", "another port", "the token")
-PATHS = ("/", "/ledger", "/api/tables", "/open", "/person", "/person/statement", "/static/style.css", "/personal", "/x")
+PATHS = (
+    "/",
+    "/ledger",
+    "/api/tables",
+    "/open",
+    "/person",
+    "/person/statement",
+    "/static/style.css",
+    "/personal",
+    "/x",
+)
 
 #: What may come to look, and what may come to change something: (Sec-Fetch-Site, Origin), and nothing else.
 LOOKS = {
@@ -53,7 +71,10 @@ FILES = {("cross-site", "null"), (None, "null")}
 
 
 def oracle(host, site, origin, method, cookie, path) -> bool:
-    source = LOOKS if method in ("GET", "HEAD") else CHANGES
+    if method in ("GET", "HEAD"):
+        source = LOOKS
+    else:
+        source = CHANGES
     if (method, path) == ("POST", "/open"):
         source = CHANGES | FILES
     return HOSTS[host] and (site, origin) in source and (cookie == "right" or path in FOR_ALL)
@@ -70,7 +91,11 @@ def request(standing: Guard, host, site, origin, method, cookie, path) -> Guarde
         "another port": [f"sottovoce-8766={standing.cookie}"],
         "the token": [f"sottovoce-{PORT}={standing.token}"],
     }[cookie]
-    told = {"host": host, "sec-fetch-site": site, "origin": f"http://{host}" if origin == "own" else origin}
+    told = {
+        "host": host,
+        "sec-fetch-site": site,
+        "origin": f"http://{host}" if origin == "own" else origin,
+    }
     headers = [(name.encode(), value.encode()) for name, value in told.items() if value is not None]
     headers += [(b"cookie", line.encode()) for line in shown]
     return GuardedRequest.of({"method": method, "path": path, "headers": headers})
@@ -94,7 +119,9 @@ async def nothing(scope, receive, send):
 
 
 def wrong(standing: Guard, cases) -> list[tuple[object, ...]]:
-    return [case for case in cases if admits(standing, request(standing, *case)) and not oracle(*case)]
+    return [
+        case for case in cases if admits(standing, request(standing, *case)) and not oracle(*case)
+    ]
 
 
 def test_no_wrong_admission_in_all_combinations():
@@ -112,13 +139,19 @@ def test_no_wrong_refusal_either():
 
 class NoHost(Guard):
     def admit(self, asked):
-        super().admit(GuardedRequest(asked.method, asked.path, {**asked.headers, "host": ["localhost:8765"]}))
+        super().admit(
+            GuardedRequest(asked.method, asked.path, {**asked.headers, "host": ["localhost:8765"]})
+        )
 
 
 class AnyPort(Guard):
     def admit(self, asked):
         host = (asked.get_header("host") or "").partition(":")[0]
-        super().admit(GuardedRequest(asked.method, asked.path, {**asked.headers, "host": [f"{host}:{self.port}"]}))
+        super().admit(
+            GuardedRequest(
+                asked.method, asked.path, {**asked.headers, "host": [f"{host}:{self.port}"]}
+            )
+        )
 
 
 class NoSource(Guard):
@@ -160,7 +193,17 @@ class PersonByPrefix(Guard):
 
 @pytest.mark.parametrize(
     "planted",
-    [NoHost, AnyPort, NoSource, SameSite, PostIsSafe, NullIsOurs, AnyCookie, NoCookieToLook, PersonByPrefix],
+    [
+        NoHost,
+        AnyPort,
+        NoSource,
+        SameSite,
+        PostIsSafe,
+        NullIsOurs,
+        AnyCookie,
+        NoCookieToLook,
+        PersonByPrefix,
+    ],
 )
 def test_a_guard_with_a_hole_is_found(planted):
     assert wrong(planted(nothing, PORT, "token"), SOME)
@@ -169,7 +212,9 @@ def test_a_guard_with_a_hole_is_found(planted):
 @pytest.mark.parametrize("name", ["host", "origin", "sec-fetch-site"])
 def test_a_header_said_twice_is_refused(name):
     asked = GuardedRequest(
-        "POST", "/", {"host": ["localhost:8765"], "sec-fetch-site": ["same-origin"], name: ["x", "x"]}
+        "POST",
+        "/",
+        {"host": ["localhost:8765"], "sec-fetch-site": ["same-origin"], name: ["x", "x"]},
     )
     with pytest.raises(RequestRefused):
         Guard(nothing, PORT, "token").admit(asked)
@@ -181,7 +226,9 @@ def test_the_token_opens_once_and_becomes_a_cookie_that_scripts_cannot_read(stra
     for token in ("", "wrong", "the-token-of-these-test"):
         assert stranger.post("/open", data={"token": token}, headers=file).status_code == 401
     for asked in (stranger.get, stranger.head):
-        assert "set-cookie" not in asked("/open", params={"token": "the-token-of-these-tests"}).headers
+        assert (
+            "set-cookie" not in asked("/open", params={"token": "the-token-of-these-tests"}).headers
+        )
     opened = stranger.post("/open", data={"token": "the-token-of-these-tests"}, headers=file)
     crumb = opened.headers["set-cookie"]
     assert "HttpOnly" in crumb
@@ -189,14 +236,23 @@ def test_the_token_opens_once_and_becomes_a_cookie_that_scripts_cannot_read(stra
     assert "the-token" not in crumb
     assert stranger.get("/").status_code == 200
     stranger.cookies.clear()
-    assert stranger.post("/open", data={"token": "the-token-of-these-tests"}, headers=file).status_code == 401
+    assert (
+        stranger.post("/open", data={"token": "the-token-of-these-tests"}, headers=file).status_code
+        == 401
+    )
 
 
 def addresses(app):
     """Every address of the app with each of its methods; a part that varies is filled in."""
-    routes = [route for route in app.routes if isinstance(route, Route) or hasattr(route, "methods")]
+    routes = [
+        route for route in app.routes if isinstance(route, Route) or hasattr(route, "methods")
+    ]
     assert len(routes) == len(app.routes), "nothing is mounted that this does not see"
-    return [(method, re.sub(r"{[^}]*}", "x", route.path)) for route in routes for method in route.methods]
+    return [
+        (method, re.sub(r"{[^}]*}", "x", route.path))
+        for route in routes
+        for method in route.methods
+    ]
 
 
 def test_every_route_is_closed_without_the_cookie(app, stranger):
@@ -212,7 +268,14 @@ def test_every_route_is_closed_without_the_cookie(app, stranger):
 
 def test_sign_in_pages_reveal_nothing(stranger, desk, tmp_path):
     """The same bytes whether there are tables, people and releases or not."""
-    paths = ("/open", "/open?token=x", "/person", "/person/statement", "/static/style.css", "/static/script.js")
+    paths = (
+        "/open",
+        "/open?token=x",
+        "/person",
+        "/person/statement",
+        "/static/style.css",
+        "/static/script.js",
+    )
     before = [stranger.get(path) for path in paths]
     desk.session.grant({"ada": 1.0})
     (tmp_path / "t.csv").write_bytes(b"a,b\n1,2\n")
@@ -248,15 +311,19 @@ def test_no_traceback_and_no_value_leaves(app, client):
 
 
 def test_what_is_not_there_is_one_sentence(client):
-    page, program = client.get("/nothing"), client.get("/api/nothing")
+    page = client.get("/nothing")
+    program = client.get("/api/nothing")
     assert (page.status_code, program.status_code) == (404, 404)
     assert "no such page" in page.text
     assert program.json() == {"error": "There is no such page."}
 
 
-def run(standing: Guard, headers=(), body=(), path="/", method="GET", wait=0.0) -> tuple[int, bytes, float]:
+def run(
+    standing: Guard, headers=(), body=(), path="/", method="GET", wait=0.0
+) -> tuple[int, bytes, float]:
     """Sends a request to a guard, a piece of its body at a time, and returns status, body and seconds."""
-    pieces, sent = iter(body), []
+    pieces = iter(body)
+    sent = []
 
     async def receive():
         await asyncio.sleep(wait)
@@ -290,7 +357,14 @@ def test_a_body_is_counted_as_it_comes(monkeypatch):
     for path, most in (("/", 1000), ("/person", 500), ("/table", 2000), ("/api/tables", 2000)):
         assert run(standing, body=[b"x" * most], path=path, method="POST")[0] == 200
         assert run(standing, body=[b"x" * most, b"x"], path=path, method="POST")[0] == 413
-        for length, status in ((most, 200), (most + 1, 413), (10**30, 413), ("-1", 400), ("1e3", 400), ("٣", 400)):
+        for length, status in (
+            (most, 200),
+            (most + 1, 413),
+            (10**30, 413),
+            ("-1", 400),
+            ("1e3", 400),
+            ("٣", 400),
+        ):
             headers = [(b"content-length", str(length).encode())]
             assert run(standing, headers, path=path, method="POST")[0] == status, (path, length)
 
@@ -302,15 +376,20 @@ def test_a_slow_sender_is_cut_off(monkeypatch):
     assert seconds < 5
     monkeypatch.setattr(guard, "READ_TIMEOUT", 20.0)
     monkeypatch.setattr(guard, "BODY_TIMEOUT", 0.2)
-    status, _, seconds = run(Guard(swallow, PORT, "token"), body=[b"x"] * 900, method="POST", wait=0.02)
+    status, _, seconds = run(
+        Guard(swallow, PORT, "token"), body=[b"x"] * 900, method="POST", wait=0.02
+    )
     assert status == 408
     assert seconds < 18
 
 
-@pytest.mark.parametrize(("bytes_a_second", "status"), [(guard.SLOWEST, 200), (guard.SLOWEST // 2, 408), (1, 408)])
+@pytest.mark.parametrize(
+    ("bytes_a_second", "status"), [(guard.SLOWEST, 200), (guard.SLOWEST // 2, 408), (1, 408)]
+)
 def test_a_byte_now_and_then_is_not_enough(monkeypatch, bytes_a_second, status):
     """By a clock of its own, which goes on by a second with every piece: 200 s at the slowest rate are waited for."""
-    clock, read = [0.0], []
+    clock = [0.0]
+    read = []
     monkeypatch.setattr(guard, "time", SimpleNamespace(monotonic=lambda: clock[0]))
 
     async def source():

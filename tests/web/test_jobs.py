@@ -52,7 +52,8 @@ def test_a_refusal_is_a_sentence_and_a_surprise_says_nothing(work):
 
 
 def test_cancelled_before_the_commitment_and_not_after(work):
-    reached, go = threading.Event(), threading.Event()
+    reached = threading.Event()
+    go = threading.Event()
 
     def slow(job):
         job.watch(1)
@@ -108,7 +109,8 @@ def released(client, desk, table, key, **more):
 def test_the_same_key_gives_the_same_bytes_and_charges_nobody_again(client, desk, table):
     first = released(client, desk, table, "mean-of-May", share=0.5)
     assert first.state == "done", first.sentence
-    bytes_then, head = client.get("/api/release", params={"key": "mean-of-May"}).content, actions.read_entries(desk)[-1]
+    bytes_then = client.get("/api/release", params={"key": "mean-of-May"}).content
+    head = actions.read_entries(desk)[-1]
     assert desk.session.balance("u0") == pytest.approx(0.05)
     assert 1.0 <= desk.session.balance("u2") < 2.0, "at most half of 2"
     again = released(client, desk, table, "mean-of-May", share=0.5)
@@ -142,7 +144,9 @@ def test_a_plan_counts_once_and_follows_the_books(client, desk, table, monkeypat
     assert people() == [100, 100, 100]
     looked = []
     balances = type(desk.session.ledger).balances
-    monkeypatch.setattr(type(desk.session.ledger), "balances", lambda *who: looked.append(1) or balances(*who))
+    monkeypatch.setattr(
+        type(desk.session.ledger), "balances", lambda *who: looked.append(1) or balances(*who)
+    )
     assert people() == [100, 100, 100]
     assert not looked, "nothing was entered since"
     desk.session.grant({"u0": 0.01})
@@ -150,8 +154,11 @@ def test_a_plan_counts_once_and_follows_the_books(client, desk, table, monkeypat
     assert looked
 
 
-def test_a_release_cancelled_before_the_reservation_charges_nobody(client, desk, table, monkeypatch):
-    reached, go = threading.Event(), threading.Event()
+def test_a_release_cancelled_before_the_reservation_charges_nobody(
+    client, desk, table, monkeypatch
+):
+    reached = threading.Event()
+    go = threading.Event()
     commit = workspace.Job.commit
 
     def slowly(job):
@@ -172,7 +179,8 @@ def test_a_release_cancelled_before_the_reservation_charges_nobody(client, desk,
 
 
 def test_after_the_reservation_it_is_too_late(client, desk, table, monkeypatch):
-    reached, go = threading.Event(), threading.Event()
+    reached = threading.Event()
+    go = threading.Event()
     commit = workspace.Job.commit
 
     def slowly(job):

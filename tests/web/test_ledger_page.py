@@ -53,9 +53,13 @@ def test_pictures_obey_the_policy_of_the_page(client):
 def test_balances_are_those_of_every_person(tmp_path):
     """Books of 200 people with grants that change, in several accounts, against each person's own history."""
     numbers = np.random.default_rng(10)
-    session, people = sv.Session(), [f"p{i}" for i in range(200)]
+    session = sv.Session()
+    people = [f"p{i}" for i in range(200)]
     for turn in range(6):
-        some = numbers.choice(people, 120, replace=False).tolist() if turn else people
+        if turn:
+            some = numbers.choice(people, 120, replace=False).tolist()
+        else:
+            some = people
         session.grant(dict(zip(some, numbers.integers(1, 40, len(some)) / 10, strict=True)))
         session.grant(dict.fromkeys(some[:20], 0.5), currency="zCDP rho")
         able = [name for name in people if session.balance(name) >= 0.05]
@@ -67,12 +71,16 @@ def test_balances_are_those_of_every_person(tmp_path):
     found = compute_balances(session.ledger)
     assert list(found) == ["pure epsilon, replace", "zCDP rho, replace"]
     for account, tiers in found.items():
-        pairs = [pair for t in tiers for pair in zip(t.granted.tolist(), t.spent.tolist(), strict=True)]
+        pairs = [
+            pair for t in tiers for pair in zip(t.granted.tolist(), t.spent.tolist(), strict=True)
+        ]
         assert sorted(pairs) == sorted(expected[account])
         assert sum(len(t.spent) for t in tiers) == len(pairs)
     many, few = found.values()
     assert len(many) > 1
-    assert all(t.name.startswith("ε ≤ ") for t in many), f"more than {MAX_SEPARATE_TIERS} amounts are told as ranges"
+    assert all(t.name.startswith("ε ≤ ") for t in many), (
+        f"more than {MAX_SEPARATE_TIERS} amounts are told as ranges"
+    )
     tops = [float(t.name.removeprefix("ε ≤ ")) for t in many]
     assert tops == sorted(tops)
     for tier, top in zip(many, tops, strict=True):
@@ -110,7 +118,9 @@ def test_entries_are_shown_in_pages(client, desk):
 def test_a_release_that_was_interrupted_is_told(client, desk, monkeypatch):
     monkeypatch.setattr("sottovoce.estimators.mean.published", None)
     with pytest.raises(sv.errors.ReleaseFailed):
-        desk.session.release(sv.Mean(bounds=(0, 1)), [0.5] * 30, groups=NAMES, epsilon=0.001, key="crashed")
+        desk.session.release(
+            sv.Mean(bounds=(0, 1)), [0.5] * 30, groups=NAMES, epsilon=0.001, key="crashed"
+        )
     assert "Charged for, and never stored: 1 release." in text(client.get("/ledger").text)
 
 
@@ -126,11 +136,17 @@ def verdict(client):
 
 
 def test_verifying_says_in_words_whether_the_books_add_up(client, desk, tmp_path):
-    assert "The books add up: every balance and every digest of 5 entries was computed again" in verdict(client)
+    assert (
+        "The books add up: every balance and every digest of 5 entries was computed again"
+        in verdict(client)
+    )
     with sqlite3.connect(tmp_path / "books.db") as database:
         database.execute("UPDATE accounts SET spent = spent - 1 WHERE spent = 105000000")
     database.close()
-    assert "The books do not add up: an entry, an amount, a balance or a release was changed." in verdict(client)
+    assert (
+        "The books do not add up: an entry, an amount, a balance or a release was changed."
+        in verdict(client)
+    )
     assert client.get("/ledger/verify/no-such-work").headers["location"] == "/ledger"
 
 
@@ -158,10 +174,19 @@ def test_a_grant_is_written_and_sent_on_to_the_books(client, desk):
     assert (answer.status_code, answer.headers["location"]) == (303, "/ledger?granted=yes")
     assert desk.session.balance("person-001") == pytest.approx(0.595, abs=1e-12)
     assert "Written" in client.get("/ledger?granted=yes").text
-    at_delta = {**GRANT, "currency": "epsilon, delta", "neighbours": "zero out", "amount": "1", "delta": "1e-6"}
+    at_delta = {
+        **GRANT,
+        "currency": "epsilon, delta",
+        "neighbours": "zero out",
+        "amount": "1",
+        "delta": "1e-6",
+    }
     assert client.post("/ledger/person", data=at_delta).status_code == 303
     assert desk.session.balance("person-001", "delta, zero out") == 1e-6
-    assert client.post("/ledger/person", data={**GRANT, "person": "new", "amount": "0"}).status_code == 303
+    assert (
+        client.post("/ledger/person", data={**GRANT, "person": "new", "amount": "0"}).status_code
+        == 303
+    )
     assert desk.session.balance("new") == 0.0
 
 
@@ -192,7 +217,8 @@ def calm(tmp_path_factory):
 
 @pytest.mark.parametrize("name", WRONG)
 def test_whatever_is_wrong_with_a_grant_is_said_next_to_its_field(calm, name):
-    (desk, client), (given, fields) = calm, WRONG[name]
+    (desk, client) = calm
+    (given, fields) = WRONG[name]
     before = list(desk.session.ledger.entries())
     answer = client.post("/ledger/person", data={**GRANT, **given})
     assert answer.status_code == 422
@@ -210,7 +236,10 @@ def test_a_code_is_shown_once_and_opens_that_persons_page(client, desk):
     answer = client.post("/ledger/person", data={"person": "person-001", "do": "code"})
     code = re.search(r'id="new-code">([^<]+)<', answer.text)[1]
     assert desk.codes.visit(desk.codes.enter(code)).person == "person-001"
-    later = client.get("/ledger").text + client.post("/ledger/person", data={"person": "person-001", "do": "look"}).text
+    later = (
+        client.get("/ledger").text
+        + client.post("/ledger/person", data={"person": "person-001", "do": "look"}).text
+    )
     assert code not in later
     refused = client.post("/ledger/person", data={"person": "nobody", "do": "code"})
     assert refused.status_code == 422

@@ -25,14 +25,16 @@ MARKET = (
     "by=budget&amount=50&slide=0&rule=ceiling&prior=uniform&low=0.1&high=3&cap=1&features=2&norm=1"
     "&seller=seller&cost=cost"
 )
-WIDE, NARROW = {"width": 1100, "height": 800}, {"width": 360, "height": 740}
+WIDE = {"width": 1100, "height": 800}
+NARROW = {"width": 360, "height": 740}
 ASKED = "question=posterior&column=cost&share=20&gamma=&alpha=&delta="
 
 
 @pytest.fixture(scope="module")
 def furnished(served, tmp_path_factory):  # noqa: F811
     """The names of the table and of the sellers on a desk with everything on it."""
-    desk, folder = served.desk, tmp_path_factory.mktemp("furniture")
+    desk = served.desk
+    folder = tmp_path_factory.mktemp("furniture")
     with open(people_csv(folder), "rb") as table:
         name = uploads.save_table(desk, "patients.csv", table)
     described = schema_form.read_schema(Fields(DESCRIBED), desk.tables[name].columns)
@@ -41,7 +43,9 @@ def furnished(served, tmp_path_factory):  # noqa: F811
     desk.session.grant(budgets)
     desk.session.grant(budgets, currency="epsilon, delta", neighbours="zero out", delta=1e-3)
     for key, question in (("mean-of-May", "mean"), ("model-of-May", "posterior")):
-        wanted = actions.prepare_question(desk, actions.QuestionRequest(name, question, column="cost", share=0.2))
+        wanted = actions.prepare_question(
+            desk, actions.QuestionRequest(name, question, column="cost", share=0.2)
+        )
         job = desk.job(actions.start_release(desk, *wanted, key))
         until(lambda job=job: job.state != "working")
         assert job.state == "done", job.sentence
@@ -82,20 +86,32 @@ def every_page(page, name, sellers):
 
 @pytest.mark.parametrize(
     ("scheme", "size", "share"),
-    [("light", WIDE, 2), ("dark", NARROW, 1), pytest.param("light", WIDE, 1, marks=pytest.mark.long)],
+    [
+        ("light", WIDE, 2),
+        ("dark", NARROW, 1),
+        pytest.param("light", WIDE, 1, marks=pytest.mark.long),
+    ],
     ids=["light, wide, every other", "dark, narrow", "light, wide"],
 )
 def test_axe_finds_nothing_and_no_page_scrolls_sideways(window, furnished, scheme, size, share):  # noqa: F811
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     found = {}
-    with window(viewport=size, color_scheme=scheme, bypass_csp=True) as page:  # axe itself is a script from elsewhere
+    with window(
+        viewport=size, color_scheme=scheme, bypass_csp=True
+    ) as page:  # axe itself is a script from elsewhere
         for turn, what in enumerate(every_page(page, *furnished)):
             if turn % share:
                 continue
             for violation in axe.run(page).response["violations"]:
-                found[what, violation["id"]] = [node["html"][:120] for node in violation["nodes"]][:3]
-            if page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
-                found[what, "scrolls sideways"] = page.evaluate("document.documentElement.scrollWidth")
+                found[what, violation["id"]] = [node["html"][:120] for node in violation["nodes"]][
+                    :3
+                ]
+            if page.evaluate(
+                "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+            ):
+                found[what, "scrolls sideways"] = page.evaluate(
+                    "document.documentElement.scrollWidth"
+                )
     assert found == {}
 
 
@@ -106,7 +122,9 @@ def test_the_checks_can_fail(window, furnished):  # noqa: F811
         page.evaluate("document.querySelector('label').remove()")
         page.evaluate("document.querySelector('h1').style.width = '500px'")
         assert "label" in {violation["id"] for violation in axe.run(page).response["violations"]}
-        assert page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
+        assert page.evaluate(
+            "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+        )
 
 
 def test_dark_is_dark_and_paper_is_light(window, furnished):  # noqa: F811
@@ -167,4 +185,6 @@ def test_everything_works_without_script(window, furnished):  # noqa: F811
         page.get_by_role("button", name="Plan").click()
         assert "the true 0.25 quantile, " in page.locator(".expected").text_content()
         release(page, "without-script")
-        assert re.search(r"0\.25.*0\.75", page.locator(".release table").first.text_content(), re.DOTALL)
+        assert re.search(
+            r"0\.25.*0\.75", page.locator(".release table").first.text_content(), re.DOTALL
+        )

@@ -76,8 +76,12 @@ def test_the_allocation_is_the_one_of_the_command_line(client, tmp_path, form, w
     line = ["market", str(tmp_path / "sellers.csv"), *words, "--coin", "0.01"]
     files = ["--out", str(tmp_path / "a.csv"), "--publish", str(tmp_path / "p.json")]
     assert CliRunner().invoke(commands, [*line, *files]).exit_code == 0
-    assert client.get("/market/allocation.csv", params=query).text == (tmp_path / "a.csv").read_text()
-    assert client.get("/market/published.json", params=query).json() == json.loads((tmp_path / "p.json").read_text())
+    assert (
+        client.get("/market/allocation.csv", params=query).text == (tmp_path / "a.csv").read_text()
+    )
+    assert client.get("/market/published.json", params=query).json() == json.loads(
+        (tmp_path / "p.json").read_text()
+    )
     answer = client.get("/market", params=query)
     total = json.loads((tmp_path / "p.json").read_text())["total_paid"]
     assert f"for {total:g}." in text(answer.text)
@@ -121,8 +125,13 @@ def test_typed_reports_are_taken_like_a_file(client):
     by_file = client.get("/market/allocation.csv", params={**query, "table": sent(client)}).text
     assert client.get("/market/allocation.csv", params=query).text == by_file
     capped = "\n".join(f"{name}, {cost}, 0.05" for name, cost in SELLERS)
-    query["table"] = client.post("/market/sellers", data={"typed": capped}).headers["location"].partition("=")[2]
-    shares = [line.split(",")[1] for line in client.get("/market/allocation.csv", params=query).text.splitlines()[1:]]
+    query["table"] = (
+        client.post("/market/sellers", data={"typed": capped}).headers["location"].partition("=")[2]
+    )
+    shares = [
+        line.split(",")[1]
+        for line in client.get("/market/allocation.csv", params=query).text.splitlines()[1:]
+    ]
     assert max(map(float, shares)) <= 0.05
 
 
@@ -146,9 +155,13 @@ def test_what_cannot_be_read_as_reports_is_said_next_to_the_field(client, desk, 
     assert desk.tables == {}
 
 
-@pytest.mark.parametrize("content", [b"", b"PAR1", b"\x00\x01", b"seller,seller\n1,2\n", b"a" * 2_000_000])
+@pytest.mark.parametrize(
+    "content", [b"", b"PAR1", b"\x00\x01", b"seller,seller\n1,2\n", b"a" * 2_000_000]
+)
 def test_a_file_that_is_no_table_is_refused_next_to_the_field(client, desk, content):
-    answer = client.post("/market/sellers", files={"file": ("../../etc/passwd", content, "text/csv")})
+    answer = client.post(
+        "/market/sellers", files={"file": ("../../etc/passwd", content, "text/csv")}
+    )
     assert (answer.status_code, complaints(answer.text)) == (422, {"file"})
     assert desk.tables == {}
     assert list(desk.folder.iterdir()) == []
@@ -156,7 +169,10 @@ def test_a_file_that_is_no_table_is_refused_next_to_the_field(client, desk, cont
 
 WRONG = {
     "nothing": ({"low": "", "high": "", "amount": ""}, {"low", "high", "amount"}),
-    "no numbers": ({"low": "a", "high": "b", "amount": "c", "cap": "d"}, {"low", "high", "amount", "cap"}),
+    "no numbers": (
+        {"low": "a", "high": "b", "amount": "c", "cap": "d"},
+        {"low", "high", "amount", "cap"},
+    ),
     "reversed": ({"low": "6", "high": "1"}, {"high"}),
     "empty range": ({"low": "2", "high": "2"}, {"high"}),
     "negative": ({"low": "-1"}, {"low"}),
@@ -172,11 +188,17 @@ WRONG = {
     "another law": ({"prior": "gossip"}, {"prior"}),
     "an earlier market that is not named": ({"prior": "empirical"}, {"earlier"}),
     "an earlier market that is not there": ({"prior": "empirical", "earlier": "gone"}, {"earlier"}),
-    "a reserve without a budget": ({"by": "trade_off", "amount": ".001", "reserve": "2"}, {"reserve"}),
+    "a reserve without a budget": (
+        {"by": "trade_off", "amount": ".001", "reserve": "2"},
+        {"reserve"},
+    ),
     "a reserve that is no price": ({"reserve": "-2"}, {"reserve"}),
     "a law without numbers": ({"prior": "normal"}, {"middle", "deviation"}),
     "a law that cannot be": ({"prior": "lognormal", "middle": "0", "deviation": "1"}, {"middle"}),
-    "a law beside its range": ({"prior": "normal", "middle": "1e9", "deviation": "1e-3"}, {"middle"}),
+    "a law beside its range": (
+        {"prior": "normal", "middle": "1e9", "deviation": "1e-3"},
+        {"middle"},
+    ),
     "another way": ({"by": "feeling"}, {"by"}),
     "another rule": ({"rule": "none"}, {"rule"}),
     "beyond the slider": ({"slide": "31"}, {"slide"}),
@@ -188,7 +210,8 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_whatever_is_wrong_with_the_terms_is_said_next_to_its_field(settled, name):
-    (client, query), (given, fields) = settled, WRONG[name]
+    (client, query) = settled
+    (given, fields) = WRONG[name]
     answer = client.get("/market", params={**query, **given})
     assert answer.status_code == 422
     assert complaints(answer.text) == fields
@@ -198,7 +221,11 @@ def test_whatever_is_wrong_with_the_terms_is_said_next_to_its_field(settled, nam
 
 def test_the_reports_to_be_paid_are_no_earlier_market(settled):
     client, query = settled
-    by_file = sent(client, "price\n1\n2\n"), sent(client, "cost\n1\nmany\n"), sent(client, "cost\n2\n2\n")
+    by_file = (
+        sent(client, "price\n1\n2\n"),
+        sent(client, "cost\n1\nmany\n"),
+        sent(client, "cost\n2\n2\n"),
+    )
     for earlier in (query["table"], *by_file):
         answer = client.get("/market", params={**query, "prior": "empirical", "earlier": earlier})
         assert (answer.status_code, complaints(answer.text)) == (422, {"earlier"})
@@ -206,7 +233,11 @@ def test_the_reports_to_be_paid_are_no_earlier_market(settled):
 
 def test_odd_addresses_do_no_harm(client):
     table = sent(client)
-    for query in ({"table": "nowhere", "low": "1"}, {"address": "x", "table": table}, {"self": "1", "request": "2"}):
+    for query in (
+        {"table": "nowhere", "low": "1"},
+        {"address": "x", "table": table},
+        {"self": "1", "request": "2"},
+    ):
         for path in ("/market", "/market/take", "/market/allocation.csv", "/market/published.json"):
             assert client.get(path, params=query).status_code in (200, 303, 422)
         assert client.post("/market/take", data=query).status_code == 303
@@ -215,7 +246,9 @@ def test_odd_addresses_do_no_harm(client):
 def test_hostile_names_are_text_and_no_formulas(client):
     table = sent(client, 'seller,cost\n=1+1,1.5\n"<script>alert(1)</script>",2\n@x,3\n')
     query = {**FORM, "table": table}
-    assert client.get("/market/allocation.csv", params=query).text.splitlines()[1].startswith("'=1+1,")
+    assert (
+        client.get("/market/allocation.csv", params=query).text.splitlines()[1].startswith("'=1+1,")
+    )
     seen = client.get("/market", params=query).text + client.get("/market/take", params=query).text
     assert "<script>alert" not in seen
     odd = {**query, "coin": '"><script>alert(2)</script>'}
@@ -233,8 +266,13 @@ def test_the_allocation_becomes_grants_once_it_is_confirmed(client, desk):
     assert list(desk.session.ledger.entries()) == before
     done = client.post("/market/take", data={**query, "sure": "yes"})
     assert (done.status_code, done.headers["location"]) == (303, "/ledger?granted=yes")
-    lines = [line.split(",") for line in client.get("/market/allocation.csv", params=query).text.splitlines()[1:]]
-    assert {name: desk.session.balance(name) for name, _, _ in lines} == {name: float(e) for name, e, _ in lines}
+    lines = [
+        line.split(",")
+        for line in client.get("/market/allocation.csv", params=query).text.splitlines()[1:]
+    ]
+    assert {name: desk.session.balance(name) for name, _, _ in lines} == {
+        name: float(e) for name, e, _ in lines
+    }
     desk.session.verify()
 
 
@@ -260,7 +298,9 @@ def test_the_slider_moves_the_outcome_in_a_real_browser_by_keyboard(window, serv
         for name, value in (("amount", "200"), ("low", "1"), ("high", "6")):
             page.focus(f"#{name}")
             page.keyboard.type(value)
-        with page.expect_event("load"):  # the picture is on the page before, too, if one waits a little
+        with page.expect_event(
+            "load"
+        ):  # the picture is on the page before, too, if one waits a little
             page.keyboard.press("Enter")
         shown(page, "#outcome svg.frontier")
         assert Axe().run(page).violations_count == 0

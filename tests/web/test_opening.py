@@ -30,7 +30,8 @@ def asked(opening, path):
 
 
 def begun(load):
-    opening, gave_up = LoadingApp(load), threading.Event()
+    opening = LoadingApp(load)
+    gave_up = threading.Event()
     opening.start_loading(gave_up.set)
     return opening, gave_up
 

@@ -22,7 +22,11 @@ from web.browser import chromium, shown, window  # noqa: F401
 from web.rooms import app_over, complaints, curator, desk_in, served, tab_to, text, visitor  # noqa: F401
 
 #: People whose names and amounts must be found nowhere on somebody else's page.
-PLANTED = {"Quentin Zzyzx": 0.731904627, "<b>Wanda & Söhne</b>": 1.377215903, "Yorick-40417": 0.000918273}
+PLANTED = {
+    "Quentin Zzyzx": 0.731904627,
+    "<b>Wanda & Söhne</b>": 1.377215903,
+    "Yorick-40417": 0.000918273,
+}
 #: What scrypt costs outside these tests.
 COST = access_codes.COST
 OWN = "Odile </script><script>alert(1)</script>"
@@ -56,7 +60,10 @@ def test_the_page_tells_what_is_allowed_spent_and_on_what_in_words(desk, app):
     client = shown_in(app, desk.codes.issue("person-001"))
     seen = text(client.get("/person").text)
     assert "What the books say about person-001" in seen
-    assert "nobody can tell what your data say with more than 1.111 times better odds than without them" in seen
+    assert (
+        "nobody can tell what your data say with more than 1.111 times better odds than without them"
+        in seen
+    )
     assert math.exp(0.105) <= 1.111 < math.exp(0.105) + 0.001
     assert "pure ε, neighbours by replace ε = 0.5 ε = 0.105 ε = 0.395" in seen
     assert "the release “mean of May”, published" in seen
@@ -104,21 +111,36 @@ def test_nothing_of_anybody_else_is_in_any_byte_that_a_visitor_gets(desk, app):
     for name in PLANTED:
         desk.codes.issue(name)
     client = shown_in(app, code)
-    answers = [client.get("/person"), client.get("/person/statement"), client.get("/static/pictures.css")]
+    answers = [
+        client.get("/person"),
+        client.get("/person/statement"),
+        client.get("/static/pictures.css"),
+    ]
     answers += [visitor(app).get("/person"), visitor(app).post("/person", data={"code": code[:-1]})]
     answers += [client.post("/person/leave"), client.get("/person")]
     bytes_of = b"".join(answer.content + repr(answer.headers.raw).encode() for answer in answers)
     assert b"ask the curator for a new one" in bytes_of
-    held = {"allowed": [0.25, 0.125], "others": [*PLANTED.values(), *(a / 7 for a in PLANTED.values()), 0.1, 0.5, 2.0]}
+    held = {
+        "allowed": [0.25, 0.125],
+        "others": [*PLANTED.values(), *(a / 7 for a in PLANTED.values()), 0.1, 0.5, 2.0],
+    }
     assert all(f"ε = {amount}".encode() in answers[0].content for amount in held["allowed"])
     for amount in held["others"]:
         units = math.ceil(round(amount * 10**9, 3))
         assert not any(
-            sign in bytes_of for sign in (f"ε = {amount:g}<".encode(), units.to_bytes(8, "big").hex().encode())
+            sign in bytes_of
+            for sign in (f"ε = {amount:g}<".encode(), units.to_bytes(8, "big").hex().encode())
         )
     lines = session.ledger.lines(session.ledger.find("an older study").number)
     assert len(lines) == len(PLANTED)
-    signs = [*PLANTED, "Quentin", "Wanda", "Yorick", "person-0", *(line.tobytes().hex() for line in lines["person"])]
+    signs = [
+        *PLANTED,
+        "Quentin",
+        "Wanda",
+        "Yorick",
+        "person-0",
+        *(line.tobytes().hex() for line in lines["person"]),
+    ]
     assert [sign for sign in signs if sign.encode() in bytes_of] == []
     assert b"<script>alert" not in answers[0].content
     assert b"Odile &lt;/script&gt;" in answers[0].content
@@ -128,11 +150,18 @@ def test_a_visit_opens_nothing_of_the_curator_and_the_curator_nobodys_page(desk,
     client = shown_in(app, desk.codes.issue("person-001"))
     elsewhere = ["/", "/ledger", "/market", "/audit", "/question", "/api/openapi.json"]
     assert {client.get(path).status_code for path in elsewhere} == {401}
-    assert client.post("/ledger/person", data={"person": "person-002", "do": "look"}).status_code == 401
+    assert (
+        client.post("/ledger/person", data={"person": "person-002", "do": "look"}).status_code
+        == 401
+    )
     answer = curator(app).get("/person")
     assert "See your own account" in answer.text
     assert "person-0" not in answer.text
-    crumb = visitor(app).post("/person", data={"code": desk.codes.issue("person-001")}).headers["set-cookie"]
+    crumb = (
+        visitor(app)
+        .post("/person", data={"code": desk.codes.issue("person-001")})
+        .headers["set-cookie"]
+    )
     assert all(word in crumb for word in ("HttpOnly", "Path=/person", "SameSite=strict"))
 
 
@@ -194,18 +223,29 @@ def test_codes_are_spelt_so_that_they_can_be_read_aloud(desk):
         assert desk.codes.enter(wrong) is None
 
 
-def test_wrong_and_unknown_codes_cost_the_same_and_only_a_right_one_a_scrypt(desk, app, monkeypatch):
+def test_wrong_and_unknown_codes_cost_the_same_and_only_a_right_one_a_scrypt(
+    desk, app, monkeypatch
+):
     """One mark and one comparison in constant time, whatever is typed, and no answer tells wrong ones apart; scrypt at
     its full cost for the right one, once while somebody is in."""
     monkeypatch.setattr(access_codes, "COST", COST)
-    code, calls, compared = desk.codes.issue("person-001"), [], []
-    scrypt, compare = access_codes.hashlib.scrypt, access_codes.secrets.compare_digest
-    monkeypatch.setattr(access_codes.hashlib, "scrypt", lambda *a, **k: calls.append(k) or scrypt(*a, **k))
+    code = desk.codes.issue("person-001")
+    calls = []
+    compared = []
+    scrypt = access_codes.hashlib.scrypt
+    compare = access_codes.secrets.compare_digest
     monkeypatch.setattr(
-        access_codes.secrets, "compare_digest", lambda a, b: compared.append(len(a) == len(b)) or compare(a, b)
+        access_codes.hashlib, "scrypt", lambda *a, **k: calls.append(k) or scrypt(*a, **k)
     )
-    client, bodies = visitor(app), []
-    wrong_secret, unknown = code[:-1] + ("A" if code[-1] != "A" else "B"), "ZZZZ" + code[4:]
+    monkeypatch.setattr(
+        access_codes.secrets,
+        "compare_digest",
+        lambda a, b: compared.append(len(a) == len(b)) or compare(a, b),
+    )
+    client = visitor(app)
+    bodies = []
+    wrong_secret = code[:-1] + ("A" if code[-1] != "A" else "B")
+    unknown = "ZZZZ" + code[4:]
     for typed in (wrong_secret, unknown, "Z"):
         before = len(compared)
         bodies.append(client.post("/person", data={"code": typed}).content)
@@ -220,10 +260,13 @@ def test_wrong_and_unknown_codes_cost_the_same_and_only_a_right_one_a_scrypt(des
 
 
 def test_codes_of_versions_before_marks_open_and_are_marked_once_used(desk, tmp_path):
-    used, unused = desk.codes.issue("person-001"), desk.codes.issue("person-002")
+    used = desk.codes.issue("person-001")
+    unused = desk.codes.issue("person-002")
     path = tmp_path / "books.db.codes"
     content = json.loads(path.read_text())
-    without = [{name: value for name, value in one.items() if name != "mark"} for one in content["codes"]]
+    without = [
+        {name: value for name, value in one.items() if name != "mark"} for one in content["codes"]
+    ]
     path.write_text(json.dumps({**content, "format": "sottovoce.codes/1", "codes": without}))
     again = AccessCodes.for_ledger(desk.session.ledger, f"sqlite:///{tmp_path / 'books.db'}")
     assert not again.knows(used)
@@ -235,10 +278,13 @@ def test_codes_of_versions_before_marks_open_and_are_marked_once_used(desk, tmp_
 
 
 def test_the_page_takes_codes_of_versions_before_marks(desk, app, monkeypatch):
-    code, calls = desk.codes.issue("person-001"), []
+    code = desk.codes.issue("person-001")
+    calls = []
     desk.codes._write([replace(kept, mark="") for kept in desk.codes._read().values()])
     scrypt = access_codes.hashlib.scrypt
-    monkeypatch.setattr(access_codes.hashlib, "scrypt", lambda *a, **k: calls.append(k) or scrypt(*a, **k))
+    monkeypatch.setattr(
+        access_codes.hashlib, "scrypt", lambda *a, **k: calls.append(k) or scrypt(*a, **k)
+    )
     wrong = code[:-1] + ("A" if code[-1] != "A" else "B")
     assert visitor(app).post("/person", data={"code": "ZZZZ" + code[4:]}).status_code == 403
     assert calls == [], "another prefix is not tried"
@@ -247,19 +293,27 @@ def test_the_page_takes_codes_of_versions_before_marks(desk, app, monkeypatch):
     assert desk.codes.knows(code)
 
 
-def test_a_code_of_before_marks_that_is_ended_while_it_is_looked_at_opens_nothing(desk, monkeypatch):
-    code, opened = desk.codes.issue("person-001"), access_codes._reveal_name
+def test_a_code_of_before_marks_that_is_ended_while_it_is_looked_at_opens_nothing(
+    desk, monkeypatch
+):
+    code = desk.codes.issue("person-001")
+    opened = access_codes._reveal_name
     desk.codes._write([replace(kept, mark="") for kept in desk.codes._read().values()])
     monkeypatch.setattr(
-        access_codes, "_reveal_name", lambda *given: (opened(*given), desk.codes.issue("person-001"))[0]
+        access_codes,
+        "_reveal_name",
+        lambda *given: (opened(*given), desk.codes.issue("person-001"))[0],
     )
     assert desk.codes.enter(code) is None
 
 
 def test_one_person_has_few_visits_at_once(desk):
-    code, other = desk.codes.issue("person-001"), desk.codes.enter(desk.codes.issue("person-002"))
+    code = desk.codes.issue("person-001")
+    other = desk.codes.enter(desk.codes.issue("person-002"))
     tokens = [desk.codes.enter(code) for _ in range(2 * MOST_VISITS)]
-    assert [desk.codes.visit(token) is not None for token in tokens] == [False] * MOST_VISITS + [True] * MOST_VISITS
+    assert [desk.codes.visit(token) is not None for token in tokens] == [False] * MOST_VISITS + [
+        True
+    ] * MOST_VISITS
     assert desk.codes.visit(other).person == "person-002", "and ends none of anybody else"
 
 
@@ -274,9 +328,12 @@ def test_a_code_of_another_window_is_known_at_once(desk, tmp_path):
 
 
 def test_a_code_that_is_ended_while_it_is_looked_at_opens_nothing(desk, monkeypatch):
-    code, opened = desk.codes.issue("person-001"), access_codes._reveal_name
+    code = desk.codes.issue("person-001")
+    opened = access_codes._reveal_name
     monkeypatch.setattr(
-        access_codes, "_reveal_name", lambda *given: (opened(*given), desk.codes.issue("person-001"))[0]
+        access_codes,
+        "_reveal_name",
+        lambda *given: (opened(*given), desk.codes.issue("person-001"))[0],
     )
     assert desk.codes.enter(code) is None
 
@@ -307,11 +364,18 @@ def test_the_statement_is_checked_without_the_books_against_a_published_head(des
         (paper["head"], "0.08"),
         (re.search(r'mono">([0-9a-f]{64})', client.get("/person").text)[1], "0.105"),
     ):
-        held = CliRunner().invoke(ledger_app, ["check", str(tmp_path / "kept.html"), "--head", head])
+        held = CliRunner().invoke(
+            ledger_app, ["check", str(tmp_path / "kept.html"), "--head", head]
+        )
         assert held.exit_code == 0
         assert re.findall("ε = ([0-9.]+)", held.stdout)[:2] == ["0.5", spent]
     (tmp_path / "kept.html").write_bytes(kept.content.replace(b"0.105", b"0.005"))
-    assert CliRunner().invoke(ledger_app, ["check", str(tmp_path / "kept.html"), "--head", head]).exit_code == 2
+    assert (
+        CliRunner()
+        .invoke(ledger_app, ["check", str(tmp_path / "kept.html"), "--head", head])
+        .exit_code
+        == 2
+    )
 
 
 def test_books_that_were_changed_are_said_to_be_so(desk, app, tmp_path):
@@ -347,7 +411,8 @@ def test_by_keyboard_alone_in_a_real_browser(served, chromium, width, scheme):  
     from axe_playwright_python.sync_playwright import Axe
 
     context = chromium.new_context(viewport={"width": width, "height": 780}, color_scheme=scheme)
-    page, trouble = context.new_page(), []
+    page = context.new_page()
+    trouble = []
     page.on("console", lambda said: trouble.append(said.text))
     page.goto(f"{served.address}/person")
     code = served.desk.codes.issue("person-001")
@@ -359,8 +424,13 @@ def test_by_keyboard_alone_in_a_real_browser(served, chromium, width, scheme):  
     shown(page, "text=How to check it")
     assert page.inner_text("h1") == "What the books say about person-001"
     assert Axe().run(page).violations_count == 0
-    assert page.evaluate("document.documentElement.scrollWidth") == width, "nothing is wider than the window"
-    assert page.evaluate("getComputedStyle(document.querySelector('.spent .own')).fill") != "rgb(0, 0, 0)"
+    assert page.evaluate("document.documentElement.scrollWidth") == width, (
+        "nothing is wider than the window"
+    )
+    assert (
+        page.evaluate("getComputedStyle(document.querySelector('.spent .own')).fill")
+        != "rgb(0, 0, 0)"
+    )
     tab_to(page, "textContent.trim()", "Leave")
     page.keyboard.press("Enter")
     shown(page, "text=See your own account")

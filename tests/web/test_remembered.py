@@ -39,7 +39,10 @@ def at_rest(desk):
 
 def plan(desk, table):
     planned = actions.make_plan(
-        desk, *actions.prepare_question(desk, actions.QuestionRequest(table, "mean", "salary", share=0.5))
+        desk,
+        *actions.prepare_question(
+            desk, actions.QuestionRequest(table, "mean", "salary", share=0.5)
+        ),
     )
     assert planned.note == ""
 
@@ -97,15 +100,21 @@ def test_books_with_too_many_accounts_are_not_read_ahead_nor_for_few_people(
 
 
 def test_one_table_and_one_column_are_not_taken_for_another(client, desk, table):
-    books, names = desk.session.ledger, [f"u{i}" for i in range(PEOPLE)]
-    for place, column, people in (("a", "id", names), ("b", "id", names[::-1]), ("a", "owner", names[7:] + names[:7])):
+    books = desk.session.ledger
+    names = [f"u{i}" for i in range(PEOPLE)]
+    for place, column, people in (
+        ("a", "id", names),
+        ("b", "id", names[::-1]),
+        ("a", "owner", names[7:] + names[:7]),
+    ):
         found = workspace.CachedBalances(desk, place, column).balances(people)
         assert found.tolist() == books.balances(people).tolist()
     assert len(set(found.tolist())) > 1
 
 
 def test_different_things_are_counted_at_once_and_the_same_thing_once(desk):
-    both, counted = threading.Barrier(2, timeout=PATIENCE), []
+    both = threading.Barrier(2, timeout=PATIENCE)
+    counted = []
 
     def count(what):
         counted.append(what)
@@ -114,7 +123,9 @@ def test_different_things_are_counted_at_once_and_the_same_thing_once(desk):
 
     found = []
     asking = [
-        threading.Thread(target=lambda what=what: found.append(desk.counted(what, lambda: count(what))))
+        threading.Thread(
+            target=lambda what=what: found.append(desk.counted(what, lambda: count(what)))
+        )
         for what in ("a", "b")
     ]
     for thread in asking:
@@ -126,7 +137,9 @@ def test_different_things_are_counted_at_once_and_the_same_thing_once(desk):
 
 
 def test_whoever_waits_for_somebody_who_fails_counts_for_themselves(desk):
-    begun, go_on, found = threading.Event(), threading.Event(), []
+    begun = threading.Event()
+    go_on = threading.Event()
+    found = []
 
     def fail():
         begun.set()
@@ -141,7 +154,9 @@ def test_whoever_waits_for_somebody_who_fails_counts_for_themselves(desk):
     failing = threading.Thread(target=first)
     failing.start()
     begun.wait(PATIENCE)
-    waiting = threading.Thread(target=lambda: found.append(desk.counted("table", lambda: "counted")))
+    waiting = threading.Thread(
+        target=lambda: found.append(desk.counted("table", lambda: "counted"))
+    )
     waiting.start()
     go_on.set()
     failing.join(PATIENCE)

@@ -19,7 +19,8 @@ def test_a_browser_signs_in_and_keeps_no_token(chromium, tmp_path, way):
         file = tmp_path / "open.html"
         file.write_text(sign_in.make_form(served.port, TOKEN))
         context = chromium.new_context(java_script_enabled=WAYS[way])
-        page, asked = context.new_page(), []
+        page = context.new_page()
+        asked = []
         page.on("request", lambda request: asked.append(f"{request.url} {request.all_headers()}"))
         page.goto(served.link if way == "link" else file.as_uri())
         if not WAYS[way]:
@@ -28,7 +29,9 @@ def test_a_browser_signs_in_and_keeps_no_token(chromium, tmp_path, way):
         assert page.locator("#table").count() == 1
         (cookie,) = context.cookies()
         assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
-        assert not any(TOKEN in line for line in asked if not line.startswith(served.link)), "in no address or header"
+        assert not any(TOKEN in line for line in asked if not line.startswith(served.link)), (
+            "in no address or header"
+        )
         if WAYS[way]:
             assert TOKEN not in page.evaluate("location.href + document.referrer")
         page.go_back()

@@ -47,7 +47,10 @@ def test_a_table_is_kept_privately_under_a_random_name(desk):
     assert "salaries" not in table.path.name
     assert stat.S_IMODE(table.path.stat().st_mode) == 0o600
     assert stat.S_IMODE(desk.folder.stat().st_mode) == 0o700
-    assert kept(desk, parquet(id=["a", "b"], v=[1.5, 2.0]), "t.parquet").columns == {"id": "text", "v": "number"}
+    assert kept(desk, parquet(id=["a", "b"], v=[1.5, 2.0]), "t.parquet").columns == {
+        "id": "text",
+        "v": "number",
+    }
     desk.clear()
     assert not desk.folder.exists()
 
@@ -58,14 +61,24 @@ def test_the_header_says_how_a_table_is_written(desk, delimiter, end):
     """And a text or True/False column beside the numbers is no reason to refuse it."""
     lines = GOOD.replace(b"\n", b",True,Bern\n").replace(b"v,True,Bern", b"v,smoker,town", 1)
     table = kept(desk, lines.replace(b",", delimiter).replace(b"\n", end))
-    assert table.columns == {"id": "text", "epsilon": "number", "v": "number", "smoker": "text", "town": "text"}
+    assert table.columns == {
+        "id": "text",
+        "epsilon": "number",
+        "v": "number",
+        "smoker": "text",
+        "town": "text",
+    }
 
 
 def test_lines_and_columns_have_limits(desk, monkeypatch):
     monkeypatch.setattr(uploads, "LONGEST_LINE", 100)
     monkeypatch.setattr(uploads, "PIECE", 64)
     assert kept(desk, b"a,b\n" + b"1" * 98 + b",2\n" * 3)
-    for content in (b"a,b\n" + b"1" * 101, b"a" * 101 + b"\n1\n", b"a,b\n" + b"1,2\n" * 100 + b"x" * 200 + b"\n1,2\n"):
+    for content in (
+        b"a,b\n" + b"1" * 101,
+        b"a" * 101 + b"\n1\n",
+        b"a,b\n" + b"1,2\n" * 100 + b"x" * 200 + b"\n1,2\n",
+    ):
         with pytest.raises(InvalidData):
             kept(desk, content)
     monkeypatch.undo()
@@ -110,22 +123,35 @@ def bombs(folder: Path) -> None:
     """Parquet files of a few hundred kilobytes that unfold to gigabytes, and some that are broken."""
     one = pa.array(["x" * 1_000_000])
     many = pa.DictionaryArray.from_arrays(pa.array(np.zeros(20_000, dtype=np.int32)), one)
-    pq.write_table(pa.table({"a": many}), folder / "words.parquet", compression="zstd", store_schema=False)
+    pq.write_table(
+        pa.table({"a": many}), folder / "words.parquet", compression="zstd", store_schema=False
+    )
     pq.write_table(pa.table({"a": many}), folder / "listed.parquet", compression="zstd")
     zeros = pa.table({"a": pa.array(np.zeros(2**26, dtype=np.int64))})
     with pq.ParquetWriter(
-        folder / "page.parquet", zeros.schema, compression="zstd", use_dictionary=False, data_page_size=2**30
+        folder / "page.parquet",
+        zeros.schema,
+        compression="zstd",
+        use_dictionary=False,
+        data_page_size=2**30,
     ) as page:
         page.write_table(zeros, row_group_size=2**26)
     good = parquet(id=["a", "b"], v=[1.5, 2.0])
     (folder / "cut.parquet").write_bytes(good[:-20] + good[-8:])
-    (folder / "claims.parquet").write_bytes(b"PAR1" + os.urandom(500) + (400).to_bytes(4, "little") + b"PAR1")
+    (folder / "claims.parquet").write_bytes(
+        b"PAR1" + os.urandom(500) + (400).to_bytes(4, "little") + b"PAR1"
+    )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited and measured as on Linux")
 def test_500_hostile_uploads(tmp_path):
     bombs(tmp_path)
-    command = [sys.executable, str(Path(__file__).with_name("hostile.py")), str(tmp_path), str(SMALL)]
+    command = [
+        sys.executable,
+        str(Path(__file__).with_name("hostile.py")),
+        str(tmp_path),
+        str(SMALL),
+    ]
     run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert run.returncode == 0, run.stderr[-2000:]
     told = json.loads(run.stdout)
@@ -142,9 +168,12 @@ def test_500_hostile_uploads(tmp_path):
 
 
 def test_one_byte_over_the_limit_is_refused_and_the_limit_itself_is_not(client, monkeypatch):
-    head, foot = b'--x\r\nContent-Disposition: form-data; name="table"; filename="t"\r\n\r\n', b"\r\n--x--\r\n"
+    head = b'--x\r\nContent-Disposition: form-data; name="table"; filename="t"\r\n\r\n'
+    foot = b"\r\n--x--\r\n"
     monkeypatch.setattr(guard, "MOST_UPLOAD", 10_000)
     for more, status in ((0, 201), (1, 413)):
         body = head + GOOD + b"\n" * (10_000 + more - len(head) - len(GOOD) - len(foot)) + foot
-        answer = client.post("/api/tables", content=body, headers={"content-type": "multipart/form-data; boundary=x"})
+        answer = client.post(
+            "/api/tables", content=body, headers={"content-type": "multipart/form-data; boundary=x"}
+        )
         assert answer.status_code == status

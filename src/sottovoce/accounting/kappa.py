@@ -51,7 +51,8 @@ class KappaTable(NamedTuple):
         below = int(np.searchsorted(self.ridges, ridge, side="right")) - 1
         if below < 0:
             return math.inf
-        inverse, row = 1 / self.rhos[::-1], self.entries[below, ::-1]
+        inverse = 1 / self.rhos[::-1]
+        row = self.entries[below, ::-1]
         beyond = max(1 / rho - inverse[-1], 0.0)  # ρ below the table
         return float(np.interp(1 / rho, inverse, row) + STEEPEST * beyond)
 
@@ -75,7 +76,9 @@ class KappaTable(NamedTuple):
 @cache
 def load_table() -> KappaTable:
     """Returns the table that comes with the package."""
-    return KappaTable.of_csv(resources.files(__package__).joinpath(TABLE_FILE).read_text(encoding="utf-8"))
+    return KappaTable.of_csv(
+        resources.files(__package__).joinpath(TABLE_FILE).read_text(encoding="utf-8")
+    )
 
 
 def kappa(ridge: float, rho: float) -> float:
@@ -85,7 +88,9 @@ def kappa(ridge: float, rho: float) -> float:
     True
     """
     if not (ridge > 0 and rho > 0):
-        raise InvalidParameter("a ridge or a rate that is not positive", "λ > 0 and ρ > 0", "give positive numbers")
+        raise InvalidParameter(
+            "a ridge or a rate that is not positive", "λ > 0 and ρ > 0", "give positive numbers"
+        )
     return min(bound_linear(rho), load_table().at(ridge, rho))
 
 
@@ -95,7 +100,9 @@ def bound_linear(rho: float) -> float:
     >>> [round(linear(rho), 12) for rho in (1.0, 2.0, 50.0)]
     [1.0625, 1.0, 1.0]
     """
-    return 1.0 if rho >= 2 else (0.75 + rho / 16 + 0.25 / rho) * ROUND_UP
+    if rho >= 2:
+        return 1.0
+    return (0.75 + rho / 16 + 0.25 / rho) * ROUND_UP
 
 
 def bound_charges(weight: ArrayLike, rank: ArrayLike, eta: float, ridge: float) -> Floats:
@@ -115,11 +122,15 @@ def compute_exact_charges(weight: ArrayLike, rank: ArrayLike, eta: float, ridge:
     >>> person_charge([0.5], [1], 4.0, 0.5).round(12)
     array([2.])
     """
-    whole, r = np.broadcast_arrays(np.asarray(weight, dtype=np.float64), np.asarray(rank, dtype=np.float64))
+    whole, r = np.broadcast_arrays(
+        np.asarray(weight, dtype=np.float64), np.asarray(rank, dtype=np.float64)
+    )
     if eta * ridge >= 2:
         return np.asarray(whole * eta * ROUND_UP)
     s = _find_worst_slope(whole / r * eta / 2, eta * ridge)
-    return np.asarray((whole * eta * (1 + s) / 2 + r * np.log1p(whole / r * (s * (1 - s) / ridge))) * ROUND_UP)
+    return np.asarray(
+        (whole * eta * (1 + s) / 2 + r * np.log1p(whole / r * (s * (1 - s) / ridge))) * ROUND_UP
+    )
 
 
 def _find_worst_slope(A: Floats, rho: float) -> Floats:

@@ -36,8 +36,13 @@ from sottovoce.accounting.kappa import TABLE_FILE, KappaTable, load_table
 from sottovoce.arrays import Floats
 
 #: Largest values, rounded up, of |s'|, |s''|, |c''| and of |u·s'|, |u·c'|, u²|s''|, u²|c''|.
-SLOPE, BEND, BEND_C = 0.25, 0.0962251, 0.125
-U_SLOPE, U_SLOPE_C, UU_BEND, UU_BEND_C = 0.2239, 0.16, 0.376, 0.2986
+SLOPE = 0.25
+BEND = 0.0962251
+BEND_C = 0.125
+U_SLOPE = 0.2239
+U_SLOPE_C = 0.16
+UU_BEND = 0.376
+UU_BEND_C = 0.2986
 #: A unit in the last digit of the table.
 UNIT = 1e-5
 #: Added to every bound; a few thousand operations in doubles on numbers below 10 stay under 1e-12.
@@ -46,7 +51,8 @@ ROUNDING = 1e-9
 TOLERANCE = 1e-4
 #: Nodes of ψ: evenly spaced angles, and evenly spaced u where s bends.
 ANGLES = np.linspace(0.0, math.pi, 400)
-STEP, REACH = 0.03, 14.0
+STEP = 0.03
+REACH = 14.0
 TILTS = np.linspace(0.0, math.pi, 200)
 WIDTH = float(TILTS[1])
 BETWEEN_TILTS = 1 / math.cos(WIDTH / 2)
@@ -83,7 +89,10 @@ def choose_nodes(length: float) -> Floats:
     """Returns the angles ψ, 0 and π among them, at which rows are looked at."""
     reach = REACH + 2 * math.log(max(length, 1.0))  # beyond it W²·e^(−|u|) is negligible
     u = np.arange(-reach, reach, STEP)
-    bent = np.arccos(u[np.abs(u) < length] / length) if length > 0 else ANGLES
+    if length > 0:
+        bent = np.arccos(u[np.abs(u) < length] / length)
+    else:
+        bent = ANGLES
     return np.union1d(ANGLES, bent)
 
 
@@ -108,10 +117,14 @@ def bound_tilt(length: float, ridge: float) -> float:
     """Returns an upper bound of the largest φ that b' can have, for this W and every larger one."""
     if not _is_in_cone(length, ridge, math.pi / 2):
         return math.pi
-    low, high = 0.0, math.pi / 2
+    low = 0.0
+    high = math.pi / 2
     for _ in range(40):
         middle = (low + high) / 2
-        low, high = (low, middle) if _is_in_cone(length, ridge, middle) else (middle, high)
+        if _is_in_cone(length, ridge, middle):
+            low, high = (low, middle)
+        else:
+            low, high = (middle, high)
     return high
 
 
@@ -125,15 +138,22 @@ def bound_peak(length: float, tilt: float, rhos: tuple[float, ...]) -> Floats:
 
     Between two nodes a maximum of sinusoids lies below the sinusoid through its values there.
     """
-    at, k = bound_values(length, rhos), min(int(tilt / WIDTH), len(TILTS) - 2)
-    before, after = math.sin(TILTS[k + 1] - tilt), math.sin(tilt - TILTS[k])
+    at = bound_values(length, rhos)
+    k = min(int(tilt / WIDTH), len(TILTS) - 2)
+    before = math.sin(TILTS[k + 1] - tilt)
+    after = math.sin(tilt - TILTS[k])
     end = (max(before, 0.0) * at[k] + max(after, 0.0) * at[k + 1]) / math.sin(WIDTH)
     return np.asarray(np.maximum(at[: k + 1].max(axis=0), end) * BETWEEN_TILTS)
 
 
-def bound_cell(low: float, high: float, ridge: float, rhos: tuple[float, ...]) -> tuple[Floats, Floats]:
+def bound_cell(
+    low: float, high: float, ridge: float, rhos: tuple[float, ...]
+) -> tuple[Floats, Floats]:
     """Returns an upper bound of ½·S + T over low ≤ W ≤ high and φ ≤ limit(W), and the value at W = low."""
-    tilt = bound_tilt(low, ridge) if low > 0 else math.pi
+    if low > 0:
+        tilt = bound_tilt(low, ridge)
+    else:
+        tilt = math.pi
     value = bound_peak(low, tilt, rhos)
     if math.isinf(high):
         return bound_tail(low, tilt, rhos), value
@@ -143,7 +163,10 @@ def bound_cell(low: float, high: float, ridge: float, rhos: tuple[float, ...]) -
 
 def bound_curvature(low: float, rhos: tuple[float, ...]) -> Floats:
     """Returns a bound of the second derivative of ½·s·cos + ½·s'·cos + c/ρ in W ≥ low, for each ρ."""
-    far = 1 / low**2 if low > 0 else math.inf
+    if low > 0:
+        far = 1 / low**2
+    else:
+        far = math.inf
     return np.asarray(min(BEND, UU_BEND * far) + min(BEND_C, UU_BEND_C * far) / np.array(rhos))
 
 
@@ -152,30 +175,47 @@ def bound_tail(low: float, tilt: float, rhos: tuple[float, ...]) -> Floats:
 
     Where ψ ≥ π/2, s and c fall as W grows. Where ψ ≤ π/2, −cos(ψ + φ) ≤ sin(tilt) and c ≤ ¼.
     """
-    at, rho = compute_rows(low), np.array(rhos)
+    at = compute_rows(low)
+    rho = np.array(rhos)
     behind = at.angle > math.pi / 2 - WIDTH
     pull = at.s / 2 * np.cos(np.maximum(math.pi - at.angle - tilt, 0.0))
-    back = (pull[behind, None] + at.c[behind, None] / rho).max(axis=0) + at.between_s / 2 + at.between_c / rho
+    back = (
+        (pull[behind, None] + at.c[behind, None] / rho).max(axis=0)
+        + at.between_s / 2
+        + at.between_c / rho
+    )
     front = math.sin(min(tilt, math.pi / 2)) / 2 + 0.25 / rho
     return np.asarray(0.5 + np.maximum(back, front))
 
 
 def bound_kappa(ridge: float, rhos: tuple[float, ...], tolerance: float = TOLERANCE) -> Floats:
     """Returns upper bounds of κ(λ, ρ) for each ρ."""
-    best, proved = np.zeros(len(rhos)), np.zeros(len(rhos))
+    best = np.zeros(len(rhos))
+    proved = np.zeros(len(rhos))
     cells = list(pairwise(EDGES))
     while cells:
         found = [bound_cell(low, high, ridge, rhos) for low, high in cells]
         best = np.maximum(best, np.max([value for _, value in found], axis=0))
         small = [bool((bound <= best + tolerance).all()) for bound, _ in found]
-        proved = np.max([proved, *(bound for (bound, _), done in zip(found, small, strict=True) if done)], axis=0)
-        cells = [half for whole, done in zip(cells, small, strict=True) if not done for half in split_cell(*whole)]
+        proved = np.max(
+            [proved, *(bound for (bound, _), done in zip(found, small, strict=True) if done)],
+            axis=0,
+        )
+        cells = [
+            half
+            for whole, done in zip(cells, small, strict=True)
+            if not done
+            for half in split_cell(*whole)
+        ]
     return np.asarray(proved + ROUNDING)
 
 
 def split_cell(low: float, high: float) -> tuple[tuple[float, float], tuple[float, float]]:
     """Returns a cell cut in two."""
-    middle = 2 * low if math.isinf(high) else (low + high) / 2
+    if math.isinf(high):
+        middle = 2 * low
+    else:
+        middle = (low + high) / 2
     return (low, middle), (middle, high)
 
 
@@ -196,13 +236,17 @@ def main(words: list[str]) -> int:
 
     old = load_table()
     new = KappaTable(
-        old.ridges, old.rhos, np.array(list(track(compute_table(old.ridges, old.rhos), "κ", total=len(old.ridges))))
+        old.ridges,
+        old.rhos,
+        np.array(list(track(compute_table(old.ridges, old.rhos), "κ", total=len(old.ridges)))),
     )
     if "--write" in words:
         Path(__file__).with_name(TABLE_FILE).write_text(new.to_csv(), encoding="utf-8")
         return 0
     difference = float(np.abs(new.entries - old.entries).max())
-    print(f"{new.entries.size} entries proved; largest difference to the shipped table {difference:.5f}")
+    print(
+        f"{new.entries.size} entries proved; largest difference to the shipped table {difference:.5f}"
+    )
     return int(difference > 1.5 * UNIT)
 
 

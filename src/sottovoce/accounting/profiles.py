@@ -54,11 +54,15 @@ SMALLEST_T = -37.0
 #: The far side of the posterior's tail is left out where it weighs less than e^−NEGLIGIBLE of the near one.
 NEGLIGIBLE = 40.0
 #: A gap g is narrow if g·max(t, WIDEST) < NARROW; then Mills' ratio is expanded, else subtracted.
-NARROW, WIDEST = 4.0, 32.0
+NARROW = 4.0
+WIDEST = 32.0
 #: Terms of that expansion, and how many do where no gap exceeds CLOSER.
-ORDER, LESS, CLOSER = 9, 5, 0.02
+ORDER = 9
+LESS = 5
+CLOSER = 0.02
 LOG_ROOT_2PI = math.log(2 * math.pi) / 2
-ROOT_HALF, ROOT_HALF_PI = math.sqrt(0.5), math.sqrt(math.pi / 2)
+ROOT_HALF = math.sqrt(0.5)
+ROOT_HALF_PI = math.sqrt(math.pi / 2)
 
 
 class ProfilePoint(NamedTuple):
@@ -74,18 +78,26 @@ class ProfilePoint(NamedTuple):
         """Returns the dt that takes the parabola through this look to the target."""
         excess = self.log_delta - log_target
         slope = self.hazard * self.speed
-        curve = (self.density - self.hazard - self.hazard**2) * self.speed**2 - self.hazard * self.bend
-        return np.asarray(2 * excess / (slope + np.sqrt(np.maximum(slope**2 - 2 * curve * excess, 0.0))))
+        curve = (
+            self.density - self.hazard - self.hazard**2
+        ) * self.speed**2 - self.hazard * self.bend
+        return np.asarray(
+            2 * excess / (slope + np.sqrt(np.maximum(slope**2 - 2 * curve * excess, 0.0)))
+        )
 
     def apply_step(self, epsilon: Floats, dt: Floats) -> Floats:
         """Returns ε after a step of dt; not below 0, and not past the turning point of ε(t)."""
-        return np.maximum(epsilon + dt * np.maximum(self.speed + self.bend * dt / 2, self.speed / 2), 0.0)
+        return np.maximum(
+            epsilon + dt * np.maximum(self.speed + self.bend * dt / 2, self.speed / 2), 0.0
+        )
 
 
 def gaussian_log_delta(distance: ArrayLike, epsilon: ArrayLike) -> Floats:
     """Returns log δ(ε) of Gaussian noise, −∞ where the distance is 0."""
     D, at = broadcast_floats(distance, epsilon)
-    return _compute_where(D > 0, (D, at), lambda D, at: _evaluate_gaussian(D[None], at).log_delta, -math.inf)
+    return _compute_where(
+        D > 0, (D, at), lambda D, at: _evaluate_gaussian(D[None], at).log_delta, -math.inf
+    )
 
 
 def gaussian_epsilon(distance: ArrayLike, delta: ArrayLike) -> Floats:
@@ -118,15 +130,21 @@ def posterior_epsilon(leverage: ArrayLike, residual: ArrayLike, delta: ArrayLike
     return np.where(finite, found, mu + np.abs(a))  # infinite or NaN stay what they are
 
 
-def posterior_bound(leverage: ArrayLike, residual: ArrayLike, delta: ArrayLike) -> tuple[Floats, Floats]:
+def posterior_bound(
+    leverage: ArrayLike, residual: ArrayLike, delta: ArrayLike
+) -> tuple[Floats, Floats]:
     """Returns closed bounds on ε for adding and for removing a record: the published theorem, repaired."""
     mu, a, level = broadcast_floats(leverage, np.abs(residual), check_delta(delta))
-    z, z1 = -ndtri(level / 2), -ndtri(level)
-    log, with_it = np.log1p(mu), 1 + mu
+    z = -ndtri(level / 2)
+    z1 = -ndtri(level)
+    log = np.log1p(mu)
+    with_it = 1 + mu
     adding = (a**2 * mu / with_it - log) / 2 + mu * z**2 / 2 + a * np.sqrt(mu) * z
     largest = (log + a**2 / with_it) / 2
     usual = (log + a**2 * mu / with_it**2) / 2 + z1 * a * np.sqrt(mu) / with_it**1.5
-    return np.maximum(adding, 0.0), np.where(mu > 0, np.maximum(np.minimum(largest, usual), 0.0), 0.0)
+    return np.maximum(adding, 0.0), np.where(
+        mu > 0, np.maximum(np.minimum(largest, usual), 0.0), 0.0
+    )
 
 
 def compute_mills(t: Floats, gap: Floats) -> tuple[Floats, Floats]:
@@ -136,7 +154,8 @@ def compute_mills(t: Floats, gap: Floats) -> tuple[Floats, Floats]:
         return _compute_narrow_mills(t, gap)
     if not narrow.any():
         return _compute_wide_mills(t, gap)
-    difference, upper = np.empty_like(t), np.empty_like(t)
+    difference = np.empty_like(t)
+    upper = np.empty_like(t)
     for part, ratio in ((narrow, _compute_narrow_mills), (~narrow, _compute_wide_mills)):
         difference[part], upper[part] = ratio(t[part], gap[part])
     return difference, upper
@@ -148,13 +167,18 @@ def _compute_narrow_mills(t: Floats, gap: Floats) -> tuple[Floats, Floats]:
     c = t + half
     terms = [ROOT_HALF_PI * erfcx(c * ROOT_HALF)]
     terms.append(c * terms[0] - 1)
-    order = ORDER if gap.max() > CLOSER else LESS
+    if gap.max() > CLOSER:
+        order = ORDER
+    else:
+        order = LESS
     for j in range(2, order + 1):  # M⁽ʲ⁾/j!
         terms.append((c * terms[-1] + terms[-2]) * (1 / j))
     square = half * half
-    even, odd = terms[order - 1], terms[order]
+    even = terms[order - 1]
+    odd = terms[order]
     for j in range(order - 3, -1, -2):
-        even, odd = even * square + terms[j], odd * square + terms[j + 1]
+        even = even * square + terms[j]
+        odd = odd * square + terms[j + 1]
     odd = odd * half
     return _floor_difference(-2 * odd, t, gap), even + odd
 
@@ -173,7 +197,9 @@ def _evaluate_gaussian(constants: Floats, epsilon: Floats) -> ProfilePoint:
     D = constants[0]
     t = np.maximum(epsilon / D - D / 2, SMALLEST_T)
     bracket, upper = compute_mills(t, D)
-    return ProfilePoint(np.log(bracket) - t * t / 2 - LOG_ROOT_2PI, upper / bracket, 1 / (D * bracket), D, 0.0)
+    return ProfilePoint(
+        np.log(bracket) - t * t / 2 - LOG_ROOT_2PI, upper / bracket, 1 / (D * bracket), D, 0.0
+    )
 
 
 def _start_gaussian(constants: Floats, delta: Floats) -> Floats:
@@ -193,11 +219,15 @@ def _evaluate_posterior(constants: Floats, epsilon: Floats) -> ProfilePoint:
     w = np.sqrt(log + b * b + 2 * epsilon)  # the log-ratio passes ε at W = ±w
     t = np.maximum((2 * epsilon + log - b * b * mu) / ((w + a) * root), SMALLEST_T)  # (w − a)/√μ
     bracket, slope = compute_mills(t, root / (S + 1) * (w + b))
-    bracket, slope, weight = bracket + less * slope, slope / S, np.ones_like(w)
+    bracket = bracket + less * slope
+    slope = slope / S
+    weight = np.ones_like(w)
     apart = 2 * w * a / mu
     near = apart < NEGLIGIBLE
     if near.any():
-        _add_far_side(constants[:, near], epsilon[near], w[near], apart[near], (bracket, slope, weight), near)
+        _add_far_side(
+            constants[:, near], epsilon[near], w[near], apart[near], (bracket, slope, weight), near
+        )
     speed = w * root
     log_delta = np.log(bracket) - t * t / 2 - LOG_ROOT_2PI
     return ProfilePoint(log_delta, slope / bracket, weight / (speed * bracket), speed, mu)
@@ -231,7 +261,9 @@ def _start_posterior(constants: Floats, delta: Floats) -> Floats:
     return np.asarray(np.maximum((b * b * mu - log) / 2 + root * t * (a + root * t / 2), 0.0))
 
 
-def _approximate_start(delta: Floats, shape: Callable[[Floats], tuple[Floats | float, ...]]) -> Floats:
+def _approximate_start(
+    delta: Floats, shape: Callable[[Floats], tuple[Floats | float, ...]]
+) -> Floats:
     """Returns a t near the answer: δ ≈ Φ̄(t)·(1 + E)·(g + (1−κ)q)/(q + g), where q ≈ 1/(1/M(t) − t)."""
     t = _upper_quantile(delta)
     for _ in range(2):
@@ -244,19 +276,29 @@ def _approximate_start(delta: Floats, shape: Callable[[Floats], tuple[Floats | f
 def _upper_quantile(p: Floats) -> Floats:
     """Φ̄⁻¹(min(p, ½)) within 0.003 (Hastings): enough to start from, and cheap."""
     s = np.sqrt(-2 * np.log(np.minimum(p, 0.5)))
-    return np.asarray(np.maximum(s - (2.30753 + 0.27061 * s) / (1 + s * (0.99229 + 0.04481 * s)), 0.0))
+    return np.asarray(
+        np.maximum(s - (2.30753 + 0.27061 * s) / (1 + s * (0.99229 + 0.04481 * s)), 0.0)
+    )
 
 
 def _find_roots(
-    look: Callable[[Floats, Floats], ProfilePoint], constants: Floats, epsilon: Floats, delta: Floats
+    look: Callable[[Floats, Floats], ProfilePoint],
+    constants: Floats,
+    epsilon: Floats,
+    delta: Floats,
 ) -> Floats:
     """Returns ε with log δ(ε) = log δ, or 0 where δ(0) ≤ δ; ``epsilon`` is where to start."""
-    found, left, log_target = np.full_like(epsilon, np.nan), np.arange(len(epsilon)), np.log(delta)
-    low, high = np.full_like(epsilon, -1.0), np.full_like(epsilon, math.inf)  # 0 itself may still be looked at
+    found = np.full_like(epsilon, np.nan)
+    left = np.arange(len(epsilon))
+    log_target = np.log(delta)
+    # 0 itself may still be looked at
+    low = np.full_like(epsilon, -1.0)
+    high = np.full_like(epsilon, math.inf)
     for _ in range(MAX_EVALUATIONS):
         seen = look(constants, epsilon)
         above = seen.log_delta > log_target
-        low, high = np.where(above, epsilon, low), np.where(above, high, epsilon)
+        low = np.where(above, epsilon, low)
+        high = np.where(above, high, epsilon)
         dt = seen.step(log_target)
         new = seen.apply_step(epsilon, dt)
         settled = (seen.speed * (dt * dt * np.abs(dt)) <= CONVERGENCE * new) | (high == 0)
@@ -265,8 +307,12 @@ def _find_roots(
             break
         new = np.where((new <= low) | (new >= high), (low + high) / 2, new)
         on = ~settled
-        left, constants, log_target = left[on], constants[:, on], log_target[on]
-        low, high, epsilon = low[on], high[on], new[on]
+        left = left[on]
+        constants = constants[:, on]
+        log_target = log_target[on]
+        low = low[on]
+        high = high[on]
+        epsilon = new[on]
     return found
 
 
@@ -281,11 +327,15 @@ def _find_posterior_roots(mu: Floats, a: Floats, delta: Floats) -> Floats:
 
 
 def _compute_where(
-    heard: NDArray[np.bool_], given: tuple[Floats, ...], compute: Callable[..., Floats], otherwise: float
+    heard: NDArray[np.bool_],
+    given: tuple[Floats, ...],
+    compute: Callable[..., Floats],
+    otherwise: float,
 ) -> Floats:
     """Returns ``compute`` of the records that are heard, chunk by chunk, and a constant elsewhere."""
     answer = np.full(heard.size, otherwise)
-    flat, kept = [values.ravel() for values in given], heard.ravel()
+    flat = [values.ravel() for values in given]
+    kept = heard.ravel()
     for start in range(0, heard.size, CHUNK):
         here = kept[start : start + CHUNK]
         if here.any():
@@ -301,14 +351,18 @@ def broadcast_floats(*given: ArrayLike) -> tuple[Floats, ...]:
         return np.broadcast_arrays(*arrays)
     except (ValueError, RuntimeError):
         pass  # raised below
-    raise UnequalLengths("Arrays of different lengths are given.", "Each row needs all numbers.", "Pass one a row.")
+    raise UnequalLengths(
+        "Arrays of different lengths are given.", "Each row needs all numbers.", "Pass one a row."
+    )
 
 
 def check_delta(delta: ArrayLike) -> Floats:
     """Returns δ as doubles, or refuses."""
     values = to_doubles(delta, "δ")
     if not np.all((values > 0) & (values < 1)):
-        raise InvalidParameter("A δ is not between 0 and 1.", "0 < δ < 1 is needed.", "Give a δ such as 1e-6.")
+        raise InvalidParameter(
+            "A δ is not between 0 and 1.", "0 < δ < 1 is needed.", "Give a δ such as 1e-6."
+        )
     return values
 
 
@@ -316,7 +370,9 @@ def one_probability(delta: ArrayLike) -> float:
     """Returns one δ, or refuses."""
     values = check_delta(delta)
     if values.ndim:
-        raise InvalidParameter("There are several δ.", "Losses are told at one.", "Give a δ such as 1e-6.")
+        raise InvalidParameter(
+            "There are several δ.", "Losses are told at one.", "Give a δ such as 1e-6."
+        )
     return float(values)
 
 
@@ -327,26 +383,33 @@ MAX_DEVIATIONS = 12.0
 _NODES = np.arange(-78, 79) * 0.045
 #: Places in (0, 1), measured from the left, and their weights.
 QUADRATURE_POINTS = expit(math.pi * np.sinh(_NODES))
-QUADRATURE_WEIGHTS = 0.045 * math.pi * np.cosh(_NODES) * QUADRATURE_POINTS * expit(-math.pi * np.sinh(_NODES))
+QUADRATURE_WEIGHTS = (
+    0.045 * math.pi * np.cosh(_NODES) * QUADRATURE_POINTS * expit(-math.pi * np.sinh(_NODES))
+)
 #: Left of here, in standard deviations, the gain is written with expm1.
 EXPM1_BELOW = -6.0
 INTEGRAL_CHUNK = 512
 
 
-def posterior_log_delta_remove(leverage: ArrayLike, residual: ArrayLike, epsilon: ArrayLike) -> Floats:
+def posterior_log_delta_remove(
+    leverage: ArrayLike, residual: ArrayLike, epsilon: ArrayLike
+) -> Floats:
     """Returns log δ(ε) of a posterior sample from with to without the record; −∞ exactly from ε = c₀/2 on."""
     mu, a, at = broadcast_floats(leverage, np.abs(residual), epsilon)
     square = np.log1p(mu) + a * a / (1 + mu) - 2 * at
     possible = (mu > 0) & (square > 0)
     answer = np.full(mu.shape, -math.inf)
-    answer[possible] = _integrate_removal(mu[possible], a[possible], at[possible], np.sqrt(square[possible]))
+    answer[possible] = _integrate_removal(
+        mu[possible], a[possible], at[possible], np.sqrt(square[possible])
+    )
     return answer
 
 
 def _integrate_removal(mu: Floats, a: Floats, epsilon: Floats, w: Floats) -> Floats:
     """log ∫ over |W| < w of q·(1 − e^((W² − w²)/2)), in ρ = (w − W)/s; u is where w lies, in deviations left of m."""
     with_it = 1 + mu
-    m, s = a / with_it, np.sqrt(mu / with_it)
+    m = a / with_it
+    s = np.sqrt(mu / with_it)
     u = (2 * epsilon - np.log1p(mu) - a * a * mu / with_it**2) / ((m + w) * s)
     peak = np.maximum(u, 0.0)
     first = np.maximum(-u - math.sqrt(2 * NEGLIGIBLE_EXPONENT), 0.0)
@@ -370,7 +433,12 @@ class ObjectiveLoss(NamedTuple):
 
 
 def objective_log_delta(
-    leverage: ArrayLike, residual: ArrayLike, square: ArrayLike, reach: ArrayLike, sigma: float, epsilon: ArrayLike
+    leverage: ArrayLike,
+    residual: ArrayLike,
+    square: ArrayLike,
+    reach: ArrayLike,
+    sigma: float,
+    epsilon: ArrayLike,
 ) -> tuple[Floats, Floats]:
     """Returns log δ(ε) for adding and for removing a record: ridge regression with Gaussian noise in its objective."""
     given = broadcast_floats(leverage, residual, square, reach, epsilon)
@@ -380,16 +448,25 @@ def objective_log_delta(
         part = slice(start, start + INTEGRAL_CHUNK)
         for answer, removing in zip(answers, (False, True), strict=True):
             answer[part] = _integrate_loss(
-                make_objective_loss(mu[part], r[part], xx[part], gg[part], sigma, removing), at[part]
+                make_objective_loss(mu[part], r[part], xx[part], gg[part], sigma, removing),
+                at[part],
             )
     return answers[0].reshape(given[0].shape), answers[1].reshape(given[0].shape)
 
 
-def make_objective_loss(mu: Floats, r: Floats, xx: Floats, gg: Floats, sigma: float, removing: bool) -> ObjectiveLoss:
+def make_objective_loss(
+    mu: Floats, r: Floats, xx: Floats, gg: Floats, sigma: float, removing: bool
+) -> ObjectiveLoss:
     """z is the part of b along g. Given z the other part of xᵀb is normal, and the loss is linear in it."""
-    sign, with_it = (-1.0, 1 + mu) if removing else (1.0, np.ones_like(mu))
-    g, r = np.sqrt(gg) / with_it, r / with_it
-    along = np.divide(mu, np.sqrt(gg), out=np.zeros_like(mu), where=gg > 0)  # xᵀg/‖g‖, the same with and without
+    if removing:
+        sign, with_it = (-1.0, 1 + mu)
+    else:
+        sign, with_it = (1.0, np.ones_like(mu))
+    g = np.sqrt(gg) / with_it
+    r = r / with_it
+    along = np.divide(
+        mu, np.sqrt(gg), out=np.zeros_like(mu), where=gg > 0
+    )  # xᵀg/‖g‖, the same with and without
     A = sign * along * g + xx * g**2 / 2
     B = sign * r * along / sigma + xx * r * g / sigma
     C = -sign * np.log1p(mu) + xx * r**2 / (2 * sigma**2)
@@ -411,7 +488,8 @@ def _integrate_loss(loss: ObjectiveLoss, epsilon: Floats) -> Floats:
 
 
 def _find_cuts(loss: ObjectiveLoss, epsilon: Floats) -> Floats:
-    half, C = loss.B / 2, loss.C - epsilon
+    half = loss.B / 2
+    C = loss.C - epsilon
     root = np.sqrt(np.maximum(half**2 - loss.A * C, 0.0))
     q = -(half + np.where(half < 0, -root, root))  # neither root is a difference
     with np.errstate(divide="ignore", invalid="ignore"):

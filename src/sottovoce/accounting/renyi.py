@@ -24,43 +24,60 @@ from sottovoce.errors import InvalidParameter
 #: Orders that serve losses between 10⁻⁴ and 10³ at usual δ; a posterior's curve is finite below 1 + 1/μ only.
 ORDERS: Floats = 1 + np.geomspace(1e-3, 1e6, 271)
 #: Where x − log(1+x) is summed as a series; 12 terms reach the last place.
-SERIES, TERMS = 0.3, 12
+SERIES = 0.3
+TERMS = 12
 
 
 def compute_gaussian_curve(distance: ArrayLike, orders: ArrayLike = ORDERS) -> Floats:
     """Returns D_α = αD²/2, in both directions: ρ = D²/2 of zCDP."""
-    D, alpha = _add_order_axis(distance), _check_orders(orders)
+    D = _add_order_axis(distance)
+    alpha = _check_orders(orders)
     return np.asarray(alpha * D**2 / 2)
 
 
-def compute_posterior_curve(leverage: ArrayLike, residual: ArrayLike, orders: ArrayLike = ORDERS) -> Floats:
+def compute_posterior_curve(
+    leverage: ArrayLike, residual: ArrayLike, orders: ArrayLike = ORDERS
+) -> Floats:
     """Returns D_α(without‖with the record), the larger direction; ∞ from α = 1 + 1/μ on."""
-    mu, a, alpha = _add_order_axis(leverage), _add_order_axis(residual), _check_orders(orders)
+    mu = _add_order_axis(leverage)
+    a = _add_order_axis(residual)
+    alpha = _check_orders(orders)
     b = alpha - 1
     finite = b * mu < 1
     room = np.where(finite, 1 - b * mu, 1.0)
-    value = subtract_log(mu) / 2 + subtract_log(room - 1) / (2 * b) + a**2 * alpha * mu / (2 * (1 + mu) * room)
+    value = (
+        subtract_log(mu) / 2
+        + subtract_log(room - 1) / (2 * b)
+        + a**2 * alpha * mu / (2 * (1 + mu) * room)
+    )
     return np.where(finite, value, math.inf)
 
 
-def compute_reverse_posterior_curve(leverage: ArrayLike, residual: ArrayLike, orders: ArrayLike = ORDERS) -> Floats:
+def compute_reverse_posterior_curve(
+    leverage: ArrayLike, residual: ArrayLike, orders: ArrayLike = ORDERS
+) -> Floats:
     """Returns D_α(with‖without the record), finite for every α."""
-    mu, a, alpha = _add_order_axis(leverage), _add_order_axis(residual), _check_orders(orders)
-    b, share = alpha - 1, mu / (1 + mu)
+    mu = _add_order_axis(leverage)
+    a = _add_order_axis(residual)
+    alpha = _check_orders(orders)
+    b = alpha - 1
+    share = mu / (1 + mu)
     value = subtract_log(-share) / 2 + subtract_log(b * share) / (2 * b)
     return np.asarray(value + a**2 * alpha * share / (2 * (1 + alpha * mu)))
 
 
 def convert_to_epsilon(curve: ArrayLike, delta: float, orders: ArrayLike = ORDERS) -> Floats:
     """Returns an ε ≥ 0 for which the curve implies (ε, δ): the least over the orders that are given."""
-    values, alpha = np.asarray(curve, dtype=np.float64), _check_orders(orders)
+    values = np.asarray(curve, dtype=np.float64)
+    alpha = _check_orders(orders)
     cost = np.log1p(-1 / alpha) - (math.log(delta) + np.log(alpha)) / (alpha - 1)
     return np.asarray(np.maximum(np.min(values + cost, axis=-1), 0.0))
 
 
 def convert_to_log_delta(curve: ArrayLike, at: float, orders: ArrayLike = ORDERS) -> Floats:
     """Returns a log δ ≤ 0 for which the curve implies (ε, δ) at ε = ``at``."""
-    values, alpha = np.asarray(curve, dtype=np.float64), _check_orders(orders)
+    values = np.asarray(curve, dtype=np.float64)
+    alpha = _check_orders(orders)
     cost = (alpha - 1) * np.log1p(-1 / alpha) - np.log(alpha)
     return np.asarray(np.minimum(np.min((alpha - 1) * (values - at) + cost, axis=-1), 0.0))
 
@@ -83,7 +100,8 @@ def compose_simple(epsilons: ArrayLike, deltas: ArrayLike) -> tuple[Floats, Floa
 
 def compose_advanced(epsilons: ArrayLike, deltas: ArrayLike, slack: float) -> tuple[Floats, Floats]:
     """Returns (ε̃, Σδ + slack), ε̃ = Σ ε·tanh(ε/2) + √(2·log(1/slack)·Σε²), or Σε where that is smaller."""
-    eps, total = np.asarray(epsilons, float), np.sum(np.asarray(deltas, float), axis=0)
+    eps = np.asarray(epsilons, float)
+    total = np.sum(np.asarray(deltas, float), axis=0)
     drift = np.sum(eps * np.tanh(eps / 2), axis=0)
     spread = np.sqrt(2 * math.log(1 / slack) * np.sum(eps**2, axis=0))
     return np.minimum(drift + spread, np.sum(eps, axis=0)), total + slack
@@ -94,29 +112,41 @@ def group(epsilons: ArrayLike, deltas: ArrayLike) -> tuple[float, float]:
 
     Out: Σ_i δ_i·Π_{j<i} e^(ε_j), from without to with the group. Back: Σ_i δ_i·Π_{j>i} e^(ε_j).
     """
-    eps, delta = broadcast_floats(to_doubles(epsilons, "An ε").ravel(), to_doubles(deltas, "A δ").ravel())
+    eps, delta = broadcast_floats(
+        to_doubles(epsilons, "An ε").ravel(), to_doubles(deltas, "A δ").ravel()
+    )
     before = np.cumsum(eps) - eps
     after = eps.sum() - np.cumsum(eps)
     return float(eps.sum()), float(max(delta @ np.exp(before), delta @ np.exp(after)))
 
 
-def generalisation(epsilons: ArrayLike, deltas: ArrayLike, target: tuple[ArrayLike, ArrayLike] | None = None) -> float:
+def generalisation(
+    epsilons: ArrayLike, deltas: ArrayLike, target: tuple[ArrayLike, ArrayLike] | None = None
+) -> float:
     """Returns a bound on |E(loss on the data) − E(loss on a fresh record)|, for losses in [0, 1].
 
     Rows are data sets, columns records: ε(Z, z) and δ(Z, z), z from the data's law, and for ``target``, where given,
     from the law of the fresh records (the loss on the data then has importance weights).
     """
     first = _to_rows(epsilons), _to_rows(deltas)
-    second = first if target is None else (_to_rows(target[0]), _to_rows(target[1]))
+    if target is None:
+        second = first
+    else:
+        second = (_to_rows(target[0]), _to_rows(target[1]))
     (e1, d1), (e2, d2) = ((np.exp(e).mean(axis=1), d.mean(axis=1)) for e, d in (first, second))
     directions = (e1 * e2 - 1 + d1 + e1 * d2, e1 * e2 - 1 + d2 + e2 * d1)
     return float(max(direction.mean() for direction in directions))
 
 
-def simple_generalisation(epsilons: ArrayLike, delta: float, target_epsilons: ArrayLike | None = None) -> float:
+def simple_generalisation(
+    epsilons: ArrayLike, delta: float, target_epsilons: ArrayLike | None = None
+) -> float:
     """Returns ½[E e^(2ε) + E' e^(2ε)] − 1 + δ(1 + max(E e^ε, E' e^ε)), where δ(Z, z) ≤ δ throughout."""
     one = np.asarray(epsilons, float)
-    two = one if target_epsilons is None else np.asarray(target_epsilons, float)
+    if target_epsilons is None:
+        two = one
+    else:
+        two = np.asarray(target_epsilons, float)
     moments = (np.exp(2 * one).mean() + np.exp(2 * two).mean()) / 2
     return float(moments - 1 + delta * (1 + max(np.exp(one).mean(), np.exp(two).mean())))
 
@@ -132,5 +162,7 @@ def _add_order_axis(values: ArrayLike) -> Floats:
 def _check_orders(orders: ArrayLike) -> Floats:
     alpha = np.asarray(orders, dtype=np.float64)
     if not np.all(alpha > 1):
-        raise InvalidParameter("An order is not above 1.", "Rényi orders α > 1 are needed.", "Leave out the others.")
+        raise InvalidParameter(
+            "An order is not above 1.", "Rényi orders α > 1 are needed.", "Leave out the others."
+        )
     return alpha

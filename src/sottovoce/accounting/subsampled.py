@@ -37,13 +37,16 @@ CLOSE = 2e-3
 #: Nobody is heard louder: where δ alone covers being drawn at all, no loudness would be too much.
 MAX_SENSITIVITY = 6.0
 #: Up to this many different amounts are each looked for; more are rounded to a table of so many.
-MOST_EXACT, TABLE_SIZE = 12, 64
+MOST_EXACT = 12
+TABLE_SIZE = 64
 
 
 @cache
 def _dp_accounting() -> Any:
     try:
-        return import_module("dp_accounting"), import_module("dp_accounting.pld.privacy_loss_distribution")
+        return import_module("dp_accounting"), import_module(
+            "dp_accounting.pld.privacy_loss_distribution"
+        )
     except ImportError:
         pass
     raise InvalidParameter(
@@ -66,9 +69,14 @@ class SampledSteps:
         """Returns an ε at δ, entry by entry, that covers people of this loudness."""
         values, where = np.unique(loudness, return_inverse=True)
         heard = values[values > 0]
-        points = heard if len(heard) <= MOST_EXACT else _space_logarithmically(heard[0], heard[-1])
+        if len(heard) <= MOST_EXACT:
+            points = heard
+        else:
+            points = _space_logarithmically(heard[0], heard[-1])
         known = np.array([self._epsilon_at(float(point)) for point in points])
-        covered = known[np.searchsorted(points, heard)]  # the next point up; the last one is the loudest
+        covered = known[
+            np.searchsorted(points, heard)
+        ]  # the next point up; the last one is the loudest
         return np.asarray(np.concatenate([np.zeros(len(values) - len(heard)), covered])[where])
 
     def sensitivity_of(self, epsilon: Floats) -> Floats:
@@ -76,10 +84,8 @@ class SampledSteps:
         values, where = np.unique(epsilon, return_inverse=True)
         if len(values) <= MOST_EXACT:
             return np.array([self._search_sensitivity(float(value)) for value in values])[where]
-        least, most = (
-            self._search_sensitivity(float(values[values > LATTICE_EPSILON][0])),
-            self._search_sensitivity(float(values[-1])),
-        )
+        least = self._search_sensitivity(float(values[values > LATTICE_EPSILON][0]))
+        most = self._search_sensitivity(float(values[-1]))
         points = _space_logarithmically(least, most)
         known = np.maximum.accumulate([self._epsilon_at(float(point)) for point in points])
         covered = np.searchsorted(known, values, side="right")
@@ -88,7 +94,8 @@ class SampledSteps:
     def _epsilon_at(self, loudness: float) -> float:
         """Returns ε at δ for one loudness; looked at coarsely first, to know how finely to look."""
         if loudness not in self._known:
-            guess, finest = self._estimate_epsilon(loudness), 2 * loudness * (loudness + 16) / MOST_POINTS
+            guess = self._estimate_epsilon(loudness)
+            finest = 2 * loudness * (loudness + 16) / MOST_POINTS
             for _ in range(3):
                 found = self._compose_steps(loudness, max(min(FINENESS * guess, 1.0), finest))
                 smaller = max(found, guess / 100, self._spread(loudness))
@@ -114,7 +121,9 @@ class SampledSteps:
             value_discretization_interval=fineness,
             neighboring_relation=package.NeighboringRelation.REPLACE_ONE,
         )
-        return float(one.self_compose(self.steps).get_epsilon_for_delta(self.delta * (1 - SPARE_DELTA)))
+        return float(
+            one.self_compose(self.steps).get_epsilon_for_delta(self.delta * (1 - SPARE_DELTA))
+        )
 
     def _search_sensitivity(self, epsilon: float) -> float:
         """Returns a loudness with ε in (1 − CLOSE, 1] of the one given: secants of log ε in log loudness, bracketed."""
@@ -125,7 +134,10 @@ class SampledSteps:
             if high / low < 1 + CLOSE / 4 or self._epsilon_at(low) >= epsilon * (1 - CLOSE):
                 break
             middle = self._interpolate(low, high, epsilon * (1 - CLOSE / 2))
-            low, high = (middle, high) if self._epsilon_at(middle) <= epsilon else (low, middle)
+            if self._epsilon_at(middle) <= epsilon:
+                low, high = (middle, high)
+            else:
+                low, high = (low, middle)
         return low
 
     def _bracket(self, epsilon: float) -> tuple[float, float]:
@@ -137,7 +149,8 @@ class SampledSteps:
         return point, min(2 * point, MAX_SENSITIVITY)
 
     def _interpolate(self, low: float, high: float, epsilon: float) -> float:
-        a, b = math.log(max(self._epsilon_at(low), 1e-12)), math.log(self._epsilon_at(high))
+        a = math.log(max(self._epsilon_at(low), 1e-12))
+        b = math.log(self._epsilon_at(high))
         share = min(max((math.log(epsilon) - a) / max(b - a, 1e-12), 0.02), 0.98)
         return float(low * (high / low) ** share)
 
@@ -145,5 +158,6 @@ class SampledSteps:
 def _space_logarithmically(least: float, most: float) -> Floats:
     """Returns loudnesses from the least to the most, evenly spaced in their logarithm; both ends exact."""
     points = np.geomspace(least, most, TABLE_SIZE)
-    points[0], points[-1] = least, most
+    points[0] = least
+    points[-1] = most
     return points

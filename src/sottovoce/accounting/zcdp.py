@@ -28,7 +28,8 @@ from numpy.typing import ArrayLike, NDArray
 from sottovoce import units
 from sottovoce.arrays import Floats
 
-LATTICE_EPSILON, LATTICE_DELTA = 1e-9, 1e-6
+LATTICE_EPSILON = 1e-9
+LATTICE_DELTA = 1e-6
 #: Halvings of an interval; 2⁻⁶⁰ of its width is left.
 HALVINGS = 60
 #: α − 1 is sought between e^−LOG_ORDERS and e^LOG_ORDERS; whatever α is found, the bound it gives is valid.
@@ -66,12 +67,16 @@ class LossSums:
     def to_replace(self) -> LossSums:
         """Returns what promises about zeroing out are worth under replacement: out, and in again (theorem 7)."""
         return LossSums(
-            2 * self.pure, 4 * self.rho, 2 * self.epsilon, _convert_delta_to_replace(self.epsilon, self.delta)
+            2 * self.pure,
+            4 * self.rho,
+            2 * self.epsilon,
+            _convert_delta_to_replace(self.epsilon, self.delta),
         )
 
     def compose(self, read_at: float) -> TotalLoss:
         """Returns the ε and the δ of all of it together (theorem 8); ρ, if there is any, is read at δ = read_at."""
-        epsilon, delta = self.pure + self.epsilon, self.delta
+        epsilon = self.pure + self.epsilon
+        delta = self.delta
         if self.rho:
             epsilon += int(units.round_up(zcdp_epsilon(units.to_epsilon(self.rho), read_at)))
             delta += int(units.round_up_delta(read_at))
@@ -81,25 +86,33 @@ class LossSums:
 def _convert_delta_to_replace(epsilon: int, delta: int) -> int:
     """Returns (1 + e^ε)·δ in whole units, rounded up; all units there are where it is no probability any more."""
     if not delta or epsilon > MAX_LOG_FACTOR * units.UNITS_PER_EPSILON:
-        return units.UNITS_PER_DELTA if delta else 0
-    return min(math.ceil((1 + math.exp(units.to_epsilon(epsilon))) * delta * (1 + ROUNDING)), units.UNITS_PER_DELTA)
+        if delta:
+            return units.UNITS_PER_DELTA
+        return 0
+    return min(
+        math.ceil((1 + math.exp(units.to_epsilon(epsilon))) * delta * (1 + ROUNDING)),
+        units.UNITS_PER_DELTA,
+    )
 
 
 def zcdp_epsilon(rho: ArrayLike, delta: float) -> Floats:
     """Returns, entry by entry, an ε such that every ρ-zCDP mechanism is (ε, δ)-differentially private."""
     rho = np.asarray(rho, dtype=np.float64)
-    low, high = np.full(rho.shape, -LOG_ORDERS), np.full(rho.shape, LOG_ORDERS)
+    low = np.full(rho.shape, -LOG_ORDERS)
+    high = np.full(rho.shape, LOG_ORDERS)
     for _ in range(HALVINGS):
         third = (high - low) / 3
         left = _bound_at_order(rho, delta, low + third) < _bound_at_order(rho, delta, high - third)
-        low, high = np.where(left, low, low + third), np.where(left, high - third, high)
+        low = np.where(left, low, low + third)
+        high = np.where(left, high - third, high)
     best = np.maximum(_bound_at_order(rho, delta, (low + high) / 2), 0.0)
     return np.where(rho > 0, best * (1 + ROUNDING), 0.0)
 
 
 def _bound_at_order(rho: Floats, delta: float, log_order: Floats) -> Floats:
     """The bound at α = 1 + e^t; ln(1−1/α) = t − ln α."""
-    excess, log_alpha = np.exp(log_order), np.logaddexp(0.0, log_order)
+    excess = np.exp(log_order)
+    log_alpha = np.logaddexp(0.0, log_order)
     return (1 + excess) * rho - (log_alpha + math.log(delta)) / excess + log_order - log_alpha
 
 
@@ -110,7 +123,9 @@ def gaussian_epsilon(rho: ArrayLike, delta: float) -> Floats:
     heard = np.where(mu > 0, mu, 1.0)
     high = heard**2 / 2 + heard * math.sqrt(2 * math.log(1 / target))
     zero = np.zeros_like(heard)
-    found = _bisect(lambda epsilon: gaussian_delta(heard, epsilon) > target, zero, high)[1] * (1 + ROUNDING)
+    found = _bisect(lambda epsilon: gaussian_delta(heard, epsilon) > target, zero, high)[1] * (
+        1 + ROUNDING
+    )
     found = np.where(gaussian_delta(heard, zero) > target, found, 0.0)
     return np.where(mu > 0, found + LATTICE_EPSILON, 0.0)
 
@@ -131,18 +146,24 @@ def gaussian_rho(epsilon: ArrayLike, delta: float) -> units.Units:
 def gaussian_delta(mu: Floats, epsilon: Floats) -> Floats:
     """Returns δ of Gaussian noise with sensitivity μ·σ at ε, written so that nothing cancels or overflows."""
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        upper, lower = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+        upper = epsilon / mu - mu / 2
+        lower = epsilon / mu + mu / 2
         # e^ε·φ(lower) = φ(upper), so far out δ is φ(upper) times a difference of Mills' ratios.
-        mills = scipy.special.erfcx(upper / math.sqrt(2)) - scipy.special.erfcx(lower / math.sqrt(2))
+        mills = scipy.special.erfcx(upper / math.sqrt(2)) - scipy.special.erfcx(
+            lower / math.sqrt(2)
+        )
         far = np.exp(-(upper**2) / 2) / 2 * mills
         near = scipy.special.ndtr(-upper) - np.exp(epsilon + scipy.special.log_ndtr(-lower))
     return np.asarray(np.where(mu > 0, np.where(upper > -1, far, near), 0.0), dtype=np.float64)
 
 
-def _bisect(goes_up: Callable[[Floats], NDArray[np.bool_]], low: Floats, high: Floats) -> tuple[Floats, Floats]:
+def _bisect(
+    goes_up: Callable[[Floats], NDArray[np.bool_]], low: Floats, high: Floats
+) -> tuple[Floats, Floats]:
     """Returns the ends of an interval that holds the point up to which ``goes_up`` is true."""
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         up = goes_up(middle)
-        low, high = np.where(up, middle, low), np.where(up, high, middle)
+        low = np.where(up, middle, low)
+        high = np.where(up, high, middle)
     return low, high

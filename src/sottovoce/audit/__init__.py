@@ -19,7 +19,13 @@ if TYPE_CHECKING:
         posterior_log_delta,
     )
     from sottovoce.accounting.renyi import generalisation, group
-    from sottovoce.audit.instance_losses import Composed, PerInstance, compose, pdp_to_dp, per_instance
+    from sottovoce.audit.instance_losses import (
+        Composed,
+        PerInstance,
+        compose,
+        pdp_to_dp,
+        per_instance,
+    )
     from sottovoce.audit.leverages import fit_ridge as leave_one_out
     from sottovoce.audit.mechanisms import GaussianObjective, GaussianOutput
     from sottovoce.audit.public_bounds import Mine, bounds, histogram, mine
@@ -30,7 +36,12 @@ _HOMES = {
     "audit.mechanisms": ("GaussianObjective", "GaussianOutput"),
     "audit.public_bounds": ("Mine", "bounds", "histogram", "mine"),
     "audit.leverages": ("leave_one_out",),
-    "accounting.profiles": ("gaussian_epsilon", "gaussian_log_delta", "posterior_epsilon", "posterior_log_delta"),
+    "accounting.profiles": (
+        "gaussian_epsilon",
+        "gaussian_log_delta",
+        "posterior_epsilon",
+        "posterior_log_delta",
+    ),
     "accounting.renyi": ("generalisation", "group"),
 }
 
@@ -59,7 +70,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     for home, names in _HOMES.items():
         if name in names:
-            return getattr(import_module(f"sottovoce.{home}"), "fit_ridge" if name == "leave_one_out" else name)
+            return getattr(
+                import_module(f"sottovoce.{home}"), "fit_ridge" if name == "leave_one_out" else name
+            )
     raise AttributeError(f"module 'sottovoce.audit' has no attribute {name!r}")
 
 

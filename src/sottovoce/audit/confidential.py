@@ -74,7 +74,9 @@ class ConfidentialArray(np.ndarray[Any, np.dtype[np.float64]]):
         return marked
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        return array[()] if return_scalar else super().__array_wrap__(array, context, False)
+        if return_scalar:
+            return array[()]
+        return super().__array_wrap__(array, context, False)
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise confidential_error()

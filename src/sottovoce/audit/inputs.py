@@ -65,7 +65,8 @@ from sottovoce.release import Release
 from sottovoce.schema import Bounds
 
 #: Halvings of an interval, down to the last digit of a double, and rows that are worked on at a time.
-HALVINGS, CHUNK = 60, 8192
+HALVINGS = 60
+CHUNK = 8192
 
 
 def compute_eigenvalue_moves(rows: Floats) -> Floats:
@@ -78,24 +79,36 @@ def compute_eigenvalue_moves(rows: Floats) -> Floats:
 def _solve_eigenvalue_moves(square: Floats, values: Floats) -> Floats:
     """Σ u_k²/(gap_k + s) falls with the distance s; the halving keeps the root between low and high."""
     gaps = values - values[0]
-    low, high = np.zeros(len(square)), np.asarray(square.sum(axis=1), dtype=np.float64)
+    low = np.zeros(len(square))
+    high = np.asarray(square.sum(axis=1), dtype=np.float64)
     for _ in range(HALVINGS):
         s = (low + high) / 2
         with np.errstate(divide="ignore", invalid="ignore"):
             more = (square / (gaps + s[:, None])).sum(axis=1) > 1
-        low, high = np.where(more, s, low), np.where(more, high, s)
+        low = np.where(more, s, low)
+        high = np.where(more, high, s)
     return high
 
 
 def read_audit_input(est: Any, X: Any, y: Any, epsilon: Any, groups: Any) -> AuditInput:
     """Returns the setting of a fitted estimator, or of a release, and of the rows it was made from."""
     release, model = rebuilding.find_release(est)
-    own = epsilon is None and find_schema(model).budget is not None  # then everybody's is in the table
-    granted = getattr(model, "epsilon", None) if epsilon is None and isinstance(est, Posterior) else epsilon
+    own = (
+        epsilon is None and find_schema(model).budget is not None
+    )  # then everybody's is in the table
+    if epsilon is None and isinstance(est, Posterior):
+        granted = getattr(model, "epsilon", None)
+    else:
+        granted = epsilon
     if has_equal_weights(release) != (granted is None and not own):
         raise _unused_budgets_error() if has_equal_weights(release) else _missing_budgets_error()
     # Where there are no budgets, any number stands for them.
-    stated = None if own else (1.0 if granted is None else granted)
+    if own:
+        stated = None
+    elif granted is None:
+        stated = 1.0
+    else:
+        stated = granted
     return read_rows_input(release, model, *read_source(model, X, y, epsilon=stated, groups=groups))
 
 
@@ -103,10 +116,16 @@ def read_rows_input(release: Release, model: Any, budgets: Budgets, rows: Datase
     """Returns the setting of rows wherever they live, under the budgets of the release."""
     plan = _find_plan(release, model, budgets, rows)
     values, labels, kinds, owner = _collect_rows(release, budgets, rows)
-    weights = np.ones(len(budgets.kinds)) if plan is None else _compute_weights(release, plan)
+    if plan is None:
+        weights = np.ones(len(budgets.kinds))
+    else:
+        weights = _compute_weights(release, plan)
     root = np.sqrt(weights[kinds])
     X, y = _weight_rows(release, values, labels, root)
-    promise = getattr(model, "guarantee_", None) if plan is None else plan.guarantee
+    if plan is None:
+        promise = getattr(model, "guarantee_", None)
+    else:
+        promise = plan.guarantee
     mechanism, ridge = _read_mechanism(release)
     setting = AuditInput(
         mechanism, X, y, root, ridge, _read_release_domain(release), partial(prepare_rows, release, model),
@@ -116,10 +135,13 @@ def read_rows_input(release: Release, model: Any, budgets: Budgets, rows: Datase
     return replace(setting, earlier=_compute_eigenvalue_distances(release, setting))
 
 
-def _weight_rows(release: Release, values: Floats, labels: Floats, root: Floats) -> tuple[Floats, Floats]:
+def _weight_rows(
+    release: Release, values: Floats, labels: Floats, root: Floats
+) -> tuple[Floats, Floats]:
     """Returns √w·x and √w·y; who was left out is not looked at."""
     X, y = _transform_rows(release, values, labels)
-    X[root == 0], y[root == 0] = 0.0, 0.0
+    X[root == 0] = 0.0
+    y[root == 0] = 0.0
     if not (np.isfinite(X).all() and np.isfinite(y).all()):
         raise invalid_values_error()
     return X * root[:, None], y * root
@@ -139,7 +161,9 @@ def _read_mechanism(release: Release) -> tuple[Mechanism, float]:
 
 def _compute_eigenvalue_distances(release: Release, setting: AuditInput) -> Floats | None:
     spread = release.noise.get("eigenvalue_standard_deviation")
-    return None if spread is None else compute_eigenvalue_moves(setting.rows) / float(spread)
+    if spread is None:
+        return None
+    return compute_eigenvalue_moves(setting.rows) / float(spread)
 
 
 def _read_release_domain(release: Release) -> Domain:
@@ -148,8 +172,14 @@ def _read_release_domain(release: Release) -> Domain:
     if release.question == "ridge":
         d = Recoding.from_dict(given["features"]).width + 1
         return Domain(math.sqrt(d) / (1 if given["method"] == "output" else 2), 1.0, False)
-    every = rebuilding.find_norm(release) is not None and not given["fit_intercept"] and low == -high
-    return Domain(1.0, 1.0, every and all("levels" not in f and f["low"] < f["high"] for f in given["features"]))
+    every = (
+        rebuilding.find_norm(release) is not None and not given["fit_intercept"] and low == -high
+    )
+    return Domain(
+        1.0,
+        1.0,
+        every and all("levels" not in f and f["low"] < f["high"] for f in given["features"]),
+    )
 
 
 def _transform_rows(release: Release, values: Floats, labels: Floats) -> tuple[Floats, Floats]:
@@ -159,9 +189,9 @@ def _transform_rows(release: Release, values: Floats, labels: Floats) -> tuple[F
         whole = to_whole_numbers(values, labels) / UNIT
         change = ridge_output.make_coordinates(given["method"], whole.shape[1] - 1)
         return whole[:, :-1] @ change.T, whole[:, -1].copy()
-    (low, high), (middle, half) = (
-        given["label"],
-        posterior_mechanism.get_label_scale(tuple(given["label"]), given["fit_intercept"]),
+    (low, high) = given["label"]
+    (middle, half) = posterior_mechanism.get_label_scale(
+        tuple(given["label"]), given["fit_intercept"]
     )
     own = (low + high) / 2 + (high - low) / 2 * labels
     return values.copy(), np.clip((own - middle) / half, -1.0, 1.0)
@@ -170,17 +200,24 @@ def _transform_rows(release: Release, values: Floats, labels: Floats) -> tuple[F
 def prepare_rows(release: Release, model: Any, X: Any, y: Any) -> tuple[Floats, Floats]:
     """Returns x and y of rows that take no part, as the mechanism would have them."""
     alone = len(y) == 1  # a question is about two rows at least, so one comes twice
-    X, y = (_repeat_row(X), np.repeat(y, 2)) if alone else (X, y)
+    if alone:
+        X, y = (_repeat_row(X), np.repeat(y, 2))
+    else:
+        X, y = (X, y)
     _, rows = model.gather(X, y, epsilon=1.0, groups=None)
     values, labels, *_ = _collect_rows(release, None, rows)
     X, y = _transform_rows(release, values, labels)
     if not (np.isfinite(X).all() and np.isfinite(y).all()):
         raise invalid_values_error()
-    return (X[:1], y[:1]) if alone else (X, y)
+    if alone:
+        return (X[:1], y[:1])
+    return (X, y)
 
 
 def _repeat_row(X: Any) -> Any:
-    return X.take([0, 0]) if hasattr(X, "column_names") else np.repeat(np.asarray(X), 2, axis=0)
+    if hasattr(X, "column_names"):
+        return X.take([0, 0])
+    return np.repeat(np.asarray(X), 2, axis=0)
 
 
 def _find_plan(release: Release, model: Any, budgets: Budgets, rows: Dataset) -> Plan | None:
@@ -213,7 +250,9 @@ def has_equal_weights(release: Release) -> bool:
 
 def _count_rows(release: Release, budgets: Budgets) -> int:
     """How many rows the release is about, as far as it says."""
-    return int(release.guarantee["people"]) if release.guarantee["unit"] == "row" else budgets.n_rows
+    if release.guarantee["unit"] == "row":
+        return int(release.guarantee["people"])
+    return budgets.n_rows
 
 
 def _fill_largest_epsilon(release: Release, rows: int) -> Floats:
@@ -237,20 +276,33 @@ class _RowCollector:
         return []
 
     def __call__(self, batch: Any) -> list[Any]:
-        owners = np.zeros(0, dtype=np.int64) if self.person is None else self.person.kinds(batch)
-        return [(self.reader.matrix(batch), self.label.values(batch), self.owner.kinds(batch), owners)]
+        if self.person is None:
+            owners = np.zeros(0, dtype=np.int64)
+        else:
+            owners = self.person.kinds(batch)
+        return [
+            (self.reader.matrix(batch), self.label.values(batch), self.owner.kinds(batch), owners)
+        ]
 
 
-def _collect_rows(release: Release, budgets: Budgets | None, rows: Dataset) -> tuple[Floats, Floats, Any, Any]:
-    reader, person = rows.features, None
+def _collect_rows(
+    release: Release, budgets: Budgets | None, rows: Dataset
+) -> tuple[Floats, Floats, Any, Any]:
+    reader = rows.features
+    person = None
     if isinstance(release.parameters.get("ball"), dict) and not isinstance(reader, UnitBallReader):
-        reader = UnitBallReader(UnitBall.from_dict(release.parameters["ball"]), reader.recoding, reader)
+        reader = UnitBallReader(
+            UnitBall.from_dict(release.parameters["ball"]), reader.recoding, reader
+        )
     streamed = budgets is not None and budgets.unit == "person" and budgets.owner is None
     if streamed:  # in a file a row's person is found by name
         person = replace(rows.owner, codes=None)
     parts = rows.engine.fold(_RowCollector(reader, rows.label, rows.owner, person))
     values, labels, kinds, owners = (np.concatenate(part) for part in zip(*parts, strict=True))
-    held = None if budgets is None else budgets.owner
+    if budgets is None:
+        held = None
+    else:
+        held = budgets.owner
     return values, labels, kinds, owners.astype(np.int64) if streamed else held
 
 
@@ -264,7 +316,9 @@ def _missing_budgets_error() -> InvalidParameter:
 
 def _unused_budgets_error() -> InvalidParameter:
     return InvalidParameter(
-        "This release was made without budgets.", "Every row weighs one in it.", "Leave epsilon= out."
+        "This release was made without budgets.",
+        "Every row weighs one in it.",
+        "Leave epsilon= out.",
     )
 
 
@@ -298,28 +352,40 @@ class AuditInput:
     root: Floats
     ridge: float
     domain: Domain | None
-    prepared: Callable[[Any, Any], tuple[Floats, Floats]]  # features and labels as people know them → x, y
+    prepared: Callable[
+        [Any, Any], tuple[Floats, Floats]
+    ]  # features and labels as people know them → x, y
     promised: Floats | None = None  # one a row: what its person was promised
     neighbours: str = ""  # of that promise
     owner: NDArray[np.int64] | None = None  # row → person; None where each row is a person
     people: Any = None  # their names in order, where they have any
-    earlier: Floats | None = None  # how far each row moves what was released before, in its noise's deviations
+    earlier: Floats | None = (
+        None  # how far each row moves what was released before, in its noise's deviations
+    )
 
     def fit(self, rows: Floats | None = None, labels: Floats | None = None) -> RidgeFit:
         """Returns the ridge regression of these rows, or of all; refuses one that has no single solution."""
         fitted = leverages.fit_ridge(
-            self.rows if rows is None else rows, self.labels if labels is None else labels, self.ridge
+            self.rows if rows is None else rows,
+            self.labels if labels is None else labels,
+            self.ridge,
         )
         eigenvalues = np.linalg.eigvalsh(fitted.hessian)
         if eigenvalues[0] <= SINGULAR * eigenvalues[-1]:
             raise InvalidParameter(
-                "XᵀX + λI is singular.", "It must be positive definite.", "Use a larger ridge λ (alpha)."
+                "XᵀX + λI is singular.",
+                "It must be positive definite.",
+                "Use a larger ridge λ (alpha).",
             )
         return fitted
 
-    def compute_changes(self, fit: RidgeFit, rows: Floats, labels: Floats, *, present: bool) -> LeaveOneOutChange:
+    def compute_changes(
+        self, fit: RidgeFit, rows: Floats, labels: Floats, *, present: bool
+    ) -> LeaveOneOutChange:
         """What leaving rows out, or adding them, changes in the mechanism's metric."""
-        return compute_changes(fit, rows, labels, self.mechanism.compute_metric(fit), present=present)
+        return compute_changes(
+            fit, rows, labels, self.mechanism.compute_metric(fit), present=present
+        )
 
     def read_record(self, z: Any, root: float) -> tuple[Floats, Floats]:
         """Returns one record z = (x, y) in the mechanism's coordinates and with its weight, as arrays of one row."""
@@ -340,10 +406,14 @@ class AuditInput:
 
 def split_record(record: Any, called: str = "") -> tuple[Any, Any]:
     """Returns the features and the label of a record."""
-    with suppress(TypeError, ValueError):  # raised below, outside the handler: what is wrong may be data
+    with suppress(
+        TypeError, ValueError
+    ):  # raised below, outside the handler: what is wrong may be data
         x, y = record
         return x, y
-    raise InvalidParameter("The record is not a pair.", "", f"Pass {called}(x, y): features and label.")
+    raise InvalidParameter(
+        "The record is not a pair.", "", f"Pass {called}(x, y): features and label."
+    )
 
 
 def make_row(x: Any) -> Any:
@@ -356,7 +426,11 @@ def make_row(x: Any) -> Any:
         return pa.table({name: [x[name]] for name in x.keys()})  # noqa: SIM118 (a pandas Series has keys too)
     except Exception:
         pass  # raised below, outside the handler, so that nothing of the cause is carried along
-    raise WrongType("The features are not one row.", "A row has a name and a cell for each column.", "Pass a mapping.")
+    raise WrongType(
+        "The features are not one row.",
+        "A row has a name and a cell for each column.",
+        "Pass a mapping.",
+    )
 
 
 class WorstRecord(ConfidentialObject):
@@ -367,10 +441,17 @@ class WorstRecord(ConfidentialObject):
     record; otherwise only some of the records that were searched are in it, and ``epsilon`` is no more than a bound.
     """
 
-    def __init__(self, epsilon: float, bound: float, x: Floats, y: float, row: int | None, attained: bool) -> None:
+    def __init__(
+        self, epsilon: float, bound: float, x: Floats, y: float, row: int | None, attained: bool
+    ) -> None:
         super().__init__()
-        self.epsilon, self.bound, self.x, self.y = epsilon, bound, x, y
-        self.added, self.row, self.attained = row is None, row, attained
+        self.epsilon = epsilon
+        self.bound = bound
+        self.x = x
+        self.y = y
+        self.added = row is None
+        self.row = row
+        self.attained = attained
 
     def __float__(self) -> float:
         return self.epsilon
@@ -381,27 +462,43 @@ class WorstRecord(ConfidentialObject):
     __str__ = __repr__
 
 
-def find_worst_record(setting: AuditInput, fit: RidgeFit, losses: Floats, delta: float) -> WorstRecord:
+def find_worst_record(
+    setting: AuditInput, fit: RidgeFit, losses: Floats, delta: float
+) -> WorstRecord:
     """Returns the worst record of all: over the domain for being added, over the rows for being removed."""
-    domain, loudest = setting.require_domain(), float(setting.root.max())
+    domain = setting.require_domain()
+    loudest = float(setting.root.max())
     found = setting.mechanism.supremum(fit, delta, domain.norm * loudest, domain.label * loudest)
     i = int(np.argmax(losses))
     if losses[i] > found.value:
         root = float(setting.root[i])
-        row, label = setting.rows[i] / root, float(setting.labels[i]) / root
-        return WorstRecord(float(losses[i]), max(float(losses[i]), found.bound), row, label, i, True)
-    return WorstRecord(found.value, found.bound, found.x / loudest, found.y / loudest, None, domain.whole)
-
-
-def compute_record_losses(setting: AuditInput, z: Any, datasets: Iterable[tuple[Any, Any]], delta: float) -> Floats:
-    """Returns ε of adding z to each data set; weights are by place, and z has that of the loudest row."""
-    x, y = setting.read_record(z, float(setting.root.max()))
-    return np.array(
-        [_compute_added_loss(setting, x, y, *setting.prepared(*dataset), delta) for dataset in datasets], dtype=float
+        row = setting.rows[i] / root
+        label = float(setting.labels[i]) / root
+        return WorstRecord(
+            float(losses[i]), max(float(losses[i]), found.bound), row, label, i, True
+        )
+    return WorstRecord(
+        found.value, found.bound, found.x / loudest, found.y / loudest, None, domain.whole
     )
 
 
-def _compute_added_loss(setting: AuditInput, x: Floats, y: Floats, rows: Floats, labels: Floats, delta: float) -> float:
+def compute_record_losses(
+    setting: AuditInput, z: Any, datasets: Iterable[tuple[Any, Any]], delta: float
+) -> Floats:
+    """Returns ε of adding z to each data set; weights are by place, and z has that of the loudest row."""
+    x, y = setting.read_record(z, float(setting.root.max()))
+    return np.array(
+        [
+            _compute_added_loss(setting, x, y, *setting.prepared(*dataset), delta)
+            for dataset in datasets
+        ],
+        dtype=float,
+    )
+
+
+def _compute_added_loss(
+    setting: AuditInput, x: Floats, y: Floats, rows: Floats, labels: Floats, delta: float
+) -> float:
     root = setting.root
     if np.ptp(root) == 0:
         root = np.full(len(labels), root[0])
@@ -412,7 +509,9 @@ def _compute_added_loss(setting: AuditInput, x: Floats, y: Floats, rows: Floats,
             "Pass data sets of the same length.",
         )
     fit = setting.fit(rows * root[:, None], labels * root)
-    return float(setting.mechanism.epsilon(setting.compute_changes(fit, x, y, present=False), delta)[0])
+    return float(
+        setting.mechanism.epsilon(setting.compute_changes(fit, x, y, present=False), delta)[0]
+    )
 
 
 def read_described_input(
@@ -420,12 +519,17 @@ def read_described_input(
 ) -> AuditInput:
     """Returns the setting of rows under a described mechanism; every row weighs one."""
     if epsilon is not None:
-        raise InvalidParameter("A described mechanism has no budgets.", "Every row weighs one.", "Leave epsilon= out.")
+        raise InvalidParameter(
+            "A described mechanism has no budgets.", "Every row weighs one.", "Leave epsilon= out."
+        )
     rows, labels = clip_rows(est.bounds, X, y)
     check_same_length(len(labels), groups=groups)
     if not len(labels):
         raise TooFewRows("The table is empty.", "", "Pass the rows that the mechanism saw.")
-    people, owner = (None, None) if groups is None else factorise(groups)
+    if groups is None:
+        people, owner = (None, None)
+    else:
+        people, owner = factorise(groups)
     return AuditInput(
         est, rows, labels, np.ones(len(labels)), float(est.alpha), read_bounds_domain(est.bounds, rows.shape[1]),
         partial(clip_rows, est.bounds), owner=owner, people=people,
@@ -434,7 +538,8 @@ def read_described_input(
 
 def clip_rows(bounds: Bounds | None, X: Any, y: Any) -> tuple[Floats, Floats]:
     """Returns features and labels as numbers, those beyond the bounds brought back to them."""
-    rows, labels = to_matrix(X, None).astype(np.float64), to_numbers(y, "labels")
+    rows = to_matrix(X, None).astype(np.float64)
+    labels = to_numbers(y, "labels")
     check_same_length(len(rows), y=labels)
     if not (np.isfinite(rows).all() and np.isfinite(labels).all()):
         raise invalid_values_error()
@@ -442,7 +547,9 @@ def clip_rows(bounds: Bounds | None, X: Any, y: Any) -> tuple[Floats, Floats]:
         rows = np.clip(rows, *bounds.features)
     if bounds is not None and bounds.norm is not None:
         rows = shorten_rows(rows, bounds.norm)
-    return rows, labels if bounds is None or bounds.label is None else np.clip(labels, *bounds.label)
+    return rows, labels if bounds is None or bounds.label is None else np.clip(
+        labels, *bounds.label
+    )
 
 
 def read_bounds_domain(bounds: Bounds | None, columns: int) -> Domain | None:

@@ -89,7 +89,9 @@ class PerInstance(ConfidentialObject):
         self.delta = delta
         self._setting = setting
         self._fit: RidgeFit = setting.fit()
-        self._change: LeaveOneOutChange = setting.compute_changes(self._fit, setting.rows, setting.labels, present=True)
+        self._change: LeaveOneOutChange = setting.compute_changes(
+            self._fit, setting.rows, setting.labels, present=True
+        )
 
     def __len__(self) -> int:
         return len(self._setting.labels)
@@ -127,7 +129,9 @@ class PerInstance(ConfidentialObject):
     @property
     def unit(self) -> str:
         """Whose losses ``by_person`` tells: "rows" or "people"."""
-        return "rows" if self._setting.owner is None else "people"
+        if self._setting.owner is None:
+            return "rows"
+        return "people"
 
     @property
     def neighbours(self) -> str:
@@ -137,13 +141,17 @@ class PerInstance(ConfidentialObject):
     @property
     def promised(self) -> ConfidentialArray | None:
         """What each row's person was promised, by row, for all tables; None for a mechanism that is only described."""
-        return None if self._setting.promised is None else ConfidentialArray.of(self._setting.promised)
+        if self._setting.promised is None:
+            return None
+        return ConfidentialArray.of(self._setting.promised)
 
     @cached_property
     def eigenvalue(self) -> ConfidentialArray | None:
         """ε at δ of what an adaptive posterior sample released first, its noisy eigenvalue, by itself; else None."""
         moved = self._setting.earlier
-        return None if moved is None else ConfidentialArray.of(profiles.gaussian_epsilon(moved, self.delta))
+        if moved is None:
+            return None
+        return ConfidentialArray.of(profiles.gaussian_epsilon(moved, self.delta))
 
     def at(self, delta: float) -> PerInstance:
         """The same at another δ."""
@@ -157,7 +165,9 @@ class PerInstance(ConfidentialObject):
         """
         if self._setting.owner is None:
             return self.epsilon
-        return ConfidentialArray.of(compute_person_losses(self._setting, self._fit, self._change, self.delta))
+        return ConfidentialArray.of(
+            compute_person_losses(self._setting, self._fit, self._change, self.delta)
+        )
 
     def for_all(self) -> WorstRecord:
         """The most that any record could lose with these rows: one of the domain if added, or one of them if removed.
@@ -168,7 +178,9 @@ class PerInstance(ConfidentialObject):
 
     def for_one(self, z: Any, datasets: Iterable[tuple[Any, Any]]) -> ConfidentialArray:
         """ε of one record z = (x, y) by being added to each of these data sets, pairs (X, y) in the units of fit."""
-        return ConfidentialArray.of(inputs.compute_record_losses(self._setting, z, datasets, self.delta))
+        return ConfidentialArray.of(
+            inputs.compute_record_losses(self._setting, z, datasets, self.delta)
+        )
 
     def replaced(self, i: int, z: Any) -> float:
         """ε between these rows and the same with row i replaced by z = (x, y); for noise on the solution only."""
@@ -197,13 +209,17 @@ class PerInstance(ConfidentialObject):
                 bound = renyi.simple_generalisation(epsilon, self.delta)
             else:
                 bound = renyi.generalisation(epsilon, np.full(len(epsilon), self.delta))
-        return min(bound, 1.0) if bound == bound else 1.0
+        if bound == bound:
+            return min(bound, 1.0)
+        return 1.0
 
     def curves(self, part: slice) -> Floats:
         """D_α at renyi.ORDERS for some rows, one row each, what was released before included."""
         total = self._setting.mechanism.curve(self._change.select(part))
         moved = self._setting.earlier
-        return total if moved is None else total + renyi.compute_gaussian_curve(moved[part])
+        if moved is None:
+            return total
+        return total + renyi.compute_gaussian_curve(moved[part])
 
     def summary(self) -> Summary:
         """Quantiles, moments, and beside them what was promised and the worst record. Confidential too."""
@@ -235,29 +251,50 @@ class Summary(ConfidentialObject):
     def __init__(self, audit: PerInstance) -> None:
         super().__init__()
         losses = np.asarray(audit.epsilon)
-        self.rows, self.delta, self.exactness = len(losses), audit.delta, audit.exactness
+        self.rows = len(losses)
+        self.delta = audit.delta
+        self.exactness = audit.exactness
         self.quantiles = dict(
-            zip(SUMMARY_SHARES, np.quantile(losses, SUMMARY_SHARES, method="inverted_cdf").tolist(), strict=True)
+            zip(
+                SUMMARY_SHARES,
+                np.quantile(losses, SUMMARY_SHARES, method="inverted_cdf").tolist(),
+                strict=True,
+            )
         )
-        self.median, self.largest = self.quantiles[0.5], self.quantiles[1.0]
-        self.mean, self.mean_square = float(losses.mean()), float(np.square(losses).mean())
+        self.median = self.quantiles[0.5]
+        self.largest = self.quantiles[1.0]
+        self.mean = float(losses.mean())
+        self.mean_square = float(np.square(losses).mean())
         promised = audit.promised
-        self.promised = None if promised is None else (float(promised.min()), float(promised.max()))
+        if promised is None:
+            self.promised = None
+        else:
+            self.promised = (float(promised.min()), float(promised.max()))
         self.neighbours = audit.neighbours
-        self.eigenvalue = None if audit.eigenvalue is None else float(audit.eigenvalue.max())
+        if audit.eigenvalue is None:
+            self.eigenvalue = None
+        else:
+            self.eigenvalue = float(audit.eigenvalue.max())
         self.for_all = _find_worst_bound(audit)
 
     def __str__(self) -> str:
         lines = [
             STAMP,
             f"What {self.rows:,} rows lost, as ε at δ = {self.delta:g} ({self.exactness}).",
-            "  " + ", ".join(f"{_name_quantile(share)} {value:.3g}" for share, value in self.quantiles.items()),
+            "  "
+            + ", ".join(
+                f"{_name_quantile(share)} {value:.3g}" for share, value in self.quantiles.items()
+            ),
             f"  mean {self.mean:.3g}, root mean square {self.mean_square**0.5:.3g}",
         ]
         if self.eigenvalue is not None:
-            lines.append(f"  before it, the noisy eigenvalue cost {self.eigenvalue:.3g} at most, by itself")
+            lines.append(
+                f"  before it, the noisy eigenvalue cost {self.eigenvalue:.3g} at most, by itself"
+            )
         if self.for_all is not None:
-            lines.append(f"Any record that bounds allow, with these rows: {self.for_all:.3g} at most.")
+            lines.append(
+                f"Any record that bounds allow, with these rows: {self.for_all:.3g} at most."
+            )
         if self.promised is not None:
             lines.append(
                 f"Promised, for every table (neighbours by {self.neighbours}): {_format_range(*self.promised)}."
@@ -277,7 +314,9 @@ def _name_quantile(share: float) -> str:
 
 
 def _format_range(low: float, high: float) -> str:
-    return f"{high:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
+    if low == high:
+        return f"{high:.3g}"
+    return f"{low:.3g} to {high:.3g}"
 
 
 class ExposedPerson(ConfidentialObject):
@@ -285,7 +324,10 @@ class ExposedPerson(ConfidentialObject):
 
     def __init__(self, rank: int, epsilon: float, multiples: dict[str, float], who: Any) -> None:
         super().__init__()
-        self.rank, self.epsilon, self.multiples, self.who = rank, epsilon, multiples, who
+        self.rank = rank
+        self.epsilon = epsilon
+        self.multiples = multiples
+        self.who = who
 
     def __repr__(self) -> str:
         return f"<Place {self.rank}: {STAMP}>"
@@ -294,20 +336,31 @@ class ExposedPerson(ConfidentialObject):
 
     def why(self) -> str:
         """What sets them apart, in words, the most telling first."""
-        apart = sorted(((m, name) for name, m in self.multiples.items() if m >= NOTABLE_MULTIPLE), reverse=True)
+        apart = sorted(
+            ((m, name) for name, m in self.multiples.items() if m >= NOTABLE_MULTIPLE), reverse=True
+        )
         told = "; ".join(FACT_WORDS[name].format(_format_multiple(m)) for m, name in apart)
         return told or "nothing stands out"
 
 
 def rank_least_protected(audit: PerInstance, count: int) -> list[ExposedPerson]:
     """Returns the people (rows, without groups) who lost most, the worst first."""
-    losses, setting = np.asarray(audit.by_person()), audit._setting
-    owner = np.arange(len(losses)) if setting.owner is None else setting.owner
-    names = list(range(len(losses))) if setting.people is None else np.asarray(setting.people).tolist()
+    losses = np.asarray(audit.by_person())
+    setting = audit._setting
+    if setting.owner is None:
+        owner = np.arange(len(losses))
+    else:
+        owner = setting.owner
+    if setting.people is None:
+        names = list(range(len(losses)))
+    else:
+        names = np.asarray(setting.people).tolist()
     facts = _compute_facts(audit, owner, len(losses))
     worst = np.argsort(-losses, kind="stable")[:count]
     return [
-        ExposedPerson(rank, float(losses[i]), {name: float(of[i]) for name, of in facts.items()}, names[i])
+        ExposedPerson(
+            rank, float(losses[i]), {name: float(of[i]) for name, of in facts.items()}, names[i]
+        )
         for rank, i in enumerate(worst, start=1)
     ]
 
@@ -323,18 +376,23 @@ def _compute_facts(audit: PerInstance, owner: NDArray[np.int64], people: int) ->
         "weight": weight,
     }
     means = {
-        name: np.bincount(owner, values, minlength=people) / np.maximum(rows, 1) for name, values in by_row.items()
+        name: np.bincount(owner, values, minlength=people) / np.maximum(rows, 1)
+        for name, values in by_row.items()
     }
     return {name: _divide_by_median(values) for name, values in {**means, "rows": rows}.items()}
 
 
 def _divide_by_median(values: Floats) -> Floats:
     middle = float(np.median(values))
-    return values / middle if 0 < middle < np.inf else np.ones_like(values)
+    if 0 < middle < np.inf:
+        return values / middle
+    return np.ones_like(values)
 
 
 def _format_multiple(value: float) -> str:
-    return f"{value:.1f}" if value < 9.95 else f"{value:,.0f}"
+    if value < 9.95:
+        return f"{value:.1f}"
+    return f"{value:,.0f}"
 
 
 Indices = NDArray[np.int64]
@@ -342,14 +400,17 @@ Indices = NDArray[np.int64]
 PEOPLE_CHUNK = 256
 
 
-def compute_replacement_loss(setting: AuditInput, fit: RidgeFit, i: int, z: Any, delta: float) -> float:
+def compute_replacement_loss(
+    setting: AuditInput, fit: RidgeFit, i: int, z: Any, delta: float
+) -> float:
     """Returns ε between the rows and the same with row i replaced by z, for noise on the solution."""
     i = _check_row_numbers(setting, [i])[0]
     old = setting.rows[i : i + 1], setting.labels[i : i + 1]
     moved = fit.moved_by_replacing(old, setting.read_record(z, float(setting.root[i])))[0]
     return float(
         setting.mechanism.epsilon(
-            make_distance_change(_measure_length(moved, setting.mechanism.compute_metric(fit))), delta
+            make_distance_change(_measure_length(moved, setting.mechanism.compute_metric(fit))),
+            delta,
         )[0]
     )
 
@@ -357,10 +418,13 @@ def compute_replacement_loss(setting: AuditInput, fit: RidgeFit, i: int, z: Any,
 def compute_group_loss(setting: AuditInput, rows: Any, delta: float) -> tuple[float, float]:
     """Returns (ε, δ) of a group: its rows are taken out of the table one by one, each at what it then costs."""
     out = _check_row_numbers(setting, rows)
-    keep, costs = np.ones(len(setting.labels), dtype=np.bool_), []
+    keep = np.ones(len(setting.labels), dtype=np.bool_)
+    costs = []
     for i in reversed(out):
         fit = setting.fit(setting.rows[keep], setting.labels[keep])
-        moved = setting.compute_changes(fit, setting.rows[i : i + 1], setting.labels[i : i + 1], present=True)
+        moved = setting.compute_changes(
+            fit, setting.rows[i : i + 1], setting.labels[i : i + 1], present=True
+        )
         costs.append(float(setting.mechanism.epsilon(moved, delta)[0]))
         keep[i] = False
     return renyi.group(costs[::-1], np.full(len(costs), delta))
@@ -378,9 +442,15 @@ def _measure_length(moved: Floats, metric: Floats) -> Floats:
 
 def _check_row_numbers(setting: AuditInput, rows: Any) -> list[int]:
     places = [int(i) for i in np.atleast_1d(np.asarray(rows))]
-    if not places or len(set(places)) < len(places) or not all(0 <= i < len(setting.labels) for i in places):
+    if (
+        not places
+        or len(set(places)) < len(places)
+        or not all(0 <= i < len(setting.labels) for i in places)
+    ):
         raise InvalidParameter(
-            "A row number is not among the rows, or is given twice.", "Rows are counted from 0.", "Correct it."
+            "A row number is not among the rows, or is given twice.",
+            "Rows are counted from 0.",
+            "Correct it.",
         )
     return places
 
@@ -395,7 +465,9 @@ class _PeopleBlock(NamedTuple):
     errors: Floats
 
 
-def compute_person_losses(setting: AuditInput, fit: RidgeFit, change: LeaveOneOutChange, delta: float) -> Floats:
+def compute_person_losses(
+    setting: AuditInput, fit: RidgeFit, change: LeaveOneOutChange, delta: float
+) -> Floats:
     """Returns ε of all rows of each person, in the order of people."""
     assert setting.owner is not None
     mechanism = setting.mechanism
@@ -410,10 +482,14 @@ def compute_person_losses(setting: AuditInput, fit: RidgeFit, change: LeaveOneOu
             distance = _measure_moves(block, mechanism.compute_metric(fit))
             found[block.people] = mechanism.epsilon(make_distance_change(distance), delta)
         elif isinstance(mechanism, PosteriorMechanism):
-            found[block.people] = renyi.convert_to_epsilon(_sum_posterior_curves(block, mechanism.gamma), delta)
+            found[block.people] = renyi.convert_to_epsilon(
+                _sum_posterior_curves(block, mechanism.gamma), delta
+            )
         else:
             raise InvalidParameter(
-                "Several rows of a person together are not known for noise in the objective.", "", "Use .group(rows)."
+                "Several rows of a person together are not known for noise in the objective.",
+                "",
+                "Use .group(rows).",
             )
     return found
 
@@ -427,7 +503,8 @@ def _iterate_blocks(
         for at in range(0, len(everybody), PEOPLE_CHUNK):
             people = everybody[at : at + PEOPLE_CHUNK]
             places = order[first[people][:, None] + np.arange(count)]
-            X, y = setting.rows[places], setting.labels[places]
+            X = setting.rows[places]
+            y = setting.labels[places]
             turned = X @ inverse
             shares, vectors = np.linalg.eigh(turned @ X.transpose(0, 2, 1))
             errors = np.einsum("pij,pi->pj", vectors, y - X @ fit.theta)
@@ -467,7 +544,9 @@ class Composed(ConfidentialObject):
 
     def __init__(self, epsilon: Floats, delta: float, releases: int) -> None:
         super().__init__()
-        self.epsilon, self.delta, self.releases = ConfidentialArray.of(epsilon), delta, releases
+        self.epsilon = ConfidentialArray.of(epsilon)
+        self.delta = delta
+        self.releases = releases
 
     def __repr__(self) -> str:
         return f"<Composed losses of {len(self.epsilon)} rows to {self.releases} releases: {STAMP}>"
@@ -477,7 +556,11 @@ class Composed(ConfidentialObject):
 
 def compose(audits: Sequence[PerInstance], delta: float = 1e-6) -> Composed:
     """Returns what several releases cost each row together; all audits are of the same rows in the same order."""
-    audits, level = list(audits) if isinstance(audits, Sequence) else [], one_probability(delta)
+    if isinstance(audits, Sequence):
+        audits = list(audits)
+    else:
+        audits = []
+    level = one_probability(delta)
     sizes = {len(audit) for audit in audits if isinstance(audit, PerInstance)}
     if not audits or len(sizes) != 1 or not all(isinstance(audit, PerInstance) for audit in audits):
         raise InvalidParameter(
@@ -486,7 +569,9 @@ def compose(audits: Sequence[PerInstance], delta: float = 1e-6) -> Composed:
             "Pass audits of the same rows in the same order, as sv.audit.per_instance returns them.",
         )
     added = _compose_renyi(audits, level)
-    summed = np.sum([_compute_exact_epsilon(audit, level / _count_releases(audits)) for audit in audits], axis=0)
+    summed = np.sum(
+        [_compute_exact_epsilon(audit, level / _count_releases(audits)) for audit in audits], axis=0
+    )
     return Composed(np.minimum(added, summed), level, len(audits))
 
 
@@ -497,7 +582,10 @@ def _count_releases(audits: list[PerInstance]) -> int:
 def _compute_exact_epsilon(audit: PerInstance, delta: float) -> Floats:
     """The exact ε at this δ, what was released before included."""
     again = audit.at(delta)
-    before = 0.0 if again.eigenvalue is None else np.asarray(again.eigenvalue)
+    if again.eigenvalue is None:
+        before = 0.0
+    else:
+        before = np.asarray(again.eigenvalue)
     return np.asarray(again.epsilon) + before
 
 
@@ -505,7 +593,10 @@ def _compose_renyi(audits: list[PerInstance], delta: float) -> Floats:
     rows = len(audits[0])
     parts = [slice(at, at + COMPOSITION_CHUNK) for at in range(0, rows, COMPOSITION_CHUNK)]
     return np.concatenate(
-        [renyi.convert_to_epsilon(sum(audit.curves(part) for audit in audits), delta) for part in parts]
+        [
+            renyi.convert_to_epsilon(sum(audit.curves(part) for audit in audits), delta)
+            for part in parts
+        ]
     )
 
 

@@ -59,15 +59,21 @@ class RidgeFit:
     theta: Floats
     inverse_root: Floats  # L⁻¹, H = L·Lᵀ: small and triangular, so rows can be multiplied by it
 
-    def left_out(self, X: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None) -> RecordInfluences:
+    def left_out(
+        self, X: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None
+    ) -> RecordInfluences:
         """Returns h, e, μ, r of rows that were fitted: what each would see if it alone were left out."""
         h, e = self._get_leverage_and_residual(X, y, weights)
         rest = 1 - h
         kept = rest > SINGULAR_BELOW
         safe = np.where(kept, rest, 1.0)
-        return RecordInfluences(h, e, np.where(kept, h / safe, np.inf), np.where(kept, e / safe, np.inf))
+        return RecordInfluences(
+            h, e, np.where(kept, h / safe, np.inf), np.where(kept, e / safe, np.inf)
+        )
 
-    def added(self, X: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None) -> RecordInfluences:
+    def added(
+        self, X: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None
+    ) -> RecordInfluences:
         """Returns h, e, μ, r of rows that were not fitted: what each would change if it alone were added."""
         mu, r = self._get_leverage_and_residual(X, y, weights)
         return RecordInfluences(mu / (1 + mu), r / (1 + mu), mu, r)
@@ -76,17 +82,25 @@ class RidgeFit:
         self, X: ArrayLike, y: ArrayLike, metric: ArrayLike, weights: ArrayLike | None = None
     ) -> Floats:
         """Returns ‖θ − θ₋ᵢ‖_A for rows that were fitted, A = ``metric``."""
-        return np.asarray(np.abs(self.left_out(X, y, weights).residual) * self._measure_reach(X, metric, weights))
+        return np.asarray(
+            np.abs(self.left_out(X, y, weights).residual) * self._measure_reach(X, metric, weights)
+        )
 
     def moved_by_adding(
         self, X: ArrayLike, y: ArrayLike, metric: ArrayLike, weights: ArrayLike | None = None
     ) -> Floats:
         """Returns ‖θ' − θ‖_A for rows that were not fitted, A = ``metric``."""
-        return np.asarray(np.abs(self.added(X, y, weights).error) * self._measure_reach(X, metric, weights))
+        return np.asarray(
+            np.abs(self.added(X, y, weights).error) * self._measure_reach(X, metric, weights)
+        )
 
-    def moved_by_replacing(self, old: tuple[ArrayLike, ArrayLike], new: tuple[ArrayLike, ArrayLike]) -> Floats:
+    def moved_by_replacing(
+        self, old: tuple[ArrayLike, ArrayLike], new: tuple[ArrayLike, ArrayLike]
+    ) -> Floats:
         """Returns θ_new − θ, a row for each pair: row i of ``old`` was fitted, row i of ``new`` takes its place."""
-        (A, b), (X, y) = (tuple(np.asarray(part, dtype=np.float64) for part in pair) for pair in (old, new))
+        (A, b), (X, y) = (
+            tuple(np.asarray(part, dtype=np.float64) for part in pair) for pair in (old, new)
+        )
         first, second = (rows @ self.inverse_root.T @ self.inverse_root for rows in (A, X))
         gone = self.left_out(A, b)
         c = np.einsum("ij,ij->i", first, X)
@@ -99,14 +113,20 @@ class RidgeFit:
     def metric(self, kind: str) -> Floats:
         """Returns a matrix A: the identity, this fit's hessian H, or its gram matrix XᵀX."""
         identity = np.eye(len(self.theta))
-        return {"identity": identity, "hessian": self.hessian, "gram": self.hessian - self.ridge * identity}[kind]
+        return {
+            "identity": identity,
+            "hessian": self.hessian,
+            "gram": self.hessian - self.ridge * identity,
+        }[kind]
 
     def _get_leverage_and_residual(
         self, X: ArrayLike, y: ArrayLike, weights: ArrayLike | None
     ) -> tuple[Floats, Floats]:
         """xᵀH⁻¹x and y − xᵀθ with this fit's own H and θ."""
-        rows, labels = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
-        height, error = np.empty(len(labels)), np.empty(len(labels))
+        rows = np.asarray(X, dtype=np.float64)
+        labels = np.asarray(y, dtype=np.float64)
+        height = np.empty(len(labels))
+        error = np.empty(len(labels))
         for part in _split_rows(len(labels)):
             Z = rows[part] @ self.inverse_root.T
             height[part] = np.einsum("ij,ij->i", Z, Z)
@@ -118,23 +138,33 @@ class RidgeFit:
 
     def _measure_reach(self, X: ArrayLike, metric: ArrayLike, weights: ArrayLike | None) -> Floats:
         """√(xᵀH⁻¹AH⁻¹x)."""
-        rows, A = np.asarray(X, dtype=np.float64), np.asarray(metric, dtype=np.float64)
+        rows = np.asarray(X, dtype=np.float64)
+        A = np.asarray(metric, dtype=np.float64)
         inverse = self.inverse_root.T @ self.inverse_root
         length = np.empty(len(rows))
         for part in _split_rows(len(rows)):
             G = rows[part] @ inverse
             length[part] = np.einsum("ij,ij->i", G @ A, G)
         length = np.sqrt(np.maximum(length, 0.0))
-        return length if weights is None else length * np.sqrt(np.asarray(weights, dtype=np.float64))
+        if weights is None:
+            return length
+        return length * np.sqrt(np.asarray(weights, dtype=np.float64))
 
 
-def fit_ridge(X: ArrayLike, y: ArrayLike, ridge: float, weights: ArrayLike | None = None) -> RidgeFit:
+def fit_ridge(
+    X: ArrayLike, y: ArrayLike, ridge: float, weights: ArrayLike | None = None
+) -> RidgeFit:
     """Returns the ridge regression of these rows, by one Cholesky factorisation."""
-    rows, labels = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    rows = np.asarray(X, dtype=np.float64)
+    labels = np.asarray(y, dtype=np.float64)
     d = rows.shape[1]
-    gram, pull = np.zeros((d, d)), np.zeros(d)
+    gram = np.zeros((d, d))
+    pull = np.zeros(d)
     for part in _split_rows(len(labels)):
-        scaled = rows[part] if weights is None else rows[part] * np.asarray(weights, float)[part, None]
+        if weights is None:
+            scaled = rows[part]
+        else:
+            scaled = rows[part] * np.asarray(weights, float)[part, None]
         gram += scaled.T @ rows[part]
         pull += scaled.T @ labels[part]
     hessian = gram + ridge * np.eye(d)
@@ -142,7 +172,9 @@ def fit_ridge(X: ArrayLike, y: ArrayLike, ridge: float, weights: ArrayLike | Non
     return RidgeFit(hessian, ridge, inverse.T @ (inverse @ pull), inverse)
 
 
-def compute_leverages(X: ArrayLike, y: ArrayLike, ridge: float, weights: ArrayLike | None = None) -> RecordInfluences:
+def compute_leverages(
+    X: ArrayLike, y: ArrayLike, ridge: float, weights: ArrayLike | None = None
+) -> RecordInfluences:
     """Returns h, e, μ, r of every row, from one fit of all of them."""
     return fit_ridge(X, y, ridge, weights).left_out(X, y, weights)
 
@@ -153,7 +185,9 @@ def _invert_root(hessian: Floats) -> Floats:
     except np.linalg.LinAlgError:
         root = None
     if root is None:
-        raise InvalidParameter("XᵀX + λI is singular.", "It must be positive definite.", "Use a larger ridge λ.")
+        raise InvalidParameter(
+            "XᵀX + λI is singular.", "It must be positive definite.", "Use a larger ridge λ."
+        )
     return np.asarray(solve_triangular(root, np.eye(len(root)), lower=True))
 
 
@@ -163,7 +197,8 @@ def _split_rows(rows: int) -> Iterator[slice]:
 
 #: Value and bound agree to this share.
 AGREEMENT = 1e-7
-ROUNDS, SPLITS = 60, 4
+ROUNDS = 60
+SPLITS = 4
 #: With more cells than this the search ends early; the bound is valid, though not as close.
 MAX_CELLS = 200_000
 #: Coefficients of θ are raised to this share of its length, so that the curve reaches every m; bounds only grow by it.
@@ -172,7 +207,8 @@ COEFFICIENT_FLOOR = 1e-12
 LARGEST_DELTA = (3 - math.sqrt(5)) / 4
 CURVE_POINTS = np.append(np.geomspace(1.0, 1e-16, 65), 0.0)
 #: Multipliers are found by halving intervals of this length in their logarithm; whatever is found, the bound is valid.
-LOG_RANGE, HALVINGS = 80.0, 46
+LOG_RANGE = 80.0
+HALVINGS = 46
 
 
 #: Values at some records, where these are, and upper bounds over the cells.
@@ -205,12 +241,19 @@ class _Axes(NamedTuple):
 
 
 def find_posterior_supremum(
-    hessian: ArrayLike, theta: ArrayLike, gamma: float, delta: float, norm: float = 1.0, label: float = 1.0
+    hessian: ArrayLike,
+    theta: ArrayLike,
+    gamma: float,
+    delta: float,
+    norm: float = 1.0,
+    label: float = 1.0,
 ) -> Supremum:
     """Returns the largest ε at δ of one posterior sample, over all records of the domain that may be added."""
     axes = _diagonalise(hessian, theta, norm, label)
     if delta >= LARGEST_DELTA:
-        raise InvalidParameter("δ is 0.19 or more.", "Losses need not grow with leverage there.", "Use a smaller δ.")
+        raise InvalidParameter(
+            "δ is 0.19 or more.", "Losses need not grow with leverage there.", "Use a smaller δ."
+        )
 
     def loss(m: Floats, c: Floats) -> Floats:
         return posterior_epsilon(m, math.sqrt(gamma) * (label + c), delta)
@@ -222,9 +265,13 @@ def find_posterior_supremum(
         both = np.concatenate([loss(m_right, c_right), loss(m_left, c_left)])
         return both, np.concatenate(cells)[:, None], loss(m_left, c_right)
 
-    value, bound, best = _search_cells(np.stack([CURVE_POINTS[:-1], CURVE_POINTS[1:]]), look, evenly=False)
+    value, bound, best = _search_cells(
+        np.stack([CURVE_POINTS[:-1], CURVE_POINTS[1:]]), look, evenly=False
+    )
     x, y = axes.record(_trace_curve(axes, best)[0])
-    return Supremum(_compute_attained_epsilon(hessian, theta, gamma, delta, x, y), max(bound, value), x, y)
+    return Supremum(
+        _compute_attained_epsilon(hessian, theta, gamma, delta, x, y), max(bound, value), x, y
+    )
 
 
 def find_displacement_supremum(
@@ -237,7 +284,9 @@ def find_displacement_supremum(
     axes = _diagonalise(hessian, theta, norm, label)
     weights = _weigh_axes(axes, metric)
     if not weights.any() or not (label or np.any(axes.theta)):
-        return Supremum(0.0, 0.0, np.zeros_like(axes.theta), -label)  # nothing moves, or no record pulls
+        return Supremum(
+            0.0, 0.0, np.zeros_like(axes.theta), -label
+        )  # nothing moves, or no record pulls
 
     def look(cells: Floats) -> CellValues:
         most, x = _bound_cells(axes, weights, cells)
@@ -248,13 +297,18 @@ def find_displacement_supremum(
     return Supremum(value, bound, *axes.record(best))
 
 
-def _search_cells(cells: Floats, look: Callable[[Floats], CellValues], evenly: bool) -> tuple[float, float, Floats]:
+def _search_cells(
+    cells: Floats, look: Callable[[Floats], CellValues], evenly: bool
+) -> tuple[float, float, Floats]:
     """Returns the largest value seen, a bound on all values, and where the value was seen."""
-    value, bound, best = -math.inf, math.inf, np.empty(0)
+    value = -math.inf
+    bound = math.inf
+    best = np.empty(0)
     for _ in range(ROUNDS):
         here, places, most = look(cells)
         if here.max() > value:
-            value, best = float(here.max()), places[here.argmax()]
+            value = float(here.max())
+            best = places[here.argmax()]
         bound = max(value, float(most.max()))
         cells = _split_cells(cells[:, most > value * (1 + AGREEMENT)], evenly)
         if not 0 < cells.size < MAX_CELLS:
@@ -266,7 +320,9 @@ def _diagonalise(hessian: ArrayLike, theta: ArrayLike, norm: float, label: float
     values, vectors = np.linalg.eigh(np.asarray(hessian, dtype=np.float64))
     if not (values[0] > 0 and norm > 0 and label >= 0):
         raise InvalidParameter(
-            "The domain is empty or the hessian singular.", "H > 0, norm > 0, label ≥ 0.", "Use a larger ridge λ."
+            "The domain is empty or the hessian singular.",
+            "H > 0, norm > 0, label ≥ 0.",
+            "Use a larger ridge λ.",
         )
     turned = vectors.T @ np.asarray(theta, dtype=np.float64)
     floor = COEFFICIENT_FLOOR * (float(np.linalg.norm(turned)) + (label + 1) / norm)
@@ -278,7 +334,10 @@ def _split_cells(cells: Floats, evenly: bool) -> Floats:
     first, last = cells
     steps = np.arange(SPLITS + 1)[:, None] / SPLITS
     ratio = np.where(last > 0, last, 1e-4 * first) / np.where(first > 0, first, 1.0)
-    edges = first + (last - first) * steps if evenly else first * ratio**steps
+    if evenly:
+        edges = first + (last - first) * steps
+    else:
+        edges = first * ratio**steps
     edges[-1] = last
     return np.stack([edges[:-1].ravel(), edges[1:].ravel()])
 
@@ -303,7 +362,11 @@ def _compute_attained_epsilon(
     hessian: ArrayLike, theta: ArrayLike, gamma: float, delta: float, x: Floats, y: float
 ) -> float:
     m = float(x @ np.linalg.solve(np.asarray(hessian, dtype=np.float64), x))
-    return float(posterior_epsilon(m, math.sqrt(gamma) * abs(y - x @ np.asarray(theta, dtype=np.float64)), delta))
+    return float(
+        posterior_epsilon(
+            m, math.sqrt(gamma) * abs(y - x @ np.asarray(theta, dtype=np.float64)), delta
+        )
+    )
 
 
 def _weigh_axes(axes: _Axes, metric: ArrayLike) -> Floats:
@@ -311,14 +374,18 @@ def _weigh_axes(axes: _Axes, metric: ArrayLike) -> Floats:
     turned = axes.vectors.T @ np.asarray(metric, dtype=np.float64) @ axes.vectors
     diagonal = np.diag(turned)
     if np.abs(turned - np.diag(diagonal)).max() > 1e-8 * np.abs(diagonal).max():
-        raise InvalidParameter("A does not commute with H.", "A = I, H or XᵀX, for instance.", "Change the metric.")
+        raise InvalidParameter(
+            "A does not commute with H.", "A = I, H or XᵀX, for instance.", "Change the metric."
+        )
     return np.asarray(np.maximum(diagonal, 0.0) / axes.values**2)
 
 
 def _compute_log_displacement(axes: _Axes, weights: Floats, x: Floats) -> Floats:
     square = x**2
     residual = axes.label + x @ np.abs(axes.theta)
-    return np.asarray(np.log(residual) + np.log(square @ weights) / 2 - np.log1p(square @ (1 / axes.values)))
+    return np.asarray(
+        np.log(residual) + np.log(square @ weights) / 2 - np.log1p(square @ (1 / axes.values))
+    )
 
 
 def _bound_cells(axes: _Axes, weights: Floats, cells: Floats) -> tuple[Floats, Floats]:
@@ -330,12 +397,16 @@ def _bound_cells(axes: _Axes, weights: Floats, cells: Floats) -> tuple[Floats, F
     """
     low, high = cells
     slope = (np.log1p(high) - np.log1p(low)) / (high - low)
-    left, right = np.zeros(len(low)), np.full(len(low), LOG_RANGE)
+    left = np.zeros(len(low))
+    right = np.full(len(low), LOG_RANGE)
     for _ in range(HALVINGS):
         p2 = np.exp((left + right) / 2) / (axes.norm**2 * weights.max())
         _, _, x = _solve_multipliers(axes, weights, slope, p2)
         more = p2 * (x**2 @ weights) < 1
-        left, right = np.where(more, (left + right) / 2, left), np.where(more, right, (left + right) / 2)
+        left, right = (
+            np.where(more, (left + right) / 2, left),
+            np.where(more, right, (left + right) / 2),
+        )
     p1, nu, x = _solve_multipliers(axes, weights, slope, p2)
     most = axes.label * p1 - np.log(p1) - 1 - np.log(p2) / 2 - 0.5 + slope * low - np.log1p(low)
     most += nu * axes.norm**2 + p1 * (x @ axes.b) / 2
@@ -344,18 +415,25 @@ def _bound_cells(axes: _Axes, weights: Floats, cells: Floats) -> tuple[Floats, F
 
 def _scale_to_best_length(axes: _Axes, x: Floats) -> Floats:
     """Along a ray (Y + τc)·τ/(1 + τ²m) grows up to τ = (c + √(c² + Y²m))/(Ym), and falls from there."""
-    c, m, Y = x @ np.abs(axes.theta), x**2 @ (1 / axes.values), axes.label
+    c = x @ np.abs(axes.theta)
+    m = x**2 @ (1 / axes.values)
+    Y = axes.label
     longest = axes.norm / np.linalg.norm(x, axis=1)
     best = (c + np.hypot(c, Y * np.sqrt(m))) / np.maximum(Y * m, 1e-300)
     return np.asarray(x * np.minimum(longest, best)[:, None])
 
 
-def _solve_multipliers(axes: _Axes, weights: Floats, slope: Floats, p2: Floats) -> tuple[Floats, Floats, Floats]:
+def _solve_multipliers(
+    axes: _Axes, weights: Floats, slope: Floats, p2: Floats
+) -> tuple[Floats, Floats, Floats]:
     """Returns the best p₁ and ν for given p₂, and their x = b·p₁/(2(ν − bends)): ‖x‖ = B, or ν is nearly 0."""
     bends = p2[:, None] * weights / 2 - slope[:, None] / axes.values
     least = np.maximum(bends.max(axis=1), 0.0)
-    apart, scale = least[:, None] - bends, p2 * weights.max()  # subtracted before anything small is added
-    low, high = np.full(len(p2), -LOG_RANGE), np.full(len(p2), LOG_RANGE)
+    # subtracted before anything small is added
+    apart = least[:, None] - bends
+    scale = p2 * weights.max()
+    low = np.full(len(p2), -LOG_RANGE)
+    high = np.full(len(p2), LOG_RANGE)
     for _ in range(HALVINGS):
         more = scale * np.exp((low + high) / 2)
         p1, x = _solve_first_multiplier(axes, apart + more[:, None])

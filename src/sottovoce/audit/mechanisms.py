@@ -64,16 +64,25 @@ class LeaveOneOutChange(NamedTuple):
         return LeaveOneOutChange(*(field[which] for field in self))
 
 
-def compute_changes(fit: RidgeFit, rows: Floats, labels: Floats, metric: Floats, *, present: bool) -> LeaveOneOutChange:
+def compute_changes(
+    fit: RidgeFit, rows: Floats, labels: Floats, metric: Floats, *, present: bool
+) -> LeaveOneOutChange:
     """Returns what leaving each row out would change, or, where it is not present, what adding it would."""
-    records = fit.left_out(rows, labels) if present else fit.added(rows, labels)
+    if present:
+        records = fit.left_out(rows, labels)
+    else:
+        records = fit.added(rows, labels)
     with np.errstate(invalid="ignore"):
         moved = (fit.moved_by_leaving if present else fit.moved_by_adding)(rows, labels, metric)
     turned = fit.inverse_root.T @ fit.inverse_root
-    reach = np.concatenate([np.square(part @ turned).sum(axis=1) for part in _split_rows(rows)] or [np.empty(0)])
+    reach = np.concatenate(
+        [np.square(part @ turned).sum(axis=1) for part in _split_rows(rows)] or [np.empty(0)]
+    )
     if present:  # H⁻¹x of the others is 1 + μ times that of all
         reach = reach * (1 + records.leverage) ** 2
-    return LeaveOneOutChange(records.leverage, records.residual, moved, np.square(rows).sum(axis=1), reach)
+    return LeaveOneOutChange(
+        records.leverage, records.residual, moved, np.square(rows).sum(axis=1), reach
+    )
 
 
 def _split_rows(rows: Floats) -> list[Floats]:
@@ -118,7 +127,9 @@ class PosteriorMechanism:
 
     def epsilon(self, moved: LeaveOneOutChange, delta: float) -> Floats:
         """The exact profile."""
-        return profiles.posterior_epsilon(moved.leverage, math.sqrt(self.gamma) * moved.residual, delta)
+        return profiles.posterior_epsilon(
+            moved.leverage, math.sqrt(self.gamma) * moved.residual, delta
+        )
 
     def curve(self, moved: LeaveOneOutChange) -> Floats:
         """The exact curve, of the direction that dominates."""
@@ -126,7 +137,9 @@ class PosteriorMechanism:
 
     def supremum(self, fit: RidgeFit, delta: float, norm: float, label: float) -> Supremum:
         """By a search along one curve."""
-        return leverages.find_posterior_supremum(fit.hessian, fit.theta, self.gamma, delta, norm, label)
+        return leverages.find_posterior_supremum(
+            fit.hessian, fit.theta, self.gamma, delta, norm, label
+        )
 
 
 @dataclass(frozen=True)
@@ -150,7 +163,9 @@ class RadialOutput:
 
     def supremum(self, fit: RidgeFit, delta: float, norm: float, label: float) -> Supremum:
         """The largest distance times η."""
-        most = leverages.find_displacement_supremum(fit.hessian, fit.theta, self.compute_metric(fit), norm, label)
+        most = leverages.find_displacement_supremum(
+            fit.hessian, fit.theta, self.compute_metric(fit), norm, label
+        )
         return most._replace(value=self.rate * most.value, bound=self.rate * most.bound)
 
 
@@ -172,7 +187,9 @@ class GaussianOutput:
     def __post_init__(self) -> None:
         _refuse_invalid_noise(self.sigma, self.alpha)
         if self.metric not in METRICS:
-            raise InvalidParameter("The metric is not known.", f"There are {' and '.join(METRICS)}.", "Choose one.")
+            raise InvalidParameter(
+                "The metric is not known.", f"There are {' and '.join(METRICS)}.", "Choose one."
+            )
 
     def compute_metric(self, fit: RidgeFit) -> Floats:
         """A."""
@@ -188,8 +205,12 @@ class GaussianOutput:
 
     def supremum(self, fit: RidgeFit, delta: float, norm: float, label: float) -> Supremum:
         """That of the distance, which ε grows with."""
-        most = leverages.find_displacement_supremum(fit.hessian, fit.theta, self.compute_metric(fit), norm, label)
-        value, bound = profiles.gaussian_epsilon(np.array([most.value, most.bound]) / self.sigma, delta)
+        most = leverages.find_displacement_supremum(
+            fit.hessian, fit.theta, self.compute_metric(fit), norm, label
+        )
+        value, bound = profiles.gaussian_epsilon(
+            np.array([most.value, most.bound]) / self.sigma, delta
+        )
         return most._replace(value=float(value), bound=float(bound))
 
 
@@ -203,7 +224,9 @@ class GaussianObjective:
     sigma: float
     alpha: float
     bounds: Bounds | None = None
-    exactness: ClassVar[str] = "exact at δ to nine digits, by an integral; the worse of adding and removing the row"
+    exactness: ClassVar[str] = (
+        "exact at δ to nine digits, by an integral; the worse of adding and removing the row"
+    )
 
     def __post_init__(self) -> None:
         _refuse_invalid_noise(self.sigma, self.alpha)
@@ -214,11 +237,15 @@ class GaussianObjective:
 
     def epsilon(self, moved: LeaveOneOutChange, delta: float) -> Floats:
         """The root of an integral."""
-        return solve_objective_epsilon(moved.leverage, moved.residual, moved.square, moved.reach, self.sigma, delta)
+        return solve_objective_epsilon(
+            moved.leverage, moved.residual, moved.square, moved.reach, self.sigma, delta
+        )
 
     def curve(self, moved: LeaveOneOutChange) -> Floats:
         """The exact curve: the loss is quadratic in two normal variables."""
-        return compute_objective_curve(moved.leverage, moved.residual, moved.square, moved.reach, self.sigma)
+        return compute_objective_curve(
+            moved.leverage, moved.residual, moved.square, moved.reach, self.sigma
+        )
 
     def supremum(self, fit: RidgeFit, delta: float, norm: float, label: float) -> Supremum:
         """Refuses: no proof covers it."""
@@ -255,15 +282,19 @@ LARGEST_LOG = 1e4
 
 def compute_pure_curve(epsilon: Floats) -> Floats:
     """Returns the largest D_α of a loss within ±ε: that of a coin which is told the truth with odds e^ε."""
-    e, alpha = epsilon[:, None], ORDERS
+    e = epsilon[:, None]
+    alpha = ORDERS
     within = (np.logaddexp(alpha * e, (1 - alpha) * e) - np.logaddexp(0.0, e)) / (alpha - 1)
     return np.clip(within, 0.0, e)
 
 
-def compute_objective_curve(leverage: Floats, residual: Floats, square: Floats, reach: Floats, sigma: float) -> Floats:
+def compute_objective_curve(
+    leverage: Floats, residual: Floats, square: Floats, reach: Floats, sigma: float
+) -> Floats:
     """Returns D_α of noise in the objective at ORDERS, the larger direction; ∞ where it is."""
     both = (
-        profiles.make_objective_loss(leverage, residual, square, reach, sigma, removing) for removing in (False, True)
+        profiles.make_objective_loss(leverage, residual, square, reach, sigma, removing)
+        for removing in (False, True)
     )
     return np.maximum(*(_compute_renyi_curve(loss) for loss in both))
 
@@ -271,9 +302,11 @@ def compute_objective_curve(leverage: Floats, residual: Floats, square: Floats, 
 def _compute_renyi_curve(loss: profiles.ObjectiveLoss) -> Floats:
     """log E e^(bL)/b: with M = I − 2bQ and l the linear part, log E = bC − ½log det M + ½b²·lᵀM⁻¹l."""
     q11, l1, c, offset, stretch, spread = (part[:, None] for part in loss)
-    l2, q12 = offset * spread, stretch * spread
+    l2 = offset * spread
+    q12 = stretch * spread
     b = ORDERS - 1
-    m11, m12 = 1 - 2 * b * q11, -b * q12
+    m11 = 1 - 2 * b * q11
+    m12 = -b * q12
     determinant = m11 - m12**2
     finite = (m11 > 0) & (determinant > 0)
     safe = np.where(finite, determinant, 1.0)
@@ -289,7 +322,10 @@ def solve_objective_epsilon(
     finite = np.isfinite(leverage) & np.isfinite(residual)
     given = tuple(part[finite] for part in (leverage, residual, square, reach))
     answer = np.full(len(leverage), math.inf)
-    answer[finite] = _solve_roots(given, sigma, target) if finite.any() else 0.0
+    if finite.any():
+        answer[finite] = _solve_roots(given, sigma, target)
+    else:
+        answer[finite] = 0.0
     return answer
 
 
@@ -312,7 +348,9 @@ def _solve_roots(given: tuple[Floats, ...], sigma: float, target: float) -> Floa
 
 def _bracket_roots(excess: Excess, which: NDArray[np.int64], at_zero: Floats) -> Bracket:
     """Returns ends between which each root lies, and the heights there."""
-    low, above, high = np.zeros(len(which)), at_zero.copy(), np.ones(len(which))
+    low = np.zeros(len(which))
+    above = at_zero.copy()
+    high = np.ones(len(which))
     below = excess(high, which)
     while (short := below > 0).any():
         low[short], above[short] = high[short], below[short]
@@ -323,20 +361,23 @@ def _bracket_roots(excess: Excess, which: NDArray[np.int64], at_zero: Floats) ->
 
 def _refine_roots(excess: Excess, which: NDArray[np.int64], bracket: Bracket) -> Floats:
     """An end that stays twice has its height halved, so that it cannot stay for ever."""
-    (low, high, f, g), found, left = bracket, np.empty(len(which)), np.arange(len(which))
+    (low, high, f, g) = bracket
+    found = np.empty(len(which))
+    left = np.arange(len(which))
     side = np.zeros(len(which))  # which end moved last: −1 the high one, 1 the low one
     for _ in range(ILLINOIS_STEPS):
         middle = low + (high - low) * f / (f - g)
         height = excess(middle, which[left])
         off = np.abs(height) * (high - low) / (f - g)  # the next step, about
         found[left] = np.minimum(middle + 2 * off + ROOT_TOLERANCE * middle, high)
-        up, on = height > 0, off > ROOT_TOLERANCE * middle
-        low, high = np.where(up, middle, low)[on], np.where(up, high, middle)[on]
-        f, g = (
-            np.where(up, height, np.where(side < 0, f / 2, f))[on],
-            np.where(up, np.where(side > 0, g / 2, g), height)[on],
-        )
-        left, side = left[on], np.where(up, 1.0, -1.0)[on]
+        up = height > 0
+        on = off > ROOT_TOLERANCE * middle
+        low = np.where(up, middle, low)[on]
+        high = np.where(up, high, middle)[on]
+        f = np.where(up, height, np.where(side < 0, f / 2, f))[on]
+        g = np.where(up, np.where(side > 0, g / 2, g), height)[on]
+        left = left[on]
+        side = np.where(up, 1.0, -1.0)[on]
         if not left.size:
             break
     return found

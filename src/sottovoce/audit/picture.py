@@ -18,11 +18,16 @@ if TYPE_CHECKING:
 
 
 #: The picture in its own units: margins, the field of bars, and room for words above and below.
-LEFT, WIDE, HIGH, ABOVE, BELOW = 60, 600, 200, 74, 56
+LEFT = 60
+WIDE = 600
+HIGH = 200
+ABOVE = 74
+BELOW = 56
 #: How long a mark's words are, at most.
 MARK_MARGIN = 95
 #: Bars in a factor of ten; losses below this share of the largest number shown are in the first bar.
-BARS, SMALLEST = 6, 1e-6
+BARS = 6
+SMALLEST = 1e-6
 
 STYLE = """\
 svg.losses { --ink: #23211d; --soft: #6a655c; --line: #dedad0; --own: #1f6f78; --ground: #fbfaf7;
@@ -40,20 +45,32 @@ svg.losses line.mark { stroke: var(--ink); stroke-dasharray: 3 3; }"""
 def draw_audit(audit: PerInstance) -> str:
     """Returns the picture of an audit's rows."""
     summary = audit.summary()
-    promised = None if summary.promised is None else summary.promised[1]
+    if summary.promised is None:
+        promised = None
+    else:
+        promised = summary.promised[1]
     return draw_losses(np.asarray(audit.epsilon), summary.for_all, promised)
 
 
-def draw_losses(losses: Floats, for_all: float | None, promised: float | None, unit: str = "rows") -> str:
+def draw_losses(
+    losses: Floats, for_all: float | None, promised: float | None, unit: str = "rows"
+) -> str:
     """Returns the picture: how many at which ε, and marks for the median, the worst record and the promise."""
     finite = losses[np.isfinite(losses)]
     marks = {"median": find_median(losses), "any record": for_all, "promised": promised}
-    shown = {name: value for name, value in marks.items() if value is not None and 0 < value < math.inf}
+    shown = {
+        name: value for name, value in marks.items() if value is not None and 0 < value < math.inf
+    }
     low, high = _choose_decades(finite, list(shown.values()))
     powers = np.log10(np.clip(finite, 10.0**low, 10.0**high))
     counts, edges = np.histogram(powers, np.linspace(low, high, (high - low) * BARS + 1))
     words = _draw_labels(int(counts.max(initial=0)), unit)
-    parts = [_draw_bars(counts, edges, low, high), _draw_axis(low, high), _draw_marks(shown, low, high), words]
+    parts = [
+        _draw_bars(counts, edges, low, high),
+        _draw_axis(low, high),
+        _draw_marks(shown, low, high),
+        words,
+    ]
     title = f"How many {unit} lost how much, as ε on a logarithmic axis ({STAMP})"
     return (
         f'<svg class="losses" viewBox="0 0 {LEFT + WIDE + 40} {ABOVE + HIGH + BELOW}" role="img" '
@@ -70,10 +87,15 @@ def find_median(losses: Floats) -> float:
 
 def _choose_decades(losses: Floats, marks: list[float]) -> tuple[int, int]:
     """Whole powers of ten around everything that is shown, not more than six below the largest."""
-    everything = np.array([*losses[losses > 0].tolist(), *marks]) if marks or (losses > 0).any() else np.ones(1)
+    if marks or (losses > 0).any():
+        everything = np.array([*losses[losses > 0].tolist(), *marks])
+    else:
+        everything = np.ones(1)
     most = float(everything.max())
     high = math.ceil(math.log10(most) + 1e-9)
-    return min(math.floor(math.log10(max(float(everything.min()), most * SMALLEST))), high - 1), high
+    return min(
+        math.floor(math.log10(max(float(everything.min()), most * SMALLEST))), high - 1
+    ), high
 
 
 def _scale_x(value: float, low: int, high: int) -> float:
@@ -81,11 +103,13 @@ def _scale_x(value: float, low: int, high: int) -> float:
 
 
 def _draw_bars(counts: NDArray[np.int64], edges: Floats, low: int, high: int) -> str:
-    tallest, bars = max(int(counts.max(initial=0)), 1), []
+    tallest = max(int(counts.max(initial=0)), 1)
+    bars = []
     for count, left, right in zip(counts.tolist(), edges[:-1], edges[1:], strict=True):
         if count:
             height = max(HIGH * count / tallest, 1.5)
-            x, width = _scale_x(left, low, high), _scale_x(right, low, high) - _scale_x(left, low, high) - 1
+            x = _scale_x(left, low, high)
+            width = _scale_x(right, low, high) - _scale_x(left, low, high) - 1
             bars.append(
                 f'<rect x="{x:.1f}" y="{ABOVE + HIGH - height:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
             )
@@ -101,23 +125,37 @@ def _draw_axis(low: int, high: int) -> str:
         lines.append(
             f'<text class="soft" x="{x:.1f}" y="{bottom + 22}" text-anchor="middle">{_format_power(power)}</text>'
         )
-    words, x = "ε, each step is ten times more", LEFT + WIDE / 2
-    lines.append(f'<text class="soft" x="{x}" y="{bottom + 46}" text-anchor="middle">{words}</text>')
+    words = "ε, each step is ten times more"
+    x = LEFT + WIDE / 2
+    lines.append(
+        f'<text class="soft" x="{x}" y="{bottom + 46}" text-anchor="middle">{words}</text>'
+    )
     return "\n".join(lines)
 
 
 def _format_power(power: int) -> str:
-    return f"{10**power:,}" if power >= 0 else f"{10.0**power:.{-power}f}"
+    if power >= 0:
+        return f"{10**power:,}"
+    return f"{10.0**power:.{-power}f}"
 
 
 def _draw_marks(marks: dict[str, float], low: int, high: int) -> str:
     """Each mark has a line of words of its own, over all dashes, so that none covers another."""
-    dashes, words = [], []
+    dashes = []
+    words = []
     for line, (name, value) in enumerate(marks.items()):
-        x, y = _scale_x(math.log10(value), low, high), 16 + 20 * line
-        side, away = ("end", -4) if x > LEFT + WIDE - MARK_MARGIN else ("start", 4)
-        dashes.append(f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{y - 10}" y2="{ABOVE + HIGH}"/>')
-        words.append(f'<text x="{x + away:.1f}" y="{y}" text-anchor="{side}">{escape(name)}: ε = {value:.3g}</text>')
+        x = _scale_x(math.log10(value), low, high)
+        y = 16 + 20 * line
+        if x > LEFT + WIDE - MARK_MARGIN:
+            side, away = ("end", -4)
+        else:
+            side, away = ("start", 4)
+        dashes.append(
+            f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{y - 10}" y2="{ABOVE + HIGH}"/>'
+        )
+        words.append(
+            f'<text x="{x + away:.1f}" y="{y}" text-anchor="{side}">{escape(name)}: ε = {value:.3g}</text>'
+        )
     return "\n".join([*dashes, *words])
 
 

@@ -66,7 +66,10 @@ class Mine:
 
     def explain(self) -> str:
         """The bound in plain words."""
-        factor = rounding.format_odds(self.epsilon) if self.epsilon < 20 else f"e^{round_upward(self.epsilon)}"
+        if self.epsilon < 20:
+            factor = rounding.format_odds(self.epsilon)
+        else:
+            factor = f"e^{round_upward(self.epsilon)}"
         lines = [
             f"Your row lost at most ε = {round_upward(self.epsilon)} to this release (at δ = {self.delta:g}); everybody was "
             f"promised {round_upward(self.promised)} or less.",
@@ -92,11 +95,13 @@ class _PublishedPosterior:
     @classmethod
     def of(cls, release: Release) -> _PublishedPosterior:
         value: dict[str, Any] = release.value  # type: ignore[assignment]
-        gamma, theta = float(release.noise["gamma"]), np.array(value["theta"], dtype=np.float64)
+        gamma = float(release.noise["gamma"])
+        theta = np.array(value["theta"], dtype=np.float64)
         if "alpha" in release.parameters:
             alpha = float(release.parameters["alpha"])
             return cls(gamma, theta, alpha, alpha, None)
-        ridge, spread = float(value["regularisation"]), float(release.noise["eigenvalue_standard_deviation"])
+        ridge = float(value["regularisation"])
+        spread = float(release.noise["eigenvalue_standard_deviation"])
         return cls(gamma, theta, float(value["noisy_eigenvalue"]) + ridge, ridge, spread)
 
     def bound_share(self, square: Floats, z: float) -> Floats:
@@ -122,11 +127,22 @@ def mine(release: Release, record: Any, beta: float = 0.01, *, weight: float | N
     is needed only if people have different ones. For one row: it says nothing about several of one person together.
     """
     x, y = split_record(record)
-    found = _compute_bounds(release, make_row(x), np.atleast_1d(to_doubles(y, "The label")), beta, weight)
+    found = _compute_bounds(
+        release, make_row(x), np.atleast_1d(to_doubles(y, "The label")), beta, weight
+    )
     promise = release.guarantee
     told = (float(part[0]) for part in found)
     epsilon, sample, before, share, error = told
-    return Mine(epsilon, promise["delta"], beta, sample, before, float(promise["epsilon"]["most"]), share, error)
+    return Mine(
+        epsilon,
+        promise["delta"],
+        beta,
+        sample,
+        before,
+        float(promise["epsilon"]["most"]),
+        share,
+        error,
+    )
 
 
 def bounds(release: Release, X: Any, y: Any, beta: float = 0.01, *, weight: Any = None) -> Floats:
@@ -140,12 +156,17 @@ def bounds(release: Release, X: Any, y: Any, beta: float = 0.01, *, weight: Any 
 def _compute_bounds(release: Release, X: Any, y: Any, beta: float, weight: Any) -> _LossBounds:
     _refuse_other_releases(release, beta)
     rows, labels = inputs.prepare_rows(release, rebuilding.rebuild_estimator(release), X, y)
-    w = _read_common_weight(release) if weight is None else to_doubles(weight, "weight")
-    public, square = _PublishedPosterior.of(release), w * np.square(rows).sum(axis=1)
+    if weight is None:
+        w = _read_common_weight(release)
+    else:
+        w = to_doubles(weight, "weight")
+    public = _PublishedPosterior.of(release)
+    square = w * np.square(rows).sum(axis=1)
     z = -float(ndtri(beta if public.spread is None else beta / 2))
     share = public.bound_share(square, z)
     error = np.sqrt(w) * np.abs(labels - rows @ public.theta) + z * np.sqrt(share / public.gamma)
-    most, delta = float(release.guarantee["epsilon"]["most"]), float(release.guarantee["delta"])
+    most = float(release.guarantee["epsilon"]["most"])
+    delta = float(release.guarantee["delta"])
     sample, before, both = _bound_losses(public, share, error, square, delta)
     return _LossBounds(np.minimum(both, most), np.minimum(sample, most), before, share, error)
 
@@ -158,7 +179,8 @@ def _bound_losses(
     before = profiles.gaussian_epsilon(distance, delta)
     lost = share >= 1
     share = np.where(lost, 0.0, share)
-    mu, a = share / (1 - share), math.sqrt(public.gamma) * error / (1 - share)
+    mu = share / (1 - share)
+    a = math.sqrt(public.gamma) * error / (1 - share)
     sample = np.where(lost, math.inf, _bound_sample_loss(mu, a, delta))
     if public.spread is None:
         return sample, before, sample
@@ -174,7 +196,8 @@ def _compose_losses(mu: Floats, a: Floats, distance: Floats, delta: float) -> Fl
         )
 
     split = [
-        profiles.gaussian_epsilon(distance, part * delta) + _bound_sample_loss(mu, a, (1 - part) * delta)
+        profiles.gaussian_epsilon(distance, part * delta)
+        + _bound_sample_loss(mu, a, (1 - part) * delta)
         for part in SPLITS
     ]
     return np.asarray(np.minimum(_compute_in_chunks(added, mu, a, distance), np.min(split, axis=0)))
@@ -185,7 +208,9 @@ def _bound_sample_loss(mu: Floats, a: Floats, delta: float) -> Floats:
     loud = (mu > GOLDEN) & (delta >= leverages.LARGEST_DELTA)
     found = profiles.posterior_epsilon(np.where(loud, 0.0, mu), a, delta)
     found[loud] = _compute_in_chunks(
-        lambda mu, a: renyi.convert_to_epsilon(renyi.compute_posterior_curve(mu, a), delta), mu[loud], a[loud]
+        lambda mu, a: renyi.convert_to_epsilon(renyi.compute_posterior_curve(mu, a), delta),
+        mu[loud],
+        a[loud],
     )
     return found
 
@@ -199,7 +224,8 @@ def _compute_in_chunks(compute: Callable[..., Floats], *given: Floats) -> Floats
 
 def _read_common_weight(release: Release) -> float:
     """Returns everybody's weight, where all are equal; a release does not say who has which."""
-    unit, promise = float(release.parameters["weight_unit"]), release.guarantee
+    unit = float(release.parameters["weight_unit"])
+    promise = release.guarantee
     if unit == 1.0:
         return 1.0
     if promise["unit"] != "row" or promise["epsilon"]["least"] != promise["epsilon"]["most"]:
@@ -219,7 +245,9 @@ def _refuse_other_releases(release: Any, beta: Any) -> None:
             "Pass the Release of sv.PosteriorSample or sv.AdaptivePosteriorSample.",
         )
     if not (isinstance(beta, float) and 0 < beta < 0.5):
-        raise InvalidParameter("β is not between 0 and ½.", "", "Pass a small probability, such as beta=0.01.")
+        raise InvalidParameter(
+            "β is not between 0 and ½.", "", "Pass a small probability, such as beta=0.01."
+        )
 
 
 @dataclass(frozen=True)
@@ -242,28 +270,47 @@ class PublicHistogram:
 
 
 def histogram(
-    bounds: Sequence[Mine] | Floats, edges: Any, epsilon: float, *, neighbours: Neighbours = "add or remove"
+    bounds: Sequence[Mine] | Floats,
+    edges: Any,
+    epsilon: float,
+    *,
+    neighbours: Neighbours = "add or remove",
 ) -> PublicHistogram:
     """Returns a private histogram of what ``mine`` gave; numbers beyond the edges are counted in the outer bins.
 
     One row is in one bin, so it changes one count by 1 (replaced: two). That holds because each bound is a function of
     one row and of public numbers. Exact losses are refused: one row changes every one of them.
     """
-    values, cuts = _read_values(bounds), to_doubles(edges, "edges")
-    if not (cuts.ndim == 1 and len(cuts) >= 2 and np.all(np.diff(cuts) > 0) and np.isfinite(cuts).all()):
-        raise InvalidParameter("The edges do not rise.", "They are public numbers in order.", "Pass two or more.")
+    values = _read_values(bounds)
+    cuts = to_doubles(edges, "edges")
+    if not (
+        cuts.ndim == 1 and len(cuts) >= 2 and np.all(np.diff(cuts) > 0) and np.isfinite(cuts).all()
+    ):
+        raise InvalidParameter(
+            "The edges do not rise.", "They are public numbers in order.", "Pass two or more."
+        )
     if neighbours not in ("add or remove", "replace"):
-        raise InvalidParameter("These neighbours are not known.", "", "Choose 'add or remove' or 'replace'.")
+        raise InvalidParameter(
+            "These neighbours are not known.", "", "Choose 'add or remove' or 'replace'."
+        )
     if not is_between(epsilon, SMALLEST, math.inf):
-        raise InvalidParameter("ε is not above 1e-9 and finite.", "", "Pass a small ε, such as 0.1.")
+        raise InvalidParameter(
+            "ε is not above 1e-9 and finite.", "", "Pass a small ε, such as 0.1."
+        )
     scale = math.nextafter((1 if neighbours == "add or remove" else 2) / float(epsilon), math.inf)
     counts = np.histogram(np.clip(values, cuts[0], cuts[-1]), cuts)[0]
-    noisy = (int(count) + noise for count, noise in zip(counts, integer.draw_laplace(scale, len(counts)), strict=True))
+    noisy = (
+        int(count) + noise
+        for count, noise in zip(counts, integer.draw_laplace(scale, len(counts)), strict=True)
+    )
     return PublicHistogram(tuple(cuts.tolist()), tuple(noisy), float(epsilon), neighbours, scale)
 
 
 def _read_values(bounds: Any) -> Floats:
-    listed = [] if isinstance(bounds, ConfidentialArray | ConfidentialObject) else _to_list(bounds)
+    if isinstance(bounds, ConfidentialArray | ConfidentialObject):
+        listed = []
+    else:
+        listed = _to_list(bounds)
     if isinstance(bounds, ConfidentialArray | ConfidentialObject) or any(
         isinstance(b, ConfidentialObject) for b in listed
     ):
@@ -279,4 +326,6 @@ def _to_list(bounds: Any) -> list[Any]:
         return list(bounds)
     except TypeError:
         pass  # raised below
-    raise InvalidParameter("There are no bounds.", "", "Pass what sv.audit.mine returned, in a list.")
+    raise InvalidParameter(
+        "There are no bounds.", "", "Pass what sv.audit.mine returned, in a list."
+    )

@@ -38,7 +38,9 @@ def find_release(est: Any) -> tuple[Release, Any]:
         raise unauditable_error()
     release: Any = getattr(est, "release_", None)
     if release is None:
-        raise InvalidParameter("The model has not been fitted.", "An audit is of a release.", "Call fit first.")
+        raise InvalidParameter(
+            "The model has not been fitted.", "An audit is of a release.", "Call fit first."
+        )
     _refuse_unauditable(release)
     # A model that was read back from its release has no bounds of its own.
     return release, rebuild_estimator(release) if est.bounds is None else est
@@ -55,12 +57,19 @@ def rebuild_estimator(release: Release) -> Any:
     """Returns an unfitted estimator that reads rows as the one that made this release did."""
     _refuse_unauditable(release)
     try:
-        kind, given = AUDITABLE[release.question], release.parameters
-        named = {name: given[name] for name in kind().get_params() if name in given and name != "bounds"}
+        kind = AUDITABLE[release.question]
+        given = release.parameters
+        named = {
+            name: given[name] for name in kind().get_params() if name in given and name != "bounds"
+        }
         return kind(**named, bounds=_rebuild_bounds(release))
     except (KeyError, TypeError, ValueError, AttributeError):
         pass  # raised below: the reason would quote the file
-    raise InvalidRelease("This release cannot be audited.", "Parts of it are missing.", "Take the file as it was made.")
+    raise InvalidRelease(
+        "This release cannot be audited.",
+        "Parts of it are missing.",
+        "Take the file as it was made.",
+    )
 
 
 def iterate_candidates(release: Release, model: Any) -> Iterator[Any]:
@@ -73,20 +82,33 @@ def iterate_candidates(release: Release, model: Any) -> Iterator[Any]:
 def find_norm(release: Release) -> float | None:
     """Returns the declared bound on ‖x‖ of a posterior sample, or None where a box was declared."""
     given = release.parameters
-    recoding, radius = Recoding.from_dict(given["features"]), float(given["ball"]["radius"])
-    alike = posterior_mechanism.make_unit_ball(recoding, radius, given["fit_intercept"]).to_dict() == given["ball"]
-    return radius if alike else None
+    recoding = Recoding.from_dict(given["features"])
+    radius = float(given["ball"]["radius"])
+    alike = (
+        posterior_mechanism.make_unit_ball(recoding, radius, given["fit_intercept"]).to_dict()
+        == given["ball"]
+    )
+    if alike:
+        return radius
+    return None
 
 
 def _rebuild_bounds(release: Release) -> Bounds | Schema:
     low, high = release.parameters["label"]
     features = release.parameters["features"]
-    norm = None if release.question == "ridge" else find_norm(release)
+    if release.question == "ridge":
+        norm = None
+    else:
+        norm = find_norm(release)
     if norm is None:
         return _rebuild_schema(features, float(low), float(high))
     if all((f.get("low"), f.get("high")) == (-norm, norm) for f in features):
         return Bounds(norm=norm, label=(low, high))
-    return Bounds(features=([f["low"] for f in features], [f["high"] for f in features]), norm=norm, label=(low, high))
+    return Bounds(
+        features=([f["low"] for f in features], [f["high"] for f in features]),
+        norm=norm,
+        label=(low, high),
+    )
 
 
 def _rebuild_schema(features: list[dict[str, Any]], low: float, high: float) -> Schema:

@@ -29,29 +29,44 @@ def audit(
     model: Annotated[
         Path | None,
         typer.Argument(
-            metavar="MODEL", help="A JSON file of `sottovoce release` posterior, or ridge by an output method."
+            metavar="MODEL",
+            help="A JSON file of `sottovoce release` posterior, or ridge by an output method.",
         ),
     ] = None,
     table: Annotated[
-        str | None, typer.Argument(metavar="TABLE", help="The table that it was released from.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="TABLE", help="The table that it was released from.", show_default=False
+        ),
     ] = None,
     schema: options.Described = None,
     delta: Annotated[float, typer.Option(help="The δ at which everybody's ε is told.")] = 1e-6,
-    reveal: Annotated[bool, typer.Option("--reveal", help="Name the people who are least protected.")] = False,
+    reveal: Annotated[
+        bool, typer.Option("--reveal", help="Name the people who are least protected.")
+    ] = False,
     budget_column: options.BudgetColumn = None,
     epsilon: options.Epsilon = None,
     person_column: options.PersonColumn = None,
     out: Annotated[Path, typer.Option(help="The HTML page to write.")] = Path("audit.html"),
     force: options.Force = False,
     mine: Annotated[
-        Path | None, typer.Option(metavar="RELEASE", help="Instead of all this: a published release, to bound my loss.")
+        Path | None,
+        typer.Option(
+            metavar="RELEASE", help="Instead of all this: a published release, to bound my loss."
+        ),
     ] = None,
     record: Annotated[
-        Path | None, typer.Option(help="With --mine: a JSON file with my row, a name and a value for each column.")
+        Path | None,
+        typer.Option(
+            help="With --mine: a JSON file with my row, a name and a value for each column."
+        ),
     ] = None,
-    beta: Annotated[float, typer.Option(help="With --mine: how often the bound may be wrong.")] = 0.01,
+    beta: Annotated[
+        float, typer.Option(help="With --mine: how often the bound may be wrong.")
+    ] = 0.01,
     weight: Annotated[
-        float | None, typer.Option(help="With --mine: the weight of my row, where people have different ones.")
+        float | None,
+        typer.Option(help="With --mine: the weight of my row, where people have different ones."),
     ] = None,
 ) -> None:
     """Show what each person really lost to a release: for the curator alone.
@@ -80,7 +95,8 @@ def _write_page(model: Path, said: TableOptions, delta: float, reveal: bool) -> 
     from sottovoce.cli.console import RowProgress, load_release, refuse_unwritable, write_file
     from sottovoce.report.audit import make_audit_page
 
-    release, out = load_release(model), said.out or Path("audit.html")
+    release = load_release(model)
+    out = said.out or Path("audit.html")
     refuse_unwritable(out, model, *said.inputs, force=said.force)
     with RowProgress(get_console(stderr=True), PASSES) as watch:
         looked = audit_from_table(release, said, delta, watch)
@@ -117,7 +133,10 @@ def _read_record(record: Path | None) -> dict[str, Any]:
     from sottovoce.errors import InvalidData
 
     try:
-        content = json.loads(record.read_text(encoding="utf-8")) if record is not None else None
+        if record is not None:
+            content = json.loads(record.read_text(encoding="utf-8"))
+        else:
+            content = None
     except (OSError, ValueError):
         content = None
     if not isinstance(content, dict):

@@ -106,7 +106,10 @@ def exit_on_error() -> Callable[[Callable[..., None]], Callable[..., None]]:
                 code = _report_interruption()
             except Exception as error:
                 # A library may have made another error of the interrupt.
-                code = _report_interruption() if Interrupts.came else _report_error(error)
+                if Interrupts.came:
+                    code = _report_interruption()
+                else:
+                    code = _report_error(error)
             raise typer.Exit(code)  # here, where no other error hangs on it that could quote data
 
         return told
@@ -161,7 +164,9 @@ class RowProgress:
             transient=True,
         )
         self._task = self._bar.add_task(passes[0], total=None)
-        self._pass, self._done, self._shown = 0, 0, False
+        self._pass = 0
+        self._done = 0
+        self._shown = False
         self._total: int | None = None
         self._began = time.monotonic()
 
@@ -169,7 +174,10 @@ class RowProgress:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._shown:
             self._bar.stop()
@@ -180,13 +188,20 @@ class RowProgress:
             self._next_pass()
         self._done = done
         self._bar.update(self._task, completed=done)
-        if not self._shown and self._bar.console.is_interactive and time.monotonic() - self._began > PROGRESS_DELAY:
+        if (
+            not self._shown
+            and self._bar.console.is_interactive
+            and time.monotonic() - self._began > PROGRESS_DELAY
+        ):
             self._bar.start()
             self._shown = True
 
     def _next_pass(self) -> None:
         # The first pass ends at the last row, so from now on the end is known.
-        self._total = self._done if self._total is None else self._total
+        if self._total is None:
+            self._total = self._done
+        else:
+            self._total = self._total
         self._pass = min(self._pass + 1, len(self._passes) - 1)
         self._bar.reset(self._task, total=self._total, description=self._passes[self._pass])
 
@@ -196,7 +211,10 @@ class _RowsColumn(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         """Returns the text of the column."""
-        whole = "" if task.total is None else f" of {int(task.total):,}"
+        if task.total is None:
+            whole = ""
+        else:
+            whole = f" of {int(task.total):,}"
         return Text(f"{int(task.completed):,}{whole} rows")
 
 
@@ -220,7 +238,9 @@ def show_plan(plan: Plan) -> None:
 def show_outlook(plan: Plan) -> None:
     """Prints what a regression will do, and what to expect of it beside a private mean and nothing."""
     if "stages" in plan.parameters:
-        echo("\nWhat will be done, by the spread of the labels (which the first stage finds out, unless it is given):")
+        echo(
+            "\nWhat will be done, by the spread of the labels (which the first stage finds out, unless it is given):"
+        )
         get_console().print(make_table(STAGE_HEADS, tabulate_stages(plan), words=3))
         echo(plan.parameters["advice"])
     chosen = choose_typical_outlook(plan)
@@ -253,7 +273,10 @@ def make_plan_json(plan: Plan) -> str:
         "plan_digest": plan.digest,
     }
     if plan.question == "ridge":
-        content |= {"outlook": [outlook.to_dict() for outlook in compute_outlooks(plan)], "verdict": make_verdict(plan)}
+        content |= {
+            "outlook": [outlook.to_dict() for outlook in compute_outlooks(plan)],
+            "verdict": make_verdict(plan),
+        }
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -269,9 +292,11 @@ def make_table(heads: Sequence[str], lines: Sequence[Sequence[str]], *, words: i
 
 def format_bars(lengths: Mapping[str, float]) -> str:
     """Returns one bar a line, the longest of full width, each with its name and length."""
-    longest, widest = max(lengths.values()), max(map(len, lengths))
+    longest = max(lengths.values())
+    widest = max(map(len, lengths))
     return "\n".join(
-        f"{name:<{widest}}  {_format_bar(length / longest)} {format_error(length)}" for name, length in lengths.items()
+        f"{name:<{widest}}  {_format_bar(length / longest)} {format_error(length)}"
+        for name, length in lengths.items()
     )
 
 
@@ -281,7 +306,9 @@ def _format_bar(share: float) -> str:
     return "█" * whole + " ▏▎▍▌▋▊▉"[rest].strip()
 
 
-def refuse_unwritable(path: Path | None, *inputs: str | Path, force: bool = False, public: bool = False) -> None:
+def refuse_unwritable(
+    path: Path | None, *inputs: str | Path, force: bool = False, public: bool = False
+) -> None:
     """Refuses a place where nothing may be written, before a table is read and anybody is charged.
 
     Unless it is ``public``, what is to be written is for its owner alone, and the folder must be one that keeps it so.
@@ -323,7 +350,9 @@ class UnfinishedFile:
 
 
 @contextmanager
-def open_unfinished(path: Path, *, force: bool = False, public: bool = False) -> Iterator[UnfinishedFile]:
+def open_unfinished(
+    path: Path, *, force: bool = False, public: bool = False
+) -> Iterator[UnfinishedFile]:
     """Opens a file that gets its name once all has been written, and is gone if anything fails before.
 
     With ``force`` a file of that name is replaced. Without, one that has appeared meanwhile is left as it is, and
@@ -351,7 +380,10 @@ def open_unfinished(path: Path, *, force: bool = False, public: bool = False) ->
 def _name_file(unfinished: Path, path: Path) -> Path:
     """Gives a finished file this name, or the first with a number that nobody has; returns which."""
     for place in count(1):
-        name = path if place == 1 else path.with_stem(f"{path.stem}-{place}")
+        if place == 1:
+            name = path
+        else:
+            name = path.with_stem(f"{path.stem}-{place}")
         try:
             private_files.claim(unfinished, name)
         except FileExistsError:
@@ -376,5 +408,7 @@ def load_release(path: Path) -> Release:
     from sottovoce.release import Release
 
     if not path.is_file():
-        raise InvalidRelease("There is no release at this path.", "A JSON file is needed.", "Check the path.")
+        raise InvalidRelease(
+            "There is no release at this path.", "A JSON file is needed.", "Check the path."
+        )
     return Release.load(path)

@@ -77,7 +77,9 @@ FILE_DESCRIPTIONS = {
 def demo(
     out: Annotated[
         Path,
-        typer.Option(help="The folder to write to; made if need be. Files of an earlier run are replaced, no others."),
+        typer.Option(
+            help="The folder to write to; made if need be. Files of an earlier run are replaced, no others."
+        ),
     ] = Path("demo"),
 ) -> None:
     """Show the main job on 442 real and 20,000 simulated patients: plan, release, predict, compare."""
@@ -147,7 +149,8 @@ def _release_model(study: DemoDataset, out: Path) -> Release:
     release = release_from_table(said, make_estimator("Ridge", said))
     write_file(out / DATASET_FILES[study.key][2], release.to_json(), force=True, public=True)
     _show_command(
-        _format_command("release", study, out) + f" --out {_quote_path(out, DATASET_FILES[study.key][2])} --force"
+        _format_command("release", study, out)
+        + f" --out {_quote_path(out, DATASET_FILES[study.key][2])} --force"
     )
     return release
 
@@ -157,7 +160,10 @@ def _show_model(study: DemoDataset, release: Release) -> None:
     from sottovoce.cli.console import make_table
 
     exact = compute_exact_coefficients(study)
-    lines = [[name, f"{value:.1f}", f"{exact[name]:.1f}"] for name, value in release.value["coefficients"].items()]  # type: ignore[call-overload, index]
+    lines = [
+        [name, f"{value:.1f}", f"{exact[name]:.1f}"]
+        for name, value in release.value["coefficients"].items()
+    ]  # type: ignore[call-overload, index]
     echo(f"\nThe clinic's model, in {study.unit} for one unit more of a feature:")
     get_console().print(make_table(["", "released", "exact, not private"], lines, words=1))
     echo("Exact numbers can be shown here only because these people are invented.", style="dim")
@@ -177,10 +183,19 @@ def _show_predictions(out: Path) -> None:
     write_file(out / "new.csv", table, force=True, public=True)
     with open_unfinished(out / "predictions.csv", force=True, public=True) as file:
         rows = write_predictions(
-            ReleasedModel.of(load_release(out / "clinic.json")), str(out / "new.csv"), "id", file.content
+            ReleasedModel.of(load_release(out / "clinic.json")),
+            str(out / "new.csv"),
+            "id",
+            file.content,
         )
-    names = _quote_path(out, "clinic.json"), _quote_path(out, "new.csv"), _quote_path(out, "predictions.csv")
-    _show_command(f"sottovoce predict {names[0]} {names[1]} --id-column id --out {names[2]} --force")
+    names = (
+        _quote_path(out, "clinic.json"),
+        _quote_path(out, "new.csv"),
+        _quote_path(out, "predictions.csv"),
+    )
+    _show_command(
+        f"sottovoce predict {names[0]} {names[1]} --id-column id --out {names[2]} --force"
+    )
     told = csv.read_csv(out / "predictions.csv")[PREDICTION].to_numpy()
     error = float(np.sqrt(np.mean((told - cost) ** 2)))
     echo(
@@ -196,11 +211,15 @@ def _show_comparisons(studies: list[DemoDataset]) -> list[Comparison]:
     _show_heading("5. What it is worth: errors on people that no model has seen")
     with get_console(stderr=True).status("Fitting 120 models; this may take half a minute."):
         contests = [compare_methods(study) for study in studies]
-    echo(f"A third is held out; {REPEATS} fits each with fresh noise; the typical (root mean square) error, averaged.")
+    echo(
+        f"A third is held out; {REPEATS} fits each with fresh noise; the typical (root mean square) error, averaged."
+    )
     for held in contests:
         echo(f"\n{held.study.describe()}", style="bold")
         heads = ["way", "", f"error, {held.study.unit}"]
-        get_console().print(make_table(heads, [[w.name, w.note, format_error(w.error)] for w in held.ways], words=2))
+        get_console().print(
+            make_table(heads, [[w.name, w.note, format_error(w.error)] for w in held.ways], words=2)
+        )
         echo("\n" + format_bars({way.name: way.error for way in held.ways}))
         echo("\n" + "\n".join(held.lessons()))
     echo("\n" + CAUTION, style="dim")
@@ -229,7 +248,9 @@ def _show_files(contests: list[Comparison], out: Path) -> None:
     _show_command(f"sottovoce explain {_quote_path(out, 'model.json')}")
     _show_command(_format_command("plan", contests[0].study, out) + " --epsilon 0.1")
     _show_command(_format_command("plan", contests[1].study, out) + " --method output --alpha 1")
-    _show_command(f"sottovoce plan mean {_quote_path(out, 'patients.csv')} --schema {_quote_path(out, 'schema.toml')}")
+    _show_command(
+        f"sottovoce plan mean {_quote_path(out, 'patients.csv')} --schema {_quote_path(out, 'schema.toml')}"
+    )
 
 
 def _make_table_options(study: DemoDataset, out: Path) -> TableOptions:
@@ -257,7 +278,8 @@ def _show_command(command: str) -> None:
 #: A feature is a number with a range, or a factor with levels.
 ColumnRanges = dict[str, tuple[float, float] | tuple[str, str]]
 
-CLINIC_SIZE, NEWCOMER_COUNT = 20_000, 300
+CLINIC_SIZE = 20_000
+NEWCOMER_COUNT = 300
 
 
 @dataclass(frozen=True)
@@ -272,12 +294,18 @@ class DemoTier:
 def make_tiers(*epsilon: float) -> tuple[DemoTier, DemoTier, DemoTier]:
     """Returns careful, middle and open people with these ε."""
     careful, middle, free = epsilon
-    return DemoTier("careful", 34, careful), DemoTier("middle", 43, middle), DemoTier("open", 23, free)
+    return (
+        DemoTier("careful", 34, careful),
+        DemoTier("middle", 43, middle),
+        DemoTier("open", 23, free),
+    )
 
 
 def assign_tiers(row: Any) -> Any:
     """Returns a tier's place by row number alone: no chance, and nothing to do with anybody's values."""
-    place = row * 37 % 100  # 37 and 100 share no factor, so tiers alternate and keep their percentages
+    place = (
+        row * 37 % 100
+    )  # 37 and 100 share no factor, so tiers alternate and keep their percentages
     return np.digitize(place, (34, 34 + 43))
 
 
@@ -338,7 +366,10 @@ class DemoDataset:
     def describe_budgets(self) -> str:
         """How many allow what, in words."""
         counts = np.bincount(self.places, minlength=3).tolist()
-        each = (f"{n:,} {tier.name} with ε = {tier.epsilon:g}" for n, tier in zip(counts, self.tiers, strict=True))
+        each = (
+            f"{n:,} {tier.name} with ε = {tier.epsilon:g}"
+            for n, tier in zip(counts, self.tiers, strict=True)
+        )
         return ", ".join(each)
 
     def describe(self) -> str:
@@ -400,7 +431,12 @@ def load_patients() -> DemoDataset:
     )
 
 
-CLINIC_FEATURES: ColumnRanges = {"age": (18, 90), "bmi": (15, 50), "smoker": ("no", "yes"), "visits": (0, 30)}
+CLINIC_FEATURES: ColumnRanges = {
+    "age": (18, 90),
+    "bmi": (15, 50),
+    "smoker": ("no", "yes"),
+    "visits": (0, 30),
+}
 
 
 def simulate_clinic() -> DemoDataset:
@@ -423,7 +459,9 @@ def simulate_clinic() -> DemoDataset:
 def simulate_newcomers() -> tuple[str, Floats]:
     """A table of new patients of the clinic, without their cost; and their cost, which nobody would know yet."""
     columns, cost = _simulate_costs("newcomers", NEWCOMER_COUNT)
-    return _write_csv({"id": [f"n{row:03d}" for row in range(1, NEWCOMER_COUNT + 1)], **columns}), cost
+    return _write_csv(
+        {"id": [f"n{row:03d}" for row in range(1, NEWCOMER_COUNT + 1)], **columns}
+    ), cost
 
 
 def _simulate_costs(name: str, count: int) -> tuple[dict[str, NDArray[Any]], Floats]:
@@ -432,9 +470,22 @@ def _simulate_costs(name: str, count: int) -> tuple[dict[str, NDArray[Any]], Flo
     bmi = np.clip(np.round(27 + 5 * ndtri(draw_even(f"{name} bmi", count)), 1), 15, 50)
     smoker = draw_even(f"{name} smoker", count) < 0.2
     visits = np.minimum(np.floor(-3 * np.log(draw_even(f"{name} visits", count))), 30)
-    heavy, chance = np.maximum(bmi - 25, 0), np.exp(0.8 * ndtri(draw_even(f"{name} chance", count)))
-    cost = 1000 + 80 * (age - 18) + 90 * heavy + smoker * (4000 + 250 * heavy) + 420 * visits + 1500 * chance
-    columns = {"age": age, "bmi": bmi, "smoker": np.where(smoker, "yes", "no").astype(object), "visits": visits}
+    heavy = np.maximum(bmi - 25, 0)
+    chance = np.exp(0.8 * ndtri(draw_even(f"{name} chance", count)))
+    cost = (
+        1000
+        + 80 * (age - 18)
+        + 90 * heavy
+        + smoker * (4000 + 250 * heavy)
+        + 420 * visits
+        + 1500 * chance
+    )
+    columns = {
+        "age": age,
+        "bmi": bmi,
+        "smoker": np.where(smoker, "yes", "no").astype(object),
+        "visits": visits,
+    }
     return columns, np.round(np.clip(cost, 0, 30_000), 2)
 
 
@@ -497,18 +548,41 @@ def compare_methods(study: DemoDataset) -> Comparison:
     return Comparison(
         study,
         (
-            ComparedMethod("each with their own ε", _measure_errors(study, ours), "sottovoce's default"),
             ComparedMethod(
-                "one ε for all, the strictest", _measure_errors(study, Uniform(ours)), f"everybody at {strictest:g}"
+                "each with their own ε", _measure_errors(study, ours), "sottovoce's default"
             ),
-            _choose_best(study, "sampling people", "threshold", THRESHOLDS, lambda t: Sampled(ours, threshold=t)),
+            ComparedMethod(
+                "one ε for all, the strictest",
+                _measure_errors(study, Uniform(ours)),
+                f"everybody at {strictest:g}",
+            ),
             _choose_best(
-                study, "published method", "λ =", ALPHAS, lambda a: sv.Ridge(schema, method="output", alpha=a)
+                study,
+                "sampling people",
+                "threshold",
+                THRESHOLDS,
+                lambda t: Sampled(ours, threshold=t),
             ),
-            ComparedMethod("a private mean for everybody", _measure_mean_errors(study), "no regression"),
-            ComparedMethod("nothing", (_compute_rms(study.values - (low + high) / 2),), "the middle of the range"),
+            _choose_best(
+                study,
+                "published method",
+                "λ =",
+                ALPHAS,
+                lambda a: sv.Ridge(schema, method="output", alpha=a),
+            ),
             ComparedMethod(
-                "least squares, not private", _measure_exact_errors(study), "nobody protected", private=False
+                "a private mean for everybody", _measure_mean_errors(study), "no regression"
+            ),
+            ComparedMethod(
+                "nothing",
+                (_compute_rms(study.values - (low + high) / 2),),
+                "the middle of the range",
+            ),
+            ComparedMethod(
+                "least squares, not private",
+                _measure_exact_errors(study),
+                "nobody protected",
+                private=False,
             ),
         ),
     )
@@ -538,7 +612,9 @@ def _measure_errors(study: DemoDataset, estimator: Any) -> tuple[float, ...]:
     errors = []
     for seen, unseen in _split_people(study):
         # Everybody has one row here.
-        fitted = estimator.fit(study.features(seen), study.values[seen], epsilon=study.epsilon[seen], groups="rows")
+        fitted = estimator.fit(
+            study.features(seen), study.values[seen], epsilon=study.epsilon[seen], groups="rows"
+        )
         errors.append(_compute_rms(fitted.predict(study.features(unseen)) - study.values[unseen]))
     return tuple(errors)
 
@@ -547,7 +623,9 @@ def _choose_best(
     study: DemoDataset, name: str, word: str, among: tuple[Any, ...], made: Callable[[Any], Any]
 ) -> ComparedMethod:
     tried = [
-        ComparedMethod(name, _measure_errors(study, made(choice)), f"best of {len(among)}: {word} {choice}")
+        ComparedMethod(
+            name, _measure_errors(study, made(choice)), f"best of {len(among)}: {word} {choice}"
+        )
         for choice in among
     ]
     return min(tried, key=lambda way: way.error)
@@ -576,13 +654,17 @@ def _compute_rms(errors: Floats) -> float:
 
 def format_error(error: float) -> str:
     """Returns an error as people read it."""
-    return f"{error:,.0f}" if error >= 1000 else f"{error:.1f}"
+    if error >= 1000:
+        return f"{error:,.0f}"
+    return f"{error:.1f}"
 
 
 def _compare_words(own: ComparedMethod, other: ComparedMethod) -> str:
     if own.error < other.error * (1 - TOLERANCE):
         return "better than"
-    return "worse than" if own.error > other.error * (1 + TOLERANCE) else "no better than"
+    if own.error > other.error * (1 + TOLERANCE):
+        return "worse than"
+    return "no better than"
 
 
 def _describe_cost(own: ComparedMethod, plain: ComparedMethod) -> str:
@@ -596,13 +678,17 @@ def _describe_difference(other: ComparedMethod, own: ComparedMethod) -> str:
     more = other.error / own.error - 1
     if abs(more) < TOLERANCE:
         return "about the same"
-    return f"{more:.0%} more than ours" if more > 0 else f"{-more:.0%} less than ours"
+    if more > 0:
+        return f"{more:.0%} more than ours"
+    return f"{-more:.0%} less than ours"
 
 
 def make_report(contests: Sequence[Comparison], caution: str) -> str:
     """Returns the page: for each study who took part, a picture, a table, and what they say."""
     body = _BODY.substitute(
-        repeats=REPEATS, studies="\n".join(_draw_dataset(held) for held in contests), caution=escape(caution)
+        repeats=REPEATS,
+        studies="\n".join(_draw_dataset(held) for held in contests),
+        caution=escape(caution),
     )
     return make_page("sottovoce: what personal budgets are worth", body, style=BARS_STYLE)
 
@@ -614,7 +700,9 @@ def _draw_dataset(held: Comparison) -> str:
         about=escape(study.about),
         allowed=escape(study.describe_budgets().replace(" = ", "\u00a0=\u00a0")),
         ridge=escape(ridge),
-        picture=_draw_errors(f"Typical error on people not seen, in {study.unit}; shorter is better", held.ways),
+        picture=_draw_errors(
+            f"Typical error on people not seen, in {study.unit}; shorter is better", held.ways
+        ),
         ways=make_table(
             ["way", "", f"typical error, {study.unit}"],
             [[w.name, w.note, format_error(w.error)] for w in held.ways],
@@ -625,8 +713,14 @@ def _draw_dataset(held: Comparison) -> str:
 
 
 def _draw_errors(title: str, ways: Sequence[ComparedMethod]) -> str:
-    kinds = ["own" if place == 0 else "other" if way.private else "plain" for place, way in enumerate(ways)]
-    lines = [Bar(way.name, way.error, format_error(way.error), kind) for way, kind in zip(ways, kinds, strict=True)]
+    kinds = [
+        "own" if place == 0 else "other" if way.private else "plain"
+        for place, way in enumerate(ways)
+    ]
+    lines = [
+        Bar(way.name, way.error, format_error(way.error), kind)
+        for way, kind in zip(ways, kinds, strict=True)
+    ]
     return draw_bars(title, lines, floor=ways[-1].error)
 
 

@@ -25,14 +25,19 @@ NEIGHBOURS = {"replace": "replace", "labels": "replace labels", "zero-out": "zer
 #: Digits of a digest that tell it from others, where it is not to be copied.
 DIGEST_DIGITS = 16
 
-Person = Annotated[str, typer.Option("--person", help="The person, by the name that the tables use.")]
+Person = Annotated[
+    str, typer.Option("--person", help="The person, by the name that the tables use.")
+]
 
 ledger_app = typer.Typer(no_args_is_help=True)
 witness_app = typer.Typer(no_args_is_help=True)
 ledger_app.add_typer(witness_app, name="witness")
 
 Address = Annotated[
-    str, typer.Argument(metavar="ADDRESS", help="file:PATH, log:FOLDER, sqlite:///PATH or postgresql://….")
+    str,
+    typer.Argument(
+        metavar="ADDRESS", help="file:PATH, log:FOLDER, sqlite:///PATH or postgresql://…."
+    ),
 ]
 
 
@@ -49,7 +54,11 @@ def ledger() -> None:
 def init(
     place: Annotated[
         str,
-        typer.Argument(metavar="BOOKS", envvar="SOTTOVOCE_LEDGER", help="A file, sqlite:///… or postgresql://…."),
+        typer.Argument(
+            metavar="BOOKS",
+            envvar="SOTTOVOCE_LEDGER",
+            help="A file, sqlite:///… or postgresql://….",
+        ),
     ],
     keys: options.Keys = None,
 ) -> None:
@@ -63,9 +72,13 @@ def init(
     refuse_open_password(place)
     session = Session(ledger=open_ledger(place, keys, begin=True))
     if len(list(session.ledger.entries())) > 1:
-        raise InvalidParameter("There are books at this place already.", "", "Go on with them, or name another place.")
+        raise InvalidParameter(
+            "There are books at this place already.", "", "Go on with them, or name another place."
+        )
     names = ", ".join(
-        path.name for path in list_ledger_files(session, place, keys) if path.suffix in (".key", ".heads")
+        path.name
+        for path in list_ledger_files(session, place, keys)
+        if path.suffix in (".key", ".heads")
     )
     echo(f"Ledger {session.ledger.identity}")
     echo(
@@ -80,16 +93,29 @@ def init(
 @options.add_text_options
 def grant(
     grants: Annotated[
-        str, typer.Argument(metavar="GRANTS", help="CSV or Parquet with the columns person (or seller) and epsilon.")
+        str,
+        typer.Argument(
+            metavar="GRANTS", help="CSV or Parquet with the columns person (or seller) and epsilon."
+        ),
     ],
     text: Any,
     ledger: options.Ledger = None,
     keys: options.Keys = None,
-    person_column: Annotated[str | None, typer.Option(help="The column of people, if it has another name.")] = None,
-    budget_column: Annotated[str | None, typer.Option(help="The column of amounts, if it has another name.")] = None,
-    currency: Annotated[str, typer.Option(help="What amounts count: epsilon, rho, or epsilon-delta.")] = "epsilon",
-    neighbours: Annotated[str, typer.Option(help="The account: replace, labels, or zero-out.")] = "replace",
-    delta: Annotated[float | None, typer.Option(help="With epsilon-delta: the δ that each allows in all.")] = None,
+    person_column: Annotated[
+        str | None, typer.Option(help="The column of people, if it has another name.")
+    ] = None,
+    budget_column: Annotated[
+        str | None, typer.Option(help="The column of amounts, if it has another name.")
+    ] = None,
+    currency: Annotated[
+        str, typer.Option(help="What amounts count: epsilon, rho, or epsilon-delta.")
+    ] = "epsilon",
+    neighbours: Annotated[
+        str, typer.Option(help="The account: replace, labels, or zero-out.")
+    ] = "replace",
+    delta: Annotated[
+        float | None, typer.Option(help="With epsilon-delta: the δ that each allows in all.")
+    ] = None,
 ) -> None:
     """Set what each person allows in all in one account, that of --currency and --neighbours.
 
@@ -97,10 +123,8 @@ def grant(
     """
     from sottovoce.cli.ledger_files import open_session, parse_choice, read_grants
 
-    counted, related = (
-        parse_choice("--currency", currency, CURRENCIES),
-        parse_choice("--neighbours", neighbours, NEIGHBOURS),
-    )
+    counted = parse_choice("--currency", currency, CURRENCIES)
+    related = parse_choice("--neighbours", neighbours, NEIGHBOURS)
     _refuse_stray_delta(counted, delta)
     session = open_session(ledger, keys)
     amounts = read_grants(grants, person_column, budget_column, text)
@@ -121,14 +145,20 @@ def balance(person: Person, ledger: options.Ledger = None, keys: options.Keys = 
     held = sum_accounts(open_session(ledger, keys).history(person))
     echo(f"{person}, with all their rows:")
     get_console().print(
-        make_table(["account", "allowed in all", "spent", "left"], list(map(make_account_cells, held)), words=1)
+        make_table(
+            ["account", "allowed in all", "spent", "left"],
+            list(map(make_account_cells, held)),
+            words=1,
+        )
     )
 
 
 @ledger_app.command()
 @exit_on_error()
 def history(
-    person: Annotated[str | None, typer.Option(help="One person; without it, all entries, which name nobody.")] = None,
+    person: Annotated[
+        str | None, typer.Option(help="One person; without it, all entries, which name nobody.")
+    ] = None,
     ledger: options.Ledger = None,
     keys: options.Keys = None,
 ) -> None:
@@ -139,18 +169,24 @@ def history(
 
     session = open_session(ledger, keys)
     if person is not None:
-        lines = [list(map(strip_control_characters, make_line_cells(line))) for line in session.history(person)]
+        lines = [
+            list(map(strip_control_characters, make_line_cells(line)))
+            for line in session.history(person)
+        ]
         get_console().print(make_table(["entry", "what was written", "amount"], lines, words=2))
         return
     heads = ["entry", "when", "what", "key", "digest", "lines"]
-    get_console().print(make_table(heads, [_make_entry_cells(entry) for entry in session.ledger.entries()], words=5))
+    get_console().print(
+        make_table(heads, [_make_entry_cells(entry) for entry in session.ledger.entries()], words=5)
+    )
 
 
 @ledger_app.command()
 @exit_on_error()
 def verify(
     releases: Annotated[
-        list[Path] | None, typer.Argument(metavar="[RELEASE]...", help="Releases that must be in these books.")
+        list[Path] | None,
+        typer.Argument(metavar="[RELEASE]...", help="Releases that must be in these books."),
     ] = None,
     ledger: options.Ledger = None,
     keys: options.Keys = None,
@@ -162,19 +198,26 @@ def verify(
     from sottovoce.cli.console import load_release
     from sottovoce.cli.ledger_files import get_sql_ledger, open_session
 
-    session, files = open_session(ledger, keys), releases or []
+    session = open_session(ledger, keys)
+    files = releases or []
     session.verify(*map(load_release, files))
     for path in files:
         _refuse_other_bytes(session, path)
     entry = _find_last_entry(session)
-    also = f", and {len(files):,} of {len(files):,} releases are in them" if files else ""
+    if files:
+        also = f", and {len(files):,} of {len(files):,} releases are in them"
+    else:
+        also = ""
     echo(f"The books add up{also}: {entry.number + 1:,} entries, head {entry.digest.hex()}.")
     books = get_sql_ledger(session)
     if books.witnesses:
         reached = len(books.witnesses) - len(books.unreached)
         echo(f"{reached} of {len(books.witnesses)} witnesses were asked, and know no other copy.")
     if books.signed_from:
-        echo(f"Entries before {books.signed_from} were not signed when they were made (`ledger upgrade`).", stderr=True)
+        echo(
+            f"Entries before {books.signed_from} were not signed when they were made (`ledger upgrade`).",
+            stderr=True,
+        )
 
 
 @ledger_app.command()
@@ -187,7 +230,12 @@ def export(
 ) -> None:
     """Write all entries and lines for whoever wants to check them; people are digests, without names."""
     from sottovoce.cli.console import open_unfinished, refuse_unwritable
-    from sottovoce.cli.ledger_files import export_lines, get_sql_ledger, list_ledger_files, open_session
+    from sottovoce.cli.ledger_files import (
+        export_lines,
+        get_sql_ledger,
+        list_ledger_files,
+        open_session,
+    )
 
     session = open_session(ledger, keys)
     refuse_unwritable(out, *list_ledger_files(session, ledger, keys), force=force)
@@ -226,12 +274,16 @@ def statement(
 @ledger_app.command()
 @exit_on_error()
 def check(
-    page: Annotated[Path, typer.Argument(metavar="STATEMENT", help="A page of `sottovoce ledger statement`.")],
+    page: Annotated[
+        Path, typer.Argument(metavar="STATEMENT", help="A page of `sottovoce ledger statement`.")
+    ],
     head: Annotated[
-        str | None, typer.Option(help="A head that the curator has published, 64 hexadecimal digits.")
+        str | None,
+        typer.Option(help="A head that the curator has published, 64 hexadecimal digits."),
     ] = None,
     key: Annotated[
-        str | None, typer.Option(help="The public key that the curator has published, 64 hexadecimal digits.")
+        str | None,
+        typer.Option(help="The public key that the curator has published, 64 hexadecimal digits."),
     ] = None,
 ) -> None:
     """Check a statement against a published head or the public key, without the books and their secret.
@@ -254,15 +306,26 @@ def check(
     if key is not None:
         made.refuse_other_key(key)
     last = made.entries[-1].number
-    number = last if head is None else made.confirm_head(head)
     if head is None:
-        echo(f"This statement holds: the books have signed entry {last}, which confirms what came before it.")
+        number = last
     else:
-        echo(f"This statement holds: the head is that of entry {number}, which confirms what came before it.")
+        number = made.confirm_head(head)
+    if head is None:
+        echo(
+            f"This statement holds: the books have signed entry {last}, which confirms what came before it."
+        )
+    else:
+        echo(
+            f"This statement holds: the head is that of entry {number}, which confirms what came before it."
+        )
     if number < last:
-        echo(f"Not confirmed by this head, because they came later: entries {number + 1} to {last}.", style="yellow")
+        echo(
+            f"Not confirmed by this head, because they came later: entries {number + 1} to {last}.",
+            style="yellow",
+        )
     rows = [
-        make_account_cells(account) for account in sum_accounts(line for line in made.lines() if line.number <= number)
+        make_account_cells(account)
+        for account in sum_accounts(line for line in made.lines() if line.number <= number)
     ]
     get_console().print(make_table(["account", "allowed in all", "spent", "left"], rows, words=1))
 
@@ -284,7 +347,8 @@ def key(ledger: options.Ledger = None, keys: options.Keys = None) -> None:
 def check_release(
     release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release, as JSON.")],
     key: Annotated[
-        str | None, typer.Option(help="The public key that the curator has published, 64 hexadecimal digits.")
+        str | None,
+        typer.Option(help="The public key that the curator has published, 64 hexadecimal digits."),
     ] = None,
 ) -> None:
     """Check the signature of a release, without the books and their secret.
@@ -296,9 +360,15 @@ def check_release(
 
     load_release(release)
     public = signing.check_release(_read_text(release), key)
-    echo(f"This release is as it was signed. Fingerprint of the key: {signing.make_fingerprint(public)}.")
+    echo(
+        f"This release is as it was signed. Fingerprint of the key: {signing.make_fingerprint(public)}."
+    )
     if key is None:
-        echo("Compare it with the fingerprint that the curator has published.", stderr=True, style="yellow")
+        echo(
+            "Compare it with the fingerprint that the curator has published.",
+            stderr=True,
+            style="yellow",
+        )
 
 
 @ledger_app.command()
@@ -324,7 +394,9 @@ def upgrade(ledger: options.Ledger = None, keys: options.Keys = None) -> None:
 @exit_on_error()
 def roles(
     reader: Annotated[str, typer.Option(help="The role that sees balances and verifies.")],
-    granter: Annotated[str, typer.Option(help="The role that writes grants, and what was spent outside.")],
+    granter: Annotated[
+        str, typer.Option(help="The role that writes grants, and what was spent outside.")
+    ],
     writer: Annotated[str, typer.Option(help="The role that releases.")],
 ) -> None:
     """Print the SQL that gives three roles of PostgreSQL what each needs in the books, and nothing else."""
@@ -337,7 +409,9 @@ def roles(
 @ledger_app.command()
 @exit_on_error()
 def unseal(
-    reason: Annotated[str, typer.Option(help="Why these books are good, or the best there are; it is entered.")],
+    reason: Annotated[
+        str, typer.Option(help="Why these books are good, or the best there are; it is entered.")
+    ],
     ledger: options.Ledger = None,
     keys: options.Keys = None,
 ) -> None:
@@ -348,7 +422,9 @@ def unseal(
     session = open_session(ledger, keys)
     if not get_sql_ledger(session).sealed or not reason.strip():
         raise InvalidParameter(
-            "These books are not sealed, or there is no reason.", "", "Pass --reason for sealed books."
+            "These books are not sealed, or there is no reason.",
+            "",
+            "Pass --reason for sealed books.",
         )
     get_sql_ledger(session).unseal(reason)
     entry = _find_last_entry(session)
@@ -388,7 +464,9 @@ def list_(ledger: options.Ledger = None, keys: options.Keys = None) -> None:
 @witness_app.command()
 @exit_on_error()
 def remove(
-    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="The address, or its number in the list.")],
+    address: Annotated[
+        str, typer.Argument(metavar="ADDRESS", help="The address, or its number in the list.")
+    ],
     ledger: options.Ledger = None,
     keys: options.Keys = None,
 ) -> None:
@@ -415,7 +493,9 @@ def check_all(ledger: options.Ledger = None, keys: options.Keys = None) -> None:
     if books.sealed:
         raise sealed_error(books.why_sealed)
     if books.unreached:
-        raise LedgerUnavailable("Not every witness could be asked.", "", "Make it reachable, or remove it.")
+        raise LedgerUnavailable(
+            "Not every witness could be asked.", "", "Make it reachable, or remove it."
+        )
 
 
 def _find_last_entry(session: Session) -> Entry:
@@ -442,7 +522,11 @@ def _refuse_other_bytes(session: Session, path: Path) -> None:
 
     number = (load_release(path).certificate.ledger or {})["entry"]
     entries = list(session.ledger.entries())
-    roots = [entry.root for entry in entries if entry.what == "publish" and entry.key == entries[number].key]
+    roots = [
+        entry.root
+        for entry in entries
+        if entry.what == "publish" and entry.key == entries[number].key
+    ]
     if digest_text(_read_text(path)) not in roots:
         raise InvalidRelease(
             "A release is not what was published under its entry: it was changed.",
@@ -456,7 +540,9 @@ def _refuse_stray_delta(currency: str, delta: float | None) -> None:
 
     if delta is not None and currency != CURRENCIES["epsilon-delta"]:
         raise InvalidParameter(
-            "Only an account of ε at δ has a δ.", "", "Pass --currency epsilon-delta, or no --delta."
+            "Only an account of ε at δ has a δ.",
+            "",
+            "Pass --currency epsilon-delta, or no --delta.",
         )
 
 

@@ -37,7 +37,8 @@ from sottovoce.session import Session
 EXPORT_FORMAT = "sottovoce.ledger/1"
 SHORT_POLICIES = {"leave-out": "leave out", "refuse": "refuse"}
 #: Who grants is called person; in the allocation of a market, seller.
-PERSON_COLUMNS, AMOUNT_COLUMNS = ("person", "seller"), ("epsilon",)
+PERSON_COLUMNS = ("person", "seller")
+AMOUNT_COLUMNS = ("epsilon",)
 #: The column by which an allocation of a market is known; names in it are guarded against spreadsheets.
 PAYMENT_COLUMN = "payment"
 #: What the ledger, the page and SQLite keep beside the file of the books; the first four also for books on a server.
@@ -62,7 +63,8 @@ def open_session(place: str | None, keys: Path | None, short: str = "leave-out")
         echo(f"Not asked, because {why}: the witness {name}", stderr=True, style="yellow")
     if books.signed_from is None:
         echo(
-            "An earlier version wrote these books: `sottovoce ledger upgrade` before anything is written.", stderr=True
+            "An earlier version wrote these books: `sottovoce ledger upgrade` before anything is written.",
+            stderr=True,
         )
     return session
 
@@ -76,7 +78,9 @@ def get_sql_ledger(session: Session) -> SqlLedger:
 
 def find_ledger_file(place: str) -> Path | None:
     """Returns the file behind an address; None for books on a server, or of a kind that is refused later."""
-    return Path(place.removeprefix(SQLITE)) if place.startswith(SQLITE) or "://" not in place else None
+    if place.startswith(SQLITE) or "://" not in place:
+        return Path(place.removeprefix(SQLITE))
+    return None
 
 
 def list_ledger_files(session: Session, place: str | None, keys: Path | None) -> list[Path]:
@@ -84,14 +88,19 @@ def list_ledger_files(session: Session, place: str | None, keys: Path | None) ->
     path = find_ledger_file(place or "")
     if path is not None:
         return [path, *(path.with_name(path.name + ending) for ending in ENDINGS)]
-    folder = get_key_folder() if keys is None else keys
+    if keys is None:
+        folder = get_key_folder()
+    else:
+        folder = keys
     return [folder / (session.ledger.identity + ending) for ending in ENDINGS[:4]]
 
 
 def parse_choice(option: str, word: str, meanings: Mapping[str, str]) -> Any:
     """Returns what a word of the command line means."""
     if word not in meanings:
-        raise InvalidParameter(f"{option} does not know this word.", f"It knows: {', '.join(meanings)}.", "Choose one.")
+        raise InvalidParameter(
+            f"{option} does not know this word.", f"It knows: {', '.join(meanings)}.", "Choose one."
+        )
     return meanings[word]
 
 
@@ -100,22 +109,33 @@ def read_grants(
 ) -> dict[str, float]:
     """Reads who allows how much; a person in several lines must say the same in all of them."""
     there = get_engine("arrow").open_table(path, text=text).columns()
-    person, amount = _find_column(there, person, PERSON_COLUMNS), _find_column(there, amount, AMOUNT_COLUMNS)
+    person = _find_column(there, person, PERSON_COLUMNS)
+    amount = _find_column(there, amount, AMOUNT_COLUMNS)
     allocated = PAYMENT_COLUMN in there and PAYMENT_COLUMN not in (person, amount)
     grants: dict[str, float] = {}
     for names, amounts in _read_lines(path, person, amount, text):
         for name, given in zip(names, amounts, strict=True):
-            name = _strip_guard(name) if allocated else name
+            if allocated:
+                name = _strip_guard(name)
+            else:
+                name = name
             if name in grants and grants[name] != given:
-                raise InconsistentBudget("A person grants two different amounts.", "", "Keep one line a person.")
+                raise InconsistentBudget(
+                    "A person grants two different amounts.", "", "Keep one line a person."
+                )
             grants[name] = given
     if not grants:
-        raise TooFewRows("Nobody grants anything: the table has no lines.", "", "Write a line for each person.")
+        raise TooFewRows(
+            "Nobody grants anything: the table has no lines.", "", "Write a line for each person."
+        )
     return grants
 
 
 def _find_column(there: Mapping[str, str], said: str | None, usual: tuple[str, ...]) -> str:
-    names = usual if said is None else (said,)
+    if said is None:
+        names = usual
+    else:
+        names = (said,)
     found = [name for name in names if name in there]
     if len(found) != 1:
         raise MissingColumn(
@@ -142,10 +162,15 @@ class _GrantCollector:
 
 def _read_names(column: Any) -> list[str]:
     if column.null_count:
-        raise UnknownPeople("A grant names nobody.", "Every line says who grants.", "Fill the column of people in.")
+        raise UnknownPeople(
+            "A grant names nobody.", "Every line says who grants.", "Fill the column of people in."
+        )
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    if not any(kind(column.type) for kind in (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string)):
+    if not any(
+        kind(column.type)
+        for kind in (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string)
+    ):
         raise _unreadable_grant_error()
     names: list[str] = column.cast(pa.string()).to_pylist()
     return names
@@ -153,9 +178,15 @@ def _read_names(column: Any) -> list[str]:
 
 def _read_lines(path: str, person: str, amount: str, text: TextFormat) -> list[Any]:
     if person == amount:
-        raise InvalidParameter("One column is named for two purposes.", "", "Name different columns.")
+        raise InvalidParameter(
+            "One column is named for two purposes.", "", "Name different columns."
+        )
     try:
-        return get_engine("arrow").open_table(path, (amount,), text=text).fold(_GrantCollector((person, amount)))
+        return (
+            get_engine("arrow")
+            .open_table(path, (amount,), text=text)
+            .fold(_GrantCollector((person, amount)))
+        )
     except InvalidData:
         pass  # raised below, in the words of grants
     raise _unreadable_grant_error()
@@ -171,7 +202,9 @@ def _unreadable_grant_error() -> WrongType:
 
 def _strip_guard(name: str) -> str:
     """Takes off the apostrophe that keeps a spreadsheet from reading a seller's name as a formula."""
-    return name[1:] if name.startswith("'") and guard_formula(name[1:]) == name else name
+    if name.startswith("'") and guard_formula(name[1:]) == name:
+        return name[1:]
+    return name
 
 
 def export_lines(books: SqlLedger) -> Iterator[str]:
@@ -185,5 +218,8 @@ def export_lines(books: SqlLedger) -> Iterator[str]:
         yield json.dumps({"entry": told}, ensure_ascii=False)
         if entry.lines:
             packed = books.lines(entry.number)
-            raw, size = packed.tobytes().hex(), 2 * packed.itemsize
-            yield from (f'{{"line": "{raw[start : start + size]}"}}' for start in range(0, len(raw), size))
+            raw = packed.tobytes().hex()
+            size = 2 * packed.itemsize
+            yield from (
+                f'{{"line": "{raw[start : start + size]}"}}' for start in range(0, len(raw), size)
+            )

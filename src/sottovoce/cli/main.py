@@ -47,7 +47,9 @@ def schema() -> None:
 def draft(
     table: options.Table,
     text: Any,
-    out: Annotated[Path | None, typer.Option(help="The TOML file to write; standard output if not given.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The TOML file to write; standard output if not given.")
+    ] = None,
     force: options.Force = False,
 ) -> None:
     """Write the names and kinds of the columns as TOML, with the ranges left blank."""
@@ -62,7 +64,9 @@ def draft(
         write_stdout(drafted)
     else:
         out = write_file(out, drafted, force=force, public=True)
-    echo(BLANK_RANGES_NOTE if out is None else f"{BLANK_RANGES_NOTE}\nWritten to {out}.", stderr=True)
+    echo(
+        BLANK_RANGES_NOTE if out is None else f"{BLANK_RANGES_NOTE}\nWritten to {out}.", stderr=True
+    )
 
 
 COMMANDS = (
@@ -109,19 +113,26 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def sottovoce(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and leave."
+        ),
     ] = False,
 ) -> None:
     """Personalised differential privacy: everybody sets their own ε, and every one of those promises is kept."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without ε shows a question mark, not an error
+            stream.reconfigure(
+                errors="replace"
+            )  # a terminal without ε shows a question mark, not an error
 
 
 @app.command()
 @exit_on_error()
 def explain(
-    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A JSON file written by `sottovoce release`.")],
+    release: Annotated[
+        Path, typer.Argument(metavar="RELEASE", help="A JSON file written by `sottovoce release`.")
+    ],
 ) -> None:
     """Say in plain words what a release tells and what it promises."""
     from sottovoce.cli.console import load_release

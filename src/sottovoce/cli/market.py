@@ -21,7 +21,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sottovoce.cli import options
-from sottovoce.cli.console import echo, exit_on_error, format_bars, get_console, make_table, write_stdout
+from sottovoce.cli.console import (
+    echo,
+    exit_on_error,
+    format_bars,
+    get_console,
+    make_table,
+    write_stdout,
+)
 from sottovoce.report.market import (
     NOT_PROTECTED,
     OUTCOME_HEADS,
@@ -35,7 +42,8 @@ from sottovoce.report.market import (
 if TYPE_CHECKING:
     from sottovoce.report.market import MarketOutcome
 
-PRIVATE_NOTE, PUBLIC_NOTE = "for you alone, because it shows what sellers are paid", "nobody's name or report is in it"
+PRIVATE_NOTE = "for you alone, because it shows what sellers are paid"
+PUBLIC_NOTE = "nobody's name or report is in it"
 
 
 @exit_on_error()
@@ -43,7 +51,10 @@ PRIVATE_NOTE, PUBLIC_NOTE = "for you alone, because it shows what sellers are pa
 def market(
     sellers: Annotated[
         str,
-        typer.Argument(metavar="SELLERS", help="CSV or Parquet, a line for each seller: seller, cost and perhaps cap."),
+        typer.Argument(
+            metavar="SELLERS",
+            help="CSV or Parquet, a line for each seller: seller, cost and perhaps cap.",
+        ),
     ],
     text: Any,
     prior: Annotated[
@@ -55,40 +66,68 @@ def market(
             "or empirical:FILE with public costs of an earlier market. Needed.",
         ),
     ] = None,
-    budget: Annotated[float | None, typer.Option(help="The most that all sellers together may be paid.")] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="The most that all sellers together may be paid.")
+    ] = None,
     trade_off: Annotated[
         float | None,
-        typer.Option(help="How much error a unit of money is worth; with a budget, 0.1/budget if not given."),
+        typer.Option(
+            help="How much error a unit of money is worth; with a budget, 0.1/budget if not given."
+        ),
     ] = None,
-    rule: Annotated[str | None, typer.Option(help="How the budget is kept: ceiling (if not given) or scaling.")] = None,
+    rule: Annotated[
+        str | None, typer.Option(help="How the budget is kept: ceiling (if not given) or scaling.")
+    ] = None,
     reserve: Annotated[
-        float | None, typer.Option(help="With a budget: a public price above which nothing is bought.")
+        float | None,
+        typer.Option(help="With a budget: a public price above which nothing is bought."),
     ] = None,
     cap: Annotated[
-        float, typer.Option(help="The most ε that is bought from anybody; a seller's own cap may be less.")
+        float,
+        typer.Option(
+            help="The most ε that is bought from anybody; a seller's own cap may be less."
+        ),
     ] = 1.0,
     features: Annotated[int, typer.Option(help="How many features the model will have.")] = 10,
-    norm: Annotated[float, typer.Option(help="A public bound on the length of its coefficients.")] = 1.0,
+    norm: Annotated[
+        float, typer.Option(help="A public bound on the length of its coefficients.")
+    ] = 1.0,
     coin: Annotated[
-        float | None, typer.Option(help="The smallest amount of money, such as 0.01; very fine if not given.")
+        float | None,
+        typer.Option(help="The smallest amount of money, such as 0.01; very fine if not given."),
     ] = None,
     seller_column: Annotated[str, typer.Option(help="The column of sellers.")] = "seller",
-    cost_column: Annotated[str, typer.Option(help="The column of reported costs of a unit of ε.")] = "cost",
+    cost_column: Annotated[
+        str, typer.Option(help="The column of reported costs of a unit of ε.")
+    ] = "cost",
     cap_column: Annotated[
-        str | None, typer.Option(help="The column of sellers' own caps (if not given: cap, where there is one).")
+        str | None,
+        typer.Option(
+            help="The column of sellers' own caps (if not given: cap, where there is one)."
+        ),
     ] = None,
     explain: Annotated[
         str | None,
-        typer.Option(metavar="SELLER", help="Say why this seller is paid this, and why no lie would have paid."),
+        typer.Option(
+            metavar="SELLER",
+            help="Say why this seller is paid this, and why no lie would have paid.",
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Write everything to standard output as JSON.")] = False,
-    out: Annotated[Path | None, typer.Option(help="The CSV file to write: seller, epsilon, payment.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write everything to standard output as JSON.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="The CSV file to write: seller, epsilon, payment.")
+    ] = None,
     page: Annotated[
-        Path | None, typer.Option(help="The HTML page to write, with pictures, for the buyer alone.")
+        Path | None,
+        typer.Option(help="The HTML page to write, with pictures, for the buyer alone."),
     ] = None,
     publish: Annotated[
         Path | None,
-        typer.Option(help="The JSON file to write with what must be published: no report, and nobody's name."),
+        typer.Option(
+            help="The JSON file to write with what must be published: no report, and nobody's name."
+        ),
     ] = None,
     force: options.Force = False,
 ) -> None:
@@ -104,20 +143,30 @@ def market(
     files = {"out": out, "page": page, "publish": publish}
     known = parse_law(_require_prior(prior), sellers, cost_column, text)
     _refuse_places(
-        {name: path for name, path in files.items() if path is not None}, sellers, _require_prior(prior), force
+        {name: path for name, path in files.items() if path is not None},
+        sellers,
+        _require_prior(prior),
+        force,
     )
     terms = MarketTerms(known, trade_off, budget, rule, reserve, cap, features, norm, coin)
     with RowProgress(get_console(stderr=True), ("Reading reports",)) as watch:
         reports = read_sellers(sellers, seller_column, cost_column, cap_column, watch, text)
     if explain is not None:
-        reports.find_seller(explain)  # a name that is not there is refused before anything is written
+        reports.find_seller(
+            explain
+        )  # a name that is not there is refused before anything is written
     with status_after_delay("Looking for the best allocation"):
         outcome = MarketOutcome(terms, reports, terms.allocate(reports))
     contents = _make_contents(outcome, seller_column, files)
-    written = {write_file(path, text, force=force, public=path == publish): path for path, text in contents.items()}
+    written = {
+        write_file(path, text, force=force, public=path == publish): path
+        for path, text in contents.items()
+    }
     _show_outcome(outcome, explain, as_json)
     for place, path in written.items():
-        echo(f"Written to {place}: {PUBLIC_NOTE if path == publish else PRIVATE_NOTE}.", stderr=True)
+        echo(
+            f"Written to {place}: {PUBLIC_NOTE if path == publish else PRIVATE_NOTE}.", stderr=True
+        )
 
 
 def _show_outcome(outcome: MarketOutcome, seller: str | None, as_json: bool) -> None:
@@ -134,7 +183,9 @@ def _show_outcome(outcome: MarketOutcome, seller: str | None, as_json: bool) -> 
         show_market(outcome)
 
 
-def _make_contents(outcome: MarketOutcome, head: str, files: dict[str, Path | None]) -> dict[Path, str]:
+def _make_contents(
+    outcome: MarketOutcome, head: str, files: dict[str, Path | None]
+) -> dict[Path, str]:
     """Returns what is to be written where; all of it is made before any of it is written."""
     from sottovoce.report.market import make_allocation_csv, make_market_page, make_published_json
 
@@ -197,12 +248,16 @@ def _refuse_places(files: dict[str, Path], sellers: str, prior: str, force: bool
 
     for name, path in files.items():
         try:
-            refuse_unwritable(path, sellers, prior.partition(":")[2], force=force, public=name == "publish")
+            refuse_unwritable(
+                path, sellers, prior.partition(":")[2], force=force, public=name == "publish"
+            )
             refused = None
         except InvalidParameter as error:
             refused = error
         if refused is not None:
-            raise type(refused)(refused.found.replace("--out", f"--{name}"), refused.required, refused.remedy)
+            raise type(refused)(
+                refused.found.replace("--out", f"--{name}"), refused.required, refused.remedy
+            )
     if len({path.resolve() for path in files.values()}) < len(files):
         raise InvalidParameter("One file is named for two purposes.", "", "Name different files.")
 
@@ -213,7 +268,11 @@ def show_market(outcome: MarketOutcome) -> None:
     echo(make_market_headline(outcome), style="bold")
     get_console().print(make_table(OUTCOME_HEADS, outcome.lines(), words=1))
     if deal.units.any():
-        averages = {name: float(deal.epsilon[here].mean()) for name, here in outcome.bands() if deal.units[here].any()}
+        averages = {
+            name: float(deal.epsilon[here].mean())
+            for name, here in outcome.bands()
+            if deal.units[here].any()
+        }
         echo("\nε bought from each, on average:\n" + format_bars(averages))
     echo("\n" + "\n".join([*explain_outcome(outcome), describe_terms(outcome), NOT_PROTECTED]))
 
@@ -221,10 +280,15 @@ def show_market(outcome: MarketOutcome) -> None:
 def try_misreports(outcome: MarketOutcome, seller: str) -> list[Misreport]:
     """Returns what the truth brings a seller, and what lies would have brought them: the market is settled again."""
     place = outcome.sellers.find_seller(seller)
-    return [Misreport.of(outcome, place, name, report) for name, report in _choose_reports(outcome, place)]
+    return [
+        Misreport.of(outcome, place, name, report)
+        for name, report in _choose_reports(outcome, place)
+    ]
 
 
-def explain_seller(outcome: MarketOutcome, seller: str, reports: Sequence[Misreport], *, stderr: bool = False) -> None:
+def explain_seller(
+    outcome: MarketOutcome, seller: str, reports: Sequence[Misreport], *, stderr: bool = False
+) -> None:
     """Prints why a seller is paid this, and why the lies that were tried would not have paid."""
     truth, *lies = reports
     echo(
@@ -233,8 +297,13 @@ def explain_seller(outcome: MarketOutcome, seller: str, reports: Sequence[Misrep
     )
     echo(f"\nTried out, if {format_amount(truth.report)} is what it costs them:", stderr=stderr)
     heads = ["report", "", "ε bought", "paid", "costs them", "left to keep"]
-    get_console(stderr=stderr).print(make_table(heads, [report.line() for report in reports], words=1))
-    echo("\n".join(["", *(lie.compare_with_truth(truth, float(outcome.deal.coin)) for lie in lies)]), stderr=stderr)
+    get_console(stderr=stderr).print(
+        make_table(heads, [report.line() for report in reports], words=1)
+    )
+    echo(
+        "\n".join(["", *(lie.compare_with_truth(truth, float(outcome.deal.coin)) for lie in lies)]),
+        stderr=stderr,
+    )
 
 
 @dataclass(frozen=True)
@@ -251,9 +320,13 @@ class Misreport:
     def of(cls, outcome: MarketOutcome, place: int, name: str, report: float) -> Misreport:
         """Settles the market with this one report changed."""
         costs = outcome.sellers.costs.copy()
-        cost, costs[place] = float(costs[place]), report
+        cost = float(costs[place])
+        costs[place] = report
         told = cost == report
-        deal = outcome.deal if told else outcome.terms.allocate(replace(outcome.sellers, costs=costs))
+        if told:
+            deal = outcome.deal
+        else:
+            deal = outcome.terms.allocate(replace(outcome.sellers, costs=costs))
         return cls(name, report, cost, float(deal.epsilon[place]), float(deal.payments[place]))
 
     @property
@@ -270,13 +343,16 @@ class Misreport:
         """Says what the lie would have changed; payments are whole coins, so less than a coin is no difference."""
         more = self.surplus - truth.surplus
         if abs(more) < coin:
-            return f"Reporting {format_amount(self.report)} would have left them as much as the truth."
+            return (
+                f"Reporting {format_amount(self.report)} would have left them as much as the truth."
+            )
         return f"Reporting {format_amount(self.report)} would have left them {format_amount(abs(more))} {'less' if more < 0 else 'more'}."
 
 
 def _choose_reports(outcome: MarketOutcome, place: int) -> list[tuple[str, float]]:
     """Returns the truth and, on either side of it where there is room, a lie: half way to the end of the prices."""
-    truth, low = float(outcome.sellers.costs[place]), outcome.terms.prior.low
+    truth = float(outcome.sellers.costs[place])
+    low = outcome.terms.prior.low
     high, first = (float(outcome.deal.prices.values[end]) for end in (-1, 0))
     lies = [("the truth", truth)]
     if truth < high:

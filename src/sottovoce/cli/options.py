@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 Table = Annotated[
     str,
     typer.Argument(
-        metavar="TABLE", help="CSV or Parquet: a file, a folder, or a pattern in quotes; or base.duckdb#table."
+        metavar="TABLE",
+        help="CSV or Parquet: a file, a folder, or a pattern in quotes; or base.duckdb#table.",
     ),
 ]
-ColumnName = Annotated[str | None, typer.Option("--column", help="The column of numbers that the question is about.")]
+ColumnName = Annotated[
+    str | None, typer.Option("--column", help="The column of numbers that the question is about.")
+]
 Limits = Annotated[
     tuple[float, float] | None,
     typer.Option(
@@ -30,7 +33,9 @@ Limits = Annotated[
         help="The lowest and highest possible value, from public knowledge, never from the data.",
     ),
 ]
-BudgetColumn = Annotated[str | None, typer.Option(help="The column with everybody's own ε (or tier, with a schema).")]
+BudgetColumn = Annotated[
+    str | None, typer.Option(help="The column with everybody's own ε (or tier, with a schema).")
+]
 BudgetsTable = Annotated[
     str | None,
     typer.Option(
@@ -42,7 +47,10 @@ BudgetsTable = Annotated[
 ]
 EngineName = Annotated[
     str | None,
-    typer.Option("--engine", help="What reads the table: arrow, duckdb, spark or dask. If not given, what suits it."),
+    typer.Option(
+        "--engine",
+        help="What reads the table: arrow, duckdb, spark or dask. If not given, what suits it.",
+    ),
 ]
 Epsilon = Annotated[float | None, typer.Option(help="One ε for everybody, instead of a column.")]
 PersonColumn = Annotated[
@@ -53,26 +61,47 @@ PersonColumn = Annotated[
     ),
 ]
 SchemaFile = Annotated[
-    Path | None, typer.Option("--schema", help="A TOML file with what is not said here: see `sottovoce schema draft`.")
+    Path | None,
+    typer.Option(
+        "--schema", help="A TOML file with what is not said here: see `sottovoce schema draft`."
+    ),
 ]
 Missing = Annotated[
-    float | None, typer.Option(help="A public constant that stands for missing values; without it they are refused.")
+    float | None,
+    typer.Option(
+        help="A public constant that stands for missing values; without it they are refused."
+    ),
 ]
-Key = Annotated[str | None, typer.Option(help="The name of the release in the books: one key, one release, for ever.")]
+Key = Annotated[
+    str | None,
+    typer.Option(help="The name of the release in the books: one key, one release, for ever."),
+]
 Ledger = Annotated[
     str | None,
-    typer.Option(metavar="BOOKS", envvar="SOTTOVOCE_LEDGER", help="The books: a file, sqlite:///… or postgresql://…."),
+    typer.Option(
+        metavar="BOOKS",
+        envvar="SOTTOVOCE_LEDGER",
+        help="The books: a file, sqlite:///… or postgresql://….",
+    ),
 ]
 Keys = Annotated[
-    Path | None, typer.Option(metavar="FOLDER", help="For books in PostgreSQL: the folder of their key and heads.")
+    Path | None,
+    typer.Option(
+        metavar="FOLDER", help="For books in PostgreSQL: the folder of their key and heads."
+    ),
 ]
 Short = Annotated[
-    str, typer.Option(help="With --ledger, if somebody has not enough left: leave-out (of this release), or refuse it.")
+    str,
+    typer.Option(
+        help="With --ledger, if somebody has not enough left: leave-out (of this release), or refuse it."
+    ),
 ]
 Out = Annotated[Path | None, typer.Option(help="The JSON file to write.")]
 TableLabel = Annotated[
     str | None,
-    typer.Option(help="What the table is called in the release; if not given, its file without folder and ending."),
+    typer.Option(
+        help="What the table is called in the release; if not given, its file without folder and ending."
+    ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")]
 PublicTable = Annotated[
@@ -94,13 +123,22 @@ Described = Annotated[
 
 Delimiter = Annotated[
     str | None,
-    typer.Option(help="What stands between cells of text files, such as ; or tab; if not given, the header tells."),
+    typer.Option(
+        help="What stands between cells of text files, such as ; or tab; if not given, the header tells."
+    ),
 ]
-Encoding = Annotated[str | None, typer.Option(help="The encoding of text files, such as latin-1; if not given, UTF-8.")]
-Decimal = Annotated[str, typer.Option(metavar="SIGN", help="The sign before decimals in text files: . or ,")]
+Encoding = Annotated[
+    str | None,
+    typer.Option(help="The encoding of text files, such as latin-1; if not given, UTF-8."),
+]
+Decimal = Annotated[
+    str, typer.Option(metavar="SIGN", help="The sign before decimals in text files: . or ,")
+]
 
 
-def make_text_format(delimiter: Delimiter = None, encoding: Encoding = None, decimal: Decimal = ".") -> Any:
+def make_text_format(
+    delimiter: Delimiter = None, encoding: Encoding = None, decimal: Decimal = "."
+) -> Any:
     """Returns how text files are written, as a TextFormat."""
     from sottovoce.data.engine import TextFormat
 

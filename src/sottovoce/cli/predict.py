@@ -41,14 +41,20 @@ IN_MEMORY = 2**24
 @options.add_text_options
 def predict(
     model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="A JSON file written by `sottovoce release`, of ridge or logistic.")
+        Path,
+        typer.Argument(
+            metavar="MODEL",
+            help="A JSON file written by `sottovoce release`, of ridge or logistic.",
+        ),
     ],
     table: options.Table,
     text: Any,
     id_column: Annotated[
         str | None, typer.Option(help="A column to copy, so that predictions can be told apart.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The CSV file to write; standard output if not given.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The CSV file to write; standard output if not given.")
+    ] = None,
     force: options.Force = False,
 ) -> None:
     """Predict the label of new rows with a released model; for classes, with the probability of each.
@@ -70,7 +76,10 @@ def predict(
                 waiting.seek(0)
                 for lines in iter(lambda: waiting.read(IN_MEMORY), b""):
                     typer.echo(lines, nl=False)
-    echo(f"{rows:,} rows predicted, from the published model alone: nobody is charged for it.", stderr=True)
+    echo(
+        f"{rows:,} rows predicted, from the published model alone: nobody is charged for it.",
+        stderr=True,
+    )
     if out is not None:
         echo(f"Written to {out}.", stderr=True)
 
@@ -88,9 +97,14 @@ def write_predictions(
 
     if id_column in model.heads:
         raise _same_name_error(str(id_column))
-    engine = get_engine("arrow").open_table(table, model.numbers, watch, text or DEFAULT_TEXT_FORMAT)
+    engine = get_engine("arrow").open_table(
+        table, model.numbers, watch, text or DEFAULT_TEXT_FORMAT
+    )
     require_columns(engine, *model.columns, id_column)
-    copied = () if id_column is None else (id_column,)
+    if id_column is None:
+        copied = ()
+    else:
+        copied = (id_column,)
     file.write(_format_csv({name: [] for name in (*copied, *model.heads)}, header=True))
     written: _WrittenRows = engine.fold(_PredictionKernel(model, id_column, file))
     return written.rows
@@ -118,20 +132,29 @@ class _PredictionKernel:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*self.model.columns, *(() if self.id_column is None else (self.id_column,)))))
+        return tuple(
+            dict.fromkeys(
+                (*self.model.columns, *(() if self.id_column is None else (self.id_column,)))
+            )
+        )
 
     def zero(self) -> Any:
         return _WrittenRows(self.file)
 
     def __call__(self, batch: Any) -> Any:
-        copied = {} if self.id_column is None else {self.id_column: guard_formulas(batch.column(self.id_column))}
+        if self.id_column is None:
+            copied = {}
+        else:
+            copied = {self.id_column: guard_formulas(batch.column(self.id_column))}
         return len(batch), _format_csv({**copied, **self._predict_cells(batch)}, header=False)
 
     def _predict_cells(self, batch: Any) -> dict[str, Any]:
         import pyarrow as pa
 
         told = self.model.predict_batch(batch)
-        return {**told, PREDICTION: guard_formulas(pa.array(told[PREDICTION]))} if self.model.classes else told
+        if self.model.classes:
+            return {**told, PREDICTION: guard_formulas(pa.array(told[PREDICTION]))}
+        return told
 
 
 def guard_formulas(column: Any) -> Any:
@@ -144,14 +167,17 @@ def guard_formulas(column: Any) -> Any:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     text = None
-    with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):  # raised below: the reason may quote a cell
+    with suppress(
+        pa.ArrowInvalid, pa.ArrowNotImplementedError
+    ):  # raised below: the reason may quote a cell
         text = column.cast(pa.string())
     if text is None:
         raise _not_copied_error()
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return text  # numbers and dates are what they are
     risky = pc.and_(
-        pc.match_substring_regex(text, FORMULA_PATTERN), pc.invert(pc.match_substring_regex(text, NUMBER_PATTERN))
+        pc.match_substring_regex(text, FORMULA_PATTERN),
+        pc.invert(pc.match_substring_regex(text, NUMBER_PATTERN)),
     )
     return pc.if_else(risky, pc.binary_join_element_wise("'", text, ""), text)
 
@@ -170,16 +196,21 @@ def _format_csv(columns: dict[str, Any], *, header: bool) -> bytes:
 def _same_name_error(name: str) -> Exception:
     from sottovoce.errors import InvalidParameter
 
-    return InvalidParameter(f"The column to copy is called {name!r}.", "So is a new column.", "Copy another column.")
+    return InvalidParameter(
+        f"The column to copy is called {name!r}.", "So is a new column.", "Copy another column."
+    )
 
 
 def _not_copied_error() -> Exception:
     from sottovoce.errors import WrongType
 
-    return WrongType("The column to copy is neither text nor numbers nor dates.", "", "Copy another column.")
+    return WrongType(
+        "The column to copy is neither text nor numbers nor dates.", "", "Copy another column."
+    )
 
 
-PREDICTION, PROBABILITY_PREFIX = "prediction", "probability of "
+PREDICTION = "prediction"
+PROBABILITY_PREFIX = "probability of "
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,13 +223,18 @@ class LinearFunction:
     ball: UnitBall | None = None  # a classifier's: rows that are longer than it are cut
 
     @classmethod
-    def of(cls, recoding: Recoding, model: dict[str, Any], ball: UnitBall | None = None) -> LinearFunction:
+    def of(
+        cls, recoding: Recoding, model: dict[str, Any], ball: UnitBall | None = None
+    ) -> LinearFunction:
         """Reads one function of a release; a ValueError if it does not fit the features."""
         import numpy as np
 
         slopes = np.array(list(model["coefficients"].values()), dtype=np.float64)
         linear = cls(recoding, float(model["intercept"]), slopes, ball)
-        if list(model["coefficients"]) != recoding.names or not np.isfinite([linear.intercept, *slopes]).all():
+        if (
+            list(model["coefficients"]) != recoding.names
+            or not np.isfinite([linear.intercept, *slopes]).all()
+        ):
             raise ValueError
         return linear
 
@@ -209,7 +245,8 @@ class LinearFunction:
         if self.ball is None:
             return predict_linear(self.recoding, raw, self.intercept, self.coefficients)
         return self.ball.margins(
-            self.recoding.encode(raw), *self.recoding.to_encoded_units(self.intercept, self.coefficients)
+            self.recoding.encode(raw),
+            *self.recoding.to_encoded_units(self.intercept, self.coefficients),
         )
 
 
@@ -267,7 +304,10 @@ class ReleasedModel:
         """Returns what is told of each row, as the estimator's predict and predict_proba would."""
         raw = self._read_features(batch)
         values = [function(raw) for function in self.functions]
-        told = _predict_classes(values, self.classes) if self.classes else values
+        if self.classes:
+            told = _predict_classes(values, self.classes)
+        else:
+            told = values
         return dict(zip(self.heads, told, strict=True))
 
     def _read_features(self, batch: Any) -> Floats:
@@ -279,7 +319,10 @@ class ReleasedModel:
         raw = np.empty((len(batch), len(self.recoding.features)))
         for j, feature in enumerate(self.recoding.features):
             column = batch.column(feature.name)
-            raw[:, j] = number_levels(column, feature.levels) if feature.levels else as_floats(column)
+            if feature.levels:
+                raw[:, j] = number_levels(column, feature.levels)
+            else:
+                raw[:, j] = as_floats(column)
             if feature.missing is not None:
                 raw[np.isnan(raw[:, j]), j] = feature.missing
         if not np.isfinite(raw).all():
@@ -296,15 +339,23 @@ def _read_classifier(release: Any) -> ReleasedModel:
     from sottovoce.data.encoding import UnitBall
     from sottovoce.schema import Classes
 
-    recoding, models = _read_recoding(release), release.value["models"]
+    recoding = _read_recoding(release)
+    models = release.value["models"]
     classes = Classes(tuple(release.parameters["classes"])).values
     # With two classes one function is enough: the second one's.
-    told = classes[1:] if len(classes) == 2 else classes
-    if list(models) != list(map(str, told)) or not all(isinstance(name, str | int | float) for name in classes):
+    if len(classes) == 2:
+        told = classes[1:]
+    else:
+        told = classes
+    if list(models) != list(map(str, told)) or not all(
+        isinstance(name, str | int | float) for name in classes
+    ):
         raise ValueError
     ball = UnitBall.from_dict(release.parameters["ball"])
     return ReleasedModel(
-        recoding, tuple(LinearFunction.of(recoding, model, ball) for model in models.values()), classes
+        recoding,
+        tuple(LinearFunction.of(recoding, model, ball) for model in models.values()),
+        classes,
     )
 
 

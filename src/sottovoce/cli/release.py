@@ -144,7 +144,10 @@ def quantile(
     said: TableOptions,
     q: Annotated[
         list[float] | None,
-        typer.Option("--q", help="A share of the rows, 0 to 1 (if not given: 0.5). Several split the budget evenly."),
+        typer.Option(
+            "--q",
+            help="A share of the rows, 0 to 1 (if not given: 0.5). Several split the budget evenly.",
+        ),
     ] = None,
     column: options_module.ColumnName = None,
     bounds: options_module.Limits = None,
@@ -152,14 +155,23 @@ def quantile(
     missing: options_module.Missing = None,
     spread: Annotated[
         float | None,
-        typer.Option(help="A public guess of the share of the bounds that values fill, for the expected error only."),
+        typer.Option(
+            help="A public guess of the share of the bounds that values fill, for the expected error only."
+        ),
     ] = None,
-    method: Annotated[str | None, typer.Option(help="permute-and-flip (if not given) or exponential.")] = None,
-    cells: Annotated[int | None, typer.Option(help="Steps of the grid of possible answers.")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="permute-and-flip (if not given) or exponential.")
+    ] = None,
+    cells: Annotated[
+        int | None, typer.Option(help="Steps of the grid of possible answers.")
+    ] = None,
 ) -> None:
     """Quantiles of a column: the median, quartiles, any share of the rows."""
     said = replace(said, column=column, bounds=bounds, schema=schema, missing=missing).complete()
-    context.obj(said, make_estimator("Quantile", said, q=q or [0.5], spread=spread, method=method, cells=cells))
+    context.obj(
+        said,
+        make_estimator("Quantile", said, q=q or [0.5], spread=spread, method=method, cells=cells),
+    )
 
 
 @register_question
@@ -169,21 +181,34 @@ def ridge(
     schema: options_module.Described = None,
     method: Annotated[
         str | None,
-        typer.Option(help="objective (if not given), statistics, output-tight, or output (as published)."),
+        typer.Option(
+            help="objective (if not given), statistics, output-tight, or output (as published)."
+        ),
     ] = None,
     alpha: Annotated[
         float | None,
-        typer.Option(help="Regularisation, a public number; if not given, the plan chooses it from public numbers."),
+        typer.Option(
+            help="Regularisation, a public number; if not given, the plan chooses it from public numbers."
+        ),
     ] = None,
-    loss: Annotated[str | None, typer.Option(help="soft (if not given) or huber, for the default method.")] = None,
+    loss: Annotated[
+        str | None, typer.Option(help="soft (if not given) or huber, for the default method.")
+    ] = None,
     label_scale: Annotated[
         float | None,
-        typer.Option(help="A public guess of the label's standard deviation; saves the ε that would buy it."),
+        typer.Option(
+            help="A public guess of the label's standard deviation; saves the ε that would buy it."
+        ),
     ] = None,
 ) -> None:
     """A linear model of the label on the features that the schema describes."""
     said = replace(said, schema=schema).for_regression()
-    context.obj(said, make_estimator("Ridge", said, method=method, alpha=alpha, loss=loss, label_scale=label_scale))
+    context.obj(
+        said,
+        make_estimator(
+            "Ridge", said, method=method, alpha=alpha, loss=loss, label_scale=label_scale
+        ),
+    )
 
 
 @register_question
@@ -193,17 +218,23 @@ def logistic(
     schema: options_module.Described = None,
     alpha: Annotated[
         float | None,
-        typer.Option(help="Regularisation λ, a public number; if not given, chosen from the budgets."),
+        typer.Option(
+            help="Regularisation λ, a public number; if not given, chosen from the budgets."
+        ),
     ] = None,
     neighbours: Annotated[
         str | None,
-        typer.Option(help="replace (if not given), or labels to protect labels alone, at half the noise."),
+        typer.Option(
+            help="replace (if not given), or labels to protect labels alone, at half the noise."
+        ),
     ] = None,
     public: options_module.PublicTable = None,
 ) -> None:
     """A classifier: the odds of the label's classes, given the features that the schema describes."""
     said = replace(said, schema=schema, public=public).for_classification()
-    context.obj(said, make_estimator("LogisticRegression", said, alpha=alpha, neighbours=neighbours))
+    context.obj(
+        said, make_estimator("LogisticRegression", said, alpha=alpha, neighbours=neighbours)
+    )
 
 
 @register_question
@@ -212,35 +243,46 @@ def posterior(
     said: TableOptions,
     schema: options_module.Described = None,
     gamma: Annotated[
-        float | None, typer.Option(help="How concentrated the sample is, a public number (if not given: 1.0).")
+        float | None,
+        typer.Option(help="How concentrated the sample is, a public number (if not given: 1.0)."),
     ] = None,
-    alpha: Annotated[float | None, typer.Option(help="Regularisation λ, a public number (if not given: 1.0).")] = None,
-    delta: Annotated[float | None, typer.Option(help="The δ of every promise (if not given: 1e-6).")] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="Regularisation λ, a public number (if not given: 1.0).")
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="The δ of every promise (if not given: 1e-6).")
+    ] = None,
 ) -> None:
     """A linear model as one sample from a posterior, whose losses can be audited exactly."""
     said = replace(said, schema=schema).for_regression()
     context.obj(
-        said, make_estimator("PosteriorSample", said, gamma=gamma, alpha=alpha, delta=delta, fit_intercept=True)
+        said,
+        make_estimator(
+            "PosteriorSample", said, gamma=gamma, alpha=alpha, delta=delta, fit_intercept=True
+        ),
     )
 
 
 NO_LEDGER = "No ledger remembers this release: asking again spends everybody's ε again."
-REPEATED_KEY = (
-    "The key {key!r} is in the books: these are the bytes that were released under it, and nobody was charged."
-)
+REPEATED_KEY = "The key {key!r} is in the books: these are the bytes that were released under it, and nobody was charged."
 RESERVED = (
     "The key {key!r} is reserved, and what was reserved stays spent: it cannot be known whether anything was learnt. "
     "Nothing is stored under it. Ask again under a new key."
 )
 ELSEWHERE = " The file that was to be written appeared meanwhile, and was left as it is."
-KEPT = "The release is in the books: asking again under the key {key!r} gives it, and costs nothing."
+KEPT = (
+    "The release is in the books: asking again under the key {key!r} gives it, and costs nothing."
+)
 
 
 def make_estimator(name: str, said: TableOptions, **parameters: Any) -> Estimator:
     """Returns the question by its public name, with public rows where a table of them is named."""
     asked: Any = core.make_estimator(name, said, **parameters)
     # Public rows are checked as they are read, and not part of the trial, which would be slow with them.
-    return asked if said.public is None else asked.set_params(public=read_public_rows(said))  # type: ignore[no-any-return]
+    # type: ignore[no-any-return]
+    if said.public is None:
+        return asked
+    return asked.set_params(public=read_public_rows(said))
 
 
 def run_release(said: TableOptions, asked: Estimator, booking: LedgerOptions | None = None) -> None:
@@ -261,17 +303,25 @@ def _open_session(said: TableOptions, booking: LedgerOptions, *, key: bool = Fal
 
     booking.refuse_unbookable(said, key=key)
     session = open_session(booking.place, booking.keys, booking.short)
-    refuse_unwritable(said.out, *list_ledger_files(session, booking.place, booking.keys), force=said.force, public=True)
+    refuse_unwritable(
+        said.out,
+        *list_ledger_files(session, booking.place, booking.keys),
+        force=said.force,
+        public=True,
+    )
     return session
 
 
 def _run_with_ledger(said: TableOptions, asked: Estimator, booking: LedgerOptions) -> None:
-    session, key = _open_session(said, booking, key=True), str(said.key)
+    session = _open_session(said, booking, key=True)
+    key = str(said.key)
     known = session.ledger.find(key)
     with _report_charges_on_failure(session, key):
         made = _make_release(said, asked, session)
         _show_release(
-            said, made, describe_booking(session, made, key) if known is None else REPEATED_KEY.format(key=key)
+            said,
+            made,
+            describe_booking(session, made, key) if known is None else REPEATED_KEY.format(key=key),
         )
 
 
@@ -305,7 +355,9 @@ def _write_release(said: TableOptions, made: Release) -> Path | None:
     except InvalidParameter as error:
         refused = error
     write_stdout(made.to_json())
-    raise InvalidParameter(refused.found, "The release was made, and is on standard output.", "Keep it from there.")
+    raise InvalidParameter(
+        refused.found, "The release was made, and is on standard output.", "Keep it from there."
+    )
 
 
 def describe_booking(session: Session, made: Release, key: str) -> str:
@@ -315,7 +367,10 @@ def describe_booking(session: Session, made: Release, key: str) -> str:
     # An ε at δ is charged to two accounts of everybody.
     paid = entry.lines // (2 if made.guarantee["currency"] == "epsilon, delta" else 1)
     out = made.guarantee["people"] - paid
-    short = f" {out:,} of {made.guarantee['people']:,} people had not enough left, and were left out." if out else ""
+    if out:
+        short = f" {out:,} of {made.guarantee['people']:,} people had not enough left, and were left out."
+    else:
+        short = ""
     return (
         f"Booked under the key {key!r}: entry {entry.number}, head {paper['head']}.{short} "
         "Asking again under this key gives the same bytes and costs nothing."
@@ -329,7 +384,10 @@ def _report_charges_on_failure(session: Session, key: str) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        told = _describe_charges(session, key) if new else ""
+        if new:
+            told = _describe_charges(session, key)
+        else:
+            told = ""
         if told or isinstance(error, KeyboardInterrupt):
             echo(told or "Nobody was charged by this attempt.", stderr=True, style="yellow")
         raise
@@ -349,10 +407,19 @@ def _describe_charges(session: Session, key: str) -> str:
 
 def run_plan(said: TableOptions, asked: Estimator, booking: LedgerOptions | None = None) -> None:
     """Makes a plan, and shows it; with books, as the release would be made now."""
-    from sottovoce.cli.console import RowProgress, make_plan_json, refuse_unwritable, show_plan, write_file
+    from sottovoce.cli.console import (
+        RowProgress,
+        make_plan_json,
+        refuse_unwritable,
+        show_plan,
+        write_file,
+    )
 
     refuse_unwritable(said.out, *said.inputs, force=said.force, public=True)
-    session = None if booking is None else _open_session(said, booking)
+    if booking is None:
+        session = None
+    else:
+        session = _open_session(said, booking)
     with RowProgress(get_console(stderr=True)) as watch:
         made = plan_from_table(said, asked, watch, session)
     show_plan(made)
@@ -374,7 +441,11 @@ def read_public_rows(said: TableOptions) -> tuple[Any, list[str]]:
         )
         table = read_columns(engine, said.private_columns)
         if len(table) < 2:
-            raise TooFewRows("The table is empty or has one row.", "", "Name a larger one, or leave --public out.")
+            raise TooFewRows(
+                "The table is empty or has one row.",
+                "",
+                "Name a larger one, or leave --public out.",
+            )
         features = table.drop_columns([str(said.column)])
         _refuse_gaps(said, features)
         return features, _read_classes(said, table)
@@ -383,7 +454,8 @@ def read_public_rows(said: TableOptions) -> tuple[Any, list[str]]:
 def _refuse_the_private_table(said: TableOptions) -> None:
     from sottovoce.errors import InvalidParameter
 
-    public, private = Path(str(said.public)), Path(said.table)
+    public = Path(str(said.public))
+    private = Path(said.table)
     if public.exists() and private.exists() and public.samefile(private):
         raise InvalidParameter(
             "The public rows are the private table itself.",

@@ -22,22 +22,34 @@ if TYPE_CHECKING:
 
 REPORT = "report.html"
 #: Characters that one compared column takes at a terminal, and the labels of lines beside it.
-COLUMN_WIDTH, LABEL_WIDTH = 50, 12
+COLUMN_WIDTH = 50
+LABEL_WIDTH = 12
 
 
 @exit_on_error()
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME…", help="Such as ridge/table-1, ridge/all or all.")
+        list[str] | None,
+        typer.Argument(metavar="NAME…", help="Such as ridge/table-1, ridge/all or all."),
     ] = None,
-    show_names: Annotated[bool, typer.Option("--list", help="Show every name, and compute nothing.")] = False,
-    data: Annotated[Path | None, typer.Option(help="The folder with data that are not in this package.")] = None,
+    show_names: Annotated[
+        bool, typer.Option("--list", help="Show every name, and compute nothing.")
+    ] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="The folder with data that are not in this package.")
+    ] = None,
     out: Annotated[
         Path,
-        typer.Option(help="The folder to write to; made if need be. Results of an earlier run are kept or replaced."),
+        typer.Option(
+            help="The folder to write to; made if need be. Results of an earlier run are kept or replaced."
+        ),
     ] = Path("reproduction"),
-    small: Annotated[bool, typer.Option("--small", help="Few draws and runs: quick and rough.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Compute again what an earlier run has finished.")] = False,
+    small: Annotated[
+        bool, typer.Option("--small", help="Few draws and runs: quick and rough.")
+    ] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Compute again what an earlier run has finished.")
+    ] = False,
 ) -> None:
     """Compute the papers' tables and figures and show them beside what was published."""
     from sottovoce.cli.console import make_folder
@@ -65,10 +77,14 @@ def _check_names(names: Sequence[str] | None, data: Path | None) -> Sequence[str
     from sottovoce.errors import InvalidParameter
 
     if data is not None and not data.is_dir():
-        raise InvalidParameter("--data is not a folder.", "It must hold the data files.", "Check the path.")
+        raise InvalidParameter(
+            "--data is not a folder.", "It must hold the data files.", "Check the path."
+        )
     if not names:
         raise InvalidParameter(
-            "No experiment was named.", "", "Name one, or all; --list shows every name, and --small is quick."
+            "No experiment was named.",
+            "",
+            "Name one, or all; --list shows every name, and --small is quick.",
         )
     return names
 
@@ -89,7 +105,10 @@ def _load_or_compute(
     """Returns the outcome, from an earlier run if there is one; notes why where there is none."""
     from sottovoce.errors import SottovoceError
 
-    kept = None if fresh else load_outcome(out, experiment.name, task.size)
+    if fresh:
+        kept = None
+    else:
+        kept = load_outcome(out, experiment.name, task.size)
     if kept is not None:
         return kept
     try:
@@ -110,7 +129,9 @@ def _compute_outcome(experiment: Experiment, task: Task) -> Outcome:
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=get_console(stderr=True), transient=True) as bar:
         shown = bar.add_task(experiment.name, total=1.0)
-        return experiment.run(replace(task, progress=lambda share: bar.update(shown, completed=share)))
+        return experiment.run(
+            replace(task, progress=lambda share: bar.update(shown, completed=share))
+        )
 
 
 def load_outcome(out: Path, name: str, size: str) -> Outcome | None:
@@ -119,9 +140,18 @@ def load_outcome(out: Path, name: str, size: str) -> Outcome | None:
     from sottovoce.papers.results import Outcome
 
     path = _find_path(out, name, size)
-    kept = Outcome.from_json(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else None
-    fits = kept is not None and (kept.experiment, kept.size, kept.made_by) == (name, size, __version__)
-    return kept if fits else None
+    if path.is_file():
+        kept = Outcome.from_json(path.read_text(encoding="utf-8", errors="replace"))
+    else:
+        kept = None
+    fits = kept is not None and (kept.experiment, kept.size, kept.made_by) == (
+        name,
+        size,
+        __version__,
+    )
+    if fits:
+        return kept
+    return None
 
 
 def _find_path(out: Path, name: str, size: str) -> Path:
@@ -137,13 +167,17 @@ def _save_outcome(out: Path, outcome: Outcome) -> None:
     make_folder(path.parent)
     for place, figure in enumerate(outcome.figures):
         for ending, content in zip(("png", "svg"), draw_figure(figure), strict=True):
-            with open_unfinished(_find_picture_path(path, place, ending), force=True, public=True) as file:
+            with open_unfinished(
+                _find_picture_path(path, place, ending), force=True, public=True
+            ) as file:
                 file.content.write(content)
     write_file(path, outcome.to_json(), force=True, public=True)
 
 
 def _find_picture_path(path: Path, place: int, ending: str) -> Path:
-    return path.with_name(f"{path.name.removesuffix('.json')}{f'-{place + 1}' if place else ''}.{ending}")
+    return path.with_name(
+        f"{path.name.removesuffix('.json')}{f'-{place + 1}' if place else ''}.{ending}"
+    )
 
 
 def _show_outcome(experiment: Experiment, outcome: Outcome) -> None:
@@ -151,7 +185,10 @@ def _show_outcome(experiment: Experiment, outcome: Outcome) -> None:
     for table in outcome.tables:
         _show_table(table)
         for reason in table.reasons:
-            lines = f" ({table.key} = {', '.join(reason.lines)})" if reason.lines else ""
+            if reason.lines:
+                lines = f" ({table.key} = {', '.join(reason.lines)})"
+            else:
+                lines = ""
             echo(f"  {reason.column}{lines}: {reason.sentence}", style="yellow")
     for sentence in outcome.sentences:
         echo(sentence)
@@ -175,7 +212,11 @@ def _show_table(table: ResultTable) -> None:
 
 def _make_heads(column: ResultColumn) -> list[str]:
     ours = "\n".join([*column.name.split(", "), "ours"])
-    return [ours, *(["print", "ratio"] if column.published else []), *(["print above"] if column.falls_at else [])]
+    return [
+        ours,
+        *(["print", "ratio"] if column.published else []),
+        *(["print above"] if column.falls_at else []),
+    ]
 
 
 def _make_cells(column: ResultColumn, place: int) -> list[str]:
@@ -185,7 +226,9 @@ def _make_cells(column: ResultColumn, place: int) -> list[str]:
     if column.published:
         ratio = column.ratios()[place]
         cells += [format_number(column.published[place]), "" if ratio is None else f"{ratio:.3g}"]
-    return [*cells, format_percentile(column.falls_at[place])] if column.falls_at else cells
+    if column.falls_at:
+        return [*cells, format_percentile(column.falls_at[place])]
+    return cells
 
 
 def _write_report(out: Path, size: str, failed: dict[str, SottovoceError]) -> None:
@@ -194,13 +237,18 @@ def _write_report(out: Path, size: str, failed: dict[str, SottovoceError]) -> No
     from sottovoce.papers.registry import EXPERIMENTS
     from sottovoce.papers.report import count_close_cells, make_report
 
-    found = ((experiment.name, load_outcome(out, experiment.name, size)) for experiment in EXPERIMENTS)
+    found = (
+        (experiment.name, load_outcome(out, experiment.name, size)) for experiment in EXPERIMENTS
+    )
     outcomes = {name: outcome for name, outcome in found if outcome is not None}
     drawn = {name: _inline_figures(out, outcome) for name, outcome in outcomes.items()}
     missing = {name: str(error) for name, error in failed.items() if name not in outcomes}
     write_file(out / REPORT, make_report(outcomes, drawn, missing), force=True, public=True)
     echo(f"\n{count_close_cells(list(outcomes.values()))}")
-    echo(f"{out / REPORT}: the report of all {len(outcomes)} that are done; open it in a browser", whole=True)
+    echo(
+        f"{out / REPORT}: the report of all {len(outcomes)} that are done; open it in a browser",
+        whole=True,
+    )
     for name in missing:
         echo(f"{name} is not among them: {missing[name]}", style="yellow")
 
@@ -214,6 +262,9 @@ def _inline_figures(out: Path, outcome: Outcome) -> list[str]:
     found = []
     for place, figure in enumerate(outcome.figures):
         file = _find_picture_path(path, place, "svg")
-        svg = file.read_bytes() if file.is_file() else draw_figure(figure)[1]
+        if file.is_file():
+            svg = file.read_bytes()
+        else:
+            svg = draw_figure(figure)[1]
         found.append(inline_svg(svg, figure.title, f"{make_anchor(outcome.experiment)}-{place}"))
     return found

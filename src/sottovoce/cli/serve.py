@@ -40,10 +40,15 @@ PORT = 8765
 def serve(
     ledger: options.Ledger = None,
     keys: options.Keys = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes any that is free.")] = PORT,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port; 0 takes any that is free.")
+    ] = PORT,
     short: options.Short = "leave-out",
     in_browser: Annotated[
-        bool, typer.Option("--open/--no-open", help="Open the page in the browser, or only print its link.")
+        bool,
+        typer.Option(
+            "--open/--no-open", help="Open the page in the browser, or only print its link."
+        ),
     ] = True,
 ) -> None:
     """Open a page on this machine: for the curator, and with a code for each person.
@@ -77,7 +82,9 @@ def serve(
         if in_browser:
             entrance.open_browser(token)
         opening.run(
-            lambda: _load_apps(_open_session(ledger, keys, short), ledger, keys, scratch, at_the_end),
+            lambda: _load_apps(
+                _open_session(ledger, keys, short), ledger, keys, scratch, at_the_end
+            ),
             here,
             token,
             entrance.tell,
@@ -147,7 +154,10 @@ def _load_apps(
 
 def _may_exist(ledger: str | None) -> bool:
     """Whether there may be books: a file that is not there is known without loading anything."""
-    path = "" if ledger is None else ledger.removeprefix("sqlite:///")
+    if ledger is None:
+        path = ""
+    else:
+        path = ledger.removeprefix("sqlite:///")
     return "://" in path or Path(path).is_file()
 
 
@@ -167,4 +177,6 @@ def _import_server() -> Any:
         return server
     except ModuleNotFoundError:
         pass  # raised below
-    raise InvalidParameter("The page needs packages that are not installed.", "", "Run `pip install 'sottovoce[web]'`.")
+    raise InvalidParameter(
+        "The page needs packages that are not installed.", "", "Run `pip install 'sottovoce[web]'`."
+    )

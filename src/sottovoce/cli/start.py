@@ -18,11 +18,10 @@ TYPE_CHECKING = False  # typing takes longer to load than all of this
 if TYPE_CHECKING:
     from types import FrameType
 
-UNEXPECTED, INTERRUPTED_EXIT = 1, 130
+UNEXPECTED = 1
+INTERRUPTED_EXIT = 130
 INTERRUPTED_SENTENCE = "Interrupted. No file was left unfinished."
-UNFORESEEN = (
-    "Something went wrong that sottovoce did not foresee. Please report the command that you gave, without the data."
-)
+UNFORESEEN = "Something went wrong that sottovoce did not foresee. Please report the command that you gave, without the data."
 #: Seconds before a dropped interrupt is sent again: enough to leave the place that cannot raise.
 RESEND_DELAY = 0.01
 
@@ -50,11 +49,17 @@ def main() -> None:
         code = end.code
     except KeyboardInterrupt:
         pass  # told below
-    except Exception:  # outside of every command; its traceback would be printed by typer's own hook
-        if not Interrupts.came:  # Python makes another error of an interrupt that comes while a class is made
+    except (
+        Exception
+    ):  # outside of every command; its traceback would be printed by typer's own hook
+        if (
+            not Interrupts.came
+        ):  # Python makes another error of an interrupt that comes while a class is made
             _report_unforeseen()
             code = UNEXPECTED
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done, and Python may take a while to leave
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # all is done, and Python may take a while to leave
     if code == INTERRUPTED_EXIT and not Interrupts.told:
         print(INTERRUPTED_SENTENCE, file=sys.stderr)
     sys.exit(code)

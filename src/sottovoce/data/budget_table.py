@@ -17,7 +17,13 @@ import pyarrow as pa
 from sottovoce import units
 from sottovoce.arrays import Array, has_nameless
 from sottovoce.budgets import read_amounts_by_person
-from sottovoce.data.engine import DEFAULT_TEXT_FORMAT, Engine, TextFormat, open_engine, require_columns
+from sottovoce.data.engine import (
+    DEFAULT_TEXT_FORMAT,
+    Engine,
+    TextFormat,
+    open_engine,
+    require_columns,
+)
 from sottovoce.data.kernels import GroupLookup, NameIndex, as_array
 from sottovoce.errors import DuplicatePeople, InvalidParameter, TooFewRows, UnknownPeople
 
@@ -36,12 +42,19 @@ class Grants:
     def of_mapping(cls, budgets: Mapping[Any, float]) -> Grants:
         """From a mapping from person to ε."""
         names, granted = read_amounts_by_person(budgets, units.round_down)
-        whole = all(isinstance(name, int | np.integer) and -(2**63) <= name < 2**63 for name in names)
-        people = np.array(names, dtype=np.int64) if whole else _to_text(names)
+        whole = all(
+            isinstance(name, int | np.integer) and -(2**63) <= name < 2**63 for name in names
+        )
+        if whole:
+            people = np.array(names, dtype=np.int64)
+        else:
+            people = _to_text(names)
         return cls(people, granted)
 
     @classmethod
-    def of_table(cls, engine: Engine, person: str, budget: str, tiers: Mapping[str, float] | None = None) -> Grants:
+    def of_table(
+        cls, engine: Engine, person: str, budget: str, tiers: Mapping[str, float] | None = None
+    ) -> Grants:
         """From a column of people and a column of their budgets, or tiers."""
         require_columns(engine, person, budget)
         lines = engine.fold(_Lines(person, budget, tiers or None))
@@ -66,7 +79,9 @@ class Grants:
         header = open_engine(table, engine, text=text)
         require_columns(header, person)
         column = find_budget_column(header, person, budget)
-        return cls.of_table(open_engine(table, engine, () if tiers else (column,), text=text), person, column, tiers)
+        return cls.of_table(
+            open_engine(table, engine, () if tiers else (column,), text=text), person, column, tiers
+        )
 
     def to_mapping(self) -> dict[Any, float]:
         """Returns everybody's ε by person."""
@@ -74,13 +89,19 @@ class Grants:
 
     def of(self, people: Array) -> units.Units:
         """Returns what each of these people grants, in their order."""
-        own, asked = self.people, people
-        if (own.dtype.kind in "iu") != (asked.dtype.kind in "iu"):  # 7 in one table is "7" in another, such as a CSV
-            own, asked = _to_text(own), _to_text(asked)
+        own = self.people
+        asked = people
+        if (own.dtype.kind in "iu") != (
+            asked.dtype.kind in "iu"
+        ):  # 7 in one table is "7" in another, such as a CSV
+            own = _to_text(own)
+            asked = _to_text(asked)
         order = np.argsort(own, kind="stable")
         own = own[order]
         if np.any(own[1:] == own[:-1]):
-            raise DuplicatePeople("A person is listed twice.", "Everybody has one ε.", "Keep one line a person.")
+            raise DuplicatePeople(
+                "A person is listed twice.", "Everybody has one ε.", "Keep one line a person."
+            )
         place = np.minimum(np.searchsorted(own, asked), len(own) - 1)
         if not len(own) or not np.array_equal(own[place], asked):
             raise UnknownPeople(
@@ -133,7 +154,9 @@ class _Lines:
     def __call__(self, batch: Any) -> list[tuple[Array, units.Units]]:
         people = batch.column(self.person)
         if has_nameless(people):
-            raise UnknownPeople("A budget is nobody's.", "Every line names a person.", "Fill the column in.")
+            raise UnknownPeople(
+                "A budget is nobody's.", "Every line names a person.", "Fill the column in."
+            )
         return [(_read_names(people), self._read_grants(batch))]
 
     def _read_grants(self, batch: Any) -> units.Units:
@@ -146,9 +169,14 @@ class _Lines:
 def _read_names(column: Any) -> Array:
     if pa.types.is_integer(column.type):
         return as_array(column).astype(np.int64)
-    return _to_text(as_array(column.dictionary_decode() if pa.types.is_dictionary(column.type) else column))
+    return _to_text(
+        as_array(column.dictionary_decode() if pa.types.is_dictionary(column.type) else column)
+    )
 
 
 def _to_text(people: Array | list[Any]) -> Array:
-    names = people if isinstance(people, list) else people.tolist()
+    if isinstance(people, list):
+        names = people
+    else:
+        names = people.tolist()
     return np.array([str(person) for person in names], dtype=object)

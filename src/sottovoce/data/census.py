@@ -59,7 +59,11 @@ def take_census(
     if grants is not None:
         return _count_with_grants(engine, grants, person)
     price = _BudgetReader(
-        budget, epsilon, None if not tiers else dict(zip(tiers, units.round_down(list(tiers.values())), strict=True))
+        budget,
+        epsilon,
+        None
+        if not tiers
+        else dict(zip(tiers, units.round_down(list(tiers.values())), strict=True)),
     )
     if person is None:
         return _count_by_row(engine, price)
@@ -76,7 +80,9 @@ class _BudgetReader:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return () if self.column is None else (self.column,)
+        if self.column is None:
+            return ()
+        return (self.column,)
 
     def of_rows(self, batch: Any) -> units.Units:
         if self.epsilon is not None:
@@ -122,7 +128,9 @@ class _CountKernel:
         if column.null_count or (self.text and has_nameless(column)):
             raise invalid_names_error()
         if self.text:
-            return _Register(NameTally.of(column, granted), Tally())  # which keeps everybody's budget with the name
+            return _Register(
+                NameTally.of(column, granted), Tally()
+            )  # which keeps everybody's budget with the name
         return _Register(Tally.of(_to_int64(column)), Tally.of(granted))
 
 
@@ -158,10 +166,14 @@ def _to_int64(column: Any) -> NDArray[np.int64]:
     return numbers.astype(np.int64, copy=False)
 
 
-def _count_with_grants(engine: Engine, grants: Grants, person: str | None) -> tuple[Budgets, GroupLookup]:
+def _count_with_grants(
+    engine: Engine, grants: Grants, person: str | None
+) -> tuple[Budgets, GroupLookup]:
     if person is None:
         raise no_owners_error()
-    register = engine.fold(_CountKernel(_BudgetReader(None, 1.0, None), person, _is_text(engine, person)))
+    register = engine.fold(
+        _CountKernel(_BudgetReader(None, 1.0, None), person, _is_text(engine, person))
+    )
     people, rows, *_ = register.people.collect_counts()
     _refuse_few(rows)
     return _make_budgets(person, people, rows, grants.of(people))
@@ -171,7 +183,9 @@ def _is_text(engine: Engine, person: str) -> bool:
     return engine.columns()[person] == "text"
 
 
-def _count_by_person(engine: Engine, price: _BudgetReader, person: str) -> tuple[Budgets, GroupLookup]:
+def _count_by_person(
+    engine: Engine, price: _BudgetReader, person: str
+) -> tuple[Budgets, GroupLookup]:
     register = engine.fold(_CountKernel(price, person, _is_text(engine, person)))
     if isinstance(register.people, NameTally):
         names, rows, granted = register.people.collect_counts()
@@ -181,17 +195,27 @@ def _count_by_person(engine: Engine, price: _BudgetReader, person: str) -> tuple
         return _make_budgets(person, names, rows, granted)
     people, rows = register.people.collect_counts()
     _refuse_few(rows)
-    grants = _BudgetCodeKernel(GroupLookup(person, people), price, register.budgets.collect_counts()[0], len(people))
+    grants = _BudgetCodeKernel(
+        GroupLookup(person, people), price, register.budgets.collect_counts()[0], len(people)
+    )
     # Where all grant the same there is nothing to look up.
-    told = engine.fold(grants).codes if len(grants.budgets) > 1 else np.zeros(len(people), dtype=np.uint8)
+    if len(grants.budgets) > 1:
+        told = engine.fold(grants).codes
+    else:
+        told = np.zeros(len(people), dtype=np.uint8)
     kinds, codes = _group_people(grants.budgets, told, rows)
     return Budgets(kinds, "person", codes, None, people), GroupLookup(person, people, codes)
 
 
-def _make_budgets(person: str, people: Array, rows: Array, granted: units.Units) -> tuple[Budgets, GroupLookup]:
+def _make_budgets(
+    person: str, people: Array, rows: Array, granted: units.Units
+) -> tuple[Budgets, GroupLookup]:
     budgets, told = np.unique(granted, return_inverse=True)
     kinds, codes = _group_people(budgets, told, rows)
-    keys = people if people.dtype.kind == "i" else NameIndex(people)
+    if people.dtype.kind == "i":
+        keys = people
+    else:
+        keys = NameIndex(people)
     return Budgets(kinds, "person", codes, None, people), GroupLookup(person, keys, codes)
 
 
@@ -233,10 +257,14 @@ class _BudgetCodeKernel:
 
     def zero(self) -> _BudgetCodes:
         nothing = len(self.budgets)
-        return _BudgetCodes(np.full(self.people, nothing, dtype=np.min_scalar_type(nothing)), nothing)
+        return _BudgetCodes(
+            np.full(self.people, nothing, dtype=np.min_scalar_type(nothing)), nothing
+        )
 
     def __call__(self, batch: Any) -> _BudgetCodes:
-        return _BudgetCodes(find_positions(self.budgets, self.price.of_rows(batch)), places=self.owner.kinds(batch))
+        return _BudgetCodes(
+            find_positions(self.budgets, self.price.of_rows(batch)), places=self.owner.kinds(batch)
+        )
 
 
 def _group_people(budgets: units.Units, codes: Array, rows: Array) -> tuple[BudgetGroups, Array]:
@@ -340,7 +368,8 @@ class Tally:
 
     def _count(self, values: Integers, counts: Array) -> None:
         if not len(self.values):
-            self.values, self.counts = values, counts.astype(np.int64)
+            self.values = values
+            self.counts = counts.astype(np.int64)
             return
         place = np.searchsorted(self.values, values)
         new = self.values.take(place, mode="clip") != values
@@ -400,7 +429,9 @@ class NameTally:
         other[first] = False
         self.contradicted |= bool(other.any())
         if len(first) < len(table):
-            table = table.take(first).set_column(1, "rows", pa.array(np.add.reduceat(rows.to_numpy(), first)))
+            table = table.take(first).set_column(
+                1, "rows", pa.array(np.add.reduceat(rows.to_numpy(), first))
+            )
         self.tables = [table]
 
 
@@ -432,7 +463,9 @@ def count_runs(ordered: Integers) -> tuple[Integers, Array]:
         found += len(first)
     if 2 * found > len(ordered):
         return ordered[:found], counts[:found]
-    return ordered[:found].copy(), counts[:found].copy()  # so that the long arrays can be given back
+    return ordered[:found].copy(), counts[
+        :found
+    ].copy()  # so that the long arrays can be given back
 
 
 def _widen_counts(counts: Array, used: int, lengths: Integers) -> Array:

@@ -45,14 +45,20 @@ class Feature:
     @property
     def width(self) -> int:
         """How many recoded columns it becomes."""
-        return max(len(self.levels) - 1, 0) if self.levels else int(self.high > self.low)
+        if self.levels:
+            return max(len(self.levels) - 1, 0)
+        return int(self.high > self.low)
 
     @property
     def is_sound(self) -> bool:
         """Whether limits are numbers in order, and names and levels text."""
         limits = (self.low, self.high, *(() if self.missing is None else (self.missing,)))
         numbers = all(isinstance(limit, int | float) and math.isfinite(limit) for limit in limits)
-        return numbers and self.low <= self.high and all(isinstance(text, str) for text in (self.name, *self.levels))
+        return (
+            numbers
+            and self.low <= self.high
+            and all(isinstance(text, str) for text in (self.name, *self.levels))
+        )
 
     def encode(self, raw: Floats) -> Floats:
         """Returns the recoded columns, every entry in [−½, ½]; a factor's raw column holds the level's number."""
@@ -62,7 +68,8 @@ class Feature:
             return table[np.where(known, raw, -1).astype(np.int64)]
         if not self.width:
             return np.empty((len(raw), 0))
-        middle, width = (self.low + self.high) / 2, self.high - self.low
+        middle = (self.low + self.high) / 2
+        width = self.high - self.low
         return np.clip((np.clip(raw, self.low, self.high) - middle) / width, -0.5, 0.5)[:, None]
 
 
@@ -81,15 +88,22 @@ class Recoding:
                 "Each feature needs a lowest and a highest possible value, from public knowledge.",
                 "Pass bounds=sv.Bounds(features=(low, high), label=(lo, hi)).",
             )
-        box: Any = bounds.features if bounds.features is not None else (-(bounds.norm or 0.0), bounds.norm)
+        box: Any = (
+            bounds.features if bounds.features is not None else (-(bounds.norm or 0.0), bounds.norm)
+        )
         low, high = (np.atleast_1d(np.asarray(limit, dtype=np.float64)) for limit in box)
         if {len(low), len(high)} - {1, count}:
             raise InvalidBounds(
-                "There are bounds for another number of features.", "", "Pass one pair for each feature."
+                "There are bounds for another number of features.",
+                "",
+                "Pass one pair for each feature.",
             )
-        low, high = np.broadcast_to(low, (count,)), np.broadcast_to(high, (count,))
+        low = np.broadcast_to(low, (count,))
+        high = np.broadcast_to(high, (count,))
         names = names or [f"x{j}" for j in range(count)]
-        return cls(tuple(Feature(n, float(a), float(b)) for n, a, b in zip(names, low, high, strict=True)))
+        return cls(
+            tuple(Feature(n, float(a), float(b)) for n, a, b in zip(names, low, high, strict=True))
+        )
 
     @classmethod
     def of_schema(cls, schema: Schema) -> Recoding:
@@ -101,19 +115,27 @@ class Recoding:
                 continue
             if column.kind == "factor":
                 if not column.levels:
-                    raise InvalidSchema(f"The levels of {name!r} are blank.", "", f"List them under [columns.{name}].")
+                    raise InvalidSchema(
+                        f"The levels of {name!r} are blank.",
+                        "",
+                        f"List them under [columns.{name}].",
+                    )
                 features.append(Feature(name, levels=column.levels))
             else:
                 low, high = schema.interval(name)
                 features.append(Feature(name, low, high, missing=column.missing))
         if not features:
-            raise InvalidSchema("The schema describes no features.", "", "Describe the columns to regress on.")
+            raise InvalidSchema(
+                "The schema describes no features.", "", "Describe the columns to regress on."
+            )
         return cls(tuple(features))
 
     @property
     def by_name(self) -> bool:
         """Whether the features have names of their own, by which a table's columns are found whatever their order."""
-        return [feature.name for feature in self.features] != [f"x{j}" for j in range(len(self.features))]
+        return [feature.name for feature in self.features] != [
+            f"x{j}" for j in range(len(self.features))
+        ]
 
     @property
     def width(self) -> int:
@@ -124,19 +146,25 @@ class Recoding:
         """Returns the recoded matrix, entries in [−½, ½], from the raw one, a column a feature; ``spent``: in place."""
         if raw.shape[1] != len(self.features):
             raise InvalidData(
-                "The table has another number of features than declared.", "", "Pass the declared columns."
+                "The table has another number of features than declared.",
+                "",
+                "Pass the declared columns.",
             )
         infinite = np.isinf(raw)
         if not any(feature.levels for feature in self.features) and self.width == raw.shape[1]:
             recoded = self._encode_numbers(raw, raw if spent else None)
         else:
-            recoded = np.hstack([feature.encode(raw[:, j]) for j, feature in enumerate(self.features)])
+            recoded = np.hstack(
+                [feature.encode(raw[:, j]) for j, feature in enumerate(self.features)]
+            )
         if infinite.any():  # an infinity is refused like a missing value, not clipped: mark its row
             recoded[infinite.any(axis=1)] = np.nan
         return recoded
 
     def _encode_numbers(self, raw: Floats, out: Floats | None) -> Floats:
-        low, high = (np.array([getattr(f, side) for f in self.features]) for side in ("low", "high"))
+        low, high = (
+            np.array([getattr(f, side) for f in self.features]) for side in ("low", "high")
+        )
         recoded: Floats = np.clip(raw, low, high, out=out)
         recoded -= (low + high) / 2
         recoded /= high - low
@@ -144,9 +172,11 @@ class Recoding:
 
     def to_original_units(self, intercept: float, slopes: Floats) -> tuple[float, Floats]:
         """Returns intercept and coefficients in the features' own units (one a number, one a level)."""
-        coefficients, at = [], 0
+        coefficients = []
+        at = 0
         for feature in self.features:
-            own, at = slopes[at : at + feature.width], at + feature.width
+            own = slopes[at : at + feature.width]
+            at = at + feature.width
             if feature.levels:
                 coefficients.append(make_contrasts(len(feature.levels)) @ own)
             elif feature.width:
@@ -159,12 +189,16 @@ class Recoding:
 
     def to_encoded_units(self, intercept: float, coefficients: Floats) -> tuple[float, Floats]:
         """Returns intercept and slopes of the recoded columns from coefficients that ``original`` gave."""
-        slopes, at = [], 0
+        slopes = []
+        at = 0
         for feature in self.features:
-            own, at = coefficients[at : at + (len(feature.levels) or 1)], at + (len(feature.levels) or 1)
+            own = coefficients[at : at + (len(feature.levels) or 1)]
+            at = at + (len(feature.levels) or 1)
             if feature.levels:
                 table = make_contrasts(len(feature.levels))
-                slopes.append(own @ table / np.square(table).sum(axis=0))  # the columns are orthogonal
+                slopes.append(
+                    own @ table / np.square(table).sum(axis=0)
+                )  # the columns are orthogonal
             elif feature.width:
                 slopes.append(own * (feature.high - feature.low))
                 intercept += float(own[0]) * (feature.low + feature.high) / 2
@@ -183,7 +217,11 @@ class Recoding:
     @property
     def names(self) -> list[str]:
         """Names of the coefficients: a number's own, a factor's level by level."""
-        return [n for f in self.features for n in ([f"{f.name}={level}" for level in f.levels] or [f.name])]
+        return [
+            n
+            for f in self.features
+            for n in ([f"{f.name}={level}" for level in f.levels] or [f.name])
+        ]
 
     def to_dict(self) -> list[dict[str, Any]]:
         """The recoding as public JSON."""
@@ -197,7 +235,9 @@ class Recoding:
     @classmethod
     def from_dict(cls, content: list[dict[str, Any]]) -> Recoding:
         """Reads a recoding back from a release."""
-        features = tuple(Feature(**{**entry, "levels": tuple(entry.get("levels", ()))}) for entry in content)
+        features = tuple(
+            Feature(**{**entry, "levels": tuple(entry.get("levels", ()))}) for entry in content
+        )
         if not all(feature.is_sound for feature in features):
             raise ValueError  # whoever reads a release says so
         return cls(features)
@@ -229,7 +269,9 @@ class UnitBall:
         """Returns one row of norm at most 1 for each row of Z."""
         rows = np.empty((len(Z), self.width))
         rows[:, : self.width - len(self.middle)] = self.intercept * ROUNDING_MARGIN
-        u = np.ascontiguousarray((Z - self.middle) / self.spread)  # the last bits of einsum go by the layout
+        u = np.ascontiguousarray(
+            (Z - self.middle) / self.spread
+        )  # the last bits of einsum go by the layout
         norm = np.sqrt(np.einsum("ij,ij->i", u, u))
         cut = (self._share / np.maximum(norm, self.radius))[:, None]
         np.multiply(u, cut, out=rows[:, self.width - len(self.middle) :])
@@ -249,7 +291,10 @@ class UnitBall:
     def to_original_units(self, theta: Floats) -> tuple[float, Floats]:
         """Returns the intercept and slopes for z of a linear function θ of rows that are not too long."""
         slopes = theta[self.width - len(self.middle) :] * self._share / (self.radius * self.spread)
-        intercept = float(theta[0]) * self.intercept * ROUNDING_MARGIN if self.intercept > 0 else 0.0
+        if self.intercept > 0:
+            intercept = float(theta[0]) * self.intercept * ROUNDING_MARGIN
+        else:
+            intercept = 0.0
         return float(intercept - slopes @ self.middle), np.asarray(slopes, dtype=np.float64)
 
     def margins(self, Z: Floats, intercept: float, slopes: Floats) -> Floats:
@@ -257,7 +302,9 @@ class UnitBall:
         away = Z - self.middle
         norm = np.sqrt(np.square(away / self.spread).sum(axis=1))
         return np.asarray(
-            intercept + self.middle @ slopes + away @ slopes * (self.radius / np.maximum(norm, self.radius))
+            intercept
+            + self.middle @ slopes
+            + away @ slopes * (self.radius / np.maximum(norm, self.radius))
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -273,7 +320,8 @@ class UnitBall:
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> UnitBall:
         """Reads the numbers back from a plan."""
-        middle, spread = np.array(content["middle"]), np.array(content["spread"])
+        middle = np.array(content["middle"])
+        spread = np.array(content["spread"])
         return cls(middle, spread, content["radius"], content["intercept"], content["bits"])
 
 

@@ -27,7 +27,13 @@ from threadpoolctl import ThreadpoolController
 
 from sottovoce.arrays import Array
 from sottovoce.data.kernels import GroupLookup
-from sottovoce.errors import InvalidParameter, MissingColumn, ReleaseFailed, SottovoceError, WrongType
+from sottovoce.errors import (
+    InvalidParameter,
+    MissingColumn,
+    ReleaseFailed,
+    SottovoceError,
+    WrongType,
+)
 from sottovoce.schema import Subject
 
 Part = TypeVar("Part")
@@ -75,9 +81,17 @@ class TextFormat:
     decimal: str = "."
 
     def __post_init__(self) -> None:
-        delimiter, decimal = self.delimiter, self.decimal
-        usable = delimiter is None or (len(delimiter) == 1 and delimiter.isascii() and delimiter not in '"\r\n\0')
-        if not usable or decimal not in (".", ",") or decimal == delimiter or not _is_encoding(self.encoding):
+        delimiter = self.delimiter
+        decimal = self.decimal
+        usable = delimiter is None or (
+            len(delimiter) == 1 and delimiter.isascii() and delimiter not in '"\r\n\0'
+        )
+        if (
+            not usable
+            or decimal not in (".", ",")
+            or decimal == delimiter
+            or not _is_encoding(self.encoding)
+        ):
             raise InvalidParameter(
                 "Text files cannot be written like this.",
                 "A delimiter is one sign, such as a semicolon; decimals begin with . or , which is then no delimiter; "
@@ -121,7 +135,9 @@ class InMemoryEngineKind(EngineKind, Protocol):
     def of_columns(self, columns: Mapping[str, Array]) -> Engine:
         """An engine over arrays in memory."""
 
-    def infer_kinds(self, path: str, text: TextFormat = DEFAULT_TEXT_FORMAT) -> list[tuple[str, str]]:
+    def infer_kinds(
+        self, path: str, text: TextFormat = DEFAULT_TEXT_FORMAT
+    ) -> list[tuple[str, str]]:
         """Names of the columns of a table in files and their likely kinds, number or text."""
 
 
@@ -139,7 +155,13 @@ class Dataset:
 
 ENGINE_NAMES = ("arrow", "duckdb", "spark", "dask")
 #: Which engine reads a table, by the package that its type comes from.
-PACKAGES = {"pyarrow": "arrow", "duckdb": "duckdb", "_duckdb": "duckdb", "pyspark": "spark", "dask": "dask"}
+PACKAGES = {
+    "pyarrow": "arrow",
+    "duckdb": "duckdb",
+    "_duckdb": "duckdb",
+    "pyspark": "spark",
+    "dask": "dask",
+}
 
 #: A table of a database is written as hospital.duckdb#claims.
 DATABASE_MARK = ".duckdb#"
@@ -151,7 +173,9 @@ def get_engine(name: str) -> EngineKind:
     """Returns the kind of engine with this name, importing it on first use."""
     if name not in ENGINE_NAMES:
         raise InvalidParameter(
-            f"There is no engine called {name!r}.", f"Engines: {', '.join(ENGINE_NAMES)}.", "Choose one of them."
+            f"There is no engine called {name!r}.",
+            f"Engines: {', '.join(ENGINE_NAMES)}.",
+            "Choose one of them.",
         )
     try:
         return cast(EngineKind, importlib.import_module(f"sottovoce.data.engines.{name}"))
@@ -178,7 +202,10 @@ def open_engine(
 ) -> Engine:
     """Returns the engine over a table: that of the package it comes from; for a path ``engine``, or what suits it."""
     if isinstance(table, str | Path):
-        suited = "duckdb" if DATABASE_MARK in str(table) else "arrow"
+        if DATABASE_MARK in str(table):
+            suited = "duckdb"
+        else:
+            suited = "arrow"
         return get_engine(engine or suited).open_table(str(table), numbers, watch, text)
     if _is_engine(table):
         return cast(Engine, table)
@@ -190,7 +217,9 @@ def is_external_table(table: Any) -> bool:
     if isinstance(table, str | Path) or _is_engine(table):
         return True
     package = PACKAGES.get(_get_package(table), "")
-    return package != "" and (package != "arrow" or hasattr(table, "scanner"))  # a pyarrow.Table is in memory
+    return package != "" and (
+        package != "arrow" or hasattr(table, "scanner")
+    )  # a pyarrow.Table is in memory
 
 
 def get_table_label(table: Any) -> str | None:
@@ -200,10 +229,15 @@ def get_table_label(table: Any) -> str | None:
     """
     if not isinstance(table, str | Path):
         return None
-    name = str(table).rpartition("#")[2] if DATABASE_MARK in str(table) else Path(table).name
+    if DATABASE_MARK in str(table):
+        name = str(table).rpartition("#")[2]
+    else:
+        name = Path(table).name
     while Path(name).suffix.lower() in FILE_ENDINGS:
         name = Path(name).stem
-    return name if name.strip(".") and not any(sign in name for sign in "*?[") else None
+    if name.strip(".") and not any(sign in name for sign in "*?["):
+        return name
+    return None
 
 
 def _is_engine(table: Any) -> bool:
@@ -252,7 +286,8 @@ class PartialResult(Generic[Part]):
 
 def fold_partition(kernel: Kernel[Part], batches: Iterable[Any]) -> PartialResult[Part]:
     """Folds one worker's share; what goes wrong in it comes home as a sentence, never as text that quotes a cell."""
-    done, total = 0, kernel.zero()
+    done = 0
+    total = kernel.zero()
     try:
         with _get_blas_controller().limit(limits=1, user_api="blas"):
             for batch in batches:
@@ -268,9 +303,13 @@ def fold_partition(kernel: Kernel[Part], batches: Iterable[Any]) -> PartialResul
 
 def fold_batches(batches: Iterable[Any], kernel: Kernel[Part], watch: Watch | None = None) -> Part:
     """Returns the sum of kernel(batch) over the batches, computed on a few threads with few batches in flight."""
-    total, done = kernel.zero(), 0
+    total = kernel.zero()
+    done = 0
     # One BLAS thread for each of ours: two kinds of threads on the same cores wait for each other.
-    with _get_blas_controller().limit(limits=1, user_api="blas"), closing(_compute_batches(batches, kernel)) as parts:
+    with (
+        _get_blas_controller().limit(limits=1, user_api="blas"),
+        closing(_compute_batches(batches, kernel)) as parts,
+    ):
         for rows, part in parts:
             total = total + part  # type: ignore[operator]
             done += rows
@@ -305,7 +344,9 @@ def choose_plain_type(kind: Any, text: bool = False) -> Any:
         return pa.float64()
     if pa.types.is_float16(kind):
         return pa.float32()
-    return pa.string() if pa.types.is_string_view(kind) else kind
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    return kind
 
 
 def workers_lost_error() -> ReleaseFailed:

@@ -32,7 +32,8 @@ from sottovoce.data import engine
 from sottovoce.data.engine import DEFAULT_TEXT_FORMAT, TextFormat
 from sottovoce.errors import InvalidData
 
-PARQUET, CSV = (".parquet", ".pq"), (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+PARQUET = (".parquet", ".pq")
+CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 #: What may stand between two names of a header.
 DELIMITERS = (",", ";", "\t")
 #: What may stand between them where none of these does.
@@ -42,7 +43,11 @@ GZIP = b"\x1f\x8b"
 #: Bytes in which a header ends.
 MAX_HEADER_BYTES = 2**20
 #: How a file begins that says so itself.
-BYTE_ORDER_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+BYTE_ORDER_MARKS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 #: A piece that a worker opens has about so many rows, and at least one row group.
 PIECE_ROWS = 2**20
 #: Cells of a batch, at most: a wide table comes in batches of fewer rows, which fit the cache and cost little memory.
@@ -57,9 +62,14 @@ def list_files(path: str) -> list[str]:
     with suppress(OSError, ValueError):  # a path that cannot be one
         if Path(path).is_dir():
             suffixes = (*PARQUET, *CSV)
-            files = sorted({str(file) for suffix in suffixes for file in Path(path).rglob(f"*{suffix}")})
+            files = sorted(
+                {str(file) for suffix in suffixes for file in Path(path).rglob(f"*{suffix}")}
+            )
         else:
-            files = [path] if Path(path).is_file() else sorted(glob.glob(path, recursive=True))
+            if Path(path).is_file():
+                files = [path]
+            else:
+                files = sorted(glob.glob(path, recursive=True))
     if not files:
         raise InvalidData(
             "There is no table at this path.",
@@ -69,7 +79,9 @@ def list_files(path: str) -> list[str]:
     return [str(Path(file).absolute()) for file in files]
 
 
-def open_dataset(path: str, numbers: tuple[str, ...] = (), text: TextFormat = DEFAULT_TEXT_FORMAT) -> ds.Dataset:
+def open_dataset(
+    path: str, numbers: tuple[str, ...] = (), text: TextFormat = DEFAULT_TEXT_FORMAT
+) -> ds.Dataset:
     """Returns the table in these files; ``numbers`` names the columns of a CSV file to read as numbers."""
     files = list_files(path)
     if _all_end_in(files, PARQUET):
@@ -83,7 +95,9 @@ def open_dataset(path: str, numbers: tuple[str, ...] = (), text: TextFormat = DE
     names, written = _read_headers(files, text)
     # Types are declared for every column, so nothing is inferred from values: what is not a number is text.
     types = {name: pa.float64() if name in numbers else pa.string() for name in names}
-    return ds.dataset(files, schema=pa.schema(types), format=_make_csv_format(names, written, types))
+    return ds.dataset(
+        files, schema=pa.schema(types), format=_make_csv_format(names, written, types)
+    )
 
 
 def is_text(path: str) -> bool:
@@ -96,13 +110,19 @@ def infer_kinds(path: str, text: TextFormat = DEFAULT_TEXT_FORMAT) -> list[tuple
     first = list_files(path)[:1]
     if _all_end_in(first, CSV):
         schema = _open_files(first, _make_csv_format(*_read_headers(first, text), None)).schema
-        words: tuple[Any, ...] = (pa.types.is_null, pa.types.is_boolean)  # True and False are words in a text file
+        words: tuple[Any, ...] = (
+            pa.types.is_null,
+            pa.types.is_boolean,
+        )  # True and False are words in a text file
     else:
-        schema, words = _open_files(first, ds.ParquetFileFormat()).schema, (pa.types.is_null,)
+        schema = _open_files(first, ds.ParquetFileFormat()).schema
+        words = (pa.types.is_null,)
     return [
         (
             field.name,
-            "number" if classify_type(field.type) == "number" and not any(w(field.type) for w in words) else "text",
+            "number"
+            if classify_type(field.type) == "number" and not any(w(field.type) for w in words)
+            else "text",
         )
         for field in schema
     ]
@@ -111,17 +131,30 @@ def infer_kinds(path: str, text: TextFormat = DEFAULT_TEXT_FORMAT) -> list[tuple
 def choose_batch_rows(columns: tuple[str, ...]) -> int:
     """Returns how many rows a batch of these columns has, at most."""
     rows = max(min(engine.MAX_BATCH_ROWS, MAX_BATCH_CELLS // max(len(columns), 1)), 1)
-    return rows - rows % BATCH_MULTIPLE if rows > BATCH_MULTIPLE else rows
+    if rows > BATCH_MULTIPLE:
+        return rows - rows % BATCH_MULTIPLE
+    return rows
 
 
 def classify_type(kind: Any) -> str:
     """Returns number, text or other, for a type of Arrow's; a column without any value may be read as numbers."""
-    value = kind.value_type if pa.types.is_dictionary(kind) else kind
-    numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_null)
+    if pa.types.is_dictionary(kind):
+        value = kind.value_type
+    else:
+        value = kind
+    numbers = (
+        pa.types.is_integer,
+        pa.types.is_floating,
+        pa.types.is_decimal,
+        pa.types.is_boolean,
+        pa.types.is_null,
+    )
     if any(test(value) for test in numbers):
         return "number"
     text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    return "text" if any(test(value) for test in text) else "other"
+    if any(test(value) for test in text):
+        return "text"
+    return "other"
 
 
 def list_kinds(schema: pa.Schema) -> dict[str, str]:
@@ -143,25 +176,36 @@ class Piece:
         some: dict[str, Any] = {} if self.groups is None else {"row_groups": self.groups}
         fragment = self.form.make_fragment(self.path, LocalFileSystem(), **some)
         options = _make_scan_options(self.form, columns)
-        yield from _scan_batches(lambda: fragment.scanner(schema=self.schema, columns=list(columns), **options))
+        yield from _scan_batches(
+            lambda: fragment.scanner(schema=self.schema, columns=list(columns), **options)
+        )
 
 
 def read_batches(rows: ds.Dataset, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a table, with these columns, a batch at a time and few of them ahead."""
     return _scan_batches(
-        lambda: rows.scanner(columns=list(columns), **_make_scan_options(getattr(rows, "format", None), columns))
+        lambda: rows.scanner(
+            columns=list(columns), **_make_scan_options(getattr(rows, "format", None), columns)
+        )
     )
 
 
 def split_dataset(rows: ds.Dataset) -> list[Piece]:
     """Returns pieces that together hold every row exactly once."""
     found = rows.get_fragments()
-    return [Piece(each.path, rows.format, rows.schema, groups) for each in found for groups in _split_row_groups(each)]
+    return [
+        Piece(each.path, rows.format, rows.schema, groups)
+        for each in found
+        for groups in _split_row_groups(each)
+    ]
 
 
 def _all_end_in(files: list[str], suffixes: tuple[str, ...]) -> bool:
     # Arrow knows compressed files by small letters alone.
-    return all(file.lower().endswith(suffixes) and not file.endswith((".GZ", ".Gz", ".gZ")) for file in files)
+    return all(
+        file.lower().endswith(suffixes) and not file.endswith((".GZ", ".Gz", ".gZ"))
+        for file in files
+    )
 
 
 def _open_files(files: list[str], form: Any) -> ds.Dataset:
@@ -173,7 +217,9 @@ def _open_files(files: list[str], form: Any) -> ds.Dataset:
         pass  # raised below, outside the handler: Arrow's message may quote a cell
     if schema is None:
         raise _different_columns_error()
-    return found if schema.equals(found.schema) else ds.dataset(files, schema=schema, format=form)
+    if schema.equals(found.schema):
+        return found
+    return ds.dataset(files, schema=schema, format=form)
 
 
 def _make_csv_format(names: list[str], written: TextFormat, types: Any) -> ds.CsvFileFormat:
@@ -184,10 +230,18 @@ def _make_csv_format(names: list[str], written: TextFormat, types: Any) -> ds.Cs
         # and a count that goes by whether a private value is missing would tell.
         ignore_empty_lines=len(names) > 1,
     )
-    convert = pacsv.ConvertOptions(column_types=types, strings_can_be_null=True, decimal_point=written.decimal)
-    encoding = "utf8" if written.encoding == "utf-8-sig" else written.encoding  # Arrow skips the mark itself
+    convert = pacsv.ConvertOptions(
+        column_types=types, strings_can_be_null=True, decimal_point=written.decimal
+    )
+    # Arrow skips the mark itself
+    if written.encoding == "utf-8-sig":
+        encoding = "utf8"
+    else:
+        encoding = written.encoding
     return ds.CsvFileFormat(
-        parse_options=parse, convert_options=convert, read_options=pacsv.ReadOptions(encoding=encoding)
+        parse_options=parse,
+        convert_options=convert,
+        read_options=pacsv.ReadOptions(encoding=encoding),
     )
 
 
@@ -210,10 +264,13 @@ def _find_common_schema(rows: ds.Dataset) -> pa.Schema | None:
     if any(sorted(schema.names) != sorted(first.names) for schema in schemas):
         return None
     told = [
-        {classify_type(s.field(name).type) for s in schemas if not _is_empty(s.field(name))} for name in first.names
+        {classify_type(s.field(name).type) for s in schemas if not _is_empty(s.field(name))}
+        for name in first.names
     ]
     plain = [pa.schema([(field.name, _find_plain_type(field)) for field in s]) for s in schemas]
-    return None if any(len(said) > 1 for said in told) else pa.unify_schemas(plain, promote_options="permissive")
+    if any(len(said) > 1 for said in told):
+        return None
+    return pa.unify_schemas(plain, promote_options="permissive")
 
 
 def _is_empty(field: pa.Field) -> bool:
@@ -221,7 +278,9 @@ def _is_empty(field: pa.Field) -> bool:
 
 
 def _find_plain_type(field: pa.Field) -> Any:
-    return field.type if _is_empty(field) else engine.choose_plain_type(field.type, text=True)
+    if _is_empty(field):
+        return field.type
+    return engine.choose_plain_type(field.type, text=True)
 
 
 def _read_headers(files: list[str], text: TextFormat) -> tuple[list[str], TextFormat]:
@@ -236,7 +295,8 @@ def _read_headers(files: list[str], text: TextFormat) -> tuple[list[str], TextFo
 
 def read_header(file: str, text: TextFormat = DEFAULT_TEXT_FORMAT) -> tuple[list[str], TextFormat]:
     """Returns the names of the columns in the first line of a text file, and how the file is written."""
-    begins, names = _read_beginning(file), []
+    begins = _read_beginning(file)
+    names = []
     if begins.startswith(GZIP):
         raise InvalidData(
             "The file is compressed, and its name does not say so.",
@@ -262,18 +322,25 @@ def read_header(file: str, text: TextFormat = DEFAULT_TEXT_FORMAT) -> tuple[list
         names = next(csv.reader(first, delimiter=delimiter), [])
     if not names or len(set(names)) < len(names):
         raise InvalidData(
-            "The CSV file has no header, or names a column twice.", "", "Give every column one name in the first line."
+            "The CSV file has no header, or names a column twice.",
+            "",
+            "Give every column one name in the first line.",
         )
     return names, replace(text, delimiter=delimiter, encoding=encoding)
 
 
 def _open_binary(file: str) -> BinaryIO | gzip.GzipFile:
-    return gzip.open(file, "rb") if file.lower().endswith(".gz") else open(file, "rb")
+    if file.lower().endswith(".gz"):
+        return gzip.open(file, "rb")
+    return open(file, "rb")
 
 
 def _detect_encoding(begins: bytes) -> str:
     """Returns the encoding that a file's first bytes say, UTF-8 where they say nothing."""
-    return next((encoding for mark, encoding in BYTE_ORDER_MARKS.items() if begins.startswith(mark)), "utf-8")
+    return next(
+        (encoding for mark, encoding in BYTE_ORDER_MARKS.items() if begins.startswith(mark)),
+        "utf-8",
+    )
 
 
 def _read_beginning(file: str) -> bytes:
@@ -312,32 +379,51 @@ def _detect_delimiter(first: list[str]) -> str:
             "Which of them stands between two cells cannot be told.",
             "Say it, on the command line with --delimiter, or put the names of columns in quotes.",
         )
-    return found[0] if found else DELIMITERS[0]
+    if found:
+        return found[0]
+    return DELIMITERS[0]
 
 
 def _make_scan_options(form: Any, columns: tuple[str, ...]) -> dict[str, Any]:
-    options: dict[str, Any] = {"batch_size": choose_batch_rows(columns), "batch_readahead": 4, "fragment_readahead": 1}
+    options: dict[str, Any] = {
+        "batch_size": choose_batch_rows(columns),
+        "batch_readahead": 4,
+        "fragment_readahead": 1,
+    }
     if isinstance(form, ds.ParquetFileFormat):
         # Left to itself Arrow loads whole files first, and decodes dozens of batches before one is taken.
         options["use_threads"] = False
-        options["fragment_scan_options"] = ds.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
+        options["fragment_scan_options"] = ds.ParquetFragmentScanOptions(
+            pre_buffer=False, use_buffered_stream=True
+        )
     return options
 
 
 def _scan_batches(scanner: Callable[[], ds.Scanner]) -> Iterator[pa.RecordBatch]:
-    scanned, gone = None, False
+    scanned = None
+    gone = False
     while True:
         try:
-            scanned = scanner().to_batches() if scanned is None else scanned
+            if scanned is None:
+                scanned = scanner().to_batches()
+            else:
+                scanned = scanned
             batch = next(scanned)
         except StopIteration:
             return
         except FileNotFoundError:
             gone = True
             break
-        except (pa.ArrowException, OSError, UnicodeError):  # text that ends in the middle of a sign, too
+        except (
+            pa.ArrowException,
+            OSError,
+            UnicodeError,
+        ):  # text that ends in the middle of a sign, too
             break
-        yield from (batch.slice(start, engine.MAX_BATCH_ROWS) for start in range(0, len(batch), engine.MAX_BATCH_ROWS))
+        yield from (
+            batch.slice(start, engine.MAX_BATCH_ROWS)
+            for start in range(0, len(batch), engine.MAX_BATCH_ROWS)
+        )
     raise _missing_file_error() if gone else engine.unreadable_error()
 
 

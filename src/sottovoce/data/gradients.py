@@ -30,7 +30,8 @@ from sottovoce.data.readers import ClassLabel, Label, Reader
 from sottovoce.solvers.losses import Loss
 
 #: Rows that are worked on at a time, and numbers in them, so that the work stays in the cache.
-PIECE, PIECE_NUMBERS = 2**13, 2**18
+PIECE = 2**13
+PIECE_NUMBERS = 2**18
 #: Covers every rounding between a gradient and its whole numbers, for up to `MOST_COLUMNS` columns: (d+8)·2⁻⁵³ < 2⁻⁴¹.
 ROUNDING_MARGIN = 1 - 2.0**-40
 MOST_COLUMNS = 4000
@@ -70,7 +71,9 @@ class Gradients:
     def of_rows(self, Z: Floats, y: Floats) -> Floats:
         """Returns ℓ'·φ, computed entry by entry, so that it does not depend on where a row stands."""
         rows = round_to_grid(Z)
-        slope = np.nan_to_num(self.loss.derivative(compute_predictions(rows, self.theta), y), nan=0.0)
+        slope = np.nan_to_num(
+            self.loss.derivative(compute_predictions(rows, self.theta), y), nan=0.0
+        )
         most = bound_slope(self.theta, self.clip)
         slope = np.clip(slope, -most, most)
         gradients = np.empty((len(y), len(self.theta)))
@@ -85,8 +88,13 @@ class Gradients:
     def _read_gradients(self, batch: Any, heard: NDArray[np.bool_]) -> Floats:
         """Returns the gradients of rows that are heard; no other is read."""
         Z = self.reader.matrix(batch)
-        y = self.label.signs(batch, 1) if isinstance(self.label, ClassLabel) else self.label.values(batch)
-        return self.of_rows(Z, y) if heard.all() else self.of_rows(Z[heard], y[heard])
+        if isinstance(self.label, ClassLabel):
+            y = self.label.signs(batch, 1)
+        else:
+            y = self.label.values(batch)
+        if heard.all():
+            return self.of_rows(Z, y)
+        return self.of_rows(Z[heard], y[heard])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -101,8 +109,13 @@ class RowSums(Gradients):
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that a batch must have."""
-        drawn = () if self.place is None or self.chosen is None else self.place.columns
-        return tuple(dict.fromkeys((self.label.column, *self.reader.columns, *self.owner.columns, *drawn)))
+        if self.place is None or self.chosen is None:
+            drawn = ()
+        else:
+            drawn = self.place.columns
+        return tuple(
+            dict.fromkeys((self.label.column, *self.reader.columns, *self.owner.columns, *drawn))
+        )
 
     def zero(self) -> Integers:
         """The sum over nobody."""
@@ -119,7 +132,9 @@ class RowSums(Gradients):
         heard = weight > 0
         gradients = self._read_gradients(batch, heard)
         weight = weight[heard]
-        return (np.ones(len(weight)) @ clip_gradients(gradients, weight, self.clip)).astype(np.int64)
+        return (np.ones(len(weight)) @ clip_gradients(gradients, weight, self.clip)).astype(
+            np.int64
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +170,9 @@ class PersonSums(Gradients):
     @cached_property
     def unit(self) -> float:
         """Fixed by public numbers, and so fine that a person's sum just stays below 2^62."""
-        return math.ldexp(bound_slope(self.theta, self.clip), (self.most - 1).bit_length() - SUM_BITS)
+        return math.ldexp(
+            bound_slope(self.theta, self.clip), (self.most - 1).bit_length() - SUM_BITS
+        )
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -176,15 +193,21 @@ class PersonSums(Gradients):
 
     def _piece(self, batch: Any) -> SumsByPerson:
         line = self.lines[self.place.kinds(batch)]
-        heard, none = line >= 0, self.zero()
+        heard = line >= 0
+        none = self.zero()
         whole = np.rint(self._read_gradients(batch, heard) * (1 / self.unit)).astype(np.int64)
-        return SumsByPerson(none.people, none.width, (_add_lines(line[heard], whole),) if len(whole) else ())
+        return SumsByPerson(
+            none.people, none.width, (_add_lines(line[heard], whole),) if len(whole) else ()
+        )
 
 
 def _add_lines(line: Integers, numbers: Integers) -> tuple[Integers, Integers]:
     """Returns every line once, and the sum of its numbers."""
     together = bool(np.all(line[1:] >= line[:-1]))
-    order = np.arange(len(line)) if together else np.argsort(line, kind="stable")
+    if together:
+        order = np.arange(len(line))
+    else:
+        order = np.argsort(line, kind="stable")
     first = np.flatnonzero(np.diff(line[order], prepend=-1))
     # A product with a matrix of ones and zeros, in whole numbers: four times as fast as np.add.reduceat.
     ones = np.ones(len(line), dtype=np.int64)

@@ -73,7 +73,9 @@ class GroupLookup:
     @property
     def columns(self) -> tuple[str, ...]:
         """The column that is read, if any."""
-        return () if self.column is None else (self.column,)
+        if self.column is None:
+            return ()
+        return (self.column,)
 
     def kinds(self, batch: Any) -> Array:
         """Returns the kind of each row's owner."""
@@ -82,19 +84,25 @@ class GroupLookup:
         column = batch.column(self.column)
         if self.keys is None:
             return as_array(column)
-        place = (
-            self._find_names(column, self.keys)
-            if isinstance(self.keys, NameIndex)
-            else self._find_numbers(column, self.keys)
-        )
-        return place if self.codes is None else self.codes[place]
+        if isinstance(self.keys, NameIndex):
+            place = self._find_names(column, self.keys)
+        else:
+            place = self._find_numbers(column, self.keys)
+        if self.codes is None:
+            return place
+        return self.codes[place]
 
     def _find_numbers(self, column: Any, keys: Array) -> Array:
-        wanted = units.round_down(as_array(column)) if self.as_units else as_array(column).astype(np.int64, copy=False)
+        if self.as_units:
+            wanted = units.round_down(as_array(column))
+        else:
+            wanted = as_array(column).astype(np.int64, copy=False)
         place = np.minimum(find_positions(keys, wanted), len(keys) - 1)
         if not np.array_equal(keys[place], wanted):
             raise UnknownPeople(
-                "A row belongs to somebody without a budget.", "", "Take the census of this table again."
+                "A row belongs to somebody without a budget.",
+                "",
+                "Take the census of this table again.",
             )
         return place
 
@@ -106,7 +114,9 @@ class GroupLookup:
         ]
         if found.min(initial=0) < 0:
             raise UnknownPeople(
-                "A row belongs to somebody without a budget.", "", "Take the census of this table again."
+                "A row belongs to somebody without a budget.",
+                "",
+                "Take the census of this table again.",
             )
         return found
 
@@ -133,7 +143,8 @@ class WeightedKernel:
             weights = self.weights.take(self.owner.kinds(piece))
             values = as_floats(piece.column(self.value))
             if not weights.all():
-                values, weights = values[weights > 0], weights[weights > 0]
+                values = values[weights > 0]
+                weights = weights[weights > 0]
             yield self.grid.integers(fill_missing(values, self.missing)), weights
 
 
@@ -183,7 +194,9 @@ class HasInvalidValues:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that a batch must have."""
-        return (self.value,) if self.everybody else (self.value, *self.owner.columns)
+        if self.everybody:
+            return (self.value,)
+        return (self.value, *self.owner.columns)
 
     def zero(self) -> int:
         """No rows, nothing unfit."""
@@ -194,7 +207,9 @@ class HasInvalidValues:
         values = as_floats(batch.column(self.value))
         if not self.everybody:
             values = values[self.heard[self.owner.kinds(batch)]]
-        return int(np.isinf(values).any()) if self.missing is not None else int(not np.isfinite(values).all())
+        if self.missing is not None:
+            return int(np.isinf(values).any())
+        return int(not np.isfinite(values).all())
 
 
 def find_positions(keys: Array, wanted: Array) -> Array:

@@ -49,11 +49,13 @@ PLAIN_BITS = 50
 COARSE_BITS = 22
 #: Bits of a row's pull in one limb, and how many limbs there are of them: 51 bits in doubles, 85 where it is extended.
 LIMB = 53 - ROW_BITS - PIECE_BITS
-PLAIN_LIMBS, EXTENDED_LIMBS = 3, 5
+PLAIN_LIMBS = 3
+EXTENDED_LIMBS = 5
 #: A θ whose entries are all below 2 to this is cut as if they were not.
 SMALLEST_EXPONENT = -500
 #: A row's loss has two limbs of so many bits; a row times the root of its curvature has ROOT_BITS: 20 + 20 + 13 = 53.
-VALUE_LIMB, ROOT_BITS = 40, 20
+VALUE_LIMB = 40
+ROOT_BITS = 20
 
 RowBlock = tuple[Floats, Floats, Floats]
 
@@ -80,7 +82,8 @@ class RowTerms:
 
     def zero(self) -> Array:
         """Sums over no rows."""
-        d, limbs = len(self.theta), self._limbs
+        d = len(self.theta)
+        limbs = self._limbs
         return np.zeros(limbs * d if self.extended else 2 + limbs * d + d * d, dtype=object)
 
     def __call__(self, batch: Any) -> Array:
@@ -99,56 +102,83 @@ class RowTerms:
     def read(self, batch: Any) -> RowBlock:
         """Returns loudness, rows and labels; rows of people left out are not read."""
         v = self.loudness[self.owner.kinds(batch)]
-        rows, labels = self.reader.matrix(batch), self._read_labels(batch)
+        rows = self.reader.matrix(batch)
+        labels = self._read_labels(batch)
         heard = v > 0
-        return (v, rows, labels) if heard.all() else (v[heard], rows[heard], labels[heard])
+        if heard.all():
+            return (v, rows, labels)
+        return (v[heard], rows[heard], labels[heard])
 
     def sum_piece(self, v: Floats, rows: Floats, labels: Floats) -> NDArray[np.int64]:
         """Returns the sums over at most 2^13 rows."""
         rows = self._round_rows(rows)
         loss, pull, bend = self._compute_losses(rows, labels)
-        pulls = zip(split_limbs(v * pull, self._pull_exponent, LIMB, self._limbs), self._pull_units, strict=True)
+        pulls = zip(
+            split_limbs(v * pull, self._pull_exponent, LIMB, self._limbs),
+            self._pull_units,
+            strict=True,
+        )
         gradient = np.concatenate([self._sum_gradients(limb, rows) / unit for limb, unit in pulls])
         if self.extended:
             return to_whole(gradient)
         values = [part.sum() for part in split_limbs(v * loss, self._value_exponent, VALUE_LIMB, 2)]
         root = np.sqrt(v * bend * math.ldexp(1.0, 2 * ROOT_BITS + 2 - self._exponent))
         return to_whole(
-            np.concatenate([values / self._value_units, gradient, self._sum_curvatures(root, rows).ravel()])
+            np.concatenate(
+                [values / self._value_units, gradient, self._sum_curvatures(root, rows).ravel()]
+            )
         )
 
     def _sum_gradients(self, pull: Floats, rows: Floats) -> Floats:
         """Returns Σ pull·φ."""
         slopes = pull @ rows
-        return slopes if len(slopes) == len(self.theta) else np.concatenate([[pull.sum() / 2], slopes])
+        if len(slopes) == len(self.theta):
+            return slopes
+        return np.concatenate([[pull.sum() / 2], slopes])
 
     def _sum_curvatures(self, root: Floats, rows: Floats) -> Floats:
         """Returns Σ of squares of rows times the root of their curvature, whole numbers all."""
         rooted = rows * root[:, None]
-        slopes = np.rint(rooted, out=rooted).T @ rooted  # with its own transpose, which takes half the work
+        slopes = (
+            np.rint(rooted, out=rooted).T @ rooted
+        )  # with its own transpose, which takes half the work
         if len(slopes) == len(self.theta):
             return slopes
-        constant, squares = np.rint(root / 2), np.empty((len(self.theta), len(self.theta)))
-        squares[0, 0], squares[1:, 1:] = constant @ constant, slopes
+        constant = np.rint(root / 2)
+        squares = np.empty((len(self.theta), len(self.theta)))
+        squares[0, 0] = constant @ constant
+        squares[1:, 1:] = slopes
         squares[0, 1:] = squares[1:, 0] = constant @ rooted
         return squares
 
     def floats(self, sums: Array) -> tuple[float, Array, Floats]:
         """Returns (Σvρ, Σvψφ, Σvψ'φφᵀ) from the sums over all rows, each rounded once; Σvψφ exactly, if extended."""
-        d, limbs = len(self.theta), self._limbs
+        d = len(self.theta)
+        limbs = self._limbs
         pulls = (sums if self.extended else sums[2 : 2 + limbs * d]).reshape(limbs, d)
-        total = sum((pulls[k] << (LIMB * (limbs - 1 - k)) for k in range(limbs)), start=np.zeros(d, dtype=object))
+        total = sum(
+            (pulls[k] << (LIMB * (limbs - 1 - k)) for k in range(limbs)),
+            start=np.zeros(d, dtype=object),
+        )
         last = self._pull_exponent - LIMB * limbs - 24
         if self.extended:
-            return 0.0, np.array([pull * Fraction(2) ** last for pull in total], dtype=object), np.zeros((d, d))
+            return (
+                0.0,
+                np.array([pull * Fraction(2) ** last for pull in total], dtype=object),
+                np.zeros((d, d)),
+            )
         gradient = np.array([math.ldexp(float(pull), last) for pull in total])
-        bends = sums[2 + limbs * d :].reshape(d, d).astype(np.float64) * 2.0 ** (self._exponent - 2 * ROOT_BITS - 2)
+        bends = sums[2 + limbs * d :].reshape(d, d).astype(np.float64) * 2.0 ** (
+            self._exponent - 2 * ROOT_BITS - 2
+        )
         value = float((sums[0] << VALUE_LIMB) + sums[1]) * float(self._value_units[1])
         return value, gradient, bends
 
     @cached_property
     def _limbs(self) -> int:
-        return EXTENDED_LIMBS if self.extended else PLAIN_LIMBS
+        if self.extended:
+            return EXTENDED_LIMBS
+        return PLAIN_LIMBS
 
     @cached_property
     def _exponent(self) -> int:
@@ -161,11 +191,16 @@ class RowTerms:
 
     @cached_property
     def _pull_units(self) -> list[float]:
-        return [math.ldexp(GRID_STEP, self._pull_exponent - LIMB * (k + 1)) for k in range(self._limbs)]
+        return [
+            math.ldexp(GRID_STEP, self._pull_exponent - LIMB * (k + 1)) for k in range(self._limbs)
+        ]
 
     @cached_property
     def _value_exponent(self) -> int:
-        return self._exponent + math.frexp(self._max_slope() * (2 + float(np.abs(self.theta).sum())))[1]
+        return (
+            self._exponent
+            + math.frexp(self._max_slope() * (2 + float(np.abs(self.theta).sum())))[1]
+        )
 
     @cached_property
     def _value_units(self) -> Floats:
@@ -181,11 +216,9 @@ class RowTerms:
 
     def _subtract_predictions(self, start: Any, rows: Floats) -> Array:
         """Returns start − φᵀθ of each row."""
-        return (
-            compute_residuals(start, rows, self.theta)
-            if self.extended
-            else start - compute_predictions(rows, self.theta)
-        )
+        if self.extended:
+            return compute_residuals(start, rows, self.theta)
+        return start - compute_predictions(rows, self.theta)
 
     def _compute_losses(self, rows: Floats, labels: Floats) -> tuple[Array, Array, Array]:
         """Returns loss, pull and bend of each row."""
@@ -235,7 +268,10 @@ class LogisticTerms(RowTerms):
         small = np.exp(-np.abs(margin))  # never overflows
         doubt = np.where(margin > 0, small, 1) / (1 + small)
         # A certificate has no use for the loss, whose logarithm would take as long as all the rest.
-        loss = margin if self.extended else np.log1p(small) + np.maximum(-margin, 0)
+        if self.extended:
+            loss = margin
+        else:
+            loss = np.log1p(small) + np.maximum(-margin, 0)
         return loss, labels * doubt, doubt * (1 - doubt)
 
     def _max_slope(self) -> float:
@@ -275,11 +311,17 @@ def compute_residuals(start: Any, rows: Floats, theta: Array) -> Array:
     It is wrong by a few units in the last place of itself and of d·2⁻²²: coarse parts are added without an error, or
     the result is beyond 2⁶ as they are, and fine ones come to less than d·2⁻²² together (docs/theory/solver.md).
     """
-    bits = COARSE_BITS if choose_limb_bits(len(theta)) >= COARSE_BITS else COARSE_BITS // 2
+    if choose_limb_bits(len(theta)) >= COARSE_BITS:
+        bits = COARSE_BITS
+    else:
+        bits = COARSE_BITS // 2
     coarse = np.zeros(len(rows), dtype=np.longdouble)
     fine = np.zeros(len(rows), dtype=np.longdouble)
     for place, limb in split_exactly(theta, bits):
-        total = coarse if bits * place <= COARSE_BITS else fine
+        if bits * place <= COARSE_BITS:
+            total = coarse
+        else:
+            total = fine
         total += _multiply_limb(rows, limb)
     return np.asarray(start - coarse - fine)
 
@@ -299,9 +341,15 @@ def split_exactly(theta: Array, bits: int) -> Iterator[tuple[int, Floats]]:
     place = 1 - -(-(int(np.abs(rest).max()).bit_length() - last) // bits)
     while rest.any():
         drop = last - bits * place
-        part = rest * 2**-drop if drop <= 0 else (rest + 2 ** (drop - 1)) // 2**drop
+        if drop <= 0:
+            part = rest * 2**-drop
+        else:
+            part = (rest + 2 ** (drop - 1)) // 2**drop
         yield place, np.array([math.ldexp(number, -bits * place) for number in part])
-        rest = rest - part * 2**drop if drop > 0 else 0 * rest
+        if drop > 0:
+            rest = rest - part * 2**drop
+        else:
+            rest = 0 * rest
         place += 1
 
 

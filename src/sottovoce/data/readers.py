@@ -49,7 +49,9 @@ class EncodedReader:
     @property
     def columns(self) -> tuple[str, ...]:
         """The list column, or none where every feature can have one value only."""
-        return (MATRIX_COLUMN,) if self.width else ()
+        if self.width:
+            return (MATRIX_COLUMN,)
+        return ()
 
     @property
     def width(self) -> int:
@@ -60,7 +62,9 @@ class EncodedReader:
         """Returns Z without a copy."""
         if not self.width:
             return np.empty((len(batch), 0))
-        return np.asarray(batch.column(MATRIX_COLUMN).flatten().to_numpy().reshape(len(batch), self.width))
+        return np.asarray(
+            batch.column(MATRIX_COLUMN).flatten().to_numpy().reshape(len(batch), self.width)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +78,9 @@ class UnitBallReader:
     @property
     def columns(self) -> tuple[str, ...]:
         """The list column, or those of the reader inside."""
-        return (MATRIX_COLUMN,) if self.inner is None else self.inner.columns
+        if self.inner is None:
+            return (MATRIX_COLUMN,)
+        return self.inner.columns
 
     @property
     def width(self) -> int:
@@ -85,7 +91,9 @@ class UnitBallReader:
         """Returns Φ, rows of norm at most 1."""
         if self.inner is not None:
             return self.ball.rows(self.inner.matrix(batch))
-        return np.asarray(batch.column(MATRIX_COLUMN).flatten().to_numpy().reshape(len(batch), self.width))
+        return np.asarray(
+            batch.column(MATRIX_COLUMN).flatten().to_numpy().reshape(len(batch), self.width)
+        )
 
 
 @dataclass(frozen=True)
@@ -121,7 +129,10 @@ class ColumnReader:
         raw = np.empty((len(batch), len(self.columns)), order="F")
         for j, feature in enumerate(self.recoding.features):
             column = batch.column(feature.name)
-            raw[:, j] = number_levels(column, feature.levels) if feature.levels else as_floats(column)
+            if feature.levels:
+                raw[:, j] = number_levels(column, feature.levels)
+            else:
+                raw[:, j] = as_floats(column)
             if feature.missing is not None:
                 raw[np.isnan(raw[:, j]), j] = feature.missing
         return self.recoding.encode(raw, spent=True)
@@ -131,10 +142,14 @@ def number_levels(column: Any, levels: tuple[str, ...]) -> Floats:
     """Returns the number of each entry's level, −1 where it was not declared (or is missing)."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    if pa.types.is_floating(column.type):  # a level written as 1 is often stored as 1.0, where a column has gaps
+    if pa.types.is_floating(
+        column.type
+    ):  # a level written as 1 is often stored as 1.0, where a column has gaps
         whole = pc.equal(column, pc.floor(column)).fill_null(False)
         text = pc.if_else(
-            whole, pc.floor(column).cast(pa.int64(), safe=False).cast(pa.string()), column.cast(pa.string())
+            whole,
+            pc.floor(column).cast(pa.int64(), safe=False).cast(pa.string()),
+            column.cast(pa.string()),
         )
     else:
         text = column.cast(pa.string())
@@ -162,13 +177,16 @@ class Label:
 
     def scale_values(self, raw: Floats) -> Floats:
         """Returns (y − middle)/half-range after clipping."""
-        middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
+        middle = (self.low + self.high) / 2
+        half = (self.high - self.low) / 2
         return np.clip((np.clip(raw, self.low, self.high) - middle) / half, -1.0, 1.0)
 
     def find_invalid(self, batch: Any) -> NDArray[np.bool_]:
         """Returns which labels are missing or infinite and not declared to be so."""
         raw = as_floats(batch.column(self.column))
-        return ~np.isfinite(raw) if self.missing is None else np.isinf(raw)
+        if self.missing is None:
+            return ~np.isfinite(raw)
+        return np.isinf(raw)
 
     def refusal(self) -> InvalidData:
         """What is said about such labels."""
@@ -186,7 +204,9 @@ class ClassLabel:
     def codes(self, batch: Any) -> Floats:
         """Returns the number of each label's class, negative or NaN where it is none of the declared ones."""
         column = batch.column(self.column)
-        return as_floats(column) if self.coded else number_levels(column, self.classes.levels)
+        if self.coded:
+            return as_floats(column)
+        return number_levels(column, self.classes.levels)
 
     def signs(self, batch: Any, positive: int) -> Floats:
         """Returns +1 for one class and −1 for the others."""

@@ -55,7 +55,9 @@ class Products:
     def __call__(self, batch: Any) -> Array:
         """Returns the exact sums over the batch, a cacheful of rows at a time."""
         d = self.reader.width + 2
-        limbs = np.zeros((2, d, d), dtype=np.int64)  # a batch has at most 2^18 rows: sums stay below 2^(52+5)
+        limbs = np.zeros(
+            (2, d, d), dtype=np.int64
+        )  # a batch has at most 2^18 rows: sums stay below 2^(52+5)
         for start in range(0, len(batch), BLOCK):
             self._add(batch.slice(start, BLOCK), limbs)
         high, low = limbs.astype(object)
@@ -63,8 +65,11 @@ class Products:
 
     def _add(self, batch: Any, limbs: NDArray[np.int64]) -> None:
         weights = self.weights[self.owner.kinds(batch)]
-        Z, y = self.reader.matrix(batch), self.label.values(batch)
-        if not weights.all():  # rows of people left out are not read: not even a NaN of theirs counts
+        Z = self.reader.matrix(batch)
+        y = self.label.values(batch)
+        if (
+            not weights.all()
+        ):  # rows of people left out are not read: not even a NaN of theirs counts
             weights, Z, y = weights[weights > 0], Z[weights > 0], y[weights > 0]
         coordinates = to_whole_numbers(Z, y)
         for place, limb in enumerate((weights >> BITS, weights & (UNIT - 1))):
@@ -95,8 +100,12 @@ class ResidualHistogram:
     def __call__(self, batch: Any) -> NDArray[np.int64]:
         """Returns the exact weight in each cell."""
         weights = self.weights[self.owner.kinds(batch)]
-        Z, heard = self.reader.matrix(batch), weights > 0
-        fitted = [compute_predictions(round_to_grid(Z[at : at + PIECE]), self.theta) for at in range(0, len(Z), PIECE)]
+        Z = self.reader.matrix(batch)
+        heard = weights > 0
+        fitted = [
+            compute_predictions(round_to_grid(Z[at : at + PIECE]), self.theta)
+            for at in range(0, len(Z), PIECE)
+        ]
         residuals = self.label.values(batch) - np.concatenate([np.empty(0), *fitted])
         total = self.zero()
         np.add.at(total, self.grid.integers(residuals[heard]).astype(np.int64), weights[heard])
@@ -118,10 +127,17 @@ def make_proportional_weights(kinds: BudgetGroups) -> Weights:
     per_row = np.where(has_usable_budget(kinds), kinds.epsilon, 0) / kinds.rows
     loudest = per_row.max()
     if not loudest > 0:
-        raise InvalidBudget("Nobody grants anything.", "Somebody's ε must be above 0.", "Give people a positive ε.")
+        raise InvalidBudget(
+            "Nobody grants anything.", "Somebody's ε must be above 0.", "Give people a positive ε."
+        )
     quiet = per_row[per_row > 0].min() < ONE_LIMB * loudest
-    bits = 2 * BITS if quiet else BITS
-    return Weights.from_integers(kinds, np.floor(per_row / loudest * (2**bits - 1)).astype(np.int64))
+    if quiet:
+        bits = 2 * BITS
+    else:
+        bits = BITS
+    return Weights.from_integers(
+        kinds, np.floor(per_row / loudest * (2**bits - 1)).astype(np.int64)
+    )
 
 
 def has_usable_budget(kinds: BudgetGroups) -> NDArray[np.bool_]:

@@ -19,7 +19,14 @@ from sottovoce.budgets import Budgets, series_to_mapping
 from sottovoce.data.budget_table import Grants
 from sottovoce.data.census import take_census
 from sottovoce.data.encoding import Recoding
-from sottovoce.data.engine import Dataset, Engine, Watch, is_external_table, open_engine, require_columns
+from sottovoce.data.engine import (
+    Dataset,
+    Engine,
+    Watch,
+    is_external_table,
+    open_engine,
+    require_columns,
+)
 from sottovoce.data.kernels import GroupLookup
 from sottovoce.data.readers import ClassLabel, ColumnReader, Label
 from sottovoce.errors import InvalidParameter, MissingColumn
@@ -40,7 +47,9 @@ def find_schema(question: Any) -> Schema:
     return Schema()
 
 
-def is_read_by_names(schema: Schema, table: Any, y: Any = None, epsilon: Any = None, groups: Any = None) -> bool:
+def is_read_by_names(
+    schema: Schema, table: Any, y: Any = None, epsilon: Any = None, groups: Any = None
+) -> bool:
     """Whether a table is read by the names of its columns: it lives elsewhere, or is in memory and all are named."""
     if is_external_table(table):
         return True
@@ -48,7 +57,8 @@ def is_read_by_names(schema: Schema, table: Any, y: Any = None, epsilon: Any = N
     if names is None or any(map(_is_values, (y, epsilon, groups))):
         return False
     said = any(
-        isinstance(word, str) and not (word is groups and is_rows_marker(groups)) for word in (y, epsilon, groups)
+        isinstance(word, str) and not (word is groups and is_rows_marker(groups))
+        for word in (y, epsilon, groups)
     )
     return said or (y is None and schema.label in names)
 
@@ -70,7 +80,10 @@ def find_owner_column(schema: Schema, columns: Collection[str] | None, groups: A
 
     ``columns`` are the table's, None where they have no names.
     """
-    there = () if columns is None else columns
+    if columns is None:
+        there = ()
+    else:
+        there = columns
     if is_rows_marker(groups):
         if ROWS_MARKER in there:
             raise InvalidParameter(
@@ -110,29 +123,54 @@ class Values:
     column: str | None = None  # the name of y, where it was named
 
     @classmethod
-    def of(cls, question: Any, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None) -> Values:
+    def of(
+        cls, question: Any, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None
+    ) -> Values:
         """Looks up what is named by the caller, or by the question's schema."""
-        X = pa.Table.from_batches([X]) if isinstance(X, pa.RecordBatch) else X
-        schema, names = find_schema(question), list_feature_names(X)
+        if isinstance(X, pa.RecordBatch):
+            X = pa.Table.from_batches([X])
+        else:
+            X = X
+        schema = find_schema(question)
+        names = list_feature_names(X)
         if names is None:
             _refuse_names(y, None if is_rows_marker(groups) else groups)
         if y is None and names is not None and schema.label in names:
             y = schema.label
-        column = y if isinstance(y, str) else None
+        if isinstance(y, str):
+            column = y
+        else:
+            column = None
         person = _find_owners(schema, names, epsilon, groups)
         budget = _find_budget_column(schema, names, epsilon)
         _refuse_one_column_twice(column, person, budget)
-        owners = get_named_column(X, person) if isinstance(person, str) else person
+        if isinstance(person, str):
+            owners = get_named_column(X, person)
+        else:
+            owners = person
         _refuse_another_order(epsilon, owners, X, y)
         if budget is not None:
             epsilon = _convert_tiers(get_named_column(X, budget), _select_tiers(schema, budget))
         elif _is_table(epsilon) and not isinstance(epsilon, str):
             grants = Grants.from_source(
-                epsilon, person if isinstance(person, str) else schema.person, None, schema.tiers, None
+                epsilon,
+                person if isinstance(person, str) else schema.person,
+                None,
+                schema.tiers,
+                None,
             )
             epsilon = grants.to_mapping()
-        values = y if column is None else get_named_column(X, column)
-        return cls(_drop_used_columns(question, X, names, y, (column, person, budget)), values, epsilon, owners, column)
+        if column is None:
+            values = y
+        else:
+            values = get_named_column(X, column)
+        return cls(
+            _drop_used_columns(question, X, names, y, (column, person, budget)),
+            values,
+            epsilon,
+            owners,
+            column,
+        )
 
 
 def _refuse_names(*said: Any) -> None:
@@ -196,18 +234,28 @@ def _find_budget_column(schema: Schema, names: list[str] | None, epsilon: Any) -
 
 def _select_tiers(schema: Schema, budget: Any) -> Mapping[str, float]:
     """Returns the price list: it is that of the schema's own column of budgets, not of another that was named."""
-    return {} if isinstance(budget, str) and schema.budget not in (None, budget) else schema.tiers
+    if isinstance(budget, str) and schema.budget not in (None, budget):
+        return {}
+    return schema.tiers
 
 
 def _convert_tiers(column: Any, tiers: Mapping[str, float]) -> Any:
     """Returns a column of budgets as ε; where there are tiers, the column names them."""
-    return Budgets.tiers(tiers, column).epsilon if tiers else column
+    if tiers:
+        return Budgets.tiers(tiers, column).epsilon
+    return column
 
 
-def _drop_used_columns(question: Any, X: Any, names: list[str] | None, y: Any, said: tuple[Any, ...]) -> Any:
+def _drop_used_columns(
+    question: Any, X: Any, names: list[str] | None, y: Any, said: tuple[Any, ...]
+) -> Any:
     """Returns the table without the columns that have another purpose, unless a schema says which are features."""
     schema = find_schema(question)
-    used = {name for name in (*said, schema.person, schema.budget, schema.label) if isinstance(name, str)}
+    used = {
+        name
+        for name in (*said, schema.person, schema.budget, schema.label)
+        if isinstance(name, str)
+    }
     if names is None or not used or isinstance(getattr(question, "bounds", None), Schema):
         return X
     others = [name for name in names if name not in used]
@@ -217,7 +265,9 @@ def _drop_used_columns(question: Any, X: Any, names: list[str] | None, y: Any, s
             "With Bounds every column without another purpose is a feature.",
             "Name the label by its column, or leave that column out of the table.",
         )
-    return X.select(others) if isinstance(X, pa.Table) else X[others]
+    if isinstance(X, pa.Table):
+        return X.select(others)
+    return X[others]
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,18 +296,40 @@ class DataSource:
         watch: Watch | None = None,
     ) -> DataSource:
         """The table with what was said about its columns, completed from a schema."""
-        schema = bounds if isinstance(bounds, Schema) else Schema()
+        if isinstance(bounds, Schema):
+            schema = bounds
+        else:
+            schema = Schema()
         by_person = series_to_mapping(budget)  # these rows have no order that a column could follow
-        budget = budget if by_person is None else by_person
+        if by_person is None:
+            budget = budget
+        else:
+            budget = by_person
         _refuse_columns_themselves(value, person, budget)
         header = open_engine(source, engine)
-        names = (schema.label if value is None else value, find_owner_column(schema, header.columns(), person))
-        budget = schema.budget if budget is None else budget
+        names = (
+            schema.label if value is None else value,
+            find_owner_column(schema, header.columns(), person),
+        )
+        if budget is None:
+            budget = schema.budget
+        else:
+            budget = budget
         _refuse_one_column_twice(*names, budget)
         require_columns(header, *names, budget if isinstance(budget, str) else None)
         used = {*names, budget if isinstance(budget, str) else None}
         others = tuple(name for name in header.columns() if name not in used)
-        return cls(source, header, names[0], names[1], budget, _select_tiers(schema, budget), others, engine, watch)
+        return cls(
+            source,
+            header,
+            names[0],
+            names[1],
+            budget,
+            _select_tiers(schema, budget),
+            others,
+            engine,
+            watch,
+        )
 
     def find_column(self) -> str:
         """The column in question, where there is one only: the one that was named, or the only one that is left."""
@@ -267,13 +339,17 @@ class DataSource:
                 "The table has several that are neither people nor budgets.",
                 "Name it with column=.",
             )
-        return self.others[0] if self.value is None else self.value
+        if self.value is None:
+            return self.others[0]
+        return self.value
 
     def label(self) -> str:
         """The label of a regression, which has to be named."""
         if self.value is None:
             raise InvalidParameter(
-                "It is not said which column is the label.", "", 'Pass its name as y, or a schema with label = "...".'
+                "It is not said which column is the label.",
+                "",
+                'Pass its name as y, or a schema with label = "...".',
             )
         return self.value
 
@@ -298,9 +374,14 @@ class DataSource:
     def read(self, rows: Dataset) -> tuple[Budgets, Dataset]:
         """Takes the census, and returns the budgets and the rows with their owners, columns of numbers as such."""
         numbers = _list_number_columns(rows)
-        own = (self.budget,) if isinstance(self.budget, str) and not self.tiers else ()
+        if isinstance(self.budget, str) and not self.tiers:
+            own = (self.budget,)
+        else:
+            own = ()
         engine = open_engine(self.source, self.engine, (*own, *numbers), self.watch)
-        require_columns(engine, rows.value, *(() if rows.features is None else rows.features.columns))
+        require_columns(
+            engine, rows.value, *(() if rows.features is None else rows.features.columns)
+        )
         budgets, owner = take_census(engine, person=self.person, **self._locate_budgets())
         return budgets, replace(rows, engine=engine, owner=owner)
 
@@ -311,7 +392,11 @@ class DataSource:
         if isinstance(self.budget, Mapping):
             return {"grants": Grants.of_mapping(self.budget)}
         if _is_table(self.budget):
-            return {"grants": Grants.from_source(self.budget, self.person, None, self.tiers, self.engine)}
+            return {
+                "grants": Grants.from_source(
+                    self.budget, self.person, None, self.tiers, self.engine
+                )
+            }
         return {"epsilon": self.budget}
 
 
@@ -322,10 +407,15 @@ def load_values(question: Any, X: Any, y: Any, epsilon: Any, groups: Any) -> Val
         return Values.of(question, X, y, epsilon, groups)
     table = DataSource.of(X, y, epsilon, groups, schema)
     named = [name for name in (table.value, table.budget, table.person) if isinstance(name, str)]
-    priced = None if table.tiers else table.budget
+    if table.tiers:
+        priced = None
+    else:
+        priced = table.budget
     numbers = tuple(name for name in (*table.others, table.value, priced) if isinstance(name, str))
     whole = read_columns(open_engine(X, numbers=numbers), (*table.others, *named))
-    label, owners = (None if name is None else whole.column(name) for name in (table.value, table.person))
+    label, owners = (
+        None if name is None else whole.column(name) for name in (table.value, table.person)
+    )
     budget = table.budget
     if isinstance(budget, str):
         budget = _convert_tiers(whole.column(budget), table.tiers)
@@ -342,7 +432,9 @@ def read_columns(engine: Engine, columns: tuple[str, ...]) -> pa.Table:
     """Returns columns of a table in memory, for what cannot do with less."""
     require_columns(engine, *columns)
     batches = engine.fold(_BatchCollector(columns))
-    return pa.Table.from_batches(batches) if batches else pa.table({name: pa.array([], pa.null()) for name in columns})
+    if batches:
+        return pa.Table.from_batches(batches)
+    return pa.table({name: pa.array([], pa.null()) for name in columns})
 
 
 @dataclass(frozen=True)
@@ -362,8 +454,12 @@ def _list_number_columns(rows: Dataset) -> tuple[str, ...]:
     """The columns that are read as numbers, which text files have to be told."""
     if rows.features is None:
         return (rows.value,)
-    features = tuple(feature.name for feature in rows.features.recoding.features if not feature.levels)
-    return (rows.value, *features) if hasattr(rows.label, "low") else features
+    features = tuple(
+        feature.name for feature in rows.features.recoding.features if not feature.levels
+    )
+    if hasattr(rows.label, "low"):
+        return (rows.value, *features)
+    return features
 
 
 def _refuse_columns_themselves(*said: Any) -> None:

@@ -26,7 +26,9 @@ from sottovoce.noise import selection
 from sottovoce.plan import ExpectedError
 
 #: Distance of the null record from the values' mean, and their spread, in half ranges; ½ for a probability.
-AWAY, SPREAD, PROBABLE = 0.4, 0.2, 0.5
+AWAY = 0.4
+SPREAD = 0.2
+PROBABLE = 0.5
 #: Ranks that a null record in the middle of the bounds may have, if the mean is as far from the middle.
 RANKS = (0.5 - AWAY / 2, 0.5 + AWAY / 2)
 
@@ -42,7 +44,8 @@ class PickedRowsError:
     @classmethod
     def sampled(cls, budgets: Budgets, threshold: int) -> PickedRowsError:
         """People kept by coins at this threshold, null records in the place of the others."""
-        kinds, n = budgets.kinds, budgets.n_rows
+        kinds = budgets.kinds
+        n = budgets.n_rows
         chance = selection.compute_inclusion_probability(kinds.epsilon, threshold)
         rows = kinds.rows * kinds.people
         heard = float(rows @ chance) / n
@@ -56,7 +59,9 @@ class PickedRowsError:
 
 
 def expect_picked_error(
-    error: ExpectedError | tuple[ExpectedError, ...], picked: PickedRowsError, parameters: Mapping[str, Any]
+    error: ExpectedError | tuple[ExpectedError, ...],
+    picked: PickedRowsError,
+    parameters: Mapping[str, Any],
 ) -> ExpectedError | tuple[ExpectedError, ...]:
     """Returns the expected error of the estimator inside with what the picking adds to it."""
     if isinstance(error, ExpectedError):
@@ -70,27 +75,39 @@ def restate_error(release: Any, picked: PickedRowsError) -> Any:
     if not parts:
         return release
     several = isinstance(parts, Sequence)
-    inside = tuple(ExpectedError("", release.error_unit, **part) for part in (parts if several else [parts]))
+    inside = tuple(
+        ExpectedError("", release.error_unit, **part) for part in (parts if several else [parts])
+    )
     told: Any = expect_picked_error(inside if several else inside[0], picked, release.parameters)
     if several:
-        return replace(release, expected_error=[e.total for e in told], error_parts=[e.to_dict() for e in told])
+        return replace(
+            release, expected_error=[e.total for e in told], error_parts=[e.to_dict() for e in told]
+        )
     return replace(release, expected_error=told.total, error_parts=told.to_dict())
 
 
-def _one(error: ExpectedError, picked: PickedRowsError, parameters: Mapping[str, Any], place: int) -> ExpectedError:
-    lost, varies = 1 - picked.heard, picked.by_chance + picked.uneven
+def _one(
+    error: ExpectedError, picked: PickedRowsError, parameters: Mapping[str, Any], place: int
+) -> ExpectedError:
+    lost = 1 - picked.heard
+    varies = picked.by_chance + picked.uneven
     if lost <= 0 and varies <= 0:
         return error
     if error.unit.startswith("as a share"):
         q = parameters["q"][place]
-        moved, spread, away = _shift_rank(q, picked.heard), math.sqrt(q * (1 - q)), 0.0
+        moved = _shift_rank(q, picked.heard)
+        spread = math.sqrt(q * (1 - q))
+        away = 0.0
     else:
         scale = _scale(error.unit, parameters)
-        spread, away = SPREAD * scale * math.sqrt(_freedom(parameters)), AWAY * scale
+        spread = SPREAD * scale * math.sqrt(_freedom(parameters))
+        away = AWAY * scale
         moved = lost * math.hypot(away, SPREAD * scale if "features" in parameters else 0.0)
     told = replace(
         error,
-        sampling=math.hypot(error.sampling, spread * math.sqrt(varies), away * math.sqrt(picked.by_chance)),
+        sampling=math.hypot(
+            error.sampling, spread * math.sqrt(varies), away * math.sqrt(picked.by_chance)
+        ),
         shrinkage=math.hypot(error.shrinkage, moved),
         assumed=f"{error.assumed} {_describe(lost)}".strip(),
     )
@@ -110,13 +127,17 @@ def _scale(unit: str, parameters: Mapping[str, Any]) -> float:
     if unit.startswith("as a probability"):
         return PROBABLE / AWAY
     limits = parameters.get("label" if "features" in parameters else "bounds")
-    return 1.0 if limits is None else float(limits[1] - limits[0]) / 2
+    if limits is None:
+        return 1.0
+    return float(limits[1] - limits[0]) / 2
 
 
 def _freedom(parameters: Mapping[str, Any]) -> int:
     """How many numbers are estimated."""
     features = parameters.get("features", ())
-    return 1 + sum(max(len(f.get("levels", ())) - 1, 1) if isinstance(f, Mapping) else 1 for f in features)
+    return 1 + sum(
+        max(len(f.get("levels", ())) - 1, 1) if isinstance(f, Mapping) else 1 for f in features
+    )
 
 
 def _shift_rank(q: float, heard: float) -> float:

@@ -79,7 +79,9 @@ class BaselineWrapper(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         inside: Any = vars(self).get("estimator")
-        return inside.__sklearn_tags__() if hasattr(inside, "__sklearn_tags__") else super().__sklearn_tags__()
+        if hasattr(inside, "__sklearn_tags__"):
+            return inside.__sklearn_tags__()
+        return super().__sklearn_tags__()
 
     def _set_fitted(
         self,
@@ -90,10 +92,13 @@ class BaselineWrapper(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Keeps the fitted estimator, the promise, and the release, retold, with this promise in it."""
         self.__dict__.pop("release_", None)
-        self.estimator_, self.guarantee_ = inside, guarantee
+        self.estimator_ = inside
+        self.guarantee_ = guarantee
         if hasattr(inside, "release_"):
             release = retold(inside.release_)
-            self.release_ = replace(release, guarantee=guarantee.summary(), column=release.column or column)
+            self.release_ = replace(
+                release, guarantee=guarantee.summary(), column=release.column or column
+            )
 
 
 def _raise_not_fitted(*_: Any, **__: Any) -> None:
@@ -134,7 +139,10 @@ class Uniform(BaselineWrapper):
         request = FitRequest.of(self.estimator, X, y, epsilon, groups)
         smallest = _find_smallest_epsilon(request.budgets)
         inside = request.fit_copy(self.estimator, units.to_epsilon(smallest))
-        self._set_fitted(inside, get_guarantee(inside, request.budgets, np.full(len(request.budgets.kinds), smallest)))
+        self._set_fitted(
+            inside,
+            get_guarantee(inside, request.budgets, np.full(len(request.budgets.kinds), smallest)),
+        )
         return self
 
     @if_estimator_plans  # type: ignore[untyped-decorator]
@@ -157,7 +165,8 @@ class ExternalEstimator(BaselineWrapper):
 
     def fit(self, X: Any = None, y: Any = None, epsilon: Any = None) -> ExternalEstimator:
         """Calls the function with the columns and one ε for all rows."""
-        granted, steps = units.round_down(epsilon), STEPS_PER_REPLACEMENT.get(self.neighbours, 0)
+        granted = units.round_down(epsilon)
+        steps = STEPS_PER_REPLACEMENT.get(self.neighbours, 0)
         if granted.ndim or not steps or granted < steps or not callable(self.train):
             raise InvalidParameter(
                 "An adapted estimator was given several ε, neighbours it does not know, or nothing to call.",
@@ -165,14 +174,18 @@ class ExternalEstimator(BaselineWrapper):
                 "Put sv.Uniform or sv.Sampled around it, or correct what was passed to adapt.",
             )
         budgets = Budgets.of(units.to_epsilon(granted), rows=count_rows(X, "rows"))
-        answer = _call_external(self.train, (X,) if y is None else (X, y), units.to_epsilon(int(granted) // steps))
+        answer = _call_external(
+            self.train, (X,) if y is None else (X, y), units.to_epsilon(int(granted) // steps)
+        )
         self._set_fitted(answer, Guarantee.of(budgets, granted[None], "floating"))
         if not hasattr(answer, "predict"):
             self.value_ = answer
         return self
 
 
-def adapt(fit: Callable[..., Any], *, bounds: Any = None, neighbours: str = "replace") -> ExternalEstimator:
+def adapt(
+    fit: Callable[..., Any], *, bounds: Any = None, neighbours: str = "replace"
+) -> ExternalEstimator:
     """Returns an estimator that calls ``fit(X, y, epsilon=…)`` (without y, where there is none), one row a person.
 
     Its guarantee is what you say it is: that ``fit`` is ε-DP, in pure ε and for these neighbours, and that all it
@@ -205,14 +218,19 @@ class FitRequest:
     def of(cls, estimator: Any, X: Any, y: Any, epsilon: Any, groups: Any) -> FitRequest:
         """Checks columns, budgets and owners against each other, before a value is looked at."""
         if is_external_table(X):
-            raise InvalidParameter("The table is not in memory.", "Baselines pick rows.", "Load it first.")
+            raise InvalidParameter(
+                "The table is not in memory.", "Baselines pick rows.", "Load it first."
+            )
         names = list_fit_parameters(estimator)
         if X is None:
-            X, y = y, None  # a question about one column takes it first, whatever it is called
+            # a question about one column takes it first, whatever it is called
+            X = y
+            y = None
         given = Values.of(estimator, X, y, epsilon, groups)
         one = given.column is not None and "X" not in names
         data = _assign_columns(names, given.y if one else given.X, None if one else given.y)
-        epsilon, groups = given.epsilon, given.groups
+        epsilon = given.epsilon
+        groups = given.groups
         count = min(count_rows(values, name) for name, values in data.items())
         check_same_length(count, **data, groups=groups)
         budgets = make_budgets(epsilon, groups, count)  # owners were looked up
@@ -226,12 +244,18 @@ class FitRequest:
 
     def select_rows(self, places: NDArray[np.int64]) -> FitRequest:
         """The same about some of the rows."""
-        data = {n: restore_form(n, v, [c[places] for c in to_columns(n, v)]) for n, v in self.data.items()}
+        data = {
+            n: restore_form(n, v, [c[places] for c in to_columns(n, v)])
+            for n, v in self.data.items()
+        }
         return FitRequest(data, select_budgets(self.budgets, places))
 
     def fit_copy(self, estimator: Any, epsilon: Any) -> Any:
         """Returns a copy of the estimator, fitted with this ε (or these Budgets, which know the owners themselves)."""
-        owner = {} if isinstance(epsilon, Budgets) else self.owner_argument(estimator)
+        if isinstance(epsilon, Budgets):
+            owner = {}
+        else:
+            owner = self.owner_argument(estimator)
         if isinstance(epsilon, Budgets) and is_by_row(estimator, epsilon):
             owner = {"groups": ROWS_MARKER}
         inside = clone(estimator, safe=False)
@@ -253,8 +277,14 @@ class FitRequest:
 
 def list_fit_parameters(estimator: Any) -> tuple[str, ...]:
     """Returns the names of what the estimator's fit takes; refuses one without epsilon."""
-    fit = None if inspect.isclass(estimator) else getattr(estimator, "fit", None)
-    names = tuple(inspect.signature(fit).parameters) if callable(fit) else ()
+    if inspect.isclass(estimator):
+        fit = None
+    else:
+        fit = getattr(estimator, "fit", None)
+    if callable(fit):
+        names = tuple(inspect.signature(fit).parameters)
+    else:
+        names = ()
     if "epsilon" not in names:
         raise InvalidParameter(
             "The estimator inside has no epsilon in its fit, or is a class.",
@@ -275,7 +305,9 @@ def get_guarantee(inside: Any, budgets: Budgets, spent: units.Units) -> Guarante
     by_person = np.empty(budgets.n_people, dtype=np.int64)
     by_person[budgets.owner] = told.units
     one_each = np.broadcast_to(np.int64(1), by_person.shape)
-    return replace(told, spent=by_person, counts=one_each, unit="person", codes=None, people=budgets.people)
+    return replace(
+        told, spent=by_person, counts=one_each, unit="person", codes=None, people=budgets.people
+    )
 
 
 def plan_at_epsilon(estimator: Any, budgets: Budgets, amount: int, more: dict[str, Any]) -> Plan:
@@ -292,12 +324,16 @@ def is_by_row(estimator: Any, budgets: Budgets) -> bool:
 
 def get_owner_argument(estimator: Any, budgets: Budgets) -> Any:
     """Returns the owners of rows as the estimator inside is told about them."""
-    return ROWS_MARKER if is_by_row(estimator, budgets) else list_owners(budgets)
+    if is_by_row(estimator, budgets):
+        return ROWS_MARKER
+    return list_owners(budgets)
 
 
 def list_owners(budgets: Budgets) -> Array | None:
     """Returns the owner of every row, or None where rows are the people."""
-    return None if budgets.owner is None or budgets.people is None else budgets.people[budgets.owner]
+    if budgets.owner is None or budgets.people is None:
+        return None
+    return budgets.people[budgets.owner]
 
 
 def select_budgets(budgets: Budgets, places: NDArray[np.int64]) -> Budgets:
@@ -317,16 +353,22 @@ def find_parameter(estimator: Any, name: str) -> Any:
 def _find_smallest_epsilon(budgets: Budgets) -> int:
     smallest = int(budgets.kinds.epsilon.min())
     if smallest < 1:
-        raise InvalidBudget("Somebody grants nothing.", "The smallest ε must be above 0.", "Leave their rows out.")
+        raise InvalidBudget(
+            "Somebody grants nothing.", "The smallest ε must be above 0.", "Leave their rows out."
+        )
     return smallest
 
 
 def _assign_columns(names: tuple[str, ...], X: Any, y: Any) -> dict[str, Any]:
     """One column for a question about one (whichever way it was passed), else X and, if there is one, y."""
     if "X" in names and "y" in names:
-        return {"X": X} if y is None else {"X": X, "y": y}
+        if y is None:
+            return {"X": X}
+        return {"X": X, "y": y}
     if X is not None and y is not None:
-        raise InvalidParameter("The estimator inside takes one column, not two.", "", "Pass ε by its name, epsilon=.")
+        raise InvalidParameter(
+            "The estimator inside takes one column, not two.", "", "Pass ε by its name, epsilon=."
+        )
     return {"X" if "X" in names else "y": y if X is None else X}
 
 
@@ -336,7 +378,9 @@ def to_columns(name: str, values: Any) -> list[Array]:
         return [to_column(values, name)]
     if isinstance(values, pa.Table):
         return [to_column(part, name) for part in values.columns]
-    cells = getattr(values, "iloc", values if hasattr(values, "shape") else np.asarray(values))  # iloc: pandas
+    cells = getattr(
+        values, "iloc", values if hasattr(values, "shape") else np.asarray(values)
+    )  # iloc: pandas
     return [to_column(cells[:, j], name) for j in range(np.shape(values)[1])]
 
 
@@ -345,8 +389,13 @@ def restore_form(name: str, values: Any, columns: list[Array]) -> Any:
     if name != "X" or count_dimensions(values) != 2:
         return columns[0]
     names = getattr(values, "column_names", getattr(values, "columns", None))
-    form = pa.table if isinstance(values, pa.Table) else type(values)
-    return np.column_stack(columns) if names is None else form(dict(zip(names, columns, strict=True)))
+    if isinstance(values, pa.Table):
+        form = pa.table
+    else:
+        form = type(values)
+    if names is None:
+        return np.column_stack(columns)
+    return form(dict(zip(names, columns, strict=True)))
 
 
 class Sampled(BaselineWrapper):
@@ -389,7 +438,10 @@ class Sampled(BaselineWrapper):
         budgets, t = request.budgets, compute_threshold(self.threshold, request.budgets)
         plan = None
         with suppress(TypeError, errors.InvalidParameter):  # some plans ask for more than budgets
-            plan = self._make_plan(budgets, t, {}) if hasattr(self.estimator, "plan") else None
+            if hasattr(self.estimator, "plan"):
+                plan = self._make_plan(budgets, t, {})
+            else:
+                plan = None
         inside = _sample_and_fit(
             self.estimator, request, find_replaceable_columns(self.estimator, request, self.null), t
         )
@@ -412,11 +464,19 @@ class Sampled(BaselineWrapper):
     def _make_plan(self, budgets: Budgets, t: int, more: dict[str, Any]) -> Plan:
         inner = plan_at_epsilon(self.estimator, budgets, t, more)
         guarantee = _make_outer_guarantee(inner.guarantee, budgets, t)
-        _, someone = np.unique(np.asarray(budgets.codes), return_index=True)  # of each kind; inside, kinds are others
+        _, someone = np.unique(
+            np.asarray(budgets.codes), return_index=True
+        )  # of each kind; inside, kinds are others
         which = inner.budgets.by_person(np.arange(len(inner.budgets.kinds)))[someone]
-        voice = inner.weights.person[which] * selection.compute_inclusion_probability(budgets.kinds.epsilon, t)
-        row, person = inner.weights.row[which], voice.astype(np.int64)
-        sampling = {"threshold": units.to_epsilon(t), "null": "middle" if self.null is None else repr(self.null)}
+        voice = inner.weights.person[which] * selection.compute_inclusion_probability(
+            budgets.kinds.epsilon, t
+        )
+        row = inner.weights.row[which]
+        person = voice.astype(np.int64)
+        sampling = {
+            "threshold": units.to_epsilon(t),
+            "null": "middle" if self.null is None else repr(self.null),
+        }
         return replace(
             inner,
             parameters={**inner.parameters, "sampled": sampling},
@@ -438,7 +498,8 @@ THEOREM = Theorem(
 
 def compute_threshold(threshold: Any, budgets: Budgets) -> int:
     """Returns t in units, from a word or a number; a mean is rounded down."""
-    epsilon, people = budgets.kinds.epsilon.tolist(), budgets.kinds.people.tolist()
+    epsilon = budgets.kinds.epsilon.tolist()
+    people = budgets.kinds.people.tolist()
     if isinstance(threshold, str) and threshold in ("max", "mean"):
         mean = sum(e * p for e, p in zip(epsilon, people, strict=True)) // budgets.n_people
         return int(max(max(epsilon) if threshold == "max" else mean, 1))
@@ -447,7 +508,9 @@ def compute_threshold(threshold: Any, budgets: Budgets) -> int:
     ):  # a word that means nothing and a number that is no ε are one mistake
         if isinstance(threshold, Real):
             return int(units.round_down(float(threshold)))
-    raise errors.InvalidParameter("The threshold is not an ε.", "", "Pass 'max', 'mean', or a number above 0.")
+    raise errors.InvalidParameter(
+        "The threshold is not an ε.", "", "Pass 'max', 'mean', or a number above 0."
+    )
 
 
 def _make_outer_guarantee(inner: Guarantee, budgets: Budgets, t: int) -> Guarantee:
@@ -469,18 +532,26 @@ def _add_sampling(release: Release, plan: Plan | None, pull: PickedRowsError) ->
     """Returns the estimator's release with the sampling, its theorem and (if there is one) its plan in it."""
     release = baseline_errors.restate_error(release, pull)
     if plan is None:
-        return replace(release, certificate=replace(release.certificate, theorem=THEOREM.statement, page=THEOREM.page))
+        return replace(
+            release,
+            certificate=replace(release.certificate, theorem=THEOREM.statement, page=THEOREM.page),
+        )
     parameters = {**release.parameters, "sampled": plan.parameters["sampled"]}
     return replace(release, parameters=parameters, certificate=Certificate.of(plan))
 
 
-def _sample_and_fit(estimator: Any, request: FitRequest, parts: dict[str, list[tuple[Array, Any]]], t: int) -> Any:
+def _sample_and_fit(
+    estimator: Any, request: FitRequest, parts: dict[str, list[tuple[Array, Any]]], t: int
+) -> Any:
     """Throws the coins and fits. Nothing keeps the coins, and no error depends on them."""
-    budgets, data = request.budgets, dict(request.data)
+    budgets = request.budgets
+    data = dict(request.data)
     people = selection.sample_by_budget(budgets.by_person(budgets.kinds.epsilon), t)
     dropped = ~(people if budgets.owner is None else people[budgets.owner])
     for name, part in parts.items():
-        data[name] = restore_form(name, data[name], [np.where(dropped, entry, cells) for cells, entry in part])
+        data[name] = restore_form(
+            name, data[name], [np.where(dropped, entry, cells) for cells, entry in part]
+        )
     try:
         return FitRequest(data, budgets).fit_copy(estimator, units.to_epsilon(t))
     except Exception as error:
@@ -490,20 +561,35 @@ def _sample_and_fit(estimator: Any, request: FitRequest, parts: dict[str, list[t
     raise errors.ReleaseFailed()
 
 
-def find_replaceable_columns(estimator: Any, request: FitRequest, null: Any) -> dict[str, list[tuple[Array, Any]]]:
+def find_replaceable_columns(
+    estimator: Any, request: FitRequest, null: Any
+) -> dict[str, list[tuple[Array, Any]]]:
     """Returns private columns, each with its entry of the null record; refuses what is missing or does not fit."""
     if null is None and hasattr(estimator, "__sklearn_tags__") and is_classifier(estimator):
-        raise errors.InvalidParameter("A classifier has no middle label.", "", "Pass null=(x, y) with a label.")
+        raise errors.InvalidParameter(
+            "A classifier has no middle label.", "", "Pass null=(x, y) with a label."
+        )
     label_bounds = find_parameter(estimator, "label_bounds")
-    bounds = find_parameter(estimator, "bounds") if label_bounds is None else label_bounds
-    private = list(request.data) if label_bounds is None else ["y"]  # features may be public, and then they stay
+    if label_bounds is None:
+        bounds = find_parameter(estimator, "bounds")
+    else:
+        bounds = label_bounds
+    # features may be public, and then they stay
+    if label_bounds is None:
+        private = list(request.data)
+    else:
+        private = ["y"]
     paired = len(private) == 2 and isinstance(null, tuple | list) and len(null) == 2
     given = dict(zip(private, null if paired else [null], strict=False))
     cells = {name: _to_cells(name, values, bounds) for name, values in request.data.items()}
     _refuse_invalid_cells(cells, request.budgets, find_parameter(estimator, "missing"))
-    records = {n: find_middle(bounds, n, request.data[n]) if null is None else given.get(n) for n in private}
+    records = {
+        n: find_middle(bounds, n, request.data[n]) if null is None else given.get(n)
+        for n in private
+    }
     return {
-        name: list(zip(cells[name], _read_null_entries(records[name], cells[name]), strict=True)) for name in private
+        name: list(zip(cells[name], _read_null_entries(records[name], cells[name]), strict=True))
+        for name in private
     }
 
 
@@ -511,12 +597,18 @@ def find_middle(bounds: Any, name: str, values: Any) -> Any:
     """Returns the middle of the declared bounds: of each number's range, and none of the levels of a factor."""
     ranges = _list_ranges(bounds, values)
     if name != "X" or count_dimensions(values) != 2:
-        return _find_midpoint(bounds.interval(str(bounds.label)) if isinstance(bounds, Schema) else to_interval(bounds))
+        return _find_midpoint(
+            bounds.interval(str(bounds.label))
+            if isinstance(bounds, Schema)
+            else to_interval(bounds)
+        )
     if ranges is not None:
         return ["" if limits is None else _find_midpoint(limits) for limits in ranges]
     if isinstance(bounds, Bounds):
         return _find_midpoint(bounds.features or (0.0, 0.0))  # a ball has its centre
-    raise errors.InvalidBounds("The features have no declared bounds.", "", "Pass null=(x, y), a public record.")
+    raise errors.InvalidBounds(
+        "The features have no declared bounds.", "", "Pass null=(x, y), a public record."
+    )
 
 
 def _find_midpoint(limits: Any) -> Any:
@@ -534,17 +626,25 @@ def _list_ranges(bounds: Any, values: Any) -> list[Any] | None:
 
 def _to_cells(name: str, values: Any, bounds: Any) -> list[Array]:
     """Returns columns as numbers; those of a table as text where a schema has factors, or where they hold text."""
-    arrays, ranges = to_columns(name, values), _list_ranges(bounds, values)
+    arrays = to_columns(name, values)
+    ranges = _list_ranges(bounds, values)
     text = [a.dtype.kind not in "buif" and any(isinstance(v, str) for v in a) for a in arrays]
-    parts = zip(arrays, text if ranges is None else [limits is None for limits in ranges], strict=True)
-    return [a.astype(str).astype(object) if t and name == "X" else to_numbers(a, name) for a, t in parts]
+    parts = zip(
+        arrays, text if ranges is None else [limits is None for limits in ranges], strict=True
+    )
+    return [
+        a.astype(str).astype(object) if t and name == "X" else to_numbers(a, name) for a, t in parts
+    ]
 
 
 def _read_null_entries(record: Any, cells: list[Array]) -> list[Any]:
     entries: list[Any] = []
     with suppress(Exception):  # what is no record does not fit
         entries = np.asarray(record, dtype=object).ravel().tolist()
-    entries = entries * len(cells) if len(entries) == 1 else entries
+    if len(entries) == 1:
+        entries = entries * len(cells)
+    else:
+        entries = entries
     kinds = ["f" if is_between(e, -math.inf, math.inf) else type(e).__name__ for e in entries]
     if kinds != ["f" if c.dtype.kind == "f" else "str" for c in cells]:
         raise errors.InvalidParameter(
@@ -555,7 +655,9 @@ def _read_null_entries(record: Any, cells: list[Array]) -> list[Any]:
     return entries
 
 
-def _refuse_invalid_cells(cells: dict[str, list[Array]], budgets: Budgets, missing: float | None) -> None:
+def _refuse_invalid_cells(
+    cells: dict[str, list[Array]], budgets: Budgets, missing: float | None
+) -> None:
     heard = (budgets.kinds.epsilon > 0)[budgets.row_codes()]
     for numeric in (c for columns in cells.values() for c in columns if c.dtype.kind == "f"):
         fill_missing(numeric[heard], missing)
@@ -611,19 +713,30 @@ class Limited(BaselineWrapper):
         """The estimator's plan for the chosen rows."""
         budgets = make_budgets(epsilon, groups, rows, find_schema(self))
         fewer = select_budgets(budgets, self._choose_rows(budgets))
-        asked = {"groups": ROWS_MARKER} if is_by_row(self.estimator, fewer) else {}
+        if is_by_row(self.estimator, fewer):
+            asked = {"groups": ROWS_MARKER}
+        else:
+            asked = {}
         inner: Plan = self.estimator.plan(epsilon=fewer, **asked, **more)
         fewer_rows = PickedRowsError.limited(budgets.n_rows, fewer.n_rows)
-        return replace(inner, error=baseline_errors.expect_picked_error(inner.error, fewer_rows, inner.parameters))
+        return replace(
+            inner,
+            error=baseline_errors.expect_picked_error(inner.error, fewer_rows, inner.parameters),
+        )
 
     def _choose_rows(self, budgets: Budgets) -> NDArray[np.int64]:
         if not isinstance(self.rows, Integral) or int(self.rows) < 1:
-            raise errors.InvalidParameter("rows is not a whole number above 0.", "", "Pass rows=1 or more.")
+            raise errors.InvalidParameter(
+                "rows is not a whole number above 0.", "", "Pass rows=1 or more."
+            )
         if not (isinstance(self.salt, str) and is_unicode(self.salt)):
             raise errors.InvalidParameter(
                 "The salt is not text.", "Anybody can choose the same rows by it.", "Pass text."
             )
-        owner = np.arange(len(budgets.row_codes())) if budgets.owner is None else budgets.owner
+        if budgets.owner is None:
+            owner = np.arange(len(budgets.row_codes()))
+        else:
+            owner = budgets.owner
         return choose_rows(owner, int(self.rows), self.salt)
 
 
@@ -640,4 +753,6 @@ def _get_budget_argument(budgets: Budgets, given: Any) -> Any:
     if isinstance(given, Budgets):
         return budgets
     epsilon = units.to_epsilon(budgets.kinds.epsilon)
-    return float(epsilon[0]) if np.all(epsilon == epsilon[0]) else epsilon[budgets.row_codes()]
+    if np.all(epsilon == epsilon[0]):
+        return float(epsilon[0])
+    return epsilon[budgets.row_codes()]

@@ -151,7 +151,14 @@ class ERM(BaseEstimator):  # type: ignore[misc]
 
     later = ("missing",)  # what older books do not know about a question
 
-    def fit(self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None, progress: Progress = False) -> ERM:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        epsilon: Any = None,
+        groups: Any = None,
+        progress: Progress = False,
+    ) -> ERM:
         """Fits y on the features X; ε is a number, an array by row, a mapping from person, or Budgets.
 
         X may also be a table that lives elsewhere, with y, ``groups`` and ε the names of its columns (or ε another
@@ -166,7 +173,13 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         set_fitted_attributes(self, release, plan.guarantee, X)
         return self
 
-    def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, n_features: int | None = None) -> Plan:
+    def plan(
+        self,
+        epsilon: Any,
+        groups: Any = None,
+        rows: int | None = None,
+        n_features: int | None = None,
+    ) -> Plan:
         """What it will cost whom, and how accurate it will be; no value is needed."""
         budgets = make_budgets(epsilon, groups, rows, find_schema(self))
         return make_erm_plan(self, budgets, self._make_recoding(n_features), self._describe_label())
@@ -174,33 +187,56 @@ class ERM(BaseEstimator):  # type: ignore[misc]
     def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Dataset]:
         """Returns the budgets and rows of features and label in memory, with the owner of each row."""
         X, y = data
-        recoding, label = self._make_recoding(X), self._make_label()
+        recoding = self._make_recoding(X)
+        label = self._make_label()
         recoded = recoding.encode(to_matrix(X, recoding))
-        column = label.classes.find_codes(y) if isinstance(label, ClassLabel) else to_numbers(y, "labels")
+        if isinstance(label, ClassLabel):
+            column = label.classes.find_codes(y)
+        else:
+            column = to_numbers(y, "labels")
         check_same_length(len(recoded), y=column, groups=groups)
         budgets = make_budgets(epsilon, groups, len(column))
-        columns: dict[str, Array] = {VALUE: column, KIND: budgets.row_codes(), PERSON: _get_owners(budgets)}
+        columns: dict[str, Array] = {
+            VALUE: column,
+            KIND: budgets.row_codes(),
+            PERSON: _get_owners(budgets),
+        }
         check_same_length(len(column), epsilon=columns[KIND])
         if recoded.shape[1]:
             columns[MATRIX_COLUMN] = recoded
-        if np.any(np.diff(columns[PERSON]) < 0):  # a person's rows together, so that no step has to sort them
+        if np.any(
+            np.diff(columns[PERSON]) < 0
+        ):  # a person's rows together, so that no step has to sort them
             order = np.argsort(columns[PERSON], kind="stable")
             columns = {name: array[order] for name, array in columns.items()}
         return budgets, Dataset(
-            get_default_engine().of_columns(columns), VALUE, GroupLookup(KIND), EncodedReader(recoding), label
+            get_default_engine().of_columns(columns),
+            VALUE,
+            GroupLookup(KIND),
+            EncodedReader(recoding),
+            label,
         )
 
     def rows_of(self, table: DataSource) -> Dataset:
         """Returns the features and the label that are read of a table."""
         recoding = self._make_recoding(table.features(self.bounds))
         label = replace(self._make_label(), column=table.label())
-        return table.regression(recoding, replace(label, coded=False) if isinstance(label, ClassLabel) else label)
+        return table.regression(
+            recoding, replace(label, coded=False) if isinstance(label, ClassLabel) else label
+        )
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there are."""
-        recoding = self._make_recoding(None) if rows is None else rows.features.recoding
+        if rows is None:
+            recoding = self._make_recoding(None)
+        else:
+            recoding = rows.features.recoding
         plan = make_erm_plan(self, budgets, recoding, self._describe_label())
-        if rows is not None and plan.parameters["sampling"] is not None and make_person_lookup(rows.owner) is None:
+        if (
+            rows is not None
+            and plan.parameters["sampling"] is not None
+            and make_person_lookup(rows.owner) is None
+        ):
             raise InvalidParameter(
                 "People are to be drawn, but rows do not say whose they are.",
                 "A row that is not in memory and has no owner cannot be told from others when it is read again.",
@@ -208,7 +244,9 @@ class ERM(BaseEstimator):  # type: ignore[misc]
             )
         return plan
 
-    def answer(self, plan: Plan, rows: Dataset, watch: Callable[[int], None] = lambda step: None) -> Release:
+    def answer(
+        self, plan: Plan, rows: Dataset, watch: Callable[[int], None] = lambda step: None
+    ) -> Release:
         """Reads the rows, draws the noise, and returns the release."""
         theta = run_erm(self, plan, rows, watch)
         recoding = Recoding.from_dict(plan.parameters["features"])
@@ -216,9 +254,14 @@ class ERM(BaseEstimator):  # type: ignore[misc]
             model = _describe_model(recoding, *recoding.to_original_units(theta[0] / 2, theta[1:]))
             return Release.of(plan, {"models": {str(plan.parameters["classes"][1]): model}})
         low, high = plan.parameters["label"]
-        half, middle = (high - low) / 2, (high + low) / 2
+        half = (high - low) / 2
+        middle = (high + low) / 2
         return Release.of(
-            plan, _describe_model(recoding, *recoding.to_original_units(middle + half * theta[0] / 2, half * theta[1:]))
+            plan,
+            _describe_model(
+                recoding,
+                *recoding.to_original_units(middle + half * theta[0] / 2, half * theta[1:]),
+            ),
         )
 
     @available_if(_classifies)  # type: ignore[untyped-decorator]
@@ -235,11 +278,16 @@ class ERM(BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> Array:
         """Returns classes, or predictions in the label's units; features beyond their bounds are clipped as in fit."""
         values = self._compute_decisions(X)
-        return values if not hasattr(self, "classes_") else np.asarray(self.classes_[(values > 0).astype(np.int64)])
+        if not hasattr(self, "classes_"):
+            return values
+        return np.asarray(self.classes_[(values > 0).astype(np.int64)])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Returns the share of right classes, or R² of a regression."""
-        measure = accuracy_score if _classifies(self) else r2_score
+        if _classifies(self):
+            measure = accuracy_score
+        else:
+            measure = r2_score
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
 
     @classmethod
@@ -252,22 +300,26 @@ class ERM(BaseEstimator):  # type: ignore[misc]
     @classmethod
     def _build_from_release(cls, release: Release) -> ERM:
         name = release.parameters["loss"]
-        model = cls(name if name in losses.LOSSES else ("logistic" if "classes" in release.parameters else "squared"))
+        model = cls(
+            name
+            if name in losses.LOSSES
+            else ("logistic" if "classes" in release.parameters else "squared")
+        )
         set_fitted_attributes(model, release)
         return model
 
     def _compute_decisions(self, X: Any) -> Floats:
         check_is_fitted(self, "coef_")
         raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
-        return predict_linear(self._recoding, raw, float(np.ravel(self.intercept_)[0]), np.ravel(self.coef_))
+        return predict_linear(
+            self._recoding, raw, float(np.ravel(self.intercept_)[0]), np.ravel(self.coef_)
+        )
 
     def _describe_label(self) -> dict[str, Any]:
         label = self._make_label()
-        return (
-            {"classes": list(label.classes.values)}
-            if isinstance(label, ClassLabel)
-            else {"label": [label.low, label.high]}
-        )
+        if isinstance(label, ClassLabel):
+            return {"classes": list(label.classes.values)}
+        return {"label": [label.low, label.high]}
 
     def _make_label(self) -> Label | ClassLabel:
         """What the labels are, from what was declared."""
@@ -275,7 +327,9 @@ class ERM(BaseEstimator):  # type: ignore[misc]
             classes = Classes.from_declaration(self.classes, self.bounds)
             if len(classes.values) > 2:
                 raise InvalidParameter(
-                    "There are more than two classes.", "This estimator tells two apart.", "Use sv.LogisticRegression."
+                    "There are more than two classes.",
+                    "This estimator tells two apart.",
+                    "Use sv.LogisticRegression.",
                 )
             return ClassLabel(VALUE, classes, coded=True)
         return make_label(self)
@@ -285,15 +339,19 @@ class ERM(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.required, tags.non_deterministic = True, True
+        tags.target_tags.required = True
+        tags.non_deterministic = True
         shape = getattr(
-            losses.LOSSES.get(self.loss, self.loss) if isinstance(self.loss, str) else self.loss, "shape", None
+            losses.LOSSES.get(self.loss, self.loss) if isinstance(self.loss, str) else self.loss,
+            "shape",
+            None,
         )
         if getattr(shape, "classifies", False):
             tags.estimator_type = "classifier"
             tags.classifier_tags = ClassifierTags(poor_score=True, multi_class=False)
         else:
-            tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags(poor_score=True)
+            tags.estimator_type = "regressor"
+            tags.regressor_tags = RegressorTags(poor_score=True)
         return tags
 
 
@@ -317,8 +375,12 @@ def _describe_model(recoding: Recoding, intercept: float, coefficients: Floats) 
 def _get_owners(budgets: Budgets) -> Array:
     """Returns the person of every row; refuses budgets that do not know."""
     if budgets.codes is None or (budgets.unit == "person" and budgets.owner is None):
-        raise InvalidParameter("These budgets do not say which row is whose.", "", "Build them with Budgets.of.")
-    return np.arange(budgets.n_people) if budgets.owner is None else budgets.owner
+        raise InvalidParameter(
+            "These budgets do not say which row is whose.", "", "Build them with Budgets.of."
+        )
+    if budgets.owner is None:
+        return np.arange(budgets.n_people)
+    return budgets.owner
 
 
 #: Sampling error of a gradient, squared, as a share of L²: the constant A of the weights is this over d.
@@ -351,16 +413,26 @@ class GradientGrid:
 def make_erm_plan(erm: ERM, budgets: Budgets, recoding: Recoding, label: dict[str, Any]) -> Plan:
     """The plan; ``label`` says what the labels are, as public JSON."""
     settings = ERMSettings.of(erm, recoding.width)
-    kinds, d, account = budgets.kinds, recoding.width + 1, settings.account
+    kinds = budgets.kinds
+    d = recoding.width + 1
+    account = settings.account
     single = account.single_step_sensitivity(kinds.epsilon)
     heard = replace_budgets(kinds, single)
     # In units of the loudest: A·Σc² + (max W/m)² has the same weights as A·m²_max·Σc² + (max W·m_max/m)².
     A = GRADIENT_VARIANCE / d * float(single.max()) ** 2
-    voices = solve_row_weights(heard.epsilon / float(heard.epsilon.max()), kinds.rows, kinds.people, A)
+    voices = solve_row_weights(
+        heard.epsilon / float(heard.epsilon.max()), kinds.rows, kinds.people, A
+    )
     noise = _compute_single_noise(voices, kinds.rows, kinds.people, single)
-    way = erm_mechanism.choose_schedule(settings.shape, recoding.width, settings.clip * noise, settings.steps)
-    least = find_least_scale(d * way.steps, float(units.to_epsilon(kinds.epsilon).max()), settings.delta)
-    weights, scale = round_weights(kinds, voices, account.per_step_sensitivity(single, way.steps), least)
+    way = erm_mechanism.choose_schedule(
+        settings.shape, recoding.width, settings.clip * noise, settings.steps
+    )
+    least = find_least_scale(
+        d * way.steps, float(units.to_epsilon(kinds.epsilon).max()), settings.delta
+    )
+    weights, scale = round_weights(
+        kinds, voices, account.per_step_sensitivity(single, way.steps), least
+    )
     guarantee = account.guarantee(budgets, weights.person / scale, way.steps)
     rate = math.ldexp(settings.rate, -RATE_BITS)
     return Plan(
@@ -408,7 +480,9 @@ def make_descent(erm: ERM, plan: Plan) -> Descent:
         radius=given["radius"],
         box=given["constraint"] == "box",
         average=given["iterate"] == "average",
-        rate=FULL_RATE if given["sampling"] is None else int(math.ldexp(given["sampling"], RATE_BITS)),
+        rate=FULL_RATE
+        if given["sampling"] is None
+        else int(math.ldexp(given["sampling"], RATE_BITS)),
         scale=plan.noise["integer_scale"],
         total=plan.weights.total,
     )
@@ -432,11 +506,24 @@ class ERMSettings:
         given: dict[str, Any] = erm.get_params(deep=False)
         _refuse_unknown(given, slopes)
         loss = losses.get_loss(erm.loss)
-        shape, box = losses.get_shape(loss), erm.constraint == "box"
-        radius = erm_mechanism.choose_radius(slopes, box) if given["radius"] is None else float(given["radius"])
-        clip = erm_mechanism.choose_clip(shape, slopes) if given["clip"] is None else float(given["clip"])
-        rate = FULL_RATE if given["sampling"] is None else int(math.ldexp(float(given["sampling"]), RATE_BITS))
-        steps = None if given["steps"] is None else int(given["steps"])
+        shape = losses.get_shape(loss)
+        box = erm.constraint == "box"
+        if given["radius"] is None:
+            radius = erm_mechanism.choose_radius(slopes, box)
+        else:
+            radius = float(given["radius"])
+        if given["clip"] is None:
+            clip = erm_mechanism.choose_clip(shape, slopes)
+        else:
+            clip = float(given["clip"])
+        if given["sampling"] is None:
+            rate = FULL_RATE
+        else:
+            rate = int(math.ldexp(float(given["sampling"]), RATE_BITS))
+        if given["steps"] is None:
+            steps = None
+        else:
+            steps = int(given["steps"])
         if steps is None and rate < FULL_RATE:
             steps = erm_mechanism.count_sampled_steps(math.ldexp(rate, -RATE_BITS))
         return cls(loss, shape, float(given["delta"]), radius, clip, steps, rate)
@@ -446,13 +533,17 @@ class ERMSettings:
         """Who says what a grant allows."""
         if self.rate == FULL_RATE or self.steps is None:
             return FullBatchAccountant(self.delta)
-        return SubsampledAccountant(subsampled.SampledSteps(math.ldexp(self.rate, -RATE_BITS), self.steps, self.delta))
+        return SubsampledAccountant(
+            subsampled.SampledSteps(math.ldexp(self.rate, -RATE_BITS), self.steps, self.delta)
+        )
 
 
 def _refuse_unknown(given: dict[str, Any], slopes: int) -> None:
     for name, known in (("constraint", ("ball", "box")), ("iterate", ("average", "last"))):
         if not is_one_of(given[name], known):
-            raise InvalidParameter(f"The {name} is not known.", f"There are {' and '.join(known)}.", "Choose one.")
+            raise InvalidParameter(
+                f"The {name} is not known.", f"There are {' and '.join(known)}.", "Choose one."
+            )
     if not is_between(given["delta"], 1 / MEASURE, 1):
         raise InvalidParameter(
             "δ is missing, or not between 0 and 1.",
@@ -462,14 +553,20 @@ def _refuse_unknown(given: dict[str, Any], slopes: int) -> None:
     for name in ("radius", "clip"):
         if given[name] is not None and not is_between(given[name], 1e-9, 1e9):
             raise InvalidParameter(
-                f"The {name} is not a number between 1e-9 and 1e9.", "", f"Pass a public {name}, or nothing."
+                f"The {name} is not a number between 1e-9 and 1e9.",
+                "",
+                f"Pass a public {name}, or nothing.",
             )
     steps = given["steps"]
     if steps is not None and not (isinstance(steps, Integral) and is_between(steps, 0, 1e6 + 1)):
-        raise InvalidParameter("steps is not a whole number from 1 to a million.", "", "Pass one, or nothing.")
+        raise InvalidParameter(
+            "steps is not a whole number from 1 to a million.", "", "Pass one, or nothing."
+        )
     if slopes >= MOST_COLUMNS:
         raise InvalidData(
-            "There are too many columns.", f"Fewer than {MOST_COLUMNS:,} are covered by the proof.", "Use fewer."
+            "There are too many columns.",
+            f"Fewer than {MOST_COLUMNS:,} are covered by the proof.",
+            "Use fewer.",
         )
     if given["sampling"] is not None:
         _refuse_sampling(given["sampling"], given["delta"])
@@ -498,14 +595,27 @@ def _compute_single_noise(voices: Floats, rows: Any, people: Any, single: Floats
 
 
 def _estimate_error(
-    shape: losses.LossShape, way: erm_mechanism.StepSchedule, label: dict[str, Any], budgets: Budgets, weights: Weights
+    shape: losses.LossShape,
+    way: erm_mechanism.StepSchedule,
+    label: dict[str, Any],
+    budgets: Budgets,
+    weights: Weights,
 ) -> ExpectedError:
-    half = float(label["label"][1] - label["label"][0]) / 2 if "label" in label else 1.0
-    size, (squares, moved) = math.sqrt(shape.size), measure_inequality(budgets, weights)
-    of = "decision values" if shape.classifies else "predictions"
+    if "label" in label:
+        half = float(label["label"][1] - label["label"][0]) / 2
+    else:
+        half = 1.0
+    size = math.sqrt(shape.size)
+    (squares, moved) = measure_inequality(budgets, weights)
+    if shape.classifies:
+        of = "decision values"
+    else:
+        of = "predictions"
     return ExpectedError(
         classical=f"the {of} of the minimiser without noise, over its rows",
-        unit="in decision values (log-odds, for the logistic loss)" if shape.classifies else "in units of the label",
+        unit="in decision values (log-odds, for the logistic loss)"
+        if shape.classifies
+        else "in units of the label",
         noise=way.noise * half,
         sampling=size * math.sqrt(squares) * half,
         shrinkage=way.unlearnt * half,

@@ -77,7 +77,9 @@ def make_person_lookup(owner: GroupLookup) -> GroupLookup | None:
         return None
     if owner.keys is None:  # in memory, where a column of its own has the place
         return GroupLookup(PERSON)
-    return None if owner.codes is None else replace(owner, codes=None)
+    if owner.codes is None:
+        return None
+    return replace(owner, codes=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,46 +127,66 @@ class Descent:
         """Returns the average of the later half of the iterates, or the last; reports each step done."""
         theta = np.zeros(people.coordinates)
         kept = np.zeros_like(theta)
-        unit = self.clip / self.total / math.ldexp(self.rate, -selection.RATE_BITS)  # never the number who were drawn
+        unit = (
+            self.clip / self.total / math.ldexp(self.rate, -selection.RATE_BITS)
+        )  # never the number who were drawn
         for step, noise in enumerate(self.noise(len(theta))):
             noisy = self.exact_sum(people, theta, self.choose_people(len(people.weight))) + noise
             theta = self.project(theta - self.stride * unit * noisy)
             kept += theta * (step >= self.steps // 2)
             watch(step + 1)
-        return kept / (self.steps - self.steps // 2) if self.average else theta
+        if self.average:
+            return kept / (self.steps - self.steps // 2)
+        return theta
 
     def noise(self, coordinates: int) -> Iterator[Floats]:
         """Yields fresh noise for each step, drawn for several steps at a time, whoever takes part in them."""
         for done in range(0, self.steps, STEPS_PER_DRAW):
             count = min(STEPS_PER_DRAW, self.steps - done)
-            drawn = np.array(integer.draw_gaussian(self.scale, count * coordinates), dtype=np.float64)
+            drawn = np.array(
+                integer.draw_gaussian(self.scale, count * coordinates), dtype=np.float64
+            )
             yield from drawn.reshape(count, coordinates)
 
     def choose_people(self, people: int) -> NDArray[np.bool_] | None:
         """Returns who takes part in a step, by coins of their own; None where everybody does."""
-        return None if self.rate == 2**selection.RATE_BITS else selection.sample_at_rate(people, self.rate)
+        if self.rate == 2**selection.RATE_BITS:
+            return None
+        return selection.sample_at_rate(people, self.rate)
 
-    def exact_sum(self, people: People, theta: Floats, chosen: NDArray[np.bool_] | None = None) -> Floats:
+    def exact_sum(
+        self, people: People, theta: Floats, chosen: NDArray[np.bool_] | None = None
+    ) -> Floats:
         """Returns Σ_l clipped(g_l) over the chosen people: whole numbers, at most 2^52 in all."""
         rows, place = people.rows, make_person_lookup(people.rows.owner)
         common: dict[str, Any] = {"reader": rows.features, "label": rows.label, "loss": self.loss}
         common |= {"theta": theta, "clip": self.clip}
         if people.most == 1:
-            kernel = gradients.RowSums(**common, owner=rows.owner, weights=people.kinds, place=place, chosen=chosen)
+            kernel = gradients.RowSums(
+                **common, owner=rows.owner, weights=people.kinds, place=place, chosen=chosen
+            )
             return rows.engine.fold(kernel).astype(np.float64)
         assert place is not None  # rows of one person have a column that says so
-        heard = people.weight > 0 if chosen is None else chosen & (people.weight > 0)
+        if chosen is None:
+            heard = people.weight > 0
+        else:
+            heard = chosen & (people.weight > 0)
         lines = np.where(heard, np.cumsum(heard) - 1, -1)
         by_person = gradients.PersonSums(**common, place=place, lines=lines, most=people.most)
         sums = rows.engine.fold(by_person).dense()
-        return self.sum_over_people(sums, by_person.unit / people.counts[heard], people.weight[heard])
+        return self.sum_over_people(
+            sums, by_person.unit / people.counts[heard], people.weight[heard]
+        )
 
     def sum_over_people(self, sums: Integers, scale: Floats, weight: Floats) -> Floats:
         """Returns the sum of clipped means, a cacheful of people at a time."""
-        total, size = np.zeros(sums.shape[1]), gradients.PIECE
+        total = np.zeros(sums.shape[1])
+        size = gradients.PIECE
         for at in range(0, len(sums), size):
             means = sums[at : at + size] * scale[at : at + size, None]
-            total += np.ones(len(means)) @ gradients.clip_gradients(means, weight[at : at + size], self.clip)
+            total += np.ones(len(means)) @ gradients.clip_gradients(
+                means, weight[at : at + size], self.clip
+            )
         return total
 
     def project(self, theta: Floats) -> Floats:
@@ -222,8 +244,12 @@ class FullBatchAccountant:
 
     def guarantee(self, budgets: Budgets, loudness: Floats, steps: int) -> Guarantee:
         """ρ = 2T·loudness², read at δ; rounded up, and never above what the grant is worth."""
-        spent = units.check_within_grant(units.round_up(2 * steps * loudness**2), self._rho(budgets.kinds.epsilon))
-        return replace(Guarantee.of(budgets, spent), currency="zCDP rho", delta=self.delta, gaussian=True)
+        spent = units.check_within_grant(
+            units.round_up(2 * steps * loudness**2), self._rho(budgets.kinds.epsilon)
+        )
+        return replace(
+            Guarantee.of(budgets, spent), currency="zCDP rho", delta=self.delta, gaussian=True
+        )
 
     def _rho(self, granted: units.Units) -> units.Units:
         values, where = np.unique(granted, return_inverse=True)
@@ -247,7 +273,9 @@ class SubsampledAccountant:
     def guarantee(self, budgets: Budgets, loudness: Floats, steps: int) -> Guarantee:
         """ε at δ; rounded up, and never above the grant, which covers everybody's loudness."""
         spent = np.minimum(units.round_up(self.account.epsilon_of(loudness)), budgets.kinds.epsilon)
-        return replace(Guarantee.of(budgets, spent), currency="epsilon, delta", delta=self.account.delta)
+        return replace(
+            Guarantee.of(budgets, spent), currency="epsilon, delta", delta=self.account.delta
+        )
 
     @property
     def _factor(self) -> float:
@@ -263,17 +291,23 @@ def replace_budgets(kinds: BudgetGroups, loudness: Floats) -> BudgetGroups:
             "What (ε, δ) allows is counted in billionths of ρ, and nobody has one.",
             "Wait for larger grants, or choose a larger δ.",
         )
-    return BudgetGroups(np.floor(loudness / most * SENSITIVITY_UNITS).astype(np.int64), kinds.rows, kinds.people)
+    return BudgetGroups(
+        np.floor(loudness / most * SENSITIVITY_UNITS).astype(np.int64), kinds.rows, kinds.people
+    )
 
 
-def round_weights(kinds: BudgetGroups, voices: Floats, loudness: Floats, least: float) -> tuple[Weights, float]:
+def round_weights(
+    kinds: BudgetGroups, voices: Floats, loudness: Floats, least: float
+) -> tuple[Weights, float]:
     """Returns whole-number weights and σ ≥ ``least``, a whole number, with P_l/σ ≤ loudness for everybody heard.
 
     ``voices`` are the weights of rows, the largest 1. All weights together are at most 2^52, and σ at most 2^44.
     """
     person = voices * kinds.rows
     noise = float(np.divide(person, loudness, out=np.zeros_like(person), where=loudness > 0).max())
-    bits = math.floor(min(math.log2(LARGEST_TOTAL / float(person @ kinds.people)), SCALE_BITS - math.log2(noise)))
+    bits = math.floor(
+        min(math.log2(LARGEST_TOTAL / float(person @ kinds.people)), SCALE_BITS - math.log2(noise))
+    )
     row = np.floor(np.where(loudness > 0, voices, 0.0) * 2.0**bits).astype(np.int64)
     weights = Weights.from_integers(replace_budgets(kinds, loudness), row)
     sums = np.divide(weights.person, loudness, out=np.zeros_like(person), where=loudness > 0)
@@ -292,9 +326,12 @@ SPREADS = (1 / 12, 1 / 30, 1 / 100)
 INTERCEPT_MOMENT = 1 / 4
 #: Ways that are considered.
 PATH_LENGTHS = np.geomspace(1e-2, 1e6, 321)
-MIN_STEPS, MAX_STEPS = 20, 300
+MIN_STEPS = 20
+MAX_STEPS = 300
 #: Sampled people: a step needs its own noise, so there are as many steps as hear everybody so often.
-SAMPLED_ROUNDS, MIN_SAMPLED_STEPS, MAX_SAMPLED_STEPS = 10, 100, 1000
+SAMPLED_ROUNDS = 10
+MIN_SAMPLED_STEPS = 100
+MAX_SAMPLED_STEPS = 1000
 #: Coordinates lie within ±RADIUS, or θ in a ball that a box of that size just fits into.
 RADIUS = 5.0
 
@@ -316,7 +353,9 @@ def choose_clip(shape: LossShape, slopes: int) -> float:
 
 def choose_radius(slopes: int, box: bool) -> float:
     """B, of the box or of the ball around it."""
-    return RADIUS if box else RADIUS * math.sqrt(slopes + 1)
+    if box:
+        return RADIUS
+    return RADIUS * math.sqrt(slopes + 1)
 
 
 def count_sampled_steps(rate: float) -> int:
@@ -333,22 +372,35 @@ def choose_schedule(shape: LossShape, slopes: int, noise: float, steps: int | No
     errors = sum(estimate_squared_errors(shape, slopes, noise, ways))
     best = int(np.argmin(errors))
     way = float(ways[best])
-    taken = min(max(math.ceil(way / longest), MIN_STEPS), MAX_STEPS) if steps is None else steps
-    unlearnt, drawn = (float(part[best]) for part in estimate_squared_errors(shape, slopes, noise, ways))
+    if steps is None:
+        taken = min(max(math.ceil(way / longest), MIN_STEPS), MAX_STEPS)
+    else:
+        taken = steps
+    unlearnt, drawn = (
+        float(part[best]) for part in estimate_squared_errors(shape, slopes, noise, ways)
+    )
     return StepSchedule(taken, way / taken, math.sqrt(drawn), math.sqrt(unlearnt))
 
 
-def estimate_squared_errors(shape: LossShape, slopes: int, noise: float, ways: np.ndarray) -> np.ndarray:
+def estimate_squared_errors(
+    shape: LossShape, slopes: int, noise: float, ways: np.ndarray
+) -> np.ndarray:
     """Returns, for each way, the mean square error of a prediction: what is not learnt yet, and noise."""
-    over_spreads = [_estimate_column_error(shape, spread, noise, ways, slopes) for spread in SPREADS]
+    over_spreads = [
+        _estimate_column_error(shape, spread, noise, ways, slopes) for spread in SPREADS
+    ]
     parts = _estimate_column_error(shape, INTERCEPT_MOMENT, noise, ways, 1) + (
         np.mean(over_spreads, axis=0) if slopes else 0.0
     )
     return np.asarray(parts)
 
 
-def _estimate_column_error(shape: LossShape, spread: float, noise: float, ways: np.ndarray, count: int) -> np.ndarray:
+def _estimate_column_error(
+    shape: LossShape, spread: float, noise: float, ways: np.ndarray, count: int
+) -> np.ndarray:
     """Columns of one spread that share the usual variance of a prediction among them."""
     bend = shape.curvature * spread
     left = np.exp(-2 * ways * bend)
-    return np.asarray([shape.size * left, count * spread * noise**2 * ways * (1 - left) / (2 * bend)])
+    return np.asarray(
+        [shape.size * left, count * spread * noise**2 * ways * (1 - left) / (2 * bend)]
+    )

@@ -31,13 +31,26 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sottovoce import units
-from sottovoce.arrays import Floats, Integers, check_same_length, list_feature_names, to_matrix, to_numbers
+from sottovoce.arrays import (
+    Floats,
+    Integers,
+    check_same_length,
+    list_feature_names,
+    to_matrix,
+    to_numbers,
+)
 from sottovoce.budgets import BudgetGroups, Budgets
 from sottovoce.data.engine import Dataset, get_default_engine, get_table_label
 from sottovoce.data.kernels import PIECE_ROWS, GroupLookup, as_array, as_floats, exact_dot
 from sottovoce.data.readers import Label
 from sottovoce.data.source import DataSource, Values, load_values
-from sottovoce.errors import InvalidBounds, InvalidBudget, InvalidData, InvalidParameter, MissingValues
+from sottovoce.errors import (
+    InvalidBounds,
+    InvalidBudget,
+    InvalidData,
+    InvalidParameter,
+    MissingValues,
+)
 from sottovoce.estimator import check_missing_constant, make_budgets, read_values, release_dataset
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import integer
@@ -51,10 +64,13 @@ from sottovoce.solvers.label_map import Solution
 from sottovoce.solvers.sensitivity import compute_entrywise_norms, compute_norms
 from sottovoce.weights import Weights
 
-VALUE, PERSON, ROW = "value", "person", "row"
+VALUE = "value"
+PERSON = "person"
+ROW = "row"
 SOLVERS = {"exact": solver.solve_exact, "entrywise": solver.solve_entrywise}
 #: Beyond these the square of a feature, or of the labels' range, leaves the doubles.
-MAX_MAGNITUDE, MIN_MAGNITUDE = 1e100, 1e-100
+MAX_MAGNITUDE = 1e100
+MIN_MAGNITUDE = 1e-100
 #: Weights of people are published as shares of a total below 2^62.
 TOTAL_BITS = 62
 
@@ -121,16 +137,24 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
 
     later = ("missing",)  # what older books do not know about a question
 
-    def fit(self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None) -> LabelPrivateRegression:
+    def fit(
+        self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None
+    ) -> LabelPrivateRegression:
         """Fits the labels y on the features X; ε is a number, an array by row, a mapping from person, or Budgets.
 
         A table of any engine, with columns by name, is read into memory: every row has its own part in the map.
         """
-        named: dict[str, Any] = {"column": y, "table": get_table_label(X)} if isinstance(y, str) else {}
+        named: dict[str, Any] = (
+            {"column": y, "table": get_table_label(X)} if isinstance(y, str) else {}
+        )
         given = load_values(self, X, y, epsilon, groups)
-        plan, release = release_dataset(self, *read_values(self, given, given.epsilon, given.groups))
+        plan, release = release_dataset(
+            self, *read_values(self, given, given.epsilon, given.groups)
+        )
         self.release_ = replace(release, **named)
-        validate_data(self, given.X, skip_check_array=True)  # keeps the number of features and their names
+        validate_data(
+            self, given.X, skip_check_array=True
+        )  # keeps the number of features and their names
         self.guarantee_ = plan.guarantee
         self.linear_map_ = np.ldexp(plan.grid.map.astype(np.float64), plan.grid.map_exponent)
         value: dict[str, Any] = self.release_.value  # type: ignore[assignment]
@@ -156,36 +180,49 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         """Returns the budgets, one kind a person, and the rows of public features and private labels."""
         X, y = data
         low, high = self._get_bounds()
-        design, labels, constant = self._make_design(X), to_numbers(y, "labels"), self._get_missing_constant(low, high)
+        design = self._make_design(X)
+        labels = to_numbers(y, "labels")
+        constant = self._get_missing_constant(low, high)
         if constant is not None:
             labels = np.where(np.isnan(labels), constant, labels)
         n = len(design.rows)
         check_same_length(n, y=labels, groups=groups)
         budgets = _split_groups(make_budgets(epsilon, groups, n), n)
-        engine = get_default_engine().of_columns({VALUE: labels, PERSON: _list_owners(budgets), ROW: np.arange(n)})
+        engine = get_default_engine().of_columns(
+            {VALUE: labels, PERSON: _list_owners(budgets), ROW: np.arange(n)}
+        )
         return budgets, Dataset(engine, VALUE, GroupLookup(PERSON), design, Label(VALUE, low, high))
 
     def rows_of(self, table: DataSource) -> Dataset:
         """Refuses what ``fit`` would load."""
-        raise InvalidParameter("The table is not in memory.", "Every row has its own part in the map.", "Use fit.")
+        raise InvalidParameter(
+            "The table is not in memory.", "Every row has its own part in the map.", "Use fit."
+        )
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets and the public features that come with the rows."""
         if rows is None:
-            raise InvalidParameter("The features are not given.", "They are public, and plans need them.", "Pass X.")
+            raise InvalidParameter(
+                "The features are not given.", "They are public, and plans need them.", "Pass X."
+            )
         return self._make_plan(budgets, rows.features)
 
     def answer(self, plan: Plan, rows: Dataset) -> Release:
         """Reads the labels once, adds noise, and returns the release."""
         statistic = rows.engine.fold(MapSums(rows.value, ROW, plan.grid))
         values = draw_noisy_values(plan, statistic)
-        intercept = values.pop(0) if plan.parameters["fit_intercept"] else 0.0
+        if plan.parameters["fit_intercept"]:
+            intercept = values.pop(0)
+        else:
+            intercept = 0.0
         coefficients = dict(zip(plan.parameters["features"], values, strict=True))
         return Release.of(plan, {"intercept": intercept, "coefficients": coefficients})
 
     def _make_plan(self, budgets: Budgets, design: Design) -> Plan:
         low, high = self._get_bounds()
-        (_, d), owner, variance = design.rows.shape, _list_owners(budgets), self._get_variance(high - low)
+        (_, d) = design.rows.shape
+        owner = _list_owners(budgets)
+        variance = self._get_variance(high - low)
         worth = 2 * d * (high - low) ** 2  # of one unit of the solver's objective
         solution = self._solve_map(budgets, design, owner, variance / worth)
         K, exponent = round_map(solution.map, owner)
@@ -224,17 +261,24 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
             ),
         )
 
-    def _solve_map(self, budgets: Budgets, design: Design, owner: Integers, ratio: float) -> Solution:
+    def _solve_map(
+        self, budgets: Budgets, design: Design, owner: Integers, ratio: float
+    ) -> Solution:
         """The best map; rows of people who grant nothing are not in it."""
         if not is_one_of(self.sensitivity, SOLVERS):
             raise InvalidParameter(
-                "There is no such sensitivity.", f"There are {' and '.join(SOLVERS)}.", "Choose one."
+                "There is no such sensitivity.",
+                f"There are {' and '.join(SOLVERS)}.",
+                "Choose one.",
             )
         granted = budgets.kinds.epsilon
         if not granted.any():
-            raise InvalidBudget("Nobody grants anything.", "Somebody's ε must be at least 1e-9.", "Wait for grants.")
+            raise InvalidBudget(
+                "Nobody grants anything.", "Somebody's ε must be at least 1e-9.", "Wait for grants."
+            )
         heard = granted > 0
-        rows, number = heard[owner], np.cumsum(heard) - 1
+        rows = heard[owner]
+        number = np.cumsum(heard) - 1
         solution = SOLVERS[self.sensitivity](
             design.rows[rows], number[owner[rows]], units.to_epsilon(granted[heard]), ratio
         )
@@ -249,7 +293,9 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
             names = [f"x{j}" for j in range(rows.shape[1])]
         if not rows.size:
             raise InvalidData(
-                "There are 0 rows or 0 feature(s).", "A regression needs both.", "Ask for a mean instead."
+                "There are 0 rows or 0 feature(s).",
+                "A regression needs both.",
+                "Ask for a mean instead.",
             )
         if check_flag(self.fit_intercept, "fit_intercept"):
             rows = np.column_stack([np.ones(len(rows)), rows])
@@ -267,12 +313,18 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
 
     def _get_missing_constant(self, low: float, high: float) -> float | None:
         schema = self.label_bounds
-        own = schema.columns[schema.require_label()].missing if isinstance(schema, Schema) else None
+        if isinstance(schema, Schema):
+            own = schema.columns[schema.require_label()].missing
+        else:
+            own = None
         return check_missing_constant(self.missing if own is None else own, low, high)
 
     def _get_variance(self, span: float) -> float:
         given: Any = self.noise_variance
-        variance = (span / 2) ** 2 if given is None else given
+        if given is None:
+            variance = (span / 2) ** 2
+        else:
+            variance = given
         if not (is_between(variance, -math.inf, math.inf) and 0 <= variance <= span**2):
             raise InvalidParameter(
                 "noise_variance is not a possible variance.",
@@ -295,8 +347,11 @@ def estimate_error(
 
     Both maps have C·X = I, so nothing is held back; the features are public, so nothing is assumed about them.
     """
-    n, D = len(rows), C - np.linalg.pinv(rows)
-    apart = math.sqrt(max(float(np.sum((rows.T @ rows) * (D @ D.T))), 0.0))  # ‖X·D‖, without a matrix of n columns
+    n = len(rows)
+    D = C - np.linalg.pinv(rows)
+    apart = math.sqrt(
+        max(float(np.sum((rows.T @ rows) * (D @ D.T))), 0.0)
+    )  # ‖X·D‖, without a matrix of n columns
     return ExpectedError(
         classical=least_squares(fit_intercept),
         unit="in units of the label",
@@ -318,16 +373,21 @@ def _check_finite(rows: Floats) -> Floats:
         )
     size = np.abs(rows)
     if np.any((size > MAX_MAGNITUDE) | ((size > 0) & (size < MIN_MAGNITUDE))):
-        raise InvalidData("A feature is larger than doubles can calculate with.", "", "Change its unit.")
+        raise InvalidData(
+            "A feature is larger than doubles can calculate with.", "", "Change its unit."
+        )
     return rows
 
 
 def _split_groups(budgets: Budgets, n: int) -> Budgets:
     """Returns the budgets with one kind a person: here people with equal ε and rows differ by their features."""
     if budgets.codes is None or (budgets.unit == "person" and budgets.owner is None):
-        raise InvalidParameter("These budgets do not say which row is whose.", "", "Build them with Budgets.of.")
+        raise InvalidParameter(
+            "These budgets do not say which row is whose.", "", "Build them with Budgets.of."
+        )
     check_same_length(n, epsilon=budgets.row_codes())
-    kinds, people = budgets.kinds, budgets.n_people
+    kinds = budgets.kinds
+    people = budgets.n_people
     ones = np.ones(people, dtype=np.int64)
     return replace(
         budgets,
@@ -337,15 +397,25 @@ def _split_groups(budgets: Budgets, n: int) -> Budgets:
 
 
 def _list_owners(budgets: Budgets) -> Integers:
-    return np.arange(budgets.n_people) if budgets.owner is None else budgets.owner
+    if budgets.owner is None:
+        return np.arange(budgets.n_people)
+    return budgets.owner
 
 
 def _make_weights(D: Integers, found: Calibration, budgets: Budgets) -> Weights:
     """How loud each person is heard: how far their labels reach, as a share of everybody's."""
     spare = max(sum(D.tolist()).bit_length() - TOTAL_BITS, 0)
     person = D >> spare
-    row, total = person // budgets.kinds.rows, int(person.sum())
-    return Weights(row, person, total, found.loudest >> spare, found.charges, float(np.square(person / total).sum()))
+    row = person // budgets.kinds.rows
+    total = int(person.sum())
+    return Weights(
+        row,
+        person,
+        total,
+        found.loudest >> spare,
+        found.charges,
+        float(np.square(person / total).sum()),
+    )
 
 
 def _describe_optimality(solution: Solution, worth: float) -> dict[str, Any]:
@@ -360,9 +430,12 @@ def _describe_optimality(solution: Solution, worth: float) -> dict[str, Any]:
 
 
 #: Entries of the map are whole numbers of at most this many bits, and nobody's add up to 2^53: doubles count them.
-MAP_BITS, SUM_BITS = 42, 52
+MAP_BITS = 42
+SUM_BITS = 52
 #: Labels are rounded to at least 2^20 cells, and to 2^-7 of the noise where that is finer.
-MIN_BITS, MAX_BITS, SPARE_BITS = 20, 32, 7
+MIN_BITS = 20
+MAX_BITS = 32
+SPARE_BITS = 7
 #: The statistic is shifted until the noise has about this scale: fine steps, and far from int64's end.
 SCALE_BITS = 40
 #: Answers are multiples of a power of two below a thousandth of the noise.
@@ -405,7 +478,9 @@ def round_map(C: Floats, owner: Integers) -> tuple[Integers, int]:
     return np.rint(np.ldexp(C, -exponent)).astype(np.int64), exponent
 
 
-def compute_reach(K: Integers, owner: Integers, sensitivity: str) -> tuple[Integers, NDArray[np.bool_]]:
+def compute_reach(
+    K: Integers, owner: Integers, sensitivity: str
+) -> tuple[Integers, NDArray[np.bool_]]:
     """Returns D_l = max ‖K_l·δ‖₁ over |δ_i| ≤ 1 or a whole number above it, and who has it exactly.
 
     K is that of `whole_numbers`, so doubles hold every sum exactly. "entrywise" is Σ|K_ji| for everybody.
@@ -413,7 +488,9 @@ def compute_reach(K: Integers, owner: Integers, sensitivity: str) -> tuple[Integ
     order, starts = _sort_by_owner(owner)
     rows = K.T[order].astype(np.float64)
     if sensitivity == "entrywise":
-        return compute_entrywise_norms(rows, starts).astype(np.int64), np.zeros(len(starts), dtype=bool)
+        return compute_entrywise_norms(rows, starts).astype(np.int64), np.zeros(
+            len(starts), dtype=bool
+        )
     upper, exact = compute_norms(rows, starts)
     return np.ceil(upper).astype(np.int64), exact
 
@@ -435,7 +512,9 @@ class Calibration:
     noise: float  # scale of the noise on a coefficient, in units of the label
 
 
-def calibrate_noise(K: Integers, exponent: int, D: Integers, budgets: Budgets, low: float, high: float) -> Calibration:
+def calibrate_noise(
+    K: Integers, exponent: int, D: Integers, budgets: Budgets, low: float, high: float
+) -> Calibration:
     """Returns grid, noise scale and charges such that everybody's loss (D_l·N/2^t + κd)/b is within their grant.
 
     Shifting a coordinate by t bits moves the difference of two neighbouring statistics by less than 1, so that
@@ -452,14 +531,21 @@ def calibrate_noise(K: Integers, exponent: int, D: Integers, budgets: Budgets, l
     values = Grid.cover(low, high, min(max(bits, MIN_BITS), MAX_BITS))
     sensitivity = loudest * values.cells  # the statistic moves by at most this much times ε_l
     shift = max(sensitivity.bit_length() - SCALE_BITS, 0)
-    rounding = len(K) if shift else 0
-    scale = -(-sensitivity // 2**shift) + -(-rounding * units.UNITS_PER_EPSILON // int(granted[heard].min()))
+    if shift:
+        rounding = len(K)
+    else:
+        rounding = 0
+    scale = -(-sensitivity // 2**shift) + -(
+        -rounding * units.UNITS_PER_EPSILON // int(granted[heard].min())
+    )
     moved = np.where(heard, D * (values.cells / 2.0**shift) + rounding, 0.0)
     charges = units.check_within_grant(units.round_up(moved / scale), granted)
     noise = scale * 2.0**shift * float(values.step) * 2.0**exponent
     coarsest = exponent_below(math.ulp(max(abs(low), abs(high)) * widest * 2.0**exponent)) + 1
     answer = max(exponent_below(noise * 2.0**-ANSWER_BITS), coarsest)
-    return Calibration(MapGrid(values, K, exponent, shift, answer), float(scale), loudest, charges, noise)
+    return Calibration(
+        MapGrid(values, K, exponent, shift, answer), float(scale), loudest, charges, noise
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -494,14 +580,16 @@ def multiply_exactly(K: Integers, z: Floats) -> list[int]:
 
 def _multiply_pieces(row: Integers, z: Floats) -> Iterator[int]:
     for first in range(0, len(z), PIECE_ROWS):
-        k, part = row[first : first + PIECE_ROWS], z[first : first + PIECE_ROWS]
+        k = row[first : first + PIECE_ROWS]
+        part = z[first : first + PIECE_ROWS]
         yield exact_dot(np.maximum(k, 0), part) - exact_dot(np.maximum(-k, 0), part)
 
 
 def draw_noisy_values(plan: Plan, statistic: NDArray[Any]) -> list[float]:
     """Returns the noisy coefficients: 2^e·(K·(lo, …, lo) + step·(2^t·(⌊S/2^t⌋ + Z) + (2^t − 1)/2)), snapped."""
     grid: MapGrid = plan.grid
-    unit, step = power_of_two(grid.map_exponent), power_of_two(grid.answer_exponent)
+    unit = power_of_two(grid.map_exponent)
+    step = power_of_two(grid.answer_exponent)
     middle = Fraction(2**grid.shift - 1, 2)  # the shift rounds down; on average by this much
     base = multiply_exactly(grid.map, np.ones(grid.map.shape[1]))
     noise = integer.draw_laplace(plan.noise["integer_scale"], len(statistic))
@@ -517,7 +605,10 @@ def describe_reach(sensitivity: str, exact: Any, held: int) -> str:
     """Says how people's reach was found."""
     if sensitivity == "entrywise":
         return "entrywise sensitivity, as published"
-    told = (
-        "exact sensitivity" if exact.all() else f"exact sensitivity of {int(exact.sum())} of {len(exact)}, else a bound"
-    )
-    return told if not held else f"{told}; the map was sought with {held} of them held by an upper bound of it"
+    if exact.all():
+        told = "exact sensitivity"
+    else:
+        told = f"exact sensitivity of {int(exact.sum())} of {len(exact)}, else a bound"
+    if not held:
+        return told
+    return f"{told}; the map was sought with {held} of them held by an upper bound of it"

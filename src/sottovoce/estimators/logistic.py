@@ -106,7 +106,9 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     later = ("missing",)  # what older books do not know about a question
 
-    def fit(self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None) -> LogisticRegression:
+    def fit(
+        self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None
+    ) -> LogisticRegression:
         """Fits the classes y on the features X; ε is a number, an array by row, a mapping from person, or Budgets.
 
         X may also be a table that lives elsewhere, with y, ``groups`` and ε the names of its columns (or ε another
@@ -116,19 +118,30 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         set_fitted_attributes(self, release, plan.guarantee, X)
         return self
 
-    def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, n_features: int | None = None) -> Plan:
+    def plan(
+        self,
+        epsilon: Any,
+        groups: Any = None,
+        rows: int | None = None,
+        n_features: int | None = None,
+    ) -> Plan:
         """What it will cost whom, and how accurate it will be; no private value is needed."""
-        return self._make_plan(make_budgets(epsilon, groups, rows, find_schema(self)), self._make_recoding(n_features))
+        return self._make_plan(
+            make_budgets(epsilon, groups, rows, find_schema(self)), self._make_recoding(n_features)
+        )
 
     def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Dataset]:
         """Returns the budgets and rows of features and classes in memory, the rows in the unit ball."""
         X, y = data
-        recoding, classes = self._make_recoding(X), self._get_classes()
-        raw, codes = to_matrix(X, recoding), classes.find_codes(y)
+        recoding = self._make_recoding(X)
+        classes = self._get_classes()
+        raw = to_matrix(X, recoding)
+        codes = classes.find_codes(y)
         check_same_length(len(raw), y=codes, groups=groups)
         budgets = make_budgets(epsilon, groups, len(codes))
         ball = self._choose_tuning(self._make_weights(budgets, recoding), recoding).ball
-        reader, label = UnitBallReader(ball, recoding), ClassLabel(VALUE, classes, coded=True)
+        reader = UnitBallReader(ball, recoding)
+        label = ClassLabel(VALUE, classes, coded=True)
         return budgets, load_matrix(ball.encode(raw, recoding), reader, codes, label, budgets)
 
     def rows_of(self, table: DataSource) -> Dataset:
@@ -138,20 +151,30 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there are."""
-        return self._make_plan(budgets, self._make_recoding(None) if rows is None else rows.features.recoding)
+        return self._make_plan(
+            budgets, self._make_recoding(None) if rows is None else rows.features.recoding
+        )
 
     def answer(self, plan: Plan, rows: Dataset) -> Release:
         """Reads the rows, draws the noise, and returns the release."""
         given = plan.parameters
-        recoding, ball = Recoding.from_dict(given["features"]), UnitBall.from_dict(given["ball"])
+        recoding = Recoding.from_dict(given["features"])
+        ball = UnitBall.from_dict(given["ball"])
         voices = self._make_weights(plan.budgets, recoding)
-        problems = logistic_mechanism.Problems(rows, ball, voices, given["alpha"], plan.noise["rate"])
+        problems = logistic_mechanism.Problems(
+            rows, ball, voices, given["alpha"], plan.noise["rate"]
+        )
         models = {}
         for positive in _list_positive_classes(given["classes"]):
-            intercept, slopes = ball.to_original_units(problems.fit_class(positive) * given["stretch"])
+            intercept, slopes = ball.to_original_units(
+                problems.fit_class(positive) * given["stretch"]
+            )
             intercept, coefficients = recoding.to_original_units(intercept, slopes)
             named = dict(zip(recoding.names, coefficients.tolist(), strict=True))
-            models[str(given["classes"][positive])] = {"intercept": intercept, "coefficients": named}
+            models[str(given["classes"][positive])] = {
+                "intercept": intercept,
+                "coefficients": named,
+            }
         return Release.of(plan, {"models": models})
 
     def decision_function(self, X: Any) -> Floats:
@@ -160,16 +183,25 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         A row that is longer than rows were taken to be is cut as in fit; for others this is intercept + X·coef.
         """
         check_is_fitted(self, "coef_")
-        recoding, ball = self._recoding, UnitBall.from_dict(self.release_.parameters["ball"])
+        recoding = self._recoding
+        ball = UnitBall.from_dict(self.release_.parameters["ball"])
         Z = recoding.recoded(to_matrix(X, recoding, expected=self.n_features_in_))
         models = zip(self.intercept_, self.coef_, strict=True)
-        columns = [ball.margins(Z, *recoding.centred(float(intercept), slopes)) for intercept, slopes in models]
-        return columns[0] if len(columns) == 1 else np.column_stack(columns)
+        columns = [
+            ball.margins(Z, *recoding.centred(float(intercept), slopes))
+            for intercept, slopes in models
+        ]
+        if len(columns) == 1:
+            return columns[0]
+        return np.column_stack(columns)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Returns the class with the highest odds for each row."""
         odds = self.decision_function(X)
-        which = odds.argmax(axis=1) if odds.ndim == 2 else (odds > 0).astype(np.int64)
+        if odds.ndim == 2:
+            which = odds.argmax(axis=1)
+        else:
+            which = (odds > 0).astype(np.int64)
         return np.asarray(self.classes_[which])
 
     def predict_proba(self, X: Any) -> Floats:
@@ -184,18 +216,23 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Returns a model that predicts, from a published release alone."""
         if getattr(release, "question", None) != "logistic regression":
             raise InvalidRelease(
-                "This release is not a logistic regression.", "", "Load a release of `sottovoce release logistic`."
+                "This release is not a logistic regression.",
+                "",
+                "Load a release of `sottovoce release logistic`.",
             )
         return restore_model(release, cls._build_from_release)
 
     @classmethod
     def _build_from_release(cls, release: Release) -> LogisticRegression:
-        model = cls(classes=release.parameters["classes"], neighbours=release.parameters["neighbours"])
+        model = cls(
+            classes=release.parameters["classes"], neighbours=release.parameters["neighbours"]
+        )
         set_fitted_attributes(model, release)
         return model
 
     def _make_plan(self, budgets: Budgets, recoding: Recoding) -> Plan:
-        classes, voices = self._get_classes(), self._make_weights(budgets, recoding)
+        classes = self._get_classes()
+        voices = self._make_weights(budgets, recoding)
         setting = self._choose_tuning(voices, recoding)
         rate = voices.rate(setting.ridge, self.accountant)
         charges = voices.charges(setting.ridge, rate, self.accountant)
@@ -215,13 +252,18 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             budgets=budgets,
             weights=voices.weights,
             guarantee=replace(
-                Guarantee.of(budgets, charges, arithmetic="floating"), neighbours=NEIGHBOURS[self.neighbours]
+                Guarantee.of(budgets, charges, arithmetic="floating"),
+                neighbours=NEIGHBOURS[self.neighbours],
             ),
             noise={
                 "distribution": "radial noise in the objective",
                 "rate": rate,
-                "root_mean_square": 2 * math.sqrt(voices.coordinates * (voices.coordinates + 1)) / rate,
-                "output_noise": logistic_mechanism.compute_output_noise(voices, setting.ridge, rate),
+                "root_mean_square": 2
+                * math.sqrt(voices.coordinates * (voices.coordinates + 1))
+                / rate,
+                "output_noise": logistic_mechanism.compute_output_noise(
+                    voices, setting.ridge, rate
+                ),
             },
             grid=logistic_mechanism.make_answer_grid(voices.coordinates, setting.ridge, rate),
             theorem=Theorem(
@@ -230,14 +272,21 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "docs/theory/logistic.md",
             ),
             error=logistic_mechanism.estimate_error(setting, rate, budgets, voices.weights),
-            risk=partial(logistic_mechanism.compute_error_bound, voices=voices, ridge=setting.ridge, rate=rate),
+            risk=partial(
+                logistic_mechanism.compute_error_bound,
+                voices=voices,
+                ridge=setting.ridge,
+                rate=rate,
+            ),
         )
 
     def _make_recoding(self, X: Any) -> Recoding:
         return make_recoding(self.bounds, X, self.missing)
 
     def _describe_charge(self) -> str:
-        return "at most W_l·η/2, for each problem, and ε_out" if self._labels_only else ACCOUNTANTS[self.accountant]
+        if self._labels_only:
+            return "at most W_l·η/2, for each problem, and ε_out"
+        return ACCOUNTANTS[self.accountant]
 
     @property
     def _labels_only(self) -> bool:
@@ -246,22 +295,35 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _make_weights(self, budgets: Budgets, recoding: Recoding) -> PersonWeights:
         self._refuse_unknown()
         coordinates = recoding.width + check_flag(self.fit_intercept, "fit_intercept")
-        return PersonWeights.of(budgets.kinds, coordinates, len(self._get_classes().values), self._labels_only)
+        return PersonWeights.of(
+            budgets.kinds, coordinates, len(self._get_classes().values), self._labels_only
+        )
 
-    def _choose_tuning(self, voices: PersonWeights, recoding: Recoding) -> logistic_mechanism.TuningChoice:
+    def _choose_tuning(
+        self, voices: PersonWeights, recoding: Recoding
+    ) -> logistic_mechanism.TuningChoice:
         scale = logistic_mechanism.BudgetScale(
             voices.total, recoding.width, check_flag(self.fit_intercept, "fit_intercept")
         )
         if self.public is not None:
-            accountant = LABELS if self._labels_only else self.accountant
+            if self._labels_only:
+                accountant = LABELS
+            else:
+                accountant = self.accountant
             public = logistic_mechanism.PublicRows.of(self.public, recoding, self._get_classes())
             return logistic_mechanism.choose_with_public_rows(scale, public, self.alpha, accountant)
-        norm = self.bounds.norm if isinstance(self.bounds, Bounds) else None
+        if isinstance(self.bounds, Bounds):
+            norm = self.bounds.norm
+        else:
+            norm = None
         return logistic_mechanism.choose_without_public_rows(scale, recoding, norm, self.alpha)
 
     def _get_classes(self) -> Classes:
         pair = isinstance(self.public, tuple | list) and len(self.public) == 2
-        labels = self.public[1] if pair else None
+        if pair:
+            labels = self.public[1]
+        else:
+            labels = None
         return Classes.from_declaration(self.classes, self.bounds, labels)
 
     def _refuse_unknown(self) -> None:
@@ -271,7 +333,9 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ):
             if not is_one_of(value, known):
                 raise InvalidParameter(
-                    f"This value of {name} is not known.", f"Known: {', '.join(known)}.", "Choose one."
+                    f"This value of {name} is not known.",
+                    f"Known: {', '.join(known)}.",
+                    "Choose one.",
                 )
         if self.alpha is not None and not is_measurable(self.alpha):
             raise InvalidParameter(
@@ -283,4 +347,6 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 def _list_positive_classes(classes: Any) -> tuple[int, ...]:
     """Returns which classes are told from the others: the second of two, each of several."""
-    return (1,) if len(classes) == 2 else tuple(range(len(classes)))
+    if len(classes) == 2:
+        return (1,)
+    return tuple(range(len(classes)))

@@ -68,13 +68,18 @@ from sottovoce.weights import Weights
 #: Solver tolerance of the gradient; what is left is covered by noise paid from the slack.
 TOLERANCE = 1e-15
 #: What is assumed for the expected error: how far log-odds spread, and how much the log-likelihood of a row bends.
-LOG_ODDS, CURVATURE, NODES = 2.0, 0.15, 40
+LOG_ODDS = 2.0
+CURVATURE = 0.15
+NODES = 40
 #: From this many rows on a first guess comes from a sixteenth of them, and never from many more than so many.
-MANY_ROWS, SAMPLE_RATE, ROUGH_TOLERANCE = 2**16, 1 / 16, 1e-3
+MANY_ROWS = 2**16
+SAMPLE_RATE = 1 / 16
+ROUGH_TOLERANCE = 1e-3
 #: Multiples of it are spread evenly over [0, 1).
 GOLDEN = (math.sqrt(5) - 1) / 2
 #: Columns of the rows that a first guess comes from.
-VALUE, KIND = "value", "kind"
+VALUE = "value"
+KIND = "kind"
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +94,8 @@ class Problems:
 
     def fit_class(self, positive: int) -> Floats:
         """Returns the noisy minimiser for one class against the others, on the public grid; fresh noise each time."""
-        d, ridge = self.ball.width, self.ridge
+        d = self.ball.width
+        ridge = self.ridge
         problem = newton.Problem(
             terms=_sum_over_engine(self.rows.engine, self._make_kernel(positive)),
             ridge=np.full(d, ridge),
@@ -99,14 +105,20 @@ class Problems:
             pull=1 / math.sqrt(ridge),
             error=bound_gradient_rounding(self.voices, ridge),
         )
-        theta = newton.minimise(problem, compute_tolerance(self.voices, ridge), self._find_start(problem, positive))
+        theta = newton.minimise(
+            problem, compute_tolerance(self.voices, ridge), self._find_start(problem, positive)
+        )
         rate = 1 / compute_output_scale(self.voices, ridge, self.rate)
-        return make_answer_grid(d, ridge, self.rate).nearest(continuous.add_output_noise(theta, rate, np.ones(d)))
+        return make_answer_grid(d, ridge, self.rate).nearest(
+            continuous.add_output_noise(theta, rate, np.ones(d))
+        )
 
     def _make_kernel(self, positive: int) -> LogisticTerms:
         reader = self.rows.features
         return LogisticTerms(
-            reader=reader if isinstance(reader, UnitBallReader) else UnitBallReader(self.ball, reader.recoding, reader),
+            reader=reader
+            if isinstance(reader, UnitBallReader)
+            else UnitBallReader(self.ball, reader.recoding, reader),
             label=self.rows.label,
             owner=self.rows.owner,
             loudness=self.voices.row,
@@ -123,7 +135,9 @@ class Problems:
         kernel = replace(self._make_kernel(positive), loudness=self.voices.row / rate)
         chosen = self.rows.engine.fold(Sample(kernel, rate))
         v, phi, y = (np.concatenate(column) for column in zip(*chosen, strict=True))
-        if not 0.5 < len(v) / (rate * rows) < 2:  # few different rows, so that the choice between them was unlucky
+        if (
+            not 0.5 < len(v) / (rate * rows) < 2
+        ):  # few different rows, so that the choice between them was unlucky
             return None
         engine = get_default_engine().of_columns(
             {MATRIX_COLUMN: phi, VALUE: np.where(y > 0, positive, -1.0), KIND: np.arange(len(v))}
@@ -131,7 +145,9 @@ class Problems:
         label = replace(self.rows.label, column=VALUE, coded=True)
         reader = UnitBallReader(self.ball, self.rows.features.recoding)
         few = replace(kernel, reader=reader, label=label, owner=GroupLookup(KIND), loudness=v)
-        return newton.run_newton(replace(problem, terms=_sum_over_engine(engine, few)), negligible=ROUGH_TOLERANCE)
+        return newton.run_newton(
+            replace(problem, terms=_sum_over_engine(engine, few)), negligible=ROUGH_TOLERANCE
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +177,9 @@ class Sample:
         return v[chosen], phi[chosen], y[chosen]
 
 
-def _sum_over_engine(engine: Engine, kernel: LogisticTerms) -> Callable[[Any, bool], tuple[float, Any, Any]]:
+def _sum_over_engine(
+    engine: Engine, kernel: LogisticTerms
+) -> Callable[[Any, bool], tuple[float, Any, Any]]:
     """The terms of a problem over the rows of an engine."""
 
     def terms(theta: Any, extended: bool) -> tuple[float, Any, Any]:
@@ -183,7 +201,9 @@ def bound_gradient_rounding(voices: PersonWeights, ridge: float) -> float:
 
 def compute_tolerance(voices: PersonWeights, ridge: float) -> float:
     """Returns t, the distance to the minimiser, in the norm of Λ, that the solver reaches; a public number."""
-    return newton.find_tolerance(bound_gradient_rounding(voices, ridge), least=TOLERANCE / math.sqrt(ridge))
+    return newton.find_tolerance(
+        bound_gradient_rounding(voices, ridge), least=TOLERANCE / math.sqrt(ridge)
+    )
 
 
 def bound_norm(tilt: float, ridge: float) -> float:
@@ -193,7 +213,9 @@ def bound_norm(tilt: float, ridge: float) -> float:
 
 def compute_output_scale(voices: PersonWeights, ridge: float, rate: float) -> float:
     """Returns 2t/(ε_out·√λ): the density of ν is ∝ exp(−‖ν‖/scale); t holds the solver's error and b's rounding."""
-    distance = compute_tolerance(voices, ridge) + bound_tilt_rounding(voices.coordinates, ridge, rate)
+    distance = compute_tolerance(voices, ridge) + bound_tilt_rounding(
+        voices.coordinates, ridge, rate
+    )
     return 2 * distance / (voices.slack * math.sqrt(ridge))
 
 
@@ -213,7 +235,9 @@ def compute_output_noise(voices: PersonWeights, ridge: float, rate: float) -> fl
     return math.sqrt(d * (d + 1)) * compute_output_scale(voices, ridge, rate)
 
 
-def estimate_error(setting: TuningChoice, rate: float, budgets: Budgets, weights: Weights) -> ExpectedError:
+def estimate_error(
+    setting: TuningChoice, rate: float, budgets: Budgets, weights: Weights
+) -> ExpectedError:
     """Returns what predicted probabilities are expected to miss of those of maximum likelihood.
 
     Log-odds of maximum likelihood are taken to spread by LOG_ODDS. A row of the ball spreads by 1/d in each of d
@@ -249,7 +273,9 @@ def estimate_cut_effect(ball: UnitBall) -> float:
     spreads, so lengths vary by √(.2/p) of themselves. Cut to one length, rows lose that variation.
     """
     p = len(ball.spread)
-    return math.sqrt(0.2 / p) * float(ndtr((math.sqrt(p) - ball.radius) / math.sqrt(0.2))) if p else 0.0
+    if p:
+        return math.sqrt(0.2 / p) * float(ndtr((math.sqrt(p) - ball.radius) / math.sqrt(0.2)))
+    return 0.0
 
 
 def estimate_probability_error(kept: float, noise: float) -> float:
@@ -262,26 +288,37 @@ def estimate_probability_error(kept: float, noise: float) -> float:
 
 
 def compute_error_bound(
-    delta: float = 0.05, norm: float | None = None, *, voices: PersonWeights, ridge: float, rate: float
+    delta: float = 0.05,
+    norm: float | None = None,
+    *,
+    voices: PersonWeights,
+    ridge: float,
+    rate: float,
 ) -> float:
     """Returns μ‖a‖ + σ/η: with probability 1 − δ over rows and noise, every w of this norm misclassifies at most
     J(w)/ln 2 plus this, J the noisy objective; without a norm, one that the released w certainly has.
     """
     if not is_between(delta, 0, 1) or (norm is not None and not is_between(norm, 0, math.inf)):
         raise InvalidParameter(
-            "δ is not between 0 and 1, or the norm is not positive.", "", "Pass delta=0.05, and a public norm or none."
+            "δ is not between 0 and 1, or the norm is not positive.",
+            "",
+            "Pass delta=0.05, and a public norm or none.",
         )
     delta = float(delta)
     q = float(gammaincinv(voices.coordinates, 1 - delta / 2))
-    beta = float(norm or 0) or bound_norm(2 * q / rate, ridge) + q * compute_output_scale(voices, ridge, rate)
+    beta = float(norm or 0) or bound_norm(2 * q / rate, ridge) + q * compute_output_scale(
+        voices, ridge, rate
+    )
     mu = beta / math.log(2) * (2 + math.sqrt(math.log(2 / delta) / 2))
     return mu * math.sqrt(voices.weights.concentration) + 2 * beta * q / (rate * math.log(2))
 
 
 #: λ = STRENGTH/g², within limits.
-STRENGTH, STRONGEST = 50.0, 3.0
+STRENGTH = 50.0
+STRONGEST = 3.0
 #: Shares of a row's usual length √p (in units of the columns' spreads) at which rows are cut.
-CUT, CUT_WITH_PUBLIC_ROWS = 0.6, 0.8
+CUT = 0.6
+CUT_WITH_PUBLIC_ROWS = 0.8
 #: From this much budget for each coordinate on, rows are cut less and less.
 AMPLE_BUDGET = 300.0
 #: A column of public rows is never taken to be narrower than this share of its bounds.
@@ -289,7 +326,9 @@ NARROWEST = 1e-3
 INTERCEPT_FACTOR = 2.0
 #: What is tried on public rows, as multiples of the defaults of R, c and λ.
 CANDIDATES = tuple(product((0.6, 1.0, 1.5), (0.15, 0.5, 1.0), (0.25, 1.0, 4.0)))
-FOLDS, NOISES, MOST_ROWS = 4, 4, 512
+FOLDS = 4
+NOISES = 4
+MOST_ROWS = 512
 #: At a λ that is too weak for any noise the simulation has next to infinite noise; the plan refuses it afterwards.
 SMALLEST_RATE = 1e-9
 #: The flattest curvature that a direction of much influence has, for undoing the shrinkage of λ.
@@ -302,7 +341,9 @@ class TuningChoice:
 
     ridge: float
     ball: UnitBall
-    stretch: float = 1.0  # what coefficients are multiplied with, to undo the shrinkage of a chosen λ
+    stretch: float = (
+        1.0  # what coefficients are multiplied with, to undo the shrinkage of a chosen λ
+    )
     expected: float | None = None  # misclassification rate in the simulation on public rows
 
 
@@ -317,7 +358,8 @@ class PublicRows:
     def of(cls, public: Any, recoding: Recoding, classes: Classes) -> PublicRows:
         """Reads a pair of features and labels; refuses what is not one, or not complete."""
         if isinstance(public, tuple | list) and len(public) == 2:
-            rows, codes = recoding.encode(to_matrix(public[0], recoding)), classes.codes(public[1])
+            rows = recoding.encode(to_matrix(public[0], recoding))
+            codes = classes.codes(public[1])
             check_same_length(len(rows), **{"labels of the public rows": codes})
             if len(rows) >= 2 and np.isfinite(rows).all():
                 return cls(rows, codes)
@@ -363,11 +405,16 @@ class BudgetScale:
     def intercept(self, times: float = 1.0) -> float:
         """c, or what belongs to a multiple of the intercept's column."""
         one = INTERCEPT_FACTOR * times
-        return one / math.sqrt(one**2 + self.slopes) if self.fit_intercept else 0.0
+        if self.fit_intercept:
+            return one / math.sqrt(one**2 + self.slopes)
+        return 0.0
 
     def cut_radius(self, share: float) -> float:
         """R for columns of spread 1."""
-        return max(share * math.sqrt(self.slopes) * float(max(1.0, (self.each / AMPLE_BUDGET) ** 0.25)), 1e-9)
+        return max(
+            share * math.sqrt(self.slopes) * float(max(1.0, (self.each / AMPLE_BUDGET) ** 0.25)),
+            1e-9,
+        )
 
 
 def choose_without_public_rows(
@@ -375,13 +422,22 @@ def choose_without_public_rows(
 ) -> TuningChoice:
     """The defaults: columns fill their bounds evenly; or, where a norm is promised, rows as they are."""
     if norm is not None:
-        low, high = (np.array([getattr(f, side) for f in recoding.features if f.width]) for side in ("low", "high"))
-        ball = UnitBall(-(low + high) / (2 * (high - low)), 1 / (high - low), norm, scale.intercept(), GRID_BITS)
+        low, high = (
+            np.array([getattr(f, side) for f in recoding.features if f.width])
+            for side in ("low", "high")
+        )
+        ball = UnitBall(
+            -(low + high) / (2 * (high - low)), 1 / (high - low), norm, scale.intercept(), GRID_BITS
+        )
     else:
         spread = recoding.estimate_spread()
         longest = math.sqrt(float(np.square(0.5 / spread).sum())) or 1.0
         ball = UnitBall(
-            np.zeros(scale.slopes), spread, min(scale.cut_radius(CUT), longest), scale.intercept(), GRID_BITS
+            np.zeros(scale.slopes),
+            spread,
+            min(scale.cut_radius(CUT), longest),
+            scale.intercept(),
+            GRID_BITS,
         )
     return _make_choice(scale, ball, alpha)
 
@@ -391,33 +447,58 @@ def choose_with_public_rows(
     scale: BudgetScale, public: PublicRows, alpha: float | None, accountant: str
 ) -> TuningChoice:
     """The best of a few settings in a simulation on public rows."""
-    middle, spread = public.Z.mean(axis=0), np.maximum(public.Z.std(axis=0), NARROWEST)
+    middle = public.Z.mean(axis=0)
+    spread = np.maximum(public.Z.std(axis=0), NARROWEST)
     tried = []
-    for cut, intercept, times in CANDIDATES if alpha is None else [t for t in CANDIDATES if t[2] == 1.0]:
+    for cut, intercept, times in (
+        CANDIDATES if alpha is None else [t for t in CANDIDATES if t[2] == 1.0]
+    ):
         ball = UnitBall(
-            middle, spread, scale.cut_radius(CUT_WITH_PUBLIC_ROWS * cut), scale.intercept(intercept), GRID_BITS
+            middle,
+            spread,
+            scale.cut_radius(CUT_WITH_PUBLIC_ROWS * cut),
+            scale.intercept(intercept),
+            GRID_BITS,
         )
         one = _make_choice(scale, ball, alpha, times)
         tried.append(
-            replace(one, expected=simulate_error(one, public, find_linear_rate(scale.total, one.ridge, accountant)))
+            replace(
+                one,
+                expected=simulate_error(
+                    one, public, find_linear_rate(scale.total, one.ridge, accountant)
+                ),
+            )
         )
     return min(tried, key=lambda setting: setting.expected or 0.0)
 
 
-def _make_choice(scale: BudgetScale, ball: UnitBall, alpha: float | None, times: float = 1.0) -> TuningChoice:
-    ridge = scale.default_lambda(times) if alpha is None else float(alpha)
+def _make_choice(
+    scale: BudgetScale, ball: UnitBall, alpha: float | None, times: float = 1.0
+) -> TuningChoice:
+    if alpha is None:
+        ridge = scale.default_lambda(times)
+    else:
+        ridge = float(alpha)
     return TuningChoice(ridge, ball, 1 + ridge / SMALLEST_CURVATURE if alpha is None else 1.0)
 
 
 def simulate_error(setting: TuningChoice, public: PublicRows, rate: float) -> float:
     """Returns the share of held-out public rows that fits with simulated noise misclassify."""
-    rows, codes = setting.ball.rows(public.Z[:MOST_ROWS]), public.codes[:MOST_ROWS]
+    rows = setting.ball.rows(public.Z[:MOST_ROWS])
+    codes = public.codes[:MOST_ROWS]
     wrong = []
-    for held, noise in product(range(FOLDS), make_noise_directions(rows.shape[1]) / max(rate, SMALLEST_RATE)):
+    for held, noise in product(
+        range(FOLDS), make_noise_directions(rows.shape[1]) / max(rate, SMALLEST_RATE)
+    ):
         out = np.arange(len(rows)) % FOLDS == held
         signs = [np.where(codes[~out] == k, 1.0, -1.0) for k in _list_positive_codes(codes)]
-        margins = np.array([rows[out] @ _fit_roughly(rows[~out], each, setting.ridge, noise) for each in signs])
-        guessed = margins.argmax(axis=0) if len(signs) > 1 else (margins[0] > 0).astype(np.int64)
+        margins = np.array(
+            [rows[out] @ _fit_roughly(rows[~out], each, setting.ridge, noise) for each in signs]
+        )
+        if len(signs) > 1:
+            guessed = margins.argmax(axis=0)
+        else:
+            guessed = (margins[0] > 0).astype(np.int64)
         wrong.append(float(np.mean(guessed != codes[out])) if out.any() else 0.0)
     return float(np.mean(wrong))
 
@@ -434,7 +515,9 @@ def make_noise_directions(d: int) -> Floats:
     """
     words = np.frombuffer(hashlib.shake_256(b"sottovoce").digest(8 * NOISES * d), dtype=np.uint64)
     normal = ndtri((words.astype(np.float64) + 0.5) * 2.0**-64).reshape(NOISES, d)
-    return np.asarray(2 * d * normal / np.linalg.norm(normal, axis=1, keepdims=True), dtype=np.float64)
+    return np.asarray(
+        2 * d * normal / np.linalg.norm(normal, axis=1, keepdims=True), dtype=np.float64
+    )
 
 
 def _fit_roughly(rows: Floats, signs: Floats, ridge: float, tilt: Floats) -> Floats:
@@ -444,10 +527,16 @@ def _fit_roughly(rows: Floats, signs: Floats, ridge: float, tilt: Floats) -> Flo
         margin = signs * (rows @ theta)
         doubt = 1 / (1 + np.exp(np.clip(margin, -700, 700)))
         rooted = rows * np.sqrt(doubt * (1 - doubt))[:, None]
-        return float(np.logaddexp(0, -margin).mean()), (doubt * signs) @ rows / len(rows), rooted.T @ rooted / len(rows)
+        return (
+            float(np.logaddexp(0, -margin).mean()),
+            (doubt * signs) @ rows / len(rows),
+            rooted.T @ rooted / len(rows),
+        )
 
     d = rows.shape[1]
-    return newton.run_newton(newton.Problem(terms, np.full(d, ridge), np.zeros(d), tilt, 0.0, 0.0, 0.0))
+    return newton.run_newton(
+        newton.Problem(terms, np.full(d, ridge), np.zeros(d), tilt, 0.0, 0.0, 0.0)
+    )
 
 
 #: The share of everybody's part in a problem that pays for the solver's last digits.
@@ -473,17 +562,24 @@ class PersonWeights:
     labels_only: bool
 
     @classmethod
-    def of(cls, kinds: BudgetGroups, coordinates: int, classes: int, labels_only: bool) -> PersonWeights:
+    def of(
+        cls, kinds: BudgetGroups, coordinates: int, classes: int, labels_only: bool
+    ) -> PersonWeights:
         """Solves for the weights of people; whoever grants next to nothing is not heard."""
         problems = count_changed_problems(kinds.rows, classes, labels_only)
         heard = has_usable_budget(kinds)
         part = np.where(heard, units.to_epsilon(kinds.epsilon) / problems * (1 - 1e-12), 0.0)
         if not part.any():
-            raise InvalidBudget("Nobody grants anything.", "Somebody's ε must be above 0.", "Give people a positive ε.")
+            raise InvalidBudget(
+                "Nobody grants anything.",
+                "Somebody's ε must be above 0.",
+                "Give people a positive ε.",
+            )
         slack = SLACK * float(part[heard].min())
         left = np.where(heard, part - slack, 0.0)
         voices = np.minimum(
-            left / kinds.rows, solve_saturation(left, kinds.rows, kinds.people, compute_noise_price(coordinates))
+            left / kinds.rows,
+            solve_saturation(left, kinds.rows, kinds.people, compute_noise_price(coordinates)),
         )
         weights = Weights.from_row_weights(kinds, voices / voices.max())
         return cls(kinds, weights, left, problems, slack, coordinates, labels_only)
@@ -514,24 +610,40 @@ class PersonWeights:
         rate = find_linear_rate(self.total, ridge, self._get_accountant(accountant))
         if self.labels_only:
             return rate
-        if rate * ridge < FREE_RATE:  # few people, or little regularisation: the exact charge may be the smaller one
-            rate = max(rate, _find_largest(lambda eta: self._is_affordable(eta, ridge, accountant), 4 * self.total))
+        if (
+            rate * ridge < FREE_RATE
+        ):  # few people, or little regularisation: the exact charge may be the smaller one
+            rate = max(
+                rate,
+                _find_largest(
+                    lambda eta: self._is_affordable(eta, ridge, accountant), 4 * self.total
+                ),
+            )
         if rate <= 0:
             raise self._weak_regularisation_error()
         return rate
 
     def charges(self, ridge: float, rate: float, accountant: str) -> units.Units:
         """Returns what each kind of people pays for all problems together, the solver's slack included."""
-        once = np.where(self.weights.person > 0, self._charge_per_problem(rate, ridge, accountant) + self.slack, 0.0)
+        once = np.where(
+            self.weights.person > 0,
+            self._charge_per_problem(rate, ridge, accountant) + self.slack,
+            0.0,
+        )
         return units.check_within_grant(units.round_up(once * self.problems), self.kinds.epsilon)
 
     def _get_accountant(self, accountant: str) -> str:
-        return LABELS if self.labels_only else accountant
+        if self.labels_only:
+            return LABELS
+        return accountant
 
     def _charge_per_problem(self, rate: float, ridge: float, accountant: str) -> Floats:
         if self.labels_only:
             return self.person * rate / 2
-        price = kappa.bound_charges if accountant == "kappa" else kappa.compute_exact_charges
+        if accountant == "kappa":
+            price = kappa.bound_charges
+        else:
+            price = kappa.compute_exact_charges
         return np.asarray(price(self.person, self.ranks, rate, ridge), dtype=np.float64)
 
     def _is_affordable(self, rate: float, ridge: float, accountant: str) -> bool:
@@ -547,7 +659,9 @@ class PersonWeights:
         )
 
 
-def count_changed_problems(rows: NDArray[np.int64], classes: int, labels_only: bool) -> NDArray[np.int64]:
+def count_changed_problems(
+    rows: NDArray[np.int64], classes: int, labels_only: bool
+) -> NDArray[np.int64]:
     """Returns how many of the problems, one class against the others, a person can change.
 
     Two classes make one problem. A row that changes changes all of them; a label that changes, the two
@@ -555,7 +669,9 @@ def count_changed_problems(rows: NDArray[np.int64], classes: int, labels_only: b
     """
     if classes == 2:
         return np.ones_like(rows)
-    return np.minimum(2 * rows, classes) if labels_only else np.full_like(rows, classes)
+    if labels_only:
+        return np.minimum(2 * rows, classes)
+    return np.full_like(rows, classes)
 
 
 def compute_noise_price(coordinates: int) -> float:
@@ -569,14 +685,20 @@ def solve_saturation(left: Floats, rows: Any, people: Any, price: float) -> floa
 
     def saturated(h: float) -> bool:
         u = np.minimum(left, h * rows)
-        return float((people * u * (h - u / rows)).sum()) >= price * math.sqrt(float((people * u * u / rows).sum()))
+        return float((people * u * (h - u / rows)).sum()) >= price * math.sqrt(
+            float((people * u * u / rows).sum())
+        )
 
-    low, high = 0.0, float((left / rows).max())
+    low = 0.0
+    high = float((left / rows).max())
     if not saturated(high):
         return high
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (low, middle) if saturated(middle) else (middle, high)
+        if saturated(middle):
+            low, high = (low, middle)
+        else:
+            low, high = (middle, high)
     return high
 
 
@@ -584,7 +706,10 @@ def find_linear_rate(total: float, ridge: float, accountant: str) -> float:
     """Returns the largest rate at which a charge that is linear in W stays within W·total; 0 if there is none."""
     if accountant == LABELS:
         return 2 * total
-    factor = kappa.kappa if accountant == "kappa" else lambda _, rho: kappa.bound_linear(rho)
+    if accountant == "kappa":
+        factor = kappa.kappa
+    else:
+        factor = lambda _, rho: kappa.bound_linear(rho)
     return _find_largest(lambda rate: rate * factor(ridge, rate * ridge) <= total, 4 * total)
 
 
@@ -595,5 +720,8 @@ def _find_largest(fits: Any, high: float) -> float:
         return 0.0
     for _ in range(100):
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if fits(middle) else (low, middle)
+        if fits(middle):
+            low, high = (middle, high)
+        else:
+            low, high = (low, middle)
     return low

@@ -29,13 +29,22 @@ from sottovoce.estimator import VALUE, load_column, make_budgets, make_column_la
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import integer
 from sottovoce.noise.grid import Grid, exponent_below, snap_to_grid
-from sottovoce.plan import ASSOCIATION, NEGLIGIBLE_INEQUALITY, ExpectedError, Plan, Theorem, measure_inequality
+from sottovoce.plan import (
+    ASSOCIATION,
+    NEGLIGIBLE_INEQUALITY,
+    ExpectedError,
+    Plan,
+    Theorem,
+    measure_inequality,
+)
 from sottovoce.release import Release
 from sottovoce.rounding import format_number
 from sottovoce.weights import Weights
 
 #: Values are rounded to at least 2^20 cells, and to 2^-7 of the noise where that is finer.
-MIN_BITS, MAX_BITS, SPARE_BITS = 20, 32, 7
+MIN_BITS = 20
+MAX_BITS = 32
+SPARE_BITS = 7
 #: The statistic is shifted until the noise has about this scale: fine steps, and far from int64's end.
 SCALE_BITS = 40
 #: The answer is a multiple of a power of two below a thousandth of the noise.
@@ -52,7 +61,11 @@ class MeanGrid:
 
     def to_dict(self) -> dict[str, Any]:
         """The grid as public JSON; every possible answer is a multiple of answer_step."""
-        return {**self.values.to_dict(), "shift": self.shift, "answer_step": math.ldexp(1.0, self.answer_exponent)}
+        return {
+            **self.values.to_dict(),
+            "shift": self.shift,
+            "answer_step": math.ldexp(1.0, self.answer_exponent),
+        }
 
 
 class Mean(BaseEstimator):  # type: ignore[misc]
@@ -83,14 +96,18 @@ class Mean(BaseEstimator):  # type: ignore[misc]
     missing : public constant between the bounds that stands for missing values; without it they are refused.
     """
 
-    def __init__(self, bounds: Any = None, *, spread: float | None = None, missing: float | None = None) -> None:
+    def __init__(
+        self, bounds: Any = None, *, spread: float | None = None, missing: float | None = None
+    ) -> None:
         self.bounds = bounds
         self.spread = spread
         self.missing = missing
 
     one_column = True
 
-    def fit(self, y: Any, epsilon: Any = None, groups: Any = None, column: str | None = None) -> Mean:
+    def fit(
+        self, y: Any, epsilon: Any = None, groups: Any = None, column: str | None = None
+    ) -> Mean:
         """Answers about the column y; ε is a number, an array by row, a mapping from person, or Budgets.
 
         y may also be a table that lives elsewhere, with ``column``, ``groups`` and ε the names of its columns (or ε
@@ -106,11 +123,16 @@ class Mean(BaseEstimator):  # type: ignore[misc]
         """What it will cost whom, and how accurate it will be; no value is needed."""
         return self.plan_for(make_budgets(epsilon, groups, rows, find_schema(self)))
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any, column: str | None = None) -> tuple[Budgets, Dataset]:
+    def gather(
+        self, *data: Any, epsilon: Any, groups: Any, column: str | None = None
+    ) -> tuple[Budgets, Dataset]:
         """Returns the budgets and rows of one column in memory."""
         (values,) = data
         return load_column(
-            values, epsilon=epsilon, groups=groups, label=replace(make_column_label(self, column), column=VALUE)
+            values,
+            epsilon=epsilon,
+            groups=groups,
+            label=replace(make_column_label(self, column), column=VALUE),
         )
 
     def rows_of(self, table: DataSource) -> Dataset:
@@ -119,8 +141,12 @@ class Mean(BaseEstimator):  # type: ignore[misc]
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets."""
-        label = make_column_label(self) if rows is None or rows.label is None else rows.label
-        low, high = label.low, label.high
+        if rows is None or rows.label is None:
+            label = make_column_label(self)
+        else:
+            label = rows.label
+        low = label.low
+        high = label.high
         spread = self._get_spread(low, high)
         weights = Weights.solve(budgets.kinds, A=(spread / (high - low)) ** 2 / 2)
         grid, scale, charges = calibrate_noise(weights, budgets, low, high)
@@ -139,15 +165,23 @@ class Mean(BaseEstimator):  # type: ignore[misc]
 
     def answer(self, plan: Plan, rows: Dataset) -> Release:
         """Reads the rows once, adds noise, and returns the release."""
-        kernel = WeightedSum(rows.value, plan.grid.values, rows.owner, plan.weights.row, plan.parameters["missing"])
+        kernel = WeightedSum(
+            rows.value, plan.grid.values, rows.owner, plan.weights.row, plan.parameters["missing"]
+        )
         return Release.of(plan, draw_noisy_values(plan, rows.engine.fold(kernel))[0])
 
     def _estimate_error(
         self, budgets: Budgets, weights: Weights, low: float, high: float, noise: float
     ) -> ExpectedError:
-        guess = (high - low) / 10 if self.spread is None else float(self.spread)
+        if self.spread is None:
+            guess = (high - low) / 10
+        else:
+            guess = float(self.spread)
         squares, moved = measure_inequality(budgets, weights)
-        public = "a tenth of the range" if self.spread is None else "as given"
+        if self.spread is None:
+            public = "a tenth of the range"
+        else:
+            public = "as given"
         return ExpectedError(
             classical="the plain mean",
             unit="in units of the column",
@@ -160,7 +194,10 @@ class Mean(BaseEstimator):  # type: ignore[misc]
         )
 
     def _get_spread(self, low: float, high: float) -> float:
-        spread = (high - low) / 2 if self.spread is None else self.spread
+        if self.spread is None:
+            spread = (high - low) / 2
+        else:
+            spread = self.spread
         if not isinstance(spread, int | float) or not 0 < spread <= high - low:
             raise InvalidParameter(
                 "The spread is not a possible standard deviation.",
@@ -176,7 +213,9 @@ THEOREM = Theorem(
 )
 
 
-def calibrate_noise(weights: Weights, budgets: Budgets, low: float, high: float) -> tuple[MeanGrid, float, units.Units]:
+def calibrate_noise(
+    weights: Weights, budgets: Budgets, low: float, high: float
+) -> tuple[MeanGrid, float, units.Units]:
     """Returns grid, noise scale and charges such that everybody's loss (a_l·s_l·N/2^t + 1)/b is within their grant.
 
     Shifting the sum by t bits moves the difference of two neighbouring sums by less than 1, hence the + 1;
@@ -186,7 +225,10 @@ def calibrate_noise(weights: Weights, budgets: Budgets, low: float, high: float)
     values = Grid.cover(low, high, bits)
     sensitivity = weights.loudest * values.cells  # the sum moves by at most this much times ε_l
     shift = max(sensitivity.bit_length() - SCALE_BITS, 0)
-    rounding = 1 if shift else 0
+    if shift:
+        rounding = 1
+    else:
+        rounding = 0
     heard = weights.person > 0
     strictest = int(budgets.kinds.epsilon.min(where=heard, initial=np.iinfo(np.int64).max))
     scale = -(-sensitivity // 2**shift) + -(-rounding * units.UNITS_PER_EPSILON // strictest)
@@ -216,7 +258,9 @@ def estimate_clipped_noise(noise: float, width: float) -> float:
 
 def compute_noise_scale(values: Grid, shift: int, scale: float, weights: Weights) -> float:
     """Returns the scale of the noise on the mean, in units of the column."""
-    return scale * 2.0**shift / weights.total * float(values.step)  # in this order: the step may be as large as 1e290
+    return (
+        scale * 2.0**shift / weights.total * float(values.step)
+    )  # in this order: the step may be as large as 1e290
 
 
 def draw_noisy_values(plan: Plan, total: int, size: int = 1) -> list[float]:
@@ -224,9 +268,15 @@ def draw_noisy_values(plan: Plan, total: int, size: int = 1) -> list[float]:
     grid = plan.grid
     unit = Fraction(grid.values.step, plan.weights.total)
     middle = Fraction(2**grid.shift - 1, 2)  # the shift rounds down; on average by this much
-    base, low = total >> grid.shift, Fraction(grid.values.low)
+    base = total >> grid.shift
+    low = Fraction(grid.values.low)
     noisy = (base + z for z in integer.draw_laplace(plan.noise["integer_scale"], size))
     return [
-        snap_to_grid(low + ((n << grid.shift) + middle) * unit, grid.values.low, grid.values.high, grid.answer_exponent)
+        snap_to_grid(
+            low + ((n << grid.shift) + middle) * unit,
+            grid.values.low,
+            grid.values.high,
+            grid.answer_exponent,
+        )
         for n in noisy
     ]

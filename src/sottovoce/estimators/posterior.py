@@ -58,7 +58,8 @@ from sottovoce.schema import MEASURE, Bounds, check_flag, is_between, is_measura
 #: The smallest δ that is promised: one unit of the books.
 LEAST_DELTA = 1 / units.UNITS_PER_DELTA
 #: Up to here the error of a sample is proved to be far below a step of its grid (docs/theory/posterior.md).
-MOST_COLUMNS, MOST_CONDITION = 1024, 1e30
+MOST_COLUMNS = 1024
+MOST_CONDITION = 1e30
 
 
 class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -78,10 +79,18 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         X may also be a table that lives elsewhere, with y, ``groups`` and ε the names of its columns (or ε another
         table, by person): a path, a DuckDB relation, a dataset of Arrow, a data frame of Spark or Dask.
         """
-        own = find_schema(self).budget is not None and epsilon is None  # then everybody's is in the table
-        granted = None if own else self._get_grants(epsilon)
+        own = (
+            find_schema(self).budget is not None and epsilon is None
+        )  # then everybody's is in the table
+        if own:
+            granted = None
+        else:
+            granted = self._get_grants(epsilon)
         # Without grants any number stands for them; what is promised takes its place.
-        stated = 1.0 if granted is None and not own else granted
+        if granted is None and not own:
+            stated = 1.0
+        else:
+            stated = granted
         budgets, rows = read_source(self, X, y, epsilon=stated, groups=groups)
         plan = self._make_plan(budgets, rows.features.recoding, own or granted is not None)
         refuse_invalid_rows(self, plan, rows)
@@ -89,7 +98,11 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def plan(
-        self, epsilon: Any = None, groups: Any = None, rows: int | None = None, n_features: int | None = None
+        self,
+        epsilon: Any = None,
+        groups: Any = None,
+        rows: int | None = None,
+        n_features: int | None = None,
     ) -> Plan:
         """What it will cost whom, and how accurate it will be; no value is needed."""
         recoding = self._make_label_and_recoding(n_features)[1]
@@ -107,16 +120,21 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Returns the budgets and rows of features and label in memory, the rows in the unit ball."""
         X, y = data
         label, recoding = self._make_label_and_recoding(X)
-        raw, column = to_matrix(X, recoding), to_numbers(y, "labels")
+        raw = to_matrix(X, recoding)
+        column = to_numbers(y, "labels")
         check_same_length(len(raw), y=column, groups=groups)
         granted = self._get_grants(epsilon)
-        budgets, ball = (
-            make_budgets(1.0 if granted is None else granted, groups, len(column)),
-            self._make_ball(recoding),
-        )
-        if isinstance(self.bounds, Bounds) and self.bounds.features is None and self.bounds.norm is not None:
+        budgets = make_budgets(1.0 if granted is None else granted, groups, len(column))
+        ball = self._make_ball(recoding)
+        if (
+            isinstance(self.bounds, Bounds)
+            and self.bounds.features is None
+            and self.bounds.norm is not None
+        ):
             raw = posterior_mechanism.shorten_rows(raw, self.bounds.norm)
-        return budgets, load_matrix(ball.encode(raw, recoding), UnitBallReader(ball, recoding), column, label, budgets)
+        return budgets, load_matrix(
+            ball.encode(raw, recoding), UnitBallReader(ball, recoding), column, label, budgets
+        )
 
     def rows_of(self, table: DataSource) -> Dataset:
         """Returns the features and the label that are read of a table."""
@@ -126,14 +144,19 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there are."""
         return self._make_plan(
-            budgets, self._make_label_and_recoding(None)[1] if rows is None else rows.features.recoding, True
+            budgets,
+            self._make_label_and_recoding(None)[1] if rows is None else rows.features.recoding,
+            True,
         )
 
     def answer(self, plan: Plan, rows: Dataset) -> Release:
         """Reads the rows, draws the sample, and returns the release."""
         given = plan.parameters
-        ball, recoding = UnitBall.from_dict(given["ball"]), Recoding.from_dict(given["features"])
-        middle, half = posterior_mechanism.get_label_scale(to_interval(given["label"]), given["fit_intercept"])
+        ball = UnitBall.from_dict(given["ball"])
+        recoding = Recoding.from_dict(given["features"])
+        middle, half = posterior_mechanism.get_label_scale(
+            to_interval(given["label"]), given["fit_intercept"]
+        )
         total, cross = posterior_mechanism.compute_gram(
             rows, ball, plan.weights.row * given["weight_unit"], (middle, half)
         )
@@ -157,20 +180,31 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def from_release(cls, release: Release) -> Any:
         """Returns a model that predicts, from a published release alone."""
         if getattr(release, "question", None) != cls.question:
-            raise InvalidRelease(f"This release is not of sv.{cls.__name__}.", "", f"Load one of sv.{cls.__name__}.")
+            raise InvalidRelease(
+                f"This release is not of sv.{cls.__name__}.", "", f"Load one of sv.{cls.__name__}."
+            )
         return restore_model(release, cls._build_from_release)
 
     @classmethod
     def _build_from_release(cls, release: Release) -> Any:
-        model = cls(**{name: release.parameters[name] for name in cls().get_params() if name in release.parameters})
+        model = cls(
+            **{
+                name: release.parameters[name]
+                for name in cls().get_params()
+                if name in release.parameters
+            }
+        )
         model._set_fitted(release)
         return model
 
     def _make_plan(self, budgets: Budgets, recoding: Recoding, granted: bool) -> Plan:
         self._refuse_unknown()
-        label, ball = to_interval(self.bounds), self._make_ball(recoding)
+        label = to_interval(self.bounds)
+        ball = self._make_ball(recoding)
         if ball.width > MOST_COLUMNS:
-            raise InvalidParameter("There are too many columns.", f"At most {MOST_COLUMNS:,} can be.", "Use fewer.")
+            raise InvalidParameter(
+                "There are too many columns.", f"At most {MOST_COLUMNS:,} can be.", "Use fewer."
+            )
         voices = self._voices(budgets.kinds, ball.width, granted)
         if not self._bound_eigenvalue(voices) < MOST_CONDITION * voices.account.floor:
             raise InvalidParameter(
@@ -181,7 +215,9 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if not granted:  # what it costs is what is promised
             kinds = BudgetGroups(voices.charges, budgets.kinds.rows, budgets.kinds.people)
             budgets = replace(budgets, kinds=kinds)
-        half = posterior_mechanism.get_label_scale(label, check_flag(self.fit_intercept, "fit_intercept"))[1]
+        half = posterior_mechanism.get_label_scale(
+            label, check_flag(self.fit_intercept, "fit_intercept")
+        )[1]
         guarantee = Guarantee.of(budgets, voices.charges, arithmetic="floating")
         return Plan(
             question=self.question,
@@ -196,7 +232,9 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             },
             budgets=budgets,
             weights=voices.weights,
-            guarantee=replace(guarantee, neighbours="zero out", currency="epsilon, delta", delta=float(self.delta)),
+            guarantee=replace(
+                guarantee, neighbours="zero out", currency="epsilon, delta", delta=float(self.delta)
+            ),
             noise={"distribution": "one sample of the posterior", **self._noise(voices)},
             grid=self._make_grid(voices),
             theorem=self.theorem,
@@ -204,12 +242,22 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     def _estimate_error(
-        self, voices: PosteriorWeights, recoding: Recoding, ball: UnitBall, budgets: Budgets, half: float
+        self,
+        voices: PosteriorWeights,
+        recoding: Recoding,
+        ball: UnitBall,
+        budgets: Budgets,
+        half: float,
     ) -> ExpectedError:
         """What is expected of ridge regression on rows of the ball, with the noise of one draw."""
         facts = PublicFacts.of(recoding, budgets, voices.weights)
-        shorter = (1 - ball.intercept**2) / (ball.radius * ball.spread) ** 2  # squares of columns, in the ball
-        inside = replace(facts, even=facts.even * float(np.mean(shorter))) if facts.slopes else facts
+        shorter = (1 - ball.intercept**2) / (
+            ball.radius * ball.spread
+        ) ** 2  # squares of columns, in the ball
+        if facts.slopes:
+            inside = replace(facts, even=facts.even * float(np.mean(shorter)))
+        else:
+            inside = facts
         ridge, gamma = self._strength(voices, min(C for C, _, _ in inside.columns) * voices.total)
         noise = 1 / (gamma * voices.total)
         parts = estimate_ridge_error(inside, ridge / voices.total, ball.intercept, 0.0, 0.0, noise)
@@ -218,17 +266,25 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _get_grants(self, epsilon: Any) -> Any:
         """What people grant: what fit was told, or what the estimator was made with, or nothing."""
-        return getattr(self, "epsilon", None) if epsilon is None else epsilon
+        if epsilon is None:
+            return getattr(self, "epsilon", None)
+        return epsilon
 
-    def _set_fitted(self, release: Release, guarantee: Guarantee | None = None, X: Any = None) -> None:
+    def _set_fitted(
+        self, release: Release, guarantee: Guarantee | None = None, X: Any = None
+    ) -> None:
         set_fitted_attributes(self, release, guarantee, X)
 
     def _make_ball(self, recoding: Recoding) -> UnitBall:
         ball = posterior_mechanism.make_unit_ball(
-            recoding, getattr(self.bounds, "norm", None), check_flag(self.fit_intercept, "fit_intercept")
+            recoding,
+            getattr(self.bounds, "norm", None),
+            check_flag(self.fit_intercept, "fit_intercept"),
         )
         if not ball.width:
-            raise InvalidData("No feature can vary.", "There is nothing to fit without an intercept.", "Fit one.")
+            raise InvalidData(
+                "No feature can vary.", "There is nothing to fit without an intercept.", "Fit one."
+            )
         return ball
 
     def _make_label_and_recoding(self, X: Any) -> tuple[Label, Recoding]:
@@ -242,7 +298,9 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _make_grid(self, voices: PosteriorWeights) -> AnswerGrid:
         """The grid of θ̃: no coordinate has a smaller deviation than the direction of H's largest eigenvalue."""
-        return AnswerGrid.below(1 / math.sqrt(voices.account.gamma * self._bound_eigenvalue(voices)))
+        return AnswerGrid.below(
+            1 / math.sqrt(voices.account.gamma * self._bound_eigenvalue(voices))
+        )
 
     @property
     def _sure_delta(self) -> float:
@@ -265,7 +323,8 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.non_deterministic, tags.regressor_tags.poor_score = True, True
+        tags.non_deterministic = True
+        tags.regressor_tags.poor_score = True
         return tags
 
 
@@ -348,12 +407,12 @@ class PosteriorSample(Posterior):
         self.missing = missing
 
     def _make_weights(self, kinds: BudgetGroups, columns: int, granted: bool) -> PosteriorWeights:
-        account = posterior_mechanism.FixedRidgeAccountant(float(self.gamma), float(self.alpha), self._sure_delta)
-        return (
-            posterior_mechanism.solve_personal_weights(kinds, account)
-            if granted
-            else PosteriorWeights.equal(kinds, account)
+        account = posterior_mechanism.FixedRidgeAccountant(
+            float(self.gamma), float(self.alpha), self._sure_delta
         )
+        if granted:
+            return posterior_mechanism.solve_personal_weights(kinds, account)
+        return PosteriorWeights.equal(kinds, account)
 
     def _list_parameters(self, voices: PosteriorWeights) -> dict[str, Any]:
         return {"gamma": float(self.gamma), "alpha": float(self.alpha)}
@@ -361,7 +420,9 @@ class PosteriorSample(Posterior):
     def _describe_noise(self, voices: PosteriorWeights) -> dict[str, Any]:
         return {"gamma": float(self.gamma)}
 
-    def _get_ridge_and_gamma(self, voices: PosteriorWeights, smallest: float) -> tuple[float, float]:
+    def _get_ridge_and_gamma(
+        self, voices: PosteriorWeights, smallest: float
+    ) -> tuple[float, float]:
         return float(self.alpha), float(self.gamma)
 
     def _bound_eigenvalue(self, voices: PosteriorWeights) -> float:
@@ -369,7 +430,9 @@ class PosteriorSample(Posterior):
 
     def _draw_sample(self, plan: Plan, total: Reals, cross: Reals) -> tuple[Floats, dict[str, Any]]:
         return plan.grid.nearest(
-            posterior_mechanism.draw_sample(total, cross, plan.parameters["alpha"], plan.noise["gamma"])
+            posterior_mechanism.draw_sample(
+                total, cross, plan.parameters["alpha"], plan.noise["gamma"]
+            )
         ), {}
 
     def _refuse_unknown(self) -> None:
@@ -455,7 +518,11 @@ class AdaptivePosteriorSample(Posterior):
         )
 
     def _list_parameters(self, voices: PosteriorWeights) -> dict[str, Any]:
-        return {"calibration": self.calibration, "condition": float(self.condition), "share": float(self.share)}
+        return {
+            "calibration": self.calibration,
+            "condition": float(self.condition),
+            "share": float(self.share),
+        }
 
     def _describe_noise(self, voices: PosteriorWeights) -> dict[str, Any]:
         account = voices.account
@@ -471,37 +538,56 @@ class AdaptivePosteriorSample(Posterior):
         return float(voices.total + voices.account.floor + self._describe_noise(voices)["margin"])
 
     def _make_grid(self, voices: PosteriorWeights) -> AnswerGrid:
-        return GridWithEigenvalue(super()._make_grid(voices).exponent, AnswerGrid.below(voices.account.spread))
+        return GridWithEigenvalue(
+            super()._make_grid(voices).exponent, AnswerGrid.below(voices.account.spread)
+        )
 
-    def _get_ridge_and_gamma(self, voices: PosteriorWeights, smallest: float) -> tuple[float, float]:
+    def _get_ridge_and_gamma(
+        self, voices: PosteriorWeights, smallest: float
+    ) -> tuple[float, float]:
         noise = self._describe_noise(voices)
         return max(noise["floor"] + noise["margin"] - smallest, 0.0), float(noise["gamma"])
 
     def _draw_sample(self, plan: Plan, total: Reals, cross: Reals) -> tuple[Floats, dict[str, Any]]:
         noise = plan.noise
-        drawn = posterior_mechanism.add_eigenvalue_noise(total, noise["eigenvalue_standard_deviation"])
+        drawn = posterior_mechanism.add_eigenvalue_noise(
+            total, noise["eigenvalue_standard_deviation"]
+        )
         # Rounded before anything rests on it: λ_n follows from the number that is published.
         noisy = float(plan.grid.eigenvalue.nearest([drawn])[0])
-        ridge = float(posterior_mechanism.compute_missing_ridge(noisy, noise["floor"], noise["margin"]))
-        theta = plan.grid.nearest(posterior_mechanism.draw_sample(total, cross, ridge, noise["gamma"]))
+        ridge = float(
+            posterior_mechanism.compute_missing_ridge(noisy, noise["floor"], noise["margin"])
+        )
+        theta = plan.grid.nearest(
+            posterior_mechanism.draw_sample(total, cross, ridge, noise["gamma"])
+        )
         return theta, {"noisy_eigenvalue": noisy, "regularisation": ridge}
 
-    def _set_fitted(self, release: Release, guarantee: Guarantee | None = None, X: Any = None) -> None:
+    def _set_fitted(
+        self, release: Release, guarantee: Guarantee | None = None, X: Any = None
+    ) -> None:
         super()._set_fitted(release, guarantee, X)
         value: dict[str, Any] = release.value  # type: ignore[assignment]
-        self.noisy_eigenvalue_, self.regularisation_ = value["noisy_eigenvalue"], value["regularisation"]
+        self.noisy_eigenvalue_ = value["noisy_eigenvalue"]
+        self.regularisation_ = value["regularisation"]
 
     def _refuse_unknown(self) -> None:
         super()._refuse_unknown()
         if self.calibration not in ACCOUNTANTS:
             raise InvalidParameter(
-                "The calibration is not known.", f"There are {' and '.join(ACCOUNTANTS)}.", "Choose one of them."
+                "The calibration is not known.",
+                f"There are {' and '.join(ACCOUNTANTS)}.",
+                "Choose one of them.",
             )
         if not (is_measurable(self.condition) and is_between(self.share, 0, 1)):
             raise InvalidParameter(
-                "condition is not positive, or share not between 0 and 1.", "", "Pass public numbers such as 2 and 0.2."
+                "condition is not positive, or share not between 0 and 1.",
+                "",
+                "Pass public numbers such as 2 and 0.2.",
             )
         if self.floor is not None and not is_between(self.floor, 0, HIGHEST):
             raise InvalidParameter(
-                f"The floor is not positive and below {HIGHEST:g}.", "", "Pass a public number, or None."
+                f"The floor is not positive and below {HIGHEST:g}.",
+                "",
+                "Pass a public number, or None.",
             )

@@ -71,13 +71,18 @@ from sottovoce.schema import Interval
 from sottovoce.weights import Weights
 
 #: Below this δ the exact ε grows with any leverage, else up to the golden ratio (theorem 5 of per-instance.md).
-MONOTONE_DELTA, GOLDEN = 0.19, (1 + math.sqrt(5)) / 2
+MONOTONE_DELTA = 0.19
+GOLDEN = (1 + math.sqrt(5)) / 2
 #: Orders are sought on so many grids, each around the best of the last one; the first goes from −34 to FARTHEST.
-LEVELS, GRID, STEP, START = 4, np.arange(-10, 11), 2.4, -10.0
+LEVELS = 4
+GRID = np.arange(-10, 11)
+STEP = 2.4
+START = -10.0
 #: What LAPACK's smallest eigenvalue of a matrix of at most 1,024 columns may be wrong by, as a part of its trace.
 EIGENVALUE_ERROR = 2.0**-40
 #: Closer to the end of the finite orders 1 − (α−1)μ would lose digits; orders closer to 1 would lose α − 1.
-FARTHEST, SMALLEST = 14.0, 1e-9
+FARTHEST = 14.0
+SMALLEST = 1e-9
 
 
 class PosteriorAccountant(Protocol):
@@ -102,7 +107,9 @@ class FixedRidgeAccountant:
     def epsilon(self, weight: Floats, total: float, single: NDArray[np.bool_]) -> Floats:
         """ε of one sample at δ."""
         others = np.maximum(total - weight, 0.0)
-        longest = np.where(others >= self.floor, np.sqrt(others / self.floor) / 2, others / (others + self.floor))
+        longest = np.where(
+            others >= self.floor, np.sqrt(others / self.floor) / 2, others / (others + self.floor)
+        )
         return _bound_sample_epsilon(
             weight / self.floor, np.sqrt(self.gamma * weight) * (1 + longest), self.delta, single
         )
@@ -161,8 +168,12 @@ class SimpleAdaptiveAccountant(AdaptiveRidgeAccountant):
 
     def epsilon(self, weight: Floats, total: float, single: NDArray[np.bool_]) -> Floats:
         """ε₁ and ε₂, each at half of δ − δ₃."""
-        sample = _bound_sample_epsilon(*self._get_leverage_and_residual(weight, total), self._each, single)
-        return np.asarray(self.eigenvalue(self._bound_distance(weight, total)) + sample, dtype=np.float64)
+        sample = _bound_sample_epsilon(
+            *self._get_leverage_and_residual(weight, total), self._each, single
+        )
+        return np.asarray(
+            self.eigenvalue(self._bound_distance(weight, total)) + sample, dtype=np.float64
+        )
 
     def eigenvalue(self, distance: Floats) -> Floats:
         """The exact ε of Gaussian noise."""
@@ -181,7 +192,9 @@ def _bound_sample_epsilon(mu: Floats, a: Floats, delta: float, single: NDArray[n
     if exact.any():
         found[exact] = profiles.posterior_epsilon(mu[exact], a[exact], delta)
     if not exact.all():
-        found[~exact] = _compute_renyi_epsilon(mu[~exact], a[~exact], np.zeros(int((~exact).sum())), delta)
+        found[~exact] = _compute_renyi_epsilon(
+            mu[~exact], a[~exact], np.zeros(int((~exact).sum())), delta
+        )
     return found
 
 
@@ -191,7 +204,8 @@ def _compute_renyi_epsilon(mu: Floats, a: Floats, rho: Floats, delta: float) -> 
     (α − 1)μ = 1/(1 + e^−x), and x is sought on finer and finer grids; whatever order is found gives a bound.
     """
     heard = np.where(mu > 0, mu, 1.0)
-    centre, step = np.full((len(heard), 1), START), STEP
+    centre = np.full((len(heard), 1), START)
+    step = STEP
     for _ in range(LEVELS):
         x = np.minimum(centre + step * GRID, FARTHEST)
         alpha = np.maximum(1 + 1 / (heard[:, None] * (1 + np.exp(-x))), 1 + SMALLEST)
@@ -212,9 +226,13 @@ def make_unit_ball(recoding: Recoding, norm: float | None, fit_intercept: bool) 
     columns = [f for f in recoding.features if f.width]
     if norm is not None:  # rows as they are, shortened to the norm
         middle, spread = zip(*(_scale_without_centring(f, 1.0) for f in columns), strict=True)
-        return UnitBall(np.concatenate(middle), np.concatenate(spread), norm, math.sqrt(0.5) * fit_intercept)
+        return UnitBall(
+            np.concatenate(middle), np.concatenate(spread), norm, math.sqrt(0.5) * fit_intercept
+        )
     sides = [
-        (np.zeros(f.width), np.full(f.width, 0.5)) if fit_intercept else _scale_without_centring(f, _get_max_size(f))
+        (np.zeros(f.width), np.full(f.width, 0.5))
+        if fit_intercept
+        else _scale_without_centring(f, _get_max_size(f))
         for f in columns
     ]
     longest = math.sqrt(sum(_get_max_length(f) ** 2 for f in columns))
@@ -240,14 +258,17 @@ def _get_max_size(feature: Feature) -> float:
 
 def _get_max_length(feature: Feature) -> float:
     """What a feature adds to ‖v‖ at most: 1 for a number, a little more for a factor of many levels."""
-    return 2 * float(np.linalg.norm(make_contrasts(len(feature.levels)), axis=1).max()) if feature.levels else 1.0
+    if feature.levels:
+        return 2 * float(np.linalg.norm(make_contrasts(len(feature.levels)), axis=1).max())
+    return 1.0
 
 
 def shorten_rows(raw: Floats, norm: float) -> Floats:
     """Returns rows with those that are longer than ``norm`` scaled back to it; rows that are not finite stay."""
     largest = np.abs(raw).max(axis=1, initial=0.0)
     usable = np.isfinite(largest) & (largest > 0)
-    rows, units = raw.copy(), raw[usable] / largest[usable, None]
+    rows = raw.copy()
+    units = raw[usable] / largest[usable, None]
     length = np.linalg.norm(units, axis=1)
     long = length > norm / largest[usable]
     rows[np.flatnonzero(usable)[long]] = units[long] * (norm / length[long])[:, None]
@@ -257,7 +278,9 @@ def shorten_rows(raw: Floats, norm: float) -> Floats:
 def get_label_scale(label: Interval, fit_intercept: bool) -> tuple[float, float]:
     """Returns the middle and half-range by which labels come into [−1, 1]; without an intercept not centred."""
     low, high = label
-    return ((low + high) / 2, (high - low) / 2) if fit_intercept else (0.0, max(abs(low), abs(high)))
+    if fit_intercept:
+        return ((low + high) / 2, (high - low) / 2)
+    return (0.0, max(abs(low), abs(high)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +307,10 @@ class Gram:
 
     def __call__(self, batch: Any) -> Array:
         """Returns the sums over the batch as Python's integers; ``decimals`` reads them."""
-        return sum((self._sum_block(batch.slice(at, BLOCK)) for at in range(0, len(batch), BLOCK)), start=self.zero())
+        return sum(
+            (self._sum_block(batch.slice(at, BLOCK)) for at in range(0, len(batch), BLOCK)),
+            start=self.zero(),
+        )
 
     def _sum_block(self, batch: Any) -> Array:
         """A cacheful of rows at a time."""
@@ -297,9 +323,13 @@ class Gram:
         w = self.weights[self.owner.kinds(batch)]
         heard = w > 0  # rows of people left out are not read
         root = np.sqrt(w[heard] * math.ldexp(1.0, 2 * BITS - self._exponent))
-        rooted = root[:, None] * np.column_stack([self.reader.matrix(batch)[heard], self._read_labels(batch)[heard]])
+        rooted = root[:, None] * np.column_stack(
+            [self.reader.matrix(batch)[heard], self._read_labels(batch)[heard]]
+        )
         high = np.trunc(rooted)
-        limbs = np.hstack([high, np.trunc((rooted - high) * 2.0**BITS)])  # towards zero, which makes no row longer
+        limbs = np.hstack(
+            [high, np.trunc((rooted - high) * 2.0**BITS)]
+        )  # towards zero, which makes no row longer
         return to_whole(limbs.T @ limbs)
 
     def decimals(self, sums: Array) -> Reals:
@@ -309,7 +339,9 @@ class Gram:
         total = (sums[:d, :d] << (2 * BITS)) + (crossed << BITS) + sums[d:, d:]
         unit = Decimal(math.ldexp(1.0, self._exponent - 4 * BITS))
         with localcontext(precise.DECIMALS):
-            return np.array([Decimal(int(entry)) * unit for entry in total.ravel()], dtype=object).reshape(d, d)
+            return np.array(
+                [Decimal(int(entry)) * unit for entry in total.ravel()], dtype=object
+            ).reshape(d, d)
 
     @cached_property
     def _exponent(self) -> int:
@@ -317,18 +349,20 @@ class Gram:
         return math.frexp(float(self.weights.max()))[1]
 
     def _read_labels(self, batch: Any) -> Floats:
-        (middle, half), label = self.scale, self.label
+        (middle, half) = self.scale
+        label = self.label
         values = (label.low + label.high) / 2 + (label.high - label.low) / 2 * label.values(batch)
         return np.clip((values - middle) / half, -1.0, 1.0)
 
 
-def compute_gram(rows: Dataset, ball: UnitBall, weights: Floats, scale: tuple[float, float]) -> tuple[Reals, Reals]:
+def compute_gram(
+    rows: Dataset, ball: UnitBall, weights: Floats, scale: tuple[float, float]
+) -> tuple[Reals, Reals]:
     """Returns Σ wφφᵀ and Σ wφy, as decimals that no rounding has reached."""
-    reader = (
-        rows.features
-        if isinstance(rows.features, UnitBallReader)
-        else UnitBallReader(ball, rows.features.recoding, rows.features)
-    )
+    if isinstance(rows.features, UnitBallReader):
+        reader = rows.features
+    else:
+        reader = UnitBallReader(ball, rows.features.recoding, rows.features)
     kernel = Gram(reader, rows.label, rows.owner, weights, scale)
     total = kernel.decimals(rows.engine.fold(kernel))
     return total[:-1, :-1], total[:-1, -1]
@@ -338,7 +372,10 @@ def draw_sample(gram: Any, cross: Any, ridge: float, gamma: float) -> Reals:
     """Returns one draw from N(θ̂, H⁻¹/γ), H = gram + ridge·I, θ̂ = H⁻¹·cross, to some 100 digits."""
     with localcontext(precise.DECIMALS):
         L = factorise_decimals(precise.to_decimals(gram) + np.diag([Decimal(ridge)] * len(cross)))
-        noise = np.array([Decimal(z) / precise.ONE for z in continuous.draw_standard_normals(len(cross))], dtype=object)
+        noise = np.array(
+            [Decimal(z) / precise.ONE for z in continuous.draw_standard_normals(len(cross))],
+            dtype=object,
+        )
         whitened = solve_lower(L, precise.to_decimals(cross)) + noise / Decimal(gamma).sqrt()
         return solve_lower(L[::-1, ::-1].T, whitened[::-1])[::-1]
 
@@ -363,7 +400,9 @@ def solve_lower(L: Reals, b: Reals) -> Reals:
 def add_eigenvalue_noise(gram: Any, spread: float) -> Fraction:
     """Returns λ_min(gram), as doubles give it, and spread·N(0, 1), added exactly."""
     smallest = float(np.linalg.eigvalsh(np.asarray(gram, dtype=np.float64))[0])
-    return Fraction(smallest) + Fraction(spread) * Fraction(continuous.draw_standard_normals(1)[0], precise.ONE)
+    return Fraction(smallest) + Fraction(spread) * Fraction(
+        continuous.draw_standard_normals(1)[0], precise.ONE
+    )
 
 
 def compute_missing_ridge(noisy: Any, floor: float, margin: float) -> Any:
@@ -376,9 +415,11 @@ SPARE = 1e-9
 #: What the search for the best order may differ by from one weight to the next.
 SEARCH_TOLERANCE = 1e-5
 #: Beyond this many different grants they are rounded down to powers of 2^(1/64) while weights are sought.
-MANY_GRANTS, FINE = 256, 64
+MANY_GRANTS = 256
+FINE = 64
 #: Weights are first looked for among these multiples of h, then on so many rungs for each octave that is needed.
-OCTAVES, RUNGS = 2.0 ** np.arange(-48, 21), 8
+OCTAVES = 2.0 ** np.arange(-48, 21)
+RUNGS = 8
 #: Halvings of one rung, of which 2⁻²⁴ is left.
 HALVINGS = 24
 #: A floor that is too low is raised by a quarter at a time.
@@ -412,11 +453,15 @@ class PosteriorWeights:
     def equal(cls, kinds: BudgetGroups, account: PosteriorAccountant) -> PosteriorWeights:
         """Every row has weight one; what that costs is what is promised."""
         weights = Weights.from_integers(kinds, np.ones_like(kinds.rows))
-        losses = account.epsilon(kinds.rows.astype(np.float64), float(weights.total), kinds.rows == 1)
+        losses = account.epsilon(
+            kinds.rows.astype(np.float64), float(weights.total), kinds.rows == 1
+        )
         return cls(weights, 1.0, account, _round_up_losses(losses))
 
     @classmethod
-    def of(cls, kinds: BudgetGroups, weight: Floats, account: PosteriorAccountant) -> PosteriorWeights:
+    def of(
+        cls, kinds: BudgetGroups, weight: Floats, account: PosteriorAccountant
+    ) -> PosteriorWeights:
         """Weights of people made whole numbers, rounded down, and charged by what they then are."""
         per_row = weight / kinds.rows
         if not 0 < per_row.max() < math.inf:
@@ -467,15 +512,27 @@ class DistinctGrants:
     @classmethod
     def of(cls, kinds: BudgetGroups) -> DistinctGrants:
         """The grants of these kinds of people; refuses if nobody grants anything."""
-        granted, heard = units.to_epsilon(kinds.epsilon) * (1 - SPARE), kinds.epsilon > 0
+        granted = units.to_epsilon(kinds.epsilon) * (1 - SPARE)
+        heard = kinds.epsilon > 0
         if not heard.any():
-            raise InvalidBudget("Nobody grants anything.", "Somebody's ε must be above 0.", "Give people a positive ε.")
+            raise InvalidBudget(
+                "Nobody grants anything.",
+                "Somebody's ε must be above 0.",
+                "Give people a positive ε.",
+            )
         if len(np.unique(granted)) > MANY_GRANTS:
             granted[heard] = 2.0 ** (np.floor(np.log2(granted[heard]) * FINE) / FINE)
-        pairs, code = np.unique(np.stack([granted, kinds.rows == 1])[:, heard], axis=1, return_inverse=True)
+        pairs, code = np.unique(
+            np.stack([granted, kinds.rows == 1])[:, heard], axis=1, return_inverse=True
+        )
         where = np.full(len(kinds), pairs.shape[1])
         where[heard] = code.ravel()
-        return cls(pairs[0], pairs[1] > 0, np.bincount(code.ravel(), kinds.people[heard]).astype(np.float64), where)
+        return cls(
+            pairs[0],
+            pairs[1] > 0,
+            np.bincount(code.ravel(), kinds.people[heard]).astype(np.float64),
+            where,
+        )
 
     def about(self, account: PosteriorAccountant, total: float) -> float:
         """Returns about what everybody together may weigh, where it is taken to be ``total``."""
@@ -487,7 +544,8 @@ class DistinctGrants:
 
     def fill_weights(self, account: PosteriorAccountant, total: float) -> Floats:
         """Returns the largest weights whose ε is not above the grants, where all together weigh ``total``."""
-        low, high = np.zeros(len(self.epsilon)), np.zeros(len(self.epsilon))
+        low = np.zeros(len(self.epsilon))
+        high = np.zeros(len(self.epsilon))
         for single, weight, losses in self._list_ladders(account, total):
             rung = np.searchsorted(losses, self.epsilon[single], side="right")
             low[single] = np.concatenate([[0.0], weight])[rung]
@@ -495,7 +553,8 @@ class DistinctGrants:
         for _ in range(HALVINGS):
             middle = np.sqrt(low * high)
             fits = account.epsilon(middle, total, self.single) <= self.epsilon
-            low, high = np.where(fits, middle, low), np.where(fits, high, middle)
+            low = np.where(fits, middle, low)
+            high = np.where(fits, high, middle)
         return low
 
     def by_group(self, weight: Floats) -> Floats:
@@ -509,16 +568,24 @@ class DistinctGrants:
         for kind in (True, False):
             single = self.single == kind
             if single.any():
-                rungs, losses = _compute_ladder(account, np.minimum(account.floor * OCTAVES, total), total, kind)
-                low, high = np.searchsorted(losses, [self.epsilon[single].min(), self.epsilon[single].max()])
+                rungs, losses = _compute_ladder(
+                    account, np.minimum(account.floor * OCTAVES, total), total, kind
+                )
+                low, high = np.searchsorted(
+                    losses, [self.epsilon[single].min(), self.epsilon[single].max()]
+                )
                 ends = rungs[max(low - 1, 0)], rungs[min(high, len(rungs) - 1)]
                 yield (
                     single,
-                    *_compute_ladder(account, np.geomspace(*ends, RUNGS * int(high - low + 1) + 1), total, kind),
+                    *_compute_ladder(
+                        account, np.geomspace(*ends, RUNGS * int(high - low + 1) + 1), total, kind
+                    ),
                 )
 
 
-def _compute_ladder(account: PosteriorAccountant, weight: Floats, total: float, single: bool) -> tuple[Floats, Floats]:
+def _compute_ladder(
+    account: PosteriorAccountant, weight: Floats, total: float, single: bool
+) -> tuple[Floats, Floats]:
     losses = account.epsilon(weight, total, np.full(len(weight), single))
     return weight, np.maximum.accumulate(losses)
 
@@ -528,11 +595,15 @@ def solve_personal_weights(kinds: BudgetGroups, account: FixedRidgeAccountant) -
     return _solve_total_weight(kinds, DistinctGrants.of(kinds), account)
 
 
-def _solve_total_weight(kinds: BudgetGroups, grants: DistinctGrants, account: PosteriorAccountant) -> PosteriorWeights:
+def _solve_total_weight(
+    kinds: BudgetGroups, grants: DistinctGrants, account: PosteriorAccountant
+) -> PosteriorWeights:
     """Weights at the root S of ΣW_l(S) = S."""
     total = _find_root(lambda s: grants.about(account, s) / s, account.floor)
     weight = grants.fill_weights(account, total)
-    if weight @ grants.people > total:  # with a larger S everybody is quieter, so this sum is not above it
+    if (
+        weight @ grants.people > total
+    ):  # with a larger S everybody is quieter, so this sum is not above it
         weight = grants.fill_weights(account, float(weight @ grants.people))
     return PosteriorWeights.of(kinds, grants.by_group(weight), account)
 
@@ -545,7 +616,8 @@ def solve_adaptive_weights(
     σ₁ is such that the share of everybody's ε would pay for the eigenvalue alone. ``account.floor`` is raised until
     half of the rest pays for what people change in H, unless a floor is given.
     """
-    grants, rows = DistinctGrants.of(kinds), float(kinds.rows @ kinds.people)
+    grants = DistinctGrants.of(kinds)
+    rows = float(kinds.rows @ kinds.people)
     size = _find_largest_distance(account, grants.epsilon * share)
     account = replace(account, spread=rows / float(size @ grants.people))
     affordable = partial(_is_affordable, grants, size * account.spread, rows, (1 + share) / 2)
@@ -553,17 +625,25 @@ def solve_adaptive_weights(
     account = replace(account, floor=least if floor is None else floor)
     if floor is not None and grants.about(account, rows) <= rows:
         raise _low_floor_error(least)
-    gamma = _find_root(lambda g: grants.about(replace(account, gamma=g), rows) / rows, account.floor / rows)
+    gamma = _find_root(
+        lambda g: grants.about(replace(account, gamma=g), rows) / rows, account.floor / rows
+    )
     return _solve_total_weight(kinds, grants, replace(account, gamma=gamma))
 
 
 def _is_affordable(
-    grants: DistinctGrants, weight: Floats, rows: float, share: float, account: AdaptiveRidgeAccountant
+    grants: DistinctGrants,
+    weight: Floats,
+    rows: float,
+    share: float,
+    account: AdaptiveRidgeAccountant,
 ) -> bool:
     return bool(np.all(account.epsilon(weight, rows, grants.single) <= share * grants.epsilon))
 
 
-def _find_least_floor(account: AdaptiveRidgeAccountant, affordable: Callable[[AdaptiveRidgeAccountant], bool]) -> float:
+def _find_least_floor(
+    account: AdaptiveRidgeAccountant, affordable: Callable[[AdaptiveRidgeAccountant], bool]
+) -> float:
     while not affordable(account):
         account = replace(account, floor=account.floor * FLOOR_FACTOR)
     return account.floor
@@ -580,11 +660,13 @@ def _low_floor_error(least: float) -> WeakRegularisation:
 
 def _find_largest_distance(account: AdaptiveRidgeAccountant, epsilon: Floats) -> Floats:
     """Returns D_l, entry by entry: the most that ε allows somebody to move the eigenvalue, in units of σ₁."""
-    low, high = np.full_like(epsilon, 1e-15), np.sqrt(2 * epsilon) + 20.0
+    low = np.full_like(epsilon, 1e-15)
+    high = np.sqrt(2 * epsilon) + 20.0
     for _ in range(32):
         middle = np.sqrt(low * high)
         fits = account.eigenvalue(middle) <= epsilon
-        low, high = np.where(fits, middle, low), np.where(fits, high, middle)
+        low = np.where(fits, middle, low)
+        high = np.where(fits, high, middle)
     return low
 
 
@@ -599,4 +681,6 @@ def _find_root(ratio: Callable[[float], float], start: float) -> float:
         low -= 4
     while height(high) > 0 and high < math.log(start) + FARTHEST_MULTIPLE:
         high += 4
-    return math.exp(brentq(height, low, high, xtol=1e-4)) if height(low) > 0 > height(high) else math.exp(low)
+    if height(low) > 0 > height(high):
+        return math.exp(brentq(height, low, high, xtol=1e-4))
+    return math.exp(low)

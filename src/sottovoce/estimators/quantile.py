@@ -36,10 +36,13 @@ from sottovoce.schema import is_one_of
 from sottovoce.weights import Weights
 
 #: At least 2^10 grid points, at most 2^18, and about this many to the size of the expected rank error.
-MIN_BITS, MAX_BITS, CELLS_PER_ERROR = 10, 18, 16
+MIN_BITS = 10
+MAX_BITS = 18
+CELLS_PER_ERROR = 16
 
 #: Up to a scale of so many rows the ranks are added up one by one, so many rows to each side.
-FEW_ROWS, REACH = 8, 400
+FEW_ROWS = 8
+REACH = 400
 
 CHOICES: dict[str, Callable[[NDArray[np.int64], int], int]] = {
     "permute-and-flip": selection.permute_and_flip,
@@ -98,7 +101,9 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
 
     one_column = True
 
-    def fit(self, y: Any, epsilon: Any = None, groups: Any = None, column: str | None = None) -> Quantile:
+    def fit(
+        self, y: Any, epsilon: Any = None, groups: Any = None, column: str | None = None
+    ) -> Quantile:
         """Answers about the column y; ε is a number, an array by row, a mapping from person, or Budgets.
 
         y may also be a table that lives elsewhere, with ``column``, ``groups`` and ε the names of its columns (or ε
@@ -108,18 +113,26 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
         plan, self.release_ = make_release(self, y, column, epsilon=epsilon, groups=groups)
         self.guarantee_ = plan.guarantee
         values = np.asarray(self.release_.value, dtype=np.float64)
-        self.value_ = values if np.ndim(self.q) else float(values[0])
+        if np.ndim(self.q):
+            self.value_ = values
+        else:
+            self.value_ = float(values[0])
         return self
 
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None) -> Plan:
         """What it will cost whom, and how accurate it will be; no value is needed."""
         return self.plan_for(make_budgets(epsilon, groups, rows, find_schema(self)))
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any, column: str | None = None) -> tuple[Budgets, Dataset]:
+    def gather(
+        self, *data: Any, epsilon: Any, groups: Any, column: str | None = None
+    ) -> tuple[Budgets, Dataset]:
         """Returns the budgets and rows of one column in memory."""
         (values,) = data
         return load_column(
-            values, epsilon=epsilon, groups=groups, label=replace(make_column_label(self, column), column=VALUE)
+            values,
+            epsilon=epsilon,
+            groups=groups,
+            label=replace(make_column_label(self, column), column=VALUE),
         )
 
     def rows_of(self, table: DataSource) -> Dataset:
@@ -128,13 +141,21 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets."""
-        label = make_column_label(self) if rows is None or rows.label is None else rows.label
-        low, high = label.low, label.high
+        if rows is None or rows.label is None:
+            label = make_column_label(self)
+        else:
+            label = rows.label
+        low = label.low
+        high = label.high
         targets = self._get_targets()
         per_quantile = budgets.split(len(targets))
-        weights = Weights.solve(per_quantile, A=sum(q * (1 - q) for q in targets) / len(targets) / 8)
+        weights = Weights.solve(
+            per_quantile, A=sum(q * (1 - q) for q in targets) / len(targets) / 8
+        )
         grid = Grid.cover(low, high, self._choose_bits(weights))
-        errors = tuple(estimate_rank_error(q, budgets, weights, self.spread, high - low) for q in targets)
+        errors = tuple(
+            estimate_rank_error(q, budgets, weights, self.spread, high - low) for q in targets
+        )
         return Plan(
             question="quantile",
             parameters={
@@ -156,7 +177,9 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
     def answer(self, plan: Plan, rows: Dataset) -> Release:
         """Reads the rows once, chooses grid points, and returns the release."""
         grid = plan.grid.points
-        kernel = WeightedHistogram(rows.value, grid, rows.owner, plan.weights.row, plan.parameters["missing"])
+        kernel = WeightedHistogram(
+            rows.value, grid, rows.owner, plan.weights.row, plan.parameters["missing"]
+        )
         return Release.of(plan, draw_noisy_values(plan, rows.engine.fold(kernel)))
 
     def _get_targets(self) -> list[float]:
@@ -166,13 +189,19 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
             targets = []
         if not targets or not all(0 <= q <= 1 for q in targets):
             raise InvalidParameter(
-                "q is not a share.", "Every q lies between 0 and 1.", "Give a share such as 0.5, or several."
+                "q is not a share.",
+                "Every q lies between 0 and 1.",
+                "Give a share such as 0.5, or several.",
             )
         if not is_one_of(self.method, CHOICES):
-            raise InvalidParameter("There is no such method.", f"Methods: {', '.join(CHOICES)}.", "Choose one of them.")
+            raise InvalidParameter(
+                "There is no such method.", f"Methods: {', '.join(CHOICES)}.", "Choose one of them."
+            )
         if not (isinstance(self.spread, int | float) and 0 < self.spread <= 1):
             raise InvalidParameter(
-                "The spread is not a share of the bounds.", "It lies above 0 and not above 1.", "Pass a public guess."
+                "The spread is not a share of the bounds.",
+                "It lies above 0 and not above 1.",
+                "Pass a public guess.",
             )
         return targets
 
@@ -180,7 +209,9 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
         if self.cells is not None:
             if not (isinstance(self.cells, int | np.integer) and 2 <= self.cells <= 2**22):
                 raise InvalidParameter(
-                    "The grid is too coarse or too fine.", "cells lies between 2 and 2^22.", "Choose another number."
+                    "The grid is too coarse or too fine.",
+                    "cells lies between 2 and 2^22.",
+                    "Choose another number.",
                 )
             return math.ceil(math.log2(self.cells))
         error = max(2 * weights.noise_ratio, math.sqrt(weights.concentration) / 2)
@@ -223,7 +254,9 @@ def score_points(histogram: NDArray[np.int64], q: float) -> NDArray[np.int64]:
     return np.maximum(gaps, 0, out=gaps)
 
 
-def estimate_rank_error(q: float, budgets: Budgets, weights: Weights, spread: float, width: float) -> ExpectedError:
+def estimate_rank_error(
+    q: float, budgets: Budgets, weights: Weights, spread: float, width: float
+) -> ExpectedError:
     """Root mean square of F(t) − q, F the plain share of rows at or below t, and what it is made of.
 
     Values are taken as spread evenly over a part of the bounds; the theory page has the sums and integrals.
@@ -251,7 +284,12 @@ def estimate_rank_noise(q: float, scale: float, spread: float, concentration: fl
     rows = max(round(1 / concentration), 1)
     uneven = 1 + 3 / 16 / max(scale * rows, 1.0)
     if scale * rows < FEW_ROWS:
-        ranks = np.arange(max(math.floor(q * rows) - REACH, 0), min(math.ceil(q * rows) + REACH, rows) + 1) / rows
+        ranks = (
+            np.arange(
+                max(math.floor(q * rows) - REACH, 0), min(math.ceil(q * rows) + REACH, rows) + 1
+            )
+            / rows
+        )
         apart = np.concatenate([np.abs(ranks - q), [q, 1 - q]])
         size = np.append(np.full(len(ranks), spread / rows), [(1 - spread) / 2] * 2)
         likely = size * np.exp((apart.min() - apart) / scale)

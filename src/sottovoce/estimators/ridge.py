@@ -124,7 +124,13 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         set_fitted_attributes(self, release, plan.guarantee, X)
         return self
 
-    def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, n_features: int | None = None) -> Plan:
+    def plan(
+        self,
+        epsilon: Any,
+        groups: Any = None,
+        rows: int | None = None,
+        n_features: int | None = None,
+    ) -> Plan:
         """What it will cost whom, and how accurate it will be; no value is needed."""
         label, recoding = self._make_label_and_recoding(n_features)
         budgets = make_budgets(epsilon, groups, rows, find_schema(self))
@@ -133,7 +139,9 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def asked_parameters(self) -> dict[str, Any]:
         """The parameters that a request is remembered by: the default method has no λ, and 1.0 still stands for it."""
         given: dict[str, Any] = self.get_params()
-        return {**given, "alpha": 1.0} if self.method == "objective" and self.alpha is None else given
+        if self.method == "objective" and self.alpha is None:
+            return {**given, "alpha": 1.0}
+        return given
 
     def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Dataset]:
         """Returns the budgets and rows of features and label in memory."""
@@ -148,17 +156,27 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there are."""
-        label, recoding = self._make_label_and_recoding(None) if rows is None else (rows.label, rows.features.recoding)
+        if rows is None:
+            label, recoding = self._make_label_and_recoding(None)
+        else:
+            label, recoding = (rows.label, rows.features.recoding)
         return self._get_method().plan_for(self, budgets, recoding, (label.low, label.high))
 
     def answer(self, plan: Plan, rows: Dataset) -> Release:
         """Reads the rows, draws the noise, and returns the release."""
         content = self._get_method().answer(self, plan, rows)
         theta = content.pop("theta")
-        label, recoding = to_interval(plan.parameters["label"]), Recoding.from_dict(plan.parameters["features"])
-        half, middle = (label[1] - label[0]) / 2, (label[1] + label[0]) / 2
-        intercept, coefficients = recoding.to_original_units(middle + half * theta[0] / 2, half * theta[1:])
-        value = {"intercept": intercept, "coefficients": dict(zip(recoding.names, coefficients.tolist(), strict=True))}
+        label = to_interval(plan.parameters["label"])
+        recoding = Recoding.from_dict(plan.parameters["features"])
+        half = (label[1] - label[0]) / 2
+        middle = (label[1] + label[0]) / 2
+        intercept, coefficients = recoding.to_original_units(
+            middle + half * theta[0] / 2, half * theta[1:]
+        )
+        value = {
+            "intercept": intercept,
+            "coefficients": dict(zip(recoding.names, coefficients.tolist(), strict=True)),
+        }
         return Release.of(plan, {**value, **content})
 
     def predict(self, X: Any) -> Floats:
@@ -183,7 +201,9 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Returns a model that predicts, from a published release alone."""
         if getattr(release, "question", None) != "ridge":
             raise InvalidRelease(
-                "This release is not a regression.", "", "Load a release of `sottovoce release ridge`."
+                "This release is not a regression.",
+                "",
+                "Load a release of `sottovoce release ridge`.",
             )
         return restore_model(release, cls._build_from_release)
 
@@ -195,7 +215,9 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _get_method(self) -> Method:
         if not is_one_of(self.method, METHODS):
-            raise InvalidParameter("There is no such method.", f"Methods: {', '.join(METHODS)}.", "Choose one.")
+            raise InvalidParameter(
+                "There is no such method.", f"Methods: {', '.join(METHODS)}.", "Choose one."
+            )
         if self.alpha is not None and not is_measurable(self.alpha):
             raise InvalidParameter(
                 "alpha is not a positive number that doubles can calculate with.",
@@ -203,7 +225,9 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 "Take a public regularisation above 0, or none to have it chosen.",
             )
         if not is_one_of(self.loss, ("soft", "huber")):
-            raise InvalidParameter("The loss is neither 'soft' nor 'huber'.", "", "Choose one of the two.")
+            raise InvalidParameter(
+                "The loss is neither 'soft' nor 'huber'.", "", "Choose one of the two."
+            )
         check_flag(self.rho, "rho")
         return METHODS[self.method]
 
@@ -213,9 +237,12 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return label, make_recoding(self.bounds, X, self.missing)
 
 
-def predict_linear(recoding: Recoding, raw: Floats, intercept: float, coefficients: Floats) -> Floats:
+def predict_linear(
+    recoding: Recoding, raw: Floats, intercept: float, coefficients: Floats
+) -> Floats:
     """Returns intercept + Σ coefficient·feature, numbers clipped to their bounds, levels by their own coefficient."""
-    total, at = np.full(len(raw), float(intercept)), 0
+    total = np.full(len(raw), float(intercept))
+    at = 0
     for j, feature in enumerate(recoding.features):
         if feature.levels:
             own = np.append(coefficients[at : at + len(feature.levels)], 0.0)

@@ -26,7 +26,9 @@ from sottovoce.rounding import format_number
 from sottovoce.weights import Weights
 
 #: s, ψ and m₂ where nothing is declared.
-SPREAD, EXPLAINED, OFFSET = 0.2, 0.6, 0.16
+SPREAD = 0.2
+EXPLAINED = 0.6
+OFFSET = 0.16
 #: Kinds of columns: (variance, squared mean) in units of the variance of a column that fills its bounds evenly.
 COLUMNS = ((1.0, 0.0), (0.4, 0.6), (0.15, 1.2))
 
@@ -47,12 +49,21 @@ class SquaredErrorParts:
     @classmethod
     def mean(cls, parts: list[SquaredErrorParts]) -> SquaredErrorParts:
         """The geometric mean of several, part by part: they differ by factors, not by amounts."""
-        columns = ([getattr(part, name) for part in parts] for name in ("noise", "sampling", "shrinkage"))
-        return cls(*(float(np.exp(np.mean(np.log(column)))) if min(column) > 0 else 0.0 for column in columns))
+        columns = (
+            [getattr(part, name) for part in parts] for name in ("noise", "sampling", "shrinkage")
+        )
+        return cls(
+            *(
+                float(np.exp(np.mean(np.log(column)))) if min(column) > 0 else 0.0
+                for column in columns
+            )
+        )
 
     def scale_by(self, factor: float) -> SquaredErrorParts:
         """The same in another unit."""
-        return SquaredErrorParts(self.noise * factor, self.sampling * factor, self.shrinkage * factor)
+        return SquaredErrorParts(
+            self.noise * factor, self.sampling * factor, self.shrinkage * factor
+        )
 
 
 @dataclass(frozen=True)
@@ -68,7 +79,10 @@ class PublicFacts:
     def of(cls, recoding: Recoding, budgets: Budgets, weights: Weights) -> PublicFacts:
         """From what a plan knows."""
         spreads = recoding.estimate_spread()
-        even = float(np.square(spreads).mean()) if len(spreads) else 1 / 12
+        if len(spreads):
+            even = float(np.square(spreads).mean())
+        else:
+            even = 1 / 12
         return cls(recoding.width, even, measure_inequality(budgets, weights)[0])
 
     @property
@@ -80,7 +94,9 @@ class PublicFacts:
     @property
     def explained_variance(self) -> float:
         """ψs², the variance that slopes explain; nothing without slopes."""
-        return EXPLAINED * self.spread**2 if self.slopes else 0.0
+        if self.slopes:
+            return EXPLAINED * self.spread**2
+        return 0.0
 
     @property
     def residual(self) -> float:
@@ -105,7 +121,8 @@ def make_expected_error(
         noise=math.sqrt(parts.noise) * half,
         sampling=math.sqrt(parts.sampling) * half,
         shrinkage=math.sqrt(parts.shrinkage) * half,
-        bias=(ASSOCIATION * facts.spread * measure_inequality(budgets, weights)[1] + besides) * half,
+        bias=(ASSOCIATION * facts.spread * measure_inequality(budgets, weights)[1] + besides)
+        * half,
         assumed=f"{assumed} {more}".strip(),
     )
 
@@ -130,15 +147,18 @@ def estimate_ridge_error(
     """
     kinds = []
     for C, mu, q in facts.columns:
-        p, m = facts.slopes, math.sqrt(facts.slopes * (mu + moved**2))
+        p = facts.slopes
+        m = math.sqrt(facts.slopes * (mu + moved**2))
         B = np.array([[intercept**2, intercept * m], [intercept * m, C + m * m]])
         i = intercept or 1.0
         size = np.array([[(OFFSET + m * m * q) / i**2, -m * q / i], [-m * q / i, q]])
         there = np.ix_(*[[place for place, has in enumerate((intercept > 0, p > 0)) if has]] * 2)
-        B, size = B[there], size[there]
+        B = B[there]
+        size = size[there]
         stiff = np.linalg.inv(B + ridge * np.eye(len(B)))
         lost = ridge * stiff
-        rest, left = max(p - 1, 0), ridge / (C + ridge)
+        rest = max(p - 1, 0)
+        left = ridge / (C + ridge)
         freedom = float(np.trace(B @ stiff @ B @ stiff)) + rest * (C / (C + ridge)) ** 2
         kinds.append(
             SquaredErrorParts(

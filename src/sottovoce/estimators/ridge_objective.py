@@ -48,7 +48,12 @@ from sottovoce.data.loss_kernels import HuberTerms
 from sottovoce.data.readers import EmptyReader, Reader
 from sottovoce.data.regression_sums import ResidualHistogram, has_usable_budget
 from sottovoce.errors import InvalidParameter
-from sottovoce.estimators.ridge_errors import EXPLAINED, PublicFacts, SquaredErrorParts, make_expected_error
+from sottovoce.estimators.ridge_errors import (
+    EXPLAINED,
+    PublicFacts,
+    SquaredErrorParts,
+    make_expected_error,
+)
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import continuous, selection
 from sottovoce.noise.grid import AnswerGrid, Grid
@@ -66,7 +71,13 @@ RIDGES = 2.0 ** np.linspace(-1, 23, 97)
 THRESHOLDS = ((0.75, 0.010), (1.0, 0.007), (1.5, 0.003), (2.5, 0.001))
 #: How far such a threshold draws the fit from the mean to the median, in units of the scale: where labels are skewed as
 #: those of a gamma law of shape 4, and where they are as skewed as exponential ones (docs/theory/errors.md).
-SKEWED_LABEL_BIAS = {0.75: (0.15, 0.47), 1.0: (0.13, 0.43), 1.5: (0.09, 0.32), 2.0: (0.05, 0.23), 2.5: (0.025, 0.16)}
+SKEWED_LABEL_BIAS = {
+    0.75: (0.15, 0.47),
+    1.0: (0.13, 0.43),
+    1.5: (0.09, 0.32),
+    2.0: (0.05, 0.23),
+    2.5: (0.025, 0.16),
+}
 #: Noise norms max(α₁a + (1−α₁)m, α₂a + (1−α₂)m) between joint (1, 0) and separate (α, α) intercept noise.
 NORMS = (
     (1.0, 0.0),
@@ -118,30 +129,64 @@ def choose_parameters(
 
 
 def _choose_on_grid(
-    p: int, V: float, V2: float, m2: float, psi: float, k: float, penalty: float, norm: tuple[float, float]
+    p: int,
+    V: float,
+    V2: float,
+    m2: float,
+    psi: float,
+    k: float,
+    penalty: float,
+    norm: tuple[float, float],
 ) -> StageParameters:
-    kappa, grid = math.erf(k / math.sqrt(2)), RIDGES
+    kappa = math.erf(k / math.sqrt(2))
+    grid = RIDGES
     N0, N = (k * k * moment for moment in compute_noise_moments(p, *norm))
     slope = p * np.mean(
-        [(grid**2 * psi / p + C * N + 0.4 * kappa * V2 * C * C) / (kappa * V * C + grid) ** 2 for C in FEATURE_MOMENTS],
+        [
+            (grid**2 * psi / p + C * N + 0.4 * kappa * V2 * C * C) / (kappa * V * C + grid) ** 2
+            for C in FEATURE_MOMENTS
+        ],
         axis=0,
     )
     intercept = _estimate_intercept_error(grid, m2, N0, kappa, V, V2)
-    total = np.where(p / (4 * grid[:, None]) + 1 / (4 * grid) <= 0.5, slope[:, None] + intercept, np.inf)
+    total = np.where(
+        p / (4 * grid[:, None]) + 1 / (4 * grid) <= 0.5, slope[:, None] + intercept, np.inf
+    )
     i, j = np.unravel_index(int(np.argmin(total)), total.shape)
     return StageParameters(float(total[i, j]) + penalty, k, float(grid[i]), float(grid[j]), norm)
 
 
 def split_error(
-    slopes: int, total: float, squares: float, intercept_size: float, slope_size: float, choice: StageParameters
+    slopes: int,
+    total: float,
+    squares: float,
+    intercept_size: float,
+    slope_size: float,
+    choice: StageParameters,
 ) -> Terms:
     """Returns L by its terms, for a choice: of slopes and intercept, or of a constant only (an infinite ridge)."""
-    p, V, V2, k = slopes, total, squares, choice.threshold
-    kappa, C0 = math.erf(k / math.sqrt(2)), INTERCEPT_MOMENT
+    p = slopes
+    V = total
+    V2 = squares
+    k = choice.threshold
+    kappa = math.erf(k / math.sqrt(2))
+    C0 = INTERCEPT_MOMENT
     constant = math.isinf(choice.ridge)
-    N0, N = (2.0, 0.0) if constant else compute_noise_moments(p, *choice.norm)
+    if constant:
+        N0, N = (2.0, 0.0)
+    else:
+        N0, N = compute_noise_moments(p, *choice.norm)
     stiff = (kappa * V * C0 + choice.intercept_ridge) ** 2
-    terms = np.array([C0 * N0 * k * k, 0.4 * kappa * V2 * C0 * C0, choice.intercept_ridge**2 * intercept_size]) / stiff
+    terms = (
+        np.array(
+            [
+                C0 * N0 * k * k,
+                0.4 * kappa * V2 * C0 * C0,
+                choice.intercept_ridge**2 * intercept_size,
+            ]
+        )
+        / stiff
+    )
     if not constant:
         columns = [
             np.array([C * N * k * k, 0.4 * kappa * V2 * C * C, choice.ridge**2 * slope_size / p])
@@ -164,7 +209,9 @@ def choose_constant_parameters(
     return StageParameters(float(expected[j]), threshold, math.inf, float(grid[j]), (1.0, 0.0))
 
 
-def _estimate_intercept_error(grid: np.ndarray, m2: float, N0: float, kappa: float, V: float, V2: float) -> np.ndarray:
+def _estimate_intercept_error(
+    grid: np.ndarray, m2: float, N0: float, kappa: float, V: float, V2: float
+) -> np.ndarray:
     C0 = INTERCEPT_MOMENT
     return (grid**2 * m2 + C0 * N0 + 0.4 * kappa * V2 * C0 * C0) / (kappa * V * C0 + grid) ** 2
 
@@ -192,9 +239,11 @@ CONSTANT_ONLY_BELOW = 150.0
 #: From here on the scale is read at a higher quantile, which is sharper but needs more budget.
 AMPLE_BUDGET = 400.0
 #: Candidates for the scale: an eighth of the range, halved seven times; around a first fit, halved nine times.
-LABEL_SCALES, RESIDUAL_SCALES = 8, 10
+LABEL_SCALES = 8
+RESIDUAL_SCALES = 10
 #: The proxy's value from which slopes cannot pay for their noise, and below which a second fit pays.
-WORTHLESS_ERROR, WORTH_REFITTING = 0.6, 0.005
+WORTHLESS_ERROR = 0.6
+WORTH_REFITTING = 0.005
 #: The share of everybody's part in a stage that pays for the solver's last digits.
 SLACK = 1e-3
 #: Solver tolerance relative to the threshold, but for rounding; what is left is covered by noise paid from the slack.
@@ -202,7 +251,9 @@ TOLERANCE = 1e-12
 CELLS_BITS = 15
 #: How far the intercept may lie from the centre, squared: in units of s² where a location is known, of the half-range
 #: squared where it is not. A location is bought with this threshold.
-KNOWN_SIZE, UNKNOWN_SIZE, LOCATION_THRESHOLD = 0.3, 0.16, 1 / 8
+KNOWN_SIZE = 0.3
+UNKNOWN_SIZE = 0.16
+LOCATION_THRESHOLD = 1 / 8
 
 
 @dataclass(frozen=True)
@@ -236,7 +287,10 @@ class BudgetTotals:
     def of(cls, kinds: BudgetGroups) -> BudgetTotals:
         """Adds everybody up; squares count rows (a person's loudness is spread over theirs)."""
         epsilon = units.to_epsilon(kinds.epsilon)
-        return cls(float((epsilon * kinds.people).sum()), float((epsilon**2 / kinds.rows * kinds.people).sum()))
+        return cls(
+            float((epsilon * kinds.people).sum()),
+            float((epsilon**2 / kinds.rows * kinds.people).sum()),
+        )
 
 
 def choose_scale_share(purse: BudgetTotals) -> tuple[float, float, float]:
@@ -253,27 +307,48 @@ def choose_stages(purse: BudgetTotals, slopes: int, scale: float, left: float) -
     return min(options, key=lambda option: option.expected)
 
 
-def _evaluate_stages(purse: BudgetTotals, slopes: int, scale: float, left: float, location: float) -> StagePlan:
+def _evaluate_stages(
+    purse: BudgetTotals, slopes: int, scale: float, left: float, location: float
+) -> StagePlan:
     rest = left - location
-    size = KNOWN_SIZE if location else max(KNOWN_SIZE, UNKNOWN_SIZE / scale**2)
-    parts = (Stage("location", location),) if location else ()
-    choice = choose_for_share(purse, slopes, rest, size) if slopes else None
+    if location:
+        size = KNOWN_SIZE
+    else:
+        size = max(KNOWN_SIZE, UNKNOWN_SIZE / scale**2)
+    if location:
+        parts = (Stage("location", location),)
+    else:
+        parts = ()
+    if slopes:
+        choice = choose_for_share(purse, slopes, rest, size)
+    else:
+        choice = None
     if choice is None or choice.expected >= WORTHLESS_ERROR:
-        constant = choose_constant_parameters(rest * purse.total, rest**2 * purse.squares, size, 2.0)
+        constant = choose_constant_parameters(
+            rest * purse.total, rest**2 * purse.squares, size, 2.0
+        )
         expected = WORTHLESS_ERROR + constant.expected
         return StagePlan(scale, (*parts, Stage("constant", rest)), None, 2 * scale, expected, size)
     if choice.expected < WORTH_REFITTING:
         again = max(40 / purse.total, 0.005)
-        more = (Stage("first fit", 0.35 * rest), Stage("scale of residuals", again), Stage("fit", 0.65 * rest - again))
+        more = (
+            Stage("first fit", 0.35 * rest),
+            Stage("scale of residuals", again),
+            Stage("fit", 0.65 * rest - again),
+        )
         return StagePlan(scale, (*parts, *more), choice, 0.0, choice.expected, size)
     return StagePlan(scale, (*parts, Stage("fit", rest)), choice, 0.0, choice.expected, size)
 
 
-def choose_for_share(purse: BudgetTotals, slopes: int, share: float, intercept_size: float) -> StageParameters:
+def choose_for_share(
+    purse: BudgetTotals, slopes: int, share: float, intercept_size: float
+) -> StageParameters:
     """The proxy's choice for this share, assuming modest slopes, or full-sized ones where these are affordable."""
     amounts = share * purse.total, share**2 * purse.squares
     choice = choose_parameters(slopes, *amounts, intercept_size, 0.6)
-    return choose_parameters(slopes, *amounts, intercept_size, 1.0) if choice.expected / 0.6 < 0.4 else choice
+    if choice.expected / 0.6 < 0.4:
+        return choose_parameters(slopes, *amounts, intercept_size, 1.0)
+    return choice
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,16 +359,22 @@ class StagedFit:
     budgets: Budgets
     loss: str  # "soft" or "huber"
 
-    def scale(self, share: float, quantile: float, candidates: Floats, theta: Floats, reader: Reader) -> float:
+    def scale(
+        self, share: float, quantile: float, candidates: Floats, theta: Floats, reader: Reader
+    ) -> float:
         """Buys the smallest candidate g such that a window of half-width g holds that share of everybody's budget."""
         kinds = self.budgets.kinds
         part = replace(kinds, epsilon=np.floor(kinds.epsilon * share).astype(np.int64))
         weights = Weights.solve(part, A=0.0)
         reach = 4 * float(candidates[0])
         grid = Grid.cover(-reach, reach, CELLS_BITS)
-        kernel = ResidualHistogram(reader, self.rows.label, self.rows.owner, weights.row, grid, theta)
+        kernel = ResidualHistogram(
+            reader, self.rows.label, self.rows.owner, weights.row, grid, theta
+        )
         heard = np.concatenate([[0], np.cumsum(self.rows.engine.fold(kernel))])
-        fullest = [_find_fullest_window(heard, max(round(2 * g / float(grid.step)), 1)) for g in candidates]
+        fullest = [
+            _find_fullest_window(heard, max(round(2 * g / float(grid.step)), 1)) for g in candidates
+        ]
         target = round(quantile * weights.total)
         scores = np.array([abs(f - target) for f in fullest], dtype=np.int64)
         return float(candidates[selection.permute_and_flip(scores, 2 * weights.loudest)])
@@ -301,11 +382,15 @@ class StagedFit:
     def constant(self, share: float, threshold: float, size: float, centre: Floats) -> Floats:
         """Fits the intercept alone; the answer is clipped to the label's range, which is free."""
         purse = BudgetTotals.of(self.budgets.kinds)
-        choice = choose_constant_parameters(share * purse.total, share**2 * purse.squares, size, 1.0)
+        choice = choose_constant_parameters(
+            share * purse.total, share**2 * purse.squares, size, 1.0
+        )
         fitted = self._minimise_perturbed(share, threshold, choice, EmptyReader(), centre[:1])
         return np.concatenate([np.clip(fitted, -2, 2), centre[1:]])
 
-    def slopes(self, share: float, threshold: float, choice: StageParameters, centre: Floats) -> Floats:
+    def slopes(
+        self, share: float, threshold: float, choice: StageParameters, centre: Floats
+    ) -> Floats:
         """Fits intercept and slopes."""
         return self._minimise_perturbed(share, threshold, choice, self.rows.features, centre)
 
@@ -316,8 +401,13 @@ class StagedFit:
         H = compute_regularity(p, choice.ridge, choice.intercept_ridge) * (1 + 1e-12)
         ridge = np.concatenate([[choice.intercept_ridge], np.full(p, choice.ridge)])
         loudness, slack = self._compute_row_weights(share, H, p)
-        heard = float((loudness * self.budgets.kinds.rows * self.budgets.kinds.people).sum())  # Σv over all rows
-        loss = losses.SoftHuber(tau, H) if self.loss == "soft" else losses.ClassicHuber(tau)
+        heard = float(
+            (loudness * self.budgets.kinds.rows * self.budgets.kinds.people).sum()
+        )  # Σv over all rows
+        if self.loss == "soft":
+            loss = losses.SoftHuber(tau, H)
+        else:
+            loss = losses.ClassicHuber(tau)
         problem = newton.Problem(
             terms=self._make_terms(reader, loudness, loss),
             ridge=ridge,
@@ -366,7 +456,11 @@ def bound_tilt_rounding(tau: float, norm: tuple[float, float], ridge: Floats) ->
 
     N(b) is Gamma(p+1), above 2(p+1) + 1000 with probability below e^−500; |b₀| ≤ τN/α₁ and |b_j| ≤ τN/(1−α₂).
     """
-    largest = tau * continuous.bound_gamma(len(ridge)) / np.array([norm[0], *[1 - norm[1]] * (len(ridge) - 1)])
+    largest = (
+        tau
+        * continuous.bound_gamma(len(ridge))
+        / np.array([norm[0], *[1 - norm[1]] * (len(ridge) - 1)])
+    )
     return 2.0**-53 * float(np.sqrt(np.sum(largest**2 / ridge)))
 
 
@@ -375,7 +469,9 @@ def estimate_least_deviation(purse: BudgetTotals, slopes: int, chosen: StagePlan
     share = chosen.parts[-1].share
     V = share * purse.total
     if chosen.slopes is None:
-        constant = choose_constant_parameters(V, share**2 * purse.squares, chosen.intercept_size, 1.0)
+        constant = choose_constant_parameters(
+            V, share**2 * purse.squares, chosen.intercept_size, 1.0
+        )
         return chosen.constant * math.sqrt(2) / (constant.intercept_ridge + V / 4)
     choice = chosen.slopes
     intercept, slope = np.sqrt(compute_noise_moments(slopes, *choice.norm))
@@ -385,11 +481,13 @@ def estimate_least_deviation(purse: BudgetTotals, slopes: int, chosen: StagePlan
 
 def solve_huber_budget(epsilon: Floats, H: float, rank: Any) -> Floats:
     """Returns the largest W with W + r·log(1 + W·H/r) ≤ ε: what Huber's loss leaves of a budget."""
-    low, high = np.zeros_like(epsilon), epsilon.copy()
+    low = np.zeros_like(epsilon)
+    high = epsilon.copy()
     for _ in range(200):
         middle = (low + high) / 2
         fits = middle + rank * np.log1p(middle * H / rank) <= epsilon
-        low, high = np.where(fits, middle, low), np.where(fits, high, middle)
+        low = np.where(fits, middle, low)
+        high = np.where(fits, high, middle)
     return low
 
 
@@ -411,7 +509,8 @@ def choose_small_budget_threshold(total: float) -> float:
 
 def fit_in_stages(fit: StagedFit, scale: float | None) -> Floats:
     """Runs the recipe and returns (intercept, slopes) for labels in [−1, 1]; ``scale`` is a public guess if given."""
-    purse, p = BudgetTotals.of(fit.budgets.kinds), fit.rows.features.width
+    purse = BudgetTotals.of(fit.budgets.kinds)
+    p = fit.rows.features.width
     centre = np.zeros(p + 1)
     if purse.total < CONSTANT_ONLY_BELOW:
         tau = choose_small_budget_threshold(purse.total)
@@ -419,18 +518,23 @@ def fit_in_stages(fit: StagedFit, scale: float | None) -> Floats:
     left = 1.0
     if scale is None:
         share, quantile, factor = choose_scale_share(purse)
-        scale = factor * fit.scale(share, quantile, list_halvings(0.25, LABEL_SCALES), np.zeros(1), EmptyReader())
+        scale = factor * fit.scale(
+            share, quantile, list_halvings(0.25, LABEL_SCALES), np.zeros(1), EmptyReader()
+        )
         left -= share
     return run_stages(fit, choose_stages(purse, p, scale, left), centre)
 
 
 def run_stages(fit: StagedFit, chosen: StagePlan, centre: Floats) -> Floats:
     """Runs the rest of the recipe."""
-    purse, p = BudgetTotals.of(fit.budgets.kinds), fit.rows.features.width
+    purse = BudgetTotals.of(fit.budgets.kinds)
+    p = fit.rows.features.width
     scale = chosen.scale
     for part in chosen.parts:
         if part.purpose == "location":
-            centre = fit.constant(part.share, LOCATION_THRESHOLD, UNKNOWN_SIZE / LOCATION_THRESHOLD**2, centre)
+            centre = fit.constant(
+                part.share, LOCATION_THRESHOLD, UNKNOWN_SIZE / LOCATION_THRESHOLD**2, centre
+            )
         elif part.purpose == "constant":
             centre = fit.constant(part.share, chosen.constant, chosen.intercept_size, centre)
         elif part.purpose == "scale of residuals":
@@ -438,29 +542,49 @@ def run_stages(fit: StagedFit, chosen: StagePlan, centre: Floats) -> Floats:
             scale = 0.965 * fit.scale(part.share, 0.7, candidates, centre, fit.rows.features)
         else:
             refit = len(chosen.parts) > 1 and part.purpose == "fit" and scale is not chosen.scale
-            size = KNOWN_SIZE if refit else chosen.intercept_size
+            if refit:
+                size = KNOWN_SIZE
+            else:
+                size = chosen.intercept_size
             choice = choose_for_share(purse, p, part.share, size)
             fitted = fit.slopes(part.share, choice.threshold * scale, choice, centre)
             centre = shrink_slopes(
-                fitted, centre, choice, scale, part.share * purse.total, part.share**2 * purse.squares
+                fitted,
+                centre,
+                choice,
+                scale,
+                part.share * purse.total,
+                part.share**2 * purse.squares,
             )
     return centre
 
 
 def shrink_slopes(
-    fitted: Floats, centre: Floats, choice: StageParameters, scale: float, total: float, squares: float
+    fitted: Floats,
+    centre: Floats,
+    choice: StageParameters,
+    scale: float,
+    total: float,
+    squares: float,
 ) -> Floats:
     """Returns the fit with its slopes drawn back to the centre as far as they look like noise; free.
 
     James and Stein's factor 1 − p·σ²/‖slopes‖², with σ² the variance that public numbers predict for noise
     alone and features spread evenly: where there is nothing to learn, next to nothing is claimed.
     """
-    p, C, kappa = len(fitted) - 1, FEATURE_MOMENTS[0], math.erf(choice.threshold / math.sqrt(2))
+    p = len(fitted) - 1
+    C = FEATURE_MOMENTS[0]
+    kappa = math.erf(choice.threshold / math.sqrt(2))
     stiffness = kappa * total * C + choice.ridge
-    noise = compute_noise_moments(p, *choice.norm)[1] * choice.threshold**2 + 0.4 * kappa * squares * C
+    noise = (
+        compute_noise_moments(p, *choice.norm)[1] * choice.threshold**2 + 0.4 * kappa * squares * C
+    )
     slopes = fitted[1:] - centre[1:]
     size = float(slopes @ slopes)
-    factor = max(0.0, 1 - p * noise * scale**2 / stiffness**2 / size) if size > 0 else 0.0
+    if size > 0:
+        factor = max(0.0, 1 - p * noise * scale**2 / stiffness**2 / size)
+    else:
+        factor = 0.0
     return np.concatenate([fitted[:1], centre[1:] + factor * slopes])
 
 
@@ -485,16 +609,21 @@ class NoGrid:
 
 def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
     """The plan of the default method."""
-    purse, half = BudgetTotals.of(budgets.kinds), (label[1] - label[0]) / 2
+    purse = BudgetTotals.of(budgets.kinds)
+    half = (label[1] - label[0]) / 2
     guess = parse_label_scale(ridge.label_scale, half)
     outlook = [
-        plan_stages_at(purse, recoding.width, s, guess is not None) for s in ([guess] if guess else _list_scales(purse))
+        plan_stages_at(purse, recoding.width, s, guess is not None)
+        for s in ([guess] if guess else _list_scales(purse))
     ]
     typical = min(outlook, key=lambda c: abs(math.log(c.scale / (guess or TYPICAL_SCALE))))
     weights = Weights.solve(budgets.kinds, A=0.0)
     facts = PublicFacts.of(recoding, budgets, weights)
     parts = {
-        c.scale: estimate_error_parts(purse, replace(facts, spread=c.scale), c, weights.concentration) for c in outlook
+        c.scale: estimate_error_parts(
+            purse, replace(facts, spread=c.scale), c, weights.concentration
+        )
+        for c in outlook
     }
     own, skew = parts[typical.scale]
     return Plan(
@@ -505,16 +634,25 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
             "label": list(label),
             "label_scale": ridge.label_scale,
             "features": recoding.to_dict(),
-            "stages": [_describe_stages(c, half, parts[c.scale][0].total / c.scale**2) for c in outlook],
+            "stages": [
+                _describe_stages(c, half, parts[c.scale][0].total / c.scale**2) for c in outlook
+            ],
             "advice": advise_on_slopes(typical),
         },
         budgets=budgets,
         weights=weights,
         guarantee=Guarantee.of(budgets, budgets.kinds.epsilon, arithmetic="floating"),
-        noise={"distribution": "K-norm noise in the objective", "shares": [p.share for p in typical.parts]},
-        grid=AnswerGrid.below(min(estimate_least_deviation(purse, recoding.width, c) for c in outlook)),
+        noise={
+            "distribution": "K-norm noise in the objective",
+            "shares": [p.share for p in typical.parts],
+        },
+        grid=AnswerGrid.below(
+            min(estimate_least_deviation(purse, recoding.width, c) for c in outlook)
+        ),
         theorem=THEOREM,
-        error=make_expected_error(own, replace(facts, spread=typical.scale), budgets, weights, half, besides=skew),
+        error=make_expected_error(
+            own, replace(facts, spread=typical.scale), budgets, weights, half, besides=skew
+        ),
     )
 
 
@@ -530,7 +668,10 @@ def parse_label_scale(label_scale: Any, half: float) -> float | None:
     """Returns the public guess of the labels' spread in units of half their range, or None."""
     if label_scale is None:
         return None
-    if not isinstance(label_scale, int | float) or not SMALLEST_SCALE * half <= label_scale <= 2 * half:
+    if (
+        not isinstance(label_scale, int | float)
+        or not SMALLEST_SCALE * half <= label_scale <= 2 * half
+    ):
         raise InvalidParameter(
             "label_scale is not a possible standard deviation.",
             f"It is at most the label's range, and at least {SMALLEST_SCALE:g} of half of it.",
@@ -544,13 +685,28 @@ def plan_stages_at(purse: BudgetTotals, slopes: int, scale: float, known: bool) 
     if purse.total < CONSTANT_ONLY_BELOW:
         tau = choose_small_budget_threshold(purse.total)
         size = max(KNOWN_SIZE, UNKNOWN_SIZE / tau**2)
-        expected = 0.6 + choose_constant_parameters(purse.total, purse.squares, size, 1.0).expected * (tau / scale) ** 2
+        expected = (
+            0.6
+            + choose_constant_parameters(purse.total, purse.squares, size, 1.0).expected
+            * (tau / scale) ** 2
+        )
         return StagePlan(scale, (Stage("constant", 1.0),), None, tau, expected, size)
-    share = 0.0 if known else choose_scale_share(purse)[0]
+    if known:
+        share = 0.0
+    else:
+        share = choose_scale_share(purse)[0]
     chosen = choose_stages(purse, slopes, scale, 1.0 - share)
-    first = () if known else (Stage("scale of labels", share),)
+    if known:
+        first = ()
+    else:
+        first = (Stage("scale of labels", share),)
     return StagePlan(
-        scale, (*first, *chosen.parts), chosen.slopes, chosen.constant, chosen.expected, chosen.intercept_size
+        scale,
+        (*first, *chosen.parts),
+        chosen.slopes,
+        chosen.constant,
+        chosen.expected,
+        chosen.intercept_size,
     )
 
 
@@ -562,13 +718,22 @@ def estimate_error_parts(
     The proxy's terms for the last stage, and what its threshold does to labels that are skewed a little; a fit around
     a first one holds nothing back of the slopes, and its labels are what the first has left.
     """
-    last, p = chosen.parts[-1], facts.slopes
-    V, V2, size = last.share * purse.total, last.share**2 * purse.squares, chosen.intercept_size
-    unit, kept_back = chosen.scale, 0.0
+    last = chosen.parts[-1]
+    p = facts.slopes
+    V = last.share * purse.total
+    V2 = last.share**2 * purse.squares
+    size = chosen.intercept_size
+    unit = chosen.scale
+    kept_back = 0.0
     if chosen.slopes is None:
         kept_back = facts.explained_variance
-        unit = chosen.constant if purse.total < CONSTANT_ONLY_BELOW else chosen.scale
-        choice = choose_constant_parameters(V, V2, size, 1.0 if purse.total < CONSTANT_ONLY_BELOW else 2.0)
+        if purse.total < CONSTANT_ONLY_BELOW:
+            unit = chosen.constant
+        else:
+            unit = chosen.scale
+        choice = choose_constant_parameters(
+            V, V2, size, 1.0 if purse.total < CONSTANT_ONLY_BELOW else 2.0
+        )
         terms = split_error(0, V, V2, size, 0.0, choice)
     elif len(chosen.parts) > 1 and chosen.parts[-2].purpose == "scale of residuals":
         unit *= math.sqrt(1 - EXPLAINED)
@@ -578,8 +743,12 @@ def estimate_error_parts(
         choice = chosen.slopes
         terms = split_error(p, V, V2, size, EXPLAINED, choice)
     usual, most = SKEWED_LABEL_BIAS[choice.threshold]
-    unequal = facts.squares / concentration  # the proxy counts all of Σc², and least squares has 1/n of it too
-    parts = SquaredErrorParts(terms.noise, terms.sampling * unequal, terms.shrinkage + usual**2).scale_by(unit**2)
+    unequal = (
+        facts.squares / concentration
+    )  # the proxy counts all of Σc², and least squares has 1/n of it too
+    parts = SquaredErrorParts(
+        terms.noise, terms.sampling * unequal, terms.shrinkage + usual**2
+    ).scale_by(unit**2)
     return replace(parts, shrinkage=parts.shrinkage + kept_back), most * unit
 
 
@@ -605,6 +774,4 @@ def advise_on_slopes(chosen: StagePlan) -> str:
         return "Slopes are fitted: their noise is expected to stay below what they explain."
     if len(chosen.parts) == 1:
         return "Too little budget for slopes: the answer will be a constant, a private mean of the labels."
-    return (
-        "Slopes cannot pay for their noise here: the answer will be a constant. More people or a larger ε would help."
-    )
+    return "Slopes cannot pay for their noise here: the answer will be a constant. More people or a larger ε would help."

@@ -24,7 +24,12 @@ from sottovoce.data.encoding import Recoding
 from sottovoce.data.engine import Dataset
 from sottovoce.data.regression_sums import UNIT, make_proportional_weights, sum_products
 from sottovoce.errors import InvalidParameter
-from sottovoce.estimators.ridge_errors import PublicFacts, SquaredErrorParts, estimate_ridge_error, make_expected_error
+from sottovoce.estimators.ridge_errors import (
+    PublicFacts,
+    SquaredErrorParts,
+    estimate_ridge_error,
+    make_expected_error,
+)
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import continuous, precise
 from sottovoce.noise.grid import AnswerGrid
@@ -55,11 +60,16 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
     d = recoding.width + 1
     if d > MOST_COLUMNS:
         raise InvalidParameter(
-            "There are too many columns for this method.", "At most 1,023 are covered.", "Use fewer."
+            "There are too many columns for this method.",
+            "At most 1,023 are covered.",
+            "Use fewer.",
         )
     smallest = d / MOST_CONDITION
     facts = PublicFacts.of(recoding, budgets, weights)
-    lam = choose_ridge(ridge, facts, weights, smallest) if ridge.alpha is None else float(ridge.alpha)
+    if ridge.alpha is None:
+        lam = choose_ridge(ridge, facts, weights, smallest)
+    else:
+        lam = float(ridge.alpha)
     if lam < smallest:
         raise InvalidParameter(
             "alpha is too small: the last digits of doubles would decide about the solution.",
@@ -68,8 +78,12 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
         )
     moved = compute_sensitivities(ridge, weights, d, lam)
     heard = weights.person > 0
-    rate = float((units.to_epsilon(budgets.kinds.epsilon[heard]) / moved[heard]).min()) * (1 - 2.0**-40)
-    charges = units.check_within_grant(units.round_up(np.where(heard, moved * rate, 0.0)), budgets.kinds.epsilon)
+    rate = float((units.to_epsilon(budgets.kinds.epsilon[heard]) / moved[heard]).min()) * (
+        1 - 2.0**-40
+    )
+    charges = units.check_within_grant(
+        units.round_up(np.where(heard, moved * rate, 0.0)), budgets.kinds.epsilon
+    )
     spread = math.sqrt(d * (d + 1)) / rate
     half = (label[1] - label[0]) / 2
     return Plan(
@@ -84,11 +98,21 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
         budgets=budgets,
         weights=weights,
         guarantee=Guarantee.of(budgets, charges, arithmetic="floating"),
-        noise={"distribution": "radial noise on the solution", "rate": rate, "root_mean_square": spread},
-        grid=AnswerGrid.below(math.sqrt(d + 1) / rate),  # the deviation of one coordinate of the noise
+        noise={
+            "distribution": "radial noise on the solution",
+            "rate": rate,
+            "root_mean_square": spread,
+        },
+        grid=AnswerGrid.below(
+            math.sqrt(d + 1) / rate
+        ),  # the deviation of one coordinate of the noise
         theorem=THEOREM,
-        error=make_expected_error(estimate_error_parts(ridge.method, facts, lam, rate), facts, budgets, weights, half),
-        accuracy=partial(compute_accuracy_bound, d=d, lam=lam, rate=rate, concentration=weights.concentration),
+        error=make_expected_error(
+            estimate_error_parts(ridge.method, facts, lam, rate), facts, budgets, weights, half
+        ),
+        accuracy=partial(
+            compute_accuracy_bound, d=d, lam=lam, rate=rate, concentration=weights.concentration
+        ),
     )
 
 
@@ -96,9 +120,12 @@ def answer(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
     """Solves the ridge problem on exact sums, adds the noise, and rounds to the public grid."""
     sums = sum_products(rows, plan.weights)
     d = rows.features.width + 1
-    moments = (sums / (plan.weights.total * UNIT**2)).astype(np.float64)  # mean of ẑẑᵀ, ẑ = (1, 2z, y)
+    moments = (sums / (plan.weights.total * UNIT**2)).astype(
+        np.float64
+    )  # mean of ẑẑᵀ, ẑ = (1, 2z, y)
     change = make_coordinates(ridge.method, d)
-    G, c = change @ moments[:d, :d] @ change.T, change @ moments[:d, d]
+    G = change @ moments[:d, :d] @ change.T
+    c = change @ moments[:d, d]
     solution = cho_solve(cho_factor(G + plan.parameters["alpha"] * np.eye(d)), c)
     noise = continuous.draw_l2(plan.noise["rate"], d)
     # The sum is exact, and rounded once, to the public grid: everything else that is published follows from that.
@@ -122,7 +149,9 @@ def compute_accuracy_bound(
     ‖θ*‖/(1 + λ_min/λ) + (d + √(2d/δ))/η + (σ/λ)·√(2d/δ)·‖w‖: shrinkage, noise, and the labels' own noise σ.
     """
     if not 0 < failure < 1:
-        raise InvalidParameter("The failure probability is not between 0 and 1.", "", "Pass a small probability.")
+        raise InvalidParameter(
+            "The failure probability is not between 0 and 1.", "", "Pass a small probability."
+        )
     spread = math.sqrt(2 * d / failure)
     shrinkage = coefficients / (1 + smallest_eigenvalue / lam)
     return shrinkage + (d + spread) / rate + label_noise / lam * spread * math.sqrt(concentration)
@@ -156,25 +185,38 @@ def bound_movement(ridge: Ridge, voice: Floats, d: int, lam: float) -> Floats:
         moved = voice * 2 * math.sqrt(d) * (1 + math.sqrt(d) * bound) / lam
         return moved + bound_solver_error(lam, float(d), bound)
     R = math.sqrt(d) / 2
-    m = 1 / (2 * math.sqrt(lam)) if math.sqrt(lam) <= R else R / (R * R + lam)
+    if math.sqrt(lam) <= R:
+        m = 1 / (2 * math.sqrt(lam))
+    else:
+        m = R / (R * R + lam)
     best = compute_tight_constant(R * m)
-    return np.minimum(voice * 2 * R * best / lam, np.where(voice > 0, 2 * m, 0.0)) + bound_solver_error(lam, R * R, m)
+    return np.minimum(
+        voice * 2 * R * best / lam, np.where(voice > 0, 2 * m, 0.0)
+    ) + bound_solver_error(lam, R * R, m)
 
 
 def choose_ridge(ridge: Ridge, facts: PublicFacts, weights: Weights, smallest: float) -> float:
     """Returns the λ of a public grid that has the smallest expected error for typical columns and slopes."""
     ridges = [lam for lam in RIDGES if lam >= smallest]
-    loudest = np.array([weights.noise_ratio])  # the weight of somebody at ε = 1 who decides about the noise
+    loudest = np.array(
+        [weights.noise_ratio]
+    )  # the weight of somebody at ε = 1 who decides about the noise
     rates = [1 / float(bound_movement(ridge, loudest, facts.slopes + 1, lam)[0]) for lam in ridges]
     errors = [
-        estimate_error_parts(ridge.method, facts, lam, rate).total for lam, rate in zip(ridges, rates, strict=True)
+        estimate_error_parts(ridge.method, facts, lam, rate).total
+        for lam, rate in zip(ridges, rates, strict=True)
     ]
     return float(ridges[int(np.argmin(errors))])
 
 
-def estimate_error_parts(method: str, facts: PublicFacts, lam: float, rate: float) -> SquaredErrorParts:
+def estimate_error_parts(
+    method: str, facts: PublicFacts, lam: float, rate: float
+) -> SquaredErrorParts:
     """Returns what the solution is expected to miss of least squares; each coordinate's noise has variance (d+1)/η²."""
-    intercept, moved = (1.0, 0.5) if method == "output" else (0.5, 0.0)
+    if method == "output":
+        intercept, moved = (1.0, 0.5)
+    else:
+        intercept, moved = (0.5, 0.0)
     return estimate_ridge_error(facts, lam, intercept, moved, (facts.slopes + 2) / rate**2)
 
 

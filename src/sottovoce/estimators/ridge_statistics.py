@@ -26,7 +26,12 @@ from sottovoce.data.engine import Dataset
 from sottovoce.data.regression_sums import UNIT, make_proportional_weights, sum_products
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimators.mean import estimate_clipped_noise
-from sottovoce.estimators.ridge_errors import OFFSET, PublicFacts, SquaredErrorParts, make_expected_error
+from sottovoce.estimators.ridge_errors import (
+    OFFSET,
+    PublicFacts,
+    SquaredErrorParts,
+    make_expected_error,
+)
 from sottovoce.estimators.ridge_objective import NoGrid
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import integer
@@ -61,23 +66,42 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
     weights = make_proportional_weights(_take_budget_roots(kinds) if ridge.rho else kinds)
     heard = weights.person > 0
     granted = units.to_epsilon(kinds.epsilon[heard])
-    price = np.sqrt(2 * granted) if ridge.rho else granted
+    if ridge.rho:
+        price = np.sqrt(2 * granted)
+    else:
+        price = granted
     # What rounding down by the shift adds to the sensitivity, squares counted at their own noise.
-    entries = math.sqrt(m * (m + 2)) if ridge.rho else float(_count_entries(m))
+    if ridge.rho:
+        entries = math.sqrt(m * (m + 2))
+    else:
+        entries = float(_count_entries(m))
     constant = (m + 1) * UNIT**2 * (1 if ridge.rho else (m + 1) / 2)
     exact = float((weights.person[heard] / price).max()) * constant
     shift = max(math.ceil(math.log2(exact)) - SCALE_BITS, 0)
-    rounding = entries if shift else 0.0
+    if shift:
+        rounding = entries
+    else:
+        rounding = 0.0
     scale = float(math.ceil((exact / 2.0**shift + rounding / float(price.min())) * (1 + 2.0**-45)))
     moved = np.where(heard, weights.person * (constant / 2.0**shift) + rounding, 0.0) / scale
-    spent = units.check_within_grant(units.round_up(moved**2 / 2 if ridge.rho else moved), kinds.epsilon)
+    spent = units.check_within_grant(
+        units.round_up(moved**2 / 2 if ridge.rho else moved), kinds.epsilon
+    )
     entry = scale * 2.0**shift / weights.total / UNIT**2 * (1.0 if ridge.rho else math.sqrt(2))
     guarantee = Guarantee.of(budgets, spent)
     if ridge.rho:
-        guarantee = Guarantee(spent, kinds.people, budgets.unit, budgets.codes, budgets.people, currency="zCDP rho")
+        guarantee = Guarantee(
+            spent, kinds.people, budgets.unit, budgets.codes, budgets.people, currency="zCDP rho"
+        )
     facts = PublicFacts.of(recoding, budgets, weights)
-    alpha = choose_ridge(entry, m) if ridge.alpha is None else float(ridge.alpha)
-    held = 0.0 if ridge.alpha is None else alpha
+    if ridge.alpha is None:
+        alpha = choose_ridge(entry, m)
+    else:
+        alpha = float(ridge.alpha)
+    if ridge.alpha is None:
+        held = 0.0
+    else:
+        held = alpha
     noise = {
         "distribution": "discrete Gaussian" if ridge.rho else "discrete Laplace",
         "integer_scale": scale,
@@ -114,12 +138,15 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
 def answer(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
     """Reads the rows once and returns theta with the noisy statistics it came from."""
     sums = sum_products(rows, plan.weights)
-    shift, d = plan.noise["shift"], rows.features.width + 2
+    shift = plan.noise["shift"]
+    d = rows.features.width + 2
     noisy = np.zeros((d, d))
     unit = 2.0**shift / plan.weights.total / UNIT**2
     pairs = [(j, k) for j in range(d) for k in range(j, d) if (j, k) != (0, 0)]
     for (j, k), z in zip(pairs, _draw_noise(plan, pairs), strict=True):
-        noisy[j, k] = noisy[k, j] = ((int(sums[j, k]) >> shift) + z + (0.5 if shift else 0.0)) * unit
+        noisy[j, k] = noisy[k, j] = (
+            (int(sums[j, k]) >> shift) + z + (0.5 if shift else 0.0)
+        ) * unit
     noisy[0, 0] = 1.0
     given = plan.parameters
     moments = Moments.of(noisy, given["alpha"], given["intercept_alpha"], plan.noise)
@@ -134,13 +161,21 @@ def answer(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
 
 def _draw_noise(plan: Plan, pairs: list[tuple[int, int]]) -> list[int]:
     """Returns one draw for each entry: squares have their own scale."""
-    scale, d = plan.noise["integer_scale"], max(k for _, k in pairs) + 1
-    squares, products = sum(j == k for j, k in pairs), sum(j != k for j, k in pairs)
+    scale = plan.noise["integer_scale"]
+    d = max(k for _, k in pairs) + 1
+    squares = sum(j == k for j, k in pairs)
+    products = sum(j != k for j, k in pairs)
     if plan.parameters["rho"]:
         own = math.ceil(scale * math.sqrt(2 / (d + 2)))  # m + 3 = d + 2
-        draws = iter(integer.draw_gaussian(scale, products)), iter(integer.draw_gaussian(float(own), squares))
+        draws = (
+            iter(integer.draw_gaussian(scale, products)),
+            iter(integer.draw_gaussian(float(own), squares)),
+        )
     else:
-        draws = iter(integer.draw_laplace(scale, products)), iter(integer.draw_laplace(2 * scale, squares))
+        draws = (
+            iter(integer.draw_laplace(scale, products)),
+            iter(integer.draw_laplace(2 * scale, squares)),
+        )
     return [next(draws[int(j == k)]) for j, k in pairs]
 
 
@@ -191,7 +226,9 @@ class Moments:
     @cached_property
     def covariance(self) -> tuple[Floats, Floats]:
         """Eigenvalues, none below zero, and eigenvectors of the covariance of the features."""
-        inner = self.noisy[1 : self.d, 1 : self.d] - np.outer(self.means, self.means) / (1 + self.held)
+        inner = self.noisy[1 : self.d, 1 : self.d] - np.outer(self.means, self.means) / (
+            1 + self.held
+        )
         values, vectors = np.linalg.eigh(inner)
         return np.maximum(values, 0.0), vectors
 
@@ -205,13 +242,17 @@ class Moments:
     @cached_property
     def fit(self) -> tuple[Floats, float]:
         """Intercept and slopes, and the share of the slopes that was kept."""
-        m, a = self.means, 1 + self.held
+        m = self.means
+        a = 1 + self.held
         c = self.noisy[1 : self.d, self.d] - m * self.label / a
         slopes = self.inverse @ c
-        null = self.entry**2 * ((1 + self.label**2) * np.eye(self.d - 1) + np.outer(m, m))  # of noise in c, no slopes
-        kept = (
-            0.0 if is_noise_too_large(self.entry, self.d) else compute_shrinkage(float(c @ slopes), self.inverse @ null)
-        )
+        null = self.entry**2 * (
+            (1 + self.label**2) * np.eye(self.d - 1) + np.outer(m, m)
+        )  # of noise in c, no slopes
+        if is_noise_too_large(self.entry, self.d):
+            kept = 0.0
+        else:
+            kept = compute_shrinkage(float(c @ slopes), self.inverse @ null)
         return np.concatenate([[(self.label - kept * float(m @ slopes)) / a], kept * slopes]), kept
 
     def standard_errors(self, concentration: float) -> Floats:
@@ -219,15 +260,30 @@ class Moments:
 
         What is held back is that of slopes which together explain all of the labels' variance, each its share.
         """
-        (theta, kept), (values, vectors), d, a = self.fit, self.covariance, self.d, 1 + self.held
-        m, S, label = self.means, (vectors * values) @ vectors.T, float(self.noisy[d, d])
-        to_slopes = kept * self.inverse @ np.column_stack([-m / a, np.eye(d - 1)])  # from errors in the equations
+        (theta, kept) = self.fit
+        (values, vectors) = self.covariance
+        d = self.d
+        a = 1 + self.held
+        m = self.means
+        S = (vectors * values) @ vectors.T
+        label = float(self.noisy[d, d])
+        to_slopes = (
+            kept * self.inverse @ np.column_stack([-m / a, np.eye(d - 1)])
+        )  # from errors in the equations
         to_theta = np.vstack([(np.eye(d)[0] - m @ to_slopes) / a, to_slopes])
         G = np.block([[np.ones((1, 1)), m[None, :]], [m[:, None], S + np.outer(m, m)]])
         left = max(label - 2 * float(theta @ self.noisy[:d, d]) + float(theta @ G @ theta), 0.0)
-        spread = to_theta @ (left * concentration * G + compute_noise_covariance(theta, self.noise)) @ to_theta.T
-        variance = max(label - self.label**2, 0.0) + 2 * self.entry * math.sqrt(_get_square_variance(d, self.noise))
-        back = (kept * self.inverse @ S - np.eye(d - 1)) * math.sqrt(variance / max(float(values.sum()), self.entry))
+        spread = (
+            to_theta
+            @ (left * concentration * G + compute_noise_covariance(theta, self.noise))
+            @ to_theta.T
+        )
+        variance = max(label - self.label**2, 0.0) + 2 * self.entry * math.sqrt(
+            _get_square_variance(d, self.noise)
+        )
+        back = (kept * self.inverse @ S - np.eye(d - 1)) * math.sqrt(
+            variance / max(float(values.sum()), self.entry)
+        )
         squares = np.diag(spread) + np.sum(np.vstack([-m @ back / a, back]) ** 2, axis=1)
         squares[0] += (self.held / a * self.label) ** 2
         return np.asarray(np.sqrt(squares), dtype=np.float64)
@@ -240,12 +296,18 @@ def compute_shrinkage(gain: float, null: Floats) -> float:
     variance 5σ⁴); slopes that explain many times as much are kept almost whole.
     """
     usual = float(np.trace(null)) + Z_SCORE * math.sqrt(5 * float(np.sum(null * null.T)))
-    return max(0.0, 1 - usual / gain) if gain > 0 else 0.0
+    if gain > 0:
+        return max(0.0, 1 - usual / gain)
+    return 0.0
 
 
-def estimate_error_parts(facts: PublicFacts, alpha: float, held: float, noise: dict[str, Any]) -> SquaredErrorParts:
+def estimate_error_parts(
+    facts: PublicFacts, alpha: float, held: float, noise: dict[str, Any]
+) -> SquaredErrorParts:
     """Returns what the fit is expected to miss of least squares: noise to first order, and what is held back."""
-    p, entry, d = facts.slopes, noise["entry_standard_deviation"], facts.slopes + 1
+    p = facts.slopes
+    entry = noise["entry_standard_deviation"]
+    d = facts.slopes + 1
     constant = SquaredErrorParts(
         estimate_clipped_noise(entry / math.sqrt(2), 2.0) ** 2, facts.residual * facts.squares, 0.0
     )
@@ -255,12 +317,17 @@ def estimate_error_parts(facts: PublicFacts, alpha: float, held: float, noise: d
         )
     kinds = []
     for C, _, q in facts.columns:
-        variance, size = 4 * C, q / 4  # for columns 2z
+        # for columns 2z
+        variance = 4 * C
+        size = q / 4
         stiff = max(variance + alpha, choose_ridge(entry, d))
         null = entry**2 * (1 + OFFSET) / stiff  # of one slope
         gain = p * (variance**2 * size / stiff + null)
         usual = p * null + Z_SCORE * math.sqrt(5 * p) * null
-        kept = 0.0 if is_noise_too_large(entry, d) or not p else max(0.0, 1 - usual / gain)
+        if is_noise_too_large(entry, d) or not p:
+            kept = 0.0
+        else:
+            kept = max(0.0, 1 - usual / gain)
         drawn = entry**2 * (1 + OFFSET + p * size) / stiff**2
         kinds.append(
             SquaredErrorParts(
@@ -271,13 +338,18 @@ def estimate_error_parts(facts: PublicFacts, alpha: float, held: float, noise: d
         )
     slopes = SquaredErrorParts.mean(kinds)
     return SquaredErrorParts(
-        constant.noise + slopes.noise, constant.sampling + slopes.sampling, constant.shrinkage + slopes.shrinkage
+        constant.noise + slopes.noise,
+        constant.sampling + slopes.sampling,
+        constant.shrinkage + slopes.shrinkage,
     )
 
 
 def _get_square_variance(d: int, noise: dict[str, Any]) -> float:
     """Returns the variance of the noise on a square, in units of that on a product."""
-    return 2 / (d + 3) if noise["distribution"] == "discrete Gaussian" else 4.0  # m = d
+    # m = d
+    if noise["distribution"] == "discrete Gaussian":
+        return 2 / (d + 3)
+    return 4.0
 
 
 def compute_noise_covariance(theta: Floats, noise: dict[str, Any]) -> Floats:
@@ -285,28 +357,50 @@ def compute_noise_covariance(theta: Floats, noise: dict[str, Any]) -> Floats:
     d = len(theta)
     square = np.full(d, _get_square_variance(d, noise))
     square[0] = 0.0  # the corner is public
-    spread = (1 + theta @ theta) * np.eye(d) + np.outer(theta, theta) + np.diag((square - 2) * theta**2)
+    spread = (
+        (1 + theta @ theta) * np.eye(d) + np.outer(theta, theta) + np.diag((square - 2) * theta**2)
+    )
     return np.asarray(noise["entry_standard_deviation"] ** 2 * spread, dtype=np.float64)
 
 
 def refit_statistics(ridge: Ridge, alpha: float | None, columns: list[str] | None) -> Ridge:
     """Returns a copy of the fitted ridge at another λ or on some columns; nobody pays for it."""
     value: dict[str, Any] = ridge.release_.value
-    noisy, plan_noise = np.array(value["statistics"]), ridge.release_.noise
+    noisy = np.array(value["statistics"])
+    plan_noise = ridge.release_.noise
     features = ridge._recoding.features
-    wanted = {f.name for f in features} if columns is None else set(columns)
+    if columns is None:
+        wanted = {f.name for f in features}
+    else:
+        wanted = set(columns)
     if not wanted <= {f.name for f in features}:
         raise InvalidParameter(
-            "A column was not part of the release.", "", "Choose among the columns it was fitted on."
+            "A column was not part of the release.",
+            "",
+            "Choose among the columns it was fitted on.",
         )
-    kept = [0, *(1 + i for i, f in enumerate(f for f in features for _ in range(f.width)) if f.name in wanted)]
+    kept = [
+        0,
+        *(
+            1 + i
+            for i, f in enumerate(f for f in features for _ in range(f.width))
+            if f.name in wanted
+        ),
+    ]
     given = ridge.release_.parameters
-    lam = given["alpha"] if alpha is None else alpha
+    if alpha is None:
+        lam = given["alpha"]
+    else:
+        lam = alpha
     if not is_measurable(lam):
         raise InvalidParameter("alpha is not positive and finite.", "", "Pass a positive number.")
     lam = float(lam)
     chosen = np.ix_([*kept, len(noisy) - 1], [*kept, len(noisy) - 1])
-    held = given.get("intercept_alpha", lam) if alpha is None else lam  # releases of earlier versions do not say
+    # releases of earlier versions do not say
+    if alpha is None:
+        held = given.get("intercept_alpha", lam)
+    else:
+        held = lam
     full = np.zeros(len(noisy) - 1)
     full[kept] = 2 * Moments.of(noisy[chosen], lam, held, plan_noise).fit[0]
     again = copy.copy(ridge)
@@ -326,5 +420,7 @@ def _count_entries(m: int) -> int:
 def _take_budget_roots(kinds: BudgetGroups) -> BudgetGroups:
     """Kinds whose "budget" is √ρ: weights for Gaussian noise are proportional to it."""
     return BudgetGroups(
-        np.floor(np.sqrt(kinds.epsilon * float(units.UNITS_PER_EPSILON))).astype(np.int64), kinds.rows, kinds.people
+        np.floor(np.sqrt(kinds.epsilon * float(units.UNITS_PER_EPSILON))).astype(np.int64),
+        kinds.rows,
+        kinds.people,
     )

@@ -34,7 +34,9 @@ TREE_WIDTH = 64
 NO_DIGEST = bytes(32)
 
 #: One line: a person, an account, an amount, packed as a leaf is hashed.
-PACKED = np.dtype([("zero", "u1"), ("person", "u1", PERSON_BYTES), ("account", "u1"), ("amount", ">i8")])
+PACKED = np.dtype(
+    [("zero", "u1"), ("person", "u1", PERSON_BYTES), ("account", "u1"), ("amount", ">i8")]
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ def pack_lines(people: bytes, account: int, amounts: Any) -> Lines:
     """Returns lines of one account, from the people's digests one after the other."""
     lines = np.zeros(len(amounts), dtype=PACKED)
     lines["person"] = np.frombuffer(people, dtype=np.uint8).reshape(-1, PERSON_BYTES)
-    lines["account"], lines["amount"] = account, amounts
+    lines["account"] = account
+    lines["amount"] = amounts
     return lines
 
 
@@ -58,7 +61,9 @@ def sort_lines(parts: Sequence[Lines]) -> Lines:
     lines = np.concatenate(parts).astype(PACKED)  # joining loses the order of bytes
     halves = np.ascontiguousarray(lines["person"]).view(">u8").reshape(len(lines), 2)
     order = np.lexsort((lines["account"], halves[:, 1], halves[:, 0]))
-    return lines.view(f"V{PACKED.itemsize}")[order].view(PACKED)  # whole records move faster than their fields
+    return lines.view(f"V{PACKED.itemsize}")[order].view(
+        PACKED
+    )  # whole records move faster than their fields
 
 
 def look_up_amounts(wanted: bytes, people: bytes, amounts: Units) -> Units | None:
@@ -66,9 +71,12 @@ def look_up_amounts(wanted: bytes, people: bytes, amounts: Units) -> Units | Non
     high, low = _split_digests(wanted)
     all_high, all_low = _split_digests(people)
     if not len(all_high):
-        return None if len(high) else amounts
+        if len(high):
+            return None
+        return amounts
     order = np.argsort(high)  # whoever is looked for next is near
-    high, low = high[order], low[order]
+    high = high[order]
+    low = low[order]
     place = np.minimum(np.searchsorted(all_high, high), len(all_high) - 1)
     while True:
         other = (all_high[place] != high) | (all_low[place] != low)
@@ -98,7 +106,9 @@ def has_repeats(lines: Lines) -> bool:
 
 def hash_lines(lines: Lines) -> list[bytes]:
     """Returns the digests of packed lines."""
-    size, raw, sha = PACKED.itemsize, memoryview(lines.tobytes()), hashlib.sha256
+    size = PACKED.itemsize
+    raw = memoryview(lines.tobytes())
+    sha = hashlib.sha256
     return [sha(raw[start : start + size]).digest() for start in range(0, len(raw), size)]
 
 
@@ -106,7 +116,10 @@ def compute_root(digests: Sequence[bytes]) -> bytes:
     """Returns the top of the tree over these leaves."""
     level = list(digests) or [NO_DIGEST]
     while len(level) > 1:
-        level = [_hash_node(level[start : start + TREE_WIDTH]) for start in range(0, len(level), TREE_WIDTH)]
+        level = [
+            _hash_node(level[start : start + TREE_WIDTH])
+            for start in range(0, len(level), TREE_WIDTH)
+        ]
     return level[0]
 
 
@@ -119,11 +132,17 @@ def hash_in_background(lines: Lines) -> Iterator[Callable[[], bytes]]:
 
 def make_proof(digests: Sequence[bytes], place: int) -> list[ProofStep]:
     """Returns what else is needed to compute the root from the leaf at this place."""
-    level, steps = list(digests), []
+    level = list(digests)
+    steps = []
     while len(level) > 1:
         start = place - place % TREE_WIDTH
-        steps.append(ProofStep(tuple(level[start:place]), tuple(level[place + 1 : start + TREE_WIDTH])))
-        level = [_hash_node(level[first : first + TREE_WIDTH]) for first in range(0, len(level), TREE_WIDTH)]
+        steps.append(
+            ProofStep(tuple(level[start:place]), tuple(level[place + 1 : start + TREE_WIDTH]))
+        )
+        level = [
+            _hash_node(level[first : first + TREE_WIDTH])
+            for first in range(0, len(level), TREE_WIDTH)
+        ]
         place //= TREE_WIDTH
     return steps
 
@@ -137,8 +156,19 @@ def climb_proof(leaf: bytes, steps: Sequence[ProofStep]) -> bytes:
 
 def digest_entry(entry: Entry, before: bytes) -> bytes:
     """Returns the digest of an entry that follows another."""
-    told = [entry.number, entry.what, entry.key, entry.request, entry.at, entry.lines, entry.root.hex(), before.hex()]
-    return hashlib.sha256(json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()).digest()
+    told = [
+        entry.number,
+        entry.what,
+        entry.key,
+        entry.request,
+        entry.at,
+        entry.lines,
+        entry.root.hex(),
+        before.hex(),
+    ]
+    return hashlib.sha256(
+        json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+    ).digest()
 
 
 def find_first_break(entries: Iterator[Entry]) -> int | None:

@@ -38,22 +38,30 @@ PLAIN_TYPES = frozenset({int, str})
 #: A line of the file of heads: a word, the number of an entry, its digest, a code that needs the key to compute.
 #: "anew" forgets what came before it; "waived" is a head that is not in the books, and that somebody answered for;
 #: "list" has the number of witnesses and the digest of their list.
-SEEN, ANEW, WAIVED, LIST = "seen", "anew", "waived", "list"
+SEEN = "seen"
+ANEW = "anew"
+WAIVED = "waived"
+LIST = "list"
 _WORDS = "|".join((SEEN, ANEW, WAIVED, LIST))
 _LINE = re.compile(rf"({_WORDS}) ([0-9]{{1,18}}) ([0-9a-f]{{64}}) ([0-9a-f]{{32}})")
 #: As earlier versions wrote it, and they wrote these words alone.
 _EARLIER = re.compile(rf"({SEEN}|{ANEW}) ([0-9]{{1,18}}) ([0-9a-f]{{64}})")
 #: What a crash leaves of a line that begins with a whole word.
-_TORN = re.compile(rf"({_WORDS})( ([0-9]{{0,18}}|[0-9]{{1,18}} ([0-9a-f]{{0,64}}|[0-9a-f]{{64}} [0-9a-f]{{0,31}})))?")
+_TORN = re.compile(
+    rf"({_WORDS})( ([0-9]{{0,18}}|[0-9]{{1,18}} ([0-9a-f]{{0,64}}|[0-9a-f]{{64}} [0-9a-f]{{0,31}})))?"
+)
 #: Tells the codes of lines from other things that are derived from the key.
-PURPOSE, CODE_BYTES = b"sottovoce heads", 16
+PURPOSE = b"sottovoce heads"
+CODE_BYTES = 16
 
 
 @dataclass
 class HeadRecords:
     """What the file of heads says."""
 
-    seen: list[tuple[int, bytes]] = field(default_factory=list)  # since the books were last declared good
+    seen: list[tuple[int, bytes]] = field(
+        default_factory=list
+    )  # since the books were last declared good
     waived: set[tuple[int, bytes]] = field(default_factory=set)
     listed: bytes | None = None  # the digest of the list of witnesses, if one was ever written
     authentic: bool = False  # whether a line was written with the key
@@ -109,13 +117,17 @@ class LedgerKeyFile:
 
     def digests(self, people: Sequence[Any]) -> bytes:
         """Returns the digests of people, one after the other."""
-        begun = hashlib.blake2b(digest_size=PERSON_BYTES, key=self.key)  # copied: cheaper than to begin each anew
+        begun = hashlib.blake2b(
+            digest_size=PERSON_BYTES, key=self.key
+        )  # copied: cheaper than to begin each anew
         parts = []
         for start in range(0, len(people), BATCH):
             few = people[start : start + BATCH]
             spelt = map(str if PLAIN_TYPES.issuperset(map(type, few)) else _spell_person, few)
             hidden = [begun.copy() for _ in few]
-            deque(map(type(begun).update, hidden, map(_encode_name, spelt)), 0)  # a loop in Python takes twice as long
+            deque(
+                map(type(begun).update, hidden, map(_encode_name, spelt)), 0
+            )  # a loop in Python takes twice as long
             parts.append(b"".join(map(type(begun).digest, hidden)))
         return b"".join(parts)
 
@@ -133,8 +145,13 @@ class LedgerKeyFile:
         found = HeadRecords()
         for line in [] if self.heads is None else _read_text(self.heads).split("\n"):
             told = _LINE.fullmatch(line)
-            earlier = None if found.authentic else _EARLIER.fullmatch(line)
-            if told is not None and secrets.compare_digest(told[4], self._compute_code(told[1], told[2], told[3])):
+            if found.authentic:
+                earlier = None
+            else:
+                earlier = _EARLIER.fullmatch(line)
+            if told is not None and secrets.compare_digest(
+                told[4], self._compute_code(told[1], told[2], told[3])
+            ):
                 found.authentic = True
                 found.add_line(told[1], int(told[2]), bytes.fromhex(told[3]))
             elif earlier is not None:
@@ -163,13 +180,18 @@ class LedgerKeyFile:
 
     def _compute_code(self, word: str, number: str, digest: str) -> str:
         line = f"{word} {number} {digest}".encode()
-        return hashlib.blake2b(line, digest_size=CODE_BYTES, key=self.key, person=PURPOSE).hexdigest()
+        return hashlib.blake2b(
+            line, digest_size=CODE_BYTES, key=self.key, person=PURPOSE
+        ).hexdigest()
 
 
 def _is_torn(line: str) -> bool:
     """Whether this is nothing, or what a crash leaves of a line; some file systems leave zeros after it."""
     rest = line.rstrip("\0")
-    return any(word.startswith(rest) for word in _WORDS.split("|")) or _TORN.fullmatch(rest) is not None
+    return (
+        any(word.startswith(rest) for word in _WORDS.split("|"))
+        or _TORN.fullmatch(rest) is not None
+    )
 
 
 def parse_head(number: Any, digest: Any) -> tuple[int, bytes]:
@@ -177,7 +199,9 @@ def parse_head(number: Any, digest: Any) -> tuple[int, bytes]:
     told = _EARLIER.fullmatch(f"{SEEN} {number} {digest}")
     if told is None:
         raise InvalidParameter(
-            "This is no head of a ledger.", "", "Pass the entry and the head of a certificate as they are."
+            "This is no head of a ledger.",
+            "",
+            "Pass the entry and the head of a certificate as they are.",
         )
     return int(told[2]), bytes.fromhex(told[3])
 

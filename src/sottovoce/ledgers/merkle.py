@@ -39,11 +39,14 @@ def prove_inclusion(leaves: Sequence[bytes], place: int) -> list[bytes]:
     return [*prove_inclusion(leaves[split:], place - split), compute_root(leaves[:split])]
 
 
-def verify_inclusion(top: bytes, size: int, digest: bytes, place: int, proof: Sequence[bytes]) -> bool:
+def verify_inclusion(
+    top: bytes, size: int, digest: bytes, place: int, proof: Sequence[bytes]
+) -> bool:
     """Whether a log of this size and root has this leaf at this place."""
     if not 0 <= place < size:
         return False
-    index, last = place, size - 1
+    index = place
+    last = size - 1
     for step in proof:
         if last == 0:
             return False
@@ -61,10 +64,14 @@ def verify_inclusion(top: bytes, size: int, digest: bytes, place: int, proof: Se
 
 def prove_consistency(leaves: Sequence[bytes], first: int) -> list[bytes]:
     """Returns what is needed to see that the log of these leaves begins with its first so many."""
-    return [] if first in (0, len(leaves)) else _prove_subtree(leaves, first, whole=True)
+    if first in (0, len(leaves)):
+        return []
+    return _prove_subtree(leaves, first, whole=True)
 
 
-def verify_consistency(top: bytes, size: int, earlier: bytes, first: int, proof: Sequence[bytes]) -> bool:
+def verify_consistency(
+    top: bytes, size: int, earlier: bytes, first: int, proof: Sequence[bytes]
+) -> bool:
     """Whether a log of this size and root begins with that of its first so many records and the root ``earlier``."""
     if first == size:
         return not proof and earlier == top
@@ -75,7 +82,8 @@ def verify_consistency(top: bytes, size: int, earlier: bytes, first: int, proof:
         steps.insert(0, earlier)
     if not steps:
         return False
-    index, last = first - 1, size - 1
+    index = first - 1
+    last = size - 1
     while index % 2:
         index //= 2
         last //= 2
@@ -98,11 +106,16 @@ def verify_consistency(top: bytes, size: int, earlier: bytes, first: int, proof:
 
 def _prove_subtree(leaves: Sequence[bytes], first: int, *, whole: bool) -> list[bytes]:
     if first == len(leaves):
-        return [] if whole else [compute_root(leaves)]
+        if whole:
+            return []
+        return [compute_root(leaves)]
     split = _find_split(len(leaves))
     if first <= split:
         return [*_prove_subtree(leaves[:split], first, whole=whole), compute_root(leaves[split:])]
-    return [*_prove_subtree(leaves[split:], first - split, whole=False), compute_root(leaves[:split])]
+    return [
+        *_prove_subtree(leaves[split:], first - split, whole=False),
+        compute_root(leaves[:split]),
+    ]
 
 
 def _find_split(size: int) -> int:

@@ -15,7 +15,9 @@ SQLITE = "sqlite:///"
 POSTGRES = ("postgresql://", "postgres://")
 
 
-def open_ledger(ledger: str | Path | Ledger | None, keys: Any = None, *, begin: bool | None = None) -> Ledger:
+def open_ledger(
+    ledger: str | Path | Ledger | None, keys: Any = None, *, begin: bool | None = None
+) -> Ledger:
     """Returns books in memory (None), in a file (a path, or sqlite:///path), in PostgreSQL, or as they are given.
 
     ``keys`` is the folder of the key and the heads for PostgreSQL. New books are begun where there is nothing yet; if
@@ -29,7 +31,9 @@ def open_ledger(ledger: str | Path | Ledger | None, keys: Any = None, *, begin: 
     if address.startswith(POSTGRES):
         from sottovoce.ledgers import postgres
 
-        return postgres.open_postgres(address, get_key_folder() if keys is None else Path(keys), begin=begin)
+        return postgres.open_postgres(
+            address, get_key_folder() if keys is None else Path(keys), begin=begin
+        )
     if address.startswith(SQLITE) or "://" not in address:
         return open_sqlite(address.removeprefix(SQLITE), begin=begin)
     raise UnsupportedLedger(

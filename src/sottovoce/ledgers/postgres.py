@@ -46,7 +46,8 @@ SETTINGS = {
 #: Half of each page is left for the next version of its rows, so that a charge finds room and leaves the index alone.
 FILLFACTOR = " WITH (fillfactor = 45)"
 #: PostgreSQL's binary format for COPY: a signature, flags, no extension; each row the number and sizes of fields.
-HEADER, TRAILER = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
+HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+TRAILER = b"\xff\xff"
 COPY_ROW = np.dtype(
     [
         ("fields", ">i2"),
@@ -98,7 +99,9 @@ class _PostgresStore:
     """The store behind books in PostgreSQL."""
 
     def __init__(self, url: str, keys: Path) -> None:
-        self._url, self._keys, self._lock = url, keys, threading.RLock()
+        self._url = url
+        self._keys = keys
+        self._lock = threading.RLock()
         self._psycopg = _import_psycopg()
         self._connection: Any = None
         self._process = 0
@@ -131,9 +134,12 @@ class _PostgresStore:
         """Raises unless the tables are as they were made; the server checks itself."""
         # It is told how large the tables are, for the long questions that follow.
         self._run_with_retries(
-            lambda transaction: transaction.run("ANALYZE accounts, entries, lines"), "READ COMMITTED"
+            lambda transaction: transaction.run("ANALYZE accounts, entries, lines"),
+            "READ COMMITTED",
         )
-        if not self._run_with_retries(lambda transaction: transaction.has_expected_tables(), "READ COMMITTED"):
+        if not self._run_with_retries(
+            lambda transaction: transaction.has_expected_tables(), "READ COMMITTED"
+        ):
             raise LedgerBroken(
                 "The tables of the books are not as they were made: a column, a condition, an index, a trigger or a "
                 "rule was changed or added.",
@@ -141,15 +147,22 @@ class _PostgresStore:
                 "Stop releasing, find out who changed them, and move to a copy that verifies.",
             )
 
-    def _run_with_retries(self, work: Callable[[_PostgresTransaction], Result], isolation: str) -> Result:
-        errors, problem = self._psycopg.errors, _unreachable_error()
+    def _run_with_retries(
+        self, work: Callable[[_PostgresTransaction], Result], isolation: str
+    ) -> Result:
+        errors = self._psycopg.errors
+        problem = _unreachable_error()
         with self._lock, silence_driver():
             for _ in range(ATTEMPTS):
                 try:
                     return self._run_once(work, isolation)
                 except (errors.SerializationFailure, errors.DeadlockDetected):
                     continue
-                except (errors.LockNotAvailable, errors.QueryCanceled, errors.IdleInTransactionSessionTimeout):
+                except (
+                    errors.LockNotAvailable,
+                    errors.QueryCanceled,
+                    errors.IdleInTransactionSessionTimeout,
+                ):
                     self._close()
                     problem = _timeout_error()
                     break
@@ -229,7 +242,9 @@ class _PostgresTransaction:
     def run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Returns the rows that a statement answers, if it answers any."""
         self._cursor.execute(statement.replace("?", "%s"), values)
-        return list(self._cursor.fetchall()) if self._cursor.description else []
+        if self._cursor.description:
+            return list(self._cursor.fetchall())
+        return []
 
     def count(self, statement: str) -> int:
         """Returns how many rows a statement has changed."""
@@ -258,7 +273,9 @@ class _PostgresTransaction:
     def version(self) -> int:
         """Returns the version of the tables; 0 where there are none."""
         # Asked of the table of tables: to_regclass may not know yet what another has made since this transaction began.
-        if not self.run("SELECT 1 FROM pg_tables WHERE schemaname = 'sottovoce' AND tablename = 'version'"):
+        if not self.run(
+            "SELECT 1 FROM pg_tables WHERE schemaname = 'sottovoce' AND tablename = 'version'"
+        ):
             return 0
         ((number,),) = self.run("SELECT MAX(number) FROM version")
         if number is None:
@@ -281,9 +298,15 @@ class _PostgresTransaction:
         """Whether the tables are those that would be made now, as temporary ones that are thrown away again."""
         names = [
             VERSION,
-            *(name for step in sql_schema.MIGRATIONS for name in re.findall(r"CREATE TABLE (\w+)", " ".join(step))),
+            *(
+                name
+                for step in sql_schema.MIGRATIONS
+                for name in re.findall(r"CREATE TABLE (\w+)", " ".join(step))
+            ),
         ]
-        there = self._describe_tables("SELECT oid FROM pg_namespace WHERE nspname = 'sottovoce'", names)
+        there = self._describe_tables(
+            "SELECT oid FROM pg_namespace WHERE nspname = 'sottovoce'", names
+        )
         with self._cursor.connection.transaction(force_rollback=True):
             self.run("SET LOCAL search_path = pg_temp")
             for number, step in enumerate(sql_schema.MIGRATIONS, 1):
@@ -292,14 +315,18 @@ class _PostgresTransaction:
 
     def _describe_tables(self, namespace: str, names: Sequence[str]) -> list[list[tuple[Any, ...]]]:
         return [
-            self.run(f"SELECT {question.format(namespace)} ORDER BY 1, 2", list(names)) for question in CATALOG_QUERIES
+            self.run(f"SELECT {question.format(namespace)} ORDER BY 1, 2", list(names))
+            for question in CATALOG_QUERIES
         ]
 
 
 def encode_copy(lines: Any) -> bytes:
     """Returns lines (person, account, amount) in PostgreSQL's binary format for COPY."""
     rows = np.zeros(len(lines), dtype=COPY_ROW)
-    rows["fields"], rows["person_size"], rows["account_size"], rows["amount_size"] = 3, PERSON_BYTES, 8, 8
+    rows["fields"] = 3
+    rows["person_size"] = PERSON_BYTES
+    rows["account_size"] = 8
+    rows["amount_size"] = 8
     for name in ("person", "account", "amount"):
         rows[name] = lines[name]
     return HEADER + rows.tobytes() + TRAILER
@@ -313,7 +340,9 @@ def _import_psycopg() -> Any:
     else:
         return psycopg
     raise UnsupportedLedger(
-        "Books in PostgreSQL need psycopg, which is not installed.", "", "Run: pip install 'sottovoce[postgres]'."
+        "Books in PostgreSQL need psycopg, which is not installed.",
+        "",
+        "Run: pip install 'sottovoce[postgres]'.",
     )
 
 

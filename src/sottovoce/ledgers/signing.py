@@ -22,11 +22,13 @@ from typing import Any
 from sottovoce.errors import InvalidParameter, InvalidRelease
 
 #: Bytes of a public key, and of a signature.
-PUBLIC_BYTES, SIGNATURE_BYTES = 32, 64
+PUBLIC_BYTES = 32
+SIGNATURE_BYTES = 64
 #: What tells the signing key from other things that are derived from the ledger's key.
 PURPOSE = b"sottovoce signs"
 #: Digits of a fingerprint, and of its groups: enough that nobody finds another key with the same.
-FINGERPRINT, GROUP = 32, 4
+FINGERPRINT = 32
+GROUP = 4
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,11 @@ def is_signed(public: bytes, message: bytes, signature: Any) -> bool:
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    if not isinstance(signature, bytes) or len(signature) != SIGNATURE_BYTES or len(public) != PUBLIC_BYTES:
+    if (
+        not isinstance(signature, bytes)
+        or len(signature) != SIGNATURE_BYTES
+        or len(public) != PUBLIC_BYTES
+    ):
         return False
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
@@ -83,7 +89,9 @@ def make_release_message(text: str) -> bytes:
     """
     content = {name: value for name, value in _parse(text).items() if value is not None}
     paper = dict(content["certificate"])
-    paper["ledger"] = {name: value for name, value in paper["ledger"].items() if name != "signature"}
+    paper["ledger"] = {
+        name: value for name, value in paper["ledger"].items() if name != "signature"
+    }
     content["certificate"] = {name: value for name, value in paper.items() if value is not None}
     canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return b"sottovoce release\n" + canonical.encode("utf-8", "surrogatepass")
@@ -125,7 +133,10 @@ def check_release(text: str, key: str | None = None) -> bytes:
     With ``key`` it must be that one. Without, the release vouches for itself: compare the key's fingerprint with the
     one that the curator has published.
     """
-    wanted = None if key is None else read_key(key)
+    if key is None:
+        wanted = None
+    else:
+        wanted = read_key(key)
     failure: Exception | None = unsigned_release_error()
     try:
         booked = _parse(text)["certificate"]["ledger"]

@@ -59,7 +59,9 @@ ENTRY_KINDS = ("open", "grant", "reserve", "charge", "publish", "unseal", "upgra
 #: Why books are sealed.
 OLDER = "something was released that is not in them. They may be an older copy."
 DAMAGED = "the file of heads beside them is missing or damaged, so nobody can tell whether they are an older copy."
-FOREIGN = "a witness has a head of theirs that is not in them. Another copy of these books was used."
+FOREIGN = (
+    "a witness has a head of theirs that is not in them. Another copy of these books was used."
+)
 UNLISTED = "the list of witnesses beside them is missing or was changed."
 #: All accounts are read, and none looked for, unless so many times more have one than are asked for.
 SCAN_FACTOR = 16
@@ -91,18 +93,31 @@ class SqlLedger:
         """
         self._store = store
         self._new = LedgerKeyFile(b"")
-        current = store.read(lambda transaction: transaction.version()) == len(sql_schema.MIGRATIONS)
-        first = (store.read(sql_reading.read_first_entry) if current else None) or self._begin_ledger(begin)
+        current = store.read(lambda transaction: transaction.version()) == len(
+            sql_schema.MIGRATIONS
+        )
+        first = (
+            store.read(sql_reading.read_first_entry) if current else None
+        ) or self._begin_ledger(begin)
         stem = store.get_key_stem(first.key)
-        self._beside = self._new if stem is None else LedgerKeyFile.in_files(stem, new=False)
+        if stem is None:
+            self._beside = self._new
+        else:
+            self._beside = LedgerKeyFile.in_files(stem, new=False)
         if self._beside.check != first.request:
-            raise WrongLedgerKey("This key belongs to other books.", "", "Put back their own, or name its folder.")
+            raise WrongLedgerKey(
+                "This key belongs to other books.", "", "Put back their own, or name its folder."
+            )
         self.identity = first.key
         self._first = (first.number, first.digest)
-        self._signed_from = store.read(lambda transaction: self._find_first_signed(transaction, first))
+        self._signed_from = store.read(
+            lambda transaction: self._find_first_signed(transaction, first)
+        )
         self._why_sealed: str | None = None
         self._last = store.read(self._find_known_head)
-        if self.sealed:  # or they were begun just now, between a look at the heads and one at the entries
+        if (
+            self.sealed
+        ):  # or they were begun just now, between a look at the heads and one at the entries
             self._last = store.read(self._find_known_head)
         self._foreign: list[Head] = []
         self._witnesses = Witnesses(self._beside, self.identity)
@@ -136,8 +151,12 @@ class SqlLedger:
 
     def signature(self, number: int) -> str | None:
         """Returns the signature of an entry, in hexadecimal digits; None if it was written before books were signed."""
-        found = self._store.read(lambda transaction: sql_reading.read_signature(transaction, number))
-        return None if found is None else found.hex()
+        found = self._store.read(
+            lambda transaction: sql_reading.read_signature(transaction, number)
+        )
+        if found is None:
+            return None
+        return found.hex()
 
     def hidden(self, text: str) -> str:
         """Returns a digest of this text that only the holder of the key can compute."""
@@ -158,8 +177,12 @@ class SqlLedger:
 
     def balances(self, people: Sequence[Any], account: str = DEFAULT_ACCOUNT) -> Units:
         """Returns what each has left; raises if somebody has no such account."""
-        code, many = get_account_code(account), self.fewer_than(SCAN_FACTOR * len(people))
-        left = self._read_many_balances(people, account) if many else self._read_few_balances(people, code)
+        code = get_account_code(account)
+        many = self.fewer_than(SCAN_FACTOR * len(people))
+        if many:
+            left = self._read_many_balances(people, account)
+        else:
+            left = self._read_few_balances(people, code)
         if left is None:
             raise sql_reading.no_account_error(account)  # which must not say who
         return left
@@ -171,25 +194,35 @@ class SqlLedger:
     def everybody(self, account: str = DEFAULT_ACCOUNT) -> AllBalances:
         """Returns what everybody in the books has left of this account."""
         return self._store.read(
-            lambda transaction: sql_reading.read_all_balances(transaction, get_account_code(account))
+            lambda transaction: sql_reading.read_all_balances(
+                transaction, get_account_code(account)
+            )
         )
 
     def fewer_than(self, accounts: int) -> bool:
         """Returns whether the books have fewer accounts than this, without counting on."""
         return bool(
-            self._store.read(lambda transaction: transaction.run(sql_schema.COUNT_UP_TO, accounts))[0][0] < accounts
+            self._store.read(lambda transaction: transaction.run(sql_schema.COUNT_UP_TO, accounts))[
+                0
+            ][0]
+            < accounts
         )
 
     def find(self, key: str) -> Reservation | None:
         """Returns what is known about this key."""
         return self._store.read(lambda transaction: self._find_reservation(transaction, key))
 
-    def reserve(self, key: str, request: str, amounts: Sequence[Amounts], *, outside: bool = False) -> Reservation:
+    def reserve(
+        self, key: str, request: str, amounts: Sequence[Amounts], *, outside: bool = False
+    ) -> Reservation:
         """Charges everybody at once, or nobody; a key that is known already is returned as it is.
 
         What was spent outside is a fact: it is written down even if somebody is short, who then has nothing left.
         """
-        known = self.find(key) if self.sealed or self._signed_from is None else None
+        if self.sealed or self._signed_from is None:
+            known = self.find(key)
+        else:
+            known = None
         if known is not None:
             return known  # also from books in which nothing can be written
         lines = self._pack_lines(amounts)
@@ -208,9 +241,13 @@ class SqlLedger:
             elif transaction.count(sql_schema.CHARGE) != len(lines):
                 raise sql_reading.refused_charge_error(transaction)
             ledger.fault_point("reserve: charged")
-            entry = self._append(transaction, last, "charge" if outside else "reserve", key, request, root(), lines)
+            entry = self._append(
+                transaction, last, "charge" if outside else "reserve", key, request, root(), lines
+            )
             head = entry.digest.hex()
-            return Reservation(key, request, "reserved", entry.number, head, fresh=True, overdrawn=overdrawn)
+            return Reservation(
+                key, request, "reserved", entry.number, head, fresh=True, overdrawn=overdrawn
+            )
 
         with hash_chain.hash_in_background(lines) as root:
             made = self._write_entry(work)
@@ -225,12 +262,23 @@ class SqlLedger:
 
         def work(transaction: Transaction, last: tuple[int, bytes]) -> Entry | None:
             known = self._find_reservation(transaction, key)
-            if known is None or (known.state, known.release) not in (("reserved", None), ("published", release)):
-                raise KeyReused("This key is not reserved, or holds another release.", "", "Reserve a new key first.")
+            if known is None or (known.state, known.release) not in (
+                ("reserved", None),
+                ("published", release),
+            ):
+                raise KeyReused(
+                    "This key is not reserved, or holds another release.",
+                    "",
+                    "Reserve a new key first.",
+                )
             if known.release is not None:
                 return None
-            transaction.run("INSERT INTO releases (number, text) VALUES (?, ?)", known.number, release)
-            return self._append(transaction, last, "publish", key, known.request, hash_chain.digest_text(release))
+            transaction.run(
+                "INSERT INTO releases (number, text) VALUES (?, ?)", known.number, release
+            )
+            return self._append(
+                transaction, last, "publish", key, known.request, hash_chain.digest_text(release)
+            )
 
         entry = self._write_entry(work)
         if entry is not None:
@@ -240,7 +288,9 @@ class SqlLedger:
     def history(self, person: Any) -> list[Line]:
         """Returns everything that was ever written about a person."""
         digest = self._beside.digests([person])
-        found = self._store.read(lambda transaction: transaction.run(sql_reading.SELECT_HISTORY, digest))
+        found = self._store.read(
+            lambda transaction: transaction.run(sql_reading.SELECT_HISTORY, digest)
+        )
         if not found:
             raise sql_reading.no_account_error()
         return [
@@ -266,10 +316,13 @@ class SqlLedger:
 
     def proof(self, person: Any, number: int) -> list[tuple[bytes, list[hash_chain.ProofStep]]]:
         """Returns a person's packed lines in an entry, each with its way to the entry's root."""
-        digest, lines = self._beside.digests([person]), self.lines(number)
+        digest = self._beside.digests([person])
+        lines = self.lines(number)
         own = np.flatnonzero((lines["person"] == np.frombuffer(digest, dtype=np.uint8)).all(axis=1))
         leaves = hash_chain.hash_lines(lines)
-        return [(lines[place].tobytes(), hash_chain.make_proof(leaves, int(place))) for place in own]
+        return [
+            (lines[place].tobytes(), hash_chain.make_proof(leaves, int(place))) for place in own
+        ]
 
     def verify(self) -> None:
         """Replays every entry: signatures, digests, each charge against its grant, balances; raises if one is wrong."""
@@ -303,7 +356,9 @@ class SqlLedger:
 
         entry = self._store.write(work)
         waived = [(WAIVED, head.number, head.digest) for head in self._foreign]
-        self._beside.write([*waived, self._witnesses.make_list_line(), (ANEW, entry.number, entry.digest)])
+        self._beside.write(
+            [*waived, self._witnesses.make_list_line(), (ANEW, entry.number, entry.digest)]
+        )
         self._heads.waived |= {(head.number, head.digest) for head in self._foreign}
         self._foreign = []
         self._last = (entry.number, entry.digest)
@@ -317,7 +372,9 @@ class SqlLedger:
         whoever could write to the database until now could have changed it.
         """
         if self._signed_from is not None:
-            raise InvalidParameter("These books are signed already.", "", "Go on with them as they are.")
+            raise InvalidParameter(
+                "These books are signed already.", "", "Go on with them as they are."
+            )
         self._store.check()
 
         def work(transaction: Transaction) -> Entry:
@@ -374,10 +431,18 @@ class SqlLedger:
             if tables and not begin:
                 raise sql_reading.emptied_ledger_error()
             stem = self._store.get_key_stem(identity)
-            self._new = LedgerKeyFile.in_memory() if stem is None else LedgerKeyFile.in_files(stem, new=True)
+            if stem is None:
+                self._new = LedgerKeyFile.in_memory()
+            else:
+                self._new = LedgerKeyFile.in_files(stem, new=True)
             self._beside = self._new
             return self._append(
-                transaction, (-1, NO_DIGEST), "open", identity, self._new.check, self._new.signer.public
+                transaction,
+                (-1, NO_DIGEST),
+                "open",
+                identity,
+                self._new.check,
+                self._new.signer.public,
             )
 
         return self._store.write(work)
@@ -403,7 +468,9 @@ class SqlLedger:
 
         def guarded(transaction: Transaction) -> Result:
             if not sql_reading.is_in_chain(transaction, self._last):
-                raise sealed_error(OLDER)  # the books were exchanged for older ones while they were open
+                raise sealed_error(
+                    OLDER
+                )  # the books were exchanged for older ones while they were open
             return work(transaction, self._checked_tail(transaction, self._last))
 
         return self._store.write(guarded)
@@ -422,15 +489,26 @@ class SqlLedger:
         if sql_reading.read_head(transaction) != last:
             raise sql_reading.broken_ledger_error()  # by a trigger, or by somebody who does not take turns: nothing is signed after it
         at = datetime.now(UTC).isoformat(timespec="seconds")
-        bare = Entry(last[0] + 1, what, key, request, at, 0 if lines is None else len(lines), root, b"")
+        bare = Entry(
+            last[0] + 1, what, key, request, at, 0 if lines is None else len(lines), root, b""
+        )
         entry = Entry(**{**bare.__dict__, "digest": hash_chain.digest_entry(bare, last[1])})
-        transaction.run("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *entry.__dict__.values())
+        transaction.run(
+            "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *entry.__dict__.values()
+        )
         number = entry.number
-        identity = key if what == "open" else self.identity
-        signature = self._beside.signer.sign(signing.make_entry_message(identity, number, entry.digest))
+        if what == "open":
+            identity = key
+        else:
+            identity = self.identity
+        signature = self._beside.signer.sign(
+            signing.make_entry_message(identity, number, entry.digest)
+        )
         transaction.run("INSERT INTO signatures VALUES (?, ?)", number, signature)
         if lines is not None:
-            transaction.run(f"INSERT INTO lines SELECT {number}, person, account, amount FROM staged")
+            transaction.run(
+                f"INSERT INTO lines SELECT {number}, person, account, amount FROM staged"
+            )
         return entry
 
     def _pack_lines(self, amounts: Sequence[Amounts]) -> Lines:
@@ -438,7 +516,9 @@ class SqlLedger:
         for amount in amounts:
             refuse_nameless(amount.people)
             digests = self._beside.digests(amount.people)
-            parts.append(hash_chain.pack_lines(digests, ACCOUNTS.index(amount.account), amount.units))
+            parts.append(
+                hash_chain.pack_lines(digests, ACCOUNTS.index(amount.account), amount.units)
+            )
         lines = hash_chain.sort_lines(parts)
         if hash_chain.has_repeats(lines):
             raise DuplicatePeople(
@@ -460,7 +540,9 @@ class SqlLedger:
             self._refuse_sealed()
 
     def _sign_head(self, number: int, digest: bytes) -> Head:
-        signature = self._beside.signer.sign(signing.make_entry_message(self.identity, number, digest))
+        signature = self._beside.signer.sign(
+            signing.make_entry_message(self.identity, number, digest)
+        )
         return Head(number, digest, signature)
 
     def _check_witness_heads(self) -> None:
@@ -468,7 +550,9 @@ class SqlLedger:
         foreign = self._witnesses.collect_foreign_heads(self._find_foreign_heads)
         if foreign:
             self._foreign += foreign
-            self._beside.write([(SEEN, head.number, head.digest) for head in foreign])  # also if they fall silent
+            self._beside.write(
+                [(SEEN, head.number, head.digest) for head in foreign]
+            )  # also if they fall silent
             self._why_sealed = FOREIGN
 
     def _find_foreign_heads(self, heads: list[Head]) -> list[Head]:
@@ -499,7 +583,9 @@ class SqlLedger:
         public = self._beside.signer.public
         if first.root not in (public, NO_DIGEST):
             raise sql_reading.broken_ledger_error()
-        return 0 if first.root == public else sql_reading.find_upgrade(transaction, public)
+        if first.root == public:
+            return 0
+        return sql_reading.find_upgrade(transaction, public)
 
     def _find_known_head(self, transaction: Transaction) -> tuple[int, bytes]:
         """Returns the last head; finds out whether the books lack one that was seen, or hold what nobody signed."""
@@ -508,7 +594,9 @@ class SqlLedger:
         there = [head for head in heads.seen if digests.get(head[0]) == head[1]]
         self._why_sealed = self._find_seal_reason(heads, len(there), len(digests))
         if not heads.seen and self._signed_from == 0 and len(digests) == 1 and not heads.damaged:
-            self._beside.record_head(*self._first)  # before anything else is written: without heads nobody goes on
+            self._beside.record_head(
+                *self._first
+            )  # before anything else is written: without heads nobody goes on
         last = sql_reading.follow_chain(
             transaction, (-1, NO_DIGEST)
         )  # all of it: digests alone do not tell of edited entries
@@ -522,9 +610,13 @@ class SqlLedger:
         if self._beside.heads is None:
             return None  # books in memory
         missing = not heads.seen or (self._signed_from is not None and not heads.authentic)
-        return DAMAGED if heads.damaged or (missing and entries > 1) else None
+        if heads.damaged or (missing and entries > 1):
+            return DAMAGED
+        return None
 
-    def _checked_tail(self, transaction: Transaction, known: tuple[int, bytes]) -> tuple[int, bytes]:
+    def _checked_tail(
+        self, transaction: Transaction, known: tuple[int, bytes]
+    ) -> tuple[int, bytes]:
         """Returns the last head; raises unless what came after the known one follows from it, and was signed."""
         last = sql_reading.follow_chain(transaction, known)
         if last != known:
@@ -541,15 +633,21 @@ class SqlLedger:
     def _refuse_forged(self, transaction: Transaction, entry: Entry) -> None:
         """Raises unless an entry is as it was signed; older ones must lead to the first that was."""
         before = sql_reading.read_entry(transaction, entry.number - 1)
-        if entry.digest != hash_chain.digest_entry(entry, NO_DIGEST if before is None else before.digest):
+        if entry.digest != hash_chain.digest_entry(
+            entry, NO_DIGEST if before is None else before.digest
+        ):
             raise sql_reading.broken_ledger_error()
-        head, signed_from = (entry.number, entry.digest), self._signed_from
+        head = (entry.number, entry.digest)
+        signed_from = self._signed_from
         if signed_from is None:
             self._refuse_sealed()  # books that were made to look like unsigned ones: nobody vouches for what they store
         if signed_from is not None and entry.number < signed_from:
             sql_reading.follow_chain(transaction, head)
             upgrade = sql_reading.read_entry(transaction, signed_from)
-            head = head if upgrade is None else (upgrade.number, upgrade.digest)
+            if upgrade is None:
+                head = head
+            else:
+                head = (upgrade.number, upgrade.digest)
         self._refuse_unsigned(transaction, head)
 
     def _is_signed(self, head: tuple[int, bytes], signature: bytes | None) -> bool:
@@ -559,12 +657,17 @@ class SqlLedger:
 
     def _refuse_wrong(self, transaction: Transaction) -> tuple[int, bytes]:
         """Returns the last head; raises unless entries, signatures, what belongs to them, and all accounts agree."""
-        entries, charged = sql_reading.read_entries(transaction), []
-        if hash_chain.find_first_break(iter(entries)) is not None or not self._are_signed(transaction, entries):
+        entries = sql_reading.read_entries(transaction)
+        charged = []
+        if hash_chain.find_first_break(iter(entries)) is not None or not self._are_signed(
+            transaction, entries
+        ):
             raise sql_reading.broken_ledger_error()
         for entry in entries:
             lines = sql_reading.read_lines(transaction, entry.number)
-            if entry.what not in ENTRY_KINDS or not sql_reading.matches_root(transaction, entry, lines):
+            if entry.what not in ENTRY_KINDS or not sql_reading.matches_root(
+                transaction, entry, lines
+            ):
                 raise sql_reading.broken_ledger_error()
             if entry.what in sql_reading.WITH_LINES:
                 charged.append((entry.what, lines))
@@ -580,7 +683,10 @@ class SqlLedger:
     def _are_signed(self, transaction: Transaction, entries: Sequence[Entry]) -> bool:
         """Whether every entry since the first that is signed is, and no other."""
         found = dict(transaction.run("SELECT number, signature FROM signatures"))
-        expected = [] if self._signed_from is None else entries[self._signed_from :]
+        if self._signed_from is None:
+            expected = []
+        else:
+            expected = entries[self._signed_from :]
         return set(found) == {entry.number for entry in expected} and all(
             self._is_signed((entry.number, entry.digest), found[entry.number]) for entry in expected
         )

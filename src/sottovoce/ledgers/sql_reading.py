@@ -37,14 +37,21 @@ def read_first_entry(transaction: Transaction) -> Entry | None:
     found = transaction.run(SELECT_ENTRY + " WHERE number = 0")
     if not found and read_head(transaction)[0] >= 0:
         raise broken_ledger_error()  # which would otherwise be begun once more
-    return _make_entry(found[0]) if found else None
+    if found:
+        return _make_entry(found[0])
+    return None
 
 
 def read_head(transaction: Transaction) -> tuple[int, bytes]:
     """Returns number and digest of the last entry."""
     found = transaction.run(SELECT_ENTRY + " ORDER BY number DESC LIMIT 1")
-    last = _make_entry(found[0]) if found else None
-    return (-1, hash_chain.NO_DIGEST) if last is None else (last.number, last.digest)
+    if found:
+        last = _make_entry(found[0])
+    else:
+        last = None
+    if last is None:
+        return (-1, hash_chain.NO_DIGEST)
+    return (last.number, last.digest)
 
 
 def is_in_chain(transaction: Transaction, seen: tuple[int, bytes]) -> bool:
@@ -60,13 +67,18 @@ def read_entries(transaction: Transaction) -> list[Entry]:
 
 def read_entries_after(transaction: Transaction, number: int) -> list[Entry]:
     """Returns the entries after this one, in order."""
-    return [_make_entry(row) for row in transaction.run(SELECT_ENTRY + " WHERE number > ? ORDER BY number", number)]
+    return [
+        _make_entry(row)
+        for row in transaction.run(SELECT_ENTRY + " WHERE number > ? ORDER BY number", number)
+    ]
 
 
 def read_entry(transaction: Transaction, number: int) -> Entry | None:
     """Returns the entry of this number, if there is one."""
     found = transaction.run(SELECT_ENTRY + " WHERE number = ?", number)
-    return _make_entry(found[0]) if found else None
+    if found:
+        return _make_entry(found[0])
+    return None
 
 
 def follow_chain(transaction: Transaction, start: tuple[int, bytes]) -> tuple[int, bytes]:
@@ -75,7 +87,8 @@ def follow_chain(transaction: Transaction, start: tuple[int, bytes]) -> tuple[in
     for entry in read_entries_after(transaction, number):
         if entry.number != number + 1 or entry.digest != hash_chain.digest_entry(entry, before):
             raise broken_ledger_error()
-        number, before = entry.number, entry.digest
+        number = entry.number
+        before = entry.digest
     return number, before
 
 
@@ -87,13 +100,19 @@ def read_digests(transaction: Transaction) -> dict[int, bytes]:
 def read_signature(transaction: Transaction, number: int) -> bytes | None:
     """Returns the signature of an entry, if it has one."""
     found = transaction.run("SELECT signature FROM signatures WHERE number = ?", number)
-    return found[0][0] if found else None
+    if found:
+        return found[0][0]
+    return None
 
 
 def find_upgrade(transaction: Transaction, public: bytes) -> int | None:
     """Returns the number of the entry from which on older books are signed with this key."""
-    found = transaction.run("SELECT MIN(number) FROM entries WHERE what = 'upgrade' AND root = ?", public)
-    return found[0][0] if found else None
+    found = transaction.run(
+        "SELECT MIN(number) FROM entries WHERE what = 'upgrade' AND root = ?", public
+    )
+    if found:
+        return found[0][0]
+    return None
 
 
 class KeyRecord(NamedTuple):
@@ -110,14 +129,21 @@ def read_key_record(transaction: Transaction, key: str) -> KeyRecord | None:
     if not found:
         return None
     entry = _make_entry(found[0])
-    published = [_make_entry(row) for row in transaction.run(SELECT_ENTRY + " WHERE key = ? AND what = 'publish'", key)]
+    published = [
+        _make_entry(row)
+        for row in transaction.run(SELECT_ENTRY + " WHERE key = ? AND what = 'publish'", key)
+    ]
     stored = transaction.run("SELECT text FROM releases WHERE number = ?", entry.number)
     if [later.root for later in published] != [hash_chain.digest_text(text) for (text,) in stored]:
         raise broken_ledger_error()
-    release = stored[0][0] if stored else None
+    if stored:
+        release = stored[0][0]
+    else:
+        release = None
     state: State = "published" if stored or entry.what == "charge" else "reserved"
     return KeyRecord(
-        Reservation(key, entry.request, state, entry.number, entry.digest.hex(), release), [entry, *published]
+        Reservation(key, entry.request, state, entry.number, entry.digest.hex(), release),
+        [entry, *published],
     )
 
 
@@ -130,15 +156,21 @@ def _make_entry(row: tuple[Any, ...]) -> Entry:
 def read_lines(transaction: Transaction, number: int) -> Lines:
     """Returns the lines of an entry as they were hashed."""
     found = transaction.run(
-        "SELECT person, account, amount FROM lines WHERE number = ? ORDER BY person, account", number
+        "SELECT person, account, amount FROM lines WHERE number = ? ORDER BY person, account",
+        number,
     )
     lines = np.zeros(len(found), dtype=hash_chain.PACKED)
     if found:
         people, accounts, amounts = zip(*found, strict=True)
-        if set(map(len, people)) != {hash_chain.PERSON_BYTES} or not set(accounts) <= set(range(len(ACCOUNTS))):
+        if set(map(len, people)) != {hash_chain.PERSON_BYTES} or not set(accounts) <= set(
+            range(len(ACCOUNTS))
+        ):
             raise broken_ledger_error()  # packed they would look like other lines
-        lines["person"] = np.frombuffer(b"".join(people), dtype=np.uint8).reshape(-1, hash_chain.PERSON_BYTES)
-        lines["account"], lines["amount"] = accounts, amounts
+        lines["person"] = np.frombuffer(b"".join(people), dtype=np.uint8).reshape(
+            -1, hash_chain.PERSON_BYTES
+        )
+        lines["account"] = accounts
+        lines["amount"] = amounts
     return lines
 
 
@@ -149,13 +181,19 @@ def matches_root(transaction: Transaction, entry: Entry, lines: Lines) -> bool:
     if entry.what == "publish":
         stored = transaction.run(sql_schema.SELECT_RELEASE, entry.key)
         return bool(stored) and hash_chain.digest_text(stored[0][0]) == entry.root
-    return entry.what in ("open", "upgrade") or hash_chain.compute_root(hash_chain.hash_lines(lines)) == entry.root
+    return (
+        entry.what in ("open", "upgrade")
+        or hash_chain.compute_root(hash_chain.hash_lines(lines)) == entry.root
+    )
 
 
 def read_accounts(transaction: Transaction) -> Accounts:
     """Returns all accounts as they stand."""
     found = transaction.run(sql_schema.SELECT_ACCOUNTS)
-    people, *numbers = zip(*found, strict=True) if found else ((), (), (), (), ())
+    if found:
+        people, *numbers = zip(*found, strict=True)
+    else:
+        people, *numbers = ((), (), (), (), ())
     if not set(map(len, people)) <= {hash_chain.PERSON_BYTES}:
         raise broken_ledger_error()  # one after the other they would look like other people
     columns = [np.array(column, dtype=np.int64) for column in numbers]
@@ -168,19 +206,25 @@ def read_balances(transaction: Transaction, asked: Lines) -> Units | None:
     found = transaction.run(sql_schema.SELECT_LEFT)
     if len(found) < len(asked):
         return None
-    places, rest = np.fromiter(chained.from_iterable(found), np.int64, 2 * len(found)).reshape(-1, 2).T
+    places, rest = (
+        np.fromiter(chained.from_iterable(found), np.int64, 2 * len(found)).reshape(-1, 2).T
+    )
     return np.asarray(rest[np.argsort(places)])
 
 
 def read_all_balances(transaction: Transaction, account: int) -> AllBalances:
     """Returns what everybody has left of an account."""
-    return AllBalances(*transaction.read_balances(account, transaction.run("SELECT COUNT(*) FROM accounts")[0][0]))
+    return AllBalances(
+        *transaction.read_balances(account, transaction.run("SELECT COUNT(*) FROM accounts")[0][0])
+    )
 
 
 def describe_state(what: str, published: int | None) -> str:
     """Returns what became of an entry, in words."""
     if what == "reserve":
-        return "reserved, never published" if published is None else "published"
+        if published is None:
+            return "reserved, never published"
+        return "published"
     return {"grant": "granted", "charge": "outside"}.get(what, what)
 
 
@@ -247,7 +291,9 @@ def emptied_ledger_error() -> LedgerBroken:
 
 
 #: Entries that have lines, in the words of the books: only a reservation must stay within the grant.
-GRANT, RESERVE, CHARGE = "grant", "reserve", "charge"
+GRANT = "grant"
+RESERVE = "reserve"
+CHARGE = "charge"
 WITH_LINES = (GRANT, RESERVE, CHARGE)
 
 
@@ -268,9 +314,9 @@ class Accounts(NamedTuple):
 def replay(entries: list[tuple[str, Lines]]) -> Accounts | None:
     """Returns the accounts to which these entries (what, lines) lead, or None if a reservation exceeded its grant."""
     sizes = [len(lines) for _, lines in entries]
-    lines = np.concatenate([np.zeros(0, dtype=hash_chain.PACKED), *(lines for _, lines in entries)]).astype(
-        hash_chain.PACKED
-    )
+    lines = np.concatenate(
+        [np.zeros(0, dtype=hash_chain.PACKED), *(lines for _, lines in entries)]
+    ).astype(hash_chain.PACKED)
     kinds = np.repeat([WITH_LINES.index(what) for what, _ in entries], sizes).astype(np.int8)
     people = pair_digests(lines["person"])
     order = np.lexsort((np.arange(len(lines)), lines["account"], people[:, 1], people[:, 0]))
@@ -284,14 +330,27 @@ def replay(entries: list[tuple[str, Lines]]) -> Accounts | None:
     first = firsts[np.cumsum(begins) - 1]
 
     charged = np.where(kind == WITH_LINES.index(GRANT), 0, amount)
-    total = np.cumsum(charged)  # beyond 2⁶³ it begins anew, and the differences are right all the same
+    total = np.cumsum(
+        charged
+    )  # beyond 2⁶³ it begins anew, and the differences are right all the same
     spent = total - (total - charged)[first]
-    newest = np.maximum.accumulate(np.where(kind == WITH_LINES.index(GRANT), np.arange(len(order)), -1))
+    newest = np.maximum.accumulate(
+        np.where(kind == WITH_LINES.index(GRANT), np.arange(len(order)), -1)
+    )
     granted = np.where(newest >= first, amount[np.maximum(newest, 0)], 0)
     if np.any((kind == WITH_LINES.index(RESERVE)) & (spent > granted)):
         return None
-    lasts = np.append(firsts[1:], len(order)) - 1 if len(order) else firsts
-    return Accounts(people[lasts], account[lasts], granted[lasts], np.maximum(granted, spent)[lasts], spent[lasts])
+    if len(order):
+        lasts = np.append(firsts[1:], len(order)) - 1
+    else:
+        lasts = firsts
+    return Accounts(
+        people[lasts],
+        account[lasts],
+        granted[lasts],
+        np.maximum(granted, spent)[lasts],
+        spent[lasts],
+    )
 
 
 def pair_digests(people: Any) -> Any:

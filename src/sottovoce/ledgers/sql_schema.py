@@ -34,7 +34,9 @@ _FIRST = (
     "CREATE UNIQUE INDEX one_reservation ON entries (key) WHERE what IN ('reserve', 'charge')",
     "CREATE UNIQUE INDEX one_publication ON entries (key) WHERE what = 'publish'",
 )
-_SIGNED = ("CREATE TABLE signatures (number INTEGER NOT NULL PRIMARY KEY, signature BLOB NOT NULL)",)
+_SIGNED = (
+    "CREATE TABLE signatures (number INTEGER NOT NULL PRIMARY KEY, signature BLOB NOT NULL)",
+)
 #: One step for each version. Never changed once it is out: books that were written under it exist.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SIGNED)
 
@@ -70,7 +72,9 @@ SELECT_LEFT = f"""
 COUNT_WITHOUT_ACCOUNT = """
     SELECT COUNT(*) FROM staged LEFT JOIN accounts
     ON accounts.person = staged.person AND accounts.account = staged.account WHERE accounts.person IS NULL"""
-SELECT_ACCOUNTS = "SELECT person, account, granted, cap, spent FROM accounts ORDER BY person, account"
+SELECT_ACCOUNTS = (
+    "SELECT person, account, granted, cap, spent FROM accounts ORDER BY person, account"
+)
 #: Questions whose answer must be 0.
 CONTRADICTIONS = (
     """SELECT COUNT(*) FROM releases WHERE number NOT IN (

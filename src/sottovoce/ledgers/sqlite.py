@@ -35,7 +35,8 @@ OLDEST_SQLITE = (3, 37)
 #: Milliseconds to wait for another writer.
 BUSY_TIMEOUT = 60_000
 #: Above every amount: an account and an amount make one number of so many digits.
-AMOUNT_BASE, NUMBER_DIGITS = 10**16, 18
+AMOUNT_BASE = 10**16
+NUMBER_DIGITS = 18
 #: A million lines by one statement, from two strings of fixed-width records: a third of the time of a call for each.
 STAGE = f"""
     INSERT INTO staged
@@ -67,8 +68,14 @@ def open_sqlite(path: str | Path | None, *, begin: bool | None = None) -> SqlLed
     New books are begun where there is no file; if ``begin``, in an empty file too; if it is False, nowhere.
     """
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
-        raise UnsupportedLedger("This Python's SQLite is too old.", "3.37 or newer is needed.", "Update Python.")
-    place = None if path is None else Path(path).absolute()  # wherever the process may go
+        raise UnsupportedLedger(
+            "This Python's SQLite is too old.", "3.37 or newer is needed.", "Update Python."
+        )
+    # wherever the process may go
+    if path is None:
+        place = None
+    else:
+        place = Path(path).absolute()
     if place is not None:
         _refuse_or_make(place, begin)
     return SqlLedger(_SqliteStore(place), begin=begin)
@@ -78,7 +85,8 @@ class _SqliteStore:
     """The store behind books in SQLite."""
 
     def __init__(self, path: Path | None) -> None:
-        self._path, self._lock = path, threading.RLock()
+        self._path = path
+        self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
         self._logs: list[tuple[int, int] | None] = [None] * len(LOGS)
@@ -125,13 +133,18 @@ class _SqliteStore:
                 connection.execute("COMMIT")
                 self._refuse_lost_log()
                 return result
-            except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter where its message quotes a damaged text
+            except (
+                sqlite3.Error,
+                UnicodeDecodeError,
+            ) as error:  # the latter where its message quotes a damaged text
                 cause = getattr(error, "sqlite_errorcode", None) or sqlite3.SQLITE_ERROR
             except OSError:
                 cause = sqlite3.SQLITE_CANTOPEN
             finally:
                 self._roll_back()
-        raise _make_error(cause)  # outside the handler: SQLite's message may quote what was being written
+        raise _make_error(
+            cause
+        )  # outside the handler: SQLite's message may quote what was being written
 
     def _refuse_lost_log(self) -> None:
         """Raises if the write-ahead log or its index is not the one with which this connection began.
@@ -141,7 +154,9 @@ class _SqliteStore:
         """
         if self._path is None:
             return
-        real = os.path.realpath(self._path)  # beside which SQLite keeps them, whatever link was named
+        real = os.path.realpath(
+            self._path
+        )  # beside which SQLite keeps them, whatever link was named
         there = [_identify_file(Path(real + ending)) for ending in LOGS]
         # They are made by the first who reads.
         self._logs = [before or now for before, now in zip(self._logs, there, strict=True)]
@@ -158,7 +173,9 @@ class _SqliteStore:
             try:
                 self._connection.execute("ROLLBACK")
             except sqlite3.Error:
-                self._connection = None  # a connection that cannot even do that is given up, and with it the work
+                self._connection = (
+                    None  # a connection that cannot even do that is given up, and with it the work
+                )
 
     def _open(self) -> sqlite3.Connection:
         """Returns the connection to the file that has the name now: one that lost it would keep books nobody reads."""
@@ -169,7 +186,10 @@ class _SqliteStore:
                 raise FileNotFoundError  # which SQLite would make anew
             self._logs = [None] * len(LOGS)
             self._connection = _connect(self._path or ":memory:")
-            self._file = None if self._path is None else _identify_file(self._path)
+            if self._path is None:
+                self._file = None
+            else:
+                self._file = _identify_file(self._path)
         return self._connection
 
     def _close(self) -> None:
@@ -219,7 +239,9 @@ def _after_fork(*, in_child: bool) -> None:
 
 def _refuse_or_make(path: Path, begin: bool | None) -> None:
     """Makes the file of new books where there is none; refuses an empty one, which may be books that were lost."""
-    log = path.with_name(path.name + "-wal").exists()  # looked for first: whoever makes books makes the file before it
+    log = path.with_name(
+        path.name + "-wal"
+    ).exists()  # looked for first: whoever makes books makes the file before it
     there = path.exists()
     if not there and log:
         raise LedgerBroken(
@@ -283,9 +305,16 @@ if hasattr(os, "register_at_fork"):
 
 def _connect(path: Path | str) -> sqlite3.Connection:
     with contextlib.ExitStack() as unless_it_works:
-        connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT / 1000, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(
+            path, timeout=BUSY_TIMEOUT / 1000, isolation_level=None, check_same_thread=False
+        )
         unless_it_works.callback(connection.close)
-        for pragma in (f"busy_timeout = {BUSY_TIMEOUT}", "synchronous = FULL", "fullfsync = 1", "temp_store = MEMORY"):
+        for pragma in (
+            f"busy_timeout = {BUSY_TIMEOUT}",
+            "synchronous = FULL",
+            "fullfsync = 1",
+            "temp_store = MEMORY",
+        ):
             connection.execute(f"PRAGMA {pragma}")
         _refuse_others(connection)
         _enable_write_ahead(connection)
@@ -345,7 +374,9 @@ class _SqliteTransaction:
 
     def stage(self, lines: Any) -> None:
         """Fills the temporary table ``staged`` in bulk."""
-        self.run("CREATE TEMP TABLE IF NOT EXISTS staged (person BLOB, account INTEGER, amount INTEGER)")
+        self.run(
+            "CREATE TEMP TABLE IF NOT EXISTS staged (person BLOB, account INTEGER, amount INTEGER)"
+        )
         self.run("DELETE FROM staged")
         if len(lines):
             both = lines["account"].astype(np.int64) * AMOUNT_BASE + lines["amount"]
@@ -353,7 +384,8 @@ class _SqliteTransaction:
 
     def read_balances(self, account: int, accounts: int) -> tuple[bytes, Any]:
         """Returns everybody who has this account, in order of their digests, and what is left of it."""
-        people, left = [], []
+        people = []
+        left = []
         for low, high in sql_schema.split_ranges(accounts):
             digests, amounts = self.run(READ_BALANCES, account, low, high)[0]
             people.append(bytes.fromhex(digests or ""))
@@ -374,7 +406,8 @@ class _SqliteTransaction:
 
 def _format_digits(numbers: Any) -> bytes:
     """Returns numbers one after the other, each with leading zeros."""
-    digits, rest = np.empty((len(numbers), NUMBER_DIGITS), dtype=np.uint8), numbers
+    digits = np.empty((len(numbers), NUMBER_DIGITS), dtype=np.uint8)
+    rest = numbers
     for place in reversed(range(NUMBER_DIGITS)):
         rest, digits[:, place] = np.divmod(rest, 10)
     return bytes((digits + ord("0")).tobytes())
@@ -383,7 +416,9 @@ def _format_digits(numbers: Any) -> bytes:
 def _make_error(cause: int) -> SottovoceError:
     if cause & 0xFF in DAMAGE_CODES:  # the low byte is the cause, the rest its circumstances
         return LedgerBroken(
-            "The file of the books is damaged, or is not a ledger.", "", "Put the last good copy back, and verify it."
+            "The file of the books is damaged, or is not a ledger.",
+            "",
+            "Put the last good copy back, and verify it.",
         )
     return LedgerUnavailable(
         "The books cannot be opened or written: the file is busy, read-only, on a full disk or out of reach.",

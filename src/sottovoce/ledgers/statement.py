@@ -27,7 +27,8 @@ FORMAT = "sottovoce.statement/1"
 #: Entries whose root is that of a tree over people's lines.
 WITH_LINES = ("grant", "reserve", "charge")
 #: Where a packed line has its account and its amount (ledgers/chain.py).
-AT_ACCOUNT, AT_AMOUNT = 1 + hash_chain.PERSON_BYTES, 2 + hash_chain.PERSON_BYTES
+AT_ACCOUNT = 1 + hash_chain.PERSON_BYTES
+AT_AMOUNT = 2 + hash_chain.PERSON_BYTES
 #: What is counted in an account: its letter, and its name in words.
 CURRENCY_WORDS = {
     "pure epsilon": ("ε", "pure ε"),
@@ -78,7 +79,9 @@ class AccountBalance:
     def format_amount(self, units: int) -> str:
         """Returns an amount with its letter, as an exact decimal."""
         exact = Decimal(units) / self.units_per_one
-        return f"{self.symbol} = " + (f"{exact.normalize():g}" if self.symbol == "δ" else f"{exact:f}")
+        return f"{self.symbol} = " + (
+            f"{exact.normalize():g}" if self.symbol == "δ" else f"{exact:f}"
+        )
 
 
 def sum_accounts(lines: Iterable[Line]) -> list[AccountBalance]:
@@ -87,7 +90,10 @@ def sum_accounts(lines: Iterable[Line]) -> list[AccountBalance]:
     for line in lines:
         before = found.get(line.account, AccountBalance(line.account))
         units = round(line.amount * before.units_per_one)
-        granted, spent = (units, before.spent) if line.what == "grant" else (before.granted, before.spent + units)
+        if line.what == "grant":
+            granted, spent = (units, before.spent)
+        else:
+            granted, spent = (before.granted, before.spent + units)
         found[line.account] = AccountBalance(line.account, granted, spent)
     return sorted(found.values(), key=lambda account: ACCOUNTS.index(account.name))
 
@@ -119,7 +125,9 @@ class Statement:
     entries: tuple[Entry, ...]
     proved: tuple[ProvedLine, ...]
     made_by: str = f"sottovoce {__version__}"
-    key: str = ""  # the public key of the books, and their signature of the last entry, where they sign
+    key: str = (
+        ""  # the public key of the books, and their signature of the last entry, where they sign
+    )
     signature: str = ""
 
     @classmethod
@@ -127,10 +135,22 @@ class Statement:
         """Gathers everything about a person; books that do not add up are found out here."""
         entries = tuple(books.entries())
         # Entries are only ever appended: those that came since are left to the next statement.
-        numbers = dict.fromkeys(line.number for line in books.history(person) if line.number < len(entries))
-        proved = [ProvedLine(n, line, tuple(steps)) for n in numbers for line, steps in books.proof(person, n)]
+        numbers = dict.fromkeys(
+            line.number for line in books.history(person) if line.number < len(entries)
+        )
+        proved = [
+            ProvedLine(n, line, tuple(steps))
+            for n in numbers
+            for line, steps in books.proof(person, n)
+        ]
         signature = books.signature(entries[-1].number) or ""
-        made = cls(person, entries, tuple(proved), key=books.public_key if signature else "", signature=signature)
+        made = cls(
+            person,
+            entries,
+            tuple(proved),
+            key=books.public_key if signature else "",
+            signature=signature,
+        )
         made.refuse_unproved()
         return made
 
@@ -142,7 +162,9 @@ class Statement:
     def lines(self) -> list[Line]:
         """Returns what is to be proved, line by line."""
         published = {entry.key: entry.number for entry in self.entries if entry.what == "publish"}
-        return [_make_line(proved, self.entries[proved.number], published) for proved in self.proved]
+        return [
+            _make_line(proved, self.entries[proved.number], published) for proved in self.proved
+        ]
 
     def refuse_unproved(self) -> None:
         """Raises unless entries follow from one another, and lines about one person belong to them, each once."""
@@ -161,9 +183,14 @@ class Statement:
             )
 
     def _is_proved(self, line: ProvedLine) -> bool:
-        entry, leaf = self.entries[line.number], hashlib.sha256(line.packed).digest()
+        entry = self.entries[line.number]
+        leaf = hashlib.sha256(line.packed).digest()
         shaped = len(line.packed) == hash_chain.PACKED.itemsize  # which no node of a tree has
-        return entry.what in WITH_LINES and shaped and hash_chain.climb_proof(leaf, line.steps) == entry.root
+        return (
+            entry.what in WITH_LINES
+            and shaped
+            and hash_chain.climb_proof(leaf, line.steps) == entry.root
+        )
 
     def _is_signed(self) -> bool:
         """Whether the signature holds, under the key that the entries name; books that do not sign have none."""
@@ -172,7 +199,9 @@ class Statement:
         message = signing.make_entry_message(self.entries[0].key, last.number, last.digest)
         if not self.key:
             return keys == {hash_chain.NO_DIGEST.hex()}
-        return self.key in keys and signing.is_signed(bytes.fromhex(self.key), message, bytes.fromhex(self.signature))
+        return self.key in keys and signing.is_signed(
+            bytes.fromhex(self.key), message, bytes.fromhex(self.signature)
+        )
 
     def refuse_other_key(self, key: str) -> None:
         """Raises unless the statement was signed by the holder of this public key."""
@@ -197,7 +226,9 @@ class Statement:
     def to_json(self) -> str:
         """The proof as JSON text, in one fixed order and spelling, which no script of a page is ended by."""
         names = {"format": FORMAT, "made_by": self.made_by, "person": self.person}
-        heads = [[e.number, e.what, e.key, e.request, e.at, e.lines, e.root.hex()] for e in self.entries]
+        heads = [
+            [e.number, e.what, e.key, e.request, e.at, e.lines, e.root.hex()] for e in self.entries
+        ]
         lines = [
             {
                 "entry": p.number,
@@ -218,13 +249,18 @@ class Statement:
         content = json.loads(text)
         if content["format"] != FORMAT:
             raise ValueError
-        entries, before = [], hash_chain.NO_DIGEST
+        entries = []
+        before = hash_chain.NO_DIGEST
         for number, what, key, request, at, lines, root in content["entries"]:
             bare = Entry(number, what, key, request, at, lines, bytes.fromhex(root), b"")
             before = hash_chain.digest_entry(bare, before)
             entries.append(replace(bare, digest=before))
         proved = [
-            ProvedLine(line["entry"], bytes.fromhex(line["packed"]), tuple(_read_step(*pair) for pair in line["steps"]))
+            ProvedLine(
+                line["entry"],
+                bytes.fromhex(line["packed"]),
+                tuple(_read_step(*pair) for pair in line["steps"]),
+            )
             for line in content["lines"]
         ]
         return cls(
@@ -238,7 +274,8 @@ class Statement:
 
 
 def _make_line(proved: ProvedLine, entry: Entry, published: dict[str, int]) -> Line:
-    amount, state = to_amount(proved.account, proved.amount), describe_state(entry.what, published.get(entry.key))
+    amount = to_amount(proved.account, proved.amount)
+    state = describe_state(entry.what, published.get(entry.key))
     return Line(entry.number, entry.at, entry.what, entry.key, proved.account, amount, state)
 
 

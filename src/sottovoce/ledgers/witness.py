@@ -27,7 +27,10 @@ from sottovoce.ledgers import merkle
 from sottovoce.ledgers.quiet import silence_driver
 from sottovoce.ledgers.signing import Signer, is_signed, make_tree_message
 
-FILE, LOG, SQLITE, POSTGRES = "file:", "log:", "sqlite:///", ("postgresql://", "postgres://")
+FILE = "file:"
+LOG = "log:"
+SQLITE = "sqlite:///"
+POSTGRES = ("postgresql://", "postgres://")
 #: Seconds to wait for a witness.
 TIMEOUT = 10
 #: Any number will do, if all agree on it: who gives heads to a database takes turns, so that places are in order.
@@ -36,12 +39,8 @@ CREATE_HEADS = """
     CREATE TABLE IF NOT EXISTS sottovoce_heads (
     place {place} PRIMARY KEY, ledger TEXT NOT NULL, number BIGINT NOT NULL, digest {bytes} NOT NULL,
     signature {bytes} NOT NULL, UNIQUE (ledger, number, digest))"""
-INSERT_HEAD = (
-    "INSERT INTO sottovoce_heads (ledger, number, digest, signature) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
-)
-SELECT_HEADS = (
-    "SELECT place, number, digest, signature FROM sottovoce_heads WHERE ledger = ? AND place > ? ORDER BY place"
-)
+INSERT_HEAD = "INSERT INTO sottovoce_heads (ledger, number, digest, signature) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+SELECT_HEADS = "SELECT place, number, digest, signature FROM sottovoce_heads WHERE ledger = ? AND place > ? ORDER BY place"
 _LINE = re.compile(r"([0-9a-f]{32}) ([0-9]{1,18}) ([0-9a-f]{64}) ([0-9a-f]{128})")
 _TORN = re.compile(
     r"[0-9a-f]{0,32}|[0-9a-f]{32} [0-9]{0,18}|[0-9a-f]{32} [0-9]{1,18} [0-9a-f]{0,64}( [0-9a-f]{0,127})?"
@@ -102,7 +101,9 @@ def open_witness(address: str, signer: Signer, seen: Callable[[Tree | None], Tre
 
 def describe_address(address: str, number: int) -> str:
     """Returns what can be printed of an address: one of a server may hold a password."""
-    return f"{address.partition(':')[0]} (witness {number})" if address.startswith(POSTGRES) else address
+    if address.startswith(POSTGRES):
+        return f"{address.partition(':')[0]} (witness {number})"
+    return address
 
 
 class FileWitness:
@@ -125,15 +126,19 @@ class FileWitness:
         """Returns the heads in lines after this place, in bytes."""
         with _open_locked(self._path, "rb") as file:
             content = _read_after(file, since)
-        return [head for whose, head in _parse_heads(content) if whose == ledger], since + len(content)
+        return [head for whose, head in _parse_heads(content) if whose == ledger], since + len(
+            content
+        )
 
 
 class LogWitness:
     """An append-only log: records, and after each the size and root of the tree, signed by the books."""
 
     def __init__(self, folder: Path, signer: Signer, seen: Callable[[Tree | None], Tree]) -> None:
-        self._records, self._trees = folder / "records", folder / "trees"
-        self._signer, self._seen = signer, seen
+        self._records = folder / "records"
+        self._trees = folder / "trees"
+        self._signer = signer
+        self._seen = seen
 
     def make(self) -> None:
         """Makes the folder with an empty log."""
@@ -147,7 +152,9 @@ class LogWitness:
         """Appends a record and the new head of the tree; the log must be the one that was seen before, or longer."""
         line = f"{ledger} {head.number} {head.digest.hex()} {head.signature.hex()}"
         with _open_locked(self._records, "r+b") as file:
-            leaves = [merkle.hash_record(_encode_record(*record)) for record in _parse_heads(file.read())]
+            leaves = [
+                merkle.hash_record(_encode_record(*record)) for record in _parse_heads(file.read())
+            ]
             self._check_extension(leaves)
             _append_line(file, line)
             leaves.append(merkle.hash_record(line.encode()))
@@ -169,7 +176,9 @@ class LogWitness:
     def read_trees(self) -> list[Tree]:
         """Returns all heads of the tree that were signed; raises if one was not, or the records do not lead to it."""
         with _open_locked(self._records, "rb") as file:
-            leaves = [merkle.hash_record(_encode_record(*record)) for record in _parse_heads(file.read())]
+            leaves = [
+                merkle.hash_record(_encode_record(*record)) for record in _parse_heads(file.read())
+            ]
             with _translate_errors():
                 lines = self._trees.read_text(encoding="ascii", errors="replace").split("\n")
         found = []
@@ -180,12 +189,19 @@ class LogWitness:
                     raise WitnessUnreachable("a head of its tree is damaged")
                 continue
             tree = Tree(int(told[1]), bytes.fromhex(told[2]))
-            proof = merkle.prove_consistency(leaves, tree.size) if tree.size <= len(leaves) else []
-            signed = is_signed(self._signer.public, make_tree_message(*tree), bytes.fromhex(told[3]))
+            if tree.size <= len(leaves):
+                proof = merkle.prove_consistency(leaves, tree.size)
+            else:
+                proof = []
+            signed = is_signed(
+                self._signer.public, make_tree_message(*tree), bytes.fromhex(told[3])
+            )
             if not signed or not merkle.verify_consistency(
                 merkle.compute_root(leaves), len(leaves), tree.root, tree.size, proof
             ):
-                raise WitnessUnreachable("a head of its tree was not signed, or its records were changed")
+                raise WitnessUnreachable(
+                    "a head of its tree was not signed, or its records were changed"
+                )
             found.append(tree)
         if leaves and not found:
             raise WitnessUnreachable("the heads of its tree are missing")
@@ -194,8 +210,13 @@ class LogWitness:
     def _check_extension(self, leaves: list[bytes]) -> int:
         """Returns how long the log was that was seen last; raises unless one with these leaves begins with it."""
         size, root = self._seen(None)
-        proof = merkle.prove_consistency(leaves, size) if size <= len(leaves) else []
-        if not merkle.verify_consistency(merkle.compute_root(leaves), len(leaves), root, size, proof):
+        if size <= len(leaves):
+            proof = merkle.prove_consistency(leaves, size)
+        else:
+            proof = []
+        if not merkle.verify_consistency(
+            merkle.compute_root(leaves), len(leaves), root, size, proof
+        ):
             raise WitnessUnreachable("it was cut or rewritten since it was last seen")
         return size
 
@@ -245,7 +266,9 @@ class PostgresWitness:
     def make(self) -> None:
         """Makes the table."""
         with self._connect() as cursor:
-            cursor.execute(CREATE_HEADS.format(place="BIGINT GENERATED ALWAYS AS IDENTITY", bytes="BYTEA"))
+            cursor.execute(
+                CREATE_HEADS.format(place="BIGINT GENERATED ALWAYS AS IDENTITY", bytes="BYTEA")
+            )
 
     def store_head(self, ledger: str, head: Head) -> None:
         """Keeps a head, for good."""
@@ -320,10 +343,16 @@ def _open_locked(path: Path, mode: str) -> Iterator[Any]:
         with open(path, mode) as file:
             try:
                 import fcntl
-            except ImportError:  # where there are no such locks, a line is as whole as the system makes it
+            except (
+                ImportError
+            ):  # where there are no such locks, a line is as whole as the system makes it
                 yield file
                 return
-            _take_turns(file, (fcntl.LOCK_SH if mode == "rb" else fcntl.LOCK_EX) | fcntl.LOCK_NB, fcntl.flock)
+            _take_turns(
+                file,
+                (fcntl.LOCK_SH if mode == "rb" else fcntl.LOCK_EX) | fcntl.LOCK_NB,
+                fcntl.flock,
+            )
             yield file
 
 

@@ -29,7 +29,8 @@ class Witnesses:
     """Those who keep the heads of one ledger."""
 
     def __init__(self, beside: LedgerKeyFile, ledger: str) -> None:
-        self._beside, self._ledger = beside, ledger
+        self._beside = beside
+        self._ledger = ledger
         self._places: dict[str, int] = {}
         self.unreached: dict[str, str] = {}
         self.addresses = self._read_list()
@@ -40,14 +41,21 @@ class Witnesses:
 
     def names(self) -> list[str]:
         """Returns what can be printed of the addresses."""
-        return [witness.describe_address(address, number) for number, address in enumerate(self.addresses, 1)]
+        return [
+            witness.describe_address(address, number)
+            for number, address in enumerate(self.addresses, 1)
+        ]
 
     def add(self, address: str, head: Head) -> None:
         """Adds a witness, which is given the last head; raises if it cannot be reached."""
         if self._beside.heads is None:
-            raise InvalidParameter("Books in memory have no witnesses.", "", "Keep the books in a file or on a server.")
+            raise InvalidParameter(
+                "Books in memory have no witnesses.", "", "Keep the books in a file or on a server."
+            )
         if address in self.addresses or "\n" in address:
-            raise InvalidParameter("This witness is in the list already, or is none.", "", "Name another.")
+            raise InvalidParameter(
+                "This witness is in the list already, or is none.", "", "Name another."
+            )
         added = self._open_witness(address)
         try:
             added.make()
@@ -58,9 +66,14 @@ class Witnesses:
 
     def remove(self, address: str) -> None:
         """Takes a witness from the list, by its address or by its number from 1; what it holds stays there."""
-        which = address if address in self.addresses else dict(enumerate(self.addresses, 1)).get(_parse_number(address))
+        if address in self.addresses:
+            which = address
+        else:
+            which = dict(enumerate(self.addresses, 1)).get(_parse_number(address))
         if which is None:
-            raise InvalidParameter("There is no such witness in the list.", "", "Name one that `witness list` shows.")
+            raise InvalidParameter(
+                "There is no such witness in the list.", "", "Name one that `witness list` shows."
+            )
         self._write_list([kept for kept in self.addresses if kept != which])
 
     def collect_foreign_heads(self, unknown: Callable[[list[Head]], list[Head]]) -> list[Head]:
@@ -73,7 +86,9 @@ class Witnesses:
         self.unreached = {}
         for name, address in zip(self.names(), self.addresses, strict=True):
             try:
-                heads, place = self._open_witness(address).read(self._ledger, self._places.get(address, 0))
+                heads, place = self._open_witness(address).read(
+                    self._ledger, self._places.get(address, 0)
+                )
                 others = unknown(heads)
                 if not all(map(self._is_signed, others)):
                     raise WitnessUnreachable("it holds a head that nobody has signed")
@@ -112,7 +127,10 @@ class Witnesses:
                 more = ""
                 if isinstance(opened, witness.LogWitness):
                     trees = opened.read_trees()
-                    last_size = trees[-1].size if trees else 0
+                    if trees:
+                        last_size = trees[-1].size
+                    else:
+                        last_size = 0
                     more = f"; {len(trees):,} tree heads are signed and consistent, the last of {last_size:,} records"
                 last = max((head.number for head in heads), default=0)
                 told[name] = f"{len(heads):,} heads, the newest of entry {last:,}{more}"
@@ -134,7 +152,9 @@ class Witnesses:
 
         def seen(tree: Tree | None) -> Tree:
             if tree is not None:
-                _write_file(path, json.dumps([tree.size, tree.root.hex(), self._compute_code(name, tree)]))
+                _write_file(
+                    path, json.dumps([tree.size, tree.root.hex(), self._compute_code(name, tree)])
+                )
                 return tree
             try:
                 size, root, code = json.loads(path.read_text(encoding="ascii"))
@@ -176,7 +196,9 @@ def _digest_list(addresses: list[str]) -> bytes:
 
 
 def _parse_number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 5 else 0
+    if text.isascii() and text.isdigit() and len(text) < 5:
+        return int(text)
+    return 0
 
 
 def _write_file(path: Path, text: str) -> None:

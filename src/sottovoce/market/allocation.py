@@ -94,12 +94,17 @@ class Allocation:
         """The bound μ‖a‖ + σ/η on what sampling and noise add to the error; infinite where nothing was bought."""
         if not self.units.any():
             return math.inf
-        return self.buyer.mu * float(np.linalg.norm(self.weights)) + self.buyer.sigma / self.total_epsilon
+        return (
+            self.buyer.mu * float(np.linalg.norm(self.weights))
+            + self.buyer.sigma / self.total_epsilon
+        )
 
     @property
     def unspent(self) -> float | None:
         """What is left of the budget, where there is one."""
-        return None if self.budget is None else float((self.budget - sum(self._coins.tolist())) * self.coin)
+        if self.budget is None:
+            return None
+        return float((self.budget - sum(self._coins.tolist())) * self.coin)
 
     @property
     def refused(self) -> NDArray[np.bool_]:
@@ -112,9 +117,16 @@ class Allocation:
 
     def by_person(self, people: Any = None) -> dict[Any, float]:
         """Returns ε by seller: their names, those of the mapping of costs, or their positions. For Session.grant."""
-        names = self._names if people is None else list(people) if isinstance(people, Iterable) else []
+        if people is None:
+            names = self._names
+        elif isinstance(people, Iterable):
+            names = list(people)
+        else:
+            names = []
         if len(names) != len(self.units):
-            raise InvalidParameter("There are more or fewer names than sellers.", "", "Pass one name a seller.")
+            raise InvalidParameter(
+                "There are more or fewer names than sellers.", "", "Pass one name a seller."
+            )
         return dict(zip(names, self.epsilon.tolist(), strict=True))
 
     def budgets(self, groups: Any = None) -> Budgets:
@@ -132,32 +144,49 @@ class Allocation:
         Sellers have sold pure ε, by replacement of all their rows. An estimator that promises anything else with these
         numbers (an ε at a δ, ρ, labels alone, zeroing out) is refused before a row is read.
         """
-        from sottovoce.estimators.logistic import LogisticRegression  # loads scikit-learn, and few markets train
+        from sottovoce.estimators.logistic import (
+            LogisticRegression,
+        )  # loads scikit-learn, and few markets train
 
-        estimator = LogisticRegression(bounds=model) if isinstance(model, Bounds | Schema) else model
+        if isinstance(model, Bounds | Schema):
+            estimator = LogisticRegression(bounds=model)
+        else:
+            estimator = model
         # A schema that names sellers is asked first: without it row i is taken for seller i's.
-        owners = None if is_rows_marker(groups) else Values.of(estimator, X, y, 1.0, groups).groups
+        if is_rows_marker(groups):
+            owners = None
+        else:
+            owners = Values.of(estimator, X, y, 1.0, groups).groups
         budgets = self.budgets(owners)
         promise = _find_promise(estimator, X, y, budgets)
         if promise != SOLD_PROMISE:
             raise InvalidParameter(
-                f"This model promises {' by '.join(promise)}." if promise else "What this model promises is not known.",
+                f"This model promises {' by '.join(promise)}."
+                if promise
+                else "What this model promises is not known.",
                 f"Sellers have sold {' by '.join(SOLD_PROMISE)} of all their rows, and nothing else.",
                 "Choose a model that promises that, or agree anew with the sellers, and pass "
                 "epsilon=allocation.budgets(groups) to its fit.",
             )
-        return estimator.fit(X, y, epsilon=budgets, groups=groups if is_rows_marker(groups) else None)
+        return estimator.fit(
+            X, y, epsilon=budgets, groups=groups if is_rows_marker(groups) else None
+        )
 
     def describe(self) -> str:
         """The outcome in words: how much was bought from how many, for what, and what it is good for."""
-        sellers, buying = len(self.units), int((self.units > 0).sum())
+        sellers = len(self.units)
+        buying = int((self.units > 0).sum())
         lines = [
             f"Bought ε = {self.total_epsilon:.6g} in all from {buying:,} of {sellers:,} sellers{self._describe_total()}."
         ]
         if self.refused.any():
-            lines.append(f"Reports above the highest price, which sell nothing: {int(self.refused.sum()):,}.")
+            lines.append(
+                f"Reports above the highest price, which sell nothing: {int(self.refused.sum()):,}."
+            )
         if buying:
-            lines.append(f"Bound on what sampling and noise add to the error: {self.expected_error:.3g}.")
+            lines.append(
+                f"Bound on what sampling and noise add to the error: {self.expected_error:.3g}."
+            )
             lines += self._tabulate_sellers()
         if self.budget is not None:
             lines.append(
@@ -188,35 +217,54 @@ class Allocation:
     @property
     def _coins(self) -> Whole:
         if self.coins is None:
-            raise InvalidParameter("Payments were not computed.", "", "Call allocate() without pay=False.")
+            raise InvalidParameter(
+                "Payments were not computed.", "", "Call allocate() without pay=False."
+            )
         return self.coins
 
     @property
     def _names(self) -> list[Any]:
-        return list(range(len(self.units))) if self.names is None else list(self.names)
+        if self.names is None:
+            return list(range(len(self.units)))
+        return list(self.names)
 
     def _find_seller(self, seller: Any) -> int:
-        if self.names is None and isinstance(seller, int | np.integer) and 0 <= seller < len(self.units):
+        if (
+            self.names is None
+            and isinstance(seller, int | np.integer)
+            and 0 <= seller < len(self.units)
+        ):
             return int(seller)
         if self.names is not None and isinstance(seller, Hashable) and seller in self.names:
             return self.names.index(seller)
-        raise UnknownPeople("This seller is not in the market.", "", "Pass a position, or a name of the costs.")
+        raise UnknownPeople(
+            "This seller is not in the market.", "", "Pass a position, or a name of the costs."
+        )
 
     def _to_money(self, coins: Whole) -> Floats:
         # For cents, and for all parts of a unit, one division gives the double nearest to the exact amount.
-        return np.asarray(coins * float(self.coin) if self.coin >= 1 else coins / float(1 / self.coin))
+        return np.asarray(
+            coins * float(self.coin) if self.coin >= 1 else coins / float(1 / self.coin)
+        )
 
     def _describe_total(self) -> str:
-        return "" if self.coins is None else f" for {self.total:g}"
+        if self.coins is None:
+            return ""
+        return f" for {self.total:g}"
 
     def _split_payment(self, i: int) -> list[tuple[float, float]]:
         """Returns how much of ε is paid which price, joined where there are many steps."""
         curve = np.append(self.curves[self.code[i]], 0)[self.step[i] :]
-        drops, at = -np.diff(curve), self.prices.values[self.step[i] :]
+        drops = -np.diff(curve)
+        at = self.prices.values[self.step[i] :]
         where = np.flatnonzero(drops)
         joined = [part for part in np.array_split(where, LINES) if len(part)]
         return [
-            (float(drops[p].sum()) / units.UNITS_PER_EPSILON, float(drops[p] @ at[p] / drops[p].sum())) for p in joined
+            (
+                float(drops[p].sum()) / units.UNITS_PER_EPSILON,
+                float(drops[p] @ at[p] / drops[p].sum()),
+            )
+            for p in joined
         ]
 
     def _tabulate_sellers(self) -> list[str]:
@@ -225,15 +273,23 @@ class Allocation:
         order = order[self.units[order] > 0]
         lines = [f"{'price up to':>12} {'sellers':>9} {'ε each':>12} {'paid each':>12}"]
         for part in (part for part in np.array_split(order, LINES) if len(part)):
-            paid = f"{float(self.payments[part].mean()):12.6g}" if self.coins is not None else f"{'':12}"
+            if self.coins is not None:
+                paid = f"{float(self.payments[part].mean()):12.6g}"
+            else:
+                paid = f"{'':12}"
             price = float(self.prices.values[self.step[part[-1]]])
-            lines.append(f"{price:12.6g} {len(part):9,d} {float(self.epsilon[part].mean()):12.6g} {paid}")
+            lines.append(
+                f"{price:12.6g} {len(part):9,d} {float(self.epsilon[part].mean()):12.6g} {paid}"
+            )
         return lines
 
 
 def _find_promise(estimator: Any, X: Any, y: Any, budgets: Budgets) -> tuple[str, str] | None:
     """Returns the currency and the neighbours of what an estimator promises; None if it cannot be planned."""
-    from sottovoce.estimators.baselines import BaselineWrapper, ExternalEstimator  # loads scikit-learn
+    from sottovoce.estimators.baselines import (
+        BaselineWrapper,
+        ExternalEstimator,
+    )  # loads scikit-learn
 
     if isinstance(estimator, ExternalEstimator):
         return SOLD_PROMISE  # a function that somebody vouches for, turned into that promise
@@ -245,7 +301,9 @@ def _find_promise(estimator: Any, X: Any, y: Any, budgets: Budgets) -> tuple[str
         return _find_promise(estimator.estimator, X, y, one)
     if not hasattr(estimator, "plan_for"):
         return None
-    guarantee = estimator.plan_for(*read_source(estimator, X, y, epsilon=budgets, groups=None)).guarantee
+    guarantee = estimator.plan_for(
+        *read_source(estimator, X, y, epsilon=budgets, groups=None)
+    ).guarantee
     return guarantee.currency, guarantee.neighbours
 
 
@@ -257,7 +315,11 @@ TRUTH_SENTENCES = (
 
 
 #: The picture in its own units: margins, the field, and room for words.
-LEFT, WIDE, HIGH, ABOVE, BELOW = 70, 560, 260, 24, 56
+LEFT = 70
+WIDE = 560
+HIGH = 260
+ABOVE = 24
+BELOW = 56
 
 FRONTIER_STYLE = """\
 svg.frontier { --ink: #23211d; --soft: #6a655c; --line: #dedad0; --own: #1f6f78;
@@ -312,7 +374,10 @@ class Frontier:
 
     def svg(self) -> str:
         """Returns the picture: payments along, bounds on the error upwards, both on logarithmic axes."""
-        curves = [("", _take_logarithms(self)), *((name, _take_logarithms(other)) for name, other in self.others)]
+        curves = [
+            ("", _take_logarithms(self)),
+            *((name, _take_logarithms(other)) for name, other in self.others),
+        ]
         title = "What a smaller bound on the error costs, on logarithmic axes"
         return (
             f'<svg class="frontier" viewBox="0 0 {LEFT + WIDE + 30} {ABOVE + HIGH + BELOW}" role="img" '
@@ -328,7 +393,11 @@ def _format_point(p: Point) -> str:
 
 def _take_logarithms(frontier: Frontier) -> list[tuple[float, float]]:
     """Returns what can be shown on logarithmic axes, by payment: whoever buys nothing has no place there."""
-    shown = sorted((p.payment, p.expected_error) for p in frontier.points if p.payment > 0 and p.expected_error > 0)
+    shown = sorted(
+        (p.payment, p.expected_error)
+        for p in frontier.points
+        if p.payment > 0 and p.expected_error > 0
+    )
     return [(math.log10(x), math.log10(y)) for x, y in shown if math.isfinite(y)]
 
 
@@ -336,19 +405,34 @@ def _draw_curves(curves: list[tuple[str, list[tuple[float, float]]]]) -> list[st
     if not curves:
         return []
     across, up = (_find_ends([p[axis] for _, places in curves for p in places]) for axis in (0, 1))
-    return [*_draw_axes(across, up), *(_draw_curve(name, places, across, up) for name, places in curves)]
+    return [
+        *_draw_axes(across, up),
+        *(_draw_curve(name, places, across, up) for name, places in curves),
+    ]
 
 
 def _draw_curve(
-    name: str, shown: list[tuple[float, float]], across: tuple[float, float], up: tuple[float, float]
+    name: str,
+    shown: list[tuple[float, float]],
+    across: tuple[float, float],
+    up: tuple[float, float],
 ) -> str:
     """Returns one curve; those beside the first are dashed and named at their last place."""
-    places = [(LEFT + WIDE * _scale_to_unit(x, across), ABOVE + HIGH * (1 - _scale_to_unit(y, up))) for x, y in shown]
+    places = [
+        (LEFT + WIDE * _scale_to_unit(x, across), ABOVE + HIGH * (1 - _scale_to_unit(y, up)))
+        for x, y in shown
+    ]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    kind = ' class="other"' if name else ""
+    if name:
+        kind = ' class="other"'
+    else:
+        kind = ""
     dots = "\n".join(f'<circle{kind} cx="{x:.1f}" cy="{y:.1f}" r="4"/>' for x, y in places)
     x, y = places[-1]
-    word = f'\n<text x="{x:.1f}" y="{y - 10:.1f}" text-anchor="end">{escape(name)}</text>' if name else ""
+    if name:
+        word = f'\n<text x="{x:.1f}" y="{y - 10:.1f}" text-anchor="end">{escape(name)}</text>'
+    else:
+        word = ""
     return f'<polyline{kind} points="{line}"/>\n{dots}{word}'
 
 
@@ -366,10 +450,18 @@ def _draw_axes(across: tuple[float, float], up: tuple[float, float]) -> list[str
     parts = [f'<line x1="{LEFT}" x2="{LEFT + WIDE}" y1="{bottom}" y2="{bottom}"/>']
     for value in np.linspace(*across, 5)[1:-1]:
         x = LEFT + WIDE * _scale_to_unit(float(value), across)
-        parts.append(f'<text x="{x:.1f}" y="{bottom + 22}" text-anchor="middle">{10**value:.3g}</text>')
+        parts.append(
+            f'<text x="{x:.1f}" y="{bottom + 22}" text-anchor="middle">{10**value:.3g}</text>'
+        )
     for value in np.linspace(*up, 5)[1:-1]:
         y = ABOVE + HIGH * (1 - _scale_to_unit(float(value), up))
         parts.append(f'<line x1="{LEFT}" x2="{LEFT + WIDE}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text x="{LEFT - 8}" y="{y + 5:.1f}" text-anchor="end">{10**value:.3g}</text>')
+        parts.append(
+            f'<text x="{LEFT - 8}" y="{y + 5:.1f}" text-anchor="end">{10**value:.3g}</text>'
+        )
     words = f'<text x="{LEFT + WIDE / 2}" y="{bottom + 46}" text-anchor="middle">all payments together</text>'
-    return [*parts, words, f'<text x="{LEFT - 8}" y="{ABOVE - 8}" text-anchor="start">bound on the error</text>']
+    return [
+        *parts,
+        words,
+        f'<text x="{LEFT - 8}" y="{ABOVE - 8}" text-anchor="start">bound on the error</text>',
+    ]

@@ -37,7 +37,30 @@ from sottovoce.schema import is_one_of
 #: Nobody sells more than this: what is beyond is no protection, and money adds up in 64 bits up to here.
 MAX_EPSILON = 100.0
 #: Caps that sellers may choose, where no menu is given: some twenty in each power of ten.
-MENU_STEPS = (1, 1.1, 1.2, 1.4, 1.5, 1.6, 1.8, 2, 2.2, 2.5, 2.8, 3, 3.5, 4, 4.5, 5, 5.5, 6, 7, 7.5, 8, 9)
+MENU_STEPS = (
+    1,
+    1.1,
+    1.2,
+    1.4,
+    1.5,
+    1.6,
+    1.8,
+    2,
+    2.2,
+    2.5,
+    2.8,
+    3,
+    3.5,
+    4,
+    4.5,
+    5,
+    5.5,
+    6,
+    7,
+    7.5,
+    8,
+    9,
+)
 MENU = np.outer(10.0 ** np.arange(-6, 3), MENU_STEPS).ravel()
 #: Money is worth no more error than this, and no less than one over it; budgets lie in the same range.
 LARGEST_AMOUNT = 1e30
@@ -99,7 +122,9 @@ class Market:
         """Returns what is bought from whom, with payments unless ``pay=False``."""
         return self._offers.allocate(self._buyer, self._totals(), self._coin, pay)
 
-    def within(self, budget: float, rule: str = "ceiling", reserve: float | None = None) -> Allocation:
+    def within(
+        self, budget: float, rule: str = "ceiling", reserve: float | None = None
+    ) -> Allocation:
         """Returns what is bought if payments may not exceed a budget; the truth stays everybody's best report.
 
         "ceiling": the total ε is at most budget/(highest price); ``reserve`` lowers the highest price, above which
@@ -107,14 +132,21 @@ class Market:
         """
         if not is_one_of(rule, ("ceiling", "scaling")):
             raise InvalidParameter(
-                "This rule is not known.", "Known: 'ceiling' and 'scaling'.", "Choose one of the two."
+                "This rule is not known.",
+                "Known: 'ceiling' and 'scaling'.",
+                "Choose one of the two.",
             )
         coins = self._coins(budget)
-        book = self._offers if reserve is None else self._make_offers(self._price_list.up_to(reserve))
+        if reserve is None:
+            book = self._offers
+        else:
+            book = self._make_offers(self._price_list.up_to(reserve))
         if rule == "ceiling":
             totals = book.limit_totals(coins, self._coin, self._totals())
             return book.allocate(self._buyer, totals, self._coin).with_budget_rule(rule, coins)
-        return book.allocate_scaled(self._buyer, self._totals(), self._coin, coins).with_budget_rule(rule, coins)
+        return book.allocate_scaled(
+            self._buyer, self._totals(), self._coin, coins
+        ).with_budget_rule(rule, coins)
 
     def frontier(self, trade_offs: Any) -> Frontier:
         """Returns error bound, payment and total ε at several trade-offs: what a smaller error costs.
@@ -122,25 +154,39 @@ class Market:
         Beside it: what the published objective would buy if it saw no data and everybody told it the truth, without
         caps and for Ψ·ε, and its naive variant, μ = σ = 0, which then buys nothing.
         """
-        own, published, naive = [], [], []
+        own = []
+        published = []
+        naive = []
         for trade_off in to_doubles(trade_offs, "trade_offs").ravel().tolist():
             deal = self._with_trade_off(trade_off).allocate()
             own.append(Point(trade_off, deal.expected_error, deal.total, deal.total_epsilon))
             published.append(self._solve_published(trade_off))
             naive.append(Point(trade_off, math.inf, 0.0, 0.0))
-        frontier = Frontier(tuple(own)).beside("as published, if nobody lied", Frontier(tuple(published)))
+        frontier = Frontier(tuple(own)).beside(
+            "as published, if nobody lied", Frontier(tuple(published))
+        )
         return frontier.beside("naive", Frontier(tuple(naive)))
 
     def _solve_published(self, trade_off: float) -> Point:
-        step, laws = self._price_list.step(self._reports), self._laws
+        step = self._price_list.step(self._reports)
+        laws = self._laws
         tables = [np.append(virtual_costs(law, self._price_list), math.inf) for law in laws]
-        psi = tables[0][step] if len(laws) == 1 else np.array([t[k] for t, k in zip(tables, step, strict=True)])
-        psi, (mu, sigma) = psi[np.isfinite(psi) & (psi > 0)], self._find_constants()
+        if len(laws) == 1:
+            psi = tables[0][step]
+        else:
+            psi = np.array([t[k] for t, k in zip(tables, step, strict=True)])
+        psi = psi[np.isfinite(psi) & (psi > 0)]
+        (mu, sigma) = self._find_constants()
         if not (psi.size and sigma > 0):
             return Point(trade_off, math.inf, 0.0, 0.0)
         epsilon, _ = continuous(psi, mu, sigma, trade_off)
         total = float(epsilon.sum())
-        return Point(trade_off, (mu * float(np.linalg.norm(epsilon)) + sigma) / total, float(psi @ epsilon), total)
+        return Point(
+            trade_off,
+            (mu * float(np.linalg.norm(epsilon)) + sigma) / total,
+            float(psi @ epsilon),
+            total,
+        )
 
     def _with_trade_off(self, trade_off: float) -> Market:
         given = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "_"}
@@ -148,9 +194,13 @@ class Market:
 
     @cached_property
     def _reports(self) -> Floats:
-        costs = to_numbers(list(self.costs.values()) if isinstance(self.costs, Mapping) else self.costs, "costs")
+        costs = to_numbers(
+            list(self.costs.values()) if isinstance(self.costs, Mapping) else self.costs, "costs"
+        )
         if not costs.size:
-            raise InvalidParameter("There are no sellers.", "A market has at least one.", "Pass their reported costs.")
+            raise InvalidParameter(
+                "There are no sellers.", "A market has at least one.", "Pass their reported costs."
+            )
         if not np.all(np.isfinite(costs)):
             raise MissingValues(
                 "A cost is missing or not finite.",
@@ -159,7 +209,9 @@ class Market:
             )
         if costs.min() < 0:
             raise InvalidParameter(
-                "A cost is negative.", "A cost of privacy is at least 0.", "Ask that seller for a cost again."
+                "A cost is negative.",
+                "A cost of privacy is at least 0.",
+                "Ask that seller for a cost again.",
             )
         return costs
 
@@ -176,7 +228,9 @@ class Market:
             return [self.prior or uniform(*self._range)]
         check_same_length(len(self._reports), prior=self.prior)
         if not all(isinstance(law, Prior) for law in self.prior):
-            raise InvalidParameter("A prior is no law of costs.", "", "Pass one of sv.market.prior, or one a seller.")
+            raise InvalidParameter(
+                "A prior is no law of costs.", "", "Pass one of sv.market.prior, or one a seller."
+            )
         return list(self.prior)
 
     @property
@@ -192,7 +246,9 @@ class Market:
 
     @cached_property
     def _price_list(self) -> Prices:
-        return Prices.from_values(self.prices) if np.ndim(self.prices) else Prices.between(*self._range, self.prices)
+        if np.ndim(self.prices):
+            return Prices.from_values(self.prices)
+        return Prices.between(*self._range, self.prices)
 
     @cached_property
     def _limits(self) -> Floats:
@@ -215,14 +271,21 @@ class Market:
     @cached_property
     def _buyer(self) -> Buyer:
         mu, sigma, gamma = (to_number(value) for value in (*self._find_constants(), self.trade_off))
-        largest = math.inf if self.largest_share is None else to_number(self.largest_share)
-        if not (0 < mu < math.inf and 0 <= sigma < math.inf and _is_plausible(gamma) and largest >= 1):
+        if self.largest_share is None:
+            largest = math.inf
+        else:
+            largest = to_number(self.largest_share)
+        if not (
+            0 < mu < math.inf and 0 <= sigma < math.inf and _is_plausible(gamma) and largest >= 1
+        ):
             raise InvalidParameter(
                 "trade_off, mu, sigma or largest_share is not a number in its range.",
                 f"trade_off is up to {LARGEST_AMOUNT:g}, mu positive, sigma at least 0, largest_share at least 1.",
                 "Without a price on money everything would be bought: say how much error a unit of money is worth.",
             )
-        return Buyer(mu, sigma, gamma, None if self.largest_share is None else largest / len(self._reports))
+        return Buyer(
+            mu, sigma, gamma, None if self.largest_share is None else largest / len(self._reports)
+        )
 
     def _find_constants(self) -> tuple[float, float]:
         if self.mu is not None and self.sigma is not None:
@@ -239,9 +302,13 @@ class Market:
     @cached_property
     def _coin(self) -> Fraction:
         if self.coin is None:
-            return Fraction(10) ** math.floor(math.log10(self._price_list.values[-1])) * COIN_FRACTION
+            return (
+                Fraction(10) ** math.floor(math.log10(self._price_list.values[-1])) * COIN_FRACTION
+            )
         if not _is_plausible(to_number(self.coin)):
-            raise InvalidParameter("The coin is not positive, or beyond all meaning.", "", "Pass coin=0.01 for cents.")
+            raise InvalidParameter(
+                "The coin is not positive, or beyond all meaning.", "", "Pass coin=0.01 for cents."
+            )
         return Fraction(str(self.coin))
 
     def _coins(self, budget: float) -> int:
@@ -257,14 +324,19 @@ class Market:
         """The public grid: the same in all markets, and what is bought where all sell up to one public cap."""
         sellers = len(self._reports)
         totals = public_totals(sellers * MAX_EPSILON)
-        return totals if np.ndim(self.cap) else np.union1d(totals, sellers * self._limits[0] / units.UNITS_PER_EPSILON)
+        if np.ndim(self.cap):
+            return totals
+        return np.union1d(totals, sellers * self._limits[0] / units.UNITS_PER_EPSILON)
 
     @cached_property
     def _offers(self) -> Offers:
         return self._make_offers(self._price_list)
 
     def _make_offers(self, prices: Prices) -> Offers:
-        names = tuple(self.costs) if isinstance(self.costs, Mapping) else None
+        if isinstance(self.costs, Mapping):
+            names = tuple(self.costs)
+        else:
+            names = None
         return Offers.of(prices, self._reports, self._limits, self._laws, names)
 
 
@@ -278,12 +350,17 @@ def constants(dimension: int, norm: float = 1.0, failure: float = 0.05) -> tuple
     >>> [round(constant) for constant in constants(30, norm=5.0)]
     [23, 570]
     """
-    if not (to_number(dimension) >= 1 and 0 < to_number(norm) < math.inf and 0 < to_number(failure) < 1):
+    if not (
+        to_number(dimension) >= 1 and 0 < to_number(norm) < math.inf and 0 < to_number(failure) < 1
+    ):
         raise InvalidParameter(
             "The dimension is below 1, the norm not positive, or the failure not a probability.",
             "",
             "Pass the number of coefficients, a bound on their length, and 0.05.",
         )
-    norm, failure = to_number(norm), to_number(failure)
+    norm = to_number(norm)
+    failure = to_number(failure)
     q = float(scipy.special.gammaincinv(to_number(dimension), 1 - failure))
-    return norm / math.log(2) * (2 + math.sqrt(math.log(1 / failure) / 2)), 2 * norm * q / math.log(2)
+    return norm / math.log(2) * (2 + math.sqrt(math.log(1 / failure) / 2)), 2 * norm * q / math.log(
+        2
+    )

@@ -42,12 +42,15 @@ from sottovoce.errors import InvalidParameter
 Whole = NDArray[np.int64]
 
 #: The totals that can be bought: this many points a decade from the smallest on, the same in all markets.
-POINTS_PER_DECADE, SMALLEST_TOTAL = 64, 1e-6
+POINTS_PER_DECADE = 64
+SMALLEST_TOTAL = 1e-6
 #: Virtual costs have so many bits that the sum of their squares over all sellers has 62.
-PSI_BITS, SQUARES_BITS = 20, 62
+PSI_BITS = 20
+SQUARES_BITS = 62
 #: Steps of a search by Newton's, which halves its interval where they leave it, and from the 24th on every other time.
 #: A dozen is usual.
-MAX_STEPS, HALVING_STEP = 200, 24
+MAX_STEPS = 200
+HALVING_STEP = 24
 #: r is at least this times √(sellers): what is added to the value is below 10⁻⁸ of what is paid.
 SHARPEST = 1e-5
 #: A total is taken as reached, and a value as not above another, up to this share.
@@ -78,7 +81,10 @@ class Supply:
     def of(cls, virtual: Floats, caps: Floats, counts: Whole) -> Supply:
         """Returns the supply with virtual costs as whole numbers; an infinite one must have no sellers."""
         finite = np.isfinite(virtual)
-        low, high = (float(virtual[finite].min()), float(virtual[finite].max())) if finite.any() else (0.0, 0.0)
+        if finite.any():
+            low, high = (float(virtual[finite].min()), float(virtual[finite].max()))
+        else:
+            low, high = (0.0, 0.0)
         bits = min(PSI_BITS, (SQUARES_BITS - max(1, int(counts.sum())).bit_length()) // 2)
         unit = (high - low) / 2**bits or 1.0
         psi = np.rint((np.where(finite, virtual, high) - low) / unit).astype(np.int64)
@@ -98,7 +104,10 @@ class Supply:
     def select_reachable(self, buyer: Buyer, totals: Floats) -> Floats:
         """Returns the totals that limits allow."""
         many = self.counts.sum(axis=1)
-        most = sum(int(k) * compute_limits(buyer, cap, totals) for k, cap in zip(many, self.caps, strict=True))
+        most = sum(
+            int(k) * compute_limits(buyer, cap, totals)
+            for k, cap in zip(many, self.caps, strict=True)
+        )
         return np.asarray(totals[most >= totals * units.UNITS_PER_EPSILON * (1 - TINY)])
 
 
@@ -148,7 +157,9 @@ class PartialSums:
         """Returns Σ(ψ − mean)² over sellers between their limits, with no digit lost."""
         n = np.maximum(self.n, 1)
         middle, rest = np.divmod(self.s1, n)
-        return np.asarray((self.s2 - 2 * middle * self.s1 + middle * middle * self.n) - rest * (rest / n))
+        return np.asarray(
+            (self.s2 - 2 * middle * self.s1 + middle * middle * self.n) - rest * (rest / n)
+        )
 
     def compute_remainder(self, eta: Floats) -> Floats:
         """Returns what the total leaves for sellers between their limits."""
@@ -168,29 +179,43 @@ class Solutions:
     def at(self, which: Any) -> Solutions:
         """Returns some of the problems."""
         return Solutions(
-            self.asked.at(which), self.tau[which], self.beta[which], self.cell.at(which), self.value[which]
+            self.asked.at(which),
+            self.tau[which],
+            self.beta[which],
+            self.cell.at(which),
+            self.value[which],
         )
 
     def compute_sales(self, psi: Any, cap: Any) -> Floats:
         """Returns ε in billionths for a seller at ψ with a limit, problem by problem."""
         n = np.maximum(self.cell.n, 1)
         middle, rest = np.divmod(self.cell.s1, n)
-        between = self.cell.compute_remainder(self.asked.eta) / n + self.beta * ((middle - psi) + rest / n)
+        between = self.cell.compute_remainder(self.asked.eta) / n + self.beta * (
+            (middle - psi) + rest / n
+        )
         theta = self.tau / self.beta
         at_limit = psi <= theta - cap / self.beta
-        return np.asarray(np.where(at_limit, cap, np.where(psi < theta, np.clip(between, 0.0, cap), 0.0)))
+        return np.asarray(
+            np.where(at_limit, cap, np.where(psi < theta, np.clip(between, 0.0, cap), 0.0))
+        )
 
 
 def compute_limits(buyer: Buyer, cap: Any, eta: Floats) -> Any:
     """Returns the limit of a seller at each total, in billionths."""
-    return cap if buyer.share is None else np.minimum(cap, buyer.share * eta * units.UNITS_PER_EPSILON)
+    if buyer.share is None:
+        return cap
+    return np.minimum(cap, buyer.share * eta * units.UNITS_PER_EPSILON)
 
 
 def make_totals(largest: float) -> Floats:
     """Returns the public grid of totals, up to the largest one that anything allows."""
     last = math.floor(POINTS_PER_DECADE * math.log10(max(largest, SMALLEST_TOTAL)) + 1e-9)
     return np.asarray(
-        10.0 ** (np.arange(round(POINTS_PER_DECADE * math.log10(SMALLEST_TOTAL)), last + 1) / POINTS_PER_DECADE)
+        10.0
+        ** (
+            np.arange(round(POINTS_PER_DECADE * math.log10(SMALLEST_TOTAL)), last + 1)
+            / POINTS_PER_DECADE
+        )
     )
 
 
@@ -202,18 +227,32 @@ def solve_subproblems(
     low, high = _bracket_beta(supply, buyer, asked.eta, r)
     if start is None:
         beta = np.sqrt(low * high)
-        moved = 0 if asked.to is None or asked.away is None else asked.to - asked.away
+        if asked.to is None or asked.away is None:
+            moved = 0
+        else:
+            moved = asked.to - asked.away
         tau = (
             asked.eta * units.UNITS_PER_EPSILON + beta * (int(supply.sums[1][:, -1].sum()) + moved)
         ) / supply.counts.sum()
     else:
-        tau, beta = start[0].copy(), np.clip(start[1], low, high)
-    cell, todo = PartialSums.empty(len(beta)), np.arange(len(beta))
+        tau = start[0].copy()
+        beta = np.clip(start[1], low, high)
+    cell = PartialSums.empty(len(beta))
+    todo = np.arange(len(beta))
     for step in range(MAX_STEPS):
         part = asked.at(todo)
         tau[todo], found = _solve_tau(supply, buyer, part, tau[todo], beta[todo])
         cell.assign(todo, found)
-        jump = _update_beta(found, part.eta, beta[todo], r[todo], low, high, todo, step < HALVING_STEP or step % 2 == 0)
+        jump = _update_beta(
+            found,
+            part.eta,
+            beta[todo],
+            r[todo],
+            low,
+            high,
+            todo,
+            step < HALVING_STEP or step % 2 == 0,
+        )
         moved = (jump != beta[todo]) & (high[todo] > low[todo] * (1 + 1e-15))
         todo = todo[moved]
         if not todo.size:
@@ -233,16 +272,27 @@ def _bracket_beta(supply: Supply, buyer: Buyer, eta: Floats, r: Floats) -> tuple
     """Returns bounds of β: the norm is least where all sell alike, and largest where few sell all they may."""
     total = eta * units.UNITS_PER_EPSILON
     most = np.minimum(compute_limits(buyer, float(supply.caps.max()), eta), total)
-    return total / (math.sqrt(supply.counts.sum()) * r) * (1 - TINY), np.sqrt(total * most) / r * (1 + TINY)
+    return total / (math.sqrt(supply.counts.sum()) * r) * (1 - TINY), np.sqrt(total * most) / r * (
+        1 + TINY
+    )
 
 
 def _update_beta(
-    cell: PartialSums, eta: Any, beta: Any, r: Any, low: Floats, high: Floats, todo: Any, patient: bool
+    cell: PartialSums,
+    eta: Any,
+    beta: Any,
+    r: Any,
+    low: Floats,
+    high: Floats,
+    todo: Any,
+    patient: bool,
 ) -> Floats:
     """Returns the β that is right if nobody reaches or leaves a limit on the way, else the middle of its bounds."""
-    base, spread = cell.squares + cell.compute_remainder(eta) ** 2 / np.maximum(cell.n, 1), cell.spread()
+    base = cell.squares + cell.compute_remainder(eta) ** 2 / np.maximum(cell.n, 1)
+    spread = cell.spread()
     small = base + beta**2 * spread > (beta * r) ** 2
-    low[todo], high[todo] = np.where(small, beta, low[todo]), np.where(small, high[todo], beta)
+    low[todo] = np.where(small, beta, low[todo])
+    high[todo] = np.where(small, high[todo], beta)
     with np.errstate(divide="ignore", invalid="ignore"):
         jump = np.sqrt(base / (r**2 - spread))
     inside = (jump > low[todo]) & (jump < high[todo]) & patient
@@ -263,25 +313,39 @@ def _solve_tau(
     high = beta * float(supply.psi.max()) + float(supply.caps.max()) * (1 + TINY)
     tau, cell, todo = np.clip(tau, low, high), PartialSums.empty(len(tau)), np.arange(len(tau))
     for count in range(MAX_STEPS):
-        now, part = tau[todo], asked.at(todo)
+        now = tau[todo]
+        part = asked.at(todo)
         found = _compute_sums(supply, buyer, part, now, beta[todo])
         cell.assign(todo, found)
         step = (eta[todo] - found.full + beta[todo] * found.s1) / np.maximum(found.n, 1)
         short = found.n * now - beta[todo] * found.s1 + found.full < eta[todo]
-        low[todo], high[todo] = np.where(short, now, low[todo]), np.where(short, high[todo], now)
-        inside = (found.n > 0) & (step > low[todo]) & (step < high[todo]) & (count < HALVING_STEP or count % 2 == 0)
-        exact = np.where(found.n > 0, step == now, np.abs(found.full - eta[todo]) <= TINY * eta[todo])
+        low[todo] = np.where(short, now, low[todo])
+        high[todo] = np.where(short, high[todo], now)
+        inside = (
+            (found.n > 0)
+            & (step > low[todo])
+            & (step < high[todo])
+            & (count < HALVING_STEP or count % 2 == 0)
+        )
+        exact = np.where(
+            found.n > 0, step == now, np.abs(found.full - eta[todo]) <= TINY * eta[todo]
+        )
         going = ~exact & (high[todo] > low[todo] * (1 + 1e-15))
-        todo, inside, step = todo[going], inside[going], step[going]
+        todo = todo[going]
+        inside = inside[going]
+        step = step[going]
         if not todo.size:
             break
         tau[todo] = np.where(inside, step, (low[todo] + high[todo]) / 2)
     return tau, cell
 
 
-def _compute_sums(supply: Supply, buyer: Buyer, asked: Subproblems, tau: Floats, beta: Floats) -> PartialSums:
+def _compute_sums(
+    supply: Supply, buyer: Buyer, asked: Subproblems, tau: Floats, beta: Floats
+) -> PartialSums:
     """Returns the sums over sellers, those at ψ < τ/β selling and those at ψ ≤ (τ − b)/β at their limit."""
-    cell, theta = PartialSums.empty(len(tau)), tau / beta
+    cell = PartialSums.empty(len(tau))
+    theta = tau / beta
     for c in range(len(supply.psi)):
         cap = compute_limits(buyer, supply.caps[c], asked.eta)
         edge = theta - cap / beta
@@ -305,14 +369,19 @@ def _move_seller_sums(sums: Any, asked: Subproblems, c: int, theta: Floats, edge
     mine = (asked.whose == c).astype(np.int64)
     for psi, sign in ((asked.to, mine), (asked.away, -mine)):
         full = (psi <= edge) & (psi < theta)
-        some, whole = sign * ((psi < theta) & ~full), psi.astype(np.int64)
+        some = sign * ((psi < theta) & ~full)
+        whole = psi.astype(np.int64)
         sums = [(a + some * whole**p, b + sign * full * whole**p) for p, (a, b) in enumerate(sums)]
     return sums
 
 
-def _compute_value(supply: Supply, buyer: Buyer, eta: Floats, cell: PartialSums, beta: Floats) -> Floats:
+def _compute_value(
+    supply: Supply, buyer: Buyer, eta: Floats, cell: PartialSums, beta: Floats
+) -> Floats:
     """Returns (μ‖ε‖ + σ)/η + γ·Σ Ψε."""
-    left, spread, n = cell.compute_remainder(eta), cell.spread(), np.maximum(cell.n, 1)
+    left = cell.compute_remainder(eta)
+    spread = cell.spread()
+    n = np.maximum(cell.n, 1)
     norm = np.sqrt(cell.squares + left**2 / n + beta**2 * spread) / units.UNITS_PER_EPSILON
     cost = (cell.s1 * (left / n) - beta * spread + cell.moment) / units.UNITS_PER_EPSILON
     paid = supply.unit * cost + supply.low * eta
@@ -321,10 +390,13 @@ def _compute_value(supply: Supply, buyer: Buyer, eta: Floats, cell: PartialSums,
 
 
 #: Halvings of an interval, and the smallest total that is looked at.
-HALVINGS, SMALLEST_STEP = 80, 1e-12
+HALVINGS = 80
+SMALLEST_STEP = 1e-12
 
 
-def continuous(virtual: ArrayLike, mu: float, sigma: float, trade_off: float) -> tuple[Floats, float]:
+def continuous(
+    virtual: ArrayLike, mu: float, sigma: float, trade_off: float
+) -> tuple[Floats, float]:
     """Returns the ε ≥ 0 that minimise (μ‖ε‖ + σ)/Σε + γΣΨε, and the least value.
 
     >>> epsilon, value = continuous([1.0, 1.0], mu=0.5, sigma=2.0, trade_off=1.0)
@@ -332,9 +404,13 @@ def continuous(virtual: ArrayLike, mu: float, sigma: float, trade_off: float) ->
     [0.707107, 0.707107]
     """
     psi = np.asarray(virtual, dtype=np.float64).ravel()
-    if not (psi.size and np.all(np.isfinite(psi)) and psi.min() > 0 and min(mu, sigma, trade_off) > 0):
+    if not (
+        psi.size and np.all(np.isfinite(psi)) and psi.min() > 0 and min(mu, sigma, trade_off) > 0
+    ):
         raise InvalidParameter(
-            "A virtual cost or a constant of the buyer is not positive.", "", "Pass positive, finite numbers."
+            "A virtual cost or a constant of the buyer is not positive.",
+            "",
+            "Pass positive, finite numbers.",
         )
     pieces = _OptimumPieces.of(np.sort(psi), mu, sigma, trade_off).select_promising()
     eta = pieces.find_minima()
@@ -358,22 +434,33 @@ class _OptimumPieces:
 
     @classmethod
     def of(cls, psi: Floats, mu: float, sigma: float, gamma: float) -> _OptimumPieces:
-        n, above = np.arange(1, len(psi) + 1), psi - psi[0]
-        s1, s2 = np.cumsum(above), np.cumsum(above**2)
-        mean, var = s1 / n, np.maximum(s2 / n - (s1 / n) ** 2, 0.0)
+        n = np.arange(1, len(psi) + 1)
+        above = psi - psi[0]
+        s1 = np.cumsum(above)
+        s2 = np.cumsum(above**2)
+        mean = s1 / n
+        var = np.maximum(s2 / n - (s1 / n) ** 2, 0.0)
         reach = np.maximum.accumulate(np.sqrt(np.maximum(n * above**2 - 2 * above * s1 + s2, 0.0)))
         # Where nothing limits a total from above, it is past the minimum of σ/η + γη·mean.
-        most = np.maximum(4 * np.sqrt(sigma / (gamma * (mean + psi[0]))), 2 * mu / (gamma * max(reach[-1], 1e-9)))
+        most = np.maximum(
+            4 * np.sqrt(sigma / (gamma * (mean + psi[0]))), 2 * mu / (gamma * max(reach[-1], 1e-9))
+        )
         with np.errstate(divide="ignore"):
             edges = np.minimum(mu / gamma / reach, most.max())
-        return cls(n, mean + psi[0], var, np.append(edges[1:], SMALLEST_STEP), edges, mu, sigma, gamma)
+        return cls(
+            n, mean + psi[0], var, np.append(edges[1:], SMALLEST_STEP), edges, mu, sigma, gamma
+        )
 
     def select_promising(self) -> _OptimumPieces:
         """Returns the pieces that may hold the minimum: all but σ/η grows with η."""
-        start, some = self.value(self.low), self.low < self.high
+        start = self.value(self.low)
+        some = self.low < self.high
         least = start - self.sigma / self.low + self.sigma / self.high
         kept = some & (least <= start[some].min())
-        return replace(self, **{name: getattr(self, name)[kept] for name in ("n", "mean", "var", "low", "high")})
+        return replace(
+            self,
+            **{name: getattr(self, name)[kept] for name in ("n", "mean", "var", "low", "high")},
+        )
 
     def find_minima(self) -> Floats:
         """Returns the first local minimum of each piece, or where its slope is largest."""
@@ -386,7 +473,8 @@ class _OptimumPieces:
 
     def weights(self, psi: Floats, piece: int, eta: float) -> Floats:
         """Returns a in the order of psi, at a total of a piece."""
-        n, s = int(self.n[piece]), self.gamma * eta
+        n = int(self.n[piece])
+        s = self.gamma * eta
         tilt = s / (n * math.sqrt(max(self.mu**2 / n - s**2 * self.var[piece], 1e-300)))
         weights = np.maximum(1 / n - tilt * (psi - self.mean[piece]), 0.0)
         weights[np.argsort(psi, kind="stable")[n:]] = 0.0
@@ -411,5 +499,6 @@ def _bisect(holds: Callable[[Floats], Any], low: Floats, high: Floats) -> Floats
     for _ in range(HALVINGS):
         middle = np.sqrt(low * high)
         yes = holds(middle)
-        low, high = np.where(yes, middle, low), np.where(yes, high, middle)
+        low = np.where(yes, middle, low)
+        high = np.where(yes, high, middle)
     return np.asarray(np.sqrt(low * high))

@@ -54,9 +54,12 @@ class Offers:
     names: tuple[Any, ...] | None
 
     @classmethod
-    def of(cls, prices: Prices, costs: Floats, limits: Floats, laws: list[Prior], names: Any) -> Offers:
+    def of(
+        cls, prices: Prices, costs: Floats, limits: Floats, laws: list[Prior], names: Any
+    ) -> Offers:
         """Returns the book of these reports."""
-        step, steps = prices.step(costs), len(prices)
+        step = prices.step(costs)
+        steps = len(prices)
         law, distinct = _number_priors(laws, len(costs))
         caps, by_cap = np.unique(limits, return_inverse=True)
         pairs, whose = np.unique(law * len(caps) + by_cap, return_inverse=True)
@@ -70,18 +73,27 @@ class Offers:
         code = np.where(sells, np.searchsorted(types.whose * steps + types.price, cells), -1)
         return cls(prices, np.where(sells, step, steps), supply, types, code, tops, names)
 
-    def allocate(self, buyer: Buyer, totals: Floats, coin: Fraction, pay: bool = True) -> Allocation:
+    def allocate(
+        self, buyer: Buyer, totals: Floats, coin: Fraction, pay: bool = True
+    ) -> Allocation:
         """Returns what is bought at which payment; nothing, where no total can be reached."""
-        curves = self._compute_curves(buyer, totals) if pay else self._compute_own_sales(buyer, totals)
+        if pay:
+            curves = self._compute_curves(buyer, totals)
+        else:
+            curves = self._compute_own_sales(buyer, totals)
         return self._pay_sellers(buyer, curves, coin, pay)
 
-    def allocate_scaled(self, buyer: Buyer, totals: Floats, coin: Fraction, budget: int) -> Allocation:
+    def allocate_scaled(
+        self, buyer: Buyer, totals: Floats, coin: Fraction, budget: int
+    ) -> Allocation:
         """Returns what is bought if everybody's sales are scaled by a factor from the others' reports alone."""
         curves = self._compute_curves(buyer, totals, whole=True)
         most = self._bound_payments(buyer, totals, curves)
         rate = Fraction(2) ** self.prices.exponent / units.UNITS_PER_EPSILON / coin
         left = max(0, budget - len(self.step))  # every payment is rounded up by less than a coin
-        factors = np.array([min(1, Fraction(left) / (rate * t)) * 2**FACTOR_BITS // 1 if t else 0 for t in most])
+        factors = np.array(
+            [min(1, Fraction(left) / (rate * t)) * 2**FACTOR_BITS // 1 if t else 0 for t in most]
+        )
         scaled = curves.units * factors.astype(np.int64)[:, None] >> FACTOR_BITS
         return self._pay_sellers(buyer, replace(curves, units=scaled), coin)
 
@@ -89,16 +101,24 @@ class Offers:
         """Returns the totals at which payments cannot exceed the budget, and the largest such total."""
         highest = int(self.prices.whole[-1]) * Fraction(2) ** self.prices.exponent
         # Each payment is rounded up by less than a coin, each sale by less than a billionth.
-        ceiling = ((budget - len(self.step)) * coin / highest * units.UNITS_PER_EPSILON) // 1 - len(self.step)
+        ceiling = ((budget - len(self.step)) * coin / highest * units.UNITS_PER_EPSILON) // 1 - len(
+            self.step
+        )
         if ceiling < optimiser.SMALLEST_TOTAL * units.UNITS_PER_EPSILON:
             return totals[:0]
-        return np.union1d(totals[totals * units.UNITS_PER_EPSILON <= ceiling], float(ceiling) / units.UNITS_PER_EPSILON)
+        return np.union1d(
+            totals[totals * units.UNITS_PER_EPSILON <= ceiling],
+            float(ceiling) / units.UNITS_PER_EPSILON,
+        )
 
     def _compute_curves(self, buyer: Buyer, totals: Floats, whole: bool = False) -> SaleCurves:
         deals = self._solve_all_totals(buyer, totals)
         if deals is None:
             return SaleCurves(
-                *(np.zeros((len(self.types), len(self.prices)), dtype=kind) for kind in (np.int64, float))
+                *(
+                    np.zeros((len(self.types), len(self.prices)), dtype=kind)
+                    for kind in (np.int64, float)
+                )
             )
         return compute_sale_curves(self.supply, buyer, deals, self.types, self.tops, whole)
 
@@ -109,25 +129,36 @@ class Offers:
 
     def _compute_own_sales(self, buyer: Buyer, totals: Floats) -> SaleCurves:
         """Returns what is bought at everybody's own price, and leaves other prices open."""
-        deals, sold = (
-            self._solve_all_totals(buyer, totals),
-            np.zeros((len(self.types), len(self.prices)), dtype=np.int64),
-        )
+        deals = self._solve_all_totals(buyer, totals)
+        sold = np.zeros((len(self.types), len(self.prices)), dtype=np.int64)
         if deals is not None:
             best = deals.at(np.array([np.argmin(deals.value)]))
             rows = np.arange(len(self.types))
             sold[rows, self.types.price] = compute_sales(self.supply, buyer, best, self.types)[:, 0]
         return SaleCurves(sold, np.zeros(0))
 
-    def _pay_sellers(self, buyer: Buyer, curves: SaleCurves, coin: Fraction, pay: bool = True) -> Allocation:
+    def _pay_sellers(
+        self, buyer: Buyer, curves: SaleCurves, coin: Fraction, pay: bool = True
+    ) -> Allocation:
         own = curves.units[np.arange(len(self.types)), self.types.price]
         exact = compute_payments(self.prices, curves.units, self.types.price)
-        coins = round_to_coins(self.prices, exact, coin) if pay else np.zeros(len(own), dtype=np.int64)
+        if pay:
+            coins = round_to_coins(self.prices, exact, coin)
+        else:
+            coins = np.zeros(len(own), dtype=np.int64)
         sells = self.code >= 0
         spread = (np.where(sells, np.append(amounts, 0)[self.code], 0) for amounts in (own, coins))
         sold, paid = spread
         return Allocation(
-            sold, paid if pay else None, coin, self.prices, self.step, curves.units, self.code, buyer, self.names
+            sold,
+            paid if pay else None,
+            coin,
+            self.prices,
+            self.step,
+            curves.units,
+            self.code,
+            buyer,
+            self.names,
         )
 
     def _bound_payments(self, buyer: Buyer, totals: Floats, curves: SaleCurves) -> list[int]:
@@ -156,7 +187,9 @@ class Offers:
         return replace(self, supply=supply, types=SellerTypes.of(counts))
 
     def _sum_payments(self, buyer: Buyer, totals: Floats) -> int:
-        exact = compute_payments(self.prices, self._compute_curves(buyer, totals).units, self.types.price)
+        exact = compute_payments(
+            self.prices, self._compute_curves(buyer, totals).units, self.types.price
+        )
         return sum(t * int(count) for t, count in zip(exact, self.types.count, strict=True))
 
 
@@ -168,7 +201,8 @@ def _number_priors(laws: list[Prior], sellers: int) -> tuple[Whole, list[Prior]]
 
 
 #: Problems that are looked at, and that are solved, side by side.
-MAX_COMPARED, MAX_SOLVED = 2**21, 2**18
+MAX_COMPARED = 2**21
+MAX_SOLVED = 2**18
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,11 +237,18 @@ class SaleCurves:
 
 def solve_totals(supply: Supply, buyer: Buyer, totals: Floats) -> Solutions:
     """Returns the buyer's problem at every total that limits allow."""
-    return optimiser.solve_subproblems(supply, buyer, Subproblems(supply.select_reachable(buyer, totals)))
+    return optimiser.solve_subproblems(
+        supply, buyer, Subproblems(supply.select_reachable(buyer, totals))
+    )
 
 
 def compute_sale_curves(
-    supply: Supply, buyer: Buyer, deals: Solutions, types: SellerTypes, tops: Whole, whole: bool = False
+    supply: Supply,
+    buyer: Buyer,
+    deals: Solutions,
+    types: SellerTypes,
+    tops: Whole,
+    whole: bool = False,
 ) -> SaleCurves:
     """Returns what each type sells at prices from its own on (all prices, if ``whole``), nonincreasing.
 
@@ -234,8 +275,11 @@ def make_nonincreasing(curves: Whole) -> Whole:
 
 def compute_sales(supply: Supply, buyer: Buyer, deals: Solutions, types: SellerTypes) -> Floats:
     """Returns what each type sells at each total, in billionths."""
-    psi, caps = supply.psi[types.whose, types.price], supply.caps[types.whose]
-    return deals.compute_sales(psi[:, None], optimiser.compute_limits(buyer, caps[:, None], deals.asked.eta))
+    psi = supply.psi[types.whose, types.price]
+    caps = supply.caps[types.whose]
+    return deals.compute_sales(
+        psi[:, None], optimiser.compute_limits(buyer, caps[:, None], deals.asked.eta)
+    )
 
 
 def _select_totals(
@@ -262,19 +306,33 @@ def _fill_curves(
     which: Any,
 ) -> None:
     """Fills in the curves of some types: only totals that may be best at a price are solved at that price."""
-    eta, steps = deals.asked.eta, supply.psi.shape[1]
+    eta = deals.asked.eta
+    steps = supply.psi.shape[1]
     psi = supply.psi[types.whose].astype(np.float64)
     last = tops[types.whose] - 1
-    first = np.zeros_like(last) if whole else types.price
-    lower = _solve_end(supply, buyer, eta, types, psi, first) if whole else _make_own_end(supply, buyer, deals, types)
+    if whole:
+        first = np.zeros_like(last)
+    else:
+        first = types.price
+    if whole:
+        lower = _solve_end(supply, buyer, eta, types, psi, first)
+    else:
+        lower = _make_own_end(supply, buyer, deals, types)
     upper = _solve_end(supply, buyer, eta, types, psi, last)
     here = (np.arange(steps) >= first[:, None]) & (np.arange(steps) <= last[:, None])
-    t, e, price = np.nonzero(_find_candidates(supply, buyer, psi, first, last, lower, upper) & here[:, None, :])
-    value, sold = np.full((len(types), len(eta), steps), np.inf), np.zeros((len(types), len(eta), steps))
+    t, e, price = np.nonzero(
+        _find_candidates(supply, buyer, psi, first, last, lower, upper) & here[:, None, :]
+    )
+    value = np.full((len(types), len(eta), steps), np.inf)
+    sold = np.zeros((len(types), len(eta), steps))
     for part in np.array_split(np.arange(len(t)), len(t) // MAX_SOLVED + 1):
-        i, j, k = t[part], e[part], price[part]
+        i = t[part]
+        j = e[part]
+        k = price[part]
         asked = Subproblems(eta[j], types.whose[i], psi[i, types.price[i]], psi[i, k])
-        solved = optimiser.solve_subproblems(supply, buyer, asked, (upper.tau[i, j], upper.beta[i, j]))
+        solved = optimiser.solve_subproblems(
+            supply, buyer, asked, (upper.tau[i, j], upper.beta[i, j])
+        )
         value[i, j, k] = solved.value
         sold[i, j, k] = solved.compute_sales(
             psi[i, k], optimiser.compute_limits(buyer, supply.caps[types.whose[i]], eta[j])
@@ -302,19 +360,30 @@ def _make_own_end(supply: Supply, buyer: Buyer, deals: Solutions, types: SellerT
     return _PriceEnd(value, compute_sales(supply, buyer, deals, types), tau, beta)
 
 
-def _solve_end(supply: Supply, buyer: Buyer, eta: Floats, types: SellerTypes, psi: Floats, price: Whole) -> _PriceEnd:
+def _solve_end(
+    supply: Supply, buyer: Buyer, eta: Floats, types: SellerTypes, psi: Floats, price: Whole
+) -> _PriceEnd:
     """Solves every total with the seller moved to one price."""
-    size, rows = (len(types), len(eta)), np.arange(len(types))
+    size = (len(types), len(eta))
+    rows = np.arange(len(types))
     i = np.repeat(rows, len(eta))
     to = psi[rows, price][i]
     asked = Subproblems(np.tile(eta, len(types)), types.whose[i], psi[rows, types.price][i], to)
     solved = optimiser.solve_subproblems(supply, buyer, asked)
-    sold = solved.compute_sales(to, optimiser.compute_limits(buyer, supply.caps[types.whose[i]], asked.eta))
+    sold = solved.compute_sales(
+        to, optimiser.compute_limits(buyer, supply.caps[types.whose[i]], asked.eta)
+    )
     return _PriceEnd(*(a.reshape(size) for a in (solved.value, sold, solved.tau, solved.beta)))
 
 
 def _find_candidates(
-    supply: Supply, buyer: Buyer, psi: Floats, first: Whole, last: Whole, lower: _PriceEnd, upper: _PriceEnd
+    supply: Supply,
+    buyer: Buyer,
+    psi: Floats,
+    first: Whole,
+    last: Whole,
+    lower: _PriceEnd,
+    upper: _PriceEnd,
 ) -> NDArray[np.bool_]:
     """Returns type × total × price: whether the total may be best there.
 
@@ -322,7 +391,8 @@ def _find_candidates(
     and below its tangent at the lower end and its value at the upper.
     """
     rows = np.arange(len(psi))
-    begin, end = psi[rows, first], psi[rows, last]
+    begin = psi[rows, first]
+    end = psi[rows, last]
     ahead = psi - begin[:, None]
     along = np.clip(ahead / np.maximum(end - begin, 1.0)[:, None], 0.0, 1.0)
     rise = (upper.value - lower.value)[:, :, None]

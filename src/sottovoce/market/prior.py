@@ -68,7 +68,12 @@ class Prior:
         """Returns the probability of a cost of at most this, given that it lies in the range."""
         x = np.clip(np.asarray(cost, dtype=np.float64), self._lower_edge, self.high)
         return np.asarray(
-            np.clip((self._evaluate_law(x) - self._evaluate_law(self._lower_edge)) / self._compute_mass(), 0.0, 1.0)
+            np.clip(
+                (self._evaluate_law(x) - self._evaluate_law(self._lower_edge))
+                / self._compute_mass(),
+                0.0,
+                1.0,
+            )
         )
 
     @property
@@ -112,7 +117,9 @@ def exponential(scale: float, low: float, high: float) -> Prior:
 def lognormal(median: float, deviation: float, low: float, high: float) -> Prior:
     """A law whose logarithm is normal with this standard deviation, cut to the range."""
     _refuse_unless_positive(to_number(median) > 0 and to_number(deviation) > 0)
-    return Prior("lognormal", (to_number(median), to_number(deviation)), to_number(low), to_number(high))
+    return Prior(
+        "lognormal", (to_number(median), to_number(deviation)), to_number(low), to_number(high)
+    )
 
 
 def empirical(seen: ArrayLike, high: float | None = None) -> Prior:
@@ -123,7 +130,12 @@ def empirical(seen: ArrayLike, high: float | None = None) -> Prior:
     """
     costs = np.sort(to_doubles(seen, "seen").ravel())
     _refuse_unless_positive(len(costs) > 0 and bool(np.all(np.isfinite(costs))))
-    return Prior("empirical", tuple(costs.tolist()), float(costs[0]), to_number(costs[-1] if high is None else high))
+    return Prior(
+        "empirical",
+        tuple(costs.tolist()),
+        float(costs[0]),
+        to_number(costs[-1] if high is None else high),
+    )
 
 
 def given(cdf: Callable[[Any], Any], low: float, high: float) -> Prior:
@@ -145,7 +157,9 @@ class Prices:
         _refuse_range(low, high)
         if not (isinstance(steps, int | np.integer) and 1 <= steps <= 2**14):
             raise InvalidParameter(
-                "The number of prices is not a whole number between 1 and 16384.", "", "Pass prices=128, or a list."
+                "The number of prices is not a whole number between 1 and 16384.",
+                "",
+                "Pass prices=128, or a list.",
             )
         return cls.from_values(low + (high - low) * np.arange(1, steps + 1) / steps)
 
@@ -180,8 +194,12 @@ class Prices:
         values = self.values
         limit = to_number(limit)
         if not limit > 0:
-            raise InvalidParameter("The reserve price is not positive.", "", "Pass a price, or none.")
-        return self if limit >= values[-1] else Prices.from_values(np.append(values[values < limit], limit))
+            raise InvalidParameter(
+                "The reserve price is not positive.", "", "Pass a price, or none."
+            )
+        if limit >= values[-1]:
+            return self
+        return Prices.from_values(np.append(values[values < limit], limit))
 
     def step(self, costs: Floats) -> NDArray[np.int64]:
         """Returns for each report the first price that is not below it; len(self) where there is none."""
@@ -196,18 +214,22 @@ def virtual_costs(prior: Prior, prices: Prices) -> Floats:
     >>> virtual_costs(uniform(1.0, 2.0), Prices.listed([1.25, 1.5, 1.75, 2.0])).round(9).tolist()
     [1.25, 1.75, 2.25, 2.75]
     """
-    share, price = prior.cdf(prices.values), prices.values
+    share = prior.cdf(prices.values)
+    price = prices.values
     before = np.append(0.0, share[:-1])
     x, y = _find_hull(share, price * share)
     # A price that no cost leads to is treated like the next one that a cost leads to.
-    edge = np.where(share > before, np.searchsorted(x, share), np.searchsorted(x, share, side="right"))
+    edge = np.where(
+        share > before, np.searchsorted(x, share), np.searchsorted(x, share, side="right")
+    )
     slopes = np.append(np.diff(y) / np.diff(x), math.inf)
     return np.asarray(np.maximum.accumulate(slopes[edge - 1]), dtype=np.float64)
 
 
 def is_regular(prior: Prior, prices: Prices) -> bool:
     """Whether virtual costs rise with the price by themselves, so that nothing had to be ironed."""
-    share, price = prior.cdf(prices.values), prices.values
+    share = prior.cdf(prices.values)
+    price = prices.values
     kept = np.diff(np.append(0.0, share)) > 0
     slopes = np.diff(np.append(0.0, (price * share)[kept])) / np.diff(np.append(0.0, share[kept]))
     return bool(np.all(np.diff(slopes) >= -1e-9 * price[-1]))
@@ -242,7 +264,9 @@ def _refuse_range(low: float, high: float) -> None:
 def _refuse_unless_positive(fine: bool) -> None:
     if not fine:
         raise InvalidParameter(
-            "A parameter of the law of costs is not positive and finite.", "", "Pass scale, median, deviation above 0."
+            "A parameter of the law of costs is not positive and finite.",
+            "",
+            "Pass scale, median, deviation above 0.",
         )
 
 

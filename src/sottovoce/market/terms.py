@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sottovoce.arrays import Floats, to_numbers
-from sottovoce.data.engine import DEFAULT_TEXT_FORMAT, TextFormat, Watch, get_engine, require_columns
+from sottovoce.data.engine import (
+    DEFAULT_TEXT_FORMAT,
+    TextFormat,
+    Watch,
+    get_engine,
+    require_columns,
+)
 from sottovoce.data.source import read_columns
 from sottovoce.errors import (
     DuplicatePeople,
@@ -36,7 +42,8 @@ if TYPE_CHECKING:
 
 
 #: Laws that are said in numbers, and the one that is read from a file.
-LAW_KINDS, FROM_FILE = ("uniform", "normal", "exponential", "lognormal"), "empirical"
+LAW_KINDS = ("uniform", "normal", "exponential", "lognormal")
+FROM_FILE = "empirical"
 #: The column of limits, where none is named.
 CAP_COLUMN = "cap"
 #: With a budget and no trade-off, spending all of it counts like this much error. With 455 sellers and even costs nine
@@ -71,7 +78,9 @@ class Sellers:
         """Returns where a seller is in the table."""
         if seller not in self.names:
             raise UnknownPeople(
-                "This seller is not in the table.", "", "Pass a name as it is written in the column of sellers."
+                "This seller is not in the table.",
+                "",
+                "Pass a name as it is written in the column of sellers.",
             )
         return self.names.index(seller)
 
@@ -94,13 +103,17 @@ class MarketTerms:
         for name, remedy in POSITIVE.items():
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
-                raise InvalidParameter(f"--{name.replace('_', '-')} is not a positive and finite number.", "", remedy)
+                raise InvalidParameter(
+                    f"--{name.replace('_', '-')} is not a positive and finite number.", "", remedy
+                )
         self._refuse_contradictions()
 
     @property
     def worth(self) -> float:
         """γ, how much error a unit of money is worth."""
-        return self.trade_off if self.trade_off is not None else DEFAULT_WORTH / float(self.budget or 1)
+        if self.trade_off is not None:
+            return self.trade_off
+        return DEFAULT_WORTH / float(self.budget or 1)
 
     def make_market(self, sellers: Sellers) -> Market:
         """Returns the market of these sellers."""
@@ -131,7 +144,9 @@ class MarketTerms:
 
     def compute_limits(self, sellers: Sellers) -> Any:
         """The most ε that may be bought from each: one number, or one a seller where they have limits of their own."""
-        return self.cap if sellers.caps is None else np.minimum(sellers.caps, self.cap)
+        if sellers.caps is None:
+            return self.cap
+        return np.minimum(sellers.caps, self.cap)
 
     def _refuse_contradictions(self) -> None:
         if self.trade_off is None and self.budget is None:
@@ -148,7 +163,9 @@ class MarketTerms:
             )
         if self.coin is not None and self.coin < FINEST * self.prior.high:
             raise InvalidParameter(
-                "--coin is too fine for these prices.", "", "Leave it out: then it is a billionth of the price's size."
+                "--coin is too fine for these prices.",
+                "",
+                "Leave it out: then it is a billionth of the price's size.",
             )
 
 
@@ -166,10 +183,16 @@ def read_sellers(
     table = _read_columns(path, (seller,), (cost, *(() if cap is None else (cap,))), watch, text)
     names = _read_names(table[seller])
     if not names:
-        raise TooFewRows("There are no sellers in the table.", "A market has at least one.", "Add their reports.")
+        raise TooFewRows(
+            "There are no sellers in the table.", "A market has at least one.", "Add their reports."
+        )
     if len(set(names)) < len(names):
-        raise DuplicatePeople("A seller is listed twice.", "Everybody reports once.", "Keep one line a seller.")
-    return Sellers(names, to_numbers(table[cost], "costs"), None if cap is None else _read_caps(table[cap]))
+        raise DuplicatePeople(
+            "A seller is listed twice.", "Everybody reports once.", "Keep one line a seller."
+        )
+    return Sellers(
+        names, to_numbers(table[cost], "costs"), None if cap is None else _read_caps(table[cap])
+    )
 
 
 def _read_caps(column: Any) -> Floats:
@@ -188,7 +211,10 @@ def parse_law(words: str, sellers: str, cost: str, text: TextFormat = DEFAULT_TE
     kind, _, rest = words.partition(":")
     if kind == FROM_FILE and rest:
         return _read_earlier_costs(rest, sellers, cost, text)
-    made = getattr(laws, kind) if kind in LAW_KINDS else None
+    if kind in LAW_KINDS:
+        made = getattr(laws, kind)
+    else:
+        made = None
     try:
         given = [float(number) for number in rest.split(":")]
     except ValueError:
@@ -213,7 +239,8 @@ def _read_earlier_costs(path: str, sellers: str, cost: str, text: TextFormat) ->
             "Name a file with costs of an earlier market, or another law.",
         )
     try:
-        costs, found = to_numbers(_read_columns(path, (), (cost,), text=text)[cost], "costs"), None
+        costs = to_numbers(_read_columns(path, (), (cost,), text=text)[cost], "costs")
+        found = None
     except InvalidData as error:
         found = error
     if found is not None:
@@ -244,7 +271,9 @@ def _read_columns(
     columns = (*words, *amounts)
     require_columns(get_engine("arrow").open_table(path, text=text), *columns)
     if len(set(columns)) < len(columns):
-        raise InvalidParameter("One column is named for two purposes.", "", "Name different columns.")
+        raise InvalidParameter(
+            "One column is named for two purposes.", "", "Name different columns."
+        )
     try:
         return read_columns(get_engine("arrow").open_table(path, amounts, watch, text), columns)
     except InvalidData:
@@ -264,14 +293,22 @@ def _read_names(column: Any) -> tuple[str, ...]:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         names = None
     if names is None:
-        raise WrongType("The column of sellers is neither text nor numbers.", "", "Name sellers by text or numbers.")
+        raise WrongType(
+            "The column of sellers is neither text nor numbers.",
+            "",
+            "Name sellers by text or numbers.",
+        )
     if None in names or "" in names:
-        raise UnknownPeople("A report has no seller.", "Every line names who reports.", "Fill the column in.")
+        raise UnknownPeople(
+            "A report has no seller.", "Every line names who reports.", "Fill the column in."
+        )
     return names
 
 
 def _unknown_law_error() -> InvalidParameter:
-    spelt = [":".join((kind, *inspect.signature(getattr(laws, kind)).parameters)) for kind in LAW_KINDS]
+    spelt = [
+        ":".join((kind, *inspect.signature(getattr(laws, kind)).parameters)) for kind in LAW_KINDS
+    ]
     return InvalidParameter(
         "The prior is not known, or its numbers are not.",
         f"Known: {', '.join(spelt)} and {FROM_FILE}:FILE.",

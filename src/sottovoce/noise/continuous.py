@@ -68,7 +68,8 @@ SHORT_BITS = 20
 
 def draw_gamma(shape: int) -> int:
     """Returns a Gamma(shape, 1) variable times 2^384, for a whole-number shape: −ln of a product of uniform reals."""
-    product, power = 1, 0
+    product = 1
+    power = 0
     for u in source.draw_uniforms(shape):
         product *= u.mantissa
         spare = max(product.bit_length() - PRODUCT_BITS, 0)
@@ -82,7 +83,8 @@ def draw_l2(rate: float, dimension: int) -> Reals:
 
     As fractions, each wrong by less than 2^-150 of the radius.
     """
-    radius, unit = draw_gamma(dimension), 1 / (Fraction(rate) * ONE)
+    radius = draw_gamma(dimension)
+    unit = 1 / (Fraction(rate) * ONE)
     if dimension == 1:
         return _to_reals([radius * sign for sign in _draw_signs(1)], unit)
     sides, length = _draw_direction(dimension)
@@ -101,9 +103,9 @@ def _draw_direction(dimension: int) -> tuple[list[int], int]:
 def add_output_noise(theta: Iterable[Any], rate: float, ridge: Any) -> Floats:
     """Returns θ + u/√Λ, u of density ∝ exp(−rate·‖u‖₂): an exact sum, rounded to 2^-20 of the scale of u."""
     roots = [Fraction(precise.sqrt(int(Fraction(entry) * ONE)), ONE) for entry in ridge]
-    moved = np.array(precise.to_fractions(theta), dtype=object) + draw_l2(rate, len(roots)) / np.array(
-        roots, dtype=object
-    )
+    moved = np.array(precise.to_fractions(theta), dtype=object) + draw_l2(
+        rate, len(roots)
+    ) / np.array(roots, dtype=object)
     return AnswerGrid.below(1 / (rate * float(max(roots)))).nearest(moved)
 
 
@@ -128,7 +130,9 @@ def draw_mixed_norm(slopes: int, a1: float, a2: float) -> Reals:
     m = (draw_gamma(slopes + 1) << BITS) // n
     sizes = [t * m >> BITS, *(u.fixed_point * m >> BITS for u in source.draw_uniforms(slopes))]
     sizes[1 + source.draw_below(slopes)] = m
-    return _to_reals([sign * size for sign, size in zip(signs, sizes, strict=True)], Fraction(1, ONE))
+    return _to_reals(
+        [sign * size for sign, size in zip(signs, sizes, strict=True)], Fraction(1, ONE)
+    )
 
 
 def _draw_ratio(p: int, a1: float, a2: float) -> int:
@@ -153,9 +157,13 @@ def _inverse_root(numerator: int, power: int, p: int) -> int:
 @cache
 def _compute_masses(p: int, a1: float, a2: float) -> tuple[int, int]:
     """Returns the probability of t < 1, from both integrals times (1−α₂)^p, and (1−α₂)^p, each times 2^384."""
-    first, second = Fraction(a1), Fraction(a2)
+    first = Fraction(a1)
+    second = Fraction(a2)
     at_one = (1 - second) ** p
-    below = (1 - at_one) / (second * p) if second > 0 else Fraction(1)
+    if second > 0:
+        below = (1 - at_one) / (second * p)
+    else:
+        below = Fraction(1)
     return round(below / (below + at_one / (first * p)) * ONE), round(at_one * ONE)
 
 
@@ -164,7 +172,9 @@ def draw_box(half_widths: ArrayLike) -> Reals:
     widths = precise.to_fractions(np.atleast_1d(np.asarray(half_widths, dtype=np.float64)))
     radius = draw_gamma(len(widths) + 1)
     point = [radius * (2 * u.fixed_point - ONE) >> BITS for u in source.draw_uniforms(len(widths))]
-    return np.array([side * width / ONE for side, width in zip(point, widths, strict=True)], dtype=object)
+    return np.array(
+        [side * width / ONE for side, width in zip(point, widths, strict=True)], dtype=object
+    )
 
 
 def _draw_signs(size: int) -> list[int]:

@@ -51,7 +51,9 @@ class Grid:
         cells = round(math.ldexp(high - low, -exponent))
         if cells < 1:
             raise InvalidBounds(
-                "Bounds are closer together than numbers can tell.", "", "Change the unit of the column."
+                "Bounds are closer together than numbers can tell.",
+                "",
+                "Change the unit of the column.",
             )
         return cls(low, high, exponent, cells)
 
@@ -73,7 +75,12 @@ class Grid:
 
     def to_dict(self) -> dict[str, Any]:
         """The grid as public JSON."""
-        return {"low": self.low, "high": self.high, "step": math.ldexp(1.0, self.exponent), "cells": self.cells}
+        return {
+            "low": self.low,
+            "high": self.high,
+            "step": math.ldexp(1.0, self.exponent),
+            "cells": self.cells,
+        }
 
 
 @dataclass(frozen=True)
@@ -90,7 +97,9 @@ class AnswerGrid:
     def nearest(self, values: Iterable[Any]) -> Floats:
         """Returns the multiples nearest to the values, which are taken exactly; beyond 2^53 steps in doubles."""
         step = power_of_two(self.exponent)
-        return np.array([float(round(value / step) * step) for value in precise.to_fractions(values)])
+        return np.array(
+            [float(round(value / step) * step) for value in precise.to_fractions(values)]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The grid as public JSON."""
@@ -110,5 +119,7 @@ def exponent_below(size: float) -> int:
 def snap_to_grid(value: Fraction, low: float, high: float, exponent: int) -> float:
     """Returns the multiple of 2^exponent nearest to value among those in [low, high] (which must hold one)."""
     step = power_of_two(exponent)
-    index = min(max(round(value / step), math.ceil(Fraction(low) / step)), math.floor(Fraction(high) / step))
+    index = min(
+        max(round(value / step), math.ceil(Fraction(low) / step)), math.floor(Fraction(high) / step)
+    )
     return float(index * step)

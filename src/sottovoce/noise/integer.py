@@ -27,7 +27,9 @@ def draw_laplace(scale: float, size: int = 1) -> list[int]:
     if not 0 < scale <= MAX_LAPLACE_SCALE:
         raise ValueError("the scale of integer noise lies between 0 and 2^45")
     opened = source.seam()
-    return sample_opendp_laplace(scale, size) if opened is None else opened.integers("laplace", scale, size)
+    if opened is None:
+        return sample_opendp_laplace(scale, size)
+    return opened.integers("laplace", scale, size)
 
 
 #: As for Laplace noise; a Gaussian reaches 2^63 from here with probability below exp(-2^35).
@@ -39,7 +41,9 @@ def draw_gaussian(scale: float, size: int = 1) -> list[int]:
     if not 0 < scale <= MAX_GAUSSIAN_SCALE:
         raise ValueError("the scale of integer noise lies between 0 and 2^45")
     opened = source.seam()
-    return sample_opendp_gaussian(scale, size) if opened is None else opened.integers("gaussian", scale, size)
+    if opened is None:
+        return sample_opendp_gaussian(scale, size)
+    return opened.integers("gaussian", scale, size)
 
 
 @cache

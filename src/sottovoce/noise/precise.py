@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 BITS = 384
 ONE = 1 << BITS
 #: Work is done with some bits more. Exponentials are those of a 1024th part, squared ten times.
-_WORK, _HALVINGS = BITS + 32, 10
+_WORK = BITS + 32
+_HALVINGS = 10
 _UNIT = 1 << _WORK
 #: Arithmetic on long decimals, for what is computed from noise: more digits than any setting that is allowed can lose.
 DECIMALS = Context(prec=160, Emin=MIN_EMIN, Emax=MAX_EMAX)
@@ -39,14 +40,18 @@ def log(numerator: int, power: int) -> int:
     # A double gives 50 bits of the logarithm; what is missing is that of a number within 2^-50 of one.
     guess = int(math.ldexp(math.log(near_one / _UNIT), 60)) << (_WORK - 60)
     left = near_one * _exp_of_small(-guess) >> _WORK
-    return (guess + _log_of_one_plus(left - _UNIT) + (excess - power) * _log_two()) >> (_WORK - BITS)
+    return (guess + _log_of_one_plus(left - _UNIT) + (excess - power) * _log_two()) >> (
+        _WORK - BITS
+    )
 
 
 def exp(x: int) -> int:
     """Returns e^(x/2^384)·2^384, with an error below 2^-360 of it and of 1."""
     power, rest = divmod(x << (_WORK - BITS), _log_two())
     scaled = _exp_of_small(rest)
-    return scaled << power >> (_WORK - BITS) if power >= 0 else scaled >> (_WORK - BITS - power)
+    if power >= 0:
+        return scaled << power >> (_WORK - BITS)
+    return scaled >> (_WORK - BITS - power)
 
 
 def sqrt(x: int) -> int:
@@ -62,7 +67,10 @@ def to_fractions(values: Iterable[Any]) -> list[Fraction]:
 def to_decimals(values: Any) -> Reals:
     """Returns an array of numbers as decimals, each rounded once to the digits of ``DECIMALS``."""
     array = np.asarray(values)
-    numbers = [DECIMALS.divide(Decimal(x.numerator), Decimal(x.denominator)) for x in to_fractions(array.ravel())]
+    numbers = [
+        DECIMALS.divide(Decimal(x.numerator), Decimal(x.denominator))
+        for x in to_fractions(array.ravel())
+    ]
     return np.array(numbers, dtype=object).reshape(array.shape)
 
 
@@ -83,7 +91,10 @@ def _exp_of_small(x: int) -> int:
 def _log_of_one_plus(x: int) -> int:
     """ln(1 + x/2^work)·2^work for small x: 2·atanh(x/(2 + x))."""
     ratio = (x << _WORK) // (2 * _UNIT + x)
-    square, power, total, k = ratio * ratio >> _WORK, ratio, ratio, 1
+    square = ratio * ratio >> _WORK
+    power = ratio
+    total = ratio
+    k = 1
     while power not in (0, -1):
         power = power * square >> _WORK
         k += 2

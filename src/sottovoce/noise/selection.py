@@ -58,7 +58,9 @@ def flip_coins(gaps: Scores, scale: int) -> NDArray[np.bool_]:
     """Returns independent booleans, True with probability exp(−gap/scale), exactly, for whole gaps ≥ 0."""
     # A gap beyond 2^10 scales is decided by the first 64 bits unless all of them are 0, so capping is harmless.
     bias = np.exp(-np.minimum(gaps / float(scale), 2.0**10))
-    return _flip_biased_coins(bias, gaps == 0, lambda i: partial(_enclose_exponential, int(gaps[i]), scale))
+    return _flip_biased_coins(
+        bias, gaps == 0, lambda i: partial(_enclose_exponential, int(gaps[i]), scale)
+    )
 
 
 def sample_by_budget(epsilon: units.Units, threshold: int) -> NDArray[np.bool_]:
@@ -69,7 +71,9 @@ def sample_by_budget(epsilon: units.Units, threshold: int) -> NDArray[np.bool_]:
     """
     bias = compute_inclusion_probability(epsilon, threshold)
     return _flip_biased_coins(
-        bias, epsilon >= threshold, lambda i: partial(_enclose_inclusion, int(epsilon[i]), threshold)
+        bias,
+        epsilon >= threshold,
+        lambda i: partial(_enclose_inclusion, int(epsilon[i]), threshold),
     )
 
 
@@ -127,7 +131,9 @@ def _enclose_inclusion(epsilon: int, threshold: int, bits: int) -> tuple[Decimal
     """Returns two decimals that enclose (e^ε − 1)/(e^t − 1)·2^bits, a few units in the last of those bits apart."""
     # ε and t are decimals of nine places, so only exp and what follows rounds; ε ≥ 1e-9, so e^ε − 1 loses nine digits.
     exact = _make_context(_count_digits(bits) + 14)
-    own, all_of = (exact.subtract(exact.exp(Decimal(u).scaleb(-9, exact)), 1) for u in (epsilon, threshold))
+    own, all_of = (
+        exact.subtract(exact.exp(Decimal(u).scaleb(-9, exact)), 1) for u in (epsilon, threshold)
+    )
     return _enclose_bias(exact, exact.divide(own, all_of), bits)
 
 
@@ -143,4 +149,6 @@ def _make_context(precision: int) -> Context:
 def _enclose_bias(exact: Context, bias: Decimal, bits: int) -> tuple[Decimal, Decimal]:
     scaled = exact.multiply(bias, Decimal(1 << bits))
     margin = exact.power(Decimal(10), Decimal(-_count_digits(bits)))
-    return exact.multiply(scaled, exact.subtract(1, margin)), exact.multiply(scaled, exact.add(1, margin))
+    return exact.multiply(scaled, exact.subtract(1, margin)), exact.multiply(
+        scaled, exact.add(1, margin)
+    )

@@ -51,7 +51,9 @@ def seam() -> Seam | None:
 def draw_bytes(count: int) -> bytes:
     """Returns independent uniform bytes."""
     opened = seam()
-    return os.urandom(count) if opened is None else opened.bytes(count)
+    if opened is None:
+        return os.urandom(count)
+    return opened.bytes(count)
 
 
 def draw_words(size: int) -> NDArray[np.uint64]:
@@ -85,8 +87,12 @@ def draw_uniforms(size: int) -> list[UniformReal]:
 
     Smaller where fewer than 321 leading bits are known: then more are drawn, as often as it takes.
     """
-    drawn, each = draw_bytes(BITS // 8 * size), BITS // 8
-    return [_refine_uniform(int.from_bytes(drawn[at : at + each], "little")) for at in range(0, len(drawn), each)]
+    drawn = draw_bytes(BITS // 8 * size)
+    each = BITS // 8
+    return [
+        _refine_uniform(int.from_bytes(drawn[at : at + each], "little"))
+        for at in range(0, len(drawn), each)
+    ]
 
 
 def _refine_uniform(cell: int) -> UniformReal:

@@ -18,7 +18,8 @@ from sottovoce.papers.registry import Task
 from sottovoce.papers.results import Outcome, Reason, ResultColumn, ResultTable
 
 #: Significant digits of a number, and of a δ that only shows how far off an ε is.
-DIGITS, ROUGHLY = 5, 3
+DIGITS = 5
+ROUGHLY = 3
 #: A smaller δ is not worth its digits.
 TINY = 1e-99
 
@@ -207,7 +208,9 @@ TABLE = re.compile(r"^«(\w+)»$", re.MULTILINE)
 HEADED = re.compile(r"^#+ ([^\n]+)\n(?:(?!#)[^\n]*\n)*?«(\w+)»$", re.MULTILINE)
 #: The paper that a table is about, by the name under which its experiments are called.
 PAPER_OF = {
-    name: next((paper for paper in ("ridge", "market", "users") if name.startswith(paper)), "instance")
+    name: next(
+        (paper for paper in ("ridge", "market", "users") if name.startswith(paper)), "instance"
+    )
     for name in TABLE.findall(PAGE)
 }
 
@@ -220,7 +223,10 @@ def compute_errata() -> dict[str, list[Erratum]]:
 @cache
 def compute_table(name: str) -> list[Erratum]:
     """Returns the lines of one table."""
-    home = instance_claims if hasattr(instance_claims, name) else other_claims
+    if hasattr(instance_claims, name):
+        home = instance_claims
+    else:
+        home = other_claims
     found: list[Erratum] = getattr(home, name)()
     return found
 
@@ -232,9 +238,19 @@ def make_errata_page() -> str:
 
 
 def _write_table(lines: list[Erratum]) -> str:
-    with_delta, with_formula = any(line.true_delta is not None for line in lines), any(line.formula for line in lines)
+    with_delta = any(line.true_delta is not None for line in lines)
+    with_formula = any(line.formula for line in lines)
     optional = {"true δ": with_delta, "printed by": with_formula}
-    names = ["where", "setting", "quantity", "printed", "exact", "true δ", "printed by", "`sottovoce reproduce`"]
+    names = [
+        "where",
+        "setting",
+        "quantity",
+        "printed",
+        "exact",
+        "true δ",
+        "printed by",
+        "`sottovoce reproduce`",
+    ]
     kept = [place for place, name in enumerate(names) if optional.get(name, True)]
     rows = [[word.replace("|", r"\|") for word in _write_cells(line)] for line in lines]
     picked = ([words[place] for place in kept] for words in (names, ["---"] * len(names), *rows))
@@ -242,9 +258,19 @@ def _write_table(lines: list[Erratum]) -> str:
 
 
 def _write_cells(line: Erratum) -> list[str]:
-    delta = "" if line.true_delta is None else format_digits(line.true_delta, ROUGHLY)
+    if line.true_delta is None:
+        delta = ""
+    else:
+        delta = format_digits(line.true_delta, ROUGHLY)
     numbers = [format_digits(line.printed), format_digits(line.exact), delta]
-    return [line.place, line.setting, line.quantity, *numbers, f"`{line.formula}`", f"`{line.command}`"]
+    return [
+        line.place,
+        line.setting,
+        line.quantity,
+        *numbers,
+        f"`{line.formula}`",
+        f"`{line.command}`",
+    ]
 
 
 def outcome(task: Task) -> Outcome:
@@ -254,7 +280,9 @@ def outcome(task: Task) -> Outcome:
     found = {name: compute_table(name) for name in names}
     tables = tuple(_compare_errata(titles[name], lines) for name, lines in found.items())
     settings = [
-        f"{label}: {one.quantity} for {one.setting}." for lines in found.values() for label, one in _label_errata(lines)
+        f"{label}: {one.quantity} for {one.setting}."
+        for lines in found.values()
+        for label, one in _label_errata(lines)
     ]
     return Outcome(task.name, task.size, tables, (), tuple(settings))
 
@@ -264,25 +292,29 @@ def _label_errata(found: list[Erratum]) -> list[tuple[str, Erratum]]:
     places = [one.place for one in found]
     letters = [f" {ascii_lowercase[places[:at].count(place)]}" for at, place in enumerate(places)]
     return [
-        (one.place + letter * (places.count(one.place) > 1), one) for one, letter in zip(found, letters, strict=True)
+        (one.place + letter * (places.count(one.place) > 1), one)
+        for one, letter in zip(found, letters, strict=True)
     ]
 
 
 def _compare_errata(title: str, found: list[Erratum]) -> ResultTable:
     lines = _label_errata(found)
-    column = ResultColumn("exact", tuple(one.exact for one in found), tuple(one.printed for one in found))
+    column = ResultColumn(
+        "exact", tuple(one.exact for one in found), tuple(one.printed for one in found)
+    )
     deltas = ResultColumn("true δ at the printed ε", tuple(one.true_delta for one in found))
     reasons = tuple(Reason("exact", _explain_erratum(one), (label,)) for label, one in lines)
-    columns = (column, deltas) if any(deltas.ours) else (column,)
+    if any(deltas.ours):
+        columns = (column, deltas)
+    else:
+        columns = (column,)
     return ResultTable(title, "where", tuple(label for label, _ in lines), columns, reasons)
 
 
 def _explain_erratum(one: Erratum) -> str:
-    return (
-        f"Print is wrong: {describe_cause(one.formula)}"
-        if one.formula
-        else f"Print is wrong or loose; see {one.command}."
-    )
+    if one.formula:
+        return f"Print is wrong: {describe_cause(one.formula)}"
+    return f"Print is wrong or loose; see {one.command}."
 
 
 def format_digits(value: float, significant: int = DIGITS) -> str:

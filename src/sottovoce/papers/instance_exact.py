@@ -130,7 +130,8 @@ def compute_normal_mean(of: Callable[[Floats], float], dimension: int) -> float:
 
 #: Beyond so many standard deviations of λ̃ nothing is integrated: it has probability 10⁻³².
 REACH = 12.0
-PANELS, NODES = 48, 16
+PANELS = 48
+NODES = 16
 
 
 class NeighbourSide(NamedTuple):
@@ -158,42 +159,67 @@ def make_neighbours(
 
     With it, ``grown`` is the algorithm: the same where the size of the data is public, another n where it is not.
     """
-    gram, pull = rows * square, rows * math.sqrt(square)
-    return NeighbourSide(algorithm, gram, pull), NeighbourSide(grown or algorithm, gram + 1, pull - 1)
+    gram = rows * square
+    pull = rows * math.sqrt(square)
+    return NeighbourSide(algorithm, gram, pull), NeighbourSide(
+        grown or algorithm, gram + 1, pull - 1
+    )
 
 
-def compute_joint_delta(without: NeighbourSide, present: NeighbourSide, panels: int = PANELS) -> tuple[float, float]:
+def compute_joint_delta(
+    without: NeighbourSide, present: NeighbourSide, panels: int = PANELS
+) -> tuple[float, float]:
     """Returns the exact δ of (λ̃, θ̃) at the ε that was asked for, when the record is added and when it is removed."""
-    return _integrate_one_way(without, present, panels), _integrate_one_way(present, without, panels)
+    return _integrate_one_way(without, present, panels), _integrate_one_way(
+        present, without, panels
+    )
 
 
 def _integrate_one_way(first: NeighbourSide, second: NeighbourSide, panels: int) -> float:
-    scale, epsilon = first.algorithm.noise_scale, first.algorithm.epsilon
+    scale = first.algorithm.noise_scale
+    epsilon = first.algorithm.epsilon
     noisy, weights = _make_nodes(first.gram, scale, (first.kink, second.kink), panels)
     density = np.exp(-(((noisy - first.gram) / scale) ** 2) / 2) / (scale * math.sqrt(2 * math.pi))
     loss = ((noisy - second.gram) ** 2 - (noisy - first.gram) ** 2) / (2 * scale**2)
     return float(
-        weights @ (density * compute_hockey_stick(first.compute_law(noisy), second.compute_law(noisy), epsilon - loss))
+        weights
+        @ (
+            density
+            * compute_hockey_stick(
+                first.compute_law(noisy), second.compute_law(noisy), epsilon - loss
+            )
+        )
     )
 
 
-def _make_nodes(centre: float, scale: float, kinks: tuple[float, ...], panels: int) -> tuple[Floats, Floats]:
+def _make_nodes(
+    centre: float, scale: float, kinks: tuple[float, ...], panels: int
+) -> tuple[Floats, Floats]:
     """Gauss–Legendre on panels, which end where the integrand has a kink."""
-    low, high = centre - REACH * scale, centre + REACH * scale
+    low = centre - REACH * scale
+    high = centre + REACH * scale
     edges = np.unique(np.clip([*np.linspace(low, high, panels + 1), *kinks], low, high))
     x, w = np.polynomial.legendre.leggauss(NODES)
     half = np.diff(edges)[:, None] / 2
     return ((edges[:-1, None] + half) + half * x).ravel(), (half * w).ravel()
 
 
-def compute_hockey_stick(first: tuple[Floats, Floats], second: tuple[Floats, Floats], epsilon: Floats) -> Floats:
+def compute_hockey_stick(
+    first: tuple[Floats, Floats], second: tuple[Floats, Floats], epsilon: Floats
+) -> Floats:
     """Returns ∫(p − e^ε·q)₊ for normal laws p, q of different variances, ε of any sign."""
-    (m1, v1), (m2, v2) = first, second
-    alpha, beta = (1 / v2 - 1 / v1) / 2, m1 / v1 - m2 / v2
+    (m1, v1) = first
+    (m2, v2) = second
+    alpha = (1 / v2 - 1 / v1) / 2
+    beta = m1 / v1 - m2 / v2
     zeta = (m2**2 / v2 - m1**2 / v1 + np.log(v2 / v1)) / 2 - epsilon
     root = beta**2 - 4 * alpha * zeta
-    half, middle = np.sqrt(np.maximum(root, 0.0)) / (2 * np.abs(alpha)), -beta / (2 * alpha)
-    ends = [((middle - half - m) / np.sqrt(v), (middle + half - m) / np.sqrt(v)) for m, v in (first, second)]
+    half = np.sqrt(np.maximum(root, 0.0)) / (2 * np.abs(alpha))
+    middle = -beta / (2 * alpha)
+    ends = [
+        ((middle - half - m) / np.sqrt(v), (middle + half - m) / np.sqrt(v))
+        for m, v in (first, second)
+    ]
     p, q = (np.where(alpha > 0, _compute_outside(*end), _compute_inside(*end)) for end in ends)
     return np.asarray(p - np.exp(epsilon) * q)
 
@@ -208,20 +234,32 @@ def _compute_outside(low: Floats, high: Floats) -> Floats:
     return np.asarray(ndtr(low) + ndtr(-high))
 
 
-def compute_marginal_delta(without: NeighbourSide, present: NeighbourSide, nodes: int = 4001) -> tuple[float, float]:
+def compute_marginal_delta(
+    without: NeighbourSide, present: NeighbourSide, nodes: int = 4001
+) -> tuple[float, float]:
     """Returns the δ of θ̃ alone, λ̃ kept secret, when the record is added and when it is removed."""
     laws = [_compute_mixture(side) for side in (without, present)]
     low = min(float((m - REACH * np.sqrt(v)).min()) for m, v, _ in laws)
     high = max(float((m + REACH * np.sqrt(v)).max()) for m, v, _ in laws)
     theta = np.linspace(low, high, nodes)
-    p, q = (np.exp(-((theta[:, None] - m) ** 2) / (2 * v)) @ (w / np.sqrt(2 * math.pi * v)) for m, v, w in laws)
-    step, times = theta[1] - theta[0], math.exp(without.algorithm.epsilon)
-    return float(step * np.maximum(p - times * q, 0.0).sum()), float(step * np.maximum(q - times * p, 0.0).sum())
+    p, q = (
+        np.exp(-((theta[:, None] - m) ** 2) / (2 * v)) @ (w / np.sqrt(2 * math.pi * v))
+        for m, v, w in laws
+    )
+    step = theta[1] - theta[0]
+    times = math.exp(without.algorithm.epsilon)
+    return float(step * np.maximum(p - times * q, 0.0).sum()), float(
+        step * np.maximum(q - times * p, 0.0).sum()
+    )
 
 
 def _compute_mixture(side: NeighbourSide) -> tuple[Floats, Floats, Floats]:
     """Means, variances and weights of θ̃ over the nodes of λ̃ that are likely enough."""
     scale = side.algorithm.noise_scale
     noisy, weights = _make_nodes(side.gram, scale, (side.kink,), PANELS // 4)
-    weights = weights * np.exp(-(((noisy - side.gram) / scale) ** 2) / 2) / (scale * math.sqrt(2 * math.pi))
+    weights = (
+        weights
+        * np.exp(-(((noisy - side.gram) / scale) ** 2) / 2)
+        / (scale * math.sqrt(2 * math.pi))
+    )
     return *side.compute_law(noisy), weights

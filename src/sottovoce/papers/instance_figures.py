@@ -20,20 +20,35 @@ from sottovoce.arrays import Floats
 from sottovoce.papers import instance_printed
 from sottovoce.papers.instance_claims import DELTA
 from sottovoce.papers.registry import Task, make_named_generator
-from sottovoce.papers.results import Figure, Outcome, Panel, Reason, ResultColumn, ResultTable, Series
+from sottovoce.papers.results import (
+    Figure,
+    Outcome,
+    Panel,
+    Reason,
+    ResultColumn,
+    ResultTable,
+    Series,
+)
 
 #: Noise of Figure 1, its λ, and the noise of our labels, of which the paper says nothing.
-SIGMA, RIDGE, LABEL_NOISE = 4.0, 1.0, 0.2
+SIGMA = 4.0
+RIDGE = 1.0
+LABEL_NOISE = 0.2
 BALL = sv.Bounds(norm=1.0, label=(-1, 1))
 #: Rows and columns; the paper gives neither. The full size has them all, the small one the first three.
 SIZES = ((20, 3), (50, 5), (100, 5), (1000, 10), (10_000, 20))
 #: What the text says of Figure 1: everybody that could be is six times better off than the worst case.
 SIX = 6.0
 #: Right half of Figure 2: rows, columns, and temperatures.
-SAMPLED, GAMMAS = (1000, 10), (0.1, 1.0, 10.0, 100.0, 1000.0)
+SAMPLED = (1000, 10)
+GAMMAS = (0.1, 1.0, 10.0, 100.0, 1000.0)
 #: Names of columns that are needed twice.
-GAP, MEDIAN, EIGHT = "all data over anybody", "in the data, median", "median of (8) as printed"
-CEILING, PURE, BELOW = "all data, ceiling", "all data, pure ε", "share of people with (8) below exact"
+GAP = "all data over anybody"
+MEDIAN = "in the data, median"
+EIGHT = "median of (8) as printed"
+CEILING = "all data, ceiling"
+PURE = "all data, pure ε"
+BELOW = "share of people with (8) below exact"
 #: Shares of people at which a distribution is drawn.
 SHARES = tuple(np.linspace(0.0, 1.0, 101).tolist())
 
@@ -50,8 +65,10 @@ class SphereData:
     def draw(cls, rows: int, columns: int, length: float = 1.0) -> SphereData:
         """Returns the data of this size, the same each time."""
         rng = make_named_generator(f"instance {rows} {columns}")
-        X, theta = rng.normal(size=(rows, columns)), rng.normal(size=columns)
-        X, theta = X / np.linalg.norm(X, axis=1, keepdims=True), length * theta / np.linalg.norm(theta)
+        X = rng.normal(size=(rows, columns))
+        theta = rng.normal(size=columns)
+        X = X / np.linalg.norm(X, axis=1, keepdims=True)
+        theta = length * theta / np.linalg.norm(theta)
         return cls(X, np.clip(X @ theta + LABEL_NOISE * rng.normal(size=rows), -1, 1), theta)
 
     @cached_property
@@ -80,9 +97,14 @@ class NoisyLosses:
 def compute_noisy_losses(rows: int, columns: int) -> NoisyLosses:
     """Returns exact losses beside those of Lemma 4 as printed."""
     data = SphereData.draw(rows, columns)
-    audit = sv.audit.per_instance(sv.audit.GaussianOutput(SIGMA, RIDGE, bounds=BALL), data.X, data.y, DELTA)
-    moved = sv.audit.leave_one_out(data.X, data.y, RIDGE).moved_by_leaving(data.X, data.y, np.eye(columns))
-    reached, ceiling = find_worst_move(rows), (1 + math.sqrt(rows / RIDGE) / 2) / 2
+    audit = sv.audit.per_instance(
+        sv.audit.GaussianOutput(SIGMA, RIDGE, bounds=BALL), data.X, data.y, DELTA
+    )
+    moved = sv.audit.leave_one_out(data.X, data.y, RIDGE).moved_by_leaving(
+        data.X, data.y, np.eye(columns)
+    )
+    reached = find_worst_move(rows)
+    ceiling = (1 + math.sqrt(rows / RIDGE) / 2) / 2
     return NoisyLosses(
         np.array(audit.epsilon),
         np.array([_apply_lemma_4(move) for move in moved]),
@@ -104,13 +126,22 @@ def find_worst_move(rows: int) -> float:
     """
 
     def negative(place: Floats) -> float:
-        along, angle = math.exp(place[0]), place[1]
-        first, second = math.cos(angle) ** 2 / (RIDGE + along), math.sin(angle) ** 2 / RIDGE
+        along = math.exp(place[0])
+        angle = place[1]
+        first = math.cos(angle) ** 2 / (RIDGE + along)
+        second = math.sin(angle) ** 2 / RIDGE
         reach = math.sqrt(first / (RIDGE + along) + second / RIDGE)
-        return -reach * (1 + math.cos(angle) * math.sqrt(rows * along) / (RIDGE + along)) / (1 + first + second)
+        return (
+            -reach
+            * (1 + math.cos(angle) * math.sqrt(rows * along) / (RIDGE + along))
+            / (1 + first + second)
+        )
 
     starts = [(log, angle) for log in (-2.0, 0.0, 2.0) for angle in (0.1, 0.7, 1.3)]
-    found = min((minimize(negative, start, method="Nelder-Mead") for start in starts), key=lambda one: float(one.fun))
+    found = min(
+        (minimize(negative, start, method="Nelder-Mead") for start in starts),
+        key=lambda one: float(one.fun),
+    )
     if math.exp(found.x[0]) > rows:  # rows longer than 1 are not in the domain
         return -negative(np.array([math.log(rows), found.x[1]]))
     return -float(found.fun)
@@ -125,20 +156,28 @@ def figure_1(task: Task) -> Outcome:
         task.progress((place + 1) / len(sizes))
     table = _tabulate_losses("Losses at σ = 4, λ = 1", sizes, found)
     shown = sizes.index((100, 5))
-    figure = Figure("Figure 1", (_draw_distribution(sizes[shown], found[shown]), _draw_by_rows(sizes, found)))
+    figure = Figure(
+        "Figure 1", (_draw_distribution(sizes[shown], found[shown]), _draw_by_rows(sizes, found))
+    )
     below = min(float((one.own_printed < one.own).mean()) for one in found)
     sentences = (
         "The paper gives neither rows nor columns. Its text says six times for anybody and more than ten for everybody "
         f"in the data: the first line has {found[0].worst / found[0].anybody:.1f} and "
         f"{found[0].worst / float(found[0].own.max()):.0f}. Both gaps grow with the rows.",
-        f"Lemma 4 as printed is below the exact loss for {below:.0%} of the people at the least.".replace("%", " %"),
+        f"Lemma 4 as printed is below the exact loss for {below:.0%} of the people at the least.".replace(
+            "%", " %"
+        ),
         "Over all data the loss is attained by a family of data sets, so it is no less; the ceiling is proved.",
     )
     return Outcome(task.name, task.size, (table,), (figure,), sentences)
 
 
 def _tabulate_losses(
-    title: str, sizes: Sequence[tuple[int, int]], found: Sequence[NoisyLosses], *, compared: bool = True
+    title: str,
+    sizes: Sequence[tuple[int, int]],
+    found: Sequence[NoisyLosses],
+    *,
+    compared: bool = True,
 ) -> ResultTable:
     gaps = tuple(one.worst / one.anybody for one in found)
     # Six is held against the size that comes nearest, because the paper's is not known.
@@ -151,11 +190,18 @@ def _tabulate_losses(
         ResultColumn("anybody", tuple(one.anybody for one in found)),
         ResultColumn("largest in the data", tuple(float(one.own.max()) for one in found)),
         ResultColumn("median in the data", tuple(one.quantile(0.5) for one in found)),
-        ResultColumn("median, Lemma 4 as printed", tuple(float(np.median(one.own_printed)) for one in found)),
+        ResultColumn(
+            "median, Lemma 4 as printed", tuple(float(np.median(one.own_printed)) for one in found)
+        ),
         ResultColumn(GAP, gaps, said),
-        ResultColumn("all data over largest", tuple(one.worst / float(one.own.max()) for one in found)),
+        ResultColumn(
+            "all data over largest", tuple(one.worst / float(one.own.max()) for one in found)
+        ),
     )
-    reason = Reason(GAP, "The text says six times, of data whose size it does not give; ours is the nearest of these.")
+    reason = Reason(
+        GAP,
+        "The text says six times, of data whose size it does not give; ours is the nearest of these.",
+    )
     return ResultTable(title, "n × d", tuple(f"{n} × {d}" for n, d in sizes), columns, (reason,))
 
 
@@ -163,7 +209,12 @@ def _draw_distribution(size: tuple[int, int], one: NoisyLosses) -> Panel:
     flat = (0.0, 1.0)
     series = (
         Series("in the data, exact", "exact", SHARES, tuple(np.quantile(one.own, SHARES).tolist())),
-        Series("in the data, as printed", "printed", SHARES, tuple(np.quantile(one.own_printed, SHARES).tolist())),
+        Series(
+            "in the data, as printed",
+            "printed",
+            SHARES,
+            tuple(np.quantile(one.own_printed, SHARES).tolist()),
+        ),
         Series("anybody, exact", "anybody", flat, (one.anybody,) * 2),
         Series("all data, exact", "all", flat, (one.worst,) * 2),
         Series("all data, as printed", "all printed", flat, (one.worst_printed,) * 2),
@@ -177,10 +228,17 @@ def _draw_by_rows(sizes: Sequence[tuple[int, int]], found: Sequence[NoisyLosses]
     largest = tuple(float(one.own.max()) for one in found)
     series = (
         Series("in the data, exact", "exact", rows, median),
-        Series("in the data, as printed", "printed", rows, tuple(float(np.median(one.own_printed)) for one in found)),
+        Series(
+            "in the data, as printed",
+            "printed",
+            rows,
+            tuple(float(np.median(one.own_printed)) for one in found),
+        ),
         Series("anybody, exact", "anybody", rows, tuple(one.anybody for one in found)),
         Series("all data, exact", "all", rows, tuple(one.worst for one in found)),
-        Series("all data, as printed", "all printed", rows, tuple(one.worst_printed for one in found)),
+        Series(
+            "all data, as printed", "all printed", rows, tuple(one.worst_printed for one in found)
+        ),
         Series("up to the largest", "exact", rows, median, "band", largest),
     )
     return Panel("by rows: medians, up to the largest", "rows", "ε", series, log_x=True)
@@ -189,7 +247,8 @@ def _draw_by_rows(sizes: Sequence[tuple[int, int]], found: Sequence[NoisyLosses]
 def figure_2(task: Task) -> Outcome:
     """Figure 2: left, noise on the solution by rows; right, one posterior sample by the risk that it adds."""
     sizes = tuple((n, SAMPLED[1]) for n in (100, 1000, 10_000)[: task.choose(3, 2)])
-    left, right = [compute_noisy_losses(*size) for size in sizes], _compute_sample_losses(task)
+    left = [compute_noisy_losses(*size) for size in sizes]
+    right = _compute_sample_losses(task)
     risks = tuple(SAMPLED[1] / (2 * gamma) for gamma in GAMMAS)
     tables = (
         _tabulate_losses("Left: noise on the solution, σ = 4, λ = 1", sizes, left, compared=False),
@@ -197,13 +256,21 @@ def figure_2(task: Task) -> Outcome:
             "Right: one posterior sample, λ = 1, 1000 × 10",
             "γ",
             tuple(f"{gamma:g}" for gamma in GAMMAS),
-            (ResultColumn("risk added", risks), *(ResultColumn(name, tuple(values)) for name, values in right.items())),
+            (
+                ResultColumn("risk added", risks),
+                *(ResultColumn(name, tuple(values)) for name, values in right.items()),
+            ),
         ),
     )
-    lines = tuple(Series(name, name, risks, tuple(right[name])) for name in (MEDIAN, EIGHT, "anybody", CEILING, PURE))
+    lines = tuple(
+        Series(name, name, risks, tuple(right[name]))
+        for name in (MEDIAN, EIGHT, "anybody", CEILING, PURE)
+    )
     largest = tuple(right["in the data, largest"])
     band = Series("up to the largest", MEDIAN, risks, tuple(right[MEDIAN]), "band", largest)
-    panel = Panel("one posterior sample, 1000 × 10", "risk added, d/(2γ)", "ε", (*lines, band), log_x=True)
+    panel = Panel(
+        "one posterior sample, 1000 × 10", "risk added, d/(2γ)", "ε", (*lines, band), log_x=True
+    )
     gap = min(top / middle for top, middle in zip(right[CEILING], right[MEDIAN], strict=True))
     told = (
         "Pure ε is 4B of the exponential mechanism, B = ½γ(1 + ½√n)². The paper has its numbers in pictures alone.",
@@ -212,7 +279,10 @@ def figure_2(task: Task) -> Outcome:
         f"(8) as printed is below the exact loss for up to {100 * max(right[BELOW]):.0f} % of the people.",
     )
     # Each half has a legend of its own.
-    figures = Figure("Figure 2, left", (_draw_by_rows(sizes, left),)), Figure("Figure 2, right", (panel,))
+    figures = (
+        Figure("Figure 2, left", (_draw_by_rows(sizes, left),)),
+        Figure("Figure 2, right", (panel,)),
+    )
     return Outcome(task.name, task.size, tables, figures, told)
 
 
@@ -226,13 +296,19 @@ def _compute_sample_losses(task: Task) -> dict[str, list[float]]:
         model = sv.PosteriorSample(gamma=gamma, alpha=RIDGE, bounds=BALL).fit(data.X, data.y)
         audit = sv.audit.per_instance(model, data.X, data.y, DELTA)
         own = np.array(audit.epsilon)
-        seven = _apply_formula(instance_printed.theorem_14_7_as_printed, records.leverage, records.residual, gamma)
-        eight = _apply_formula(instance_printed.theorem_14_8_as_printed, records.share, records.error, gamma)
+        seven = _apply_formula(
+            instance_printed.theorem_14_7_as_printed, records.leverage, records.residual, gamma
+        )
+        eight = _apply_formula(
+            instance_printed.theorem_14_8_as_printed, records.share, records.error, gamma
+        )
         line = {
             MEDIAN: float(np.median(own)),
             "in the data, largest": float(own.max()),
             "anybody": float(audit.for_all()),
-            CEILING: float(sv.audit.posterior_epsilon(1 / RIDGE, math.sqrt(gamma) * longest, DELTA)),
+            CEILING: float(
+                sv.audit.posterior_epsilon(1 / RIDGE, math.sqrt(gamma) * longest, DELTA)
+            ),
             PURE: 2 * gamma * longest**2,
             "median of (7) as printed": float(np.median(seven)),
             EIGHT: float(np.median(eight)),
@@ -244,6 +320,8 @@ def _compute_sample_losses(task: Task) -> dict[str, list[float]]:
     return found
 
 
-def _apply_formula(formula: Callable[..., float], height: Floats, distance: Floats, gamma: float) -> Floats:
+def _apply_formula(
+    formula: Callable[..., float], height: Floats, distance: Floats, gamma: float
+) -> Floats:
     pairs = zip(height.tolist(), distance.tolist(), strict=True)
     return np.array([formula(mu, r, gamma, DELTA) for mu, r in pairs])

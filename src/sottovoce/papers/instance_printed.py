@@ -44,16 +44,20 @@ def theorem_14_tail_as_printed(delta: float) -> float:
     return math.sqrt(math.log(2 / delta))
 
 
-def theorem_14_7_as_printed(leverage: float, residual: float, temperature: float, delta: float) -> float:
+def theorem_14_7_as_printed(
+    leverage: float, residual: float, temperature: float, delta: float
+) -> float:
     """Returns the ε of (7), Theorem 14. Wrong, see errata: the tail is too light, and one direction is missing."""
-    mu, log = leverage, math.log(2 / delta)
+    mu = leverage
+    log = math.log(2 / delta)
     centre = abs(-math.log1p(mu) + temperature * mu / (1 + mu) * residual**2) / 2
     return centre + mu / 2 * log + math.sqrt(temperature * mu * log) * abs(residual)
 
 
 def theorem_14_8_as_printed(share: float, error: float, temperature: float, delta: float) -> float:
     """Returns the ε of (8), Theorem 14, "perfect" for rows of the data set. Wrong, see errata: a sign, and as (7)."""
-    mu, log = share, math.log(2 / delta)
+    mu = share
+    log = math.log(2 / delta)
     centre = abs(-math.log1p(-mu) - temperature * mu / (1 - mu) * error**2) / 2
     return centre + mu / 2 * log + math.sqrt(temperature * mu * log) * abs(error)
 
@@ -77,18 +81,32 @@ def proposition_16_9_as_printed(
     residual: float, temperature: float, ridge: float, smallest: float, delta: float
 ) -> float:
     """Returns the ε of (9), Proposition 16: for all records with ‖x‖ ≤ 1. Wrong, see errata: no γ in the last term."""
-    floor, log = ridge + smallest, math.log(2 / delta)
+    floor = ridge + smallest
+    log = math.log(2 / delta)
     first = math.sqrt(temperature * log / floor) * abs(residual)
-    return first + temperature * residual**2 / (2 * max(floor, 1.0)) + temperature * (1 + log) / (2 * floor)
+    return (
+        first
+        + temperature * residual**2 / (2 * max(floor, 1.0))
+        + temperature * (1 + log) / (2 * floor)
+    )
 
 
-def proposition_16_10_as_printed(rows: int, ridge: float, temperature: float, delta: float) -> float:
+def proposition_16_10_as_printed(
+    rows: int, ridge: float, temperature: float, delta: float
+) -> float:
     """Returns the ε of (10), Proposition 16: differential privacy. Wrong, see errata: no γ in the last term."""
-    both, log = 2 * (rows + ridge) * temperature, math.log(2 / delta)
-    return math.sqrt(both * log / ridge**2) + both / (ridge * max(1.0, ridge)) + temperature * (1 + log) / (2 * ridge)
+    both = 2 * (rows + ridge) * temperature
+    log = math.log(2 / delta)
+    return (
+        math.sqrt(both * log / ridge**2)
+        + both / (ridge * max(1.0, ridge))
+        + temperature * (1 + log) / (2 * ridge)
+    )
 
 
-def efficiency_as_printed(gram: Floats, ridge: float, temperature: float, variance: float, theta: Floats) -> float:
+def efficiency_as_printed(
+    gram: Floats, ridge: float, temperature: float, variance: float, theta: Floats
+) -> float:
     """Returns E‖θ̃ − θ₀‖² = σ²tr(H⁻¹)(1 + 1/γ) + λ²‖H⁻¹θ₀‖² (Proposition 16.3). Wrong, see errata: no σ² with 1/γ."""
     inverse = np.linalg.inv(gram + ridge * np.eye(len(gram)))
     bias = ridge**2 * float(np.sum((inverse @ theta) ** 2))
@@ -100,18 +118,23 @@ def optimisation_error_as_printed(columns: int, temperature: float) -> float:
     return columns / temperature
 
 
-def group_privacy_as_printed(epsilons: Sequence[float], deltas: Sequence[float]) -> tuple[float, float]:
+def group_privacy_as_printed(
+    epsilons: Sequence[float], deltas: Sequence[float]
+) -> tuple[float, float]:
     """Returns (Σε, Σ_i δ_i·Π_{j<i} e^(ε_j)), for both lines of Fact 6.4. Wrong, see errata: j > i in the second."""
     before = np.cumsum(epsilons) - np.asarray(epsilons)
     return float(sum(epsilons)), float(np.asarray(deltas) @ np.exp(before))
 
 
-def proposition_11_as_printed(chances: Floats, data: tuple[Floats, Floats], target: tuple[float, float]) -> float:
+def proposition_11_as_printed(
+    chances: Floats, data: tuple[Floats, Floats], target: tuple[float, float]
+) -> float:
     """Returns E[e^(ε'+ε'') − 1 + δ' + ε'δ''], z' from the data's law, one target z'' (Proposition 11).
 
     Wrong, see errata: the last term is e^(ε')δ''. ``chances`` are the law of z', ``data`` its (ε', δ').
     """
-    (epsilon, delta), (epsilon_2, delta_2) = data, target
+    (epsilon, delta) = data
+    (epsilon_2, delta_2) = target
     return float(chances @ (np.expm1(epsilon + epsilon_2) + delta + epsilon * delta_2))
 
 
@@ -151,7 +174,10 @@ class AdaOps:
     def temperature(self) -> float:
         """γ_n = min{nε²/(16κ²d²·log(4/δ)), nε/(8κ²d²)}."""
         square = (self.condition * self.columns) ** 2
-        return min(self.rows * self.epsilon**2 / (16 * square * self.log), self.rows * self.epsilon / (8 * square))
+        return min(
+            self.rows * self.epsilon**2 / (16 * square * self.log),
+            self.rows * self.epsilon / (8 * square),
+        )
 
     @property
     def residual(self) -> float:
@@ -167,14 +193,20 @@ class AdaOps:
         noisy = float(np.linalg.eigvalsh(X.T @ X)[0]) + self.noise_scale * float(normals[0])
         hessian = X.T @ X + float(self.ridge(np.asarray(noisy))) * np.eye(self.columns)
         noise = np.linalg.solve(np.linalg.cholesky(hessian).T, normals[1:])
-        return noisy, np.asarray(np.linalg.solve(hessian, X.T @ y) + noise / math.sqrt(self.temperature))
+        return noisy, np.asarray(
+            np.linalg.solve(hessian, X.T @ y) + noise / math.sqrt(self.temperature)
+        )
 
 
-def ada_ops_as_printed(rows: int, columns: int, condition: float, epsilon: float, delta: float) -> AdaOps:
+def ada_ops_as_printed(
+    rows: int, columns: int, condition: float, epsilon: float, delta: float
+) -> AdaOps:
     """Returns Algorithm 1 with its λ_n = min{0, n/(dκ) − λ̃_min + …}. Wrong, see errata: it never regularises."""
     return AdaOps(rows, columns, condition, epsilon, delta, np.minimum)
 
 
-def ada_ops_as_printed_with_max(rows: int, columns: int, condition: float, epsilon: float, delta: float) -> AdaOps:
+def ada_ops_as_printed_with_max(
+    rows: int, columns: int, condition: float, epsilon: float, delta: float
+) -> AdaOps:
     """Returns Algorithm 1 with max for min, as its proof reads. Wrong, see errata: (λ̃_min, θ̃) break the promise."""
     return AdaOps(rows, columns, condition, epsilon, delta, np.maximum)

@@ -41,24 +41,31 @@ import sottovoce as sv
 from sottovoce.arrays import Floats
 
 #: Gradient steps at most, how often convergence is looked at, and the change of the objective that counts as none.
-STEPS, LOOK, STILL = 4000, 50, 1e-9
+STEPS = 4000
+LOOK = 50
+STILL = 1e-9
 #: "step-size α ∈ (0, 1]": with rows of the unit ball steps of 1 are stable for λ < 1.75, and 1/λ beyond.
 STEP = 1.0
 #: Newton's steps at most for the nearest point of {Σe^z = 1}, when its sum is taken as 1, and halvings for a shift.
-NEWTON, EXACT, HALVINGS = 8, 1e-9, 45
+NEWTON = 8
+EXACT = 1e-9
+HALVINGS = 45
 #: z' + ν·e^z' = z has a solution near z for ν above −e^(−1−z); a little less far.
 FOLD = 0.35
 #: A weight of zero has a logarithm in computers, too.
 NOTHING = 1e-300
 
 
-def constants_as_published(dimension: int, norm: float = 1.0, failure: float = 0.05) -> tuple[float, float]:
+def constants_as_published(
+    dimension: int, norm: float = 1.0, failure: float = 0.05
+) -> tuple[float, float]:
     """Returns μ and σ of Theorem A.1, with its logarithm to base 2; 2.3 and 19 times what is right at d = 30, β = 5.
 
     >>> [round(constant, 1) for constant in constants_as_published(30, norm=5.0)]
     [53.1, 10842.0]
     """
-    log, v = math.log(1 / failure), 2 * float(gammaincinv(dimension, 1 - failure))
+    log = math.log(1 / failure)
+    v = 2 * float(gammaincinv(dimension, 1 - failure))
     mu = 3 * log / math.sqrt(2) * math.log2(1 + math.exp(norm)) + norm / math.log(2)
     return mu, (6 * log / math.sqrt(2) + 1) * 2 * norm * v
 
@@ -82,7 +89,10 @@ class PublishedProblems:
 
     def at(self, which: NDArray[np.int64]) -> PublishedProblems:
         """Returns some of the problems, with every number as a column."""
-        own = (np.broadcast_to(getattr(self, f.name), len(self.virtual))[which, None] for f in fields(self)[3:])
+        own = (
+            np.broadcast_to(getattr(self, f.name), len(self.virtual))[which, None]
+            for f in fields(self)[3:]
+        )
         return PublishedProblems(self.rows, self.virtual[which], self.noise[which], *own)
 
     def prices(self, eta: Floats, coefficients: Floats) -> Floats:
@@ -92,7 +102,8 @@ class PublishedProblems:
 
     def value(self, weights: Floats, eta: Floats, coefficients: Floats) -> Floats:
         """Returns the objective (10)."""
-        w, linear = coefficients, np.sum(weights * self.prices(eta, coefficients), axis=1)
+        w = coefficients
+        linear = np.sum(weights * self.prices(eta, coefficients), axis=1)
         norm = np.linalg.norm(weights, axis=1)
         rest = self.ridge * np.sum(w**2, axis=1, keepdims=True) / 2
         rest = rest + (2 * np.sum(self.noise * w, axis=1, keepdims=True) + self.sigma) / eta
@@ -124,7 +135,8 @@ def normalise_weights(log_weights: Floats, ceiling: Any = None) -> Floats:
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         much = np.exp(np.minimum(log_weights - middle, top)).sum(axis=1, keepdims=True) > 1
-        low, high = np.where(much, middle, low), np.where(much, high, middle)
+        low = np.where(much, middle, low)
+        high = np.where(much, high, middle)
     return np.asarray(np.minimum(log_weights - high, top))
 
 
@@ -139,11 +151,14 @@ def project_weights(log_weights: Floats, ceiling: Any = None) -> Floats:
     The set is not convex: distances can be stretched, against Theorem 4.1, and from far below the equation has no
     solution for all coordinates at once. Then ν stays where it has one, and a shift does the rest.
     """
-    moved, nu = log_weights, np.zeros((len(log_weights), 1))
+    moved = log_weights
+    nu = np.zeros((len(log_weights), 1))
     least = -FOLD / np.exp(log_weights.max(axis=1, keepdims=True))
     for _ in range(NEWTON):
         a = np.exp(moved)
-        nu = nu + (a.sum(axis=1, keepdims=True) - 1) / (a**2 / (1 + nu * a)).sum(axis=1, keepdims=True)
+        nu = nu + (a.sum(axis=1, keepdims=True) - 1) / (a**2 / (1 + nu * a)).sum(
+            axis=1, keepdims=True
+        )
         nu = np.maximum(nu, least)
         for _ in range(2):
             a = np.exp(moved)
@@ -153,16 +168,22 @@ def project_weights(log_weights: Floats, ceiling: Any = None) -> Floats:
     return normalise_weights(moved, ceiling)  # the last digits, and ceilings where there are any
 
 
-def take_gradient_step(problems: PublishedProblems, eta: Floats, w: Floats, z: Floats, size: Floats) -> Floats:
+def take_gradient_step(
+    problems: PublishedProblems, eta: Floats, w: Floats, z: Floats, size: Floats
+) -> Floats:
     """Returns z after one step of the paper's algorithm, before projection."""
     a = np.exp(z)
     slope = problems.prices(eta, w) + problems.mu * a / np.linalg.norm(a, axis=1, keepdims=True)
     return np.asarray(z - size * a * slope)
 
 
-def take_exact_step(problems: PublishedProblems, eta: Floats, w: Floats, z: Floats, size: Floats) -> Floats:
+def take_exact_step(
+    problems: PublishedProblems, eta: Floats, w: Floats, z: Floats, size: Floats
+) -> Floats:
     """Returns the best z at this w. Not in the paper, whose own steps are far from converged after thousands."""
-    return np.log(np.maximum(solve_best_weights(problems.prices(eta, w), problems.mu[:, 0]), NOTHING))
+    return np.log(
+        np.maximum(solve_best_weights(problems.prices(eta, w), problems.mu[:, 0]), NOTHING)
+    )
 
 
 def joint_descent_as_published_not_private(
@@ -177,9 +198,12 @@ def joint_descent_as_published_not_private(
     alpha: float = STEP,
 ) -> PublishedAllocation:
     """Returns where projected gradient steps of size α in (w, z) end at these η, from w = start and a = 1/m."""
-    p, eta = problems.at(np.arange(len(eta))), eta[:, None]
-    w, z = start, normalise_weights(np.zeros(p.virtual.shape), ceiling)
-    size, before = alpha / np.maximum(1.0, p.ridge), np.full(len(eta), np.inf)
+    p = problems.at(np.arange(len(eta)))
+    eta = eta[:, None]
+    w = start
+    z = normalise_weights(np.zeros(p.virtual.shape), ceiling)
+    size = alpha / np.maximum(1.0, p.ridge)
+    before = np.full(len(eta), np.inf)
     for count in range(1, steps + 1):
         pull = -(np.exp(z) * expit(-w @ p.rows.T)) @ p.rows + p.ridge * w + 2 * p.noise / eta
         w, z = w - size * pull, projection(step(p, eta, w, z, size), ceiling)
@@ -198,10 +222,14 @@ def market_as_published_not_private(
 
     ``start`` is one w for each problem. With mu = sigma = 0 it is the paper's naive model.
     """
-    grid, (many, sellers) = np.asarray(averages, dtype=np.float64), problems.virtual.shape
-    which, eta = np.repeat(np.arange(many), len(grid)), np.tile(grid * sellers, many)
+    grid = np.asarray(averages, dtype=np.float64)
+    (many, sellers) = problems.virtual.shape
+    which = np.repeat(np.arange(many), len(grid))
+    eta = np.tile(grid * sellers, many)
     own = problems.at(which)
-    own = replace(own, **{name: getattr(own, name)[:, 0] for name in ("trade_off", "mu", "sigma", "ridge")})
+    own = replace(
+        own, **{name: getattr(own, name)[:, 0] for name in ("trade_off", "mu", "sigma", "ridge")}
+    )
     tried = joint_descent_as_published_not_private(own, eta, start[which], **options)
     best = tried.value.reshape(many, -1).argmin(axis=1) + np.arange(many) * len(grid)
     return PublishedAllocation(*(getattr(tried, f.name)[best] for f in fields(tried)))
@@ -224,13 +252,17 @@ class JointMinimum:
         return np.searchsorted(self.turns, -np.asarray(noise))
 
 
-def exact_minimum_in_one_dimension(problem: PublishedProblems, averages: ArrayLike, places: Floats) -> JointMinimum:
+def exact_minimum_in_one_dimension(
+    problem: PublishedProblems, averages: ArrayLike, places: Floats
+) -> JointMinimum:
     """Returns the global joint minimum over a grid of ε_avg and a fine grid of w, for every b."""
     grid, w = np.meshgrid(np.asarray(averages) * problem.virtual.shape[1], places, indexing="ij")
-    eta, w = grid.reshape(-1, 1), w.reshape(-1, 1)
+    eta = grid.reshape(-1, 1)
+    w = w.reshape(-1, 1)
     own = replace(problem, noise=0 * problem.noise).at(np.zeros(len(w), dtype=np.int64))
     weights = solve_best_weights(own.prices(eta, w), own.mu[:, 0])
-    tilt, value = 2 * w[:, 0] / eta[:, 0], own.value(weights, eta, w)
+    tilt = 2 * w[:, 0] / eta[:, 0]
+    value = own.value(weights, eta, w)
     corners = _find_lower_hull(tilt, value)
     turns = np.diff(value[corners]) / np.diff(tilt[corners])
     return JointMinimum(w[corners, 0], (weights * eta)[corners], turns)
@@ -240,7 +272,9 @@ def solve_best_weights(prices: Floats, mu: Floats) -> Floats:
     """Returns, row by row, the a ≥ 0 with Σa = 1 that minimise μ‖a‖ + pricesᵀa: the paper's Theorem 3.3, solved."""
     order = np.argsort(prices, axis=1)
     sorted_prices = np.take_along_axis(prices, order, axis=1) - prices.min(axis=1, keepdims=True)
-    n, s1, s2 = np.arange(1, prices.shape[1] + 1), sorted_prices.cumsum(axis=1), (sorted_prices**2).cumsum(axis=1)
+    n = np.arange(1, prices.shape[1] + 1)
+    s1 = sorted_prices.cumsum(axis=1)
+    s2 = (sorted_prices**2).cumsum(axis=1)
     reach = n * sorted_prices**2 - 2 * sorted_prices * s1 + s2  # Σ (p_n − p_j)² over j ≤ n
     many = np.maximum((reach < mu[:, None] ** 2).cumprod(axis=1).sum(axis=1, keepdims=True), 1)
     mean, square = (np.take_along_axis(s, many - 1, axis=1) / many for s in (s1, s2))
@@ -264,13 +298,15 @@ def _find_lower_hull(x: Floats, y: Floats) -> NDArray[np.int64]:
 
 
 def _lies_below(x: Floats, y: Floats, left: int, right: int, middle: int) -> bool:
-    rise, run = y[right] - y[left], x[right] - x[left]
+    rise = y[right] - y[left]
+    run = x[right] - x[left]
     return bool((y[middle] - y[left]) * run >= rise * (x[middle] - x[left]))
 
 
 #: Where costs lie; the paper prints e⁻⁴ for 10⁻⁴.
 COSTS = (1e-4, 5e-4)
-PUBLIC, TEST = 57, 57
+PUBLIC = 57
+TEST = 57
 TRADE_OFFS = (0.1, 1.0, 10.0)
 #: Splits 0 to 3 were looked at while ranges, σ and λ were settled; what is reported begins after them.
 FIRST = 4
@@ -278,13 +314,19 @@ FIRST = 4
 SPREAD = math.sqrt(3)
 #: Of ours σ is tried, with μ = 1 (the bound's own constants are worst cases, and buy too much), and λ: what the model
 #: chooses, or strong. And rehearsals for each.
-SIGMAS, MU, ALPHAS, REHEARSALS = (4.0, 8.0, 16.0), 1.0, (None, 10.0), 12
+SIGMAS = (4.0, 8.0, 16.0)
+MU = 1.0
+ALPHAS = (None, 10.0)
+REHEARSALS = 12
 #: The paper's numbers that are tried: λ, and (μ, σ); the last are the constants of its theorem.
-RIDGES, PAIRS = (0.03, 0.3), ((1.0, 10.0), (1.0, 100.0), constants_as_published(31, 5.0))
+RIDGES = (0.03, 0.3)
+PAIRS = ((1.0, 10.0), (1.0, 100.0), constants_as_published(31, 5.0))
 #: Its grid of ε_avg, and its steps: the model has long settled by then, the weights have not (market.py).
-AVERAGES, WORTH_STEPS = (0.05, 0.15, 0.3, 0.6, 1.0), 200
+AVERAGES = (0.05, 0.15, 0.3, 0.6, 1.0)
+WORTH_STEPS = 200
 #: Rows of the published mechanism: cut to 0.8·√30 standard deviations, with a constant of half that.
-RADIUS, CONSTANT = 0.8 * math.sqrt(30), 0.5
+RADIUS = 0.8 * math.sqrt(30)
+CONSTANT = 0.5
 
 
 @dataclass(frozen=True)
@@ -343,7 +385,9 @@ class DataSplit:
 
 
 #: A mechanism: from a split, a trade-off, the costs of each draw and the draws' seeds to (error, payment) of each.
-MarketMechanism = Callable[[DataSplit, float, list[Floats], Sequence[int]], list[tuple[float, float]]]
+MarketMechanism = Callable[
+    [DataSplit, float, list[Floats], Sequence[int]], list[tuple[float, float]]
+]
 
 
 def make_generator(seed: int) -> Any:
@@ -353,7 +397,9 @@ def make_generator(seed: int) -> Any:
 
 def buy_privacy(costs: Floats, trade_off: float, sigma: float) -> sv.market.Allocation:
     """Returns what the certified market buys."""
-    return sv.market.Market(costs, cost_range=COSTS, trade_off=trade_off, mu=MU, sigma=sigma, cap=1.0).allocate()
+    return sv.market.Market(
+        costs, cost_range=COSTS, trade_off=trade_off, mu=MU, sigma=sigma, cap=1.0
+    ).allocate()
 
 
 def run_certified(
@@ -370,20 +416,26 @@ def run_certified(
     return found
 
 
-def _choose_by_rehearsal(split: DataSplit, accountant: str, trade_off: float) -> tuple[float, float | None]:
+def _choose_by_rehearsal(
+    split: DataSplit, accountant: str, trade_off: float
+) -> tuple[float, float | None]:
     """Returns the σ and λ that did best on public rows in the place of sellers, with costs drawn from their law."""
     tried = list(product(SIGMAS, ALPHAS))
     return min(tried, key=lambda pair: _rehearse(split, accountant, trade_off, *pair))
 
 
-def _rehearse(split: DataSplit, accountant: str, trade_off: float, sigma: float, alpha: float | None) -> float:
+def _rehearse(
+    split: DataSplit, accountant: str, trade_off: float, sigma: float, alpha: float | None
+) -> float:
     ask = sv.LogisticRegression(bounds=split.bounds, accountant=accountant, alpha=alpha)
     overall = 0.0
     for rehearsal in range(REHEARSALS):
         rng = make_generator(1000 + rehearsal)
         rows = rng.choice(split.public, len(split.sellers))
         deal = buy_privacy(rng.uniform(*COSTS, len(rows)), trade_off, sigma)
-        right = deal.train(ask, split.X[rows], split.y[rows]).score(split.X[split.public], split.y[split.public])
+        right = deal.train(ask, split.X[rows], split.y[rows]).score(
+            split.X[split.public], split.y[split.public]
+        )
         overall += 1 - float(right) + trade_off * deal.total
     return overall
 
@@ -398,8 +450,11 @@ def run_as_published(
 ) -> list[tuple[float, float]]:
     """The paper's mechanism; λ, μ and σ are those that did best on public rows, on the mean over draws."""
     tried = list(product(RIDGES, pairs))
-    ridge, mu, sigma = (np.array(column) for column in zip(*((r, m, s) for r, (m, s) in tried), strict=True))
-    judged, found = np.zeros(len(tried)), []
+    ridge, mu, sigma = (
+        np.array(column) for column in zip(*((r, m, s) for r, (m, s) in tried), strict=True)
+    )
+    judged = np.zeros(len(tried))
+    found = []
     for own, seed in zip(costs, seeds, strict=True):
         errors, payment = _solve_joint(split, trade_off, own, seed, (mu, sigma, ridge), step)
         judged += errors[0] + trade_off * payment
@@ -409,19 +464,35 @@ def run_as_published(
 
 
 def _solve_joint(
-    split: DataSplit, trade_off: float, costs: Floats, seed: int, numbers: tuple[Floats, ...], step: Any
+    split: DataSplit,
+    trade_off: float,
+    costs: Floats,
+    seed: int,
+    numbers: tuple[Floats, ...],
+    step: Any,
 ) -> tuple[list[Floats], Floats]:
     """Returns errors on public and on test rows, and payments, for each of the numbers tried."""
-    rows, many, rng = split.sign_rows(split.sellers), len(numbers[0]), make_generator(seed)
+    rows = split.sign_rows(split.sellers)
+    many = len(numbers[0])
+    rng = make_generator(seed)
     direction = rng.normal(size=rows.shape[1])
     b = direction / np.linalg.norm(direction) * rng.gamma(rows.shape[1])
     virtual = 2 * costs - COSTS[0]
-    problems = PublishedProblems(rows, np.tile(virtual, (many, 1)), np.tile(b, (many, 1)), trade_off, *numbers)
+    problems = PublishedProblems(
+        rows, np.tile(virtual, (many, 1)), np.tile(b, (many, 1)), trade_off, *numbers
+    )
     start = np.tile(rng.normal(size=rows.shape[1]), (many, 1))
-    onto = project_weights if step is take_gradient_step else normalise_weights  # exact steps sum to one as they are
-    deal = market_as_published_not_private(problems, AVERAGES, start, step=step, projection=onto, steps=WORTH_STEPS)
+    # exact steps sum to one as they are
+    if step is take_gradient_step:
+        onto = project_weights
+    else:
+        onto = normalise_weights
+    deal = market_as_published_not_private(
+        problems, AVERAGES, start, step=step, projection=onto, steps=WORTH_STEPS
+    )
     errors = [
-        np.mean(deal.coefficients @ split.sign_rows(which).T <= 0, axis=1) for which in (split.public, split.test)
+        np.mean(deal.coefficients @ split.sign_rows(which).T <= 0, axis=1)
+        for which in (split.public, split.test)
     ]
     return errors, payments_as_printed(virtual, deal.epsilon).sum(axis=1)
 
@@ -431,7 +502,9 @@ def run_without_privacy(
 ) -> list[tuple[float, float]]:
     """The paper's baseline: no privacy, no payments."""
     rows, mean, deviation = split.X, *split.scale
-    model = LogisticRegression().fit((rows[split.sellers] - mean) / deviation, split.y[split.sellers])
+    model = LogisticRegression().fit(
+        (rows[split.sellers] - mean) / deviation, split.y[split.sellers]
+    )
     error = 1 - float(model.score((rows[split.test] - mean) / deviation, split.y[split.test]))
     return [(error, 0.0)] * len(costs)
 
@@ -468,9 +541,14 @@ def _measure_mechanism(
 ) -> MarketWorth:
     found: list[tuple[float, float]] = []
     for number in numbers:
-        split, seeds = DataSplit.of(number), range(100 * number, 100 * number + draws)
-        found += MECHANISMS[name](split, trade_off, [split.draw_costs(seed, correlated) for seed in seeds], seeds)
+        split = DataSplit.of(number)
+        seeds = range(100 * number, 100 * number + draws)
+        found += MECHANISMS[name](
+            split, trade_off, [split.draw_costs(seed, correlated) for seed in seeds], seeds
+        )
     errors, payments = np.array(found).T
     overall = errors + trade_off * payments
     spread = float(overall.std(ddof=1)) / math.sqrt(len(overall))
-    return MarketWorth(name, trade_off, float(errors.mean()), float(payments.mean()), float(overall.mean()), spread)
+    return MarketWorth(
+        name, trade_off, float(errors.mean()), float(payments.mean()), float(overall.mean()), spread
+    )

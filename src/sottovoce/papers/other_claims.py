@@ -29,13 +29,20 @@ from sottovoce.papers.ridge_tables import OTHER, PLAIN, SWEEPS, compute_line_los
 #: Draws behind a median: data and budgets of the ridge paper's synthetic tables have no seed.
 DRAWS = 40
 #: The table of standard deviations on medical data, its wrong line, and a line that can be trusted.
-STANDARD_DEVIATIONS, WRONG_LINE, TRUSTED_LINE = "ridge_table_14_medical_lambda_std", 0.01, 0.05
+STANDARD_DEVIATIONS = "ridge_table_14_medical_lambda_std"
+WRONG_LINE = 0.01
+TRUSTED_LINE = 0.05
 #: People with one row and with many, how many those have, and A of the objective: limiting is worse than 3/2 there.
-FEW, MANY, ROWS, STATISTICAL = 5, 6, 3000, 0.2
+FEW = 5
+MANY = 6
+ROWS = 3000
+STATISTICAL = 0.2
 LIMITING = "limiting over weights"
 
 
-def _make_erratum(command: str, place: str, setting: str, quantity: str, printed: float, exact: float) -> Erratum:
+def _make_erratum(
+    command: str, place: str, setting: str, quantity: str, printed: float, exact: float
+) -> Erratum:
     return Erratum(place, setting, quantity, printed, exact, None, "", command)
 
 
@@ -48,9 +55,21 @@ def ridge_misprints() -> list[Erratum]:
     here = "λ = 1, personalised, on a draw like the authors'"
     return [
         _make_erratum(
-            "ridge/table-11", "Table 11", here, "unregularised loss", eleven["unreg_pdp_op"][first], own.unreg
+            "ridge/table-11",
+            "Table 11",
+            here,
+            "unregularised loss",
+            eleven["unreg_pdp_op"][first],
+            own.unreg,
         ),
-        _make_erratum("ridge/table-11", "Table 11", here, "regularised loss", eleven["reg_pdp_op"][first], own.reg),
+        _make_erratum(
+            "ridge/table-11",
+            "Table 11",
+            here,
+            "regularised loss",
+            eleven["reg_pdp_op"][first],
+            own.reg,
+        ),
         _compare_table_3(),
         _compare_table_9(),
         *_compare_table_14(),
@@ -61,11 +80,18 @@ def _compare_table_3() -> Erratum:
     printed = ridge_setup.read_printed("ridge_table_03_synthetic_eps_c")
     place = printed["eps_c"].index(0.3)
     found = [
-        compute_line_losses(data, epsilon, SWEEPS[3].lam)[3] for data, epsilon in draw_line(SWEEPS[3], 0.3, DRAWS, None)
+        compute_line_losses(data, epsilon, SWEEPS[3].lam)[3]
+        for data, epsilon in draw_line(SWEEPS[3], 0.3, DRAWS, None)
     ]
-    setting, quantity = "ε_c = 0.3, one ε for all, median of draws", "regularised loss"
+    setting = "ε_c = 0.3, one ε for all, median of draws"
+    quantity = "regularised loss"
     return _make_erratum(
-        "ridge/table-3", "Table 3", setting, quantity, printed["reg_uniform"][place], float(np.median(found))
+        "ridge/table-3",
+        "Table 3",
+        setting,
+        quantity,
+        printed["reg_uniform"][place],
+        float(np.median(found)),
     )
 
 
@@ -74,14 +100,26 @@ def _compare_table_9() -> Erratum:
     printed = ridge_setup.read_printed("ridge_table_09_synthetic_fraction")["unreg_pdp_op"]
     nearest = min((PLAIN, OTHER), key=lambda profile: _measure_distance(profile, printed))
     setting = "share of conservatives, of two profiles the one with medians nearest to print"
-    return _make_erratum("ridge/table-9", "Table 9, caption", setting, "f_c", PLAIN.conservative, nearest.conservative)
+    return _make_erratum(
+        "ridge/table-9",
+        "Table 9, caption",
+        setting,
+        "f_c",
+        PLAIN.conservative,
+        nearest.conservative,
+    )
 
 
 def _measure_distance(profile: BudgetProfile, printed: Sequence[float]) -> float:
     sweep = replace(SWEEPS[9], base=profile)
     lines = ridge_setup.read_printed("ridge_table_09_synthetic_fraction")["fraction"]
     medians = [
-        np.median([compute_line_losses(*pair, sweep.lam)[0] for pair in draw_line(sweep, value, DRAWS, None)])
+        np.median(
+            [
+                compute_line_losses(*pair, sweep.lam)[0]
+                for pair in draw_line(sweep, value, DRAWS, None)
+            ]
+        )
         for value in lines
     ]
     return float(np.sum(np.log(np.array(medians) / np.array(printed)) ** 2))
@@ -131,12 +169,17 @@ def compute_sampled_ridge_loss(others: int, d: int, lam: float, t: float, epsilo
     theta = math.sqrt(d) / (others + 1) / (d / (others + 1) + lam)
     both = float((others + 1) ** d)
     far = math.exp(-(others + 1) * rate * 2 * theta)
-    return _compute_mixture_ratio(t, epsilon, (float(others**d) * math.exp(-others * rate * theta), both, both * far))
+    return _compute_mixture_ratio(
+        t, epsilon, (float(others**d) * math.exp(-others * rate * theta), both, both * far)
+    )
 
 
-def _compute_mixture_ratio(t: float, epsilon: float, densities: tuple[float, float, float]) -> float:
+def _compute_mixture_ratio(
+    t: float, epsilon: float, densities: tuple[float, float, float]
+) -> float:
     """The log ratio of two mixtures: dropped, kept with the one record, kept with the other."""
-    kept, (dropped, one, other) = math.expm1(epsilon) / math.expm1(t), densities
+    kept = math.expm1(epsilon) / math.expm1(t)
+    (dropped, one, other) = densities
     return math.log(((1 - kept) * dropped + kept * one) / ((1 - kept) * dropped + kept * other))
 
 
@@ -147,12 +190,29 @@ def market_claims() -> list[Erratum]:
     lies = "30 sellers, costs in [1, 5], γ = 0.01, μ = 20, σ = 500"
     return [
         _make_erratum(
-            "market/audit", "Theorem 2.1, with (10)", setting, "δ at every ε", 0.0, compute_unreachable_probability()
+            "market/audit",
+            "Theorem 2.1, with (10)",
+            setting,
+            "δ at every ε",
+            0.0,
+            compute_unreachable_probability(),
         ),
-        _make_erratum("market/lies", "Theorem 3.2", lies, "sellers who gain by a lie", 0.0, float(liars.gaining)),
+        _make_erratum(
+            "market/lies",
+            "Theorem 3.2",
+            lies,
+            "sellers who gain by a lie",
+            0.0,
+            float(liars.gaining),
+        ),
         _make_erratum("market/lies", "Theorem 3.2", lies, "largest gain", 0.0, liars.largest_gain),
         _make_erratum(
-            "market/appendix-c", "(34)", "no λ; η = 1", "P(no minimum)", 0.0, compute_unbounded_probability(1.0)
+            "market/appendix-c",
+            "(34)",
+            "no λ; η = 1",
+            "P(no minimum)",
+            0.0,
+            compute_unbounded_probability(1.0),
         ),
         _make_erratum(
             "market/appendix-c",
@@ -167,16 +227,21 @@ def market_claims() -> list[Erratum]:
 
 def compute_unreachable_probability() -> float:
     """Returns how probable w is on the data in bins that are never reached on the neighbour; |b| is exponential."""
-    one, other = (studies.two_sellers_as_published(labels) for labels in (studies.LABELS, studies.NEIGHBOUR))
+    one, other = (
+        studies.two_sellers_as_published(labels) for labels in (studies.LABELS, studies.NEIGHBOUR)
+    )
     edges = np.concatenate([[-math.inf], one.turns, [math.inf]])
-    chances = np.diff(np.where(edges < 0, np.exp(np.minimum(edges, 0)) / 2, 1 - np.exp(-np.maximum(edges, 0)) / 2))
+    chances = np.diff(
+        np.where(edges < 0, np.exp(np.minimum(edges, 0)) / 2, 1 - np.exp(-np.maximum(edges, 0)) / 2)
+    )
     bins, reached = (np.floor(line.coefficient / studies.BIN) for line in (one, other))
     return float(chances[~np.isin(bins, reached)].sum())
 
 
 def _compute_low_value() -> float:
     """(10) at w = −2b/(λη), where 2bw/η + ½λw² is −2b²/(λη²)."""
-    eta, noise = 1e-3, -1.0
+    eta = 1e-3
+    noise = -1.0
     virtual = (2 * studies.TWO_COSTS - studies.RANGE[0])[None]
     numbers = studies.TRADE_OFF, studies.MU, studies.SIGMA, studies.RIDGE
     problem = market_paper.PublishedProblems(
@@ -188,11 +253,16 @@ def _compute_low_value() -> float:
 
 def market_constants() -> list[Erratum]:
     """Constants of the bound, a factor of two, a charge that is dropped, and a set that is not convex."""
-    printed, right = market_paper.constants_as_published(30, 5.0), sv.market.constants(30, norm=5.0)
+    printed = market_paper.constants_as_published(30, 5.0)
+    right = sv.market.constants(30, norm=5.0)
     limit = studies.compute_theorem_3_4()[-1]
-    rows, lam, promised = 398, 0.01, 0.01
+    rows = 398
+    lam = 0.01
+    promised = 0.01
     setting = "β = 5, δ = δ' = 0.05, d = 30"
-    halfway = 2 * math.sqrt(0.9 * 0.1)  # Σe^z halfway between the logarithms of (.9, .1) and (.1, .9)
+    halfway = 2 * math.sqrt(
+        0.9 * 0.1
+    )  # Σe^z halfway between the logarithms of (.9, .1) and (.1, .9)
     return [
         _make_erratum("market/errata", "Theorem A.1", setting, "μ", printed[0], right[0]),
         _make_erratum("market/errata", "Theorem A.1", setting, "σ", printed[1], right[1]),
@@ -213,7 +283,12 @@ def users_gaps() -> list[Erratum]:
     rows = "one person with rows (1, 1) and (1, −1), C = X⁻¹"
     return [
         _make_erratum(
-            "users/counterexample", "Theorem 2", setting, LIMITING, 1.5, compare_limiting_with_weights(s, STATISTICAL)
+            "users/counterexample",
+            "Theorem 2",
+            setting,
+            LIMITING,
+            1.5,
+            compare_limiting_with_weights(s, STATISTICAL),
         ),
         _make_erratum(
             "users/exact",
@@ -233,20 +308,29 @@ def _compare_table_2() -> list[Erratum]:
     surely = next(column.ours for column in found.columns if column.name == "ε is at least")
     setting = "502 people, 502² steps that are seen, δ = 0.1"
     return [
-        _make_erratum("users/table-2-noise", "Table 2", setting, "ε, at least", float(promised), kept or 0.0)
+        _make_erratum(
+            "users/table-2-noise", "Table 2", setting, "ε, at least", float(promised), kept or 0.0
+        )
         for promised, kept in zip(found.lines, surely, strict=True)
     ]
 
 
-def compare_limiting_with_weights(rows: np.ndarray[tuple[int], np.dtype[np.int64]], ratio: float) -> float:
+def compare_limiting_with_weights(
+    rows: np.ndarray[tuple[int], np.dtype[np.int64]], ratio: float
+) -> float:
     """Returns the least variance of sample limiting over that of the best weights, all ε equal."""
     weights = sv.optimal_weights(np.ones(len(rows)), rows, ratio)
     best = ratio * float(np.sum(weights**2 / rows)) + float(weights.max()) ** 2
     limits = np.arange(1, rows.max() + 1)
-    kept = sum(count * np.minimum(limits, s) for s, count in zip(*np.unique(rows, return_counts=True), strict=True))
+    kept = sum(
+        count * np.minimum(limits, s)
+        for s, count in zip(*np.unique(rows, return_counts=True), strict=True)
+    )
     return float(np.min(ratio / kept + (limits / kept) ** 2)) / best
 
 
 def compute_exact_sensitivity(C: Floats) -> float:
     """Returns how far Cy moves in the 1-norm when all labels in C change by at most one: the worst of all signs."""
-    return max(float(np.abs(np.array(signs) @ C).sum()) for signs in product((-1, 1), repeat=len(C)))
+    return max(
+        float(np.abs(np.array(signs) @ C).sum()) for signs in product((-1, 1), repeat=len(C))
+    )

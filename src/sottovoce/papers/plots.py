@@ -36,12 +36,21 @@ SPARE: tuple[tuple[str, Any, str], ...] = (
     ("#7a7a7a", (0, (7, 2, 1, 2)), "v"),
 )
 #: Text and axes; in the report this very colour is replaced by that of the page's ink.
-INK, GROUND = "#24221e", "#ffffff"
+INK = "#24221e"
+GROUND = "#ffffff"
 #: Inches of one panel, most panels side by side, and dots an inch of a PNG.
-WIDE, HIGH, ACROSS, DOTS = 4.4, 3.1, 2, 160
+WIDE = 4.4
+HIGH = 3.1
+ACROSS = 2
+DOTS = 160
 #: Inches at the sides of all panels and for the legend, and gaps between panels, beside and below, as shares of one.
 #: They are fixed, because finding them for each figure takes longer than drawing it.
-LEFT, RIGHT, ABOVE, BELOW, LEGEND, GAPS = 0.68, 0.12, 0.3, 0.5, 0.72, (0.24, 0.36)
+LEFT = 0.68
+RIGHT = 0.12
+ABOVE = 0.3
+BELOW = 0.5
+LEGEND = 0.72
+GAPS = (0.24, 0.36)
 STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Verdana", "sans-serif"],
@@ -66,7 +75,8 @@ SHORT_AXIS = 60.0
 #: Where a short logarithmic axis has labels, in each power of ten.
 BETWEEN = (1.0, 2.0, 3.0, 5.0)
 #: How faint a band and the lines of the grid are.
-BAND, GRID = 0.16, 0.18
+BAND = 0.16
+GRID = 0.18
 
 
 def draw_figure(figure: Figure) -> tuple[bytes, bytes]:
@@ -79,9 +89,12 @@ def draw_figure(figure: Figure) -> tuple[bytes, bytes]:
     with matplotlib.rc_context(STYLE):
         across = min(len(figure.panels), ACROSS)
         down = -(-len(figure.panels) // across)
-        wide, high = WIDE * across, HIGH * down + LEGEND
+        wide = WIDE * across
+        high = HIGH * down + LEGEND
         canvas = Canvas(figsize=(wide, high), facecolor=GROUND)
-        canvas.subplots_adjust(LEFT / wide, (BELOW + LEGEND) / high, 1 - RIGHT / wide, 1 - ABOVE / high, *GAPS)
+        canvas.subplots_adjust(
+            LEFT / wide, (BELOW + LEGEND) / high, 1 - RIGHT / wide, 1 - ABOVE / high, *GAPS
+        )
         FigureCanvasAgg(canvas)
         axes = canvas.subplots(down, across, squeeze=False).ravel()
         for panel, place in zip(figure.panels, axes, strict=False):
@@ -89,10 +102,17 @@ def draw_figure(figure: Figure) -> tuple[bytes, bytes]:
         for place in axes[len(figure.panels) :]:
             place.set_visible(False)
         handles, names = axes[0].get_legend_handles_labels()
-        canvas.legend(handles, names, loc="lower center", ncols=_count_legend_columns(figure, across))
-        png, svg = io.BytesIO(), io.BytesIO()
+        canvas.legend(
+            handles, names, loc="lower center", ncols=_count_legend_columns(figure, across)
+        )
+        png = io.BytesIO()
+        svg = io.BytesIO()
         canvas.savefig(png, format="png", dpi=DOTS, metadata={"Software": None})
-        canvas.savefig(svg, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        canvas.savefig(
+            svg,
+            format="svg",
+            metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
+        )
     return png.getvalue(), svg.getvalue()
 
 
@@ -103,7 +123,9 @@ def inline_svg(svg: bytes, title: str, key: str) -> str:
     text = re.sub(r'\s(?:xmlns(?::\w+)?|version)="[^"]*"', "", text).replace("xlink:href", "href")
     text = re.sub(r'((?:id="|href="#|url\(#))', rf"\g<1>{key}-", text)
     text = re.sub(r'(<svg\b[^>]*?)\s+width="[^"]*"', r"\1", text, count=1)
-    text = re.sub(r'(<svg\b[^>]*?)\s+height="[^"]*"', rf'\1 role="img" aria-label="{title}"', text, count=1)
+    text = re.sub(
+        r'(<svg\b[^>]*?)\s+height="[^"]*"', rf'\1 role="img" aria-label="{title}"', text, count=1
+    )
     text = text.replace("*{stroke", f"#{key}-figure_1 *{{stroke")
     return text.replace(INK, "currentColor").replace(f"fill: {GROUND}", "fill: none").strip()
 
@@ -142,7 +164,9 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     axes.grid(True, which="major", alpha=GRID, linewidth=0.6, color=INK)
     roles = list(dict.fromkeys(series.role for series in panel.series))
     for series in panel.series:
-        _draw_series(axes, series, ROLES.get(series.role) or SPARE[roles.index(series.role) % len(SPARE)])
+        _draw_series(
+            axes, series, ROLES.get(series.role) or SPARE[roles.index(series.role) % len(SPARE)]
+        )
 
 
 def _set_ticks(axis: Axis, values: Sequence[float]) -> None:
@@ -161,14 +185,26 @@ def _format_power(value: float) -> str:
     >>> _power(0.001), _power(100.0)
     ('10⁻³', '10²')
     """
-    return "10" + f"{round(math.log10(value))}".translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return "10" + f"{round(math.log10(value))}".translate(
+        str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    )
 
 
 def _draw_series(axes: Axes, series: Series, look: tuple[str, Any, str]) -> None:
     colour, dashes, mark = look
     if series.kind == "band":
-        axes.fill_between(series.x, series.y, series.top, color=colour, alpha=BAND, linewidth=0, label=series.name)
+        axes.fill_between(
+            series.x, series.y, series.top, color=colour, alpha=BAND, linewidth=0, label=series.name
+        )
     elif series.kind == "marks":
-        axes.plot(series.x, series.y, mark, color=colour, markerfacecolor="none", markersize=5, label=series.name)
+        axes.plot(
+            series.x,
+            series.y,
+            mark,
+            color=colour,
+            markerfacecolor="none",
+            markersize=5,
+            label=series.name,
+        )
     else:
         axes.plot(series.x, series.y, color=colour, linestyle=dashes, label=series.name)

@@ -46,7 +46,9 @@ class Task:
 
     def choose(self, full: int, small: int) -> int:
         """Returns the number for this size."""
-        return full if self.size == "full" else small
+        if self.size == "full":
+            return full
+        return small
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,13 @@ class Experiment:
         from threadpoolctl import threadpool_limits
 
         module, _, function = self.home.partition(":")
-        compute: Callable[[Task], Outcome] = getattr(import_module(f"sottovoce.papers.{module}"), function)
+        compute: Callable[[Task], Outcome] = getattr(
+            import_module(f"sottovoce.papers.{module}"), function
+        )
         began = time.perf_counter()
-        with threadpool_limits(limits=1):  # matrices here are small, and threads would wait for each other
+        with threadpool_limits(
+            limits=1
+        ):  # matrices here are small, and threads would wait for each other
             outcome = compute(task)
         return replace(outcome, seconds=round(time.perf_counter() - began, 3), made_by=__version__)
 
@@ -168,13 +174,17 @@ def make_named_generator(name: str) -> Generator:
 
 def _find_experiments(name: str) -> list[Experiment]:
     paper, _, which = name.partition("/")
-    found = [e for e in EXPERIMENTS if name in (ALL, e.name) or (which == ALL and e.paper.key == paper)]
+    found = [
+        e for e in EXPERIMENTS if name in (ALL, e.name) or (which == ALL and e.paper.key == paper)
+    ]
     if not found:
         names = [ALL, *(f"{key}/{ALL}" for key in PAPERS), *(e.name for e in EXPERIMENTS)]
         near = get_close_matches(name, names, n=3)
         raise InvalidParameter(
             "There is no experiment of this name.",
-            f"Names that are close: {', '.join(near)}." if near else f"Names are like {EXPERIMENTS[0].name} or {ALL}.",
+            f"Names that are close: {', '.join(near)}."
+            if near
+            else f"Names are like {EXPERIMENTS[0].name} or {ALL}.",
             "Ask for all names with --list.",
         )
     return found

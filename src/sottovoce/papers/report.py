@@ -24,9 +24,15 @@ from sottovoce.papers.results import (
 )
 
 
-def make_report(outcomes: Mapping[str, Outcome], drawn: Mapping[str, Sequence[str]], missing: Mapping[str, str]) -> str:
+def make_report(
+    outcomes: Mapping[str, Outcome], drawn: Mapping[str, Sequence[str]], missing: Mapping[str, str]
+) -> str:
     """Returns the page for outcomes by name, their figures as inline SVG, and why others are missing."""
-    there = [experiment for experiment in EXPERIMENTS if experiment.name in outcomes or experiment.name in missing]
+    there = [
+        experiment
+        for experiment in EXPERIMENTS
+        if experiment.name in outcomes or experiment.name in missing
+    ]
     papers = {key: list(group) for key, group in groupby(there, key=lambda e: e.paper.key)}
     sections = [
         f'<h2 id="{key}">{escape(PAPERS[key].title)}</h2>\n'
@@ -48,14 +54,17 @@ def count_close_cells(outcomes: Sequence[Outcome]) -> str:
     >>> counted([])
     'No cell could be compared with print.'
     """
-    cells, close, near = (sum(column) for column in zip((0, 0, 0), *(o.count_close() for o in outcomes), strict=True))
+    cells, close, near = (
+        sum(column) for column in zip((0, 0, 0), *(o.count_close() for o in outcomes), strict=True)
+    )
     if not cells:
         return "No cell could be compared with print."
     silent = sum(len(outcome.find_unexplained()) for outcome in outcomes)
-    rest = f"{silent} of the others lack a reason" if silent else "every other one has its reason beside it"
-    return (
-        f"Of {cells:,} cells, {close / cells:.0%} are within 5 % of print and {near / cells:.0%} within 10 %; {rest}."
-    )
+    if silent:
+        rest = f"{silent} of the others lack a reason"
+    else:
+        rest = "every other one has its reason beside it"
+    return f"Of {cells:,} cells, {close / cells:.0%} are within 5 % of print and {near / cells:.0%} within 10 %; {rest}."
 
 
 def make_anchor(name: str) -> str:
@@ -67,16 +76,26 @@ def _make_summary(there: Sequence[Experiment], outcomes: Mapping[str, Outcome]) 
     rows = []
     for experiment in there:
         outcome = outcomes.get(experiment.name)
-        cells = ("", "", "", "not computed") if outcome is None else _format_counts(outcome)
+        if outcome is None:
+            cells = ("", "", "", "not computed")
+        else:
+            cells = _format_counts(outcome)
         link = f'<a href="#{make_anchor(experiment.name)}">{escape(experiment.name)}</a>'
         body = "".join(f"<td>{cell}</td>" for cell in cells)
-        rows.append(f'<tr><th scope="row">{link}</th><td class="words">{escape(experiment.title)}</td>{body}</tr>')
-    return f"<p>{count_close_cells(list(outcomes.values()))}</p>\n" + _SUMMARY.substitute(rows="\n".join(rows))
+        rows.append(
+            f'<tr><th scope="row">{link}</th><td class="words">{escape(experiment.title)}</td>{body}</tr>'
+        )
+    return f"<p>{count_close_cells(list(outcomes.values()))}</p>\n" + _SUMMARY.substitute(
+        rows="\n".join(rows)
+    )
 
 
 def _format_counts(outcome: Outcome) -> tuple[str, str, str, str]:
     cells, close, near = outcome.count_close()
-    shares = (f"{close / cells:.0%}", f"{near / cells:.0%}") if cells else ("", "")
+    if cells:
+        shares = (f"{close / cells:.0%}", f"{near / cells:.0%}")
+    else:
+        shares = ("", "")
     return str(cells or ""), *shares, f"{outcome.seconds:.1f} s"
 
 
@@ -111,7 +130,9 @@ def _make_table(table: ResultTable) -> str:
     )
     heads = "".join(f"<th>{head}</th>" for column in table.columns for head in _make_heads(column))
     rows = "\n".join(_make_row(table, place) for place in range(len(table.lines)))
-    reasons = "".join(f"<li>{_make_reason(table, place)}</li>" for place in range(len(table.reasons)))
+    reasons = "".join(
+        f"<li>{_make_reason(table, place)}</li>" for place in range(len(table.reasons))
+    )
     return _TABLE.substitute(
         title=escape(table.title),
         key=escape(table.key),
@@ -123,7 +144,11 @@ def _make_table(table: ResultTable) -> str:
 
 
 def _make_heads(column: ResultColumn) -> list[str]:
-    return ["ours", *(["print", "ratio"] if column.published else []), *(["above"] if column.falls_at else [])]
+    return [
+        "ours",
+        *(["print", "ratio"] if column.published else []),
+        *(["above"] if column.falls_at else []),
+    ]
 
 
 def _make_row(table: ResultTable, place: int) -> str:
@@ -135,15 +160,21 @@ def _make_cells(column: ResultColumn, place: int) -> str:
     cells = f'<td class="ours">{format_number(column.ours[place])}</td>'
     if column.published:
         ratio = column.ratios()[place]
-        shown = "" if ratio is None else f"{ratio:.2f}" if 0.01 <= ratio < 100 else format_number(ratio, 2)
-        grade = (
-            ""
-            if ratio is None or is_within(ratio, CLOSE_LIMIT)
-            else "near"
-            if is_within(ratio, DEVIATION_LIMIT)
-            else "off"
+        if ratio is None:
+            shown = ""
+        elif 0.01 <= ratio < 100:
+            shown = f"{ratio:.2f}"
+        else:
+            shown = format_number(ratio, 2)
+        if ratio is None or is_within(ratio, CLOSE_LIMIT):
+            grade = ""
+        elif is_within(ratio, DEVIATION_LIMIT):
+            grade = "near"
+        else:
+            grade = "off"
+        cells += (
+            f'<td>{format_number(column.published[place])}</td><td class="{grade}">{shown}</td>'
         )
-        cells += f'<td>{format_number(column.published[place])}</td><td class="{grade}">{shown}</td>'
     if column.falls_at:
         cells += f'<td class="soft">{format_percentile(column.falls_at[place])}</td>'
     return cells
@@ -152,7 +183,12 @@ def _make_cells(column: ResultColumn, place: int) -> str:
 def _make_reason(table: ResultTable, place: int) -> str:
     reason = table.reasons[place]
     whole = not reason.lines or len(reason.lines) == len(table.lines)
-    lines = "" if whole else f" at {table.key} = {', '.join(reason.lines)}" if table.key else ""
+    if whole:
+        lines = ""
+    elif table.key:
+        lines = f" at {table.key} = {', '.join(reason.lines)}"
+    else:
+        lines = ""
     return f"<b>{escape(reason.column + lines)}.</b> {escape(reason.sentence)}"
 
 

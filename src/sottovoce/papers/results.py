@@ -15,7 +15,8 @@ from typing import Any, Literal
 
 Numbers = tuple[float | None, ...]
 #: How far ours may be from print before a sentence must say why, and the stricter mark that is also counted.
-DEVIATION_LIMIT, CLOSE_LIMIT = 0.10, 0.05
+DEVIATION_LIMIT = 0.10
+CLOSE_LIMIT = 0.05
 #: Raised whenever what is stored changes its meaning, so that old files are not taken for new ones.
 FORMAT = "sottovoce.outcome/1"
 
@@ -40,7 +41,9 @@ class ResultColumn:
         """
         return tuple(
             ours / printed if ours is not None and printed else None
-            for ours, printed in zip(self.ours, self.published or (None,) * len(self.ours), strict=True)
+            for ours, printed in zip(
+                self.ours, self.published or (None,) * len(self.ours), strict=True
+            )
         )
 
 
@@ -78,7 +81,11 @@ class ResultTable:
 
     def find_unexplained(self) -> list[tuple[str, str, float]]:
         """Returns the cells that are off and for which no reason is given."""
-        return [cell for cell in self.find_deviations() if not any(_covers(reason, cell) for reason in self.reasons)]
+        return [
+            cell
+            for cell in self.find_deviations()
+            if not any(_covers(reason, cell) for reason in self.reasons)
+        ]
 
 
 @dataclass(frozen=True)
@@ -132,22 +139,33 @@ class Outcome:
     def count_close(self) -> tuple[int, int, int]:
         """Returns how many cells can be compared, and how many of them are within 5 % and within 10 %."""
         # Errata differ from print by their nature: they are not part of how well print was met.
-        tables = () if self.experiment.endswith("/errata") else self.tables
+        if self.experiment.endswith("/errata"):
+            tables = ()
+        else:
+            tables = self.tables
         ratios = [ratio for table in tables for ratio in table.ratios()]
         return len(ratios), *(
-            sum(is_within(ratio, limit) for ratio in ratios) for limit in (CLOSE_LIMIT, DEVIATION_LIMIT)
+            sum(is_within(ratio, limit) for ratio in ratios)
+            for limit in (CLOSE_LIMIT, DEVIATION_LIMIT)
         )  # type: ignore[return-value]
 
     def to_json(self) -> str:
         """Returns the outcome as JSON text."""
-        return json.dumps({"format": FORMAT, **asdict(self)}, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+        return (
+            json.dumps(
+                {"format": FORMAT, **asdict(self)}, ensure_ascii=False, allow_nan=False, indent=1
+            )
+            + "\n"
+        )
 
     @classmethod
     def from_json(cls, text: str) -> Outcome | None:
         """Returns what `to_json` wrote; None for anything else, which is then computed again."""
         try:
             content = json.loads(text)
-            return _read_outcome(content) if content.pop("format") == FORMAT else None
+            if content.pop("format") == FORMAT:
+                return _read_outcome(content)
+            return None
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
 
@@ -172,7 +190,9 @@ def format_number(value: float | None, significant: int = 3) -> str:
     if value and not 1e-3 <= abs(value) < 1e5:
         mantissa, _, exponent = f"{value:.{significant - 1}e}".partition("e")
         return f"{mantissa}e{int(exponent)}"
-    return f"{float(f'{value:.{significant}g}'):.15g}" if abs(value) < 10**significant else f"{value:.0f}"
+    if abs(value) < 10**significant:
+        return f"{float(f'{value:.{significant}g}'):.15g}"
+    return f"{value:.0f}"
 
 
 def format_percentile(value: float | None) -> str:
@@ -183,7 +203,10 @@ def format_percentile(value: float | None) -> str:
     """
     if value is None:
         return ""
-    places = 0 if 0.01 <= value <= 0.99 else 1
+    if 0.01 <= value <= 0.99:
+        places = 0
+    else:
+        places = 1
     return {0.0: "below all", 1.0: "above all"}.get(value, f"{100 * value:.{places}f} %")
 
 
@@ -212,10 +235,14 @@ def _read_figure(content: dict[str, Any]) -> Figure:
 
 
 def _read_panel(content: dict[str, Any]) -> Panel:
-    return Panel(**{**content, "series": _read_all(content["series"], lambda s: Series(**_make_tuples(s)))})
+    return Panel(
+        **{**content, "series": _read_all(content["series"], lambda s: Series(**_make_tuples(s)))}
+    )
 
 
-def _read_all(items: Iterable[dict[str, Any]], made: Callable[[dict[str, Any]], Any]) -> tuple[Any, ...]:
+def _read_all(
+    items: Iterable[dict[str, Any]], made: Callable[[dict[str, Any]], Any]
+) -> tuple[Any, ...]:
     return tuple(made(item) for item in items)
 
 

@@ -29,21 +29,32 @@ from sottovoce.errors import InvalidData
 from sottovoce.papers.registry import make_named_generator
 
 #: The paper's synthetic data: 100 rows of 30 columns, a fifth of them for testing.
-COLUMNS, TRAIN, TEST = 30, 80, 20
+COLUMNS = 30
+TRAIN = 80
+TEST = 20
 #: The seed of the authors' split of the medical data, and of their subsets of its training rows.
-SPLIT_SEED, TEST_SHARE = 21, 0.2
+SPLIT_SEED = 21
+TEST_SHARE = 0.2
 MEDICAL = "insurance.csv"
-NUMBERS, FACTORS, LABEL = ("age", "bmi", "children"), ("sex", "smoker", "region"), "charges"
+NUMBERS = ("age", "bmi", "children")
+FACTORS = ("sex", "smoker", "region")
+LABEL = "charges"
 #: What print says of the draw behind Tables 1, 11 and 13: Σε and the smallest ε; of its test rows mean y², mean ‖x‖²
 #: and, from the standard deviations at large λ, ‖Xᵀy‖/N; and its regularised loss without privacy at λ = 1.
-MATCHED_TOTAL, MATCHED_SMALLEST = 43.37, 0.02345
-MATCHED_LABELS, MATCHED_NORMS, MATCHED_SLOPE, MATCHED_PLAIN = 2.43e-3, 10.3, 0.0672, 2.01e-3
+MATCHED_TOTAL = 43.37
+MATCHED_SMALLEST = 0.02345
+MATCHED_LABELS = 2.43e-3
+MATCHED_NORMS = 10.3
+MATCHED_SLOPE = 0.0672
+MATCHED_PLAIN = 2.01e-3
 #: Draws of budgets and of test rows among which the likest is taken, and of training rows, of which less is known.
-CANDIDATES, TRAINING_CANDIDATES = 20_000, 400
+CANDIDATES = 20_000
+TRAINING_CANDIDATES = 400
 #: Runs of noise that check the closed forms, for the full and the small size.
 RUNS = (10_000, 500)
 #: Where data are looked for when no folder is named.
-DATA_VARIABLE, DATA_FOLDER = "SOTTOVOCE_DATA", Path("../shared/data")
+DATA_VARIABLE = "SOTTOVOCE_DATA"
+DATA_FOLDER = Path("../shared/data")
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +116,8 @@ class BudgetProfile:
     def draw(self, rows: int, draws: int, seed: str) -> Floats:
         """Returns ``draws`` lines of budgets, conservatives first, then mediums, then liberals."""
         low, between, high = self.levels
-        (careful, middle), rng = self.counts(rows), make_named_generator(seed)
+        (careful, middle) = self.counts(rows)
+        rng = make_named_generator(seed)
         epsilon = np.full((draws, rows), high)
         epsilon[:, :careful] = rng.uniform(low, between, (draws, careful))
         epsilon[:, careful : careful + middle] = rng.uniform(between, high, (draws, middle))
@@ -115,7 +127,10 @@ class BudgetProfile:
 def draw_synthetic(draws: int, seed: str) -> list[RidgeData]:
     """Returns data sets with θ* uniform on the sphere, x uniform in the cube, y = xᵀθ*/√d without noise."""
     rng = make_named_generator(seed)
-    return [_label_rows(rng.normal(size=COLUMNS), rng.random((TRAIN + TEST, COLUMNS))) for _ in range(draws)]
+    return [
+        _label_rows(rng.normal(size=COLUMNS), rng.random((TRAIN + TEST, COLUMNS)))
+        for _ in range(draws)
+    ]
 
 
 def _label_rows(direction: Floats, rows: Floats) -> RidgeData:
@@ -159,7 +174,10 @@ def _scale_column(rows: list[dict[str, str]], name: str) -> Floats:
 
 
 def _encode_levels(rows: list[dict[str, str]], name: str) -> list[Floats]:
-    return [np.array([float(row[name] == level) for row in rows]) for level in sorted({row[name] for row in rows})]
+    return [
+        np.array([float(row[name] == level) for row in rows])
+        for level in sorted({row[name] for row in rows})
+    ]
 
 
 def compute_rate(lam: float, d: int, total: float | Floats) -> Floats:
@@ -177,7 +195,9 @@ def solve_weighted_ridge(data: RidgeData, weights: Floats, lam: float) -> Floats
 
 def solve_ridge(gram: Floats, cross: Floats, lam: float) -> Floats:
     """Returns (G + λI)⁻¹c for each pair of the two stacks."""
-    return np.asarray(np.linalg.solve(gram + lam * np.eye(gram.shape[-1]), cross[..., None])[..., 0])
+    return np.asarray(
+        np.linalg.solve(gram + lam * np.eye(gram.shape[-1]), cross[..., None])[..., 0]
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,21 +219,29 @@ def compute_losses(data: RidgeData, theta: Floats, eta: Floats, lam: float) -> L
     return LossMoments(float(unreg.mean()), float(reg.mean()), *stds)
 
 
-def compute_moments(data: RidgeData, theta: Floats, eta: Floats, lam: float) -> tuple[Floats, Floats]:
+def compute_moments(
+    data: RidgeData, theta: Floats, eta: Floats, lam: float
+) -> tuple[Floats, Floats]:
     """Returns mean and variance over Z of ‖y − X(θ̄+Z)‖²/N + λ‖θ̄+Z‖², for each line of theta with its rate."""
-    d, form = theta.shape[-1], data.second + lam * np.eye(theta.shape[-1])
+    d = theta.shape[-1]
+    form = data.second + lam * np.eye(theta.shape[-1])
     slope = data.cross - theta @ form
-    squared, fourth = d * (d + 1) / eta**2, d * (d + 1) * (d + 2) * (d + 3) / eta**4
-    trace, square = float(np.trace(form)), float(np.sum(form * form))
+    squared = d * (d + 1) / eta**2
+    fourth = d * (d + 1) * (d + 2) * (d + 3) / eta**4
+    trace = float(np.trace(form))
+    square = float(np.sum(form * form))
     mean = data.loss(theta) + lam * (theta**2).sum(axis=-1) + squared * trace / d
     by_slope = 4 * (slope**2).sum(axis=-1) * squared / d
     by_form = fourth * (2 * square + trace**2) / (d * (d + 2)) - (squared * trace / d) ** 2
     return mean, by_slope + by_form
 
 
-def simulate_losses(data: RidgeData, theta: Floats, eta: Floats, lam: float, runs: int, seed: str) -> LossMoments:
+def simulate_losses(
+    data: RidgeData, theta: Floats, eta: Floats, lam: float, runs: int, seed: str
+) -> LossMoments:
     """Returns the moments of the loss as found in so many runs, with one line of theta for all or one for each."""
-    rng, d = make_named_generator(seed), theta.shape[-1]
+    rng = make_named_generator(seed)
+    d = theta.shape[-1]
     directions = rng.normal(size=(runs, d))
     directions *= (rng.gamma(d, 1.0, runs) / eta / np.linalg.norm(directions, axis=1))[:, None]
     released = theta + directions
@@ -231,11 +259,16 @@ class SampledRows:
     total: Floats
 
     @classmethod
-    def draw(cls, data: RidgeData, epsilon: Floats, threshold: float, runs: int, seed: str) -> SampledRows:
+    def draw(
+        cls, data: RidgeData, epsilon: Floats, threshold: float, runs: int, seed: str
+    ) -> SampledRows:
         """Keeps row i with probability (e^ε_i − 1)/(e^t − 1), at most 1, in each run."""
         chance = np.minimum(np.expm1(epsilon) / math.expm1(threshold), 1.0).astype(np.float32)
-        kept = (make_named_generator(seed).random((runs, len(epsilon)), dtype=np.float32) < chance).astype(np.float64)
-        counts, d = kept.sum(axis=1), data.X.shape[1]
+        kept = (
+            make_named_generator(seed).random((runs, len(epsilon)), dtype=np.float32) < chance
+        ).astype(np.float64)
+        counts = kept.sum(axis=1)
+        d = data.X.shape[1]
         gram = (kept @ data.products / counts[:, None]).reshape(runs, d, d)
         return cls(gram, (kept * data.y) @ data.X / counts[:, None], threshold * counts)
 
@@ -244,13 +277,17 @@ def solve_personalised(data: RidgeData, epsilon: Floats, lam: float) -> tuple[Fl
     """Returns solution and rate of PDP-OP, w ∝ ε, for each line of budgets."""
     lines = np.atleast_2d(epsilon)
     total = lines.sum(axis=1)
-    return solve_weighted_ridge(data, lines / total[:, None], lam), compute_rate(lam, data.X.shape[1], total)
+    return solve_weighted_ridge(data, lines / total[:, None], lam), compute_rate(
+        lam, data.X.shape[1], total
+    )
 
 
 def solve_uniform(data: RidgeData, smallest: float | Floats, lam: float) -> tuple[Floats, Floats]:
     """Returns solution and rate with everybody at the smallest ε."""
     n, d = data.X.shape
-    return solve_weighted_ridge(data, np.full(n, 1 / n), lam), compute_rate(lam, d, n * np.atleast_1d(smallest))
+    return solve_weighted_ridge(data, np.full(n, 1 / n), lam), compute_rate(
+        lam, d, n * np.atleast_1d(smallest)
+    )
 
 
 def compute_plain_loss(data: RidgeData, lam: float) -> float:
@@ -267,18 +304,31 @@ def compute_plain_loss(data: RidgeData, lam: float) -> float:
 def match_published_draw() -> tuple[RidgeData, Floats]:
     """Returns data and budgets that agree with what print tells about the draw behind Tables 1, 11 and 13."""
     lines = BudgetProfile().draw(TRAIN, CANDIDATES, "ridge matched budgets")
-    epsilon = lines[_find_likest((lines.sum(axis=1), MATCHED_TOTAL), (lines.min(axis=1), MATCHED_SMALLEST))]
+    epsilon = lines[
+        _find_likest((lines.sum(axis=1), MATCHED_TOTAL), (lines.min(axis=1), MATCHED_SMALLEST))
+    ]
     rng = make_named_generator("ridge matched data")
-    truths, rows = rng.normal(size=(CANDIDATES, COLUMNS)), rng.random((CANDIDATES, TEST, COLUMNS))
+    truths = rng.normal(size=(CANDIDATES, COLUMNS))
+    rows = rng.random((CANDIDATES, TEST, COLUMNS))
     truths /= np.linalg.norm(truths, axis=1, keepdims=True) * math.sqrt(COLUMNS)
     labels = np.einsum("knd,kd->kn", rows, truths)
     slopes = np.linalg.norm(np.einsum("knd,kn->kd", rows, labels) / TEST, axis=1)
     norms = (rows**2).sum(axis=2).mean(axis=1)
-    facts = ((labels**2).mean(axis=1), MATCHED_LABELS), (norms, MATCHED_NORMS), (slopes, MATCHED_SLOPE)
+    facts = (
+        ((labels**2).mean(axis=1), MATCHED_LABELS),
+        (norms, MATCHED_NORMS),
+        (slopes, MATCHED_SLOPE),
+    )
     best = _find_likest(*facts)
-    training = make_named_generator("ridge matched training rows").random((TRAINING_CANDIDATES, TRAIN, COLUMNS))
-    sets = [RidgeData(X, X @ truths[best], rows[best], labels[best], truths[best]) for X in training]
-    return sets[_find_likest((np.array([compute_plain_loss(data, 1.0) for data in sets]), MATCHED_PLAIN))], epsilon
+    training = make_named_generator("ridge matched training rows").random(
+        (TRAINING_CANDIDATES, TRAIN, COLUMNS)
+    )
+    sets = [
+        RidgeData(X, X @ truths[best], rows[best], labels[best], truths[best]) for X in training
+    ]
+    return sets[
+        _find_likest((np.array([compute_plain_loss(data, 1.0) for data in sets]), MATCHED_PLAIN))
+    ], epsilon
 
 
 def _find_likest(*facts: tuple[Floats, float]) -> int:

@@ -28,16 +28,37 @@ import sottovoce as sv
 from sottovoce.arrays import Floats
 from sottovoce.papers import ridge_setup
 from sottovoce.papers.registry import Task, make_named_generator
-from sottovoce.papers.results import Outcome, Reason, ResultColumn, ResultTable, format_number, format_percentile
-from sottovoce.papers.ridge_setup import RUNS, TRAIN, BudgetProfile, LossMoments, RidgeData, SampledRows
+from sottovoce.papers.results import (
+    Outcome,
+    Reason,
+    ResultColumn,
+    ResultTable,
+    format_number,
+    format_percentile,
+)
+from sottovoce.papers.ridge_setup import (
+    RUNS,
+    TRAIN,
+    BudgetProfile,
+    LossMoments,
+    RidgeData,
+    SampledRows,
+)
 
 #: Draws of what the authors did not fix, and fits of our own methods a line, for the full and the small size.
-DRAWS, FITS = (300, 40), (10, 1)
-PLAIN, OTHER = BudgetProfile(), BudgetProfile(0.54, 0.37)
+DRAWS = (300, 40)
+FITS = (10, 1)
+PLAIN = BudgetProfile()
+OTHER = BudgetProfile(0.54, 0.37)
 PAIR = ("pdp_op", "uniform")
 #: Data, budgets and λ.
 Case = tuple[RidgeData, Floats, float]
-WORDS = {"pdp_op": "personalised", "uniform": "one ε for all", "unreg": "unregularised", "reg": "regularised"}
+WORDS = {
+    "pdp_op": "personalised",
+    "uniform": "one ε for all",
+    "unreg": "unregularised",
+    "reg": "regularised",
+}
 
 
 @dataclass(frozen=True)
@@ -65,7 +86,9 @@ class Sweep:
     @property
     def name(self) -> str:
         """Where the data are from."""
-        return "medical" if self.medical else "synthetic"
+        if self.medical:
+            return "medical"
+        return "synthetic"
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +117,11 @@ SWEEPS = {
 }
 #: Printed numbers that cannot be right, by table, column and line.
 ERRATA = {
-    (3, "reg_uniform", "0.3"): "Print repeats the number of the line ε_c = 0.5. The unregularised loss beside it "
+    (
+        3,
+        "reg_uniform",
+        "0.3",
+    ): "Print repeats the number of the line ε_c = 0.5. The unregularised loss beside it "
     "leads to about 3.",
 }
 
@@ -102,24 +129,29 @@ ERRATA = {
 def table_1(task: Task) -> Outcome:
     """Table 1: synthetic data, by λ, on the matched draw."""
     published = ridge_setup.read_printed("ridge_table_01_synthetic_lambda_vs_uniform")
-    count, matched = task.choose(*DRAWS), ridge_setup.match_published_draw()
+    count = task.choose(*DRAWS)
+    matched = ridge_setup.match_published_draw()
     sets = ridge_setup.draw_synthetic(count, "ridge synthetic data")
     pairs = list(zip(sets, PLAIN.draw(TRAIN, count, "ridge synthetic budgets"), strict=True))
     lines = [TableLine(lam, pairs, (*matched, lam), PLAIN) for lam in published["lambda"]]
     here = [compute_line_losses(*line.case) for line in lines]
     columns = _compare_lines(task, lines, published)
-    columns = [replace(column, ours=values) for column, values in zip(columns, zip(*here, strict=True), strict=True)]
-    return _make_outcome(task, 1, "λ", lines, columns, (_check_by_simulation(task, lines), describe_match()))
+    columns = [
+        replace(column, ours=values)
+        for column, values in zip(columns, zip(*here, strict=True), strict=True)
+    ]
+    return _make_outcome(
+        task, 1, "λ", lines, columns, (_check_by_simulation(task, lines), describe_match())
+    )
 
 
 def table_2(task: Task) -> Outcome:
     """Table 2: medical data, by λ, one draw of budgets for all lines."""
-    published, data = (
-        ridge_setup.read_printed("ridge_table_02_medical_lambda_vs_uniform"),
-        ridge_setup.load_medical(task.data),
-    )
+    published = ridge_setup.read_printed("ridge_table_02_medical_lambda_vs_uniform")
+    data = ridge_setup.load_medical(task.data)
     budgets = PLAIN.draw(len(data.y), task.choose(*DRAWS), "ridge medical budgets")
-    pairs, middle = [(data, epsilon) for epsilon in budgets], ridge_setup.choose_typical(budgets)
+    pairs = [(data, epsilon) for epsilon in budgets]
+    middle = ridge_setup.choose_typical(budgets)
     lines = [TableLine(lam, pairs, (data, middle, lam), PLAIN) for lam in published["lambda"]]
     single, told = _make_uniform_columns(data, published)
     columns = [*_compare_lines(task, lines, published), *single]
@@ -132,9 +164,15 @@ def by_line(task: Task) -> Outcome:
     sweep = SWEEPS[number]
     published = ridge_setup.read_printed(f"ridge_table_{number:02}_{sweep.name}_{sweep.key}")
     lines = [_make_line(sweep, value, task) for value in published[sweep.key]]
-    notes = ["Means are closed forms; print averages 10,000 runs, which leaves it a noise of about 1 %."]
-    notes += ["The caption prints f = .34/.43/.23; the numbers are those of .54/.37/.09."] * (number == 9)
-    return _make_outcome(task, number, sweep.what, lines, _compare_lines(task, lines, published), tuple(notes))
+    notes = [
+        "Means are closed forms; print averages 10,000 runs, which leaves it a noise of about 1 %."
+    ]
+    notes += ["The caption prints f = .34/.43/.23; the numbers are those of .54/.37/.09."] * (
+        number == 9
+    )
+    return _make_outcome(
+        task, number, sweep.what, lines, _compare_lines(task, lines, published), tuple(notes)
+    )
 
 
 def _make_line(sweep: Sweep, value: float, task: Task) -> TableLine:
@@ -149,31 +187,53 @@ def _compare_lines(
     """Returns the four columns: the median over draws, print, and where print falls."""
     found = []
     for place, line in enumerate(lines):
-        found.append([compute_line_losses(data, epsilon, line.case[2]) for data, epsilon in line.pairs])
+        found.append(
+            [compute_line_losses(data, epsilon, line.case[2]) for data, epsilon in line.pairs]
+        )
         task.progress((place + 1) / (len(lines) + 1))
     draws = np.array(found)
-    return [_make_column(name, published[name], draws[:, :, place]) for place, name in enumerate(_NAMES)]
+    return [
+        _make_column(name, published[name], draws[:, :, place]) for place, name in enumerate(_NAMES)
+    ]
 
 
 def _make_outcome(
-    task: Task, number: int, key: str, lines: list[TableLine], columns: list[ResultColumn], sentences: tuple[str, ...]
+    task: Task,
+    number: int,
+    key: str,
+    lines: list[TableLine],
+    columns: list[ResultColumn],
+    sentences: tuple[str, ...],
 ) -> Outcome:
     """Returns the table with our own methods beside it and a reason for whatever is off."""
     every = (*columns, *make_own_columns(task, [line.case for line in lines]))
     table = ResultTable(f"Table {number}", key, tuple(f"{line.value:g}" for line in lines), every)
-    return Outcome(task.name, task.size, (replace(table, reasons=_find_reasons(number, table, lines)),), (), sentences)
+    return Outcome(
+        task.name,
+        task.size,
+        (replace(table, reasons=_find_reasons(number, table, lines)),),
+        (),
+        sentences,
+    )
 
 
-def draw_line(sweep: Sweep, value: float, count: int, folder: Path | None) -> list[tuple[RidgeData, Floats]]:
+def draw_line(
+    sweep: Sweep, value: float, count: int, folder: Path | None
+) -> list[tuple[RidgeData, Floats]]:
     """Returns data and budgets of one line, ``count`` times; a share of rows, or their number, may be what varies."""
     profile, share = sweep.setting(value)
-    sets = (
-        [ridge_setup.load_medical(folder)] * count
-        if sweep.medical
-        else ridge_setup.draw_synthetic(count, "ridge synthetic data")
-    )
-    rows = round(share * len(sets[0].y)) if share <= 1 else int(share)
-    subsets = [sets[0].take_first(rows)] * count if sweep.medical else [data.take_first(rows) for data in sets]
+    if sweep.medical:
+        sets = [ridge_setup.load_medical(folder)] * count
+    else:
+        sets = ridge_setup.draw_synthetic(count, "ridge synthetic data")
+    if share <= 1:
+        rows = round(share * len(sets[0].y))
+    else:
+        rows = int(share)
+    if sweep.medical:
+        subsets = [sets[0].take_first(rows)] * count
+    else:
+        subsets = [data.take_first(rows) for data in sets]
     lines = profile.draw(rows, count, f"ridge {sweep.key} {value:g}")
     return list(zip(subsets, lines, strict=True))
 
@@ -184,7 +244,9 @@ _NAMES = tuple(f"{loss}_{method}" for loss in ("unreg", "reg") for method in PAI
 def compute_line_losses(data: RidgeData, epsilon: Floats, lam: float) -> tuple[float, ...]:
     """Returns the four expected losses of one draw, in the order of the tables' columns."""
     own = ridge_setup.compute_losses(data, *ridge_setup.solve_personalised(data, epsilon, lam), lam)
-    alike = ridge_setup.compute_losses(data, *ridge_setup.solve_uniform(data, float(epsilon.min()), lam), lam)
+    alike = ridge_setup.compute_losses(
+        data, *ridge_setup.solve_uniform(data, float(epsilon.min()), lam), lam
+    )
     return own.unreg, alike.unreg, own.reg, alike.reg
 
 
@@ -192,12 +254,18 @@ def make_own_columns(task: Task, cases: list[Case]) -> list[ResultColumn]:
     """Returns what our methods make of each line: the unregularised loss, averaged over a few fits with fresh noise."""
     fits = task.choose(*FITS)
     words = f"unregularised, {{}}, {fits} fit{'s' * (fits > 1)}"
-    tight = tuple(_measure_own(data, epsilon, fits, method="output-tight", alpha=lam) for data, epsilon, lam in cases)
+    tight = tuple(
+        _measure_own(data, epsilon, fits, method="output-tight", alpha=lam)
+        for data, epsilon, lam in cases
+    )
     # The default has no λ, so lines that differ in λ alone share its number.
     distinct = {id(epsilon): (data, epsilon) for data, epsilon, _ in cases}
     found = {key: _measure_own(*case, fits, method="objective") for key, case in distinct.items()}
     objective = tuple(found[id(epsilon)] for _, epsilon, _ in cases)
-    return [ResultColumn(words.format("output-tight"), tight), ResultColumn(words.format("objective"), objective)]
+    return [
+        ResultColumn(words.format("output-tight"), tight),
+        ResultColumn(words.format("objective"), objective),
+    ]
 
 
 def _measure_own(data: RidgeData, epsilon: Floats, fits: int, **options: Any) -> float:
@@ -205,7 +273,9 @@ def _measure_own(data: RidgeData, epsilon: Floats, fits: int, **options: Any) ->
     ones = bool((data.X[:, -1] == 1).all())
     X, test_X = (rows[:, : rows.shape[1] - ones] for rows in (data.X, data.test_X))
     bounds = sv.Bounds(features=(np.zeros(X.shape[1]), np.ones(X.shape[1])), label=(-1, 1))
-    models = [sv.Ridge(bounds=bounds, **options).fit(X, data.y, epsilon=epsilon) for _ in range(fits)]
+    models = [
+        sv.Ridge(bounds=bounds, **options).fit(X, data.y, epsilon=epsilon) for _ in range(fits)
+    ]
     return float(np.mean([(data.test_y - model.predict(test_X)) ** 2 for model in models]))
 
 
@@ -226,7 +296,9 @@ def _find_reasons(number: int, table: ResultTable, lines: list[TableLine]) -> tu
         falls = dict(zip(table.lines, column.falls_at, strict=True))
         among = tuple(line for line in off if line not in wrong and 0 < (falls[line] or 0) < 1)
         if among:
-            reasons.append(Reason(column.name, _explain_draws(name, [falls[line] for line in among]), among))
+            reasons.append(
+                Reason(column.name, _explain_draws(name, [falls[line] for line in among]), among)
+            )
         for line in off if name.endswith("uniform") else ():
             place = table.lines.index(line)
             if line not in (*wrong, *among):
@@ -240,7 +312,10 @@ def _explain_rare(name: str, line: TableLine, value: float) -> str:
     data, _, lam = line.case
     implied = _infer_epsilon(data, lam, value, name.partition("_")[0])
     above = line.profile.smallest_at_least(implied, len(data.y))
-    word, chance = ("large", above) if above < 0.5 else ("small", 1 - above)
+    if above < 0.5:
+        word, chance = ("large", above)
+    else:
+        word, chance = ("small", 1 - above)
     return (
         f"One person, whoever drew the smallest ε, sets this number. Print implies {implied:.4f}; a smallest ε as "
         f"{word} as this has a chance of {chance:.1%}."
@@ -249,8 +324,12 @@ def _explain_rare(name: str, line: TableLine, value: float) -> str:
 
 def _explain_draws(name: str, falls: list[float | None]) -> str:
     shares = [share for share in falls if share is not None]
-    low, high = format_percentile(min(shares)), format_percentile(max(shares))
-    where = f"print lies above {low} of them" if low == high else f"print lies above {low} to {high} of them"
+    low = format_percentile(min(shares))
+    high = format_percentile(max(shares))
+    if low == high:
+        where = f"print lies above {low} of them"
+    else:
+        where = f"print lies above {low} to {high} of them"
     if name.endswith("uniform"):
         return f"One person, whoever drew the smallest ε, sets this number. Ours is the median of many draws; {where}."
     return f"The authors' draw was not seeded. Ours is the median of many draws; {where}."
@@ -267,7 +346,9 @@ def _check_by_simulation(task: Task, lines: list[TableLine]) -> str:
     )
 
 
-def _measure_gaps(name: str, data: RidgeData, epsilon: Floats, lam: float, runs: int) -> list[tuple[float, float]]:
+def _measure_gaps(
+    name: str, data: RidgeData, epsilon: Floats, lam: float, runs: int
+) -> list[tuple[float, float]]:
     """Returns how far simulated means are from closed forms, relatively and in standard errors."""
     found = []
     fits = {
@@ -276,9 +357,12 @@ def _measure_gaps(name: str, data: RidgeData, epsilon: Floats, lam: float, runs:
     }
     for method, fit in fits.items():
         exact = ridge_setup.compute_losses(data, *fit, lam)
-        seen = ridge_setup.simulate_losses(data, *fit, lam, runs, f"ridge check {name} {method} {lam}")
+        seen = ridge_setup.simulate_losses(
+            data, *fit, lam, runs, f"ridge check {name} {method} {lam}"
+        )
         for kind in ("unreg", "reg"):
-            mean, std = float(getattr(exact, kind)), float(getattr(exact, f"{kind}_std"))
+            mean = float(getattr(exact, kind))
+            std = float(getattr(exact, f"{kind}_std"))
             gap = abs(float(getattr(seen, kind)) - mean)
             found.append((gap / mean, gap * math.sqrt(runs) / std))
     return found
@@ -290,11 +374,16 @@ def _make_uniform_columns(
     """Returns the uniform columns at the one ε that print implies, and the sentence about it."""
     lams = published["lambda"]
     printed = [
-        (kind, *cell) for kind in ("unreg", "reg") for cell in zip(lams, published[f"{kind}_uniform"], strict=True)
+        (kind, *cell)
+        for kind in ("unreg", "reg")
+        for cell in zip(lams, published[f"{kind}_uniform"], strict=True)
     ]
     implied = np.array([_infer_epsilon(data, lam, value, kind) for kind, lam, value in printed])
     single = float(np.median(implied))
-    found = [ridge_setup.compute_losses(data, *ridge_setup.solve_uniform(data, single, lam), lam) for lam in lams]
+    found = [
+        ridge_setup.compute_losses(data, *ridge_setup.solve_uniform(data, single, lam), lam)
+        for lam in lams
+    ]
     columns = tuple(
         ResultColumn(f"{WORDS[kind]}, all at ε = {single:.5f}", tuple(getattr(losses, kind) for losses in found),
                published[f"{kind}_uniform"]) for kind in ("unreg", "reg")
@@ -311,11 +400,17 @@ def _infer_epsilon(data: RidgeData, lam: float, printed: float, kind: str) -> fl
     """Returns the ε at which everybody must have been for this printed loss."""
     quiet = ridge_setup.compute_losses(data, *ridge_setup.solve_uniform(data, math.inf, lam), lam)
     loud = ridge_setup.compute_losses(data, *ridge_setup.solve_uniform(data, 1.0, lam), lam)
-    return math.sqrt((getattr(loud, kind) - getattr(quiet, kind)) / (printed - getattr(quiet, kind)))
+    return math.sqrt(
+        (getattr(loud, kind) - getattr(quiet, kind)) / (printed - getattr(quiet, kind))
+    )
 
 
 METHODS = ("pdp_op", "jorgensen_max", "jorgensen_mean")
-SAMPLING_WORDS = {"pdp_op": "personalised", "jorgensen_max": "sampled, t = max", "jorgensen_mean": "sampled, t = mean"}
+SAMPLING_WORDS = {
+    "pdp_op": "personalised",
+    "jorgensen_max": "sampled, t = max",
+    "jorgensen_mean": "sampled, t = mean",
+}
 LOSSES = {"unreg": "unregularised", "reg": "regularised"}
 PRINTED = {
     11: "ridge_table_11_synthetic_lambda_vs_jorgensen",
@@ -335,7 +430,8 @@ MEDIAN_OF = 300
 #: Below this a test loss is zero but for the rounding of 64-bit arithmetic.
 ROUNDING = 1e-20
 #: Lines of Table 12 on which a loop over runs is timed, and how many runs it makes there.
-LOOPED_LINES, LOOPED_RUNS = 3, (100, 20)
+LOOPED_LINES = 3
+LOOPED_RUNS = (100, 20)
 
 
 def by_lambda(task: Task) -> Outcome:
@@ -348,17 +444,30 @@ def by_lambda(task: Task) -> Outcome:
     for name in (head for head in published if head != "lambda"):
         loss, _, method = name.partition("_")
         if method == "nonprivate":
-            ours = tuple(ridge_setup.compute_plain_loss(data, 0.0 if loss == "unreg" else lam) for lam in lams)
+            ours = tuple(
+                ridge_setup.compute_plain_loss(data, 0.0 if loss == "unreg" else lam)
+                for lam in lams
+            )
         else:
-            kind = loss if number in (11, 12) else f"{loss}_std"
+            if number in (11, 12):
+                kind = loss
+            else:
+                kind = f"{loss}_std"
             ours = tuple(float(getattr(found[lam][method], kind)) for lam in lams)
         columns.append(
-            ResultColumn(f"{LOSSES[loss]}, {SAMPLING_WORDS.get(method, 'not private')}", ours, published[name])
+            ResultColumn(
+                f"{LOSSES[loss]}, {SAMPLING_WORDS.get(method, 'not private')}",
+                ours,
+                published[name],
+            )
         )
     lines = tuple(f"{lam:g}" for lam in lams)
     reasons = (*_explain_exponents(number, published, columns, lines), *_explain_zeros(columns))
     table = ResultTable(f"Table {number}", "λ", lines, tuple(columns), reasons)
-    sentences = (told,) if number in MEDICAL_TABLES else (told, describe_match())
+    if number in MEDICAL_TABLES:
+        sentences = (told,)
+    else:
+        sentences = (told, describe_match())
     return Outcome(task.name, task.size, (table,), (), sentences)
 
 
@@ -370,10 +479,14 @@ def describe_match() -> str:
         "smallest ε": (float(epsilon.min()), ridge_setup.MATCHED_SMALLEST),
         "mean y² of the test rows": (float((data.test_y**2).mean()), ridge_setup.MATCHED_LABELS),
         "mean ‖x‖²": (float((data.test_X**2).sum(axis=1).mean()), ridge_setup.MATCHED_NORMS),
-        "‖Xᵀy‖/N": (float(np.linalg.norm(data.test_X.T @ data.test_y)) / len(data.test_y), ridge_setup.MATCHED_SLOPE),
+        "‖Xᵀy‖/N": (
+            float(np.linalg.norm(data.test_X.T @ data.test_y)) / len(data.test_y),
+            ridge_setup.MATCHED_SLOPE,
+        ),
     }
     told = ", ".join(
-        f"{name} {format_number(have, 4)} (print: {format_number(want, 4)})" for name, (have, want) in facts.items()
+        f"{name} {format_number(have, 4)} (print: {format_number(want, 4)})"
+        for name, (have, want) in facts.items()
     )
     return f"Ours is one draw of {ridge_setup.CANDIDATES:,}, chosen for its likeness to the authors', which has no seed: {told}."
 
@@ -397,11 +510,16 @@ def _explain_zeros(columns: list[ResultColumn]) -> list[Reason]:
     return [
         Reason(column.name, told)
         for column in columns
-        if all(max(a or 0, b or 0) < ROUNDING for a, b in zip(column.ours, column.published, strict=True))
+        if all(
+            max(a or 0, b or 0) < ROUNDING
+            for a, b in zip(column.ours, column.published, strict=True)
+        )
     ]
 
 
-def compute_by_lambda(medical: bool, task: Task) -> tuple[RidgeData, dict[float, dict[str, LossMoments]], str]:
+def compute_by_lambda(
+    medical: bool, task: Task
+) -> tuple[RidgeData, dict[float, dict[str, LossMoments]], str]:
     """Returns the data, all losses by λ and method, and what the simulation says of them."""
     return _compute_lambdas(medical, task.choose(*RUNS), task.data)
 
@@ -412,11 +530,15 @@ def _compute_lambdas(
 ) -> tuple[RidgeData, dict[float, dict[str, LossMoments]], str]:
     if medical:
         data = ridge_setup.load_medical(folder)
-        epsilon = ridge_setup.choose_typical(BudgetProfile().draw(len(data.y), MEDIAN_OF, "ridge medical budgets"))
+        epsilon = ridge_setup.choose_typical(
+            BudgetProfile().draw(len(data.y), MEDIAN_OF, "ridge medical budgets")
+        )
     else:
         data, epsilon = ridge_setup.match_published_draw()
     lams = ridge_setup.read_printed(PRINTED[12 if medical else 11])["lambda"]
-    exact, seen = compare_methods(data, epsilon, lams, runs, "ridge sampling" + " medical" * medical)
+    exact, seen = compare_methods(
+        data, epsilon, lams, runs, "ridge sampling" + " medical" * medical
+    )
     return data, exact, _describe_agreement(exact, seen, runs)
 
 
@@ -429,7 +551,9 @@ def compare_methods(
     seen: dict[float, dict[str, LossMoments]] = {}
     for lam in lams:
         fits = solve_methods(data, epsilon, drawn, lam)
-        exact[lam] = {method: ridge_setup.compute_losses(data, *part, lam) for method, part in fits.items()}
+        exact[lam] = {
+            method: ridge_setup.compute_losses(data, *part, lam) for method, part in fits.items()
+        }
         seen[lam] = {
             method: ridge_setup.simulate_losses(data, *part, lam, runs, f"{seed} {method} {lam}")
             for method, part in fits.items()
@@ -440,7 +564,10 @@ def compare_methods(
 def draw_samples(data: RidgeData, epsilon: Floats, runs: int, seed: str) -> dict[str, SampledRows]:
     """Returns samples of the rows for both thresholds."""
     thresholds = {"jorgensen_max": float(epsilon.max()), "jorgensen_mean": float(epsilon.mean())}
-    return {name: SampledRows.draw(data, epsilon, t, runs, f"{seed} {name}") for name, t in thresholds.items()}
+    return {
+        name: SampledRows.draw(data, epsilon, t, runs, f"{seed} {name}")
+        for name, t in thresholds.items()
+    }
 
 
 def solve_methods(
@@ -449,7 +576,10 @@ def solve_methods(
     """Returns solutions and rates of the three methods."""
     d = data.X.shape[1]
     drawn = {
-        name: (ridge_setup.solve_ridge(sample.gram, sample.cross, lam), ridge_setup.compute_rate(lam, d, sample.total))
+        name: (
+            ridge_setup.solve_ridge(sample.gram, sample.cross, lam),
+            ridge_setup.compute_rate(lam, d, sample.total),
+        )
         for name, sample in kept.items()
     }
     return {"pdp_op": ridge_setup.solve_personalised(data, epsilon, lam), **drawn}
@@ -459,7 +589,8 @@ def _describe_agreement(
     exact: dict[float, dict[str, LossMoments]], seen: dict[float, dict[str, LossMoments]], runs: int
 ) -> str:
     means, stds = (
-        max(_find_largest_gap(exact, seen, kind) for kind in kinds) for kinds in (LOSSES, [f"{k}_std" for k in LOSSES])
+        max(_find_largest_gap(exact, seen, kind) for kind in kinds)
+        for kinds in (LOSSES, [f"{k}_std" for k in LOSSES])
     )
     return (
         f"Noise is integrated out; {runs:,} simulated runs a cell differ by at most {means:.1%} in the mean and "
@@ -470,14 +601,22 @@ def _describe_agreement(
 def _find_largest_gap(
     exact: dict[float, dict[str, LossMoments]], seen: dict[float, dict[str, LossMoments]], kind: str
 ) -> float:
-    pairs = ((getattr(seen[lam][m], kind), getattr(exact[lam][m], kind)) for lam in exact for m in METHODS)
+    pairs = (
+        (getattr(seen[lam][m], kind), getattr(exact[lam][m], kind))
+        for lam in exact
+        for m in METHODS
+    )
     return max(abs(float(found / known) - 1) for found, known in pairs)
 
 
 def speed(task: Task) -> Outcome:
     """Table 12's runs, all at once, against a loop over runs on some of its lines."""
-    data, runs, looped = ridge_setup.load_medical(task.data), task.choose(*RUNS), task.choose(*LOOPED_RUNS)
-    epsilon = ridge_setup.choose_typical(BudgetProfile().draw(len(data.y), MEDIAN_OF, "ridge medical budgets"))
+    data = ridge_setup.load_medical(task.data)
+    runs = task.choose(*RUNS)
+    looped = task.choose(*LOOPED_RUNS)
+    epsilon = ridge_setup.choose_typical(
+        BudgetProfile().draw(len(data.y), MEDIAN_OF, "ridge medical budgets")
+    )
     lams = ridge_setup.read_printed(PRINTED[12])["lambda"]
     began = time.process_time()
     compare_methods(data, epsilon, lams, runs, "ridge speed")
@@ -496,18 +635,33 @@ def speed(task: Task) -> Outcome:
         f"one processor. By what {looped} runs on {LOOPED_LINES} lines took, a loop over runs takes {alone:.0f} s: "
         f"{alone / together:.0f} times as long."
     )
-    return Outcome(task.name, task.size, (ResultTable("Time for Table 12", "", ("here",), columns),), (), (told,))
+    return Outcome(
+        task.name,
+        task.size,
+        (ResultTable("Time for Table 12", "", ("here",), columns),),
+        (),
+        (told,),
+    )
 
 
 def _run_loop(data: RidgeData, epsilon: Floats, lam: float, runs: int) -> None:
     """One run after the other, as one would write it first."""
-    rng, (n, d) = make_named_generator("ridge loop"), data.X.shape
+    rng = make_named_generator("ridge loop")
+    (n, d) = data.X.shape
     for _ in range(runs):
         for t in (None, float(epsilon.max()), float(epsilon.mean())):
-            kept = np.ones(n, bool) if t is None else rng.random(n) < np.expm1(epsilon) / math.expm1(t)
-            weights = epsilon if t is None else kept * t
+            if t is None:
+                kept = np.ones(n, bool)
+            else:
+                kept = rng.random(n) < np.expm1(epsilon) / math.expm1(t)
+            if t is None:
+                weights = epsilon
+            else:
+                weights = kept * t
             share = weights / weights.sum()
-            theta = np.linalg.solve((data.X.T * share) @ data.X + lam * np.eye(d), (share * data.y) @ data.X)
+            theta = np.linalg.solve(
+                (data.X.T * share) @ data.X + lam * np.eye(d), (share * data.y) @ data.X
+            )
             radius = rng.gamma(d, 1 / float(ridge_setup.compute_rate(lam, d, weights.sum())))
             direction = rng.normal(size=d)
             released = theta + radius * direction / np.linalg.norm(direction)

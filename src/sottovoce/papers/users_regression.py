@@ -26,14 +26,22 @@ from sottovoce.papers.registry import Task, make_named_generator
 from sottovoce.papers.results import Figure, Outcome, Panel, ResultColumn, ResultTable, Series
 
 #: The paper's synthetic data: half of the columns matter, and labels have this standard deviation around the plane.
-COLUMNS, INFORMATIVE, NOISE = 10, 5, 20.0
-ROWS, ALPHAS, EPSILONS = (600, 1200, 1800, 2400, 3000), (1.0, 1.25, 1.5, 1.75, 2.0), (1.0, 2.0, 3.0)
-ALPHA, MOST_ROWS = 1.5, 3000
+COLUMNS = 10
+INFORMATIVE = 5
+NOISE = 20.0
+ROWS = (600, 1200, 1800, 2400, 3000)
+ALPHAS = (1.0, 1.25, 1.5, 1.75, 2.0)
+EPSILONS = (1.0, 2.0, 3.0)
+ALPHA = 1.5
+MOST_ROWS = 3000
 #: Draws of synthetic data, and runs of noise that check the closed form, for the full and the small size.
-DRAWS, CHECKS = (10, 1), (20_000, 2_000)
+DRAWS = (10, 1)
+CHECKS = (20_000, 2_000)
 #: Thresholds that are tried, at most: evenly spaced on a logarithmic scale.
 THRESHOLDS = 40
-BEST, LIMITED, EVERYTHING = "best map", "limit, best h", "limit, all rows"
+BEST = "best map"
+LIMITED = "limit, best h"
+EVERYTHING = "limit, all rows"
 METHODS = (BEST, LIMITED, EVERYTHING)
 
 
@@ -67,14 +75,18 @@ class LabelProblem:
         return np.asarray(misfit + 2 * np.square(scale) * self.stretch.sum())
 
 
-def measure_best_map(problem: LabelProblem, epsilon: float, sensitivity: str = "entrywise") -> tuple[float, float]:
+def measure_best_map(
+    problem: LabelProblem, epsilon: float, sensitivity: str = "entrywise"
+) -> tuple[float, float]:
     """Returns the error of the best map, and the relative gap of its certificate."""
     regression = sv.LabelPrivateRegression(
         problem.range, noise_variance=problem.variance, fit_intercept=False, sensitivity=sensitivity
     )
     plan = regression.plan(problem.X, epsilon, groups=problem.owner)
     C = np.ldexp(plan.grid.map.astype(np.float64), plan.grid.map_exponent)
-    return float(problem.error(C @ problem.y, plan.noise["scale"])), plan.noise["certificate"]["gap"]
+    return float(problem.error(C @ problem.y, plan.noise["scale"])), plan.noise["certificate"][
+        "gap"
+    ]
 
 
 def limit_rows(owner: Integers, h: int, order: Integers) -> Integers:
@@ -91,12 +103,15 @@ def solve_least_squares(X: Floats, owner: Integers, rows: Integers) -> tuple[Flo
     return np.asarray(C), float(np.bincount(owner[rows], weights=np.abs(C).sum(axis=0)).max())
 
 
-def measure_limits(problem: LabelProblem, epsilons: Sequence[float], seed: str) -> tuple[Integers, Floats]:
+def measure_limits(
+    problem: LabelProblem, epsilons: Sequence[float], seed: str
+) -> tuple[Integers, Floats]:
     """Returns the thresholds that are tried, and the error of sample limiting for each ε at each of them."""
     largest = int(np.bincount(problem.owner).max())
     thresholds = np.unique(np.geomspace(1, largest, THRESHOLDS).round().astype(np.int64))
     low, high = problem.range
-    errors, rng = [], make_named_generator(seed)
+    errors = []
+    rng = make_named_generator(seed)
     for h in thresholds:
         rows = limit_rows(problem.owner, int(h), rng.permutation(len(problem.y)))
         C, reach = solve_least_squares(problem.X, problem.owner, rows)
@@ -111,10 +126,15 @@ def make_zipf_sizes(n: int, alpha: float) -> Integers:
     [1, 1, 1, 1, 1, 1, 2, 3, 4, 5]
     """
     sizes = np.arange(1, n + 1)
-    low, high = 0.0, float(n)  # of the number of people with one row
+    # of the number of people with one row
+    low = 0.0
+    high = float(n)
     while high - low > 1e-9 * n:
         middle = (low + high) / 2
-        low, high = (middle, high) if sizes @ _count_people(middle, sizes, alpha) <= n else (low, middle)
+        if sizes @ _count_people(middle, sizes, alpha) <= n:
+            low, high = (middle, high)
+        else:
+            low, high = (low, middle)
     found = np.repeat(sizes, _count_people(low, sizes, alpha))
     return np.sort(np.concatenate([found, np.ones(n - found.sum(), dtype=np.int64)]))
 
@@ -125,9 +145,15 @@ def _count_people(first: float, sizes: Integers, alpha: float) -> Integers:
 
 def draw_synthetic(n: int, alpha: float, draw: int) -> LabelProblem:
     """Returns one draw of the paper's synthetic data, rows dealt out at random."""
-    rng, sizes = make_named_generator(f"users {n} {alpha} {draw}"), make_zipf_sizes(n, alpha)
+    rng = make_named_generator(f"users {n} {alpha} {draw}")
+    sizes = make_zipf_sizes(n, alpha)
     X, y = make_regression(
-        n, COLUMNS, n_informative=INFORMATIVE, bias=0.0, noise=NOISE, random_state=int(rng.integers(2**31))
+        n,
+        COLUMNS,
+        n_informative=INFORMATIVE,
+        bias=0.0,
+        noise=NOISE,
+        random_state=int(rng.integers(2**31)),
     )
     return LabelProblem(X, y, rng.permutation(np.repeat(np.arange(len(sizes)), sizes)))
 
@@ -136,15 +162,38 @@ def figure(task: Task) -> Outcome:
     """Figures 1 and 3 (errors by rows, at one ε and at the others) and 2 (by α)."""
     number = int(task.name.rpartition("-")[2])
     axis: tuple[float, ...] = ALPHAS if number == 2 else ROWS
-    lines = axis if task.size == "full" else (axis[0], axis[-1])
-    epsilons = EPSILONS[1:] if number == 3 else EPSILONS[:1]
+    if task.size == "full":
+        lines = axis
+    else:
+        lines = (axis[0], axis[-1])
+    if number == 3:
+        epsilons = EPSILONS[1:]
+    else:
+        epsilons = EPSILONS[:1]
     settings = [(MOST_ROWS, x) if number == 2 else (int(x), ALPHA) for x in lines]
-    found = np.array([_measure_draws(task, setting, epsilons, i / len(lines)) for i, setting in enumerate(settings)])
-    what = "α" if number == 2 else "rows"
-    tables = [_make_table(what, lines, epsilon, found[:, :, i]) for i, epsilon in enumerate(epsilons)]
-    panels = [_make_panel(what, lines, epsilon, found[:, :, i]) for i, epsilon in enumerate(epsilons)]
-    words = (_describe_axis(number, found), _check_by_simulation(task, draw_synthetic(*settings[0], 0), epsilons[0]))
-    return Outcome(task.name, task.size, tuple(tables), (Figure(f"Figure {number}", tuple(panels)),), words)
+    found = np.array(
+        [
+            _measure_draws(task, setting, epsilons, i / len(lines))
+            for i, setting in enumerate(settings)
+        ]
+    )
+    if number == 2:
+        what = "α"
+    else:
+        what = "rows"
+    tables = [
+        _make_table(what, lines, epsilon, found[:, :, i]) for i, epsilon in enumerate(epsilons)
+    ]
+    panels = [
+        _make_panel(what, lines, epsilon, found[:, :, i]) for i, epsilon in enumerate(epsilons)
+    ]
+    words = (
+        _describe_axis(number, found),
+        _check_by_simulation(task, draw_synthetic(*settings[0], 0), epsilons[0]),
+    )
+    return Outcome(
+        task.name, task.size, tuple(tables), (Figure(f"Figure {number}", tuple(panels)),), words
+    )
 
 
 def _measure_draws(
@@ -158,7 +207,10 @@ def _measure_draws(
         best = errors.argmin(axis=1)
         lines = zip(epsilons, errors, best, strict=True)
         found.append(
-            [[measure_best_map(problem, e)[0], line[i], line[-1], float(thresholds[i])] for e, line, i in lines]
+            [
+                [measure_best_map(problem, e)[0], line[i], line[-1], float(thresholds[i])]
+                for e, line, i in lines
+            ]
         )
     task.progress(share)
     return found
@@ -166,7 +218,8 @@ def _measure_draws(
 
 def _make_table(what: str, lines: Sequence[float], epsilon: float, found: Floats) -> ResultTable:
     """Medians over draws; the gain is that of each draw, then its median."""
-    middle, gain = np.median(found, axis=1), np.median(found[:, :, 1] / found[:, :, 0], axis=1)
+    middle = np.median(found, axis=1)
+    gain = np.median(found[:, :, 1] / found[:, :, 0], axis=1)
     names = (BEST, LIMITED, EVERYTHING, "best h")
     columns = [ResultColumn(name, tuple(middle[:, i].tolist())) for i, name in enumerate(names)]
     labels = tuple(f"{line:g}" for line in lines)
@@ -175,7 +228,8 @@ def _make_table(what: str, lines: Sequence[float], epsilon: float, found: Floats
 
 
 def _make_panel(what: str, lines: Sequence[float], epsilon: float, found: Floats) -> Panel:
-    x, series = tuple(float(line) for line in lines), []
+    x = tuple(float(line) for line in lines)
+    series = []
     for place, name in enumerate(METHODS):
         ends = (found[:, :, place].min(axis=1), found[:, :, place].max(axis=1))
         low, high = (tuple(end.tolist()) for end in ends)
@@ -198,20 +252,28 @@ def _describe_axis(number: int, found: Floats) -> str:
 
 def _check_by_simulation(task: Task, problem: LabelProblem, epsilon: float) -> str:
     """Draws noise for least squares on all rows and compares the mean error with the closed form."""
-    runs, everybody = task.choose(*CHECKS), np.arange(len(problem.y))
+    runs = task.choose(*CHECKS)
+    everybody = np.arange(len(problem.y))
     C, reach = solve_least_squares(problem.X, problem.owner, everybody)
     scale = (problem.range[1] - problem.range[0]) * reach / epsilon
-    exact, beta = float(problem.error(C @ problem.y, scale)), C @ problem.y
+    exact = float(problem.error(C @ problem.y, scale))
+    beta = C @ problem.y
     shifts = make_named_generator(f"users check {task.name}").laplace(0.0, scale, (runs, COLUMNS))
-    gram, cross = problem.X.T @ problem.X / len(problem.y), problem.X.T @ (problem.y - problem.X @ beta)
-    seen = np.mean((problem.y - problem.X @ beta) ** 2) + (shifts * (shifts @ gram - 2 * cross / len(problem.y))).sum(1)
+    gram = problem.X.T @ problem.X / len(problem.y)
+    cross = problem.X.T @ (problem.y - problem.X @ beta)
+    seen = np.mean((problem.y - problem.X @ beta) ** 2) + (
+        shifts * (shifts @ gram - 2 * cross / len(problem.y))
+    ).sum(1)
     errors = abs(seen.mean() - exact) / (seen.std() / math.sqrt(runs))
     return f"Means over noise are closed forms; {runs:,} draws of noise differ by {errors:.1f} standard errors."
 
 
 def exact(task: Task) -> Outcome:
     """What the exact sensitivity gains over the published one, each with its own best map."""
-    rows = (150, 300, 600) if task.size == "full" else (60,)
+    if task.size == "full":
+        rows = (150, 300, 600)
+    else:
+        rows = (60,)
     found = []
     for place, n in enumerate(rows):
         problem = draw_synthetic(n, ALPHA, 0)
@@ -225,5 +287,7 @@ def exact(task: Task) -> Outcome:
         ResultColumn("gain", gain),
     )
     told = f"The maps are within {max(*gap, *own_gap):.2g} of their optimum, by their certificates."
-    table = ResultTable("Mean squared error, ε = 1, α = 1.5", "rows", tuple(map(str, rows)), columns)
+    table = ResultTable(
+        "Mean squared error, ε = 1, α = 1.5", "rows", tuple(map(str, rows)), columns
+    )
     return Outcome(task.name, task.size, (table,), (), (told,))

@@ -40,26 +40,29 @@ from sottovoce.papers.users_regression import (
 )
 
 #: Where data are looked for when no folder is named, and the files as they come from the UCI repository.
-DATA_VARIABLE, DATA_FOLDER = "SOTTOVOCE_DATA", Path("../shared/data")
-DRUGS, NEWS, FEEDBACK = "drugLibTrain_raw.tsv", "News_Final.csv", ("Facebook", "GooglePlus", "LinkedIn")
+DATA_VARIABLE = "SOTTOVOCE_DATA"
+DATA_FOLDER = Path("../shared/data")
+DRUGS = "drugLibTrain_raw.tsv"
+NEWS = "News_Final.csv"
+FEEDBACK = ("Facebook", "GooglePlus", "LinkedIn")
 #: Popularity is noted every 20 minutes for two days: ten hourly values and the last, as print has d = 10.
-NEWS_FEATURES, NEWS_LABEL = tuple(f"TS{3 * hour}" for hour in range(1, 11)), "TS144"
+NEWS_FEATURES = tuple(f"TS{3 * hour}" for hour in range(1, 11))
+NEWS_LABEL = "TS144"
 #: What print says: rows, columns, people, rows of the largest.
 FACTS = {"drugs": (3107, 8, 502, 63), "news": (3452, 10, 297, 878)}
 METHODS = {BEST: "weighted", LIMITED: "sample_limit_best", EVERYTHING: "sample_limit_max"}
 #: Choices of the rows that a threshold keeps, for the full and the small size; and the runs that print averages.
-CHOICES, PRINTED_RUNS = (10, 2), 10
+CHOICES = (10, 2)
+PRINTED_RUNS = 10
 #: The variance of the square of Laplace noise is five times its squared mean.
 LAPLACE_SQUARED = 5.0
 #: Table 2: ε, δ, thresholds, half the side of the box, the constant of the noise, and runs of ours.
-LARGE_EPSILONS, DELTA, THRESHOLDS, BOX, NOISE_CONSTANT, RUNS = (
-    (30.0, 40.0, 50.0),
-    0.1,
-    (1, 2, 3, 4),
-    10.0,
-    32.0,
-    (10, 2),
-)
+LARGE_EPSILONS = (30.0, 40.0, 50.0)
+DELTA = 0.1
+THRESHOLDS = (1, 2, 3, 4)
+BOX = 10.0
+NOISE_CONSTANT = 32.0
+RUNS = (10, 2)
 #: Steps of the small size; the full size takes people².
 FEW_STEPS = 300
 
@@ -89,17 +92,28 @@ def _compare_methods(task: Task, name: str, problem: LabelProblem) -> ResultTabl
         ResultColumn(method, tuple(map(float, found)), read_printed(1, name, METHODS[method]))
         for method, found in ours.items()
     )
-    noise = math.sqrt(LAPLACE_SQUARED * np.sum(problem.stretch**2) / PRINTED_RUNS) / problem.stretch.sum()
+    noise = (
+        math.sqrt(LAPLACE_SQUARED * np.sum(problem.stretch**2) / PRINTED_RUNS)
+        / problem.stretch.sum()
+    )
     why = (
         f"Print is a mean of {PRINTED_RUNS} runs, whose noise has a standard deviation of {noise:.0%} of itself, the "
         "same draws at every ε (users/table-1-law). It does not tell B, the coding of levels, or an intercept."
     )
     labels = tuple(f"{epsilon:g}" for epsilon in EPSILONS)
-    return ResultTable(f"Table 1, {name}", "ε", labels, columns, tuple(Reason(column.name, why) for column in columns))
+    return ResultTable(
+        f"Table 1, {name}",
+        "ε",
+        labels,
+        columns,
+        tuple(Reason(column.name, why) for column in columns),
+    )
 
 
 def _describe_problem(name: str, problem: LabelProblem) -> str:
-    with_one = LabelProblem(np.column_stack([np.ones(len(problem.y)), problem.X]), problem.y, problem.owner)
+    with_one = LabelProblem(
+        np.column_stack([np.ones(len(problem.y)), problem.X]), problem.y, problem.owner
+    )
     told, found = (", ".join(map(str, facts)) for facts in (FACTS[name], _count_facts(problem)))
     return (
         f"Of the {name} data, rows, columns, people and rows of the largest are {found}; print has {told}. "
@@ -128,7 +142,9 @@ class CellDescent:
         shape = (int(owner.max()) + 1, len(cells))
         place = owner * shape[1] + cell.ravel()
         counted = [np.bincount(place, c, shape[0] * shape[1]).reshape(shape) for c in weights]
-        return cls(cells[:, :-1], cells[:, -1], np.bincount(cell.ravel()) / len(y), np.array(counted))
+        return cls(
+            cells[:, :-1], cells[:, -1], np.bincount(cell.ravel()) / len(y), np.array(counted)
+        )
 
     @property
     def max_person_weights(self) -> Floats:
@@ -152,13 +168,18 @@ class CellDescent:
 
     def run_noisy_steps(self, setting: Integers, noise: Floats, steps: int, task: Task) -> Floats:
         """Returns where noisy steps lead, one person drawn in each; one line for each setting and its noise."""
-        rng, people, d = make_named_generator("users table 2"), self.weights.shape[1], self.X.shape[1]
-        picked, loud = self.weights.reshape(-1, len(self.y)) * people, people * self.max_person_weights[setting]
+        rng = make_named_generator("users table 2")
+        people = self.weights.shape[1]
+        d = self.X.shape[1]
+        picked = self.weights.reshape(-1, len(self.y)) * people
+        loud = people * self.max_person_weights[setting]
         stride = 2 * BOX * math.sqrt(d) / np.sqrt(loud**2 + d * noise**2)
         theta = np.zeros((len(setting), d))
         for step in range(1, steps):
             drawn = picked[setting * people + rng.integers(people, size=len(setting))]
-            gradient = self.gradient(theta, drawn) + noise[:, None] * rng.standard_normal(theta.shape)
+            gradient = self.gradient(theta, drawn) + noise[:, None] * rng.standard_normal(
+                theta.shape
+            )
             theta = np.clip(theta - (stride / math.sqrt(step))[:, None] * gradient, -BOX, BOX)
             if not step % FEW_STEPS:
                 task.progress(step / steps)
@@ -172,7 +193,8 @@ def table_2(task: Task) -> Outcome:
         raise _missing_data_error(DRUGS)
     y = (problem.y > np.median(problem.y)).astype(np.float64)
     descent = CellDescent.of(problem.X, y, problem.owner, make_row_weights(problem.owner))
-    people, runs = descent.weights.shape[1], task.choose(*RUNS)
+    people = descent.weights.shape[1]
+    runs = task.choose(*RUNS)
     shape = (len(LARGE_EPSILONS), len(descent.weights), runs)
     epsilon, setting, _ = (part.ravel() for part in np.indices(shape))
     each = np.array([compute_step_noise(promised, people) for promised in LARGE_EPSILONS])
@@ -180,7 +202,9 @@ def table_2(task: Task) -> Outcome:
     theta = descent.run_noisy_steps(setting, noise, task.choose(people**2, FEW_STEPS), task)
     found = descent.losses(theta).reshape(shape).mean(axis=2)
     told = f"Ours are means of {runs} runs of {task.choose(people**2, FEW_STEPS):,} steps each; print has 50 runs."
-    return Outcome(task.name, task.size, (_make_losses_table(found),), (), (told, _describe_chances()))
+    return Outcome(
+        task.name, task.size, (_make_losses_table(found),), (), (told, _describe_chances())
+    )
 
 
 def compute_step_noise(epsilon: float, people: int) -> float:
@@ -190,17 +214,28 @@ def compute_step_noise(epsilon: float, people: int) -> float:
 
 def make_row_weights(owner: Integers) -> list[Floats]:
     """Returns the weights of rows by threshold: counted, then kept, and last all alike."""
-    sizes, order = np.bincount(owner), make_named_generator("users table 2 rows").permutation(len(owner))
+    sizes = np.bincount(owner)
+    order = make_named_generator("users table 2 rows").permutation(len(owner))
     totals = [np.minimum(h, sizes).sum() for h in THRESHOLDS]
-    counted = [(np.minimum(h, sizes) / sizes / n)[owner] for h, n in zip(THRESHOLDS, totals, strict=True)]
+    counted = [
+        (np.minimum(h, sizes) / sizes / n)[owner] for h, n in zip(THRESHOLDS, totals, strict=True)
+    ]
     limits = [np.isin(np.arange(len(owner)), limit_rows(owner, h, order)) for h in THRESHOLDS]
-    return [*counted, *(rows / n for rows, n in zip(limits, totals, strict=True)), np.full(len(owner), 1 / len(owner))]
+    return [
+        *counted,
+        *(rows / n for rows, n in zip(limits, totals, strict=True)),
+        np.full(len(owner), 1 / len(owner)),
+    ]
 
 
 def _make_losses_table(found: Floats) -> ResultTable:
     per = len(THRESHOLDS)
     names = [f"{what}, h = {h}" for what in ("weights", "limit") for h in THRESHOLDS] + ["all rows"]
-    places = [("weighted", i) for i in range(per)] + [("sample_limit", i) for i in range(per)] + [("no_bound", 0)]
+    places = (
+        [("weighted", i) for i in range(per)]
+        + [("sample_limit", i) for i in range(per)]
+        + [("no_bound", 0)]
+    )
     columns = tuple(
         ResultColumn(
             name,
@@ -209,17 +244,25 @@ def _make_losses_table(found: Floats) -> ResultTable:
         )
         for i, (name, (method, first)) in enumerate(zip(names, places, strict=True))
     )
-    why = (
-        "Print does not tell the number of steps, their stride or the noise; ours are those of the algorithm it names."
-    )
+    why = "Print does not tell the number of steps, their stride or the noise; ours are those of the algorithm it names."
     labels = tuple(f"{epsilon:g}" for epsilon in LARGE_EPSILONS)
-    return ResultTable("Mean cross-entropy", "ε", labels, columns, tuple(Reason(name, why) for name in names))
+    return ResultTable(
+        "Mean cross-entropy", "ε", labels, columns, tuple(Reason(name, why) for name in names)
+    )
 
 
 def _describe_chances() -> str:
-    pairs = list(zip(read_printed(2, "drugs", "weighted"), read_printed(2, "drugs", "sample_limit"), strict=True))
+    pairs = list(
+        zip(
+            read_printed(2, "drugs", "weighted"),
+            read_printed(2, "drugs", "sample_limit"),
+            strict=True,
+        )
+    )
     ahead = sum(weighted < limit for weighted, limit in pairs)
-    return f"In print, weights are ahead of the limit at the same h in {ahead} of {len(pairs)} cells."
+    return (
+        f"In print, weights are ahead of the limit at the same h in {ahead} of {len(pairs)} cells."
+    )
 
 
 def load_reviews(folder: Path | None) -> LabelProblem | None:
@@ -237,7 +280,9 @@ def load_reviews(folder: Path | None) -> LabelProblem | None:
         for level in sorted({line[name] for line in lines})[1:]
     ]
     owner = np.unique([line["urlDrugName"] for line in lines], return_inverse=True)[1]
-    return LabelProblem(np.array(columns).T, np.array([float(line["rating"]) for line in lines]), owner)
+    return LabelProblem(
+        np.array(columns).T, np.array([float(line["rating"]) for line in lines]), owner
+    )
 
 
 def load_news(folder: Path | None) -> LabelProblem | None:
@@ -250,15 +295,21 @@ def load_news(folder: Path | None) -> LabelProblem | None:
     tables = [file for name in FEEDBACK for file in sorted(path.parent.glob(f"{name}_*.csv"))]
     if not path.is_file() or not tables:
         return None
-    source = {float(line["IDLink"]): line["Source"] for line in _read_lines(path, ("IDLink", "Source"))}
+    source = {
+        float(line["IDLink"]): line["Source"] for line in _read_lines(path, ("IDLink", "Source"))
+    }
     found = [_read_feedback(table, source) for table in tables]
-    return min(found, key=lambda one: np.abs(np.log(np.array(_count_facts(one)) / FACTS["news"])).sum())
+    return min(
+        found, key=lambda one: np.abs(np.log(np.array(_count_facts(one)) / FACTS["news"])).sum()
+    )
 
 
 def _read_feedback(table: Path, source: Mapping[float, str]) -> LabelProblem:
     """Joins one table of feedback with the sources; −1 stands for news whose popularity is not known."""
     lines = _read_lines(table, ("IDLink", *NEWS_FEATURES, NEWS_LABEL))
-    rows = [line for line in lines if float(line["IDLink"]) in source and float(line[NEWS_LABEL]) >= 0]
+    rows = [
+        line for line in lines if float(line["IDLink"]) in source and float(line[NEWS_LABEL]) >= 0
+    ]
     owner = np.unique([source[float(line["IDLink"])] for line in rows], return_inverse=True)[1]
     X = np.array([[float(line[name]) for name in NEWS_FEATURES] for line in rows])
     return LabelProblem(X, np.array([float(line[NEWS_LABEL]) for line in rows]), owner)
@@ -268,12 +319,16 @@ def _find_folder(named: Path | None) -> Path:
     return named or Path(os.environ.get(DATA_VARIABLE) or DATA_FOLDER)
 
 
-def _read_lines(path: Path, columns: tuple[str, ...], delimiter: str = ",") -> Iterator[Mapping[str, str]]:
+def _read_lines(
+    path: Path, columns: tuple[str, ...], delimiter: str = ","
+) -> Iterator[Mapping[str, str]]:
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         reader = csv.DictReader(file, delimiter=delimiter)
         absent = [column for column in columns if column not in (reader.fieldnames or ())]
         if absent:
-            raise MissingColumn(f"{path.name} has no column {absent[0]}.", "", "Use the file as it was published.")
+            raise MissingColumn(
+                f"{path.name} has no column {absent[0]}.", "", "Use the file as it was published."
+            )
         yield from reader
 
 
@@ -292,4 +347,6 @@ def read_printed(table: int, data: str, method: str) -> tuple[float, ...]:
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     key = (str(table), data, method)
-    return tuple(float(row["value"]) for row in rows if (row["table"], row["dataset"], row["method"]) == key)
+    return tuple(
+        float(row["value"]) for row in rows if (row["table"], row["dataset"], row["method"]) == key
+    )

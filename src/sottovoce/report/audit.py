@@ -41,11 +41,17 @@ def make_audit_page(audit: PerInstance, release: Release, *, reveal: bool = Fals
     return make_page("CONFIDENTIAL: what each person lost", body, style=STYLE, private=True)
 
 
-def make_audit_body(audit: PerInstance, release: Release, *, reveal: bool = False, ask: str = REVEAL_OPTION) -> str:
+def make_audit_body(
+    audit: PerInstance, release: Release, *, reveal: bool = False, ask: str = REVEAL_OPTION
+) -> str:
     """Returns what is on it: a picture, the numbers, and who is least protected, by rank or by name."""
-    summary, losses = audit.summary(), np.asarray(audit.by_person())
+    summary = audit.summary()
+    losses = np.asarray(audit.by_person())
     unit, people = audit.unit, audit.unit == "people"
-    promised = None if summary.promised is None else summary.promised[1]
+    if summary.promised is None:
+        promised = None
+    else:
+        promised = summary.promised[1]
     return _BODY.substitute(
         stamp=make_stamp("CONFIDENTIAL", FOR_WHOM),
         question=escape("ridge regression" if release.question == "ridge" else release.question),
@@ -53,15 +59,24 @@ def make_audit_body(audit: PerInstance, release: Release, *, reveal: bool = Fals
         whose="all rows of this person" if people else "this row",
         delta=f"{audit.delta:g}",
         picture=draw_losses(losses, summary.for_all, promised, unit),
-        numbers=make_table(["", "", f"ε at δ = {audit.delta:g}"], _tabulate_summary(summary, losses, unit), "words"),
+        numbers=make_table(
+            ["", "", f"ε at δ = {audit.delta:g}"], _tabulate_summary(summary, losses, unit), "words"
+        ),
         sentence=escape(_summarise(summary, losses, unit)),
         names=escape(_explain_names(reveal, people, ask)),
         least=make_table(
-            ["rank", "what sets them apart", "ε", *(["person" if people else "row"] if reveal else [])],
+            [
+                "rank",
+                "what sets them apart",
+                "ε",
+                *(["person" if people else "row"] if reveal else []),
+            ],
             [_make_row(place, reveal) for place in audit.least_protected(LISTED_PEOPLE)],
             "words",
         ),
-        exactness=escape(f"ε is {audit.exactness}.{REPLACE_NOTE if audit.neighbours == 'replace' else ''}"),
+        exactness=escape(
+            f"ε is {audit.exactness}.{REPLACE_NOTE if audit.neighbours == 'replace' else ''}"
+        ),
     )
 
 
@@ -69,28 +84,44 @@ def _tabulate_summary(summary: Summary, losses: Floats, unit: str) -> list[list[
     lines = []
     if summary.promised is not None:
         low, high = summary.promised
-        told = _format_number(high) if low == high else f"{_format_number(low)} to {_format_number(high)}"
+        if low == high:
+            told = _format_number(high)
+        else:
+            told = f"{_format_number(low)} to {_format_number(high)}"
         lines.append(["promised", f"for every table, neighbours by {summary.neighbours}", told])
     if summary.for_all is not None:
         lines.append(
-            ["any record", "the worst row that bounds allow, with this table, at most", _format_number(summary.for_all)]
+            [
+                "any record",
+                "the worst row that bounds allow, with this table, at most",
+                _format_number(summary.for_all),
+            ]
         )
     if summary.eigenvalue is not None:
         lines.append(
-            ["eigenvalue", "released before the sample, by itself, at most", _format_number(summary.eigenvalue)]
+            [
+                "eigenvalue",
+                "released before the sample, by itself, at most",
+                _format_number(summary.eigenvalue),
+            ]
         )
-    for name, share in (("most", 1.0), ("99 %", 0.99), ("90 %", 0.9), ("median", 0.5), ("least", 0.0)):
+    for name, share in (
+        ("most", 1.0),
+        ("99 %", 0.99),
+        ("90 %", 0.9),
+        ("median", 0.5),
+        ("least", 0.0),
+    ):
         value = float(np.quantile(losses, share, method="inverted_cdf"))
         lines.append([name, f"of the {unit} in the table", _format_number(value)])
     return lines
 
 
 def _summarise(summary: Summary, losses: Floats, unit: str) -> str:
-    half, most = find_median(losses), float(losses.max())
+    half = find_median(losses)
+    most = float(losses.max())
     if summary.promised is None or not 0 < half < np.inf:
-        return (
-            f"Half of the {unit} lost ε = {_format_number(half)} or less, and nobody more than {_format_number(most)}."
-        )
+        return f"Half of the {unit} lost ε = {_format_number(half)} or less, and nobody more than {_format_number(most)}."
     times = summary.promised[1] / half
     return (
         f"Half of the {unit} lost ε = {_format_number(half)} or less, and nobody more than {_format_number(most)}. "
@@ -101,17 +132,26 @@ def _summarise(summary: Summary, losses: Floats, unit: str) -> str:
 
 def _explain_names(reveal: bool, people: bool, ask: str) -> str:
     if reveal:
-        return "Names are shown because they were asked for." + ("" if people else " Rows are counted from 0.")
+        return "Names are shown because they were asked for." + (
+            "" if people else " Rows are counted from 0."
+        )
     return f"By rank. Names are left out unless they are asked for ({ask})."
 
 
 def _make_row(place: ExposedPerson, reveal: bool) -> list[str]:
-    who = [str(place.who)] if reveal else []
+    if reveal:
+        who = [str(place.who)]
+    else:
+        who = []
     return [str(place.rank), place.why(), _format_number(place.epsilon), *who]
 
 
 def _format_number(value: float) -> str:
-    return "0" if value == 0 else f"{value:,.0f}" if 1000 <= value < 1e9 else f"{value:.3g}"
+    if value == 0:
+        return "0"
+    if 1000 <= value < 1e9:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
 
 
 STYLE = """\

@@ -13,7 +13,10 @@ from string import Template
 
 def make_page(title: str, body: str, *, style: str = "", private: bool = False) -> str:
     """Returns the page; one that is ``private`` asks search engines to leave it alone."""
-    robots = '<meta name="robots" content="noindex">\n' if private else ""
+    if private:
+        robots = '<meta name="robots" content="noindex">\n'
+    else:
+        robots = ""
     return _PAGE.substitute(title=escape(title), robots=robots, style=PAGE_STYLE + style, body=body)
 
 
@@ -24,7 +27,9 @@ def make_stamp(word: str, text: str) -> str:
 
 def make_table(heads: Sequence[str], lines: Sequence[Sequence[str]], kind: str = "") -> str:
     """Returns a table that scrolls by itself where it is too wide; of kind "words" the second column is text."""
-    head = "".join(f'<th scope="col">{escape(name)}</th>' if name else "<td></td>" for name in heads)
+    head = "".join(
+        f'<th scope="col">{escape(name)}</th>' if name else "<td></td>" for name in heads
+    )
     body = "\n".join(f"<tr>{_make_row(*line)}</tr>" for line in lines)
     return (
         f'<div class="wide"><table class="{escape(kind)}">\n<thead><tr>{head}</tr></thead>\n'
@@ -33,7 +38,9 @@ def make_table(heads: Sequence[str], lines: Sequence[Sequence[str]], kind: str =
 
 
 def _make_row(name: str, *cells: str) -> str:
-    return f'<th scope="row">{escape(name)}</th>' + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+    return f'<th scope="row">{escape(name)}</th>' + "".join(
+        f"<td>{escape(cell)}</td>" for cell in cells
+    )
 
 
 PAGE_STYLE = """\

@@ -33,7 +33,8 @@ from sottovoce.report.html import make_page, make_stamp, make_table
 from sottovoce.units import UNITS_PER_DELTA, UNITS_PER_EPSILON
 
 #: A bar in its own units, of all that is allowed; it is as long as there is room.
-BAR_LENGTH, BAR_HEIGHT = 1000, 10
+BAR_LENGTH = 1000
+BAR_HEIGHT = 10
 SCRIPT = '<script type="application/json" id="proof">'
 #: The δ at which a ρ is read as an ε for people: one in a million.
 READ_AT = 1e-6
@@ -42,7 +43,9 @@ DIGITS = Context(prec=4, rounding=ROUND_CEILING)
 #: Above this ε a factor is not worth writing out; below, it is rounded up to a thousandth.
 NO_PROTECTION = 20.0
 #: How amounts of these kinds are counted in the sum, by a part of their account's name.
-RHO, LABELS, ZERO_OUT = "zCDP rho, ", ", replace labels", ", zero out"
+RHO = "zCDP rho, "
+LABELS = ", replace labels"
+ZERO_OUT = ", zero out"
 CONVERSION_NOTES = {
     RHO: f"The ρ in a sum is read as an ε at δ = {READ_AT:f}, which is part of the δ of the sum.",
     LABELS: "Answers that protect labels alone are counted in the sum. They take all other columns of their tables as "
@@ -54,7 +57,8 @@ CONVERSION_NOTES = {
 
 def make_statement_page(statement: Statement) -> str:
     """Returns the page: accounts, what they mean, every line, the head, and the proof."""
-    lines, last = statement.lines(), statement.entries[-1]
+    lines = statement.lines()
+    last = statement.entries[-1]
     held = sum_accounts(lines)
     body = _BODY.substitute(
         stamp=make_stamp("PERSONAL", "This page is about one person, and for that person."),
@@ -62,11 +66,16 @@ def make_statement_page(statement: Statement) -> str:
         books=escape(statement.entries[0].key[:8]),
         last=escape(f"{last.number:,} of {_format_time(last.at)}"),
         accounts=make_table(
-            ["account", "allowed in all", "spent", "left"], [make_account_cells(account) for account in held]
+            ["account", "allowed in all", "spent", "left"],
+            [make_account_cells(account) for account in held],
         ),
         picture=draw_accounts(held),
         meaning="\n".join(f"<p>{escape(sentence)}</p>" for sentence in explain_odds(held)),
-        lines=make_table(["entry", "what was written", "amount"], [make_line_cells(line) for line in lines], "words"),
+        lines=make_table(
+            ["entry", "what was written", "amount"],
+            [make_line_cells(line) for line in lines],
+            "words",
+        ),
         head=statement.head,
         signed=_explain_signature(statement),
         made_by=escape(statement.made_by),
@@ -90,7 +99,10 @@ def read_statement(text: str) -> Statement:
     """Returns the statement behind a page; refuses what is none, and a page that shows anything else than its proof."""
     found = re.search(f"{SCRIPT}\n(.*?)</script>", text, re.DOTALL)
     try:
-        statement = Statement.from_json(found.group(1)) if found is not None else None
+        if found is not None:
+            statement = Statement.from_json(found.group(1))
+        else:
+            statement = None
         unchanged = statement is not None and make_statement_page(statement) == text
     except (ValueError, TypeError, LookupError, AttributeError):
         statement = None  # raised below: what is wrong with it would quote the page
@@ -128,10 +140,11 @@ def explain_protection(held: Sequence[AccountBalance]) -> list[str]:
 
 def explain_odds(held: Sequence[AccountBalance]) -> list[str]:
     """Returns what all accounts together mean, as the odds of a guess about this person: so far, and in the end."""
-    spent, allowed = _collect_spent(held), {account.name: max(account.granted, account.spent) for account in held}
-    so_far = (
-        f"seeing all that was released so far changes the odds of any guess about your data {_describe_bound(spent)}"
+    spent, allowed = (
+        _collect_spent(held),
+        {account.name: max(account.granted, account.spent) for account in held},
     )
+    so_far = f"seeing all that was released so far changes the odds of any guess about your data {_describe_bound(spent)}"
     return [
         f"All accounts together: {so_far if any(spent.values()) else 'nothing is spent yet'}. If all that you allow is "
         f"spent one day, in every account, the odds will have changed {_describe_bound(allowed)}. This holds whatever somebody "
@@ -140,7 +153,9 @@ def explain_odds(held: Sequence[AccountBalance]) -> list[str]:
     ]
 
 
-def explain_conversions(amounts: Mapping[str, int], kinds: Sequence[str] = tuple(CONVERSION_NOTES)) -> list[str]:
+def explain_conversions(
+    amounts: Mapping[str, int], kinds: Sequence[str] = tuple(CONVERSION_NOTES)
+) -> list[str]:
     """Returns how amounts of other kinds than pure ε about whole rows were counted in the sum."""
     counted = [name for name, amount in amounts.items() if amount]
     return [CONVERSION_NOTES[kind] for kind in kinds if any(kind in name for name in counted)]
@@ -152,12 +167,17 @@ def _collect_spent(held: Sequence[AccountBalance]) -> dict[str, int]:
 
 def _describe_bound(amounts: Mapping[str, int]) -> str:
     total = ledger.compose_accounts(amounts, READ_AT)
-    beyond = _describe_exception(total) if is_protective(total) else ", which is no protection"
+    if is_protective(total):
+        beyond = _describe_exception(total)
+    else:
+        beyond = ", which is no protection"
     return f"by a factor of at most {bound_odds(total)}{beyond} ({_format_total(total)})"
 
 
 def _describe_exception(total: TotalLoss) -> str:
-    return f", except with a probability of about δ = {_round_up(total.delta, UNITS_PER_DELTA)}" if total.delta else ""
+    if total.delta:
+        return f", except with a probability of about δ = {_round_up(total.delta, UNITS_PER_DELTA)}"
+    return ""
 
 
 def _format_total(total: TotalLoss) -> str:
@@ -200,7 +220,10 @@ def _draw_account(account: AccountBalance) -> str:
 
 def make_account_cells(account: AccountBalance) -> list[str]:
     """Returns an account as a line of a table: allowed in all, spent, left."""
-    return [account.description, *map(account.format_amount, (account.granted, account.spent, account.remaining))]
+    return [
+        account.description,
+        *map(account.format_amount, (account.granted, account.spent, account.remaining)),
+    ]
 
 
 def make_line_cells(line: Line) -> list[str]:
@@ -212,9 +235,18 @@ def make_line_cells(line: Line) -> list[str]:
         "outside": f"spent elsewhere, “{line.key}”",
     }[line.state]
     (account,) = sum_accounts([line])
-    amount = account.format_amount(account.granted + account.spent)  # one line is a grant or a charge
-    by = f"; odds by at most {bound_odds(TotalLoss(account.spent, 0))}" if account.spent and account.is_pure else ""
-    return [str(line.number), f"{_format_time(line.at)}: {told} ({account.description}{by})", amount]
+    amount = account.format_amount(
+        account.granted + account.spent
+    )  # one line is a grant or a charge
+    if account.spent and account.is_pure:
+        by = f"; odds by at most {bound_odds(TotalLoss(account.spent, 0))}"
+    else:
+        by = ""
+    return [
+        str(line.number),
+        f"{_format_time(line.at)}: {told} ({account.description}{by})",
+        amount,
+    ]
 
 
 def _format_time(at: str) -> str:
@@ -265,9 +297,13 @@ $proof""")
 Whole = NDArray[np.int64]
 
 #: So many different grants are told one by one; more are put together in ranges that end at 1, 2 and 5 times 10^k.
-MAX_SEPARATE_TIERS, TIER_STEPS = 8, (1, 2, 5)
+MAX_SEPARATE_TIERS = 8
+TIER_STEPS = (1, 2, 5)
 #: The picture in its own units: where bars begin, how long and thick they are, and a line's height.
-TIER_LEFT, TIER_LENGTH, TIER_HEIGHT, TIER_LINE = 130, 320, 18, 30
+TIER_LEFT = 130
+TIER_LENGTH = 320
+TIER_HEIGHT = 18
+TIER_LINE = 30
 
 #: The picture's part of the style sheet.
 TIER_STYLE = """\
@@ -292,16 +328,25 @@ class Tier:
     def cells(self) -> list[str]:
         """The line of a table."""
         left = np.maximum(self.granted - self.spent, 0)
-        return [self.name, f"{len(self.spent):,}", self._format_range(self.spent), self._format_range(left)]
+        return [
+            self.name,
+            f"{len(self.spent):,}",
+            self._format_range(self.spent),
+            self._format_range(left),
+        ]
 
     def _format_range(self, amounts: Whole) -> str:
-        ends = dict.fromkeys(self.kind.format_amount(int(end)) for end in (amounts.min(), amounts.max()))
+        ends = dict.fromkeys(
+            self.kind.format_amount(int(end)) for end in (amounts.min(), amounts.max())
+        )
         return " to ".join(ends)
 
     @property
     def share(self) -> float:
         """How much of what they allow is spent."""
-        allowed, spent = (float(amounts.sum(dtype=np.float64)) for amounts in (self.granted, self.spent))
+        allowed, spent = (
+            float(amounts.sum(dtype=np.float64)) for amounts in (self.granted, self.spent)
+        )
         return min(spent / max(allowed, 1.0), 1.0)
 
 
@@ -309,7 +354,9 @@ def compute_balances(books: SqlLedger) -> dict[str, tuple[Tier, ...]]:
     """Returns the tiers of every account that somebody has."""
     codes, granted, spent = _sum_by_person(books)
     return {
-        ACCOUNTS[code]: tuple(_make_tiers(ACCOUNTS[code], granted[codes == code], spent[codes == code]))
+        ACCOUNTS[code]: tuple(
+            _make_tiers(ACCOUNTS[code], granted[codes == code], spent[codes == code])
+        )
         for code in np.unique(codes).tolist()
     }
 
@@ -317,7 +364,9 @@ def compute_balances(books: SqlLedger) -> dict[str, tuple[Tier, ...]]:
 def draw_tiers(tiers: tuple[Tier, ...]) -> str:
     """Returns a bar for each tier, as long as there are people, and coloured as far as their grants are spent."""
     most = max(len(tier.spent) for tier in tiers)
-    bars = "\n".join(_draw_tier(place, tier, len(tier.spent) / most) for place, tier in enumerate(tiers))
+    bars = "\n".join(
+        _draw_tier(place, tier, len(tier.spent) / most) for place, tier in enumerate(tiers)
+    )
     title = "People by what they allow in all, and how much of it is spent"
     return (
         f'<svg class="tiers" viewBox="0 0 {TIER_LEFT + TIER_LENGTH + 150} {TIER_LINE * len(tiers)}" role="img" '
@@ -326,7 +375,8 @@ def draw_tiers(tiers: tuple[Tier, ...]) -> str:
 
 
 def _draw_tier(place: int, tier: Tier, share: float) -> str:
-    middle, wide = place * TIER_LINE + TIER_LINE / 2, max(share * TIER_LENGTH, 1)
+    middle = place * TIER_LINE + TIER_LINE / 2
+    wide = max(share * TIER_LENGTH, 1)
     box = f'x="{TIER_LEFT}" y="{middle - TIER_HEIGHT / 2}" height="{TIER_HEIGHT}" rx="2"'
     return (
         f'<text x="{TIER_LEFT - 10}" y="{middle}" text-anchor="end">{escape(tier.name)}</text>'
@@ -339,10 +389,14 @@ def _make_tiers(account: str, granted: Whole, spent: Whole) -> Iterator[Tier]:
     kind = AccountBalance(account)
     amounts = np.unique(granted)
     apart = len(amounts) <= MAX_SEPARATE_TIERS
-    tops = amounts if apart else _make_edges(amounts)
+    if apart:
+        tops = amounts
+    else:
+        tops = _make_edges(amounts)
     place = np.searchsorted(tops, granted)
     for which in np.unique(place).tolist():
-        here, spelt = place == which, kind.format_amount(int(tops[which]))
+        here = place == which
+        spelt = kind.format_amount(int(tops[which]))
         yield Tier(spelt if apart else spelt.replace("=", "≤"), kind, granted[here], spent[here])
 
 
@@ -362,9 +416,16 @@ def _sum_by_person(books: SqlLedger) -> tuple[Any, Whole, Whole]:
     lines = np.concatenate(parts)
     grants = np.repeat([entry.what == "grant" for entry in entries], list(map(len, parts)))
     high, low = np.ascontiguousarray(lines["person"]).view(">u8").T
-    order = np.lexsort((lines["account"], low, high))  # which keeps lines of one owner in the order of entries
+    order = np.lexsort(
+        (lines["account"], low, high)
+    )  # which keeps lines of one owner in the order of entries
     owner = np.stack([high[order], low[order], lines["account"][order]])
     first = np.flatnonzero(np.append(True, (owner[:, 1:] != owner[:, :-1]).any(axis=0)))
-    amounts, grants = lines["amount"][order].astype(np.int64), grants[order]
+    amounts = lines["amount"][order].astype(np.int64)
+    grants = grants[order]
     newest = np.maximum.reduceat(np.where(grants, np.arange(len(order)), -1), first)
-    return owner[2, first].astype(np.int64), amounts[newest], np.add.reduceat(np.where(grants, 0, amounts), first)
+    return (
+        owner[2, first].astype(np.int64),
+        amounts[newest],
+        np.add.reduceat(np.where(grants, 0, amounts), first),
+    )

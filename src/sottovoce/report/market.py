@@ -32,9 +32,14 @@ from sottovoce.market.terms import MarketTerms, Sellers
 from sottovoce.report.html import make_page, make_stamp, make_table
 
 #: The picture in its own units: margins, a panel's field, and the distance from one panel to the next.
-LEFT, WIDE, HIGH, ABOVE, NEXT = 70, 540, 120, 34, 174
+LEFT = 70
+WIDE = 540
+HIGH = 120
+ABOVE = 34
+NEXT = 174
 #: Bars of the first panel; steps of ε or money that dots are rounded to, so that a million sellers are few dots.
-BARS, STEPS = 32, 60
+BARS = 32
+STEPS = 60
 
 FOR_WHOM = (
     "Reports, and payments that reveal them, are on this page. What may be published is written by --publish: sums, "
@@ -45,7 +50,12 @@ FOR_WHOM = (
 def make_market_page(outcome: MarketOutcome, frontier: Frontier) -> str:
     """Returns the page: pictures, the table by price, totals, and what other trade-offs would have brought."""
     points = [
-        [f"{p.trade_off:.4g}", f"{p.expected_error:.4g}", format_amount(p.payment), format_amount(p.total_epsilon)]
+        [
+            f"{p.trade_off:.4g}",
+            f"{p.expected_error:.4g}",
+            format_amount(p.payment),
+            format_amount(p.total_epsilon),
+        ]
         for p in frontier
     ]
     body = _BODY.substitute(
@@ -60,12 +70,15 @@ def make_market_page(outcome: MarketOutcome, frontier: Frontier) -> str:
         why="\n".join(f"<p>{escape(line)}</p>" for line in TRUTH_SENTENCES),
         caution=escape(NOT_PROTECTED),
     )
-    return make_page("For the buyer alone: whose privacy is bought", body, style=_STYLE, private=True)
+    return make_page(
+        "For the buyer alone: whose privacy is bought", body, style=_STYLE, private=True
+    )
 
 
 def draw_market(outcome: MarketOutcome) -> str:
     """Returns three panels over the same axis of reported costs: sellers, ε bought from each, payment to each."""
-    deal, costs = outcome.deal, outcome.sellers.costs
+    deal = outcome.deal
+    costs = outcome.sellers.costs
     sells = ~deal.refused
     across = _scale_costs(np.clip(costs[sells], *_find_cost_range(outcome)), outcome)
     parts = [
@@ -80,7 +93,9 @@ def draw_market(outcome: MarketOutcome) -> str:
     title = "Sellers, ε bought from each and payment to each, by reported cost"
     return (
         f'<svg class="who" viewBox="0 0 {LEFT + WIDE + 80} {ABOVE + 2 * NEXT + HIGH + 56}" role="img" '
-        f'xmlns="http://www.w3.org/2000/svg" aria-label="{escape(title)}">\n' + "\n".join(parts) + "\n</svg>"
+        f'xmlns="http://www.w3.org/2000/svg" aria-label="{escape(title)}">\n'
+        + "\n".join(parts)
+        + "\n</svg>"
     )
 
 
@@ -104,8 +119,11 @@ def _draw_sellers(outcome: MarketOutcome, across: Floats) -> list[str]:
     edges = np.linspace(LEFT, LEFT + WIDE, BARS + 1)
     own, other = (np.histogram(across[which], edges)[0] for which in (bought, ~bought))
     beyond = int(deal.refused.sum())
-    tallest, wide = max(int((own + other).max()), beyond, 1), WIDE / BARS - 1
-    bars = [_draw_bar(x, wide, 0, n / tallest, "own") for x, n in zip(edges, own.tolist(), strict=False)]
+    tallest = max(int((own + other).max()), beyond, 1)
+    wide = WIDE / BARS - 1
+    bars = [
+        _draw_bar(x, wide, 0, n / tallest, "own") for x, n in zip(edges, own.tolist(), strict=False)
+    ]
     bars += [
         _draw_bar(x, wide, n / tallest, m / tallest, "other")
         for x, n, m in zip(edges, own.tolist(), other.tolist(), strict=False)
@@ -116,13 +134,18 @@ def _draw_sellers(outcome: MarketOutcome, across: Floats) -> list[str]:
             _draw_bar(right, wide, 0, beyond / tallest, "other"),
             _draw_text(right - 4, _find_bottom(0) + 18, "above", "start"),
         ]
-    return [*_draw_axis(0, tallest, "sellers; grey: nothing is bought from them"), *(bar for bar in bars if bar)]
+    return [
+        *_draw_axis(0, tallest, "sellers; grey: nothing is bought from them"),
+        *(bar for bar in bars if bar),
+    ]
 
 
 def _draw_bar(x: float, wide: float, below: float, share: float, kind: str) -> str:
     top = _find_bottom(0) - HIGH * (below + share)
     shape = f'x="{x:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{HIGH * share:.1f}"'
-    return f'<rect class="{kind}" {shape}/>' if share else ""
+    if share:
+        return f'<rect class="{kind}" {shape}/>'
+    return ""
 
 
 def _draw_dots(panel: int, across: Floats, amounts: Floats, most: float, kind: str) -> list[str]:
@@ -130,19 +153,26 @@ def _draw_dots(panel: int, across: Floats, amounts: Floats, most: float, kind: s
         return []
     steps = np.rint(amounts / most * STEPS) * (HIGH / STEPS)
     places = np.unique(np.column_stack([np.rint(across), _find_bottom(panel) - steps]), axis=0)
-    return [f'<circle class="{kind}" cx="{x:.0f}" cy="{y:.1f}" r="2.5"/>' for x, y in places.tolist()]
+    return [
+        f'<circle class="{kind}" cx="{x:.0f}" cy="{y:.1f}" r="2.5"/>' for x, y in places.tolist()
+    ]
 
 
 def _draw_axis(panel: int, most: float, words: str) -> list[str]:
     """The frame of a panel: what it shows, and its largest number at the height where it lies."""
     bottom = _find_bottom(panel)
     line = f'<line x1="{LEFT}" x2="{LEFT + WIDE}" y1="{bottom}" y2="{bottom}"/>'
-    told = f"{most:,}" if isinstance(most, int) else f"{most:.3g}"
-    shown = (
-        [_draw_text(LEFT - 8, bottom - HIGH + 5, told, "end"), _draw_text(LEFT - 8, bottom + 5, "0", "end")]
-        if most
-        else []
-    )
+    if isinstance(most, int):
+        told = f"{most:,}"
+    else:
+        told = f"{most:.3g}"
+    if most:
+        shown = [
+            _draw_text(LEFT - 8, bottom - HIGH + 5, told, "end"),
+            _draw_text(LEFT - 8, bottom + 5, "0", "end"),
+        ]
+    else:
+        shown = []
     return [line, *shown, _draw_text(LEFT, bottom - HIGH - 14, words, "start")]
 
 
@@ -198,9 +228,11 @@ $why
 <p>$caution</p>""")
 
 
-OUTCOME_FORMAT, PUBLISHED_FORMAT = "sottovoce.market/1", "sottovoce.market.published/1"
+OUTCOME_FORMAT = "sottovoce.market/1"
+PUBLISHED_FORMAT = "sottovoce.market.published/1"
 #: Lines of the table by price; bands of ε in what is published, as parts of the cap.
-LINES, BANDS = 8, 10
+LINES = 8
+BANDS = 10
 #: Digits that hold every amount of whole coins.
 DIGITS = 60
 #: What a spreadsheet may take for a formula, also behind apostrophes: one apostrophe more can always be taken off.
@@ -240,17 +272,26 @@ class MarketOutcome:
 
     def bands(self) -> list[tuple[str, Any]]:
         """Returns ranges of prices, from the lowest, and who reported there."""
-        parts = [part for part in np.array_split(np.arange(len(self.deal.prices)), LINES) if len(part)]
-        return [(f"up to {format_amount(self.deal.prices.values[p[-1]])}", np.isin(self.deal.step, p)) for p in parts]
+        parts = [
+            part for part in np.array_split(np.arange(len(self.deal.prices)), LINES) if len(part)
+        ]
+        return [
+            (f"up to {format_amount(self.deal.prices.values[p[-1]])}", np.isin(self.deal.step, p))
+            for p in parts
+        ]
 
     def lines(self) -> list[list[str]]:
         """Returns a line for each range of prices: who is there, from how many is bought, ε, and what is paid."""
-        above = [("above all prices", self.deal.refused)] if self.deal.refused.any() else []
+        if self.deal.refused.any():
+            above = [("above all prices", self.deal.refused)]
+        else:
+            above = []
         everybody = ("together", np.ones(len(self.deal.step), dtype=bool))
         return [self._make_line(name, here) for name, here in (*self.bands(), *above, everybody)]
 
     def _make_line(self, name: str, here: Any) -> list[str]:
-        sold, paid = self.deal.units[here], self.coins[here]
+        sold = self.deal.units[here]
+        paid = self.coins[here]
         return [
             name,
             f"{len(sold):,}",
@@ -285,33 +326,52 @@ def make_market_headline(outcome: MarketOutcome) -> str:
 
 def explain_outcome(outcome: MarketOutcome) -> list[str]:
     """Returns what came of the budget and of reports, one sentence or two a line."""
-    terms, deal = outcome.terms, outcome.deal
-    refused, below = int(deal.refused.sum()), int((outcome.sellers.costs < terms.prior.low).sum())
+    terms = outcome.terms
+    deal = outcome.deal
+    refused = int(deal.refused.sum())
+    below = int((outcome.sellers.costs < terms.prior.low).sum())
     idle = int(((deal.units == 0) & ~deal.refused).sum())
     lines = []
     if deal.budget is not None:
         left = outcome.format_money(deal.budget - int(outcome.coins.sum()))
-        lines.append(f"Budget {terms.budget:.15g}, kept by the rule {deal.rule}: {left} is left unspent.")
+        lines.append(
+            f"Budget {terms.budget:.15g}, kept by the rule {deal.rule}: {left} is left unspent."
+        )
     if deal.units.any():
-        lines.append(f"Bound on what sampling and noise add to the error: {deal.expected_error:.3g}.")
+        lines.append(
+            f"Bound on what sampling and noise add to the error: {deal.expected_error:.3g}."
+        )
     else:
-        lines.append("Nothing is bought: a larger --budget, a smaller --trade-off or a finer --coin would change that.")
+        lines.append(
+            "Nothing is bought: a larger --budget, a smaller --trade-off or a finer --coin would change that."
+        )
     if refused:
-        lines.append(f"Reports above all prices: {refused:,}. Nothing is bought from them, and they should be told so.")
+        lines.append(
+            f"Reports above all prices: {refused:,}. Nothing is bought from them, and they should be told so."
+        )
     if idle:
         lines.append(
             f"Reports in the range that sell nothing all the same: {idle:,}. Others sell for less, or a cap is 0."
         )
     if below:
-        lines.append(f"Reports below the range of the prior: {below:,}. They are treated like the lowest price.")
+        lines.append(
+            f"Reports below the range of the prior: {below:,}. They are treated like the lowest price."
+        )
     return lines
 
 
 def describe_terms(outcome: MarketOutcome) -> str:
     """Returns what was fixed before reports, as one sentence."""
-    terms, own = outcome.terms, outcome.sellers.caps is not None
-    reserve = "" if terms.reserve is None else f"nothing above a price of {terms.reserve:g}; "
-    meant = f" ({terms.worth * terms.budget:g} for the whole budget)" if terms.budget is not None else ""
+    terms = outcome.terms
+    own = outcome.sellers.caps is not None
+    if terms.reserve is None:
+        reserve = ""
+    else:
+        reserve = f"nothing above a price of {terms.reserve:g}; "
+    if terms.budget is not None:
+        meant = f" ({terms.worth * terms.budget:g} for the whole budget)"
+    else:
+        meant = ""
     return (
         f"Declared beforehand: {_describe_law(terms)}; money is worth an error of {terms.worth:g} a unit{meant}; "
         f"{reserve}at most ε = {terms.cap:g} from anybody{' and what they allow themselves' if own else ''}; "
@@ -328,7 +388,9 @@ def make_allocation_csv(outcome: MarketOutcome, head: str) -> str:
         "payment": _spell_amounts(outcome.coins, outcome.format_money),
     }
     if outcome.sellers.caps is not None:
-        columns["cap"] = _spell_amounts(outcome.terms.compute_limits(outcome.sellers), lambda cap: f"{cap:.15g}")
+        columns["cap"] = _spell_amounts(
+            outcome.terms.compute_limits(outcome.sellers), lambda cap: f"{cap:.15g}"
+        )
     written = io.StringIO()
     lines = csv.writer(written, lineterminator="\n")
     lines.writerow(map(guard_formula, columns))
@@ -348,12 +410,15 @@ def guard_formula(name: str) -> str:
 
     Where a name begins with apostrophes and then like a formula, taking one off gives back what was reported.
     """
-    return f"'{name}" if re.match(FORMULA_PATTERN, name) and not re.match(NUMBER_PATTERN, name) else name
+    if re.match(FORMULA_PATTERN, name) and not re.match(NUMBER_PATTERN, name):
+        return f"'{name}"
+    return name
 
 
 def make_outcome_json(outcome: MarketOutcome) -> str:
     """Returns everything, seller by seller with their exact names, as JSON text."""
-    refused, payments = outcome.deal.refused.tolist(), outcome.deal.payments.tolist()
+    refused = outcome.deal.refused.tolist()
+    payments = outcome.deal.payments.tolist()
     each = zip(outcome.sellers.names, outcome.deal.epsilon.tolist(), payments, refused, strict=True)
     heads = ("seller", "epsilon", "payment", "above_all_prices")
     return _dump_json(
@@ -378,14 +443,20 @@ def make_published_json(outcome: MarketOutcome) -> str:
 
 
 def _collect_sums(outcome: MarketOutcome) -> dict[str, Any]:
-    terms, deal = outcome.terms, outcome.deal
+    terms = outcome.terms
+    deal = outcome.deal
     return {
         "format": PUBLISHED_FORMAT,
         "caution": NOT_PROTECTED,
         "prior": _describe_law(terms),
         "prices": {"number": len(deal.prices), "highest": float(deal.prices.values[-1])},
         "trade_off": terms.worth,
-        "error_bound": {"mu": deal.buyer.mu, "sigma": deal.buyer.sigma, "features": terms.features, "norm": terms.norm},
+        "error_bound": {
+            "mu": deal.buyer.mu,
+            "sigma": deal.buyer.sigma,
+            "features": terms.features,
+            "norm": terms.norm,
+        },
         "cap": terms.cap,
         "coin": float(deal.coin),
         "rule": deal.rule,
@@ -407,6 +478,12 @@ def _dump_json(content: dict[str, Any]) -> str:
 
 def _describe_law(terms: MarketTerms) -> str:
     law = terms.prior
-    numbers = "" if law.kind == "empirical" else "".join(f"{number:g}, " for number in law.parameters)
-    seen = f" of {len(law.parameters):,} costs seen before" if law.kind == "empirical" else ""
+    if law.kind == "empirical":
+        numbers = ""
+    else:
+        numbers = "".join(f"{number:g}, " for number in law.parameters)
+    if law.kind == "empirical":
+        seen = f" of {len(law.parameters):,} costs seen before"
+    else:
+        seen = ""
     return f"{law.kind}{seen} ({numbers}from {law.low:g} to {law.high:g})"

@@ -63,21 +63,29 @@ def draw_plan(plan: Plan) -> str:
 def _draw_key_figures(plan: Plan) -> str:
     """What a curator looks for first, in large figures."""
     spent = [line["spent"] for line in plan.who_pays() if line["granted"] > 0]
-    ends = dict.fromkeys(f"{amount:.3g}" for amount in (min(spent, default=0), max(spent, default=0)))
+    ends = dict.fromkeys(
+        f"{amount:.3g}" for amount in (min(spent, default=0), max(spent, default=0))
+    )
     sign = {"epsilon": "ε", "rho": "ρ"}[plan.guarantee.reported_currency]
     facts = {
-        "people" if plan.guarantee.unit == "person" else "rows": f"{plan.budgets.n_people - count_left_out(plan):,}",
+        "people"
+        if plan.guarantee.unit == "person"
+        else "rows": f"{plan.budgets.n_people - count_left_out(plan):,}",
         "each spends": f"{sign} = {' to '.join(ends)}",
         "expected error": describe_error(plan),
     }
-    shown = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(fact)}</dd></div>" for name, fact in facts.items())
+    shown = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(fact)}</dd></div>" for name, fact in facts.items()
+    )
     return f'<dl class="glance">{shown}</dl>\n<p class="soft">{escape(describe_size(plan))}.</p>'
 
 
 def _warn_of_left_out(plan: Plan) -> list[str]:
     many = count_left_out(plan)
     told = f"{many:,} of {plan.budgets.n_people:,} people have not enough left for this, and are left out."
-    return [f'<p class="caution">{told}</p>'] if many else []
+    if many:
+        return [f'<p class="caution">{told}</p>']
+    return []
 
 
 def count_left_out(plan: Plan) -> int:
@@ -88,7 +96,10 @@ def count_left_out(plan: Plan) -> int:
 
 def describe_size(plan: Plan) -> str:
     """Returns what is planned, and about how many."""
-    people = f"{plan.budgets.n_people:,} people, " if plan.guarantee.unit == "person" else ""
+    if plan.guarantee.unit == "person":
+        people = f"{plan.budgets.n_people:,} people, "
+    else:
+        people = ""
     return f"Plan for {describe_question(plan)}{describe_table(plan)}: {people}{plan.budgets.n_rows:,} rows"
 
 
@@ -98,7 +109,9 @@ def describe_promise(plan: Plan) -> list[str]:
     return [
         f"Promise: {describe_currency(plan.promise)} for each {promise.unit}, neighbours by {promise.neighbours}, "
         f"{promise.arithmetic} arithmetic. Nobody spends more than they granted.",
-        " ".join(filter(None, [write_error_sentence(plan), warn_if_uninformative(plan, "will say")])),
+        " ".join(
+            filter(None, [write_error_sentence(plan), warn_if_uninformative(plan, "will say")])
+        ),
         *describe_errors(plan),
     ]
 
@@ -109,21 +122,29 @@ def describe_errors(plan: Plan) -> list[str]:
 
 
 def _draw_error_parts(plan: Plan) -> str:
-    return "\n".join(f'<p class="soft">{escape(sentence)}</p>' for sentence in describe_errors(plan))
+    return "\n".join(
+        f'<p class="soft">{escape(sentence)}</p>' for sentence in describe_errors(plan)
+    )
 
 
 def describe_unread(plan: Plan) -> str:
     """Returns what was not read and who was not charged."""
-    columns = "No feature and no label was read" if "features" in plan.parameters else "The column was not read"
+    if "features" in plan.parameters:
+        columns = "No feature and no label was read"
+    else:
+        columns = "The column was not read"
     return f"{columns}, and nobody has been charged."
 
 
 def describe_classifier(plan: Plan) -> list[str]:
     """Returns what a classifier will do as sentences."""
-    given, classes = plan.parameters, plan.parameters["classes"]
+    given = plan.parameters
+    classes = plan.parameters["classes"]
     lines = [f"Classes: {', '.join(map(str, classes))}. λ = {given['alpha']:.3g}."]
     if given["problems"] > 1:
-        lines.append(f"Each of the {len(classes)} classes is told from all others, and shares everybody's ε with them.")
+        lines.append(
+            f"Each of the {len(classes)} classes is told from all others, and shares everybody's ε with them."
+        )
     if given["neighbours"] == "labels":
         lines.append("Labels alone are protected: nothing is promised about features.")
     if given["public_rows"]:
@@ -152,7 +173,8 @@ def tabulate_payers(plan: Plan) -> tuple[list[str], list[list[str]]]:
 
 def compute_expected_errors(plan: Plan) -> dict[str, float]:
     """Returns how far a regression, a private mean and nothing are expected to be from the best linear function."""
-    chosen, (low, high) = choose_typical_outlook(plan), plan.parameters["label"]
+    chosen = choose_typical_outlook(plan)
+    (low, high) = plan.parameters["label"]
     return {
         "this regression" + ("" if chosen.slopes else ", a constant"): chosen.regression,
         "a private mean": chosen.private_mean,
@@ -163,20 +185,32 @@ def compute_expected_errors(plan: Plan) -> dict[str, float]:
 def tabulate_stages(plan: Plan) -> list[list[str]]:
     """Returns one line for neighbouring spreads that lead to the same course."""
     steps = [
-        ("slopes" if s["slopes"] else "a constant", ", ".join(f"{p['purpose']} {p['share']:.1%}" for p in s["parts"]))
+        (
+            "slopes" if s["slopes"] else "a constant",
+            ", ".join(f"{p['purpose']} {p['share']:.1%}" for p in s["parts"]),
+        )
         for s in plan.parameters["stages"]
     ]
     lines = []
-    for course, stages in groupby(zip(steps, plan.parameters["stages"], strict=True), key=lambda pair: pair[0]):
+    for course, stages in groupby(
+        zip(steps, plan.parameters["stages"], strict=True), key=lambda pair: pair[0]
+    ):
         spreads = sorted({stage["if_scale"] for _, stage in stages})
-        lines.append([" to ".join(map(format_error, dict.fromkeys((spreads[0], spreads[-1])))), *course])
+        lines.append(
+            [" to ".join(map(format_error, dict.fromkeys((spreads[0], spreads[-1])))), *course]
+        )
     return lines
 
 
 def _draw_worth(plan: Plan) -> list[str]:
     chosen = choose_typical_outlook(plan)
     lines = [
-        Bar(name.split(" (")[0].split(",")[0], length, format_error(length), "own" if place == 0 else "other")
+        Bar(
+            name.split(" (")[0].split(",")[0],
+            length,
+            format_error(length),
+            "own" if place == 0 else "other",
+        )
         for place, (name, length) in enumerate(compute_expected_errors(plan).items())
     ]
     title = (
@@ -234,13 +268,16 @@ def compute_outlooks(plan: Plan) -> list[Outlook]:
         low, high = plan.parameters["label"]
         return [_compute_outlook(plan, SPREAD * (high - low) / 2, float(plan.expected_error), True)]  # type: ignore[arg-type]
     return [
-        _compute_outlook(plan, s["if_scale"], math.sqrt(s["expected"]) * s["if_scale"], s["slopes"]) for s in stages
+        _compute_outlook(plan, s["if_scale"], math.sqrt(s["expected"]) * s["if_scale"], s["slopes"])
+        for s in stages
     ]
 
 
 def choose_typical_outlook(plan: Plan) -> Outlook:
     """Returns the one that the plan's expected error speaks about."""
-    return min(compute_outlooks(plan), key=lambda outlook: abs(outlook.regression - plan.expected_error))  # type: ignore[operator]
+    return min(
+        compute_outlooks(plan), key=lambda outlook: abs(outlook.regression - plan.expected_error)
+    )  # type: ignore[operator]
 
 
 def make_verdict(plan: Plan) -> str:
@@ -258,7 +295,10 @@ def make_verdict(plan: Plan) -> str:
             "Ask for the mean, whose arithmetic is exact; or find more people, a larger ε "
             "or fewer features."
         )
-    better = "a private mean" if chosen.private_mean <= chosen.nothing else "nothing, the middle of the range,"
+    if chosen.private_mean <= chosen.nothing:
+        better = "a private mean"
+    else:
+        better = "nothing, the middle of the range,"
     return (
         f"Advice: do not ask for this regression. It loses to {better} ({told}). "
         "Take the default method or another λ, ask for the mean, or find more people or a larger ε."
@@ -270,7 +310,8 @@ def _compute_outlook(plan: Plan, spread: float, regression: float, slopes: bool)
     from sottovoce.estimators.ridge_objective import WORTHLESS_ERROR
 
     low, high = plan.parameters["label"]
-    half, unexplained = (high - low) / 2, WORTHLESS_ERROR * spread**2
+    half = (high - low) / 2
+    unexplained = WORTHLESS_ERROR * spread**2
     mean = Mean(bounds=(low, high), spread=min(spread, half)).plan_for(plan.budgets).expected_error
     return Outlook(
         spread,

@@ -33,25 +33,41 @@ from sottovoce.wording import (
 
 def make_release_headline(release: Release) -> str:
     """Returns what was released, in a few words."""
-    of = "" if release.column is None else f" of {release.column}"
+    if release.column is None:
+        of = ""
+    else:
+        of = f" of {release.column}"
     if isinstance(release.value, dict):
         return f"{'A classifier' if 'models' in release.value else 'A linear model'}{of}"
     if release.question == "mean":
         return f"The mean{of}"
     names = [name for name, _ in name_quantiles(release)]
-    return f"The {names[0]}{of}" if len(names) == 1 else f"Quantiles{of}"
+    if len(names) == 1:
+        return f"The {names[0]}{of}"
+    return f"Quantiles{of}"
 
 
 def describe_origin(release: Release) -> str:
     """Returns from which table and when, as far as it is recorded."""
-    table = "" if release.table is None else f"From the table “{release.table}”"
-    date = "" if release.date is None else f"{', made' if table else 'Made'} on {format_date(release.date)}"
-    return f"{table}{date}." if table or date else "Table and date are not recorded."
+    if release.table is None:
+        table = ""
+    else:
+        table = f"From the table “{release.table}”"
+    if release.date is None:
+        date = ""
+    else:
+        date = f"{', made' if table else 'Made'} on {format_date(release.date)}"
+    if table or date:
+        return f"{table}{date}."
+    return "Table and date are not recorded."
 
 
 def draw_answer(release: Release) -> str:
     """Returns the answer with its expected error."""
-    shown = _draw_values(release) if not isinstance(release.value, dict) else _draw_model(release, release.value)
+    if not isinstance(release.value, dict):
+        shown = _draw_values(release)
+    else:
+        shown = _draw_model(release, release.value)
     nothing = warn_if_uninformative(release)
     return shown + (f'\n<p class="caution">{escape(nothing)}</p>' if nothing else "")
 
@@ -59,10 +75,22 @@ def draw_answer(release: Release) -> str:
 def tabulate_promise(release: Release) -> str:
     """Returns what was promised to how many, as a table."""
     promise = release.guarantee
-    what = "epsilon" if "epsilon" in promise else "rho"
-    sign, unit = {"epsilon": "ε", "rho": "ρ"}[what], "people" if promise["unit"] == "person" else "rows"
+    if "epsilon" in promise:
+        what = "epsilon"
+    else:
+        what = "rho"
+    sign = {"epsilon": "ε", "rho": "ρ"}[what]
+    if promise["unit"] == "person":
+        unit = "people"
+    else:
+        unit = "rows"
     lines = [
-        [f"{line[what]:g}", f"{line['people']:,}" if "people" in line else f"{line['share_at_or_below']:.0%} or less"]
+        [
+            f"{line[what]:g}",
+            f"{line['people']:,}"
+            if "people" in line
+            else f"{line['share_at_or_below']:.0%} or less",
+        ]
         for line in promise[what]["distribution"]
     ]
     return make_table([f"{sign} spent ({describe_currency(promise)})", unit], lines)
@@ -70,7 +98,9 @@ def tabulate_promise(release: Release) -> str:
 
 def explain_promise(release: Release) -> tuple[list[str], str]:
     """Returns the promise in plain words, and why it holds."""
-    sentences = [sentence for sentence in release.promise_in_words() if not sentence.startswith(" ")]
+    sentences = [
+        sentence for sentence in release.promise_in_words() if not sentence.startswith(" ")
+    ]
     return sentences, release.reasons()
 
 
@@ -89,7 +119,9 @@ def _draw_values(release: Release) -> str:
     error = list_errors(release)[0]
     exact = escape(number.removesuffix(f" {get_unit(release)}") if get_unit(release) else number)
     either = escape(add_unit(round_to_error(error, error), release))
-    meaning = f"± is the expected error, in {describe_unit(release)}: {describe_error_meaning(release)}."
+    meaning = (
+        f"± is the expected error, in {describe_unit(release)}: {describe_error_meaning(release)}."
+    )
     return f'<p class="big">{exact} <span class="soft">± {either}</span></p>\n<p class="soft">{escape(meaning)}</p>'
 
 
@@ -97,12 +129,14 @@ def _draw_model(release: Release, value: Mapping[str, Any]) -> str:
     """One column for each function of the model: a regression has one, a classifier one for each class told apart."""
     functions = value.get("models", {"coefficient": value})
     columns = [release.coefficients(function) for function in functions.values()]
-    lines = [[name, *(column[place][1] for column in columns)] for place, (name, _) in enumerate(columns[0])]
-    of = (
-        {"log-odds": "log-odds", "margin": MARGIN}[describe_score(release)]
-        if "models" in value
-        else describe_unit(release)
-    )
+    lines = [
+        [name, *(column[place][1] for column in columns)]
+        for place, (name, _) in enumerate(columns[0])
+    ]
+    if "models" in value:
+        of = {"log-odds": "log-odds", "margin": MARGIN}[describe_score(release)]
+    else:
+        of = describe_unit(release)
     told = [
         f"Numbers are in {of}; a coefficient of a number is for one unit of its column.",
         write_error_sentence(release),

@@ -99,7 +99,8 @@ class SlackPair:
     """Slacks x > 0 and prices z > 0 with x·z → 0."""
 
     def __init__(self, slack: Floats, price: Floats) -> None:
-        self.slack, self.price = slack, price
+        self.slack = slack
+        self.price = price
         self.dslack = self.dprice = np.zeros_like(slack)
 
     def gap(self, step: float = 0.0) -> float:
@@ -109,7 +110,9 @@ class SlackPair:
     def missing(self, centre: float, corrected: bool) -> Floats:
         """Returns what x·dz + z·dx must make up for."""
         missing = centre - self.slack * self.price
-        return missing - self.dslack * self.dprice if corrected else missing
+        if corrected:
+            return missing - self.dslack * self.dprice
+        return missing
 
     def reach(self) -> float:
         """Returns the longest step, at most 1, that keeps both positive."""
@@ -123,7 +126,9 @@ class SlackPair:
 
 def _find_max_step(x: Floats, dx: Floats) -> float:
     worst = float(np.min(dx / x, initial=0.0))
-    return -1 / worst if worst < -1 else 1.0
+    if worst < -1:
+        return -1 / worst
+    return 1.0
 
 
 def iterate_newton(blocks: Sequence[Block], T: Floats, a: float, level: float) -> Iterator[Floats]:
@@ -132,7 +137,8 @@ def iterate_newton(blocks: Sequence[Block], T: Floats, a: float, level: float) -
     Ends after MAX_STEPS, or when rounding leaves no positive definite system to solve. Whoever takes
     the iterates judges them: nothing here is trusted to be optimal.
     """
-    Y, t = np.zeros_like(T), level
+    Y = np.zeros_like(T)
+    t = level
     pairs = [pair for block in blocks for pair in block.pairs]
     for _ in range(MAX_STEPS):
         try:
@@ -143,7 +149,8 @@ def iterate_newton(blocks: Sequence[Block], T: Floats, a: float, level: float) -
             block.move(step)
         for pair in pairs:
             pair.move(step)
-        Y, t = Y + step * y.reshape(T.shape).T, t + step * dt
+        Y = Y + step * y.reshape(T.shape).T
+        t = t + step * dt
         yield Y
 
 
@@ -184,12 +191,16 @@ class _System:
         gap = (T - np.sum([part.moment for part in parts], axis=0)).T.ravel()
         return cls(_factorise(matrix), edge, corner, gap, sum(part.load for part in parts) - a * t)
 
-    def direct(self, blocks: Sequence[Block], centre: float, corrected: bool) -> tuple[Floats, float]:
+    def direct(
+        self, blocks: Sequence[Block], centre: float, corrected: bool
+    ) -> tuple[Floats, float]:
         """Gives every block its direction, and returns the common one."""
         reduced = [block.reduce(centre, corrected) for block in blocks]
         right = self.gap + np.sum([part for part, _ in reduced], axis=0)
         short = self.short + sum(part for _, part in reduced)
-        y = linalg.cho_solve(self.factor, right - self.edge * (short / self.corner), check_finite=False)
+        y = linalg.cho_solve(
+            self.factor, right - self.edge * (short / self.corner), check_finite=False
+        )
         dt = float(short + self.edge @ y) / self.corner
         for block in blocks:
             block.direct(y, dt)
@@ -201,7 +212,9 @@ def _factorise(matrix: Floats) -> tuple[Floats, bool]:
     size = float(np.trace(matrix)) / len(matrix)
     for ridge in (0.0, 1e-12, 1e-9):
         try:
-            factor: tuple[Floats, bool] = linalg.cho_factor(matrix + ridge * size * np.eye(len(matrix)))
+            factor: tuple[Floats, bool] = linalg.cho_factor(
+                matrix + ridge * size * np.eye(len(matrix))
+            )
             return factor
         except (linalg.LinAlgError, ValueError):  # not positive definite, or not finite
             continue
@@ -215,14 +228,25 @@ ENTRY_PIECE = 2**14
 class EntrywiseBlock:
     """People held by Σ|c_ij| ≤ e_l·t, the sum over all rows and columns of the person."""
 
-    def __init__(self, U: Floats, starts: Integers, e: Floats, r: float, c: Floats, level: float, load: float) -> None:
+    def __init__(
+        self, U: Floats, starts: Integers, e: Floats, r: float, c: Floats, level: float, load: float
+    ) -> None:
         n = len(U)
-        self.U, self.e, self.r = U, e, r
-        self.sum_by_person = sparse.csr_array((np.ones(n), np.arange(n), np.append(starts, n)), (len(e), n))
+        self.U = U
+        self.e = e
+        self.r = r
+        self.sum_by_person = sparse.csr_array(
+            (np.ones(n), np.arange(n), np.append(starts, n)), (len(e), n)
+        )
         self.owner = np.repeat(np.arange(len(e)), np.diff(np.append(starts, n)))
-        share = e * level / (np.bincount(self.owner) * U.shape[1])  # of an entry, if all of a person's were alike
-        size = 0.75 * np.maximum(np.abs(c), np.maximum(np.abs(c).mean(), share[self.owner, None] / 10))
-        p, q = np.maximum(size + c / 2, size / 10), np.maximum(size - c / 2, size / 10)
+        share = (
+            e * level / (np.bincount(self.owner) * U.shape[1])
+        )  # of an entry, if all of a person's were alike
+        size = 0.75 * np.maximum(
+            np.abs(c), np.maximum(np.abs(c).mean(), share[self.owner, None] / 10)
+        )
+        p = np.maximum(size + c / 2, size / 10)
+        q = np.maximum(size - c / 2, size / 10)
         w = np.maximum(e * level - self._sums(p + q), e * level / 10)
         price = load / (e * len(e))
         by_entry = np.repeat(price[self.owner, None], U.shape[1], axis=1)
@@ -240,11 +264,16 @@ class EntrywiseBlock:
 
     def condense(self, Y: Floats, level: float) -> CondensedBlock:
         """Linearises at the present point."""
-        (p, q, w), r = self.pairs, self.r
-        c, pull, mu = self.rows_of_map(), self.U @ Y, self._of_rows(w.price)
-        self.missing_p, self.missing_q = pull - r * c - mu + p.price, r * c - pull - mu + q.price
+        (p, q, w) = self.pairs
+        r = self.r
+        c = self.rows_of_map()
+        pull = self.U @ Y
+        mu = self._of_rows(w.price)
+        self.missing_p = pull - r * c - mu + p.price
+        self.missing_q = r * c - pull - mu + q.price
         self.missing_w = self.e * level - self._sums(p.slack + q.slack) - w.slack
-        self.dp, self.dq = p.price / p.slack, q.price / q.slack
+        self.dp = p.price / p.slack
+        self.dq = q.price / q.slack
         self.det = r * (self.dp + self.dq) + self.dp * self.dq
         self.cross = (self.dq - self.dp) / self.det
         self.H = self._sums((4 * r + self.dp + self.dq) / self.det) + w.slack / w.price
@@ -264,7 +293,8 @@ class EntrywiseBlock:
         """Σ_j U'D_jU on the diagonal, less K'K/H; a piece of rows at a time, because rows times d² may not fit."""
         d = self.U.shape[1]
         own = (self.dp + self.dq) / self.det
-        diagonal, coupled = np.zeros((d, d * d)), np.zeros((d * d, d * d))
+        diagonal = np.zeros((d, d * d))
+        coupled = np.zeros((d * d, d * d))
         for rows in _slice_rows(len(self.U)):
             U = self.U[rows]
             diagonal += own[rows].T @ (U[:, :, None] * U[:, None, :]).reshape(-1, d * d)
@@ -275,7 +305,8 @@ class EntrywiseBlock:
 
     def _coupling(self, people: slice, rows: slice) -> Floats:
         """Rows of K: for each person the sum of cross_ij·U_ik over their rows, entry (j, k)."""
-        U, cross = self.U[rows], self.cross[rows]
+        U = self.U[rows]
+        cross = self.cross[rows]
         if people.stop - people.start == 1:
             return np.asarray((cross.T @ U).reshape(1, -1))
         products = (cross[:, :, None] * U[:, None, :]).reshape(len(U), -1)
@@ -283,9 +314,13 @@ class EntrywiseBlock:
 
     def reduce(self, centre: float, corrected: bool) -> tuple[Floats, float]:
         """Returns the block's part of the right-hand side."""
-        (p, q, w), r, dp, dq = self.pairs, self.r, self.dp, self.dq
+        (p, q, w) = self.pairs
+        r = self.r
+        dp = self.dp
+        dq = self.dq
         self.sp, self.sq, self.sw = (pair.missing(centre, corrected) for pair in self.pairs)
-        self.gp, self.gq = self.missing_p + self.sp / p.slack, self.missing_q + self.sq / q.slack
+        self.gp = self.missing_p + self.sp / p.slack
+        self.gq = self.missing_q + self.sq / q.slack
         own = (dq * self.gp - dp * self.gq) / self.det
         total = ((2 * r + dq) * self.gp + (2 * r + dp) * self.gq) / self.det
         self.short = self.missing_w - self.sw / w.price - self._sums(total)
@@ -294,7 +329,10 @@ class EntrywiseBlock:
 
     def direct(self, y: Floats, dt: float) -> None:
         """Finds the block's own direction from the common one."""
-        (p, q, w), r, dp, dq = self.pairs, self.r, self.dp, self.dq
+        (p, q, w) = self.pairs
+        r = self.r
+        dp = self.dp
+        dq = self.dq
         d = self.U.shape[1]
         pull = self.U @ y.reshape(d, d).T
         w.dprice = (self._sums(self.cross * pull) - self.e * dt - self.short) / self.H
@@ -302,7 +340,8 @@ class EntrywiseBlock:
         p.dslack = (dq * pull - (2 * r + dq) * mu + (r + dq) * self.gp + r * self.gq) / self.det
         q.dslack = (r * self.gp + (r + dp) * self.gq - dp * pull - (2 * r + dp) * mu) / self.det
         w.dslack = (self.sw - w.slack * w.dprice) / w.price
-        p.dprice, q.dprice = self.sp / p.slack - dp * p.dslack, self.sq / q.slack - dq * q.dslack
+        p.dprice = self.sp / p.slack - dp * p.dslack
+        q.dprice = self.sq / q.slack - dq * q.dslack
 
     def move(self, step: float) -> None:
         """The map is p − q: nothing else moves."""
@@ -330,7 +369,9 @@ def _split_people(starts: Integers) -> Iterator[tuple[slice, slice]]:
     """Yields people and their rows, about PIECE rows at a time, or one person with more."""
     first = 0
     while first < len(starts) - 1:
-        last = max(int(np.searchsorted(starts, starts[first] + ENTRY_PIECE, side="right")) - 1, first + 1)
+        last = max(
+            int(np.searchsorted(starts, starts[first] + ENTRY_PIECE, side="right")) - 1, first + 1
+        )
         yield slice(first, last), slice(starts[first], starts[last])
         first = last
 
@@ -338,8 +379,13 @@ def _split_people(starts: Integers) -> Iterator[tuple[slice, slice]]:
 class GroupedBlock:
     """People whose rows come in groups of one size; ``person`` numbers the owner of each group, ascending."""
 
-    def __init__(self, U: Floats, person: Integers, e: Floats, r: float, c: Floats, level: float, load: float) -> None:
-        self.U, self.e, self.r, self.person = U, e, r, person
+    def __init__(
+        self, U: Floats, person: Integers, e: Floats, r: float, c: Floats, level: float, load: float
+    ) -> None:
+        self.U = U
+        self.e = e
+        self.r = r
+        self.person = person
         self.starts = np.flatnonzero(np.diff(person, prepend=-1))
         self.q = 0.9 * (e * level / np.bincount(person))[person]
         price = load / (e * len(e))
@@ -359,13 +405,19 @@ class GroupedBlock:
 
     def condense(self, Y: Floats, level: float) -> CondensedBlock:
         """Linearises at the present point: groups first, then the one number of every person."""
-        inner, limit = self.inner.condense(Y, self.q), self.pairs[3]
-        self.edge, self.corner = self.inner.moments(self.inner.c_level), -self.inner.mu_level.sum(axis=1)
+        inner = self.inner.condense(Y, self.q)
+        limit = self.pairs[3]
+        self.edge, self.corner = (
+            self.inner.moments(self.inner.c_level),
+            -self.inner.mu_level.sum(axis=1),
+        )
         self.missing_q = limit.price[self.person] - self.pairs[2].price.sum(axis=1)
         self.missing_v = self.e * level - self._sums(self.q) - limit.slack
         weight = 1 / self.corner
-        total, room = self._sums(weight), limit.slack / limit.price
-        self.kappa, self.H = self._sums(self.edge * weight[:, None]), total + room
+        total = self._sums(weight)
+        room = limit.slack / limit.price
+        self.kappa = self._sums(self.edge * weight[:, None])
+        self.H = total + room
         return CondensedBlock(
             inner.matrix + self._spread(weight, total, room),
             self.kappa.T @ (self.e / self.H),
@@ -426,22 +478,34 @@ class SignBlock:
         R·c + Eᵀμ = f,   E·c − h·μ = g       solved by way of H = R + Eᵀ·h⁻¹·E, or of Q = E·R⁻¹·Eᵀ + h
     """
 
-    def __init__(self, U: Floats, e: Floats, r: float, c: Floats, level: float | Floats, load: float | Floats) -> None:
+    def __init__(
+        self, U: Floats, e: Floats, r: float, c: Floats, level: float | Floats, load: float | Floats
+    ) -> None:
         _, rows, d = U.shape
-        self.U, self.e, self.r, self.by_rows = U, e[:, None], r, d <= rows
+        self.U = U
+        self.e = e[:, None]
+        self.r = r
+        self.by_rows = d <= rows
         self.signs = list_sign_vectors(min(rows, d))
         self.wide = bool(is_wide(rows, d))
         self.c = self._turn(c)
-        sums, limit = self.c @ self.signs.T, self.e * _to_column(level)
+        sums = self.c @ self.signs.T
+        limit = self.e * _to_column(level)
         margin = np.maximum(np.abs(sums).mean(), limit / sums.shape[1])
         bound = 1.05 * np.abs(sums) + 0.5 * margin[:, None]
         w = np.maximum(limit - bound.sum(axis=1), limit / 10)
         price = np.repeat(_to_column(load) / (self.e * w.size), len(self.signs), axis=1)
         half = np.repeat(price[:, None, :] / 2, sums.shape[1], axis=1)
-        self.pairs = (SlackPair(bound - sums, half), SlackPair(bound + sums, half), SlackPair(w, price))
+        self.pairs = (
+            SlackPair(bound - sums, half),
+            SlackPair(bound + sums, half),
+            SlackPair(w, price),
+        )
 
     def _turn(self, c: Floats) -> Floats:
-        return c if self.by_rows else c.transpose(0, 2, 1)
+        if self.by_rows:
+            return c
+        return c.transpose(0, 2, 1)
 
     def rows_of_map(self) -> Floats:
         """The block's rows of c, person by person."""
@@ -455,15 +519,23 @@ class SignBlock:
     def condense(self, Y: Floats, level: float | Floats) -> CondensedBlock:
         """Linearises at the present point; groups.py has a level for each person."""
         one, two, w = self.pairs
-        self.missing_c = self._turn(self.U @ Y) - self.r * self.c - (one.price - two.price) @ self.signs
+        self.missing_c = (
+            self._turn(self.U @ Y) - self.r * self.c - (one.price - two.price) @ self.signs
+        )
         self.missing_x = one.price + two.price - w.price[:, None, :]
-        self.missing_w = self.e * _to_column(level) - (one.slack + two.slack).sum(axis=1) / 2 - w.slack
-        self.one, self.two = one.price / one.slack, two.price / two.slack
+        self.missing_w = (
+            self.e * _to_column(level) - (one.slack + two.slack).sum(axis=1) / 2 - w.slack
+        )
+        self.one = one.price / one.slack
+        self.two = two.price / two.slack
         self.sum = self.one + self.two
-        self.phi, self.chi = (self.one - self.two) / self.sum, 4 * self.one * self.two / self.sum
+        self.phi = (self.one - self.two) / self.sum
+        self.chi = 4 * self.one * self.two / self.sum
         self.h = (1 / self.sum).sum(axis=1) + w.slack / w.price
         matrix = self._matrix()
-        self.c_level, self.mu_level = self._solve(np.zeros_like(self.c), np.broadcast_to(self.e, self.h.shape))
+        self.c_level, self.mu_level = self._solve(
+            np.zeros_like(self.c), np.broadcast_to(self.e, self.h.shape)
+        )
         return CondensedBlock(
             matrix,
             self._moment(self.c_level).T.ravel(),
@@ -482,8 +554,12 @@ class SignBlock:
     def _matrix(self) -> Floats:
         """What Y feels of the block; leaves the inverses that `_solved` needs, piece by piece."""
         people, rows, d = self.U.shape
-        (k, inside), entries = self.signs.shape, rows * d
-        side = k if self.wide else entries
+        (k, inside) = self.signs.shape
+        entries = rows * d
+        if self.wide:
+            side = k
+        else:
+            side = entries
         self.inverse = np.empty((people, side, side))  # of Q, or of H
         self.inverse_R = np.empty((*self.c.shape, inside) if self.wide else 0)
         matrix = np.zeros((d * d, d * d))
@@ -493,29 +569,41 @@ class SignBlock:
         return matrix
 
     def _condense_part(self, part: slice) -> Floats:
-        (k, inside), people = self.signs.shape, len(self.U[part])
+        (k, inside) = self.signs.shape
+        people = len(self.U[part])
         squares = (self.signs[:, :, None] * self.signs[:, None, :]).reshape(k, -1)
         R = (self.chi[part] @ squares).reshape(people, -1, inside, inside) + self.r * np.eye(inside)
-        E = self.phi[part].transpose(0, 2, 1)[..., None] * self.signs[:, None, :]  # people, signs, terms, inside
-        return self._through_signs(part, R, E) if self.wide else self._through_entries(part, R, E)
+        E = (
+            self.phi[part].transpose(0, 2, 1)[..., None] * self.signs[:, None, :]
+        )  # people, signs, terms, inside
+        if self.wide:
+            return self._through_signs(part, R, E)
+        return self._through_entries(part, R, E)
 
     def _through_entries(self, part: slice, R: Floats, E: Floats) -> Floats:
         """Leaves H⁻¹; the matrix is a square of something, so rounding cannot make it indefinite."""
-        (people, k, terms, inside), d = E.shape, self.U.shape[2]
+        (people, k, terms, inside) = E.shape
+        d = self.U.shape[2]
         E = E.reshape(people, k, -1)
         H = (E / self.h[part][..., None]).transpose(0, 2, 1) @ E
         blocks = H.reshape(people, terms, inside, terms, inside)
         blocks[:, np.arange(terms), :, np.arange(terms), :] += R.transpose(1, 0, 2, 3)
         half = np.linalg.inv(np.linalg.cholesky(H))
         self.inverse[part] = half.transpose(0, 2, 1) @ half
-        order = (0, 1, 3, 2) if self.by_rows else (0, 1, 2, 3)
-        halves = half.reshape(people, -1, terms, inside).transpose(order)  # people, entry, column, row
+        if self.by_rows:
+            order = (0, 1, 3, 2)
+        else:
+            order = (0, 1, 2, 3)
+        halves = half.reshape(people, -1, terms, inside).transpose(
+            order
+        )  # people, entry, column, row
         linked = (halves @ self.U[part][:, None]).reshape(-1, d * d)
         return np.asarray(linked.T @ linked)
 
     def _through_signs(self, part: slice, R: Floats, E: Floats) -> Floats:
         """Leaves R⁻¹ and Q⁻¹; terms are rows here."""
-        (people, k, _, d), U = E.shape, self.U[part]
+        (people, k, _, d) = E.shape
+        U = self.U[part]
         self.inverse_R[part] = np.linalg.inv(R)
         F = (E[..., None, :] @ self.inverse_R[part][:, None])[..., 0, :]
         Q = F.reshape(people, k, -1) @ E.reshape(people, k, -1).transpose(0, 2, 1)
@@ -523,22 +611,31 @@ class SignBlock:
         self.inverse[part] = np.linalg.inv(Q)
         P = (F.transpose(0, 1, 3, 2) @ U[:, None]).reshape(people, k, d * d)
         products = (U[..., :, None] * U[..., None, :]).reshape(-1, d * d)
-        own = (self.inverse_R[part].reshape(-1, d * d).T @ products).reshape(d, d, d, d).transpose(0, 2, 1, 3)
+        own = (
+            (self.inverse_R[part].reshape(-1, d * d).T @ products)
+            .reshape(d, d, d, d)
+            .transpose(0, 2, 1, 3)
+        )
         return np.asarray(
-            own.reshape(d * d, d * d) - P.reshape(-1, d * d).T @ (self.inverse[part] @ P).reshape(-1, d * d)
+            own.reshape(d * d, d * d)
+            - P.reshape(-1, d * d).T @ (self.inverse[part] @ P).reshape(-1, d * d)
         )
 
     def _solve(self, f: Floats, g: Floats) -> tuple[Floats, Floats]:
         """Returns c and μ with R·c + Eᵀμ = f and E·c − h·μ = g, with one step of refinement."""
         c, mu = self._solve_roughly(f, g)
-        dc, dmu = self._solve_roughly(f - self._R(c) - self._to_terms(mu), g - self._to_signs(c) + self.h * mu)
+        dc, dmu = self._solve_roughly(
+            f - self._R(c) - self._to_terms(mu), g - self._to_signs(c) + self.h * mu
+        )
         return c + dc, mu + dmu
 
     def _solve_roughly(self, f: Floats, g: Floats) -> tuple[Floats, Floats]:
         if self.wide:
             mu = (self.inverse @ (self._to_signs(self._over_R(f)) - g)[..., None])[..., 0]
             return self._over_R(f - self._to_terms(mu)), mu
-        c = (self.inverse @ (f + self._to_terms(g / self.h)).reshape(len(f), -1, 1)).reshape(f.shape)
+        c = (self.inverse @ (f + self._to_terms(g / self.h)).reshape(len(f), -1, 1)).reshape(
+            f.shape
+        )
         return c, (self._to_signs(c) - g) / self.h
 
     def _over_R(self, c: Floats) -> Floats:
@@ -557,7 +654,8 @@ class SignBlock:
         """Returns the block's part of the right-hand side."""
         one, two, w = self.pairs
         first, second, self.sw = (pair.missing(centre, corrected) for pair in self.pairs)
-        self.q1, self.q2 = first / one.slack, second / two.slack
+        self.q1 = first / one.slack
+        self.q2 = second / two.slack
         self.gx = (self.missing_x + self.q1 + self.q2) / self.sum
         pull = self.missing_c - (self.q1 - self.q2 - (self.one - self.two) * self.gx) @ self.signs
         short = self.missing_w - self.gx.sum(axis=1) - self.sw / w.price
@@ -567,14 +665,17 @@ class SignBlock:
     def direct(self, y: Floats, dt: float | Floats) -> None:
         """Finds the block's own direction from the common one."""
         one, two, w = self.pairs
-        d, dt = self.U.shape[2], _to_column(dt)
+        d = self.U.shape[2]
+        dt = _to_column(dt)
         c, mu = self._solve(self._turn(self.U @ y.reshape(d, d).T), np.zeros_like(self.h))
         self.dc = self.c_own + c + dt[..., None] * self.c_level
         w.dprice = self.mu_own + mu + dt * self.mu_level
         sums = self.dc @ self.signs.T
         bound = self.gx - w.dprice[:, None, :] / self.sum + self.phi * sums
-        one.dslack, two.dslack = bound - sums, bound + sums
-        one.dprice, two.dprice = self.q1 - self.one * one.dslack, self.q2 - self.two * two.dslack
+        one.dslack = bound - sums
+        two.dslack = bound + sums
+        one.dprice = self.q1 - self.one * one.dslack
+        two.dprice = self.q2 - self.two * two.dslack
         w.dslack = (self.sw - w.slack * w.dprice) / w.price
 
     def move(self, step: float) -> None:
@@ -591,7 +692,9 @@ class SignBlock:
         one, two, w = self.pairs
         nu = one.price - two.price
         rest = self._turn(self.U @ Y) - nu @ self.signs
-        return float(np.vdot(rest, rest)) / (2 * self.r), np.maximum(w.price, np.abs(nu).max(axis=1))
+        return float(np.vdot(rest, rest)) / (2 * self.r), np.maximum(
+            w.price, np.abs(nu).max(axis=1)
+        )
 
 
 def _to_column(x: float | Floats) -> Floats:

@@ -33,7 +33,13 @@ from threadpoolctl import threadpool_limits
 
 from sottovoce.arrays import Floats, Integers
 from sottovoce.errors import InvalidData
-from sottovoce.solvers.interior_point import EntrywiseBlock, GroupedBlock, SignBlock, is_wide, iterate_newton
+from sottovoce.solvers.interior_point import (
+    EntrywiseBlock,
+    GroupedBlock,
+    SignBlock,
+    is_wide,
+    iterate_newton,
+)
 from sottovoce.solvers.sensitivity import SHORT, compute_entrywise_norms
 
 #: Rows are dependent when the smallest singular value of the scaled columns is this far below the largest.
@@ -55,7 +61,9 @@ class Solution:
     @property
     def gap(self) -> float:
         """How far above the optimum F may be, as a share."""
-        return self.value / self.bound - 1 if self.bound > 0 else np.inf
+        if self.bound > 0:
+            return self.value / self.bound - 1
+        return np.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,10 +87,14 @@ class ScaledProblem:
         c = U @ T
         kappa = float(np.abs(c).mean())
         e = epsilon * (compute_entrywise_norms(c, starts).sum() / kappa / epsilon.sum())
-        level, spread = float(epsilon[0] / e[0]) ** -2, ratio * float(np.vdot(c, c)) / kappa**2
-        a, r = level / (level + spread), ratio / (level + spread)
+        level = float(epsilon[0] / e[0]) ** -2
+        spread = ratio * float(np.vdot(c, c)) / kappa**2
+        a = level / (level + spread)
+        r = ratio / (level + spread)
         floor = FLOOR * a / float(e @ e)
-        return cls(U, T / kappa, starts, e, a, max(r, floor), r, kappa, 2 * kappa**2 * (level + spread))
+        return cls(
+            U, T / kappa, starts, e, a, max(r, floor), r, kappa, 2 * kappa**2 * (level + spread)
+        )
 
     @classmethod
     def sort_by_person(
@@ -106,7 +118,9 @@ class ScaledProblem:
 
     def value(self, c: Floats, limits: Floats) -> float:
         """Returns the objective, given every person's N(c)."""
-        return 0.5 * self.a * float((limits / self.e).max()) ** 2 + 0.5 * self.true_r * float(np.vdot(c, c))
+        return 0.5 * self.a * float((limits / self.e).max()) ** 2 + 0.5 * self.true_r * float(
+            np.vdot(c, c)
+        )
 
     def bound(self, Y: Floats, parts: Sequence[tuple[float, float]]) -> float:
         """Returns the dual value at the best multiple of (Y, μ), for the ρ before it was raised.
@@ -116,13 +130,17 @@ class ScaledProblem:
         gain = float(np.vdot(Y, self.T))
         cost = sum(part for part, _ in parts) + sum(load for _, load in parts) ** 2 / (2 * self.a)
         raised = 1 + 2 * (self.r - self.true_r) * float(self.e @ self.e) / self.a
-        return gain**2 / (4 * cost) / raised if gain > 0 and cost > 0 else 0.0
+        if gain > 0 and cost > 0:
+            return gain**2 / (4 * cost) / raised
+        return 0.0
 
     def gauss_markov(self) -> float:
         """Returns a bound that needs no dual: least squares has the smallest ‖c‖ of all, and it is that of T."""
         return 0.5 * self.true_r * float(np.vdot(self.T, self.T))
 
-    def solution(self, c: Floats, value: float, bound: float, steps: int, held: int = 0) -> Solution:
+    def solution(
+        self, c: Floats, value: float, bound: float, steps: int, held: int = 0
+    ) -> Solution:
         """Returns a map of the scaled problem in the units it was asked in."""
         return Solution(self.kappa * c.T, self.unit * value, self.unit * bound, steps, held)
 
@@ -151,7 +169,8 @@ def dependent_columns_error() -> InvalidData:
 #: A map is good enough when F is at most this much above the dual bound.
 MAX_GAP = 1e-4
 #: Floating-point operations a Newton step may take for people with several rows, and for everybody together.
-MAX_SIGN_WORK, MAX_WORK = 1e9, 2e10
+MAX_SIGN_WORK = 1e9
+MAX_WORK = 2e10
 #: Where least squares with weights is tried: nobody louder than so many times their limit.
 WEIGHT_MULTIPLES = np.logspace(2, -4, 13)
 #: Below every number that is not 0: somebody whose rows are all 0 is never too loud.
@@ -176,7 +195,9 @@ def solve_exact(X: Floats, owner: Integers, epsilon: Floats, ratio: float) -> So
         found = _solve_scaled_entrywise(problem)
         alike = problem.sizes.max() == 1 or X.shape[1] == 1  # then both norms are the same
         too_large = found.steps == 0
-        return _restore_order(found if alike or too_large else _improve_exactly(problem, found), back)
+        return _restore_order(
+            found if alike or too_large else _improve_exactly(problem, found), back
+        )
 
 
 def limit_to_one_thread() -> Any:
@@ -185,13 +206,17 @@ def limit_to_one_thread() -> Any:
 
 
 def _solve_scaled_entrywise(problem: ScaledProblem) -> Solution:
-    (n, d), people = problem.U.shape, len(problem.e)
+    (n, d) = problem.U.shape
+    people = len(problem.e)
     best = _solve_weighted(problem, np.inf)
     if n * d**3 + people * d**4 + d**6 <= MAX_WORK:
         best = _iterate_entrywise(problem, best)
     if best.gap > MAX_GAP:
         best = min(
-            (best, *(_combine_solutions(best, _solve_weighted(problem, h)) for h in WEIGHT_MULTIPLES)),
+            (
+                best,
+                *(_combine_solutions(best, _solve_weighted(problem, h)) for h in WEIGHT_MULTIPLES),
+            ),
             key=lambda found: found.value,
         )
     return best
@@ -203,7 +228,9 @@ def _iterate_entrywise(problem: ScaledProblem, best: Solution) -> Solution:
     for steps, Y in enumerate(iterate_newton([everybody], problem.T, problem.a, 1.0), start=1):
         c = problem.make_feasible(everybody.rows_of_map())
         value = problem.value(c, compute_entrywise_norms(c, problem.starts))
-        best = _combine_solutions(best, problem.solution(c, value, problem.bound(Y, [everybody.dual(Y)]), steps))
+        best = _combine_solutions(
+            best, problem.solution(c, value, problem.bound(Y, [everybody.dual(Y)]), steps)
+        )
         if best.gap <= MAX_GAP:
             break
     return best
@@ -212,10 +239,16 @@ def _iterate_entrywise(problem: ScaledProblem, best: Solution) -> Solution:
 def _solve_weighted(problem: ScaledProblem, h: float) -> Solution:
     """Weighted least squares, in which nobody is louder than h times their limit: good where nothing better is."""
     least = problem.U @ problem.T
-    loud = np.minimum(1, h * problem.e / np.maximum(compute_entrywise_norms(least, problem.starts), TINY))
+    loud = np.minimum(
+        1, h * problem.e / np.maximum(compute_entrywise_norms(least, problem.starts), TINY)
+    )
     weighted = problem.U * np.repeat(loud, problem.sizes)[:, None]
-    c = problem.make_feasible(weighted @ np.linalg.lstsq(problem.U.T @ weighted, problem.T, rcond=None)[0])
-    return problem.solution(c, problem.value(c, compute_entrywise_norms(c, problem.starts)), problem.gauss_markov(), 0)
+    c = problem.make_feasible(
+        weighted @ np.linalg.lstsq(problem.U.T @ weighted, problem.T, rcond=None)[0]
+    )
+    return problem.solution(
+        c, problem.value(c, compute_entrywise_norms(c, problem.starts)), problem.gauss_markov(), 0
+    )
 
 
 def _improve_exactly(problem: ScaledProblem, first: Solution) -> Solution:
@@ -223,20 +256,30 @@ def _improve_exactly(problem: ScaledProblem, first: Solution) -> Solution:
     c = first.map.T / problem.kappa
     level = float((compute_entrywise_norms(c, problem.starts) / problem.e).max())
     parts, held = _divide_into_blocks(problem, c, level)
-    whole = problem.unit * problem.gauss_markov()  # bound for the exact limits of everybody, held or not
+    whole = (
+        problem.unit * problem.gauss_markov()
+    )  # bound for the exact limits of everybody, held or not
     best = replace(first, bound=whole, held=held)
-    for steps, Y in enumerate(iterate_newton([part.block for part in parts], problem.T, problem.a, level), start=1):
+    for steps, Y in enumerate(
+        iterate_newton([part.block for part in parts], problem.T, problem.a, level), start=1
+    ):
         c = problem.make_feasible(_assemble_map(parts, c.shape))
         bound = problem.bound(Y, [part.block.dual(Y) for part in parts])
         whole = max(whole, problem.unit * problem.bound(Y, [part.exact_dual(Y) for part in parts]))
         found = problem.solution(
-            c, problem.value(c, _compute_limits(problem, parts, c)), bound, first.steps + steps, held
+            c,
+            problem.value(c, _compute_limits(problem, parts, c)),
+            bound,
+            first.steps + steps,
+            held,
         )
         best = _combine_solutions(best, found)
         if best.gap <= MAX_GAP:
             break
     everybody = replace(best, bound=whole, held=0)
-    return everybody if everybody.gap <= MAX_GAP else best
+    if everybody.gap <= MAX_GAP:
+        return everybody
+    return best
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,28 +299,42 @@ class _BlockPart:
         return float(np.vdot(pull, pull)) / (2 * self.block.r), 0.0
 
 
-def _divide_into_blocks(problem: ScaledProblem, c: Floats, level: float) -> tuple[list[_BlockPart], int]:
+def _divide_into_blocks(
+    problem: ScaledProblem, c: Floats, level: float
+) -> tuple[list[_BlockPart], int]:
     """Returns the blocks of the method, and how many people are held by more than the exact norm in them.
 
     With one row all norms are the same. With several, the work goes first to those near their limit, for the norms
     of groups of a few rows; what is left of it to the exact norm, the cheapest first. The others have the entrywise.
     """
-    sizes, d = problem.sizes, c.shape[1]
+    sizes = problem.sizes
+    d = c.shape[1]
     near = compute_entrywise_norms(c, problem.starts) > PRIORITY_SHARE * level * problem.e
     exact = np.where(np.minimum(sizes, d) <= SHORT, _estimate_work(_pad_sizes(sizes, d), d), np.inf)
-    cheapest = np.minimum(exact, _count_groups(sizes) * _estimate_work(_choose_group_size(sizes), d))
+    cheapest = np.minimum(
+        exact, _count_groups(sizes) * _estimate_work(_choose_group_size(sizes), d)
+    )
     order = np.lexsort((cheapest, ~near))
     order = order[sizes[order] > 1]
     chosen, held = _split_affordable(order, cheapest[order], MAX_SIGN_WORK)
     by_price = chosen[np.argsort((exact - cheapest)[chosen], kind="stable")]
-    signed, grouped = _split_affordable(by_price, (exact - cheapest)[by_price], MAX_SIGN_WORK - cheapest[chosen].sum())
+    signed, grouped = _split_affordable(
+        by_price, (exact - cheapest)[by_price], MAX_SIGN_WORK - cheapest[chosen].sum()
+    )
     alike = [(np.flatnonzero(sizes == 1), False), (held, True)]
-    parts = [_make_entrywise_part(problem, people, c, level, kept) for people, kept in alike if len(people)]
+    parts = [
+        _make_entrywise_part(problem, people, c, level, kept)
+        for people, kept in alike
+        if len(people)
+    ]
     for people, rows, build in (
         (signed, _pad_sizes(sizes, d), _make_sign_part),
         (grouped, _choose_group_size(sizes), _make_grouped_part),
     ):
-        parts += [build(problem, people[rows[people] == r], int(r), c, level) for r in np.unique(rows[people])]
+        parts += [
+            build(problem, people[rows[people] == r], int(r), c, level)
+            for r in np.unique(rows[people])
+        ]
     return parts, len(grouped) + len(held)
 
 
@@ -298,10 +355,14 @@ def _choose_group_size(sizes: Integers) -> Integers:
 
 def _estimate_work(sizes: Integers, d: int) -> Floats:
     """Roughly the operations of one Newton step for one person with so many rows."""
-    rows, short = sizes.astype(np.float64), np.minimum(sizes, min(d, SHORT))
-    signs, entries = 2.0 ** (short - 1), rows * d
+    rows = sizes.astype(np.float64)
+    short = np.minimum(sizes, min(d, SHORT))
+    signs = 2.0 ** (short - 1)
+    entries = rows * d
     side = np.where(is_wide(sizes, d), signs, entries)
-    return np.asarray(2 * side**3 + side * signs * entries + signs * entries * short + side * d**4 / 8)
+    return np.asarray(
+        2 * side**3 + side * signs * entries + signs * entries * short + side * d**4 / 8
+    )
 
 
 def _pad_sizes(sizes: Integers, d: int) -> Integers:
@@ -310,38 +371,55 @@ def _pad_sizes(sizes: Integers, d: int) -> Integers:
     return np.where(sizes > d, -(-sizes // unit) * unit, sizes)
 
 
-def _make_entrywise_part(problem: ScaledProblem, people: Integers, c: Floats, level: float, held: bool) -> _BlockPart:
+def _make_entrywise_part(
+    problem: ScaledProblem, people: Integers, c: Floats, level: float, held: bool
+) -> _BlockPart:
     sizes = problem.sizes[people]
     starts = np.cumsum(sizes) - sizes
     rows = np.repeat(problem.starts[people] - starts, sizes) + np.arange(sizes.sum())
     load = problem.a * level * len(people) / len(problem.e)
-    block = EntrywiseBlock(problem.U[rows], starts, problem.e[people], problem.r, c[rows], level, load)
+    block = EntrywiseBlock(
+        problem.U[rows], starts, problem.e[people], problem.r, c[rows], level, load
+    )
     return _BlockPart(block, people, rows, held)
 
 
-def _make_sign_part(problem: ScaledProblem, people: Integers, size: int, c: Floats, level: float) -> _BlockPart:
+def _make_sign_part(
+    problem: ScaledProblem, people: Integers, size: int, c: Floats, level: float
+) -> _BlockPart:
     rows = _pad_rows(problem, people, np.zeros(len(people), dtype=np.int64), size)
-    U, c = _take_rows(problem.U, rows), _take_rows(c, rows)
+    U = _take_rows(problem.U, rows)
+    c = _take_rows(c, rows)
     load = problem.a * level * len(people) / len(problem.e)
-    return _BlockPart(SignBlock(U, problem.e[people], problem.r, c, level, load), people, rows.ravel())
+    return _BlockPart(
+        SignBlock(U, problem.e[people], problem.r, c, level, load), people, rows.ravel()
+    )
 
 
-def _make_grouped_part(problem: ScaledProblem, people: Integers, size: int, c: Floats, level: float) -> _BlockPart:
+def _make_grouped_part(
+    problem: ScaledProblem, people: Integers, size: int, c: Floats, level: float
+) -> _BlockPart:
     groups = _count_groups(problem.sizes[people])
     person = np.repeat(np.arange(len(people)), groups)
     number = np.arange(len(person)) - np.repeat(np.cumsum(groups) - groups, groups)
     rows = _pad_rows(problem, people[person], number * size, size)
-    U, c = _take_rows(problem.U, rows), _take_rows(c, rows)
+    U = _take_rows(problem.U, rows)
+    c = _take_rows(c, rows)
     load = problem.a * level * len(people) / len(problem.e)
     return _BlockPart(
-        GroupedBlock(U, person, problem.e[people], problem.r, c, level, load), people, rows.ravel(), held=True
+        GroupedBlock(U, person, problem.e[people], problem.r, c, level, load),
+        people,
+        rows.ravel(),
+        held=True,
     )
 
 
 def _pad_rows(problem: ScaledProblem, people: Integers, first: Integers, size: int) -> Integers:
     """Returns ``size`` rows of each person from their row ``first`` on, −1 where they have no more."""
     places = first[:, None] + np.arange(size)
-    return np.where(places < problem.sizes[people][:, None], problem.starts[people][:, None] + places, -1)
+    return np.where(
+        places < problem.sizes[people][:, None], problem.starts[people][:, None] + places, -1
+    )
 
 
 def _take_rows(table: Floats, rows: Integers) -> Floats:
@@ -366,7 +444,10 @@ def _compute_limits(problem: ScaledProblem, parts: list[_BlockPart], c: Floats) 
 
 def _combine_solutions(one: Solution, two: Solution) -> Solution:
     """The cheaper map with the higher bound and the later step: both were shown, whichever iterate showed them."""
-    cheaper = two if two.value < one.value else one
+    if two.value < one.value:
+        cheaper = two
+    else:
+        cheaper = one
     return replace(cheaper, bound=max(one.bound, two.bound), steps=max(one.steps, two.steps))
 
 

@@ -42,7 +42,8 @@ class SoftHuber:
 
     def __call__(self, residuals: Any) -> tuple[Any, Any, Any]:
         """Returns (ρ, ψ, ψ') at the residuals, in their own precision."""
-        t0, g = self.tau * max(1 - 2 * self.H, 0.0), 2 * self.H * self.tau
+        t0 = self.tau * max(1 - 2 * self.H, 0.0)
+        g = 2 * self.H * self.tau
         a = np.abs(residuals)
         over = np.maximum(a - t0, 0)
         E = np.exp(-over / g)
@@ -152,14 +153,18 @@ class HuberLoss:
         return np.clip(prediction - label, -self.threshold, self.threshold)
 
 
-LOSSES: dict[str, Any] = {loss.name: loss for loss in (LogisticLoss(), HingeLoss(), SquaredLoss(), HuberLoss())}
+LOSSES: dict[str, Any] = {
+    loss.name: loss for loss in (LogisticLoss(), HingeLoss(), SquaredLoss(), HuberLoss())
+}
 
 
 def get_loss(loss: Any) -> Loss:
     """Returns the loss of this name, or the object itself if it has the two methods."""
     if isinstance(loss, str) and loss in LOSSES:
         return LOSSES[loss]  # type: ignore[no-any-return]
-    if not isinstance(loss, str | type) and all(callable(getattr(loss, m, None)) for m in ("value", "derivative")):
+    if not isinstance(loss, str | type) and all(
+        callable(getattr(loss, m, None)) for m in ("value", "derivative")
+    ):
         return loss  # type: ignore[no-any-return]
     raise InvalidParameter(
         "The loss is not known.",

@@ -29,13 +29,15 @@ Exact = NDArray[np.object_]
 
 #: Evaluations of all rows that Newton may take in doubles, and then with exact gradients; ten and two are usual. Where
 #: hardly a row is closer to the fit than the threshold, a hundred with exact gradients were seen.
-PASSES, EXACT_PASSES = 1000, 1000
+PASSES = 1000
+EXACT_PASSES = 1000
 #: A decrease by this part of J is the last that is looked at: two more steps follow, and each squares the distance.
 NEGLIGIBLE = 1e-8
 #: A step is too long where the slope along it has turned and is steeper than this part of what it was.
 TURNED = 0.5
 #: What a step that is too long is divided by at first, and, squared from one try to the next, in the end.
-SHORTER, MUCH_SHORTER = 4.0, 1e3
+SHORTER = 4.0
+MUCH_SHORTER = 1e3
 #: A slope after a step that is larger than this part of what it was asks for a fresh curvature.
 STALE = 0.1
 #: Bits of θ that terms in doubles keep for certain (terms.PLAIN_BITS).
@@ -107,7 +109,9 @@ def minimise(problem: Problem, tolerance: float, start: Floats | None = None) ->
     """
     bits = _choose_bits(problem, tolerance)
     found = _run_exact_newton(problem, run_newton(problem, start), tolerance, bits)
-    return _run_accelerated(problem, tolerance, bits) if found is None else found
+    if found is None:
+        return _run_accelerated(problem, tolerance, bits)
+    return found
 
 
 def to_fractions(numbers: Any) -> Exact:
@@ -115,11 +119,18 @@ def to_fractions(numbers: Any) -> Exact:
     return np.array([Fraction(number) for number in numbers], dtype=object)
 
 
-def run_newton(problem: Problem, start: Floats | None = None, negligible: float = NEGLIGIBLE) -> Floats:
+def run_newton(
+    problem: Problem, start: Floats | None = None, negligible: float = NEGLIGIBLE
+) -> Floats:
     """Newton's steps, shortened where they go too far, until the decrease is a negligible part of J; no certificate."""
-    theta = problem.centre if start is None else start
+    if start is None:
+        theta = problem.centre
+    else:
+        theta = start
     data, pull, bend = problem.terms(theta, False)
-    if start is None and float((problem.tilt**2 / problem.ridge).sum()) > 2 * data:  # the noise says more than the data
+    if (
+        start is None and float((problem.tilt**2 / problem.ridge).sum()) > 2 * data
+    ):  # the noise says more than the data
         return run_newton(problem, problem.centre - problem.tilt / problem.ridge, negligible)
     passes = 1
     while True:
@@ -174,7 +185,9 @@ def _run_exact_newton(problem: Problem, theta: Floats, tolerance: float, bits: i
     _, pull, bend = problem.terms(theta, False)
     matrix = bend + np.diag(problem.ridge)
     # One more step in doubles, since the gradient came with the curvature: nearly always one look is enough then.
-    point = _subtract_step(to_fractions(theta), np.linalg.solve(matrix, problem.gradient(theta, pull)), bits)
+    point = _subtract_step(
+        to_fractions(theta), np.linalg.solve(matrix, problem.gradient(theta, pull)), bits
+    )
     gradient = problem.exact_gradient(point).astype(np.float64)
     passes = 1
     while problem.distance(gradient) > tolerance:
@@ -211,7 +224,9 @@ def _run_accelerated(problem: Problem, tolerance: float, bits: int) -> Exact:
     """
     R = bound_smoothness_root(problem)
     ridge = to_fractions(problem.ridge)
-    point = theta = _round_fractions(to_fractions(problem.centre) - to_fractions(problem.tilt) / ridge, bits)
+    point = theta = _round_fractions(
+        to_fractions(problem.centre) - to_fractions(problem.tilt) / ridge, bits
+    )
     for _ in range(count_sufficient_steps(problem, tolerance)):
         new = _round_fractions(point - problem.exact_gradient(point) / (R * R * ridge), bits)
         point = _round_fractions(new + Fraction(R - 1, R + 1) * (new - theta), bits)
@@ -226,12 +241,16 @@ def bound_smoothness_root(problem: Problem) -> int:
 
 def count_sufficient_steps(problem: Problem, tolerance: float) -> int:
     """Returns T with √2·(pull + tolerance)·(1 − 1/R)^(T/2) ≤ tolerance/4, enough for every data set."""
-    return math.ceil(2 * bound_smoothness_root(problem) * math.log(6 * (problem.pull / tolerance + 1)))
+    return math.ceil(
+        2 * bound_smoothness_root(problem) * math.log(6 * (problem.pull / tolerance + 1))
+    )
 
 
 def _choose_bits(problem: Problem, tolerance: float) -> int:
     """Returns so many bits after the point that rounding θ to them moves R²·θ by at most a 32nd of the tolerance."""
-    unit = tolerance / (16 * bound_smoothness_root(problem) ** 2 * math.sqrt(float(problem.ridge.sum())))
+    unit = tolerance / (
+        16 * bound_smoothness_root(problem) ** 2 * math.sqrt(float(problem.ridge.sum()))
+    )
     return max(1 - math.frexp(unit)[1], 0)
 
 

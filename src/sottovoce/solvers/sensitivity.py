@@ -70,7 +70,9 @@ def group_by_size(c: Floats, starts: Integers) -> Iterator[tuple[Integers, Float
 
 def put_shorter_side_last(blocks: Floats) -> Floats:
     """Returns the blocks with their shorter side last."""
-    return blocks if blocks.shape[2] <= blocks.shape[1] else blocks.transpose(0, 2, 1)
+    if blocks.shape[2] <= blocks.shape[1]:
+        return blocks
+    return blocks.transpose(0, 2, 1)
 
 
 def maximise_over_signs(blocks: Floats) -> Floats:
@@ -79,7 +81,9 @@ def maximise_over_signs(blocks: Floats) -> Floats:
     best = np.zeros(people)
     few = max(PIECE_ENTRIES // (terms * min(people, 64)), 1)  # sign vectors at a time
     some = max(PIECE_ENTRIES // (terms * few), 1)  # people at a time
-    for signs in (list_sign_vectors(inside)[k : k + few].T for k in range(0, 2 ** (inside - 1), few)):
+    for signs in (
+        list_sign_vectors(inside)[k : k + few].T for k in range(0, 2 ** (inside - 1), few)
+    ):
         for first in range(0, people, some):
             part = slice(first, first + some)
             sums = np.abs(blocks[part] @ signs).sum(axis=1).max(axis=1)

@@ -34,14 +34,21 @@ from sottovoce.ledger import Ledger
 from sottovoce.ledgers.opened import POSTGRES, SQLITE, get_key_folder
 from sottovoce.ledgers.statement import Statement
 
-FORMAT, EARLIER = "sottovoce.codes/2", "sottovoce.codes/1"
+FORMAT = "sottovoce.codes/2"
+EARLIER = "sottovoce.codes/1"
 #: Letters and digits that are not taken for one another when read aloud or from paper.
 ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 #: Characters by which a code is found, and those that are secret: 80 bits. Shown in groups.
-PREFIX, SECRET, GROUP = 4, 16, 4
+PREFIX = 4
+SECRET = 16
+GROUP = 4
 #: What scrypt costs: 32 MiB and some tenths of a second for every right code, and for whoever tries a stolen file.
-COST, BLOCK, LANES, MEMORY = 2**15, 8, 1, 2**26
-SALT_BYTES, KEY_BYTES = 16, 32
+COST = 2**15
+BLOCK = 8
+LANES = 1
+MEMORY = 2**26
+SALT_BYTES = 16
+KEY_BYTES = 32
 #: Seconds after which somebody who does nothing has left.
 IDLE = 15 * 60
 #: Visits of one person at once; one more ends the oldest.
@@ -70,7 +77,9 @@ class Visit:
     person: str
     whose: str
     seen: float
-    statement: Statement | None = None  # made once while they look at it: with a million people it takes seconds
+    statement: Statement | None = (
+        None  # made once while they look at it: with a million people it takes seconds
+    )
 
 
 @dataclass
@@ -81,11 +90,17 @@ class AccessCodes:
     path: Path | None = None
     _visits: dict[str, Visit] = field(default_factory=dict, repr=False)
     _kept: dict[str, StoredCode] = field(default_factory=dict, repr=False)  # by prefix
-    _seen: tuple[int, ...] | None = field(default=None, repr=False)  # what the file was when it was read
+    _seen: tuple[int, ...] | None = field(
+        default=None, repr=False
+    )  # what the file was when it was read
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)  # one scrypt, and its memory, at a time
+    _turn: threading.Lock = field(
+        default_factory=threading.Lock, repr=False
+    )  # one scrypt, and its memory, at a time
     #: For the page: whoever waits to have an unmarked code tried waits here, and holds no thread meanwhile.
-    unmarked_turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1), repr=False)
+    unmarked_turn: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(1), repr=False
+    )
 
     @classmethod
     def for_ledger(cls, ledger: Ledger, place: str | None, keys: Path | None = None) -> AccessCodes:
@@ -93,7 +108,10 @@ class AccessCodes:
         if place is None:
             return cls(ledger)
         if place.startswith(POSTGRES):
-            return cls(ledger, (get_key_folder() if keys is None else Path(keys)) / f"{ledger.identity}.codes")
+            return cls(
+                ledger,
+                (get_key_folder() if keys is None else Path(keys)) / f"{ledger.identity}.codes",
+            )
         return cls(ledger, Path(place.removeprefix(SQLITE) + ".codes").absolute())
 
     def issue(self, person: str) -> str:
@@ -104,7 +122,9 @@ class AccessCodes:
             others = [kept for kept in self._read_codes().values() if kept.whose != whose]
             code = _draw_code({kept.prefix for kept in others})
             self._write_codes([*others, _make_stored_code(code, self._mark(code), person, whose)])
-            self._visits = {digest: visit for digest, visit in self._visits.items() if visit.whose != whose}
+            self._visits = {
+                digest: visit for digest, visit in self._visits.items() if visit.whose != whose
+            }
         return "-".join(code[place : place + GROUP] for place in range(0, len(code), GROUP))
 
     def knows(self, typed: str) -> bool:
@@ -125,7 +145,9 @@ class AccessCodes:
         with self._turn:
             # Whoever is in already has shown it: to come again and again costs nobody else a wait.
             person = self._inside(found.whose) or _reveal_name(code, found)
-        return None if person is None else self._start_visit(person, found)
+        if person is None:
+            return None
+        return self._start_visit(person, found)
 
     def _enter_unmarked(self, code: str) -> str | None:
         """Tries a code of a version before marks, and marks it if it is right."""
@@ -147,14 +169,18 @@ class AccessCodes:
     def _found(self, code: str) -> StoredCode | None:
         with self._lock:
             kept = self._read_codes().get(code[:PREFIX], DUMMY_CODE)
-        return kept if secrets.compare_digest(kept.mark.encode(), self._mark(code).encode()) else None
+        if secrets.compare_digest(kept.mark.encode(), self._mark(code).encode()):
+            return kept
+        return None
 
     def _mark(self, code: str) -> str:
         return self.ledger.hidden(f"the mark of a code\n{code}")
 
     def _inside(self, whose: str) -> str | None:
         with self._lock:
-            return next((visit.person for visit in self._lasting().values() if visit.whose == whose), None)
+            return next(
+                (visit.person for visit in self._lasting().values() if visit.whose == whose), None
+            )
 
     def _start_visit(self, person: str, found: StoredCode) -> str | None:
         token = secrets.token_urlsafe(KEY_BYTES)
@@ -169,7 +195,9 @@ class AccessCodes:
 
     def _lasting(self) -> dict[str, Visit]:
         """Forgets the visits that have ended, and returns the others, the oldest first."""
-        self._visits = {digest: visit for digest, visit in self._visits.items() if now() - visit.seen < IDLE}
+        self._visits = {
+            digest: visit for digest, visit in self._visits.items() if now() - visit.seen < IDLE
+        }
         return self._visits
 
     def find_visit(self, token: str | None) -> Visit | None:
@@ -202,7 +230,10 @@ class AccessCodes:
     def _file(self, path: Path) -> list[StoredCode]:
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            if content["format"] not in (FORMAT, EARLIER) or content["ledger"] != self.ledger.identity:
+            if (
+                content["format"] not in (FORMAT, EARLIER)
+                or content["ledger"] != self.ledger.identity
+            ):
                 raise ValueError
             return [StoredCode(**{"mark": "", **kept}) for kept in content["codes"]]
         except (OSError, ValueError, TypeError, LookupError):
@@ -214,7 +245,11 @@ class AccessCodes:
         if self.path is None:
             self._kept = {one.prefix: one for one in kept}
             return
-        content = {"format": FORMAT, "ledger": self.ledger.identity, "codes": [asdict(one) for one in kept]}
+        content = {
+            "format": FORMAT,
+            "ledger": self.ledger.identity,
+            "codes": [asdict(one) for one in kept],
+        }
         try:
             private_files.write(self.path, json.dumps(content, indent=1).encode())
             return
@@ -237,20 +272,32 @@ def _draw_code(taken: set[str]) -> str:
 
 
 def _make_stored_code(code: str, mark: str, person: str, whose: str) -> StoredCode:
-    salt, name = secrets.token_bytes(SALT_BYTES), person.encode()
+    salt = secrets.token_bytes(SALT_BYTES)
+    name = person.encode()
     stream, key = _derive_keys(code, salt)
-    return StoredCode(code[:PREFIX], salt.hex(), mark, _compute_check(name, key), _mask_name(name, stream).hex(), whose)
+    return StoredCode(
+        code[:PREFIX],
+        salt.hex(),
+        mark,
+        _compute_check(name, key),
+        _mask_name(name, stream).hex(),
+        whose,
+    )
 
 
 def _reveal_name(code: str, kept: StoredCode) -> str | None:
     """Returns the name under a code, if it is the right one."""
     stream, key = _derive_keys(code, bytes.fromhex(kept.salt))
     name = _mask_name(bytes.fromhex(kept.name), stream)
-    return name.decode() if secrets.compare_digest(_compute_check(name, key), kept.check) else None
+    if secrets.compare_digest(_compute_check(name, key), kept.check):
+        return name.decode()
+    return None
 
 
 def _derive_keys(code: str, salt: bytes) -> tuple[bytes, bytes]:
-    drawn = hashlib.scrypt(code.encode(), salt=salt, n=COST, r=BLOCK, p=LANES, maxmem=MEMORY, dklen=2 * KEY_BYTES)
+    drawn = hashlib.scrypt(
+        code.encode(), salt=salt, n=COST, r=BLOCK, p=LANES, maxmem=MEMORY, dklen=2 * KEY_BYTES
+    )
     return drawn[:KEY_BYTES], drawn[KEY_BYTES:]
 
 

@@ -43,9 +43,7 @@ if TYPE_CHECKING:
 
 #: Letters of a key: it is shown in tables and is part of a file's name.
 LONGEST_KEY = 100
-NOT_GRANTED = (
-    "Not everybody's grant is in the books yet, so this is planned as if everybody had all that the table says left."
-)
+NOT_GRANTED = "Not everybody's grant is in the books yet, so this is planned as if everybody had all that the table says left."
 
 
 @dataclass(frozen=True)
@@ -78,10 +76,15 @@ def upload(desk: Workspace, name: str, source: BinaryIO) -> str:
 def declare(desk: Workspace, table: str, schema: Schema) -> None:
     """Keeps what the curator declared about a table; refuses names of columns that it does not have."""
     there = desk.get_table(table).columns
-    named = {*schema.columns, *(name for name in (schema.person, schema.budget, schema.label) if name is not None)}
+    named = {
+        *schema.columns,
+        *(name for name in (schema.person, schema.budget, schema.label) if name is not None),
+    }
     if not named <= set(there):
         raise InvalidParameter(
-            "The schema names a column that the table does not have.", "", f"Its columns are: {', '.join(there)}."
+            "The schema names a column that the table does not have.",
+            "",
+            f"Its columns are: {', '.join(there)}.",
         )
     desk.schemas[table] = schema
     prefetch_census(desk, table)
@@ -92,7 +95,11 @@ def prefetch_census(desk: Workspace, table: str) -> None:
     schema = desk.schemas[table]
     if schema.person is None:
         return
-    everybody = ONE_EACH if schema.budget is None else None  # who they are is the same whatever they grant
+    # who they are is the same whatever they grant
+    if schema.budget is None:
+        everybody = ONE_EACH
+    else:
+        everybody = None
 
     def work(job: Job) -> None:
         CachedBalances(desk, str(desk.get_table(table).path), schema.person).balances(
@@ -104,7 +111,9 @@ def prefetch_census(desk: Workspace, table: str) -> None:
 
 def read_grants(desk: Workspace, table: str, epsilon: float | None = None) -> Budgets:
     """Returns who grants how much, by the table's columns of people and budgets, or one ε for everybody."""
-    return _read_census(desk, _make_table_options(desk, QuestionRequest(table, "", epsilon=epsilon)))[0]
+    return _read_census(
+        desk, _make_table_options(desk, QuestionRequest(table, "", epsilon=epsilon))
+    )[0]
 
 
 def count_grants(budgets: Budgets) -> list[dict[str, float]]:
@@ -131,7 +140,9 @@ def make_plan(desk: Workspace, said: TableOptions, question: Estimator) -> Noted
     """Returns the plan of a release as it would be made now; no column in question is read, and nobody is charged."""
     _refuse_unbookable(desk, said)
     budgets, _ = asked.scale_budgets(*_read_census(desk, said), said.share)
-    session = Session(ledger=CachedBalances(desk, said.table, said.person), short=desk.session.short)
+    session = Session(
+        ledger=CachedBalances(desk, said.table, said.person), short=desk.session.short
+    )
     try:
         return NotedPlan(replace(session.plan_rows(question, budgets), subject=said.subject))
     except UnknownPeople:
@@ -139,7 +150,9 @@ def make_plan(desk: Workspace, said: TableOptions, question: Estimator) -> Noted
     return NotedPlan(replace(question.plan_for(budgets), subject=said.subject), NOT_GRANTED)
 
 
-def start_release(desk: Workspace, said: TableOptions, question: Estimator, key: str, agreed: str | None = None) -> str:
+def start_release(
+    desk: Workspace, said: TableOptions, question: Estimator, key: str, agreed: str | None = None
+) -> str:
     """Begins a release under a key of the books, and returns the name of the work; what comes of it is that key.
 
     Under a key that is in the books already the same bytes come again, and nobody is charged. With ``agreed``, the
@@ -151,7 +164,9 @@ def start_release(desk: Workspace, said: TableOptions, question: Estimator, key:
         refuse_changed_plan(make_plan(desk, said, question).plan, agreed)
 
     def work(job: Job) -> str:
-        session = Session(ledger=_CommittingLedger(desk.session.ledger, job), short=desk.session.short)
+        session = Session(
+            ledger=_CommittingLedger(desk.session.ledger, job), short=desk.session.short
+        )
         made = asked.release_from_table(keyed, question, job.watch, session, agreed)
         desk.releases[key] = made.to_json().encode()
         return key
@@ -163,7 +178,11 @@ def read_release(desk: Workspace, key: str) -> bytes:
     """Returns the bytes that were released under a key, from the books."""
     known = desk.session.ledger.find(key)
     if known is None or known.release is None:
-        raise InvalidRelease("No release is stored under this key.", "", "Look into the ledger for the keys there are.")
+        raise InvalidRelease(
+            "No release is stored under this key.",
+            "",
+            "Look into the ledger for the keys there are.",
+        )
     return known.release.encode()
 
 
@@ -178,27 +197,37 @@ def verify_ledger(desk: Workspace) -> Entry:
     return read_entries(desk)[-1]
 
 
-def audit_release(desk: Workspace, table: str, key: str, delta: float, watch: Any = None) -> PerInstance:
+def audit_release(
+    desk: Workspace, table: str, key: str, delta: float, watch: Any = None
+) -> PerInstance:
     """Returns what people really lost to a release from this table: confidential, for the curator alone."""
     made = Release.from_json(read_release(desk, key).decode())
-    return asked.audit_from_table(made, _make_table_options(desk, QuestionRequest(table, "")), delta, watch)
+    return asked.audit_from_table(
+        made, _make_table_options(desk, QuestionRequest(table, "")), delta, watch
+    )
 
 
 def prepare_question(desk: Workspace, wanted: QuestionRequest) -> tuple[TableOptions, Estimator]:
     """Returns the question as the library takes it; refuses it in words if something is missing or wrong."""
     if wanted.question not in QUESTIONS:
         raise InvalidParameter(
-            "There is no such question.", f"Questions: {', '.join(QUESTIONS)}.", "Choose one of these."
+            "There is no such question.",
+            f"Questions: {', '.join(QUESTIONS)}.",
+            "Choose one of these.",
         )
     kind = QUESTIONS[wanted.question]
     takes = [option.name for option in kind.options]
     if not set(wanted.parameters) <= set(takes):
         raise InvalidParameter(
-            "A parameter is none of this question's.", f"It takes: {', '.join(takes)}.", "Leave the others out."
+            "A parameter is none of this question's.",
+            f"It takes: {', '.join(takes)}.",
+            "Leave the others out.",
         )
     said = kind.complete(_make_table_options(desk, wanted))
     usual = {option.name: [float(option.usual)] for option in kind.options if option.usual}
-    return said, asked.make_estimator(kind.estimator, said, **{**usual, **kind.always, **wanted.parameters})
+    return said, asked.make_estimator(
+        kind.estimator, said, **{**usual, **kind.always, **wanted.parameters}
+    )
 
 
 def _make_table_options(desk: Workspace, wanted: QuestionRequest) -> TableOptions:
@@ -218,13 +247,24 @@ def _make_table_options(desk: Workspace, wanted: QuestionRequest) -> TableOption
 
 def _read_census(desk: Workspace, said: TableOptions) -> tuple[Budgets, GroupLookup]:
     """Returns who takes part in a table, counted once while a slider moves."""
-    schema = said.schema if isinstance(said.schema, Schema) else Schema()
-    alone = TableOptions(said.table, budget=said.budget, epsilon=said.epsilon, person=said.person or schema.person)
+    if isinstance(said.schema, Schema):
+        schema = said.schema
+    else:
+        schema = Schema()
+    alone = TableOptions(
+        said.table, budget=said.budget, epsilon=said.epsilon, person=said.person or schema.person
+    )
     if alone.budget is None and alone.epsilon is None:
         alone = replace(alone, budget=schema.budget)
     if alone.budget is not None:
         alone = replace(alone, tiers=schema.tiers)
-    what = (alone.table, alone.person, alone.budget, alone.epsilon, tuple(sorted(alone.tiers.items())))
+    what = (
+        alone.table,
+        alone.person,
+        alone.budget,
+        alone.epsilon,
+        tuple(sorted(alone.tiers.items())),
+    )
     found: tuple[Budgets, GroupLookup] = desk.get_cached(
         what, lambda: asked.count_people(alone, None, values=False)[1:]
     )
@@ -245,9 +285,13 @@ def _refuse_unbookable(desk: Workspace, said: TableOptions) -> None:
     """Refuses rows that are nobody's, and columns that are not there, before the table is opened."""
     if said.person is None:
         raise _no_person_error()
-    there = next((table.columns for table in desk.tables.values() if str(table.path) == said.table), {})
+    there = next(
+        (table.columns for table in desk.tables.values() if str(table.path) == said.table), {}
+    )
     if not set(said.private_columns) <= set(there):
-        raise MissingColumn("The table has no such column.", f"Its columns are: {', '.join(there)}.", "Name one.")
+        raise MissingColumn(
+            "The table has no such column.", f"Its columns are: {', '.join(there)}.", "Name one."
+        )
 
 
 def _no_person_error() -> InvalidParameter:

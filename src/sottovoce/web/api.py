@@ -52,7 +52,9 @@ FILE_SCHEMA = {
     "required": ["table"],
     "properties": {"table": {"type": "string", "contentMediaType": "application/octet-stream"}},
 }
-UPLOAD_BODY = {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": FILE_SCHEMA}}}}
+UPLOAD_BODY = {
+    "requestBody": {"required": True, "content": {"multipart/form-data": {"schema": FILE_SCHEMA}}}
+}
 STATUSES = (400, 401, 403, 404, 408, 409, 413, 421, 422)
 REFUSALS: dict[int | str, dict[str, Any]] = {status: {"model": ErrorAnswer} for status in STATUSES}
 
@@ -96,7 +98,9 @@ async def upload_table(request: Request, desk: CurrentWorkspace) -> api_models.T
     async with request.form(max_files=1, max_fields=1) as form:
         table = form.get("table")
         if not isinstance(table, UploadFile):
-            raise InvalidData("There is no table.", "A form with one file is needed.", "Send it as `table`.")
+            raise InvalidData(
+                "There is no table.", "A form with one file is needed.", "Send it as `table`."
+            )
         name = await run_in_threadpool(actions.upload, desk, table.filename or "", table.file)
     return _describe_table(name, desk.tables[name])
 
@@ -117,7 +121,8 @@ def draft(table: str, there: ExistingTable) -> api_models.TextAnswer:
 def declare(table: str, there: ExistingTable, declared: SchemaBody, desk: CurrentWorkspace) -> None:
     """Keeps the public description of a table: ranges come from outside the data."""
     columns = {
-        name: Column(**{**one.model_dump(), "levels": tuple(one.levels)}) for name, one in declared.columns.items()
+        name: Column(**{**one.model_dump(), "levels": tuple(one.levels)})
+        for name, one in declared.columns.items()
     }
     actions.declare(desk, table, Schema(**{**declared.model_dump(), "columns": columns}))
 
@@ -138,14 +143,17 @@ def record_grants(
     table: str, there: ExistingTable, desk: CurrentWorkspace, epsilon: Epsilon = None
 ) -> api_models.TextAnswer:
     """Writes what the people of this table grant into the books, as their total."""
-    return api_models.TextAnswer(words=f"Granted by {actions.record_grants(desk, table, epsilon):,} people.")
+    return api_models.TextAnswer(
+        words=f"Granted by {actions.record_grants(desk, table, epsilon):,} people."
+    )
 
 
 @router.post("/plan")
 def plan(asked: QuestionBody, desk: CurrentWorkspace) -> api_models.PlanAnswer:
     """What a release would cost whom and what it would be worth; no private value is read."""
     made = actions.make_plan(desk, *actions.prepare_question(desk, _make_request(asked)))
-    told, error = made.plan, made.plan.expected_error
+    told = made.plan
+    error = made.plan.expected_error
     return api_models.PlanAnswer(
         question=told.question,
         column=told.subject.column,
@@ -185,7 +193,9 @@ def get_release(key: Key, desk: CurrentWorkspace) -> dict[str, Any]:
 @router.get("/release/explained")
 def explain_release(key: Key, desk: CurrentWorkspace) -> api_models.TextAnswer:
     """The release and its certificate in plain words."""
-    return api_models.TextAnswer(words=Release.from_json(actions.read_release(desk, key).decode()).explain())
+    return api_models.TextAnswer(
+        words=Release.from_json(actions.read_release(desk, key).decode()).explain()
+    )
 
 
 @router.get("/jobs/{job}")
@@ -202,7 +212,9 @@ def cancel(job: str, begun: ExistingJob) -> api_models.JobAnswer:
 
 
 @router.get("/ledger/entries")
-def entries(desk: CurrentWorkspace, after: Annotated[int, Query(ge=-1, le=2**53)] = -1) -> list[EntryAnswer]:
+def entries(
+    desk: CurrentWorkspace, after: Annotated[int, Query(ge=-1, le=2**53)] = -1
+) -> list[EntryAnswer]:
     """Entries of the books, a thousand at most, which name nobody."""
     there = [entry for entry in actions.read_entries(desk) if entry.number > after][:MOST_ENTRIES]
     return [EntryAnswer(**{**entry.__dict__, "digest": entry.digest.hex()}) for entry in there]
@@ -213,9 +225,13 @@ def balances(desk: CurrentWorkspace) -> list[api_models.TierAnswer]:
     """How many people allow how much, and the share of it that is spent, without names."""
     books = desk.session.ledger
     if not isinstance(books, SqlLedger):
-        raise InvalidParameter("These books are not kept in a database.", "", "Open the page with --ledger.")
+        raise InvalidParameter(
+            "These books are not kept in a database.", "", "Open the page with --ledger."
+        )
     return [
-        api_models.TierAnswer(account=account, allowed=tier.name, people=len(tier.spent), share_spent=tier.share)
+        api_models.TierAnswer(
+            account=account, allowed=tier.name, people=len(tier.spent), share_spent=tier.share
+        )
         for account, tiers in by_tier(books).items()
         for tier in tiers
     ]
@@ -232,7 +248,9 @@ def grant(given: GrantsBody, desk: CurrentWorkspace) -> api_models.TextAnswer:
 def verify(desk: CurrentWorkspace) -> api_models.TextAnswer:
     """Computes every balance and digest again."""
     last = actions.verify_ledger(desk)
-    return api_models.TextAnswer(words=f"The books add up: {last.number + 1:,} entries, head {last.digest.hex()}.")
+    return api_models.TextAnswer(
+        words=f"The books add up: {last.number + 1:,} entries, head {last.digest.hex()}."
+    )
 
 
 @router.post("/market")
@@ -240,7 +258,9 @@ def market(offered: MarketBody) -> MarketAnswer:
     """What to buy from whom at which payment; reads reports and public numbers alone."""
     deal = _allocate(offered)
     payments = dict(zip(offered.costs, deal.payments.tolist(), strict=True))
-    return MarketAnswer(epsilon=deal.by_person(), payments=payments, total=deal.total, words=deal.describe())
+    return MarketAnswer(
+        epsilon=deal.by_person(), payments=payments, total=deal.total, words=deal.describe()
+    )
 
 
 @router.post("/audit")
@@ -267,19 +287,32 @@ def _make_request(asked: QuestionBody) -> actions.QuestionRequest:
     parameters = {name: value for name, value in asked.parameters.items() if value is not None}
     needed = QUESTIONS[asked.question].needed(parameters)
     if needed:
-        raise RequestValidationError([{"loc": ("parameters", name), "msg": words} for name, words in needed.items()])
-    return actions.QuestionRequest(asked.table, asked.question, asked.column, asked.epsilon, asked.share, parameters)
+        raise RequestValidationError(
+            [{"loc": ("parameters", name), "msg": words} for name, words in needed.items()]
+        )
+    return actions.QuestionRequest(
+        asked.table, asked.question, asked.column, asked.epsilon, asked.share, parameters
+    )
 
 
 def _allocate(offered: MarketBody) -> markets.Allocation:
-    own, law, numbers = offered.model_dump(exclude={"costs", "prior"}), offered.prior.law, offered.prior.numbers
+    own = offered.model_dump(exclude={"costs", "prior"})
+    law = offered.prior.law
+    numbers = offered.prior.numbers
     try:
-        prior = laws.empirical(numbers) if law == FROM_FILE else getattr(laws, law)(*numbers)
+        if law == FROM_FILE:
+            prior = laws.empirical(numbers)
+        else:
+            prior = getattr(laws, law)(*numbers)
     except TypeError:
         prior = None
     if prior is None:
-        raise InvalidParameter("The prior has too many or too few numbers.", "", "See `sottovoce market --help`.")
-    return MarketTerms(prior, **own).allocate(Sellers(tuple(offered.costs), np.array(list(offered.costs.values()))))
+        raise InvalidParameter(
+            "The prior has too many or too few numbers.", "", "See `sottovoce market --help`."
+        )
+    return MarketTerms(prior, **own).allocate(
+        Sellers(tuple(offered.costs), np.array(list(offered.costs.values())))
+    )
 
 
 def _describe_table(name: str, table: UploadedTable) -> api_models.TableAnswer:

@@ -15,7 +15,10 @@ from sottovoce.web.market_form import LARGEST, LARGEST_NORM
 from sottovoce.web.workspace import State
 
 #: Letters of a name or a key; people or sellers of one request; levels of a factor; parameters of a question.
-MAX_TEXT_LENGTH, MOST_PEOPLE, MOST_LEVELS, MOST_PARAMETERS = 200, 10_000, 1000, 10
+MAX_TEXT_LENGTH = 200
+MOST_PEOPLE = 10_000
+MOST_LEVELS = 1000
+MOST_PARAMETERS = 10
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Money = Annotated[float, Field(gt=0, le=LARGEST)]
@@ -90,7 +93,9 @@ class GrantCount(BaseModel):
 class GrantsBody(RequestBody):
     """What each person allows in all in the account of pure ε, neighbours by replacement: the total, no addition."""
 
-    grants: dict[Name, Annotated[float, Field(ge=0, le=1e6)]] = Field(min_length=1, max_length=MOST_PEOPLE)
+    grants: dict[Name, Annotated[float, Field(ge=0, le=1e6)]] = Field(
+        min_length=1, max_length=MOST_PEOPLE
+    )
 
 
 class QuestionBody(RequestBody):
@@ -191,7 +196,9 @@ class LawBody(RequestBody):
 class MarketBody(RequestBody):
     """Reported costs and the buyer's terms: a trade-off between error and money, a budget, or both."""
 
-    costs: dict[Name, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(min_length=1, max_length=MOST_PEOPLE)
+    costs: dict[Name, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
+        min_length=1, max_length=MOST_PEOPLE
+    )
     prior: LawBody
     trade_off: Positive | None = None
     budget: Positive | None = None

@@ -21,14 +21,25 @@ from starlette.responses import JSONResponse, Response
 
 from sottovoce import __version__
 from sottovoce.errors import InvalidInput, SottovoceError
-from sottovoce.web import api, audit_pages, guard, layout, ledger_pages, market_pages, person_pages, table_pages
+from sottovoce.web import (
+    api,
+    audit_pages,
+    guard,
+    layout,
+    ledger_pages,
+    market_pages,
+    person_pages,
+    table_pages,
+)
 from sottovoce.web.forms import explain_error
 from sottovoce.web.guard import API, SENTENCES, Guard
 from sottovoce.web.sign_in import SignInEvent, tell_nobody
 from sottovoce.web.workspace import Workspace
 
 
-def make_app(desk: Workspace, port: int, token: str, tell: Callable[[SignInEvent], None] = tell_nobody) -> FastAPI:
+def make_app(
+    desk: Workspace, port: int, token: str, tell: Callable[[SignInEvent], None] = tell_nobody
+) -> FastAPI:
     """Returns the app over this desk, behind a guard that opens to whoever has the token, once."""
     app = make_full_app(desk)
     app.add_middleware(Guard, port=port, token=token, tell=tell)
@@ -62,14 +73,21 @@ def make_full_app(desk: Workspace) -> FastAPI:
 
 def _answer_wrong_fields(request: Request, error: Exception) -> Response:
     """Says which fields of a program's request are wrong; what stood in them is not repeated."""
-    fields = api.list_wrong_fields(error.errors()) if isinstance(error, RequestValidationError) else []
+    if isinstance(error, RequestValidationError):
+        fields = api.list_wrong_fields(error.errors())
+    else:
+        fields = []
     names = sorted({field["field"] for field in fields} - {""})
-    words = f"Missing or wrong: {', '.join(names)}." if names else "A field is missing or wrong."
+    if names:
+        words = f"Missing or wrong: {', '.join(names)}."
+    else:
+        words = "A field is missing or wrong."
     return JSONResponse({"error": words, "fields": fields}, UNPROCESSABLE)
 
 
 #: Statuses of what the library refuses: something typed is wrong, or the books do not allow it now.
-UNPROCESSABLE, CONFLICT = 422, 409
+UNPROCESSABLE = 422
+CONFLICT = 409
 ROUTES = [
     route
     for room in (layout, table_pages, audit_pages, ledger_pages, market_pages, person_pages)
@@ -86,17 +104,27 @@ def make_pages_app(desk: Workspace) -> Starlette:
 
 
 def _answer_error(request: Request, error: Exception) -> Response:
-    words = explain_error(error) if isinstance(error, SottovoceError) else SENTENCES[500]
-    return _answer_sentence(request, UNPROCESSABLE if isinstance(error, InvalidInput) else CONFLICT, words)
+    if isinstance(error, SottovoceError):
+        words = explain_error(error)
+    else:
+        words = SENTENCES[500]
+    return _answer_sentence(
+        request, UNPROCESSABLE if isinstance(error, InvalidInput) else CONFLICT, words
+    )
 
 
 def _answer_http_error(request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
+    if isinstance(error, HTTPException):
+        status = error.status_code
+    else:
+        status = 500
     headers = dict(getattr(error, "headers", None) or {})  # which methods there are
     return _answer_sentence(request, status, SENTENCES.get(status, SENTENCES[400]), headers)
 
 
-def _answer_sentence(request: Request, status: int, words: str, headers: dict[str, str] | None = None) -> Response:
+def _answer_sentence(
+    request: Request, status: int, words: str, headers: dict[str, str] | None = None
+) -> Response:
     if request.url.path.startswith(API):
         return JSONResponse({"error": words}, status, headers)
     page = guard.make_sentence_page(status, words)

@@ -36,7 +36,9 @@ AUDIT_JOB = "Looking at every row"
 def show_audit_form(request: Request, fields: Fields | None = None) -> Response:
     """What can be audited: a release, the table it was made from, and the column that it is about."""
     desk = get_workspace(request)
-    asked = {word: request.query_params[word] for word in QUERY_FIELDS if word in request.query_params}
+    asked = {
+        word: request.query_params[word] for word in QUERY_FIELDS if word in request.query_params
+    }
     typed: Mapping[str, Any] = asked if fields is None else fields.form
     return render(
         request,
@@ -55,7 +57,9 @@ async def start_audit(request: Request) -> Response:
     """Begins to look at every row, beside the page."""
     fields = Fields(dict(await request.form(max_files=0)))
     job = await run_in_threadpool(_start_job, get_workspace(request), fields)
-    return show_audit_form(request, fields) if job is None else redirect(f"/job/{job}")
+    if job is None:
+        return show_audit_form(request, fields)
+    return redirect(f"/job/{job}")
 
 
 def show_audit(request: Request) -> Response:
@@ -76,22 +80,35 @@ def _list_columns(desk: Workspace) -> list[str]:
 
 
 def _start_job(desk: Workspace, fields: Fields) -> str | None:
-    key, table = fields.choice("key", desk.releases), fields.choice("table", desk.schemas)
+    key = fields.choice("key", desk.releases)
+    table = fields.choice("table", desk.schemas)
     delta = fields.number("delta", least=0, most=1, above=True)
     share = fields.number("share", needed=False, least=0, most=100, above=True)
-    column = None if table is None else fields.choice("column", desk.schemas[table].columns)
+    if table is None:
+        column = None
+    else:
+        column = fields.choice("column", desk.schemas[table].columns)
     if key is None or table is None or column is None or delta is None or fields.complaints:
         return None
     schema = replace(desk.schemas[table], label=column)
-    said = TableOptions(str(desk.get_table(table).path), schema=schema, share=1.0 if share is None else share / 100)
-    return desk.jobs.start(_make_audit_job(desk, key, said, delta, reveal=fields.is_checked("reveal")), AUDIT_JOB)
+    said = TableOptions(
+        str(desk.get_table(table).path), schema=schema, share=1.0 if share is None else share / 100
+    )
+    return desk.jobs.start(
+        _make_audit_job(desk, key, said, delta, reveal=fields.is_checked("reveal")), AUDIT_JOB
+    )
 
 
-def _make_audit_job(desk: Workspace, key: str, said: TableOptions, delta: float, *, reveal: bool) -> Any:
+def _make_audit_job(
+    desk: Workspace, key: str, said: TableOptions, delta: float, *, reveal: bool
+) -> Any:
     def work(job: Job) -> str:
         release = Release.from_json(actions.read_release(desk, key).decode())
         return make_audit_body(
-            audit_from_table(release, said, delta, job.watch), release, reveal=reveal, ask=REVEAL_HINT
+            audit_from_table(release, said, delta, job.watch),
+            release,
+            reveal=reveal,
+            ask=REVEAL_HINT,
         )
 
     return work

@@ -32,19 +32,22 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from sottovoce.web.guard import KNOWN
 
 #: Connections that are taken in one turn of the loop; places are so many times as many. A browser opens six.
-BATCH, BATCHES = 40, 6
+BATCH = 40
+BATCHES = 6
 #: Connections that the machine keeps in a row until they are taken; any more come a second late.
 QUEUE = 1024
 #: Of the files that the process may open, one in so many may be a place: books, tables and workers need others.
 SHARE = 3
 #: Seconds for the headers of a request, and for a part of an answer to be taken; seconds between two requests.
-WAIT, KEEP_ALIVE = 10.0, 5
+WAIT = 10.0
+KEEP_ALIVE = 5
 #: Bytes that headers may have. Browsers send the cookies of every port of this machine.
 LONGEST_HEADERS = 2**15
 #: Seconds for answers under way when the server ends.
 GRACE = 5
 #: Lines about what went wrong, in so many seconds.
-LINES, MINUTE = 10, 60.0
+LINES = 10
+MINUTE = 60.0
 
 
 class Connection(H11Protocol):
@@ -73,7 +76,11 @@ class Connection(H11Protocol):
             self._make_room()
 
     def _make_room(self) -> None:
-        others = [other for other in self.connections if isinstance(other, Connection) and other is not self]
+        others = [
+            other
+            for other in self.connections
+            if isinstance(other, Connection) and other is not self
+        ]
         free = [other for other in others if other.waiting or not other.known]
         min(free, key=lambda other: (other.known, other.since), default=self).end()
 
@@ -157,7 +164,9 @@ def _count_allowed_files() -> int:
     except ModuleNotFoundError:  # not on Windows, which has no such limit
         return sys.maxsize
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return sys.maxsize if most == resource.RLIM_INFINITY else most
+    if most == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return most
 
 
 class BriefHandler(logging.Handler):
@@ -173,14 +182,20 @@ class BriefHandler(logging.Handler):
         self._told = [told for told in self._told if now - told < MINUTE]
         if len(self._told) < LINES:
             self._told.append(now)
-            print(f"Something went wrong beside the page ({record.name}). The page goes on.", file=sys.stderr)
+            print(
+                f"Something went wrong beside the page ({record.name}). The page goes on.",
+                file=sys.stderr,
+            )
 
 
 @contextmanager
 def log_briefly() -> Iterator[None]:
     """Meanwhile whatever is logged is told in short."""
-    root, brief = logging.getLogger(), BriefHandler()
-    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # a form that is none is answered, and that is all
+    root = logging.getLogger()
+    brief = BriefHandler()
+    logging.getLogger("python_multipart").setLevel(
+        logging.CRITICAL
+    )  # a form that is none is answered, and that is all
     root.addHandler(brief)
     try:
         yield

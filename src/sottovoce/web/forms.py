@@ -33,7 +33,9 @@ class Fields:
     def get_typed(self, name: str) -> str:
         """Returns what stands in the field without spaces around it; nothing for a file or a missing field."""
         value = self.form.get(name, "")
-        return value.strip() if isinstance(value, str) else ""
+        if isinstance(value, str):
+            return value.strip()
+        return ""
 
     def text(self, name: str, *, needed: bool = True, longest: int = MAX_LENGTH) -> str | None:
         """Returns the text, or None where there is none."""
@@ -67,7 +69,9 @@ class Fields:
             return None
         return number
 
-    def numbers(self, name: str, *, needed: bool = True, least: float = -math.inf, most: float = math.inf) -> Any:
+    def numbers(
+        self, name: str, *, needed: bool = True, least: float = -math.inf, most: float = math.inf
+    ) -> Any:
         """Returns several numbers, written with spaces or semicolons between them, as a list."""
         value = self._get_required(name, needed)
         if not value:
@@ -86,7 +90,9 @@ class Fields:
             return None
         parts = tuple(part.strip() for part in value.split(",") if part.strip())
         if len(parts) < 2 or len(set(parts)) < len(parts):
-            self.complain(name, "Write two or more, all different, with commas between them: yes, no.")
+            self.complain(
+                name, "Write two or more, all different, with commas between them: yes, no."
+            )
             return None
         return parts
 
@@ -125,12 +131,17 @@ def _parse_number(text: str) -> float | None:
         number = float(text.replace("\u2212", "-"))
     except ValueError:
         return None
-    return number if math.isfinite(number) else None
+    if math.isfinite(number):
+        return number
+    return None
 
 
 def read_limits(least: float, most: float, above: bool) -> str:
     """Returns what a number must be, in words."""
-    low = f"more than {least:g}" if above else f"at least {least:g}"
+    if above:
+        low = f"more than {least:g}"
+    else:
+        low = f"at least {least:g}"
     if not math.isfinite(most):
         return f"Write a number that is {low}."
     if not math.isfinite(least):

@@ -39,7 +39,9 @@ HOSTS = ("127.0.0.1", "localhost")
 #: Methods that only look; every other changes something.
 SAFE = frozenset({"GET", "HEAD"})
 #: Where the token is exchanged, where people show their code, and the paper that both are printed on.
-OPEN_PATH, PERSON_PATH, STATIC_PATH = "/open", "/person", "/static/"
+OPEN_PATH = "/open"
+PERSON_PATH = "/person"
+STATIC_PATH = "/static/"
 #: The script of the page that asks for the token: it is there before anything else is loaded.
 OPEN_SCRIPT = "/open/script.js"
 #: Where tables are brought to.
@@ -47,9 +49,12 @@ UPLOAD_PATHS = frozenset({"/table", "/market/sellers", "/api/tables"})
 #: Where programs ask, and are answered in JSON.
 API = "/api/"
 #: Bytes of a body: of a table, which is streamed to a file, of what is sent to a sign-in page, and of anything else.
-MOST_UPLOAD, MOST_SIGN_IN, MOST_FORM = 512 * 2**20, 2**12, 2**20
+MOST_UPLOAD = 512 * 2**20
+MOST_SIGN_IN = 2**12
+MOST_FORM = 2**20
 #: Seconds without a byte of a body, and seconds for all of it.
-READ_TIMEOUT, BODY_TIMEOUT = 20.0, 900.0
+READ_TIMEOUT = 20.0
+BODY_TIMEOUT = 900.0
 #: Bytes of a body that must have come for every second after those of the first silence.
 SLOWEST = 2**15
 #: Under which name of a request's state it is said that its sender has shown a cookie or a code of ours.
@@ -121,7 +126,9 @@ class GuardedRequest:
         values = self.headers.get(name, [])
         if len(values) > 1:
             raise RequestRefused(400)
-        return values[0] if values else None
+        if values:
+            return values[0]
+        return None
 
     @property
     def is_open(self) -> bool:
@@ -137,7 +144,9 @@ class GuardedRequest:
             return sign_in.MOST
         if self.path in UPLOAD_PATHS:
             return MOST_UPLOAD
-        return MOST_SIGN_IN if self.is_open else MOST_FORM
+        if self.is_open:
+            return MOST_SIGN_IN
+        return MOST_FORM
 
     @property
     def agent(self) -> str:
@@ -168,12 +177,19 @@ class Guard:
         if scope["type"] == "lifespan":
             return await self.app(scope, receive, send)
         if scope["type"] != "http":
-            return await send({"type": "websocket.close"})  # nothing here is to be had by other ways
-        began, answer, as_json = time.monotonic(), BufferedAnswer(), scope["path"].startswith(API)
+            return await send(
+                {"type": "websocket.close"}
+            )  # nothing here is to be had by other ways
+        began = time.monotonic()
+        answer = BufferedAnswer()
+        as_json = scope["path"].startswith(API)
         try:
             await self._answer(scope, receive, answer)
         except RequestRefused as refused:
-            words = self.door.words if refused.status == 401 else None
+            if refused.status == 401:
+                words = self.door.words
+            else:
+                words = None
             answer = make_sentence_page(refused.status, words, as_json=as_json)
         except Exception:  # nothing of it may leave: it could quote data
             answer = make_sentence_page(500, as_json=as_json)
@@ -211,22 +227,38 @@ class Guard:
         return tuple(f"{host}:{self.port}" for host in HOSTS)
 
     def _refuse_cross_site(self, asked: GuardedRequest, own: str) -> None:
-        site, origin = asked.get_header("sec-fetch-site"), asked.get_header("origin")
+        site = asked.get_header("sec-fetch-site")
+        origin = asked.get_header("origin")
         safe = asked.method in SAFE
         # The form that brings the token is a file, and of files a browser says Origin: null and cross-site, as of much
         # else that nobody can name. Here that is enough, because here the source decides nothing: all that such a
         # request can do is to show a token, and who has the right one could show it without a browser as well. Who has
         # not is told what everybody is told. Nothing else is admitted that way: no other address, no other method.
-        if (asked.path, asked.method, origin) == (OPEN_PATH, "POST", "null") and site in (None, "cross-site"):
+        if (asked.path, asked.method, origin) == (OPEN_PATH, "POST", "null") and site in (
+            None,
+            "cross-site",
+        ):
             return
         # Browsers say Origin: null for our own forms, because we tell them to send no referrer; then the site decides.
-        from_here = site == "same-origin" or (safe and site in (None, "none")) or (site is None and origin == own)
-        if not from_here or origin not in (None, "null", own) or (origin == "null" and site != "same-origin"):
+        from_here = (
+            site == "same-origin"
+            or (safe and site in (None, "none"))
+            or (site is None and origin == own)
+        )
+        if (
+            not from_here
+            or origin not in (None, "null", own)
+            or (origin == "null" and site != "same-origin")
+        ):
             raise RequestRefused(403)
 
     def _is_signed_in(self, asked: GuardedRequest) -> bool:
         """Whether the cookie was shown, once."""
-        crumbs = [crumb.strip().partition("=") for line in asked.headers.get("cookie", []) for crumb in line.split(";")]
+        crumbs = [
+            crumb.strip().partition("=")
+            for line in asked.headers.get("cookie", [])
+            for crumb in line.split(";")
+        ]
         values = [value for name, _, value in crumbs if name == self.name]
         return len(values) == 1 and self.door.knows(values[0], asked.agent)
 
@@ -238,13 +270,13 @@ class Guard:
     async def _exchange_token(self, asked: GuardedRequest, body: LimitedBody) -> BufferedAnswer:
         """Asks for the token, or exchanges it for the cookie, once; whoever has the cookie already is let in."""
         if asked.path == OPEN_SCRIPT:
-            return (
-                make_answer(200, sign_in.SCRIPT, b"text/javascript")
-                if asked.method in SAFE
-                else make_sentence_page(405)
-            )
+            if asked.method in SAFE:
+                return make_answer(200, sign_in.SCRIPT, b"text/javascript")
+            return make_sentence_page(405)
         opened = make_answer(200, sign_in.GO_ON)
-        opened.headers.append((b"refresh", b"0; url=/"))  # a redirect would take what stands behind # along
+        opened.headers.append(
+            (b"refresh", b"0; url=/")
+        )  # a redirect would take what stands behind # along
         if self._is_signed_in(asked):
             return opened
         if asked.method in SAFE:
@@ -268,7 +300,9 @@ class LimitedBody:
     largest: int
     length: int = 0
     whole: bool = False
-    began: float | None = None  # when the app first asked for it: what it waits for before is not the sender's fault
+    began: float | None = (
+        None  # when the app first asked for it: what it waits for before is not the sender's fault
+    )
     refused: int | None = None
 
     def refuse_announced(self, length: str | None) -> None:
@@ -283,7 +317,10 @@ class LimitedBody:
         if self.whole:  # nothing comes but the news that nobody waits any longer
             return await self.source()
         now = time.monotonic()
-        self.began = now if self.began is None else self.began
+        if self.began is None:
+            self.began = now
+        else:
+            self.began = self.began
         left = self.began + min(BODY_TIMEOUT, READ_TIMEOUT + self.length / SLOWEST) - now
         try:
             message = await asyncio.wait_for(self.source(), max(min(READ_TIMEOUT, left), 0.0))
@@ -291,7 +328,9 @@ class LimitedBody:
             message = self._disconnect(408)
         self.length += len(message.get("body", b""))
         self.whole = not message.get("more_body", False)
-        return self._disconnect(413) if self.length > self.largest else message
+        if self.length > self.largest:
+            return self._disconnect(413)
+        return message
 
     async def whole_of_it(self) -> bytes:
         """Returns all of a short body; nothing of one that is cut off."""
@@ -301,7 +340,9 @@ class LimitedBody:
             if message["type"] != "http.request":
                 return b""
             pieces.append(message.get("body", b""))
-        return b"".join(pieces) if self.refused is None else b""
+        if self.refused is None:
+            return b"".join(pieces)
+        return b""
 
     def _disconnect(self, status: int) -> Message:
         self.refused = self.refused or status
@@ -319,31 +360,49 @@ class BufferedAnswer:
     async def add_message(self, message: Message) -> None:
         """Keeps a piece of the app's answer."""
         if message["type"] == "http.response.start":
-            self.status, self.headers = message["status"], list(message.get("headers", []))
+            self.status = message["status"]
+            self.headers = list(message.get("headers", []))
         elif message["type"] == "http.response.body":
             self.body.append(message.get("body", b""))
 
     def replace(self, other: BufferedAnswer) -> None:
         """Becomes another answer."""
-        self.status, self.headers, self.body = other.status, other.headers, other.body
+        self.status = other.status
+        self.headers = other.headers
+        self.body = other.body
 
     async def send_to(self, send: Send) -> None:
         """Sends all of it, under our headers."""
         own = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-        kept = [(name, value) for name, value in self.headers if name.decode("latin-1").lower() not in HEADERS]
+        kept = [
+            (name, value)
+            for name, value in self.headers
+            if name.decode("latin-1").lower() not in HEADERS
+        ]
         await send({"type": "http.response.start", "status": self.status, "headers": kept + own})
         await send({"type": "http.response.body", "body": b"".join(self.body)})
 
 
-def make_sentence_page(status: int, words: str | None = None, *, as_json: bool = False) -> BufferedAnswer:
+def make_sentence_page(
+    status: int, words: str | None = None, *, as_json: bool = False
+) -> BufferedAnswer:
     """Returns a page of one sentence, or the same as JSON; it shows nothing of what was asked."""
-    text = SENTENCES[status] if words is None else words
+    if words is None:
+        text = SENTENCES[status]
+    else:
+        text = words
     if as_json:
         return make_answer(status, json.dumps({"error": text}), b"application/json")
     return make_answer(status, PAGE.format(escape(text)))
 
 
-def make_answer(status: int, text: str, kind: bytes = b"text/html; charset=utf-8") -> BufferedAnswer:
+def make_answer(
+    status: int, text: str, kind: bytes = b"text/html; charset=utf-8"
+) -> BufferedAnswer:
     """Returns an answer with this content."""
     content = text.encode()
-    return BufferedAnswer(status, [(b"content-type", kind), (b"content-length", str(len(content)).encode())], [content])
+    return BufferedAnswer(
+        status,
+        [(b"content-type", kind), (b"content-length", str(len(content)).encode())],
+        [content],
+    )

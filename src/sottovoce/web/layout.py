@@ -43,7 +43,14 @@ SEE_OTHER = 303
 def render(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
     """Returns a page from a template of web/templates; ``rooms=False`` among the values leaves out the navigation."""
     path = request.url.path
-    here = next((address for address, _, begins in NAVIGATION if path == address or path.startswith(begins)), "")
+    here = next(
+        (
+            address
+            for address, _, begins in NAVIGATION
+            if path == address or path.startswith(begins)
+        ),
+        "",
+    )
     shown = {"rooms": NAVIGATION, "here": here, "complaints": {}, **values}
     return HTMLResponse(_get_environment().get_template(template).render(shown), status_code=status)
 
@@ -56,7 +63,9 @@ def get_workspace(request: Request) -> Workspace:
 
 def redirect(address: str, **said: str) -> RedirectResponse:
     """Sends the browser on to another page of our own, to look at it."""
-    return RedirectResponse(f"{address}?{urlencode(said)}" if said else address, status_code=SEE_OTHER)
+    return RedirectResponse(
+        f"{address}?{urlencode(said)}" if said else address, status_code=SEE_OTHER
+    )
 
 
 def show_refusal(request: Request, error: SottovoceError, status: int = 404) -> Response:
@@ -68,7 +77,9 @@ def show_refusal(request: Request, error: SottovoceError, status: int = 404) -> 
 
 def download(name: str, text: str, kind: str) -> Response:
     """Returns a file to keep."""
-    return Response(text, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+    return Response(
+        text, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'}
+    )
 
 
 def mark_trusted(html: str) -> Markup:
@@ -86,7 +97,10 @@ def mark_trusted(html: str) -> Markup:
 @cache
 def _get_environment() -> Environment:
     return Environment(
-        loader=PackageLoader("sottovoce.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=PackageLoader("sottovoce.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
     )
 
 

@@ -79,18 +79,28 @@ async def show_verification(request: Request) -> Response:
 
 async def show_person(request: Request) -> Response:
     """One person's account; their grant and their code are set here, too."""
-    desk, fields = get_workspace(request), Fields(await request.form(max_files=0))
-    name, asked = fields.text("person"), fields.choice("do", ("look", "grant", "code"))
+    desk = get_workspace(request)
+    fields = Fields(await request.form(max_files=0))
+    name = fields.text("person")
+    asked = fields.choice("do", ("look", "grant", "code"))
     if name is None:
         return await _render_ledger(request, 422, fields=fields)
     if asked == "grant" and await run_in_threadpool(_grant_budget, desk, name, fields):
         return redirect("/ledger", granted="yes")
-    code = await run_in_threadpool(_issue_code, desk, name, fields) if asked == "code" else None
-    return _render_person(request, name, fields, await run_in_threadpool(_read_lines, desk, name, fields), code)
+    if asked == "code":
+        code = await run_in_threadpool(_issue_code, desk, name, fields)
+    else:
+        code = None
+    return _render_person(
+        request, name, fields, await run_in_threadpool(_read_lines, desk, name, fields), code
+    )
 
 
-async def _render_ledger(request: Request, status: int = 200, fields: Fields | None = None, **values: Any) -> Response:
-    desk, fields = get_workspace(request), fields or Fields({})
+async def _render_ledger(
+    request: Request, status: int = 200, fields: Fields | None = None, **values: Any
+) -> Response:
+    desk = get_workspace(request)
+    fields = fields or Fields({})
     entries = await run_in_threadpool(actions.read_entries, desk)
     lines = sum(entry.lines for entry in entries)
     count = lines <= MAX_LINES_AT_ONCE or request.query_params.get("count") == "yes"
@@ -119,7 +129,9 @@ async def _render_ledger(request: Request, status: int = 200, fields: Fields | N
 
 def _read_page_end(request: Request, number: int) -> int:
     given = request.query_params.get("before", "")
-    return min(int(given), number) if given.isascii() and given.isdigit() and 0 < len(given) < DIGITS else number
+    if given.isascii() and given.isdigit() and 0 < len(given) < DIGITS:
+        return min(int(given), number)
+    return number
 
 
 def _draw_balances(desk: Workspace, entries: list[Entry]) -> list[tuple[str, Any, Any]]:
@@ -142,9 +154,18 @@ def _draw_balances(desk: Workspace, entries: list[Entry]) -> list[tuple[str, Any
 
 def _make_cells(entry: Entry) -> list[str]:
     at = entry.at.replace("T", " ").removesuffix("+00:00")
-    key = f" “{entry.key}”" if entry.key and entry.what != "open" else ""
+    if entry.key and entry.what != "open":
+        key = f" “{entry.key}”"
+    else:
+        key = ""
     digest = entry.digest.hex()[:DIGITS]
-    return [str(entry.number), ENTRY_WORDS.get(entry.what, entry.what) + key, at, f"{entry.lines:,}", digest]
+    return [
+        str(entry.number),
+        ENTRY_WORDS.get(entry.what, entry.what) + key,
+        at,
+        f"{entry.lines:,}",
+        digest,
+    ]
 
 
 def _count_unpublished(entries: list[Entry]) -> int:
@@ -191,7 +212,9 @@ def _read_lines(desk: Workspace, name: str, fields: Fields) -> list[Line]:
     return []
 
 
-def _render_person(request: Request, name: str, fields: Fields, lines: list[Line], code: str | None) -> Response:
+def _render_person(
+    request: Request, name: str, fields: Fields, lines: list[Line], code: str | None
+) -> Response:
     held = sum_accounts(lines)
     return render(
         request,
@@ -203,10 +226,14 @@ def _render_person(request: Request, name: str, fields: Fields, lines: list[Line
         complaints=fields.complaints,
         picture=mark_trusted(ledger.draw_accounts(held)),
         accounts=mark_trusted(
-            make_table(["account", "allowed in all", "spent", "left"], list(map(make_account_cells, held)))
+            make_table(
+                ["account", "allowed in all", "spent", "left"], list(map(make_account_cells, held))
+            )
         ),
         lines=mark_trusted(
-            make_table(["entry", "what was written", "amount"], list(map(make_line_cells, lines)), "words")
+            make_table(
+                ["entry", "what was written", "amount"], list(map(make_line_cells, lines)), "words"
+            )
         ),
         known=bool(held),
         currencies=CURRENCIES,

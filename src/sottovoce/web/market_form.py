@@ -14,18 +14,28 @@ from typing import Any
 from sottovoce.errors import SottovoceError
 from sottovoce.market.market import MAX_EPSILON
 from sottovoce.market.prior import HIGHEST_PRICE
-from sottovoce.market.terms import FROM_FILE, LAW_KINDS, MarketTerms, Sellers, parse_law, read_sellers
+from sottovoce.market.terms import (
+    FROM_FILE,
+    LAW_KINDS,
+    MarketTerms,
+    Sellers,
+    parse_law,
+    read_sellers,
+)
 from sottovoce.web.forms import Fields, explain_error
 from sottovoce.web.workspace import Workspace
 
 #: The slider: so many steps to either side, each a twentieth of a power of ten.
-SLIDER_STEPS, STEPS_PER_DECADE = 30, 20
+SLIDER_STEPS = 30
+STEPS_PER_DECADE = 20
 #: Sellers that may be typed in by hand, and letters of all their lines; more come in a file.
-MOST_TYPED, LETTERS = 200, 20_000
+MOST_TYPED = 200
+LETTERS = 20_000
 #: Beyond this no amount of money and no cost is meant.
 LARGEST = HIGHEST_PRICE
 #: The largest number of features, and bound on coefficients, that somebody may mean.
-MOST_FEATURES, LARGEST_NORM = 100_000, 1e6
+MOST_FEATURES = 100_000
+LARGEST_NORM = 1e6
 #: The column of costs in the table of an earlier market.
 EARLIER_COLUMN = "cost"
 #: What the form begins with.
@@ -65,13 +75,20 @@ class MarketForm:
 
     def at(self, slide: int) -> MarketTerms:
         """The terms with the budget, or the worth of money, moved by so many steps."""
-        moved = "trade_off" if self.terms.budget is None else "budget"
-        return replace(self.terms, **{moved: getattr(self.terms, moved) * 10.0 ** (slide / STEPS_PER_DECADE)})
+        if self.terms.budget is None:
+            moved = "trade_off"
+        else:
+            moved = "budget"
+        return replace(
+            self.terms, **{moved: getattr(self.terms, moved) * 10.0 ** (slide / STEPS_PER_DECADE)}
+        )
 
     def read_reports(self, desk: Workspace) -> Sellers:
         """Reads the sellers' names, costs and caps, once while the slider moves."""
         path = str(desk.get_table(self.table).path)
-        read = desk.get_cached(("sellers", self.table, self.columns), lambda: read_sellers(path, *self.columns, None))
+        read = desk.get_cached(
+            ("sellers", self.table, self.columns), lambda: read_sellers(path, *self.columns, None)
+        )
         reports: Sellers = read
         return reports
 
@@ -79,15 +96,20 @@ class MarketForm:
 def read_market_form(desk: Workspace, fields: Fields) -> MarketForm | None:
     """Reads the form; None where something is missing or wrong, which is among the complaints then."""
     table = fields.choice("table", desk.tables)
-    columns = [fields.choice(name, desk.tables[table].columns if table else ()) for name in ("seller", "cost")]
-    terms, slide = _read_terms(desk, fields), fields.number("slide", least=-SLIDER_STEPS, most=SLIDER_STEPS)
+    columns = [
+        fields.choice(name, desk.tables[table].columns if table else ())
+        for name in ("seller", "cost")
+    ]
+    terms = _read_terms(desk, fields)
+    slide = fields.number("slide", least=-SLIDER_STEPS, most=SLIDER_STEPS)
     if terms is None or fields.complaints or table is None or slide is None:
         return None
     return MarketForm(table, (str(columns[0]), str(columns[1])), terms, int(slide))
 
 
 def _read_terms(desk: Workspace, fields: Fields) -> MarketTerms | None:
-    prior, by = _read_prior(desk, fields), fields.choice("by", [key for key, _ in BUDGET_CHOICES])
+    prior = _read_prior(desk, fields)
+    by = fields.choice("by", [key for key, _ in BUDGET_CHOICES])
     numbers: dict[str, Any] = {
         str(by): fields.number("amount", least=0, most=LARGEST, above=True),
         "cap": fields.number("cap", least=0, most=MAX_EPSILON, above=True),
@@ -98,7 +120,9 @@ def _read_terms(desk: Workspace, fields: Fields) -> MarketTerms | None:
     }
     rule = fields.choice("rule", [key for key, _ in RULE_CHOICES])
     if by == "trade_off" and numbers["reserve"] is not None:
-        fields.complain("reserve", "A reserve price goes with a budget: leave it empty, or choose a budget.")
+        fields.complain(
+            "reserve", "A reserve price goes with a budget: leave it empty, or choose a budget."
+        )
     if prior is None or fields.complaints:
         return None
     try:
@@ -114,8 +138,12 @@ def _read_prior(desk: Workspace, fields: Fields) -> Any:
     if kind == FROM_FILE:
         return _read_earlier_prior(desk, fields)
     low, high = (fields.number(end, least=0, most=LARGEST) for end in ("low", "high"))
-    middle = fields.number("middle", needed=kind in LAW_KINDS and kind != "uniform", least=0, most=LARGEST)
-    deviation = fields.number("deviation", needed=kind in ("normal", "lognormal"), least=0, most=LARGEST, above=True)
+    middle = fields.number(
+        "middle", needed=kind in LAW_KINDS and kind != "uniform", least=0, most=LARGEST
+    )
+    deviation = fields.number(
+        "deviation", needed=kind in ("normal", "lognormal"), least=0, most=LARGEST, above=True
+    )
     if low is not None and high is not None and not low < high:
         fields.complain("high", "The highest cost lies above the lowest.")
     if fields.complaints:
@@ -130,12 +158,16 @@ def _read_prior(desk: Workspace, fields: Fields) -> Any:
 
 def _read_earlier_prior(desk: Workspace, fields: Fields) -> Any:
     """Reads the costs of an earlier market, which lie in another table on the desk."""
-    earlier, reports = fields.choice("earlier", desk.tables), desk.tables.get(fields.get_typed("table"))
+    earlier = fields.choice("earlier", desk.tables)
+    reports = desk.tables.get(fields.get_typed("table"))
     if earlier is None or reports is None:
         return None
-    words, paid = f"{FROM_FILE}:{desk.get_table(earlier).path}", str(reports.path)
+    words = f"{FROM_FILE}:{desk.get_table(earlier).path}"
+    paid = str(reports.path)
     try:
-        return desk.get_cached(("earlier", words, paid), lambda: parse_law(words, paid, EARLIER_COLUMN))
+        return desk.get_cached(
+            ("earlier", words, paid), lambda: parse_law(words, paid, EARLIER_COLUMN)
+        )
     except SottovoceError as error:
         fields.complain("earlier", explain_error(error))
     return None
@@ -144,16 +176,24 @@ def _read_earlier_prior(desk: Workspace, fields: Fields) -> Any:
 def read_typed_sellers(fields: Fields) -> io.BytesIO | None:
     """Returns typed lines as a CSV file; a line that cannot be read is named by its number."""
     text = fields.get_typed("typed")
-    lines = [[cell.strip() for cell in line] for line in csv.reader(text[:LETTERS].splitlines()) if line]
-    wrong = [number for number, line in enumerate(lines, 1) if len(line) not in (2, 3) or not all(line)]
+    lines = [
+        [cell.strip() for cell in line] for line in csv.reader(text[:LETTERS].splitlines()) if line
+    ]
+    wrong = [
+        number for number, line in enumerate(lines, 1) if len(line) not in (2, 3) or not all(line)
+    ]
     if not lines:
         fields.complain("file", "Choose a file, or type reports below.")
     elif len(lines) > MOST_TYPED or len(text) > LETTERS:
         fields.complain("typed", f"At most {MOST_TYPED} lines can be typed: send more as a file.")
     elif wrong:
-        fields.complain("typed", f"Line {wrong[0]} is not a name and a cost, or a name, a cost and a cap.")
+        fields.complain(
+            "typed", f"Line {wrong[0]} is not a name and a cost, or a name, a cost and a cap."
+        )
     elif len(set(map(len, lines))) > 1:
-        fields.complain("typed", "Some lines have a cap and some have none: write it in all, or in none.")
+        fields.complain(
+            "typed", "Some lines have a cap and some have none: write it in all, or in none."
+        )
     if fields.complaints:
         return None
     written = io.StringIO()

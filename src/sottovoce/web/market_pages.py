@@ -63,7 +63,9 @@ async def upload_sellers(request: Request) -> Response:
             held = await _run_or_complain(
                 fields, where, partial(uploads.save_table, get_workspace(request), name, content)
             )
-    return await _render_market(request, fields) if held is None else redirect("/market", table=held)
+    if held is None:
+        return await _render_market(request, fields)
+    return redirect("/market", table=held)
 
 
 def _read_upload(fields: Fields) -> tuple[str, str, BinaryIO | None]:
@@ -85,7 +87,9 @@ async def confirm_grants(request: Request) -> Response:
     if sent and not fields.is_checked("sure"):
         fields.complain("sure", "Tick this, if it is what you want.")
     elif sent:
-        await _run_or_complain(fields, "sure", lambda: get_workspace(request).session.grant(outcome.deal))
+        await _run_or_complain(
+            fields, "sure", lambda: get_workspace(request).session.grant(outcome.deal)
+        )
         if not fields.complaints:
             return redirect("/ledger", granted="yes")
     return _render_confirmation(request, fields, outcome)
@@ -111,7 +115,10 @@ def _render_confirmation(request: Request, fields: Fields, outcome: MarketOutcom
 async def download_allocation(request: Request) -> Response:
     """What was bought, one line a seller, for the buyer alone."""
     return await _download_file(
-        request, "allocation.csv", "text/csv", lambda outcome: make_allocation_csv(outcome, "seller")
+        request,
+        "allocation.csv",
+        "text/csv",
+        lambda outcome: make_allocation_csv(outcome, "seller"),
     )
 
 
@@ -120,7 +127,9 @@ async def download_public(request: Request) -> Response:
     return await _download_file(request, "published.json", "application/json", make_published_json)
 
 
-async def _download_file(request: Request, name: str, kind: str, written: Callable[[MarketOutcome], str]) -> Response:
+async def _download_file(
+    request: Request, name: str, kind: str, written: Callable[[MarketOutcome], str]
+) -> Response:
     said = dict(request.query_params)
     outcome = await run_in_threadpool(_compute_outcome, get_workspace(request), Fields(said))
     if outcome is None:
@@ -132,7 +141,10 @@ async def _render_market(request: Request, fields: Fields) -> Response:
     desk = get_workspace(request)
     chosen = desk.tables.get(fields.get_typed("table"))
     sent = chosen is not None and "amount" in fields.form  # and not only a table chosen
-    outcome = await run_in_threadpool(_draw_outcome, desk, fields) if sent else None
+    if sent:
+        outcome = await run_in_threadpool(_draw_outcome, desk, fields)
+    else:
+        outcome = None
     return render(
         request,
         "market.html",
@@ -144,7 +156,9 @@ async def _render_market(request: Request, fields: Fields) -> Response:
         chosen=chosen,
         columns=[(name, name) for name in chosen.columns] if chosen else [],
         form=market_form,
-        query=urlencode({name: value for name, value in fields.form.items() if isinstance(value, str)}),
+        query=urlencode(
+            {name: value for name, value in fields.form.items() if isinstance(value, str)}
+        ),
         outcome=outcome,
         caution=NOT_PROTECTED,
         why=TRUTH_SENTENCES,
@@ -154,13 +168,17 @@ async def _render_market(request: Request, fields: Fields) -> Response:
 def _compute_outcome(desk: Workspace, fields: Fields) -> MarketOutcome | None:
     """Settles the market, if the form says all that it needs; else what is missing is among the complaints."""
     asked = market_form.read_market_form(desk, fields)
-    return None if asked is None else _allocate(desk, fields, asked)
+    if asked is None:
+        return None
+    return _allocate(desk, fields, asked)
 
 
 def _allocate(desk: Workspace, fields: Fields, asked: MarketForm) -> MarketOutcome | None:
     where = "cost"
     try:
-        reports, terms, where = asked.read_reports(desk), asked.at(asked.slide), "low"
+        reports = asked.read_reports(desk)
+        terms = asked.at(asked.slide)
+        where = "low"
         return MarketOutcome(terms, reports, terms.allocate(reports))
     except SottovoceError as error:
         fields.complain(where, explain_error(error))
@@ -170,17 +188,23 @@ def _allocate(desk: Workspace, fields: Fields, asked: MarketForm) -> MarketOutco
 def _draw_outcome(desk: Workspace, fields: Fields) -> dict[str, Any] | None:
     """Returns what is shown of an outcome: sentences, pictures, tables."""
     asked = market_form.read_market_form(desk, fields)
-    outcome = None if asked is None else _allocate(desk, fields, asked)
+    if asked is None:
+        outcome = None
+    else:
+        outcome = _allocate(desk, fields, asked)
     if asked is None or outcome is None:
         return None
-    curve, now = _compute_frontier(desk, asked), _make_point(outcome)
+    curve = _compute_frontier(desk, asked)
+    now = _make_point(outcome)
     points = sorted({(p.payment, p.expected_error, p.total_epsilon) for p in (*curve, now)})
     return {
         "headline": make_market_headline(outcome),
         "moved": _describe_slider(outcome.terms),
         "frontier": mark_trusted(curve.beside("now", Frontier((now,))).svg()),
         "points": mark_trusted(
-            make_table(["paid in all", "bound on the error", "ε in all"], [_make_cells(*p) for p in points])
+            make_table(
+                ["paid in all", "bound on the error", "ε in all"], [_make_cells(*p) for p in points]
+            )
         ),
         "picture": mark_trusted(draw_market(outcome)),
         "bands": mark_trusted(make_table(OUTCOME_HEADS, outcome.lines())),
@@ -197,7 +221,10 @@ def _describe_slider(terms: MarketTerms) -> str:
 
 
 def _make_cells(payment: float, error: float, epsilon: float) -> list[str]:
-    bound = f"{error:.3g}" if error < float("inf") else "nothing is bought"
+    if error < float("inf"):
+        bound = f"{error:.3g}"
+    else:
+        bound = "nothing is bought"
     return [format_amount(payment), bound, format_amount(epsilon)]
 
 
@@ -207,7 +234,9 @@ def _compute_frontier(desk: Workspace, asked: MarketForm) -> Frontier:
     def settled() -> Frontier:
         reports = asked.read_reports(desk)
         terms = [asked.at(slide) for slide in range(-SLIDER_STEPS, SLIDER_STEPS + 1, SLIDER_STRIDE)]
-        return Frontier(tuple(_make_point(MarketOutcome(t, reports, t.allocate(reports))) for t in terms))
+        return Frontier(
+            tuple(_make_point(MarketOutcome(t, reports, t.allocate(reports))) for t in terms)
+        )
 
     found: Frontier = desk.get_cached(("market", asked.table, asked.columns, asked.terms), settled)
     return found

@@ -36,7 +36,8 @@ from sottovoce.web.workspace import Workspace
 __all__ = ["COOKIE", "AccessCodes", "routes"]
 
 #: Where these pages are, and the cookie of a visit, which the browser sends to them alone.
-PERSON_PAGE, COOKIE = "/person", "sottovoce-person"
+PERSON_PAGE = "/person"
+COOKIE = "sottovoce-person"
 #: Characters that a code may be typed with, hyphens and spaces included.
 MAX_TYPED = 2 * (PREFIX + SECRET)
 UNKNOWN_CODE = "This code is not known. Check every letter, or ask the curator for a new one."
@@ -48,7 +49,9 @@ async def show_account(request: Request) -> Response:
     if visit is None:
         return _render_sign_in(request)
     try:
-        made = await run_in_threadpool(_make_statement, get_sql_ledger(get_workspace(request)), visit)
+        made = await run_in_threadpool(
+            _make_statement, get_sql_ledger(get_workspace(request)), visit
+        )
     except SottovoceError as error:
         return _render_sign_in(request, 409, {"": explain_error(error)})
     return _render_account(request, made)
@@ -57,7 +60,9 @@ async def show_account(request: Request) -> Response:
 async def sign_in(request: Request) -> Response:
     """Looks at a code: the right one begins a visit, any other is answered in one sentence."""
     fields = Fields(await request.form(max_files=0, max_fields=1))
-    code, token, codes = fields.text("code", longest=MAX_TYPED), None, _get_codes(request)
+    code = fields.text("code", longest=MAX_TYPED)
+    token = None
+    codes = _get_codes(request)
     if code is not None and await run_in_threadpool(codes.knows, code):
         mark_as_known(request.scope)
         token = await run_in_threadpool(codes.sign_in, code)
@@ -68,20 +73,33 @@ async def sign_in(request: Request) -> Response:
         fields.complain("code", UNKNOWN_CODE)
         return _render_sign_in(request, 403, fields.complaints)
     answer = redirect(PERSON_PAGE)
-    answer.set_cookie(_make_cookie_name(request), token, path=PERSON_PAGE, httponly=True, samesite="strict")
+    answer.set_cookie(
+        _make_cookie_name(request), token, path=PERSON_PAGE, httponly=True, samesite="strict"
+    )
     return answer
 
 
-def _render_sign_in(request: Request, status: int = 200, complaints: Mapping[str, str] | None = None) -> Response:
+def _render_sign_in(
+    request: Request, status: int = 200, complaints: Mapping[str, str] | None = None
+) -> Response:
     """The page that asks for a code."""
-    return render(request, "person_code.html", status, rooms=False, minutes=IDLE // 60, complaints=complaints or {})
+    return render(
+        request,
+        "person_code.html",
+        status,
+        rooms=False,
+        minutes=IDLE // 60,
+        complaints=complaints or {},
+    )
 
 
 async def sign_out(request: Request) -> Response:
     """Ends the visit."""
     _get_codes(request).sign_out(request.cookies.get(_make_cookie_name(request)))
     answer = redirect(PERSON_PAGE)
-    answer.delete_cookie(_make_cookie_name(request), path=PERSON_PAGE, httponly=True, samesite="strict")
+    answer.delete_cookie(
+        _make_cookie_name(request), path=PERSON_PAGE, httponly=True, samesite="strict"
+    )
     return answer
 
 
@@ -91,7 +109,9 @@ async def download_statement(request: Request) -> Response:
     if visit is None:
         return redirect(PERSON_PAGE)
     try:
-        made = await run_in_threadpool(_make_statement, get_sql_ledger(get_workspace(request)), visit)
+        made = await run_in_threadpool(
+            _make_statement, get_sql_ledger(get_workspace(request)), visit
+        )
     except SottovoceError:
         return redirect(PERSON_PAGE)  # where it is said
     return download("statement.html", make_statement_page(made), "text/html")
@@ -109,10 +129,14 @@ def _render_account(request: Request, made: Statement) -> Response:
         told=explain_protection(held),
         picture=mark_trusted(draw_accounts(held)),
         accounts=mark_trusted(
-            make_table(["account", "allowed in all", "spent", "left"], list(map(make_account_cells, held)))
+            make_table(
+                ["account", "allowed in all", "spent", "left"], list(map(make_account_cells, held))
+            )
         ),
         lines=mark_trusted(
-            make_table(["entry", "what was written", "amount"], list(map(make_line_cells, lines)), "words")
+            make_table(
+                ["entry", "what was written", "amount"], list(map(make_line_cells, lines)), "words"
+            )
         ),
         odds=explain_odds(held),
         lowest=_describe_lowest_grants(held),

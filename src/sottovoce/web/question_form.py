@@ -14,13 +14,20 @@ from typing import Any, Literal
 
 from sottovoce.asked import TableOptions
 from sottovoce.asked import make_estimator as made
-from sottovoce.errors import InvalidBudget, InvalidInput, InvalidParameter, InvalidSchema, WeakRegularisation
+from sottovoce.errors import (
+    InvalidBudget,
+    InvalidInput,
+    InvalidParameter,
+    InvalidSchema,
+    WeakRegularisation,
+)
 from sottovoce.estimator import Estimator
 from sottovoce.schema import Schema
 from sottovoce.web.forms import Fields, explain_error, read_limits
 
 #: The least and the largest ε that is said for everybody; beyond the largest no odds are protected.
-LEAST_EPSILON, MOST_EPSILON = 1e-6, 100.0
+LEAST_EPSILON = 1e-6
+MOST_EPSILON = 100.0
 #: No number that a program sends is larger: whole numbers in JSON may be.
 LARGEST_DOUBLE = sys.float_info.max
 #: Stands for any ε where people are only counted.
@@ -49,31 +56,44 @@ class QuestionOption:
             return fields.choice(self.name, [key for key, _ in self.choices], needed=False)
         if self.several:
             return fields.numbers(self.name, needed=False, least=self.least, most=self.most)
-        number = fields.number(self.name, needed=False, least=self.least, most=self.most, above=not self.whole)
+        number = fields.number(
+            self.name, needed=False, least=self.least, most=self.most, above=not self.whole
+        )
         if number is not None and self.whole and not number.is_integer():
             fields.complain(self.name, "Write a whole number.")
             return None
-        return int(number) if number is not None and self.whole else number
+        if number is not None and self.whole:
+            return int(number)
+        return number
 
     def needed(self, value: Any) -> str | None:
         """Returns what is needed in the place of a value that a program sent; None where it will do."""
         if self.choices:
             known = [key for key, _ in self.choices]
-            return None if isinstance(value, str) and value in known else f"Choose one of: {', '.join(known)}."
-        values = value if self.several and isinstance(value, list) and value else [value]
+            if isinstance(value, str) and value in known:
+                return None
+            return f"Choose one of: {', '.join(known)}."
+        if self.several and isinstance(value, list) and value:
+            values = value
+        else:
+            values = [value]
         if all(self._will_do(number) for number in values):
             return None
         sentence = read_limits(self.least, self.most, not (self.whole or self.several))
         if self.several:
             return f"{sentence} Several are a list."
-        return sentence.replace("a number", "a whole number") if self.whole else sentence
+        if self.whole:
+            return sentence.replace("a number", "a whole number")
+        return sentence
 
     def _will_do(self, value: Any) -> bool:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return False
         if not self.least <= value <= min(self.most, LARGEST_DOUBLE):  # nan is in no order
             return False
-        return float(value).is_integer() if self.whole else self.several or value > self.least
+        if self.whole:
+            return float(value).is_integer()
+        return self.several or value > self.least
 
 
 @dataclass(frozen=True)
@@ -91,12 +111,17 @@ class QuestionKind:
     @property
     def usual(self) -> dict[str, Any]:
         """What is meant where nothing is said: always, and unless an option says otherwise."""
-        return {**self.always, **{option.name: [float(option.usual)] for option in self.options if option.usual}}
+        return {
+            **self.always,
+            **{option.name: [float(option.usual)] for option in self.options if option.usual},
+        }
 
     def needed(self, parameters: Mapping[str, Any]) -> dict[str, str]:
         """Returns by name what is needed in the place of parameters that a program sent and that will not do."""
         said = {
-            option.name: option.needed(parameters[option.name]) for option in self.options if option.name in parameters
+            option.name: option.needed(parameters[option.name])
+            for option in self.options
+            if option.name in parameters
         }
         return {name: words for name, words in said.items() if words is not None}
 
@@ -104,10 +129,14 @@ class QuestionKind:
         """Returns the question with what the schema adds to it."""
         if not self.model:
             return said.complete()
-        return said.for_classification() if self.about == "factor" else said.for_regression()
+        if self.about == "factor":
+            return said.for_classification()
+        return said.for_regression()
 
 
-_ALPHA = QuestionOption("alpha", "Regularisation λ", "A public number; chosen from the budgets if you leave it blank.")
+_ALPHA = QuestionOption(
+    "alpha", "Regularisation λ", "A public number; chosen from the budgets if you leave it blank."
+)
 QUESTIONS = {
     "mean": QuestionKind(
         "Mean",
@@ -116,7 +145,9 @@ QUESTIONS = {
         "number",
         (
             QuestionOption(
-                "spread", "Spread (a guess)", "Standard deviation, from public knowledge; half the range if blank."
+                "spread",
+                "Spread (a guess)",
+                "Standard deviation, from public knowledge; half the range if blank.",
             ),
         ),
         model=False,
@@ -139,10 +170,17 @@ QUESTIONS = {
                 "method",
                 "Method",
                 "The first is never worse.",
-                (("permute-and-flip", "permute and flip"), ("exponential", "exponential mechanism")),
+                (
+                    ("permute-and-flip", "permute and flip"),
+                    ("exponential", "exponential mechanism"),
+                ),
             ),
             QuestionOption(
-                "cells", "Steps of the grid", "How fine possible answers are; the usual if blank.", least=2, whole=True
+                "cells",
+                "Steps of the grid",
+                "How fine possible answers are; the usual if blank.",
+                least=2,
+                whole=True,
             ),
         ),
         model=False,
@@ -216,9 +254,12 @@ class QuestionForm:
         return made(self.kind.estimator, self.said, **self.parameters)
 
 
-def read_question(fields: Fields, path: str, schema: Schema, name: str | None = None) -> QuestionForm | None:
+def read_question(
+    fields: Fields, path: str, schema: Schema, name: str | None = None
+) -> QuestionForm | None:
     """Returns the question; None where the form has complaints, which stand beside their fields."""
-    question, column = fields.choice("question", QUESTIONS), fields.choice("column", schema.columns)
+    question = fields.choice("question", QUESTIONS)
+    column = fields.choice("column", schema.columns)
     if question is None or column is None:
         return None
     kind = QUESTIONS[question]
@@ -231,7 +272,12 @@ def read_question(fields: Fields, path: str, schema: Schema, name: str | None = 
         return None
     label = schema.name or name
     said = TableOptions(
-        path, column=column, schema=replace(schema, label=column), epsilon=epsilon, share=share, name=label
+        path,
+        column=column,
+        schema=replace(schema, label=column),
+        epsilon=epsilon,
+        share=share,
+        name=label,
     )
     return _complete_question(fields, kind, said, parameters)
 
@@ -271,7 +317,9 @@ def _read_spending(fields: Fields, schema: Schema) -> tuple[float, float | None]
 
 def name_spending_field(schema: Schema) -> str:
     """Returns the field that says how much may be spent."""
-    return "epsilon" if schema.budget is None else "share"
+    if schema.budget is None:
+        return "epsilon"
+    return "share"
 
 
 def _find_field(error: InvalidInput, kind: QuestionKind) -> str:
@@ -281,8 +329,14 @@ def _find_field(error: InvalidInput, kind: QuestionKind) -> str:
         return "alpha"
     if isinstance(error, InvalidParameter):
         named = [name for name in names if name in f"{error.found} {error.required}"]
-        return named[0] if len(named) == 1 else ""
-    return "column" if isinstance(error, InvalidSchema) else "epsilon" if isinstance(error, InvalidBudget) else ""
+        if len(named) == 1:
+            return named[0]
+        return ""
+    if isinstance(error, InvalidSchema):
+        return "column"
+    if isinstance(error, InvalidBudget):
+        return "epsilon"
+    return ""
 
 
 _UNFIT = {

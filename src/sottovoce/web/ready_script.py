@@ -21,18 +21,26 @@ from sottovoce.web.schema_form import write_toml
 
 def write_script(asked: QuestionForm) -> str:
     """Returns a Python program that asks this question of a table whose path it is given."""
-    said, kind = asked.said, asked.kind
-    described = Schema(said.features.columns, label=said.column) if said.features is not None else None
+    said = asked.said
+    kind = asked.kind
+    if said.features is not None:
+        described = Schema(said.features.columns, label=said.column)
+    else:
+        described = None
     bounds: Any = "SCHEMA" if described is not None else said.bounds
     given = {"bounds": bounds, **asked.parameters}
     if described is None and said.missing is not None:
         given["missing"] = said.missing
     return _SCRIPT.substitute(
         words=kind.words,
-        schema="" if described is None else f"SCHEMA = sv.Schema.loads({write_toml(described)!r})\n",
+        schema=""
+        if described is None
+        else f"SCHEMA = sv.Schema.loads({write_toml(described)!r})\n",
         question=f"sv.{kind.estimator}({_format_arguments(given)})",
         column=repr(said.column),
-        features="None" if described is None else repr([n for n in described.columns if n != said.column]),
+        features="None"
+        if described is None
+        else repr([n for n in described.columns if n != said.column]),
         person=repr(said.person),
         budgets=_format_budgets(said),
         share=repr(said.share),
@@ -51,21 +59,33 @@ def _describe_text_format(table: str) -> str:
 def write_certificate(release: Release, key: str) -> str:
     """Returns the certificate in plain words, as text."""
     paper = release.certificate
-    heads = [f"Certificate of the release “{key}”", "", release.explain(), "", f"Plan: {paper.plan_digest}"]
+    heads = [
+        f"Certificate of the release “{key}”",
+        "",
+        release.explain(),
+        "",
+        f"Plan: {paper.plan_digest}",
+    ]
     if paper.ledger is not None:
-        heads.append(f"Ledger: {paper.ledger['id']}, entry {paper.ledger['entry']}, head {paper.ledger['head']}")
+        heads.append(
+            f"Ledger: {paper.ledger['id']}, entry {paper.ledger['entry']}, head {paper.ledger['head']}"
+        )
     return "\n".join(heads) + "\n"
 
 
 def _format_arguments(given: Mapping[str, Any]) -> str:
-    return ", ".join(f"{word}={value if value == 'SCHEMA' else repr(value)}" for word, value in given.items())
+    return ", ".join(
+        f"{word}={value if value == 'SCHEMA' else repr(value)}" for word, value in given.items()
+    )
 
 
 def _format_budgets(said: TableOptions) -> str:
     if said.budget is None:
         return f"[{said.epsilon!r}] * len(table)"
     listed = f"table[{said.budget!r}].to_pylist()"
-    return f"[{dict(said.tiers)!r}[tier] for tier in {listed}]" if said.tiers else listed
+    if said.tiers:
+        return f"[{dict(said.tiers)!r}[tier] for tier in {listed}]"
+    return listed
 
 
 _SCRIPT = Template('''\

@@ -31,7 +31,14 @@ from sottovoce.report.release import (
 )
 from sottovoce.web import actions, question_form, ready_script
 from sottovoce.web.forms import Fields, explain_error
-from sottovoce.web.layout import download, get_workspace, mark_trusted, redirect, render, show_refusal
+from sottovoce.web.layout import (
+    download,
+    get_workspace,
+    mark_trusted,
+    redirect,
+    render,
+    show_refusal,
+)
 from sottovoce.web.workspace import Workspace
 
 #: The questions whose losses an audit can tell.
@@ -50,7 +57,9 @@ def show_question(request: Request) -> Response:
 
 def _read_form(desk: Workspace, name: str, fields: Fields) -> question_form.QuestionForm | None:
     table = desk.get_table(name)
-    return question_form.read_question(fields, str(table.path), desk.schemas[name], get_table_label(table.name))
+    return question_form.read_question(
+        fields, str(table.path), desk.schemas[name], get_table_label(table.name)
+    )
 
 
 def _make_plan(desk: Workspace, name: str, fields: Fields) -> actions.NotedPlan | None:
@@ -66,10 +75,14 @@ def _make_plan(desk: Workspace, name: str, fields: Fields) -> actions.NotedPlan 
     return None
 
 
-def _render_question(request: Request, name: str, fields: Fields, planned: actions.NotedPlan | None) -> Response:
+def _render_question(
+    request: Request, name: str, fields: Fields, planned: actions.NotedPlan | None
+) -> Response:
     desk = get_workspace(request)
     described = desk.schemas[name]
-    kind = question_form.QUESTIONS.get(fields.get_typed("question"), question_form.QUESTIONS["mean"])
+    kind = question_form.QUESTIONS.get(
+        fields.get_typed("question"), question_form.QUESTIONS["mean"]
+    )
     return render(
         request,
         "question.html",
@@ -91,7 +104,8 @@ def _render_question(request: Request, name: str, fields: Fields, planned: actio
 
 async def start_release(request: Request) -> Response:
     """Begins the release under the plan that was shown; everybody is charged before a value is read."""
-    desk, name = get_workspace(request), request.path_params["table"]
+    desk = get_workspace(request)
+    name = request.path_params["table"]
     if name not in desk.schemas:
         return redirect("/")
     fields = Fields(dict(await request.form(max_files=0)))
@@ -110,7 +124,9 @@ def _start_job(desk: Workspace, name: str, fields: Fields, key: str | None) -> s
     if asked is None or key is None:
         return None
     try:
-        return actions.start_release(desk, asked.said, asked.question, key, agreed=fields.get_typed("plan"))
+        return actions.start_release(
+            desk, asked.said, asked.question, key, agreed=fields.get_typed("plan")
+        )
     except PlanChanged as error:
         fields.complain("", explain_error(error))
     except SottovoceError as error:
@@ -120,14 +136,20 @@ def _start_job(desk: Workspace, name: str, fields: Fields, key: str | None) -> s
 
 def show_job(request: Request) -> Response:
     """Work under way; goes on to what came of it."""
-    name, said = request.path_params["name"], dict(request.query_params)
+    name = request.path_params["name"]
+    said = dict(request.query_params)
     try:
         found = get_workspace(request).get_job(name)
     except SottovoceError as error:
         return show_refusal(request, error)
     if found.state == "done":
-        return redirect("/release", **said) if "question" in said else redirect(f"/audit/{name}")
-    back = f"/question/{said.get('table', '')}?{urlencode(said)}" if "question" in said else "/audit"
+        if "question" in said:
+            return redirect("/release", **said)
+        return redirect(f"/audit/{name}")
+    if "question" in said:
+        back = f"/question/{said.get('table', '')}?{urlencode(said)}"
+    else:
+        back = "/audit"
     return render(request, "job.html", name=name, job=found, back=back, said=urlencode(said))
 
 
@@ -143,13 +165,16 @@ def cancel_job(request: Request) -> Response:
 
 def show_release(request: Request) -> Response:
     """The answer with its certificate in plain words, and what can be carried away."""
-    key, said = request.query_params.get("key", ""), dict(request.query_params)
+    key = request.query_params.get("key", "")
+    said = dict(request.query_params)
     try:
         made = Release.from_json(actions.read_release(get_workspace(request), key).decode())
     except SottovoceError as error:
         return show_refusal(request, error)
     if request.query_params.get("table") in get_workspace(request).schemas:
-        actions.prefetch_census(get_workspace(request), request.query_params["table"])  # everybody has less left now
+        actions.prefetch_census(
+            get_workspace(request), request.query_params["table"]
+        )  # everybody has less left now
     sentences, why = explain_promise(made)
     return render(
         request,
@@ -170,13 +195,18 @@ def show_release(request: Request) -> Response:
 
 def _find_question(request: Request) -> question_form.QuestionForm | None:
     """Returns the question that the address speaks of, if its table is still on the desk."""
-    desk, name = get_workspace(request), request.query_params.get("table", "")
-    return _read_form(desk, name, Fields(dict(request.query_params))) if name in desk.schemas else None
+    desk = get_workspace(request)
+    name = request.query_params.get("table", "")
+    if name in desk.schemas:
+        return _read_form(desk, name, Fields(dict(request.query_params)))
+    return None
 
 
 def download_file(request: Request) -> Response:
     """What can be carried away: the release as it is in the books, its certificate in words, a script that asks it."""
-    what, key, asked = request.path_params["what"], request.query_params.get("key", ""), _find_question(request)
+    what = request.path_params["what"]
+    key = request.query_params.get("key", "")
+    asked = _find_question(request)
     if what == "ask.py" and asked is not None:
         return download(what, ready_script.write_script(asked), "text/x-python")
     try:
@@ -184,7 +214,9 @@ def download_file(request: Request) -> Response:
     except SottovoceError as error:
         return show_refusal(request, error)
     if what == "certificate.txt":
-        return download(what, ready_script.write_certificate(Release.from_json(made), key), "text/plain")
+        return download(
+            what, ready_script.write_certificate(Release.from_json(made), key), "text/plain"
+        )
     return download("release.json", made, "application/json")
 
 

@@ -20,7 +20,9 @@ ROLES = ("person", "budget")
 #: Letters of a pasted schema: a thousand columns described at length.
 MAX_SCHEMA_LENGTH = 200_000
 TIERS_SENTENCE = "Write each tier with its ε, with commas between them: careful = 0.1, open = 2."
-UNDESCRIBED_SENTENCE = "No column is described. A question needs at least one with its range or its levels."
+UNDESCRIBED_SENTENCE = (
+    "No column is described. A question needs at least one with its range or its levels."
+)
 RANGE_SENTENCE = "Fill in both, the lowest first, or choose to leave the column out."
 
 
@@ -32,27 +34,43 @@ def read_schema(fields: Fields, columns: Mapping[str, str]) -> Schema | None:
     person, budget = (fields.choice(role, columns, needed=False) for role in ROLES)
     if person is not None and person == budget:
         fields.complain("budget", "People and budgets are in columns of their own. Choose another.")
-    tiers = _read_tiers(fields) if budget is not None else {}
+    if budget is not None:
+        tiers = _read_tiers(fields)
+    else:
+        tiers = {}
     described = {
-        name: _read_column(fields, place) for place, name in enumerate(columns) if name not in (person, budget)
+        name: _read_column(fields, place)
+        for place, name in enumerate(columns)
+        if name not in (person, budget)
     }
-    kept = {name: column for name, column in described.items() if column is not None and column.kind != "text"}
+    kept = {
+        name: column
+        for name, column in described.items()
+        if column is not None and column.kind != "text"
+    }
     if not kept and not fields.complaints:
         fields.complain("", UNDESCRIBED_SENTENCE)
     name = fields.text("name", needed=False)
-    return None if fields.complaints else Schema(columns=kept, person=person, budget=budget, tiers=tiers, name=name)
+    if fields.complaints:
+        return None
+    return Schema(columns=kept, person=person, budget=budget, tiers=tiers, name=name)
 
 
 def fill_schema_form(schema: Schema | None, columns: Mapping[str, str]) -> dict[str, str]:
     """Returns what stands in the form: the schema as it was declared, or blank ranges beside the kinds of a draft."""
     if schema is None:
-        return {f"kind-{place}": kind for place, kind in enumerate(columns.values()) if kind == "number"}
+        return {
+            f"kind-{place}": kind for place, kind in enumerate(columns.values()) if kind == "number"
+        }
     filled = {role: getattr(schema, role) or "" for role in (*ROLES, "name")}
     filled["tiers"] = ", ".join(f"{name} = {epsilon:g}" for name, epsilon in schema.tiers.items())
     for place, name in enumerate(columns):
         column = schema.columns.get(name, Column("text"))
         numbers = {"low": column.low, "high": column.high, "missing": column.missing}
-        filled |= {f"{word}-{place}": "" if value is None else f"{value:.15g}" for word, value in numbers.items()}
+        filled |= {
+            f"{word}-{place}": "" if value is None else f"{value:.15g}"
+            for word, value in numbers.items()
+        }
         filled |= {f"kind-{place}": column.kind, f"levels-{place}": ", ".join(column.levels)}
         filled |= {f"unit-{place}": column.unit or ""}
     return filled
@@ -63,7 +81,11 @@ def write_toml(schema: Schema) -> str:
     roles = {role: getattr(schema, role) for role in ("name", *ROLES, "label")}
     lines = [f"{role} = {_quote_toml(name)}" for role, name in roles.items() if name is not None]
     if schema.tiers:
-        lines += ["", "[tiers]", *(f"{_quote_toml(name)} = {epsilon!r}" for name, epsilon in schema.tiers.items())]
+        lines += [
+            "",
+            "[tiers]",
+            *(f"{_quote_toml(name)} = {epsilon!r}" for name, epsilon in schema.tiers.items()),
+        ]
     for name, column in schema.columns.items():
         lines += ["", f"[columns.{_quote_toml(name)}]", *_write_entries(column)]
     return "\n".join(lines) + "\n"
@@ -80,7 +102,9 @@ def _read_pasted(fields: Fields, text: str, columns: Mapping[str, str]) -> Schem
         return None
     named = {*schema.columns, *(getattr(schema, role) for role in ROLES)} - {None}
     if not named <= set(columns):
-        fields.complain("toml", "The schema names a column that the table does not have. Correct its name.")
+        fields.complain(
+            "toml", "The schema names a column that the table does not have. Correct its name."
+        )
         return None
     if all(column.kind == "text" for column in schema.columns.values()):
         fields.complain("toml", UNDESCRIBED_SENTENCE)
@@ -89,7 +113,8 @@ def _read_pasted(fields: Fields, text: str, columns: Mapping[str, str]) -> Schem
 
 
 def _read_tiers(fields: Fields) -> dict[str, float]:
-    text, tiers = fields.text("tiers", needed=False, longest=MAX_SCHEMA_LENGTH) or "", {}
+    text = fields.text("tiers", needed=False, longest=MAX_SCHEMA_LENGTH) or ""
+    tiers = {}
     for part in filter(None, map(str.strip, text.split(","))):
         name, _, amount = part.partition("=")
         price = Fields({"ε": amount})
@@ -108,10 +133,12 @@ def _read_column(fields: Fields, place: int) -> Column | None:
         return Column("factor", levels=fields.words(f"levels-{place}") or ())
     if kind == "text":
         return None
-    low, high = fields.number(f"low-{place}"), fields.number(f"high-{place}")
+    low = fields.number(f"low-{place}")
+    high = fields.number(f"high-{place}")
     if low is not None and high is not None and not low < high:
         fields.complain(f"high-{place}", RANGE_SENTENCE)
-    missing, unit = fields.number(f"missing-{place}", needed=False), fields.text(f"unit-{place}", needed=False)
+    missing = fields.number(f"missing-{place}", needed=False)
+    unit = fields.text(f"unit-{place}", needed=False)
     return Column("number", low=low, high=high, missing=missing, unit=unit)
 
 
@@ -122,9 +149,15 @@ def _write_entries(column: Column) -> list[str]:
         *(f"{word} = {value!r}" for word, value in given.items() if value is not None),
         *([] if column.unit is None else [f"unit = {_quote_toml(column.unit)}"]),
     ]
-    return [*entries, f"levels = [{', '.join(map(_quote_toml, column.levels))}]"] if column.levels else entries
+    if column.levels:
+        return [*entries, f"levels = [{', '.join(map(_quote_toml, column.levels))}]"]
+    return entries
 
 
 def _quote_toml(text: str) -> str:
     """Text in quotes as TOML reads it, whatever is in it."""
-    return '"' + "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in text) + '"'
+    return (
+        '"'
+        + "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in text)
+        + '"'
+    )

@@ -29,7 +29,9 @@ from sottovoce.web.sign_in import new_secret as new_secret
 #: Ports below belong to the machine's services, and one of them is left out of addresses.
 LEAST_PORT = 1024
 #: Signals that end the page as Ctrl-C does, where there are such: from the system, from the terminal, from its end.
-ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGQUIT", "SIGHUP") if hasattr(signal, name))
+ENDINGS = tuple(
+    getattr(signal, name) for name in ("SIGTERM", "SIGQUIT", "SIGHUP") if hasattr(signal, name)
+)
 #: Seconds that the first page waits for the rooms before it says that they are being opened.
 FIRST_WAIT = 0.1
 #: What the first plan needs and the first page does not: it is loaded while somebody reads that page.
@@ -51,7 +53,9 @@ class LoadingApp:
         self.failed: Exception | None = None
         self._rooms: ASGIApp | None = None
         self._told = False  # that the rooms are being opened
-        self._loaded, self._wanted, self._complete = threading.Event(), threading.Event(), threading.Event()
+        self._loaded = threading.Event()
+        self._wanted = threading.Event()
+        self._complete = threading.Event()
         self._load = load
 
     def start_loading(self, give_up: Callable[[], None]) -> None:
@@ -91,13 +95,17 @@ class LoadingApp:
 def open_socket(port: int) -> socket.socket:
     """Returns a socket that listens on this machine alone; port 0 takes any that is free."""
     if port != 0 and port < LEAST_PORT:
-        raise InvalidParameter("The port is reserved for others.", f"It is {LEAST_PORT} or more.", "Choose another.")
+        raise InvalidParameter(
+            "The port is reserved for others.", f"It is {LEAST_PORT} or more.", "Choose another."
+        )
     try:
         return socket.create_server((HOSTS[0], port))
     except (OSError, OverflowError):
         pass  # raised below
     raise InvalidParameter(
-        "The page cannot be opened on this port.", "Another program may listen there.", "Choose another."
+        "The page cannot be opened on this port.",
+        "Another program may listen there.",
+        "Choose another.",
     )
 
 
@@ -138,7 +146,9 @@ def run_server(
 ) -> None:
     """Serves on a socket of this machine until it is ended; raises what kept the rooms from being loaded."""
     opening = LoadingApp(load)
-    logging.getLogger().addHandler(logging.NullHandler())  # or Python prints what is logged while the page ends
+    logging.getLogger().addHandler(
+        logging.NullHandler()
+    )  # or Python prints what is logged while the page ends
     serving = make_server(Guard(opening, here.getsockname()[1], token, tell))
 
     def give_up() -> None:

@@ -89,12 +89,15 @@ class SignIn:
     """Knows the token and the cookie, and in which browser the cookie is."""
 
     def __init__(self, token: str, tell: Callable[[SignInEvent], None] = tell_nobody) -> None:
-        self.words: str | None = None  # for whoever is not in: why, if there is more to say than usual
+        self.words: str | None = (
+            None  # for whoever is not in: why, if there is more to say than usual
+        )
         self._tell = tell
         self._renew(token)
 
     def _renew(self, token: str) -> None:
-        self.token, self.cookie = token, new_secret()
+        self.token = token
+        self.cookie = new_secret()
         self._agent: str | None = None  # the browser that has the cookie
         self._until = now() + LIFE
 
@@ -116,7 +119,8 @@ class SignIn:
         elif now() >= self._until:
             self._sign_everybody_out(EXPIRED)
         else:
-            self._agent, self.words = agent, None
+            self._agent = agent
+            self.words = None
             self._tell(SignInEvent(OPENED))
             return self.cookie
         return None
@@ -139,7 +143,8 @@ def make_link(port: int, token: str) -> str:
 
 def make_form(port: int, token: str) -> str:
     """Returns the page to be opened as a file, which sends the token by itself, or by its button without script."""
-    address, value = escape(f"http://127.0.0.1:{port}/open"), escape(token)
+    address = escape(f"http://127.0.0.1:{port}/open")
+    value = escape(token)
     return (
         f'{_HEAD}<form method="post" action="{address}"><input type="hidden" name="token" value="{value}">'
         f"<p><button>Open the page</button></p></form><script>document.forms[0].submit()</script>{_FOOT}"

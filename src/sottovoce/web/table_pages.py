@@ -23,7 +23,14 @@ from sottovoce.errors import SottovoceError
 from sottovoce.report.svg import draw_grants as picture_of_grants
 from sottovoce.web import actions, question_form, release_pages, schema_form, uploads
 from sottovoce.web.forms import Fields, explain_error
-from sottovoce.web.layout import download, get_workspace, mark_trusted, redirect, render, show_refusal
+from sottovoce.web.layout import (
+    download,
+    get_workspace,
+    mark_trusted,
+    redirect,
+    render,
+    show_refusal,
+)
 from sottovoce.web.workspace import Workspace
 
 #: Accounts that a table's grants can be written to: the words of the books, and in words for people.
@@ -40,9 +47,17 @@ def show_tables(request: Request, complaints: Mapping[str, str] | None = None) -
     """The first page: tables on the desk, and releases that were made from them."""
     desk = get_workspace(request)
     listed = [(name, table, name in desk.schemas) for name, table in desk.tables.items()]
-    status = 422 if complaints else 200
+    if complaints:
+        status = 422
+    else:
+        status = 200
     return render(
-        request, "table.html", status, tables=listed, releases=list(desk.releases), complaints=complaints or {}
+        request,
+        "table.html",
+        status,
+        tables=listed,
+        releases=list(desk.releases),
+        complaints=complaints or {},
     )
 
 
@@ -53,7 +68,9 @@ async def upload_table(request: Request) -> Response:
         if not isinstance(table, UploadFile) or not table.filename:
             return show_tables(request, {"table": "Choose a file."})
         try:
-            name = await run_in_threadpool(actions.upload, get_workspace(request), table.filename, table.file)
+            name = await run_in_threadpool(
+                actions.upload, get_workspace(request), table.filename, table.file
+            )
         except SottovoceError as error:
             return show_tables(request, {"table": explain_error(error)})
     return redirect(f"/table/{name}")
@@ -70,14 +87,19 @@ def remove_table(request: Request) -> Response:
 
 async def show_schema(request: Request) -> Response:
     """What is public about a table: the form, and what was typed into it."""
-    desk, name = get_workspace(request), request.path_params["table"]
+    desk = get_workspace(request)
+    name = request.path_params["table"]
     try:
         columns = desk.get_table(name).columns
     except SottovoceError as error:
         return show_refusal(request, error)
     if request.method != "POST":
-        return _render_schema(request, schema_form.fill_schema_form(desk.schemas.get(name), columns), {})
-    form = dict(await request.form(max_files=0, max_fields=FIELDS_PER_COLUMN * uploads.MOST_COLUMNS))
+        return _render_schema(
+            request, schema_form.fill_schema_form(desk.schemas.get(name), columns), {}
+        )
+    form = dict(
+        await request.form(max_files=0, max_fields=FIELDS_PER_COLUMN * uploads.MOST_COLUMNS)
+    )
     fields = Fields(form)
     described = schema_form.read_schema(fields, columns)
     if described is None:
@@ -86,7 +108,9 @@ async def show_schema(request: Request) -> Response:
     return redirect(f"/table/{name}/people")
 
 
-def _render_schema(request: Request, typed: Mapping[str, Any], complaints: Mapping[str, str]) -> Response:
+def _render_schema(
+    request: Request, typed: Mapping[str, Any], complaints: Mapping[str, str]
+) -> Response:
     name = request.path_params["table"]
     table = get_workspace(request).get_table(name)
     return render(
@@ -106,14 +130,17 @@ def _render_schema(request: Request, typed: Mapping[str, Any], complaints: Mappi
 def download_schema(request: Request) -> Response:
     """The schema as a file to keep."""
     described = get_workspace(request).schemas.get(request.path_params["table"])
-    return (
-        redirect("/") if described is None else download("schema.toml", schema_form.write_toml(described), "text/plain")
-    )
+    if described is None:
+        return redirect("/")
+    return download("schema.toml", schema_form.write_toml(described), "text/plain")
 
 
-def show_people(request: Request, typed: Mapping[str, Any] | None = None, fields: Fields | None = None) -> Response:
+def show_people(
+    request: Request, typed: Mapping[str, Any] | None = None, fields: Fields | None = None
+) -> Response:
     """Who grants how much: a picture without names, and the way into the books."""
-    desk, name = get_workspace(request), request.path_params["table"]
+    desk = get_workspace(request)
+    name = request.path_params["table"]
     described = desk.schemas.get(name)
     if described is None:
         return redirect(f"/table/{name}" if name in desk.tables else "/")
@@ -127,7 +154,10 @@ def show_people(request: Request, typed: Mapping[str, Any] | None = None, fields
             _make_budget_complaint(error),
         )
     actions.prefetch_census(desk, name)
-    complaints = fields.complaints if fields is not None else {}
+    if fields is not None:
+        complaints = fields.complaints
+    else:
+        complaints = {}
     return render(
         request,
         "people.html",
@@ -154,7 +184,8 @@ def _make_budget_complaint(error: SottovoceError) -> dict[str, str]:
 
 async def record_grants(request: Request) -> Response:
     """Writes what the table's people grant into the books."""
-    desk, name = get_workspace(request), request.path_params["table"]
+    desk = get_workspace(request)
+    name = request.path_params["table"]
     if name not in desk.schemas:
         return redirect("/")
     form = dict(await request.form(max_files=0))
@@ -168,10 +199,15 @@ async def record_grants(request: Request) -> Response:
 def _record_grants(desk: Workspace, name: str, fields: Fields) -> None:
     account = fields.choice("account", ACCOUNT_NAMES) or ""
     currency, _, neighbours = account.rpartition(", ")
-    delta = fields.number("delta", least=0, most=1, above=True) if currency == "epsilon, delta" else None
+    if currency == "epsilon, delta":
+        delta = fields.number("delta", least=0, most=1, above=True)
+    else:
+        delta = None
     epsilon = None
     if desk.schemas[name].budget is None:
-        epsilon = fields.number("epsilon", least=question_form.LEAST_EPSILON, most=question_form.MOST_EPSILON)
+        epsilon = fields.number(
+            "epsilon", least=question_form.LEAST_EPSILON, most=question_form.MOST_EPSILON
+        )
     if fields.complaints:
         return
     try:

@@ -29,13 +29,16 @@ PIECE = 2**18
 #: Bytes of the longest line of a CSV file, and of its header.
 LONGEST_LINE = 2**20
 #: Columns of a table, and letters of a column's name.
-MOST_COLUMNS, LONGEST_NAME = 1000, 200
+MOST_COLUMNS = 1000
+LONGEST_NAME = 200
 #: Rows of a Parquet file, which a few bytes can claim.
 MOST_ROWS = 10**9
 #: Bytes of memory and seconds of work that a Parquet file may cost the process that tries it.
-MEMORY, SECONDS = 384 * 2**20, 60
+MEMORY = 384 * 2**20
+SECONDS = 60
 #: How a Parquet file begins and ends; before the end stands the length of its description, in four bytes.
-PARQUET, MOST_DESCRIPTION = b"PAR1", 16 * 2**20
+PARQUET = b"PAR1"
+MOST_DESCRIPTION = 16 * 2**20
 #: How names in the environment begin that say where the books are and how they are opened.
 OURS = ("SOTTOVOCE_", "PG")
 #: Letters of a file's name that are shown.
@@ -45,13 +48,22 @@ MAX_NAME_SHOWN = 80
 def save_table(desk: Workspace, name: str, source: BinaryIO) -> str:
     """Copies a table to the desk's folder, looks at it, and returns the random name under which it lies there."""
     held = secrets.token_urlsafe(16)  # a name, not noise: no answer depends on it
-    ending = ".parquet" if _read_start(source) == PARQUET else ".csv"
+    if _read_start(source) == PARQUET:
+        ending = ".parquet"
+    else:
+        ending = ".csv"
     path = desk.folder / f"{held}{ending}"
     try:
         with desk.scratch.open_new(path.name) as file:
-            copied = _copy_parquet if ending == ".parquet" else _copy_csv
+            if ending == ".parquet":
+                copied = _copy_parquet
+            else:
+                copied = _copy_csv
             copied(source, file)
-        columns = _columns_of_parquet(desk, path) if ending == ".parquet" else _read_kinds(path)
+        if ending == ".parquet":
+            columns = _columns_of_parquet(desk, path)
+        else:
+            columns = _read_kinds(path)
         desk.add_table(held, UploadedTable(clean_name(name), path, columns))
     finally:
         if held not in desk.tables:
@@ -78,7 +90,8 @@ def _iterate_pieces(source: BinaryIO) -> Iterator[bytes]:
 
 def _copy_csv(source: BinaryIO, file: BinaryIO) -> None:
     """Copies text with short lines."""
-    decoder, since = codecs.getincrementaldecoder("utf-8")(), 0
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    since = 0
     for piece in _iterate_pieces(source):
         since = _measure_lines(piece, since)
         if b"\0" in piece or since > LONGEST_LINE or not _can_decode(decoder, piece):
@@ -92,7 +105,9 @@ def _measure_lines(piece: bytes, since: int) -> int:
     """Returns the bytes since the last end of a line, or of the longest line if one in this piece is too long."""
     lines = piece.replace(b"\r", b"\n").split(b"\n")
     lengths = [since + len(lines[0]), *map(len, lines[1:])]
-    return max(lengths) if max(lengths) > LONGEST_LINE else lengths[-1]
+    if max(lengths) > LONGEST_LINE:
+        return max(lengths)
+    return lengths[-1]
 
 
 def _can_decode(decoder: Any, piece: bytes, *, final: bool = False) -> bool:
@@ -127,7 +142,10 @@ def _copy_parquet(source: BinaryIO, file: BinaryIO) -> None:
 
 
 def _columns_of_parquet(desk: Workspace, path: Path) -> dict[str, str]:
-    columns = _read_in_process(path, desk.scratch.handle(path)) if _ends_as_parquet(path) else None
+    if _ends_as_parquet(path):
+        columns = _read_in_process(path, desk.scratch.handle(path))
+    else:
+        columns = None
     if columns is None:
         raise _unusable_table_error()
     _refuse_names(list(columns))
@@ -139,8 +157,11 @@ def _ends_as_parquet(path: Path) -> bool:
     size = path.stat().st_size
     with open(path, "rb") as file:
         file.seek(max(size - 8, 0))
-        length, mark = file.read(4), file.read(4)
-    return mark == PARQUET and 0 < int.from_bytes(length, "little") <= min(MOST_DESCRIPTION, size - 12)
+        length = file.read(4)
+        mark = file.read(4)
+    return mark == PARQUET and 0 < int.from_bytes(length, "little") <= min(
+        MOST_DESCRIPTION, size - 12
+    )
 
 
 def _read_in_process(path: Path, handle: int | None) -> dict[str, str] | None:
@@ -152,15 +173,28 @@ def _read_in_process(path: Path, handle: int | None) -> dict[str, str] | None:
     # What is in the environment may be the password of the books, which this process does not need.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
     environment |= {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
-    handed = () if handle is None else (handle,)
+    if handle is None:
+        handed = ()
+    else:
+        handed = (handle,)
     try:
         child = subprocess.run(
-            command, capture_output=True, timeout=SECONDS, env=environment, pass_fds=handed, check=False
+            command,
+            capture_output=True,
+            timeout=SECONDS,
+            env=environment,
+            pass_fds=handed,
+            check=False,
         )
-        answer = json.loads(child.stdout) if child.returncode == 0 else None
+        if child.returncode == 0:
+            answer = json.loads(child.stdout)
+        else:
+            answer = None
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
-    return answer if isinstance(answer, dict) else None
+    if isinstance(answer, dict):
+        return answer
+    return None
 
 
 def _unusable_table_error() -> InvalidData:

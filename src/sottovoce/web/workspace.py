@@ -97,7 +97,9 @@ class Job:
         with self._turn:
             if self.committed or self.state != "working":
                 raise InvalidParameter(
-                    TOO_LATE if self.committed else "This work has ended already.", "", "Look at what came of it."
+                    TOO_LATE if self.committed else "This work has ended already.",
+                    "",
+                    "Look at what came of it.",
                 )
             self.cancelled = True
 
@@ -111,7 +113,9 @@ class Job:
             ended = ("cancelled", "Cancelled before anybody was charged.")
         except SottovoceError as error:
             ended = ("failed", explain_error(error))
-        except Exception:  # not even the kind of error is told: after rows have been read it may depend on them
+        except (
+            Exception
+        ):  # not even the kind of error is told: after rows have been read it may depend on them
             ended = ("failed", UNFORESEEN)
         time.sleep(compute_delay(END_STEP, time.monotonic() - self.began))
         self.state, self.sentence = ended
@@ -126,7 +130,9 @@ class Jobs:
 
     def start(self, work: Callable[[Job], Any], what: str = "") -> str:
         """Begins the work, and returns the name under which it is found."""
-        job, name = Job(what), secrets.token_urlsafe(NAME_BYTES)  # a name, not noise: no answer depends on it
+        # a name, not noise: no answer depends on it
+        job = Job(what)
+        name = secrets.token_urlsafe(NAME_BYTES)
         self._forget()
         self._known[name] = job
         self._pool.submit(job.run, work)
@@ -174,18 +180,26 @@ class CachedBalances:
         what = (self.table, self.person, account, _find_last_number(self.desk))
         found: Units | None = self.desk.get_cached(what, lambda: self._look_up(people, account))
         if found is None:
-            raise UnknownPeople("Somebody has no account of this kind.", "", "Write the table's grants into the books.")
+            raise UnknownPeople(
+                "Somebody has no account of this kind.",
+                "",
+                "Write the table's grants into the books.",
+            )
         return found
 
     def _look_up(self, people: Sequence[Any], account: str) -> Units | None:
         books = self.desk.session.ledger
         try:
-            books.balances(people[:1], account)  # where nobody has an account yet, one person tells so at once
+            books.balances(
+                people[:1], account
+            )  # where nobody has an account yet, one person tells so at once
             if not books.fewer_than(SCAN_FACTOR * len(people)):
                 return books.balances(people, account)
         except UnknownPeople:
             return None  # remembered, too: to find out takes as long
-        digests = self.desk.get_cached(("digests", self.table, self.person), lambda: books.digests(people))
+        digests = self.desk.get_cached(
+            ("digests", self.table, self.person), lambda: books.digests(people)
+        )
         return hash_chain.look_up_amounts(digests, *read_all_balances(self.desk, account))
 
 
@@ -256,21 +270,27 @@ class Workspace:
     def get_table(self, name: str) -> UploadedTable:
         """Returns a table by its random name; refuses one that is not on the desk."""
         if name not in self.tables:
-            raise InvalidParameter("There is no such table on the desk.", "", "Upload it, or choose one that is there.")
+            raise InvalidParameter(
+                "There is no such table on the desk.", "", "Upload it, or choose one that is there."
+            )
         return self.tables[name]
 
     def get_job(self, name: str) -> Job:
         """Returns work under way or done."""
         job = self.jobs.find(name)
         if job is None:
-            raise InvalidParameter("There is no such work.", "", "It may be long ago: look into the ledger.")
+            raise InvalidParameter(
+                "There is no such work.", "", "It may be long ago: look into the ledger."
+            )
         return job
 
     def add_table(self, name: str, table: UploadedTable) -> None:
         """Lays a table on the desk; refuses it if the desk is full."""
         if len(self.tables) >= MAX_TABLES:
             self.scratch.delete(table.path)
-            raise InvalidParameter("The desk is full.", f"It holds {MAX_TABLES} tables.", "Take one away first.")
+            raise InvalidParameter(
+                "The desk is full.", f"It holds {MAX_TABLES} tables.", "Take one away first."
+            )
         self.tables[name] = table
 
     def remove_table(self, name: str) -> None:
@@ -292,7 +312,9 @@ class Workspace:
         if known is not None:
             wait([known])
             # Whoever counted may have failed for reasons of their own.
-            return known.result() if known.exception() is None else self.get_cached(what, count)
+            if known.exception() is None:
+                return known.result()
+            return self.get_cached(what, count)
         try:
             mine.set_result(count())
         except BaseException as error:

@@ -59,7 +59,9 @@ def of_table(table: Any, watch: Watch | None = None) -> Engine:
     """An engine over an Arrow table or dataset, or a data frame of pandas or polars."""
     if isinstance(table, pa.RecordBatchReader):
         raise WrongType(
-            "The table can be read once only.", "Questions read it several times.", "Pass a dataset or a table."
+            "The table can be read once only.",
+            "Questions read it several times.",
+            "Pass a dataset or a table.",
         )
     if isinstance(table, pa.Table | ds.Dataset):
         _refuse_dropped_rows(table)
@@ -81,7 +83,11 @@ def _refuse_dropped_rows(table: Any) -> None:
     """Refuses text files of one column that Arrow was told to read without their blank lines, as it does by itself."""
     for part in getattr(table, "children", [table]):  # a union of datasets has several
         form = getattr(part, "format", None)
-        if isinstance(form, ds.CsvFileFormat) and len(part.schema) == 1 and form.parse_options.ignore_empty_lines:
+        if (
+            isinstance(form, ds.CsvFileFormat)
+            and len(part.schema) == 1
+            and form.parse_options.ignore_empty_lines
+        ):
             raise InvalidData(
                 "This dataset of text files with one column leaves blank lines out.",
                 "A blank line is a row with a missing value there: how many rows there are must not tell who has one.",
@@ -90,13 +96,20 @@ def _refuse_dropped_rows(table: Any) -> None:
 
 
 def _to_arrow(array: Array) -> Any:
-    if array.ndim == 2:  # a matrix is one column of lists, without a copy where its rows lie one after another
-        return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(array).ravel()), array.shape[1])
+    if (
+        array.ndim == 2
+    ):  # a matrix is one column of lists, without a copy where its rows lie one after another
+        return pa.FixedSizeListArray.from_arrays(
+            pa.array(np.ascontiguousarray(array).ravel()), array.shape[1]
+        )
     return pa.array(array)
 
 
 def open_table(
-    path: str, numbers: tuple[str, ...] = (), watch: Watch | None = None, text: TextFormat = DEFAULT_TEXT_FORMAT
+    path: str,
+    numbers: tuple[str, ...] = (),
+    watch: Watch | None = None,
+    text: TextFormat = DEFAULT_TEXT_FORMAT,
 ) -> Engine:
     """An engine over a CSV or Parquet file, a folder of them, or a pattern like ``claims/*.parquet``."""
     return ArrowEngine(files.open_dataset(path, numbers, text), watch)

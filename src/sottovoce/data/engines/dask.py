@@ -30,7 +30,15 @@ from distributed.comm.core import CommClosedError
 from distributed.scheduler import NoValidWorkerError, NoWorkerError
 
 from sottovoce.data import engine, files
-from sottovoce.data.engine import DEFAULT_TEXT_FORMAT, Engine, Kernel, Part, PartialResult, TextFormat, Watch
+from sottovoce.data.engine import (
+    DEFAULT_TEXT_FORMAT,
+    Engine,
+    Kernel,
+    Part,
+    PartialResult,
+    TextFormat,
+    Watch,
+)
 from sottovoce.errors import WrongType
 from sottovoce.private_files import Scratch
 
@@ -46,7 +54,10 @@ MIN_WORKERS = 2
 NO_WORKER_TIMEOUT = "30s"
 #: Pages about tasks and machines, which anybody on the machine could ask for.
 NO_WORKER_PAGES: dict[str, Any] = {"distributed": {"worker": {"http": {"routes": []}}}}
-NO_HTTP_ROUTES: dict[str, Any] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+NO_HTTP_ROUTES: dict[str, Any] = {
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
 #: What Dask raises when it gives up on workers, rather than on what they compute.
 LOST_WORKER_ERRORS = (
     distributed.CancelledError,
@@ -102,7 +113,9 @@ class DaskEngine:
                 future.cancel()
         return PartialResult(0, None, engine.workers_lost_error())
 
-    def _gather_results(self, client: Any, kernel: Kernel[Part], sums: list[Any]) -> PartialResult[Part]:
+    def _gather_results(
+        self, client: Any, kernel: Kernel[Part], sums: list[Any]
+    ) -> PartialResult[Part]:
         total: PartialResult[Part] = PartialResult(0, kernel.zero())
         for _, part in distributed.as_completed(sums, loop=client.loop, with_results=True):  # type: ignore[no-untyped-call]
             total = total + part
@@ -116,10 +129,14 @@ class DaskEngine:
 def of_table(table: Any, watch: Watch | None = None) -> Engine:
     """An engine over a Dask data frame; each partition is folded by the worker that computes it."""
     if not isinstance(table, dd.DataFrame):
-        raise WrongType("This is an object of Dask's, but not a table.", "", "Pass a Dask data frame.")
+        raise WrongType(
+            "This is an object of Dask's, but not a table.", "", "Pass a Dask data frame."
+        )
 
     def shares(client: Any, kernel: Any, columns: tuple[str, ...]) -> list[Any]:
-        wanted = list(columns or table.columns[:1])  # a frame without columns would forget how many rows it has
+        wanted = list(
+            columns or table.columns[:1]
+        )  # a frame without columns would forget how many rows it has
         fold = delayed(_fold_frame, pure=False)
         return list(client.compute([fold(kernel, part) for part in table[wanted].to_delayed()]))
 
@@ -127,7 +144,10 @@ def of_table(table: Any, watch: Watch | None = None) -> Engine:
 
 
 def open_table(
-    path: str, numbers: tuple[str, ...] = (), watch: Watch | None = None, text: TextFormat = DEFAULT_TEXT_FORMAT
+    path: str,
+    numbers: tuple[str, ...] = (),
+    watch: Watch | None = None,
+    text: TextFormat = DEFAULT_TEXT_FORMAT,
 ) -> Engine:
     """An engine over CSV or Parquet files that every worker can open; a worker reads some row groups at a time."""
     rows = files.open_dataset(path, numbers, text)
@@ -143,8 +163,14 @@ def _infer_frame_kinds(table: Any) -> dict[str, str]:
     empty = pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in table.dtypes.items()})
     schema = pa.Schema.from_pandas(empty, preserve_index=False)
     # Objects, and categories that are not known yet, are text until a worker sees them.
-    unknown = {field.name for field in schema if pa.types.is_null(getattr(field.type, "value_type", field.type))}
-    return {name: "text" if name in unknown else kind for name, kind in files.list_kinds(schema).items()}
+    unknown = {
+        field.name
+        for field in schema
+        if pa.types.is_null(getattr(field.type, "value_type", field.type))
+    }
+    return {
+        name: "text" if name in unknown else kind for name, kind in files.list_kinds(schema).items()
+    }
 
 
 def _fold_frame(kernel: Kernel[Part], frame: Any) -> PartialResult[Part]:
@@ -157,7 +183,9 @@ def _split_frame(frame: Any) -> Iterator[Any]:
         yield pa.RecordBatch.from_pandas(frame.iloc[start : start + size], preserve_index=False)
 
 
-def _fold_piece(kernel: Kernel[Part], piece: files.Piece, columns: tuple[str, ...]) -> PartialResult[Part]:
+def _fold_piece(
+    kernel: Kernel[Part], piece: files.Piece, columns: tuple[str, ...]
+) -> PartialResult[Part]:
     return engine.fold_partition(kernel, piece.batches(columns))
 
 
@@ -166,7 +194,9 @@ def _send_kernel(client: Any, kernel: Any) -> Any:
 
     As a task's result and not as scattered data, which would be lost for good with the workers that hold it.
     """
-    with dask.config.set({"distributed.admin.large-graph-warning-threshold": ARGUMENT_WARNING_SIZE}):
+    with dask.config.set(
+        {"distributed.admin.large-graph-warning-threshold": ARGUMENT_WARNING_SIZE}
+    ):
         return client.submit(_return_kernel, kernel, pure=False)
 
 
@@ -177,12 +207,16 @@ def _return_kernel(kernel: Any) -> Any:
 def _add_groups(client: Any, kernel: Any, shares: list[Any]) -> list[Any]:
     groups = [shares[start : start + BRANCH] for start in range(0, len(shares), BRANCH)]
     return [
-        client.submit(_add_partial_results, kernel, group, pure=False) if len(group) > 1 else group[0]
+        client.submit(_add_partial_results, kernel, group, pure=False)
+        if len(group) > 1
+        else group[0]
         for group in groups
     ]
 
 
-def _add_partial_results(kernel: Kernel[Part], shares: list[PartialResult[Part]]) -> PartialResult[Part]:
+def _add_partial_results(
+    kernel: Kernel[Part], shares: list[PartialResult[Part]]
+) -> PartialResult[Part]:
     # Begins with a zero of its own: some parts add in place, and shares may be asked for again.
     total: PartialResult[Part] = PartialResult(0, kernel.zero())
     for share in shares:
@@ -198,7 +232,9 @@ def _get_client() -> Any:
     if _start_cluster.cache_info().currsize and _start_cluster().status != "running":
         _start_cluster.cache_clear()
     client = _start_cluster()
-    client.cluster.scale(_count_workers())  # Dask gives up a worker that was killed twice within seconds
+    client.cluster.scale(
+        _count_workers()
+    )  # Dask gives up a worker that was killed twice within seconds
     return client
 
 
@@ -209,7 +245,9 @@ def _count_workers() -> int:
 @cache
 def _start_cluster() -> Any:
     scratch = Scratch.made()  # Dask's usual folder is one for all users
-    with dask.config.set(NO_HTTP_ROUTES | {"distributed.scheduler.no-workers-timeout": NO_WORKER_TIMEOUT}):
+    with dask.config.set(
+        NO_HTTP_ROUTES | {"distributed.scheduler.no-workers-timeout": NO_WORKER_TIMEOUT}
+    ):
         cluster = distributed.LocalCluster(  # type: ignore[no-untyped-call]
             n_workers=_count_workers(),
             threads_per_worker=1,

@@ -50,11 +50,15 @@ class DuckDBEngine:
     @cached_property
     def _kinds(self) -> dict[str, str]:
         with self.turns:
-            return files.list_kinds(_run_query(lambda: self.relation.limit(0).to_arrow_table()).schema)
+            return files.list_kinds(
+                _run_query(lambda: self.relation.limit(0).to_arrow_table()).schema
+            )
 
     def columns(self) -> Mapping[str, str]:
         """Names of the columns and their kinds: number, text or other."""
-        return self._kinds if self.declared is None else self.declared
+        if self.declared is None:
+            return self._kinds
+        return self.declared
 
     def fold(self, kernel: Kernel[Part]) -> Part:
         """Returns the sum of kernel(batch) over batches that together hold every row exactly once."""
@@ -80,30 +84,45 @@ def of_table(table: Any, watch: Watch | None = None) -> Engine:
     if isinstance(table, duckdb.DuckDBPyRelation):
         return DuckDBEngine(table, watch)
     raise WrongType(
-        "This is an object of DuckDB's, but not a table.", "", "Pass a relation: con.sql('FROM claims'), for example."
+        "This is an object of DuckDB's, but not a table.",
+        "",
+        "Pass a relation: con.sql('FROM claims'), for example.",
     )
 
 
 def open_table(
-    path: str, numbers: tuple[str, ...] = (), watch: Watch | None = None, text: TextFormat = DEFAULT_TEXT_FORMAT
+    path: str,
+    numbers: tuple[str, ...] = (),
+    watch: Watch | None = None,
+    text: TextFormat = DEFAULT_TEXT_FORMAT,
 ) -> Engine:
     """An engine over CSV or Parquet files, or over a table of a database: ``hospital.duckdb#claims``."""
     database, mark, name = path.rpartition(TABLE_MARK)
     if mark and Path(database).is_file():
         return _open_own_connection(
-            lambda connection: _attach_table(connection, database, name), [database, database + ".wal"], watch
+            lambda connection: _attach_table(connection, database, name),
+            [database, database + ".wal"],
+            watch,
         )
     rows = files.open_dataset(path, numbers, text)
     kinds = files.list_kinds(rows.schema)
     if files.is_text(path):
-        return _open_own_connection(lambda connection: connection.from_arrow(rows), [], watch, kinds)
+        return _open_own_connection(
+            lambda connection: connection.from_arrow(rows), [], watch, kinds
+        )
     return _open_own_connection(
-        lambda connection: connection.sql(_write_parquet_query(path)), files.list_files(path), watch, kinds
+        lambda connection: connection.sql(_write_parquet_query(path)),
+        files.list_files(path),
+        watch,
+        kinds,
     )
 
 
 def _open_own_connection(
-    relation: Callable[[Any], Any], paths: list[str], watch: Watch | None, kinds: Mapping[str, str] | None = None
+    relation: Callable[[Any], Any],
+    paths: list[str],
+    watch: Watch | None,
+    kinds: Mapping[str, str] | None = None,
 ) -> Engine:
     """An engine over a connection of our own that opens these files alone, with a folder that nobody else can read."""
     scratch = Scratch.made()
@@ -118,7 +137,10 @@ def _open_own_connection(
         "allow_persistent_secrets": False,
     }
     try:
-        rows = _run_query(lambda: relation(_restrict_to_files(duckdb.connect(config=settings), paths)), _no_table_error)
+        rows = _run_query(
+            lambda: relation(_restrict_to_files(duckdb.connect(config=settings), paths)),
+            _no_table_error,
+        )
     except BaseException:
         scratch.remove()
         raise
@@ -145,11 +167,15 @@ def _attach_table(connection: Any, database: str, table: str) -> Any:
 
 def _write_parquet_query(path: str) -> str:
     """Returns the query over Parquet files."""
-    listed = "[" + ", ".join(_quote_text(glob.escape(name)) for name in files.list_files(path)) + "]"
+    listed = (
+        "[" + ", ".join(_quote_text(glob.escape(name)) for name in files.list_files(path)) + "]"
+    )
     return f"FROM read_parquet({listed}, union_by_name = true, hive_partitioning = false)"
 
 
-def _run_query(ask: Callable[[], Any], refusal: Callable[[], InvalidData] = engine.unreadable_error) -> Any:
+def _run_query(
+    ask: Callable[[], Any], refusal: Callable[[], InvalidData] = engine.unreadable_error
+) -> Any:
     """Returns what DuckDB answers; what it says about a failure may quote rows, so it is not passed on."""
     try:
         return ask()

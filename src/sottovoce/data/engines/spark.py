@@ -34,7 +34,15 @@ from pyspark.sql import types as kinds_of
 from pyspark.sql.functions import lit
 
 from sottovoce.data import engine, files
-from sottovoce.data.engine import DEFAULT_TEXT_FORMAT, Engine, Kernel, Part, PartialResult, TextFormat, Watch
+from sottovoce.data.engine import (
+    DEFAULT_TEXT_FORMAT,
+    Engine,
+    Kernel,
+    Part,
+    PartialResult,
+    TextFormat,
+    Watch,
+)
 from sottovoce.errors import InvalidParameter, SottovoceError, WrongType
 from sottovoce.private_files import Scratch
 
@@ -56,7 +64,9 @@ class SparkEngine:
     """Rows in the partitions of a data frame, or in pieces of files that partitions name."""
 
     kinds: Mapping[str, str]
-    frame: Callable[[tuple[str, ...]], Any]  # from columns to the data frame whose partitions are shares
+    frame: Callable[
+        [tuple[str, ...]], Any
+    ]  # from columns to the data frame whose partitions are shares
     rows: Callable[[Batches, tuple[str, ...]], Batches]  # on a worker: from what arrives to rows
     watch: Watch | None = None
 
@@ -71,7 +81,10 @@ class SparkEngine:
             try:
                 return self._fold_once(kernel).whole()
             except (Py4JError, PySparkException, ConnectionError) as error:
-                refusal = engine.unreadable_error if _is_about_files(error) else engine.workers_lost_error
+                if _is_about_files(error):
+                    refusal = engine.unreadable_error
+                else:
+                    refusal = engine.workers_lost_error
         raise refusal()
 
     def _fold_once(self, kernel: Kernel[Part]) -> PartialResult[Part]:
@@ -82,7 +95,9 @@ class SparkEngine:
             _cancel_on_interrupt(frame.sparkSession),
             _silence_pandas_warning(),
         ):
-            shares = frame.mapInArrow(_PartitionFold(kernel, self.rows, done), f"{PART_COLUMN} binary")
+            shares = frame.mapInArrow(
+                _PartitionFold(kernel, self.rows, done), f"{PART_COLUMN} binary"
+            )
             for row in _add_on_workers(shares, kernel).collect():
                 total = total + pickle.loads(row[PART_COLUMN])
         if self.watch is not None:
@@ -99,7 +114,9 @@ class _PartitionFold:
     done: Any  # an accumulator of rows, or None
 
     def __call__(self, arrived: Batches) -> Iterator[pa.RecordBatch]:
-        share: PartialResult[Any] = engine.fold_partition(self.kernel, self.rows(arrived, self.kernel.columns))
+        share: PartialResult[Any] = engine.fold_partition(
+            self.kernel, self.rows(arrived, self.kernel.columns)
+        )
         if self.done is not None:
             self.done.add(share.rows)
         yield _to_record_batch(share)
@@ -126,18 +143,25 @@ def _to_record_batch(share: PartialResult[Any]) -> pa.RecordBatch:
 def of_table(table: Any, watch: Watch | None = None) -> Engine:
     """An engine over a Spark data frame."""
     if not isinstance(table, DataFrame):
-        raise WrongType("This is an object of Spark's, but not a table.", "", "Pass a Spark data frame.")
+        raise WrongType(
+            "This is an object of Spark's, but not a table.", "", "Pass a Spark data frame."
+        )
     kinds = {field.name: _classify_type(field.dataType) for field in table.schema.fields}
 
     def frame(columns: tuple[str, ...]) -> Any:
         # A frame without columns would arrive without rows.
-        return table.select(*map(_quote_name, columns)) if columns else table.select(lit(True).alias("row"))
+        if columns:
+            return table.select(*map(_quote_name, columns))
+        return table.select(lit(True).alias("row"))
 
     return SparkEngine(kinds, frame, _pass_batches, watch)
 
 
 def open_table(
-    path: str, numbers: tuple[str, ...] = (), watch: Watch | None = None, text: TextFormat = DEFAULT_TEXT_FORMAT
+    path: str,
+    numbers: tuple[str, ...] = (),
+    watch: Watch | None = None,
+    text: TextFormat = DEFAULT_TEXT_FORMAT,
 ) -> Engine:
     """An engine over CSV or Parquet files that every worker can open; a worker reads some row groups at a time."""
     rows = files.open_dataset(path, numbers, text)
@@ -167,7 +191,9 @@ class _Pieces:
 def _classify_type(kind: Any) -> str:
     if isinstance(kind, kinds_of.NumericType | kinds_of.BooleanType | kinds_of.NullType):
         return "number"
-    return "text" if isinstance(kind, kinds_of.StringType | kinds_of.CharType | kinds_of.VarcharType) else "other"
+    if isinstance(kind, kinds_of.StringType | kinds_of.CharType | kinds_of.VarcharType):
+        return "text"
+    return "other"
 
 
 def _quote_name(name: str) -> str:
@@ -176,10 +202,15 @@ def _quote_name(name: str) -> str:
 
 def _add_on_workers(shares: Any, kernel: Any) -> Any:
     """Adds shares on the workers where there are many; how many, Spark Connect does not tell."""
-    partitions = shares.rdd.getNumPartitions() if _is_classic(shares) else 1
+    if _is_classic(shares):
+        partitions = shares.rdd.getNumPartitions()
+    else:
+        partitions = 1
     if partitions <= BRANCH:
         return shares
-    return shares.repartition(-(-partitions // BRANCH)).mapInArrow(_PartialSum(kernel), f"{PART_COLUMN} binary")
+    return shares.repartition(-(-partitions // BRANCH)).mapInArrow(
+        _PartialSum(kernel), f"{PART_COLUMN} binary"
+    )
 
 
 def _is_classic(frame: Any) -> bool:
@@ -190,7 +221,9 @@ def _is_about_files(error: Exception) -> bool:
     """Whether Spark could not read a table, rather than run; its text is searched, and never passed on."""
     if isinstance(error, AnalysisException):
         return True
-    return not isinstance(error, Py4JNetworkError | ConnectionError) and "FAILED_READ_FILE" in str(error)
+    return not isinstance(error, Py4JNetworkError | ConnectionError) and "FAILED_READ_FILE" in str(
+        error
+    )
 
 
 @contextmanager
@@ -208,13 +241,16 @@ def _cancel_on_interrupt(session: Any) -> Iterator[None]:
 
 
 def _report_progress(frame: Any, watch: Watch | None) -> AbstractContextManager[Any]:
-    return nullcontext() if watch is None or not _is_classic(frame) else _count_rows(frame, watch)
+    if watch is None or not _is_classic(frame):
+        return nullcontext()
+    return _count_rows(frame, watch)
 
 
 @contextmanager
 def _count_rows(frame: Any, watch: Watch) -> Iterator[Any]:
     """Gives an accumulator of rows and tells its value while Spark works; rows folded twice are not told twice."""
-    done, over = frame.sparkSession.sparkContext.accumulator(0), threading.Event()
+    done = frame.sparkSession.sparkContext.accumulator(0)
+    over = threading.Event()
 
     def look() -> None:
         told = 0
@@ -236,7 +272,9 @@ def _count_rows(frame: Any, watch: Watch) -> Iterator[Any]:
 def _silence_pandas_warning() -> Iterator[None]:
     # Spark 4 warns of pandas 3 wherever Arrow is used; nothing here goes through pandas.
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+        warnings.filterwarnings(
+            "ignore", "PySpark does not yet fully support pandas", FutureWarning
+        )
         yield
 
 
@@ -266,7 +304,9 @@ def _start_session() -> Any:
         "spark.authenticate": "true",  # in local mode Spark draws the secret itself: none is in our command line
         "spark.network.crypto.enabled": "true",
         "spark.io.encryption.enabled": "true",
-        "spark.local.dir": str(scratch.path),  # Spark's usual folders for spilled rows can be read by everybody
+        "spark.local.dir": str(
+            scratch.path
+        ),  # Spark's usual folders for spilled rows can be read by everybody
     }
     builder = SparkSession.builder.master(f"local[*, {TASK_TRIES}]").appName("sottovoce")
     with _silence_pandas_warning():
