@@ -47,7 +47,7 @@ def to_matrix(table: Any, recoding: Any, expected: int | None = None) -> Floats:
     else:
         table = table
     if recoding is None:
-        features = ()
+        features: tuple[Any, ...] = ()
     else:
         features = recoding.features
     factors = any(feature.levels for feature in features)
@@ -158,7 +158,7 @@ def get_column_name(values: Any) -> str | None:
     """Returns the name that one column has of itself (pandas and polars), None for plain arrays."""
     names = list_feature_names(values)
     if names is not None and len(names) == 1:
-        name = names[0]
+        name: Any = names[0]
     else:
         name = getattr(values, "name", None)
     if isinstance(name, str) and name:
@@ -208,10 +208,12 @@ def _fill_masked(values: Any) -> Array:
     if not np.ma.is_masked(values):
         return np.asarray(values.data)
     if values.dtype.kind in "buif":
-        kind, gap = (np.float64, np.nan)
+        kind: type = np.float64
+        gap: float | None = np.nan
     else:
-        kind, gap = (object, None)
-    array = np.array(values.data, dtype=kind)
+        kind = object
+        gap = None
+    array: Array = np.array(values.data, dtype=kind)
     array[np.ma.getmaskarray(values)] = gap
     return array
 

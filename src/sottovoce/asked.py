@@ -301,7 +301,7 @@ def count_people(
     else:
         here = None
     if said.tiers or here is None:
-        numbers = ()
+        numbers: tuple[str, ...] = ()
     else:
         numbers = (here,)
     text = said.text or DEFAULT_TEXT_FORMAT
@@ -382,7 +382,7 @@ def _refuse_no_classes(label: str, described: Column | None) -> None:
     from sottovoce.schema import format_class
 
     if described is None or described.kind != "factor":
-        levels = ()
+        levels: tuple[str, ...] = ()
     else:
         levels = described.levels
     if len(set(map(format_class, levels))) < max(len(levels), 2):

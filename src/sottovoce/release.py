@@ -190,7 +190,7 @@ class Release:
     def numbers(self) -> list[tuple[str, str]]:
         """The answers of a question about one column, each with its name, rounded for people and with its unit."""
         if isinstance(self.value, list):
-            values = self.value
+            values: list[Any] = self.value
         else:
             values = [self.value]
         if (
@@ -200,10 +200,10 @@ class Release:
             told = [
                 round_to_error(value, step, 1)
                 for value, step in zip(values, self._steps(), strict=True)
-            ]  # type: ignore[arg-type]
+            ]
         else:
             names = [self.question]
-            told = [round_to_error(value, list_errors(self)[0]) for value in values]  # type: ignore[arg-type]
+            told = [round_to_error(value, list_errors(self)[0]) for value in values]
         return [(name, add_unit(number, self)) for name, number in zip(names, told, strict=True)]
 
     def _steps(self) -> list[float]:

@@ -259,8 +259,6 @@ class Schema:
         try:
             if isinstance(text, str):
                 content = tomllib.loads(text)
-            else:
-                content = None
         except tomllib.TOMLDecodeError as error:
             reason = str(error)
         except (RecursionError, ValueError, OverflowError):

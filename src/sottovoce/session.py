@@ -230,11 +230,11 @@ class Session:
             asked = _round_prices(epsilon, names)
         columns, features = name_columns(question, given)
         if isinstance(epsilon, Mapping):
-            price = sorted(map(repr, epsilon.items()))
+            price: list[str] | str = sorted(map(repr, epsilon.items()))
         else:
             price = repr(epsilon)
         if asked is None:
-            facts = (owner,)
+            facts: tuple[Array, ...] = (owner,)
         else:
             facts = (owner, asked)
         request = Request(question, columns, people, facts, price, (owner,), features)
@@ -360,10 +360,9 @@ class Session:
 
         A certificate that they have not signed proves nothing, and must not stop anybody.
         """
+        booked = None
         if isinstance(release, Release):
             booked = release.certificate.ledger
-        else:
-            booked = None
         if booked is None or booked["id"] != self.ledger.identity:
             raise InvalidParameter(
                 "A release was not booked in this ledger.", "", "Pass releases made from it."

@@ -256,6 +256,10 @@ def test_questions_without_an_answer_are_refused(audit, rows):
     for z in (3.0, (1, 2, 3)):
         with pytest.raises(InvalidParameter):
             noisy.for_one(z, [rows])
-    for audits in ([], [audit, 3], [audit, sv.audit.per_instance(sv.audit.GaussianOutput(1.0, 1.0), rows[0][1:], rows[1][1:])]):  # fmt: skip # noqa: E501
+    for audits in (
+        [],
+        [audit, 3],
+        [audit, sv.audit.per_instance(sv.audit.GaussianOutput(1.0, 1.0), rows[0][1:], rows[1][1:])],
+    ):
         with pytest.raises(InvalidParameter):
             sv.audit.compose(audits)

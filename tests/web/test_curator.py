@@ -109,8 +109,10 @@ RELEASE = "#plan form button"
 
 @pytest.mark.xdist_group("curator")
 def test_nothing_can_be_released_while_the_plan_shown_is_not_of_what_is_asked(
-    window, served, tmp_path
-):  # noqa: F811
+    window,  # noqa: F811
+    served,  # noqa: F811
+    tmp_path,
+):
     with window() as page:
         ask(page, served, people_csv(tmp_path), "3")
         held = []

@@ -556,23 +556,22 @@ class Composed(ConfidentialObject):
 
 def compose(audits: Sequence[PerInstance], delta: float = 1e-6) -> Composed:
     """Returns what several releases cost each row together; all audits are of the same rows in the same order."""
+    listed: list[PerInstance] = []
     if isinstance(audits, Sequence):
-        audits = list(audits)
-    else:
-        audits = []
+        listed = list(audits)
     level = one_probability(delta)
-    sizes = {len(audit) for audit in audits if isinstance(audit, PerInstance)}
-    if not audits or len(sizes) != 1 or not all(isinstance(audit, PerInstance) for audit in audits):
+    sizes = {len(audit) for audit in listed if isinstance(audit, PerInstance)}
+    if not listed or len(sizes) != 1 or not all(isinstance(audit, PerInstance) for audit in listed):
         raise InvalidParameter(
             "There is nothing to add up, or not about the same rows.",
             "Losses add up person by person.",
             "Pass audits of the same rows in the same order, as sv.audit.per_instance returns them.",
         )
-    added = _compose_renyi(audits, level)
+    added = _compose_renyi(listed, level)
     summed = np.sum(
-        [_compute_exact_epsilon(audit, level / _count_releases(audits)) for audit in audits], axis=0
+        [_compute_exact_epsilon(audit, level / _count_releases(listed)) for audit in listed], axis=0
     )
-    return Composed(np.minimum(added, summed), level, len(audits))
+    return Composed(np.minimum(added, summed), level, len(listed))
 
 
 def _count_releases(audits: list[PerInstance]) -> int:
@@ -583,7 +582,7 @@ def _compute_exact_epsilon(audit: PerInstance, delta: float) -> Floats:
     """The exact ε at this δ, what was released before included."""
     again = audit.at(delta)
     if again.eigenvalue is None:
-        before = 0.0
+        before: Floats | float = 0.0
     else:
         before = np.asarray(again.eigenvalue)
     return np.asarray(again.epsilon) + before

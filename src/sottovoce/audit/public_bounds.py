@@ -157,7 +157,7 @@ def _compute_bounds(release: Release, X: Any, y: Any, beta: float, weight: Any) 
     _refuse_other_releases(release, beta)
     rows, labels = inputs.prepare_rows(release, rebuilding.rebuild_estimator(release), X, y)
     if weight is None:
-        w = _read_common_weight(release)
+        w: Floats | float = _read_common_weight(release)
     else:
         w = to_doubles(weight, "weight")
     public = _PublishedPosterior.of(release)

@@ -160,10 +160,8 @@ def _show_model(study: DemoDataset, release: Release) -> None:
     from sottovoce.cli.console import make_table
 
     exact = compute_exact_coefficients(study)
-    lines = [
-        [name, f"{value:.1f}", f"{exact[name]:.1f}"]
-        for name, value in release.value["coefficients"].items()
-    ]  # type: ignore[call-overload, index]
+    coefficients = release.value["coefficients"]  # type: ignore[call-overload, index]
+    lines = [[name, f"{value:.1f}", f"{exact[name]:.1f}"] for name, value in coefficients.items()]
     echo(f"\nThe clinic's model, in {study.unit} for one unit more of a feature:")
     get_console().print(make_table(["", "released", "exact, not private"], lines, words=1))
     echo("Exact numbers can be shown here only because these people are invented.", style="dim")

@@ -26,9 +26,9 @@ from sottovoce.cli import options
 from sottovoce.cli.console import echo, exit_on_error, get_console
 
 if TYPE_CHECKING:
+    from sottovoce.arrays import Floats
     from sottovoce.data.encoding import Recoding, UnitBall
     from sottovoce.data.engine import TextFormat, Watch
-    from sottovoce.arrays import Floats
     from sottovoce.release import Release
 
 #: What a spreadsheet may take for the beginning of a formula.
@@ -102,7 +102,7 @@ def write_predictions(
     )
     require_columns(engine, *model.columns, id_column)
     if id_column is None:
-        copied = ()
+        copied: tuple[str, ...] = ()
     else:
         copied = (id_column,)
     file.write(_format_csv({name: [] for name in (*copied, *model.heads)}, header=True))

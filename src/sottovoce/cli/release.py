@@ -279,10 +279,9 @@ def make_estimator(name: str, said: TableOptions, **parameters: Any) -> Estimato
     """Returns the question by its public name, with public rows where a table of them is named."""
     asked: Any = core.make_estimator(name, said, **parameters)
     # Public rows are checked as they are read, and not part of the trial, which would be slow with them.
-    # type: ignore[no-any-return]
-    if said.public is None:
-        return asked
-    return asked.set_params(public=read_public_rows(said))
+    if said.public is not None:
+        asked = asked.set_params(public=read_public_rows(said))
+    return asked  # type: ignore[no-any-return]
 
 
 def run_release(said: TableOptions, asked: Estimator, booking: LedgerOptions | None = None) -> None:

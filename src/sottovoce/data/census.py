@@ -213,7 +213,7 @@ def _make_budgets(
     budgets, told = np.unique(granted, return_inverse=True)
     kinds, codes = _group_people(budgets, told, rows)
     if people.dtype.kind == "i":
-        keys = people
+        keys: Array | NameIndex = people
     else:
         keys = NameIndex(people)
     return Budgets(kinds, "person", codes, None, people), GroupLookup(person, keys, codes)

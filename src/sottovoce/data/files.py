@@ -235,7 +235,7 @@ def _make_csv_format(names: list[str], written: TextFormat, types: Any) -> ds.Cs
     )
     # Arrow skips the mark itself
     if written.encoding == "utf-8-sig":
-        encoding = "utf8"
+        encoding: str | None = "utf8"
     else:
         encoding = written.encoding
     return ds.CsvFileFormat(

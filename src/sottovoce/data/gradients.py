@@ -110,7 +110,7 @@ class RowSums(Gradients):
     def columns(self) -> tuple[str, ...]:
         """The columns that a batch must have."""
         if self.place is None or self.chosen is None:
-            drawn = ()
+            drawn: tuple[str, ...] = ()
         else:
             drawn = self.place.columns
         return tuple(

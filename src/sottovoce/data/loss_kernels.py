@@ -218,7 +218,8 @@ class RowTerms:
         """Returns start − φᵀθ of each row."""
         if self.extended:
             return compute_residuals(start, rows, self.theta)
-        return start - compute_predictions(rows, self.theta)
+        left: Array = start - compute_predictions(rows, self.theta)
+        return left
 
     def _compute_losses(self, rows: Floats, labels: Floats) -> tuple[Array, Array, Array]:
         """Returns loss, pull and bend of each row."""

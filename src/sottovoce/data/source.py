@@ -81,7 +81,7 @@ def find_owner_column(schema: Schema, columns: Collection[str] | None, groups: A
     ``columns`` are the table's, None where they have no names.
     """
     if columns is None:
-        there = ()
+        there: Collection[str] = ()
     else:
         there = columns
     if is_rows_marker(groups):
@@ -375,7 +375,7 @@ class DataSource:
         """Takes the census, and returns the budgets and the rows with their owners, columns of numbers as such."""
         numbers = _list_number_columns(rows)
         if isinstance(self.budget, str) and not self.tiers:
-            own = (self.budget,)
+            own: tuple[str, ...] = (self.budget,)
         else:
             own = ()
         engine = open_engine(self.source, self.engine, (*own, *numbers), self.watch)

@@ -706,11 +706,13 @@ def find_linear_rate(total: float, ridge: float, accountant: str) -> float:
     """Returns the largest rate at which a charge that is linear in W stays within W·total; 0 if there is none."""
     if accountant == LABELS:
         return 2 * total
-    if accountant == "kappa":
-        factor = kappa.kappa
-    else:
-        factor = lambda _, rho: kappa.bound_linear(rho)
-    return _find_largest(lambda rate: rate * factor(ridge, rate * ridge) <= total, 4 * total)
+
+    def fits(rate: float) -> bool:
+        if accountant == "kappa":
+            return rate * kappa.kappa(ridge, rate * ridge) <= total
+        return rate * kappa.bound_linear(rate * ridge) <= total
+
+    return _find_largest(fits, 4 * total)
 
 
 def _find_largest(fits: Any, high: float) -> float:

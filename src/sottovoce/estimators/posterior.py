@@ -88,7 +88,7 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             granted = self._get_grants(epsilon)
         # Without grants any number stands for them; what is promised takes its place.
         if granted is None and not own:
-            stated = 1.0
+            stated: Any = 1.0
         else:
             stated = granted
         budgets, rows = read_source(self, X, y, epsilon=stated, groups=groups)

@@ -114,7 +114,7 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
         self.guarantee_ = plan.guarantee
         values = np.asarray(self.release_.value, dtype=np.float64)
         if np.ndim(self.q):
-            self.value_ = values
+            self.value_: NDArray[np.float64] | float = values
         else:
             self.value_ = float(values[0])
         return self

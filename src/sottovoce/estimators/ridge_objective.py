@@ -316,7 +316,7 @@ def _evaluate_stages(
     else:
         size = max(KNOWN_SIZE, UNKNOWN_SIZE / scale**2)
     if location:
-        parts = (Stage("location", location),)
+        parts: tuple[Stage, ...] = (Stage("location", location),)
     else:
         parts = ()
     if slopes:
@@ -405,7 +405,7 @@ class StagedFit:
             (loudness * self.budgets.kinds.rows * self.budgets.kinds.people).sum()
         )  # Σv over all rows
         if self.loss == "soft":
-            loss = losses.SoftHuber(tau, H)
+            loss: losses.SoftHuber | losses.ClassicHuber = losses.SoftHuber(tau, H)
         else:
             loss = losses.ClassicHuber(tau)
         problem = newton.Problem(
@@ -697,7 +697,7 @@ def plan_stages_at(purse: BudgetTotals, slopes: int, scale: float, known: bool) 
         share = choose_scale_share(purse)[0]
     chosen = choose_stages(purse, slopes, scale, 1.0 - share)
     if known:
-        first = ()
+        first: tuple[Stage, ...] = ()
     else:
         first = (Stage("scale of labels", share),)
     return StagePlan(

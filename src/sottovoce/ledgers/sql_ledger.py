@@ -684,7 +684,7 @@ class SqlLedger:
         """Whether every entry since the first that is signed is, and no other."""
         found = dict(transaction.run("SELECT number, signature FROM signatures"))
         if self._signed_from is None:
-            expected = []
+            expected: Sequence[Entry] = []
         else:
             expected = entries[self._signed_from :]
         return set(found) == {entry.number for entry in expected} and all(

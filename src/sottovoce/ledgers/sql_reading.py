@@ -101,7 +101,8 @@ def read_signature(transaction: Transaction, number: int) -> bytes | None:
     """Returns the signature of an entry, if it has one."""
     found = transaction.run("SELECT signature FROM signatures WHERE number = ?", number)
     if found:
-        return found[0][0]
+        signature: bytes | None = found[0][0]
+        return signature
     return None
 
 
@@ -111,7 +112,8 @@ def find_upgrade(transaction: Transaction, public: bytes) -> int | None:
         "SELECT MIN(number) FROM entries WHERE what = 'upgrade' AND root = ?", public
     )
     if found:
-        return found[0][0]
+        number: int | None = found[0][0]
+        return number
     return None
 
 

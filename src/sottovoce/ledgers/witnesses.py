@@ -67,7 +67,7 @@ class Witnesses:
     def remove(self, address: str) -> None:
         """Takes a witness from the list, by its address or by its number from 1; what it holds stays there."""
         if address in self.addresses:
-            which = address
+            which: str | None = address
         else:
             which = dict(enumerate(self.addresses, 1)).get(_parse_number(address))
         if which is None:

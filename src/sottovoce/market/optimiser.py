@@ -228,7 +228,7 @@ def solve_subproblems(
     if start is None:
         beta = np.sqrt(low * high)
         if asked.to is None or asked.away is None:
-            moved = 0
+            moved: Floats | int = 0
         else:
             moved = asked.to - asked.away
         tau = (

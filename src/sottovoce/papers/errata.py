@@ -11,6 +11,7 @@ import re
 import sys
 from functools import cache
 from string import ascii_lowercase
+from types import ModuleType
 
 from sottovoce.papers import instance_claims, other_claims
 from sottovoce.papers.instance_claims import Erratum, describe_cause
@@ -224,7 +225,7 @@ def compute_errata() -> dict[str, list[Erratum]]:
 def compute_table(name: str) -> list[Erratum]:
     """Returns the lines of one table."""
     if hasattr(instance_claims, name):
-        home = instance_claims
+        home: ModuleType = instance_claims
     else:
         home = other_claims
     found: list[Erratum] = getattr(home, name)()
@@ -305,7 +306,7 @@ def _compare_errata(title: str, found: list[Erratum]) -> ResultTable:
     deltas = ResultColumn("true δ at the printed ε", tuple(one.true_delta for one in found))
     reasons = tuple(Reason("exact", _explain_erratum(one), (label,)) for label, one in lines)
     if any(deltas.ours):
-        columns = (column, deltas)
+        columns: tuple[ResultColumn, ...] = (column, deltas)
     else:
         columns = (column,)
     return ResultTable(title, "where", tuple(label for label, _ in lines), columns, reasons)

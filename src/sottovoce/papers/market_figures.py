@@ -59,7 +59,7 @@ def _measure_worths(full: bool, correlated: bool) -> tuple[MarketWorth, ...]:
         return tuple(measure_worth(SPLITS[0], DRAWS[0], TRADE_OFFS, SHOWN, correlated))
     # A rehearsal of ours takes seconds, so the small size has it once.
     if correlated:
-        names = (NAIVE, PLAIN)
+        names: tuple[str, ...] = (NAIVE, PLAIN)
     else:
         names = SHOWN
     return tuple(measure_worth(SPLITS[1], DRAWS[1], SMALL_TRADE_OFF, names, correlated))

@@ -140,7 +140,7 @@ class Outcome:
         """Returns how many cells can be compared, and how many of them are within 5 % and within 10 %."""
         # Errata differ from print by their nature: they are not part of how well print was met.
         if self.experiment.endswith("/errata"):
-            tables = ()
+            tables: tuple[ResultTable, ...] = ()
         else:
             tables = self.tables
         ratios = [ratio for table in tables for ratio in table.ratios()]

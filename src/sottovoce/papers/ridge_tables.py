@@ -465,7 +465,7 @@ def by_lambda(task: Task) -> Outcome:
     reasons = (*_explain_exponents(number, published, columns, lines), *_explain_zeros(columns))
     table = ResultTable(f"Table {number}", "λ", lines, tuple(columns), reasons)
     if number in MEDICAL_TABLES:
-        sentences = (told,)
+        sentences: tuple[str, ...] = (told,)
     else:
         sentences = (told, describe_match())
     return Outcome(task.name, task.size, (table,), (), sentences)

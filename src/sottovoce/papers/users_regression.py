@@ -167,7 +167,7 @@ def figure(task: Task) -> Outcome:
     else:
         lines = (axis[0], axis[-1])
     if number == 3:
-        epsilons = EPSILONS[1:]
+        epsilons: tuple[float, ...] = EPSILONS[1:]
     else:
         epsilons = EPSILONS[:1]
     settings = [(MOST_ROWS, x) if number == 2 else (int(x), ALPHA) for x in lines]
@@ -271,7 +271,7 @@ def _check_by_simulation(task: Task, problem: LabelProblem, epsilon: float) -> s
 def exact(task: Task) -> Outcome:
     """What the exact sensitivity gains over the published one, each with its own best map."""
     if task.size == "full":
-        rows = (150, 300, 600)
+        rows: tuple[int, ...] = (150, 300, 600)
     else:
         rows = (60,)
     found = []

@@ -275,9 +275,8 @@ def compute_outlooks(plan: Plan) -> list[Outlook]:
 
 def choose_typical_outlook(plan: Plan) -> Outlook:
     """Returns the one that the plan's expected error speaks about."""
-    return min(
-        compute_outlooks(plan), key=lambda outlook: abs(outlook.regression - plan.expected_error)
-    )  # type: ignore[operator]
+    expected: Any = plan.expected_error  # one number, as it is of a regression
+    return min(compute_outlooks(plan), key=lambda outlook: abs(outlook.regression - expected))
 
 
 def make_verdict(plan: Plan) -> str:

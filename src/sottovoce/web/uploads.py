@@ -174,7 +174,7 @@ def _read_in_process(path: Path, handle: int | None) -> dict[str, str] | None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
     environment |= {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
     if handle is None:
-        handed = ()
+        handed: tuple[int, ...] = ()
     else:
         handed = (handle,)
     try:
