@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""diffprivlib's mean and median of saved rows, as JSON; run by mean_and_quantile.py in an environment of its own."""
+"""diffprivlib's mean and median of saved rows, as JSON; run by mean_and_quantile.py in an
+environment of its own.
+"""
 
 import json
 import sys

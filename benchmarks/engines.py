@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exact statistics of a ridge regression from one Parquet file, by every engine, and by a bare scan with BLAS.
+"""The exact statistics of a ridge regression from one Parquet file, by every engine, and by a bare
+scan with BLAS.
 
-python benchmarks/engines.py                     ten million rows × 20, about a minute; Spark needs Java
+python benchmarks/engines.py                     ten million rows × 20, about a minute; Spark needs
+                                                 Java
 python benchmarks/engines.py --rows 1000000      to try it
-python benchmarks/engines.py --memory            the peak of memory for fifty million rows × 20, arrow and duckdb
+python benchmarks/engines.py --memory            the peak of memory for fifty million rows × 20,
+                                                 arrow and duckdb
 
-All read the same file of float64 columns: 20 features, a label, and a column that says which of three tiers a row's
-owner is in. The bare scan reads features and label with Arrow's scanner on all cores and adds XᵀX in doubles: no
-weights, no bounds, no recoding and no check. It is the least that anybody could do.
+All read the same file of float64 columns: 20 features, a label, and a column that says which of
+three tiers a row's owner is in. The bare scan reads features and label with Arrow's scanner on all
+cores and adds XᵀX in doubles: no weights, no bounds, no recoding and no check. It is the least that
+anybody could do.
 """
 
 from __future__ import annotations
@@ -85,7 +89,9 @@ def kernel() -> Products:
 
 
 def bare_scan(path: str) -> Any:
-    """XᵀX by Arrow and BLAS, on as many threads as ours; BLAS with one in each, or they would wait for each other."""
+    """XᵀX by Arrow and BLAS, on as many threads as ours; BLAS with one in each, or they would wait
+    for each other.
+    """
     total = np.zeros((FEATURES + 1, FEATURES + 1))
     flying = deque()
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(count_threads()) as pool:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Risk minimisation with personal budgets against one ε for all, sampled people and limited rows; and its speed.
+"""Risk minimisation with personal budgets against one ε for all, sampled people and limited rows;
+and its speed.
 
-Everybody is promised the same in every column: (ε_l, δ), neighbours by replacement of all rows of a person. Errors
-are shares of held-out rows misclassified, averages over draws of the split, of who has which budget and of the
-noise; ± is the standard error. Nothing was tuned on breast cancer.
+Everybody is promised the same in every column: (ε_l, δ), neighbours by replacement of all rows of a
+person. Errors are shares of held-out rows misclassified, averages over draws of the split, of who
+has which budget and of the noise; ± is the standard error. Nothing was tuned on breast cancer.
 
     python benchmarks/erm.py            some minutes
     python benchmarks/erm.py --draws 5  to try it
@@ -139,9 +140,11 @@ def uniform(
 
 
 def thinned(bounds: sv.Bounds, data: Data, epsilon: np.ndarray, rng: Any) -> float:
-    """People kept with probability (e^ε − 1)/(e^t − 1), t the largest ε; a null record stands for the others.
+    """People kept with probability (e^ε − 1)/(e^t − 1), t the largest ε; a null record stands for
+    the others.
 
-    The null record is the middle of the bounds with either class in turn, by place, so that it pulls to neither.
+    The null record is the middle of the bounds with either class in turn, by place, so that it
+    pulls to neither.
     """
     X, y, X_held, y_held = data
     kept = rng.random(len(y)) < np.expm1(epsilon) / np.expm1(epsilon.max())
@@ -152,9 +155,11 @@ def thinned(bounds: sv.Bounds, data: Data, epsilon: np.ndarray, rng: Any) -> flo
 
 
 def many_rows(draws: int) -> None:
-    """Synthetic rows of people who own one to a hundred, against sample limiting with its best limit in hindsight.
+    """Synthetic rows of people who own one to a hundred, against sample limiting with its best
+    limit in hindsight.
 
-    Limiting is around the same estimator, which weighs people by itself, so all it can do is drop rows.
+    Limiting is around the same estimator, which weighs people by itself, so all it can do is drop
+    rows.
     """
     limits = (1, 2, 5, 10, 20, 50)
     title = "Synthetic, 800 people with 1 to 100 rows, 10 columns: share misclassified"

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Label-private regression: the public map, ours against CVXPY with Clarabel, and what the exact sensitivity gains.
+"""Label-private regression: the public map, ours against CVXPY with Clarabel, and what the exact
+sensitivity gains.
 
-CVXPY is handed the problem in matrices, not person by person, which it compiles fastest; Clarabel is an
-interior-point method that knows nothing of the problem's shape. Values are those of the objective, and
-`gap` is how far above the optimum ours can be, by its own dual bound.
+CVXPY is handed the problem in matrices, not person by person, which it compiles fastest; Clarabel
+is an interior-point method that knows nothing of the problem's shape. Values are those of the
+objective, and `gap` is how far above the optimum ours can be, by its own dual bound.
 
     python benchmarks/labels.py             about a minute
     python benchmarks/labels.py --rows 5000 to try it
@@ -42,7 +43,8 @@ SEVERAL_ROWS = (
     (2_000, 10, 40),
 )
 GRANTS = (0.1, 0.5, 1.0, 3.0)
-#: Standard deviation of labels around the model, as a share of their range: the default, the most it can be.
+#: Standard deviation of labels around the model, as a share of their range: the default, the most
+#: it can be.
 SPREAD = 0.5
 
 
@@ -58,7 +60,9 @@ def main() -> None:
 
 
 def problem(n: int, d: int, people: int, seed: int = 0) -> tuple[Any, Any, Any, float]:
-    """Normal features, rows dealt out at random, four tiers; and σ²/(2d) in units of the labels' range."""
+    """Normal features, rows dealt out at random, four tiers; and σ²/(2d) in units of the labels'
+    range.
+    """
     rng = np.random.default_rng(seed)
     _, owner = np.unique(rng.integers(0, people, n), return_inverse=True)
     return rng.normal(size=(n, d)), owner, rng.choice(GRANTS, owner.max() + 1), SPREAD**2 / (2 * d)
@@ -76,7 +80,10 @@ def against_cvxpy() -> None:
     show(title, times, "CVXPY + Clarabel", {"ours": ("CVXPY + Clarabel", SHARE)})
     found = label_map.solve_entrywise(*given)
     theirs = by_cvxpy(*given)
-    told = f"ours {found.value:.8g} (gap {found.gap:.1e}), CVXPY {theirs:.8g}: ÷ {found.value / theirs:.6f}"
+    told = (
+        f"ours {found.value:.8g} (gap {found.gap:.1e}), CVXPY {theirs:.8g}: ÷ "
+        f"{found.value / theirs:.6f}"
+    )
     console.print(f"objective: {told}; the gap may be 1e-4: {verdict(found.gap, 1e-4)}")
 
 
@@ -115,7 +122,9 @@ def large(rows: int) -> None:
 
 
 def gains() -> None:
-    """The objective with the entrywise sensitivity over that with the exact one, several rows a person."""
+    """The objective with the entrywise sensitivity over that with the exact one, several rows a
+    person.
+    """
     heads = ("n", "d", "people", "held", "entrywise ÷ exact", "gap", "seconds", "")
     table = Table(*heads, title="What the exact sensitivity gains")
     for n, d, rows in SEVERAL_ROWS:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much memory and time a mean and a median of a large Parquet file take.
 
-Files are written row group by row group into a temporary directory. Every answer is given by a fresh
-process, which reports the most memory it ever held. Everything is public path: open the table, take
-the census, release the rows.
+Files are written row group by row group into a temporary directory. Every answer is given by a
+fresh process, which reports the most memory it ever held. Everything is public path: open the
+table, take the census, release the rows.
 
     python benchmarks/large_files.py                    50 million rows, about four minutes
     python benchmarks/large_files.py --rows 1000000     to try it
@@ -29,7 +29,8 @@ ROWS = 50_000_000
 GROUP = 2**20
 BOUNDS = (0.0, 100.0)
 TIERS = (0.1, 0.5, 1.0)
-#: Odd, so that multiplying by it modulo a power of two mixes up numbers without making two of them equal.
+#: Odd, so that multiplying by it modulo a power of two mixes up numbers without making two of them
+#: equal.
 SCATTER = 0x9E3779B97F4A7C15
 QUESTIONS = ("mean", "median")
 
@@ -54,7 +55,9 @@ FILES = (
 
 
 def main() -> None:
-    """Writes every file and answers about it, each in a process of its own, and prints what it took."""
+    """Writes every file and answers about it, each in a process of its own, and prints what it
+    took.
+    """
     options = _options()
     if options.write:
         return write(_file(options.write), Path(options.path), options.rows)
@@ -96,7 +99,9 @@ def write(file: File, path: Path, rows: int) -> None:
 
 
 def answer(file: File, path: str, question: str) -> dict[str, float]:
-    """Takes the census of the file, releases the answer, and returns seconds and the peak of memory in GB."""
+    """Takes the census of the file, releases the answer, and returns seconds and the peak of memory
+    in GB.
+    """
     import resource
     from dataclasses import replace
     from time import perf_counter
@@ -115,7 +120,8 @@ def answer(file: File, path: str, question: str) -> dict[str, float]:
         engine, budget="epsilon", person="person" if file.rows_each else None
     )
     counted = perf_counter()
-    # Nobody has an account in the books of a new session: people are counted and protected, but not named.
+    # Nobody has an account in the books of a new session: people are counted and protected, but not
+    # named.
     sv.Session().release_rows(
         ask, replace(budgets, people=None), Dataset(engine, "value", owner), key="benchmark"
     )
@@ -145,7 +151,9 @@ def _groups(file: File, rows: int) -> Iterator[Any]:
 
 
 def _scattered(row: Any, rows: int) -> Any:
-    """Returns the numbers 0 … rows−1 in another order, so that nobody's rows lie beside each other."""
+    """Returns the numbers 0 … rows−1 in another order, so that nobody's rows lie beside each
+    other.
+    """
     step = next(k for k in range(int(rows * 0.618), rows + 2) if math.gcd(k, rows) == 1)
     return row * step % rows
 

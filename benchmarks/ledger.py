@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A million people granted and charged in one transaction, in a file and on a server, beside a bare bulk insert.
+"""A million people granted and charged in one transaction, in a file and on a server, beside a bare
+bulk insert.
 
-The bare insert puts the same rows (a digest, an account, an amount) into an empty table without index, condition or
-chain, by the fastest way of each database, and commits as durably. What the books do besides: they look every account
-up and check it, hash every line into a tree, keep an index, and write the head down.
+The bare insert puts the same rows (a digest, an account, an amount) into an empty table without
+index, condition or chain, by the fastest way of each database, and commits as durably. What the
+books do besides: they look every account up and check it, hash every line into a tree, keep an
+index, and write the head down.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logistic regression with personal budgets: test errors on breast cancer, and speed against scikit-learn, in one run.
+"""Logistic regression with personal budgets: test errors on breast cancer, and speed against
+scikit-learn, in one run.
 
-569 rows: 57 are public (for scaling and λ), 398 train, 114 test; drawn anew each time, with the budgets and the noise.
-All methods see the same rows, the same budgets and the same public rows.
+569 rows: 57 are public (for scaling and λ), 398 train, 114 test; drawn anew each time, with the
+budgets and the noise. All methods see the same rows, the same budgets and the same public rows.
 """
 
 from __future__ import annotations

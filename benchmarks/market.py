@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Markets: time against CVXPY, the published algorithm and a sort, what lists of prices and totals cost, what budgets
-spend, and what a market is worth on breast cancer.
+"""Markets: time against CVXPY, the published algorithm and a sort, what lists of prices and totals
+cost, what budgets spend, and what a market is worth on breast cancer.
 
-CVXPY solves the problem at *one* total, without payments; ours solves it at every total and at every price. The
-published algorithm solves the problem without limits and without payments, as `sv.market.continuous` does.
+CVXPY solves the problem at *one* total, without payments; ours solves it at every total and at
+every price. The published algorithm solves the problem without limits and without payments, as
+`sv.market.continuous` does.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ HIGH = 5e-4
 MU, SIGMA = constants(31, norm=5.0)
 #: The most that the list of prices and the grid of totals may cost, as a share of the value.
 GAP = 1e-3
-#: The same problem for both, with as many sellers as on breast cancer: μ, σ, γ; the published grid and steps.
+#: The same problem for both, with as many sellers as on breast cancer: μ, σ, γ; the published grid
+#: and steps.
 SELLERS = 455
 SAME = (1.0, 8.0, 1.0)
 GRID = np.geomspace(0.05, 2.0, 20)
@@ -82,7 +84,9 @@ def speed(sellers: int) -> None:
 
 
 def same_problem() -> None:
-    """V = μ‖a‖ + σ/η + γη·Ψᵀa: projected gradient steps as published, without rows, against one sort."""
+    """V = μ‖a‖ + σ/η + γη·Ψᵀa: projected gradient steps as published, without rows, against one
+    sort.
+    """
     virtual = 2 * np.random.default_rng(0).uniform(LOW, HIGH, SELLERS) - LOW
     mu, sigma, gamma = SAME
     problem = paper.PublishedProblems(
@@ -161,7 +165,9 @@ def gaps() -> None:
 
 
 def _gap(costs, gamma: float) -> float:
-    """How far the market's value lies above the best with a price for every cost, and many more totals."""
+    """How far the market's value lies above the best with a price for every cost, and many more
+    totals.
+    """
     virtual = np.sort(2 * costs - LOW)[None]
     ones = np.ones((1, len(costs)), dtype=np.int64)
     supply = optimiser.Supply.of(virtual, np.array([1e9]), ones)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mean and a median of a million rows: ours, OpenDP's, diffprivlib's and NumPy's, on the same rows in one run.
+"""A mean and a median of a million rows: ours, OpenDP's, diffprivlib's and NumPy's, on the same
+rows in one run.
 
-Our time is told in two parts. The *plan* is all that follows from budgets alone: weights, noise, charges,
-the summary of the promise and the digest. The *run* is all that comes after: checking that the rows are
-fit, the exact statistic, the noise, the release.
+Our time is told in two parts. The *plan* is all that follows from budgets alone: weights, noise,
+charges, the summary of the promise and the digest. The *run* is all that comes after: checking that
+the rows are fit, the exact statistic, the noise, the release.
 
     python benchmarks/mean_and_quantile.py
 """

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every record loses, exactly: its cost in leverages, and against refitting without each record.
+"""What every record loses, exactly: its cost in leverages, and against refitting without each
+record.
 
-`leverages` is what anybody would write: one Cholesky factor, one triangular solve of all rows, their norms and
-residuals. Ours computes the same by blocks, and then ε at δ for each record, for a posterior sample and for
-Gaussian noise. Refitting is the honest alternative without the identities: for a sample of records the regression is
-fitted again without them, by scikit-learn or by the bare normal equations, and the time is extrapolated to all of
-them; `downdated` subtracts the record from the sums instead, and solves again. Linear algebra has one thread.
+`leverages` is what anybody would write: one Cholesky factor, one triangular solve of all rows,
+their norms and residuals. Ours computes the same by blocks, and then ε at δ for each record, for a
+posterior sample and for Gaussian noise. Refitting is the honest alternative without the identities:
+for a sample of records the regression is fitted again without them, by scikit-learn or by the bare
+normal equations, and the time is extrapolated to all of them; `downdated` subtracts the record from
+the sums instead, and solves again. Linear algebra has one thread.
 
     python benchmarks/per_instance.py                  about a minute
     python benchmarks/per_instance.py --rows 100000    to try it
@@ -151,10 +153,12 @@ def against_refitting(X: Any, y: Any) -> None:
     apart = np.max(np.abs(refitted(X, y, rows) / posterior(X, y)[rows] - 1))
     ratio = times["refitted by scikit-learn, all rows (extrapolated)"] / times["ours, all rows"]
     console.print(
-        f"promised: at least {FASTER:,} times as fast as refitting; {ratio:,.0f}: {verdict(FASTER, ratio)}"
+        f"promised: at least {FASTER:,} times as fast as refitting; {ratio:,.0f}: "
+        f"{verdict(FASTER, ratio)}"
     )
     console.print(
-        f"largest difference from refitting: {apart:.1e}, may be {AGREED:g}: {verdict(apart, AGREED)}"
+        f"largest difference from refitting: {apart:.1e}, may be {AGREED:g}: "
+        f"{verdict(apart, AGREED)}"
     )
 
 

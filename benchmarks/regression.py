@@ -1,7 +1,9 @@
-"""The default regression against the published method, the private mean and scikit-learn, in one run.
+"""The default regression against the published method, the private mean and scikit-learn, in one
+run.
 
-Losses are mean squared errors on rows held out, in units of the label's declared range squared. The published method
-gets its best λ *in hindsight*, from a grid, with its noise integrated out exactly; ours make public choices only.
+Losses are mean squared errors on rows held out, in units of the label's declared range squared. The
+published method gets its best λ *in hindsight*, from a grid, with its noise integrated out exactly;
+ours make public choices only.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ PROFILE = (0.34, 0.43, 0.23), (0.01, 0.2, 1.0)
 
 
 def budgets(n: int, rng: np.random.Generator) -> np.ndarray:
-    """The published profile: careful people uniform in [.01, .2], middling in [.2, 1], open ones at 1."""
+    """The published profile: careful people uniform in [.01, .2], middling in [.2, 1], open ones at
+    1.
+    """
     (careful, middle, _), (low, between, high) = PROFILE
     a = int(careful * n)
     b = int(middle * n)
@@ -36,7 +40,9 @@ def budgets(n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def published_loss(X, y, epsilon, test_X, test_y, ridges) -> float:
-    """Expected test loss of output perturbation as published at its best λ, X in [0, 1]^d and y in [−1, 1]."""
+    """Expected test loss of output perturbation as published at its best λ, X in [0, 1]^d and y in
+    [−1, 1].
+    """
     d = X.shape[1]
     w = epsilon / epsilon.sum()
     losses = []
@@ -196,7 +202,9 @@ def medical_table(path: Path, splits: int) -> Table:
 
 
 def sweep_table(repeats: int) -> Table:
-    """Designs in which there may be nothing to learn: how far above the private mean can the default be?"""
+    """Designs in which there may be nothing to learn: how far above the private mean can the
+    default be?
+    """
     designs = list(
         itertools.product((60, 150, 400, 1500), (3, 10, 30), (0.05, 0.2), (0.0, 0.3, 0.8))
     )

@@ -2,8 +2,9 @@
 """Best of several rounds, everybody in the same run, told as ratios.
 
 Seconds on one machine say nothing about another, and a shared machine is slower one minute than the
-next. So all competitors take turns in every round, for as many rounds as fit into ten seconds, each keeps
-its best time, and what counts is how many times as long each took as the one it is measured by.
+next. So all competitors take turns in every round, for as many rounds as fit into ten seconds, each
+keeps its best time, and what counts is how many times as long each took as the one it is measured
+by.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ ROUNDS = 7
 
 
 def best_times(competitors: Competitors, rounds: int = ROUNDS) -> dict[str, float]:
-    """Returns everybody's best time in seconds; they take turns, so a busy moment hits all of them."""
+    """Returns everybody's best time in seconds; they take turns, so a busy moment hits all of
+    them.
+    """
     best = dict.fromkeys(competitors, float("inf"))
     began = perf_counter()
     done = 0

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page: seconds from the start of `sottovoce serve` to its first page, and for a plan for a million people.
+"""The page: seconds from the start of `sottovoce serve` to its first page, and for a plan for a
+million people.
 
-Both are told beside what they are to stay within. A plan counts everybody in the table and looks up what they have
-left. The books are read when a table is brought, and people are counted when its schema is saved. So it is told for a
-program that brings, describes and asks in one go; for somebody who needs three seconds to describe the table, and a
-second more, or none, to choose a question; and for a slider that moves, when nothing is done again.
+Both are told beside what they are to stay within. A plan counts everybody in the table and looks up
+what they have left. The books are read when a table is brought, and people are counted when its
+schema is saved. So it is told for a program that brings, describes and asks in one go; for somebody
+who needs three seconds to describe the table, and a second more, or none, to choose a question; and
+for a slider that moves, when nothing is done again.
 """
 
 from __future__ import annotations
@@ -38,11 +40,13 @@ FIRST_PAGE = 1.0
 PLAN = 2.0
 #: Starts, of which the one in the middle counts: a machine is busier one moment than the next.
 STARTS = 3
-#: Seconds until everything is loaded, and that somebody needs to describe a table and to choose a question.
+#: Seconds until everything is loaded, and that somebody needs to describe a table and to choose a
+#: question.
 LOADED = 5.0
 DESCRIBED = 3.0
 CHOSEN = 1.0
-#: How long each kind of curator waits before the schema and before the plan, and what that is called.
+#: How long each kind of curator waits before the schema and before the plan, and what that is
+#: called.
 PAUSES = {
     "a program, in one go": (0.0, 0.0),
     "at once after the schema": (DESCRIBED, 0.0),
@@ -120,7 +124,9 @@ def served(books: Path) -> Iterator[str]:
 
 
 def first_page(books: Path) -> tuple[float, float, float]:
-    """Returns the seconds until the link is printed, a page is behind it, and that page is the one with tables."""
+    """Returns the seconds until the link is printed, a page is behind it, and that page is the one
+    with tables.
+    """
     began = perf_counter()
     with served(books) as link:
         printed = perf_counter() - began
@@ -146,7 +152,9 @@ def starts() -> None:
 
 
 def planned(books: Path, table: bytes) -> list[float]:
-    """Returns the seconds for the first plan after each of the pauses, and when the slider moves after the last."""
+    """Returns the seconds for the first plan after each of the pauses, and when the slider moves
+    after the last.
+    """
     schema = {
         "columns": {"value": {"kind": "number", "low": 0, "high": 1}},
         "person": "id",

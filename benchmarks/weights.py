@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Optimal weights: a million people in argsorts of as many doubles, and small instances against CVXPY.
+"""Optimal weights: a million people in argsorts of as many doubles, and small instances against
+CVXPY.
 
-CVXPY solves the same problem with Clarabel, an interior-point method that knows nothing of its shape.
-Beside the ratio: the largest difference between two weights, and by how much of itself the objective of
-CVXPY's answer lies above the objective of ours (below it, if negative).
+CVXPY solves the same problem with Clarabel, an interior-point method that knows nothing of its
+shape. Beside the ratio: the largest difference between two weights, and by how much of itself the
+objective of CVXPY's answer lies above the objective of ours (below it, if negative).
 
     python benchmarks/weights.py
 """

@@ -1,4 +1,5 @@
-"""The estimators that are held to the laws, audits and controls. A new one only has to be listed here.
+"""The estimators that are held to the laws, audits and controls. A new one only has to be listed
+here.
 
 A case knows how to make its estimator, the classical noise scale it must have when all ε are equal,
 and how to compute the exact privacy loss between two captured statistics.
@@ -74,7 +75,9 @@ def _mean_loss(one: Captured, two: Captured) -> float:
 
 
 def _quantile_loss(one: Captured, two: Captured) -> float:
-    """The largest log ratio of the exact laws of the chosen point (independent choices add up over q)."""
+    """The largest log ratio of the exact laws of the chosen point (independent choices add up over
+    q).
+    """
     targets = one.plan.parameters["q"]
     return sum(
         float(
@@ -87,7 +90,8 @@ def _quantile_loss(one: Captured, two: Captured) -> float:
 
 
 def log_law(histogram: np.ndarray, q: float, scale: float) -> np.ndarray:
-    """log P[t] of permute-and-flip, from P[t] = p_t·∫₀¹ Π_{s≠t}(1 − u·p_s) du by Gauss–Legendre quadrature.
+    """log P[t] of permute-and-flip, from P[t] = p_t·∫₀¹ Π_{s≠t}(1 − u·p_s) du by Gauss–Legendre
+    quadrature.
 
     Written without the code under test: scores by their definition, probabilities by the integral.
     """
@@ -138,7 +142,9 @@ CASES = [
 
 @dataclass(frozen=True)
 class Floating:
-    """An estimator whose guarantee says "floating": its noise is continuous, and its answer is rounded afterwards."""
+    """An estimator whose guarantee says "floating": its noise is continuous, and its answer is
+    rounded afterwards.
+    """
 
     name: str
     module: ModuleType  # the file in which it says so
@@ -182,7 +188,8 @@ BALL = sv.Bounds(norm=1.0, label=(-1, 1))
 FIXED_SAMPLE = partial(sv.PosteriorSample, 4.0, 6.0, BALL)
 ADAPTIVE_SAMPLE = partial(sv.AdaptivePosteriorSample, bounds=BALL)
 LOGISTIC = partial(sv.LogisticRegression, BOX, alpha=5.0)
-#: A name ends with the number of coordinates; budgets are such that noise is a large part of the answer.
+#: A name ends with the number of coordinates; budgets are such that noise is a large part of the
+#: answer.
 FLOATING = [
     Floating("posterior sample, 1", samples, FIXED_SAMPLE),
     Floating("posterior sample, 2", samples, FIXED_SAMPLE, features=2),
@@ -201,7 +208,8 @@ FLOATING = [
     ),
     Floating("logistic, 2", logistic, LOGISTIC, classes=True, epsilon=0.1),
 ]
-#: Files that say "floating" about what somebody else's code answers: it is taken at its word (docs/limits.md).
+#: Files that say "floating" about what somebody else's code answers: it is taken at its word
+#: (docs/limits.md).
 TAKEN_AT_ITS_WORD = [baselines]
 
 every_floating = pytest.mark.parametrize("case", FLOATING, ids=repr)
@@ -245,10 +253,13 @@ every_people = pytest.mark.parametrize("people", PEOPLE, ids=repr)
 
 
 def worst_pairs(people: People, owner: Any) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Data sets that differ in one owner's rows, chosen to be hard: ends of the range, far outside, ties."""
+    """Data sets that differ in one owner's rows, chosen to be hard: ends of the range, far outside,
+    ties.
+    """
     n = len(people.epsilon)
     mine = people.owners == owner
-    # Half the others at the bottom, half just below the top: a wide plateau of equal ranks, and one point far from it.
+    # Half the others at the bottom, half just below the top: a wide plateau of equal ranks, and one
+    # point far from it.
     plateau = np.where(np.arange(n) % 2, LOW, HIGH - 0.1)
     backgrounds = [
         plateau,

@@ -10,8 +10,8 @@ import pytest
 from ledgers.places import Place
 from servers import postgres
 
-#: What takes seconds and repeats, with other parameters or on a server, what another test does every time; these run
-#: by `make test-long`. Parts of the names that pytest gives to tests.
+#: What takes seconds and repeats, with other parameters or on a server, what another test does
+#: every time; these run by `make test-long`. Parts of the names that pytest gives to tests.
 REPEATED = (
     "test_kappa.py::test_no_attack_exceeds_kappa",
     "test_kappa.py::test_rounding_down_and_interpolation_cost_little[0.00",
@@ -40,8 +40,10 @@ REPEATED = (
     "test_public.py::test_a_calculator_without_its_margin_would_be_noticed",
     "test_kappa.py::test_no_exact_loss_of_finite_weight_exceeds_the_charge",
     "test_labels.py::test_the_expected_error_is_right",
-    "test_monte_carlo.py::test_no_measured_loss_exceeds_the_charge[strictest-many rows a person-median]",
-    "test_monte_carlo.py::test_no_measured_loss_exceeds_the_charge[loosest-many rows a person-median]",
+    "test_monte_carlo.py::test_no_measured_loss_exceeds_the_charge[strictest-many rows a "
+    "person-median]",
+    "test_monte_carlo.py::test_no_measured_loss_exceeds_the_charge[loosest-many rows a "
+    "person-median]",
     "test_market.py::test_the_same_audit_does_not_refute_ours_and_would_refute_a_bug",
     "test_allocation.py::test_the_published_objective_is_beside_a_frontier[prior1]",
     "test_market_page.py::test_along_the_slider_more_money_buys_less_error_and_no_budget_is_exceeded[scaling]",
@@ -67,7 +69,9 @@ FIRST = ("::test_thousands_of_made_up_requests", "::test_spark_obeys", "::test_5
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Marks them before marks are looked at; tests on a server go to one process, so that it starts once."""
+    """Marks them before marks are looked at; tests on a server go to one process, so that it starts
+    once.
+    """
     for item in items:
         if any(name in item.nodeid for name in REPEATED):
             item.add_marker(pytest.mark.long)

@@ -1,6 +1,7 @@
 """Rows, statistics and partitionings that every engine is held to.
 
-A module of its own, because workers of Dask and Spark import what is defined here: kernels are sent to them by name.
+A module of its own, because workers of Dask and Spark import what is defined here: kernels are sent
+to them by name.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ TIERS = {"low": 0.1, "middle": 0.5, "high": 2.0}
 
 
 def rows(seed: int = 0) -> pa.Table:
-    """People with several rows each, in columns of every kind: gaps, decimals, truths, levels, one without a value."""
+    """People with several rows each, in columns of every kind: gaps, decimals, truths, levels, one
+    without a value.
+    """
     rng = np.random.default_rng(seed)
     person = rng.integers(0, PEOPLE, N)
     tier = rng.choice(list(TIERS), PEOPLE)[person]
@@ -112,7 +115,9 @@ def _side_by_side(parts: list[Any]) -> Any:
 
 
 def statistics(owner: GroupLookup, kinds: int) -> Together:
-    """What every estimator sums: a mean, a quantile, a ridge, a Newton step, residuals, steps of descent."""
+    """What every estimator sums: a mean, a quantile, a ridge, a Newton step, residuals, steps of
+    descent.
+    """
     rng = np.random.default_rng(5)
     reader = ColumnReader(FEATURES)
     label = Label("y", -3.0, 3.0)
@@ -164,7 +169,9 @@ def digest(engine: Any, kernel: Together) -> str:
 
 
 def census(engine: Any) -> str:
-    """One fingerprint of who is there, with how many rows and which budget, however people and budgets are named."""
+    """One fingerprint of who is there, with how many rows and which budget, however people and
+    budgets are named.
+    """
     asked: list[dict[str, Any]] = [
         {"epsilon": 0.5},
         {"epsilon": 0.5, "person": "person"},
@@ -185,7 +192,9 @@ def _told(budgets: Budgets, owner: GroupLookup) -> Any:
 
 
 def parts(table: pa.Table, rng: np.random.Generator, most: int) -> list[pa.Table]:
-    """The rows in another order, cut anywhere: some parts are empty, and people's rows lie in several."""
+    """The rows in another order, cut anywhere: some parts are empty, and people's rows lie in
+    several.
+    """
     shuffled = table.take(pa.array(rng.permutation(len(table))))
     cuts = np.sort(rng.integers(0, len(table) + 1, int(rng.integers(1, most))))
     edges = [0, *cuts.tolist(), len(table)]
@@ -203,7 +212,9 @@ def spark_or_skip(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Struck:
-    """A kernel that, where it meets one row, tells its process and waits once: somebody is going to kill it."""
+    """A kernel that, where it meets one row, tells its process and waits once: somebody is going to
+    kill it.
+    """
 
     kernel: Any
     folder: str

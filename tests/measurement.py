@@ -1,4 +1,6 @@
-"""Losses measured from draws of the whole mechanism, with a bound that is right except with probability 2e-8."""
+"""Losses measured from draws of the whole mechanism, with a bound that is right except with
+probability 2e-8.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ CONFIDENCE = 1e-8
 
 
 def lower_bound_on_loss(first: np.ndarray, second: np.ndarray) -> float:
-    """Returns a number that log P₁[E]/P₂[E] exceeds except with probability 2e-8, for the best one-sided event."""
+    """Returns a number that log P₁[E]/P₂[E] exceeds except with probability 2e-8, for the best
+    one-sided event.
+    """
     half = len(first) // 2
     thresholds = np.unique(
         np.quantile(np.r_[first[:half], second[:half]], np.linspace(0.01, 0.99, 99))

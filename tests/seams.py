@@ -10,7 +10,9 @@ from sottovoce.noise import source
 
 
 class Seeded:
-    """Reproducible bytes and noise of the right law (NumPy's, good enough for tests of everything else)."""
+    """Reproducible bytes and noise of the right law (NumPy's, good enough for tests of everything
+    else).
+    """
 
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)

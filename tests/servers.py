@@ -1,4 +1,6 @@
-"""A private PostgreSQL server for the tests, from the binaries of this machine, on a socket in a folder of its own."""
+"""A private PostgreSQL server for the tests, from the binaries of this machine, on a socket in a
+folder of its own.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,8 @@ def postgres() -> Iterator[str]:
     if reason is not None:
         pytest.skip(f"No PostgreSQL: {reason}.")
     as_user = _servant()
-    # Short, because a socket's path may have no more than 107 characters, and open to the server's own user.
+    # Short, because a socket's path may have no more than 107 characters, and open to the server's
+    # own user.
     folder = Path(tempfile.mkdtemp(prefix="pg"))
     if as_user:
         shutil.chown(folder, as_user)

@@ -1,4 +1,6 @@
-"""Those of scikit-learn's own checks that make sense with a budget; the others fit without one, or want it all."""
+"""Those of scikit-learn's own checks that make sense with a budget; the others fit without one, or
+want it all.
+"""
 
 from __future__ import annotations
 

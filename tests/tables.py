@@ -1,7 +1,8 @@
-"""Tables that this project does not ship and was not tuned on, with bounds that somebody could have declared.
+"""Tables that this project does not ship and was not tuned on, with bounds that somebody could have
+declared.
 
-Two are real and come with scikit-learn; three are drawn anew for a seed, each with what real tables have and uniform
-designs have not: heavy tails, many zeros, features that go along with each other.
+Two are real and come with scikit-learn; three are drawn anew for a seed, each with what real tables
+have and uniform designs have not: heavy tails, many zeros, features that go along with each other.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def grants(n: int, seed: int) -> np.ndarray:
 
 
 def wine() -> Sheet:
-    """178 wines: alcohol from the twelve other measurements, whose bounds are round numbers of the trade."""
+    """178 wines: alcohol from the twelve other measurements, whose bounds are round numbers of the
+    trade.
+    """
     data = load_wine().data
     low = np.array([0.5, 1, 10, 60, 0.5, 0, 0, 0, 0, 0.3, 1, 200.0])
     high = np.array([6, 4, 40, 180, 4.5, 6, 0.8, 4, 14, 2, 4.5, 1800.0])
@@ -58,7 +61,9 @@ def iris() -> Sheet:
 
 
 def costs(seed: int = 3, n: int = 4000) -> Sheet:
-    """Costs with a heavy tail by age, body mass and an illness; bounds up to what an insurer pays at most."""
+    """Costs with a heavy tail by age, body mass and an illness; bounds up to what an insurer pays
+    at most.
+    """
     rng = np.random.default_rng(seed)
     age = rng.uniform(18, 70, n)
     mass = rng.gamma(25, 1.1, n)

@@ -1,4 +1,6 @@
-"""A table by the names of its columns, wherever it lives: the same release as from arrays in memory, to the bit."""
+"""A table by the names of its columns, wherever it lives: the same release as from arrays in
+memory, to the bit.
+"""
 
 from __future__ import annotations
 
@@ -259,7 +261,9 @@ def test_a_session_leaves_out_who_is_not_named_and_spends_what_is_left(places):
 
 
 def test_rows_of_people_who_are_left_out_are_not_heard(places):
-    """Those who cannot pay all have 100, the others 0; without noise the answer is 0, and not a mixture."""
+    """Those who cannot pay all have 100, the others 0; without noise the answer is 0, and not a
+    mixture.
+    """
     who = np.arange(N) % PEOPLE
     poor = who % 3 == 0
     table = pa.table({"who": who, "cost": np.where(poor, 100.0, 0.0), "eps": GRANTS[who]})

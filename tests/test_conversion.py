@@ -1,4 +1,6 @@
-"""Conversions to (ε, δ): never too small, as small as the formulas allow, and equal to dp-accounting's."""
+"""Conversions to (ε, δ): never too small, as small as the formulas allow, and equal to
+dp-accounting's.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,9 @@ def test_conversions_are_monotone():
 
 @pytest.mark.parametrize("sigma", [0.8, 1.5, 4.0, 20.0])
 def test_noise_on_a_lattice_is_close_to_rounded_noise_as_the_lemma_says(sigma):
-    """The two inequalities behind LATTICE_EPSILON and LATTICE_DELTA, for one coordinate, with 50 digits."""
+    """The two inequalities behind LATTICE_EPSILON and LATTICE_DELTA, for one coordinate, with 50
+    digits.
+    """
     with mpmath.workdps(50):
         s = mpmath.mpf(sigma)
         total = mpmath.nsum(lambda x: mpmath.npdf(x, 0, s), [-mpmath.inf, mpmath.inf])

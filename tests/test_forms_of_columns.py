@@ -1,4 +1,6 @@
-"""What is missing in one form is missing in all, nobody is called nothing, and constants lie between the bounds."""
+"""What is missing in one form is missing in all, nobody is called nothing, and constants lie
+between the bounds.
+"""
 
 from __future__ import annotations
 
@@ -301,7 +303,9 @@ def test_budgets_may_be_a_series_by_person():
 
 
 def test_a_series_with_the_index_of_the_owners_is_a_column():
-    """A frame that was sorted or filtered keeps its ε with its rows, also where people are numbers like rows."""
+    """A frame that was sorted or filtered keeps its ε with its rows, also where people are numbers
+    like rows.
+    """
     frame = pd.DataFrame({"who": [2, 0, 1], "eps": [0.3, 0.1, 0.2]}, index=[1, 2, 0])
     for part in (frame, frame.iloc[::-1], frame.iloc[1:]):
         budgets = sv.Budgets.of(part["eps"], groups=part["who"])

@@ -50,7 +50,9 @@ def test_zcdp_of_huge_budgets_does_not_overflow():
 
 
 def test_streamed_kinds_of_two_tables_do_not_add_up():
-    """Rows with (0.1, 1.0) and rows with (1.0, 0.1) are two equal tables of kinds; nobody can say who is who."""
+    """Rows with (0.1, 1.0) and rows with (1.0, 0.1) are two equal tables of kinds; nobody can say
+    who is who.
+    """
     from sottovoce.budgets import BudgetGroups
 
     kinds = [

@@ -1,8 +1,8 @@
 """scikit-learn's manners, the frozen public names, and the contracts of the house.
 
-Of scikit-learn's own estimator checks those about construction, cloning, parameters, repr and pickling
-apply. The rest feed a two-dimensional X without budgets to fit: a mean of one column has no X, and no
-release happens without an ε, so they are not run (docs/limits.md).
+Of scikit-learn's own estimator checks those about construction, cloning, parameters, repr and
+pickling apply. The rest feed a two-dimensional X without budgets to fit: a mean of one column has
+no X, and no release happens without an ε, so they are not run (docs/limits.md).
 """
 
 from __future__ import annotations
@@ -93,7 +93,10 @@ def test_public_names_are_frozen():
 
 
 def test_importing_the_house_loads_no_room():
-    code = "import sys, sottovoce; print(any(m in sys.modules for m in ('numpy', 'sklearn', 'opendp', 'pyarrow')))"
+    code = (
+        "import sys, sottovoce; print(any(m in sys.modules for m in ('numpy', 'sklearn', "
+        "'opendp', 'pyarrow')))"
+    )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"
 
 

@@ -1,4 +1,6 @@
-"""One key, one request: the names of columns belong to it, and books of earlier versions keep recognising theirs."""
+"""One key, one request: the names of columns belong to it, and books of earlier versions keep
+recognising theirs.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from sottovoce.arrays import list_column_names
 from sottovoce.estimator import Request
 from sottovoce.schema import Column
 
-#: The table from which tests/ledgers/earlier_books.sql was made, by the version before requests had names of columns.
+#: The table from which tests/ledgers/earlier_books.sql was made, by the version before requests had
+#: names of columns.
 TABLE = pd.DataFrame(
     {
         "id": ["p0", "p1", "p2", "p3", "p4"],
@@ -109,7 +112,9 @@ def test_a_key_never_returns_the_answer_to_another_question(case):
 
 
 def test_a_schema_says_which_columns_are_asked_about():
-    """Whatever else is in the frame, and in whichever order, it is the same request; another label is not."""
+    """Whatever else is in the frame, and in whichever order, it is the same request; another label
+    is not.
+    """
     columns = {name: Column("number", 0, 200) for name in ("age", "bmi", "cost")}
     ridge = sv.Ridge(bounds=sv.Schema(columns=columns, label="cost"), method="output-tight")
     books = session()
@@ -204,7 +209,9 @@ def test_a_release_of_earlier_books_comes_back_when_the_same_is_asked(earlier, k
 
 
 def test_a_release_of_earlier_books_that_was_changed_is_not_in_them(earlier):
-    """Nobody signed it, and its certificate can be copied into any other: what is stored decides, upgraded or not."""
+    """Nobody signed it, and its certificate can be copied into any other: what is stored decides,
+    upgraded or not.
+    """
     made = sv.Release.from_json(earlier.ledger.find("mean of a column").release)
     for upgrade in (int, earlier.ledger.upgrade):
         upgrade()
@@ -236,7 +243,9 @@ def test_what_an_earlier_release_contradicts_is_another_request(earlier, key, ot
 
 
 def test_earlier_charges_are_recognised_but_not_where_they_booked_another_amount(earlier):
-    """In those books 1e-6 of δ was booked as 1e-12: whoever charges it again is told, and nothing happens."""
+    """In those books 1e-6 of δ was booked as 1e-12: whoever charges it again is told, and nothing
+    happens.
+    """
     earlier.charge({"p1": 0.25, "p0": 0.125}, key="survey")
     assert earlier.balance("p1", "delta, replace") == pytest.approx(1e-5 - 1e-12, rel=1e-12)
     with pytest.raises(errors.KeyReused):
@@ -250,7 +259,9 @@ def test_earlier_charges_are_recognised_but_not_where_they_booked_another_amount
 
 
 class Unmeasured:
-    """Something whose length must not be asked for: whatever it raises would not be an error of ours."""
+    """Something whose length must not be asked for: whatever it raises would not be an error of
+    ours.
+    """
 
     def __len__(self) -> int:
         raise RuntimeError("asked for its length")

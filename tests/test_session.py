@@ -101,7 +101,8 @@ def test_nobody_left_to_pay_is_an_error_and_charges_nobody():
 
 
 BALL = sv.Bounds(norm=1.0, label=(0, 10))
-#: Questions of every currency and relation, what they are granted in, and the amount that is left of it.
+#: Questions of every currency and relation, what they are granted in, and the amount that is left
+#: of it.
 TOO_MUCH = {
     "mean": (MEAN, None, {}, "0.3 .pure epsilon, replace."),
     "quantile": (
@@ -423,7 +424,9 @@ def test_a_release_is_told_where_it_was_booked_and_found_there():
 
 
 def test_somebody_else_who_pays_meanwhile_is_noticed(monkeypatch):
-    """Between reading balances and reserving, another release takes b's last ε: b is left out, nobody overspends."""
+    """Between reading balances and reserving, another release takes b's last ε: b is left out,
+    nobody overspends.
+    """
     s = session()
     reserve = s.ledger.reserve
     late = []

@@ -1,4 +1,6 @@
-"""A release says what it is: question, column, table, date, and the unit of every number, through every door."""
+"""A release says what it is: question, column, table, date, and the unit of every number, through
+every door.
+"""
 
 from __future__ import annotations
 
@@ -240,7 +242,8 @@ def test_units_and_names_are_no_part_of_a_request_and_requests_of_earlier_books_
         '[columns.cost]\nkind="number"\nlow=0\nhigh=20000\nmissing=5\n'
     )
     people = np.array(["a", "b"], dtype=object)
-    known = "34ddca36163113b78b0fbee883b5cb539ca860f4b9f184bcd78314c29b7aa4d8"  # computed by the version before
+    # computed by the version before
+    known = "34ddca36163113b78b0fbee883b5cb539ca860f4b9f184bcd78314c29b7aa4d8"
     for text in (plain, 'name = "claims"\n' + plain + 'unit = "EUR"\n'):
         question = sv.Ridge(bounds=sv.Schema.loads(text))
         assert compute_earlier_fingerprint(encode_question(question, "x"), people) == known
@@ -290,7 +293,9 @@ def test_the_functions_of_a_classifier_are_rounded_and_have_one_unit(question, u
 
 
 def test_coefficients_of_public_features_are_rounded_to_their_own_noise():
-    """A slope of .05 a year was told as 0: its range is not declared, and it was rounded as if that were one year."""
+    """A slope of .05 a year was told as 0: its range is not declared, and it was rounded as if that
+    were one year.
+    """
     release = (
         sv.LabelPrivateRegression(label_bounds=(0, 10))
         .fit(AGES, AGES["age"] / 20, epsilon=50.0)

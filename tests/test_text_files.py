@@ -1,4 +1,6 @@
-"""Text files as people write them: every engine sees the same rows, and rows never decide how a file is read."""
+"""Text files as people write them: every engine sees the same rows, and rows never decide how a
+file is read.
+"""
 
 from __future__ import annotations
 
@@ -169,7 +171,9 @@ def test_every_engine_reads_files_as_they_are_written(reader, name, content, sai
 
 @pytest.mark.parametrize("engine", ["arrow", "duckdb"])
 def test_text_that_nobody_asks_about_is_not_read(engine, tmp_path):
-    """Neither its encoding nor its kind matters: the header is plain, and the columns asked about are numbers."""
+    """Neither its encoding nor its kind matters: the header is plain, and the columns asked about
+    are numbers.
+    """
     (tmp_path / "a.csv").write_bytes(
         "who,town,smoker,y\n1,Zürich,True,2\n2,,maybe,3\n".encode("latin-1")
     )
@@ -210,7 +214,9 @@ def test_a_header_that_does_not_tell_is_refused_with_the_option_to_use(content, 
 def test_packed_files_that_are_not_what_they_are_called_are_refused(
     engine, name, content, said, tmp_path
 ):
-    """In large letters DuckDB ended in an error of a codec, and Arrow said that a cell is of another kind."""
+    """In large letters DuckDB ended in an error of a codec, and Arrow said that a cell is of
+    another kind.
+    """
     (tmp_path / name).write_bytes(content)
     with pytest.raises(errors.InvalidData, match=said):
         cells(engine, tmp_path / name, ("y",), ("y",))

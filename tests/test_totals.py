@@ -1,6 +1,8 @@
-"""One ε at one δ for all that was spent on a person: never below what mechanisms of every kind lose together.
+"""One ε at one δ for all that was spent on a person: never below what mechanisms of every kind lose
+together.
 
-The losses are computed by dp-accounting and by exact sums over all paths, neither of which knows our formula.
+The losses are computed by dp-accounting and by exact sums over all paths, neither of which knows
+our formula.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from sottovoce.ledger import ACCOUNTS, RESOURCES, compose_accounts
 from sottovoce.units import UNITS_PER_DELTA, UNITS_PER_EPSILON
 
 READ_AT = 1e-6
-#: What is spent in accounts, and the sizes of mechanisms that really lose it: (ε, δ) at worst, and Gaussian noise (ρ).
+#: What is spent in accounts, and the sizes of mechanisms that really lose it: (ε, δ) at worst, and
+#: Gaussian noise (ρ).
 SPENT = {
     "rows and labels": {"pure epsilon, replace": 1.0, "pure epsilon, replace labels": 0.88},
     "pure, and ε at δ": {
@@ -53,7 +56,9 @@ def in_units(spent):
 
 
 def worst(spent):
-    """Mechanisms that lose what is spent: under zeroing out the pair is two steps apart, as replacement makes it."""
+    """Mechanisms that lose what is spent: under zeroing out the pair is two steps apart, as
+    replacement makes it.
+    """
     parts = []
     for relation in ("replace", "replace labels", "zero out"):
         pure, rho, epsilon, delta = (
@@ -82,13 +87,16 @@ def worst(spent):
 
 
 def two_steps(epsilon, delta):
-    """The worst ε and δ of a pair of laws with one between them that is (ε, δ)-close to both: see the chain below."""
+    """The worst ε and δ of a pair of laws with one between them that is (ε, δ)-close to both: see
+    the chain below.
+    """
     return 2 * epsilon, delta + math.exp(epsilon) * delta
 
 
 def lost(spent, found):
     """δ that is really lost at the ε of a total, as dp-accounting has it."""
-    # A double below the boundary would count a loss of exactly ε; the grid of losses has steps of 1e-4.
+    # A double below the boundary would count a loss of exactly ε; the grid of losses has steps of
+    # 1e-4.
     return worst(spent).get_delta_for_epsilon(found.epsilon / UNITS_PER_EPSILON + 1e-9)
 
 
@@ -196,8 +204,10 @@ def within(spent, caps):
 
 
 def paths(caps, releases=7):
-    """Probabilities of all answers to an adaptive sequence: which kind comes next, and at which price, is a function of
-    the answers so far, and what would exceed a cap is not asked of this person."""
+    """Probabilities of all answers to an adaptive sequence: which kind comes next, and at which
+    price, is a function of the answers so far, and what would exceed a cap is not asked of this
+    person.
+    """
     waiting = [((), LossSums(), 1.0, 1.0)]
     found = []
     while waiting:
@@ -217,7 +227,9 @@ def paths(caps, releases=7):
 
 
 def excess(answers, found):
-    """By how much the worst event exceeds e^ε times its probability under the neighbour, both ways."""
+    """By how much the worst event exceeds e^ε times its probability under the neighbour, both
+    ways.
+    """
     one, other = answers
     ratio = math.exp(found.epsilon / UNITS_PER_EPSILON)
     return max(np.maximum(p - ratio * q, 0).sum() for p, q in ((one, other), (other, one)))

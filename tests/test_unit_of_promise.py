@@ -1,7 +1,8 @@
-"""Where a schema names a column of people, everybody's promise covers all their rows, whichever door rows come through.
+"""Where a schema names a column of people, everybody's promise covers all their rows, whichever
+door rows come through.
 
-Rows that count as people of their own would lose up to as many times what a person granted as they have rows, so that
-has to be asked for, with the word 'rows'.
+Rows that count as people of their own would lose up to as many times what a person granted as they
+have rows, so that has to be asked for, with the word 'rows'.
 """
 
 from __future__ import annotations

@@ -137,7 +137,9 @@ def test_bad_budgets_are_named_errors(arguments, error):
 
 
 def test_a_series_is_a_column_whatever_its_index():
-    """A frame sorted by id: the index must not be taken for people, or somebody gets another's ε."""
+    """A frame sorted by id: the index must not be taken for people, or somebody gets another's
+    ε.
+    """
     shuffled = pd.Series([0.5, 1.0, 2.0, 0.1], index=[3, 2, 1, 4])
     assert sv.Budgets.of(shuffled, groups=pd.Series([3, 2, 1, 4])).epsilon.tolist() == [
         2.0,

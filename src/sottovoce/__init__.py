@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-#: Public name → the module it lives in. Loaded on first use, so that importing the house costs nothing.
+#: Public name → the module it lives in. Loaded on first use, so that importing the house costs
+#: nothing.
 _HOMES = {
     "AdaptivePosteriorSample": "estimators.posterior",
     "Bounds": "schema",

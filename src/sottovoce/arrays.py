@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Columns as people hand them over (lists, NumPy, pandas, polars, Arrow), made into arrays.
 
-Only the kind of a column is looked at here, never its values beyond what telling the kind needs; and
-no message repeats one. What is masked, None, NaN or pandas' NA is missing, in whatever form it comes.
+Only the kind of a column is looked at here, never its values beyond what telling the kind needs;
+and no message repeats one. What is masked, None, NaN or pandas' NA is missing, in whatever form it
+comes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ Integers = NDArray[np.int64]
 
 
 def to_numbers(values: Any, name: str = "values") -> Floats:
-    """Returns one column of numbers as float64, missing entries as NaN; refuses text, dates and tables."""
+    """Returns one column of numbers as float64, missing entries as NaN; refuses text, dates and
+    tables.
+    """
     array = to_column(values, name)
     if array.dtype.kind == "O":
         array = _objects_to_floats(array)
@@ -37,10 +40,11 @@ def to_numbers(values: Any, name: str = "values") -> Floats:
 
 
 def to_matrix(table: Any, recoding: Any, expected: int | None = None) -> Floats:
-    """Returns features as a float64 matrix, one column a feature; a factor's column holds the level's number.
+    """Returns features as a float64 matrix, one column a feature; a factor's column holds the
+    level's number.
 
-    ``recoding`` lists the declared features (None: all columns are numbers). A table with names is read by name,
-    a plain array by position. A declared constant stands for missing numbers.
+    ``recoding`` lists the declared features (None: all columns are numbers). A table with names is
+    read by name, a plain array by position. A declared constant stands for missing numbers.
     """
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
@@ -127,7 +131,9 @@ def list_feature_names(table: Any) -> list[str] | None:
 
 
 def list_column_names(data: Any) -> list[Any] | int:
-    """Returns the names of the columns of a table or of one column, or how many there are where they have none."""
+    """Returns the names of the columns of a table or of one column, or how many there are where
+    they have none.
+    """
     for names in ("column_names", "columns"):  # Arrow's, and those of pandas and polars
         if hasattr(data, names):
             return list(getattr(data, names))
@@ -202,7 +208,9 @@ def _table_to_array(table: Any) -> Array:
 
 
 def _fill_masked(values: Any) -> Array:
-    """Returns an array in which what is masked is missing: NaN among numbers, None among other things."""
+    """Returns an array in which what is masked is missing: NaN among numbers, None among other
+    things.
+    """
     if not isinstance(values, np.ma.MaskedArray):
         return np.asarray(values)
     if not np.ma.is_masked(values):
@@ -226,7 +234,9 @@ def is_missing(value: Any) -> bool:
 
 
 def factorise(values: Any) -> tuple[Array, NDArray[np.int64]]:
-    """Returns the distinct owners in sorted order, and for every row the position of its owner among them."""
+    """Returns the distinct owners in sorted order, and for every row the position of its owner
+    among them.
+    """
     array = to_column(values, "groups")
     if array.dtype.kind in "OUST":
         return _factorise_text(array)
@@ -309,7 +319,9 @@ def _column_to_array(values: Any) -> Array:
 
 
 def _convert(values: Any, convert: Callable[[Any], Array], name: str) -> Array:
-    """Returns the array; whatever goes wrong in other people's code is one refusal, which repeats no value."""
+    """Returns the array; whatever goes wrong in other people's code is one refusal, which repeats
+    no value.
+    """
     try:
         return convert(values)
     except Exception:
@@ -358,7 +370,9 @@ def _encode_dictionary(array: Array) -> Any:
 
 
 def has_nameless(names: Any) -> bool:
-    """Whether one of the names in an Arrow column is missing, or is empty text; raises if text is not Unicode."""
+    """Whether one of the names in an Arrow column is missing, or is empty text; raises if text is
+    not Unicode.
+    """
     if pa.types.is_dictionary(names.type):
         names = names.dictionary_decode()
     names.validate(full=True)
@@ -408,6 +422,7 @@ def invalid_names_error() -> UnknownPeople:
     """The refusal of owners that are no names."""
     return UnknownPeople(
         "A person has no name, or people are named by several kinds of things.",
-        "People are named by numbers or by text; nothing, NaN, empty text and text that is not Unicode are no names.",
+        "People are named by numbers or by text; nothing, NaN, empty text and text that is not "
+        "Unicode are no names.",
         "Fill the column of people in, all with numbers or all with text.",
     )

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A question as it was asked, and the way from there to a plan or a release: for the command line and the page alike.
+"""A question as it was asked, and the way from there to a plan or a release: for the command line
+and the page alike.
 
-Said holds the words of a question, completed from the schema; what is said outright wins. Whatever is missing or
-contradictory is refused before a table is opened. A plan reads the columns of people and budgets; the columns in
-question are looked for in the header and not read. A release goes on from there, through a session where there are
-books, in the order of steps that every answer follows.
+Said holds the words of a question, completed from the schema; what is said outright wins. Whatever
+is missing or contradictory is refused before a table is opened. A plan reads the columns of people
+and budgets; the columns in question are looked for in the header and not read. A release goes on
+from there, through a session where there are books, in the order of steps that every answer
+follows.
 """
 
 from __future__ import annotations
@@ -52,13 +54,16 @@ class TableOptions:
     budgets: str | None = None  # a table of its own with everybody's budget
     engine: str | None = None  # what reads the table; None: what suits it
     text: TextFormat | None = None  # how text files are written; None: as their headers tell
-    by_row: bool = False  # whether each row was asked for as a person of its own, although the schema names people
+    # whether each row was asked for as a person of its own, although the schema names people
+    by_row: bool = False
     name: str | None = None  # what the table is called in a release; None: the name of its file
     units: Mapping[str, str] = field(default_factory=dict)  # declared units, by column
 
     @property
     def private_columns(self) -> tuple[str, ...]:
-        """The private columns: the one in question, if there is one yet, or a label and its features."""
+        """The private columns: the one in question, if there is one yet, or a label and its
+        features.
+        """
         if self.features is not None:
             return tuple(self.features.columns)
         if self.column is None:
@@ -102,7 +107,9 @@ class TableOptions:
         return tuple(path for path in read if isinstance(path, str | Path))
 
     def for_regression(self) -> TableOptions:
-        """Returns the same question, completed, about the label that the schema names and all features it describes."""
+        """Returns the same question, completed, about the label that the schema names and all
+        features it describes.
+        """
         schema = self._require_schema()
         return self._complete_names(schema)._complete_bounds(schema)._select_features(schema)
 
@@ -113,7 +120,9 @@ class TableOptions:
         return self._complete_names(schema)._select_features(schema)
 
     def complete(self) -> TableOptions:
-        """Returns the same question with what the schema adds; refuses it if something is still missing."""
+        """Returns the same question with what the schema adds; refuses it if something is still
+        missing.
+        """
         from sottovoce.schema import Schema
 
         schema = self._load_schema() or Schema()
@@ -164,9 +173,11 @@ class TableOptions:
             raise InvalidParameter(
                 "Budgets are given twice, or not at all.",
                 "Either a column with everybody's own ε or one ε for everybody is needed.",
-                "Pass --budget-column (or name it in the schema), --budgets, or --epsilon; one of them.",
+                "Pass --budget-column (or name it in the schema), --budgets, or --epsilon; one "
+                "of them.",
             )
-        # Tiers are the price list of the schema's own budget column, not of another named on the line.
+        # Tiers are the price list of the schema's own budget column, not of another named on the
+        # line.
         listed = budget is not None and schema.budget in (None, budget)
         return replace(self, budget=budget, tiers=schema.tiers if listed else {})
 
@@ -183,7 +194,8 @@ class TableOptions:
             raise InvalidBounds(
                 "No bounds are given.",
                 "A lowest and a highest possible value must be declared from public knowledge.",
-                "Pass --bounds LOW HIGH, or a --schema that has them; never take them from the data.",
+                "Pass --bounds LOW HIGH, or a --schema that has them; never take them from the "
+                "data.",
             )
         described = schema.columns.get(self.column)
         if self.missing is None and described is not None:
@@ -230,7 +242,9 @@ def make_estimator(name: str, said: TableOptions, **parameters: Any) -> Estimato
 def plan_from_table(
     said: TableOptions, asked: Estimator, watch: Watch | None = None, session: Session | None = None
 ) -> Plan:
-    """Returns the plan, from the columns of people and budgets alone, and from what the session's people have left."""
+    """Returns the plan, from the columns of people and budgets alone, and from what the session's
+    people have left.
+    """
     _, budgets, _ = count_people(said, watch, values=False)
     if session is None:
         plan = asked.plan_for(budgets)
@@ -246,7 +260,8 @@ def release_from_table(
     session: Session | None = None,
     agreed: str | None = None,
 ) -> Release:
-    """Returns the release, made through this session, or without books if everybody grants what the table says.
+    """Returns the release, made through this session, or without books if everybody grants what the
+    table says.
 
     With ``agreed``, the digest of a plan, the session charges nobody for another plan than that.
     """
@@ -256,7 +271,8 @@ def release_from_table(
     about = make_dataset(said, engine, owner)
     if session is not None:
         return session.release_rows(asked, budgets, about, str(said.key), agreed)
-    # Books that end with the process need no accounts: people are counted and protected, but not named.
+    # Books that end with the process need no accounts: people are counted and protected, but not
+    # named.
     plan = asked.plan_for(replace(budgets, people=None), about)
     refuse_invalid_rows(asked, plan, about)
     return run_release(asked, plan, about)
@@ -289,7 +305,9 @@ def make_label(said: TableOptions, schema: Schema) -> Label | ClassLabel:
 def count_people(
     said: TableOptions, watch: Watch | None, *, values: bool
 ) -> tuple[Engine, Budgets, GroupLookup]:
-    """Opens the table and counts who takes part; only a release declares the values to be numbers."""
+    """Opens the table and counts who takes part; only a release declares the values to be
+    numbers.
+    """
     from sottovoce.data.budget_table import Grants
     from sottovoce.data.census import take_census
     from sottovoce.data.engine import DEFAULT_TEXT_FORMAT, open_engine, require_columns
@@ -349,7 +367,9 @@ def scale_budgets(
 def audit_from_table(
     release: Release, said: TableOptions, delta: float, watch: Any = None
 ) -> PerInstance:
-    """Returns the audit of a release from the table it was made from, with the budgets that it was made with."""
+    """Returns the audit of a release from the table it was made from, with the budgets that it was
+    made with.
+    """
     from sottovoce.accounting.profiles import check_delta
     from sottovoce.audit import inputs, rebuilding
     from sottovoce.audit.instance_losses import PerInstance
@@ -373,7 +393,8 @@ def _no_label_error() -> Exception:
     return InvalidSchema(
         "There is no schema, or it does not say which column is the label.",
         "A model needs a label and features with their ranges or levels, from public knowledge.",
-        'Write one with `sottovoce schema draft`, fill it in, add label = "...", and pass it as --schema.',
+        'Write one with `sottovoce schema draft`, fill it in, add label = "...", and pass it as '
+        "--schema.",
     )
 
 
@@ -388,6 +409,7 @@ def _refuse_no_classes(label: str, described: Column | None) -> None:
     if len(set(map(format_class, levels))) < max(len(levels), 2):
         raise InvalidSchema(
             f"The schema does not give {label!r} two or more levels, all different.",
-            "A label to classify is a factor, and its levels are the classes that can occur, from public knowledge.",
+            "A label to classify is a factor, and its levels are the classes that can occur, "
+            "from public knowledge.",
             f'Write kind = "factor" and levels = ["...", "..."] under [columns.{label}].',
         )

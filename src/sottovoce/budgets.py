@@ -80,10 +80,12 @@ class Budgets:
     ) -> Budgets:
         """Budgets from a number for all, a column with one ε a row, or a mapping from person to ε.
 
-        A pandas Series whose index names everybody in ``groups`` is a mapping from person; any other is a column.
+        A pandas Series whose index names everybody in ``groups`` is a mapping from person; any
+        other is a column.
 
-        ``rows`` is needed only when neither ``epsilon`` nor ``groups`` tells how many there are. A person
-        who grants zero is refused unless ``zero="leave out"``, which keeps them unheard and uncharged.
+        ``rows`` is needed only when neither ``epsilon`` nor ``groups`` tells how many there are. A
+        person who grants zero is refused unless ``zero="leave out"``, which keeps them unheard and
+        uncharged.
         """
         if not (isinstance(zero, str) and zero in ("refuse", LEAVE_OUT)):
             raise InvalidParameter(
@@ -112,9 +114,11 @@ class Budgets:
 
     @classmethod
     def listed(cls, people: Any, epsilon: Any, groups: Any) -> Budgets:
-        """Budgets from a table of their own, one line a person: a column of names and a column of ε.
+        """Budgets from a table of their own, one line a person: a column of names and a column of
+        ε.
 
-        >>> Budgets.listed(["ben", "ada"], [0.1, 1.0], groups=["ada", "ben", "ada"]).epsilon.tolist()
+        >>> Budgets.listed(["ben", "ada"], [0.1, 1.0], groups=["ada", "ben",
+        "ada"]).epsilon.tolist()
         [1.0, 0.1]
         """
         names, _ = factorise(people)
@@ -132,7 +136,8 @@ class Budgets:
     def tiers(cls, levels: Mapping[Any, float], tier: Any, groups: Any = None) -> Budgets:
         """Budgets from a public price list of tiers and the tier of every row.
 
-        >>> Budgets.tiers({"careful": 0.1, "open": 1.0}, ["open", "careful", "open"]).epsilon.tolist()
+        >>> Budgets.tiers({"careful": 0.1, "open": 1.0}, ["open", "careful",
+        "open"]).epsilon.tolist()
         [1.0, 0.1, 1.0]
         """
         if not isinstance(levels, Mapping):
@@ -182,7 +187,9 @@ class Budgets:
         return int((self.kinds.people * self.kinds.rows).sum())
 
     def by_person(self, values: Array) -> Array:
-        """Spreads one value a kind over the people (the kinds themselves where people are not listed)."""
+        """Spreads one value a kind over the people (the kinds themselves where people are not
+        listed).
+        """
         if self.codes is None:
             return values
         return values[self.codes]
@@ -208,7 +215,9 @@ class Budgets:
         return list(self.people.tolist())
 
     def with_grants(self, granted: units.Units) -> Budgets:
-        """Returns the budgets of the same people with other grants, one each; zero leaves somebody out."""
+        """Returns the budgets of the same people with other grants, one each; zero leaves somebody
+        out.
+        """
         if self.codes is None:
             raise InvalidParameter(
                 "These budgets do not name people.", "", "Build them with groups=."
@@ -219,7 +228,9 @@ class Budgets:
         return Budgets(kinds, self.unit, codes, self.owner, self.people)
 
     def split(self, parts: int) -> BudgetGroups:
-        """Returns the kinds with 1/parts of every budget, rounded down: the shares never add up to more."""
+        """Returns the kinds with 1/parts of every budget, rounded down: the shares never add up to
+        more.
+        """
         return BudgetGroups(self.kinds.epsilon // parts, self.kinds.rows, self.kinds.people)
 
 
@@ -248,7 +259,9 @@ def _round_grants(
 def read_amounts_by_person(
     amounts: Mapping[Any, Any], count: Callable[[list[Any]], units.Units]
 ) -> tuple[list[Any], units.Units]:
-    """Returns the people of a mapping and their amounts in units; refuses names that are none, and several amounts."""
+    """Returns the people of a mapping and their amounts in units; refuses names that are none, and
+    several amounts.
+    """
     names = list(amounts)
     refuse_nameless(names)
     counted = count(list(amounts.values()))
@@ -262,7 +275,9 @@ def read_amounts_by_person(
 
 
 def series_to_mapping(values: Any) -> dict[Any, Any] | None:
-    """Returns a pandas Series as a mapping from its index; None for anything else, and where an entry comes twice."""
+    """Returns a pandas Series as a mapping from its index; None for anything else, and where an
+    entry comes twice.
+    """
     index = getattr(values, "index", None)
     if (
         index is None
@@ -281,11 +296,12 @@ def _map_series_by_person(
 ) -> Any:
     """Returns a Series that is indexed by person as a mapping, and anything else as it is.
 
-    A Series with the index of ``groups`` is a column of the same table. Where it could be read in both ways, and they
-    differ, it is refused: one of them would give people what others granted.
+    A Series with the index of ``groups`` is a column of the same table. Where it could be read in
+    both ways, and they differ, it is refused: one of them would give people what others granted.
     """
     table = series_to_mapping(epsilon)
-    # An ε that is missing is refused in whichever way the Series is read, and cannot be compared before.
+    # An ε that is missing is refused in whichever way the Series is read, and cannot be compared
+    # before.
     if table is None or _has_same_index(epsilon, groups) or epsilon.isna().any():
         return epsilon
     names = people.tolist()

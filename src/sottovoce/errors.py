@@ -27,13 +27,15 @@ one: an error message is an output, and outputs are paid for.
     ├── PlanChanged                the plan is not the one that was agreed to
     ├── LedgerBroken               the books do not add up
     ├── LedgerSealed               the books are older than something that was released from them
-    ├── LedgerUnsigned             books of an earlier version, which must be upgraded before anything is written
+    ├── LedgerUnsigned             books of an earlier version, which must be upgraded before
+                                   anything is written
     ├── LedgerUnavailable          the books cannot be reached or written now
     ├── WrongLedgerKey             the key that hides who is who is missing, or that of other books
     ├── UnsupportedLedger          a kind of ledger that this installation does not have
     ├── IncompatibleGuarantees     promises of different kinds cannot be added
     ├── InvalidRelease             a file that is not a release
-    ├── Confidential               an exact loss, which is for the curator alone, was about to be written down
+    ├── Confidential               an exact loss, which is for the curator alone, was about to be
+                                   written down
     └── ReleaseFailed              after the data was touched: says nothing about why
 
 One warning is no error, because what it tells of has happened:
@@ -154,11 +156,15 @@ class LedgerSealed(SottovoceError):
 
 
 class LedgerUnsigned(SottovoceError):
-    """Books of an earlier version, which did not sign: they can be read, and must be upgraded to be written."""
+    """Books of an earlier version, which did not sign: they can be read, and must be upgraded to be
+    written.
+    """
 
 
 class LedgerUnavailable(SottovoceError):
-    """The books cannot be reached or written now; asking again under the same key charges nobody twice."""
+    """The books cannot be reached or written now; asking again under the same key charges nobody
+    twice.
+    """
 
 
 class WrongLedgerKey(SottovoceError):
@@ -178,20 +184,27 @@ class InvalidRelease(SottovoceError, ValueError):
 
 
 class Confidential(SottovoceError, TypeError):
-    """An exact loss depends on everybody's data, is for the curator alone, and is not written down or sent on."""
+    """An exact loss depends on everybody's data, is for the curator alone, and is not written down
+    or sent on.
+    """
 
 
 class OverdrawnWarning(UserWarning):
-    """What was spent outside is more than somebody allowed: it is written down, and they have nothing left."""
+    """What was spent outside is more than somebody allowed: it is written down, and they have
+    nothing left.
+    """
 
 
 class ReleaseFailed(SottovoceError):
-    """After the data was touched every failure looks the same, because why it failed may depend on the data."""
+    """After the data was touched every failure looks the same, because why it failed may depend on
+    the data.
+    """
 
     def __init__(self, found: str = "", required: str = "", remedy: str = "") -> None:
         super().__init__(
             found or "The release failed after private rows had been read.",
             required
-            or "What it was going to cost stays spent, because the failure itself may tell something.",
+            or "What it was going to cost stays spent, because the failure itself may tell "
+            "something.",
             remedy or "Check the table against its schema, then ask again under a new key.",
         )

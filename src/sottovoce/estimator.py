@@ -77,13 +77,17 @@ class Estimator(Protocol):
         """The public parameters, by name."""
 
     def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Dataset]:
-        """Returns the budgets and rows of data in memory; a question about one column also takes its name, column=."""
+        """Returns the budgets and rows of data in memory; a question about one column also takes
+        its name, column=.
+        """
 
     def rows_of(self, table: DataSource) -> Dataset:
         """Returns what is read of a table by the names of its columns; nothing is read yet."""
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
-        """Returns the plan, from public facts alone; ``rows`` tell no more than which columns there are."""
+        """Returns the plan, from public facts alone; ``rows`` tell no more than which columns there
+        are.
+        """
 
     def answer(self, plan: Plan, rows: Dataset) -> Release:
         """Reads the rows, draws the noise, and returns what may be published."""
@@ -94,7 +98,8 @@ def make_budgets(
 ) -> Budgets:
     """Returns budgets as they are, or made from ε and the rows' owners.
 
-    A plan has no table, so it passes the ``schema``: where that names people, it must be told whose the rows are.
+    A plan has no table, so it passes the ``schema``: where that names people, it must be told whose
+    the rows are.
     """
     told = groups is not None or (isinstance(epsilon, Budgets) and epsilon.unit == "person")
     if schema is not None and schema.person is not None and not told:
@@ -121,7 +126,9 @@ def make_budgets(
 
 
 def check_missing_constant(missing: Any, low: float, high: float) -> float | None:
-    """Returns the constant that stands for missing values, or None; refuses what is no number between the bounds."""
+    """Returns the constant that stands for missing values, or None; refuses what is no number
+    between the bounds.
+    """
     if missing is None:
         return None
     try:
@@ -138,13 +145,16 @@ def check_missing_constant(missing: Any, low: float, high: float) -> float | Non
         raise InvalidParameter(
             "What should stand for missing values lies outside the bounds of a column.",
             "It stands for values, and these lie between the bounds.",
-            "Choose a constant between them; columns with constants of their own are declared in a schema.",
+            "Choose a constant between them; columns with constants of their own are declared in "
+            "a schema.",
         )
     return constant
 
 
 def make_column_label(question: Any, column: str | None = None) -> Label:
-    """Returns how a question about one column reads it: by its bounds, or as its schema describes the column."""
+    """Returns how a question about one column reads it: by its bounds, or as its schema describes
+    the column.
+    """
     bounds = question.bounds
     if column is not None and not isinstance(column, str):
         raise _not_a_name_error()
@@ -171,7 +181,9 @@ def _not_a_name_error() -> InvalidParameter:
 
 
 def make_label(question: Any, column: str = VALUE) -> Label:
-    """Returns how a regression reads its label; a constant that the schema declares for it goes before ``missing``."""
+    """Returns how a regression reads its label; a constant that the schema declares for it goes
+    before ``missing``.
+    """
     low, high = to_interval(question.bounds)
     if isinstance(question.bounds, Schema):
         own = question.bounds.columns[question.bounds.require_label()].missing
@@ -186,9 +198,11 @@ def make_label(question: Any, column: str = VALUE) -> Label:
 
 
 def make_recoding(bounds: Any, X: Any, missing: Any = None) -> Recoding:
-    """Returns the recoding of the features as declared; X, a table or a number, only tells how many there are.
+    """Returns the recoding of the features as declared; X, a table or a number, only tells how many
+    there are.
 
-    ``missing`` stands for missing numbers in features for which a schema declares no constant of their own.
+    ``missing`` stands for missing numbers in features for which a schema declares no constant of
+    their own.
     """
     return _set_missing_constant(_make_recoding(bounds, X), missing)
 
@@ -214,7 +228,8 @@ def _make_recoding(bounds: Any, X: Any) -> Recoding:
     if not isinstance(bounds, Bounds):
         raise InvalidBounds(
             "Bounds are missing.",
-            "Limits of the features are needed, from public knowledge, and of a label that is a number.",
+            "Limits of the features are needed, from public knowledge, and of a label that is a "
+            "number.",
             "Pass bounds=sv.Bounds(features=(low, high), label=(lo, hi)), or a Schema.",
         )
     if isinstance(X, tuple):  # the names of columns, of a table that lives elsewhere
@@ -272,7 +287,9 @@ def load_regression(
 def load_matrix(
     rows: Floats, reader: Reader, column: Floats, label: Any, budgets: Budgets
 ) -> Dataset:
-    """Returns the rows of a matrix and of a column of labels that lie in memory as the readers expect them."""
+    """Returns the rows of a matrix and of a column of labels that lie in memory as the readers
+    expect them.
+    """
     kinds = budgets.row_codes()
     check_same_length(len(column), epsilon=kinds)
     columns: dict[str, Array] = {VALUE: column, KIND: kinds}
@@ -302,7 +319,9 @@ def refuse_invalid_rows(question: Estimator, plan: Plan, rows: Dataset) -> None:
 
 
 def run_release(question: Estimator, plan: Plan, rows: Dataset) -> Release:
-    """Returns the answer with what it is about and its date, or the one failure that tells nothing."""
+    """Returns the answer with what it is about and its date, or the one failure that tells
+    nothing.
+    """
     # Before rows are read: how long an answer takes may depend on them.
     date = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     try:
@@ -321,7 +340,9 @@ def read_source(
     groups: Any,
     engine: str | None = None,
 ) -> tuple[Budgets, Dataset]:
-    """Returns the budgets and rows of data in memory, or of a table wherever it lives, by the names of its columns."""
+    """Returns the budgets and rows of data in memory, or of a table wherever it lives, by the names
+    of its columns.
+    """
     schema = find_schema(question)
     if is_read_by_names(schema, X, y, epsilon, groups):
         table = DataSource.of(X, y, epsilon, groups, schema, engine)
@@ -349,7 +370,8 @@ def read_values(
         raise InvalidParameter(
             "There are no labels.",
             "A model is fitted to a label for each row.",
-            "Pass y, the values or the name of their column, or a schema that names the label of a table.",
+            "Pass y, the values or the name of their column, or a schema that names the label of "
+            "a table.",
         )
     else:
         budgets, rows = question.gather(given.X, given.y, epsilon=epsilon, groups=groups)
@@ -357,7 +379,9 @@ def read_values(
 
 
 def describe_subject(question: Estimator, given: Values) -> Subject:
-    """Returns what a question about data in memory is about, by the names that the data and a schema have."""
+    """Returns what a question about data in memory is about, by the names that the data and a
+    schema have.
+    """
     return _make_subject(
         question, given.column or get_column_name(given.X if given.y is None else given.y), None
     )
@@ -384,16 +408,19 @@ def release_dataset(question: Estimator, budgets: Budgets, rows: Dataset) -> tup
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What a key stands for, for ever: a question, the columns it is about, of whom, and at which price.
+    """What a key stands for, for ever: a question, the columns it is about, of whom, and at which
+    price.
 
-    Values of the data are not in it: to look an answer up by private data would itself be an answer.
+    Values of the data are not in it: to look an answer up by private data would itself be an
+    answer.
     """
 
     question: Estimator
     columns: list[Any]  # names of features and label, or how many there are where they have none
     people: Array
     facts: tuple[Array, ...]  # whole numbers by row or by person: whose each row is, and prices
-    earlier: Any = ""  # what versions whose requests did not cover the names of columns put in place of these two
+    # what versions whose requests did not cover the names of columns put in place of these two
+    earlier: Any = ""
     earlier_facts: tuple[Array, ...] = ()
     features: list[str] | None = (
         None  # what a release calls the features; None: nothing that could be compared
@@ -413,7 +440,9 @@ class Request:
         return digest.hexdigest()
 
     def earlier_fingerprint(self) -> str:
-        """Returns the fingerprint that is in books of versions whose requests did not cover the names of columns."""
+        """Returns the fingerprint that is in books of versions whose requests did not cover the
+        names of columns.
+        """
         return compute_earlier_fingerprint(
             encode_question(self.question, self.earlier), self.people, *self.earlier_facts
         )
@@ -427,9 +456,11 @@ class Request:
 
 
 def encode_question(question: Estimator, about: Any = "") -> list[Any]:
-    """Returns a question as a request is remembered by, so that requests in older books keep their fingerprint.
+    """Returns a question as a request is remembered by, so that requests in older books keep their
+    fingerprint.
 
-    A default that changed is written as it used to be; a parameter that came later is left out unless it is given.
+    A default that changed is written as it used to be; a parameter that came later is left out
+    unless it is given.
     """
     told: dict[str, Any] = getattr(question, "asked_parameters", question.get_params)()
     later = getattr(question, "later", ())
@@ -438,7 +469,9 @@ def encode_question(question: Estimator, about: Any = "") -> list[Any]:
 
 
 def compute_earlier_fingerprint(asked: list[Any], people: Array, *others: Array) -> str:
-    """Returns a fingerprint as earlier versions made it; it recognises requests that are in books already."""
+    """Returns a fingerprint as earlier versions made it; it recognises requests that are in books
+    already.
+    """
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=_encode_parameter).encode())
     digest.update(repr(people.tolist()).encode())
     for array in others:
@@ -447,7 +480,9 @@ def compute_earlier_fingerprint(asked: list[Any], people: Array, *others: Array)
 
 
 def name_columns(question: Estimator, values: Values) -> tuple[list[Any], list[str] | None]:
-    """Returns the names of data in memory for a request, and the names of features as a release tells them."""
+    """Returns the names of data in memory for a request, and the names of features as a release
+    tells them.
+    """
     data = [part for part in (values.X, values.y) if part is not None]
     names = [list_column_names(part) for part in data]
     if values.column is not None:
@@ -487,7 +522,9 @@ Model = TypeVar("Model")
 
 
 def restore_model(release: Release, make: Callable[[Release], Model]) -> Model:
-    """Returns the model that a published release describes; refuses a release that does not describe one."""
+    """Returns the model that a published release describes; refuses a release that does not
+    describe one.
+    """
     try:
         model: Any = make(release)
         features = model._recoding.features
@@ -512,7 +549,9 @@ def restore_model(release: Release, make: Callable[[Release], Model]) -> Model:
 def set_fitted_attributes(
     model: Any, release: Release, guarantee: Guarantee | None = None, X: Any = None
 ) -> None:
-    """Keeps a release and, as scikit-learn has them, coefficients, classes, and names of the features of X."""
+    """Keeps a release and, as scikit-learn has them, coefficients, classes, and names of the
+    features of X.
+    """
     model.release_ = release
     if guarantee is not None:
         model.guarantee_ = guarantee

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is promised to whom, and how promises add up (docs/theory/composition.md).
 
-A guarantee is never a bare number. It has a unit (row or person), a neighbour relation (replace: that
-unit's rows are exchanged for others, everything public stays), a currency (pure ε; ρ of zCDP, with or
-without a δ at which to read it; or ε at one δ) and one value for each person. Only promises of the same
-kind to the same people can be added.
+A guarantee is never a bare number. It has a unit (row or person), a neighbour relation (replace:
+that unit's rows are exchanged for others, everything public stays), a currency (pure ε; ρ of zCDP,
+with or without a δ at which to read it; or ε at one δ) and one value for each person. Only promises
+of the same kind to the same people can be added.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from sottovoce.schema import is_between
 
 Currency = Literal["pure epsilon", "zCDP rho", "epsilon, delta"]
 Arithmetic = Literal["exact", "floating"]
-#: "replace labels": only the labels are exchanged, and only they are protected. "zero out": rows leave all sums.
+#: "replace labels": only the labels are exchanged, and only they are protected. "zero out": rows
+#: leave all sums.
 Neighbours = Literal["replace", "replace labels", "zero out"]
 
 #: Up to this many different values a published guarantee lists them all; beyond, it shows deciles.
@@ -89,7 +90,9 @@ class Guarantee:
 
     @property
     def epsilon(self) -> NDArray[np.float64]:
-        """What each is promised: by row without groups, else by person in sorted order (by kind if streamed)."""
+        """What each is promised: by row without groups, else by person in sorted order (by kind if
+        streamed).
+        """
         if self.reported_currency != "epsilon":
             raise IncompatibleGuarantees(
                 "This guarantee is counted in ρ of zCDP.",
@@ -106,7 +109,9 @@ class Guarantee:
         return np.asarray(units.to_epsilon(self.as_zcdp().units), dtype=np.float64)
 
     def as_zcdp(self) -> Guarantee:
-        """The same promise in ρ: ε-DP implies ε²/2-zCDP (Bun and Steinke 2016, Proposition 1.4), and ε-zCDP anyway."""
+        """The same promise in ρ: ε-DP implies ε²/2-zCDP (Bun and Steinke 2016, Proposition 1.4),
+        and ε-zCDP anyway.
+        """
         if self.currency == "zCDP rho":
             return self
         if self.currency == "epsilon, delta":
@@ -120,7 +125,9 @@ class Guarantee:
         return replace(self, spent=rho, currency="zCDP rho")
 
     def approximate(self, delta: float) -> NDArray[np.float64]:
-        """Each person's ε at this δ: by (2) of docs/theory/composition.md, or exactly where noise was Gaussian."""
+        """Each person's ε at this δ: by (2) of docs/theory/composition.md, or exactly where noise
+        was Gaussian.
+        """
         if not is_between(delta, 0, 1):
             raise InvalidParameter(
                 "δ is not between 0 and 1.",
@@ -149,7 +156,9 @@ class Guarantee:
         return self.epsilon
 
     def __add__(self, other: Guarantee) -> Guarantee:
-        """What both releases together cost each person: in one currency the losses of a person add up."""
+        """What both releases together cost each person: in one currency the losses of a person add
+        up.
+        """
         self._refuse_other_kinds(other)
         left, right = self._to_one_currency(other)
         arithmetic: Arithmetic = (
@@ -167,7 +176,8 @@ class Guarantee:
         return replace(left, spent=spent, counts=counts, codes=None)
 
     def _names_everybody(self) -> bool:
-        # In a streamed table without people only kinds are known, and two tables of kinds cannot be matched.
+        # In a streamed table without people only kinds are known, and two tables of kinds cannot be
+        # matched.
         return self.codes is not None or bool(np.all(self.counts == 1))
 
     def _to_one_currency(self, other: Guarantee) -> tuple[Guarantee, Guarantee]:
@@ -199,7 +209,9 @@ class Guarantee:
             )
 
     def summary(self) -> dict[str, Any]:
-        """The public account: unit, neighbours, currency, and how ε is distributed, never who has which."""
+        """The public account: unit, neighbours, currency, and how ε is distributed, never who has
+        which.
+        """
         spent = self.spent
         counts = self.counts
         if np.any(
@@ -232,7 +244,9 @@ class Guarantee:
 
 
 def _combine_deltas(left: Guarantee, right: Guarantee) -> float | None:
-    """Returns the δ of two promises together: of ε at δ the sum, of ρ the one at which both are read."""
+    """Returns the δ of two promises together: of ε at δ the sum, of ρ the one at which both are
+    read.
+    """
     given = [promise.delta for promise in (left, right) if promise.delta is not None]
     if left.currency == "epsilon, delta":
         return sum(given)
@@ -254,7 +268,9 @@ def _summarise_amounts(
 def summarise_distribution(
     spent: units.Units, counts: NDArray[np.int64], symbol: str
 ) -> list[dict[str, float]]:
-    """Returns how many people have each value, given in order; deciles where there are more than a dozen values."""
+    """Returns how many people have each value, given in order; deciles where there are more than a
+    dozen values.
+    """
     changes = spent[1:] != spent[:-1]
     if np.count_nonzero(changes) < MOST_VALUES_LISTED:
         start = np.concatenate([[0], np.flatnonzero(changes) + 1])

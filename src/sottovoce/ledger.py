@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ledger, the contract: grant, reserve, publish, balance, verify.
 
-A charge is written before a private value is read and never taken back: whether a release failed may
-depend on the data. One key stands for one release for ever; asked again, it returns the same bytes.
+A charge is written before a private value is read and never taken back: whether a release failed
+may depend on the data. One key stands for one release for ever; asked again, it returns the same
+bytes.
 
-A person has an account for each kind of promise, and each has a cap of its own: what is promised about labels
-says nothing about rows, and a ρ is no ε. Amounts are whole: billionths of ε or of ρ, and for δ units of 10⁻¹⁵.
-A release in ε at δ is charged to two accounts, one for each sum. What all accounts mean together is one ε at one
-δ (`total`), for a person to read; no account is charged by it.
+A person has an account for each kind of promise, and each has a cap of its own: what is promised
+about labels says nothing about rows, and a ρ is no ε. Amounts are whole: billionths of ε or of ρ,
+and for δ units of 10⁻¹⁵. A release in ε at δ is charged to two accounts, one for each sum. What all
+accounts mean together is one ε at one δ (`total`), for a person to read; no account is charged by
+it.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ from sottovoce.units import (
 
 State = Literal["reserved", "published"]
 
-#: What can be counted, under each neighbour relation. The place in ACCOUNTS is written into books: only ever append.
+#: What can be counted, under each neighbour relation. The place in ACCOUNTS is written into books:
+#: only ever append.
 RESOURCES = ("pure epsilon", "zCDP rho", "epsilon at delta", "delta")
 RELATIONS = ("replace", "replace labels", "zero out")
 ACCOUNTS = tuple(f"{resource}, {relation}" for relation in RELATIONS for resource in RESOURCES)
@@ -144,9 +147,11 @@ class Ledger(Protocol):
     def reserve(
         self, key: str, request: str, amounts: Sequence[Amounts], *, outside: bool = False
     ) -> Reservation:
-        """Charges everybody at once, or nobody: raises if one has not enough left. A known key is returned as it is.
+        """Charges everybody at once, or nobody: raises if one has not enough left. A known key is
+        returned as it is.
 
-        What was spent outside (``outside``) has no release to wait for, and is written down whoever is short.
+        What was spent outside (``outside``) has no release to wait for, and is written down whoever
+        is short.
         """
 
     def publish(self, key: str, release: str) -> None:
@@ -164,7 +169,9 @@ class Ledger(Protocol):
 
     @property
     def public_key(self) -> str:
-        """The key with which anybody can check what the ledger has signed (Ed25519, in hexadecimal digits)."""
+        """The key with which anybody can check what the ledger has signed (Ed25519, in hexadecimal
+        digits).
+        """
 
     def sign(self, message: bytes) -> str:
         """Returns the signature of a message, in hexadecimal digits."""
@@ -173,14 +180,20 @@ class Ledger(Protocol):
         """Whether an entry with this digest is in the books."""
 
     def seal(self, number: int, head: str) -> None:
-        """Refuses every write from now on: this head was signed by the ledger, and is not in the books."""
+        """Refuses every write from now on: this head was signed by the ledger, and is not in the
+        books.
+        """
 
     def verify(self) -> None:
-        """Replays all entries; raises if they, their signatures, accounts or releases do not agree."""
+        """Replays all entries; raises if they, their signatures, accounts or releases do not
+        agree.
+        """
 
 
 def list_charges(guarantee: Guarantee, people: Sequence[Any]) -> list[Amounts]:
-    """Returns what a promise takes from which accounts of these people, who come in the guarantee's order."""
+    """Returns what a promise takes from which accounts of these people, who come in the guarantee's
+    order.
+    """
     if guarantee.currency != "epsilon, delta":
         return [Amounts(people, guarantee.units, f"{guarantee.currency}, {guarantee.neighbours}")]
     paid = guarantee.units
@@ -208,7 +221,9 @@ def get_units_per_one(account: str) -> int:
 
 
 def round_down_amounts(account: str, amounts: ArrayLike) -> Units:
-    """Returns amounts in whole units of their account, rounded down; 0 stands, what would become 0 is refused."""
+    """Returns amounts in whole units of their account, rounded down; 0 stands, what would become 0
+    is refused.
+    """
     get_account_code(account)
     granted = check_one_each(
         round_down_delta(amounts)
@@ -244,7 +259,8 @@ def check_one_each(amounts: Units) -> Units:
 
 
 def compose_accounts(amounts: Mapping[str, int], read_at: float) -> TotalLoss:
-    """Returns the ε and the δ, under replacement, of what is in a person's accounts, all of them together.
+    """Returns the ε and the δ, under replacement, of what is in a person's accounts, all of them
+    together.
 
     ρ is read at δ = ``read_at``, which is part of the δ that is returned.
     """
@@ -273,7 +289,8 @@ def refuse_long_key(key: str) -> None:
     if len(key) > MAX_KEY_CHARACTERS or len(key.encode()) > MAX_KEY_BYTES:
         raise InvalidParameter(
             "This key is too long.",
-            f"A new key has at most {MAX_KEY_CHARACTERS:,} signs, and {MAX_KEY_BYTES:,} bytes in UTF-8.",
+            f"A new key has at most {MAX_KEY_CHARACTERS:,} signs, and {MAX_KEY_BYTES:,} bytes in "
+            "UTF-8.",
             "Choose a shorter one; nothing was charged.",
         )
 
@@ -283,5 +300,6 @@ def to_amount(account: str, units: int) -> float:
     return float(units / get_units_per_one(account))
 
 
-#: Called with the name of each step of a reservation and of a publication. A seam: tests put a fault in its place.
+#: Called with the name of each step of a reservation and of a publication. A seam: tests put a
+#: fault in its place.
 fault_point: Callable[[str], None] = lambda step: None  # noqa: E731

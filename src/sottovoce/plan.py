@@ -32,7 +32,8 @@ from sottovoce.wording import (
     write_error_sentence,
 )
 
-#: People with one budget may differ from everybody by so much of the spread, on average: for the possible bias alone.
+#: People with one budget may differ from everybody by so much of the spread, on average: for the
+#: possible bias alone.
 ASSOCIATION = 1 / 5
 #: Below this Σ(c_i − 1/n)² is rounding, and every row counts the same.
 NEGLIGIBLE_INEQUALITY = 1e-20
@@ -48,17 +49,22 @@ class Theorem:
 
 def least_squares(fit_intercept: bool) -> str:
     """Returns the classical answer of a regression in words."""
-    return f"the predictions of least squares{'' if fit_intercept else ' without an intercept'}, over its rows"
+    return (
+        f"the predictions of least squares{'' if fit_intercept else ' without an intercept'}, "
+        "over its rows"
+    )
 
 
 @dataclass(frozen=True)
 class ExpectedError:
-    """How far the answer is expected to be from the classical one on the same table, by cause, all in one unit.
+    """How far the answer is expected to be from the classical one on the same table, by cause, all
+    in one unit.
 
         total² = noise² + sampling² + shrinkage²
 
-    The classical answer counts every row the same and adds nothing: the plain mean, quantile, least squares, maximum
-    likelihood. Each part is a root mean square, from public numbers alone (docs/guide/plans.md).
+    The classical answer counts every row the same and adds nothing: the plain mean, quantile, least
+    squares, maximum likelihood. Each part is a root mean square, from public numbers alone
+    (docs/guide/plans.md).
     """
 
     classical: str  # the classical answer, in words
@@ -82,7 +88,10 @@ class ExpectedError:
     @property
     def meaning(self) -> str:
         """What the total is, in words."""
-        return f"root mean square difference from the classical answer on the same table, {self.classical}, {self.unit}"
+        return (
+            "root mean square difference from the classical answer on the same table, "
+            f"{self.classical}, {self.unit}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The parts as public JSON."""
@@ -163,7 +172,9 @@ class Plan:
 
     @property
     def charges(self) -> NDArray[np.float64]:
-        """What each will spend, ε or ρ by the guarantee's currency: by row without groups, else by person, sorted."""
+        """What each will spend, ε or ρ by the guarantee's currency: by row without groups, else by
+        person, sorted.
+        """
         if self.guarantee.reported_currency == "epsilon":
             return self.guarantee.epsilon
         return self.guarantee.rho
@@ -189,7 +200,9 @@ class Plan:
 
     @cached_property
     def agreement(self) -> str:
-        """A fingerprint of the plan and of what it is about: another column makes another plan at the same price."""
+        """A fingerprint of the plan and of what it is about: another column makes another plan at
+        the same price.
+        """
         about = json.dumps([self.digest, self.subject.column, self.subject.table])
         return hashlib.sha256(about.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -199,7 +212,9 @@ class Plan:
         return self.guarantee.summary()
 
     def accuracy_bound(self, **assumed: float) -> float:
-        """Returns the method's published accuracy bound under what is assumed about the data, where there is one."""
+        """Returns the method's published accuracy bound under what is assumed about the data, where
+        there is one.
+        """
         if self.accuracy is None:
             raise InvalidParameter(
                 "This method has no published accuracy bound.",
@@ -209,7 +224,9 @@ class Plan:
         return self.accuracy(**assumed)
 
     def error_bound(self, delta: float = 0.05, **assumed: float) -> float:
-        """Returns what is added to the objective, in bits, to bound the share misclassified, with probability 1 − δ."""
+        """Returns what is added to the objective, in bits, to bound the share misclassified, with
+        probability 1 − δ.
+        """
         if self.risk is None:
             raise InvalidParameter(
                 "Only classifiers have a bound on the share of rows misclassified.",
@@ -219,7 +236,9 @@ class Plan:
         return self.risk(delta, **assumed)
 
     def who_pays(self) -> list[dict[str, float]]:
-        """One line for each group of people from the most to the least careful, with what they pay and weigh."""
+        """One line for each group of people from the most to the least careful, with what they pay
+        and weigh.
+        """
         kinds = self.budgets.kinds
         weights = self.weights
         order = np.lexsort((kinds.rows, kinds.epsilon))
@@ -253,13 +272,16 @@ class Plan:
         symbol = {"epsilon": "ε", "rho": "ρ"}[self.guarantee.reported_currency]
         lines = [
             f"Plan for {describe_question(self)}{describe_table(self)}: {self.size}.",
-            f"Promise: {describe_currency(self.promise)} for each {unit}, neighbours by {self.guarantee.neighbours}, "
+            f"Promise: {describe_currency(self.promise)} for each {unit}, neighbours by "
+            f"{self.guarantee.neighbours}, "
             f"{self.guarantee.arithmetic} arithmetic.",
-            f"{'granted ' + symbol:>12} {'spent ' + symbol:>12} {_pluralise(unit):>10} {'rows':>10} {'voice':>7}",
+            f"{'granted ' + symbol:>12} {'spent ' + symbol:>12} {_pluralise(unit):>10} "
+            f"{'rows':>10} {'voice':>7}",
         ]
         for line in self.who_pays():
             lines.append(
-                f"{line['granted']:12.6g} {line['spent']:12.6g} {line['people']:10d} {line['rows']:10d} "
+                f"{line['granted']:12.6g} {line['spent']:12.6g} {line['people']:10d} "
+                f"{line['rows']:10d} "
                 f"{line['voice']:7.1%}"
             )
         parts = dict.fromkeys(error.describe() for error in self.errors)
@@ -273,11 +295,16 @@ class Plan:
         )
 
     def __repr__(self) -> str:
-        return f"<Plan of a {self.question} over {self.budgets.n_people} {_pluralise(self.guarantee.unit)}>"
+        return (
+            f"<Plan of a {self.question} over {self.budgets.n_people} "
+            f"{_pluralise(self.guarantee.unit)}>"
+        )
 
 
 def measure_inequality(budgets: Budgets, weights: Weights) -> tuple[float, float]:
-    """Returns Σ(c_i − 1/n)² and Σ|c_i − 1/n| over all rows: how far from every row counting the same."""
+    """Returns Σ(c_i − 1/n)² and Σ|c_i − 1/n| over all rows: how far from every row counting the
+    same.
+    """
     kinds = budgets.kinds
     apart = weights.row / weights.total - 1 / budgets.n_rows
     rows = kinds.rows * kinds.people
@@ -315,7 +342,9 @@ def _average_over_people(values: NDArray[np.float64], people: NDArray[np.int64])
 
 
 def _split_into_groups(epsilon: units.Units, people: NDArray[np.int64]) -> list[slice]:
-    """Cuts sorted kinds into their different ε, or into tenths of the people where there are many."""
+    """Cuts sorted kinds into their different ε, or into tenths of the people where there are
+    many.
+    """
     changes = np.flatnonzero(np.diff(epsilon)) + 1
     if len(changes) < MOST_VALUES_LISTED:
         edges = [0, *changes.tolist(), len(epsilon)]

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files for their owner alone: 0600 from the first byte, whole or not there, in folders that nobody else can change.
+"""Files for their owner alone: 0600 from the first byte, whole or not there, in folders that nobody
+else can change.
 
-A file that is written first and restricted afterwards can be opened by anybody in between, and whoever has it open
-keeps it. So every confidential file is made here: under a name of its own that nobody can guess and nothing can stand
-at, with its final mode, and it gets its name once all of it is on the disk. A name is taken or replaced as a name: a
-link that stands there is never followed.
+A file that is written first and restricted afterwards can be opened by anybody in between, and
+whoever has it open keeps it. So every confidential file is made here: under a name of its own that
+nobody can guess and nothing can stand at, with its final mode, and it gets its name once all of it
+is on the disk. A name is taken or replaced as a name: a link that stands there is never followed.
 
-Folders for tables that are worked on (`Scratch`) are locked as long as their owner lives. The kernel gives a lock back
-however a process ends, so a folder that can be locked is nobody's any more, and is swept.
+Folders for tables that are worked on (`Scratch`) are locked as long as their owner lives. The
+kernel gives a lock back however a process ends, so a folder that can be locked is nobody's any
+more, and is swept.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from typing import BinaryIO
 
 from sottovoce.errors import UnsafeFolder
 
-#: Who may look at what is private, and who at what may be seen; the second is narrowed by the user's own mask.
+#: Who may look at what is private, and who at what may be seen; the second is narrowed by the
+#: user's own mask.
 OWNER_ONLY = 0o600
 ANYBODY = 0o666
 #: What nobody but the owner may have: any right at all.
@@ -47,8 +50,9 @@ _NEW = (
 def refuse_unsafe(folder: Path) -> None:
     """Refuses a folder in which somebody else could put another file in the place of ours.
 
-    It must be ours or root's. Neither it nor a folder above it may be writable for everybody, unless its sticky bit
-    keeps people from touching each other's files, as in /tmp. A folder that is not there is left to whoever opens it.
+    It must be ours or root's. Neither it nor a folder above it may be writable for everybody,
+    unless its sticky bit keeps people from touching each other's files, as in /tmp. A folder that
+    is not there is left to whoever opens it.
     """
     if os.name != "posix":
         return
@@ -81,7 +85,8 @@ class Unfinished:
 def open_unfinished_file(path: Path, *, public: bool = False) -> Iterator[Unfinished]:
     """Opens a new file in the folder of ``path``; what has not been renamed at the end is gone.
 
-    Unless it is ``public``, the folder is checked and the file is its owner's alone before the first byte is written.
+    Unless it is ``public``, the folder is checked and the file is its owner's alone before the
+    first byte is written.
     """
     if not public:
         refuse_unsafe(path.parent)
@@ -97,7 +102,9 @@ def open_unfinished_file(path: Path, *, public: bool = False) -> Iterator[Unfini
 
 
 def _refuse_wider(handle: int) -> None:
-    """Refuses a file system that does not keep what it is told about who may look: nothing was written yet."""
+    """Refuses a file system that does not keep what it is told about who may look: nothing was
+    written yet.
+    """
     if os.name == "posix" and os.fstat(handle).st_mode & OTHERS:
         raise unsafe_folder()
 
@@ -112,7 +119,9 @@ def write(path: Path, content: bytes) -> None:
 
 
 def write_new(path: Path, content: bytes) -> None:
-    """Writes a whole private file under a name that nobody has; raises FileExistsError if somebody has it."""
+    """Writes a whole private file under a name that nobody has; raises FileExistsError if somebody
+    has it.
+    """
     with open_unfinished_file(path) as file:
         file.content.write(content)
         file.finish()
@@ -137,7 +146,9 @@ def append(path: Path, content: bytes) -> None:
 
 
 def claim(finished: Path, name: Path) -> None:
-    """Gives a finished file a name that nobody has, in one step; raises FileExistsError if somebody has it."""
+    """Gives a finished file a name that nobody has, in one step; raises FileExistsError if somebody
+    has it.
+    """
     try:
         os.link(finished, name)
         return
@@ -181,10 +192,12 @@ class Scratch:
             os.close(lock)  # somebody swept it before it was locked
 
     def open_new(self, name: str) -> BinaryIO:
-        """Opens a new file of this folder to be written, 0600; how it is read again is `path / name`.
+        """Opens a new file of this folder to be written, 0600; how it is read again is `path /
+        name`.
 
-        On Linux the file has no name: what has the name is a link to an open file of this process, which no other
-        process can follow. Whatever ends the process, SIGKILL or a power cut included, the kernel frees the file.
+        On Linux the file has no name: what has the name is a link to an open file of this process,
+        which no other process can follow. Whatever ends the process, SIGKILL or a power cut
+        included, the kernel frees the file.
         """
         path = self.path / name
         handle = _open_nameless(self.path)
@@ -199,7 +212,9 @@ class Scratch:
         return open(path, "wb")
 
     def handle(self, path: Path) -> int | None:
-        """Returns the open file behind a path, to be handed to another process; None for a file with a name."""
+        """Returns the open file behind a path, to be handed to another process; None for a file
+        with a name.
+        """
         return self.held.get(path)
 
     def delete(self, path: Path) -> None:
@@ -222,8 +237,8 @@ class Scratch:
 def sweep() -> int:
     """Deletes folders of ours whose owner is gone, as after SIGKILL; returns how many.
 
-    Nothing is touched that is not a folder of this user with the mode that it was made with, reached by no link, and
-    unlocked. Where there are no locks, nothing is swept.
+    Nothing is touched that is not a folder of this user with the mode that it was made with,
+    reached by no link, and unlocked. Where there are no locks, nothing is swept.
     """
     gone = 0
     for path in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
@@ -236,7 +251,9 @@ def sweep() -> int:
 
 
 def _lock(path: Path, *, wait: bool) -> int | None:
-    """Locks a folder of ours; None where there are no locks, if somebody has it, or if it is not what we make."""
+    """Locks a folder of ours; None where there are no locks, if somebody has it, or if it is not
+    what we make.
+    """
     if os.name != "posix":
         return None
     import fcntl
@@ -288,8 +305,10 @@ def _leads_to(path: Path, handle: int) -> bool:
 def unsafe_folder() -> UnsafeFolder:
     """What is said of a folder in which nothing stays private."""
     return UnsafeFolder(
-        "A confidential file was to be written to a folder in which others can exchange or read it.",
-        "The folder must be yours or root's and keep files for their owner alone; neither it nor a folder above it may "
+        "A confidential file was to be written to a folder in which others can exchange or read "
+        "it.",
+        "The folder must be yours or root's and keep files for their owner alone; neither it nor "
+        "a folder above it may "
         "be writable for everybody, except as /tmp is, with the sticky bit.",
         "Name a file in a folder of your own, or take the right to write from others (chmod o-w).",
     )

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Release, the public answer as a JSON file anybody can read, and Certificate, its paper.
 
-A release holds what may be known by everybody: what was asked of which column and table and when, the value with its
-unit, the promise (how the people's ε are
-distributed, never who has which), the noise, the grid, the theorem. Nothing un-noised is in it.
+A release holds what may be known by everybody: what was asked of which column and table and when,
+the value with its unit, the promise (how the people's ε are distributed, never who has which), the
+noise, the grid, the theorem. Nothing un-noised is in it.
 """
 
 from __future__ import annotations
@@ -35,20 +35,23 @@ from sottovoce.wording import (
 )
 
 FORMAT = "sottovoce.release/1"
-#: Fields that a release of this format may lack: those of earlier versions do, and data in memory may have no names.
+#: Fields that a release of this format may lack: those of earlier versions do, and data in memory
+#: may have no names.
 OPTIONAL_FIELDS = ("column", "table", "units", "date")
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What a release rests on: theorem, parameters, and the digest of the plan it was paid for under."""
+    """What a release rests on: theorem, parameters, and the digest of the plan it was paid for
+    under.
+    """
 
     theorem: str
     page: str
     plan_digest: str
     library: dict[str, str]
-    #: Number of the books, number and digest of the entry that paid for it, the public key of the books, and their
-    #: signature of the whole release but for itself (ledgers/signing.py).
+    #: Number of the books, number and digest of the entry that paid for it, the public key of the
+    #: books, and their signature of the whole release but for itself (ledgers/signing.py).
     ledger: dict[str, Any] | None = None
 
     @classmethod
@@ -113,7 +116,9 @@ class Release:
         return Subject(self.column, self.table, self.units or {})
 
     def to_json(self) -> str:
-        """The release as JSON text, in one fixed order and spelling; what is not known is left out."""
+        """The release as JSON text, in one fixed order and spelling; what is not known is left
+        out.
+        """
         paper = {
             name: value for name, value in self.certificate.__dict__.items() if value is not None
         }
@@ -188,7 +193,9 @@ class Release:
         )
 
     def numbers(self) -> list[tuple[str, str]]:
-        """The answers of a question about one column, each with its name, rounded for people and with its unit."""
+        """The answers of a question about one column, each with its name, rounded for people and
+        with its unit.
+        """
         if isinstance(self.value, list):
             values: list[Any] = self.value
         else:
@@ -207,7 +214,9 @@ class Release:
         return [(name, add_unit(number, self)) for name, number in zip(names, told, strict=True)]
 
     def _steps(self) -> list[float]:
-        """How finely each quantile is told: by the grid, or where that is finer, by a sixteenth of the error."""
+        """How finely each quantile is told: by the grid, or where that is finer, by a sixteenth of
+        the error.
+        """
         if isinstance(self.error_parts, list):
             parts = self.error_parts
         else:
@@ -218,7 +227,8 @@ class Release:
         )
 
     def coefficients(self, function: dict[str, Any]) -> list[tuple[str, str]]:
-        """Intercept and coefficients of a model's function, rounded to what moves a prediction by its error.
+        """Intercept and coefficients of a model's function, rounded to what moves a prediction by
+        its error.
 
         Public features have no declared range; their coefficients are rounded to their own noise.
         """
@@ -261,7 +271,10 @@ class Release:
             found = f"{describe_question(self)} are " + ", ".join(
                 f"{number} (the {name})" for name, number in told
             )
-        return f"Answer: {found}. Values were taken as lying between {between}; anything beyond was clipped."
+        return (
+            f"Answer: {found}. Values were taken as lying between {between}; anything beyond was "
+            "clipped."
+        )
 
     def _describe_subject(self) -> str:
         if self.table is None:
@@ -289,7 +302,8 @@ class Release:
             of = f" of {self.column!r}"
         return (
             f"Answer: a linear model{of}. Intercept {intercept}; coefficients: {terms}. All are in "
-            f"{describe_unit(self)}, those of numbers for one unit of their column. The label was taken as lying "
+            f"{describe_unit(self)}, those of numbers for one unit of their column. The label "
+            "was taken as lying "
             f"between {between}; anything beyond was clipped."
         )
 
@@ -304,10 +318,15 @@ class Release:
             of = ""
         else:
             of = f" of {self.column!r}"
-        return f"Answer: a classifier{of} ({classes}). {'. '.join(told)}. Features beyond their bounds were clipped."
+        return (
+            f"Answer: a classifier{of} ({classes}). {'. '.join(told)}. Features beyond their "
+            "bounds were clipped."
+        )
 
     def promise_in_words(self) -> list[str]:
-        """What was promised to whom, and what that means, a sentence a line; then how many are at which ε."""
+        """What was promised to whom, and what that means, a sentence a line; then how many are at
+        which ε.
+        """
         promise = self.guarantee
         if "epsilon" not in promise:
             return self._promise_in_rho()
@@ -327,9 +346,11 @@ class Release:
         if promise["neighbours"] == "zero out":
             guess = f"a guess whether one {unit} was heard or left out"
         return [
-            f"Promise: differential privacy ({describe_currency(promise)}, neighbours by {promise['neighbours']}) "
+            f"Promise: differential privacy ({describe_currency(promise)}, neighbours by "
+            f"{promise['neighbours']}) "
             f"{whose}, {promise['people']:,} in all, {_describe_range(epsilon)}.",
-            f"What it means: whatever somebody already knows, seeing this answer changes the odds of {guess} "
+            "What it means: whatever somebody already knows, seeing this answer changes the "
+            f"odds of {guess} "
             f"by a factor of at most {factors}{_describe_delta(promise)}.",
             *(_describe_line(entry, unit) for entry in epsilon["distribution"]),
         ]
@@ -338,8 +359,10 @@ class Release:
         promise = self.guarantee
         rho = self.guarantee["rho"]
         return [
-            f"Promise: zero-concentrated differential privacy (ρ of zCDP, neighbours by {promise['neighbours']}) of "
-            f"each {promise['unit']}, {promise['people']:,} in all, with ρ from {rho['least']:g} to {rho['most']:g}."
+            "Promise: zero-concentrated differential privacy (ρ of zCDP, neighbours by "
+            f"{promise['neighbours']}) of "
+            f"each {promise['unit']}, {promise['people']:,} in all, with ρ from {rho['least']:g} "
+            f"to {rho['most']:g}."
         ]
 
     def reasons(self) -> str:
@@ -347,16 +370,20 @@ class Release:
         certificate = self.certificate
         libraries = ", ".join(f"{name} {number}" for name, number in certificate.library.items())
         return (
-            f"Why: {certificate.theorem} (proof: {certificate.page}). Noise: {self.noise['distribution']}, "
-            f"{self.guarantee['arithmetic']} arithmetic. Made by {libraries}; plan {certificate.plan_digest[:16]}."
-            + self._describe_entry()
+            f"Why: {certificate.theorem} (proof: {certificate.page}). Noise: "
+            f"{self.noise['distribution']}, "
+            f"{self.guarantee['arithmetic']} arithmetic. Made by {libraries}; plan "
+            f"{certificate.plan_digest[:16]}." + self._describe_entry()
         )
 
     def _describe_entry(self) -> str:
         booked = self.certificate.ledger
         if booked is None:
             return ""
-        return f" Paid for by entry {booked['entry']} of ledger {booked['id'][:8]}, head {booked['head'][:16]}."
+        return (
+            f" Paid for by entry {booked['entry']} of ledger {booked['id'][:8]}, head "
+            f"{booked['head'][:16]}."
+        )
 
 
 #: What the parts of a release are.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers for people: rounded to their error, with commas between thousands. Files keep every digit.
+"""Numbers for people: rounded to their error, with commas between thousands. Files keep every
+digit.
 
 rounded(51243.7, 312.4)    51,240    two digits of the error, and as far of the number
 percent(0.00651)           0.65 %
@@ -21,7 +22,8 @@ LARGEST = 1e15
 
 
 def round_to_error(value: float, error: float, digits: int = ERROR_DIGITS) -> str:
-    """Returns the number rounded to this many digits of its error; without a usable error, to six of its own.
+    """Returns the number rounded to this many digits of its error; without a usable error, to six
+    of its own.
 
     >>> rounded(51243.7, 312.4), rounded(0.51834, 0.0123), rounded(312.4, 312.4), rounded(3.2, 5000)
     ('51,240', '0.518', '310', '0')

@@ -8,8 +8,9 @@ range blank.
 
 The classes of a label, declared from public knowledge and never read off the labels.
 
-Which classes occur is a fact about the data: a rare diagnosis that one person has would publish that
-person. So classes are declared, and a label that is none of them is refused before anything is charged.
+Which classes occur is a fact about the data: a rare diagnosis that one person has would publish
+that person. So classes are declared, and a label that is none of them is refused before anything is
+charged.
 
     code      0, 1, … in the order of declaration; with two classes the second is the positive one
 """
@@ -33,7 +34,8 @@ from sottovoce.errors import InvalidBounds, InvalidData, InvalidParameter, Inval
 Interval = tuple[float, float]
 
 
-#: Positive parameters lie below this, and above one over it: their squares, and sums of them, are still doubles.
+#: Positive parameters lie below this, and above one over it: their squares, and sums of them, are
+#: still doubles.
 MEASURE = 1e100
 
 
@@ -95,7 +97,9 @@ def _to_float(value: Any) -> float:
 
 
 def to_interval(bounds: Any) -> Interval:
-    """Returns (low, high) of one column of numbers from a pair, or from the label of a Bounds or of a Schema."""
+    """Returns (low, high) of one column of numbers from a pair, or from the label of a Bounds or of
+    a Schema.
+    """
     if isinstance(bounds, Bounds):
         bounds = bounds.label
     if isinstance(bounds, Schema):
@@ -148,7 +152,9 @@ def _check_box(
 
 @dataclass(frozen=True)
 class Subject:
-    """What a question is about, in public words: its column (of a model, the label), its table, and declared units."""
+    """What a question is about, in public words: its column (of a model, the label), its table, and
+    declared units.
+    """
 
     column: str | None = None
     table: str | None = None
@@ -177,7 +183,8 @@ class Column:
             and not (high is not None and high < constant)
         ):
             raise InvalidSchema(
-                "A constant for missing values is not finite, or lies outside the range of its column.",
+                "A constant for missing values is not finite, or lies outside the range of its "
+                "column.",
                 "It stands for values, and these lie between low and high.",
                 "Choose missing = between them, without looking at the values.",
             )
@@ -232,7 +239,8 @@ class Schema:
         ):
             raise InvalidSchema(
                 "An entry of the schema is of the wrong kind.",
-                "person, budget and label name columns; columns are described by name, and a tier's entry is its ε.",
+                "person, budget and label name columns; columns are described by name, and a "
+                "tier's entry is its ε.",
                 "Correct it; `sottovoce schema draft` shows the form.",
             )
 
@@ -303,7 +311,9 @@ class Schema:
 
     @staticmethod
     def draft(types: Iterable[tuple[str, str]]) -> str:
-        """Returns TOML text for columns of the given names and kinds, with every range left blank."""
+        """Returns TOML text for columns of the given names and kinds, with every range left
+        blank.
+        """
         return _DRAFT_HEAD + "".join(_draft_column(name, kind) for name, kind in types)
 
 
@@ -316,7 +326,8 @@ def _refuse_wrong_types(content: dict[str, Any]) -> None:
     if not (tables and names and prices):
         raise InvalidSchema(
             "An entry of the schema is of the wrong kind.",
-            "person, budget and label name columns, and name the table; [columns] and [tiers] are tables, and a tier's "
+            "person, budget and label name columns, and name the table; [columns] and [tiers] "
+            "are tables, and a tier's "
             "entry is its ε.",
             "Correct it; `sottovoce schema draft` shows the form.",
         )
@@ -368,7 +379,8 @@ def _parse_column(name: str, entry: Any) -> Column:
     if not known:
         raise InvalidSchema(
             f"The column {name!r} is not described by known words.",
-            f"A column has a kind ({', '.join(COLUMN_KINDS)}); a number also low, high, missing and unit, a factor levels.",
+            f"A column has a kind ({', '.join(COLUMN_KINDS)}); a number also low, high, missing "
+            "and unit, a factor levels.",
             "Correct its entry.",
         )
     return column
@@ -400,7 +412,9 @@ class Classes:
     def from_declaration(
         cls, classes: Any = None, bounds: Any = None, public_labels: Any = None
     ) -> Classes:
-        """The classes as passed; else those of the schema, of public rows, the label's two bounds, or (0, 1)."""
+        """The classes as passed; else those of the schema, of public rows, the label's two bounds,
+        or (0, 1).
+        """
         if classes is not None:
             return cls(tuple(to_column(classes, "classes").tolist()))
         if isinstance(bounds, Schema):
@@ -426,7 +440,9 @@ class Classes:
         return self._find_text_codes(given)
 
     def codes(self, labels: Any) -> Floats:
-        """Returns the number of each label's class; refuses a label that is not declared, without repeating it."""
+        """Returns the number of each label's class; refuses a label that is not declared, without
+        repeating it.
+        """
         found = self.find_codes(labels)
         if np.isnan(found).any():
             raise undeclared_class_error(self)
@@ -463,7 +479,9 @@ def undeclared_class_error(classes: Classes) -> InvalidData:
 
 
 def format_class(value: Any) -> str:
-    """Returns a class as text; a number without a fraction is written without one, as 1.0 and 1 are one class."""
+    """Returns a class as text; a number without a fraction is written without one, as 1.0 and 1 are
+    one class.
+    """
     if isinstance(value, bool | np.bool_):
         value = int(value)
     if isinstance(value, float) and value.is_integer():

@@ -3,9 +3,10 @@
 
     plan → is the table fit to be read? → reserve → run → publish
 
-People who cannot afford a release are left out and it is planned again, until everybody who is left can pay (or
-the release is refused, if the session was told so); their rows are not read. Who was left out depends only on
-budgets and on earlier charges, which are public, so it tells nothing (docs/theory/composition.md).
+People who cannot afford a release are left out and it is planned again, until everybody who is left
+can pay (or the release is refused, if the session was told so); their rows are not read. Who was
+left out depends only on budgets and on earlier charges, which are public, so it tells nothing
+(docs/theory/composition.md).
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ AMPLE_UNITS = 100 * units.UNITS_PER_EPSILON
 STEPS = ("get_params", "gather", "rows_of", "plan_for", "answer")
 #: From what everybody may be charged, in units by person, to budgets and rows.
 ArrangeRows = Callable[[units.Units], tuple[Budgets, Any]]
-#: Begins the digest of a request that covers the names of columns; earlier versions wrote a digest alone.
+#: Begins the digest of a request that covers the names of columns; earlier versions wrote a digest
+#: alone.
 FINGERPRINT_PREFIX = "2:"
 
 
@@ -76,8 +78,10 @@ class Session:
     >>> import sottovoce as sv
     >>> session = sv.Session()
     >>> session.grant({"ada": 1.0, "ben": 0.2})
-    >>> release = session.release(sv.Mean(bounds=(0, 1)), [0.2, 0.9], groups=["ada", "ben"], epsilon=0.2, key="first")
-    >>> session.balance("ben"), session.release(sv.Mean(bounds=(0, 1)), [0.2, 0.9], groups=["ada", "ben"],
+    >>> release = session.release(sv.Mean(bounds=(0, 1)), [0.2, 0.9], groups=["ada", "ben"],
+    epsilon=0.2, key="first")
+    >>> session.balance("ben"), session.release(sv.Mean(bounds=(0, 1)), [0.2, 0.9], groups=["ada",
+    "ben"],
     ...     epsilon=0.2, key="first") == release
     (0.0, True)
     """
@@ -89,15 +93,19 @@ class Session:
         short: str = LEAVE_OUT,
         keys: Any = None,
     ) -> None:
-        """``ledger``: "sqlite:///books.db", "postgresql://…", or None for books that end with the process.
+        """``ledger``: "sqlite:///books.db", "postgresql://…", or None for books that end with the
+        process.
 
-        ``engine``: what opens tables that are given as paths: "arrow", "duckdb", "spark" or "dask"; None: what suits.
+        ``engine``: what opens tables that are given as paths: "arrow", "duckdb", "spark" or "dask";
+        None: what suits.
 
-        ``keys``: the folder of the key and the heads of books in PostgreSQL; those in a file have theirs beside them.
+        ``keys``: the folder of the key and the heads of books in PostgreSQL; those in a file have
+        theirs beside them.
         """
         if engine not in (None, *ENGINE_NAMES) or short not in (LEAVE_OUT, "refuse"):
             raise InvalidParameter(
-                "The session does not know this engine, or this way to treat people short of budget.",
+                "The session does not know this engine, or this way to treat people short of "
+                "budget.",
                 f"Engines: {', '.join(ENGINE_NAMES)}; short is 'leave out' or 'refuse'.",
                 "Choose among these.",
             )
@@ -114,14 +122,17 @@ class Session:
         neighbours: Neighbours = "replace",
         delta: float | None = None,
     ) -> None:
-        """Sets what each person allows in all in one account: that of this currency and this neighbour relation.
+        """Sets what each person allows in all in one account: that of this currency and this
+        neighbour relation.
 
-        It is the total of that account, over all releases that are charged to it, and not an addition. Accounts of
-        other kinds have totals of their own: whoever grants in two of them allows both.
+        It is the total of that account, over all releases that are charged to it, and not an
+        addition. Accounts of other kinds have totals of their own: whoever grants in two of them
+        allows both.
 
-        ``budgets``: a mapping from person to ε (or ρ, by ``currency``), Budgets, a market's allocation, or a column
-        with ``people`` beside it. An account of ε at δ needs the δ that everybody allows in all. Amounts are rounded
-        down to whole units: billionths, and 10⁻¹⁵ for δ. What a market has bought is granted as it was sold alone.
+        ``budgets``: a mapping from person to ε (or ρ, by ``currency``), Budgets, a market's
+        allocation, or a column with ``people`` beside it. An account of ε at δ needs the δ that
+        everybody allows in all. Amounts are rounded down to whole units: billionths, and 10⁻¹⁵ for
+        δ. What a market has bought is granted as it was sold alone.
         """
         _refuse_unsold(budgets, currency, neighbours)
         names, amounts = _split_people_and_amounts(budgets, people)
@@ -144,11 +155,13 @@ class Session:
     def charge(
         self, amounts: Mapping[Any, float], key: str, account: str = DEFAULT_ACCOUNT
     ) -> None:
-        """Writes down what something outside this library cost; rounds up; the same key again changes nothing.
+        """Writes down what something outside this library cost; rounds up; the same key again
+        changes nothing.
 
-        Amounts are ε, ρ or δ, whichever the account counts. It has happened, so it is never refused because somebody
-        is short: they have nothing left then, and a warning (``OverdrawnWarning``) says of how many accounts more is
-        spent than allowed. Somebody without an account gets one, in which nothing is granted.
+        Amounts are ε, ρ or δ, whichever the account counts. It has happened, so it is never refused
+        because somebody is short: they have nothing left then, and a warning (``OverdrawnWarning``)
+        says of how many accounts more is spent than allowed. Somebody without an account gets one,
+        in which nothing is granted.
         """
         listed = series_to_mapping(amounts)
         if listed is None:
@@ -172,7 +185,8 @@ class Session:
         made = self.ledger.reserve(key, request, [Amounts(names, cost, account)], outside=True)
         if made.overdrawn:
             warnings.warn(
-                f"Of {made.overdrawn:,} accounts more is spent now than was allowed: nothing is left of them.",
+                f"Of {made.overdrawn:,} accounts more is spent now than was allowed: nothing is "
+                "left of them.",
                 OverdrawnWarning,
                 stacklevel=2,
             )
@@ -189,7 +203,9 @@ class Session:
         return to_amount(account, int(self.ledger.balances([person], account)[0]))
 
     def history(self, person: Any) -> list[Line]:
-        """Everything that was ever written about a person: grants, charges, and what became of them."""
+        """Everything that was ever written about a person: grants, charges, and what became of
+        them.
+        """
         return self.ledger.history(person)
 
     def release(
@@ -203,12 +219,14 @@ class Session:
         epsilon: Any = None,
         name: str | None = None,
     ) -> Release:
-        """Answers a question about data in memory (one column, or features and label), and charges its people.
+        """Answers a question about data in memory (one column, or features and label), and charges
+        its people.
 
-        ``epsilon`` is what this release may cost each (number or mapping); without it, all that each has left.
-        X may be a table that lives elsewhere, such as a path that this session's engine opens: y and ``groups`` then
-        name its columns, and ``epsilon`` may name one too. Where a schema names people, ``groups`` may be left out.
-        ``name`` is what the table is called in the release.
+        ``epsilon`` is what this release may cost each (number or mapping); without it, all that
+        each has left. X may be a table that lives elsewhere, such as a path that this session's
+        engine opens: y and ``groups`` then name its columns, and ``epsilon`` may name one too.
+        Where a schema names people, ``groups`` may be left out. ``name`` is what the table is
+        called in the release.
         """
         _refuse_no_question(question)
         prices = series_to_mapping(epsilon)
@@ -265,8 +283,8 @@ class Session:
     ) -> Release:
         """Answers a question about rows wherever they live; people with names need a grant first.
 
-        People without names have no account: they are protected by the budgets of the table alone. With ``agreed``,
-        the digest of a plan, nobody is charged for another plan than that.
+        People without names have no account: they are protected by the budgets of the table alone.
+        With ``agreed``, the digest of a plan, nobody is charged for another plan than that.
         """
         return self._release_table(
             question, budgets, rows, key, budgets.by_person(budgets.kinds.epsilon), agreed
@@ -343,20 +361,25 @@ class Session:
         return self._reserve_and_release(question, key, request, names, asked, arranged, agreed)
 
     def plan_rows(self, question: Estimator, budgets: Budgets) -> Plan:
-        """The plan of such a release as it would be made now; nobody is charged and no row is read."""
+        """The plan of such a release as it would be made now; nobody is charged and no row is
+        read.
+        """
         asked = budgets.by_person(budgets.kinds.epsilon)
         return self._plan_affordable(
             question, budgets.names(), asked, lambda granted: (budgets.with_grants(granted), None)
         )[0]
 
     def verify(self, *releases: Release) -> None:
-        """Checks that the books add up, and that the releases' certificates are in them; raises if not."""
+        """Checks that the books add up, and that the releases' certificates are in them; raises if
+        not.
+        """
         for release in releases:
             self._confirm(release)
         self.ledger.verify()
 
     def _confirm(self, release: Release) -> None:
-        """Looks for a release in the books; they are sealed if it is not there and they have signed it.
+        """Looks for a release in the books; they are sealed if it is not there and they have signed
+        it.
 
         A certificate that they have not signed proves nothing, and must not stop anybody.
         """
@@ -379,7 +402,9 @@ class Session:
         self._refuse_changed(release, int(booked["entry"]))
 
     def _refuse_changed(self, release: Release, number: int) -> None:
-        """Refuses a release without a signature that is not the one in the books: anybody can copy a certificate."""
+        """Refuses a release without a signature that is not the one in the books: anybody can copy
+        a certificate.
+        """
         (key,) = [entry.key for entry in self.ledger.entries() if entry.number == number]
         known = self.ledger.find(key)
         if known is None or known.release is None or Release.from_json(known.release) != release:
@@ -392,7 +417,9 @@ class Session:
     def _get_remaining(
         self, question: Estimator, people: Sequence[Any], arranged: ArrangeRows
     ) -> units.Units:
-        """What each has left in the account that the question charges, which a plan for anybody's ε tells."""
+        """What each has left in the account that the question charges, which a plan for anybody's ε
+        tells.
+        """
         guarantee = question.plan_for(*arranged(np.full(len(people), AMPLE_UNITS))).guarantee
         if guarantee.currency != "pure epsilon":
             raise InvalidParameter(
@@ -404,7 +431,8 @@ class Session:
         if not left.any():
             raise BudgetExceeded(
                 "Nobody has anything left in the books.",
-                f"This release is charged to the account {f'pure epsilon, {guarantee.neighbours}'!r}.",
+                "This release is charged to the account "
+                f"{f'pure epsilon, {guarantee.neighbours}'!r}.",
                 "Ask for larger grants. Nobody was charged.",
             )
         return left
@@ -441,7 +469,9 @@ class Session:
         return release
 
     def _sign(self, release: Release, made: Reservation) -> Release:
-        """Returns a release whose certificate names the entry that paid for it, signed by the ledger."""
+        """Returns a release whose certificate names the entry that paid for it, signed by the
+        ledger.
+        """
         booked = {
             "id": self.ledger.identity,
             "entry": made.number,
@@ -455,7 +485,9 @@ class Session:
     def _plan_affordable(
         self, question: Estimator, people: Sequence[Any], asked: units.Units, arranged: ArrangeRows
     ) -> tuple[Plan, Any]:
-        """Plans, leaves out who cannot pay, and plans again until everybody can; who remains may have to pay more."""
+        """Plans, leaves out who cannot pay, and plans again until everybody can; who remains may
+        have to pay more.
+        """
         granted = np.array(asked)
         while True:
             budgets, rows = arranged(granted)
@@ -463,7 +495,8 @@ class Session:
             short = np.zeros(len(people), dtype=bool)
             most = []
             for amounts in _list_amounts(plan, people):
-                # Whoever is asked for more than they have is left out, even if the plan takes less of it.
+                # Whoever is asked for more than they have is left out, even if the plan takes less
+                # of it.
                 if amounts.account.startswith("pure"):
                     wanted = np.maximum(amounts.units, granted)
                 else:
@@ -488,7 +521,8 @@ class Session:
                 )
 
     def _hide_request(self, request: Request) -> str:
-        # Under the ledger's key, so that nobody who has the database alone can try names against it.
+        # Under the ledger's key, so that nobody who has the database alone can try names against
+        # it.
         return FINGERPRINT_PREFIX + self.ledger.hidden(request.fingerprint())
 
     def _return_stored(self, known: Reservation, request: Request) -> Release:
@@ -499,7 +533,9 @@ class Session:
             stored = Release.from_json(known.release)
         if known.request.startswith(FINGERPRINT_PREFIX):
             same = known.request == self._hide_request(request)
-        else:  # written by a version that did not look at the names of columns: what it has stored must not disagree
+        # written by a version that did not look at the names of columns: what it has stored must
+        # not disagree
+        else:
             same = known.request == self.ledger.hidden(request.earlier_fingerprint())
             same = same and (stored is None or not request.contradicts(stored))
         if not same:
@@ -507,7 +543,8 @@ class Session:
         if stored is None:
             raise ReleaseFailed(
                 "This key is reserved, and no release is stored under it.",
-                "It is being made elsewhere just now, or was interrupted; what it costs stays spent.",
+                "It is being made elsewhere just now, or was interrupted; what it costs stays "
+                "spent.",
                 "Ask again in a while; if it was interrupted, choose a new key.",
             )
         return stored
@@ -539,7 +576,8 @@ def _split_people_and_amounts(budgets: Any, people: Any) -> tuple[Sequence[Any],
         raise InvalidParameter(
             "Grants name nobody.",
             "A grant is from a person.",
-            "Pass a mapping from person to ε, Budgets, an allocation, or people= with the column of budgets.",
+            "Pass a mapping from person to ε, Budgets, an allocation, or people= with the column "
+            "of budgets.",
         )
     return list(budgets), list(budgets.values())
 
@@ -551,7 +589,8 @@ def _refuse_unsold(budgets: Any, currency: Any, neighbours: Any) -> None:
         raise InvalidParameter(
             "What a market has bought is granted in another account.",
             f"Sellers have sold {' by '.join(sold)} of all their rows, and nothing else.",
-            "Grant it without currency and neighbours, or agree anew with the sellers and grant what they then allow.",
+            "Grant it without currency and neighbours, or agree anew with the sellers and grant "
+            "what they then allow.",
         )
 
 
@@ -601,7 +640,8 @@ def _refuse_no_question(question: Any) -> None:
     ):
         raise InvalidParameter(
             "This is no question that a session can ask.",
-            "It plans from budgets and answers once it is paid for; baselines and other estimators do not.",
+            "It plans from budgets and answers once it is paid for; baselines and other "
+            "estimators do not.",
             "Pass one of sottovoce's own estimators, such as sv.Mean(bounds=(0, 1)).",
         )
 
@@ -628,7 +668,9 @@ def set_table_name(subject: Subject, name: Any) -> Subject:
 
 
 def refuse_changed_plan(plan: Plan, agreed: str) -> None:
-    """Refuses another plan than was agreed to, by its digest or by its agreement, in which the column is named."""
+    """Refuses another plan than was agreed to, by its digest or by its agreement, in which the
+    column is named.
+    """
     if agreed not in (plan.digest, plan.agreement):
         raise PlanChanged(
             "The plan has changed since it was shown, and nobody was charged.",

@@ -16,9 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 from sottovoce.errors import BudgetExceeded, InvalidBudget
 
 UNITS_PER_EPSILON = 10**9
-#: δ is counted in units of 10⁻¹⁵: a thousandth of the smallest that makes sense for the largest populations.
+#: δ is counted in units of 10⁻¹⁵: a thousandth of the smallest that makes sense for the largest
+#: populations.
 UNITS_PER_DELTA = 10**15
-#: An ε above this is no protection at all; up to here units stay below 2^53, where doubles count them exactly.
+#: An ε above this is no protection at all; up to here units stay below 2^53, where doubles count
+#: them exactly.
 MAX_EPSILON = 1e6
 #: Units by which a charge may exceed its grant for no other reason than roundings upwards.
 ROUNDING_SLACK = 2
@@ -27,7 +29,9 @@ Units = NDArray[np.int64]
 
 
 def round_down(epsilon: ArrayLike, *, zero_allowed: bool = False) -> Units:
-    """Returns the largest whole number of units u with u/10⁹ ≤ ε, entry by entry; refuses what is no budget."""
+    """Returns the largest whole number of units u with u/10⁹ ≤ ε, entry by entry; refuses what is
+    no budget.
+    """
     values = _to_floats(epsilon)
     if not np.all(np.isfinite(values)):
         raise InvalidBudget(
@@ -52,18 +56,25 @@ def round_down(epsilon: ArrayLike, *, zero_allowed: bool = False) -> Units:
 
 
 def round_down_delta(delta: ArrayLike) -> Units:
-    """Returns the largest whole number of units u with u/10¹⁵ ≤ δ, entry by entry; refuses what is no δ."""
+    """Returns the largest whole number of units u with u/10¹⁵ ≤ δ, entry by entry; refuses what is
+    no δ.
+    """
     return _floor_to_units(_check_deltas(delta), UNITS_PER_DELTA)
 
 
 def round_up_delta(delta: ArrayLike) -> Units:
-    """Returns the smallest whole number of units u with u/10¹⁵ ≥ δ, entry by entry; refuses what is no δ."""
+    """Returns the smallest whole number of units u with u/10¹⁵ ≥ δ, entry by entry; refuses what is
+    no δ.
+    """
     return _ceil_to_units(_check_deltas(delta), UNITS_PER_DELTA)
 
 
 def round_up(loss: NDArray[np.float64]) -> Units:
-    """Returns, entry by entry, a whole number of units that is at least ``loss``, given to 48 bits, times 10⁹."""
-    # The factor covers the few roundings by which a loss computed in doubles may lie below the true one.
+    """Returns, entry by entry, a whole number of units that is at least ``loss``, given to 48 bits,
+    times 10⁹.
+    """
+    # The factor covers the few roundings by which a loss computed in doubles may lie below the true
+    # one.
     counted = np.asarray(loss * (UNITS_PER_EPSILON * (1 + 2.0**-48)))
     return np.asarray(np.ceil(counted, out=counted).astype(np.int64))
 
@@ -80,7 +91,9 @@ def check_within_grant(charges: NDArray[Any], grants: NDArray[Any]) -> Units:
 
 
 def round_up_decimal(loss: ArrayLike) -> Units:
-    """Returns the smallest whole number of units u with u/10⁹ ≥ loss, entry by entry, for losses stated as decimals."""
+    """Returns the smallest whole number of units u with u/10⁹ ≥ loss, entry by entry, for losses
+    stated as decimals.
+    """
     values = _to_floats(loss)
     round_down(values, zero_allowed=True)  # refuses what is not a budget
     return _ceil_to_units(values, UNITS_PER_EPSILON)
@@ -118,7 +131,9 @@ def _to_floats(values: ArrayLike) -> NDArray[np.float64]:
             return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
         return np.asarray(values, dtype=np.float64)
     except Exception:
-        pass  # raised below, outside the handler, so that the value in NumPy's message is not carried along
+        # raised below, outside the handler, so that the value in NumPy's message is not carried
+        # along
+        pass
     raise InvalidBudget(
         "A budget is not a number.",
         "Every ε must be a number above 0.",

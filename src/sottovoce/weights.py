@@ -29,7 +29,8 @@ from sottovoce.arrays import Array, Floats, to_doubles
 from sottovoce.budgets import BudgetGroups
 from sottovoce.errors import InvalidBudget, InvalidParameter, UnequalLengths
 
-#: Integer weights have this many bits: rounding down costs a person 2⁻⁴² of the loudest row's weight.
+#: Integer weights have this many bits: rounding down costs a person 2⁻⁴² of the loudest row's
+#: weight.
 WEIGHT_BITS = 42
 #: All rows together weigh at most 2^62, so no int64 that counts weight can wrap.
 TOTAL_BITS = 62
@@ -59,7 +60,9 @@ def optimal_weights(epsilon: ArrayLike, rows: ArrayLike = 1, A: float = 0.0) -> 
 
 
 def solve_row_weights(epsilon: Floats, rows: Array, people: Array, A: float) -> Floats:
-    """Returns the optimal weight of one row of each kind, scaled so that the loudest row has weight 1."""
+    """Returns the optimal weight of one row of each kind, scaled so that the loudest row has weight
+    1.
+    """
     if 0 < A < math.inf:
         h = _solve_saturation(epsilon, rows, people, A)
     elif A == 0:
@@ -103,7 +106,8 @@ def _solve_saturation(epsilon: Floats, rows: Array, people: Array, A: float) -> 
 
 
 def _order_ascending(values: Floats) -> Any:
-    # Budgets come sorted where they were counted, which makes their ratios descend: turning round is no sort.
+    # Budgets come sorted where they were counted, which makes their ratios descend: turning round
+    # is no sort.
     if np.all(values[1:] <= values[:-1]):
         return slice(None, None, -1)
     return np.argsort(values)
@@ -128,12 +132,16 @@ class Weights:
 
     @property
     def noise_ratio(self) -> float:
-        """max_l W_l/ε_l with the weights summing to one: what every noise scale is proportional to."""
+        """max_l W_l/ε_l with the weights summing to one: what every noise scale is proportional
+        to.
+        """
         return self.loudest / self.total
 
     @classmethod
     def solve(cls, kinds: BudgetGroups, A: float) -> Weights:
-        """Solves for the optimal weights, rounds them to integers, and charges by the rounded ones."""
+        """Solves for the optimal weights, rounds them to integers, and charges by the rounded
+        ones.
+        """
         if not kinds.epsilon.any():
             raise InvalidBudget(
                 "Nobody grants anything, or not enough to be split.",
@@ -146,7 +154,9 @@ class Weights:
 
     @classmethod
     def from_row_weights(cls, kinds: BudgetGroups, voices: Floats) -> Weights:
-        """Rounds given weights of rows, the largest of which is 1, down to whole numbers of all the bits there are."""
+        """Rounds given weights of rows, the largest of which is 1, down to whole numbers of all the
+        bits there are.
+        """
         n_rows = int(kinds.rows @ kinds.people)
         bits = min(WEIGHT_BITS, TOTAL_BITS - math.ceil(math.log2(n_rows)))
         voices *= 2.0**bits
@@ -154,21 +164,26 @@ class Weights:
 
     @classmethod
     def from_integers(cls, kinds: BudgetGroups, row: NDArray[np.int64]) -> Weights:
-        """Returns everything that follows from whole-number row weights whose sum over all rows is at most 2^62."""
+        """Returns everything that follows from whole-number row weights whose sum over all rows is
+        at most 2^62.
+        """
         if kinds.rows.max() > 1:
             person = row * kinds.rows
         else:
             person = row
         total = int(person @ kinds.people)
         loudest = _max_weight_per_epsilon(person, kinds.epsilon)
-        # By the choice of loudest nobody's loss exceeds the grant, so the smaller of the two is still a bound.
+        # By the choice of loudest nobody's loss exceeds the grant, so the smaller of the two is
+        # still a bound.
         charges = np.minimum(units.round_up(person / float(loudest)), kinds.epsilon)
         concentration = float(np.sum((row / total) * (person / total) * kinds.people))
         return cls(row, person, total, loudest, charges, concentration)
 
 
 def _max_weight_per_epsilon(person: NDArray[np.int64], granted: units.Units) -> int:
-    """Returns a whole number that is at least person·10⁹/granted for everybody (the factor covers rounding)."""
+    """Returns a whole number that is at least person·10⁹/granted for everybody (the factor covers
+    rounding).
+    """
     ratio = np.divide(person, granted, out=np.zeros(len(person)), where=granted > 0)
     return math.ceil(float(ratio.max()) * units.UNITS_PER_EPSILON * (1 + 2.0**-48))
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plans and releases say to people: what was asked, in which unit a number is, and what its error means.
+"""What plans and releases say to people: what was asked, in which unit a number is, and what its
+error means.
 
-Everything here is a function of public facts: of a question, its parameters, its expected error, and of the names that
-columns and table have. Names and units may be missing; then the words are "the column" and "units of the column".
+Everything here is a function of public facts: of a question, its parameters, its expected error,
+and of the names that columns and table have. Names and units may be missing; then the words are
+"the column" and "units of the column".
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ from sottovoce.schema import Subject
 
 #: An answer whose error is this close to that of a point drawn at random tells nothing.
 UNINFORMATIVE_SHARE = 0.95
-#: How far the middle of the label's range is expected to be from the predictions of least squares, in half ranges: as
-#: far as regressions are planned with (estimators/regression/expected.py, √(ψs² + m₂)).
+#: How far the middle of the label's range is expected to be from the predictions of least squares,
+#: in half ranges: as far as regressions are planned with (estimators/regression/expected.py, √(ψs²
+#: + m₂)).
 MIDDLE = 0.43
 #: Units that `error_unit` may return besides those of a column.
 RANK = "share of the rows (rank)"
@@ -86,7 +89,9 @@ def describe_unit(told: PlanOrRelease) -> str:
 
 
 def describe_error_unit(told: PlanOrRelease) -> str:
-    """Returns the unit of the expected error: what the plan says, or what an earlier version meant by the question."""
+    """Returns the unit of the expected error: what the plan says, or what an earlier version meant
+    by the question.
+    """
     stated = told.error_unit
     if stated:
         if describe_score(told) == "margin":
@@ -114,7 +119,9 @@ def describe_error_unit(told: PlanOrRelease) -> str:
 
 
 def describe_score(told: PlanOrRelease) -> str:
-    """Returns what the functions of a classifier give: log-odds, or what a loss of another kind compares with 0."""
+    """Returns what the functions of a classifier give: log-odds, or what a loss of another kind
+    compares with 0.
+    """
     if told.parameters.get("loss", "logistic") == "logistic":
         return "log-odds"
     return "margin"
@@ -202,7 +209,10 @@ def describe_error(told: PlanOrRelease) -> str:
     amounts = ", ".join(round_to_error(error, error) for error in list_errors(told))
     if not found:
         return amounts
-    return f"{amounts} {'in ' if found.startswith(('units of', ODDS, PROBABILITY, MARGIN)) else ''}{found}"
+    return (
+        f"{amounts} "
+        f"{'in ' if found.startswith(('units of', ODDS, PROBABILITY, MARGIN)) else ''}{found}"
+    )
 
 
 def describe_error_meaning(told: PlanOrRelease) -> str:
@@ -214,7 +224,9 @@ def describe_error_meaning(told: PlanOrRelease) -> str:
 
 
 def write_error_sentence(told: PlanOrRelease) -> str:
-    """Returns the expected error as a sentence; that of a quantile is a rank, and is told as one."""
+    """Returns the expected error as a sentence; that of a quantile is a rank, and is told as
+    one.
+    """
     if describe_error_unit(told) != RANK:
         return f"Expected error: {describe_error(told)} ({describe_error_meaning(told)})."
     (first, _), *others = name_quantiles(told)
@@ -229,7 +241,8 @@ def write_error_sentence(told: PlanOrRelease) -> str:
 
 
 def describe_prediction_error(told: PlanOrRelease) -> float:
-    """Returns the expected error in the unit of a model's intercept, as far as one is known; else 0.
+    """Returns the expected error in the unit of a model's intercept, as far as one is known; else
+    0.
 
     A probability moves by at most a quarter of what its log-odds move by.
     """
@@ -242,7 +255,9 @@ def describe_prediction_error(told: PlanOrRelease) -> float:
 
 
 def warn_if_uninformative(told: PlanOrRelease, verb: str = "says") -> str:
-    """Returns a sentence if an answer with this error tells no more than a guess would; else nothing."""
+    """Returns a sentence if an answer with this error tells no more than a guess would; else
+    nothing.
+    """
     if describe_error_unit(told) == RANK:
         return _warn_uninformative_quantiles(told, verb)
     if describe_error_unit(told) == PROBABILITY:
@@ -255,13 +270,16 @@ def warn_if_uninformative(told: PlanOrRelease, verb: str = "says") -> str:
     middle = add_unit(format_number((range_of[0] + range_of[1]) / 2), told)
     if is_model(told) and found[0] >= MIDDLE * half:
         return (
-            f"This answer {verb} nothing about the label: whoever predicts the middle of the range, {middle}, for "
+            f"This answer {verb} nothing about the label: whoever predicts the middle of the "
+            f"range, {middle}, for "
             "everybody is expected to be about as close."
         )
     if found[0] >= half:
         return (
-            f"This answer {verb} nothing about the column: its expected error is half the range or more, and whoever "
-            f"guesses the middle of the range, {middle}, is never further from the truth than half the range."
+            f"This answer {verb} nothing about the column: its expected error is half the range "
+            "or more, and whoever "
+            f"guesses the middle of the range, {middle}, is never further from the truth than "
+            "half the range."
         )
     return ""
 
@@ -271,13 +289,16 @@ def _blind_classifier(told: PlanOrRelease, verb: str) -> str:
     if list_errors(told)[0] < 0.5:
         return ""
     return (
-        f"This answer {verb} nothing about the label: its expected error is 0.5 or more, and whoever says 0.5 for "
+        f"This answer {verb} nothing about the label: its expected error is 0.5 or more, and "
+        "whoever says 0.5 for "
         "every probability is never further from the truth than that."
     )
 
 
 def _warn_uninformative_quantiles(told: PlanOrRelease, verb: str) -> str:
-    """A point drawn at random from the bounds has a rank error too; whoever comes no closer tells nothing."""
+    """A point drawn at random from the bounds has a rank error too; whoever comes no closer tells
+    nothing.
+    """
     spread = float(told.parameters.get("spread") or 1.0)
     names = [
         name
@@ -291,13 +312,16 @@ def _warn_uninformative_quantiles(told: PlanOrRelease, verb: str) -> str:
     else:
         which = f"The {', '.join(names)}"
     return (
-        f"{which} {verb} nothing about the column: a point drawn at random from the range would be about as close to "
+        f"{which} {verb} nothing about the column: a point drawn at random from the range would "
+        "be about as close to "
         "the truth."
     )
 
 
 def _compute_random_point_error(q: float, spread: float) -> float:
-    """Root mean square of rank − q, if values fill this part of the bounds evenly and a point is drawn from all."""
+    """Root mean square of rank − q, if values fill this part of the bounds evenly and a point is
+    drawn from all.
+    """
     inside = 1 / 12 + (q - 0.5) ** 2
     outside = (q**2 + (1 - q) ** 2) / 2
     return math.sqrt(spread * inside + (1 - spread) * outside)

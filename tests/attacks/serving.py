@@ -98,7 +98,9 @@ def _hear_signals() -> None:
 def serving(
     folder: Path, *options: str, environment: dict[str, str] | None = None
 ) -> Iterator[Running]:
-    """Starts the page over new books, on any free port; whatever is left of it is killed at the end."""
+    """Starts the page over new books, on any free port; whatever is left of it is killed at the
+    end.
+    """
     temporary = folder / "temporary"
     books = folder / "books.db"
     temporary.mkdir(exist_ok=True)

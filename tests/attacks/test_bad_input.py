@@ -1,4 +1,6 @@
-"""Everything a person can get wrong is a named error with a way out, before anything is charged or drawn."""
+"""Everything a person can get wrong is a named error with a way out, before anything is charged or
+drawn.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +112,9 @@ def test_bad_input_is_a_named_error_with_a_way_out(question, error, arguments):
 
 
 def no_secret_in(error):
-    """Neither the message, nor the printed traceback, nor anything chained to the error repeats the data."""
+    """Neither the message, nor the printed traceback, nor anything chained to the error repeats the
+    data.
+    """
     told = (
         "".join(traceback.format_exception_only(error))
         + repr(error.__dict__)

@@ -1,7 +1,9 @@
-"""Faults that engines must survive, or name: killed workers, files that go, gaps; and what the books say afterwards.
+"""Faults that engines must survive, or name: killed workers, files that go, gaps; and what the
+books say afterwards.
 
-A worker that is killed in the middle changes nothing: the same whole numbers, one charge, one draw of noise. What
-cannot be read before the charge costs nothing; what cannot be read after it stays spent, whatever the reason was.
+A worker that is killed in the middle changes nothing: the same whole numbers, one charge, one draw
+of noise. What cannot be read before the charge costs nothing; what cannot be read after it stays
+spent, whatever the reason was.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ def files(folder: Path, table: pa.Table = TABLE) -> Path:
 
 @dataclass(frozen=True, eq=False)
 class Staged:
-    """An engine that does something to the table, or to the kernel, when the answer is about to be read."""
+    """An engine that does something to the table, or to the kernel, when the answer is about to be
+    read.
+    """
 
     inner: Any
     stage: Callable[[Any], Any]
@@ -87,7 +91,9 @@ def kill_when_told(folder: Path) -> threading.Thread:
 
 
 def survives_a_kill(name: str, table: Path, folder: Path) -> None:
-    """Strikes the worker that reads for the answer; the release is the one that nobody's death disturbed."""
+    """Strikes the worker that reads for the answer; the release is the one that nobody's death
+    disturbed.
+    """
     folder.mkdir()
     session = granted()
     seam = Silent()
@@ -116,7 +122,9 @@ def left_after_one_charge() -> float:
 
 
 def names_a_vanished_file(name: str, folder: Path) -> None:
-    """Gone before the charge: nobody pays. Gone after it: the charge stays, and the key is spent."""
+    """Gone before the charge: nobody pays. Gone after it: the charge stays, and the key is
+    spent.
+    """
     session = granted()
     table = files(folder)
     engine = get_engine(name).open_table(str(table))

@@ -1,7 +1,9 @@
-"""Whatever is passed, it is answered or refused by an error of our own tree, which repeats nothing of what was passed.
+"""Whatever is passed, it is answered or refused by an error of our own tree, which repeats nothing
+of what was passed.
 
-Calls are generated: a good call in which one or two arguments are exchanged for something that does not belong there.
-Each run has a seed of its own, which a failure prints; nothing here depends on luck, since no call may fail.
+Calls are generated: a good call in which one or two arguments are exchanged for something that does
+not belong there. Each run has a seed of its own, which a failure prints; nothing here depends on
+luck, since no call may fail.
 """
 
 from __future__ import annotations
@@ -117,8 +119,10 @@ HOSTILE: list[Any] = [
 #: What stands in a schema where it does not belong.
 JUNK = [
     "", "=", "[[]]", "nan", "low = nan", "low = inf", 'low = "x"', f"missing = {10**400}", "levels = 3",
-    "person = 5", "tiers = 3", "[columns]", "a.b.c = 1", '[columns."\\u0000"]', "x = " + "[" * 3000, "\ud800",
-    "low = 2026-01-01", "levels = [[1], {a = 2}]", "kind = []", "high = -1", "columns = 1", "[tiers]\nlow = nan",
+    "person = "
+    "5", "tiers = 3", "[columns]", "a.b.c = 1", '[columns."\\u0000"]', "x = " + "[" * 3000, "\ud800",
+    "low = "
+    "2026-01-01", "levels = [[1], {a = 2}]", "kind = []", "high = -1", "columns = 1", "[tiers]\nlow = nan",
 ]  # fmt: skip
 
 MAKERS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -533,7 +537,8 @@ def test_no_call_of_many_ends_outside_our_errors():
     assert not found, f"seed {seed}: {sum(found.values())} of {MANY}: {list(found)[:20]}"
 
 
-#: Parameters that are numbers, but too large or too small to calculate with; each ended in an error of Python's.
+#: Parameters that are numbers, but too large or too small to calculate with; each ended in an error
+#: of Python's.
 EXTREME = {
     "Ridge": {"alpha": 1e308},
     "Ridge, output": {"coefficient_bound": 1e308},

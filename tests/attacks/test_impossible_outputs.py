@@ -1,7 +1,7 @@
 """No output is impossible under a neighbour.
 
-Ours: every answer is a multiple of the public step, and both neighbours can give every one of them. The
-same test flags NumPy's Laplace noise on doubles (Mironov 2012), so it can fail.
+Ours: every answer is a multiple of the public step, and both neighbours can give every one of them.
+The same test flags NumPy's Laplace noise on doubles (Mironov 2012), so it can fail.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ def off_grid(answers: np.ndarray, plan) -> int:
 
 
 def impossible_under(answers: np.ndarray, centre: float, scale: float) -> int:
-    """Counts doubles that centre + numpy's Laplace(scale) cannot be, whatever 53-bit uniform it draws."""
+    """Counts doubles that centre + numpy's Laplace(scale) cannot be, whatever 53-bit uniform it
+    draws.
+    """
     impossible = 0
     for answer in answers:
         z = answer - centre

@@ -1,8 +1,9 @@
-"""Where data could stand besides answers: tracebacks, logs, command lines, environments of children, core files.
+"""Where data could stand besides answers: tracebacks, logs, command lines, environments of
+children, core files.
 
-On the code before: a feature that is no number was quoted by `mine`, an error of a command carried the error with data
-behind it, threads and hooks printed tracebacks, passwords were accepted in a command line and handed on to every child,
-and `serve` and `ledger` left their memory to core files.
+On the code before: a feature that is no number was quoted by `mine`, an error of a command carried
+the error with data behind it, threads and hooks printed tracebacks, passwords were accepted in a
+command line and handed on to every child, and `serve` and `ledger` left their memory to core files.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from sottovoce.web.workspace import Workspace
 SECRET = "salary-of-ada-41234"
 ADDRESS = f"postgresql://curator:{SECRET}@127.0.0.1:9/books"
 SOURCES = sorted(Path(sv.__file__).parent.rglob("*.py"))
-#: What may be caught where another error is raised: these never hold data, but paths and sentences of ours.
+#: What may be caught where another error is raised: these never hold data, but paths and sentences
+#: of ours.
 WITHOUT_DATA = {
     "OSError",
     "ImportError",
@@ -47,7 +49,9 @@ WITHOUT_DATA = {
 
 
 def chain(error: BaseException | None) -> list[BaseException]:
-    """An error and all that hang on it, as a traceback, a log or an error reporter would find them."""
+    """An error and all that hang on it, as a traceback, a log or an error reporter would find
+    them.
+    """
     found: list[BaseException] = []
     waiting = [error]
     while waiting:
@@ -63,7 +67,9 @@ def leaks(error: BaseException) -> list[str]:
 
 
 def raised_while_another_is_handled(source: str) -> list[int]:
-    """Lines that raise a new error inside a handler, which then hangs on it, whatever `from None` hides."""
+    """Lines that raise a new error inside a handler, which then hangs on it, whatever `from None`
+    hides.
+    """
     found = []
     for handler in (
         node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ExceptHandler)

@@ -1,4 +1,6 @@
-"""Books are begun on purpose, and their log is theirs: an empty file, a log taken away, threads that fork at once."""
+"""Books are begun on purpose, and their log is theirs: an empty file, a log taken away, threads
+that fork at once.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,9 @@ def test_books_that_were_cut_to_nothing_are_not_begun_anew(in_file):
 
 @pytest.mark.parametrize("how", ["removed", "exchanged"])
 def test_a_log_that_is_taken_away_under_an_open_session_is_noticed(in_file, how):
-    """The session would go on writing into a file without a name: nobody else sees it, and a crash takes it all."""
+    """The session would go on writing into a file without a name: nobody else sees it, and a crash
+    takes it all.
+    """
     session = in_file.granted()
     log = in_file.file.with_name("books.db-wal")
     content = log.read_bytes()

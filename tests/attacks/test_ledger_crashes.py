@@ -1,7 +1,9 @@
-"""kill −9 at every labelled step and at any instant: no acknowledged spend is lost, and no release is free.
+"""kill −9 at every labelled step and at any instant: no acknowledged spend is lost, and no release
+is free.
 
-A child makes releases and tells of each value it is about to read and of each release that it gave out. After its
-death the books must add up, and hold a charge for all of the first and the exact bytes of all of the second.
+A child makes releases and tells of each value it is about to read and of each release that it gave
+out. After its death the books must add up, and hold a charge for all of the first and the exact
+bytes of all of the second.
 """
 
 from __future__ import annotations

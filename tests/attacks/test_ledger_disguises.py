@@ -1,7 +1,9 @@
-"""Books that are made to look like others: like unsigned ones, like none, like ones whose key is their owner's.
+"""Books that are made to look like others: like unsigned ones, like none, like ones whose key is
+their owner's.
 
-Whoever can write to the database, or was in the folder first, tries to be believed by way of a rule that is meant for
-honest cases: older versions did not sign, new books have no entries, a key that is there is used.
+Whoever can write to the database, or was in the folder first, tries to be believed by way of a rule
+that is meant for honest cases: older versions did not sign, new books have no entries, a key that
+is there is used.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ def test_signed_books_with_the_key_taken_from_their_first_entry_are_not_taken_fo
 
 
 def test_signed_books_that_were_rewritten_without_signatures_give_no_release_out(place):
-    """The chain is whole, as an earlier version would write it; the heads tell, so nothing stored is believed."""
+    """The chain is whole, as an earlier version would write it; the heads tell, so nothing stored
+    is believed.
+    """
     session = place.granted()
     release(session, "k")
     forged_release(place, session)
@@ -86,7 +90,9 @@ def test_an_old_entry_that_was_rewritten_is_noticed_when_books_are_opened(place,
 
 
 def test_nothing_is_signed_that_a_trigger_adds_between_the_check_and_the_signature(place):
-    """A grant of 1,000 is appended, with right digests, while an account is charged: no entry is signed after it."""
+    """A grant of 1,000 is appended, with right digests, while an account is charged: no entry is
+    signed after it.
+    """
     session = place.granted(0.01)
     entries = list(session.ledger.entries())
     lines = session.ledger.lines(1).copy()
@@ -98,12 +104,17 @@ def test_nothing_is_signed_that_a_trigger_adds_between_the_check_and_the_signatu
         as_bytes = "'\\x{}'"
     else:
         as_bytes = "x'{}'"
-    values = f"{bare.number}, 'grant', '', '', '{bare.at}', {bare.lines}, {as_bytes.format(root.hex())}, "
+    values = (
+        f"{bare.number}, 'grant', '', '', '{bare.at}', {bare.lines}, "
+        f"{as_bytes.format(root.hex())}, "
+    )
     insert = f"INSERT INTO entries VALUES ({values}{as_bytes.format(digest.hex())})"
     if place.server:
         place.ask(
-            f"CREATE FUNCTION add_one() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {insert}; RETURN NULL; END $$;"
-            "CREATE TRIGGER add_one AFTER UPDATE ON accounts FOR EACH STATEMENT EXECUTE FUNCTION add_one()"
+            f"CREATE FUNCTION add_one() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {insert}; "
+            "RETURN NULL; END $$;"
+            "CREATE TRIGGER add_one AFTER UPDATE ON accounts FOR EACH STATEMENT EXECUTE FUNCTION "
+            "add_one()"
         )
     else:
         new = f"NOT EXISTS (SELECT 1 FROM entries WHERE number = {bare.number})"
@@ -179,7 +190,9 @@ def test_books_begun_in_a_file_that_others_could_read_are_their_owners_alone(in_
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_two_processes_do_not_spend_the_same_when_the_index_of_the_log_is_removed(in_file):
-    """It holds the locks: with an index each, both would write at once. 1.8 of 1.0 were spent so."""
+    """It holds the locks: with an index each, both would write at once. 1.8 of 1.0 were spent
+    so.
+    """
     in_file.granted(1.0).ledger._store._close()
     ready, told_ready = os.pipe()
     gone, told_gone = os.pipe()
@@ -224,7 +237,9 @@ def test_the_log_of_books_behind_a_link_is_watched_too(in_file, tmp_path):
     "place_in_text", ["{", '"certificate": {', '"ledger": {'], ids=["top", "certificate", "ledger"]
 )
 def test_a_release_that_says_something_twice_is_not_what_was_signed(place_in_text):
-    """Of two values under one name every reader takes another: a signature must not hold for both."""
+    """Of two values under one name every reader takes another: a signature must not hold for
+    both.
+    """
     session = sv.Session()
     session.grant({"ada": 1.0})
     made = session.release(

@@ -1,7 +1,8 @@
-"""Sixty injected faults and more: every error at every labelled step, at every statement, and in the files beside.
+"""Sixty injected faults and more: every error at every labelled step, at every statement, and in
+the files beside.
 
-Whatever fails: the books add up, nothing that was given out is missing from them, nothing was read unpaid, no message
-names anybody, and the session goes on.
+Whatever fails: the books add up, nothing that was given out is missing from them, nothing was read
+unpaid, no message names anybody, and the session goes on.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ def faults_of(place) -> dict[str, Callable[[], BaseException]]:
 
 
 def endure(place, monkeypatch, faults) -> list[bool]:
-    """Runs one release in the way of each fault, and checks the books after it; returns which came through."""
+    """Runs one release in the way of each fault, and checks the books after it; returns which came
+    through.
+    """
     own = place.granted()
     struck = []
     for number, (fault, arm) in enumerate(faults):
@@ -123,12 +126,15 @@ def test_every_fault_at_every_step(place, monkeypatch):
         (fault, at_step(step)) for step in range(STEPS) for fault in faults_of(place).values()
     ]
     struck = endure(place, monkeypatch, faults)
-    # What the server refuses for the sake of others is tried again: at the three steps within a transaction.
+    # What the server refuses for the sake of others is tried again: at the three steps within a
+    # transaction.
     assert sum(struck) == len(faults) - 3 * place.server
 
 
 def at_statement(number, server):
-    """A fault at the n-th statement, BEGIN, COMMIT and ROLLBACK among them where they are statements."""
+    """A fault at the n-th statement, BEGIN, COMMIT and ROLLBACK among them where they are
+    statements.
+    """
     if server:
         execute = pytest.importorskip("psycopg").Cursor.execute
         return lambda patched, fault: patched.setattr(

@@ -1,6 +1,8 @@
-"""Whoever can write to the database, and has not the key: nothing they add, change or exchange is taken for the books.
+"""Whoever can write to the database, and has not the key: nothing they add, change or exchange is
+taken for the books.
 
-What is done by way of the accounts, which are not signed one by one, is found out by replaying every entry.
+What is done by way of the accounts, which are not signed one by one, is found out by replaying
+every entry.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ def append(
     key: str = "",
     root: bytes = hash_chain.NO_DIGEST,
 ) -> None:
-    """Adds an entry that follows from the last, with right digests, as anybody can who can write to the database."""
+    """Adds an entry that follows from the last, with right digests, as anybody can who can write to
+    the database.
+    """
     entries = list(books.entries())
     at = datetime.now(UTC).isoformat(timespec="seconds")
     if lines is not None:
@@ -54,7 +58,9 @@ def copy_of_a_grant(books: SqlLedger, amount: int):
 
 
 def test_a_charge_beyond_the_grant_is_found_though_the_totals_agree(place):
-    """Granted 1.0, charged 80: the account is raised, charged, and put back to what the last grant explains."""
+    """Granted 1.0, charged 80: the account is raised, charged, and put back to what the last grant
+    explains.
+    """
     books = place.open()
     allow(books, 10**9)
     place.ask("UPDATE accounts SET granted = ?, cap = ?", 10**11, 10**11)
@@ -93,22 +99,27 @@ def test_a_replay_looks_at_the_grant_of_that_moment(granted, whole):
 
 ON_SERVER = {
     "a trigger": [
-        "CREATE FUNCTION free() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.spent := OLD.spent; RETURN NEW; END'",
-        "CREATE TRIGGER free BEFORE UPDATE ON accounts FOR EACH ROW WHEN (false) EXECUTE FUNCTION free()",
+        "CREATE FUNCTION free() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.spent := "
+        "OLD.spent; RETURN NEW; END'",
+        "CREATE TRIGGER free BEFORE UPDATE ON accounts FOR EACH ROW WHEN (false) EXECUTE "
+        "FUNCTION free()",
     ],
     "a condition gone": ["ALTER TABLE accounts DROP CONSTRAINT accounts_check1"],
     "a condition changed": [
         "ALTER TABLE accounts DROP CONSTRAINT accounts_check1",
-        "ALTER TABLE accounts ADD CONSTRAINT accounts_check1 CHECK (0 <= spent AND spent <= cap + 9)",
+        "ALTER TABLE accounts ADD CONSTRAINT accounts_check1 CHECK (0 <= spent AND spent <= cap "
+        "+ 9)",
     ],
     "a condition not checked": [
         "ALTER TABLE accounts DROP CONSTRAINT accounts_check1",
-        "ALTER TABLE accounts ADD CONSTRAINT accounts_check1 CHECK (0 <= spent AND spent <= cap) NOT VALID",
+        "ALTER TABLE accounts ADD CONSTRAINT accounts_check1 CHECK (0 <= spent AND spent <= cap) "
+        "NOT VALID",
     ],
     "an index gone": ["DROP INDEX one_reservation"],
     "an index of less": [
         "DROP INDEX one_reservation",
-        "CREATE UNIQUE INDEX one_reservation ON entries (key) WHERE what IN ('reserve', 'charge') AND number > 9",
+        "CREATE UNIQUE INDEX one_reservation ON entries (key) WHERE what IN ('reserve', "
+        "'charge') AND number > 9",
     ],
     "a key gone": ["ALTER TABLE releases DROP CONSTRAINT releases_pkey"],
     "a rule": ["CREATE RULE less AS ON INSERT TO lines WHERE NEW.number > 99 DO INSTEAD NOTHING"],
@@ -296,7 +307,9 @@ def test_anybody_can_check_a_release_with_the_public_key_alone(place):
 
 
 def unsigned_books(place: Place) -> sv.Session:
-    """Books as an earlier version left them: the same entries, without a key in the first, and without signatures."""
+    """Books as an earlier version left them: the same entries, without a key in the first, and
+    without signatures.
+    """
     session = place.granted()
     release(session, "then")
     session.charge({"cleo": 0.25}, key="survey")

@@ -1,4 +1,5 @@
-"""64 processes against one cap, and many against one key: what is granted equals the cap, and a key is charged once.
+"""64 processes against one cap, and many against one key: what is granted equals the cap, and a key
+is charged once.
 
 Nothing here depends on timing: whatever the order, the sums must be exact.
 """
@@ -24,7 +25,8 @@ from ledgers.places import (
 )
 from sottovoce import errors
 
-#: 64 processes take the best part of a minute when each tries a hundred times: a server more so than a file.
+#: 64 processes take the best part of a minute when each tries a hundred times: a server more so
+#: than a file.
 SOME = 10
 FEW = 3
 
@@ -81,7 +83,9 @@ def test_many_who_ask_for_a_new_key_at_once_get_the_same_bytes(place):
 
 
 def test_releases_that_compete_for_a_budget_leave_people_out_and_never_overspend(place):
-    """Six at once, of which the budget pays four; a session leaves out who is short, so the others find nobody."""
+    """Six at once, of which the budget pays four; a session leaves out who is short, so the others
+    find nobody.
+    """
     place.granted(4 * PRICE)
 
     def runner(number: int) -> bool:

@@ -1,7 +1,8 @@
 """An older copy of the books, put in place of them: sealed, until somebody gives a reason.
 
-On older books people would spend the same budget twice. The heads beside the books tell, and so does every published
-certificate. Whoever holds the key and rewrites everything, the heads too, is found out by the certificates.
+On older books people would spend the same budget twice. The heads beside the books tell, and so
+does every published certificate. Whoever holds the key and rewrites everything, the heads too, is
+found out by the certificates.
 """
 
 from __future__ import annotations
@@ -122,7 +123,9 @@ def test_books_exchanged_while_they_are_open_are_sealed_at_the_next_write(in_fil
 
 
 def test_books_overwritten_while_they_are_open_never_pay_twice(in_file, tmp_path):
-    """Written over in place, under the eyes of SQLite: whatever it makes of that, nobody spends the same again."""
+    """Written over in place, under the eyes of SQLite: whatever it makes of that, nobody spends the
+    same again.
+    """
     session = in_file.granted()
     session.ledger._store._close()
     older = (copied(in_file, tmp_path / "older") / in_file.file.name).read_bytes()
@@ -186,12 +189,14 @@ def test_a_log_with_one_byte_changed_is_sealed(in_file, tmp_path, place_in_log):
 
 
 def forged(place: Place, key: Path | None = None) -> None:
-    """Takes half of a charge back, and computes every root, digest and balance anew, as whoever holds the books can.
+    """Takes half of a charge back, and computes every root, digest and balance anew, as whoever
+    holds the books can.
 
     Whoever holds the key too signs it all, and writes the heads anew.
     """
     ((number, person, amount),) = place.ask(
-        "SELECT number, person, amount FROM lines JOIN entries USING (number) WHERE what = 'reserve' LIMIT 1"
+        "SELECT number, person, amount FROM lines JOIN entries USING (number) WHERE what = "
+        "'reserve' LIMIT 1"
     )
     place.ask(
         "UPDATE lines SET amount = ? WHERE number = ? AND person = ?", amount // 2, number, person

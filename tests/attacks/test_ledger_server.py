@@ -1,4 +1,6 @@
-"""A server that keeps other letters, that makes people wait, that is asked by roles with few rights, or that logs."""
+"""A server that keeps other letters, that makes people wait, that is asked by roles with few
+rights, or that logs.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ def test_a_database_of_other_letters_is_refused_before_anything_is_written(
     administer(
         on_server.address,
         f"DROP DATABASE IF EXISTS {name}",
-        f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'",
+        f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0 LC_COLLATE 'C' "
+        "LC_CTYPE 'C'",
     )
     address = on_server.address.replace("/postgres?", f"/{name}?")
     with pytest.raises(errors.UnsupportedLedger, match="UTF-8"):
@@ -112,7 +115,9 @@ def test_a_key_that_an_index_cannot_hold_is_refused_before_anybody_is_charged(pl
 
 
 def test_neither_host_nor_user_is_logged(on_server, caplog, tmp_path):
-    """The driver names both in what it logs about connections, at least at DEBUG and where a rollback fails."""
+    """The driver names both in what it logs about connections, at least at DEBUG and where a
+    rollback fails.
+    """
     import psycopg
 
     with caplog.at_level(logging.DEBUG, logger="psycopg"):
@@ -141,13 +146,16 @@ def test_neither_host_nor_user_is_logged(on_server, caplog, tmp_path):
 
 @pytest.fixture
 def roles(on_server):
-    """Books of an owner, and the addresses of three roles with the rights that the library proposes."""
+    """Books of an owner, and the addresses of three roles with the rights that the library
+    proposes.
+    """
     on_server.granted(1.0)
     names = {role: f"books_{role}" for role in ("reader", "granter", "writer")}
     for name in names.values():
         administer(
             on_server.address,
-            f"DO $$ BEGIN IF EXISTS (SELECT FROM pg_roles WHERE rolname = '{name}') THEN DROP OWNED BY {name}; "
+            f"DO $$ BEGIN IF EXISTS (SELECT FROM pg_roles WHERE rolname = '{name}') THEN DROP "
+            f"OWNED BY {name}; "
             f"DROP ROLE {name}; END IF; END $$",
             f"CREATE ROLE {name} LOGIN",
         )
@@ -220,7 +228,9 @@ def test_a_name_of_a_role_is_quoted():
 
 
 def test_what_was_spent_outside_is_never_refused(place):
-    """A loss that has happened is written down: whoever is short has nothing left, and nobody else is left out."""
+    """A loss that has happened is written down: whoever is short has nothing left, and nobody else
+    is left out.
+    """
     session = place.granted(1.0)
     with pytest.warns(errors.OverdrawnWarning, match="Of 2 accounts"):
         session.charge({"ada-lovelace": 5.0, "ben-trovato": 0.25, "never seen": 0.5}, key="a leak")

@@ -1,4 +1,5 @@
-"""Books in bad surroundings: no server, no key, no space, no right to write, another writer, another version.
+"""Books in bad surroundings: no server, no key, no space, no right to write, another writer,
+another version.
 
 Each is a named error that tells nobody's name, and leaves the books as they were.
 """
@@ -26,7 +27,9 @@ from sottovoce.ledgers.opened import open_ledger
 
 
 def refused(kind: type[errors.SottovoceError], attempt) -> errors.SottovoceError:
-    """The named error of an attempt, without a name, an amount or the database's own words in it or behind it."""
+    """The named error of an attempt, without a name, an amount or the database's own words in it or
+    behind it.
+    """
     with pytest.raises(kind) as caught:
         attempt()
     error = caught.value
@@ -214,7 +217,9 @@ def test_a_keys_folder_that_cannot_be_made(on_server, tmp_path):
 
 
 def test_a_full_disk(in_file):
-    """A limit of this process on the length of files stands for the disk; nothing is half written, and space helps."""
+    """A limit of this process on the length of files stands for the disk; nothing is half written,
+    and space helps.
+    """
     in_file.granted()
     size = max(path.stat().st_size for path in in_file.keys.iterdir())
 
@@ -273,7 +278,9 @@ def test_new_books_wait_for_somebody_else_who_makes_them(in_file):
 
 
 def test_a_fork_with_open_books_loses_nothing(place):
-    """The parent goes away, and with it its connection, while the child goes on with books that it inherited."""
+    """The parent goes away, and with it its connection, while the child goes on with books that it
+    inherited.
+    """
     books = place.open()
     allow(books, 10)
 
@@ -305,7 +312,9 @@ def test_books_are_found_wherever_the_process_goes(tmp_path, monkeypatch):
 @pytest.mark.parametrize("cut", [1, 3, 4, 5, 6, 8, 40, 72, 73, 80, 103])
 @pytest.mark.parametrize("zeros", [0, 90])
 def test_what_a_crash_leaves_of_a_line_does_not_silence_the_other_heads(in_file, cut, zeros):
-    """A line is written as a whole: a crash leaves a part of it, on some file systems with zeros after it."""
+    """A line is written as a whole: a crash leaves a part of it, on some file systems with zeros
+    after it.
+    """
     in_file.granted()
     heads = in_file.file.with_name("books.db.heads")
     key = in_file.file.with_name("books.db.key").read_bytes()

@@ -1,6 +1,8 @@
-"""One byte changed anywhere, an older copy put in place, a chain computed anew: found out, by opening or by verify.
+"""One byte changed anywhere, an older copy put in place, a chain computed anew: found out, by
+opening or by verify.
 
-Which edits matter is not decided here but by a dump of everything in the tables: if it differs, somebody must notice.
+Which edits matter is not decided here but by a dump of everything in the tables: if it differs,
+somebody must notice.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ COLUMNS = {
 
 
 def full_books(place: Place) -> None:
-    """Some of everything: grants, a lowered cap, several kinds of accounts, releases, charges, a crash, a reason."""
+    """Some of everything: grants, a lowered cap, several kinds of accounts, releases, charges, a
+    crash, a reason.
+    """
     session = place.granted()
     session.grant(dict.fromkeys(PEOPLE, 0.5), currency="zCDP rho")
     session.grant(dict.fromkeys(PEOPLE, 0.5), currency="epsilon, delta", delta=1e-6)
@@ -80,7 +84,9 @@ def changed_bytes(raw: bytes, rng, back):
 
 
 def an_edit(rows, rng) -> tuple[str, tuple]:
-    """One cell of any table, any column, any row, with one byte changed: a statement and its values."""
+    """One cell of any table, any column, any row, with one byte changed: a statement and its
+    values.
+    """
     table = str(rng.choice(TABLES))
     row = rows[table][int(rng.integers(len(rows[table])))]
     names = COLUMNS[table]
@@ -95,7 +101,9 @@ def an_edit(rows, rng) -> tuple[str, tuple]:
 
 
 def stored(value):
-    """What is no text in UTF-8 goes into the column of texts all the same, as whoever edits a file can put it there."""
+    """What is no text in UTF-8 goes into the column of texts all the same, as whoever edits a file
+    can put it there.
+    """
     if isinstance(value, str):
         return value.encode("utf-8", "surrogateescape")
     return value
@@ -156,7 +164,9 @@ def tampered_cells(place: Place, edits: int, seed: int) -> tuple[int, int]:
 
 
 def tampered_bytes(place: Place, edits: int, seed: int) -> tuple[int, int, int]:
-    """Returns how many bytes of the file were changed, how many of these mattered, and how many of those got by."""
+    """Returns how many bytes of the file were changed, how many of these mattered, and how many of
+    those got by.
+    """
     full_books(place)
     content = place.file.read_bytes()
     before = dump(place.file)
@@ -215,14 +225,16 @@ def test_every_edited_cell_on_a_server_is_noticed(on_server):
     assert not noticed(on_server)
 
 
-#: Edits of several cells that leave every balance and every leaf as they were, or touch what no balance is made of.
+#: Edits of several cells that leave every balance and every leaf as they were, or touch what no
+#: balance is made of.
 SEVERAL = {
     "an account of the same last byte": [
         "UPDATE lines SET account = account + 256 WHERE account = 1",
         "UPDATE accounts SET account = account + 256 WHERE account = 1",
     ],
     "a line under an entry that has none": [
-        "INSERT INTO lines SELECT number, person, 0, 5 FROM entries, (SELECT person FROM accounts LIMIT 1) AS one"
+        "INSERT INTO lines SELECT number, person, 0, 5 FROM entries, (SELECT person FROM "
+        "accounts LIMIT 1) AS one"
         " WHERE what = 'publish'"
     ],
     "a release for a reservation that crashed": [
@@ -245,7 +257,8 @@ OF_THE_FILE = {
     "an index gone": ["DROP INDEX one_reservation"],
     "a condition gone": [
         "PRAGMA writable_schema = 1",
-        "UPDATE sqlite_schema SET sql = replace(sql, 'spent <= cap', 'spent <= cap + 9') WHERE name = 'accounts'",
+        "UPDATE sqlite_schema SET sql = replace(sql, 'spent <= cap', 'spent <= cap + 9') WHERE "
+        "name = 'accounts'",
     ],
 }
 
@@ -277,7 +290,9 @@ def test_edits_of_the_tables_themselves_are_noticed(in_file, statements):
 
 
 def test_people_whose_bytes_were_shifted_are_noticed(in_file):
-    """The first person of an entry loses the last byte to the next: one after the other they read as before."""
+    """The first person of an entry loses the last byte to the next: one after the other they read
+    as before.
+    """
     full_books(in_file)
     (first,), (second,) = in_file.ask(
         "SELECT DISTINCT person FROM lines WHERE number = 1 ORDER BY person LIMIT 2"
@@ -290,7 +305,8 @@ def test_people_whose_bytes_were_shifted_are_noticed(in_file):
         together(
             in_file,
             [
-                f"UPDATE {table} SET person = {literal(first[-1:] + second)} WHERE person = {literal(second)}"
+                f"UPDATE {table} SET person = {literal(first[-1:] + second)} WHERE person = "
+                f"{literal(second)}"
             ],
         )
     assert noticed(in_file)

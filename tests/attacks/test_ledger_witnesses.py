@@ -1,7 +1,8 @@
-"""Heads that are lost, and copies that are spent again: sealed, by the file beside the books or by a witness elsewhere.
+"""Heads that are lost, and copies that are spent again: sealed, by the file beside the books or by
+a witness elsewhere.
 
-A copy of everything, heads included, cannot be told from the books by anything that was copied with it. What tells is a
-witness that both have in common.
+A copy of everything, heads included, cannot be told from the books by anything that was copied with
+it. What tells is a witness that both have in common.
 """
 
 from __future__ import annotations
@@ -127,7 +128,9 @@ server_or_not = pytest.mark.xdist_group("server")
 @server_or_not
 @pytest.mark.parametrize("first", ["the books", "the copy"])
 def test_a_copy_on_a_second_machine_does_not_spend_again(in_file, tmp_path, address, first):
-    """Without the witness 1.9 of 1.0 were spent: 0.9 + 1.0. With it whoever comes second is sealed before it reads."""
+    """Without the witness 1.9 of 1.0 were spent: 0.9 + 1.0. With it whoever comes second is sealed
+    before it reads.
+    """
     session = in_file.granted(1.0)
     session.ledger.add_witness(address)
     session.ledger._store._close()
@@ -169,7 +172,9 @@ def test_a_witness_that_reads_but_cannot_write_does_not_count(in_file, tmp_path,
 
 
 def test_copies_that_reach_different_witnesses_do_not_both_release(in_file, tmp_path):
-    """Two of three must be reached: two copies have one of them in common, whichever two they reach."""
+    """Two of three must be reached: two copies have one of them in common, whichever two they
+    reach.
+    """
     session = in_file.granted(1.0)
     for number in range(3):
         session.ledger.add_witness(f"file:{tmp_path}/witness {number}")
@@ -189,7 +194,9 @@ def test_copies_that_reach_different_witnesses_do_not_both_release(in_file, tmp_
 def test_two_copies_that_commit_at_the_same_time_do_not_both_release(
     in_file, tmp_path, monkeypatch
 ):
-    """Both look before either has written, and both commit: whoever gives a head second finds the first."""
+    """Both look before either has written, and both commit: whoever gives a head second finds the
+    first.
+    """
     address = f"file:{tmp_path}/witness"
     in_file.granted(1.0).ledger.add_witness(address)
     copy = second_machine(in_file, tmp_path / "copy").session()
@@ -318,13 +325,16 @@ def test_a_log_without_the_heads_of_its_tree_is_reported(in_file, tmp_path):
 
 @pytest.mark.parametrize("digest", [9 * 10**18, "text", None, 0.5])
 def test_what_the_owner_of_a_database_puts_into_it_is_no_head(in_file, tmp_path, digest):
-    """A number in the place of a digest was read as so many bytes, and ended the process for want of memory."""
+    """A number in the place of a digest was read as so many bytes, and ended the process for want
+    of memory.
+    """
     session = in_file.granted(1.0)
     session.ledger.add_witness(f"sqlite:///{tmp_path}/witness")
     with contextlib.closing(sqlite3.connect(tmp_path / "witness")) as connection, connection:
         connection.execute("ALTER TABLE sottovoce_heads RENAME TO kept")
         connection.execute(
-            "CREATE TABLE sottovoce_heads (place INTEGER PRIMARY KEY, ledger, number, digest, signature)"
+            "CREATE TABLE sottovoce_heads (place INTEGER PRIMARY KEY, ledger, number, digest, "
+            "signature)"
         )
         values = (session.ledger.identity, 9, digest, bytes(64))
         connection.execute(

@@ -1,7 +1,8 @@
-"""What is left of uploaded tables when the page ends, however it ends; and what a sweep must not touch.
+"""What is left of uploaded tables when the page ends, however it ends; and what a sweep must not
+touch.
 
-On the code before, the table is still in the temporary folder after SIGTERM, SIGHUP, SIGQUIT and SIGKILL, four of
-four, and stays there for ever.
+On the code before, the table is still in the temporary folder after SIGTERM, SIGHUP, SIGQUIT and
+SIGKILL, four of four, and stays there for ever.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class Rows:
 
 CLOSED = """
 import io, os, subprocess, sys, tempfile
-import sottovoce.engines.arrow, sottovoce.files
+import sottovoce.data.engines.arrow, sottovoce.data.files
 from sottovoce import private
 from sottovoce.cli.closed import close_memory
 from sottovoce.web.desk import Desk
@@ -145,7 +146,9 @@ print(os.geteuid() > 0, os.stat("/proc/self/fd").st_uid, handle is not None, tab
 
 @linux
 def test_without_root_a_process_with_closed_memory_reads_its_tables_and_no_other_does():
-    """Then /proc/self/fd is root's. Whoever is handed the open file can read it, and nobody else of the same user."""
+    """Then /proc/self/fd is root's. Whoever is handed the open file can read it, and nobody else of
+    the same user.
+    """
     with (
         tempfile.TemporaryDirectory() as folder
     ):  # not pytest's, into which nobody but this user may look
@@ -169,7 +172,9 @@ def test_what_is_taken_away_is_gone_and_its_file_is_closed(temporary):
 
 
 def soon_open(folder: Path, count: int) -> bool:
-    """Waits until so many files are open there: threads of Arrow close a file some time after they have read it."""
+    """Waits until so many files are open there: threads of Arrow close a file some time after they
+    have read it.
+    """
     until = time.monotonic() + PATIENCE
     while len(open_files(folder)) != count and time.monotonic() < until:
         time.sleep(0.01)

@@ -1,15 +1,17 @@
 """What is published after continuous noise does not tell one table from another by its low bits.
 
-The attack: the last coordinate of a posterior sample, an eigenvalue and every answer of one coordinate are a known
-function of *one* random number, so given an answer and a table one can look for the uniform numbers that could have
-given it. With one double of 52 bits, and answers as full doubles, as noise was once drawn here, every answer is found
-under the true table and most are not found under its neighbour: that tells everything, whatever ε is printed. The old
-sampler is kept below as the planted bug. Now answers are rounded to a public grid after noise that is known far better
-than the grid, and both tables can give every answer.
+The attack: the last coordinate of a posterior sample, an eigenvalue and every answer of one
+coordinate are a known function of *one* random number, so given an answer and a table one can look
+for the uniform numbers that could have given it. With one double of 52 bits, and answers as full
+doubles, as noise was once drawn here, every answer is found under the true table and most are not
+found under its neighbour: that tells everything, whatever ε is printed. The old sampler is kept
+below as the planted bug. Now answers are rounded to a public grid after noise that is known far
+better than the grid, and both tables can give every answer.
 
-False alarms: an answer of the new sampler would be missed by the search if its noise lay beyond six deviations, 2e-9
-for each of about 600 searches. The old sampler would pass for safe if all of 25 answers, each found under the
-neighbour with a chance below one half, were found: 3e-8 a case, and less where there are 200.
+False alarms: an answer of the new sampler would be missed by the search if its noise lay beyond six
+deviations, 2e-9 for each of about 600 searches. The old sampler would pass for safe if all of 25
+answers, each found under the neighbour with a chance below one half, were found: 3e-8 a case, and
+less where there are 200.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ from sottovoce.noise import continuous, precise
 from sottovoce.noise.grid import AnswerGrid
 
 SOURCES = Path(sv.__file__).parent
-#: So many uniform numbers are tried on either side of the one that is looked for; fewer where each takes a solver.
+#: So many uniform numbers are tried on either side of the one that is looked for; fewer where each
+#: takes a solver.
 WINDOW = 40
 SOLVED = 12
 #: So many answers of the old sampler are tried, and fewer where each takes a solver.
@@ -48,7 +51,8 @@ MANY = 200
 FEW = 25
 
 
-# ---------------------------------------------------------------- every estimator that says "floating" is here
+# ---------------------------------------------------------------- every estimator that says
+# "floating" is here
 
 
 def test_every_file_that_says_floating_is_attacked():
@@ -74,7 +78,9 @@ def test_a_case_says_floating_and_one_coordinate_is_among_them(case):
 
 @contextmanager
 def watched(monkeypatch, nearest: Callable[[AnswerGrid, Any], Any] = AnswerGrid.nearest):
-    """Collects (grid, rounded numbers) of everything that is rounded, by the given way of rounding."""
+    """Collects (grid, rounded numbers) of everything that is rounded, by the given way of
+    rounding.
+    """
     seen: list[tuple[AnswerGrid, np.ndarray]] = []
 
     def spy(self, values):
@@ -123,14 +129,17 @@ def answers_under(case, monkeypatch, nearest):
 
 @every_floating
 def test_everything_that_is_published_follows_from_rounded_numbers(case, monkeypatch):
-    """With rounded numbers held fixed, other values and fresh noise give the same release; without a grid, another."""
+    """With rounded numbers held fixed, other values and fresh noise give the same release; without
+    a grid, another.
+    """
     first, second = answers_under(case, monkeypatch, constant)
     assert first == second
     first, second = answers_under(case, monkeypatch, no_grid)
     assert first != second
 
 
-# ---------------------------------------------------------------- every answer is possible under both tables
+# ---------------------------------------------------------------- every answer is possible under
+# both tables
 
 
 def aimed_sample(theta):
@@ -168,7 +177,9 @@ def aimed_eigenvalue(target):
 
 
 def aimed_cover(targets):
-    """radial.cover with the output noise that gives θ; it need not be larger than that noise usually is."""
+    """radial.cover with the output noise that gives θ; it need not be larger than that noise
+    usually is.
+    """
     original = continuous.add_output_noise
     left = list(targets)
 
@@ -239,7 +250,9 @@ def aim(patch, case, estimator, plan, rows, value, seen):
 
 @every_floating
 def test_every_answer_is_possible_under_both_tables(case, monkeypatch):
-    """By the whole way of a release, with noise that the sampler can draw (tests/noise: closer than 2^-70)."""
+    """By the whole way of a release, with noise that the sampler can draw (tests/noise: closer than
+    2^-70).
+    """
     one, two = (case.prepared(table) for table in case.tables())
     for _ in range(5):
         with watched(monkeypatch) as seen:
@@ -276,7 +289,9 @@ class Line:
         )
 
     def can_be(self, answer: float, step: float | None) -> bool:
-        """Whether some uniform number of 52 bits gives this answer, rounded to a step if there is one."""
+        """Whether some uniform number of 52 bits gives this answer, rounded to a step if there is
+        one.
+        """
         noise = self.noise_in(answer)
         if self.normal:
             u = ndtr(noise)
@@ -320,7 +335,9 @@ def solution_line(solution: float, rate: float) -> Line:
 
 
 def minimiser_line(problem, scale: float, minimise) -> Line:
-    """The minimiser for a noise b of one coordinate, to all digits of a double, without the noise that covers them."""
+    """The minimiser for a noise b of one coordinate, to all digits of a double, without the noise
+    that covers them.
+    """
     tolerance = 8 * problem.error
 
     def solved(b: np.ndarray) -> np.ndarray:
@@ -335,7 +352,9 @@ def minimiser_line(problem, scale: float, minimise) -> Line:
 
 
 def lines(case, table) -> dict[str, Line]:
-    """What an attacker knows of the way from noise to every published number, if the table is this one."""
+    """What an attacker knows of the way from noise to every published number, if the table is this
+    one.
+    """
     estimator, plan, rows = case.prepared(table)
     found: dict[str, Line] = {}
     minimise = ridge_objective.newton.minimise
@@ -376,9 +395,11 @@ def lines(case, table) -> dict[str, Line]:
     return found
 
 
-#: The λ of an adaptive sample follows from a published number; the search is for samples with this one.
+#: The λ of an adaptive sample follows from a published number; the search is for samples with this
+#: one.
 PUBLISHED_RIDGE = 120.0
-#: Answers of which a number hangs on one random number: those of one coordinate, and samples of any.
+#: Answers of which a number hangs on one random number: those of one coordinate, and samples of
+#: any.
 SEARCHED = [case for case in FLOATING if case.name.endswith(", 1") or "posterior" in case.name]
 every_searched = pytest.mark.parametrize("case", SEARCHED, ids=repr)
 
@@ -405,7 +426,9 @@ def found_under(numbers, line: Line, step: float | None) -> int:
 
 @every_searched
 def test_the_old_sampler_is_caught(case):
-    """All its answers are found under the true table, and not all under the neighbour: fewer than 80 % of 200."""
+    """All its answers are found under the true table, and not all under the neighbour: fewer than
+    80 % of 200.
+    """
     true, neighbour = (lines(case, table) for table in case.tables())
     assert set(true) == ({"theta", "noisy_eigenvalue"} if "adaptive" in case.name else {"theta"})
     for name, line in true.items():

@@ -43,7 +43,9 @@ def everything_reachable(thing, seen=None) -> list:
 
 
 def unnoised(case) -> set[float]:
-    """Every statistic of the data that must not be found: sums, means, quantiles, the values themselves."""
+    """Every statistic of the data that must not be found: sums, means, quantiles, the values
+    themselves.
+    """
     capture = captured(case, VALUES, EPSILON)
     total = capture.plan.weights.total
     numbers = [VALUES.mean(), VALUES.sum(), np.median(VALUES), VALUES.min(), VALUES.max(), *VALUES]
@@ -63,7 +65,8 @@ def unnoised(case) -> set[float]:
 @pytest.mark.parametrize("case", CASES, ids=repr)
 def test_no_unnoised_statistic_is_reachable(case):
     forbidden = unnoised(case)
-    # Far from any coincidence: the grid of the answers is coarse, so an answer may equal a value; refit until not.
+    # Far from any coincidence: the grid of the answers is coarse, so an answer may equal a value;
+    # refit until not.
     estimator = case.make().fit(VALUES, epsilon=EPSILON)
     public = set(everything_reachable(case.make().plan(epsilon=EPSILON)))
     found = [n for n in everything_reachable(estimator) if n not in public]

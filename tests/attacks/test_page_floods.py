@@ -1,7 +1,9 @@
-"""What a stranger on this machine can do to the page: keep nobody out, fill nothing, and find nothing else of it.
+"""What a stranger on this machine can do to the page: keep nobody out, fill nothing, and find
+nothing else of it.
 
-A stranger has the loopback and no cookie. The page runs in a process of its own, as `sottovoce serve` runs it, and may
-open 1,024 files as most machines allow. Requests go over real sockets, and every test waits for what happens.
+A stranger has the loopback and no cookie. The page runs in a process of its own, as `sottovoce
+serve` runs it, and may open 1,024 files as most machines allow. Requests go over real sockets, and
+every test waits for what happens.
 """
 
 from __future__ import annotations
@@ -180,7 +182,9 @@ def test_half_sent_requests_do_not_stop_the_page(page):
 
 
 def test_wrong_codes_keep_nobody_out(page):
-    """A stranger who knows even the prefix types wrong codes without end, and the right one is let in every time."""
+    """A stranger who knows even the prefix types wrong codes without end, and the right one is let
+    in every time.
+    """
     right = page.code
     stop = threading.Event()
     answered = []
@@ -228,11 +232,14 @@ def test_thousands_of_wrong_codes_cost_no_scrypt_and_a_right_one_costs_one(monke
 
 
 def test_guesses_are_hopeless_without_a_limit():
-    """One hundred thousand a second, more than the page can read, for a century, by somebody who knows all prefixes."""
+    """One hundred thousand a second, more than the page can read, for a century, by somebody who
+    knows all prefixes.
+    """
     assert 100_000 * CENTURY / len(access_codes.ALPHABET) ** access_codes.SECRET < 1e-9
 
 
-#: What is no request, or stops to be one: bytes that are sent, and what follows once something was answered.
+#: What is no request, or stops to be one: bytes that are sent, and what follows once something was
+#: answered.
 WRONG = {
     "TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + MARKER * 60, b""),
     "bytes": (bytes(range(256)) + MARKER + b"\r\n\r\n", b""),
@@ -286,7 +293,9 @@ def refuse_long_errors(page):
 
 
 def listening(pid: int) -> set[str]:
-    """Addresses at which a process listens, as the kernel tells everybody; names of sockets in the file system too."""
+    """Addresses at which a process listens, as the kernel tells everybody; names of sockets in the
+    file system too.
+    """
     inodes = set()
     for link in Path(f"/proc/{pid}/fd").glob("*"):
         try:

@@ -1,8 +1,9 @@
-"""What another user of the machine can do with the link to the page: not read it, not use it twice, not in silence.
+"""What another user of the machine can do with the link to the page: not read it, not use it twice,
+not in silence.
 
-A stranger sees every command line, may have looked over a shoulder, and can send what a browser would send. On the
-code before, the browser's command line held the token, a second use was one sentence to whoever came second, and the
-token was good for ever.
+A stranger sees every command line, may have looked over a shoulder, and can send what a browser
+would send. On the code before, the browser's command line held the token, a second use was one
+sentence to whoever came second, and the token was good for ever.
 """
 
 from __future__ import annotations

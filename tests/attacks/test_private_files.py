@@ -1,8 +1,10 @@
-"""What somebody with an account on the machine sees of confidential files: nothing, at no moment, and by no link.
+"""What somebody with an account on the machine sees of confidential files: nothing, at no moment,
+and by no link.
 
-A file that is restricted after it was written can be opened in between, and whoever has it open keeps it. So the
-attacker here looks at the folder before and after every step that a program takes with files, under a mask that takes
-no right away. On the code before, statement, audit, export and both files of the market are seen with mode 0666.
+A file that is restricted after it was written can be opened in between, and whoever has it open
+keeps it. So the attacker here looks at the folder before and after every step that a program takes
+with files, under a mask that takes no right away. On the code before, statement, audit, export and
+both files of the market are seen with mode 0666.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""What another user of the machine can do to the engines: connect to what listens, read what is spilled, plant a view.
+"""What another user of the machine can do to the engines: connect to what listens, read what is
+spilled, plant a view.
 
-A stranger has the machine's loopback and its file system, and none of the curator's secrets. Each attack begins with
-a control: against a cluster as Dask starts it by default, or a connection as DuckDB opens it, it succeeds.
+A stranger has the machine's loopback and its file system, and none of the curator's secrets. Each
+attack begins with a control: against a cluster as Dask starts it by default, or a connection as
+DuckDB opens it, it succeeds.
 """
 
 from __future__ import annotations
@@ -200,6 +202,9 @@ def test_our_connection_loads_no_extension_and_keeps_its_settings(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("value\n1\n2\n")
     relation = get_engine("duckdb").open_table(str(path), ("value",)).relation  # type: ignore[attr-defined]
-    settings = "autoinstall_known_extensions autoload_known_extensions allow_community_extensions enable_external_access"
+    settings = (
+        "autoinstall_known_extensions autoload_known_extensions allow_community_extensions "
+        "enable_external_access"
+    )
     asked = ", ".join(f"current_setting('{name}')" for name in settings.split())
     assert relation.limit(1).aggregate(asked).fetchall() == [(False,) * 4]

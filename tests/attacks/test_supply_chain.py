@@ -1,4 +1,6 @@
-"""Somebody exchanges a package on its way to us: `make` refuses the file, and installs nothing that is not locked."""
+"""Somebody exchanges a package on its way to us: `make` refuses the file, and installs nothing that
+is not locked.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Exact losses agree with refitting without each row, with quadrature, and with draws of the real mechanisms."""
+"""Exact losses agree with refitting without each row, with quadrature, and with draws of the real
+mechanisms.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def without(i, X, y, w):
 
 
 def sampled_delta(P, Q, gamma, x, y, epsilon):
-    """δ of N(θ, H⁻¹/γ) in the direction P to Q, by quadrature over √γ(y − xᵀθ), which is sufficient."""
+    """δ of N(θ, H⁻¹/γ) in the direction P to Q, by quadrature over √γ(y − xᵀθ), which is
+    sufficient.
+    """
     laws = []
     for H, theta in (P, Q):
         laws.append((math.sqrt(gamma) * (y - x @ theta), math.sqrt(x @ np.linalg.solve(H, x))))
@@ -165,7 +169,8 @@ def drawn_delta(rng, P, Q, epsilon, size=200_000):
 
 
 def test_noise_in_the_objective_agrees_with_draws_of_it():
-    # Its solution is H⁻¹(Xᵀy − b): normal, with covariance σ²H⁻². False alarms below 1e-6 a run (5.5 deviations).
+    # Its solution is H⁻¹(Xᵀy − b): normal, with covariance σ²H⁻². False alarms below 1e-6 a run
+    # (5.5 deviations).
     X, y = data(12)
     y[0] = -y[0] * 2
     audit = sv.audit.per_instance(sv.audit.GaussianObjective(0.5, 0.5), X, y, 0.02)
@@ -181,7 +186,9 @@ def test_noise_in_the_objective_agrees_with_draws_of_it():
 
 
 def test_losses_are_those_of_the_draws_that_the_library_makes():
-    """The estimator's own sampler, with and without a row: P(S) − e^ε·Q(S) is δ for the worst set S, within 50 %."""
+    """The estimator's own sampler, with and without a row: P(S) − e^ε·Q(S) is δ for the worst set
+    S, within 50 %.
+    """
     X, y = data(20)
     y[4] = -1.0
     gamma = 8.0
@@ -346,7 +353,8 @@ def test_several_rows_of_a_posterior_sample_add_up_exactly_in_renyi():
     H0, theta0 = solved(X[3:], y[3:], 1.0, np.ones(21))
     alpha = renyi.ORDERS[100]
     k = 100
-    # D_α between two normal laws, in closed form: α times the one precision less α − 1 times the other.
+    # D_α between two normal laws, in closed form: α times the one precision less α − 1 times the
+    # other.
     S = alpha * H0 - (alpha - 1) * H
     mixed = np.linalg.solve(S, alpha * H0 @ theta0 - (alpha - 1) * H @ theta)
     form = alpha * theta0 @ H0 @ theta0 - (alpha - 1) * theta @ H @ theta - mixed @ S @ mixed

@@ -1,4 +1,6 @@
-"""Bounds that anybody computes from a release cover their own loss, and their histogram is private."""
+"""Bounds that anybody computes from a release cover their own loss, and their histogram is
+private.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def drawn(rng, n=1500, d=4):
 
 @pytest.fixture(scope="module")
 def runs():
-    """200 data sets, each with a release of its own under one plan; true losses by the solvers, in 50 rows of each."""
+    """200 data sets, each with a release of its own under one plan; true losses by the solvers, in
+    50 rows of each.
+    """
     model = sv.AdaptivePosteriorSample(epsilon=8.0, bounds=BALL)
     rng = np.random.default_rng()
     budgets, rows = model.gather(*drawn(rng), epsilon=8.0, groups=None)
@@ -46,7 +50,8 @@ def runs():
 @pytest.mark.xdist_group("calculator")  # the runs are slow to make, and made once
 def test_the_calculator_covers_the_truth_and_is_near_it(runs):
     covered = np.array([bound.sample >= truth for bound, truth in runs])
-    # Each row is covered with probability 0.99 at least; rows of one data set hang together, 200 data sets do not.
+    # Each row is covered with probability 0.99 at least; rows of one data set hang together, 200
+    # data sets do not.
     assert covered.mean() >= 0.99
     assert np.median([np.median(bound.sample / truth) for bound, truth in runs]) <= 1.5
     assert all((bound.epsilon >= bound.sample).all() for bound, _ in runs)

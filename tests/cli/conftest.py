@@ -1,4 +1,6 @@
-"""A table of people with budgets, in every form that the command line takes, and a way to give commands."""
+"""A table of people with budgets, in every form that the command line takes, and a way to give
+commands.
+"""
 
 from __future__ import annotations
 

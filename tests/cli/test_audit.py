@@ -1,4 +1,6 @@
-"""`sottovoce audit`: a page that shows the right numbers to the curator alone, and the public calculator."""
+"""`sottovoce audit`: a page that shows the right numbers to the curator alone, and the public
+calculator.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The demonstration: it writes its files, says only what is so, and its commands work as printed."""
+"""The demonstration: it writes its files, says only what is so, and its commands work as
+printed.
+"""
 
 from __future__ import annotations
 

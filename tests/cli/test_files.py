@@ -12,7 +12,8 @@ from sottovoce.cli.console import write_file
 from sottovoce.release import Release
 
 REFUSED = "InvalidParameter: The file of --{} exists already.\nWhat stands in it would be lost.\n"
-#: Every command that writes a file, as a function of the folder of the fixtures; {out} is what it writes to.
+#: Every command that writes a file, as a function of the folder of the fixtures; {out} is what it
+#: writes to.
 BOOKS = ("--ledger", "books.db")
 COMMANDS = {
     "release": "release mean salaries.csv --schema schema.toml --out {out}",

@@ -1,4 +1,6 @@
-"""Books at the terminal: begun on purpose, granted from tables, charged once for each key, verified by anybody."""
+"""Books at the terminal: begun on purpose, granted from tables, charged once for each key, verified
+by anybody.
+"""
 
 from __future__ import annotations
 
@@ -478,7 +480,9 @@ def test_a_stranger_checks_an_export_without_key_and_names(release, ledger, book
 
 
 def _checked(text):
-    """Recomputes an export with nothing of this library: the head, and what each digest has spent."""
+    """Recomputes an export with nothing of this library: the head, and what each digest has
+    spent.
+    """
     about, *rows = map(json.loads, text.splitlines())
     public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(about["key"]))
     before = bytes(32)

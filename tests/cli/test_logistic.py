@@ -1,4 +1,6 @@
-"""`plan logistic`, `release logistic` and what `predict` and `explain` make of it: from a table to classes."""
+"""`plan logistic`, `release logistic` and what `predict` and `explain` make of it: from a table to
+classes.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ levels = ["no", "yes"]
 kind = "factor"
 levels = LEVELS
 """
-#: Labels of the same people, each with its classes: text, numbers, several, and text that a file must quote.
+#: Labels of the same people, each with its classes: text, numbers, several, and text that a file
+#: must quote.
 LABELS = {
     "ill": ["healthy", "ill"],
     "flag": ["0", "1"],
@@ -495,7 +498,9 @@ def test_labels_alone_are_protected_with_half_the_noise_and_said_so(run, ward):
 
 @pytest.fixture
 def public(ward, patients) -> Path:
-    """Other people like these, whose rows need no protection: public.csv, public.parquet and parts/."""
+    """Other people like these, whose rows need no protection: public.csv, public.parquet and
+    parts/.
+    """
     other = patients.take(np.arange(1, 1201, 2)).set_column(
         3, "age", pa.array(patients["age"].to_numpy()[:600])
     )

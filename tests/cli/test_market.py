@@ -1,4 +1,6 @@
-"""`sottovoce market`: its files are the library's allocation to the coin, and it says only what is so."""
+"""`sottovoce market`: its files are the library's allocation to the coin, and it says only what is
+so.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ from sottovoce.market import Allocation
 from sottovoce.report.market import NOT_PROTECTED, MarketOutcome, guard_formula
 
 SELLERS = 60
-#: From 0.7 to 5.3 in an order that has nothing to do with names: four below the range 1 to 5 and four above it.
+#: From 0.7 to 5.3 in an order that has nothing to do with names: four below the range 1 to 5 and
+#: four above it.
 COSTS = [round(0.7 + 4.6 * (37 * i % SELLERS) / (SELLERS - 1), 4) for i in range(SELLERS)]
 NAMES = [f"s{i:02d}" for i in range(SELLERS)]
 LAW = ("--prior", "uniform:1:5")
@@ -194,7 +197,8 @@ def test_caps_of_sellers_hold_and_the_buyers_cap_too(market, tmp_path):
     assert list(lines[0]) == ["id", "epsilon", "payment", "cap"]
     assert [float(line["cap"]) for line in lines] == [min(cap, 2) for cap in caps]
     assert all(float(line["epsilon"]) <= float(line["cap"]) for line in lines)
-    # A column called cap counts without being named: limits that somebody set must not be overlooked.
+    # A column called cap counts without being named: limits that somebody set must not be
+    # overlooked.
     usual = written(
         tmp_path / "u.csv", ["seller", "cost", "cap"], zip(NAMES, COSTS, caps, strict=True)
     )
@@ -358,7 +362,9 @@ def test_an_explanation_tries_lies_out_and_none_pays(market, sellers, rule):
 
 
 def test_an_explanation_would_say_if_a_lie_paid(market, sellers, monkeypatch):
-    """Where everybody is paid what they ask, the lie that asks for more gains, and the explanation says so."""
+    """Where everybody is paid what they ask, the lie that asks for more gains, and the explanation
+    says so.
+    """
     asked = property(
         lambda deal: deal.epsilon * np.minimum(deal.prices.values[np.minimum(deal.step, 127)], 9)
     )
@@ -406,7 +412,9 @@ def test_what_is_published_names_nobody_and_repeats_no_report(market, sellers, t
 
 
 class Page(HTMLParser):
-    """The words of a page; refuses tags that are not closed in order, and anything that would be loaded."""
+    """The words of a page; refuses tags that are not closed in order, and anything that would be
+    loaded.
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -470,61 +478,100 @@ GOOD = "seller,cost\na,1\nb,2\nc,3\n"
 #: What is wrong, the table, the words, the error, and a part of what it says.
 REFUSED = {
     "no prior": (GOOD, ("--budget", 1), "InvalidParameter", "No prior is given"),
-    "neither money nor its worth": (GOOD, LAW, "InvalidParameter", "Neither --trade-off nor --budget"),
-    "money that is worth nothing": (GOOD, (*LAW, "--trade-off", 0), "InvalidParameter", "--trade-off is not"),
-    "a trade-off that is no number": (GOOD, (*LAW, "--trade-off", "nan"), "InvalidParameter", "--trade-off"),
+    "neither money nor its "
+    "worth": (GOOD, LAW, "InvalidParameter", "Neither --trade-off nor --budget"),
+    "money that is worth "
+    "nothing": (GOOD, (*LAW, "--trade-off", 0), "InvalidParameter", "--trade-off is not"),
+    "a trade-off that is no "
+    "number": (GOOD, (*LAW, "--trade-off", "nan"), "InvalidParameter", "--trade-off"),
     "no money": (GOOD, (*LAW, "--budget", 0), "InvalidParameter", "--budget is not a positive"),
     "debts": (GOOD, (*LAW, "--budget", -1), "InvalidParameter", "--budget"),
     "endless money": (GOOD, (*LAW, "--budget", "inf"), "InvalidParameter", "--budget"),
-    "a rule without a budget": (GOOD, (*LAW, "--trade-off", 1, "--rule", "ceiling"), "InvalidParameter", "--rule"),
-    "an unknown rule": (GOOD, (*LAW, "--budget", 1, "--rule", "best"), "InvalidParameter", "not known"),
-    "a reserve of nothing": (GOOD, (*LAW, "--budget", 1, "--reserve", 0), "InvalidParameter", "--reserve"),
+    "a rule without a "
+    "budget": (GOOD, (*LAW, "--trade-off", 1, "--rule", "ceiling"), "InvalidParameter", "--rule"),
+    "an unknown "
+    "rule": (GOOD, (*LAW, "--budget", 1, "--rule", "best"), "InvalidParameter", "not known"),
+    "a reserve of "
+    "nothing": (GOOD, (*LAW, "--budget", 1, "--reserve", 0), "InvalidParameter", "--reserve"),
     "a cap of nothing": (GOOD, (*LAW, "--budget", 1, "--cap", 0), "InvalidParameter", "--cap"),
-    "a cap beyond protection": (GOOD, (*LAW, "--budget", 1, "--cap", 1000), "InvalidParameter", "cap"),
+    "a cap beyond "
+    "protection": (GOOD, (*LAW, "--budget", 1, "--cap", 1000), "InvalidParameter", "cap"),
     "no features": (GOOD, (*LAW, "--budget", 1, "--features", 0), "InvalidParameter", "--features"),
     "no norm": (GOOD, (*LAW, "--budget", 1, "--norm", -2), "InvalidParameter", "--norm"),
     "no coin": (GOOD, (*LAW, "--budget", 1, "--coin", 0), "InvalidParameter", "--coin"),
-    "a coin too fine": (GOOD, (*LAW, "--budget", 1, "--coin", "1e-300"), "InvalidParameter", "too fine"),
-    "an unknown law": (GOOD, ("--prior", "beta:1:5", "--budget", 1), "InvalidParameter", "uniform:low:high, normal:"),
-    "a law without numbers": (GOOD, ("--prior", "uniform", "--budget", 1), "InvalidParameter", "The prior is not"),
-    "a law with words": (GOOD, ("--prior", "uniform:x731:5", "--budget", 1), "InvalidParameter", "The prior"),
-    "a law with too many numbers": (GOOD, ("--prior", "uniform:1:2:3", "--budget", 1), "InvalidParameter", "The prior"),
-    "a law reversed": (GOOD, ("--prior", "uniform:5:1", "--budget", 1), "InvalidBounds", "range of the prior"),
-    "a law without end": (GOOD, ("--prior", "uniform:1:inf", "--budget", 1), "InvalidBounds", "range of the prior"),
-    "a law without spread": (GOOD, ("--prior", "normal:2:0:1:5", "--budget", 1), "InvalidParameter", "deviation"),
-    "a law from nowhere": (GOOD, ("--prior", "empirical:", "--budget", 1), "InvalidParameter", "The prior"),
-    "a law from no file": (GOOD, ("--prior", "empirical:no.csv", "--budget", 1), "InvalidData", "costs seen before"),
-    "a law from the reports": (GOOD, ("--prior", "empirical:t.csv", "--budget", 1), "InvalidParameter", "reports that"),
-    "a law from equal costs": (GOOD, ("--prior", "empirical:same.csv", "--budget", 1), "InvalidBounds", "the same"),
-    "a law from gaps": (GOOD, ("--prior", "empirical:gaps.csv", "--budget", 1), "MissingValues", "seen before"),
-    "a law from words": (GOOD, ("--prior", "empirical:words.csv", "--budget", 1), "WrongType", "seen before: a cost"),
-    "nobody of that name": (GOOD, (*LAW, "--budget", 1, "--explain", "x731"), "UnknownPeople", "not in the table"),
-    "a column that is not there": (GOOD, (*LAW, "--budget", 1, "--cap-column", "most"), "MissingColumn", "'most'"),
-    "a name that is taken": (GOOD, (*LAW, "--budget", 1, "--seller-column", "cap"), "InvalidParameter", "a new column"),
-    "one column twice": (GOOD, (*LAW, "--budget", 1, "--seller-column", "cost"), "InvalidParameter", "two purposes"),
+    "a coin too "
+    "fine": (GOOD, (*LAW, "--budget", 1, "--coin", "1e-300"), "InvalidParameter", "too fine"),
+    "an unknown "
+    "law": (GOOD, ("--prior", "beta:1:5", "--budget", 1), "InvalidParameter", "uniform:low:high, normal:"),
+    "a law without "
+    "numbers": (GOOD, ("--prior", "uniform", "--budget", 1), "InvalidParameter", "The prior is not"),
+    "a law with "
+    "words": (GOOD, ("--prior", "uniform:x731:5", "--budget", 1), "InvalidParameter", "The prior"),
+    "a law with too many "
+    "numbers": (GOOD, ("--prior", "uniform:1:2:3", "--budget", 1), "InvalidParameter", "The prior"),
+    "a law "
+    "reversed": (GOOD, ("--prior", "uniform:5:1", "--budget", 1), "InvalidBounds", "range of the prior"),
+    "a law without "
+    "end": (GOOD, ("--prior", "uniform:1:inf", "--budget", 1), "InvalidBounds", "range of the prior"),
+    "a law without "
+    "spread": (GOOD, ("--prior", "normal:2:0:1:5", "--budget", 1), "InvalidParameter", "deviation"),
+    "a law from "
+    "nowhere": (GOOD, ("--prior", "empirical:", "--budget", 1), "InvalidParameter", "The prior"),
+    "a law from no "
+    "file": (GOOD, ("--prior", "empirical:no.csv", "--budget", 1), "InvalidData", "costs seen before"),
+    "a law from the "
+    "reports": (GOOD, ("--prior", "empirical:t.csv", "--budget", 1), "InvalidParameter", "reports that"),
+    "a law from equal "
+    "costs": (GOOD, ("--prior", "empirical:same.csv", "--budget", 1), "InvalidBounds", "the same"),
+    "a law from "
+    "gaps": (GOOD, ("--prior", "empirical:gaps.csv", "--budget", 1), "MissingValues", "seen before"),
+    "a law from "
+    "words": (GOOD, ("--prior", "empirical:words.csv", "--budget", 1), "WrongType", "seen before: a cost"),
+    "nobody of that "
+    "name": (GOOD, (*LAW, "--budget", 1, "--explain", "x731"), "UnknownPeople", "not in the table"),
+    "a column that is not "
+    "there": (GOOD, (*LAW, "--budget", 1, "--cap-column", "most"), "MissingColumn", "'most'"),
+    "a name that is "
+    "taken": (GOOD, (*LAW, "--budget", 1, "--seller-column", "cap"), "InvalidParameter", "a new column"),
+    "one column "
+    "twice": (GOOD, (*LAW, "--budget", 1, "--seller-column", "cost"), "InvalidParameter", "two purposes"),
     "no file": (None, (*LAW, "--budget", 1), "InvalidData", "no table"),
     "an empty file": ("", (*LAW, "--budget", 1), "InvalidData", "no header"),
     "no sellers": ("seller,cost\n", (*LAW, "--budget", 1), "TooFewRows", "no sellers"),
-    "no column of sellers": ("name,cost\na,1\n", (*LAW, "--budget", 1), "MissingColumn", "'seller'"),
+    "no column of "
+    "sellers": ("name,cost\na,1\n", (*LAW, "--budget", 1), "MissingColumn", "'seller'"),
     "no column of costs": ("seller,price\na,1\n", (*LAW, "--budget", 1), "MissingColumn", "'cost'"),
-    "a negative cost": (GOOD.replace("2", "-731"), (*LAW, "--budget", 1), "InvalidParameter", "negative"),
+    "a negative "
+    "cost": (GOOD.replace("2", "-731"), (*LAW, "--budget", 1), "InvalidParameter", "negative"),
     "NaN": (GOOD.replace("2", "nan"), (*LAW, "--budget", 1), "MissingValues", "not finite"),
     "no report": (GOOD.replace("2", ""), (*LAW, "--budget", 1), "MissingValues", "missing"),
-    "an endless cost": (GOOD.replace("2", "inf"), (*LAW, "--budget", 1), "MissingValues", "not finite"),
-    "a cost in words": (GOOD.replace("2", "€731"), (*LAW, "--budget", 1), "WrongType", "not a number"),
+    "an endless "
+    "cost": (GOOD.replace("2", "inf"), (*LAW, "--budget", 1), "MissingValues", "not finite"),
+    "a cost in "
+    "words": (GOOD.replace("2", "€731"), (*LAW, "--budget", 1), "WrongType", "not a number"),
     "a cell too many": (GOOD + "d,1,x731\n", (*LAW, "--budget", 1), "WrongType", "not a number"),
     "a seller twice": (GOOD + "a,731\n", (*LAW, "--budget", 1), "DuplicatePeople", "listed twice"),
-    "a seller without a name": (GOOD + ",731\n", (*LAW, "--budget", 1), "UnknownPeople", "no seller"),
-    "a negative cap": ("seller,cost,cap\na,1,-731\n", (*LAW, "--budget", 1), "InvalidBudget", "cap"),
-    "a missing cap": ("seller,cost,cap\na,1,1\nb,2,\n", (*LAW, "--budget", 1), "InvalidBudget", "cap"),
-    "all caps zero": ("seller,cost,cap\na,1,0\nb,2,0\n", (*LAW, "--budget", 1), "InvalidParameter", "cap is zero"),
-    "reports beyond the law": ("seller,cost\na,731\nb,9\n", (*LAW, "--budget", 1), "InvalidParameter", "same money"),
-    "a reserve below all": (GOOD, (*LAW, "--budget", 1, "--reserve", 0.5), "InvalidParameter", "Every report lies"),
-    "a place that is read": (GOOD, (*LAW, "--budget", 1, "--page", "t.csv"), "InvalidParameter", "--page is a file"),
-    "a place that is the law": (GOOD, ("--prior", "empirical:past.csv", "--budget", 1, "--publish", "past.csv"),
+    "a seller without a "
+    "name": (GOOD + ",731\n", (*LAW, "--budget", 1), "UnknownPeople", "no seller"),
+    "a negative "
+    "cap": ("seller,cost,cap\na,1,-731\n", (*LAW, "--budget", 1), "InvalidBudget", "cap"),
+    "a missing "
+    "cap": ("seller,cost,cap\na,1,1\nb,2,\n", (*LAW, "--budget", 1), "InvalidBudget", "cap"),
+    "all caps "
+    "zero": ("seller,cost,cap\na,1,0\nb,2,0\n", (*LAW, "--budget", 1), "InvalidParameter", "cap is zero"),
+    "reports beyond the "
+    "law": ("seller,cost\na,731\nb,9\n", (*LAW, "--budget", 1), "InvalidParameter", "same money"),
+    "a reserve below "
+    "all": (GOOD, (*LAW, "--budget", 1, "--reserve", 0.5), "InvalidParameter", "Every report lies"),
+    "a place that is "
+    "read": (GOOD, (*LAW, "--budget", 1, "--page", "t.csv"), "InvalidParameter", "--page is a file"),
+    "a place that is the "
+    "law": (GOOD, ("--prior", "empirical:past.csv", "--budget", 1, "--publish", "past.csv"),
                                 "InvalidParameter", "--publish is a file that"),
-    "a place nowhere": (GOOD, (*LAW, "--budget", 1, "--publish", "no/p.json"), "InvalidParameter", "--publish"),
-    "one place twice": (GOOD, (*LAW, "--budget", 1, "--page", "out.csv"), "InvalidParameter", "two purposes"),
+    "a place "
+    "nowhere": (GOOD, (*LAW, "--budget", 1, "--publish", "no/p.json"), "InvalidParameter", "--publish"),
+    "one place "
+    "twice": (GOOD, (*LAW, "--budget", 1, "--page", "out.csv"), "InvalidParameter", "two purposes"),
 }  # fmt: skip
 
 

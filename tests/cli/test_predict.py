@@ -1,4 +1,6 @@
-"""`sottovoce predict`: what the released model says of new rows, and nothing a spreadsheet could run."""
+"""`sottovoce predict`: what the released model says of new rows, and nothing a spreadsheet could
+run.
+"""
 
 from __future__ import annotations
 

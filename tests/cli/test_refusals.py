@@ -1,4 +1,6 @@
-"""Bad input: a named sentence, exit code 2, nothing on standard output, no file, and no value of the data."""
+"""Bad input: a named sentence, exit code 2, nothing on standard output, no file, and no value of
+the data.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`plan ridge` and `release ridge`: from a table and its schema to a model, and advice beforehand."""
+"""`plan ridge` and `release ridge`: from a table and its schema to a model, and advice
+beforehand.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`sottovoce serve` as a process: the link, the guard from the first moment on, the page, and its end."""
+"""`sottovoce serve` as a process: the link, the guard from the first moment on, the page, and its
+end.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ from typer.testing import CliRunner
 import sottovoce as sv
 from sottovoce.cli.serve import serve
 
-COMMAND = "import typer; from sottovoce.cli.serve import serve; app = typer.Typer(); app.command()(serve); app()"
+COMMAND = (
+    "import typer; from sottovoce.cli.serve import serve; app = typer.Typer(); "
+    "app.command()(serve); app()"
+)
 PATIENCE = 300.0
 
 

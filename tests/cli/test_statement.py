@@ -1,4 +1,6 @@
-"""A person's statement: what it shows is what the books prove, and whoever changes a byte of it is found out."""
+"""A person's statement: what it shows is what the books prove, and whoever changes a byte of it is
+found out.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,16 @@ from sottovoce.units import UNITS_PER_EPSILON
 
 #: What a hostile curator might call a release, or a person themselves.
 HOSTILE = '</script><script>alert("x")</script><b>&amp;'
-#: Every so many characters of the page one is changed; a prime, so that all columns of hexadecimal lines are met.
+#: Every so many characters of the page one is changed; a prime, so that all columns of hexadecimal
+#: lines are met.
 STRIDE = 211
 
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory):
-    """Books of 5000 people, three levels deep: a grant, two releases, one never published, one charge from outside."""
+    """Books of 5000 people, three levels deep: a grant, two releases, one never published, one
+    charge from outside.
+    """
     books = sv.Session(ledger=f"sqlite:///{tmp_path_factory.mktemp('books') / 'books.db'}")
     people = [f"p{i:04d}" for i in range(5000)]
     books.grant(dict.fromkeys(people, 1.0))
@@ -88,8 +93,8 @@ def test_the_page_shows_what_the_books_know(session, statement, shown):
     assert "the release “crashed”, begun and never published; it stays spent" in seen
     assert "spent elsewhere, “survey of 2019”" in seen
     assert (
-        "so far changes the odds of any guess about your data by a factor of at most 1.455 (ε = 0.375)."
-        in seen
+        "so far changes the odds of any guess about your data by a factor of at most 1.455 (ε = "
+        "0.375)." in seen
     )
     assert "will have changed by a factor of at most 2.719 (ε = 1)." in seen
     assert statement.head in seen
@@ -145,7 +150,9 @@ def test_a_change_of_one_character_anywhere_is_found(shown, statement):
 
 
 def _found(shown, statement, place):
-    """Whether the page still passes with the lowest bit of one character turned; at 0 nothing is turned."""
+    """Whether the page still passes with the lowest bit of one character turned; at 0 nothing is
+    turned.
+    """
     if place == 0:
         changed = shown
     else:
@@ -309,8 +316,12 @@ def test_books_that_were_changed_give_no_statement(file, tmp_path):
 
 
 def test_a_grant_lowered_below_what_is_spent_leaves_nothing():
-    lines = [Line(n, "", what, "", ACCOUNTS[0], amount, "") for n, what, amount in
-             ((1, "grant", 1.0), (2, "reserve", 0.3), (3, "charge", 0.2), (4, "grant", 0.4))]  # fmt: skip
+    lines = [
+        Line(n, "", what, "", ACCOUNTS[0], amount, "")
+        for n, what, amount in
+        # fmt: skip
+        ((1, "grant", 1.0), (2, "reserve", 0.3), (3, "charge", 0.2), (4, "grant", 0.4))
+    ]
     (account,) = sum_accounts(lines)
     assert (account.granted, account.spent, account.remaining) == (400_000_000, 500_000_000, 0)
 
@@ -352,7 +363,9 @@ ROWS_AND_LABELS = [
 
 
 def test_all_answers_together_are_the_sum_over_all_accounts_and_nothing_else_is_called_so():
-    """e^0.88 = 2.41 was said of all answers together where e^1.88 = 6.55 is true: rows have labels, too."""
+    """e^0.88 = 2.41 was said of all answers together where e^1.88 = 6.55 is true: rows have labels,
+    too.
+    """
     books = sv.Session()
     books.grant({"ada": 1.0})
     books.grant({"ada": 1.0}, neighbours="replace labels")

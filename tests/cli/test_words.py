@@ -1,4 +1,6 @@
-"""What is said on the line, what the schema adds, and what is refused in the words of the command line."""
+"""What is said on the line, what the schema adds, and what is refused in the words of the command
+line.
+"""
 
 from __future__ import annotations
 

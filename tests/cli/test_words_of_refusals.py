@@ -1,7 +1,7 @@
 """A refusal at the terminal speaks of options and files, never of calls in Python.
 
-Every line below is wrong in its own way. They are collected, so that a message that is written for Python and reaches
-the terminal is found here.
+Every line below is wrong in its own way. They are collected, so that a message that is written for
+Python and reaches the terminal is found here.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ QUESTIONS = [
     f"{MEAN} --bounds 0 1 --ledger salaries.csv --key k",
     f"{MEAN} --bounds 0 1 --ledger books.db --key k --keys nowhere",
     "mean salaries.csv --column salary --bounds 0 1 --epsilon 1 --ledger books.db --key k",
-    "mean salaries.csv --column salary --bounds 0 1 --epsilon 1 --person-column id --ledger bare.db --key k",
+    "mean salaries.csv --column salary --bounds 0 1 --epsilon 1 --person-column id --ledger "
+    "bare.db --key k",
     f"{POSTERIOR} --ledger books.db --key k",
 ]
 #: Words that are wrong for `release` alone, which reads values.
@@ -154,7 +155,8 @@ TABLES = {
 SCHEMAS = {
     "draft.toml": '[columns.salary]\nkind = "number"\n',
     "tiers.toml": (
-        'label = "salary"\nbudget = "tier"\n[tiers]\nfree = 1\n[columns.salary]\nkind = "number"\nlow = 0\nhigh = 9\n'
+        'label = "salary"\nbudget = "tier"\n[tiers]\nfree = 1\n[columns.salary]\nkind = '
+        '"number"\nlow = 0\nhigh = 9\n'
     ),
     "alone.toml": 'label = "cost"\n[columns.cost]\nkind = "number"\nlow = 0\nhigh = 9\n',
     "alone2.toml": (

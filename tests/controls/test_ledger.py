@@ -1,6 +1,8 @@
-"""Planted ledgers: one that checks and then acts, one that charges after the answer, one that forgets its chain.
+"""Planted ledgers: one that checks and then acts, one that charges after the answer, one that
+forgets its chain.
 
-Each is a mistake that ledgers of privacy have been shipped with; the attacks must catch every one of them.
+Each is a mistake that ledgers of privacy have been shipped with; the attacks must catch every one
+of them.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from sottovoce.ledgers.sql_ledger import SqlLedger
 
 
 def plant_check_then_act(monkeypatch, processes: int) -> None:
-    """The balance is looked up, and what was found is relied on later: no condition, no CHECK, no transaction."""
+    """The balance is looked up, and what was found is relied on later: no condition, no CHECK, no
+    transaction.
+    """
     reserve = SqlLedger.reserve
     everybody = multiprocessing.get_context("fork").Barrier(processes)
     unconditional = sql_schema.CHARGE.replace(

@@ -23,7 +23,9 @@ MEAN, MEDIAN, _ = CASES
 
 
 def caught(case, people, owners=None) -> bool:
-    """Whether the exact audit reports a loss above the charge for somebody, or the release breaks down."""
+    """Whether the exact audit reports a loss above the charge for somebody, or the release breaks
+    down.
+    """
     for owner in owners if owners is not None else strictest_and_loosest(people):
         try:
             loss, charge = audit(case, people, owner)

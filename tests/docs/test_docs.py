@@ -1,4 +1,6 @@
-"""The documentation is whole: names, errors, estimators and commands have their place, and links lead somewhere."""
+"""The documentation is whole: names, errors, estimators and commands have their place, and links
+lead somewhere.
+"""
 
 from __future__ import annotations
 

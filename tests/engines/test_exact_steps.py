@@ -1,5 +1,6 @@
-"""One digest a step: Newton's sums, residuals, sums of squares and clipped gradients are the same whole numbers in any
-order, batches, threads and partitions of the rows; and they are the right numbers, to the unit promised.
+"""One digest a step: Newton's sums, residuals, sums of squares and clipped gradients are the same
+whole numbers in any order, batches, threads and partitions of the rows; and they are the right
+numbers, to the unit promised.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ def classifier(point=theta, **options):
 
 
 def table(features: str) -> pa.Table:
-    """Rows of people with one to a hundred each; features as a regression or as a classifier reads them."""
+    """Rows of people with one to a hundred each; features as a regression or as a classifier reads
+    them.
+    """
     rng = np.random.default_rng(3)
     Z = rng.uniform(-0.5, 0.5, (N, P))
     if features == "ball":
@@ -147,7 +150,9 @@ def partitioned(rows: pa.Table, rng: np.random.Generator) -> pa.Table:
 
 
 def partitions(rows: pa.Table, monkeypatch, count: int = 50):
-    """Yields engines over the same rows in random orders and partitions, with batches and threads of any number."""
+    """Yields engines over the same rows in random orders and partitions, with batches and threads
+    of any number.
+    """
     rng = np.random.default_rng(7)
     for _ in range(count):
         monkeypatch.setattr(
@@ -169,7 +174,9 @@ def test_fifty_partitions_have_one_digest(step, monkeypatch):
     "step", ["regression, Newton", "classifier, certificate", "residuals", "posterior"]
 )
 def test_rows_one_by_one_add_up_to_the_same_integers(step):
-    """Python's own integers, a row at a time: nothing is lost where a batch is summed in doubles."""
+    """Python's own integers, a row at a time: nothing is lost where a batch is summed in
+    doubles.
+    """
     rows, summed = STEPS[step]
     one_by_one = [
         np.array(summed(arrow.ArrowEngine(rows.slice(i, 1))), dtype=object) for i in range(0, N, 10)
@@ -191,7 +198,8 @@ def test_people_are_summed_as_fractions_would_be():
         mean = np.array([[float(sum(map(Fraction, column)) / len(column)) for column in columns]])
         expected += gradients.clip_gradients(mean, WEIGHT[[who]], RISK.clip)[0]
     found = np.array(clipped_sum(arrow.ArrowEngine(BOX), people=True))
-    # A unit of a gradient is at most 2⁻⁴⁷ here, and a person's whole numbers are below 2⁴⁰: one less or more for a few.
+    # A unit of a gradient is at most 2⁻⁴⁷ here, and a person's whole numbers are below 2⁴⁰: one
+    # less or more for a few.
     assert np.abs(found - expected).max() <= 4
     assert np.abs(found).max() > 2**30
 
@@ -223,7 +231,8 @@ def test_a_kernel_that_adds_in_doubles_is_caught(monkeypatch):
     assert len(digests) > 10
 
 
-# --- The right numbers ------------------------------------------------------------------------------------------------
+# --- The right numbers
+# ------------------------------------------------------------------------------------------------
 
 
 def digits(fraction):
@@ -250,7 +259,14 @@ def test_a_classifiers_sums_are_right(d, size, unequal):
         [Fraction(t) + Fraction(1, 2**90) for t in size * rng.normal(size=d)], dtype=object
     )
     kernel = LogisticTerms(
-        reader=None, label=None, owner=None, loudness=v, positive=1, theta=point.astype(float))  # fmt: skip
+        # fmt: skip
+        reader=None,
+        label=None,
+        owner=None,
+        loudness=v,
+        positive=1,
+        theta=point.astype(float),
+    )
     value, gradient, curvature = summed(kernel, v, phi, y)
     extended = summed(replace(kernel, theta=point, extended=True), v, phi, y)[1]
     with mpmath.workdps(60):
@@ -272,7 +288,8 @@ def test_a_classifiers_sums_are_right(d, size, unequal):
     )  # a tenth of what the certificate takes, and no θ in it
     assert np.abs(gradient - np.array(exact, dtype=float)).max() <= 2.0**-49 * total * reach
     assert abs(value - float(loss)) <= 2.0**-49 * total * reach
-    # An entry of a row times the root of its bend, at most √v/2, is wrong by 2⁻²² of the loudest one's, √v at most.
+    # An entry of a row times the root of its bend, at most √v/2, is wrong by 2⁻²² of the loudest
+    # one's, √v at most.
     slack = 2.0**-21 * np.sqrt(v.max()) * np.sqrt(v).sum() + 200 * 2.0**-43 * v.max()
     assert np.abs(curvature - (phi * np.array(bend)[:, None]).T @ phi).max() <= slack
 
@@ -280,7 +297,9 @@ def test_a_classifiers_sums_are_right(d, size, unequal):
 @pytest.mark.parametrize("size", [0.0, 1e3, 1e6])
 @pytest.mark.parametrize("soft", [True, False])
 def test_a_regressions_sums_are_right(soft, size):
-    """Against 60 digits, for features rounded to whole multiples of 2⁻²⁴; large θ cancel where features are alike."""
+    """Against 60 digits, for features rounded to whole multiples of 2⁻²⁴; large θ cancel where
+    features are alike.
+    """
     assert error_of_a_certificate(soft, size) <= 0.1
 
 
@@ -292,7 +311,9 @@ def test_a_regressions_sums_are_right_where_the_longest_float_is_a_double(soft, 
 
 
 def error_of_a_certificate(soft, size):
-    """The error of a certificate's gradient in parts of what it may be; checks the plain sums, too, if θ is small."""
+    """The error of a certificate's gradient in parts of what it may be; checks the plain sums, too,
+    if θ is small.
+    """
     rng = np.random.default_rng(9)
     Z = rng.uniform(-0.5, 0.5, (200, P))
     y = rng.uniform(-1, 1, 200)
@@ -394,7 +415,8 @@ def test_a_row_that_is_no_number_ends_the_release():
             kernel.sum_piece(np.ones(3), broken, np.ones(3))
 
 
-# --- Whole fits: the same noise, the same bits ------------------------------------------------------------------------
+# --- Whole fits: the same noise, the same bits
+# ------------------------------------------------------------------------
 
 X = np.random.default_rng(10).random((N, 3))
 SCORE = X @ [2.0, -1.0, 0.5] - 0.75
@@ -434,7 +456,8 @@ def test_a_first_guess_from_some_rows_does_not_depend_on_their_order(monkeypatch
     assert 50 < sum(len(v) for v, _, _ in sampled) < 200  # 125 are expected
 
 
-# --- Descent over tables that are not in memory -----------------------------------------------------------------------
+# --- Descent over tables that are not in memory
+# -----------------------------------------------------------------------
 
 
 @pytest.fixture

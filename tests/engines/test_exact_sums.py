@@ -1,4 +1,6 @@
-"""One digest: the engine's answer is the same integer whatever the order, the batches, the threads or the files."""
+"""One digest: the engine's answer is the same integer whatever the order, the batches, the threads
+or the files.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The expected error, told before the data, is right: measured / predicted within a tenth.
 
-5,000 releases of fresh data a case. The relative standard error of a root mean square over them is at
-most 1.6 % for Laplace noise (kurtosis 6), so a tenth is six of them: a false alarm in 1e8 cases.
+5,000 releases of fresh data a case. The relative standard error of a root mean square over them is
+at most 1.6 % for Laplace noise (kurtosis 6), so a tenth is six of them: a false alarm in 1e8 cases.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ SHAPES = {
     "equal": (np.full(200, 0.5), None),
     "tiers": (np.repeat([0.05, 0.3, 1.0], [70, 85, 45]), None),
     "heavy-tailed": (np.minimum(rng0.lognormal(-1.5, 1.2, 200), 5), None),
-    "many rows a person": (np.repeat(rng0.choice([0.1, 0.5, 2.0], 60), np.r_[[1] * 30, [4] * 20, [12] * 10]),
+    "many rows a "
+    "person": (np.repeat(rng0.choice([0.1, 0.5, 2.0], 60), np.r_[[1] * 30, [4] * 20, [12] * 10]),
                            np.repeat(np.arange(60), np.r_[[1] * 30, [4] * 20, [12] * 10])),
 }  # fmt: skip
 
@@ -36,7 +37,9 @@ every_shape = pytest.mark.parametrize(
 
 
 def root_mean_square(question, epsilon, groups, draw, error) -> tuple[float, float]:
-    """Returns the root mean square of error(values, answer) over releases of fresh values, and what was expected."""
+    """Returns the root mean square of error(values, answer) over releases of fresh values, and what
+    was expected.
+    """
     rng = np.random.default_rng(11)
     budgets = sv.Budgets.of(epsilon, groups)
     plan = question.plan_for(budgets)
@@ -84,7 +87,9 @@ def test_the_expected_error_of_a_mean_is_right_with_a_public_spread():
 
 
 def test_equal_budgets_leave_nothing_but_noise():
-    """Everybody weighs the same then, so the answer misses the plain mean by its noise and by nothing else."""
+    """Everybody weighs the same then, so the answer misses the plain mean by its noise and by
+    nothing else.
+    """
     (error,) = sv.Mean(bounds=(0, 100)).plan(epsilon=0.5, rows=300).errors
     assert error.sampling == pytest.approx(0, abs=1e-9)
     assert error.total == pytest.approx(error.noise)
@@ -114,7 +119,9 @@ def test_with_hardly_any_budget_the_rank_is_anywhere(q, limit):
 @every_shape
 @pytest.mark.parametrize("q", [pytest.param(0.5, marks=pytest.mark.long), 0.2])
 def test_the_expected_rank_error_of_a_quantile_is_right(shape, q):
-    """Values spread evenly over the bounds; the rank of an answer is counted among the same values."""
+    """Values spread evenly over the bounds; the rank of an answer is counted among the same
+    values.
+    """
     question = sv.Quantile(q=q, bounds=(0, 1))
     measured, expected = root_mean_square(
         question, *shape, lambda rng, n: rng.random(n), from_the_rank(q)

@@ -63,7 +63,9 @@ def exact_chance(epsilon: int, threshold: int) -> mpmath.mpf:
 def test_a_coin_is_decided_as_an_infinitely_precise_uniform_would_decide_it(
     threshold, share, nudge, more
 ):
-    """ "Returns independent booleans, True with probability (e^ε − 1)/(e^t − 1), exactly, and 1 where ε ≥ t." """
+    """ "Returns independent booleans, True with probability (e^ε − 1)/(e^t − 1), exactly, and 1
+    where ε ≥ t."
+    """
     epsilon = max(1, int(threshold * share))
     with mpmath.workdps(800):
         bias = exact_chance(epsilon, threshold)
@@ -129,7 +131,9 @@ def test_budgets_of_thousands_neither_overflow_nor_round_a_chance_to_zero():
 
 
 def answer_law(estimator, values, epsilon, groups, kept) -> tuple[float, float, float]:
-    """Returns centre and scale of a mean's discrete Laplace law in whole numbers, and its scale in the column's."""
+    """Returns centre and scale of a mean's discrete Laplace law in whole numbers, and its scale in
+    the column's.
+    """
     seen = []
     seam = Silent()
     original = mean.draw_noisy_values
@@ -148,9 +152,11 @@ def answer_law(estimator, values, epsilon, groups, kept) -> tuple[float, float, 
 
 
 def largest_log_ratio(p: float, dropped, one, two) -> float:
-    """The largest |log| of (1−p)·dropped + p·one over (1−p)·dropped + p·two; laws are (centre, scale) of Laplace noise.
+    """The largest |log| of (1−p)·dropped + p·one over (1−p)·dropped + p·two; laws are (centre,
+    scale) of Laplace noise.
 
-    Beyond the outermost centre the ratio of laws of one scale is constant; between centres it is searched on a grid.
+    Beyond the outermost centre the ratio of laws of one scale is constant; between centres it is
+    searched on a grid.
     """
     centres = [law[0] for law in (dropped, one, two)]
     reach = max(law[1] for law in (dropped, one, two))
@@ -182,8 +188,9 @@ def coins_of_others(people: int) -> list[np.ndarray]:
 def audit(people, owner, threshold, null, law=None) -> tuple[float, float]:
     """Returns (largest exact loss of one owner over hard pairs and others' coins, the promise).
 
-    The law of the answer is a mixture over the others' coins with weights that do not depend on the data, so it loses
-    no more than the worst of its parts; and where all answers lie above all centres, every part has the same ratio.
+    The law of the answer is a mixture over the others' coins with weights that do not depend on the
+    data, so it loses no more than the worst of its parts; and where all answers lie above all
+    centres, every part has the same ratio.
     """
     estimator = Sampled(sv.Mean(bounds=(LOW, HIGH)), threshold=threshold, null=null)
     names = np.unique(people.owners)
@@ -231,14 +238,18 @@ def test_no_exact_loss_of_sampling_exceeds_the_promise(people, threshold, which,
 @thresholds
 @who
 def test_the_worst_pair_comes_close_so_the_audit_can_fail(threshold, which):
-    """With the null record at one end of the range, the three laws are as far apart as the theorem allows."""
+    """With the null record at one end of the range, the three laws are as far apart as the theorem
+    allows.
+    """
     people = PEOPLE[0]
     loss, promise = audit(people, strictest_and_loosest(people)[which], threshold, LOW)
     assert loss >= 0.95 * promise
 
 
 def test_the_middle_as_null_record_loses_less_than_is_promised():
-    """It is only half a range away from anything, so the bound is not attained: see the theory page."""
+    """It is only half a range away from anything, so the bound is not attained: see the theory
+    page.
+    """
     people = PEOPLE[0]
     loss, promise = audit(people, strictest_and_loosest(people)[0], "max", None)
     assert 0.3 * promise < loss < 0.5 * promise
@@ -248,7 +259,9 @@ def test_the_middle_as_null_record_loses_less_than_is_promised():
 
 
 def test_the_published_form_with_noise_by_the_number_sampled_overspends_and_is_caught():
-    """Two people who are always kept and one who grants 0.01: dropped rows leave the table, noise is 1/(kt)."""
+    """Two people who are always kept and one who grants 0.01: dropped rows leave the table, noise
+    is 1/(kt).
+    """
     t = 0.2
     epsilon = np.array([0.01, t, t])
     people = replace(PEOPLE[0], epsilon=epsilon)
@@ -286,7 +299,9 @@ def test_a_wrong_chance_is_caught(wrong, monkeypatch):
 
 
 def test_a_coin_for_each_row_instead_of_each_person_would_overspend():
-    """Randomised response to "has this person a row with a 1?" is t-DP for people; coins for nine rows break it."""
+    """Randomised response to "has this person a row with a 1?" is t-DP for people; coins for nine
+    rows break it.
+    """
     rows = 9
     t = 2.0
     epsilon = 0.1
@@ -302,7 +317,9 @@ SEEN: list[dict] = []
 
 
 class Spy(RegressorMixin, BaseEstimator):
-    """A regressor of somebody else: fit(X, y, epsilon, groups), no guarantee of its own; not private."""
+    """A regressor of somebody else: fit(X, y, epsilon, groups), no guarantee of its own; not
+    private.
+    """
 
     def __init__(self, bounds=sv.Bounds(features=(0, 1), label=(0, 1))):  # noqa: B008
         self.bounds = bounds
@@ -342,7 +359,9 @@ def test_an_empty_sample_answers_by_the_same_mechanism(nobody_kept):
 
 
 def test_nothing_tells_who_was_sampled(monkeypatch):
-    """Everybody has the null record, so the answer is the same whoever is kept, and so must be every byte."""
+    """Everybody has the null record, so the answer is the same whoever is kept, and so must be
+    every byte.
+    """
     told = []
     for mask in (np.ones(40, bool), np.zeros(40, bool), np.arange(40) % 2 == 0):
         monkeypatch.setattr(baselines.choose, "kept", lambda e, t, mask=mask: mask)
@@ -570,7 +589,9 @@ def test_public_features_stay(nobody_kept):
 @settings(max_examples=300, deadline=None)
 @given(st.floats(0.01, 3), st.floats(1.01, 5), st.floats(0, 0.3), st.tuples(*[st.floats(0, 1)] * 3))
 def test_a_delta_inside_is_the_delta_outside(epsilon, times, delta, given_chances):
-    """Three probabilities of an event that keep (t, δ) pairwise, with and without the person's own rows."""
+    """Three probabilities of an event that keep (t, δ) pairwise, with and without the person's own
+    rows.
+    """
     t = epsilon * times
     a, b, c = given_chances
     b = min(b, *(math.exp(t) * x + delta for x in (a, c)))
@@ -629,7 +650,9 @@ def test_after_the_coins_every_complaint_about_data_looks_the_same():
 
 
 def test_the_voices_of_a_plan_are_the_shares_that_are_heard_and_a_tenth_off_is_rejected():
-    """Everybody at 1, the null record at 0: the answer is the share of the kept, up to a noise of 1e-8."""
+    """Everybody at 1, the null record at 0: the answer is the share of the kept, up to a noise of
+    1e-8.
+    """
     epsilon = np.repeat([700.0, 701.0], 20_000)
     question = Sampled(sv.Mean(bounds=(0, 1)), null=0.0)
     share = sum(line["voice"] for line in question.plan(epsilon=epsilon).who_pays())
@@ -718,7 +741,9 @@ def test_uniform_takes_an_estimator_without_a_guarantee_at_its_word():
     salt=st.text(max_size=5),
 )
 def test_everybody_keeps_at_most_so_many_rows_and_as_many_as_there_are(owner, most, salt):
-    """ "Returns the places, in order, of at most ``most`` rows of each owner, from places, owners and salt alone." """
+    """ "Returns the places, in order, of at most ``most`` rows of each owner, from places, owners
+    and salt alone."
+    """
     owner = np.array(owner)
     places = choose_rows(owner, most, salt)
     assert np.array_equal(places, np.unique(places))
@@ -801,7 +826,9 @@ def test_people_left_out_stay_left_out_when_limited():
 
 
 def toy(y, epsilon):
-    """ε-DP in pure ε for one row replaced: the mean of numbers in [0, 1] with Laplace noise (in doubles: a toy)."""
+    """ε-DP in pure ε for one row replaced: the mean of numbers in [0, 1] with Laplace noise (in
+    doubles: a toy).
+    """
     return float(np.mean(y)) + np.random.default_rng().laplace(0, 1 / (len(y) * epsilon))
 
 
@@ -901,10 +928,12 @@ REFUSED = {
     "no rows": (errors.InvalidParameter, Limited(MEAN, rows=0), {}),
     "half a row": (errors.InvalidParameter, Limited(MEAN, rows=1.5), {}),
     "rows as text": (errors.InvalidParameter, Limited(MEAN, rows="2"), {}),
-    "one person, one row left": (errors.TooFewRows, Limited(MEAN, rows=1), {"groups": ["a"] * 6, "epsilon": 1.0}),
+    "one person, one row "
+    "left": (errors.TooFewRows, Limited(MEAN, rows=1), {"groups": ["a"] * 6, "epsilon": 1.0}),
     "nothing inside": (errors.InvalidParameter, Uniform(), {}),
     "a class inside": (errors.InvalidParameter, Uniform(sv.Mean), {}),
-    "no epsilon in fit": (errors.InvalidParameter, Sampled(LinearRegression()), {"X": X6, "y": VALUES}),
+    "no epsilon in "
+    "fit": (errors.InvalidParameter, Sampled(LinearRegression()), {"X": X6, "y": VALUES}),
     "not an estimator": (errors.InvalidParameter, Limited(3), {}),
     "two columns for one": (errors.InvalidParameter, Uniform(MEAN), {"y": VALUES}),
     "no data": (errors.WrongType, Uniform(MEAN), {"X": None}),
@@ -912,15 +941,20 @@ REFUSED = {
     "text as data": (errors.WrongType, Sampled(MEAN), {"X": ["a"] * 6}),
     "NaN": (errors.MissingValues, Sampled(MEAN), {"X": [0, 1, np.nan, 0, 0, 0]}),
     "infinity": (errors.MissingValues, Sampled(sv.Mean(bounds=(0, 1), missing=0.5)), {"X": [0, 1, np.inf, 0, 0, 0]}),
-    "NaN among features": (errors.MissingValues, Sampled(Spy()), {"X": np.where(X6 == 1, np.nan, 1), "y": VALUES}),
+    "NaN among "
+    "features": (errors.MissingValues, Sampled(Spy()), {"X": np.where(X6 == 1, np.nan, 1), "y": VALUES}),
     "bounds missing": (errors.InvalidBounds, Sampled(sv.Mean()), {}),
-    "bounds of features missing": (errors.InvalidBounds, Sampled(Spy(None)), {"X": X6, "y": VALUES}),
+    "bounds of features "
+    "missing": (errors.InvalidBounds, Sampled(Spy(None)), {"X": X6, "y": VALUES}),
     "a null record that is text": (errors.InvalidParameter, Sampled(MEAN, null="middle"), {}),
     "a null record that is NaN": (errors.InvalidParameter, Sampled(MEAN, null=math.nan), {}),
-    "a null record that is no pair": (errors.InvalidParameter, Sampled(Spy(), null=0.5), {"X": X6, "y": VALUES}),
-    "a null record too long": (errors.InvalidParameter, Sampled(Spy(), null=([1, 2, 3], 0)), {"X": X6, "y": VALUES}),
+    "a null record that is no "
+    "pair": (errors.InvalidParameter, Sampled(Spy(), null=0.5), {"X": X6, "y": VALUES}),
+    "a null record too "
+    "long": (errors.InvalidParameter, Sampled(Spy(), null=([1, 2, 3], 0)), {"X": X6, "y": VALUES}),
     "ε of another length": (errors.UnequalLengths, Sampled(MEAN), {"epsilon": EPS[:5]}),
-    "groups of another length": (errors.UnequalLengths, Limited(MEAN), {"groups": ["a"] * 5, "epsilon": 1.0}),
+    "groups of another "
+    "length": (errors.UnequalLengths, Limited(MEAN), {"groups": ["a"] * 5, "epsilon": 1.0}),
     "y of another length": (errors.UnequalLengths, Sampled(Spy()), {"X": X6, "y": VALUES[:5]}),
     "ε zero": (errors.InvalidBudget, Sampled(MEAN), {"epsilon": 0.0}),
     "no ε": (errors.InvalidBudget, Uniform(MEAN), {"epsilon": None}),

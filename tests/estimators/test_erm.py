@@ -1,4 +1,6 @@
-"""sv.ERM: the laws of personal budgets, optima that others find, scikit-learn's manners, refusals before any charge."""
+"""sv.ERM: the laws of personal budgets, optima that others find, scikit-learn's manners, refusals
+before any charge.
+"""
 
 from __future__ import annotations
 
@@ -60,11 +62,14 @@ def label_of(options):
     return COST
 
 
-# --- Laws -------------------------------------------------------------------------------------------------------------
+# --- Laws
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_equal_budgets_give_the_classical_noise():
-    """One ε for n rows: σ of the gradient is L·√T·2/(n·μ), μ that of the Gaussian mechanism with (ε, δ)."""
+    """One ε for n rows: σ of the gradient is L·√T·2/(n·μ), μ that of the Gaussian mechanism with
+    (ε, δ).
+    """
     for n, epsilon in ((100, 0.3), (12345, 3.0)):
         plan = make(loss="squared", steps=25, clip=0.5).plan(epsilon=epsilon, rows=n)
         mu = np.sqrt(2 * zcdp.gaussian_rho(epsilon, DELTA) / 1e9)
@@ -166,7 +171,8 @@ def test_who_grants_nothing_is_not_read():
     assert np.all(erm.guarantee_.epsilon[::10] == 0)
 
 
-# --- Optima that others find ------------------------------------------------------------------------------------------
+# --- Optima that others find
+# ------------------------------------------------------------------------------------------
 
 PLENTY = {"epsilon": 1e6}
 RECODED = np.column_stack([np.full(N, 0.5), X / LIMITS[1] - 0.5])
@@ -264,7 +270,8 @@ def test_a_loss_of_ones_own():
     assert is_regressor(erm)
 
 
-# --- Manners ----------------------------------------------------------------------------------------------------------
+# --- Manners
+# ----------------------------------------------------------------------------------------------------------
 
 
 @every_check
@@ -327,8 +334,17 @@ def test_nothing_unnoised_is_kept():
         "release_", "guarantee_", "_recoding", "n_features_in_", "intercept_", "coef_"}  # fmt: skip
 
 
-@pytest.mark.parametrize("form", [np.asarray, pd.DataFrame, pl.DataFrame, list,
-                                  lambda x: pa.table({f"c{j}": x[:, j] for j in range(P)})])  # fmt: skip
+@pytest.mark.parametrize(
+    "form",
+    [
+        np.asarray,
+        pd.DataFrame,
+        pl.DataFrame,
+        list,
+        # fmt: skip
+        lambda x: pa.table({f"c{j}": x[:, j] for j in range(P)}),
+    ],
+)
 def test_every_kind_of_table_is_read(form):
     if form is list:
         data = X.tolist()
@@ -416,7 +432,8 @@ def test_baselines_go_around_it():
     assert session.balance(OWNERS[0]) == 1.0
 
 
-# --- Refusals, before anything is charged or drawn --------------------------------------------------------------------
+# --- Refusals, before anything is charged or drawn
+# --------------------------------------------------------------------
 
 
 class NoNoise:

@@ -1,8 +1,10 @@
-"""Nobody loses more than promised: exact losses of sv.ERM, losses measured on draws, and planted bugs.
+"""Nobody loses more than promised: exact losses of sv.ERM, losses measured on draws, and planted
+bugs.
 
-The worst case is one whose loss is linear: the gradient of a row is its label times its features wherever θ is, so
-a person who turns their labels round turns their clipped gradient round in every step, and rows with label 0 add
-nothing. Then the noisy sums of T steps are exactly the pair of laws in the theorems.
+The worst case is one whose loss is linear: the gradient of a row is its label times its features
+wherever θ is, so a person who turns their labels round turns their clipped gradient round in every
+step, and rows with label 0 add nothing. Then the noisy sums of T steps are exactly the pair of laws
+in the theorems.
 """
 
 from __future__ import annotations
@@ -102,7 +104,9 @@ RUN = Descent.run
 
 
 def captured(people, owner, sign, **options) -> Captured:
-    """A run in which one person's labels are all ``sign``, at the corner of the features, and all others are 0."""
+    """A run in which one person's labels are all ``sign``, at the corner of the features, and all
+    others are 0.
+    """
     epsilon, groups = people
     mine = owners(people) == owner
     erm = sv.ERM(
@@ -158,11 +162,14 @@ def charge(plan, people, owner):
     return float(plan.guarantee.epsilon[place]), float(people[0][owners(people) == owner][0])
 
 
-# --- Exact: what noise is added to ------------------------------------------------------------------------------------
+# --- Exact: what noise is added to
+# ------------------------------------------------------------------------------------
 
 
 def exact_rho(people, owner, **options) -> tuple[float, float]:
-    """Returns (ρ of the worst pair, computed from the sums and the scale really asked for; ρ charged)."""
+    """Returns (ρ of the worst pair, computed from the sums and the scale really asked for; ρ
+    charged).
+    """
     one = captured(people, owner, 1, **options)
     two = captured(people, owner, -1, **options)
     apart = one.exact_sums() - two.exact_sums()
@@ -235,7 +242,9 @@ RISK = Descent(sv_loss("logistic"), 0.3, 1, 1.0, 1.0, False, True, erm_module.FU
 
 
 def by_hand(Z, labels, weight, theta) -> list[int]:
-    """Whole numbers of one person: sums of their rows' gradients in Python's fractions, then the mean, clipped."""
+    """Whole numbers of one person: sums of their rows' gradients in Python's fractions, then the
+    mean, clipped.
+    """
     kernel = gradients.Gradients(
         reader=None, label=None, loss=RISK.loss, theta=theta, clip=RISK.clip
     )
@@ -261,7 +270,8 @@ def test_sums_over_people_are_exact_in_any_order_and_in_pieces_of_any_size(seed,
         for who in range(len(names))
     ]
     plain = RISK.exact_sum(in_memory_people(Z, labels, person, weight), theta)
-    # A unit is below 2⁻⁴⁸ here and whole numbers below 2²⁶, so one of them is another once in a million times.
+    # A unit is below 2⁻⁴⁸ here and whole numbers below 2²⁶, so one of them is another once in a
+    # million times.
     assert np.abs(plain - np.sum(whole, axis=0)).max() <= 1
     chosen = rng.random(len(names)) < 0.5
     with pytest.MonkeyPatch.context() as patch:
@@ -273,7 +283,9 @@ def test_sums_over_people_are_exact_in_any_order_and_in_pieces_of_any_size(seed,
 
 
 def test_people_with_one_row_are_summed_alike_whichever_way():
-    """Where they are, or by person: where a unit of a gradient is far below one of the sum, both agree."""
+    """Where they are, or by person: where a unit of a gradient is far below one of the sum, both
+    agree.
+    """
     rng = np.random.default_rng(5)
     Z = rng.uniform(-0.5, 0.5, (60, 3))
     labels = rng.choice([-1.0, 1.0], 60)
@@ -319,19 +331,23 @@ def test_a_derivative_that_is_not_finite_counts_as_clipped_or_as_nothing(several
         np.full((len(person), 1), 0.5), np.ones(len(person)), person, 1000.0 ** np.arange(4)
     )
     whole = replace(RISK, loss=Wild()).exact_sum(people, np.zeros(2))
-    # Everybody but the first is clipped, at weights that tell them apart: −1000 and its powers, over √2.
+    # Everybody but the first is clipped, at weights that tell them apart: −1000 and its powers,
+    # over √2.
     assert whole.tolist() == pytest.approx([(1e3 - 1e6 + 1e9) / math.sqrt(2)] * 2, abs=3)
 
 
-# --- Measured: draws of the whole mechanism ---------------------------------------------------------------------------
+# --- Measured: draws of the whole mechanism
+# ---------------------------------------------------------------------------
 
 CONFIDENCE = 1e-7
 
 
 def measured_epsilon(first: np.ndarray, second: np.ndarray, delta: float) -> tuple[float, float]:
-    """Returns (bound, estimate) of ε at δ for the best event {statistic ≥ threshold}, chosen on half of the draws.
+    """Returns (bound, estimate) of ε at δ for the best event {statistic ≥ threshold}, chosen on
+    half of the draws.
 
-    ε exceeds the bound except with probability 2e-7; the estimate has a standard deviation of about 0.05 here.
+    ε exceeds the bound except with probability 2e-7; the estimate has a standard deviation of about
+    0.05 here.
     """
     half = len(first) // 2
     thresholds = np.sort(first[:half])[:: half // 100]
@@ -356,7 +372,8 @@ DIRECTION = -np.ones(3) / math.sqrt(3)  # the corner (½, ½, ½), against the g
 
 
 def draws_of(people, owner, sign, count, **options) -> np.ndarray:
-    """Noisy sums of many runs, (run, step), along the direction that the person can move, in units of their weight.
+    """Noisy sums of many runs, (run, step), along the direction that the person can move, in units
+    of their weight.
 
     Sums, scale and rate are those of a real run; noise and coins come from the real samplers.
     """
@@ -391,7 +408,9 @@ def test_no_measured_loss_exceeds_the_promise(steps, which):
 
 
 def test_the_promise_is_what_gaussian_noise_really_loses():
-    """From the integers alone: δ of the worst pair at the promised ε is the promised δ, to a tenth of a percent."""
+    """From the integers alone: δ of the worst pair at the promised ε is the promised δ, to a tenth
+    of a percent.
+    """
     for owner in strictest_and_loosest(ONE_ROW):
         run = captured(ONE_ROW, owner, 1)
         rho, _ = exact_rho(ONE_ROW, owner)
@@ -400,14 +419,17 @@ def test_the_promise_is_what_gaussian_noise_really_loses():
         assert 0.999 * DELTA <= delta <= DELTA
 
 
-# --- Sampled people ---------------------------------------------------------------------------------------------------
+# --- Sampled people
+# ---------------------------------------------------------------------------------------------------
 
 RATE = 0.25
 SAMPLED = {"sampling": RATE, "steps": 2}
 
 
 def loss_ratio(sums: np.ndarray, loud: float, rate: Any = RATE) -> np.ndarray:
-    """log of the ratio of the two laws of a sum, in units of the weight: added over steps, the best statistic."""
+    """log of the ratio of the two laws of a sum, in units of the weight: added over steps, the best
+    statistic.
+    """
     here, there, nowhere = (norm.pdf(sums, at, 1 / loud) for at in (1, -1, 0))
     return np.log(((1 - rate) * nowhere + rate * here) / ((1 - rate) * nowhere + rate * there))
 
@@ -478,7 +500,8 @@ def test_people_are_drawn_at_the_rate_and_a_step_without_anybody_has_noise():
         assert np.all(RUN(run.descent, run.people, lambda step: None) != 0)
 
 
-# --- Planted bugs: the audits above must catch every one of them ------------------------------------------------------
+# --- Planted bugs: the audits above must catch every one of them
+# ------------------------------------------------------
 
 
 def caught(people, **options) -> bool:
@@ -492,7 +515,9 @@ def test_nothing_is_caught_where_nothing_is_planted():
 
 
 def refused_and_caught(monkeypatch, people):
-    """The plan refuses to charge so much; and where that check is taken out too, the audit sees it."""
+    """The plan refuses to charge so much; and where that check is taken out too, the audit sees
+    it.
+    """
     with monkeypatch.context() as patch:
         with pytest.raises(sv.errors.BudgetExceeded):
             caught(people)
@@ -596,7 +621,9 @@ def test_rounding_away_from_zero_after_clipping_is_caught(monkeypatch):
 
 
 def test_rows_of_one_person_under_two_names_are_caught(monkeypatch):
-    """Each row its own person, the budget still the person's: what happens if groups are dropped on the way."""
+    """Each row its own person, the budget still the person's: what happens if groups are dropped on
+    the way.
+    """
     original = People.of.__func__
 
     def apart(cls, *plan):
@@ -608,7 +635,9 @@ def test_rows_of_one_person_under_two_names_are_caught(monkeypatch):
 
 
 def test_dividing_by_the_number_who_were_drawn_is_caught():
-    """A quotient by one or by two looks different; among two people it tells how likely it is that one was drawn."""
+    """A quotient by one or by two looks different; among two people it tells how likely it is that
+    one was drawn.
+    """
     for owner in strictest_and_loosest(ONE_ROW):
         loud, epsilon, _ = one_step(owner)
         both = RATE**2

@@ -1,7 +1,9 @@
-"""On five tables that the project does not ship, the error is what the plan expected: measured / planned.
+"""On five tables that the project does not ship, the error is what the plan expected: measured /
+planned.
 
-Means and quantiles within 15 %, regressions between 1/3 and 3. Errors are against the classical answer on the same
-table. What only the table knows is not in a plan; where that matters, the tests below say by how much.
+Means and quantiles within 15 %, regressions between 1/3 and 3. Errors are against the classical
+answer on the same table. What only the table knows is not in a plan; where that matters, the tests
+below say by how much.
 """
 
 from __future__ import annotations
@@ -27,14 +29,16 @@ def row_shares(plan) -> np.ndarray:
     return plan.weights.row[plan.budgets.row_codes()] / plan.weights.total
 
 
-# --- Means ------------------------------------------------------------------------------------------------------------
+# --- Means
+# ------------------------------------------------------------------------------------------------------------
 
 
 def measured_mean(question, values: np.ndarray, epsilon: np.ndarray) -> tuple[float, sv.Plan]:
-    """4,000 releases about one order of the rows, and the weighted mean without noise over 500 orders of them.
+    """4,000 releases about one order of the rows, and the weighted mean without noise over 500
+    orders of them.
 
-    Noise does not depend on the rows, so the two add up as squares. The relative standard error of the first is 1.8 %
-    (Laplace noise has kurtosis 6); the second is the same every time.
+    Noise does not depend on the rows, so the two add up as squares. The relative standard error of
+    the first is 1.8 % (Laplace noise has kurtosis 6); the second is the same every time.
     """
     budgets, rows = question.gather(values, epsilon=epsilon, groups=None)
     plan = question.plan_for(budgets, rows)
@@ -69,7 +73,9 @@ def test_means_are_as_far_from_the_plain_mean_as_planned(make, budgets):
 
 @every_sheet
 def test_a_mean_whose_spread_nobody_declared_is_off_by_what_the_spread_is_off(make):
-    """Budgets of .01 and 1, where unequal weights matter most. Only sampling is off, and in proportion."""
+    """Budgets of .01 and 1, where unequal weights matter most. Only sampling is off, and in
+    proportion.
+    """
     sheet = make()
     epsilon = np.where(np.arange(len(sheet.y)) % 10 < 3, 0.01, 1.0)
     measured, plan = measured_mean(sv.Mean(bounds=sheet.label), sheet.clipped, epsilon)
@@ -79,7 +85,8 @@ def test_a_mean_whose_spread_nobody_declared_is_off_by_what_the_spread_is_off(ma
     assert 0.7 <= measured / error.total <= 1.4
 
 
-# --- Quantiles --------------------------------------------------------------------------------------------------------
+# --- Quantiles
+# --------------------------------------------------------------------------------------------------------
 
 #: Continuous columns: many equal values, or a wide gap between them, only the table knows.
 COLUMNS = {
@@ -102,7 +109,9 @@ def column(make, place):
 
 
 def law(costs: np.ndarray) -> np.ndarray:
-    """P[t] of permute-and-flip, p_t·∫₀¹ Π_{s≠t}(1 − v·p_s) dv; what is less likely than e^−30 is left out."""
+    """P[t] of permute-and-flip, p_t·∫₀¹ Π_{s≠t}(1 − v·p_s) dv; what is less likely than e^−30 is
+    left out.
+    """
     found = np.zeros(len(costs))
     near = np.flatnonzero(costs < costs.min() + 30)
     distinct, where, counts = np.unique(
@@ -121,7 +130,8 @@ def law(costs: np.ndarray) -> np.ndarray:
 
 
 def rank_error(question, values: np.ndarray, epsilon: np.ndarray, q: float) -> tuple[float, float]:
-    """Mean square of how far q is outside of the plain ranks of an answer, by the law of the choice; and as planned.
+    """Mean square of how far q is outside of the plain ranks of an answer, by the law of the
+    choice; and as planned.
 
     Where weights differ, orders of the rows are drawn.
     """
@@ -179,11 +189,14 @@ def test_many_equal_values_make_a_quantile_better_than_planned():
 
 
 def test_a_wide_gap_between_values_makes_a_quantile_worse_than_planned():
-    """Petals of three kinds of flowers, in millimetres: nothing public says that none has a width in between."""
+    """Petals of three kinds of flowers, in millimetres: nothing public says that none has a width
+    in between.
+    """
     assert 1.15 < pooled(tables.iris, None, 0.5) < 3
 
 
-# --- Regressions ------------------------------------------------------------------------------------------------------
+# --- Regressions
+# ------------------------------------------------------------------------------------------------------
 
 
 def measured_regression(question, sheet, releases: int) -> tuple[float, sv.Plan]:
@@ -203,10 +216,11 @@ def measured_regression(question, sheet, releases: int) -> tuple[float, sv.Plan]
 @every_sheet
 @pytest.mark.parametrize("method", METHODS)
 def test_regressions_miss_least_squares_by_what_was_planned_within_a_factor_of_three(make, method):
-    """The default method clips pulls: labels as skewed as counts with many zeros are in its possible bias.
+    """The default method clips pulls: labels as skewed as counts with many zeros are in its
+    possible bias.
 
-    Over hundreds of releases the ratio was .5 to 2.3, and 5.3 there. With as many releases as here the mean square was
-    at least eight of its standard deviations away from nine times the plan.
+    Over hundreds of releases the ratio was .5 to 2.3, and 5.3 there. With as many releases as here
+    the mean square was at least eight of its standard deviations away from nine times the plan.
     """
     sheet = make()
     if method != "objective":
@@ -230,8 +244,9 @@ def test_regressions_miss_least_squares_by_what_was_planned_within_a_factor_of_t
 @pytest.mark.parametrize("make", [tables.costs, tables.exams], ids=["costs", "exams"])
 @pytest.mark.parametrize("method", METHODS)
 def test_the_same_on_tables_that_are_drawn_anew(make, method, seed):
-    """With 16,000 rows little but the default method's bias for skewed labels is left: 5.2 to 5.8 times the rest of the
-    error, and half of the bias that the plan calls possible."""
+    """With 16,000 rows little but the default method's bias for skewed labels is left: 5.2 to 5.8
+    times the rest of the error, and half of the bias that the plan calls possible.
+    """
     for n in (1000, 4000, 16_000):
         sheet = make(100 + seed, n)
         measured, plan = measured_regression(
@@ -244,7 +259,8 @@ def test_the_same_on_tables_that_are_drawn_anew(make, method, seed):
             assert 1 / 3 <= measured / plan.expected_error <= 3
 
 
-# --- Classifiers ------------------------------------------------------------------------------------------------------
+# --- Classifiers
+# ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -269,14 +285,16 @@ def test_probabilities_miss_maximum_likelihood_by_what_was_planned_within_a_fact
     assert 1 / 3 <= measured / plan.expected_error <= 3
 
 
-# --- Baselines --------------------------------------------------------------------------------------------------------
+# --- Baselines
+# --------------------------------------------------------------------------------------------------------
 
 
 @every_sheet
 def test_the_pull_of_null_records_is_expected(make):
     """What only coins and null records do; before, up to 1,030 times what was planned.
 
-    Where a null record happens to lie at the mean it does nothing, which only the table knows: hence no lower bound.
+    Where a null record happens to lie at the mean it does nothing, which only the table knows:
+    hence no lower bound.
     """
     sheet = make()
     for question in (
@@ -301,7 +319,9 @@ def test_the_pull_of_null_records_is_expected(make):
 
 
 def test_rows_that_a_limit_leaves_out_are_missing_in_the_answer():
-    """Two hundred people of fifty rows each, one heard: two hundred rows tell the mean no better than that."""
+    """Two hundred people of fifty rows each, one heard: two hundred rows tell the mean no better
+    than that.
+    """
     values = np.random.default_rng(0).normal(
         0, 20, (200, 50)
     )  # a tenth of the range, as is assumed

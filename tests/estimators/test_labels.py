@@ -1,4 +1,6 @@
-"""sv.LabelPrivateRegression: nobody loses more than promised, answers are worth having, and manners are kept."""
+"""sv.LabelPrivateRegression: nobody loses more than promised, answers are worth having, and manners
+are kept.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,8 @@ def solved_once(monkeypatch):
         monkeypatch.setitem(label_private.SOLVERS, name, cached(solve))
 
 
-# --- Audits: what noise is added to, for neighbours chosen to be worst cases ------------------------------------------
+# --- Audits: what noise is added to, for neighbours chosen to be worst cases
+# ------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,9 @@ def captured(estimator, X, y, epsilon, groups=None) -> Captured:
 
 
 def exact_loss(one: Captured, two: Captured) -> Fraction:
-    """Independent discrete Laplace laws of one scale: the largest log ratio is Σ_j |difference_j|/scale, exactly."""
+    """Independent discrete Laplace laws of one scale: the largest log ratio is Σ_j
+    |difference_j|/scale, exactly.
+    """
     assert one.scale == two.scale
     assert one.draws == two.draws == len(one.statistic)
     shift = one.plan.grid.shift
@@ -109,7 +114,9 @@ def exact_loss(one: Captured, two: Captured) -> Fraction:
 
 
 def worst_signs(K) -> np.ndarray:
-    """Which labels to move up and which down, for the largest ‖K·δ‖₁: by trying, or greedily if there are many."""
+    """Which labels to move up and which down, for the largest ‖K·δ‖₁: by trying, or greedily if
+    there are many.
+    """
     if K.shape[1] <= 12:
         every = np.array(list(product((-1, 1), repeat=K.shape[1])))
         return every[np.abs(K.astype(float) @ every.T).sum(axis=0).argmax()]
@@ -214,11 +221,14 @@ def test_more_columns_than_signs_can_be_tried_for_have_a_bound_and_the_plan_says
         assert loss <= charge
 
 
-# --- Planted bugs: the audit above must catch every one of them -------------------------------------------------------
+# --- Planted bugs: the audit above must catch every one of them
+# -------------------------------------------------------
 
 
 def caught(people=PEOPLE[1], **options) -> bool:
-    """Whether the audit reports a loss above the charge for somebody, or the release breaks down."""
+    """Whether the audit reports a loss above the charge for somebody, or the release breaks
+    down.
+    """
     for owner in np.unique(people.owners):
         try:
             loss, charge = audit(options, people, owner)
@@ -322,7 +332,8 @@ def test_labels_not_clipped_are_caught(monkeypatch):
     assert caught(PEOPLE[0])
 
 
-# --- Laws -------------------------------------------------------------------------------------------------------------
+# --- Laws
+# -------------------------------------------------------------------------------------------------------------
 
 
 @every_option
@@ -383,7 +394,9 @@ def test_permuting_rows_permutes_nothing_else():
 
 @every_option
 def test_the_map_inverts_the_design_and_labels_on_the_plane_come_back(options):
-    """Also with bounds far from zero and without an intercept: the map is linear in the labels themselves."""
+    """Also with bounds far from zero and without an intercept: the map is linear in the labels
+    themselves.
+    """
     X = np.abs(features(300)) + 1
     truth = np.array([0.7, 1.1, 0.4])
     y = X @ truth + (50.0 if options.get("fit_intercept", True) else 0.0)
@@ -453,7 +466,8 @@ def test_exact_products_are_python_integers():
     ]
 
 
-# --- Manners, releases, refusals --------------------------------------------------------------------------------------
+# --- Manners, releases, refusals
+# --------------------------------------------------------------------------------------
 
 
 class Ready(LabelPrivateRegression):
@@ -507,8 +521,17 @@ def test_clone_pickle_routing_and_pipelines():
     assert pipeline[-1].guarantee_.unit == "person"
 
 
-@pytest.mark.parametrize("table", [np.asarray, pd.DataFrame, pl.DataFrame, lambda x: x.tolist(),
-                                   lambda x: pa.table({f"c{j}": x[:, j] for j in range(3)})])  # fmt: skip
+@pytest.mark.parametrize(
+    "table",
+    [
+        np.asarray,
+        pd.DataFrame,
+        pl.DataFrame,
+        lambda x: x.tolist(),
+        # fmt: skip
+        lambda x: pa.table({f"c{j}": x[:, j] for j in range(3)}),
+    ],
+)
 def test_every_kind_of_table_is_read(table):
     X = features(80)
     y = np.linspace(LOW, HIGH, 80)

@@ -151,7 +151,9 @@ def test_permuting_people_permutes_nothing_else():
 
 
 def test_weights_minimise_the_bound():
-    """No other split of the same budgets has a smaller μ‖a‖ + σ/η, by a search that knows only the bound."""
+    """No other split of the same budgets has a smaller μ‖a‖ + σ/η, by a search that knows only the
+    bound.
+    """
     left = np.array([0.3, 1.0, 5.0, 40.0])
     rows = np.array([1, 3, 1, 2])
     people = np.array([4, 2, 3, 1])
@@ -297,11 +299,14 @@ def test_separable_data_have_an_answer():
     assert fitted.score(X, (X[:, 0] > 0).astype(int)) > 0.95
 
 
-# ---------------------------------------------------------------- public rows, λ, bounds on the error
+# ---------------------------------------------------------------- public rows, λ, bounds on the
+# error
 
 
 def test_public_rows_scale_and_choose_and_cost_nobody():
-    """Columns that fill a thousandth of their bounds are lost without public rows, and found with them."""
+    """Columns that fill a thousandth of their bounds are lost without public rows, and found with
+    them.
+    """
     rng = np.random.default_rng(1)
     narrow = 0.3 + X / 1000
     fresh = rng.uniform(-1, 1, (60, P))
@@ -339,7 +344,9 @@ def test_a_weak_regularisation_is_refused_with_one_that_will_do():
 
 
 def test_the_bound_on_the_error_has_the_corrected_constants():
-    """β = 5, δ = δ' = 0.05, d = 30: μ = 23.3 and σ = 570, where the paper prints 53.1 and 10,842."""
+    """β = 5, δ = δ' = 0.05, d = 30: μ = 23.3 and σ = 570, where the paper prints 53.1 and
+    10,842.
+    """
     plan = model(alpha=1.0, fit_intercept=False).plan(epsilon=np.full(400, 1.0), n_features=30)
     bound = plan.error_bound(delta=0.1, norm=5.0)
     mu = (bound - 569.75 / plan.noise["rate"]) / np.sqrt(1 / 400)
@@ -352,7 +359,9 @@ def test_the_bound_on_the_error_has_the_corrected_constants():
 
 
 def test_the_bound_on_the_error_holds():
-    """Misclassified ≤ J(w)/ln 2 + bound, over many draws of rows and noise; at δ = 0.2 it may fail one time in five."""
+    """Misclassified ≤ J(w)/ln 2 + bound, over many draws of rows and noise; at δ = 0.2 it may fail
+    one time in five.
+    """
     rng = np.random.default_rng(2)
     failures = 0
     ask = model(bounds=sv.Bounds(norm=1.0), alpha=0.5, fit_intercept=False)
@@ -375,7 +384,8 @@ def test_the_bound_on_the_error_holds():
     assert failures == 0
 
 
-# ---------------------------------------------------------------- many rows a person, files of manners
+# ---------------------------------------------------------------- many rows a person, files of
+# manners
 
 
 def test_many_rows_a_person():

@@ -1,8 +1,9 @@
-"""Exact losses of logistic regression, for the strictest and the loosest, one row and many, and planted bugs.
+"""Exact losses of logistic regression, for the strictest and the loosest, one row and many, and
+planted bugs.
 
-Objective perturbation has a density: the problem that a fit is about to solve is captured, and the log-ratio of
-densities between neighbouring tables follows from it by a formula written here. Worst pairs are found by a search
-that knows only weights, λ and the rate of the noise.
+Objective perturbation has a density: the problem that a fit is about to solve is captured, and the
+log-ratio of densities between neighbouring tables follows from it by a formula written here. Worst
+pairs are found by a search that knows only weights, λ and the rate of the noise.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def log_density(problem, rate, w):
 
 
 def loss(first, second, people, points, **options):
-    """The largest log-ratio at the points, both directions, summed over the problems of several classes."""
+    """The largest log-ratio at the points, both directions, summed over the problems of several
+    classes.
+    """
     (one, model) = captured(*first, people, **options)
     (two, _) = captured(*second, people, **options)
     rate = model.release_.noise["rate"]
@@ -62,7 +65,9 @@ def loss(first, second, people, points, **options):
 
 @cache
 def worst_pair(weight, ridge, rate, labels=False):
-    """Returns (z, z', the others' two rows, share of the first, w) in the plane that come close to the supremum."""
+    """Returns (z, z', the others' two rows, share of the first, w) in the plane that come close to
+    the supremum.
+    """
 
     def unpack(v):
         rows = [np.array([math.cos(a), math.sin(a)]) for a in v[:4]]
@@ -114,7 +119,9 @@ STARTS = [
 
 
 def table_of(pair, mine, share):
-    """Two tables of n rows that differ in the rows ``mine``; the others are of two kinds, in that proportion."""
+    """Two tables of n rows that differ in the rows ``mine``; the others are of two kinds, in that
+    proportion.
+    """
     z, z2, o1, o2, _, _ = pair
     n = len(mine)
     others = np.where((np.arange(n) < share * n)[:, None], o1, o2)
@@ -126,7 +133,9 @@ def table_of(pair, mine, share):
 
 
 def audited(people, owner, **options):
-    """Returns (largest loss found, charge of the owner, model) on the worst pairs for this person."""
+    """Returns (largest loss found, charge of the owner, model) on the worst pairs for this
+    person.
+    """
     epsilon, groups = people
     mine = (np.arange(len(epsilon)) if groups is None else groups) == owner
     rng = np.random.default_rng(5)
@@ -239,7 +248,9 @@ def test_labels_alone_lose_half_as_much_and_exactly_so(which, alpha):
 @pytest.mark.parametrize("neighbours", ["replace", "labels"])
 @which_person
 def test_several_classes_share_one_budget(which, neighbours):
-    """The losses of all problems together stay below the charge; where a label can change two problems, two count."""
+    """The losses of all problems together stay below the charge; where a label can change two
+    problems, two count.
+    """
     rng = np.random.default_rng(3)
     options = {"classes": ("a", "b", "c", "d"), "neighbours": neighbours}
     for people in (MIXED, GROUPS):
@@ -335,7 +346,9 @@ def rate_drawn(people, **options):
 
 
 def strict_loss(people=LOUD, **options):
-    """As audited(), but with the rate that is drawn, not the one that the plan tells, and charges by the plan."""
+    """As audited(), but with the rate that is drawn, not the one that the plan tells, and charges
+    by the plan.
+    """
     options = {"alpha": 1e-3, **options}
     _, model = captured(np.zeros((len(people[0]), 2)), np.ones(len(people[0])), people, **options)
     plan = model.plan(epsilon=people[0], n_features=2)
@@ -356,7 +369,9 @@ def strict_loss(people=LOUD, **options):
 
 
 def _drawn_rate(rate):
-    """The rate of the law of b that a fit draws when it asks for this one: the mean of ‖b‖ is 2d/η."""
+    """The rate of the law of b that a fit draws when it asks for this one: the mean of ‖b‖ is
+    2d/η.
+    """
     return rate * _drawn_at_one(logistic_mechanism.radial.l2)
 
 
@@ -394,7 +409,9 @@ def test_a_plan_that_overspends_is_refused_before_a_row_is_read(monkeypatch):
 
 
 def test_the_solvers_last_digits_are_covered_by_noise_and_paid_for(monkeypatch):
-    """ν is drawn at ε_out·√λ/(2t) and added to the minimiser; everybody who is heard pays κ̄·W·η and ε_out."""
+    """ν is drawn at ε_out·√λ/(2t) and added to the minimiser; everybody who is heard pays κ̄·W·η
+    and ε_out.
+    """
     rates = []
     ridge = 1e-3
     model = sv.LogisticRegression(**PLAIN, alpha=1e-3)

@@ -48,7 +48,9 @@ both = pytest.mark.parametrize("make", [fixed, adaptive])
 
 @contextmanager
 def noiseless():
-    """Gaussian noise is 0: only rounding to the public grid, at most 2⁻²¹ of the noise's deviation, is left."""
+    """Gaussian noise is 0: only rounding to the public grid, at most 2⁻²¹ of the noise's deviation,
+    is left.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(continuous, "draw_standard_normals", lambda size: [0] * size)
         yield
@@ -108,7 +110,9 @@ def test_the_adaptive_sample_does_not_regularise_where_nothing_is_missing():
 
 
 def test_the_covariance_of_the_draw_is_that_of_the_posterior():
-    """Each coordinate of √γ·Lᵀ(θ̃ − θ̂) is N(0, 1): two-sided, false alarms below 10⁻⁶, and L⁻¹ for L⁻ᵀ is caught."""
+    """Each coordinate of √γ·Lᵀ(θ̃ − θ̂) is N(0, 1): two-sided, false alarms below 10⁻⁶, and L⁻¹ for
+    L⁻ᵀ is caught.
+    """
     H = np.array([[40.0, 30.0, 5.0], [30.0, 30.0, -3.0], [5.0, -3.0, 12.0]])
     L = np.linalg.cholesky(H)
     size = 4000
@@ -154,7 +158,9 @@ def test_the_long_decimals_solve_what_they_say(size):
 
 
 def test_the_regularisation_follows_from_the_published_eigenvalue():
-    """λ_n = max(0, h + margin − λ̃) with the rounded λ̃, and the margin holds half a step of it and LAPACK's error."""
+    """λ_n = max(0, h + margin − λ̃) with the rounded λ̃, and the margin holds half a step of it and
+    LAPACK's error.
+    """
     found = adaptive().fit(X, Y)
     noise, spread = found.release_.noise, found.release_.noise["eigenvalue_standard_deviation"]
     step = found.release_.grid["eigenvalue_step"]
@@ -182,7 +188,9 @@ def test_a_delta_below_the_unit_of_the_books_is_refused(make):
 
 
 def test_what_could_not_be_computed_well_enough_is_refused_before_anything_is_read(monkeypatch):
-    """The condition of 10³⁰ is far beyond what any ε below a billion allows, so the limit is lowered here."""
+    """The condition of 10³⁰ is far beyond what any ε below a billion allows, so the limit is
+    lowered here.
+    """
     with pytest.raises(errors.InvalidParameter, match="too many columns"):
         fixed().plan(epsilon=1.0, rows=N, n_features=1025)
     assert posterior.MOST_CONDITION == 1e30

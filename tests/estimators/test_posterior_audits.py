@@ -1,9 +1,11 @@
-"""Exact losses of posterior samples, for the strictest and the loosest, one row and many, and planted bugs.
+"""Exact losses of posterior samples, for the strictest and the loosest, one row and many, and
+planted bugs.
 
-What a fit is about to sample from, H and θ̂, is captured for neighbouring tables; δ at the promised ε between the two
-Gaussian laws is then computed by formulas written here, without the code under test: in the basis in which both
-covariances are diagonal, coordinates are independent, one of them is integrated in closed form and another by
-quadrature. The joint law of the noisy eigenvalue and the sample is one integral more.
+What a fit is about to sample from, H and θ̂, is captured for neighbouring tables; δ at the promised
+ε between the two Gaussian laws is then computed by formulas written here, without the code under
+test: in the basis in which both covariances are diagonal, coordinates are independent, one of them
+is integrated in closed form and another by quadrature. The joint law of the noisy eigenvalue and
+the sample is one integral more.
 """
 
 from __future__ import annotations
@@ -32,11 +34,14 @@ which_person = pytest.mark.parametrize(
 
 
 def one_coordinate(precision, centre, epsilon):
-    """∫(p − e^ε·q)₊ for p = N(0, 1) and q = N(centre, 1/precision), entry by entry; ε may be negative."""
+    """∫(p − e^ε·q)₊ for p = N(0, 1) and q = N(centre, 1/precision), entry by entry; ε may be
+    negative.
+    """
     t, k, epsilon = np.broadcast_arrays(
         *(np.asarray(v, dtype=float) for v in (precision, centre, epsilon))
     )
-    # log p/q = ½(t−1)v² − tkv + ½(tk² − log t); where it exceeds ε is outside (t > 1) or inside (t < 1) two roots
+    # log p/q = ½(t−1)v² − tkv + ½(tk² − log t); where it exceeds ε is outside (t > 1) or inside (t
+    # < 1) two roots
     a = (t - 1) / 2
     b = -t * k
     c = (t * k**2 - np.log(t)) / 2 - epsilon
@@ -52,7 +57,9 @@ def one_coordinate(precision, centre, epsilon):
 
 
 def _mass(low, high, outside, log_factor):
-    """e^factor times the mass of N(0, 1) outside, or inside, two ends, without cancellation in the tails."""
+    """e^factor times the mass of N(0, 1) outside, or inside, two ends, without cancellation in the
+    tails.
+    """
     flip = low > 0
     near = np.where(flip, -low, high)
     far = np.where(flip, -high, low)
@@ -75,7 +82,9 @@ class Law:
 
 
 def coordinates(p, q):
-    """Precisions and centres of q in coordinates in which p is N(0, I); those in which they agree are left out."""
+    """Precisions and centres of q in coordinates in which p is N(0, I); those in which they agree
+    are left out.
+    """
     tau, V = eigh(q.gamma * q.H, p.gamma * p.H)
     centre = V.T @ (p.gamma * p.H) @ (q.mean - p.mean)
     apart = (np.abs(tau - 1) > 1e-9) | (np.abs(centre) > 1e-7)
@@ -208,7 +217,9 @@ def charge_of(model, groups, owner):
 
 
 def tables(mine, ridge, rng):
-    """Tables that are hard for a person: others along one line at several lengths, their own rows at several angles."""
+    """Tables that are hard for a person: others along one line at several lengths, their own rows
+    at several angles.
+    """
     n = len(mine)
     for length in (1.0, min(1.0, np.sqrt(ridge / n)), 0.3):
         for angle in (0.0, 0.5, 1.2, np.pi / 2):
@@ -220,7 +231,9 @@ def tables(mine, ridge, rng):
 
 
 def audited(people, owner, **options):
-    """Returns (largest δ at the promised ε over δ, largest exact ε over the promise) over hard tables."""
+    """Returns (largest δ at the promised ε over δ, largest exact ε over the promise) over hard
+    tables.
+    """
     if people[1] is None:
         owners = np.arange(len(people[0]))
     else:
@@ -286,7 +299,8 @@ def test_without_grants_the_promise_is_exact_enough(options):
     assert max(shares) > 0.7 if options["alpha"] < 100 else max(shares) > 0.95
 
 
-# ---------------------------------------------------------------- several rows: Rényi is exactly a sum
+# ---------------------------------------------------------------- several rows: Rényi is exactly a
+# sum
 
 
 def renyi_of_a_row(mu, a, alpha):
@@ -300,7 +314,9 @@ def renyi_of_a_row(mu, a, alpha):
 
 
 def test_rows_of_a_person_add_up_over_eigenvalues_and_stay_below_the_bound():
-    """D_α is the sum over eigenvalues of X_lH⁻¹X_lᵀ, exactly, both for the formula with determinants and the bound."""
+    """D_α is the sum over eigenvalues of X_lH⁻¹X_lᵀ, exactly, both for the formula with
+    determinants and the bound.
+    """
     rng = np.random.default_rng(8)
     largest = 0.0
     for _ in range(300):
@@ -380,11 +396,14 @@ def test_the_conversion_is_that_of_the_literature():
     assert plan.charges[0] == pytest.approx(promised, rel=1e-4)
 
 
-# ---------------------------------------------------------------- λ from the data: the joint law on a line
+# ---------------------------------------------------------------- λ from the data: the joint law on
+# a line
 
 
 def joint_delta(noise, small, large, epsilon):
-    """δ of (λ̃, θ̃) at ε, both directions; small and large are (Σwx², Σwxy) without and with a person, d = 1."""
+    """δ of (λ̃, θ̃) at ε, both directions; small and large are (Σwx², Σwxy) without and with a
+    person, d = 1.
+    """
     spread = noise["eigenvalue_standard_deviation"]
     worst = 0.0
     for (A, c), (B, e) in ((small, large), (large, small)):
@@ -403,7 +422,9 @@ def joint_delta(noise, small, large, epsilon):
 
 
 def line(n, size, weight=1.0):
-    """n − 1 rows x = size with y = 1 that weigh one, and a person's row (1, −1): sums without and with it."""
+    """n − 1 rows x = size with y = 1 that weigh one, and a person's row (1, −1): sums without and
+    with it.
+    """
     small = ((n - 1) * size**2, (n - 1) * size)
     return small, (small[0] + weight, small[1] - weight)
 
@@ -431,7 +452,9 @@ def test_no_joint_delta_exceeds_the_target(epsilon, calibration):
     [(15.0, 25, 0.9, 2.058), (20.0, 20, 0.9, 17.50), (12.0, 1000, 1.0, 1.457)],
 )
 def test_the_published_algorithm_breaks_its_claim_on_the_same_line(epsilon, n, square, times):
-    """So the integral can tell: the published σ, tail and γ, with max for min, at δ = 10⁻⁶ and condition 1."""
+    """So the integral can tell: the published σ, tail and γ, with max for min, at δ = 10⁻⁶ and
+    condition 1.
+    """
     log = np.log(4 / DELTA)
     noise = {
         "eigenvalue_standard_deviation": np.sqrt(log) / (epsilon / 2),
@@ -483,7 +506,9 @@ def test_no_joint_delta_exceeds_a_personal_promise(which, calibration):
 
 
 def missed(noise, loudest, weight):
-    """The largest probability, over both tables, that without the person an eigenvalue lies below the floor."""
+    """The largest probability, over both tables, that without the person an eigenvalue lies below
+    the floor.
+    """
     spread = noise["eigenvalue_standard_deviation"]
     # λ_min(without) + λ_n < h, where λ̃ is λ_min(without) + up to W of noise's centre
     below = 1e4 * spread  # so far below the floor that λ_n is positive
@@ -512,7 +537,9 @@ def test_the_floor_is_missed_as_rarely_as_was_paid_for():
 
 
 def test_leverage_and_residual_stay_below_what_was_paid_for():
-    """Outside that event: at every λ̃ with eigenvalues above the floor, on the line where residuals are largest."""
+    """Outside that event: at every λ̃ with eigenvalues above the floor, on the line where residuals
+    are largest.
+    """
     plan = sv.AdaptivePosteriorSample(4.0, DELTA, BALL, condition=1.0).plan(rows=30, n_features=1)
     assert worst_residual(plan.noise, 30) <= allowed_residual(plan.noise, 30)
     assert worst_residual(plan.noise, 30) > 0.95 * allowed_residual(plan.noise, 30)

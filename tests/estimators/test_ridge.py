@@ -192,7 +192,9 @@ def test_refits_are_free_and_standard_errors_cover():
 
 
 def test_standard_errors_include_the_noise():
-    """Over 400 releases of one data set the spread of a slope is what its standard error says, within a quarter."""
+    """Over 400 releases of one data set the spread of a slope is what its standard error says,
+    within a quarter.
+    """
     theta = []
     told = []
     for _ in range(400):
@@ -450,7 +452,8 @@ def test_nothing_unnoised_is_kept():
     }  # fmt: skip
 
 
-# --- λ that the plan chooses ------------------------------------------------------------------------------------------
+# --- λ that the plan chooses
+# ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -500,7 +503,9 @@ def test_a_chosen_lambda_is_the_best_of_its_neighbours_by_the_plan():
 
 
 def test_requests_of_the_default_method_are_remembered_as_before():
-    """Where alpha was 1.0 by default and not used; where it is used, another default is another request."""
+    """Where alpha was 1.0 by default and not used; where it is used, another default is another
+    request.
+    """
     told = [
         compute_earlier_fingerprint(encode_question(sv.Ridge(bounds=BOUNDS, **o)), np.arange(3))
         for o in ({}, {"alpha": 1.0})
@@ -517,7 +522,8 @@ def test_requests_of_the_default_method_are_remembered_as_before():
 def test_standard_errors_of_the_default_cover_least_squares():
     """1.96 of them, over 60 releases and four coefficients.
 
-    If each covers with .97, 13 of 60 releases fail with a chance below 1e-6, even if coefficients fail together.
+    If each covers with .97, 13 of 60 releases fail with a chance below 1e-6, even if coefficients
+    fail together.
     """
     inside = (X - np.array([0.5, 5, 50])) / np.array([1, 10, 100])
     plain = LinearRegression().fit(inside, (Y - 5.5) / 2.5)

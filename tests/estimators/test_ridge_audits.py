@@ -1,7 +1,9 @@
-"""Exact losses of the four regressions, for the strictest and the loosest person, one row and many, and planted bugs.
+"""Exact losses of the four regressions, for the strictest and the loosest person, one row and many,
+and planted bugs.
 
-The statistic that noise meets is captured from a real fit; the loss between neighbours then follows from the noise
-law alone: the density of θ̂ for objective perturbation, distances for output perturbation, sums for statistics.
+The statistic that noise meets is captured from a real fit; the loss between neighbours then follows
+from the noise law alone: the density of θ̂ for objective perturbation, distances for output
+perturbation, sums for statistics.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def owners(people):
 
 
 def pairs(people, owner, seed=0):
-    """Data sets that differ in one owner's rows: the aligned worst case of each proof, and random ones."""
+    """Data sets that differ in one owner's rows: the aligned worst case of each proof, and random
+    ones.
+    """
     rng = np.random.default_rng(seed)
     n = len(people[0])
     mine = owners(people) == owner
@@ -132,7 +136,9 @@ def objective_loss(people, owner, loss="soft"):
 
 
 def test_the_solvers_last_digits_are_covered_by_noise(monkeypatch):
-    """ν is drawn at ε_out/(2t), in the norm of Λ, and added to the minimiser; ε_out is taken off every share first."""
+    """ν is drawn at ε_out/(2t), in the norm of Λ, and added to the minimiser; ε_out is taken off
+    every share first.
+    """
     ridge = sv.Ridge(bounds=BOUNDS)
     rng = np.random.default_rng(0)
     rates = []
@@ -509,7 +515,9 @@ def test_a_solve_that_fails_all_the_same_stays_charged(monkeypatch):
 @pytest.mark.parametrize("method", ["output", "output-tight"])
 @pytest.mark.parametrize("slopes", [2, 50])
 def test_an_output_method_answers_or_refuses_before_anybody_is_charged(method, slopes):
-    """Features that are all the same have the largest condition number; no solve may fail because of them."""
+    """Features that are all the same have the largest condition number; no solve may fail because
+    of them.
+    """
     X = np.repeat(np.random.default_rng(0).random((100, 1)), slopes, axis=1)
     bounds = sv.Bounds(features=(0, 1), label=(-1, 1))
     for alpha in (1e-2, (slopes + 1) * 2.0**-29):

@@ -1,10 +1,12 @@
-"""A regression from noisy statistics is never worse than the constant in the same statistics by more than 5 %.
+"""A regression from noisy statistics is never worse than the constant in the same statistics by
+more than 5 %.
 
-The constant is the noisy mean of the labels in the same release, clipped to their range (and held back as much as the
-intercept is, where an alpha is given). Both are judged by the mean squared error on the rows, averaged over the noise.
-Slopes pass for more than noise in one fit of some hundreds, so the average converges slowly: every time it is taken
-over 400 draws of noise from a fixed seed, and by `make test-long` over 6,000, where its standard error is below .01 and
-5 % is more than five of them away from what was seen (1.01 at most).
+The constant is the noisy mean of the labels in the same release, clipped to their range (and held
+back as much as the intercept is, where an alpha is given). Both are judged by the mean squared
+error on the rows, averaged over the noise. Slopes pass for more than noise in one fit of some
+hundreds, so the average converges slowly: every time it is taken over 400 draws of noise from a
+fixed seed, and by `make test-long` over 6,000, where its standard error is below .01 and 5 % is
+more than five of them away from what was seen (1.01 at most).
 """
 
 from __future__ import annotations
@@ -18,13 +20,16 @@ import pytest
 import sottovoce as sv
 from sottovoce.estimators import ridge_statistics
 
-#: (people at ε = 1, slopes, spread of the labels in half ranges, share that slopes explain, mean of the labels)
+#: (people at ε = 1, slopes, spread of the labels in half ranges, share that slopes explain, mean of
+#: the labels)
 SHORT = list(product((300, 3000), (1, 4), (0.02, 0.3), (0.0,), (0.6,)))
 LONG = list(product((30, 300, 3000, 30_000), (1, 4, 12), (0.02, 0.3), (0.0, 0.3), (0.6,)))
 
 
 def design(rng, n: int, p: int, spread: float, explained: float, mean: float) -> np.ndarray:
-    """Returns the second moments of (1, 2z, y) for features that fill their bounds evenly, or bunch at one end."""
+    """Returns the second moments of (1, 2z, y) for features that fill their bounds evenly, or bunch
+    at one end.
+    """
     shape = [(1, 1), (2, 6), (0.4, 0.4)][rng.integers(3)]
     Z = rng.beta(*shape, size=(min(n, 2000), p)) * 2 - 1
     signal = (Z - Z.mean(axis=0)) @ rng.normal(size=p)
@@ -37,7 +42,9 @@ def design(rng, n: int, p: int, spread: float, explained: float, mean: float) ->
 
 
 def with_noise(rng, true: np.ndarray, entry: float) -> np.ndarray:
-    """Adds Laplace noise of this standard deviation on products, twice that on squares, none on the corner."""
+    """Adds Laplace noise of this standard deviation on products, twice that on squares, none on the
+    corner.
+    """
     drawn = np.triu(rng.laplace(0, entry / math.sqrt(2), true.shape), 1)
     drawn += drawn.T + np.diag(rng.laplace(0, math.sqrt(2) * entry, len(true)))
     drawn[0, 0] = 0.0
@@ -103,7 +110,9 @@ def test_slopes_that_are_kept_whatever_they_explain_are_caught(monkeypatch):
 
 
 def test_where_there_is_something_to_learn_it_is_learnt():
-    """The floor costs little where it is not needed: 90 % explained by four columns, and a million people."""
+    """The floor costs little where it is not needed: 90 % explained by four columns, and a million
+    people.
+    """
     rng = np.random.default_rng(5)
     true = design(rng, 10**6, 4, 0.3, 0.9, 0.3)
     noise = {

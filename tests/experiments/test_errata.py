@@ -1,4 +1,6 @@
-"""Errata: printed formulas are the paper's, printed and exact numbers have the known digits, the page is up to date."""
+"""Errata: printed formulas are the paper's, printed and exact numbers have the known digits, the
+page is up to date.
+"""
 
 from __future__ import annotations
 
@@ -42,9 +44,10 @@ found_errata = cache(compute_errata)
 ERRORS = 6.0
 pytestmark = pytest.mark.xdist_group("errata")
 
-#: Printed, exact, true δ: the digits that were found before this code was written, in 60-digit arithmetic, closed
-#: forms or other code. A dash: not noted. The last five of ada_ops_releases were found with a plain trapezoidal rule.
-#: Of the other papers, printed numbers are as they stand in print.
+#: Printed, exact, true δ: the digits that were found before this code was written, in 60-digit
+#: arithmetic, closed forms or other code. A dash: not noted. The last five of ada_ops_releases were
+#: found with a plain trapezoidal rule. Of the other papers, printed numbers are as they stand in
+#: print.
 KNOWN = {
     "gaussian_noise": [
         "0.2342 1.0607 2.6e-2",
@@ -257,7 +260,9 @@ def test_lemma_13_by_minimising():
 
 
 def test_group_privacy_really_has_that_delta():
-    """P(S) = 0, .01, .02 is (0, .01)- and (log 2, 0)-close step by step, and .02 > e^(log 2)·0 + .01."""
+    """P(S) = 0, .01, .02 is (0, .01)- and (log 2, 0)-close step by step, and .02 > e^(log 2)·0 +
+    .01.
+    """
     losses = [0.0, math.log(2)], [0.01, 0.0]
     # per cent
     none = 0
@@ -304,7 +309,9 @@ def right_efficiency(X, theta, sigma, gamma, ridge):
 
 
 def random_design():
-    """Two hundred random directions; their numbers, .009441 and .000616, were found before this code was written."""
+    """Two hundred random directions; their numbers, .009441 and .000616, were found before this
+    code was written.
+    """
     X = np.random.default_rng(1).standard_normal((200, 3))
     return X / np.linalg.norm(X, axis=1, keepdims=True), np.array([0.5, -0.3, 0.2])
 
@@ -352,7 +359,9 @@ def exact_of(table):
 
 
 def test_misprints_of_the_ridge_paper_are_exponents_of_ten():
-    """With the right exponents print is within 6 % of ours in Table 11, and within 10 % in Table 14."""
+    """With the right exponents print is within 6 % of ours in Table 11, and within 10 % in Table
+    14.
+    """
     unreg, reg, three, _, largest, mean = exact_of("ridge_misprints")
     assert unreg == pytest.approx(8.54e2, rel=0.06)
     assert reg == pytest.approx(3.32e3, rel=0.06)
@@ -379,7 +388,9 @@ def test_sampling_costs_what_an_integral_over_outputs_says():
 
 
 def test_the_published_market_releases_what_its_neighbour_never_does():
-    """Half a million draws: the share within six standard errors of the computed one, and none on the neighbour."""
+    """Half a million draws: the share within six standard errors of the computed one, and none on
+    the neighbour.
+    """
     chance = others.compute_unreachable_probability()
     rng = np.random.default_rng(11)
     ends = []

@@ -1,6 +1,8 @@
-"""Paper I: exact losses have the digits that were found beforehand, formulas agree with fits, and all is explained.
+"""Paper I: exact losses have the digits that were found beforehand, formulas agree with fits, and
+all is explained.
 
-Data and simulations are seeded; the fits of our own estimators are not, and what is said of them has a stated margin.
+Data and simulations are seeded; the fits of our own estimators are not, and what is said of them
+has a stated margin.
 """
 
 from __future__ import annotations
@@ -114,7 +116,9 @@ def test_figure_1_has_the_sizes_that_the_text_names():
 
 
 def test_the_posterior_sample_has_the_known_ceilings_and_print_is_below_exact_for_most_at_large_gamma():
-    """161, 969 and 7875 were found beforehand, for n = 1000; (8) below exact for 84 % at γ = 100, on other data."""
+    """161, 969 and 7875 were found beforehand, for n = 1000; (8) below exact for 84 % at γ = 100,
+    on other data.
+    """
     ceilings = dict(
         zip(figures.GAMMAS, column("figure-2", 1, "all data, ceiling").ours, strict=True)
     )
@@ -142,7 +146,9 @@ def test_efficiency_is_the_corrected_formula_and_not_the_printed_one():
 
 
 def test_our_adaptive_sample_is_better_than_adaops():
-    """By formula; and five fits, over their formula, are near χ² of 25 degrees over 25: 3·10⁻⁹ is outside (.1, 4)."""
+    """By formula; and five fits, over their formula, are near χ² of 25 degrees over 25: 3·10⁻⁹ is
+    outside (.1, 4).
+    """
     theirs = column("efficiency", 1, "1 + 1/(γσ²), AdaOPS")
     ours = column("efficiency", 1, "1 + 1/(γσ²), ours")
     fitted = column("efficiency", 1, "ours over least squares")

@@ -1,4 +1,6 @@
-"""The exact δ of AdaOPS's joint release: convergence, simulated releases, and the library's profile."""
+"""The exact δ of AdaOPS's joint release: convergence, simulated releases, and the library's
+profile.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def test_release_has_the_law_that_is_integrated():
 
 @pytest.mark.parametrize("direction", [0, 1])
 def test_quadrature_against_simulated_releases(direction):
-    """P(L > ε) − e^ε·Q(L > ε) from a million releases of each neighbour, L the log-ratio of the joint densities."""
+    """P(L > ε) − e^ε·Q(L > ε) from a million releases of each neighbour, L the log-ratio of the
+    joint densities.
+    """
     pair = list(RELEASES.values())[-1]
     if direction == 0:
         first, second = pair

@@ -1,6 +1,8 @@
-"""The published market and ours: privacy audited, lies counted, its objective and projections, and what ours is worth.
+"""The published market and ours: privacy audited, lies counted, its objective and projections, and
+what ours is worth.
 
-Draws come from fixed seeds except the noise of our own releases; audits of those fail falsely with probability 2e-8.
+Draws come from fixed seeds except the noise of our own releases; audits of those fail falsely with
+probability 2e-8.
 """
 
 from __future__ import annotations
@@ -97,7 +99,9 @@ def test_ceilings_hold_and_weights_add_up():
 
 
 def test_only_the_nearest_projection_ends_at_the_minimum():
-    """At a fixed point of the shift a_i·slope_i are equal, not the slopes. It ends .11 to .15 above, the other .002."""
+    """At a fixed point of the shift a_i·slope_i are equal, not the slopes. It ends .11 to .15
+    above, the other .002.
+    """
     p = small()
     start = np.zeros((3, 2))
     eta = np.full(3, 4.0)
@@ -154,7 +158,9 @@ def test_the_published_market_breaks_its_promise_on_its_own_example():
 
 
 def test_descents_from_several_starts_find_the_exact_minimum_that_is_audited():
-    """Two ways to the same joint minimum: a hull of places, and steps in w with the best weights for each."""
+    """Two ways to the same joint minimum: a hull of places, and steps in w with the best weights
+    for each.
+    """
     labels = (studies.LABELS, studies.NEIGHBOUR)
     lines = [studies.two_sellers_as_published(y) for y in labels]
     noise = np.repeat([-0.4, 0.05, 0.3], 4)[:, None]
@@ -224,7 +230,9 @@ def test_figures_have_the_printed_trends():
 
 
 def test_what_is_bought_on_breast_cancer_pays():
-    """The market of the study: 455 sellers, correlated costs rise with the first feature, nobody above the cap."""
+    """The market of the study: 455 sellers, correlated costs rise with the first feature, nobody
+    above the cap.
+    """
     split = market_published.DataSplit.of(0)
     assert [len(part) for part in (split.public, split.test, split.sellers)] == [57, 57, 455]
     assert np.linalg.norm(split.sign_rows(split.sellers), axis=1).max() <= 1 + 1e-12

@@ -1,4 +1,5 @@
-"""Paper M: every outcome is whole and explained; audits, lies, limits and the jump say what the studies found.
+"""Paper M: every outcome is whole and explained; audits, lies, limits and the jump say what the
+studies found.
 
 Draws are seeded, except the noise of our own releases; what is said of those has a stated margin.
 """
@@ -18,7 +19,8 @@ from sottovoce.papers.market_published import TRADE_OFFS, MarketWorth
 from sottovoce.papers.registry import Task
 from sottovoce.papers.results import Outcome
 
-#: What error, payment and standard error would be, by mechanism and trade-off: a stand-in for minutes of work.
+#: What error, payment and standard error would be, by mechanism and trade-off: a stand-in for
+#: minutes of work.
 STAND_IN = {figures.CERTIFIED: 0.1, figures.PUBLISHED: 0.3, figures.NAIVE: 0.4, figures.PLAIN: 0.02}
 
 
@@ -79,12 +81,15 @@ def test_appendix_c_jumps():
     curves = [np.array(series.y) for series in outcome.figures[0].panels[0].series]
     assert all(np.abs(np.diff(curve)).max() > 0.5 for curve in curves)
     assert all(np.all(np.diff(curve) <= 0) for curve in curves)  # w falls with b
-    # The first seller, whose label is the same, is bought from differently: ε depends on another's data.
+    # The first seller, whose label is the same, is bought from differently: ε depends on another's
+    # data.
     assert column(outcome, "the data: ε₁") != column(outcome, "second label changed: ε₁")
 
 
 def test_34_falls_without_end_just_when_it_is_said_to():
-    """The printed objective at w = ±10⁶ for many b; the share of b that lead below any bound, weighted by their law."""
+    """The printed objective at w = ±10⁶ for many b; the share of b that lead below any bound,
+    weighted by their law.
+    """
     eta = 0.7
     share = 0.0
     b = np.linspace(-20, 20, 400_001)
@@ -162,7 +167,9 @@ def test_one_small_run_of_figure_2_is_real():
 
 
 def test_certified_payments_follow_from_the_choice_of_sigma_alone():
-    """σ is chosen by a noisy rehearsal among three, so the payment is one of three numbers per draw."""
+    """σ is chosen by a noisy rehearsal among three, so the payment is one of three numbers per
+    draw.
+    """
     from sottovoce.papers import market_published as worth
 
     split = worth.DataSplit.of(worth.FIRST)

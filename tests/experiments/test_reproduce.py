@@ -1,4 +1,6 @@
-"""What every experiment hands back and how it is shown: names, JSON, reasons, pictures and the report."""
+"""What every experiment hands back and how it is shown: names, JSON, reasons, pictures and the
+report.
+"""
 
 from __future__ import annotations
 
@@ -76,11 +78,14 @@ def test_names_are_unique_and_papers_known():
 @pytest.mark.parametrize("home", sorted({e.home for e in EXPERIMENTS}))
 def test_every_experiment_has_a_function(home):
     module, _, function = home.partition(":")
-    assert callable(getattr(import_module(f"sottovoce.experiments.{module}"), function))
+    assert callable(getattr(import_module(f"sottovoce.papers.{module}"), function))
 
 
 def test_listing_loads_nothing_heavy():
-    code = "import sys, sottovoce.papers.registry; print([m for m in ('numpy', 'matplotlib') if m in sys.modules])"
+    code = (
+        "import sys, sottovoce.papers.registry; print([m for m in ('numpy', 'matplotlib') if m in "
+        "sys.modules])"
+    )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
 
 

@@ -1,7 +1,8 @@
-"""The ridge paper: closed forms against simulation, scikit-learn and the library, and what its tables must show.
+"""The ridge paper: closed forms against simulation, scikit-learn and the library, and what its
+tables must show.
 
-Every draw follows from a fixed seed (only the fits of our own methods do not, and nothing here asks for their numbers),
-so a test passes or fails the same way in every run.
+Every draw follows from a fixed seed (only the fits of our own methods do not, and nothing here asks
+for their numbers), so a test passes or fails the same way in every run.
 """
 
 from __future__ import annotations
@@ -28,8 +29,15 @@ needs_data = pytest.mark.skipif(
 #: Beyond so many standard errors a simulation is taken to disagree.
 ERRORS = 5.0
 RUNS = 20_000
-METHODS = ("unregularised, personalised", "unregularised, sampled, t = max", "unregularised, sampled, t = mean",
-           "regularised, personalised", "regularised, sampled, t = max", "regularised, sampled, t = mean")  # fmt: skip
+METHODS = (
+    "unregularised, personalised",
+    "unregularised, sampled, t = max",
+    "unregularised, sampled, t = mean",
+    # fmt: skip
+    "regularised, personalised",
+    "regularised, sampled, t = max",
+    "regularised, sampled, t = mean",
+)
 
 
 def small(name: str):
@@ -97,7 +105,8 @@ def test_rates_are_those_of_the_library(draw, lam):
     published = sv.Ridge(bounds=bounds, method="output", alpha=lam)
     own = published.plan(epsilon=epsilon, n_features=d - 1).noise["rate"]
     alike = sv.Uniform(published).plan(epsilon=epsilon, n_features=d - 1).noise["rate"]
-    # The library adds a bound on the solver's error to the sensitivity, in units of 1e-9, and rounds the smallest ε.
+    # The library adds a bound on the solver's error to the sensitivity, in units of 1e-9, and
+    # rounds the smallest ε.
     assert float(ridge_setup.compute_rate(lam, d, epsilon.sum())) == pytest.approx(own, rel=1e-3)
     assert float(ridge_setup.compute_rate(lam, d, len(epsilon) * epsilon.min())) == pytest.approx(
         alike, rel=1e-3

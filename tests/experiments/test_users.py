@@ -1,7 +1,8 @@
-"""The paper on user contributions: closed forms against simulation, brute force and general solvers, and its claims.
+"""The paper on user contributions: closed forms against simulation, brute force and general
+solvers, and its claims.
 
-Every draw follows from a fixed seed. Only the library's fits do not; the one test that asks for their numbers says how
-rarely it fails by chance.
+Every draw follows from a fixed seed. Only the library's fits do not; the one test that asks for
+their numbers says how rarely it fails by chance.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ LEVELS = (
 @cache
 def small(name: str, folder=None) -> Outcome:
     module, _, function = HOMES[name].partition(":")
-    compute = getattr(import_module(f"sottovoce.experiments.{module}"), function)
+    compute = getattr(import_module(f"sottovoce.papers.{module}"), function)
     return compute(Task(f"users/{name}", "small", folder))
 
 
@@ -254,7 +255,8 @@ def test_the_librarys_fits_have_the_noise_that_is_shown():
     shown, gap = measure_best_map(problem, 1.0)
     scale = math.sqrt((shown - float(problem.error(centre, 0.0))) / 2 / problem.stretch.sum())
     total = sum(float(np.abs(model.coef_ - centre).sum()) for model in models) / scale
-    # A sum of 200 absolute values of Laplace noise of scale one is Gamma(200): each end is missed once in 10^7 runs.
+    # A sum of 200 absolute values of Laplace noise of scale one is Gamma(200): each end is missed
+    # once in 10^7 runs.
     low, high = gamma.ppf([1e-7, 1 - 1e-7], fits * users_regression.COLUMNS)
     assert low < total < high
     assert gap <= 1e-4
@@ -349,7 +351,9 @@ def test_moments_of_a_step_are_those_of_adaptive_quadrature():
 
 
 def reviewed(folder, rows: int = 400, people: int = 60):
-    """Writes reviews that look like the real ones: a drug a person, ratings that follow the two levels."""
+    """Writes reviews that look like the real ones: a drug a person, ratings that follow the two
+    levels.
+    """
     rng = make_named_generator("test reviews")
     owner = np.concatenate([np.arange(people), rng.integers(0, 12, rows - people)])
     with (folder / users_tables.DRUGS).open("w", encoding="utf-8", newline="") as file:

@@ -11,7 +11,8 @@ from cases import CASES, PEOPLE, audit, every_case, strictest_and_loosest
 OWN_ERROR = 1e-9
 
 
-#: The last question, three quantiles at once, is slow to audit: with two kinds of people every time, with all for long.
+#: The last question, three quantiles at once, is slow to audit: with two kinds of people every
+#: time, with all for long.
 EVERY = [
     pytest.param(
         case,

@@ -1,7 +1,9 @@
-"""One digest: every engine gives the same whole numbers, however the rows are ordered, cut and stored.
+"""One digest: every engine gives the same whole numbers, however the rows are ordered, cut and
+stored.
 
-The rows have columns of every kind, statistics are those of every estimator, and partitionings are drawn with
-fixed seeds. Real Dask and Spark run on this machine, started once (xdist: --dist loadgroup keeps a group together).
+The rows have columns of every kind, statistics are those of every estimator, and partitionings are
+drawn with fixed seeds. Real Dask and Spark run on this machine, started once (xdist: --dist
+loadgroup keeps a group together).
 """
 
 from __future__ import annotations
@@ -194,7 +196,9 @@ def test_spark_obeys_for_long(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", KINDS[:2])
 def test_a_text_file_with_every_kind_of_gap(name, tmp_path):
-    """Gaps as people write them, blanks around numbers, quoted commas, blank lines, a mark at the beginning."""
+    """Gaps as people write them, blanks around numbers, quoted commas, blank lines, a mark at the
+    beginning.
+    """
     (tmp_path / "a.csv").write_text(
         '\ufeffvalue,"a ""b"""\n1,x\n\n 2\t,"y, z"\nNA,\n"",NULL\n1e3,n/a\n-inf,""\n'
     )
@@ -238,7 +242,9 @@ class Kept:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_files_of_one_table_have_the_same_columns(name, tmp_path):
-    """Another schema is found in the headers, before anything is read: no worker is needed to say so."""
+    """Another schema is found in the headers, before anything is read: no worker is needed to say
+    so.
+    """
     pq.write_table(pa.table({"a": [1.0], "b": ["x"]}), tmp_path / "1.parquet")
     for other in ({"a": [1.0]}, {"a": ["1"], "b": ["x"]}, {"a": [1.0], "b": ["x"], "c": [1]}):
         pq.write_table(pa.table(other), tmp_path / "2.parquet")

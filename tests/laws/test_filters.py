@@ -1,8 +1,10 @@
-"""The filter, exactly: all ways that an adaptive sequence of questions can go, with the books deciding who takes part.
+"""The filter, exactly: all ways that an adaptive sequence of questions can go, with the books
+deciding who takes part.
 
-Each question is a randomised answer about one bit a person, whose loss is known exactly, and its price depends on the
-answers before. Every path is followed to its end through real books, and the largest difference between neighbours over
-the whole tree is compared with what the person granted (docs/theory/composition.md, theorems 5 and 6).
+Each question is a randomised answer about one bit a person, whose loss is known exactly, and its
+price depends on the answers before. Every path is followed to its end through real books, and the
+largest difference between neighbours over the whole tree is compared with what the person granted
+(docs/theory/composition.md, theorems 5 and 6).
 """
 
 from __future__ import annotations
@@ -86,7 +88,9 @@ def response(price):
 
 
 def leaking(price):
-    """The worst that an ε at δ allows: with probability δ the bit itself, else randomised response."""
+    """The worst that an ε at δ allows: with probability δ the bit itself, else randomised
+    response.
+    """
     return [
         (DELTA, 0.0),
         *((p * (1 - DELTA), q * (1 - DELTA)) for p, q in response(price)),
@@ -110,7 +114,9 @@ def test_pure_epsilon_never_exceeds_the_cap_and_comes_close(person):
 
 @pytest.mark.parametrize("person", GRANTED)
 def test_rho_never_exceeds_the_cap(person):
-    """Randomised response of ε is ε²/2-zCDP; here the prices are ρ, so the answers have ε = √(2ρ)."""
+    """Randomised response of ε is ε²/2-zCDP; here the prices are ρ, so the answers have ε =
+    √(2ρ).
+    """
     zero, one = followed(person, ["zCDP rho, replace"], lambda rho: response(math.sqrt(2 * rho))).T
     for order in (1.5, 2.0, 8.0, 64.0):
         divergence = math.log(float((zero**order * one ** (1 - order)).sum())) / (order - 1)

@@ -1,8 +1,9 @@
 """Audits of the whole mechanism with the noise it really draws (OpenDP's samplers, exact coins).
 
-For one owner and a hard pair of neighbours, an event is chosen on one half of the draws and counted on
-the other half; a Clopper–Pearson bound on the log ratio that is right except with probability 1e-8 must
-not exceed the charge. The same bound catches noise that is too small by a third (tests/controls).
+For one owner and a hard pair of neighbours, an event is chosen on one half of the draws and counted
+on the other half; a Clopper–Pearson bound on the log ratio that is right except with probability
+1e-8 must not exceed the charge. The same bound catches noise that is too small by a third
+(tests/controls).
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Children that make releases and are killed at a labelled step or at any instant, and what must be true afterwards."""
+"""Children that make releases and are killed at a labelled step or at any instant, and what must be
+true afterwards.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from sottovoce import ledger, session
 
 @dataclass
 class Trace:
-    """What a child told before it died: keys for which values were read, and releases that left the library."""
+    """What a child told before it died: keys for which values were read, and releases that left the
+    library.
+    """
 
     read: list[str] = field(default_factory=list)
     made: dict[str, str] = field(default_factory=dict)
@@ -27,7 +31,9 @@ class Trace:
 def run_and_die(
     place: Place, name: str, *, step: int | None = None, acknowledged: int = 0, delay: float = 0
 ) -> Trace:
-    """Lets a child release until it reaches its n-th step, or until so many releases and seconds have passed."""
+    """Lets a child release until it reaches its n-th step, or until so many releases and seconds
+    have passed.
+    """
 
     def live(tell) -> None:
         _tell_what_is_read(tell)
@@ -71,7 +77,9 @@ def _note(trace: Trace, word) -> None:
 
 
 def _tell_what_is_read(tell) -> None:
-    """The child says so before it touches a value: afterwards the reservation must be in the books."""
+    """The child says so before it touches a value: afterwards the reservation must be in the
+    books.
+    """
     run = session.run
     publishing = []
     reserve = sv.Session._released
@@ -101,7 +109,9 @@ def _die_at(step: int, tell) -> None:
 
 
 def lost_or_free(place: Place, traces: Sequence[Trace]) -> list[str]:
-    """Returns keys whose release was acknowledged and is not in the books as it was, or that were read for unpaid."""
+    """Returns keys whose release was acknowledged and is not in the books as it was, or that were
+    read for unpaid.
+    """
     books = place.open()
     books.verify()
     lines = [line for person in PEOPLE for line in books.history(person) if line.what == "reserve"]

@@ -1,4 +1,6 @@
-"""The books in thirty lines: what every ledger must agree with, without a database, a chain or a key."""
+"""The books in thirty lines: what every ledger must agree with, without a database, a chain or a
+key.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""What the attacks share: where books are kept, three people and their question, children that can be killed, races.
+"""What the attacks share: where books are kept, three people and their question, children that can
+be killed, races.
 
-A race runs the same work in many processes at once. It is run on the real books and on planted ones.
+A race runs the same work in many processes at once. It is run on the real books and on planted
+ones.
 """
 
 from __future__ import annotations
@@ -112,7 +114,9 @@ class Child:
             warnings.simplefilter(
                 "ignore", DeprecationWarning
             )  # of forks beside threads: the child uses none of them
-            gc.freeze()  # what the parent has thrown away may need its threads to end: it is not the child's to collect
+            # what the parent has thrown away may need its threads to end: it is not the child's to
+            # collect
+            gc.freeze()
             self.pid = os.fork()
         if self.pid == 0:
             os.close(read)
@@ -122,7 +126,9 @@ class Child:
         self._pipe = os.fdopen(read, "rb")
 
     def told(self) -> Iterator[Any]:
-        """Yields what the child tells, until it ends; a word that its death cut off was not told."""
+        """Yields what the child tells, until it ends; a word that its death cut off was not
+        told.
+        """
         while True:
             try:
                 yield pickle.load(self._pipe)
@@ -154,7 +160,9 @@ def _tell(write: int, word: Any) -> None:
 
 
 def together(processes: int, work: Callable[[int], Any]) -> list[Any]:
-    """Runs the work in so many processes at once, which start when all of them are there, and returns their results."""
+    """Runs the work in so many processes at once, which start when all of them are there, and
+    returns their results.
+    """
     read, write = os.pipe()
 
     def waiting(number: int, tell: Callable[[Any], None]) -> None:
@@ -178,7 +186,9 @@ def together(processes: int, work: Callable[[int], Any]) -> list[Any]:
 def race(
     place: Place, attempts: int = ATTEMPTS, cap: int | None = None, processes: int = PROCESSES
 ) -> tuple[int, int]:
-    """Returns the cap, half of what is tried for unless it is given, and how many attempts were granted."""
+    """Returns the cap, half of what is tried for unless it is given, and how many attempts were
+    granted.
+    """
     books = place.open()
     if cap is None:
         cap = processes * attempts // 2
@@ -206,7 +216,9 @@ def add_up(place: Place, cap: int) -> None:
 
 
 def ask_again(place: Place, keys: list[str], times: int, processes: int) -> list[set[str]]:
-    """Every process asks for every key so many times; returns the different bytes that were given for each."""
+    """Every process asks for every key so many times; returns the different bytes that were given
+    for each.
+    """
 
     def runner(number: int) -> list[set[str]]:
         session = place.session()

@@ -1,9 +1,11 @@
-"""One seed, one schedule: operations on the books, faults in their way, and a reference that is not the books.
+"""One seed, one schedule: operations on the books, faults in their way, and a reference that is not
+the books.
 
-Several handles (as of several processes) grant, reserve, charge, publish, ask again and reopen. In their way: a crash
-at any labelled step, a full disk, a cut connection, a file of heads that cannot be written, an older copy put in place,
-an edit around the library. After every operation the books must be where the reference is, which knows nothing of
-databases, chains, keys or signatures: dictionaries of what was granted, spent and stored, and a count of entries.
+Several handles (as of several processes) grant, reserve, charge, publish, ask again and reopen. In
+their way: a crash at any labelled step, a full disk, a cut connection, a file of heads that cannot
+be written, an older copy put in place, an edit around the library. After every operation the books
+must be where the reference is, which knows nothing of databases, chains, keys or signatures:
+dictionaries of what was granted, spent and stored, and a count of entries.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ class Crash(BaseException):
 
 @dataclass
 class Reference:
-    """What must be true: caps, what is spent, what is stored under each key, and how many entries there are."""
+    """What must be true: caps, what is spent, what is stored under each key, and how many entries
+    there are.
+    """
 
     granted: dict[tuple[str, str], int] = field(default_factory=dict)
     spent: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -235,7 +239,8 @@ class Simulation:
     def cut_connection(self) -> None:
         if self.place.server:
             self.place.ask(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> "
+                "pg_backend_pid()"
             )
             for books in self.handles:  # each finds out by itself, once
                 try:
@@ -247,7 +252,9 @@ class Simulation:
                 books._store._close()
 
     def no_room_for_heads(self) -> None:
-        """The reservation is committed, and its head cannot be written: it stays spent, and nothing is read."""
+        """The reservation is committed, and its head cannot be written: it stays spent, and nothing
+        is read.
+        """
 
         def write(*arguments: Any) -> None:
             raise errors.LedgerUnavailable("no room")
@@ -256,7 +263,9 @@ class Simulation:
             self.faulty(self.books(), REFUSALS)
 
     def faulty(self, books: SqlLedger, kinds: Any, committed: list[str] | None = None) -> None:
-        """One attempt with a fault in its way: it happened as a whole or not at all, and is told so or not."""
+        """One attempt with a fault in its way: it happened as a whole or not at all, and is told so
+        or not.
+        """
         key = self.key()
         account = self.dice.choice(KINDS)
         amounts = self.amounts()
@@ -279,7 +288,9 @@ class Simulation:
             self.reference.pay(key, account, amounts, outside)
 
     def older_copy(self) -> None:
-        """A copy is kept, the books go on, and the copy is put in place: sealed. The right one goes on."""
+        """A copy is kept, the books go on, and the copy is put in place: sealed. The right one goes
+        on.
+        """
         older = Copy(self.place, self.handles)
         before = self.reference.entries
         self.grant()

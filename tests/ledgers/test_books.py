@@ -1,4 +1,6 @@
-"""Laws every ledger obeys, in a file and on a server: accounts, keys, the chain, and what is written about whom."""
+"""Laws every ledger obeys, in a file and on a server: accounts, keys, the chain, and what is
+written about whom.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from sottovoce.ledger import ACCOUNTS, Amounts
 from sottovoce.ledgers import hash_chain, sqlite
 from sottovoce.ledgers.opened import open_ledger
 
-#: The largest grant, in units, and one unit beside it: as doubles both are exact, as floats of ε they are not.
+#: The largest grant, in units, and one unit beside it: as doubles both are exact, as floats of ε
+#: they are not.
 LARGE = 10**15
 
 
@@ -280,7 +283,9 @@ def test_many_people_in_one_transaction(place):
 def test_balances_are_the_same_whether_accounts_are_looked_for_or_all_read(
     place, monkeypatch, many
 ):
-    """One after the other and in any order; of lowered grants nothing is left, and a stranger is told of."""
+    """One after the other and in any order; of lowered grants nothing is left, and a stranger is
+    told of.
+    """
     monkeypatch.setattr("sottovoce.ledgers.sql_ledger.SCAN_FACTOR", many)
     monkeypatch.setattr("sottovoce.ledgers.sql_schema.PART_SIZE", 64)
     books = place.open()
@@ -338,7 +343,9 @@ def test_books_in_memory_end_with_the_process():
 
 
 def test_what_was_asked_cannot_be_guessed_from_the_books_alone():
-    """The same request under another key has another digest: nobody without the key can try names against it."""
+    """The same request under another key has another digest: nobody without the key can try names
+    against it.
+    """
     found = []
     for _ in range(2):
         session = sv.Session()

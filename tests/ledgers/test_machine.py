@@ -1,4 +1,6 @@
-"""Any sequence of grants, reservations, publications and reopenings leaves the books where a 30-line model is."""
+"""Any sequence of grants, reservations, publications and reopenings leaves the books where a
+30-line model is.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A thousand schedules of faults on both databases: 0 violations in 100,000 operations; and planted bugs are found."""
+"""A thousand schedules of faults on both databases: 0 violations in 100,000 operations; and planted
+bugs are found.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,9 @@ HIGH = 3.0
 
 
 def two_bumps(low: float = LOW, high: float = HIGH, steep: float = 0.04) -> prior.Prior:
-    """Half of the sellers near the lower end and half near the upper: virtual costs fall in between."""
+    """Half of the sellers near the lower end and half near the upper: virtual costs fall in
+    between.
+    """
     peaks = low + 0.2 * (high - low), low + 0.8 * (high - low)
     width = steep * (high - low)
     return prior.given(

@@ -1,4 +1,6 @@
-"""What a market says and hands on: words, budgets, a fitted model, a frontier; and what it refuses."""
+"""What a market says and hands on: words, budgets, a fitted model, a frontier; and what it
+refuses.
+"""
 
 from __future__ import annotations
 

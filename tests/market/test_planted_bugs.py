@@ -1,4 +1,6 @@
-"""Wrong mechanisms that look right: each lets somebody gain by a lie, or loses somebody money, and is caught."""
+"""Wrong mechanisms that look right: each lets somebody gain by a lie, or loses somebody money, and
+is caught.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ def test_the_right_mechanism_passes():
 
 
 def test_payments_as_printed_let_everybody_who_sells_gain(monkeypatch):
-    """Ψ(c)·u is right on average only: over-reporting raises the price by more than it lowers the sale."""
+    """Ψ(c)·u is right on average only: over-reporting raises the price by more than it lowers the
+    sale.
+    """
 
     def printed(prices, curve, step):
         low = round(LOW * 2.0**-prices.exponent)
@@ -66,7 +70,9 @@ def test_a_grid_of_totals_from_the_reports_is_not_truthful(monkeypatch):
 
 
 def test_a_law_that_is_not_ironed_lets_a_lie_gain():
-    """One seller: ε = √(σ/(γΨ)). Where Ψ falls ε rises with the report, and the payment no longer fits."""
+    """One seller: ε = √(σ/(γΨ)). Where Ψ falls ε rises with the report, and the payment no longer
+    fits.
+    """
     prices = Prices.between(LOW, HIGH, 40)
     share = two_bumps().cdf(prices.values)
     g = prices.values
@@ -84,7 +90,9 @@ def test_a_law_that_is_not_ironed_lets_a_lie_gain():
 
 
 def test_a_rule_that_is_not_monotone_is_mended_by_the_running_maximum():
-    """Whatever a solver makes of the others' reports, the payment for a falling curve is truthful in whole numbers."""
+    """Whatever a solver makes of the others' reports, the payment for a falling curve is truthful
+    in whole numbers.
+    """
     rng = np.random.default_rng(1)
     prices = Prices.between(LOW, HIGH, 9)
 
@@ -117,7 +125,9 @@ def test_money_rounded_down_loses_somebody_money(monkeypatch):
 
 
 def test_a_trade_off_from_the_others_reports_overspends():
-    """Leave-one-out trade-offs are truthful, but payments that each fit the budget need not fit it together."""
+    """Leave-one-out trade-offs are truthful, but payments that each fit the budget need not fit it
+    together.
+    """
     public = {**PUBLIC, "prices": 32, "cost_range": (1.0, 5.0)}
     costs = [1.0, 4.8, 4.9]
     budget = 3.0

@@ -45,7 +45,9 @@ def test_virtual_costs_never_fall(law):
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.kind)
 def test_expected_payments_are_expected_virtual_costs(law):
-    """For every nonincreasing u that is constant where virtual costs are, and at most so for any other."""
+    """For every nonincreasing u that is constant where virtual costs are, and at most so for any
+    other.
+    """
     rng = np.random.default_rng(3)
     share = np.diff(np.append(0.0, law.cdf(PRICES.values)))
     psi = virtual_costs(law, PRICES)

@@ -1,4 +1,6 @@
-"""The rule is the exact optimum: against CVXPY at a fixed total, by brute force over totals, and against itself."""
+"""The rule is the exact optimum: against CVXPY at a fixed total, by brute force over totals, and
+against itself.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""No lie pays, nobody loses by taking part, no budget is exceeded: on random markets, in exact numbers."""
+"""No lie pays, nobody loses by taking part, no budget is exceeded: on random markets, in exact
+numbers.
+"""
 
 from __future__ import annotations
 

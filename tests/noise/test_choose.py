@@ -21,7 +21,9 @@ SIGMAS = 6
     ("gap", "scale"), [(0, 1), (1, 3), (5, 7), (10**17, 10**17), (3 * 10**18, 10**18)]
 )
 def test_coins_have_their_bias(gap, scale):
-    """ "Returns independent booleans, True with probability exp(−gap/scale), exactly, for whole gaps ≥ 0." """
+    """ "Returns independent booleans, True with probability exp(−gap/scale), exactly, for whole
+    gaps ≥ 0."
+    """
     n = 200_000
     p = math.exp(-gap / scale)
     heads = selection.flip_coins(np.full(n, gap, dtype=np.int64), scale).sum()
@@ -54,7 +56,9 @@ def test_a_coin_is_decided_as_an_infinitely_precise_uniform_would_decide_it(
 
 
 def test_nothing_underflows_to_impossible():
-    """A chance of e^(−1000), below the smallest double, is still a chance: all-zero words must give heads."""
+    """A chance of e^(−1000), below the smallest double, is still a chance: all-zero words must give
+    heads.
+    """
     zeros = Script(*[0] * 60)
     with source._seam(zeros):
         assert selection.flip_coins(np.array([1000], dtype=np.int64), 1)[0]

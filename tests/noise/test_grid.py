@@ -67,7 +67,9 @@ def test_snapped_answers_are_multiples_of_the_step_inside_the_bounds(value, expo
     integers=st.lists(st.integers(0, 2**32), min_size=50, max_size=50),
 )
 def test_dot_products_are_exact_up_to_the_limits(weights, integers):
-    """ "Returns Σ weights·integers exactly, for at most 2^16 weights in [0, 2^42] and integers in [0, 2^32]." """
+    """ "Returns Σ weights·integers exactly, for at most 2^16 weights in [0, 2^42] and integers in
+    [0, 2^32]."
+    """
     some = integers[: len(weights)]
     exact = sum(w * z for w, z in zip(weights, some, strict=True))
     assert exact_dot(np.array(weights, dtype=np.int64), np.array(some, dtype=float)) == exact

@@ -1,6 +1,7 @@
 """The noise is what its obligation sentence says, and a scale wrong by a tenth is rejected.
 
-False alarms: each statistic is compared with its exact mean at six standard errors, 2e-9 a comparison.
+False alarms: each statistic is compared with its exact mean at six standard errors, 2e-9 a
+comparison.
 """
 
 from __future__ import annotations
@@ -89,7 +90,9 @@ def test_l2_noise_has_a_gamma_radius_and_a_uniform_direction(dimension, n):
 
 
 def test_box_noise_has_the_density_of_its_norm_on_a_lopsided_box():
-    """The largest ratio |b_j|/w_j is Gamma(d), and the side that attains it is uniform: cone, not surface measure."""
+    """The largest ratio |b_j|/w_j is Gamma(d), and the side that attains it is uniform: cone, not
+    surface measure.
+    """
     widths = np.array([1.0, 10.0, 3.0])
     n = 10_000
     b = np.array([continuous.draw_box(widths).astype(float) for _ in range(n)])
@@ -115,7 +118,9 @@ def test_below_is_uniform_and_reaches_every_number():
 
 
 class Leading:
-    """A seam whose uniform reals begin with so many zero bytes: everything is then far out, given that it is."""
+    """A seam whose uniform reals begin with so many zero bytes: everything is then far out, given
+    that it is.
+    """
 
     def __init__(self, zeros: int) -> None:
         self.zeros = zeros
@@ -148,7 +153,9 @@ class Given:
 
 
 def test_logarithms_exponentials_and_roots_have_384_bits():
-    """ "Returns ln(numerator/2^power)·2^384 for a numerator > 0, with an error below 2." Against 900 bits of mpmath."""
+    """ "Returns ln(numerator/2^power)·2^384 for a numerator > 0, with an error below 2." Against
+    900 bits of mpmath.
+    """
     rng = np.random.default_rng()
     with mpmath.workprec(900):
         one = mpmath.mpf(precise.ONE)
@@ -180,7 +187,9 @@ def test_uniforms_stay_inside_the_open_interval():
 
 
 def test_uniforms_are_uniform():
-    """Each of eight equal parts holds its share, at six standard errors: false alarms below 2e-8."""
+    """Each of eight equal parts holds its share, at six standard errors: false alarms below
+    2e-8.
+    """
     n = 16_000
     eighths = np.bincount(
         [8 * u.fixed_point >> precise.BITS for u in source.draw_uniforms(n)], minlength=8
@@ -195,7 +204,9 @@ def normals(size):
 
 
 def test_normal_noise_is_normal():
-    """ "Returns independent N(0, 1) variables": the mass inside 0.5 to 3, moments of two orders, pairs unrelated."""
+    """ "Returns independent N(0, 1) variables": the mass inside 0.5 to 3, moments of two orders,
+    pairs unrelated.
+    """
     n = 20_000
     z = normals(n)
     for t, p in ((0.5, 0.382925), (1.0, 0.682689), (2.0, 0.954500), (3.0, 0.997300)):
@@ -209,7 +220,9 @@ def test_normal_noise_is_normal():
 
 
 def test_the_tails_of_continuous_noise_follow_their_law():
-    """Given that U < 2^−k, −ln U − k·ln 2 is exponential: beyond 21 deviations, where one double never came."""
+    """Given that U < 2^−k, −ln U − k·ln 2 is exponential: beyond 21 deviations, where one double
+    never came.
+    """
     zeros = 40
     begin = 8 * zeros * math.log(2)
     with source._seam(Leading(zeros)):
@@ -226,7 +239,9 @@ def test_the_tails_of_continuous_noise_follow_their_law():
 
 @pytest.mark.parametrize("zeros", [0, 8, 16, 32])
 def test_draws_of_nearby_uniforms_differ_by_less_than_2_to_the_minus_70_in_the_tails_too(zeros):
-    """The last byte of the first 384 bits still tells: another draw, and hardly another one, out to 21 deviations."""
+    """The last byte of the first 384 bits still tells: another draw, and hardly another one, out to
+    21 deviations.
+    """
     cell = bytearray(os.urandom(EACH - zeros - 1) + b"\x55" + bytes(zeros))
     sides = (
         os.urandom(continuous.COORDINATE_BYTES - 1)

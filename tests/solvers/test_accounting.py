@@ -1,4 +1,6 @@
-"""What sampled people lose: dp-accounting's own numbers, the pair that dominates all others, safe tables."""
+"""What sampled people lose: dp-accounting's own numbers, the pair that dominates all others, safe
+tables.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,9 @@ def hockey_stick(first, second, factor, cell):
 @pytest.mark.parametrize("factor", [0.5, 1.0, 1.2, 3.0])
 @pytest.mark.parametrize("rate", [0.1, 0.5, 1.0])
 def test_no_pair_in_the_plane_loses_more_than_the_opposite_pair_on_the_line(rate, factor):
-    """Theorem 2's lemma by quadrature: gradients of length at most 1 in any two directions, of any length."""
+    """Theorem 2's lemma by quadrature: gradients of length at most 1 in any two directions, of any
+    length.
+    """
     line = np.linspace(-8, 8, 129)
     cell = (line[1] - line[0]) ** 2
     x, y = np.meshgrid(line, line)

@@ -1,7 +1,9 @@
-"""κ and the charge of a person: the proof by cells against the formula, the table against attacks, planted bugs.
+"""κ and the charge of a person: the proof by cells against the formula, the table against attacks,
+planted bugs.
 
-Three roads to κ that share no code: the certificate (from above), the formula of the theorem searched on grids, and
-attacks, which know nothing of the theorem: they maximise the exact ratio of densities over data sets and outputs.
+Three roads to κ that share no code: the certificate (from above), the formula of the theorem
+searched on grids, and attacks, which know nothing of the theorem: they maximise the exact ratio of
+densities over data sets and outputs.
 """
 
 from __future__ import annotations
@@ -19,9 +21,11 @@ from sottovoce.accounting import kappa, kappa_certificate
 from sottovoce.errors import InvalidParameter
 
 INF = math.inf
-#: A bound lies above the formula by the tolerance and by what is allowed between nodes, together less than this part.
+#: A bound lies above the formula by the tolerance and by what is allowed between nodes, together
+#: less than this part.
 SHARP = 2 * kappa_certificate.TOLERANCE
-#: Upper bounds with tolerance 5e-4 from an independent branch and bound over boxes of (W, φ), rounded to 4 digits.
+#: Upper bounds with tolerance 5e-4 from an independent branch and bound over boxes of (W, φ),
+#: rounded to 4 digits.
 SECOND_OPINION = {
     0.001: {2: 0.9940, 5: 0.9908, 10: 0.9905, 20: 0.9904, 100: 0.9902, INF: 0.9902},
     0.003: {2: 0.9838, 5: 0.9757, 10: 0.9747, 20: 0.9743, 100: 0.9740, INF: 0.9740},
@@ -67,7 +71,8 @@ def sigmoid(x):
     return 1 / (1 + np.exp(-np.clip(x, -700, 700)))
 
 
-# ---------------------------------------------------------------- the formula, as the theorem states it
+# ---------------------------------------------------------------- the formula, as the theorem
+# states it
 
 P = np.cos(np.linspace(0, math.pi, 601))
 P = np.union1d(
@@ -77,7 +82,9 @@ Q = np.sqrt(1 - P**2)
 
 
 def formula(length, tilt, rho, s=sigmoid):
-    """½·max_p s(p cos φ + q sin φ) + max_p [½s(q sin φ − p cos φ) + s(1 − s)/ρ], for an array of tilts."""
+    """½·max_p s(p cos φ + q sin φ) + max_p [½s(q sin φ − p cos φ) + s(1 − s)/ρ], for an array of
+    tilts.
+    """
     at = s(P * length)
     cos = np.cos(tilt)[..., None]
     sin = np.sin(tilt)[..., None]
@@ -291,7 +298,9 @@ def test_kappa_at_the_edges():
 
 
 def exact_charge(weight, rank, eta, ridge):
-    """The maximum over s with fifty digits, by bisection of the derivative of a concave function."""
+    """The maximum over s with fifty digits, by bisection of the derivative of a concave
+    function.
+    """
     with mpmath.workdps(50):
         W, r, rate, lam = map(mpmath.mpf, (weight, rank, eta, ridge))
 
@@ -360,11 +369,14 @@ def test_the_charge_is_weight_times_rate_if_and_only_if_rho_is_at_least_two():
     assert (charge[1:] > W[1:] * (1.999 / 0.1) * (1 + 1e-9)).all()
 
 
-# ---------------------------------------------------------------- attacks: nothing below knows of the theorem
+# ---------------------------------------------------------------- attacks: nothing below knows of
+# the theorem
 
 
 def log_density(w, rows, weights, eta, ridge):
-    """log of the density of the minimiser at w, up to a constant that neighbours share; leading axes are a batch."""
+    """log of the density of the minimiser at w, up to a constant that neighbours share; leading
+    axes are a batch.
+    """
     s = sigmoid(-np.einsum("...nd,...d->...n", rows, w))
     b = -ridge * w + np.einsum("...n,...nd->...d", weights * s, rows)
     bend = np.einsum("...n,...nd,...ne->...de", weights * s * (1 - s), rows, rows)
@@ -378,10 +390,11 @@ CIRCLE = np.stack(
 
 
 def quiet_person(state, ridge, rho):
-    """The loss over a·η as a → 0 of taking a row z of the plane out, or in (minus that), for all z on the circle.
+    """The loss over a·η as a → 0 of taking a row z of the plane out, or in (minus that), for all z
+    on the circle.
 
-    state = log W, where w = (−W, 0); the angles of two kinds of others, the share of the first kind, and the share of
-    both (the rest is silent: z = 0). All others together weigh 1.
+    state = log W, where w = (−W, 0); the angles of two kinds of others, the share of the first
+    kind, and the share of both (the rest is silent: z = 0). All others together weigh 1.
     """
     length = np.exp(state[:, 0])
     share = np.clip(state[:, 3], 0, 1)
@@ -409,7 +422,9 @@ def worst_of(losses):
 
 @lru_cache
 def attack(ridge, rho, seed=0):
-    """The largest loss over a·η that a search finds, and where: a population that closes in on its best."""
+    """The largest loss over a·η that a search finds, and where: a population that closes in on its
+    best.
+    """
     rng = np.random.default_rng(seed)
     low = np.array([-2, 0, 0, 0, 0])
     high = np.array([5, 2 * math.pi, 2 * math.pi, 1, 1.5])
@@ -440,7 +455,9 @@ def test_no_attack_exceeds_kappa(ridge, rho):
 
 
 class Neighbours:
-    """A person's rows before and after, everybody else's, and an output: many at once, all in the unit ball."""
+    """A person's rows before and after, everybody else's, and an output: many at once, all in the
+    unit ball.
+    """
 
     def __init__(self, w, own, new, others):
         self.parts = [
@@ -479,7 +496,9 @@ class Neighbours:
 
 
 def planar(ridge, rho, d, mine, others, size, rng):
-    """The worst pair of a quiet person, in d dimensions and for several equal rows, and random ones."""
+    """The worst pair of a quiet person, in d dimensions and for several equal rows, and random
+    ones.
+    """
     _, state = attack(ridge, rho)
     losses = quiet_person(state[None], ridge, rho)[0]
     kinds = np.stack([np.cos(state[1:3]), np.sin(state[1:3])], axis=-1) * min(state[4], 1)
@@ -516,7 +535,9 @@ def climb(pairs, weights, eta, ridge, rng, rounds=120):
 
 
 def ratios(count, seed=0):
-    """Losses over charges in random settings: d 2 or 3, one to three rows a person, weights from 1e-4 to nearly 1."""
+    """Losses over charges in random settings: d 2 or 3, one to three rows a person, weights from
+    1e-4 to nearly 1.
+    """
     rng = np.random.default_rng(seed)
     for _ in range(count):
         d = int(rng.integers(2, 4))
@@ -573,7 +594,9 @@ def test_one_coefficient_costs_little_more_than_half_for_any_ridge():
 
 
 def caught(ridges=RIDGES, rhos=(2.0, INF)):
-    """Whether some attack exceeds κ, or stays further below it at ρ = ∞ than rounding λ down explains."""
+    """Whether some attack exceeds κ, or stays further below it at ρ = ∞ than rounding λ down
+    explains.
+    """
     pairs = (
         (attack(ridge, rho)[0], kappa.kappa(ridge, rho), rho) for ridge in ridges for rho in rhos
     )

@@ -1,4 +1,6 @@
-"""The solver of label-private regression against CVXPY with Clarabel, brute force, and the paper's example."""
+"""The solver of label-private regression against CVXPY with Clarabel, brute force, and the paper's
+example.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def design(n, d, people, seed=0, grants=(0.1, 0.5, 1.0, 3.0)):
 
 
 def by_cvxpy(X, owner, epsilon, ratio, exact=False):
-    """The optimum of F by an oracle that nobody here wrote; "exact" with every sign vector as a constraint."""
+    """The optimum of F by an oracle that nobody here wrote; "exact" with every sign vector as a
+    constraint.
+    """
     n, d = X.shape
     C = cp.Variable((d, n))
     level = cp.Variable()
@@ -179,7 +183,9 @@ def test_the_exact_sensitivity_lowers_the_objective_by_a_third(n, d):
 
 
 def example(g):
-    """Example 1 of the published method: one strong row, and two orthogonal directions with rows spread differently."""
+    """Example 1 of the published method: one strong row, and two orthogonal directions with rows
+    spread differently.
+    """
     rows = [([g, 0], 1)] + [([1, 0], g)] * g**2 + [([0, 1], g)] + [([0, 1], 1)] * g**2
     X = np.array([row for row, count in rows for _ in range(count)], dtype=float)
     return X, np.repeat(np.arange(len(rows)), [count for _, count in rows])
@@ -216,7 +222,9 @@ def test_one_column_of_ones_gives_the_weights_of_a_mean(ratio):
 
 
 def by_cvxpy_in_groups(X, owner, epsilon, ratio, size):
-    """The optimum with Σ_g N(C_g) ≤ ε·τ over groups of ``size`` rows of a person, in their order."""
+    """The optimum with Σ_g N(C_g) ≤ ε·τ over groups of ``size`` rows of a person, in their
+    order.
+    """
     n, d = X.shape
     C = cp.Variable((d, n))
     level = cp.Variable()
@@ -278,7 +286,9 @@ def test_people_beyond_the_work_are_held_by_something_larger(monkeypatch):
 
 
 def test_somebody_far_from_their_limit_may_be_held_and_nothing_is_lost(monkeypatch):
-    """Two people with large grants never feel a limit: the bound for everybody's exact norm shows it."""
+    """Two people with large grants never feel a limit: the bound for everybody's exact norm shows
+    it.
+    """
     X, owner, epsilon = design(60, 3, 10)
     epsilon[:2] = 1e4
     whole = label_map.solve_exact(X, owner, epsilon, 0.01)

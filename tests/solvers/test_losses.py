@@ -1,4 +1,6 @@
-"""Losses are what they are called: derivatives match values, values match scikit-learn, and strangers are refused."""
+"""Losses are what they are called: derivatives match values, values match scikit-learn, and
+strangers are refused.
+"""
 
 from __future__ import annotations
 

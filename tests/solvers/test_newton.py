@@ -1,7 +1,9 @@
-"""The solver arrives: for every table of the sweep by Newton's steps alone, and by the steps that always suffice.
+"""The solver arrives: for every table of the sweep by Newton's steps alone, and by the steps that
+always suffice.
 
-The sweep goes to a total ε of 1e8, Σ|θ| of 1e3, 50 features and condition numbers of 1e12. A fit that would need the
-steps that always suffice (thousands of passes over the rows) counts as one that fails.
+The sweep goes to a total ε of 1e8, Σ|θ| of 1e3, 50 features and condition numbers of 1e12. A fit
+that would need the steps that always suffice (thousands of passes over the rows) counts as one that
+fails.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from sottovoce.solvers import losses, newton
 BOX = sv.Bounds(features=(-0.5, 0.5), label=(-1, 1))
 
 
-# --- What a fit takes -------------------------------------------------------------------------------------------------
+# --- What a fit takes
+# -------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -98,7 +101,9 @@ def labels(kind, Z, rng):
 
 @dataclass(frozen=True)
 class Case:
-    """One fit of a regression: the stage that a plan would choose, with this threshold, around this centre."""
+    """One fit of a regression: the stage that a plan would choose, with this threshold, around this
+    centre.
+    """
 
     total: float  # Σε
     slopes: int
@@ -200,7 +205,9 @@ def test_a_regression_arrives_for_every_table_of_the_sweep(passes):
 
 
 def test_a_regression_arrives_where_hardly_a_row_is_within_the_threshold(passes):
-    """Some 80 passes with exact gradients, where 60 were allowed: it fell back to the steps that always suffice."""
+    """Some 80 passes with exact gradients, where 60 were allowed: it fell back to the steps that
+    always suffice.
+    """
     tied = Case(
         1.6e7, 2, 1e-12, "collinear", "ties", "soft", people=30, rows=7, unequal=0.0, weakest=True
     )
@@ -242,7 +249,9 @@ def test_a_tolerance_without_room_for_rounding_is_caught(passes, monkeypatch):
 
 
 def test_the_output_noise_is_negligible():
-    """ν of a million people with ε = 1, in parts of what sampling alone leaves unknown of a prediction."""
+    """ν of a million people with ε = 1, in parts of what sampling alone leaves unknown of a
+    prediction.
+    """
     people = 10**6
     slopes = 20
     threshold = 0.1
@@ -255,7 +264,8 @@ def test_the_output_noise_is_negligible():
     assert math.sqrt(H) * noise < 1e-2 * sampling
 
 
-# --- Classifiers ------------------------------------------------------------------------------------------------------
+# --- Classifiers
+# ------------------------------------------------------------------------------------------------------
 
 
 def classified(total, slopes, alpha, kind, classes, seed=0):
@@ -300,7 +310,8 @@ def test_a_classifier_arrives_for_every_table_of_the_sweep(passes):
         assert passes.arrived
 
 
-# --- The steps that always suffice ------------------------------------------------------------------------------------
+# --- The steps that always suffice
+# ------------------------------------------------------------------------------------
 
 
 def problem(n=50, slopes=3, tau=0.3, error=0.0, astray=None):
@@ -368,7 +379,9 @@ def test_the_steps_that_suffice_reach_the_tolerance_without_a_certificate():
 
 @pytest.mark.parametrize("direction", ["same", "random", "against"])
 def test_the_steps_that_suffice_bear_the_error_of_every_gradient(direction):
-    """Each gradient is wrong by as much as a problem says, always in one direction, in any, or alternating."""
+    """Each gradient is wrong by as much as a problem says, always in one direction, in any, or
+    alternating.
+    """
     error = 1e-4
     rng = np.random.default_rng(1)
     signs = [1.0]
@@ -424,7 +437,9 @@ def test_newton_that_has_gone_astray_comes_back(monkeypatch):
 
 
 def test_a_classifiers_tolerance_is_a_function_of_public_numbers_alone():
-    """b and w do not occur in it: what covers the solver's error is the same whatever noise was drawn."""
+    """b and w do not occur in it: what covers the solver's error is the same whatever noise was
+    drawn.
+    """
     from sottovoce.estimators.logistic_mechanism import PersonWeights
 
     plan = sv.LogisticRegression(bounds=BOX, classes=(0, 1)).plan(

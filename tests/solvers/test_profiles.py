@@ -1,4 +1,6 @@
-"""Per-instance profiles: 60 digits, published counterexamples, theorems on random records, simulation, planted bugs."""
+"""Per-instance profiles: 60 digits, published counterexamples, theorems on random records,
+simulation, planted bugs.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ from sottovoce.audit import leverages, mechanisms
 #: Records for 60 digits: leverages and δ over all magnitudes, and one in ten with a residual of 0.
 RECORDS = 500
 GOLDEN = (1 + math.sqrt(5)) / 2
-#: A Monte Carlo mean is rejected beyond so many standard errors: one false alarm in 10¹⁰ comparisons.
+#: A Monte Carlo mean is rejected beyond so many standard errors: one false alarm in 10¹⁰
+#: comparisons.
 SIGMAS = 6.5
 
 
@@ -80,7 +83,9 @@ def exactly_gaussian(D, epsilon):
 
 
 def errors_in_epsilon(found, deltas, exact):
-    """Relative errors, by the slope at what was found; where 0 was found, δ(0) must be small enough."""
+    """Relative errors, by the slope at what was found; where 0 was found, δ(0) must be small
+    enough.
+    """
     relative = []
     for k, (epsilon, delta) in enumerate(zip(found, deltas, strict=True)):
         reached, slope = exact(k, epsilon)
@@ -161,7 +166,9 @@ def test_counterexamples_of_the_published_theorem(mu, r, gamma, digits):
 
 
 def test_counterexamples_come_from_their_data_sets():
-    """(μ, r) above, from the rows: nine ones; ninety-nine ones; none; a thousand on another axis."""
+    """(μ, r) above, from the rows: nine ones; ninety-nine ones; none; a thousand on another
+    axis.
+    """
     ones = leverages.fit_ridge(np.ones((9, 1)), np.ones(9), 1.0).added([[1.0]], [-1.0])
     assert (ones.leverage[0], ones.residual[0]) == pytest.approx((0.1, -1.9))
     apart = leverages.fit_ridge(np.tile([1.0, 0.0], (1000, 1)), np.ones(1000), 10.0).added(
@@ -179,7 +186,9 @@ def test_counterexamples_of_the_published_gaussian_lemma(D, epsilon):
 
 
 def test_without_both_laws_a_tail_bound_proves_nothing():
-    """p = N(0, ½), p' = N(0, 1): |loss| > 5.6355 has probability 10⁻⁶ under p, yet δ(5.6355) is 2.6e-4."""
+    """p = N(0, ½), p' = N(0, 1): |loss| > 5.6355 has probability 10⁻⁶ under p, yet δ(5.6355) is
+    2.6e-4.
+    """
     assert math.exp(posterior_log_delta(1.0, 0.0, 5.6355)) == pytest.approx(2.62e-4, rel=2e-3)
     assert posterior_epsilon(1.0, 0.0, 1e-6) == pytest.approx(10.932, abs=5e-4)
 
@@ -346,7 +355,9 @@ def test_objective_perturbation_is_what_its_samples_show():
     [(0.3, 1.2, 0.7, 0.5), (2.0, 0.3, 0.2, 3.0), (0.01, 1.0, 1.0, 0.05)],
 )
 def test_objective_perturbation_on_the_line_is_two_normal_laws(mu, r, sigma, epsilon):
-    """In one dimension the loss is certain given z, and the integrand has corners; the laws have densities."""
+    """In one dimension the loss is certain given z, and the integrand has corners; the laws have
+    densities.
+    """
     # x = 1, H = 1/μ
     without = (0.0, sigma * mu)
     with_it = (mu * r / (1 + mu), sigma * mu / (1 + mu))
@@ -422,7 +433,9 @@ def test_planted_bugs_are_seen():
 
 
 def test_in_sample_numbers_are_caught_by_the_exact_epsilon():
-    """Nine ones and (1, −1): with h and e in place of μ and r the loss comes out a fifth too small."""
+    """Nine ones and (1, −1): with h and e in place of μ and r the loss comes out a fifth too
+    small.
+    """
     record = leverages.fit_ridge(np.ones((9, 1)), np.ones(9), 1.0).added([[1.0]], [-1.0])
     right = posterior_epsilon(record.leverage, record.residual, 1e-6)[0]
     wrong = posterior_epsilon(record.share, record.error, 1e-6)[0]

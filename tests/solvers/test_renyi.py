@@ -1,4 +1,6 @@
-"""Rényi curves by quadrature, their conversion by dp-accounting, and how losses add up, with counterexamples."""
+"""Rényi curves by quadrature, their conversion by dp-accounting, and how losses add up, with
+counterexamples.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,9 @@ def test_conversion_is_dp_accountings_and_never_below_the_truth():
 
 
 def test_curves_add_up_over_releases():
-    """Two samples of one posterior lose what 2·curve says: by quadrature of the exact joint law on the line, a = 0."""
+    """Two samples of one posterior lose what 2·curve says: by quadrature of the exact joint law on
+    the line, a = 0.
+    """
     one = renyi.compute_posterior_curve(np.array([0.2, 0.02]), np.array([0.0, 1.0]))
     two = renyi.convert_to_epsilon(2 * one, 1e-3)
     assert two.shape == (2,)
@@ -158,7 +162,9 @@ def test_advanced_composition_covers_gaussian_noise_and_never_exceeds_the_sum():
 
 
 def test_generalisation_needs_the_exponential_before_delta():
-    """n = 1, D = (.9 z₀, .1 z₁), D' = z₁; A({z₁}) = 1 with probability ½, else 0: the gap is .45, printed .05."""
+    """n = 1, D = (.9 z₀, .1 z₁), D' = z₁; A({z₁}) = 1 with probability ½, else 0: the gap is .45,
+    printed .05.
+    """
     epsilon = np.zeros((1, 10))
     delta = np.array([[0.0] * 9 + [0.5]])
     gap = 0.5 - 0.1 * 0.5
@@ -180,7 +186,9 @@ def test_orders_below_one_are_refused():
 
 
 def test_an_exact_profile_must_not_be_smaller_than_its_curve_says_it_could_be():
-    """Markov's inequality from any order bounds the tail of the loss; the exact δ stays below it."""
+    """Markov's inequality from any order bounds the tail of the loss; the exact δ stays below
+    it.
+    """
     mu = 0.3
     a = 1.2
     w = np.linspace(0, 60, 200_001)[1:]

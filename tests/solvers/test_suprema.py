@@ -1,4 +1,6 @@
-"""The largest loss over a domain: attained by its record, and above every random record, grid and local search."""
+"""The largest loss over a domain: attained by its record, and above every random record, grid and
+local search.
+"""
 
 from __future__ import annotations
 

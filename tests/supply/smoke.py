@@ -1,4 +1,5 @@
-"""A few releases by Python and at the terminal with what is installed, and nothing of the tests' own tools.
+"""A few releases by Python and at the terminal with what is installed, and nothing of the tests'
+own tools.
 
 `make test-lowest` runs this with the oldest packages that pyproject.toml allows.
 """

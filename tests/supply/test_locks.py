@@ -1,4 +1,5 @@
-"""Lock files hold what pyproject.toml asks for, in its ranges and with digests, and nothing about who made them.
+"""Lock files hold what pyproject.toml asks for, in its ranges and with digests, and nothing about
+who made them.
 
 Every number of pyproject.toml that moves without `make lock` fails here.
 """
@@ -64,7 +65,9 @@ def asked(requirements: list[str]) -> Iterator[Requirement]:
 
 
 def missing(text: str, requirements: list[str]) -> set[str]:
-    """Names that are asked for and not locked at one version inside their range, for some Python."""
+    """Names that are asked for and not locked at one version inside their range, for some
+    Python.
+    """
     lines = [requirement for requirement, _ in entries(text)]
     unmet = set()
     for python in PYTHONS:
@@ -149,7 +152,9 @@ def test_opendp_is_allowed_from_the_first_to_the_last_version_whose_samplers_are
 
 
 def test_what_runs_these_tests_is_what_is_locked():
-    """Packages beside the locked ones may be there; those that are locked have the locked version."""
+    """Packages beside the locked ones may be there; those that are locked have the locked
+    version.
+    """
     if not (ROOT / ".venv" / ".dev").exists() or Path(sys.prefix).resolve() != ROOT / ".venv":
         pytest.skip("These tests run in an environment that make did not install.")
     pins = audit.locked([FOLDER / "dev.txt"])
@@ -159,7 +164,10 @@ def test_what_runs_these_tests_is_what_is_locked():
 
 
 def test_the_checks_can_fail():
-    text = "# made\nnumpy==2.4.6 ; python_full_version < '3.12' \\\n    --hash=sha256:00\nrich==15.0.0\n"
+    text = (
+        "# made\nnumpy==2.4.6 ; python_full_version < '3.12' \\\n    "
+        "--hash=sha256:00\nrich==15.0.0\n"
+    )
     assert [(line.name, digests) for line, digests in entries(text)] == [
         ("numpy", ["--hash=sha256:00"]),
         ("rich", []),
@@ -168,7 +176,8 @@ def test_the_checks_can_fail():
     assert missing(text, ["rich>=13,<15", "numpy>=2", "scipy"]) == {"rich", "numpy", "scipy"}
 
 
-# ---------------------------------------------------------------- known vulnerabilities, and the list of what is locked
+# ---------------------------------------------------------------- known vulnerabilities, and the
+# list of what is locked
 
 
 def clean(pins):

@@ -1,7 +1,8 @@
-"""A real server in a thread on a free port, and Chromium in front of it, for tests that look at pages as people do.
+"""A real server in a thread on a free port, and Chromium in front of it, for tests that look at
+pages as people do.
 
-Chromium is the system's, or the one that Playwright installed. Where there is none, tests that need it are skipped and
-say so.
+Chromium is the system's, or the one that Playwright installed. Where there is none, tests that need
+it are skipped and say so.
 """
 
 from __future__ import annotations
@@ -96,7 +97,8 @@ def chromium():
             browser = running.chromium.launch(executable_path=path, args=["--no-sandbox"])
         except playwright.Error:
             pytest.skip(
-                f"no Chromium here ({', '.join(CHROMIUM)}, nor Playwright's own): no page is looked at"
+                f"no Chromium here ({', '.join(CHROMIUM)}, nor Playwright's own): no page is "
+                "looked at"
             )
         yield browser
         browser.close()
@@ -104,7 +106,9 @@ def chromium():
 
 @pytest.fixture(scope="module")
 def window(chromium, served):
-    """Opens windows that are signed in; the one-time link is opened once, in a window of its own."""
+    """Opens windows that are signed in; the one-time link is opened once, in a window of its
+    own.
+    """
     first = chromium.new_context()
     page = first.new_page()
     page.goto(served.link)
@@ -170,7 +174,9 @@ def release(page, key: str) -> None:
 
 
 def shown(page, what: str) -> None:
-    """Waits until the next page shows something and is there as a whole: pages are seen before all of them has come."""
+    """Waits until the next page shows something and is there as a whole: pages are seen before all
+    of them has come.
+    """
     page.wait_for_selector(what)
     page.wait_for_load_state()
 

@@ -1,4 +1,6 @@
-"""A desk with books, an app behind its guard, and a browser that has signed in. Answers leave at once, to save time."""
+"""A desk with books, an app behind its guard, and a browser that has signed in. Answers leave at
+once, to save time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Sends hostile files and forms to the page, in a process of its own, and tells as JSON what came of them.
+"""Sends hostile files and forms to the page, in a process of its own, and tells as JSON what came
+of them.
 
 python hostile.py FOLDER LIMIT     a folder of bombs; the bytes that a table may have here
 """
@@ -55,7 +56,8 @@ MAGIC = (
         b"\xff\xfei\0d\0",
     ),
 )
-#: Text that is no table: empty, not UTF-8, with NUL, a line without end, columns without number, names of no use.
+#: Text that is no table: empty, not UTF-8, with NUL, a line without end, columns without number,
+#: names of no use.
 BROKEN = (
     *(
         b"",

@@ -1,4 +1,6 @@
-"""JSON of wrong kinds for every field that programs may send: nested, huge, not a number, text that is none, deep."""
+"""JSON of wrong kinds for every field that programs may send: nested, huge, not a number, text that
+is none, deep.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Books of invented people, and somebody in front of the page: the curator, or a visitor who has shown nothing yet."""
+"""Books of invented people, and somebody in front of the page: the curator, or a visitor who has
+shown nothing yet.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,9 @@ def text(html: str) -> str:
 
 
 def complaints(html: str) -> set[str]:
-    """The fields that are marked as wrong, each with a sentence that its input names as its description."""
+    """The fields that are marked as wrong, each with a sentence that its input names as its
+    description.
+    """
     marked = set(re.findall(r'<p class="wrongly" id="(\w+)-wrong">\S', html))
     assert all(
         re.search(rf'id="{name}"[^>]*aria-describedby="[^"]*{name}-wrong', html) for name in marked
@@ -97,7 +101,9 @@ def complaints(html: str) -> set[str]:
 
 
 def tab_to(page, what: str, wanted: str) -> None:
-    """Goes on by the key Tab until the element in focus has this property; fails if none on the page has."""
+    """Goes on by the key Tab until the element in focus has this property; fails if none on the
+    page has.
+    """
     for _ in range(200):
         if page.evaluate(f"document.activeElement.{what}") == wanted:
             return

@@ -1,6 +1,7 @@
-"""The verbs for programs: the whole way from a table to a release, what is refused and how; and requests that
-schemathesis makes up, 2,000 here and 20,000 in the long run: no answer above 499, none that the description does not
-know, and books that no refused request has changed."""
+"""The verbs for programs: the whole way from a table to a release, what is refused and how; and
+requests that schemathesis makes up, 2,000 here and 20,000 in the long run: no answer above 499,
+none that the description does not know, and books that no refused request has changed.
+"""
 
 from __future__ import annotations
 
@@ -220,7 +221,9 @@ def test_nothing_that_is_not_json_breaks_it(client):
     ids=lambda value: ascii(value)[:9],
 )
 def test_a_parameter_of_a_wrong_kind_is_refused_by_its_name(client, table, value):
-    """`neighbours` as a list was a 500 once: each is looked at by the option that it is for, before the library."""
+    """`neighbours` as a list was a 500 once: each is looked at by the option that it is for, before
+    the library.
+    """
     for question, kind in QUESTIONS.items():
         for option in kind.options:
             if option.several and value == [1.0]:
@@ -265,7 +268,9 @@ def test_whatever_stands_in_any_field_is_refused_by_its_name_and_breaks_nothing(
 
 
 def made_up(app, ask, mode, examples) -> None:
-    """Has schemathesis make up so many requests of every verb: such as are described, or such as are not."""
+    """Has schemathesis make up so many requests of every verb: such as are described, or such as
+    are not.
+    """
     schema = schemathesis.openapi.from_dict(app.openapi())
     schema.app = app
     settings = hypothesis.settings(
@@ -299,7 +304,9 @@ def real(case, table) -> bool:
 
 
 class Asking:
-    """Sends what was made up, and then the same about a table that is there; counts, and looks at the books."""
+    """Sends what was made up, and then the same about a table that is there; counts, and looks at
+    the books.
+    """
 
     def __init__(self, client, desk, table):
         self.client = client
@@ -329,7 +336,9 @@ class Asking:
 
 
 def own_examples(app, ask, table, values) -> None:
-    """Has schemathesis send what our own list makes of every field, and check the answers as it checks its own."""
+    """Has schemathesis send what our own list makes of every field, and check the answers as it
+    checks its own.
+    """
     schema = schemathesis.openapi.from_dict(app.openapi())
     schema.app = app
     for method, path, body in hostile_json.good(table):

@@ -1,4 +1,6 @@
-"""Places for connections: who makes room for whom, who is closed for keeping us waiting, and what is told about it."""
+"""Places for connections: who makes room for whom, who is closed for keeping us waiting, and what
+is told about it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ ASKED = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 class App:
-    """Answers at once, or when it may; recognises whoever says so, and tells much to whoever asks for it."""
+    """Answers at once, or when it may; recognises whoever says so, and tells much to whoever asks
+    for it.
+    """
 
     def __init__(self) -> None:
         self.may = threading.Event()
@@ -157,7 +161,8 @@ def test_places_fit_into_the_files_of_the_process(monkeypatch):
         monkeypatch.setattr(connections, "_count_allowed_files", lambda files=files: files)
         server = connections.make_server(App())
         assert server.config.backlog == batch
-        # Places, and batches that are being taken, made and closed: half of the files stay for everything else.
+        # Places, and batches that are being taken, made and closed: half of the files stay for
+        # everything else.
         assert (connections.BATCHES + 3) * batch <= files // 2
 
 

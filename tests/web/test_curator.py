@@ -1,7 +1,8 @@
-"""The curator's way: in a real browser from a table to a release, its script and its audit; and every wrong field.
+"""The curator's way: in a real browser from a table to a release, its script and its audit; and
+every wrong field.
 
-The browser tests share one server with books in a file. What is typed wrong is tested without a browser, over the same
-app and guard.
+The browser tests share one server with books in a file. What is typed wrong is tested without a
+browser, over the same app and guard.
 """
 
 from __future__ import annotations
@@ -95,7 +96,9 @@ def test_the_whole_way_from_a_table_to_a_release_and_its_script(window, served, 
 
 
 def ask(page, served, table, share: str) -> None:  # noqa: F811
-    """Describes a table of people who have enough left, and opens the question of a mean with its plan."""
+    """Describes a table of people who have enough left, and opens the question of a mean with its
+    plan.
+    """
     describe(page, table)
     served.desk.session.grant({f"p{i:04d}": 100.0 for i in range(PEOPLE)})
     page.goto(
@@ -295,7 +298,8 @@ def test_the_audit_of_a_release(window, served, tmp_path):  # noqa: F811
         )
 
 
-# --- without a browser: everything that can be typed wrong -------------------------------------------------------
+# --- without a browser: everything that can be typed wrong
+# -------------------------------------------------------
 
 
 @contextmanager

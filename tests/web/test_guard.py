@@ -1,4 +1,5 @@
-"""Who is let in: no wrong admission, against a list that was written by hand; and guards with a hole, which it finds.
+"""Who is let in: no wrong admission, against a list that was written by hand; and guards with a
+hole, which it finds.
 
 The list says what is admitted, pair by pair; the guard computes it. Neither knows the other.
 """
@@ -57,7 +58,8 @@ PATHS = (
     "/x",
 )
 
-#: What may come to look, and what may come to change something: (Sec-Fetch-Site, Origin), and nothing else.
+#: What may come to look, and what may come to change something: (Sec-Fetch-Site, Origin), and
+#: nothing else.
 LOOKS = {
     (None, None), (None, "own"), ("none", None), ("none", "own"), ("same-origin", None), ("same-origin", "own"),
     ("same-origin", "null"),
@@ -321,7 +323,9 @@ def test_what_is_not_there_is_one_sentence(client):
 def run(
     standing: Guard, headers=(), body=(), path="/", method="GET", wait=0.0
 ) -> tuple[int, bytes, float]:
-    """Sends a request to a guard, a piece of its body at a time, and returns status, body and seconds."""
+    """Sends a request to a guard, a piece of its body at a time, and returns status, body and
+    seconds.
+    """
     pieces = iter(body)
     sent = []
 
@@ -387,7 +391,9 @@ def test_a_slow_sender_is_cut_off(monkeypatch):
     ("bytes_a_second", "status"), [(guard.SLOWEST, 200), (guard.SLOWEST // 2, 408), (1, 408)]
 )
 def test_a_byte_now_and_then_is_not_enough(monkeypatch, bytes_a_second, status):
-    """By a clock of its own, which goes on by a second with every piece: 200 s at the slowest rate are waited for."""
+    """By a clock of its own, which goes on by a second with every piece: 200 s at the slowest rate
+    are waited for.
+    """
     clock = [0.0]
     read = []
     monkeypatch.setattr(guard, "time", SimpleNamespace(monotonic=lambda: clock[0]))
@@ -409,7 +415,9 @@ def test_a_byte_now_and_then_is_not_enough(monkeypatch, bytes_a_second, status):
 
 
 def test_answers_leave_at_whole_steps(monkeypatch):
-    """No answer is early: work of 0.01 and of 0.13 s leaves at the first and at the second step of 0.1 s."""
+    """No answer is early: work of 0.01 and of 0.13 s leaves at the first and at the second step of
+    0.1 s.
+    """
     monkeypatch.setattr(guard, "ANSWER_STEP", 0.1)
 
     def after(seconds):

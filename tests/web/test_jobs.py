@@ -1,4 +1,6 @@
-"""Work beside the page: cancelled before anybody is charged and not after; the same key, the same bytes."""
+"""Work beside the page: cancelled before anybody is charged and not after; the same key, the same
+bytes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The ledger's page: balances that add up and name nobody, a verdict on the books, and one person on request."""
+"""The ledger's page: balances that add up and name nobody, a verdict on the books, and one person
+on request.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def test_pictures_obey_the_policy_of_the_page(client):
 
 
 def test_balances_are_those_of_every_person(tmp_path):
-    """Books of 200 people with grants that change, in several accounts, against each person's own history."""
+    """Books of 200 people with grants that change, in several accounts, against each person's own
+    history.
+    """
     numbers = np.random.default_rng(10)
     session = sv.Session()
     people = [f"p{i}" for i in range(200)]

@@ -1,7 +1,8 @@
-"""How pages look and are used: axe on every page, a narrow window, light and dark, keyboard alone, paper, no script.
+"""How pages look and are used: axe on every page, a narrow window, light and dark, keyboard alone,
+paper, no script.
 
-One desk is furnished for all tests: a table, a schema, grants, two releases, sellers. axe looks at each page twice:
-wide and light, narrow and dark.
+One desk is furnished for all tests: a table, a schema, grants, two releases, sellers. axe looks at
+each page twice: wide and light, narrow and dark.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The market's page: the outcome of the command line, moved by a slider, and taken over as grants once confirmed."""
+"""The market's page: the outcome of the command line, moved by a slider, and taken over as grants
+once confirmed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""While things are loaded: pages are there before the JSON, a program waits for it, and a failure ends the server."""
+"""While things are loaded: pages are there before the JSON, a program waits for it, and a failure
+ends the server.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A person's page: opened by their code alone, about them alone, in words that are true, with a proof that holds."""
+"""A person's page: opened by their code alone, about them alone, in words that are true, with a
+proof that holds.
+"""
 
 from __future__ import annotations
 
@@ -61,8 +63,8 @@ def test_the_page_tells_what_is_allowed_spent_and_on_what_in_words(desk, app):
     seen = text(client.get("/person").text)
     assert "What the books say about person-001" in seen
     assert (
-        "nobody can tell what your data say with more than 1.111 times better odds than without them"
-        in seen
+        "nobody can tell what your data say with more than 1.111 times better odds than without "
+        "them" in seen
     )
     assert math.exp(0.105) <= 1.111 < math.exp(0.105) + 0.001
     assert "pure ε, neighbours by replace ε = 0.5 ε = 0.105 ε = 0.395" in seen
@@ -226,8 +228,9 @@ def test_codes_are_spelt_so_that_they_can_be_read_aloud(desk):
 def test_wrong_and_unknown_codes_cost_the_same_and_only_a_right_one_a_scrypt(
     desk, app, monkeypatch
 ):
-    """One mark and one comparison in constant time, whatever is typed, and no answer tells wrong ones apart; scrypt at
-    its full cost for the right one, once while somebody is in."""
+    """One mark and one comparison in constant time, whatever is typed, and no answer tells wrong
+    ones apart; scrypt at its full cost for the right one, once while somebody is in.
+    """
     monkeypatch.setattr(access_codes, "COST", COST)
     code = desk.codes.issue("person-001")
     calls = []

@@ -48,7 +48,9 @@ def plan(desk, table):
 
 
 def test_what_a_plan_needs_is_there_when_it_is_asked_for(read, client, desk, table):
-    """The table was brought and described, its grants written: names were hidden once, and for all."""
+    """The table was brought and described, its grants written: names were hidden once, and for
+    all.
+    """
     at_rest(desk)
     before = read["everybody"]
     plan(desk, table)

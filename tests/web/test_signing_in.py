@@ -14,7 +14,9 @@ WAYS = {"file": True, "file without script": False, "link": True}
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_browser_signs_in_and_keeps_no_token(chromium, tmp_path, way):
-    """A cookie with SameSite=Strict does not survive a redirect from a file; the page leads on by itself."""
+    """A cookie with SameSite=Strict does not survive a redirect from a file; the page leads on by
+    itself.
+    """
     with serving(tmp_path) as served:
         file = tmp_path / "open.html"
         file.write_text(sign_in.make_form(served.port, TOKEN))

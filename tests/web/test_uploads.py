@@ -1,5 +1,7 @@
-"""Tables from outside: what is kept of a good one, and 500 hostile ones, in a process of their own whose memory is
-measured: none is kept that should not be, none lies outside the private folder, and memory stays below 512 MB."""
+"""Tables from outside: what is kept of a good one, and 500 hostile ones, in a process of their own
+whose memory is measured: none is kept that should not be, none lies outside the private folder, and
+memory stays below 512 MB.
+"""
 
 from __future__ import annotations
 
@@ -120,7 +122,9 @@ def test_a_name_is_shown_without_folders_and_signs_that_steer(name, shown):
 
 
 def bombs(folder: Path) -> None:
-    """Parquet files of a few hundred kilobytes that unfold to gigabytes, and some that are broken."""
+    """Parquet files of a few hundred kilobytes that unfold to gigabytes, and some that are
+    broken.
+    """
     one = pa.array(["x" * 1_000_000])
     many = pa.DictionaryArray.from_arrays(pa.array(np.zeros(20_000, dtype=np.int32)), one)
     pq.write_table(

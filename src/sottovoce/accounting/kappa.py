@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What logistic regression with noise in its objective costs each person, never less (docs/theory/kappa.md).
+"""What logistic regression with noise in its objective costs each person, never less
+(docs/theory/kappa.md).
 
-Minimise Σ a_i·log(1 + e^(−z_i·w)) + ½λ‖w‖² + b·w, with ‖z_i‖ ≤ 1, Σa ≤ 1, and b of density ∝ exp(−½η‖b‖). A person
-whose rows have total weight W loses, when all of them are replaced, at most the smaller of
+Minimise Σ a_i·log(1 + e^(−z_i·w)) + ½λ‖w‖² + b·w, with ‖z_i‖ ≤ 1, Σa ≤ 1, and b of density ∝
+exp(−½η‖b‖). A person whose rows have total weight W loses, when all of them are replaced, at most
+the smaller of
 
-    κ(λ, ρ)·W·η                                                                                        (theorem 2)
-    max_{0≤s≤1} ½Wη(1 + s) + r·log(1 + W·s(1 − s)/(rλ))                                                 (theorem 1)
+    κ(λ, ρ)·W·η                                                                                        (theorem
+                                                                                                       2)
+    max_{0≤s≤1} ½Wη(1 + s) + r·log(1 + W·s(1 − s)/(rλ))                                                 (theorem
+                                                                                                        1)
 
-κ comes from a table of proved upper bounds (solvers/certificate.py). Between its entries it is used only in ways that
-keep it an upper bound: κ falls in λ, so λ is rounded down; κ is convex in 1/ρ, so it is interpolated linearly there.
+κ comes from a table of proved upper bounds (solvers/certificate.py). Between its entries it is used
+only in ways that keep it an upper bound: κ falls in λ, so λ is rounded down; κ is convex in 1/ρ, so
+it is interpolated linearly there.
 
     symbol   name
     λ        ridge, the same for every coefficient, the intercept's included
@@ -40,7 +45,9 @@ STEEPEST = 0.25
 
 
 class KappaTable(NamedTuple):
-    """Upper bounds of κ, a row for each λ and a column for each ρ, both in rising order; the last ρ is infinite."""
+    """Upper bounds of κ, a row for each λ and a column for each ρ, both in rising order; the last ρ
+    is infinite.
+    """
 
     ridges: Floats
     rhos: Floats
@@ -82,7 +89,8 @@ def load_table() -> KappaTable:
 
 
 def kappa(ridge: float, rho: float) -> float:
-    """Returns a number that is at least κ(λ, ρ), for every λ > 0 and 0 < ρ ≤ ∞; times ρ, it increases with ρ.
+    """Returns a number that is at least κ(λ, ρ), for every λ > 0 and 0 < ρ ≤ ∞; times ρ, it
+    increases with ρ.
 
     >>> kappa(0.1, 20.0) < linear(20.0) == 1.0
     True
@@ -106,16 +114,19 @@ def bound_linear(rho: float) -> float:
 
 
 def bound_charges(weight: ArrayLike, rank: ArrayLike, eta: float, ridge: float) -> Floats:
-    """Returns an upper bound of what each person loses: the smaller of both theorems. It never falls as η grows.
+    """Returns an upper bound of what each person loses: the smaller of both theorems. It never
+    falls as η grows.
 
-    The weights of all rows together must not exceed 1; 10⁻¹⁰ more, by rounding, is covered by the table's margin.
+    The weights of all rows together must not exceed 1; 10⁻¹⁰ more, by rounding, is covered by the
+    table's margin.
     """
     flat = kappa(ridge, eta * ridge) * eta * ROUND_UP * np.asarray(weight, dtype=np.float64)
     return np.asarray(np.minimum(flat, compute_exact_charges(weight, rank, eta, ridge)))
 
 
 def compute_exact_charges(weight: ArrayLike, rank: ArrayLike, eta: float, ridge: float) -> Floats:
-    """Returns max_{0≤s≤1} ½Wη(1 + s) + r·log(1 + W·s(1 − s)/(rλ)), rounded up; it is W·η if and only if ρ ≥ 2.
+    """Returns max_{0≤s≤1} ½Wη(1 + s) + r·log(1 + W·s(1 − s)/(rλ)), rounded up; it is W·η if and
+    only if ρ ≥ 2.
 
     It holds for any sum of weights.
 

@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upper bounds of κ(λ, ρ) that are proved, one for each entry of the table in kappa_table.csv (docs/theory/kappa.md).
+"""Upper bounds of κ(λ, ρ) that are proved, one for each entry of the table in kappa_table.csv
+(docs/theory/kappa.md).
 
-    κ(λ, ρ)  = sup { ½·S(W, φ) + T(W, φ) : W > 0, 0 ≤ φ ≤ limit(W) }                          (equations 7 to 9)
-    S(W, φ)  = max_ψ s·cos(ψ − φ)                         s = 1/(1 + e^(−u)),  c = s(1 − s),  u = W·cos ψ
+    κ(λ, ρ)  = sup { ½·S(W, φ) + T(W, φ) : W > 0, 0 ≤ φ ≤ limit(W) }                          (equations
+                                                                                              7 to
+                                                                                              9)
+    S(W, φ)  = max_ψ s·cos(ψ − φ)                         s = 1/(1 + e^(−u)),  c = s(1 − s),  u =
+                                                                                              W·cos
+                                                                                              ψ
     T(W, φ)  = max_ψ ½·s·cos(ψ + φ − π) + c/ρ             0 ≤ ψ ≤ π
     limit(W) = the smallest φ ≤ π/2 with S(W, φ + π/2) ≤ λ·W·sin φ; π if there is none
 
-A maximum over an interval is taken from values at nodes and a bound of what may lie between them: width²/8 times the
-largest curvature in ψ and in W, a factor 1/cos(½ width) in φ, where S and T are maxima of sinusoids. The half line of
-W is cut into cells. A cell is halved until it cannot exceed the best value met by more than the tolerance, and the
-bound is the largest over all cells, so that it holds whatever the nodes and the order are.
+A maximum over an interval is taken from values at nodes and a bound of what may lie between them:
+width²/8 times the largest curvature in ψ and in W, a factor 1/cos(½ width) in φ, where S and T are
+maxima of sinusoids. The half line of W is cut into cells. A cell is halved until it cannot exceed
+the best value met by more than the tolerance, and the bound is the largest over all cells, so that
+it holds whatever the nodes and the order are.
 
     symbol   name      meaning
     λ, ρ     ridge, rho    ρ = λ × the rate η of the noise
@@ -17,7 +23,8 @@ bound is the largest over all cells, so that it holds whatever the nodes and the
     φ        tilt      angle between −w and the sum that the noise must balance
     ψ        angle     angle between −w and one row
 
-`python -m sottovoce.accounting.kappa_certificate` proves the whole table again; with `--write` it writes it.
+`python -m sottovoce.accounting.kappa_certificate` proves the whole table again; with `--write` it
+writes it.
 """
 
 from __future__ import annotations
@@ -61,7 +68,9 @@ EDGES = (0.0, *(2.0 ** (k / 4) for k in range(-12, 25)), math.inf)
 
 
 class Rows(NamedTuple):
-    """What one row can do at one W: s and c at nodes of ψ, and how much more lies between nodes at most."""
+    """What one row can do at one W: s and c at nodes of ψ, and how much more lies between nodes at
+    most.
+    """
 
     angle: Floats
     s: Floats
@@ -72,7 +81,9 @@ class Rows(NamedTuple):
 
 @lru_cache(maxsize=256)
 def compute_rows(length: float) -> Rows:
-    """Returns nodes of ψ on [0, π], close enough that h²/8 times the curvature is small in every gap h."""
+    """Returns nodes of ψ on [0, π], close enough that h²/8 times the curvature is small in every
+    gap h.
+    """
     angle = choose_nodes(length)
     u = length * np.cos(angle)
     s = 1 / (1 + np.exp(-np.clip(u, -700, 700)))
@@ -149,7 +160,9 @@ def bound_peak(length: float, tilt: float, rhos: tuple[float, ...]) -> Floats:
 def bound_cell(
     low: float, high: float, ridge: float, rhos: tuple[float, ...]
 ) -> tuple[Floats, Floats]:
-    """Returns an upper bound of ½·S + T over low ≤ W ≤ high and φ ≤ limit(W), and the value at W = low."""
+    """Returns an upper bound of ½·S + T over low ≤ W ≤ high and φ ≤ limit(W), and the value at W =
+    low.
+    """
     if low > 0:
         tilt = bound_tilt(low, ridge)
     else:
@@ -162,7 +175,9 @@ def bound_cell(
 
 
 def bound_curvature(low: float, rhos: tuple[float, ...]) -> Floats:
-    """Returns a bound of the second derivative of ½·s·cos + ½·s'·cos + c/ρ in W ≥ low, for each ρ."""
+    """Returns a bound of the second derivative of ½·s·cos + ½·s'·cos + c/ρ in W ≥ low, for each
+    ρ.
+    """
     if low > 0:
         far = 1 / low**2
     else:
@@ -171,7 +186,8 @@ def bound_curvature(low: float, rhos: tuple[float, ...]) -> Floats:
 
 
 def bound_tail(low: float, tilt: float, rhos: tuple[float, ...]) -> Floats:
-    """Returns an upper bound of ½·S + T over W ≥ low and φ ≤ tilt: S ≤ 1, and in T rows on either side of ψ = π/2.
+    """Returns an upper bound of ½·S + T over W ≥ low and φ ≤ tilt: S ≤ 1, and in T rows on either
+    side of ψ = π/2.
 
     Where ψ ≥ π/2, s and c fall as W grows. Where ψ ≤ π/2, −cos(ψ + φ) ≤ sin(tilt) and c ≤ ¼.
     """
@@ -245,7 +261,8 @@ def main(words: list[str]) -> int:
         return 0
     difference = float(np.abs(new.entries - old.entries).max())
     print(
-        f"{new.entries.size} entries proved; largest difference to the shipped table {difference:.5f}"
+        f"{new.entries.size} entries proved; largest difference to the shipped table "
+        f"{difference:.5f}"
     )
     return int(difference > 1.5 * UNIT)
 

@@ -1,32 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one record loses to Gaussian noise or to a posterior sample: ε at δ, exactly (docs/theory/per-instance.md).
+"""What one record loses to Gaussian noise or to a posterior sample: ε at δ, exactly
+(docs/theory/per-instance.md).
 
-Neighbours by adding one record; of the two directions the worse one counts. Entry by entry, for millions of records.
+Neighbours by adding one record; of the two directions the worse one counts. Entry by entry, for
+millions of records.
 
     symbol    name
     D         distance, ‖θ − θ'‖ in units of the noise
     μ         leverage xᵀH⁻¹x of the record where it is absent
     a         residual √γ·|y − xᵀθ| where it is absent; γ is the posterior's temperature
-    t, g      where the log-ratio passes ε: t standard deviations out under the one law, t + g under the other
+    t, g      where the log-ratio passes ε: t standard deviations out under the one law, t + g under
+              the other
     M         Mills' ratio Φ̄/φ
     κ         (1 + μ)^(−½)
 
-    Gaussian noise       δ = φ(t)·[M(t) − M(t+g)],  t = ε/D − D/2,  g = D                                  (theorem 1)
-    posterior sample     δ = φ(t)·{M(t) − κM(t+g) + E·[M(t₂) − κM(t₂+g₂)]}                                 (theorem 3)
+    Gaussian noise       δ = φ(t)·[M(t) − M(t+g)],  t = ε/D − D/2,  g = D                                  (theorem
+                                                                                                           1)
+    posterior sample     δ = φ(t)·{M(t) − κM(t+g) + E·[M(t₂) − κM(t₂+g₂)]}                                 (theorem
+                                                                                                           3)
 
-Every term is positive, so nothing cancels, and e^ε is never formed. ε is found in the variable t, in which log δ is
-nearly a parabola: each look at δ yields its first two derivatives for free, and the parabola is solved. Two looks are
-usual; an interval that holds the answer is kept all the while.
+Every term is positive, so nothing cancels, and e^ε is never formed. ε is found in the variable t,
+in which log δ is nearly a parabola: each look at δ yields its first two derivatives for free, and
+the parabola is solved. Two looks are usual; an interval that holds the answer is kept all the
+while.
 
-Profiles that are one integral: removing a record from a posterior, and ridge regression with noise in its objective.
+Profiles that are one integral: removing a record from a posterior, and ridge regression with noise
+in its objective.
 
-Both integrands are positive and smooth between known points. Tanh–sinh nodes crowd at both ends of an interval, so a
-thin layer there costs nothing (docs/theory/per-instance.md, theorems 3 and 7).
+Both integrands are positive and smooth between known points. Tanh–sinh nodes crowd at both ends of
+an interval, so a thin layer there costs nothing (docs/theory/per-instance.md, theorems 3 and 7).
 
     symbol       name
     μ, a         leverage and residual as in solvers/profiles.py
-    ‖x‖², ‖g‖²   square and reach: squared lengths of a record x and of g = H⁻¹x, where the record is absent
-    r, σ         residual y − xᵀθ where it is absent, and sigma: b ~ N(0, σ²I) in ½‖y − Xθ‖² + ½λ‖θ‖² + bᵀθ
+    ‖x‖², ‖g‖²   square and reach: squared lengths of a record x and of g = H⁻¹x, where the record
+                 is absent
+    r, σ         residual y − xᵀθ where it is absent, and sigma: b ~ N(0, σ²I) in ½‖y − Xθ‖² +
+                 ½λ‖θ‖² + bᵀθ
 """
 
 from __future__ import annotations
@@ -45,13 +54,15 @@ from sottovoce.errors import InvalidParameter, UnequalLengths
 
 #: So many records at a time: their temporaries stay in the cache.
 CHUNK = 16384
-#: An answer stands if the cube of the last step, which is about its error, is below this share of ε.
+#: An answer stands if the cube of the last step, which is about its error, is below this share of
+#: ε.
 CONVERGENCE = 1e-12
 #: Never reached: the interval is halved whenever a step leaves it.
 MAX_EVALUATIONS = 200
 #: Further left erfcx overflows; here already δ is 1 in doubles.
 SMALLEST_T = -37.0
-#: The far side of the posterior's tail is left out where it weighs less than e^−NEGLIGIBLE of the near one.
+#: The far side of the posterior's tail is left out where it weighs less than e^−NEGLIGIBLE of the
+#: near one.
 NEGLIGIBLE = 40.0
 #: A gap g is narrow if g·max(t, WIDEST) < NARROW; then Mills' ratio is expanded, else subtracted.
 NARROW = 4.0
@@ -66,7 +77,9 @@ ROOT_HALF_PI = math.sqrt(math.pi / 2)
 
 
 class ProfilePoint(NamedTuple):
-    """δ at some ε, and what a step needs: hazard −dlog δ/dε, density of the loss at ε over δ, dε/dt, d²ε/dt²."""
+    """δ at some ε, and what a step needs: hazard −dlog δ/dε, density of the loss at ε over δ,
+    dε/dt, d²ε/dt².
+    """
 
     log_delta: Floats
     hazard: Floats
@@ -108,12 +121,16 @@ def gaussian_epsilon(distance: ArrayLike, delta: ArrayLike) -> Floats:
 
 
 def radial_epsilon(distance: ArrayLike, rate: float) -> Floats:
-    """Returns the pure ε of noise with density ∝ exp(−rate·‖b‖): rate times ‖θ − θ'‖, attained (theorem 2)."""
+    """Returns the pure ε of noise with density ∝ exp(−rate·‖b‖): rate times ‖θ − θ'‖, attained
+    (theorem 2).
+    """
     return np.asarray(rate * np.asarray(distance, dtype=np.float64))
 
 
 def posterior_log_delta(leverage: ArrayLike, residual: ArrayLike, epsilon: ArrayLike) -> Floats:
-    """Returns log δ(ε) of a posterior sample, from without to with the record: the worse direction (theorem 4)."""
+    """Returns log δ(ε) of a posterior sample, from without to with the record: the worse direction
+    (theorem 4).
+    """
     mu, a, at = broadcast_floats(leverage, residual, epsilon)
 
     def compute(mu: Floats, a: Floats, at: Floats) -> Floats:
@@ -123,7 +140,9 @@ def posterior_log_delta(leverage: ArrayLike, residual: ArrayLike, epsilon: Array
 
 
 def posterior_epsilon(leverage: ArrayLike, residual: ArrayLike, delta: ArrayLike) -> Floats:
-    """Returns the least ε ≥ 0 with δ(ε) ≤ δ for a posterior sample, in both directions; ∞ where μ or a is."""
+    """Returns the least ε ≥ 0 with δ(ε) ≤ δ for a posterior sample, in both directions; ∞ where μ
+    or a is.
+    """
     mu, a, level = broadcast_floats(leverage, residual, check_delta(delta))
     finite = np.isfinite(mu) & np.isfinite(a)
     found = _compute_where(finite & (mu > 0), (mu, np.abs(a), level), _find_posterior_roots, 0.0)
@@ -133,7 +152,9 @@ def posterior_epsilon(leverage: ArrayLike, residual: ArrayLike, delta: ArrayLike
 def posterior_bound(
     leverage: ArrayLike, residual: ArrayLike, delta: ArrayLike
 ) -> tuple[Floats, Floats]:
-    """Returns closed bounds on ε for adding and for removing a record: the published theorem, repaired."""
+    """Returns closed bounds on ε for adding and for removing a record: the published theorem,
+    repaired.
+    """
     mu, a, level = broadcast_floats(leverage, np.abs(residual), check_delta(delta))
     z = -ndtri(level / 2)
     z1 = -ndtri(level)
@@ -148,7 +169,9 @@ def posterior_bound(
 
 
 def compute_mills(t: Floats, gap: Floats) -> tuple[Floats, Floats]:
-    """Returns M(t) − M(t+gap) and M(t+gap), gap ≥ 0, t ≥ −37; relative error a few times max(1, t²)·2⁻⁵²."""
+    """Returns M(t) − M(t+gap) and M(t+gap), gap ≥ 0, t ≥ −37; relative error a few times max(1,
+    t²)·2⁻⁵².
+    """
     narrow = gap * np.maximum(t, WIDEST) < NARROW
     if narrow.all():
         return _compute_narrow_mills(t, gap)
@@ -264,7 +287,9 @@ def _start_posterior(constants: Floats, delta: Floats) -> Floats:
 def _approximate_start(
     delta: Floats, shape: Callable[[Floats], tuple[Floats | float, ...]]
 ) -> Floats:
-    """Returns a t near the answer: δ ≈ Φ̄(t)·(1 + E)·(g + (1−κ)q)/(q + g), where q ≈ 1/(1/M(t) − t)."""
+    """Returns a t near the answer: δ ≈ Φ̄(t)·(1 + E)·(g + (1−κ)q)/(q + g), where q ≈ 1/(1/M(t) −
+    t).
+    """
     t = _upper_quantile(delta)
     for _ in range(2):
         gap, less, far = shape(t)
@@ -332,7 +357,9 @@ def _compute_where(
     compute: Callable[..., Floats],
     otherwise: float,
 ) -> Floats:
-    """Returns ``compute`` of the records that are heard, chunk by chunk, and a constant elsewhere."""
+    """Returns ``compute`` of the records that are heard, chunk by chunk, and a constant
+    elsewhere.
+    """
     answer = np.full(heard.size, otherwise)
     flat = [values.ravel() for values in given]
     kept = heard.ravel()
@@ -378,7 +405,8 @@ def one_probability(delta: ArrayLike) -> float:
 
 #: e^−45 is below the last place of a double.
 NEGLIGIBLE_EXPONENT = 45.0
-#: The normal distribution is integrated over so many standard deviations on either side; 10⁻³² is left out.
+#: The normal distribution is integrated over so many standard deviations on either side; 10⁻³² is
+#: left out.
 MAX_DEVIATIONS = 12.0
 _NODES = np.arange(-78, 79) * 0.045
 #: Places in (0, 1), measured from the left, and their weights.
@@ -394,7 +422,9 @@ INTEGRAL_CHUNK = 512
 def posterior_log_delta_remove(
     leverage: ArrayLike, residual: ArrayLike, epsilon: ArrayLike
 ) -> Floats:
-    """Returns log δ(ε) of a posterior sample from with to without the record; −∞ exactly from ε = c₀/2 on."""
+    """Returns log δ(ε) of a posterior sample from with to without the record; −∞ exactly from ε =
+    c₀/2 on.
+    """
     mu, a, at = broadcast_floats(leverage, np.abs(residual), epsilon)
     square = np.log1p(mu) + a * a / (1 + mu) - 2 * at
     possible = (mu > 0) & (square > 0)
@@ -406,7 +436,9 @@ def posterior_log_delta_remove(
 
 
 def _integrate_removal(mu: Floats, a: Floats, epsilon: Floats, w: Floats) -> Floats:
-    """log ∫ over |W| < w of q·(1 − e^((W² − w²)/2)), in ρ = (w − W)/s; u is where w lies, in deviations left of m."""
+    """log ∫ over |W| < w of q·(1 − e^((W² − w²)/2)), in ρ = (w − W)/s; u is where w lies, in
+    deviations left of m.
+    """
     with_it = 1 + mu
     m = a / with_it
     s = np.sqrt(mu / with_it)
@@ -422,7 +454,9 @@ def _integrate_removal(mu: Floats, a: Floats, epsilon: Floats, w: Floats) -> Flo
 
 
 class ObjectiveLoss(NamedTuple):
-    """The loss, given z: normal with mean Az² + Bz + C and deviation |offset + stretch·z|·spread."""
+    """The loss, given z: normal with mean Az² + Bz + C and deviation |offset +
+    stretch·z|·spread.
+    """
 
     A: Floats
     B: Floats
@@ -440,7 +474,9 @@ def objective_log_delta(
     sigma: float,
     epsilon: ArrayLike,
 ) -> tuple[Floats, Floats]:
-    """Returns log δ(ε) for adding and for removing a record: ridge regression with Gaussian noise in its objective."""
+    """Returns log δ(ε) for adding and for removing a record: ridge regression with Gaussian noise
+    in its objective.
+    """
     given = broadcast_floats(leverage, residual, square, reach, epsilon)
     mu, r, xx, gg, at = (values.ravel() for values in given)
     answers = np.full((2, mu.size), -math.inf)
@@ -457,7 +493,9 @@ def objective_log_delta(
 def make_objective_loss(
     mu: Floats, r: Floats, xx: Floats, gg: Floats, sigma: float, removing: bool
 ) -> ObjectiveLoss:
-    """z is the part of b along g. Given z the other part of xᵀb is normal, and the loss is linear in it."""
+    """z is the part of b along g. Given z the other part of xᵀb is normal, and the loss is linear
+    in it.
+    """
     if removing:
         sign, with_it = (-1.0, 1 + mu)
     else:
@@ -474,7 +512,9 @@ def make_objective_loss(
 
 
 def _integrate_loss(loss: ObjectiveLoss, epsilon: Floats) -> Floats:
-    """log E(1 − e^(ε−L))₊, with the line cut where the mean of L passes ε and where its deviation is 0."""
+    """log E(1 − e^(ε−L))₊, with the line cut where the mean of L passes ε and where its deviation
+    is 0.
+    """
     cuts = _find_cuts(loss, epsilon)
     total = np.zeros_like(epsilon)
     column = ObjectiveLoss(*(part[:, None] for part in loss))

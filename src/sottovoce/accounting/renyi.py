@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rényi curves of one record, and how per-instance losses add up (docs/theory/per-instance.md, theorems 6, 10 to 12).
+"""Rényi curves of one record, and how per-instance losses add up (docs/theory/per-instance.md,
+theorems 6, 10 to 12).
 
-A curve is an array whose last axis runs over ``orders`` α > 1. Curves of one record add up over releases, and are
-read as (ε, δ) at the end.
+A curve is an array whose last axis runs over ``orders`` α > 1. Curves of one record add up over
+releases, and are read as (ε, δ) at the end.
 
     symbol    name
     μ, a, D   leverage, residual and distance as in solvers/profiles.py
@@ -21,7 +22,8 @@ from sottovoce.accounting.profiles import broadcast_floats
 from sottovoce.arrays import Floats, to_doubles
 from sottovoce.errors import InvalidParameter
 
-#: Orders that serve losses between 10⁻⁴ and 10³ at usual δ; a posterior's curve is finite below 1 + 1/μ only.
+#: Orders that serve losses between 10⁻⁴ and 10³ at usual δ; a posterior's curve is finite below 1 +
+#: 1/μ only.
 ORDERS: Floats = 1 + np.geomspace(1e-3, 1e6, 271)
 #: Where x − log(1+x) is summed as a series; 12 terms reach the last place.
 SERIES = 0.3
@@ -67,7 +69,9 @@ def compute_reverse_posterior_curve(
 
 
 def convert_to_epsilon(curve: ArrayLike, delta: float, orders: ArrayLike = ORDERS) -> Floats:
-    """Returns an ε ≥ 0 for which the curve implies (ε, δ): the least over the orders that are given."""
+    """Returns an ε ≥ 0 for which the curve implies (ε, δ): the least over the orders that are
+    given.
+    """
     values = np.asarray(curve, dtype=np.float64)
     alpha = _check_orders(orders)
     cost = np.log1p(-1 / alpha) - (math.log(delta) + np.log(alpha)) / (alpha - 1)
@@ -94,12 +98,16 @@ def subtract_log(x: ArrayLike) -> Floats:
 
 
 def compose_simple(epsilons: ArrayLike, deltas: ArrayLike) -> tuple[Floats, Floats]:
-    """Returns (Σε, Σδ) over the first axis: releases one after another, each chosen in view of the earlier ones."""
+    """Returns (Σε, Σδ) over the first axis: releases one after another, each chosen in view of the
+    earlier ones.
+    """
     return np.sum(np.asarray(epsilons, float), axis=0), np.sum(np.asarray(deltas, float), axis=0)
 
 
 def compose_advanced(epsilons: ArrayLike, deltas: ArrayLike, slack: float) -> tuple[Floats, Floats]:
-    """Returns (ε̃, Σδ + slack), ε̃ = Σ ε·tanh(ε/2) + √(2·log(1/slack)·Σε²), or Σε where that is smaller."""
+    """Returns (ε̃, Σδ + slack), ε̃ = Σ ε·tanh(ε/2) + √(2·log(1/slack)·Σε²), or Σε where that is
+    smaller.
+    """
     eps = np.asarray(epsilons, float)
     total = np.sum(np.asarray(deltas, float), axis=0)
     drift = np.sum(eps * np.tanh(eps / 2), axis=0)
@@ -108,7 +116,8 @@ def compose_advanced(epsilons: ArrayLike, deltas: ArrayLike, slack: float) -> tu
 
 
 def group(epsilons: ArrayLike, deltas: ArrayLike) -> tuple[float, float]:
-    """Returns (Σε, δ̃) for a group, its records entering one by one with (ε_i, δ_i), δ̃ the larger of two directions.
+    """Returns (Σε, δ̃) for a group, its records entering one by one with (ε_i, δ_i), δ̃ the larger
+    of two directions.
 
     Out: Σ_i δ_i·Π_{j<i} e^(ε_j), from without to with the group. Back: Σ_i δ_i·Π_{j>i} e^(ε_j).
     """
@@ -125,8 +134,9 @@ def generalisation(
 ) -> float:
     """Returns a bound on |E(loss on the data) − E(loss on a fresh record)|, for losses in [0, 1].
 
-    Rows are data sets, columns records: ε(Z, z) and δ(Z, z), z from the data's law, and for ``target``, where given,
-    from the law of the fresh records (the loss on the data then has importance weights).
+    Rows are data sets, columns records: ε(Z, z) and δ(Z, z), z from the data's law, and for
+    ``target``, where given, from the law of the fresh records (the loss on the data then has
+    importance weights).
     """
     first = _to_rows(epsilons), _to_rows(deltas)
     if target is None:
@@ -141,7 +151,9 @@ def generalisation(
 def simple_generalisation(
     epsilons: ArrayLike, delta: float, target_epsilons: ArrayLike | None = None
 ) -> float:
-    """Returns ½[E e^(2ε) + E' e^(2ε)] − 1 + δ(1 + max(E e^ε, E' e^ε)), where δ(Z, z) ≤ δ throughout."""
+    """Returns ½[E e^(2ε) + E' e^(2ε)] − 1 + δ(1 + max(E e^ε, E' e^ε)), where δ(Z, z) ≤ δ
+    throughout.
+    """
     one = np.asarray(epsilons, float)
     if target_epsilons is None:
         two = one

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sampled people lose to Gaussian noise, by privacy loss distributions (docs/theory/erm.md, theorem 2).
+"""What sampled people lose to Gaussian noise, by privacy loss distributions (docs/theory/erm.md,
+theorem 2).
 
-In each of T steps a person takes part with probability q and then moves a sum by at most K; noise has the standard
-deviation σ. Neighbours by replacement are dominated, step by step, by (1−q)·N(0, σ²) + q·N(±K, σ²), for every
-dimension. dp-accounting composes that pair; this is the one file that imports it, and only when it is used.
+In each of T steps a person takes part with probability q and then moves a sum by at most K; noise
+has the standard deviation σ. Neighbours by replacement are dominated, step by step, by (1−q)·N(0,
+σ²) + q·N(±K, σ²), for every dimension. dp-accounting composes that pair; this is the one file that
+imports it, and only when it is used.
 
     symbol   name
     q        rate
@@ -24,11 +26,13 @@ from sottovoce.accounting.zcdp import LATTICE_EPSILON, gaussian_epsilon
 from sottovoce.arrays import Floats
 from sottovoce.errors import InvalidParameter
 
-#: Privacy losses are rounded to this share of the ε that is looked for; the rounding is always upwards.
+#: Privacy losses are rounded to this share of the ε that is looked for; the rounding is always
+#: upwards.
 FINENESS = 1e-3
 #: No distribution has more points, so that a composition takes a part of a second.
 MOST_POINTS = 2e5
-#: This share of δ pays for noise being drawn on a lattice and for the rounding of the transforms behind a composition.
+#: This share of δ pays for noise being drawn on a lattice and for the rounding of the transforms
+#: behind a composition.
 SPARE_DELTA = 1e-3
 #: Below, the rounding of the transforms is no longer small beside δ.
 SMALLEST_DELTA = 1e-9
@@ -80,7 +84,9 @@ class SampledSteps:
         return np.asarray(np.concatenate([np.zeros(len(values) - len(heard)), covered])[where])
 
     def sensitivity_of(self, epsilon: Floats) -> Floats:
-        """Returns a loudness, entry by entry, whose ε at δ is at most the one given, and 0 where there is none."""
+        """Returns a loudness, entry by entry, whose ε at δ is at most the one given, and 0 where
+        there is none.
+        """
         values, where = np.unique(epsilon, return_inverse=True)
         if len(values) <= MOST_EXACT:
             return np.array([self._search_sensitivity(float(value)) for value in values])[where]
@@ -106,7 +112,9 @@ class SampledSteps:
         return self._known[loudness]
 
     def _estimate_epsilon(self, loudness: float) -> float:
-        """ε in the limit of many steps, where the loss is Gaussian; at least the loss's own spread."""
+        """ε in the limit of many steps, where the loss is Gaussian; at least the loss's own
+        spread.
+        """
         mu = 2 * self.rate * math.sqrt(self.steps * math.expm1(min(loudness**2, 20.0)))
         return max(float(gaussian_epsilon(mu**2 / 2, self.delta)), self._spread(loudness))
 
@@ -126,7 +134,9 @@ class SampledSteps:
         )
 
     def _search_sensitivity(self, epsilon: float) -> float:
-        """Returns a loudness with ε in (1 − CLOSE, 1] of the one given: secants of log ε in log loudness, bracketed."""
+        """Returns a loudness with ε in (1 − CLOSE, 1] of the one given: secants of log ε in log
+        loudness, bracketed.
+        """
         if epsilon <= 2 * LATTICE_EPSILON:
             return 0.0
         low, high = self._bracket(epsilon)
@@ -156,7 +166,9 @@ class SampledSteps:
 
 
 def _space_logarithmically(least: float, most: float) -> Floats:
-    """Returns loudnesses from the least to the most, evenly spaced in their logarithm; both ends exact."""
+    """Returns loudnesses from the least to the most, evenly spaced in their logarithm; both ends
+    exact.
+    """
     points = np.geomspace(least, most, TABLE_SIZE)
     points[0] = least
     points[-1] = most

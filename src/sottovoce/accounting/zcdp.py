@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From ρ of zCDP to (ε, δ) and back, and what promises of several kinds come to, without another library.
+"""From ρ of zCDP to (ε, δ) and back, and what promises of several kinds come to, without another
+library.
 
 Every number returned is on the safe side: an ε is at least, a ρ at most, what the formula says
 (docs/theory/composition.md, docs/theory/erm.md).
 
     symbol   name
     ρ        rho; for Gaussian noise ρ = μ²/2
-    any zCDP promise        ε = inf_{α>1} αρ + ln(1/(αδ))/(α−1) + ln(1−1/α)   (Canonne, Kamath and Steinke 2020)
+    any zCDP promise        ε = inf_{α>1} αρ + ln(1/(αδ))/(α−1) + ln(1−1/α)   (Canonne, Kamath and
+                                                                              Steinke 2020)
     Gaussian noise alone    δ = Φ(μ/2 − ε/μ) − e^ε·Φ(−μ/2 − ε/μ)              (Balle and Wang 2018)
 
-The second is smaller, and exact for continuous noise. For noise on a lattice it holds once ε is raised by
-`LATTICE_EPSILON` and δ lowered by the share `LATTICE_DELTA` (docs/theory/erm.md, lemma 3); both are always
-applied, which also covers the rounding of doubles.
+The second is smaller, and exact for continuous noise. For noise on a lattice it holds once ε is
+raised by `LATTICE_EPSILON` and δ lowered by the share `LATTICE_DELTA` (docs/theory/erm.md, lemma
+3); both are always applied, which also covers the rounding of doubles.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ LATTICE_EPSILON = 1e-9
 LATTICE_DELTA = 1e-6
 #: Halvings of an interval; 2⁻⁶⁰ of its width is left.
 HALVINGS = 60
-#: α − 1 is sought between e^−LOG_ORDERS and e^LOG_ORDERS; whatever α is found, the bound it gives is valid.
+#: α − 1 is sought between e^−LOG_ORDERS and e^LOG_ORDERS; whatever α is found, the bound it gives
+#: is valid.
 LOG_ORDERS = 30.0
 #: Results are moved to the safe side by this share, more than doubles can have got wrong.
 ROUNDING = 1e-12
@@ -49,7 +52,9 @@ class TotalLoss(NamedTuple):
 
 @dataclass(frozen=True)
 class LossSums:
-    """What releases about one person add up to under one neighbour relation, currency by currency, in whole units."""
+    """What releases about one person add up to under one neighbour relation, currency by currency,
+    in whole units.
+    """
 
     pure: int = 0
     rho: int = 0
@@ -65,7 +70,9 @@ class LossSums:
         )
 
     def to_replace(self) -> LossSums:
-        """Returns what promises about zeroing out are worth under replacement: out, and in again (theorem 7)."""
+        """Returns what promises about zeroing out are worth under replacement: out, and in again
+        (theorem 7).
+        """
         return LossSums(
             2 * self.pure,
             4 * self.rho,
@@ -74,7 +81,9 @@ class LossSums:
         )
 
     def compose(self, read_at: float) -> TotalLoss:
-        """Returns the ε and the δ of all of it together (theorem 8); ρ, if there is any, is read at δ = read_at."""
+        """Returns the ε and the δ of all of it together (theorem 8); ρ, if there is any, is read at
+        δ = read_at.
+        """
         epsilon = self.pure + self.epsilon
         delta = self.delta
         if self.rho:
@@ -84,7 +93,9 @@ class LossSums:
 
 
 def _convert_delta_to_replace(epsilon: int, delta: int) -> int:
-    """Returns (1 + e^ε)·δ in whole units, rounded up; all units there are where it is no probability any more."""
+    """Returns (1 + e^ε)·δ in whole units, rounded up; all units there are where it is no
+    probability any more.
+    """
     if not delta or epsilon > MAX_LOG_FACTOR * units.UNITS_PER_EPSILON:
         if delta:
             return units.UNITS_PER_DELTA
@@ -96,7 +107,9 @@ def _convert_delta_to_replace(epsilon: int, delta: int) -> int:
 
 
 def zcdp_epsilon(rho: ArrayLike, delta: float) -> Floats:
-    """Returns, entry by entry, an ε such that every ρ-zCDP mechanism is (ε, δ)-differentially private."""
+    """Returns, entry by entry, an ε such that every ρ-zCDP mechanism is (ε, δ)-differentially
+    private.
+    """
     rho = np.asarray(rho, dtype=np.float64)
     low = np.full(rho.shape, -LOG_ORDERS)
     high = np.full(rho.shape, LOG_ORDERS)
@@ -117,7 +130,9 @@ def _bound_at_order(rho: Floats, delta: float, log_order: Floats) -> Floats:
 
 
 def gaussian_epsilon(rho: ArrayLike, delta: float) -> Floats:
-    """Returns, entry by entry, an ε such that Gaussian noise of ρ in all, adaptively added, is (ε, δ)-private."""
+    """Returns, entry by entry, an ε such that Gaussian noise of ρ in all, adaptively added, is (ε,
+    δ)-private.
+    """
     mu = np.sqrt(2 * np.asarray(rho, dtype=np.float64))
     target = delta * (1 - LATTICE_DELTA)
     heard = np.where(mu > 0, mu, 1.0)
@@ -131,7 +146,9 @@ def gaussian_epsilon(rho: ArrayLike, delta: float) -> Floats:
 
 
 def gaussian_rho(epsilon: ArrayLike, delta: float) -> units.Units:
-    """Returns the largest whole number of units of ρ, entry by entry, whose `gaussian_epsilon` is at most ε."""
+    """Returns the largest whole number of units of ρ, entry by entry, whose `gaussian_epsilon` is
+    at most ε.
+    """
     granted = np.asarray(epsilon, dtype=np.float64)
     allowed = np.maximum(granted - LATTICE_EPSILON, 0.0)
     target = delta * (1 - LATTICE_DELTA)
@@ -144,7 +161,9 @@ def gaussian_rho(epsilon: ArrayLike, delta: float) -> units.Units:
 
 
 def gaussian_delta(mu: Floats, epsilon: Floats) -> Floats:
-    """Returns δ of Gaussian noise with sensitivity μ·σ at ε, written so that nothing cancels or overflows."""
+    """Returns δ of Gaussian noise with sensitivity μ·σ at ε, written so that nothing cancels or
+    overflows.
+    """
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         upper = epsilon / mu - mu / 2
         lower = epsilon / mu + mu / 2

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each person really lost to a release: exactly for the curator, as a bound from public numbers for themselves.
+"""What each person really lost to a release: exactly for the curator, as a bound from public
+numbers for themselves.
 
-for the curator, confidential    per_instance, compose, pdp_to_dp; GaussianOutput and GaussianObjective to describe
+for the curator, confidential    per_instance, compose, pdp_to_dp; GaussianOutput and
+                                 GaussianObjective to describe
                                  mechanisms that this library does not run
 for everybody                    mine, bounds, histogram
-the mathematics itself           gaussian_epsilon, posterior_epsilon and their log_delta, leave_one_out, group,
-                                 generalisation: pure functions of numbers (docs/theory/per-instance.md)
+the mathematics itself           gaussian_epsilon, posterior_epsilon and their log_delta,
+                                 leave_one_out, group,
+                                 generalisation: pure functions of numbers
+                                 (docs/theory/per-instance.md)
 """
 
 from importlib import import_module
@@ -30,7 +34,8 @@ if TYPE_CHECKING:
     from sottovoce.audit.mechanisms import GaussianObjective, GaussianOutput
     from sottovoce.audit.public_bounds import Mine, bounds, histogram, mine
 
-#: Where each name is at home; it is loaded on first use, because whoever draws an audit needs no estimator.
+#: Where each name is at home; it is loaded on first use, because whoever draws an audit needs no
+#: estimator.
 _HOMES = {
     "audit.instance_losses": ("Composed", "PerInstance", "compose", "pdp_to_dp", "per_instance"),
     "audit.mechanisms": ("GaussianObjective", "GaussianOutput"),

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is confidential stays here: objects that do not let themselves be written down or sent on.
 
-A loss depends on everybody's data, also when it is shown to its owner alone. So it is neither pickled nor copied nor
-made JSON, by accident or inside something else; whoever wants numbers takes them out by hand, knowing what they do.
+A loss depends on everybody's data, also when it is shown to its owner alone. So it is neither
+pickled nor copied nor made JSON, by accident or inside something else; whoever wants numbers takes
+them out by hand, knowing what they do.
 """
 
 from __future__ import annotations
@@ -20,17 +21,19 @@ STAMP = "CONFIDENTIAL, for the curator alone"
 def confidential_error() -> Confidential:
     """Why exact losses are not written down."""
     return Confidential(
-        "An exact per-instance loss depends on everybody's data, also when it is shown to its owner alone.",
+        "An exact per-instance loss depends on everybody's data, also when it is shown to its "
+        "owner alone.",
         "It is for the curator, and is not put into files, messages or other objects.",
-        "Publish what sv.audit.mine gives, which follows from public numbers, or sv.audit.histogram of it.",
+        "Publish what sv.audit.mine gives, which follows from public numbers, or "
+        "sv.audit.histogram of it.",
     )
 
 
 class ConfidentialObject(dict[str, bool]):
     """An object that refuses to be pickled, copied or made JSON.
 
-    It is a dictionary so that json, which writes dictionaries by their items, comes to ``items`` and is refused with
-    the reason; the one entry that it has says what it is.
+    It is a dictionary so that json, which writes dictionaries by their items, comes to ``items``
+    and is refused with the reason; the one entry that it has says what it is.
     """
 
     def __init__(self) -> None:
@@ -64,7 +67,9 @@ class ConfidentialObject(dict[str, bool]):
 
 
 class ConfidentialArray(np.ndarray[Any, np.dtype[np.float64]]):
-    """An array of confidential numbers, and whatever is computed from it entry by entry; it is not pickled."""
+    """An array of confidential numbers, and whatever is computed from it entry by entry; it is not
+    pickled.
+    """
 
     @classmethod
     def of(cls, values: NDArray[np.float64]) -> ConfidentialArray:

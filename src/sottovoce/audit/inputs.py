@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a released model and its rows to what the mechanism saw: its coordinates, its rounding, everybody's weight.
+"""From a released model and its rows to what the mechanism saw: its coordinates, its rounding,
+everybody's weight.
 
-Weights come from planning again with the same budgets; the plan's fingerprint must be the one in the release's
-certificate, so a release is never audited with other people's budgets.
+Weights come from planning again with the same budgets; the plan's fingerprint must be the one in
+the release's certificate, so a release is never audited with other people's budgets.
 
 question                     method                   coordinates of a row
 posterior sample             (fixed or adaptive λ)    φ of the unit ball
 ridge                        output-tight             (½, z), on the grid of the sums
 ridge                        output                   (1, z + ½), on the grid of the sums
 
-The smallest eigenvalue of XᵀX, which an adaptive posterior sample releases first, without a row that is u in the
-eigenvectors: the root t of Σ u_k²/(λ_k − t) = 1 below λ_1.
+The smallest eigenvalue of XᵀX, which an adaptive posterior sample releases first, without a row
+that is u in the eigenvectors: the root t of Σ u_k²/(λ_k − t) = 1 below λ_1.
 
-What an audit looks at: rows as the mechanism saw them, the fit, and the domain from which records come.
+What an audit looks at: rows as the mechanism saw them, the fit, and the domain from which records
+come.
 
-Rows of a mechanism that is only described are taken as they are, or brought back to the bounds that were declared. Of
-records that are not in the data: the worst of a domain, and one record in many data sets.
+Rows of a mechanism that is only described are taken as they are, or brought back to the bounds that
+were declared. Of records that are not in the data: the worst of a domain, and one record in many
+data sets.
 
 symbol   name
 √w       root, by which a row and its label are multiplied: everybody's own weight
@@ -64,7 +67,8 @@ from sottovoce.plan import Plan
 from sottovoce.release import Release
 from sottovoce.schema import Bounds
 
-#: Halvings of an interval, down to the last digit of a double, and rows that are worked on at a time.
+#: Halvings of an interval, down to the last digit of a double, and rows that are worked on at a
+#: time.
 HALVINGS = 60
 CHUNK = 8192
 
@@ -77,7 +81,9 @@ def compute_eigenvalue_moves(rows: Floats) -> Floats:
 
 
 def _solve_eigenvalue_moves(square: Floats, values: Floats) -> Floats:
-    """Σ u_k²/(gap_k + s) falls with the distance s; the halving keeps the root between low and high."""
+    """Σ u_k²/(gap_k + s) falls with the distance s; the halving keeps the root between low and
+    high.
+    """
     gaps = values - values[0]
     low = np.zeros(len(square))
     high = np.asarray(square.sum(axis=1), dtype=np.float64)
@@ -91,7 +97,9 @@ def _solve_eigenvalue_moves(square: Floats, values: Floats) -> Floats:
 
 
 def read_audit_input(est: Any, X: Any, y: Any, epsilon: Any, groups: Any) -> AuditInput:
-    """Returns the setting of a fitted estimator, or of a release, and of the rows it was made from."""
+    """Returns the setting of a fitted estimator, or of a release, and of the rows it was made
+    from.
+    """
     release, model = rebuilding.find_release(est)
     own = (
         epsilon is None and find_schema(model).budget is not None
@@ -183,7 +191,9 @@ def _read_release_domain(release: Release) -> Domain:
 
 
 def _transform_rows(release: Release, values: Floats, labels: Floats) -> tuple[Floats, Floats]:
-    """Returns x and y as the mechanism has them, from what readers gave: rows of the ball, or recoded features."""
+    """Returns x and y as the mechanism has them, from what readers gave: rows of the ball, or
+    recoded features.
+    """
     given = release.parameters
     if release.question == "ridge":
         whole = to_whole_numbers(values, labels) / UNIT
@@ -234,7 +244,8 @@ def _find_plan(release: Release, model: Any, budgets: Budgets, rows: Dataset) ->
     raise InvalidParameter(
         "These budgets, rows or columns are not those that the release was planned with.",
         "Everybody's weight follows from them, and the plan's fingerprint is in the release.",
-        "Give the budgets, the people and the table as they were then, with the same version of sottovoce.",
+        "Give the budgets, the people and the table as they were then, with the same version of "
+        "sottovoce.",
     )
 
 
@@ -261,7 +272,9 @@ def _fill_largest_epsilon(release: Release, rows: int) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _RowCollector:
-    """The kernel that hands over features, labels, kinds and owners, batch by batch in their order."""
+    """The kernel that hands over features, labels, kinds and owners, batch by batch in their
+    order.
+    """
 
     reader: Reader
     label: Label
@@ -330,12 +343,15 @@ def _other_rows_error() -> InvalidParameter:
     )
 
 
-#: H with a smallest eigenvalue below this share of the largest is singular, whatever Cholesky's method says.
+#: H with a smallest eigenvalue below this share of the largest is singular, whatever Cholesky's
+#: method says.
 SINGULAR = 1e-13
 
 
 class Domain(NamedTuple):
-    """‖x‖ ≤ norm, |y| ≤ label; ``whole`` if all such records are possible, and not only some of them."""
+    """‖x‖ ≤ norm, |y| ≤ label; ``whole`` if all such records are possible, and not only some of
+    them.
+    """
 
     norm: float
     label: float
@@ -364,7 +380,9 @@ class AuditInput:
     )
 
     def fit(self, rows: Floats | None = None, labels: Floats | None = None) -> RidgeFit:
-        """Returns the ridge regression of these rows, or of all; refuses one that has no single solution."""
+        """Returns the ridge regression of these rows, or of all; refuses one that has no single
+        solution.
+        """
         fitted = leverages.fit_ridge(
             self.rows if rows is None else rows,
             self.labels if labels is None else labels,
@@ -388,7 +406,9 @@ class AuditInput:
         )
 
     def read_record(self, z: Any, root: float) -> tuple[Floats, Floats]:
-        """Returns one record z = (x, y) in the mechanism's coordinates and with its weight, as arrays of one row."""
+        """Returns one record z = (x, y) in the mechanism's coordinates and with its weight, as
+        arrays of one row.
+        """
         x, y = split_record(z, "z=")
         rows, labels = self.prepared(make_row(x), np.atleast_1d(np.asarray(y)))
         return rows[:1] * root, labels[:1] * root
@@ -436,9 +456,10 @@ def make_row(x: Any) -> Any:
 class WorstRecord(ConfidentialObject):
     """The record that loses most. ``float`` of it is its ε.
 
-    ``x`` and ``y`` are in the mechanism's own coordinates. ``added``: it is not in the data, and would be added; else
-    it is row ``row``, by being removed. ``bound`` is proved: nobody loses more. ``attained``: the domain has such a
-    record; otherwise only some of the records that were searched are in it, and ``epsilon`` is no more than a bound.
+    ``x`` and ``y`` are in the mechanism's own coordinates. ``added``: it is not in the data, and
+    would be added; else it is row ``row``, by being removed. ``bound`` is proved: nobody loses
+    more. ``attained``: the domain has such a record; otherwise only some of the records that were
+    searched are in it, and ``epsilon`` is no more than a bound.
     """
 
     def __init__(
@@ -465,7 +486,9 @@ class WorstRecord(ConfidentialObject):
 def find_worst_record(
     setting: AuditInput, fit: RidgeFit, losses: Floats, delta: float
 ) -> WorstRecord:
-    """Returns the worst record of all: over the domain for being added, over the rows for being removed."""
+    """Returns the worst record of all: over the domain for being added, over the rows for being
+    removed.
+    """
     domain = setting.require_domain()
     loudest = float(setting.root.max())
     found = setting.mechanism.supremum(fit, delta, domain.norm * loudest, domain.label * loudest)
@@ -485,7 +508,9 @@ def find_worst_record(
 def compute_record_losses(
     setting: AuditInput, z: Any, datasets: Iterable[tuple[Any, Any]], delta: float
 ) -> Floats:
-    """Returns ε of adding z to each data set; weights are by place, and z has that of the loudest row."""
+    """Returns ε of adding z to each data set; weights are by place, and z has that of the loudest
+    row.
+    """
     x, y = setting.read_record(z, float(setting.root.max()))
     return np.array(
         [

@@ -1,32 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""per_instance: what each person in the data really lost, exactly, for the curator (docs/theory/per-instance.md).
+"""per_instance: what each person in the data really lost, exactly, for the curator
+(docs/theory/per-instance.md).
 
-A promise holds for every table and everybody in it. A per-instance loss is for this table and this row: with it or
-without it, everything else the same. It is often a hundred times smaller, and never public: it depends on everybody.
+A promise holds for every table and everybody in it. A per-instance loss is for this table and this
+row: with it or without it, everything else the same. It is often a hundred times smaller, and never
+public: it depends on everybody.
 
     symbol   name
-    ε_i      epsilon, at δ; the worse of adding and removing the row, everybody else's weight unchanged
+    ε_i      epsilon, at δ; the worse of adding and removing the row, everybody else's weight
+             unchanged
     μ_i      leverage xᵀH⁻¹x of the row, where it is absent
-    r_i      residual y − xᵀθ, where it is absent; both in the mechanism's coordinates and with the row's weight
+    r_i      residual y − xᵀθ, where it is absent; both in the mechanism's coordinates and with the
+             row's weight
 
 Losses in a few numbers, beside what was promised, and who is least protected, and why.
 
-Both depend on everybody's data, and are as confidential as the losses. Who is least protected is told by rank, with
-names for whoever asks for them by hand. What sets somebody apart is told as a multiple of the median: how unlike the
-others' their features are (leverage), how badly the others foretell their label (residual), how loudly they are heard
-(weight) and how many rows they own.
+Both depend on everybody's data, and are as confidential as the losses. Who is least protected is
+told by rank, with names for whoever asks for them by hand. What sets somebody apart is told as a
+multiple of the median: how unlike the others' their features are (leverage), how badly the others
+foretell their label (residual), how loudly they are heard (weight) and how many rows they own.
 
 Several rows at once: one replaced by another, a group that enters row by row, all rows of a person.
 
-Where person l is present with rows X_l: S = X_l H⁻¹ X_lᵀ and errors e. Without them θ moves by H⁻¹X_lᵀ(I − S)⁻¹e. In
-the eigenvectors of S a posterior sample's loss is that of as many independent records, of leverages h/(1 − h): Rényi
-curves add up, exactly (docs/theory/per-instance.md).
+Where person l is present with rows X_l: S = X_l H⁻¹ X_lᵀ and errors e. Without them θ moves by
+H⁻¹X_lᵀ(I − S)⁻¹e. In the eigenvectors of S a posterior sample's loss is that of as many independent
+records, of leverages h/(1 − h): Rényi curves add up, exactly (docs/theory/per-instance.md).
 
-Several releases about the same people: their losses, person by person (docs/theory/per-instance.md, theorem 10).
+Several releases about the same people: their losses, person by person (docs/theory/per-instance.md,
+theorem 10).
 
-Rényi curves of a row add up over releases that were not chosen in view of one another, and are read at δ in the end;
-where adding the exact ε at equal parts of δ gives less, that is taken. An adaptive posterior sample counts with both
-its releases, the second given what the first turned out to be.
+Rényi curves of a row add up over releases that were not chosen in view of one another, and are read
+at δ in the end; where adding the exact ε at equal parts of δ gives less, that is taken. An adaptive
+posterior sample counts with both its releases, the second given what the first turned out to be.
 """
 
 from __future__ import annotations
@@ -63,12 +68,14 @@ def per_instance(
 ) -> PerInstance:
     """Returns each row's exact loss to a release, confidentially.
 
-    ``est`` is a fitted PosteriorSample, AdaptivePosteriorSample or Ridge with an output method, a Release of one of
-    them, or a description: GaussianOutput or GaussianObjective. ``epsilon`` and ``groups`` as they were given to fit.
+    ``est`` is a fitted PosteriorSample, AdaptivePosteriorSample or Ridge with an output method, a
+    Release of one of them, or a description: GaussianOutput or GaussianObjective. ``epsilon`` and
+    ``groups`` as they were given to fit.
 
     >>> import numpy as np, sottovoce as sv
     >>> x = np.linspace(-1, 1, 500)[:, None]
-    >>> model = sv.PosteriorSample(gamma=1.0, alpha=5.0, bounds=sv.Bounds(norm=1.0, label=(-1, 1))).fit(x, x[:, 0] / 2)
+    >>> model = sv.PosteriorSample(gamma=1.0, alpha=5.0, bounds=sv.Bounds(norm=1.0, label=(-1,
+    1))).fit(x, x[:, 0] / 2)
     >>> audit = sv.audit.per_instance(model, x, x[:, 0] / 2)
     >>> audit
     <PerInstance of 500 rows: CONFIDENTIAL, for the curator alone>
@@ -123,7 +130,10 @@ class PerInstance(ConfidentialObject):
     def exactness(self) -> str:
         """Whether these numbers are exact, in words."""
         several = isinstance(self._setting.mechanism, PosteriorMechanism) and self.unit == "people"
-        more = "; several rows of a person together, read off an exact Rényi curve, about a tenth too large"
+        more = (
+            "; several rows of a person together, read off an exact Rényi curve, about a tenth "
+            "too large"
+        )
         return self._setting.mechanism.exactness + (more if several else "")
 
     @property
@@ -135,19 +145,25 @@ class PerInstance(ConfidentialObject):
 
     @property
     def neighbours(self) -> str:
-        """The neighbours of the promise, as in its guarantee; empty for a mechanism that is only described."""
+        """The neighbours of the promise, as in its guarantee; empty for a mechanism that is only
+        described.
+        """
         return self._setting.neighbours
 
     @property
     def promised(self) -> ConfidentialArray | None:
-        """What each row's person was promised, by row, for all tables; None for a mechanism that is only described."""
+        """What each row's person was promised, by row, for all tables; None for a mechanism that is
+        only described.
+        """
         if self._setting.promised is None:
             return None
         return ConfidentialArray.of(self._setting.promised)
 
     @cached_property
     def eigenvalue(self) -> ConfidentialArray | None:
-        """ε at δ of what an adaptive posterior sample released first, its noisy eigenvalue, by itself; else None."""
+        """ε at δ of what an adaptive posterior sample released first, its noisy eigenvalue, by
+        itself; else None.
+        """
         moved = self._setting.earlier
         if moved is None:
             return None
@@ -158,10 +174,11 @@ class PerInstance(ConfidentialObject):
         return PerInstance(self._setting, one_probability(delta))
 
     def by_person(self) -> ConfidentialArray:
-        """ε of all rows of each person together, people in sorted order; without ``groups`` the same as ``epsilon``.
+        """ε of all rows of each person together, people in sorted order; without ``groups`` the
+        same as ``epsilon``.
 
-        Exact for noise on the solution. For a posterior sample it is exact for who owns one row, and read off the exact
-        Rényi curve, about a tenth too large, for who owns people.
+        Exact for noise on the solution. For a posterior sample it is exact for who owns one row,
+        and read off the exact Rényi curve, about a tenth too large, for who owns people.
         """
         if self._setting.owner is None:
             return self.epsilon
@@ -170,38 +187,49 @@ class PerInstance(ConfidentialObject):
         )
 
     def for_all(self) -> WorstRecord:
-        """The most that any record could lose with these rows: one of the domain if added, or one of them if removed.
+        """The most that any record could lose with these rows: one of the domain if added, or one
+        of them if removed.
 
-        An added record has the weight of the loudest row. Float it for the number; ``x`` and ``y`` say which record.
+        An added record has the weight of the loudest row. Float it for the number; ``x`` and ``y``
+        say which record.
         """
         return inputs.find_worst_record(self._setting, self._fit, self.epsilon, self.delta)
 
     def for_one(self, z: Any, datasets: Iterable[tuple[Any, Any]]) -> ConfidentialArray:
-        """ε of one record z = (x, y) by being added to each of these data sets, pairs (X, y) in the units of fit."""
+        """ε of one record z = (x, y) by being added to each of these data sets, pairs (X, y) in the
+        units of fit.
+        """
         return ConfidentialArray.of(
             inputs.compute_record_losses(self._setting, z, datasets, self.delta)
         )
 
     def replaced(self, i: int, z: Any) -> float:
-        """ε between these rows and the same with row i replaced by z = (x, y); for noise on the solution only."""
+        """ε between these rows and the same with row i replaced by z = (x, y); for noise on the
+        solution only.
+        """
         setting = self._setting
         if not isinstance(setting.mechanism, RadialOutput | GaussianOutput):
             raise InvalidParameter(
                 "There is no closed form for replacing a row here.",
-                "There is one for noise on the solution: Ridge with an output method, and GaussianOutput.",
+                "There is one for noise on the solution: Ridge with an output method, and "
+                "GaussianOutput.",
                 "Add up what removing the one row and adding the other cost.",
             )
         return compute_replacement_loss(setting, self._fit, i, z, self.delta)
 
     def group(self, rows: Any) -> tuple[float, float]:
-        """(ε, δ) of several rows together, as they enter one by one, by what each then costs (theorem 11)."""
+        """(ε, δ) of several rows together, as they enter one by one, by what each then costs
+        (theorem 11).
+        """
         return compute_group_loss(self._setting, rows, self.delta)
 
     def generalisation_bound(self, *, simple: bool = False) -> float:
-        """The bound on how far a loss in [0, 1] on these rows is from that on fresh ones, in expectation.
+        """The bound on how far a loss in [0, 1] on these rows is from that on fresh ones, in
+        expectation.
 
-        The theorem takes means over data sets and records; here the people in the data stand for them, so this is an
-        estimate of the bound (Proposition 9 of the paper, corrected; ``simple``: Corollary 12).
+        The theorem takes means over data sets and records; here the people in the data stand for
+        them, so this is an estimate of the bound (Proposition 9 of the paper, corrected;
+        ``simple``: Corollary 12).
         """
         epsilon = np.asarray(self.epsilon)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -222,7 +250,9 @@ class PerInstance(ConfidentialObject):
         return total + renyi.compute_gaussian_curve(moved[part])
 
     def summary(self) -> Summary:
-        """Quantiles, moments, and beside them what was promised and the worst record. Confidential too."""
+        """Quantiles, moments, and beside them what was promised and the worst record. Confidential
+        too.
+        """
         return Summary(self)
 
     def least_protected(self, count: int = 10) -> list[ExposedPerson]:
@@ -230,7 +260,9 @@ class PerInstance(ConfidentialObject):
         return rank_least_protected(self, count)
 
     def picture(self) -> str:
-        """The losses as a histogram on a logarithmic axis, with worst record and promise, as SVG. Confidential."""
+        """The losses as a histogram on a logarithmic axis, with worst record and promise, as SVG.
+        Confidential.
+        """
         return picture.draw_audit(self)
 
 
@@ -297,7 +329,8 @@ class Summary(ConfidentialObject):
             )
         if self.promised is not None:
             lines.append(
-                f"Promised, for every table (neighbours by {self.neighbours}): {_format_range(*self.promised)}."
+                f"Promised, for every table (neighbours by {self.neighbours}): "
+                f"{_format_range(*self.promised)}."
             )
         return "\n".join(lines)
 
@@ -320,7 +353,9 @@ def _format_range(low: float, high: float) -> str:
 
 
 class ExposedPerson(ConfidentialObject):
-    """One of the least protected: rank (1 is the least), ε, what sets them apart, and who it is. Confidential."""
+    """One of the least protected: rank (1 is the least), ε, what sets them apart, and who it is.
+    Confidential.
+    """
 
     def __init__(self, rank: int, epsilon: float, multiples: dict[str, float], who: Any) -> None:
         super().__init__()
@@ -366,7 +401,9 @@ def rank_least_protected(audit: PerInstance, count: int) -> list[ExposedPerson]:
 
 
 def _compute_facts(audit: PerInstance, owner: NDArray[np.int64], people: int) -> dict[str, Floats]:
-    """Each fact as a multiple of its median: the mean over a person's rows, and how many there are."""
+    """Each fact as a multiple of its median: the mean over a person's rows, and how many there
+    are.
+    """
     weight = np.square(audit._setting.root)
     heard = np.where(weight > 0, weight, 1.0)
     rows = np.bincount(owner, minlength=people).astype(np.float64)
@@ -403,7 +440,9 @@ PEOPLE_CHUNK = 256
 def compute_replacement_loss(
     setting: AuditInput, fit: RidgeFit, i: int, z: Any, delta: float
 ) -> float:
-    """Returns ε between the rows and the same with row i replaced by z, for noise on the solution."""
+    """Returns ε between the rows and the same with row i replaced by z, for noise on the
+    solution.
+    """
     i = _check_row_numbers(setting, [i])[0]
     old = setting.rows[i : i + 1], setting.labels[i : i + 1]
     moved = fit.moved_by_replacing(old, setting.read_record(z, float(setting.root[i])))[0]
@@ -416,7 +455,9 @@ def compute_replacement_loss(
 
 
 def compute_group_loss(setting: AuditInput, rows: Any, delta: float) -> tuple[float, float]:
-    """Returns (ε, δ) of a group: its rows are taken out of the table one by one, each at what it then costs."""
+    """Returns (ε, δ) of a group: its rows are taken out of the table one by one, each at what it
+    then costs.
+    """
     out = _check_row_numbers(setting, rows)
     keep = np.ones(len(setting.labels), dtype=np.bool_)
     costs = []
@@ -456,7 +497,9 @@ def _check_row_numbers(setting: AuditInput, rows: Any) -> list[int]:
 
 
 class _PeopleBlock(NamedTuple):
-    """Some people who own equally many rows: who they are, H⁻¹X_lᵀ, shares h and vectors of S, and errors in these."""
+    """Some people who own equally many rows: who they are, H⁻¹X_lᵀ, shares h and vectors of S, and
+    errors in these.
+    """
 
     people: Indices
     turned: Floats
@@ -555,7 +598,9 @@ class Composed(ConfidentialObject):
 
 
 def compose(audits: Sequence[PerInstance], delta: float = 1e-6) -> Composed:
-    """Returns what several releases cost each row together; all audits are of the same rows in the same order."""
+    """Returns what several releases cost each row together; all audits are of the same rows in the
+    same order.
+    """
     listed: list[PerInstance] = []
     if isinstance(audits, Sequence):
         listed = list(audits)
@@ -565,7 +610,8 @@ def compose(audits: Sequence[PerInstance], delta: float = 1e-6) -> Composed:
         raise InvalidParameter(
             "There is nothing to add up, or not about the same rows.",
             "Losses add up person by person.",
-            "Pass audits of the same rows in the same order, as sv.audit.per_instance returns them.",
+            "Pass audits of the same rows in the same order, as sv.audit.per_instance returns "
+            "them.",
         )
     added = _compose_renyi(listed, level)
     summed = np.sum(
@@ -600,7 +646,8 @@ def _compose_renyi(audits: list[PerInstance], delta: float) -> Floats:
 
 
 def pdp_to_dp(audit: PerInstance) -> float:
-    """Returns an ε that covers every record of the domain with these rows: the bound of ``for_all``.
+    """Returns an ε that covers every record of the domain with these rows: the bound of
+    ``for_all``.
 
     It is a promise for this table only. A promise for all tables is the guarantee of the release.
     """

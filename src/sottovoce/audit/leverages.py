@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every record's leave-one-out fit from one factorisation: ridge regression (docs/theory/per-instance.md, theorem 8).
+"""Every record's leave-one-out fit from one factorisation: ridge regression
+(docs/theory/per-instance.md, theorem 8).
 
     symbol   name
     H        hessian, XᵀX + λI of the rows that were fitted; L its Cholesky factor, θ the minimiser
@@ -7,18 +8,22 @@
     μ, r     leverage xᵀH⁻¹x and residual y − xᵀθ, where it is absent
              μ = h/(1−h), r = e/(1−h), and back h = μ/(1+μ), e = r/(1+μ)
 
-Rows with weights w count as √w·(x, y), in every result. No matrix is larger than the rows times their columns.
+Rows with weights w count as √w·(x, y), in every result. No matrix is larger than the rows times
+their columns.
 
-The most that any record of a domain could lose by being added to some rows (docs/theory/per-instance.md, theorem 9).
+The most that any record of a domain could lose by being added to some rows
+(docs/theory/per-instance.md, theorem 9).
 
-The domain is ‖x‖ ≤ B, |y| ≤ Y. A supremum comes as a record that attains ``value``, and as a ``bound`` that is proved
-by cutting a line into cells, bounding each, and cutting the promising ones again until value and bound agree.
+The domain is ‖x‖ ≤ B, |y| ≤ Y. A supremum comes as a record that attains ``value``, and as a
+``bound`` that is proved by cutting a line into cells, bounding each, and cutting the promising ones
+again until value and bound agree.
 
     symbol     name
     H, θ       hessian and theta of the rows; λ_k, b_k = |θ_k| in the eigenvectors of H
     B, Y       norm and label
     m, c       xᵀH⁻¹x and xᵀθ of a record; the worst label is y = −Y·sign(c), its residual Y + |c|
-    s          (λ_min + t)/λ_min on the curve x(t) ∝ (I + tH⁻¹)⁻¹θ, from 1 (x along θ) to 0 (the weakest direction)
+    s          (λ_min + t)/λ_min on the curve x(t) ∝ (I + tH⁻¹)⁻¹θ, from 1 (x along θ) to 0 (the
+               weakest direction)
 """
 
 from __future__ import annotations
@@ -42,7 +47,9 @@ SINGULAR_BELOW = 1e-13
 
 
 class RecordInfluences(NamedTuple):
-    """h, e where each record is present, μ, r where it is absent; μ = r = ∞ if the fit needs the record."""
+    """h, e where each record is present, μ, r where it is absent; μ = r = ∞ if the fit needs the
+    record.
+    """
 
     share: Floats
     error: Floats
@@ -62,7 +69,9 @@ class RidgeFit:
     def left_out(
         self, X: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None
     ) -> RecordInfluences:
-        """Returns h, e, μ, r of rows that were fitted: what each would see if it alone were left out."""
+        """Returns h, e, μ, r of rows that were fitted: what each would see if it alone were left
+        out.
+        """
         h, e = self._get_leverage_and_residual(X, y, weights)
         rest = 1 - h
         kept = rest > SINGULAR_BELOW
@@ -74,7 +83,9 @@ class RidgeFit:
     def added(
         self, X: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None
     ) -> RecordInfluences:
-        """Returns h, e, μ, r of rows that were not fitted: what each would change if it alone were added."""
+        """Returns h, e, μ, r of rows that were not fitted: what each would change if it alone were
+        added.
+        """
         mu, r = self._get_leverage_and_residual(X, y, weights)
         return RecordInfluences(mu / (1 + mu), r / (1 + mu), mu, r)
 
@@ -97,7 +108,9 @@ class RidgeFit:
     def moved_by_replacing(
         self, old: tuple[ArrayLike, ArrayLike], new: tuple[ArrayLike, ArrayLike]
     ) -> Floats:
-        """Returns θ_new − θ, a row for each pair: row i of ``old`` was fitted, row i of ``new`` takes its place."""
+        """Returns θ_new − θ, a row for each pair: row i of ``old`` was fitted, row i of ``new``
+        takes its place.
+        """
         (A, b), (X, y) = (
             tuple(np.asarray(part, dtype=np.float64) for part in pair) for pair in (old, new)
         )
@@ -201,12 +214,15 @@ ROUNDS = 60
 SPLITS = 4
 #: With more cells than this the search ends early; the bound is valid, though not as close.
 MAX_CELLS = 200_000
-#: Coefficients of θ are raised to this share of its length, so that the curve reaches every m; bounds only grow by it.
+#: Coefficients of θ are raised to this share of its length, so that the curve reaches every m;
+#: bounds only grow by it.
 COEFFICIENT_FLOOR = 1e-12
-#: ε grows with the leverage, however large, for every δ below ½(1 − 1/φ), φ the golden ratio (theorem 5).
+#: ε grows with the leverage, however large, for every δ below ½(1 − 1/φ), φ the golden ratio
+#: (theorem 5).
 LARGEST_DELTA = (3 - math.sqrt(5)) / 4
 CURVE_POINTS = np.append(np.geomspace(1.0, 1e-16, 65), 0.0)
-#: Multipliers are found by halving intervals of this length in their logarithm; whatever is found, the bound is valid.
+#: Multipliers are found by halving intervals of this length in their logarithm; whatever is found,
+#: the bound is valid.
 LOG_RANGE = 80.0
 HALVINGS = 46
 
@@ -248,7 +264,9 @@ def find_posterior_supremum(
     norm: float = 1.0,
     label: float = 1.0,
 ) -> Supremum:
-    """Returns the largest ε at δ of one posterior sample, over all records of the domain that may be added."""
+    """Returns the largest ε at δ of one posterior sample, over all records of the domain that may
+    be added.
+    """
     axes = _diagonalise(hessian, theta, norm, label)
     if delta >= LARGEST_DELTA:
         raise InvalidParameter(
@@ -277,7 +295,8 @@ def find_posterior_supremum(
 def find_displacement_supremum(
     hessian: ArrayLike, theta: ArrayLike, metric: ArrayLike, norm: float = 1.0, label: float = 1.0
 ) -> Supremum:
-    """Returns the largest ‖θ' − θ‖_A over all records of the domain that may be added; A commutes with H.
+    """Returns the largest ‖θ' − θ‖_A over all records of the domain that may be added; A commutes
+    with H.
 
     Divided by σ it is the D of Gaussian noise, times η it is the ε of radial noise.
     """
@@ -330,7 +349,9 @@ def _diagonalise(hessian: ArrayLike, theta: ArrayLike, norm: float, label: float
 
 
 def _split_cells(cells: Floats, evenly: bool) -> Floats:
-    """Cuts each cell into pieces: evenly, or evenly in the logarithm (a cell that ends in 0, by halving the end)."""
+    """Cuts each cell into pieces: evenly, or evenly in the logarithm (a cell that ends in 0, by
+    halving the end).
+    """
     first, last = cells
     steps = np.arange(SPLITS + 1)[:, None] / SPLITS
     ratio = np.where(last > 0, last, 1e-4 * first) / np.where(first > 0, first, 1.0)
@@ -343,7 +364,9 @@ def _split_cells(cells: Floats, evenly: bool) -> Floats:
 
 
 def _trace_curve(axes: _Axes, s: Floats) -> Floats:
-    """x on the sphere for each s; the eigenvalues' differences are taken first, so small s lose nothing."""
+    """x on the sphere for each s; the eigenvalues' differences are taken first, so small s lose
+    nothing.
+    """
     lowest = axes.values[0]
     apart = (axes.values - lowest)[None, :] + (s * lowest)[:, None]
     with np.errstate(divide="ignore"):
@@ -389,11 +412,13 @@ def _compute_log_displacement(axes: _Axes, weights: Floats, x: Floats) -> Floats
 
 
 def _bound_cells(axes: _Axes, weights: Floats, cells: Floats) -> tuple[Floats, Floats]:
-    """Returns upper bounds of log displacement over records with m in each cell, and a good record for each.
+    """Returns upper bounds of log displacement over records with m in each cell, and a good record
+    for each.
 
-    −log(1+m) lies below its chord over the cell, the logarithms of the other two factors below their tangents at
-    1/p₁, 1/p₂, and the quadratic that is left is bounded with a multiplier ν of the norm. Any p₁, p₂, ν give a valid
-    bound; it is convex in them, and halving its derivatives finds the best (theorem 9).
+    −log(1+m) lies below its chord over the cell, the logarithms of the other two factors below
+    their tangents at 1/p₁, 1/p₂, and the quadratic that is left is bounded with a multiplier ν of
+    the norm. Any p₁, p₂, ν give a valid bound; it is convex in them, and halving its derivatives
+    finds the best (theorem 9).
     """
     low, high = cells
     slope = (np.log1p(high) - np.log1p(low)) / (high - low)
@@ -414,7 +439,9 @@ def _bound_cells(axes: _Axes, weights: Floats, cells: Floats) -> tuple[Floats, F
 
 
 def _scale_to_best_length(axes: _Axes, x: Floats) -> Floats:
-    """Along a ray (Y + τc)·τ/(1 + τ²m) grows up to τ = (c + √(c² + Y²m))/(Ym), and falls from there."""
+    """Along a ray (Y + τc)·τ/(1 + τ²m) grows up to τ = (c + √(c² + Y²m))/(Ym), and falls from
+    there.
+    """
     c = x @ np.abs(axes.theta)
     m = x**2 @ (1 / axes.values)
     Y = axes.label
@@ -426,7 +453,9 @@ def _scale_to_best_length(axes: _Axes, x: Floats) -> Floats:
 def _solve_multipliers(
     axes: _Axes, weights: Floats, slope: Floats, p2: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """Returns the best p₁ and ν for given p₂, and their x = b·p₁/(2(ν − bends)): ‖x‖ = B, or ν is nearly 0."""
+    """Returns the best p₁ and ν for given p₂, and their x = b·p₁/(2(ν − bends)): ‖x‖ = B, or ν is
+    nearly 0.
+    """
     bends = p2[:, None] * weights / 2 - slope[:, None] / axes.values
     least = np.maximum(bends.max(axis=1), 0.0)
     # subtracted before anything small is added

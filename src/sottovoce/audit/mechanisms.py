@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mechanisms whose per-instance loss is known, each a formula of one record's change (docs/theory/per-instance.md).
+"""Mechanisms whose per-instance loss is known, each a formula of one record's change
+(docs/theory/per-instance.md).
 
 mechanism          releases                                                 ε at δ
 Sample             θ̃ ~ N(θ̂, H⁻¹/γ)                                         exact, theorem 3
-Radial             θ̂ + Z, density of Z ∝ exp(−η‖z‖)                         exact pure ε, η‖θ − θ'‖, theorem 2
+Radial             θ̂ + Z, density of Z ∝ exp(−η‖z‖)                         exact pure ε, η‖θ −
+                                                                             θ'‖, theorem 2
 GaussianOutput     θ̂ + N(0, σ²A⁻¹), A a fixed matrix                        exact, theorem 1
-GaussianObjective  the minimiser of ½‖y − Xθ‖² + ½λ‖θ‖² + bᵀθ, b ~ N(0, σ²I)  exact, an integral (theorem 7)
+GaussianObjective  the minimiser of ½‖y − Xθ‖² + ½λ‖θ‖² + bᵀθ, b ~ N(0, σ²I)  exact, an integral
+                                                                              (theorem 7)
 
     symbol   name
     μ, r     leverage xᵀH⁻¹x and residual y − xᵀθ where the record is absent
@@ -14,7 +17,8 @@ GaussianObjective  the minimiser of ½‖y − Xθ‖² + ½λ‖θ‖² + bᵀ�
 
 Rényi curves of noise in the objective and of pure losses (docs/theory/per-instance.md, theorem 7).
 
-With noise in the objective of a ridge regression the log-ratio of the two laws is quadratic in two normal variables,
+With noise in the objective of a ridge regression the log-ratio of the two laws is quadratic in two
+normal variables,
 
     L = C + Bz + (offset·spread)·ζ + Az² + (stretch·spread)·zζ,
 
@@ -51,7 +55,9 @@ CHUNK = 8192
 
 
 class LeaveOneOutChange(NamedTuple):
-    """What records change, one entry each: μ, r, ‖θ − θ'‖ in the mechanism's metric, ‖x‖² and ‖g‖²."""
+    """What records change, one entry each: μ, r, ‖θ − θ'‖ in the mechanism's metric, ‖x‖² and
+    ‖g‖².
+    """
 
     leverage: Floats
     residual: Floats
@@ -67,7 +73,9 @@ class LeaveOneOutChange(NamedTuple):
 def compute_changes(
     fit: RidgeFit, rows: Floats, labels: Floats, metric: Floats, *, present: bool
 ) -> LeaveOneOutChange:
-    """Returns what leaving each row out would change, or, where it is not present, what adding it would."""
+    """Returns what leaving each row out would change, or, where it is not present, what adding it
+    would.
+    """
     if present:
         records = fit.left_out(rows, labels)
     else:
@@ -144,7 +152,9 @@ class PosteriorMechanism:
 
 @dataclass(frozen=True)
 class RadialOutput:
-    """The solution with noise of density ∝ exp(−η‖z‖₂) in the coordinates in which it was solved."""
+    """The solution with noise of density ∝ exp(−η‖z‖₂) in the coordinates in which it was
+    solved.
+    """
 
     rate: float
     exactness: ClassVar[str] = "exact and pure, whatever δ is: no smaller ε holds without a δ"
@@ -173,9 +183,10 @@ class RadialOutput:
 class GaussianOutput:
     """The description of a mechanism: a ridge solution with Gaussian noise, θ̂ + N(0, σ²A⁻¹).
 
-    ``alpha`` is λ, and ``metric`` A: the identity, or this data's XᵀX + λI taken as a fixed matrix. Noise whose shape
-    follows the data is another mechanism: for that, use sv.PosteriorSample(gamma=1/sigma²). With ``bounds`` rows and
-    labels beyond are brought back to them, and ``for_all`` is over what they allow.
+    ``alpha`` is λ, and ``metric`` A: the identity, or this data's XᵀX + λI taken as a fixed matrix.
+    Noise whose shape follows the data is another mechanism: for that, use
+    sv.PosteriorSample(gamma=1/sigma²). With ``bounds`` rows and labels beyond are brought back to
+    them, and ``for_all`` is over what they allow.
     """
 
     sigma: float
@@ -218,7 +229,8 @@ class GaussianOutput:
 class GaussianObjective:
     """The description of a mechanism: ridge regression with Gaussian noise in its objective.
 
-    Released is the minimiser of ½‖y − Xθ‖² + ½λ‖θ‖² + bᵀθ, b ~ N(0, σ²I); ``alpha`` is λ. About 100 records a second.
+    Released is the minimiser of ½‖y − Xθ‖² + ½λ‖θ‖² + bᵀθ, b ~ N(0, σ²I); ``alpha`` is λ. About 100
+    records a second.
     """
 
     sigma: float
@@ -281,7 +293,9 @@ LARGEST_LOG = 1e4
 
 
 def compute_pure_curve(epsilon: Floats) -> Floats:
-    """Returns the largest D_α of a loss within ±ε: that of a coin which is told the truth with odds e^ε."""
+    """Returns the largest D_α of a loss within ±ε: that of a coin which is told the truth with odds
+    e^ε.
+    """
     e = epsilon[:, None]
     alpha = ORDERS
     within = (np.logaddexp(alpha * e, (1 - alpha) * e) - np.logaddexp(0.0, e)) / (alpha - 1)
@@ -300,7 +314,9 @@ def compute_objective_curve(
 
 
 def _compute_renyi_curve(loss: profiles.ObjectiveLoss) -> Floats:
-    """log E e^(bL)/b: with M = I − 2bQ and l the linear part, log E = bC − ½log det M + ½b²·lᵀM⁻¹l."""
+    """log E e^(bL)/b: with M = I − 2bQ and l the linear part, log E = bC − ½log det M +
+    ½b²·lᵀM⁻¹l.
+    """
     q11, l1, c, offset, stretch, spread = (part[:, None] for part in loss)
     l2 = offset * spread
     q12 = stretch * spread
@@ -317,7 +333,9 @@ def _compute_renyi_curve(loss: profiles.ObjectiveLoss) -> Floats:
 def solve_objective_epsilon(
     leverage: Floats, residual: Floats, square: Floats, reach: Floats, sigma: float, delta: float
 ) -> Floats:
-    """Returns the least ε ≥ 0, to nine digits from above, with δ(ε) ≤ δ in both directions; ∞ where μ or r is."""
+    """Returns the least ε ≥ 0, to nine digits from above, with δ(ε) ≤ δ in both directions; ∞ where
+    μ or r is.
+    """
     target = math.log(float(check_delta(delta)))
     finite = np.isfinite(leverage) & np.isfinite(residual)
     given = tuple(part[finite] for part in (leverage, residual, square, reach))
@@ -330,7 +348,9 @@ def solve_objective_epsilon(
 
 
 def _solve_roots(given: tuple[Floats, ...], sigma: float, target: float) -> Floats:
-    """Regula falsi by the rule of Illinois for all records at once, on √−log δ, which is nearly linear in ε."""
+    """Regula falsi by the rule of Illinois for all records at once, on √−log δ, which is nearly
+    linear in ε.
+    """
 
     def excess(epsilon: Floats, which: NDArray[np.int64]) -> Floats:
         mu, r, xx, gg = (field[which] for field in given)

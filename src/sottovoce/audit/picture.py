@@ -25,7 +25,8 @@ ABOVE = 74
 BELOW = 56
 #: How long a mark's words are, at most.
 MARK_MARGIN = 95
-#: Bars in a factor of ten; losses below this share of the largest number shown are in the first bar.
+#: Bars in a factor of ten; losses below this share of the largest number shown are in the first
+#: bar.
 BARS = 6
 SMALLEST = 1e-6
 
@@ -55,7 +56,9 @@ def draw_audit(audit: PerInstance) -> str:
 def draw_losses(
     losses: Floats, for_all: float | None, promised: float | None, unit: str = "rows"
 ) -> str:
-    """Returns the picture: how many at which ε, and marks for the median, the worst record and the promise."""
+    """Returns the picture: how many at which ε, and marks for the median, the worst record and the
+    promise.
+    """
     finite = losses[np.isfinite(losses)]
     marks = {"median": find_median(losses), "any record": for_all, "promised": promised}
     shown = {
@@ -74,9 +77,8 @@ def draw_losses(
     title = f"How many {unit} lost how much, as ε on a logarithmic axis ({STAMP})"
     return (
         f'<svg class="losses" viewBox="0 0 {LEFT + WIDE + 40} {ABOVE + HIGH + BELOW}" role="img" '
-        f'xmlns="http://www.w3.org/2000/svg" aria-label="{escape(title)}">\n<style>{STYLE}</style>\n'
-        + "\n".join(parts)
-        + "\n</svg>"
+        'xmlns="http://www.w3.org/2000/svg" '
+        f'aria-label="{escape(title)}">\n<style>{STYLE}</style>\n' + "\n".join(parts) + "\n</svg>"
     )
 
 
@@ -111,7 +113,8 @@ def _draw_bars(counts: NDArray[np.int64], edges: Floats, low: int, high: int) ->
             x = _scale_x(left, low, high)
             width = _scale_x(right, low, high) - _scale_x(left, low, high) - 1
             bars.append(
-                f'<rect x="{x:.1f}" y="{ABOVE + HIGH - height:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
+                f'<rect x="{x:.1f}" y="{ABOVE + HIGH - height:.1f}" width="{width:.1f}" '
+                f'height="{height:.1f}"/>'
             )
     return "\n".join(bars)
 
@@ -123,7 +126,8 @@ def _draw_axis(low: int, high: int) -> str:
         x = _scale_x(power, low, high)
         lines.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 5}"/>')
         lines.append(
-            f'<text class="soft" x="{x:.1f}" y="{bottom + 22}" text-anchor="middle">{_format_power(power)}</text>'
+            f'<text class="soft" x="{x:.1f}" y="{bottom + 22}" '
+            f'text-anchor="middle">{_format_power(power)}</text>'
         )
     words = "ε, each step is ten times more"
     x = LEFT + WIDE / 2
@@ -154,7 +158,8 @@ def _draw_marks(marks: dict[str, float], low: int, high: int) -> str:
             f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{y - 10}" y2="{ABOVE + HIGH}"/>'
         )
         words.append(
-            f'<text x="{x + away:.1f}" y="{y}" text-anchor="{side}">{escape(name)}: ε = {value:.3g}</text>'
+            f'<text x="{x + away:.1f}" y="{y}" text-anchor="{side}">{escape(name)}: ε = '
+            f"{value:.3g}</text>"
         )
     return "\n".join([*dashes, *words])
 
@@ -162,5 +167,6 @@ def _draw_marks(marks: dict[str, float], low: int, high: int) -> str:
 def _draw_labels(tallest: int, unit: str) -> str:
     return (
         f'<text class="soft" x="{LEFT - 8}" y="{ABOVE + 12}" text-anchor="end">{tallest:,}</text>'
-        f'<text class="soft" x="{LEFT - 8}" y="{ABOVE + 30}" text-anchor="end">{escape(unit)}</text>'
+        f'<text class="soft" x="{LEFT - 8}" y="{ABOVE + 30}" '
+        f'text-anchor="end">{escape(unit)}</text>'
     )

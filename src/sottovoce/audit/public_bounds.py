@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may be known: a bound on one's own loss from published numbers, and a private histogram of such bounds.
+"""What may be known: a bound on one's own loss from published numbers, and a private histogram of
+such bounds.
 
-With a posterior sample θ̃ published, anybody can bound their own residual, as xᵀ(θ̃ − θ̂) ~ N(0, h/γ) and h ≤ h_u, and so
-their loss: by a function of their own record and of what everybody knows (docs/theory/per-instance.md, (27)).
+With a posterior sample θ̃ published, anybody can bound their own residual, as xᵀ(θ̃ − θ̂) ~ N(0,
+h/γ) and h ≤ h_u, and so their loss: by a function of their own record and of what everybody knows
+(docs/theory/per-instance.md, (27)).
 
     symbol   name
     h_u      the largest possible share w‖x‖²/h_low of the record
     h_low    a floor of H's eigenvalues: λ, or λ̃ − σ₁z + λ_n
     e_u      |√w(y − xᵀθ̃)| + z·√(h_u/γ)
-    z        so many deviations that a normal variable is larger with probability β (β/2 each where λ̃ was released, too)
+    z        so many deviations that a normal variable is larger with probability β (β/2 each where
+             λ̃ was released, too)
     μ, a     h_u/(1 − h_u), √γ·e_u/(1 − h_u)
 """
 
@@ -37,7 +40,8 @@ from sottovoce.weights import TOTAL_BITS, WEIGHT_BITS
 
 Neighbours = Literal["add or remove", "replace"]
 
-#: Up to this leverage, the golden ratio, the exact profile grows with it at every δ; beyond, at small ones.
+#: Up to this leverage, the golden ratio, the exact profile grows with it at every δ; beyond, at
+#: small ones.
 GOLDEN = (1 + math.sqrt(5)) / 2
 CHUNK = 2048
 #: No ε is smaller.
@@ -48,11 +52,12 @@ SPLITS = (0.01, 0.1, 0.5, 0.9)
 
 @dataclass(frozen=True)
 class Mine:
-    """A bound on what one's own row lost, wrong with probability ``beta`` at most; from public numbers.
+    """A bound on what one's own row lost, wrong with probability ``beta`` at most; from public
+    numbers.
 
-    ``epsilon`` is for all that was released; ``sample`` for the posterior sample and ``eigenvalue`` for the noisy
-    eigenvalue alone, each at δ, the sample's given the eigenvalue that was published; ``promised`` is the largest
-    promise of the release. ``share`` and ``error``: h_u, e_u.
+    ``epsilon`` is for all that was released; ``sample`` for the posterior sample and ``eigenvalue``
+    for the noisy eigenvalue alone, each at δ, the sample's given the eigenvalue that was published;
+    ``promised`` is the largest promise of the release. ``share`` and ``error``: h_u, e_u.
     """
 
     epsilon: float
@@ -71,11 +76,14 @@ class Mine:
         else:
             factor = f"e^{round_upward(self.epsilon)}"
         lines = [
-            f"Your row lost at most ε = {round_upward(self.epsilon)} to this release (at δ = {self.delta:g}); everybody was "
+            f"Your row lost at most ε = {round_upward(self.epsilon)} to this release (at δ = "
+            f"{self.delta:g}); everybody was "
             f"promised {round_upward(self.promised)} or less.",
-            "What it means: whether your row was in the table or not changes the odds of any guess by a factor of at "
+            "What it means: whether your row was in the table or not changes the odds of any "
+            "guess by a factor of at "
             f"most {factor}.",
-            "This was computed from your own row and from what is published; nobody else was asked. It is wrong with "
+            "This was computed from your own row and from what is published; nobody else was "
+            "asked. It is wrong with "
             f"probability {self.beta:g} at most, over the noise of the release.",
             "Keep it to yourself if your row is private: it depends on your row.",
         ]
@@ -111,7 +119,9 @@ class _PublishedPosterior:
 
 
 class _LossBounds(NamedTuple):
-    """Bounds, one a row: ε of all that was released, of the sample and of the eigenvalue; h_u and e_u."""
+    """Bounds, one a row: ε of all that was released, of the sample and of the eigenvalue; h_u and
+    e_u.
+    """
 
     epsilon: Floats
     sample: Floats
@@ -121,10 +131,12 @@ class _LossBounds(NamedTuple):
 
 
 def mine(release: Release, record: Any, beta: float = 0.01, *, weight: float | None = None) -> Mine:
-    """Returns a bound on one's own row's loss from a published posterior sample alone, true with probability 1 − β.
+    """Returns a bound on one's own row's loss from a published posterior sample alone, true with
+    probability 1 − β.
 
-    ``record`` is (x, y) in the units of the release, x by column name or in the order of columns. The row's ``weight``
-    is needed only if people have different ones. For one row: it says nothing about several of one person together.
+    ``record`` is (x, y) in the units of the release, x by column name or in the order of columns.
+    The row's ``weight`` is needed only if people have different ones. For one row: it says nothing
+    about several of one person together.
     """
     x, y = split_record(record)
     found = _compute_bounds(
@@ -146,7 +158,8 @@ def mine(release: Release, record: Any, beta: float = 0.01, *, weight: float | N
 
 
 def bounds(release: Release, X: Any, y: Any, beta: float = 0.01, *, weight: Any = None) -> Floats:
-    """Returns what ``mine`` says of every row: each a function of that row and of public numbers, fit for histogram.
+    """Returns what ``mine`` says of every row: each a function of that row and of public numbers,
+    fit for histogram.
 
     They are not public themselves: each tells something about its row.
     """
@@ -232,7 +245,8 @@ def _read_common_weight(release: Release) -> float:
         raise InvalidParameter(
             "People have different weights in this release.",
             "It does not say who has which.",
-            "Pass weight=, that of one of your rows, which follows from your own budget; the curator can tell it.",
+            "Pass weight=, that of one of your rows, which follows from your own budget; the "
+            "curator can tell it.",
         )
     return unit * 2.0 ** min(WEIGHT_BITS, TOTAL_BITS - math.ceil(math.log2(promise["people"])))
 
@@ -264,8 +278,10 @@ class PublicHistogram:
     def guarantee(self) -> str:
         """What it promises, in words."""
         return (
-            f"{self.epsilon:g}-differential privacy (pure ε, neighbours: {self.neighbours} one row; exact discrete "
-            f"Laplace noise of scale {self.scale:.6g} on each count), on top of what the release itself costs."
+            f"{self.epsilon:g}-differential privacy (pure ε, neighbours: {self.neighbours} one "
+            "row; exact discrete "
+            f"Laplace noise of scale {self.scale:.6g} on each count), on top of what the release "
+            "itself costs."
         )
 
 
@@ -276,10 +292,12 @@ def histogram(
     *,
     neighbours: Neighbours = "add or remove",
 ) -> PublicHistogram:
-    """Returns a private histogram of what ``mine`` gave; numbers beyond the edges are counted in the outer bins.
+    """Returns a private histogram of what ``mine`` gave; numbers beyond the edges are counted in
+    the outer bins.
 
-    One row is in one bin, so it changes one count by 1 (replaced: two). That holds because each bound is a function of
-    one row and of public numbers. Exact losses are refused: one row changes every one of them.
+    One row is in one bin, so it changes one count by 1 (replaced: two). That holds because each
+    bound is a function of one row and of public numbers. Exact losses are refused: one row changes
+    every one of them.
     """
     values = _read_values(bounds)
     cuts = to_doubles(edges, "edges")

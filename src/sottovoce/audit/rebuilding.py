@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a release alone back to the estimator that made it, as far as planning and reading rows need it.
+"""From a release alone back to the estimator that made it, as far as planning and reading rows need
+it.
 
-A release says how features and label were declared, not in which form; what is rebuilt here is checked against the
-plan's fingerprint by who uses it.
+A release says how features and label were declared, not in which form; what is rebuilt here is
+checked against the plan's fingerprint by who uses it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ POSTERIOR_QUESTIONS = (PosteriorSample.question, AdaptivePosteriorSample.questio
 
 
 def find_release(est: Any) -> tuple[Release, Any]:
-    """Returns the release and the estimator of a fitted estimator or of a release; refuses what cannot be audited."""
+    """Returns the release and the estimator of a fitted estimator or of a release; refuses what
+    cannot be audited.
+    """
     if isinstance(est, Release):
         return est, rebuild_estimator(est)
     if not isinstance(est, Ridge | Posterior):
@@ -73,7 +76,9 @@ def rebuild_estimator(release: Release) -> Any:
 
 
 def iterate_candidates(release: Release, model: Any) -> Iterator[Any]:
-    """Yields the estimator, and, as a release does not say whether its floor was given, the same with that floor."""
+    """Yields the estimator, and, as a release does not say whether its floor was given, the same
+    with that floor.
+    """
     yield model
     if isinstance(model, AdaptivePosteriorSample) and model.floor is None:
         yield clone(model).set_params(floor=float(release.noise["floor"]))
@@ -128,7 +133,8 @@ def unauditable_error() -> InvalidParameter:
     """The refusal of models whose per-instance loss is not known."""
     return InvalidParameter(
         "The per-instance loss of this model is not known, or this library did not release it.",
-        "It is known for posterior samples, adaptive or not, for ridge regressions by the methods output and "
+        "It is known for posterior samples, adaptive or not, for ridge regressions by the "
+        "methods output and "
         "output-tight, and for the Gaussian mechanisms that the library describes.",
         "Audit one of these; what any other release promises is written in it.",
     )

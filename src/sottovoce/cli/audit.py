@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sottovoce audit`: what each person in a table really lost to a release, as a confidential page for the curator.
+"""`sottovoce audit`: what each person in a table really lost to a release, as a confidential page
+for the curator.
 
-With --mine it is the public calculator: a bound on one's own loss, from a published release and one's own row alone.
+With --mine it is the public calculator: a bound on one's own loss, from a published release and
+one's own row alone.
 """
 
 from __future__ import annotations
@@ -71,8 +73,9 @@ def audit(
 ) -> None:
     """Show what each person really lost to a release: for the curator alone.
 
-    The promise of a release holds for every table and everybody. This looks at the people who are in the table. It is
-    confidential, because it depends on everybody's data. With --mine and --record nothing confidential is read.
+    The promise of a release holds for every table and everybody. This looks at the people who are
+    in the table. It is confidential, because it depends on everybody's data. With --mine and
+    --record nothing confidential is read.
     """
     if mine is not None:
         return _show_own_bound(mine, record, beta, weight)

@@ -9,11 +9,13 @@ Rows done so far, shown at a terminal once the work has taken two seconds; their
 
 Plans and comparisons as tables, bars and JSON. Everything shown here is public.
 
-Files that are whole or not there: a name is only ever given to finished content, and never taken from another file.
+Files that are whole or not there: a name is only ever given to finished content, and never taken
+from another file.
 
-A file that exists is refused before anything is read or charged, unless --force replaces it. If one appears under that
-name while the answer is made, the answer goes beside it, under a name with a number. What is not said to be public is
-for its owner alone from its first byte on (sottovoce.private_files).
+A file that exists is refused before anything is read or charged, unless --force replaces it. If one
+appears under that name while the answer is made, the answer goes beside it, under a name with a
+number. What is not said to be public is for its owner alone from its first byte on
+(sottovoce.private_files).
 """
 
 from __future__ import annotations
@@ -77,7 +79,9 @@ def get_console(*, stderr: bool = False) -> Console:
 
 
 def echo(text: str, *, stderr: bool = False, style: str | None = None, whole: bool = False) -> None:
-    """Prints a text for people, wrapped between words at a terminal; lines to be copied stay ``whole``."""
+    """Prints a text for people, wrapped between words at a terminal; lines to be copied stay
+    ``whole``.
+    """
     out = get_console(stderr=stderr)
     out.print(strip_control_characters(text), style=style, soft_wrap=whole or not out.is_terminal)
 
@@ -88,7 +92,9 @@ def write_stdout(text: str) -> None:
 
 
 def strip_control_characters(text: str) -> str:
-    """Returns the text without control characters: a file from a stranger must not steer the terminal."""
+    """Returns the text without control characters: a file from a stranger must not steer the
+    terminal.
+    """
     return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
 
 
@@ -146,7 +152,8 @@ def _format_error(error: SottovoceError) -> str:
 
 #: Seconds during which nothing is shown: a bar that flashes by only unsettles.
 PROGRESS_DELAY = 2.0
-#: A plan reads the table once (twice, if people differ), a release goes on from there; a regression, many times.
+#: A plan reads the table once (twice, if people differ), a release goes on from there; a
+#: regression, many times.
 PASS_NAMES = ("Counting who takes part", "Checking the column", "Answering")
 
 
@@ -236,18 +243,23 @@ def show_plan(plan: Plan) -> None:
 
 
 def show_outlook(plan: Plan) -> None:
-    """Prints what a regression will do, and what to expect of it beside a private mean and nothing."""
+    """Prints what a regression will do, and what to expect of it beside a private mean and
+    nothing.
+    """
     if "stages" in plan.parameters:
         echo(
-            "\nWhat will be done, by the spread of the labels (which the first stage finds out, unless it is given):"
+            "\nWhat will be done, by the spread of the labels (which the first stage finds out, "
+            "unless it is given):"
         )
         get_console().print(make_table(STAGE_HEADS, tabulate_stages(plan), words=3))
         echo(plan.parameters["advice"])
     chosen = choose_typical_outlook(plan)
     echo(
-        f"\nHow far predictions are expected to be from those of least squares, if the labels' spread is "
+        "\nHow far predictions are expected to be from those of least squares, if the labels' "
+        "spread is "
         f"{format_error(chosen.spread)}\n"
-        f"(in {describe_unit(plan)}; planning numbers from public facts, right within a factor of about three):"
+        f"(in {describe_unit(plan)}; planning numbers from public facts, right within a factor "
+        "of about three):"
     )
     echo(format_bars(compute_expected_errors(plan)))
     echo(make_verdict(plan), style="bold" if chosen.worth_it else "bold yellow")
@@ -311,7 +323,8 @@ def refuse_unwritable(
 ) -> None:
     """Refuses a place where nothing may be written, before a table is read and anybody is charged.
 
-    Unless it is ``public``, what is to be written is for its owner alone, and the folder must be one that keeps it so.
+    Unless it is ``public``, what is to be written is for its owner alone, and the folder must be
+    one that keeps it so.
     """
     if path is None:
         return
@@ -353,11 +366,12 @@ class UnfinishedFile:
 def open_unfinished(
     path: Path, *, force: bool = False, public: bool = False
 ) -> Iterator[UnfinishedFile]:
-    """Opens a file that gets its name once all has been written, and is gone if anything fails before.
+    """Opens a file that gets its name once all has been written, and is gone if anything fails
+    before.
 
-    With ``force`` a file of that name is replaced. Without, one that has appeared meanwhile is left as it is, and
-    ``path`` is changed to the first name beside it that is free. Unless it is ``public``, nobody but its owner can
-    read it at any time.
+    With ``force`` a file of that name is replaced. Without, one that has appeared meanwhile is left
+    as it is, and ``path`` is changed to the first name beside it that is free. Unless it is
+    ``public``, nobody but its owner can read it at any time.
     """
     reason = ""
     try:
@@ -378,7 +392,9 @@ def open_unfinished(
 
 
 def _name_file(unfinished: Path, path: Path) -> Path:
-    """Gives a finished file this name, or the first with a number that nobody has; returns which."""
+    """Gives a finished file this name, or the first with a number that nobody has; returns
+    which.
+    """
     for place in count(1):
         if place == 1:
             name = path

@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sottovoce demo`: the whole way from a table with people and budgets to a published model and its predictions.
+"""`sottovoce demo`: the whole way from a table with people and budgets to a published model and its
+predictions.
 
-Twice: on 442 real patients, and on a simulated clinic of 20,000. It says which commands it stands for, and
-compares what personal budgets give with the other ways there are.
+Twice: on 442 real patients, and on a simulated clinic of 20,000. It says which commands it stands
+for, and compares what personal budgets give with the other ways there are.
 
 The demonstration's people: 442 real patients, and a simulated clinic of 20,000.
 
-The patients are those of the diabetes study that comes with scikit-learn (Efron, Hastie, Johnstone and
-Tibshirani 2004), in clinical units. They are public and the clinic is invented, so errors may be measured
-here and shown; no other command ever does that. Ranges are those that adults commonly lie in. Budgets are invented by
-a rule that anybody can repeat, and the clinic is made of SHAKE-128's output, so it is the same everywhere.
+The patients are those of the diabetes study that comes with scikit-learn (Efron, Hastie, Johnstone
+and Tibshirani 2004), in clinical units. They are public and the clinic is invented, so errors may
+be measured here and shown; no other command ever does that. Ranges are those that adults commonly
+lie in. Budgets are invented by a rule that anybody can repeat, and the clinic is made of
+SHAKE-128's output, so it is the same everywhere.
 
 The same regression made in several ways, and the error that each makes on people it has not seen.
 
-A third of the people is held out in turn, by row number; every way is tried REPEATS times with fresh noise,
-and errors are averaged as squares. Only the demonstration does this, with data that are public or invented.
+A third of the people is held out in turn, by row number; every way is tried REPEATS times with
+fresh noise, and errors are averaged as squares. Only the demonstration does this, with data that
+are public or invented.
 
 The demonstration's comparison as one HTML file that needs nothing but itself.
 """
@@ -78,11 +81,14 @@ def demo(
     out: Annotated[
         Path,
         typer.Option(
-            help="The folder to write to; made if need be. Files of an earlier run are replaced, no others."
+            help="The folder to write to; made if need be. Files of an earlier run are replaced, "
+            "no others."
         ),
     ] = Path("demo"),
 ) -> None:
-    """Show the main job on 442 real and 20,000 simulated patients: plan, release, predict, compare."""
+    """Show the main job on 442 real and 20,000 simulated patients: plan, release, predict,
+    compare.
+    """
     from sottovoce.cli.console import make_folder
 
     pass
@@ -103,14 +109,17 @@ def demo(
 
 
 def _refuse_others(out: Path, first: DemoDataset) -> None:
-    """Refuses a folder with files of these names, unless the table that a run writes first shows that one was here."""
+    """Refuses a folder with files of these names, unless the table that a run writes first shows
+    that one was here.
+    """
     from sottovoce.errors import InvalidParameter
 
     table = out / DATASET_FILES[first.key][0]
     ours = table.is_file() and table.read_bytes() == first.csv().encode()
     if not ours and any((out / name).exists() for name in FILE_DESCRIPTIONS):
         raise InvalidParameter(
-            "The folder of --out has files that the demonstration would replace, and that are not its own.",
+            "The folder of --out has files that the demonstration would replace, and that are "
+            "not its own.",
             f"It writes {', '.join(FILE_DESCRIPTIONS)}.",
             "Name another folder.",
         )
@@ -126,7 +135,8 @@ def _show_tables(studies: list[DemoDataset], out: Path) -> None:
         write_file(out / schema, study.toml(), force=True, public=True)
         echo(f"  {study.describe()}.")
     echo(
-        "The patients come with scikit-learn and are public; the clinic is invented. Everybody is given an ε by a "
+        "The patients come with scikit-learn and are public; the clinic is invented. Everybody "
+        "is given an ε by a "
         "fixed rule from the row number: how much may be learnt about them in all."
     )
 
@@ -197,7 +207,8 @@ def _show_predictions(out: Path) -> None:
     told = csv.read_csv(out / "predictions.csv")[PREDICTION].to_numpy()
     error = float(np.sqrt(np.mean((told - cost) ** 2)))
     echo(
-        f"{rows} predictions, typically wrong by {error:,.0f} euros where one guess for all would be wrong by "
+        f"{rows} predictions, typically wrong by {error:,.0f} euros where one guess for all "
+        "would be wrong by "
         f"{float(np.std(cost)):,.0f}. Predicting costs nobody any ε."
     )
 
@@ -210,7 +221,8 @@ def _show_comparisons(studies: list[DemoDataset]) -> list[Comparison]:
     with get_console(stderr=True).status("Fitting 120 models; this may take half a minute."):
         contests = [compare_methods(study) for study in studies]
     echo(
-        f"A third is held out; {REPEATS} fits each with fresh noise; the typical (root mean square) error, averaged."
+        f"A third is held out; {REPEATS} fits each with fresh noise; the typical (root mean "
+        "square) error, averaged."
     )
     for held in contests:
         echo(f"\n{held.study.describe()}", style="bold")
@@ -225,10 +237,13 @@ def _show_comparisons(studies: list[DemoDataset]) -> list[Comparison]:
 
 
 CAUTION = (
-    "Errors hold noise, so they change from run to run, those of the 442 by several points. The clinic's ε were chosen "
-    "small enough for the ways to differ: with the ε of the 442, from 0.1 to 2, its 20,000 people are so many that one "
+    "Errors hold noise, so they change from run to run, those of the 442 by several points. The "
+    "clinic's ε were chosen "
+    "small enough for the ways to differ: with the ε of the 442, from 0.1 to 2, its 20,000 "
+    "people are so many that one "
     "ε for all is nearly as good (2,081 euros against 1,995, when this was written). "
-    "A model in which some are heard louder stands for everybody only if budgets do not go along with values; "
+    "A model in which some are heard louder stands for everybody only if budgets do not go along "
+    "with values; "
     "here they cannot, being given out by row number."
 )
 
@@ -247,7 +262,8 @@ def _show_files(contests: list[Comparison], out: Path) -> None:
     _show_command(_format_command("plan", contests[0].study, out) + " --epsilon 0.1")
     _show_command(_format_command("plan", contests[1].study, out) + " --method output --alpha 1")
     _show_command(
-        f"sottovoce plan mean {_quote_path(out, 'patients.csv')} --schema {_quote_path(out, 'schema.toml')}"
+        f"sottovoce plan mean {_quote_path(out, 'patients.csv')} --schema "
+        f"{_quote_path(out, 'schema.toml')}"
     )
 
 
@@ -300,7 +316,9 @@ def make_tiers(*epsilon: float) -> tuple[DemoTier, DemoTier, DemoTier]:
 
 
 def assign_tiers(row: Any) -> Any:
-    """Returns a tier's place by row number alone: no chance, and nothing to do with anybody's values."""
+    """Returns a tier's place by row number alone: no chance, and nothing to do with anybody's
+    values.
+    """
     place = (
         row * 37 % 100
     )  # 37 and 100 share no factor, so tiers alternate and keep their percentages
@@ -375,7 +393,10 @@ class DemoDataset:
         return f"{self.about}: {self.describe_budgets()}"
 
 
-_HEAD = "# The public description of a table. Ranges come from knowledge outside it, not from these people.\n"
+_HEAD = (
+    "# The public description of a table. Ranges come from knowledge outside it, not from these "
+    "people.\n"
+)
 
 
 def _write_column(name: str, limits: tuple[float, float] | tuple[str, str]) -> str:
@@ -450,12 +471,15 @@ def simulate_clinic() -> DemoDataset:
         described=CLINIC_FEATURES,
         columns=columns,
         values=cost,
-        whence="# Adults: years, kg/m², visits and euros a year; nobody is billed more than 30,000.\n",
+        whence="# Adults: years, kg/m², visits and euros a year; nobody is billed more than "
+        "30,000.\n",
     )
 
 
 def simulate_newcomers() -> tuple[str, Floats]:
-    """A table of new patients of the clinic, without their cost; and their cost, which nobody would know yet."""
+    """A table of new patients of the clinic, without their cost; and their cost, which nobody would
+    know yet.
+    """
     columns, cost = _simulate_costs("newcomers", NEWCOMER_COUNT)
     return _write_csv(
         {"id": [f"n{row:03d}" for row in range(1, NEWCOMER_COUNT + 1)], **columns}
@@ -488,13 +512,16 @@ def _simulate_costs(name: str, count: int) -> tuple[dict[str, NDArray[Any]], Flo
 
 
 def draw_even(name: str, count: int) -> Floats:
-    """Returns numbers strictly between 0 and 1, spread evenly and the same on every machine: SHAKE-128 of a name."""
+    """Returns numbers strictly between 0 and 1, spread evenly and the same on every machine:
+    SHAKE-128 of a name.
+    """
     words = np.frombuffer(hashlib.shake_128(name.encode()).digest(4 * count), dtype="<u4")
     return (words + 0.5) / 2.0**32
 
 
 REPEATS = 5
-#: Regularisations and thresholds among which the other methods may choose in hindsight, which is more than fair.
+#: Regularisations and thresholds among which the other methods may choose in hindsight, which is
+#: more than fair.
 ALPHAS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 THRESHOLDS = ("max", "mean")
 #: Errors closer than this share are called the same: chance moves them by as much.
@@ -503,7 +530,9 @@ TOLERANCE = 0.03
 
 @dataclass(frozen=True)
 class ComparedMethod:
-    """One way to answer, and the errors of its predictions in the label's units, a root mean square for each fit."""
+    """One way to answer, and the errors of its predictions in the label's units, a root mean square
+    for each fit.
+    """
 
     name: str
     errors: tuple[float, ...]
@@ -528,12 +557,17 @@ class Comparison:
         own, strictest, sampled, published, mean, _, plain = self.ways
         study = self.study
         return [
-            f"What {study.people:,} people can buy here: predictions wrong by about {format_error(own.error)} {study.unit} "
-            f"(single fits by {format_error(min(own.errors))} to {format_error(max(own.errors))}), {_compare_words(own, mean)} a constant "
+            f"What {study.people:,} people can buy here: predictions wrong by about "
+            f"{format_error(own.error)} {study.unit} "
+            f"(single fits by {format_error(min(own.errors))} to "
+            f"{format_error(max(own.errors))}), {_compare_words(own, mean)} a constant "
             f"for everybody ({format_error(mean.error)}), and {_describe_cost(own, plain)}.",
-            f"The same regression with the strictest ε for everybody: {format_error(strictest.error)}, "
-            f"{_describe_difference(strictest, own)}. By sampling people: {format_error(sampled.error)}, {_describe_difference(sampled, own)}. "
-            f"With the published method at its best λ in hindsight: {format_error(published.error)}, "
+            "The same regression with the strictest ε for everybody: "
+            f"{format_error(strictest.error)}, "
+            f"{_describe_difference(strictest, own)}. By sampling people: "
+            f"{format_error(sampled.error)}, {_describe_difference(sampled, own)}. "
+            "With the published method at its best λ in hindsight: "
+            f"{format_error(published.error)}, "
             f"{_describe_difference(published, own)}.",
         ]
 
@@ -587,7 +621,9 @@ def compare_methods(study: DemoDataset) -> Comparison:
 
 
 def fit_least_squares(study: DemoDataset, rows: Any = slice(None)) -> tuple[Recoding, Any]:
-    """Returns the public recoding, and scikit-learn's least squares on it: exact, so not private."""
+    """Returns the public recoding, and scikit-learn's least squares on it: exact, so not
+    private.
+    """
     recoding = Recoding.of_schema(study.schema)
     features = recoding.encode(to_matrix(study.features(rows), recoding))
     return recoding, LinearRegression().fit(features, study.values[rows])

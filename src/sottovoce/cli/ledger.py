@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sottovoce ledger`: books of everybody's budget, from the first grant to a statement that anybody can check.
+"""`sottovoce ledger`: books of everybody's budget, from the first grant to a statement that anybody
+can check.
 
-Books are made by `init` and by nothing else. What is said about entries is public; what is said about a person is for
-that person and the curator.
+Books are made by `init` and by nothing else. What is said about entries is public; what is said
+about a person is for that person and the curator.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ def init(
     )
     echo(f"Ledger {session.ledger.identity}")
     echo(
-        f"Beside it are, or will be: {names}. Without the key nobody's account can be found: keep a copy of it, but "
+        f"Beside it are, or will be: {names}. Without the key nobody's account can be found: "
+        "keep a copy of it, but "
         "not with copies of the books. The heads tell whether somebody puts older books in place.",
         stderr=True,
     )
@@ -119,7 +121,8 @@ def grant(
 ) -> None:
     """Set what each person allows in all in one account, that of --currency and --neighbours.
 
-    It is the total and not an addition. Lowered below what is spent, it undoes nothing and freezes the account.
+    It is the total and not an addition. Lowered below what is spent, it undoes nothing and freezes
+    the account.
     """
     from sottovoce.cli.ledger_files import open_session, parse_choice, read_grants
 
@@ -215,7 +218,8 @@ def verify(
         echo(f"{reached} of {len(books.witnesses)} witnesses were asked, and know no other copy.")
     if books.signed_from:
         echo(
-            f"Entries before {books.signed_from} were not signed when they were made (`ledger upgrade`).",
+            f"Entries before {books.signed_from} were not signed when they were made (`ledger "
+            "upgrade`).",
             stderr=True,
         )
 
@@ -228,7 +232,9 @@ def export(
     ledger: options.Ledger = None,
     keys: options.Keys = None,
 ) -> None:
-    """Write all entries and lines for whoever wants to check them; people are digests, without names."""
+    """Write all entries and lines for whoever wants to check them; people are digests, without
+    names.
+    """
     from sottovoce.cli.console import open_unfinished, refuse_unwritable
     from sottovoce.cli.ledger_files import (
         export_lines,
@@ -243,7 +249,8 @@ def export(
         for line in export_lines(get_sql_ledger(session)):
             file.content.write(line.encode() + b"\n")
     echo(
-        f"Written to {file.path}. Amounts are in it, under digests that only the ledger's key can tell from names.",
+        f"Written to {file.path}. Amounts are in it, under digests that only the ledger's key "
+        "can tell from names.",
         stderr=True,
     )
 
@@ -257,7 +264,9 @@ def statement(
     ledger: options.Ledger = None,
     keys: options.Keys = None,
 ) -> None:
-    """Write a page for one person: all that the books say about them, with a proof that anybody can check."""
+    """Write a page for one person: all that the books say about them, with a proof that anybody can
+    check.
+    """
     from sottovoce.cli.console import refuse_unwritable, write_file
     from sottovoce.cli.ledger_files import get_sql_ledger, list_ledger_files, open_session
     from sottovoce.ledgers.statement import Statement
@@ -286,10 +295,11 @@ def check(
         typer.Option(help="The public key that the curator has published, 64 hexadecimal digits."),
     ] = None,
 ) -> None:
-    """Check a statement against a published head or the public key, without the books and their secret.
+    """Check a statement against a published head or the public key, without the books and their
+    secret.
 
-    What came after that head was published is not shown, because nothing confirms it yet. The public key alone
-    confirms everything up to the last entry.
+    What came after that head was published is not shown, because nothing confirms it yet. The
+    public key alone confirms everything up to the last entry.
     """
     from sottovoce.cli.console import make_table
     from sottovoce.errors import InvalidParameter
@@ -312,11 +322,13 @@ def check(
         number = made.confirm_head(head)
     if head is None:
         echo(
-            f"This statement holds: the books have signed entry {last}, which confirms what came before it."
+            f"This statement holds: the books have signed entry {last}, which confirms what came "
+            "before it."
         )
     else:
         echo(
-            f"This statement holds: the head is that of entry {number}, which confirms what came before it."
+            f"This statement holds: the head is that of entry {number}, which confirms what came "
+            "before it."
         )
     if number < last:
         echo(
@@ -333,7 +345,9 @@ def check(
 @ledger_app.command()
 @exit_on_error()
 def key(ledger: options.Ledger = None, keys: options.Keys = None) -> None:
-    """Print the public key with which anybody can check what these books have signed; publish it."""
+    """Print the public key with which anybody can check what these books have signed; publish
+    it.
+    """
     from sottovoce.cli.ledger_files import get_sql_ledger, open_session
     from sottovoce.ledgers.signing import make_fingerprint, read_key
 
@@ -353,7 +367,8 @@ def check_release(
 ) -> None:
     """Check the signature of a release, without the books and their secret.
 
-    Without --key a release vouches for itself alone: compare the fingerprint with the one that was published.
+    Without --key a release vouches for itself alone: compare the fingerprint with the one that was
+    published.
     """
     from sottovoce.cli.console import load_release
     from sottovoce.ledgers import signing
@@ -361,7 +376,8 @@ def check_release(
     load_release(release)
     public = signing.check_release(_read_text(release), key)
     echo(
-        f"This release is as it was signed. Fingerprint of the key: {signing.make_fingerprint(public)}."
+        "This release is as it was signed. Fingerprint of the key: "
+        f"{signing.make_fingerprint(public)}."
     )
     if key is None:
         echo(
@@ -382,9 +398,12 @@ def upgrade(ledger: options.Ledger = None, keys: options.Keys = None) -> None:
     entry = _find_last_entry(session)
     echo(f"Upgraded: signed from entry {first}, head {entry.digest.hex()}.")
     echo(
-        f"Entries 0 to {first - 1} add up and hold together, but were not signed when they were made. Whoever could "
-        "write to the database before this upgrade could have written them anew, with grants and charges as they "
-        "liked; only heads and certificates that were published before can tell. From now on nobody can who has not "
+        f"Entries 0 to {first - 1} add up and hold together, but were not signed when they were "
+        "made. Whoever could "
+        "write to the database before this upgrade could have written them anew, with grants and "
+        "charges as they "
+        "liked; only heads and certificates that were published before can tell. From now on "
+        "nobody can who has not "
         "the key.",
         stderr=True,
     )
@@ -399,7 +418,9 @@ def roles(
     ],
     writer: Annotated[str, typer.Option(help="The role that releases.")],
 ) -> None:
-    """Print the SQL that gives three roles of PostgreSQL what each needs in the books, and nothing else."""
+    """Print the SQL that gives three roles of PostgreSQL what each needs in the books, and nothing
+    else.
+    """
     from sottovoce.ledgers.postgres import write_role_sql
 
     for line in write_role_sql(reader, granter, writer).splitlines():
@@ -415,7 +436,9 @@ def unseal(
     ledger: options.Ledger = None,
     keys: options.Keys = None,
 ) -> None:
-    """Go on with sealed books. Then lower the grants by what people may have spent, before anything is released."""
+    """Go on with sealed books. Then lower the grants by what people may have spent, before anything
+    is released.
+    """
     from sottovoce.cli.ledger_files import get_sql_ledger, open_session
     from sottovoce.errors import InvalidParameter
 
@@ -447,7 +470,8 @@ def add(address: Address, ledger: options.Ledger = None, keys: options.Keys = No
     books = get_sql_ledger(open_session(ledger, keys))
     books.add_witness(address)
     echo(
-        f"Heads are kept by {len(books.witnesses)} from now on; sessions that are open learn of it when they open next."
+        f"Heads are kept by {len(books.witnesses)} from now on; sessions that are open learn of "
+        "it when they open next."
     )
 
 
@@ -481,7 +505,9 @@ def remove(
 @witness_app.command("check")
 @exit_on_error()
 def check_all(ledger: options.Ledger = None, keys: options.Keys = None) -> None:
-    """Ask every witness for all that it holds; fails if the books are sealed by it, or one could not be asked."""
+    """Ask every witness for all that it holds; fails if the books are sealed by it, or one could
+    not be asked.
+    """
     from sottovoce.cli.ledger_files import get_sql_ledger, open_session
     from sottovoce.errors import LedgerUnavailable
     from sottovoce.ledgers.sql_ledger import sealed_error
@@ -515,7 +541,9 @@ def _make_entry_cells(entry: Entry) -> list[str]:
 
 
 def _refuse_other_bytes(session: Session, path: Path) -> None:
-    """Refuses a release that was changed after it was published: its certificate alone does not tell."""
+    """Refuses a release that was changed after it was published: its certificate alone does not
+    tell.
+    """
     from sottovoce.cli.console import load_release
     from sottovoce.errors import InvalidRelease
     from sottovoce.ledgers.hash_chain import digest_text

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Books as the command line meets them: opened and never made by mistake, granted from a table, written out for others.
+"""Books as the command line meets them: opened and never made by mistake, granted from a table,
+written out for others.
 
-Where books are asked for and none are there, they are not made: a slip of the pen must not open new ones, in which
-everybody's budget would be whole again. An address is never repeated, because it may hold a password.
+Where books are asked for and none are there, they are not made: a slip of the pen must not open new
+ones, in which everybody's budget would be whole again. An address is never repeated, because it may
+hold a password.
 """
 
 from __future__ import annotations
@@ -39,9 +41,11 @@ SHORT_POLICIES = {"leave-out": "leave out", "refuse": "refuse"}
 #: Who grants is called person; in the allocation of a market, seller.
 PERSON_COLUMNS = ("person", "seller")
 AMOUNT_COLUMNS = ("epsilon",)
-#: The column by which an allocation of a market is known; names in it are guarded against spreadsheets.
+#: The column by which an allocation of a market is known; names in it are guarded against
+#: spreadsheets.
 PAYMENT_COLUMN = "payment"
-#: What the ledger, the page and SQLite keep beside the file of the books; the first four also for books on a server.
+#: What the ledger, the page and SQLite keep beside the file of the books; the first four also for
+#: books on a server.
 ENDINGS = (".key", ".heads", ".codes", ".witnesses", "-wal", "-shm")
 
 
@@ -63,7 +67,8 @@ def open_session(place: str | None, keys: Path | None, short: str = "leave-out")
         echo(f"Not asked, because {why}: the witness {name}", stderr=True, style="yellow")
     if books.signed_from is None:
         echo(
-            "An earlier version wrote these books: `sottovoce ledger upgrade` before anything is written.",
+            "An earlier version wrote these books: `sottovoce ledger upgrade` before anything is "
+            "written.",
             stderr=True,
         )
     return session
@@ -77,7 +82,9 @@ def get_sql_ledger(session: Session) -> SqlLedger:
 
 
 def find_ledger_file(place: str) -> Path | None:
-    """Returns the file behind an address; None for books on a server, or of a kind that is refused later."""
+    """Returns the file behind an address; None for books on a server, or of a kind that is refused
+    later.
+    """
     if place.startswith(SQLITE) or "://" not in place:
         return Path(place.removeprefix(SQLITE))
     return None
@@ -196,19 +203,24 @@ def _unreadable_grant_error() -> WrongType:
     return WrongType(
         "A line cannot be read as a grant.",
         "People are text or whole numbers, and amounts numbers with a point, such as 0.5.",
-        "Check both columns; for decimal commas pass --decimal , and for text that is not UTF-8 --encoding.",
+        "Check both columns; for decimal commas pass --decimal , and for text that is not UTF-8 "
+        "--encoding.",
     )
 
 
 def _strip_guard(name: str) -> str:
-    """Takes off the apostrophe that keeps a spreadsheet from reading a seller's name as a formula."""
+    """Takes off the apostrophe that keeps a spreadsheet from reading a seller's name as a
+    formula.
+    """
     if name.startswith("'") and guard_formula(name[1:]) == name:
         return name[1:]
     return name
 
 
 def export_lines(books: SqlLedger) -> Iterator[str]:
-    """Returns the books as lines of JSON: each entry, and after it its lines as they were hashed."""
+    """Returns the books as lines of JSON: each entry, and after it its lines as they were
+    hashed.
+    """
     yield json.dumps({"format": EXPORT_FORMAT, "ledger": books.identity, "key": books.public_key})
     for entry in books.entries():
         told = {**entry.__dict__, "root": entry.root.hex(), "digest": entry.digest.hex()}

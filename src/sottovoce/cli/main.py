@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sottovoce schema draft`: the public description of a table, with everything public left to fill in.
+"""`sottovoce schema draft`: the public description of a table, with everything public left to fill
+in.
 
 The command `sottovoce`: its verbs, and nothing of what they do.
 
@@ -119,7 +120,9 @@ def sottovoce(
         ),
     ] = False,
 ) -> None:
-    """Personalised differential privacy: everybody sets their own ε, and every one of those promises is kept."""
+    """Personalised differential privacy: everybody sets their own ε, and every one of those
+    promises is kept.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(

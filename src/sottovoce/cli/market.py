@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sottovoce market`: how much ε to buy from whom, at payments nobody gains by lying about, before any data is read.
+"""`sottovoce market`: how much ε to buy from whom, at payments nobody gains by lying about, before
+any data is read.
 
-It reads reports and public numbers alone. Files are whole or not there; those that show payments are for their owner.
+It reads reports and public numbers alone. Files are whole or not there; those that show payments
+are for their owner.
 
-A market at the terminal: all of it, and one seller's case: why they are paid this, and what lies would have brought.
+A market at the terminal: all of it, and one seller's case: why they are paid this, and what lies
+would have brought.
 
-Lies are not argued away but tried out: the market is settled again with that one report changed, and what a lie
-would have left the seller is told whichever way it falls.
+Lies are not argued away but tried out: the market is settled again with that one report changed,
+and what a lie would have left the seller is told whichever way it falls.
 """
 
 from __future__ import annotations
@@ -62,7 +65,8 @@ def market(
         typer.Option(
             metavar="LAW",
             help="What is known about costs before anybody reports: uniform:low:high, "
-            "normal:mean:deviation:low:high, exponential:scale:low:high, lognormal:median:deviation:low:high, "
+            "normal:mean:deviation:low:high, exponential:scale:low:high, "
+            "lognormal:median:deviation:low:high, "
             "or empirical:FILE with public costs of an earlier market. Needed.",
         ),
     ] = None,
@@ -133,7 +137,8 @@ def market(
 ) -> None:
     """Decide whose privacy to buy, how much of it, and what to pay, so that nobody gains by lying.
 
-    Nothing but reports and public numbers is read. Reported costs are not protected by differential privacy.
+    Nothing but reports and public numbers is read. Reported costs are not protected by differential
+    privacy.
     """
     from sottovoce.cli.console import RowProgress, write_file
     from sottovoce.market.terms import MarketTerms, parse_law, read_sellers
@@ -278,7 +283,9 @@ def show_market(outcome: MarketOutcome) -> None:
 
 
 def try_misreports(outcome: MarketOutcome, seller: str) -> list[Misreport]:
-    """Returns what the truth brings a seller, and what lies would have brought them: the market is settled again."""
+    """Returns what the truth brings a seller, and what lies would have brought them: the market is
+    settled again.
+    """
     place = outcome.sellers.find_seller(seller)
     return [
         Misreport.of(outcome, place, name, report)
@@ -292,7 +299,8 @@ def explain_seller(
     """Prints why a seller is paid this, and why the lies that were tried would not have paid."""
     truth, *lies = reports
     echo(
-        f"{seller} reported {format_amount(truth.report)} for a unit of ε. {outcome.deal.explain(seller)}",
+        f"{seller} reported {format_amount(truth.report)} for a unit of ε. "
+        f"{outcome.deal.explain(seller)}",
         stderr=stderr,
     )
     echo(f"\nTried out, if {format_amount(truth.report)} is what it costs them:", stderr=stderr)
@@ -308,7 +316,9 @@ def explain_seller(
 
 @dataclass(frozen=True)
 class Misreport:
-    """What a seller gets for a report, everybody else's as it is; ``cost`` is what ε really costs them."""
+    """What a seller gets for a report, everybody else's as it is; ``cost`` is what ε really costs
+    them.
+    """
 
     name: str
     report: float
@@ -340,17 +350,24 @@ class Misreport:
         return [self.name, *map(format_amount, amounts)]
 
     def compare_with_truth(self, truth: Misreport, coin: float) -> str:
-        """Says what the lie would have changed; payments are whole coins, so less than a coin is no difference."""
+        """Says what the lie would have changed; payments are whole coins, so less than a coin is no
+        difference.
+        """
         more = self.surplus - truth.surplus
         if abs(more) < coin:
             return (
                 f"Reporting {format_amount(self.report)} would have left them as much as the truth."
             )
-        return f"Reporting {format_amount(self.report)} would have left them {format_amount(abs(more))} {'less' if more < 0 else 'more'}."
+        return (
+            f"Reporting {format_amount(self.report)} would have left them "
+            f"{format_amount(abs(more))} {'less' if more < 0 else 'more'}."
+        )
 
 
 def _choose_reports(outcome: MarketOutcome, place: int) -> list[tuple[str, float]]:
-    """Returns the truth and, on either side of it where there is room, a lie: half way to the end of the prices."""
+    """Returns the truth and, on either side of it where there is room, a lie: half way to the end
+    of the prices.
+    """
     truth = float(outcome.sellers.costs[place])
     low = outcome.terms.prior.low
     high, first = (float(outcome.deal.prices.values[end]) for end in (-1, 0))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of a question: the options of `plan` and `release`, which are the same, and where they are booked."""
+"""The words of a question: the options of `plan` and `release`, which are the same, and where they
+are booked.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ BudgetsTable = Annotated[
     typer.Option(
         "--budgets",
         metavar="TABLE",
-        help="A table of its own with a column of people, called as in TABLE, and one of their budgets (epsilon, or "
+        help="A table of its own with a column of people, called as in TABLE, and one of their "
+        "budgets (epsilon, or "
         "as --budget-column says).",
     ),
 ]
@@ -56,7 +59,8 @@ Epsilon = Annotated[float | None, typer.Option(help="One ε for everybody, inste
 PersonColumn = Annotated[
     str | None,
     typer.Option(
-        help="The column that says whose row it is; without it, here or in the schema, each row is a person. The word "
+        help="The column that says whose row it is; without it, here or in the schema, each row "
+        "is a person. The word "
         "rows asks for that although the schema names one."
     ),
 ]
@@ -93,14 +97,16 @@ Keys = Annotated[
 Short = Annotated[
     str,
     typer.Option(
-        help="With --ledger, if somebody has not enough left: leave-out (of this release), or refuse it."
+        help="With --ledger, if somebody has not enough left: leave-out (of this release), or "
+        "refuse it."
     ),
 ]
 Out = Annotated[Path | None, typer.Option(help="The JSON file to write.")]
 TableLabel = Annotated[
     str | None,
     typer.Option(
-        help="What the table is called in the release; if not given, its file without folder and ending."
+        help="What the table is called in the release; if not given, its file without folder and "
+        "ending."
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")]
@@ -109,7 +115,8 @@ PublicTable = Annotated[
     typer.Option(
         "--public",
         metavar="TABLE",
-        help="A table with the same features and label, of people who need no protection: it helps to scale and to "
+        help="A table with the same features and label, of people who need no protection: it "
+        "helps to scale and to "
         "choose λ, and tells the error to expect.",
     ),
 ]
@@ -117,14 +124,16 @@ Described = Annotated[
     Path | None,
     typer.Option(
         "--schema",
-        help="A TOML file with label, features, people and budgets: see `sottovoce schema draft`. Needed.",
+        help="A TOML file with label, features, people and budgets: see `sottovoce schema draft`. "
+        "Needed.",
     ),
 ]
 
 Delimiter = Annotated[
     str | None,
     typer.Option(
-        help="What stands between cells of text files, such as ; or tab; if not given, the header tells."
+        help="What stands between cells of text files, such as ; or tab; if not given, the header "
+        "tells."
     ),
 ]
 Encoding = Annotated[
@@ -146,7 +155,9 @@ def make_text_format(
 
 
 def add_text_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command the options that say how text files are written, and hands it what they say as ``text``."""
+    """Gives a command the options that say how text files are written, and hands it what they say
+    as ``text``.
+    """
     options = inspect.signature(make_text_format, eval_str=True).parameters
 
     @wraps(command)
@@ -162,7 +173,9 @@ def add_text_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass(frozen=True)
 class LedgerOptions:
-    """Where a release is booked, and what becomes of people who have not enough left; a plan looks there too."""
+    """Where a release is booked, and what becomes of people who have not enough left; a plan looks
+    there too.
+    """
 
     place: str
     keys: Path | None = None
@@ -175,7 +188,8 @@ class LedgerOptions:
         if key and not said.key:
             raise InvalidParameter(
                 "A release from books has no key.",
-                "A key stands for one release, for ever; asked again, it gives the same bytes and costs nothing.",
+                "A key stands for one release, for ever; asked again, it gives the same bytes "
+                "and costs nothing.",
                 "Pass --key, such as --key mean-of-May.",
             )
         if said.person is None:

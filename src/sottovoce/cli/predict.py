@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """`sottovoce predict`: a published model applied to new rows, in the label's own units or classes.
 
-It needs the release and nothing else, and costs nobody anything. Rows are read batch by batch and come
-out in their order; the file is whole or not there. Cells that are copied and that a spreadsheet would
-take for a formula get an apostrophe in front.
+It needs the release and nothing else, and costs nobody anything. Rows are read batch by batch and
+come out in their order; the file is whole or not there. Cells that are copied and that a
+spreadsheet would take for a formula get an apostrophe in front.
 
-A released model as `predict` needs it: linear functions of declared features, and what is told from them.
+A released model as `predict` needs it: linear functions of declared features, and what is told from
+them.
 
 release     functions                                              columns
 ridge       one, in the label's units                              prediction
-logistic    log-odds of the second class, or of each of several    prediction, and a probability for each class
+logistic    log-odds of the second class, or of each of several    prediction, and a probability for
+                                                                   each class
 """
 
 from __future__ import annotations
@@ -57,9 +59,11 @@ def predict(
     ] = None,
     force: options.Force = False,
 ) -> None:
-    """Predict the label of new rows with a released model; for classes, with the probability of each.
+    """Predict the label of new rows with a released model; for classes, with the probability of
+    each.
 
-    Numbers beyond the model's bounds are clipped, and a level that it does not know counts as none of its levels.
+    Numbers beyond the model's bounds are clipped, and a level that it does not know counts as none
+    of its levels.
     """
     from sottovoce.cli.console import RowProgress, load_release, open_unfinished, refuse_unwritable
 
@@ -124,7 +128,9 @@ class _WrittenRows:
 
 @dataclass(frozen=True, eq=False)
 class _PredictionKernel:
-    """The kernel that makes lines of CSV from a batch; the engine adds them in the order of rows."""
+    """The kernel that makes lines of CSV from a batch; the engine adds them in the order of
+    rows.
+    """
 
     model: ReleasedModel
     id_column: str | None
@@ -158,7 +164,9 @@ class _PredictionKernel:
 
 
 def guard_formulas(column: Any) -> Any:
-    """Returns a column to be copied, with an apostrophe before text that a spreadsheet would take for a formula."""
+    """Returns a column to be copied, with an apostrophe before text that a spreadsheet would take
+    for a formula.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -260,7 +268,9 @@ class ReleasedModel:
 
     @classmethod
     def of(cls, release: Release) -> ReleasedModel:
-        """Reads the model from a release; refuses other releases, and one that does not fit itself."""
+        """Reads the model from a release; refuses other releases, and one that does not fit
+        itself.
+        """
         from sottovoce.errors import InvalidRelease
 
         readers = {
@@ -281,7 +291,8 @@ class ReleasedModel:
             pass  # raised below: the reason would quote the file
         raise InvalidRelease(
             "The model in this release cannot be used.",
-            "It must have one coefficient for each declared number and each level, and a function for each class.",
+            "It must have one coefficient for each declared number and each level, and a "
+            "function for each class.",
             "Take the file as `sottovoce release` wrote it.",
         )
 
@@ -383,5 +394,6 @@ def _missing_numbers_error() -> Exception:
     return MissingValues(
         "A feature has missing or infinite values.",
         "Every number that the model uses must be there.",
-        "Fill them in, with the constant that the schema declared for missing values if it has one.",
+        "Fill them in, with the constant that the schema declared for missing values if it has "
+        "one.",
     )

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """`sottovoce plan` and `sottovoce release`, and the questions that both take with the same words.
 
-The verb is kept in the context when its name is read, and a question hands itself to the verb: so no
-word can be understood by one and not by the other.
+The verb is kept in the context when its name is read, and a question hands itself to the verb: so
+no word can be understood by one and not by the other.
 
 Plans and releases at a terminal: made, shown, written, and owned up to where they are cut short.
 
-Bad parameters are refused before the table is opened, and a place that cannot be written to before anybody is
-charged. What becomes of the words of a question is in asked.py.
+Bad parameters are refused before the table is opened, and a place that cannot be written to before
+anybody is charged. What becomes of the words of a question is in asked.py.
 
 Rows that need no protection, read from a table of their own into memory.
 
-They are looked at before the private table is opened, and refused in the same words as that one would be,
-with a word in front that says which of the two tables is meant.
+They are looked at before the private table is opened, and refused in the same words as that one
+would be, with a word in front that says which of the two tables is meant.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ plan_app = typer.Typer(no_args_is_help=True)
 def release(context: typer.Context) -> None:
     """Answer a question about a table, and keep everybody's promise.
 
-    The release is written to --out, or to standard output; what it says in plain words, to standard error.
+    The release is written to --out, or to standard output; what it says in plain words, to standard
+    error.
     """
     context.obj = run_release
 
@@ -103,7 +104,9 @@ def _read_common_options(
     encoding: options_module.Encoding = None,
     decimal: options_module.Decimal = ".",
 ) -> tuple[TableOptions, options_module.LedgerOptions | None]:
-    """The words of every question: whose rows, whose budgets, read by what, and where the answer goes."""
+    """The words of every question: whose rows, whose budgets, read by what, and where the answer
+    goes.
+    """
     said = TableOptions(
         table,
         budget=budget_column,
@@ -146,7 +149,8 @@ def quantile(
         list[float] | None,
         typer.Option(
             "--q",
-            help="A share of the rows, 0 to 1 (if not given: 0.5). Several split the budget evenly.",
+            help="A share of the rows, 0 to 1 (if not given: 0.5). Several split the budget "
+            "evenly.",
         ),
     ] = None,
     column: options_module.ColumnName = None,
@@ -156,7 +160,8 @@ def quantile(
     spread: Annotated[
         float | None,
         typer.Option(
-            help="A public guess of the share of the bounds that values fill, for the expected error only."
+            help="A public guess of the share of the bounds that values fill, for the expected "
+            "error only."
         ),
     ] = None,
     method: Annotated[
@@ -188,7 +193,8 @@ def ridge(
     alpha: Annotated[
         float | None,
         typer.Option(
-            help="Regularisation, a public number; if not given, the plan chooses it from public numbers."
+            help="Regularisation, a public number; if not given, the plan chooses it from public "
+            "numbers."
         ),
     ] = None,
     loss: Annotated[
@@ -230,7 +236,9 @@ def logistic(
     ] = None,
     public: options_module.PublicTable = None,
 ) -> None:
-    """A classifier: the odds of the label's classes, given the features that the schema describes."""
+    """A classifier: the odds of the label's classes, given the features that the schema
+    describes.
+    """
     said = replace(said, schema=schema, public=public).for_classification()
     context.obj(
         said, make_estimator("LogisticRegression", said, alpha=alpha, neighbours=neighbours)
@@ -264,9 +272,13 @@ def posterior(
 
 
 NO_LEDGER = "No ledger remembers this release: asking again spends everybody's ε again."
-REPEATED_KEY = "The key {key!r} is in the books: these are the bytes that were released under it, and nobody was charged."
+REPEATED_KEY = (
+    "The key {key!r} is in the books: these are the bytes that were released under it, and nobody "
+    "was charged."
+)
 RESERVED = (
-    "The key {key!r} is reserved, and what was reserved stays spent: it cannot be known whether anything was learnt. "
+    "The key {key!r} is reserved, and what was reserved stays spent: it cannot be known whether "
+    "anything was learnt. "
     "Nothing is stored under it. Ask again under a new key."
 )
 ELSEWHERE = " The file that was to be written appeared meanwhile, and was left as it is."
@@ -278,7 +290,8 @@ KEPT = (
 def make_estimator(name: str, said: TableOptions, **parameters: Any) -> Estimator:
     """Returns the question by its public name, with public rows where a table of them is named."""
     asked: Any = core.make_estimator(name, said, **parameters)
-    # Public rows are checked as they are read, and not part of the trial, which would be slow with them.
+    # Public rows are checked as they are read, and not part of the trial, which would be slow with
+    # them.
     if said.public is not None:
         asked = asked.set_params(public=read_public_rows(said))
     return asked  # type: ignore[no-any-return]
@@ -342,7 +355,9 @@ def _show_release(said: TableOptions, made: Release, cost: str, style: str | Non
 
 
 def _write_release(said: TableOptions, made: Release) -> Path | None:
-    """Writes the release, or hands it over; one that is paid for is handed over also where it cannot be written."""
+    """Writes the release, or hands it over; one that is paid for is handed over also where it
+    cannot be written.
+    """
     from sottovoce.cli.console import write_file
     from sottovoce.errors import InvalidParameter
 
@@ -360,14 +375,19 @@ def _write_release(said: TableOptions, made: Release) -> Path | None:
 
 
 def describe_booking(session: Session, made: Release, key: str) -> str:
-    """Returns what the books say about a new release: entry, head, and how many people had not enough left."""
+    """Returns what the books say about a new release: entry, head, and how many people had not
+    enough left.
+    """
     paper = made.certificate.ledger or {}
     entry = next(entry for entry in session.ledger.entries() if entry.number == paper["entry"])
     # An ε at δ is charged to two accounts of everybody.
     paid = entry.lines // (2 if made.guarantee["currency"] == "epsilon, delta" else 1)
     out = made.guarantee["people"] - paid
     if out:
-        short = f" {out:,} of {made.guarantee['people']:,} people had not enough left, and were left out."
+        short = (
+            f" {out:,} of {made.guarantee['people']:,} people had not enough left, and were left "
+            "out."
+        )
     else:
         short = ""
     return (
@@ -398,7 +418,10 @@ def _describe_charges(session: Session, key: str) -> str:
     try:
         now = session.ledger.find(key)
     except SottovoceError:  # books that are out of reach are a reason to stop, and to say so
-        return f"The books cannot be asked about the key {key!r}. Ask again under the same key: it is charged once."
+        return (
+            f"The books cannot be asked about the key {key!r}. Ask again under the same key: it "
+            "is charged once."
+        )
     if now is None:
         return ""
     return (KEPT if now.state == "published" else RESERVED).format(key=key)
@@ -458,7 +481,8 @@ def _refuse_the_private_table(said: TableOptions) -> None:
     if public.exists() and private.exists() and public.samefile(private):
         raise InvalidParameter(
             "The public rows are the private table itself.",
-            "Public rows are of other people, and need no protection: nothing is promised about them.",
+            "Public rows are of other people, and need no protection: nothing is promised about "
+            "them.",
             "Name another table, or leave --public out.",
         )
 

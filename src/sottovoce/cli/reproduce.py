@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sottovoce reproduce`: tables and figures of the papers, computed anew and shown beside what was published.
+"""`sottovoce reproduce`: tables and figures of the papers, computed anew and shown beside what was
+published.
 
-Each finished experiment is kept as a file, so that an interrupted run goes on where it stopped. One that cannot be
-computed, because its data are missing, says so and the others go on.
+Each finished experiment is kept as a file, so that an interrupted run goes on where it stopped. One
+that cannot be computed, because its data are missing, says so and the others go on.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def reproduce(
     out: Annotated[
         Path,
         typer.Option(
-            help="The folder to write to; made if need be. Results of an earlier run are kept or replaced."
+            help="The folder to write to; made if need be. Results of an earlier run are kept or "
+            "replaced."
         ),
     ] = Path("reproduction"),
     small: Annotated[

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`sottovoce serve`: the page for the curator and for each person, on this machine alone.
 
-It prints a link that opens the page once; who has not seen it cannot come in. Books are opened and never made by
-mistake, as by every other verb. When it ends, by Ctrl-C or by any signal that can be heard, the tables that were
-brought to it are deleted; what a process that was killed has left is swept when the next one begins.
+It prints a link that opens the page once; who has not seen it cannot come in. Books are opened and
+never made by mistake, as by every other verb. When it ends, by Ctrl-C or by any signal that can be
+heard, the tables that were brought to it are deleted; what a process that was killed has left is
+swept when the next one begins.
 """
 
 from __future__ import annotations
@@ -100,8 +101,9 @@ def serve(
 class Entrance:
     """The way to the page: the printed link, and a file that the browser is opened on.
 
-    A command line can be read by everybody, that of the browser too. So the browser is given the name of a file, and
-    the token stands in the file, which only its owner can read and which is gone once somebody came in.
+    A command line can be read by everybody, that of the browser too. So the browser is given the
+    name of a file, and the token stands in the file, which only its owner can read and which is
+    gone once somebody came in.
     """
 
     opening: Any

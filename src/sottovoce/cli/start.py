@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the command begins: from here on Ctrl-C ends it with one sentence and exit code 130, whatever it is doing.
+"""Where the command begins: from here on Ctrl-C ends it with one sentence and exit code 130,
+whatever it is doing.
 
-Loading libraries takes most of the time of a short command, and Ctrl-C then meets Python in places that cannot raise
-anything, such as the callback by which an import gives its lock back. There Python drops a KeyboardInterrupt and goes
-on. An interrupt that was dropped is sent once more, until it is heard; and an error that a library made of one is taken
-for what it was.
+Loading libraries takes most of the time of a short command, and Ctrl-C then meets Python in places
+that cannot raise anything, such as the callback by which an import gives its lock back. There
+Python drops a KeyboardInterrupt and goes on. An interrupt that was dropped is sent once more, until
+it is heard; and an error that a library made of one is taken for what it was.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 UNEXPECTED = 1
 INTERRUPTED_EXIT = 130
 INTERRUPTED_SENTENCE = "Interrupted. No file was left unfinished."
-UNFORESEEN = "Something went wrong that sottovoce did not foresee. Please report the command that you gave, without the data."
+UNFORESEEN = (
+    "Something went wrong that sottovoce did not foresee. Please report the command that you "
+    "gave, without the data."
+)
 #: Seconds before a dropped interrupt is sent again: enough to leave the place that cannot raise.
 RESEND_DELAY = 0.01
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Budgets that live apart from the rows: in a table of their own with one line a person, or in a mapping.
+"""Budgets that live apart from the rows: in a table of their own with one line a person, or in a
+mapping.
 
-They are read once, as public as budgets are, and matched with the people of the census. Somebody with rows and
-without a line is refused, and nobody is told who it is; a line of somebody without rows is no harm.
+They are read once, as public as budgets are, and matched with the people of the census. Somebody
+with rows and without a line is refused, and nobody is told who it is; a line of somebody without
+rows is no harm.
 """
 
 from __future__ import annotations
@@ -73,7 +75,9 @@ class Grants:
         engine: str | None,
         text: TextFormat = DEFAULT_TEXT_FORMAT,
     ) -> Grants:
-        """From a table wherever it lives; a column of budgets that is not named is looked for in the header."""
+        """From a table wherever it lives; a column of budgets that is not named is looked for in
+        the header.
+        """
         if person is None:
             raise no_owners_error()
         header = open_engine(table, engine, text=text)
@@ -122,7 +126,9 @@ def no_owners_error() -> InvalidParameter:
 
 
 def find_budget_column(engine: Engine, person: str, said: str | None) -> str:
-    """Returns the column of budgets: the one that was said, the usual one, or the only one besides the people's."""
+    """Returns the column of budgets: the one that was said, the usual one, or the only one besides
+    the people's.
+    """
     others = [name for name in engine.columns() if name != person]
     for name in (said, DEFAULT_BUDGET_COLUMN):
         if name in others:
@@ -130,7 +136,8 @@ def find_budget_column(engine: Engine, person: str, said: str | None) -> str:
     if len(others) != 1:
         raise InvalidParameter(
             "It is not clear which column of the table of budgets holds them.",
-            f"It has a column {person!r} of people, and one {DEFAULT_BUDGET_COLUMN!r}, or one column besides.",
+            f"It has a column {person!r} of people, and one {DEFAULT_BUDGET_COLUMN!r}, or one "
+            "column besides.",
             f"Call it {DEFAULT_BUDGET_COLUMN!r}, or keep these two columns only.",
         )
     return others[0]

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The census of a table: who is in it, with how many rows and which budget, read from public columns alone.
+"""The census of a table: who is in it, with how many rows and which budget, read from public
+columns alone.
 
-It reads the columns of people and of budgets and no other, batch by batch: once to count both, and, where
-people are named by numbers, once more to see who granted what. Tiers cost no memory. Budgets that are all different,
-and people named by numbers, cost eight bytes each, a few more while they are sorted and counted; people
-named by text cost a Python string each.
+It reads the columns of people and of budgets and no other, batch by batch: once to count both, and,
+where people are named by numbers, once more to see who granted what. Tiers cost no memory. Budgets
+that are all different, and people named by numbers, cost eight bytes each, a few more while they
+are sorted and counted; people named by text cost a Python string each.
 
 Counting what comes batch by batch, in memory that grows with how much of it is different.
 
-A Tally counts whole numbers (ids, budgets in units), a Names counts text, and keeps a number with each. Both
-add in place, and both give the different ones in order and how often each came. Arrays as long as a table
-are sorted and rewritten where they lie, a block at a time: a second array of that length is what a large
-table cannot afford.
+A Tally counts whole numbers (ids, budgets in units), a Names counts text, and keeps a number with
+each. Both add in place, and both give the different ones in order and how often each came. Arrays
+as long as a table are sorted and rewritten where they lie, a block at a time: a second array of
+that length is what a large table cannot afford.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ def take_census(
 ) -> tuple[Budgets, GroupLookup]:
     """Returns the budgets of everybody in the table, and how to find a row's owner among them.
 
-    ``epsilon`` is one budget for all, ``budget`` the column with everybody's own; with ``tiers`` that
-    column names a tier. ``grants`` are budgets that live elsewhere, by person. Without ``person`` every
-    row is somebody else's.
+    ``epsilon`` is one budget for all, ``budget`` the column with everybody's own; with ``tiers``
+    that column names a tier. ``grants`` are budgets that live elsewhere, by person. Without
+    ``person`` every row is somebody else's.
     """
     if (epsilon is not None) + (budget is not None) + (grants is not None) != 1:
         raise InvalidParameter(
@@ -226,7 +227,9 @@ def _refuse_few(rows: Array) -> None:
 
 @dataclass(eq=False)
 class _BudgetCodes:
-    """The place of people's budgets among the different ones: of everybody, or of the people at ``places``."""
+    """The place of people's budgets among the different ones: of everybody, or of the people at
+    ``places``.
+    """
 
     codes: Array
     nothing: int = 0  # the code of those who have not been met yet
@@ -311,10 +314,12 @@ def make_empty() -> Integers:
 class Tally:
     """Whole numbers and how often each came.
 
-    Numbers wait in ``loose`` as they came. When there are enough they are sorted, and counted if that halves
-    them at least; otherwise they wait on, since counts would then cost more memory than repetitions do.
+    Numbers wait in ``loose`` as they came. When there are enough they are sorted, and counted if
+    that halves them at least; otherwise they wait on, since counts would then cost more memory than
+    repetitions do.
 
-    >>> values, counts = (Tally() + Tally.of(np.array([7, 5, 7])) + Tally.of(np.array([7]))).counted()
+    >>> values, counts = (Tally() + Tally.of(np.array([7, 5, 7])) +
+    Tally.of(np.array([7]))).counted()
     >>> values.tolist(), counts.tolist()
     ([5, 7], [1, 3])
     """
@@ -338,7 +343,9 @@ class Tally:
         return self
 
     def collect_counts(self) -> tuple[Integers, Array]:
-        """Returns the different numbers in order, and how often each came; this uses the tally up."""
+        """Returns the different numbers in order, and how often each came; this uses the tally
+        up.
+        """
         loose = self.loose[: self.waiting]
         loose.sort()
         values, counts = count_runs(loose)
@@ -383,7 +390,8 @@ class Tally:
 class NameTally:
     """Text, how often each came, and the number that comes with it.
 
-    >>> names = Names.of(pa.array(["b", "a", "b"]), np.array([5, 3, 5])) + Names.of(pa.array(["a"]), np.array([4]))
+    >>> names = Names.of(pa.array(["b", "a", "b"]), np.array([5, 3, 5])) + Names.of(pa.array(["a"]),
+    np.array([4]))
     >>> [column.tolist() for column in names.counted()], names.contradicted
     ([['a', 'b'], [2, 2], [3, 5]], True)
     """
@@ -447,7 +455,9 @@ def count_distinct(ordered: Integers) -> int:
 
 
 def count_runs(ordered: Integers) -> tuple[Integers, Array]:
-    """Returns the different numbers of a sorted array, which it overwrites, and how often each came."""
+    """Returns the different numbers of a sorted array, which it overwrites, and how often each
+    came.
+    """
     counts: Array = np.empty(len(ordered), dtype=np.uint8)
     found = 0
     for block in split_blocks(len(ordered)):

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Public recoding: features as people know them, to centred columns of one size, and back (docs/theory/recoding.md).
+"""Public recoding: features as people know them, to centred columns of one size, and back
+(docs/theory/recoding.md).
 
-A number in [low, high] becomes (x − middle)/(high − low) in [−½, ½]; a factor of K levels becomes K−1
-orthogonal contrast columns with entries in [−½, ½] (Hadamard where K is a power of two), never a
-redundant one-hot; the intercept is a column of its own. Columns that can only have one value are
-dropped. Everything is fixed by the declared bounds or schema, so the user never sees it: coefficients
-and predictions come back in their own units. A level that was not declared stands for none of the
-levels: all its contrasts are 0.
+A number in [low, high] becomes (x − middle)/(high − low) in [−½, ½]; a factor of K levels becomes
+K−1 orthogonal contrast columns with entries in [−½, ½] (Hadamard where K is a power of two), never
+a redundant one-hot; the intercept is a column of its own. Columns that can only have one value are
+dropped. Everything is fixed by the declared bounds or schema, so the user never sees it:
+coefficients and predictions come back in their own units. A level that was not declared stands for
+none of the levels: all its contrasts are 0.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ class Feature:
         )
 
     def encode(self, raw: Floats) -> Floats:
-        """Returns the recoded columns, every entry in [−½, ½]; a factor's raw column holds the level's number."""
+        """Returns the recoded columns, every entry in [−½, ½]; a factor's raw column holds the
+        level's number.
+        """
         if self.levels:
             table = np.vstack([make_contrasts(len(self.levels)), np.zeros(self.width)])
             known = (raw >= 0) & (raw < len(self.levels))
@@ -132,7 +135,9 @@ class Recoding:
 
     @property
     def by_name(self) -> bool:
-        """Whether the features have names of their own, by which a table's columns are found whatever their order."""
+        """Whether the features have names of their own, by which a table's columns are found
+        whatever their order.
+        """
         return [feature.name for feature in self.features] != [
             f"x{j}" for j in range(len(self.features))
         ]
@@ -143,7 +148,9 @@ class Recoding:
         return sum(feature.width for feature in self.features)
 
     def encode(self, raw: Floats, *, spent: bool = False) -> Floats:
-        """Returns the recoded matrix, entries in [−½, ½], from the raw one, a column a feature; ``spent``: in place."""
+        """Returns the recoded matrix, entries in [−½, ½], from the raw one, a column a feature;
+        ``spent``: in place.
+        """
         if raw.shape[1] != len(self.features):
             raise InvalidData(
                 "The table has another number of features than declared.",
@@ -171,7 +178,9 @@ class Recoding:
         return np.clip(recoded, -0.5, 0.5, out=recoded)
 
     def to_original_units(self, intercept: float, slopes: Floats) -> tuple[float, Floats]:
-        """Returns intercept and coefficients in the features' own units (one a number, one a level)."""
+        """Returns intercept and coefficients in the features' own units (one a number, one a
+        level).
+        """
         coefficients = []
         at = 0
         for feature in self.features:
@@ -188,7 +197,9 @@ class Recoding:
         return float(intercept), np.concatenate(coefficients)
 
     def to_encoded_units(self, intercept: float, coefficients: Floats) -> tuple[float, Floats]:
-        """Returns intercept and slopes of the recoded columns from coefficients that ``original`` gave."""
+        """Returns intercept and slopes of the recoded columns from coefficients that ``original``
+        gave.
+        """
         slopes = []
         at = 0
         for feature in self.features:
@@ -205,7 +216,9 @@ class Recoding:
         return float(intercept), np.concatenate([np.empty(0), *slopes])
 
     def estimate_spread(self) -> Floats:
-        """Returns the standard deviation of each recoded column if values fill the bounds, or the levels, evenly."""
+        """Returns the standard deviation of each recoded column if values fill the bounds, or the
+        levels, evenly.
+        """
         each = [
             np.sqrt(np.square(make_contrasts(len(f.levels))).mean(axis=0))
             if f.levels
@@ -245,7 +258,8 @@ class Recoding:
 
 @dataclass(frozen=True, eq=False)
 class UnitBall:
-    """Recoded rows z brought into the unit ball by public numbers: (c, √(1−c²)·u/max(R, ‖u‖)), u = (z − middle)/spread.
+    """Recoded rows z brought into the unit ball by public numbers: (c, √(1−c²)·u/max(R, ‖u‖)), u =
+    (z − middle)/spread.
 
     A row that is longer than R is shortened to it; its direction stays.
     """
@@ -289,7 +303,9 @@ class UnitBall:
         return rows
 
     def to_original_units(self, theta: Floats) -> tuple[float, Floats]:
-        """Returns the intercept and slopes for z of a linear function θ of rows that are not too long."""
+        """Returns the intercept and slopes for z of a linear function θ of rows that are not too
+        long.
+        """
         slopes = theta[self.width - len(self.middle) :] * self._share / (self.radius * self.spread)
         if self.intercept > 0:
             intercept = float(theta[0]) * self.intercept * ROUNDING_MARGIN
@@ -298,7 +314,9 @@ class UnitBall:
         return float(intercept - slopes @ self.middle), np.asarray(slopes, dtype=np.float64)
 
     def margins(self, Z: Floats, intercept: float, slopes: Floats) -> Floats:
-        """Returns what a linear function of z, as ``original`` gives it, says about rows after they are cut."""
+        """Returns what a linear function of z, as ``original`` gives it, says about rows after they
+        are cut.
+        """
         away = Z - self.middle
         norm = np.sqrt(np.square(away / self.spread).sum(axis=1))
         return np.asarray(

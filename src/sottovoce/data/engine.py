@@ -4,8 +4,8 @@
 An engine brings batches of rows to a kernel and adds what the kernel returns. Kernels return whole
 numbers (or things that add exactly), so the answer is the same whatever the order, the size of a
 batch, the number of threads or a worker that died and was replaced. One kernel serves all engines:
-it takes an Arrow batch. Kernels are in statistics.py, terms.py and census.py; the kinds of engine are
-in engines/, found by name so that an engine nobody uses needs no package installed.
+it takes an Arrow batch. Kernels are in statistics.py, terms.py and census.py; the kinds of engine
+are in engines/, found by name so that an engine nobody uses needs no package installed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ BATCHES_AHEAD = 1
 
 
 class Kernel(Protocol[PartOut]):
-    """A pure function of one batch of the named columns; parts add up with +, beginning at ``zero``."""
+    """A pure function of one batch of the named columns; parts add up with +, beginning at
+    ``zero``.
+    """
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -69,12 +71,16 @@ class Engine(Protocol):
         """Names of the columns and their kinds: number, text or other."""
 
     def fold(self, kernel: Kernel[Part]) -> Part:
-        """Returns the sum of kernel(batch) over batches that together hold every row exactly once."""
+        """Returns the sum of kernel(batch) over batches that together hold every row exactly
+        once.
+        """
 
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How text files are written; what is None the header tells, and it tells nothing about rows."""
+    """How text files are written; what is None the header tells, and it tells nothing about
+    rows.
+    """
 
     delimiter: str | None = None
     encoding: str | None = None
@@ -94,7 +100,8 @@ class TextFormat:
         ):
             raise InvalidParameter(
                 "Text files cannot be written like this.",
-                "A delimiter is one sign, such as a semicolon; decimals begin with . or , which is then no delimiter; "
+                "A delimiter is one sign, such as a semicolon; decimals begin with . or , which "
+                "is then no delimiter; "
                 "an encoding is one that Python knows, such as latin-1.",
                 "Correct the delimiter, the encoding or the decimal sign.",
             )
@@ -126,7 +133,9 @@ class EngineKind(Protocol):
         watch: Watch | None = None,
         text: TextFormat = DEFAULT_TEXT_FORMAT,
     ) -> Engine:
-        """An engine over a file, a folder or a pattern; ``numbers`` names the columns to read as numbers."""
+        """An engine over a file, a folder or a pattern; ``numbers`` names the columns to read as
+        numbers.
+        """
 
 
 class InMemoryEngineKind(EngineKind, Protocol):
@@ -200,7 +209,9 @@ def open_engine(
     watch: Watch | None = None,
     text: TextFormat = DEFAULT_TEXT_FORMAT,
 ) -> Engine:
-    """Returns the engine over a table: that of the package it comes from; for a path ``engine``, or what suits it."""
+    """Returns the engine over a table: that of the package it comes from; for a path ``engine``, or
+    what suits it.
+    """
     if isinstance(table, str | Path):
         if DATABASE_MARK in str(table):
             suited = "duckdb"
@@ -213,7 +224,9 @@ def open_engine(
 
 
 def is_external_table(table: Any) -> bool:
-    """Whether a table is a path, or an object that stands for rows that are not in this process's memory."""
+    """Whether a table is a path, or an object that stands for rows that are not in this process's
+    memory.
+    """
     if isinstance(table, str | Path) or _is_engine(table):
         return True
     package = PACKAGES.get(_get_package(table), "")
@@ -223,7 +236,8 @@ def is_external_table(table: Any) -> bool:
 
 
 def get_table_label(table: Any) -> str | None:
-    """Returns a public label of a table: a file's name without folders and ending, a database's table, or nothing.
+    """Returns a public label of a table: a file's name without folders and ending, a database's
+    table, or nothing.
 
     Folders may tell whose machine it is, so none is named that was not given as the table itself.
     """
@@ -285,7 +299,9 @@ class PartialResult(Generic[Part]):
 
 
 def fold_partition(kernel: Kernel[Part], batches: Iterable[Any]) -> PartialResult[Part]:
-    """Folds one worker's share; what goes wrong in it comes home as a sentence, never as text that quotes a cell."""
+    """Folds one worker's share; what goes wrong in it comes home as a sentence, never as text that
+    quotes a cell.
+    """
     done = 0
     total = kernel.zero()
     try:
@@ -302,7 +318,9 @@ def fold_partition(kernel: Kernel[Part], batches: Iterable[Any]) -> PartialResul
 
 
 def fold_batches(batches: Iterable[Any], kernel: Kernel[Part], watch: Watch | None = None) -> Part:
-    """Returns the sum of kernel(batch) over the batches, computed on a few threads with few batches in flight."""
+    """Returns the sum of kernel(batch) over the batches, computed on a few threads with few batches
+    in flight.
+    """
     total = kernel.zero()
     done = 0
     # One BLAS thread for each of ours: two kinds of threads on the same cores wait for each other.
@@ -327,7 +345,9 @@ def _apply_kernel(kernel: Kernel[Part], batch: Any) -> Part:
 
 
 def convert_batch(batch: Any) -> Any:
-    """Returns the batch with its columns in the types that kernels know, whichever engine it came from."""
+    """Returns the batch with its columns in the types that kernels know, whichever engine it came
+    from.
+    """
     for place, there in enumerate(batch.schema):
         wanted = choose_plain_type(there.type)
         if wanted != there.type:
@@ -337,7 +357,9 @@ def convert_batch(batch: Any) -> Any:
 
 @cache
 def choose_plain_type(kind: Any, text: bool = False) -> Any:
-    """Returns the type to read a column in: no views, no gaps of no type, dictionaries of text alone (or none)."""
+    """Returns the type to read a column in: no views, no gaps of no type, dictionaries of text
+    alone (or none).
+    """
     if pa.types.is_dictionary(kind) and (text or choose_plain_type(kind.value_type) != pa.string()):
         return choose_plain_type(kind.value_type)
     if pa.types.is_null(kind):
@@ -354,7 +376,8 @@ def workers_lost_error() -> ReleaseFailed:
     return ReleaseFailed(
         "The workers were lost, or failed, before they had read all rows.",
         "An answer needs every row exactly once.",
-        "Check the cluster (its memory, disks and network, and that this library is installed there), then ask again.",
+        "Check the cluster (its memory, disks and network, and that this library is installed "
+        "there), then ask again.",
     )
 
 
@@ -363,8 +386,10 @@ def unreadable_error() -> WrongType:
     return WrongType(
         "A file cannot be read as declared, or a cell is of another kind than its column.",
         "Columns named as numbers must hold numbers, and all files or partitions the same columns.",
-        "Check the files, and that every column asked about holds numbers or is declared as a factor (without a schema "
-        "every other column is a feature). Save a text file that has decimal commas, or is not UTF-8, again, or "
+        "Check the files, and that every column asked about holds numbers or is declared as a "
+        "factor (without a schema "
+        "every other column is a feature). Save a text file that has decimal commas, or is not "
+        "UTF-8, again, or "
         "say so on the command line, with --decimal or --encoding.",
     )
 
@@ -398,6 +423,6 @@ def count_threads() -> int:
 
 @cache
 def _get_pool(size: int, process: int) -> ThreadPoolExecutor:
-    # Kept, because new threads begin with no memory of their own and spend a tenth of a short run on getting it.
-    # One for each process, because threads do not survive a fork.
+    # Kept, because new threads begin with no memory of their own and spend a tenth of a short run
+    # on getting it. One for each process, because threads do not survive a fork.
     return ThreadPoolExecutor(size, thread_name_prefix="sottovoce")

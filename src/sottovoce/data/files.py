@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables in files: CSV and Parquet, one file, a folder or a pattern, read by Arrow with bounded memory.
+"""Tables in files: CSV and Parquet, one file, a folder or a pattern, read by Arrow with bounded
+memory.
 
-Every engine opens files through here, so all of them see the same columns, the same numbers and the same
-gaps. Files of one table must have the same columns, which their headers tell before a row is read; a table
-is then scanned whole, or in pieces that a worker elsewhere can open by itself. How a text file is written is told by
-its header or by the caller, never by its rows: they are private. What Arrow says about a cell that does not convert
-would quote the cell, so it is replaced by a sentence that does not.
+Every engine opens files through here, so all of them see the same columns, the same numbers and the
+same gaps. Files of one table must have the same columns, which their headers tell before a row is
+read; a table is then scanned whole, or in pieces that a worker elsewhere can open by itself. How a
+text file is written is told by its header or by the caller, never by its rows: they are private.
+What Arrow says about a cell that does not convert would quote the cell, so it is replaced by a
+sentence that does not.
 """
 
 from __future__ import annotations
@@ -50,14 +52,17 @@ BYTE_ORDER_MARKS = {
 }
 #: A piece that a worker opens has about so many rows, and at least one row group.
 PIECE_ROWS = 2**20
-#: Cells of a batch, at most: a wide table comes in batches of fewer rows, which fit the cache and cost little memory.
+#: Cells of a batch, at most: a wide table comes in batches of fewer rows, which fit the cache and
+#: cost little memory.
 MAX_BATCH_CELLS = 2**20
 #: Rows of a batch are a multiple of this, if there are so many: kernels work on so many at a time.
 BATCH_MULTIPLE = 2**13
 
 
 def list_files(path: str) -> list[str]:
-    """Returns the files of a table, in order, as absolute paths: a worker may live in another folder."""
+    """Returns the files of a table, in order, as absolute paths: a worker may live in another
+    folder.
+    """
     files: list[str] = []
     with suppress(OSError, ValueError):  # a path that cannot be one
         if Path(path).is_dir():
@@ -82,7 +87,9 @@ def list_files(path: str) -> list[str]:
 def open_dataset(
     path: str, numbers: tuple[str, ...] = (), text: TextFormat = DEFAULT_TEXT_FORMAT
 ) -> ds.Dataset:
-    """Returns the table in these files; ``numbers`` names the columns of a CSV file to read as numbers."""
+    """Returns the table in these files; ``numbers`` names the columns of a CSV file to read as
+    numbers.
+    """
     files = list_files(path)
     if _all_end_in(files, PARQUET):
         return _open_files(files, ds.ParquetFileFormat())
@@ -93,7 +100,8 @@ def open_dataset(
             "Convert it first.",
         )
     names, written = _read_headers(files, text)
-    # Types are declared for every column, so nothing is inferred from values: what is not a number is text.
+    # Types are declared for every column, so nothing is inferred from values: what is not a number
+    # is text.
     types = {name: pa.float64() if name in numbers else pa.string() for name in names}
     return ds.dataset(
         files, schema=pa.schema(types), format=_make_csv_format(names, written, types)
@@ -106,7 +114,9 @@ def is_text(path: str) -> bool:
 
 
 def infer_kinds(path: str, text: TextFormat = DEFAULT_TEXT_FORMAT) -> list[tuple[str, str]]:
-    """Returns names and kinds of columns; for CSV the beginning of the file is read to tell numbers from text."""
+    """Returns names and kinds of columns; for CSV the beginning of the file is read to tell numbers
+    from text.
+    """
     first = list_files(path)[:1]
     if _all_end_in(first, CSV):
         schema = _open_files(first, _make_csv_format(*_read_headers(first, text), None)).schema
@@ -137,7 +147,9 @@ def choose_batch_rows(columns: tuple[str, ...]) -> int:
 
 
 def classify_type(kind: Any) -> str:
-    """Returns number, text or other, for a type of Arrow's; a column without any value may be read as numbers."""
+    """Returns number, text or other, for a type of Arrow's; a column without any value may be read
+    as numbers.
+    """
     if pa.types.is_dictionary(kind):
         value = kind.value_type
     else:
@@ -164,7 +176,9 @@ def list_kinds(schema: pa.Schema) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a table that can be sent elsewhere and opened there: a file, or some of its row groups."""
+    """A part of a table that can be sent elsewhere and opened there: a file, or some of its row
+    groups.
+    """
 
     path: str
     form: ds.FileFormat
@@ -226,8 +240,8 @@ def _make_csv_format(names: list[str], written: TextFormat, types: Any) -> ds.Cs
     parse = pacsv.ParseOptions(
         delimiter=written.delimiter,
         newlines_in_values=True,
-        # Where there is one column only, a blank line is a row with a missing value: rows are counted in public,
-        # and a count that goes by whether a private value is missing would tell.
+        # Where there is one column only, a blank line is a row with a missing value: rows are
+        # counted in public, and a count that goes by whether a private value is missing would tell.
         ignore_empty_lines=len(names) > 1,
     )
     convert = pacsv.ConvertOptions(
@@ -254,7 +268,9 @@ def _different_columns_error() -> InvalidData:
 
 
 def _find_common_schema(rows: ds.Dataset) -> pa.Schema | None:
-    """Returns the columns that all files have, None where they differ; numbers of several widths get the widest."""
+    """Returns the columns that all files have, None where they differ; numbers of several widths
+    get the widest.
+    """
     first = rows.schema
     if isinstance(rows.format, ds.CsvFileFormat):  # told by headers, and types are declared
         return first
@@ -284,7 +300,9 @@ def _find_plain_type(field: pa.Field) -> Any:
 
 
 def _read_headers(files: list[str], text: TextFormat) -> tuple[list[str], TextFormat]:
-    """Returns the names of the columns, and how the files are written; refuses files that differ."""
+    """Returns the names of the columns, and how the files are written; refuses files that
+    differ.
+    """
     names, written = read_header(files[0], text)
     for file in files[1:]:
         others, likewise = read_header(file, text)
@@ -294,7 +312,9 @@ def _read_headers(files: list[str], text: TextFormat) -> tuple[list[str], TextFo
 
 
 def read_header(file: str, text: TextFormat = DEFAULT_TEXT_FORMAT) -> tuple[list[str], TextFormat]:
-    """Returns the names of the columns in the first line of a text file, and how the file is written."""
+    """Returns the names of the columns in the first line of a text file, and how the file is
+    written.
+    """
     begins = _read_beginning(file)
     names = []
     if begins.startswith(GZIP):
@@ -314,9 +334,11 @@ def read_header(file: str, text: TextFormat = DEFAULT_TEXT_FORMAT) -> tuple[list
     delimiter = text.delimiter or _detect_delimiter(first)
     if delimiter == text.decimal:
         raise InvalidData(
-            "The header of the CSV file has commas between its names, and decimal commas are declared.",
+            "The header of the CSV file has commas between its names, and decimal commas are "
+            "declared.",
             "A comma cannot be both.",
-            "Say what stands between two cells with --delimiter, or save the file again with decimal points.",
+            "Say what stands between two cells with --delimiter, or save the file again with "
+            "decimal points.",
         )
     with suppress(csv.Error):
         names = next(csv.reader(first, delimiter=delimiter), [])
@@ -353,8 +375,9 @@ def _read_beginning(file: str) -> bytes:
 
 def _split_header(begins: bytes, encoding: str) -> list[str]:
     """Returns the lines of the header: one, or several where a name in quotes goes on."""
-    # Rows are decoded with it, because where the header ends is not known before. They must not matter: what cannot be
-    # decoded is replaced, and only a replacement in the header is looked for.
+    # Rows are decoded with it, because where the header ends is not known before. They must not
+    # matter: what cannot be decoded is replaced, and only a replacement in the header is looked
+    # for.
     lines: list[str] = []
     for line in io.StringIO(begins.decode(encoding, "replace"), newline=""):
         lines.append(line)
@@ -364,18 +387,22 @@ def _split_header(begins: bytes, encoding: str) -> list[str]:
         raise InvalidData(
             f"The header of the CSV file is not written in {encoding}.",
             "Which encoding it is in cannot be seen from the file.",
-            "Name it, on the command line with --encoding latin-1 for example, or save the file again as UTF-8.",
+            "Name it, on the command line with --encoding latin-1 for example, or save the file "
+            "again as UTF-8.",
         )
     return lines
 
 
 def _detect_delimiter(first: list[str]) -> str:
-    """Returns what stands between the names of a header; refuses one that could be cut in several ways."""
+    """Returns what stands between the names of a header; refuses one that could be cut in several
+    ways.
+    """
     bare = re.sub(r'"[^"]*"', "", "".join(first))
     found = [sign for sign in DELIMITERS if sign in bare] or [sign for sign in RARE if sign in bare]
     if len(found) > 1:
         raise InvalidData(
-            "The header of the CSV file has commas, semicolons or tabs, more than one kind of them.",
+            "The header of the CSV file has commas, semicolons or tabs, more than one kind of "
+            "them.",
             "Which of them stands between two cells cannot be told.",
             "Say it, on the command line with --delimiter, or put the names of columns in quotes.",
         )
@@ -391,7 +418,8 @@ def _make_scan_options(form: Any, columns: tuple[str, ...]) -> dict[str, Any]:
         "fragment_readahead": 1,
     }
     if isinstance(form, ds.ParquetFileFormat):
-        # Left to itself Arrow loads whole files first, and decodes dozens of batches before one is taken.
+        # Left to itself Arrow loads whole files first, and decodes dozens of batches before one is
+        # taken.
         options["use_threads"] = False
         options["fragment_scan_options"] = ds.ParquetFragmentScanOptions(
             pre_buffer=False, use_buffered_stream=True
@@ -428,7 +456,9 @@ def _scan_batches(scanner: Callable[[], ds.Scanner]) -> Iterator[pa.RecordBatch]
 
 
 def _split_row_groups(fragment: Any) -> list[tuple[int, ...] | None]:
-    """Cuts a Parquet file between row groups, so that parts have about as many rows as a piece should have."""
+    """Cuts a Parquet file between row groups, so that parts have about as many rows as a piece
+    should have.
+    """
     if not isinstance(fragment, ds.ParquetFileFragment):
         return [None]
     parts: list[list[int]] = [[]]

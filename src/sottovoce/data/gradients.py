@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exact sums of gradients at a point θ: over people with one row each, and by person where rows are many.
+"""Exact sums of gradients at a point θ: over people with one row each, and by person where rows are
+many.
 
-θ goes out to the rows, whole numbers come back, the same in whatever order, batches and partitions the rows lie. A
-person with one row is clipped where the row is. The rows of a person with several may lie anywhere, so their gradients
-become whole multiples of a fine public unit first, and are added up by person; the mean is clipped by who asked.
+θ goes out to the rows, whole numbers come back, the same in whatever order, batches and partitions
+the rows lie. A person with one row is clipped where the row is. The rows of a person with several
+may lie anywhere, so their gradients become whole multiples of a fine public unit first, and are
+added up by person; the mean is clipped by who asked.
 
     symbol        name
     φ_i = (½, z)  rows, z on a grid of 2⁻²⁴      P_l  weight, of a person
@@ -32,26 +34,31 @@ from sottovoce.solvers.losses import Loss
 #: Rows that are worked on at a time, and numbers in them, so that the work stays in the cache.
 PIECE = 2**13
 PIECE_NUMBERS = 2**18
-#: Covers every rounding between a gradient and its whole numbers, for up to `MOST_COLUMNS` columns: (d+8)·2⁻⁵³ < 2⁻⁴¹.
+#: Covers every rounding between a gradient and its whole numbers, for up to `MOST_COLUMNS` columns:
+#: (d+8)·2⁻⁵³ < 2⁻⁴¹.
 ROUNDING_MARGIN = 1 - 2.0**-40
 MOST_COLUMNS = 4000
-#: A derivative this many times as large as that of ½(f − y)² can be counts as so much; larger ones are clipped anyway.
+#: A derivative this many times as large as that of ½(f − y)² can be counts as so much; larger ones
+#: are clipped anyway.
 SLOPE_FACTOR = 16
 #: A person's sum of whole multiples has at most so many bits.
 SUM_BITS = 62
 
 
 def bound_slope(theta: Floats, clip: float) -> float:
-    """Returns C, a power of two: beyond what named losses reach at θ, and far enough for one row to be clipped."""
+    """Returns C, a power of two: beyond what named losses reach at θ, and far enough for one row to
+    be clipped.
+    """
     reach = 1 + float(np.abs(theta).sum()) / 2
     return math.ldexp(1.0, math.frexp(SLOPE_FACTOR * reach + 2 * clip)[1])
 
 
 def clip_gradients(mean_gradients: Floats, weight: Floats, clip: float) -> Floats:
-    """Returns whole numbers, a row a person: the gradient, of length at most ``clip``, in units of clip/weight.
+    """Returns whole numbers, a row a person: the gradient, of length at most ``clip``, in units of
+    clip/weight.
 
-    Each row's Euclidean norm, computed exactly, is at most the person's weight: the length is cut with a margin that
-    covers rounding, and cutting off digits moves every entry towards zero.
+    Each row's Euclidean norm, computed exactly, is at most the person's weight: the length is cut
+    with a margin that covers rounding, and cutting off digits moves every entry towards zero.
     """
     length = np.sqrt(np.einsum("ij,ij->i", mean_gradients, mean_gradients))
     scale = weight * ROUNDING_MARGIN / np.maximum(length, clip)
@@ -69,7 +76,9 @@ class Gradients:
     clip: float
 
     def of_rows(self, Z: Floats, y: Floats) -> Floats:
-        """Returns ℓ'·φ, computed entry by entry, so that it does not depend on where a row stands."""
+        """Returns ℓ'·φ, computed entry by entry, so that it does not depend on where a row
+        stands.
+        """
         rows = round_to_grid(Z)
         slope = np.nan_to_num(
             self.loss.derivative(compute_predictions(rows, self.theta), y), nan=0.0
@@ -99,7 +108,9 @@ class Gradients:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RowSums(Gradients):
-    """Σ of clipped gradients over people with one row each; all weights together are at most 2^52."""
+    """Σ of clipped gradients over people with one row each; all weights together are at most
+    2^52.
+    """
 
     owner: GroupLookup
     weights: Floats  # P_l by kind
@@ -139,7 +150,9 @@ class RowSums(Gradients):
 
 @dataclass(frozen=True, eq=False)
 class SumsByPerson:
-    """Sums of whole numbers, a line a person: lines of the same person are added when there are too many of them."""
+    """Sums of whole numbers, a line a person: lines of the same person are added when there are too
+    many of them.
+    """
 
     people: int
     width: int
@@ -209,7 +222,8 @@ def _add_lines(line: Integers, numbers: Integers) -> tuple[Integers, Integers]:
     else:
         order = np.argsort(line, kind="stable")
     first = np.flatnonzero(np.diff(line[order], prepend=-1))
-    # A product with a matrix of ones and zeros, in whole numbers: four times as fast as np.add.reduceat.
+    # A product with a matrix of ones and zeros, in whole numbers: four times as fast as
+    # np.add.reduceat.
     ones = np.ones(len(line), dtype=np.int64)
     which = csr_array((ones, order, np.append(first, len(line))), shape=(len(first), len(line)))
     return line[order[first]], which @ numbers

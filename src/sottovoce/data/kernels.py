@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exact whole-number statistics of a batch of rows (docs/theory/grid.md).
 
-Values become integers below 2^32 on a public grid, weights are integers below 2^42. Each is cut into
-two limbs, values into 16 bits and weights into 21, so that over the at most 2^16 rows of a piece every
-partial sum is below 2^(21+16+16) = 2^53: a float64 matrix product is then *exact* in any order of
-summation, at the speed of doubles. Pieces are added as Python integers, which do not overflow.
+Values become integers below 2^32 on a public grid, weights are integers below 2^42. Each is cut
+into two limbs, values into 16 bits and weights into 21, so that over the at most 2^16 rows of a
+piece every partial sum is below 2^(21+16+16) = 2^53: a float64 matrix product is then *exact* in
+any order of summation, at the speed of doubles. Pieces are added as Python integers, which do not
+overflow.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ VALUE_BITS = 32
 VALUE_LIMB = 16
 WEIGHT_LIMB = 21
 PIECE_ROWS = 2**16
-#: Up to this many sorted numbers are searched as fast in any order: they stay close to the processor.
+#: Up to this many sorted numbers are searched as fast in any order: they stay close to the
+#: processor.
 CACHE_NUMBERS = 2**17
 
 
@@ -43,7 +45,9 @@ class Quantiser(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class NameIndex:
-    """Where each of these names is among them; a plan looks nobody up, so that is found out when it is first asked."""
+    """Where each of these names is among them; a plan looks nobody up, so that is found out when it
+    is first asked.
+    """
 
     names: Array | Sequence[str]
 
@@ -60,9 +64,10 @@ class NameIndex:
 class GroupLookup:
     """Finds the kind of every row's owner from a public column of the batch.
 
-    ``column`` None: all rows are of kind 0. ``keys`` None: the column holds the kind itself. Otherwise the
-    column's entry is looked up among the ``keys``, sorted numbers or the places of names, and
-    ``codes`` turns the position into a kind. ``as_units``: the column is a budget and is counted in units.
+    ``column`` None: all rows are of kind 0. ``keys`` None: the column holds the kind itself.
+    Otherwise the column's entry is looked up among the ``keys``, sorted numbers or the places of
+    names, and ``codes`` turns the position into a kind. ``as_units``: the column is a budget and is
+    counted in units.
     """
 
     column: str | None = None
@@ -123,7 +128,9 @@ class GroupLookup:
 
 @dataclass(frozen=True, eq=False)
 class WeightedKernel:
-    """What both statistics below read: a column on a grid, and the whole-number weight of each row."""
+    """What both statistics below read: a column on a grid, and the whole-number weight of each
+    row.
+    """
 
     value: str
     grid: Quantiser
@@ -137,7 +144,9 @@ class WeightedKernel:
         return (self.value, *self.owner.columns)
 
     def pieces(self, batch: Any) -> Iterator[tuple[Floats, NDArray[np.int64]]]:
-        """Yields integers and weights, at most 2^16 rows at a time; rows of people left out are not read."""
+        """Yields integers and weights, at most 2^16 rows at a time; rows of people left out are not
+        read.
+        """
         for start in range(0, len(batch), PIECE_ROWS):
             piece = batch.slice(start, PIECE_ROWS)
             weights = self.weights.take(self.owner.kinds(piece))
@@ -163,7 +172,9 @@ class WeightedSum(WeightedKernel):
 
 @dataclass(frozen=True, eq=False)
 class WeightedHistogram(WeightedKernel):
-    """Σ weight over the rows of each integer 0 … cells; the total of all weights must be below 2^62."""
+    """Σ weight over the rows of each integer 0 … cells; the total of all weights must be below
+    2^62.
+    """
 
     def zero(self) -> NDArray[np.int64]:
         """The histogram of no rows."""
@@ -179,7 +190,9 @@ class WeightedHistogram(WeightedKernel):
 
 @dataclass(frozen=True, eq=False)
 class HasInvalidValues:
-    """Whether the rows hold anything that the declaration does not allow: said as yes or no, never where."""
+    """Whether the rows hold anything that the declaration does not allow: said as yes or no, never
+    where.
+    """
 
     value: str
     owner: GroupLookup
@@ -203,7 +216,9 @@ class HasInvalidValues:
         return 0
 
     def __call__(self, batch: Any) -> int:
-        """Returns 1 if a value is infinite, or is missing while no public constant stands for it."""
+        """Returns 1 if a value is infinite, or is missing while no public constant stands for
+        it.
+        """
         values = as_floats(batch.column(self.value))
         if not self.everybody:
             values = values[self.heard[self.owner.kinds(batch)]]
@@ -224,9 +239,11 @@ def find_positions(keys: Array, wanted: Array) -> Array:
 
 
 def exact_dot(weights: NDArray[np.int64], integers: Floats) -> int:
-    """Returns Σ weights·integers exactly, for at most 2^16 weights in [0, 2^42] and integers in [0, 2^32]."""
-    # The limit 2^42 itself has a high limb of 2^21 and a low limb of 0, and likewise 2^32, so both are allowed:
-    # a sum of 2^16 products of high limbs is then 2^53, still a double.
+    """Returns Σ weights·integers exactly, for at most 2^16 weights in [0, 2^42] and integers in [0,
+    2^32].
+    """
+    # The limit 2^42 itself has a high limb of 2^21 and a low limb of 0, and likewise 2^32, so both
+    # are allowed: a sum of 2^16 products of high limbs is then 2^53, still a double.
     W = np.empty((2, len(weights)))
     np.right_shift(weights, WEIGHT_LIMB, out=W[0], casting="unsafe")
     np.bitwise_and(weights, 2**WEIGHT_LIMB - 1, out=W[1], casting="unsafe")
@@ -239,7 +256,9 @@ def exact_dot(weights: NDArray[np.int64], integers: Floats) -> int:
 
 
 def fill_missing(values: Floats, missing: float | None) -> Floats:
-    """Returns values with the public constant in place of missing ones; what is still not finite is refused."""
+    """Returns values with the public constant in place of missing ones; what is still not finite is
+    refused.
+    """
     if missing is not None:
         values = np.where(np.isnan(values), missing, values)
     if not np.isfinite(values).all():
@@ -252,7 +271,8 @@ def invalid_values_error() -> MissingValues:
     return MissingValues(
         "The data has missing or infinite values.",
         "Every value must be a finite number, or a public constant must stand for missing ones.",
-        "Declare a constant for them (missing), chosen without looking; dropping rows would change public counts.",
+        "Declare a constant for them (missing), chosen without looking; dropping rows would "
+        "change public counts.",
     )
 
 

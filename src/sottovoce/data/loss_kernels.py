@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What regressions and classifiers sum over rows at a point θ: loss, gradient and curvature, exactly.
+"""What regressions and classifiers sum over rows at a point θ: loss, gradient and curvature,
+exactly.
 
-The same rows give the same whole numbers, in whatever order, batches and partitions they come. Entries of a row are
-whole multiples of 2⁻²⁴, and vectors are cut into limbs of so few bits that doubles hold every partial sum of a product:
-then BLAS adds without an error, in any order. What a row adds is computed entry by entry, and rounded to a unit
-that public numbers fix; pieces are added as integers (docs/theory/solver.md, section on rounding).
+The same rows give the same whole numbers, in whatever order, batches and partitions they come.
+Entries of a row are whole multiples of 2⁻²⁴, and vectors are cut into limbs of so few bits that
+doubles hold every partial sum of a product: then BLAS adds without an error, in any order. What a
+row adds is computed entry by entry, and rounded to a unit that public numbers fix; pieces are added
+as integers (docs/theory/solver.md, section on rounding).
 
 symbol        name
 φ             a row: (½, z) for a regression, a point of the unit ball for a classifier
@@ -30,30 +32,36 @@ from sottovoce.data.kernels import GroupLookup
 from sottovoce.data.readers import ClassLabel, Label, Reader
 from sottovoce.errors import ReleaseFailed
 
-#: Rows that are worked on at a time, so that the work stays in the cache; each sum over them is at most 2^54.
+#: Rows that are worked on at a time, so that the work stays in the cache; each sum over them is at
+#: most 2^54.
 PIECE_BITS = 13
 PIECE = 2**PIECE_BITS
 #: Rows that are fetched at a time.
 READ_ROWS = 4 * PIECE
 #: So many pieces are added in 64 bits before Python's integers take over: 2^54·2^8 = 2^62.
 BLOCK = PIECE * 2**8
-#: Entries of a row are multiples of 2^−24 and at most ½, or multiples of 2^−23 and at most 1: 23 bits and a sign.
+#: Entries of a row are multiples of 2^−24 and at most ½, or multiples of 2^−23 and at most 1: 23
+#: bits and a sign.
 ROW_BITS = 23
 GRID_STEP = 2.0**-24
 #: Added and taken away again, it rounds numbers of at most ½ to whole multiples of 2^−24.
 ROUNDER = 1.5 * 2.0**28
-#: Bits of θ that are kept for Newton's steps in doubles. For the certificate θ is exact, and all of its bits are.
+#: Bits of θ that are kept for Newton's steps in doubles. For the certificate θ is exact, and all of
+#: its bits are.
 PLAIN_BITS = 50
-#: An exact θ is coarse down to 2^−22 and fine below: coarse parts are added without an error, in doubles even, up to
-#: predictions of 2^6. So a residual is right to a unit in its own last place, and not in that of θ.
+#: An exact θ is coarse down to 2^−22 and fine below: coarse parts are added without an error, in
+#: doubles even, up to predictions of 2^6. So a residual is right to a unit in its own last place,
+#: and not in that of θ.
 COARSE_BITS = 22
-#: Bits of a row's pull in one limb, and how many limbs there are of them: 51 bits in doubles, 85 where it is extended.
+#: Bits of a row's pull in one limb, and how many limbs there are of them: 51 bits in doubles, 85
+#: where it is extended.
 LIMB = 53 - ROW_BITS - PIECE_BITS
 PLAIN_LIMBS = 3
 EXTENDED_LIMBS = 5
 #: A θ whose entries are all below 2 to this is cut as if they were not.
 SMALLEST_EXPONENT = -500
-#: A row's loss has two limbs of so many bits; a row times the root of its curvature has ROOT_BITS: 20 + 20 + 13 = 53.
+#: A row's loss has two limbs of so many bits; a row times the root of its curvature has ROOT_BITS:
+#: 20 + 20 + 13 = 53.
 VALUE_LIMB = 40
 ROOT_BITS = 20
 
@@ -62,10 +70,11 @@ RowBlock = tuple[Floats, Floats, Floats]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RowTerms:
-    """Sums over rows of v times loss, pull·φ and bend·φφᵀ, each a function of a row's prediction φᵀθ and its label.
+    """Sums over rows of v times loss, pull·φ and bend·φφᵀ, each a function of a row's prediction
+    φᵀθ and its label.
 
-    ``extended`` sums the pull alone, in the longest float there is, at a θ of exact fractions. A subclass knows rows,
-    labels and the loss: entries of φ times the root of bend are at most ½.
+    ``extended`` sums the pull alone, in the longest float there is, at a θ of exact fractions. A
+    subclass knows rows, labels and the loss: entries of φ times the root of bend are at most ½.
     """
 
     reader: Reader
@@ -87,7 +96,9 @@ class RowTerms:
         return np.zeros(limbs * d if self.extended else 2 + limbs * d + d * d, dtype=object)
 
     def __call__(self, batch: Any) -> Array:
-        """Returns the sums over the batch as Python's integers, one after another; ``floats`` reads them."""
+        """Returns the sums over the batch as Python's integers, one after another; ``floats`` reads
+        them.
+        """
         blocks = (batch.slice(at, BLOCK) for at in range(0, len(batch), BLOCK))
         return sum((self._sum_block(block).astype(object) for block in blocks), start=self.zero())
 
@@ -152,7 +163,9 @@ class RowTerms:
         return squares
 
     def floats(self, sums: Array) -> tuple[float, Array, Floats]:
-        """Returns (Σvρ, Σvψφ, Σvψ'φφᵀ) from the sums over all rows, each rounded once; Σvψφ exactly, if extended."""
+        """Returns (Σvρ, Σvψφ, Σvψ'φφᵀ) from the sums over all rows, each rounded once; Σvψφ
+        exactly, if extended.
+        """
         d = len(self.theta)
         limbs = self._limbs
         pulls = (sums if self.extended else sums[2 : 2 + limbs * d]).reshape(limbs, d)
@@ -253,7 +266,9 @@ class HuberTerms(RowTerms):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LogisticTerms(RowTerms):
-    """Σ v·log(1+e^(−yφᵀθ)), minus its gradient, and its curvature, for one class against the others."""
+    """Σ v·log(1+e^(−yφᵀθ)), minus its gradient, and its curvature, for one class against the
+    others.
+    """
 
     label: ClassLabel
     positive: int  # the class that counts as +1
@@ -309,8 +324,9 @@ def compute_predictions(rows: Floats, theta: Floats) -> Floats:
 def compute_residuals(start: Any, rows: Floats, theta: Array) -> Array:
     """Returns start − φᵀθ in the longest float, for an exact θ of any size and |start| ≤ 1.
 
-    It is wrong by a few units in the last place of itself and of d·2⁻²²: coarse parts are added without an error, or
-    the result is beyond 2⁶ as they are, and fine ones come to less than d·2⁻²² together (docs/theory/solver.md).
+    It is wrong by a few units in the last place of itself and of d·2⁻²²: coarse parts are added
+    without an error, or the result is beyond 2⁶ as they are, and fine ones come to less than d·2⁻²²
+    together (docs/theory/solver.md).
     """
     if choose_limb_bits(len(theta)) >= COARSE_BITS:
         bits = COARSE_BITS
@@ -333,7 +349,8 @@ def choose_limb_bits(coordinates: int) -> int:
 
 
 def split_exactly(theta: Array, bits: int) -> Iterator[tuple[int, Floats]]:
-    """Yields fractions over powers of two in parts that add up to them: (k, whole multiples of 2^(−bits·k)), k rising.
+    """Yields fractions over powers of two in parts that add up to them: (k, whole multiples of
+    2^(−bits·k)), k rising.
 
     What is left after part k is at most half its unit.
     """
@@ -361,7 +378,9 @@ def _multiply_limb(rows: Floats, limb: Floats) -> Floats:
 
 
 def split_limbs(vector: Array, top: int, bits: int, count: int) -> Iterator[Floats]:
-    """Yields a vector of numbers below 2^top in parts: whole multiples of 2^(top−bits), of 2^(top−2·bits), …"""
+    """Yields a vector of numbers below 2^top in parts: whole multiples of 2^(top−bits), of
+    2^(top−2·bits), …
+    """
     rest = vector
     for cut in range(1, count + 1):
         part = np.rint(rest * math.ldexp(1.0, bits * cut - top)) * math.ldexp(1.0, top - bits * cut)
@@ -371,7 +390,9 @@ def split_limbs(vector: Array, top: int, bits: int, count: int) -> Iterator[Floa
 
 
 def to_whole(sums: Floats) -> NDArray[np.int64]:
-    """Returns sums that are whole numbers as such; a row that is no number after all ends the release."""
+    """Returns sums that are whole numbers as such; a row that is no number after all ends the
+    release.
+    """
     if not np.isfinite(sums).all():
         raise ReleaseFailed()
     return sums.astype(np.int64)

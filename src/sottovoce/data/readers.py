@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Features and label of a batch as arrays.
 
-A reader turns a batch into the recoded matrix Z, entries in [−½, ½], or, for a classifier, into rows of the
-unit ball. In memory the matrix is recoded once and lies in one list column; in files it is recoded batch by
-batch from named columns.
+A reader turns a batch into the recoded matrix Z, entries in [−½, ½], or, for a classifier, into
+rows of the unit ball. In memory the matrix is recoded once and lies in one list column; in files it
+is recoded batch by batch from named columns.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ class EncodedReader:
 
 @dataclass(frozen=True, eq=False)
 class UnitBallReader:
-    """Rows of the unit ball, as a classifier reads them: brought there on entry, or batch by batch."""
+    """Rows of the unit ball, as a classifier reads them: brought there on entry, or batch by
+    batch.
+    """
 
     ball: UnitBall
     recoding: Recoding
@@ -125,7 +127,9 @@ class ColumnReader:
         return self.recoding.width
 
     def matrix(self, batch: Any) -> Floats:
-        """Returns Z, recoded from the named columns; a declared constant stands for missing numbers."""
+        """Returns Z, recoded from the named columns; a declared constant stands for missing
+        numbers.
+        """
         raw = np.empty((len(batch), len(self.columns)), order="F")
         for j, feature in enumerate(self.recoding.features):
             column = batch.column(feature.name)
@@ -202,7 +206,9 @@ class ClassLabel:
     coded: bool = False
 
     def codes(self, batch: Any) -> Floats:
-        """Returns the number of each label's class, negative or NaN where it is none of the declared ones."""
+        """Returns the number of each label's class, negative or NaN where it is none of the
+        declared ones.
+        """
         column = batch.column(self.column)
         if self.coded:
             return as_floats(column)
@@ -223,7 +229,9 @@ class ClassLabel:
 
 @dataclass(frozen=True, eq=False)
 class HasInvalidRows:
-    """Whether (features, label) hold anything that the declaration does not allow: yes or no, never where."""
+    """Whether (features, label) hold anything that the declaration does not allow: yes or no, never
+    where.
+    """
 
     reader: Reader
     label: Label | ClassLabel

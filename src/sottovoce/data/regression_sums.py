@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exact weighted sums of products of features and label, and of residuals (docs/theory/moments.md).
 
-Each coordinate of ẑ = (1, z, y), z doubled so that all lie in [−1, 1], becomes a whole number of at most
-2^13; weights are cut into limbs of 13 bits; over blocks of 2^13 rows every partial sum stays below
-2^(13+13+13+13) = 2^52, so the float64 matrix product is exact in any order, at the speed of BLAS. Residuals are
-counted exactly too: a row's own does not depend on where the row stands (terms.py).
+Each coordinate of ẑ = (1, z, y), z doubled so that all lie in [−1, 1], becomes a whole number of at
+most 2^13; weights are cut into limbs of 13 bits; over blocks of 2^13 rows every partial sum stays
+below 2^(13+13+13+13) = 2^52, so the float64 matrix product is exact in any order, at the speed of
+BLAS. Residuals are counted exactly too: a row's own does not depend on where the row stands
+(terms.py).
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from sottovoce.weights import Weights
 BITS = 13
 UNIT = 2**BITS
 BLOCK = 2**13
-#: Weights fit one limb if nobody's is below this share of the loudest row's; else two limbs are used.
+#: Weights fit one limb if nobody's is below this share of the loudest row's; else two limbs are
+#: used.
 ONE_LIMB = 1 / 64
 #: Who grants less than this part of the mean ε is not heard.
 USABLE_SHARE = 1e-6
@@ -79,7 +81,9 @@ class Products:
 
 @dataclass(frozen=True, eq=False)
 class ResidualHistogram:
-    """Σ weight over rows whose residual y − φᵀθ falls in each cell of a public grid; exact whole numbers."""
+    """Σ weight over rows whose residual y − φᵀθ falls in each cell of a public grid; exact whole
+    numbers.
+    """
 
     reader: Reader
     label: Label
@@ -123,7 +127,9 @@ def to_whole_numbers(Z: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[
 
 
 def make_proportional_weights(kinds: BudgetGroups) -> Weights:
-    """Returns whole-number weights w ∝ ε, spread over a person's rows, in one or two limbs; whispers weigh nothing."""
+    """Returns whole-number weights w ∝ ε, spread over a person's rows, in one or two limbs;
+    whispers weigh nothing.
+    """
     per_row = np.where(has_usable_budget(kinds), kinds.epsilon, 0) / kinds.rows
     loudest = per_row.max()
     if not loudest > 0:
@@ -143,8 +149,8 @@ def make_proportional_weights(kinds: BudgetGroups) -> Weights:
 def has_usable_budget(kinds: BudgetGroups) -> NDArray[np.bool_]:
     """Returns which kinds of people grant at least a millionth of the mean ε.
 
-    Fewer than that could not be heard, but what covers rounding (solver_error, ε_out) must be paid by everybody who
-    takes part, so one person at 1e-9 would set the noise for all.
+    Fewer than that could not be heard, but what covers rounding (solver_error, ε_out) must be paid
+    by everybody who takes part, so one person at 1e-9 would set the noise for all.
     """
     mean = float((kinds.epsilon * kinds.people).sum() / kinds.people.sum())
     return np.asarray(kinds.epsilon > USABLE_SHARE * mean, dtype=np.bool_)

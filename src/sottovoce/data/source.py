@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table by the names of its columns: which one is asked about, whose rows they are, and where budgets are found.
+"""A table by the names of its columns: which one is asked about, whose rows they are, and where
+budgets are found.
 
-Names come from the caller, and what they leave out from a schema. Nothing but the header is read here; the census
-reads people and budgets, and the question reads the rest when it has been paid for. Where a schema names a column of
-people, the promise is to people: that each row counts as a person of its own has to be asked for.
+Names come from the caller, and what they leave out from a schema. Nothing but the header is read
+here; the census reads people and budgets, and the question reads the rest when it has been paid
+for. Where a schema names a column of people, the promise is to people: that each row counts as a
+person of its own has to be asked for.
 """
 
 from __future__ import annotations
@@ -32,12 +34,15 @@ from sottovoce.data.readers import ClassLabel, ColumnReader, Label
 from sottovoce.errors import InvalidParameter, MissingColumn
 from sottovoce.schema import Bounds, Schema
 
-#: What ``groups`` says where each row is to count as a person of its own, although a schema names people.
+#: What ``groups`` says where each row is to count as a person of its own, although a schema names
+#: people.
 ROWS_MARKER = "rows"
 
 
 def find_schema(question: Any) -> Schema:
-    """Returns the schema that a question, or one inside it, has as its bounds; an empty one where there is none."""
+    """Returns the schema that a question, or one inside it, has as its bounds; an empty one where
+    there is none.
+    """
     while question is not None:
         for name in ("bounds", "label_bounds"):
             bounds = getattr(question, name, None)
@@ -50,7 +55,9 @@ def find_schema(question: Any) -> Schema:
 def is_read_by_names(
     schema: Schema, table: Any, y: Any = None, epsilon: Any = None, groups: Any = None
 ) -> bool:
-    """Whether a table is read by the names of its columns: it lives elsewhere, or is in memory and all are named."""
+    """Whether a table is read by the names of its columns: it lives elsewhere, or is in memory and
+    all are named.
+    """
     if is_external_table(table):
         return True
     names = list_feature_names(table)
@@ -69,14 +76,17 @@ def is_rows_marker(groups: Any) -> bool:
 
 
 def _is_values(word: Any) -> bool:
-    """Whether this is a column itself (or Budgets, which know their rows), and neither a name nor a number."""
+    """Whether this is a column itself (or Budgets, which know their rows), and neither a name nor a
+    number.
+    """
     if word is None or isinstance(word, str | Mapping) or _is_table(word):
         return False
     return isinstance(word, Budgets) or count_dimensions(word) > 0
 
 
 def find_owner_column(schema: Schema, columns: Collection[str] | None, groups: Any) -> str | None:
-    """Returns the column of people: the one that was named, or the schema's; None: each row is a person of its own.
+    """Returns the column of people: the one that was named, or the schema's; None: each row is a
+    person of its own.
 
     ``columns`` are the table's, None where they have no names.
     """
@@ -87,7 +97,8 @@ def find_owner_column(schema: Schema, columns: Collection[str] | None, groups: A
     if is_rows_marker(groups):
         if ROWS_MARKER in there:
             raise InvalidParameter(
-                "It is not clear whether a column is meant, or rows: the table has a column called 'rows'.",
+                "It is not clear whether a column is meant, or rows: the table has a column "
+                "called 'rows'.",
                 "The word 'rows' asks for each row as a person of its own.",
                 "Rename the column, or name it as person in the schema and leave groups out.",
             )
@@ -96,9 +107,11 @@ def find_owner_column(schema: Schema, columns: Collection[str] | None, groups: A
         return str(groups)
     if schema.person is not None and schema.person not in there:
         raise MissingColumn(
-            f"The schema names a column of people, {schema.person!r}, that this table does not have.",
+            f"The schema names a column of people, {schema.person!r}, that this table does not "
+            "have.",
             "A promise is made to people where a schema names them.",
-            "Say whose the rows are, with groups; the word 'rows' there makes each row a person of its own.",
+            "Say whose the rows are, with groups; the word 'rows' there makes each row a person "
+            "of its own.",
         )
     return schema.person
 
@@ -106,9 +119,11 @@ def find_owner_column(schema: Schema, columns: Collection[str] | None, groups: A
 def owners_missing_error(schema: Schema) -> InvalidParameter:
     """What is said where people are named by a schema, and nothing tells whose rows are whose."""
     return InvalidParameter(
-        f"The schema names a column of people, {schema.person!r}, and it is not said whose the rows are.",
+        f"The schema names a column of people, {schema.person!r}, and it is not said whose the "
+        "rows are.",
         "A promise is made to people where a schema names them.",
-        "Pass groups= with the owner of each row, or groups='rows' if each row is a person of its own.",
+        "Pass groups= with the owner of each row, or groups='rows' if each row is a person of "
+        "its own.",
     )
 
 
@@ -183,7 +198,9 @@ def _refuse_names(*said: Any) -> None:
 
 
 def _refuse_another_order(epsilon: Any, owners: Any, *tables: Any) -> None:
-    """Refuses a Series of ε by row whose index says that it is in another order, or that it is by person."""
+    """Refuses a Series of ε by row whose index says that it is in another order, or that it is by
+    person.
+    """
     given = series_to_mapping(epsilon)
     indices = [table.index for table in tables if hasattr(getattr(table, "index", None), "equals")]
     if given is None or not indices or any(epsilon.index.equals(index) for index in indices):
@@ -191,9 +208,12 @@ def _refuse_another_order(epsilon: Any, owners: Any, *tables: Any) -> None:
     by_name = owners is None and all(isinstance(name, str) for name in given)
     if by_name or any(len(index) == len(given) and set(index) == set(given) for index in indices):
         raise InvalidParameter(
-            "It is not clear which ε belongs to which row: the Series has another index than the table.",
-            "Budgets by row are in the order of the rows; budgets by person need the owner of each row.",
-            "Pass epsilon.to_numpy() if it is in the order of the rows, or groups= with the owners.",
+            "It is not clear which ε belongs to which row: the Series has another index than the "
+            "table.",
+            "Budgets by row are in the order of the rows; budgets by person need the owner of "
+            "each row.",
+            "Pass epsilon.to_numpy() if it is in the order of the rows, or groups= with the "
+            "owners.",
         )
 
 
@@ -208,7 +228,9 @@ def _refuse_one_column_twice(*said: Any) -> None:
 
 
 def _find_owners(schema: Schema, names: list[str] | None, epsilon: Any, groups: Any) -> Any:
-    """Returns the owners, or the name of their column; refuses to take rows for people where nobody asked for that."""
+    """Returns the owners, or the name of their column; refuses to take rows for people where nobody
+    asked for that.
+    """
     if groups is not None and not isinstance(groups, str):
         return groups
     if groups is None and isinstance(epsilon, Budgets):
@@ -225,7 +247,8 @@ def _find_budget_column(schema: Schema, names: list[str] | None, epsilon: Any) -
         return None
     if names is None or schema.budget not in names:
         raise MissingColumn(
-            f"The schema names a column of budgets, {schema.budget!r}, that this table does not have.",
+            f"The schema names a column of budgets, {schema.budget!r}, that this table does not "
+            "have.",
             "Everybody's own ε is in that column.",
             "Pass a table that has it, or pass epsilon=.",
         )
@@ -233,7 +256,9 @@ def _find_budget_column(schema: Schema, names: list[str] | None, epsilon: Any) -
 
 
 def _select_tiers(schema: Schema, budget: Any) -> Mapping[str, float]:
-    """Returns the price list: it is that of the schema's own column of budgets, not of another that was named."""
+    """Returns the price list: it is that of the schema's own column of budgets, not of another that
+    was named.
+    """
     if isinstance(budget, str) and schema.budget not in (None, budget):
         return {}
     return schema.tiers
@@ -249,7 +274,9 @@ def _convert_tiers(column: Any, tiers: Mapping[str, float]) -> Any:
 def _drop_used_columns(
     question: Any, X: Any, names: list[str] | None, y: Any, said: tuple[Any, ...]
 ) -> Any:
-    """Returns the table without the columns that have another purpose, unless a schema says which are features."""
+    """Returns the table without the columns that have another purpose, unless a schema says which
+    are features.
+    """
     schema = find_schema(question)
     used = {
         name
@@ -332,7 +359,9 @@ class DataSource:
         )
 
     def find_column(self) -> str:
-        """The column in question, where there is one only: the one that was named, or the only one that is left."""
+        """The column in question, where there is one only: the one that was named, or the only one
+        that is left.
+        """
         if self.value is None and len(self.others) != 1:
             raise InvalidParameter(
                 "It is not clear which column is asked about.",
@@ -372,7 +401,9 @@ class DataSource:
         return Dataset(self.header, label.column, GroupLookup(), ColumnReader(recoding), label)
 
     def read(self, rows: Dataset) -> tuple[Budgets, Dataset]:
-        """Takes the census, and returns the budgets and the rows with their owners, columns of numbers as such."""
+        """Takes the census, and returns the budgets and the rows with their owners, columns of
+        numbers as such.
+        """
         numbers = _list_number_columns(rows)
         if isinstance(self.budget, str) and not self.tiers:
             own: tuple[str, ...] = (self.budget,)
@@ -401,7 +432,9 @@ class DataSource:
 
 
 def load_values(question: Any, X: Any, y: Any, epsilon: Any, groups: Any) -> Values:
-    """Returns the same in memory where it is a table by names, for a question that cannot do with less."""
+    """Returns the same in memory where it is a table by names, for a question that cannot do with
+    less.
+    """
     schema = find_schema(question)
     if not is_read_by_names(schema, X, y, epsilon, groups):
         return Values.of(question, X, y, epsilon, groups)
@@ -468,5 +501,6 @@ def _refuse_columns_themselves(*said: Any) -> None:
         raise InvalidParameter(
             "Columns of a table that is read by names are given as values.",
             "Its rows have no order that values could follow.",
-            "Name the columns; budgets may also be a number, a mapping from person, or another table.",
+            "Name the columns; budgets may also be a number, a mapping from person, or another "
+            "table.",
         )

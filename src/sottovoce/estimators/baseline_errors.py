@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What picking rows adds to the expected error of the estimator inside a baseline (docs/theory/baselines.md).
+"""What picking rows adds to the expected error of the estimator inside a baseline
+(docs/theory/baselines.md).
 
-The error is against the classical answer on the whole table. Rows that are not picked are missing in the answer, or
-null records stand in their place and pull it towards themselves. How far only the table knows, so a plan takes what is
-typical: the values' mean lies .4 of half the range away from the null record, and they spread by a tenth of the range.
+The error is against the classical answer on the whole table. Rows that are not picked are missing
+in the answer, or null records stand in their place and pull it towards themselves. How far only the
+table knows, so a plan takes what is typical: the values' mean lies .4 of half the range away from
+the null record, and they spread by a tenth of the range.
 
 symbol                  name
 p_l                     how likely person l is kept
@@ -25,11 +27,13 @@ from sottovoce.budgets import Budgets
 from sottovoce.noise import selection
 from sottovoce.plan import ExpectedError
 
-#: Distance of the null record from the values' mean, and their spread, in half ranges; ½ for a probability.
+#: Distance of the null record from the values' mean, and their spread, in half ranges; ½ for a
+#: probability.
 AWAY = 0.4
 SPREAD = 0.2
 PROBABLE = 0.5
-#: Ranks that a null record in the middle of the bounds may have, if the mean is as far from the middle.
+#: Ranks that a null record in the middle of the bounds may have, if the mean is as far from the
+#: middle.
 RANKS = (0.5 - AWAY / 2, 0.5 + AWAY / 2)
 
 
@@ -119,7 +123,10 @@ def _one(
 def _describe(lost: float) -> str:
     if lost <= 0:
         return "Rows that are left out are taken as resembling those that are kept."
-    return f"Null records stand for {lost:.0%} of the rows, and are taken as lying 0.4 of half the range from the mean."
+    return (
+        f"Null records stand for {lost:.0%} of the rows, and are taken as lying 0.4 of half the "
+        "range from the mean."
+    )
 
 
 def _scale(unit: str, parameters: Mapping[str, Any]) -> float:
@@ -141,7 +148,8 @@ def _freedom(parameters: Mapping[str, Any]) -> int:
 
 
 def _shift_rank(q: float, heard: float) -> float:
-    """How far in rank null records move a quantile: values fill the bounds evenly, nulls have one rank r among them.
+    """How far in rank null records move a quantile: values fill the bounds evenly, nulls have one
+    rank r among them.
 
     h·t + (1 − h)·[t ≥ r] = q for the rank t of the answer, or t = r where the sum jumps over q.
     """

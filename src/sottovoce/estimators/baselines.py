@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Baselines around any private estimator: Uniform, and what Sampled and Limited (sampled.py) share with it.
+"""Baselines around any private estimator: Uniform, and what Sampled and Limited (sampled.py) share
+with it.
 
-Whoever hands them personal budgets gets a release in which nobody loses more than they granted, neighbours
-by replacement of all rows of one person (of one row, without ``groups``); docs/theory/baselines.md. The
-estimator inside takes ``epsilon`` in its ``fit`` (and ``groups``, if people own several rows) and keeps that
-promise to everybody. `adapt` makes such an estimator of a function that somebody else wrote.
+Whoever hands them personal budgets gets a release in which nobody loses more than they granted,
+neighbours by replacement of all rows of one person (of one row, without ``groups``);
+docs/theory/baselines.md. The estimator inside takes ``epsilon`` in its ``fit`` (and ``groups``, if
+people own several rows) and keeps that promise to everybody. `adapt` makes such an estimator of a
+function that somebody else wrote.
 
-Baselines that hear a part of the rows: Sampled (Jorgensen, Yu and Cormode 2015, repaired) and Limited.
+Baselines that hear a part of the rows: Sampled (Jorgensen, Yu and Cormode 2015, repaired) and
+Limited.
 
-Sampled throws a secret coin for each person and puts a public *null record* in the place of those who are
-dropped; Limited keeps some rows of each person by public randomness. In both nobody loses more than they
-granted, neighbours by replacement of all rows of one person (docs/theory/baselines.md).
+Sampled throws a secret coin for each person and puts a public *null record* in the place of those
+who are dropped; Limited keeps some rows of each person by public randomness. In both nobody loses
+more than they granted, neighbours by replacement of all rows of one person
+(docs/theory/baselines.md).
 
 symbol                       name
 t                            threshold, in units: the ε that the estimator inside runs at
@@ -61,12 +65,15 @@ from sottovoce.release import Certificate, Release
 from sottovoce.schema import Bounds, Schema, is_between, to_interval
 
 DELEGATED_METHODS = ("predict", "predict_proba", "decision_function", "score")
-#: How many steps of each neighbour relation make one replacement: a removal and an addition make one.
+#: How many steps of each neighbour relation make one replacement: a removal and an addition make
+#: one.
 STEPS_PER_REPLACEMENT = {"replace": 1, "add/remove": 2}
 
 
 class BaselineWrapper(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """What the fitted estimator inside has learnt and can do, a baseline has and can do, under its own promise."""
+    """What the fitted estimator inside has learnt and can do, a baseline has and can do, under its
+    own promise.
+    """
 
     def __getattr__(self, name: str) -> Any:
         learnt = name.endswith("_") and not name.startswith("_")
@@ -90,7 +97,9 @@ class BaselineWrapper(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         retold: Callable[[Any], Any] = lambda release: release,
         column: str | None = None,
     ) -> None:
-        """Keeps the fitted estimator, the promise, and the release, retold, with this promise in it."""
+        """Keeps the fitted estimator, the promise, and the release, retold, with this promise in
+        it.
+        """
         self.__dict__.pop("release_", None)
         self.estimator_ = inside
         self.guarantee_ = guarantee
@@ -114,17 +123,19 @@ class Uniform(BaselineWrapper):
 
     **Question.** That of ``estimator``.
 
-    **Promise.** At most min_l ε_l for each person (each row, without ``groups``), in the estimator's own
-    neighbour relation (ours: replace).
+    **Promise.** At most min_l ε_l for each person (each row, without ``groups``), in the
+    estimator's own neighbour relation (ours: replace).
 
     **Formula.** The estimator at ε = min_l ε_l (docs/theory/baselines.md, equation 1).
 
     >>> from sottovoce import Mean
-    >>> mean = Uniform(Mean(bounds=(0, 10))).fit([2.0, 8.0] * 300, epsilon=[0.1] * 300 + [1.0] * 300)
+    >>> mean = Uniform(Mean(bounds=(0, 10))).fit([2.0, 8.0] * 300, epsilon=[0.1] * 300 + [1.0] *
+    300)
     >>> bool(0 <= mean.value_ <= 10), mean.guarantee_.epsilon.max().item()
     (True, 0.1)
 
-    **Limits.** One very careful person makes the answer useless for all; one who grants nothing, impossible.
+    **Limits.** One very careful person makes the answer useless for all; one who grants nothing,
+    impossible.
 
     Parameters
     ----------
@@ -147,7 +158,9 @@ class Uniform(BaselineWrapper):
 
     @if_estimator_plans  # type: ignore[untyped-decorator]
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, **more: Any) -> Plan:
-        """The estimator's plan with everybody at the smallest ε; it is handed whatever more it asks for."""
+        """The estimator's plan with everybody at the smallest ε; it is handed whatever more it asks
+        for.
+        """
         budgets = make_budgets(epsilon, groups, rows, find_schema(self))
         return plan_at_epsilon(self.estimator, budgets, _find_smallest_epsilon(budgets), more)
 
@@ -169,8 +182,10 @@ class ExternalEstimator(BaselineWrapper):
         steps = STEPS_PER_REPLACEMENT.get(self.neighbours, 0)
         if granted.ndim or not steps or granted < steps or not callable(self.train):
             raise InvalidParameter(
-                "An adapted estimator was given several ε, neighbours it does not know, or nothing to call.",
-                f"It has a function, one ε for all rows, and the neighbours {' or '.join(STEPS_PER_REPLACEMENT)}.",
+                "An adapted estimator was given several ε, neighbours it does not know, or "
+                "nothing to call.",
+                "It has a function, one ε for all rows, and the neighbours "
+                f"{' or '.join(STEPS_PER_REPLACEMENT)}.",
                 "Put sv.Uniform or sv.Sampled around it, or correct what was passed to adapt.",
             )
         budgets = Budgets.of(units.to_epsilon(granted), rows=count_rows(X, "rows"))
@@ -186,13 +201,16 @@ class ExternalEstimator(BaselineWrapper):
 def adapt(
     fit: Callable[..., Any], *, bounds: Any = None, neighbours: str = "replace"
 ) -> ExternalEstimator:
-    """Returns an estimator that calls ``fit(X, y, epsilon=…)`` (without y, where there is none), one row a person.
+    """Returns an estimator that calls ``fit(X, y, epsilon=…)`` (without y, where there is none),
+    one row a person.
 
-    Its guarantee is what you say it is: that ``fit`` is ε-DP, in pure ε and for these neighbours, and that all it
-    returns may be published. An "add/remove" function is handed half of ε, since one replacement is two steps
-    there. ``bounds`` are the public limits from which Sampled takes its null record.
+    Its guarantee is what you say it is: that ``fit`` is ε-DP, in pure ε and for these neighbours,
+    and that all it returns may be published. An "add/remove" function is handed half of ε, since
+    one replacement is two steps there. ``bounds`` are the public limits from which Sampled takes
+    its null record.
 
-    >>> toy = adapt(fit=lambda y, epsilon: sum(y) / len(y), bounds=(0, 1))  # without noise, so private for nobody
+    >>> toy = adapt(fit=lambda y, epsilon: sum(y) / len(y), bounds=(0, 1))  # without noise, so
+                                                                            private for nobody
     >>> Uniform(toy).fit([0.0, 1.0], epsilon=[0.1, 1.0]).value_
     0.5
     """
@@ -209,7 +227,9 @@ def _call_external(train: Any, columns: tuple[Any, ...], epsilon: float) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class FitRequest:
-    """What one fit is asked: columns, by the names under which the estimator takes them, and everybody's budget."""
+    """What one fit is asked: columns, by the names under which the estimator takes them, and
+    everybody's budget.
+    """
 
     data: dict[str, Any]
     budgets: Budgets
@@ -251,7 +271,9 @@ class FitRequest:
         return FitRequest(data, select_budgets(self.budgets, places))
 
     def fit_copy(self, estimator: Any, epsilon: Any) -> Any:
-        """Returns a copy of the estimator, fitted with this ε (or these Budgets, which know the owners themselves)."""
+        """Returns a copy of the estimator, fitted with this ε (or these Budgets, which know the
+        owners themselves).
+        """
         if isinstance(epsilon, Budgets):
             owner = {}
         else:
@@ -263,7 +285,9 @@ class FitRequest:
         return inside
 
     def owner_argument(self, estimator: Any) -> dict[str, Any]:
-        """Returns the owners as fit takes them; refuses several rows a person where it does not take them."""
+        """Returns the owners as fit takes them; refuses several rows a person where it does not
+        take them.
+        """
         if "groups" in list_fit_parameters(estimator):
             return {"groups": get_owner_argument(estimator, self.budgets)}
         if self.budgets.kinds.rows.max() > 1:
@@ -295,7 +319,9 @@ def list_fit_parameters(estimator: Any) -> tuple[str, ...]:
 
 
 def get_guarantee(inside: Any, budgets: Budgets, spent: units.Units) -> Guarantee:
-    """Returns what the fitted estimator promises these people; one that says nothing is taken at its word."""
+    """Returns what the fitted estimator promises these people; one that says nothing is taken at
+    its word.
+    """
     told: Guarantee | None = getattr(inside, "guarantee_", None)
     if told is None:
         return Guarantee.of(budgets, spent, "floating")
@@ -318,7 +344,9 @@ def plan_at_epsilon(estimator: Any, budgets: Budgets, amount: int, more: dict[st
 
 
 def is_by_row(estimator: Any, budgets: Budgets) -> bool:
-    """Whether these budgets are by row although the estimator's schema names people: it was asked for, and is again."""
+    """Whether these budgets are by row although the estimator's schema names people: it was asked
+    for, and is again.
+    """
     return budgets.unit == "row" and find_schema(estimator).person is not None
 
 
@@ -344,7 +372,9 @@ def select_budgets(budgets: Budgets, places: NDArray[np.int64]) -> Budgets:
 
 
 def find_parameter(estimator: Any, name: str) -> Any:
-    """Returns a parameter of the estimator, or of the one inside it, and so on; None if there is none."""
+    """Returns a parameter of the estimator, or of the one inside it, and so on; None if there is
+    none.
+    """
     while estimator is not None and getattr(estimator, name, None) is None:
         estimator = getattr(estimator, "estimator", None)
     return getattr(estimator, name, None)
@@ -360,7 +390,9 @@ def _find_smallest_epsilon(budgets: Budgets) -> int:
 
 
 def _assign_columns(names: tuple[str, ...], X: Any, y: Any) -> dict[str, Any]:
-    """One column for a question about one (whichever way it was passed), else X and, if there is one, y."""
+    """One column for a question about one (whichever way it was passed), else X and, if there is
+    one, y.
+    """
     if "X" in names and "y" in names:
         if y is None:
             return {"X": X}
@@ -403,27 +435,28 @@ class Sampled(BaselineWrapper):
 
     **Question.** That of ``estimator``, in which a null record stands for whoever is dropped.
 
-    **Promise.** Pure min(ε_l, t) for each person l (each row, without ``groups``), neighbours by replacement
-    of all their rows. Coins are exact; the rest of the arithmetic is the estimator's.
+    **Promise.** Pure min(ε_l, t) for each person l (each row, without ``groups``), neighbours by
+    replacement of all their rows. Coins are exact; the rest of the arithmetic is the estimator's.
 
-    **Formula.** Person l is kept with probability (e^ε_l − 1)/(e^t − 1), for certain where ε_l ≥ t; otherwise all
-    their rows become the null record. Then the estimator runs at ε = t on as many rows as there are, with
-    the noise it has without sampling (docs/theory/baselines.md, equations 3 to 5).
+    **Formula.** Person l is kept with probability (e^ε_l − 1)/(e^t − 1), for certain where ε_l ≥ t;
+    otherwise all their rows become the null record. Then the estimator runs at ε = t on as many
+    rows as there are, with the noise it has without sampling (docs/theory/baselines.md, equations 3
+    to 5).
 
     >>> from sottovoce import Mean
-    >>> mean = Sampled(Mean(bounds=(0, 10))).fit([2.0, 8.0] * 300, epsilon=[0.1] * 300 + [1.0] * 300)
+    >>> mean = Sampled(Mean(bounds=(0, 10))).fit([2.0, 8.0] * 300, epsilon=[0.1] * 300 + [1.0] *
+    300)
     >>> mean.guarantee_.epsilon[[0, -1]].tolist()
     [0.1, 1.0]
 
-    **Limits.** Null records pull the answer towards themselves; the expected error counts that as shrinkage, for
-    values whose mean lies .4 of half the range away from them (docs/theory/baselines.md). The published form, with
-    noise by the number sampled, is not private under replacement and is not here.
+    **Limits.** Null records pull the answer towards themselves; the expected error counts that as
+    shrinkage, for values whose mean lies .4 of half the range away from them
+    (docs/theory/baselines.md). The published form, with noise by the number sampled, is not private
+    under replacement and is not here.
 
-    Parameters
-    ----------
-    estimator : one with ``epsilon`` in its fit that promises pure ε.
-    threshold : "max" or "mean" of everybody's ε, or a number.
-    null : public record for whoever is dropped, a pair (x, y) in a regression; default: the middle of the bounds.
+    Parameters ---------- estimator : one with ``epsilon`` in its fit that promises pure ε.
+    threshold : "max" or "mean" of everybody's ε, or a number. null : public record for whoever is
+    dropped, a pair (x, y) in a regression; default: the middle of the bounds.
     """
 
     def __init__(self, estimator: Any = None, *, threshold: Any = "max", null: Any = None) -> None:
@@ -432,7 +465,9 @@ class Sampled(BaselineWrapper):
         self.null = null
 
     def fit(self, X: Any = None, y: Any = None, epsilon: Any = None, groups: Any = None) -> Sampled:
-        """Samples people and fits the estimator at the threshold; a question about one column takes it first."""
+        """Samples people and fits the estimator at the threshold; a question about one column takes
+        it first.
+        """
         request = FitRequest.of(self.estimator, X, y, epsilon, groups)
         request.owner_argument(self.estimator)  # what is refused is refused before a coin is thrown
         budgets, t = request.budgets, compute_threshold(self.threshold, request.budgets)
@@ -457,7 +492,9 @@ class Sampled(BaselineWrapper):
 
     @if_estimator_plans  # type: ignore[untyped-decorator]
     def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, **more: Any) -> Plan:
-        """The estimator's plan at the threshold with everybody's own promise; a voice counts the chance to be kept."""
+        """The estimator's plan at the threshold with everybody's own promise; a voice counts the
+        chance to be kept.
+        """
         budgets = make_budgets(epsilon, groups, rows, find_schema(self))
         return self._make_plan(budgets, compute_threshold(self.threshold, budgets), more)
 
@@ -491,7 +528,8 @@ class Sampled(BaselineWrapper):
 
 
 THEOREM = Theorem(
-    "Sampled people, null records, a t-DP estimator: person l loses at most min(ε_l, t), pure or at its δ (replace)",
+    "Sampled people, null records, a t-DP estimator: person l loses at most min(ε_l, t), pure or "
+    "at its δ (replace)",
     "docs/theory/baselines.md",
 )
 
@@ -514,7 +552,9 @@ def compute_threshold(threshold: Any, budgets: Budgets) -> int:
 
 
 def _make_outer_guarantee(inner: Guarantee, budgets: Budgets, t: int) -> Guarantee:
-    """Returns min(ε_l, t) for each kind, at the δ that the estimator inside has for t under replacement, if any."""
+    """Returns min(ε_l, t) for each kind, at the δ that the estimator inside has for t under
+    replacement, if any.
+    """
     sampled = inner.reported_currency == "epsilon" and inner.neighbours.startswith("replace")
     if not sampled or float(inner.amounts.max()) > units.to_epsilon(t):
         raise errors.IncompatibleGuarantees(
@@ -529,7 +569,9 @@ def _make_outer_guarantee(inner: Guarantee, budgets: Budgets, t: int) -> Guarant
 
 
 def _add_sampling(release: Release, plan: Plan | None, pull: PickedRowsError) -> Release:
-    """Returns the estimator's release with the sampling, its theorem and (if there is one) its plan in it."""
+    """Returns the estimator's release with the sampling, its theorem and (if there is one) its plan
+    in it.
+    """
     release = baseline_errors.restate_error(release, pull)
     if plan is None:
         return replace(
@@ -564,7 +606,9 @@ def _sample_and_fit(
 def find_replaceable_columns(
     estimator: Any, request: FitRequest, null: Any
 ) -> dict[str, list[tuple[Array, Any]]]:
-    """Returns private columns, each with its entry of the null record; refuses what is missing or does not fit."""
+    """Returns private columns, each with its entry of the null record; refuses what is missing or
+    does not fit.
+    """
     if null is None and hasattr(estimator, "__sklearn_tags__") and is_classifier(estimator):
         raise errors.InvalidParameter(
             "A classifier has no middle label.", "", "Pass null=(x, y) with a label."
@@ -594,7 +638,9 @@ def find_replaceable_columns(
 
 
 def find_middle(bounds: Any, name: str, values: Any) -> Any:
-    """Returns the middle of the declared bounds: of each number's range, and none of the levels of a factor."""
+    """Returns the middle of the declared bounds: of each number's range, and none of the levels of
+    a factor.
+    """
     ranges = _list_ranges(bounds, values)
     if name != "X" or count_dimensions(values) != 2:
         return _find_midpoint(
@@ -616,7 +662,9 @@ def _find_midpoint(limits: Any) -> Any:
 
 
 def _list_ranges(bounds: Any, values: Any) -> list[Any] | None:
-    """The range of each column that a schema describes as a number, None for the others; None without a schema."""
+    """The range of each column that a schema describes as a number, None for the others; None
+    without a schema.
+    """
     names = getattr(values, "column_names", getattr(values, "columns", None))
     if not isinstance(bounds, Schema) or names is None:
         return None
@@ -625,7 +673,9 @@ def _list_ranges(bounds: Any, values: Any) -> list[Any] | None:
 
 
 def _to_cells(name: str, values: Any, bounds: Any) -> list[Array]:
-    """Returns columns as numbers; those of a table as text where a schema has factors, or where they hold text."""
+    """Returns columns as numbers; those of a table as text where a schema has factors, or where
+    they hold text.
+    """
     arrays = to_columns(name, values)
     ranges = _list_ranges(bounds, values)
     text = [a.dtype.kind not in "buif" and any(isinstance(v, str) for v in a) for a in arrays]
@@ -668,11 +718,12 @@ class Limited(BaselineWrapper):
 
     **Question.** That of ``estimator``, about the chosen rows.
 
-    **Promise.** ε_l for each person l with *all* their rows, in the estimator's own neighbour relation
-    (ours: replace). Which rows are chosen depends on their places and on ``salt``, never on a value.
+    **Promise.** ε_l for each person l with *all* their rows, in the estimator's own neighbour
+    relation (ours: replace). Which rows are chosen depends on their places and on ``salt``, never
+    on a value.
 
-    **Formula.** Row i has the i-th word of SHAKE-128(salt); each person keeps the h rows with the smallest
-    words (docs/theory/baselines.md, equation 2).
+    **Formula.** Row i has the i-th word of SHAKE-128(salt); each person keeps the h rows with the
+    smallest words (docs/theory/baselines.md, equation 2).
 
     >>> from sottovoce import Mean
     >>> limited = Limited(Mean(bounds=(0, 1)), rows=2)
@@ -694,7 +745,9 @@ class Limited(BaselineWrapper):
         self.salt = salt
 
     def fit(self, X: Any = None, y: Any = None, epsilon: Any = None, groups: Any = None) -> Limited:
-        """Fits the estimator on the chosen rows, budgets unchanged; a question about one column takes it first."""
+        """Fits the estimator on the chosen rows, budgets unchanged; a question about one column
+        takes it first.
+        """
         request = FitRequest.of(self.estimator, X, y, epsilon, groups)
         fewer = request.select_rows(self._choose_rows(request.budgets))
         inside = fewer.fit_copy(self.estimator, _get_budget_argument(fewer.budgets, epsilon))
@@ -741,7 +794,9 @@ class Limited(BaselineWrapper):
 
 
 def choose_rows(owner: NDArray[np.int64], most: int, salt: str) -> NDArray[np.int64]:
-    """Returns the places, in order, of at most ``most`` rows of each owner, from places, owners and salt alone."""
+    """Returns the places, in order, of at most ``most`` rows of each owner, from places, owners and
+    salt alone.
+    """
     words = np.frombuffer(hashlib.shake_128(str(salt).encode()).digest(8 * len(owner)), dtype="<u8")
     order = np.lexsort((words, owner))
     rank = np.arange(len(owner)) - np.searchsorted(owner[order], owner[order])
@@ -749,7 +804,9 @@ def choose_rows(owner: NDArray[np.int64], most: int, salt: str) -> NDArray[np.in
 
 
 def _get_budget_argument(budgets: Budgets, given: Any) -> Any:
-    """What came in as Budgets goes on as Budgets; otherwise one number where all agree, else one a row."""
+    """What came in as Budgets goes on as Budgets; otherwise one number where all agree, else one a
+    row.
+    """
     if isinstance(given, Budgets):
         return budgets
     epsilon = units.to_epsilon(budgets.kinds.epsilon)

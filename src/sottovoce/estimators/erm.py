@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Empirical risk minimisation by noisy gradient descent, with a budget a person (docs/theory/erm.md).
+"""Empirical risk minimisation by noisy gradient descent, with a budget a person
+(docs/theory/erm.md).
 
-Minimise Σ c_i·ℓ(φ_iᵀθ, y_i) over a ball or a box. In risk/, planned.py plans and answers, descent.py has the steps,
-loudness.py the weights and what they cost, pace.py how far and how fast to go; solvers/losses.py has the losses.
+Minimise Σ c_i·ℓ(φ_iᵀθ, y_i) over a ball or a box. In risk/, planned.py plans and answers,
+descent.py has the steps, loudness.py the weights and what they cost, pace.py how far and how fast
+to go; solvers/losses.py has the losses.
 
 The plan of empirical risk minimisation, and its answer (docs/theory/erm.md).
 
     grants (ε_l, δ) → loudness → weights → clip, steps, stride → whole numbers, σ → charges
 
-All of it is public. loudness.py knows what a grant allows and what was spent, pace.py how far to go.
+All of it is public. loudness.py knows what a grant allows and what was spent, pace.py how far to
+go.
 """
 
 from __future__ import annotations
@@ -89,37 +92,41 @@ def _has_odds(erm: ERM) -> bool:
 class ERM(BaseEstimator):  # type: ignore[misc]
     """Empirical risk minimisation, each person heard as loudly as their own (ε, δ) allows.
 
-    **Question.** Which linear function of the features has the smallest mean loss? Features (and the label of a
-    regression) lie in ``bounds``; values beyond are clipped. Classes are declared, never read off the labels.
+    **Question.** Which linear function of the features has the smallest mean loss? Features (and
+    the label of a regression) lie in ``bounds``; values beyond are clipped. Classes are declared,
+    never read off the labels.
 
-    **Promise.** (ε_l, δ) for each person l (each row, without ``groups``), neighbours by replacement of all their
-    rows, features and label; exact arithmetic. In ρ of zCDP where everybody takes part in every step.
+    **Promise.** (ε_l, δ) for each person l (each row, without ``groups``), neighbours by
+    replacement of all their rows, features and label; exact arithmetic. In ρ of zCDP where
+    everybody takes part in every step.
 
-    **Formula.** T projected steps along Σ_l clip(g_l) + noise, g_l the gradient of all rows of person l, clipped at
-    W_l·L and cut to whole numbers, discrete Gaussian noise; ρ_l = T(2W_lL)²/(2σ²)  (docs/theory/erm.md, equation 3).
+    **Formula.** T projected steps along Σ_l clip(g_l) + noise, g_l the gradient of all rows of
+    person l, clipped at
+    W_l·L and cut to whole numbers, discrete Gaussian noise; ρ_l = T(2W_lL)²/(2σ²)  (docs/theory/erm.md,
+                                                                                    equation 3).
 
     >>> import numpy as np, sottovoce as sv
     >>> x = np.linspace(-1, 1, 4000)[:, None]
-    >>> erm = sv.ERM("logistic", bounds=sv.Bounds(features=(-1, 1)), delta=1e-6).fit(x, x[:, 0] > 0, epsilon=1.0)
+    >>> erm = sv.ERM("logistic", bounds=sv.Bounds(features=(-1, 1)), delta=1e-6).fit(x, x[:, 0] > 0,
+    epsilon=1.0)
     >>> bool(np.all(erm.guarantee_.epsilon <= 1.0)), bool(erm.score(x, x[:, 0] > 0) > 0.9)
     (True, True)
 
-    **Limits.** Rows are read once a step, wherever they live. Steps, stride and clip are chosen by public rules of
-    thumb; with little budget the model stays close to a constant. The number of rows of each person is not hidden.
+    **Limits.** Rows are read once a step, wherever they live. Steps, stride and clip are chosen by
+    public rules of thumb; with little budget the model stays close to a constant. The number of
+    rows of each person is not hidden.
 
-    Parameters
-    ----------
-    loss : "logistic", "hinge", "squared", "huber", or an object with ``value`` and ``derivative`` (solvers/losses.py).
-    bounds : Bounds with features (and, for a regression, the label), or a Schema.
-    delta : the δ of every promise, far below one over the number of people.
-    constraint : "ball" or "box", in which the coefficients of the recoded features stay.
-    radius : of the ball, or half the side of the box; a public number. None: chosen.
+    Parameters ---------- loss : "logistic", "hinge", "squared", "huber", or an object with
+    ``value`` and ``derivative`` (solvers/losses.py). bounds : Bounds with features (and, for a
+    regression, the label), or a Schema. delta : the δ of every promise, far below one over the
+    number of people. constraint : "ball" or "box", in which the coefficients of the recoded
+    features stay. radius : of the ball, or half the side of the box; a public number. None: chosen.
     clip : the length L at which a person's mean gradient is clipped; a public number. None: chosen.
-    steps : number of steps T. None: chosen.
-    sampling : the rate at which people are drawn in each step; None: everybody takes part in every step.
-    iterate : "average" of the later half of the iterates, or the "last" one.
-    classes : the two possible labels; if not given, those of the schema, the label's bounds, or (0, 1).
-    missing : public constant between all bounds that stands for missing values; a schema declares one for each column.
+    steps : number of steps T. None: chosen. sampling : the rate at which people are drawn in each
+    step; None: everybody takes part in every step. iterate : "average" of the later half of the
+    iterates, or the "last" one. classes : the two possible labels; if not given, those of the
+    schema, the label's bounds, or (0, 1). missing : public constant between all bounds that stands
+    for missing values; a schema declares one for each column.
     """
 
     def __init__(
@@ -159,11 +166,13 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         groups: Any = None,
         progress: Progress = False,
     ) -> ERM:
-        """Fits y on the features X; ε is a number, an array by row, a mapping from person, or Budgets.
+        """Fits y on the features X; ε is a number, an array by row, a mapping from person, or
+        Budgets.
 
-        X may also be a table that lives elsewhere, with y, ``groups`` and ε the names of its columns (or ε another
-        table, by person): a path, a DuckDB relation, a dataset of Arrow, a data frame of Spark or Dask.
-        ``progress`` shows the steps done, and nothing else: True for a bar, or a function of the number of steps.
+        X may also be a table that lives elsewhere, with y, ``groups`` and ε the names of its
+        columns (or ε another table, by person): a path, a DuckDB relation, a dataset of Arrow, a
+        data frame of Spark or Dask. ``progress`` shows the steps done, and nothing else: True for a
+        bar, or a function of the number of steps.
         """
         budgets, rows = read_source(self, X, y, epsilon=epsilon, groups=groups)
         plan = self.plan_for(budgets, rows)
@@ -185,7 +194,9 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         return make_erm_plan(self, budgets, self._make_recoding(n_features), self._describe_label())
 
     def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Dataset]:
-        """Returns the budgets and rows of features and label in memory, with the owner of each row."""
+        """Returns the budgets and rows of features and label in memory, with the owner of each
+        row.
+        """
         X, y = data
         recoding = self._make_recoding(X)
         label = self._make_label()
@@ -226,7 +237,9 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         )
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
-        """The plan for these budgets; without rows the bounds must tell how many features there are."""
+        """The plan for these budgets; without rows the bounds must tell how many features there
+        are.
+        """
         if rows is None:
             recoding = self._make_recoding(None)
         else:
@@ -239,7 +252,8 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         ):
             raise InvalidParameter(
                 "People are to be drawn, but rows do not say whose they are.",
-                "A row that is not in memory and has no owner cannot be told from others when it is read again.",
+                "A row that is not in memory and has no owner cannot be told from others when it "
+                "is read again.",
                 "Name the column of people, or leave sampling out.",
             )
         return plan
@@ -266,7 +280,9 @@ class ERM(BaseEstimator):  # type: ignore[misc]
 
     @available_if(_classifies)  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> Floats:
-        """Returns the linear function of the features: above 0, the second class; for "logistic", its log-odds."""
+        """Returns the linear function of the features: above 0, the second class; for "logistic",
+        its log-odds.
+        """
         return self._compute_decisions(X)
 
     @available_if(_has_odds)  # type: ignore[untyped-decorator]
@@ -276,7 +292,9 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         return np.column_stack([expit(-odds), expit(odds)])
 
     def predict(self, X: Any) -> Array:
-        """Returns classes, or predictions in the label's units; features beyond their bounds are clipped as in fit."""
+        """Returns classes, or predictions in the label's units; features beyond their bounds are
+        clipped as in fit.
+        """
         values = self._compute_decisions(X)
         if not hasattr(self, "classes_"):
             return values
@@ -383,17 +401,20 @@ def _get_owners(budgets: Budgets) -> Array:
     return budgets.owner
 
 
-#: Sampling error of a gradient, squared, as a share of L²: the constant A of the weights is this over d.
+#: Sampling error of a gradient, squared, as a share of L²: the constant A of the weights is this
+#: over d.
 GRADIENT_VARIANCE = 1 / 4
 FULL_RATE = 2**RATE_BITS
 
 FULL_BATCH_THEOREM = Theorem(
-    "Noisy gradient descent: each person l loses at most ρ = T·(2P_l)²/(2σ²), P_l the most that their rows add to "
+    "Noisy gradient descent: each person l loses at most ρ = T·(2P_l)²/(2σ²), P_l the most that "
+    "their rows add to "
     "a sum (zCDP, replace), read at δ on the curve of Gaussian noise",
     "docs/theory/erm.md",
 )
 SAMPLED_THEOREM = Theorem(
-    "Noisy gradient descent over sampled people: each person l loses at most what T pairs (1−q)·N(0, σ²) + "
+    "Noisy gradient descent over sampled people: each person l loses at most what T pairs "
+    "(1−q)·N(0, σ²) + "
     "q·N(±P_l, σ²) lose together (ε at δ, replace)",
     "docs/theory/erm.md",
 )
@@ -418,7 +439,8 @@ def make_erm_plan(erm: ERM, budgets: Budgets, recoding: Recoding, label: dict[st
     account = settings.account
     single = account.single_step_sensitivity(kinds.epsilon)
     heard = replace_budgets(kinds, single)
-    # In units of the loudest: A·Σc² + (max W/m)² has the same weights as A·m²_max·Σc² + (max W·m_max/m)².
+    # In units of the loudest: A·Σc² + (max W/m)² has the same weights as A·m²_max·Σc² + (max
+    # W·m_max/m)².
     A = GRADIENT_VARIANCE / d * float(single.max()) ** 2
     voices = solve_row_weights(
         heard.epsilon / float(heard.epsilon.max()), kinds.rows, kinds.people, A
@@ -582,7 +604,8 @@ def _refuse_sampling(rate: Any, delta: float) -> None:
     if delta < subsampled.SMALLEST_DELTA and rate < 1:
         raise InvalidParameter(
             "δ is too small for people who are sampled.",
-            f"Losses are composed numerically, which is good down to δ = {subsampled.SMALLEST_DELTA:g}.",
+            "Losses are composed numerically, which is good down to δ = "
+            f"{subsampled.SMALLEST_DELTA:g}.",
             "Choose a larger δ, or leave sampling out.",
         )
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Noisy gradient descent over people, on whole numbers (docs/theory/erm.md).
 
-In every step each person's mean gradient is clipped to length L, scaled so that L becomes their whole-number
-weight P_l, and cut off to whole numbers; the sum over people is exact, and discrete Gaussian noise is added to it.
-Everything else here is a function of those noisy sums and of public numbers. Rows are read where they live, once a
-step (gradients.py).
+In every step each person's mean gradient is clipped to length L, scaled so that L becomes their
+whole-number weight P_l, and cut off to whole numbers; the sum over people is exact, and discrete
+Gaussian noise is added to it. Everything else here is a function of those noisy sums and of public
+numbers. Rows are read where they live, once a step (gradients.py).
 
     symbol        name
     φ_i = (½, z)  rows            P_l  weight, of a person      M = ΣP  total
@@ -13,21 +13,22 @@ step (gradients.py).
 
 How loud each person may be heard under Gaussian noise, and what it costs them (docs/theory/erm.md).
 
-A person's loudness is K_l/σ: how far, in standard deviations of the noise, they can move the sum of one step. Two
-accounts say which loudness a grant (ε_l, δ) allows: `Everybody`, where all take part in every step, and
-`Drawn`, where everybody takes part in a step with probability q.
+A person's loudness is K_l/σ: how far, in standard deviations of the noise, they can move the sum of
+one step. Two accounts say which loudness a grant (ε_l, δ) allows: `Everybody`, where all take part
+in every step, and `Drawn`, where everybody takes part in a step with probability q.
 
     symbol      name
     m_l         single, the loudness that the grant would allow if all T steps were one
     m_l/(q√T)   the loudness in each step
     P_l, σ      weights.person, scale: whole numbers with P_l/σ ≤ m_l/(q√T) for everybody
 
-How far, how fast and within which limits gradient descent goes, from public numbers alone (docs/theory/erm.md).
+How far, how fast and within which limits gradient descent goes, from public numbers alone
+(docs/theory/erm.md).
 
-Descent with T steps of stride η has gone the way c = ηT. A direction in which the risk has curvature h is then
-learnt up to e^(−ch), and has gathered noise of variance σ₁²·c·(1 − e^(−2ch))/(2h), whatever T is. The way is the one
-with the smallest expected error of a prediction for columns and coefficients of the usual size. The constants were
-chosen on synthetic tables.
+Descent with T steps of stride η has gone the way c = ηT. A direction in which the risk has
+curvature h is then learnt up to e^(−ch), and has gathered noise of variance σ₁²·c·(1 −
+e^(−2ch))/(2h), whatever T is. The way is the one with the smallest expected error of a prediction
+for columns and coefficients of the usual size. The constants were chosen on synthetic tables.
 
     symbol   name
     σ₁       clip · the noise of one release of the gradient, for each coordinate
@@ -60,19 +61,23 @@ from sottovoce.noise import integer, selection
 from sottovoce.solvers.losses import Loss, LossShape
 from sottovoce.weights import Weights
 
-#: False, True for a bar at the terminal, or a function that is called with the number of steps done.
+#: False, True for a bar at the terminal, or a function that is called with the number of steps
+#: done.
 Progress = bool | Callable[[int], None]
 
 #: In memory this column says whose each row is.
 PERSON = "person"
 #: Noise is drawn for so many steps in one call, which costs as much as thirty draws.
 STEPS_PER_DRAW = 64
-#: All weights together are at most this, so that sums of whole numbers are exact in doubles whatever their order.
+#: All weights together are at most this, so that sums of whole numbers are exact in doubles
+#: whatever their order.
 LARGEST_TOTAL = 2**52
 
 
 def make_person_lookup(owner: GroupLookup) -> GroupLookup | None:
-    """Returns how the place of a row's owner among people is found; None where rows are nobody's in particular."""
+    """Returns how the place of a row's owner among people is found; None where rows are nobody's in
+    particular.
+    """
     if owner.column is None:
         return None
     if owner.keys is None:  # in memory, where a column of its own has the place
@@ -124,7 +129,9 @@ class Descent:
     total: int
 
     def run(self, people: People, watch: Callable[[int], None]) -> Floats:
-        """Returns the average of the later half of the iterates, or the last; reports each step done."""
+        """Returns the average of the later half of the iterates, or the last; reports each step
+        done.
+        """
         theta = np.zeros(people.coordinates)
         kept = np.zeros_like(theta)
         unit = (
@@ -140,7 +147,9 @@ class Descent:
         return theta
 
     def noise(self, coordinates: int) -> Iterator[Floats]:
-        """Yields fresh noise for each step, drawn for several steps at a time, whoever takes part in them."""
+        """Yields fresh noise for each step, drawn for several steps at a time, whoever takes part
+        in them.
+        """
         for done in range(0, self.steps, STEPS_PER_DRAW):
             count = min(STEPS_PER_DRAW, self.steps - done)
             drawn = np.array(
@@ -198,7 +207,9 @@ class Descent:
 
 @contextmanager
 def report_steps(progress: Progress, steps: int) -> Iterator[Callable[[int], None]]:
-    """Returns what is called with the number of steps done; they are public, and nothing else is shown."""
+    """Returns what is called with the number of steps done; they are public, and nothing else is
+    shown.
+    """
     if progress is not True:
         yield progress if callable(progress) else lambda step: None
         return
@@ -258,7 +269,9 @@ class FullBatchAccountant:
 
 @dataclass(frozen=True)
 class SubsampledAccountant:
-    """Everybody takes part in a step with probability q: ε at δ by composition, docs/theory/erm.md (5)."""
+    """Everybody takes part in a step with probability q: ε at δ by composition, docs/theory/erm.md
+    (5).
+    """
 
     account: SampledSteps
 
@@ -299,9 +312,11 @@ def replace_budgets(kinds: BudgetGroups, loudness: Floats) -> BudgetGroups:
 def round_weights(
     kinds: BudgetGroups, voices: Floats, loudness: Floats, least: float
 ) -> tuple[Weights, float]:
-    """Returns whole-number weights and σ ≥ ``least``, a whole number, with P_l/σ ≤ loudness for everybody heard.
+    """Returns whole-number weights and σ ≥ ``least``, a whole number, with P_l/σ ≤ loudness for
+    everybody heard.
 
-    ``voices`` are the weights of rows, the largest 1. All weights together are at most 2^52, and σ at most 2^44.
+    ``voices`` are the weights of rows, the largest 1. All weights together are at most 2^52, and σ
+    at most 2^44.
     """
     person = voices * kinds.rows
     noise = float(np.divide(person, loudness, out=np.zeros_like(person), where=loudness > 0).max())
@@ -315,7 +330,9 @@ def round_weights(
 
 
 def find_least_scale(coordinates: int, epsilon: float, delta: float) -> float:
-    """Returns a σ from which on noise on a lattice is covered by what `conversion` sets aside (lemma 3)."""
+    """Returns a σ from which on noise on a lattice is covered by what `conversion` sets aside
+    (lemma 3).
+    """
     tail = math.log(2 / (LATTICE_DELTA * delta)) + epsilon
     radius = math.sqrt(coordinates) * (1 + 1e-3) + math.sqrt(2 * tail)
     return math.sqrt((coordinates / 24 + radius**2 / 8) / (LATTICE_EPSILON / 2)) + 1e3
@@ -328,7 +345,8 @@ INTERCEPT_MOMENT = 1 / 4
 PATH_LENGTHS = np.geomspace(1e-2, 1e6, 321)
 MIN_STEPS = 20
 MAX_STEPS = 300
-#: Sampled people: a step needs its own noise, so there are as many steps as hear everybody so often.
+#: Sampled people: a step needs its own noise, so there are as many steps as hear everybody so
+#: often.
 SAMPLED_ROUNDS = 10
 MIN_SAMPLED_STEPS = 100
 MAX_SAMPLED_STEPS = 1000
@@ -347,7 +365,9 @@ class StepSchedule:
 
 
 def choose_clip(shape: LossShape, slopes: int) -> float:
-    """L: the usual slope of the loss times the length of a row whose columns fill their bounds evenly."""
+    """L: the usual slope of the loss times the length of a row whose columns fill their bounds
+    evenly.
+    """
     return shape.slope * math.sqrt(INTERCEPT_MOMENT + slopes * SPREADS[0])
 
 
@@ -364,7 +384,9 @@ def count_sampled_steps(rate: float) -> int:
 
 
 def choose_schedule(shape: LossShape, slopes: int, noise: float, steps: int | None) -> StepSchedule:
-    """The way with the smallest expected error, in as many steps as keep a quadratic risk from overshooting."""
+    """The way with the smallest expected error, in as many steps as keep a quadratic risk from
+    overshooting.
+    """
     longest = 2 / (shape.curvature * (slopes + 1) / 4)
     ways = PATH_LENGTHS[longest * (MAX_STEPS if steps is None else steps) >= PATH_LENGTHS]
     if not len(ways):
@@ -385,7 +407,9 @@ def choose_schedule(shape: LossShape, slopes: int, noise: float, steps: int | No
 def estimate_squared_errors(
     shape: LossShape, slopes: int, noise: float, ways: np.ndarray
 ) -> np.ndarray:
-    """Returns, for each way, the mean square error of a prediction: what is not learnt yet, and noise."""
+    """Returns, for each way, the mean square error of a prediction: what is not learnt yet, and
+    noise.
+    """
     over_spreads = [
         _estimate_column_error(shape, spread, noise, ways, slopes) for spread in SPREADS
     ]

@@ -6,7 +6,8 @@ X̃             design: a column of ones (with fit_intercept), then the features
 C, C·X̃ = I    linear_map_, public
 σ²            noise_variance
 
-A public linear map of private labels, released with discrete noise on whole numbers (docs/theory/labels.md).
+A public linear map of private labels, released with discrete noise on whole numbers
+(docs/theory/labels.md).
 
 symbol            name
 K, d×n            grid.map, whole numbers; C = K·2^grid.map_exponent is the map
@@ -90,35 +91,39 @@ class Design:
 
 
 class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Linear regression where features are public and labels are private, each person with an ε of their own.
+    """Linear regression where features are public and labels are private, each person with an ε of
+    their own.
 
-    **Question.** Which linear function of the (public) features predicts the (private) label? Labels lie in
-    ``label_bounds``; values beyond are clipped.
+    **Question.** Which linear function of the (public) features predicts the (private) label?
+    Labels lie in ``label_bounds``; values beyond are clipped.
 
-    **Promise.** Pure ε_l for each person l (each row, without ``groups``), neighbours by replacement of all
-    their *labels*, exact arithmetic. Features, and who owns which row, are not protected.
+    **Promise.** Pure ε_l for each person l (each row, without ``groups``), neighbours by
+    replacement of all their *labels*, exact arithmetic. Features, and who owns which row, are not
+    protected.
 
-    **Formula.** C·y + Laplace(b) on every coefficient, with the public map C, C·X̃ = I, that minimises
-    σ²·‖C‖² + 2d·b², where b = max_l Δ_l/ε_l and Δ_l = (hi − lo)·max_{|δ|≤1} ‖C_l·δ‖₁ (docs/theory/labels.md).
+    **Formula.** C·y + Laplace(b) on every coefficient, with the public map C, C·X̃ = I, that
+    minimises σ²·‖C‖² + 2d·b², where b = max_l Δ_l/ε_l and Δ_l = (hi − lo)·max_{|δ|≤1} ‖C_l·δ‖₁
+    (docs/theory/labels.md).
 
     >>> import numpy as np, sottovoce as sv
     >>> x = np.linspace(-1, 1, 4000)[:, None]
-    >>> model = sv.LabelPrivateRegression(label_bounds=(0, 1)).fit(x, 0.5 + 0.3 * x[:, 0], epsilon=2.0)
+    >>> model = sv.LabelPrivateRegression(label_bounds=(0, 1)).fit(x, 0.5 + 0.3 * x[:, 0],
+    epsilon=2.0)
     >>> design = np.column_stack([np.ones(4000), x])
-    >>> bool(np.abs(model.linear_map_ @ design - np.eye(2)).max() < 1e-9), bool(abs(model.coef_[0] - 0.3) < 0.1)
+    >>> bool(np.abs(model.linear_map_ @ design - np.eye(2)).max() < 1e-9), bool(abs(model.coef_[0] -
+    0.3) < 0.1)
     (True, True)
 
-    **Limits.** The design must have full column rank. The noise is the same on every coefficient, so features
-    should have like sizes: they are public, and scaling them by what is seen in them is free. ``noise_variance``
-    is a public guess: it tunes C and the expected error, never the promise.
+    **Limits.** The design must have full column rank. The noise is the same on every coefficient,
+    so features should have like sizes: they are public, and scaling them by what is seen in them is
+    free. ``noise_variance`` is a public guess: it tunes C and the expected error, never the
+    promise.
 
-    Parameters
-    ----------
-    label_bounds : (low, high) or Bounds with a label, from public knowledge.
-    noise_variance : public guess of the labels' variance around the model; default a quarter of the squared range.
-    fit_intercept : whether the design begins with a column of ones.
-    sensitivity : "exact", or "entrywise" as published (Σ|C_ji| over a person's rows).
-    missing : public constant between the labels' bounds that stands for missing labels; without it they are refused.
+    Parameters ---------- label_bounds : (low, high) or Bounds with a label, from public knowledge.
+    noise_variance : public guess of the labels' variance around the model; default a quarter of the
+    squared range. fit_intercept : whether the design begins with a column of ones. sensitivity :
+    "exact", or "entrywise" as published (Σ|C_ji| over a person's rows). missing : public constant
+    between the labels' bounds that stands for missing labels; without it they are refused.
     """
 
     def __init__(
@@ -140,9 +145,11 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
     def fit(
         self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None
     ) -> LabelPrivateRegression:
-        """Fits the labels y on the features X; ε is a number, an array by row, a mapping from person, or Budgets.
+        """Fits the labels y on the features X; ε is a number, an array by row, a mapping from
+        person, or Budgets.
 
-        A table of any engine, with columns by name, is read into memory: every row has its own part in the map.
+        A table of any engine, with columns by name, is read into memory: every row has its own part
+        in the map.
         """
         named: dict[str, Any] = (
             {"column": y, "table": get_table_label(X)} if isinstance(y, str) else {}
@@ -170,14 +177,18 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         return np.asarray(self.intercept_ + rows @ self.coef_)
 
     def plan(self, X: Any, epsilon: Any, groups: Any = None) -> Plan:
-        """What it will cost whom, and how accurate it will be; features are public, and no label is needed."""
+        """What it will cost whom, and how accurate it will be; features are public, and no label is
+        needed.
+        """
         given = Values.of(self, X, None, epsilon, groups)
         design = self._make_design(given.X)
         budgets = make_budgets(given.epsilon, given.groups, len(design.rows))
         return self._make_plan(_split_groups(budgets, len(design.rows)), design)
 
     def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Dataset]:
-        """Returns the budgets, one kind a person, and the rows of public features and private labels."""
+        """Returns the budgets, one kind a person, and the rows of public features and private
+        labels.
+        """
         X, y = data
         low, high = self._get_bounds()
         design = self._make_design(X)
@@ -343,9 +354,11 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
 def estimate_error(
     rows: Floats, C: Floats, noise: float, variance: float, words: str, fit_intercept: bool
 ) -> ExpectedError:
-    """Returns what predictions for the public rows miss of least squares: their noise, and (C − X⁺)·(labels' noise).
+    """Returns what predictions for the public rows miss of least squares: their noise, and (C −
+    X⁺)·(labels' noise).
 
-    Both maps have C·X = I, so nothing is held back; the features are public, so nothing is assumed about them.
+    Both maps have C·X = I, so nothing is held back; the features are public, so nothing is assumed
+    about them.
     """
     n = len(rows)
     D = C - np.linalg.pinv(rows)
@@ -358,7 +371,8 @@ def estimate_error(
         noise=math.sqrt(2 * float(np.square(rows).sum()) / n) * noise,
         sampling=math.sqrt(variance / n) * apart,
         bias=ASSOCIATION * math.sqrt(variance) * apart,
-        assumed=f"Assumed: labels spread by {format_number(math.sqrt(variance))} around the best linear function. "
+        assumed=f"Assumed: labels spread by {format_number(math.sqrt(variance))} around the best "
+        "linear function. "
         f"Noise by {words}.",
     )
 
@@ -380,7 +394,9 @@ def _check_finite(rows: Floats) -> Floats:
 
 
 def _split_groups(budgets: Budgets, n: int) -> Budgets:
-    """Returns the budgets with one kind a person: here people with equal ε and rows differ by their features."""
+    """Returns the budgets with one kind a person: here people with equal ε and rows differ by their
+    features.
+    """
     if budgets.codes is None or (budgets.unit == "person" and budgets.owner is None):
         raise InvalidParameter(
             "These budgets do not say which row is whose.", "", "Build them with Budgets.of."
@@ -429,20 +445,23 @@ def _describe_optimality(solution: Solution, worth: float) -> dict[str, Any]:
     }
 
 
-#: Entries of the map are whole numbers of at most this many bits, and nobody's add up to 2^53: doubles count them.
+#: Entries of the map are whole numbers of at most this many bits, and nobody's add up to 2^53:
+#: doubles count them.
 MAP_BITS = 42
 SUM_BITS = 52
 #: Labels are rounded to at least 2^20 cells, and to 2^-7 of the noise where that is finer.
 MIN_BITS = 20
 MAX_BITS = 32
 SPARE_BITS = 7
-#: The statistic is shifted until the noise has about this scale: fine steps, and far from int64's end.
+#: The statistic is shifted until the noise has about this scale: fine steps, and far from int64's
+#: end.
 SCALE_BITS = 40
 #: Answers are multiples of a power of two below a thousandth of the noise.
 ANSWER_BITS = 10
 
 THEOREM = Theorem(
-    "Public linear map of labels with Laplace noise: each person l loses at most (D_l·N/2^t + d)/b about their "
+    "Public linear map of labels with Laplace noise: each person l loses at most (D_l·N/2^t + "
+    "d)/b about their "
     "labels, and nothing is promised about features (pure ε, replace)",
     "docs/theory/labels.md",
 )
@@ -470,7 +489,9 @@ class MapGrid:
 
 
 def round_map(C: Floats, owner: Integers) -> tuple[Integers, int]:
-    """Returns K and e with C ≈ K·2^e, |K_ji| ≤ 2^42, and Σ|K_ji| < 2^53 over the rows of each person."""
+    """Returns K and e with C ≈ K·2^e, |K_ji| ≤ 2^42, and Σ|K_ji| < 2^53 over the rows of each
+    person.
+    """
     order, starts = _sort_by_owner(owner)
     largest = math.frexp(float(np.abs(C).max()))[1]  # below 2^largest
     fullest = math.frexp(float(compute_entrywise_norms(C.T[order], starts).max()))[1]
@@ -483,7 +504,8 @@ def compute_reach(
 ) -> tuple[Integers, NDArray[np.bool_]]:
     """Returns D_l = max ‖K_l·δ‖₁ over |δ_i| ≤ 1 or a whole number above it, and who has it exactly.
 
-    K is that of `whole_numbers`, so doubles hold every sum exactly. "entrywise" is Σ|K_ji| for everybody.
+    K is that of `whole_numbers`, so doubles hold every sum exactly. "entrywise" is Σ|K_ji| for
+    everybody.
     """
     order, starts = _sort_by_owner(owner)
     rows = K.T[order].astype(np.float64)
@@ -515,10 +537,11 @@ class Calibration:
 def calibrate_noise(
     K: Integers, exponent: int, D: Integers, budgets: Budgets, low: float, high: float
 ) -> Calibration:
-    """Returns grid, noise scale and charges such that everybody's loss (D_l·N/2^t + κd)/b is within their grant.
+    """Returns grid, noise scale and charges such that everybody's loss (D_l·N/2^t + κd)/b is within
+    their grant.
 
-    Shifting a coordinate by t bits moves the difference of two neighbouring statistics by less than 1, so that
-    of all d by less than d, hence κd (κ = 1 if t > 0); b covers it for the smallest ε.
+    Shifting a coordinate by t bits moves the difference of two neighbouring statistics by less than
+    1, so that of all d by less than d, hence κd (κ = 1 if t > 0); b covers it for the smallest ε.
     """
     granted = budgets.kinds.epsilon
     heard = D > 0
@@ -550,7 +573,9 @@ def calibrate_noise(
 
 @dataclass(frozen=True, eq=False)
 class MapSums:
-    """S = K·z, exactly; ``row`` is the column that says which column of K a row of the batch belongs to."""
+    """S = K·z, exactly; ``row`` is the column that says which column of K a row of the batch
+    belongs to.
+    """
 
     value: str
     row: str
@@ -586,7 +611,9 @@ def _multiply_pieces(row: Integers, z: Floats) -> Iterator[int]:
 
 
 def draw_noisy_values(plan: Plan, statistic: NDArray[Any]) -> list[float]:
-    """Returns the noisy coefficients: 2^e·(K·(lo, …, lo) + step·(2^t·(⌊S/2^t⌋ + Z) + (2^t − 1)/2)), snapped."""
+    """Returns the noisy coefficients: 2^e·(K·(lo, …, lo) + step·(2^t·(⌊S/2^t⌋ + Z) + (2^t − 1)/2)),
+    snapped.
+    """
     grid: MapGrid = plan.grid
     unit = power_of_two(grid.map_exponent)
     step = power_of_two(grid.answer_exponent)

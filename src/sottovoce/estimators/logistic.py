@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logistic regression with a budget a person (docs/theory/logistic.md).
 
-Minimise Σ a_i·log(1 + e^(−y_iφ_iᵀw)) + ½λ‖w‖² + bᵀw, density of b ∝ exp(−η_n‖b‖/2), over rows φ of the unit ball.
-In classification/, voices.py has the weights, the rate and the charges, settings.py λ and the way into the ball,
-and boundary.py the fit.
+Minimise Σ a_i·log(1 + e^(−y_iφ_iᵀw)) + ½λ‖w‖² + bᵀw, density of b ∝ exp(−η_n‖b‖/2), over rows φ of
+the unit ball. In classification/, voices.py has the weights, the rate and the charges, settings.py
+λ and the way into the ball, and boundary.py the fit.
 """
 
 from __future__ import annotations
@@ -52,34 +52,40 @@ ACCOUNTANTS = {
 class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Logistic regression, each person heard as loudly as their own ε allows.
 
-    **Question.** Which linear function of the features tells the classes apart? Features lie in ``bounds``;
-    values beyond are clipped. Classes are declared, never read off the labels.
+    **Question.** Which linear function of the features tells the classes apart? Features lie in
+    ``bounds``; values beyond are clipped. Classes are declared, never read off the labels.
 
-    **Promise.** Pure ε_l for each person l (each row, without ``groups``), neighbours by replacement of all their
-    rows, features and label, or of their labels alone (``neighbours="labels"``); floating arithmetic.
+    **Promise.** Pure ε_l for each person l (each row, without ``groups``), neighbours by
+    replacement of all their rows, features and label, or of their labels alone
+    (``neighbours="labels"``); floating arithmetic.
 
-    **Formula.** Objective perturbation with public weights, charged by the κ accountant (docs/theory/kappa.md);
-    several classes one against the others, each person's ε split evenly among the problems that they can change.
+    **Formula.** Objective perturbation with public weights, charged by the κ accountant
+    (docs/theory/kappa.md); several classes one against the others, each person's ε split evenly
+    among the problems that they can change.
 
     >>> import numpy as np, sottovoce as sv
     >>> x = np.linspace(-1, 1, 4000)[:, None]
-    >>> model = sv.LogisticRegression(bounds=sv.Bounds(features=(-1, 1))).fit(x, x[:, 0] > 0, epsilon=1.0)
+    >>> model = sv.LogisticRegression(bounds=sv.Bounds(features=(-1, 1))).fit(x, x[:, 0] > 0,
+    epsilon=1.0)
     >>> bool(np.all(model.guarantee_.epsilon <= 1.0)), bool(model.score(x, x[:, 0] > 0) > 0.9)
     (True, True)
 
-    **Limits.** Shrunk towards even odds; a chosen λ is undone in part, which leaves decisions as they are. Which
-    classes there are, the number of rows a person and the budgets are public.
+    **Limits.** Shrunk towards even odds; a chosen λ is undone in part, which leaves decisions as
+    they are. Which classes there are, the number of rows a person and the budgets are public.
 
     Parameters
     ----------
     bounds : Bounds with features (a box, or norm= for rows that are used as they are), or a Schema.
-    classes : the possible labels; if not given, those of the schema, of the public rows, the label's bounds, or (0, 1).
+    classes : the possible labels; if not given, those of the schema, of the public rows, the
+    label's bounds, or (0, 1).
     public : (X, y), rows that need no protection, for scaling and for choosing λ only.
-    alpha : regularisation λ of the mean loss of rows in the unit ball; a public number. None: chosen.
+    alpha : regularisation λ of the mean loss of rows in the unit ball; a public number. None:
+    chosen.
     fit_intercept : whether there is a constant term; it is regularised like the slopes.
     neighbours : "replace", or "labels" to protect labels alone, at half the noise.
     accountant : "kappa", or "exact" for the charge without the κ table.
-    missing : public constant between the bounds of all features that stands for missing ones; a schema declares one for
+    missing : public constant between the bounds of all features that stands for missing ones; a
+    schema declares one for
         each column. A missing class is refused.
     """
 
@@ -109,10 +115,12 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(
         self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None
     ) -> LogisticRegression:
-        """Fits the classes y on the features X; ε is a number, an array by row, a mapping from person, or Budgets.
+        """Fits the classes y on the features X; ε is a number, an array by row, a mapping from
+        person, or Budgets.
 
-        X may also be a table that lives elsewhere, with y, ``groups`` and ε the names of its columns (or ε another
-        table, by person): a path, a DuckDB relation, a dataset of Arrow, a data frame of Spark or Dask.
+        X may also be a table that lives elsewhere, with y, ``groups`` and ε the names of its
+        columns (or ε another table, by person): a path, a DuckDB relation, a dataset of Arrow, a
+        data frame of Spark or Dask.
         """
         plan, release = make_release(self, X, y, epsilon=epsilon, groups=groups)
         set_fitted_attributes(self, release, plan.guarantee, X)
@@ -131,7 +139,9 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Dataset]:
-        """Returns the budgets and rows of features and classes in memory, the rows in the unit ball."""
+        """Returns the budgets and rows of features and classes in memory, the rows in the unit
+        ball.
+        """
         X, y = data
         recoding = self._make_recoding(X)
         classes = self._get_classes()
@@ -150,7 +160,9 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return table.regression(recoding, ClassLabel(table.label(), self._get_classes()))
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
-        """The plan for these budgets; without rows the bounds must tell how many features there are."""
+        """The plan for these budgets; without rows the bounds must tell how many features there
+        are.
+        """
         return self._make_plan(
             budgets, self._make_recoding(None) if rows is None else rows.features.recoding
         )
@@ -178,9 +190,11 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return Release.of(plan, {"models": models})
 
     def decision_function(self, X: Any) -> Floats:
-        """Returns log-odds of the second class, or of each class against the others where there are several.
+        """Returns log-odds of the second class, or of each class against the others where there are
+        several.
 
-        A row that is longer than rows were taken to be is cut as in fit; for others this is intercept + X·coef.
+        A row that is longer than rows were taken to be is cut as in fit; for others this is
+        intercept + X·coef.
         """
         check_is_fitted(self, "coef_")
         recoding = self._recoding
@@ -205,7 +219,9 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.classes_[which])
 
     def predict_proba(self, X: Any) -> Floats:
-        """Returns a probability for each class; several classes' own probabilities are scaled to add up to one."""
+        """Returns a probability for each class; several classes' own probabilities are scaled to
+        add up to one.
+        """
         odds = self.decision_function(X)
         if odds.ndim == 1:
             return np.column_stack([expit(-odds), expit(odds)])

@@ -1,28 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fit of a classifier with noise in its objective, and what can be said about its error beforehand.
+"""The fit of a classifier with noise in its objective, and what can be said about its error
+beforehand.
 
 symbol   name
 Φ, a     rows of the unit ball, and their weights, which add up to one
 b        density ∝ exp(−η_n‖b‖/2)
-ν        output noise, density ∝ exp(−ε_out·√λ‖ν‖/(2t)): covers what the solver left undone (docs/theory/solver.md)
+ν        output noise, density ∝ exp(−ε_out·√λ‖ν‖/(2t)): covers what the solver left undone
+         (docs/theory/solver.md)
 
-What a classifier settles before it reads a private row: regularisation, and how rows enter the unit ball.
+What a classifier settles before it reads a private row: regularisation, and how rows enter the unit
+ball.
 
-The defaults are functions of public numbers, tuned on synthetic tables only. Public rows, where there are any,
-replace the guesses: they centre and scale the columns, and a simulation on them (fits with noise of the size that
-will be drawn, judged on rows held out) chooses among a few settings around the defaults.
+The defaults are functions of public numbers, tuned on synthetic tables only. Public rows, where
+there are any, replace the guesses: they centre and scale the columns, and a simulation on them
+(fits with noise of the size that will be drawn, judged on rows held out) chooses among a few
+settings around the defaults.
 
     symbol   name
     g        η/d, budget for each coordinate
     λ        50/g², at most 3, and at least 2/η so that nothing is lost in the charge
-    R        radius: 0.6 (0.8 with public rows) of a row's usual length; grows from g = 300 on, until nothing is cut
+    R        radius: 0.6 (0.8 with public rows) of a row's usual length; grows from g = 300 on,
+             until nothing is cut
     c        2/√(4+p), the intercept's column
 
-How loud each is heard by a classifier, how much noise there is, and what each is charged: public numbers alone.
+How loud each is heard by a classifier, how much noise there is, and what each is charged: public
+numbers alone.
 
-Weights and noise minimise the bound μ‖a‖ + σ/η on the misclassification error (docs/theory/logistic.md):
+Weights and noise minimise the bound μ‖a‖ + σ/η on the misclassification error
+(docs/theory/logistic.md):
 
-    u_l = min(e_l, h·s_l),    W_l = u_l/η,    η = Σ u_l,    h the root of Σ u_l(h − u_l/s_l) = (σ/μ)·√(Σ u_l²/s_l)
+    u_l = min(e_l, h·s_l),    W_l = u_l/η,    η = Σ u_l,    h the root of Σ u_l(h − u_l/s_l) =
+                                                            (σ/μ)·√(Σ u_l²/s_l)
 
     symbol   name
     s_l      rows of person l
@@ -67,11 +75,13 @@ from sottovoce.weights import Weights
 
 #: Solver tolerance of the gradient; what is left is covered by noise paid from the slack.
 TOLERANCE = 1e-15
-#: What is assumed for the expected error: how far log-odds spread, and how much the log-likelihood of a row bends.
+#: What is assumed for the expected error: how far log-odds spread, and how much the log-likelihood
+#: of a row bends.
 LOG_ODDS = 2.0
 CURVATURE = 0.15
 NODES = 40
-#: From this many rows on a first guess comes from a sixteenth of them, and never from many more than so many.
+#: From this many rows on a first guess comes from a sixteenth of them, and never from many more
+#: than so many.
 MANY_ROWS = 2**16
 SAMPLE_RATE = 1 / 16
 ROUGH_TOLERANCE = 1e-3
@@ -93,7 +103,9 @@ class Problems:
     rate: float
 
     def fit_class(self, positive: int) -> Floats:
-        """Returns the noisy minimiser for one class against the others, on the public grid; fresh noise each time."""
+        """Returns the noisy minimiser for one class against the others, on the public grid; fresh
+        noise each time.
+        """
         d = self.ball.width
         ridge = self.ridge
         problem = newton.Problem(
@@ -152,7 +164,9 @@ class Problems:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Some of the rows that a kernel reads, at this rate, for a first guess; its content decides, not its place."""
+    """Some of the rows that a kernel reads, at this rate, for a first guess; its content decides,
+    not its place.
+    """
 
     kernel: LogisticTerms
     rate: float
@@ -171,7 +185,8 @@ class Sample:
         return [self._select_rows(*self.kernel.read(batch))]
 
     def _select_rows(self, v: Floats, phi: Floats, y: Floats) -> RowBlock:
-        # Entries are on a grid, so their sum is exact in any order; the golden section scatters it over [0, 1).
+        # Entries are on a grid, so their sum is exact in any order; the golden section scatters it
+        # over [0, 1).
         scattered = phi @ np.full(phi.shape[1], 2.0**GRID_BITS) * GOLDEN
         chosen = scattered - np.floor(scattered) < self.rate
         return v[chosen], phi[chosen], y[chosen]
@@ -195,24 +210,32 @@ def count_rows(voices: PersonWeights) -> int:
 
 
 def bound_gradient_rounding(voices: PersonWeights, ridge: float) -> float:
-    """Returns what the exact gradient may be wrong by, in the norm of Λ⁻¹, whatever the data, b and w."""
+    """Returns what the exact gradient may be wrong by, in the norm of Λ⁻¹, whatever the data, b and
+    w.
+    """
     return newton.bound_rounding(count_rows(voices), voices.coordinates, 1.0) / math.sqrt(ridge)
 
 
 def compute_tolerance(voices: PersonWeights, ridge: float) -> float:
-    """Returns t, the distance to the minimiser, in the norm of Λ, that the solver reaches; a public number."""
+    """Returns t, the distance to the minimiser, in the norm of Λ, that the solver reaches; a public
+    number.
+    """
     return newton.find_tolerance(
         bound_gradient_rounding(voices, ridge), least=TOLERANCE / math.sqrt(ridge)
     )
 
 
 def bound_norm(tilt: float, ridge: float) -> float:
-    """Returns what ‖w‖ cannot exceed at the minimiser where ‖b‖ = tilt: J(w) ≤ J(0) gives ½λ‖w‖² ≤ ln 2 + ‖b‖‖w‖."""
+    """Returns what ‖w‖ cannot exceed at the minimiser where ‖b‖ = tilt: J(w) ≤ J(0) gives ½λ‖w‖² ≤
+    ln 2 + ‖b‖‖w‖.
+    """
     return (tilt + math.sqrt(tilt**2 + 2 * ridge * math.log(2))) / ridge
 
 
 def compute_output_scale(voices: PersonWeights, ridge: float, rate: float) -> float:
-    """Returns 2t/(ε_out·√λ): the density of ν is ∝ exp(−‖ν‖/scale); t holds the solver's error and b's rounding."""
+    """Returns 2t/(ε_out·√λ): the density of ν is ∝ exp(−‖ν‖/scale); t holds the solver's error and
+    b's rounding.
+    """
     distance = compute_tolerance(voices, ridge) + bound_tilt_rounding(
         voices.coordinates, ridge, rate
     )
@@ -220,12 +243,16 @@ def compute_output_scale(voices: PersonWeights, ridge: float, rate: float) -> fl
 
 
 def bound_tilt_rounding(d: int, ridge: float, rate: float) -> float:
-    """Returns what rounding b to doubles moves the minimiser by at most, in the norm of Λ, but with chance e^−500."""
+    """Returns what rounding b to doubles moves the minimiser by at most, in the norm of Λ, but with
+    chance e^−500.
+    """
     return 2.0**-53 * (2 / rate) * continuous.bound_gamma(d) / math.sqrt(ridge)
 
 
 def make_answer_grid(d: int, ridge: float, rate: float) -> AnswerGrid:
-    """Returns the grid of w: noise moves a coordinate by at least that of b, 2√(d+1)/η, over λ + ¼."""
+    """Returns the grid of w: noise moves a coordinate by at least that of b, 2√(d+1)/η, over λ +
+    ¼.
+    """
     return AnswerGrid.below(2 * math.sqrt(d + 1) / (rate * (ridge + 0.25)))
 
 
@@ -240,8 +267,9 @@ def estimate_error(
 ) -> ExpectedError:
     """Returns what predicted probabilities are expected to miss of those of maximum likelihood.
 
-    Log-odds of maximum likelihood are taken to spread by LOG_ODDS. A row of the ball spreads by 1/d in each of d
-    directions, where the log-likelihood bends by CURVATURE: a direction is stiff by CURVATURE/d + λ.
+    Log-odds of maximum likelihood are taken to spread by LOG_ODDS. A row of the ball spreads by 1/d
+    in each of d directions, where the log-likelihood bends by CURVATURE: a direction is stiff by
+    CURVATURE/d + λ.
     """
     d = setting.ball.width
     stiff = CURVATURE / d + setting.ridge
@@ -267,10 +295,12 @@ def estimate_error(
 
 
 def estimate_cut_effect(ball: UnitBall) -> float:
-    """Returns how much log-odds change, relative to their size, because rows longer than the radius are cut to it.
+    """Returns how much log-odds change, relative to their size, because rows longer than the radius
+    are cut to it.
 
-    The squared length of a row of p columns that fill their bounds evenly has mean p and variance .8p in units of their
-    spreads, so lengths vary by √(.2/p) of themselves. Cut to one length, rows lose that variation.
+    The squared length of a row of p columns that fill their bounds evenly has mean p and variance
+    .8p in units of their spreads, so lengths vary by √(.2/p) of themselves. Cut to one length, rows
+    lose that variation.
     """
     p = len(ball.spread)
     if p:
@@ -279,7 +309,9 @@ def estimate_cut_effect(ball: UnitBall) -> float:
 
 
 def estimate_probability_error(kept: float, noise: float) -> float:
-    """Returns the root mean square difference of probabilities whose log-odds are f, and kept·f + noise."""
+    """Returns the root mean square difference of probabilities whose log-odds are f, and kept·f +
+    noise.
+    """
     nodes, mass = np.polynomial.hermite_e.hermegauss(NODES)
     mass = mass / mass.sum()
     f = LOG_ODDS * nodes[:, None]
@@ -295,8 +327,9 @@ def compute_error_bound(
     ridge: float,
     rate: float,
 ) -> float:
-    """Returns μ‖a‖ + σ/η: with probability 1 − δ over rows and noise, every w of this norm misclassifies at most
-    J(w)/ln 2 plus this, J the noisy objective; without a norm, one that the released w certainly has.
+    """Returns μ‖a‖ + σ/η: with probability 1 − δ over rows and noise, every w of this norm
+    misclassifies at most J(w)/ln 2 plus this, J the noisy objective; without a norm, one that the
+    released w certainly has.
     """
     if not is_between(delta, 0, 1) or (norm is not None and not is_between(norm, 0, math.inf)):
         raise InvalidParameter(
@@ -329,7 +362,8 @@ CANDIDATES = tuple(product((0.6, 1.0, 1.5), (0.15, 0.5, 1.0), (0.25, 1.0, 4.0)))
 FOLDS = 4
 NOISES = 4
 MOST_ROWS = 512
-#: At a λ that is too weak for any noise the simulation has next to infinite noise; the plan refuses it afterwards.
+#: At a λ that is too weak for any noise the simulation has next to infinite noise; the plan refuses
+#: it afterwards.
 SMALLEST_RATE = 1e-9
 #: The flattest curvature that a direction of much influence has, for undoing the shrinkage of λ.
 SMALLEST_CURVATURE = 1 / 8
@@ -364,7 +398,8 @@ class PublicRows:
             if len(rows) >= 2 and np.isfinite(rows).all():
                 return cls(rows, codes)
         raise InvalidParameter(
-            "The public rows are not a pair of features and labels, too few, or have missing values.",
+            "The public rows are not a pair of features and labels, too few, or have missing "
+            "values.",
             "public=(X, y) has at least two complete rows.",
             "Pass complete rows, or none.",
         )
@@ -420,7 +455,9 @@ class BudgetScale:
 def choose_without_public_rows(
     scale: BudgetScale, recoding: Recoding, norm: float | None, alpha: float | None
 ) -> TuningChoice:
-    """The defaults: columns fill their bounds evenly; or, where a norm is promised, rows as they are."""
+    """The defaults: columns fill their bounds evenly; or, where a norm is promised, rows as they
+    are.
+    """
     if norm is not None:
         low, high = (
             np.array([getattr(f, side) for f in recoding.features if f.width])
@@ -509,9 +546,11 @@ def _list_positive_codes(codes: Floats) -> Iterator[int]:
 
 
 def make_noise_directions(d: int) -> Floats:
-    """Returns a few vectors of the length that radial noise of rate ½ has on average; the same every time.
+    """Returns a few vectors of the length that radial noise of rate ½ has on average; the same
+    every time.
 
-    They come from a hash, because a plan of the same facts must be the same plan; nothing private is protected by them.
+    They come from a hash, because a plan of the same facts must be the same plan; nothing private
+    is protected by them.
     """
     words = np.frombuffer(hashlib.shake_256(b"sottovoce").digest(8 * NOISES * d), dtype=np.uint64)
     normal = ndtri((words.astype(np.float64) + 0.5) * 2.0**-64).reshape(NOISES, d)
@@ -541,7 +580,8 @@ def _fit_roughly(rows: Floats, signs: Floats, ridge: float, tilt: Floats) -> Flo
 
 #: The share of everybody's part in a problem that pays for the solver's last digits.
 SLACK = 1e-3
-#: The probability with which the bound that weights minimise may fail, once for the sample and once for the noise.
+#: The probability with which the bound that weights minimise may fail, once for the sample and once
+#: for the noise.
 FAILURE = 0.05
 #: Who protects labels alone needs no accountant: W·η/2 at any λ.
 LABELS = "labels"
@@ -602,11 +642,15 @@ class PersonWeights:
 
     @property
     def ranks(self) -> NDArray[np.int64]:
-        """How many directions each can add to the curvature: rows, at most the number of coordinates."""
+        """How many directions each can add to the curvature: rows, at most the number of
+        coordinates.
+        """
         return np.minimum(self.kinds.rows, self.coordinates)
 
     def rate(self, ridge: float, accountant: str) -> float:
-        """Returns the largest η_n at which nobody pays more than they have; refuses a λ at which there is none."""
+        """Returns the largest η_n at which nobody pays more than they have; refuses a λ at which
+        there is none.
+        """
         rate = find_linear_rate(self.total, ridge, self._get_accountant(accountant))
         if self.labels_only:
             return rate
@@ -624,7 +668,9 @@ class PersonWeights:
         return rate
 
     def charges(self, ridge: float, rate: float, accountant: str) -> units.Units:
-        """Returns what each kind of people pays for all problems together, the solver's slack included."""
+        """Returns what each kind of people pays for all problems together, the solver's slack
+        included.
+        """
         once = np.where(
             self.weights.person > 0,
             self._charge_per_problem(rate, ridge, accountant) + self.slack,
@@ -652,7 +698,8 @@ class PersonWeights:
     def _weak_regularisation_error(self) -> WeakRegularisation:
         smallest = FREE_RATE / self.total
         return WeakRegularisation(
-            "At this λ what one row adds to the curvature costs more than somebody grants, whatever the noise.",
+            "At this λ what one row adds to the curvature costs more than somebody grants, "
+            "whatever the noise.",
             "The smaller the budgets are together, the larger λ must be.",
             f"Take an alpha of {smallest:.3g} or more, or none to have it chosen.",
             smallest=smallest,
@@ -664,8 +711,8 @@ def count_changed_problems(
 ) -> NDArray[np.int64]:
     """Returns how many of the problems, one class against the others, a person can change.
 
-    Two classes make one problem. A row that changes changes all of them; a label that changes, the two
-    whose classes it leaves and enters.
+    Two classes make one problem. A row that changes changes all of them; a label that changes, the
+    two whose classes it leaves and enters.
     """
     if classes == 2:
         return np.ones_like(rows)
@@ -675,13 +722,17 @@ def count_changed_problems(
 
 
 def compute_noise_price(coordinates: int) -> float:
-    """Returns σ/μ = 2q/(2 + √(ln(1/δ)/2)), q the Gamma(d) quantile at 1 − δ: what noise weighs against sampling."""
+    """Returns σ/μ = 2q/(2 + √(ln(1/δ)/2)), q the Gamma(d) quantile at 1 − δ: what noise weighs
+    against sampling.
+    """
     q = float(gammaincinv(coordinates, 1 - FAILURE))
     return 2 * q / (2 + math.sqrt(math.log(1 / FAILURE) / 2))
 
 
 def solve_saturation(left: Floats, rows: Any, people: Any, price: float) -> float:
-    """Returns h, the root of Σ u(h − u/s) = price·√(Σ u²/s) with u = min(e, h·s); the largest e/s if there is none."""
+    """Returns h, the root of Σ u(h − u/s) = price·√(Σ u²/s) with u = min(e, h·s); the largest e/s
+    if there is none.
+    """
 
     def saturated(h: float) -> bool:
         u = np.minimum(left, h * rows)
@@ -703,7 +754,9 @@ def solve_saturation(left: Floats, rows: Any, people: Any, price: float) -> floa
 
 
 def find_linear_rate(total: float, ridge: float, accountant: str) -> float:
-    """Returns the largest rate at which a charge that is linear in W stays within W·total; 0 if there is none."""
+    """Returns the largest rate at which a charge that is linear in W stays within W·total; 0 if
+    there is none.
+    """
     if accountant == LABELS:
         return 2 * total
 
@@ -716,7 +769,9 @@ def find_linear_rate(total: float, ridge: float, accountant: str) -> float:
 
 
 def _find_largest(fits: Any, high: float) -> float:
-    """Returns the largest number below ``high`` that fits, by bisection of its logarithm; 0 if none does."""
+    """Returns the largest number below ``high`` that fits, by bisection of its logarithm; 0 if none
+    does.
+    """
     low = high * 1e-12
     if not fits(low):
         return 0.0

@@ -45,7 +45,8 @@ from sottovoce.weights import Weights
 MIN_BITS = 20
 MAX_BITS = 32
 SPARE_BITS = 7
-#: The statistic is shifted until the noise has about this scale: fine steps, and far from int64's end.
+#: The statistic is shifted until the noise has about this scale: fine steps, and far from int64's
+#: end.
 SCALE_BITS = 40
 #: The answer is a multiple of a power of two below a thousandth of the noise.
 ANSWER_BITS = 10
@@ -71,29 +72,33 @@ class MeanGrid:
 class Mean(BaseEstimator):  # type: ignore[misc]
     """The mean of a bounded column, each person heard as loudly as their own ε allows.
 
-    **Question.** What is the mean of a column whose values lie in ``bounds``? Values beyond are clipped.
+    **Question.** What is the mean of a column whose values lie in ``bounds``? Values beyond are
+    clipped.
 
-    **Promise.** Pure ε_l for each person l (each row, without ``groups``), neighbours by replacement of
-    all their rows, exact arithmetic. Nobody's loss exceeds their own ε_l; see ``guarantee_``.
+    **Promise.** Pure ε_l for each person l (each row, without ``groups``), neighbours by
+    replacement of all their rows, exact arithmetic. Nobody's loss exceeds their own ε_l; see
+    ``guarantee_``.
 
-    **Formula.** Σ c_i·y_i + Laplace((hi − lo)·max_l W_l/ε_l), discrete, with the weights that minimise
+    **Formula.** Σ c_i·y_i + Laplace((hi − lo)·max_l W_l/ε_l), discrete, with the weights that
+    minimise
     σ²·Σc² + 2·((hi − lo)·max_l W_l/ε_l)²  (docs/theory/mean.md, equations 1 to 3).
 
     >>> import sottovoce as sv
-    >>> mean = sv.Mean(bounds=(0, 10)).fit([2.0] * 500 + [8.0] * 500, epsilon=[0.1] * 500 + [1.0] * 500)
+    >>> mean = sv.Mean(bounds=(0, 10)).fit([2.0] * 500 + [8.0] * 500, epsilon=[0.1] * 500 + [1.0] *
+    500)
     >>> bool(0 <= mean.value_ <= 10 and mean.guarantee_.epsilon.max() <= 1.0)
     True
 
-    **Limits.** With unequal weights the answer estimates the mean of the population only if budgets do
-    not go along with values (docs/limits.md). ``spread`` is a public guess of the standard deviation: it tunes
-    weights and the expected error, never the promise. If it is not given, weights are made for half the range, the
-    most it can be, and the error is told for a tenth of it, which is typical.
+    **Limits.** With unequal weights the answer estimates the mean of the population only if budgets
+    do not go along with values (docs/limits.md). ``spread`` is a public guess of the standard
+    deviation: it tunes weights and the expected error, never the promise. If it is not given,
+    weights are made for half the range, the most it can be, and the error is told for a tenth of
+    it, which is typical.
 
-    Parameters
-    ----------
-    bounds : (low, high), Bounds with a label, or a Schema that describes the column, from public knowledge.
-    spread : public guess of the values' standard deviation; if not given, weights are made for half the range.
-    missing : public constant between the bounds that stands for missing values; without it they are refused.
+    Parameters ---------- bounds : (low, high), Bounds with a label, or a Schema that describes the
+    column, from public knowledge. spread : public guess of the values' standard deviation; if not
+    given, weights are made for half the range. missing : public constant between the bounds that
+    stands for missing values; without it they are refused.
     """
 
     def __init__(
@@ -108,10 +113,12 @@ class Mean(BaseEstimator):  # type: ignore[misc]
     def fit(
         self, y: Any, epsilon: Any = None, groups: Any = None, column: str | None = None
     ) -> Mean:
-        """Answers about the column y; ε is a number, an array by row, a mapping from person, or Budgets.
+        """Answers about the column y; ε is a number, an array by row, a mapping from person, or
+        Budgets.
 
-        y may also be a table that lives elsewhere, with ``column``, ``groups`` and ε the names of its columns (or ε
-        another table, by person): a path, a DuckDB relation, a dataset of Arrow, a data frame of Spark or Dask.
+        y may also be a table that lives elsewhere, with ``column``, ``groups`` and ε the names of
+        its columns (or ε another table, by person): a path, a DuckDB relation, a dataset of Arrow,
+        a data frame of Spark or Dask.
         """
         make_column_label(self, column)  # bad bounds are refused before anything else is looked at
         plan, self.release_ = make_release(self, y, column, epsilon=epsilon, groups=groups)
@@ -188,7 +195,8 @@ class Mean(BaseEstimator):  # type: ignore[misc]
             noise=estimate_clipped_noise(noise, high - low),
             sampling=guess * math.sqrt(squares),
             bias=ASSOCIATION * guess * moved,
-            assumed=f"Assumed: values spread by {format_number(guess)} ({public}), and budgets go along with nothing."
+            assumed=f"Assumed: values spread by {format_number(guess)} ({public}), and budgets go "
+            "along with nothing."
             if squares > NEGLIGIBLE_INEQUALITY
             else "",
         )
@@ -208,7 +216,8 @@ class Mean(BaseEstimator):  # type: ignore[misc]
 
 
 THEOREM = Theorem(
-    "Weighted mean with Laplace noise: each person l loses at most (W_l·N/2^t + 1)/b (pure ε, replace)",
+    "Weighted mean with Laplace noise: each person l loses at most (W_l·N/2^t + 1)/b (pure ε, "
+    "replace)",
     "docs/theory/mean.md",
 )
 
@@ -216,10 +225,11 @@ THEOREM = Theorem(
 def calibrate_noise(
     weights: Weights, budgets: Budgets, low: float, high: float
 ) -> tuple[MeanGrid, float, units.Units]:
-    """Returns grid, noise scale and charges such that everybody's loss (a_l·s_l·N/2^t + 1)/b is within their grant.
+    """Returns grid, noise scale and charges such that everybody's loss (a_l·s_l·N/2^t + 1)/b is
+    within their grant.
 
-    Shifting the sum by t bits moves the difference of two neighbouring sums by less than 1, hence the + 1;
-    b covers it for the smallest ε. With t = 0 nothing is rounded and the 1 falls away.
+    Shifting the sum by t bits moves the difference of two neighbouring sums by less than 1, hence
+    the + 1; b covers it for the smallest ε. With t = 0 nothing is rounded and the 1 falls away.
     """
     bits = min(max(math.ceil(-math.log2(weights.noise_ratio)) + SPARE_BITS, MIN_BITS), MAX_BITS)
     values = Grid.cover(low, high, bits)
@@ -246,11 +256,13 @@ def calibrate_noise(
 
 
 def estimate_clipped_noise(noise: float, width: float) -> float:
-    """Returns the root mean square of Laplace noise on a mean whose answer is clipped to the bounds.
+    """Returns the root mean square of Laplace noise on a mean whose answer is clipped to the
+    bounds.
 
-    A mean at distance a from a bound has, on that side, ∫₀^∞ min(z, a)²·e^(−z/b)/(2b) dz = b²·P(2, a/b), P the
-    regularised incomplete gamma function. Averaged over means anywhere in the bounds, x = width/b:
-    2b²·(P(2, x) − (2/x)·P(3, x)), which is 2b² for narrow noise and a third of the squared width for wide.
+    A mean at distance a from a bound has, on that side, ∫₀^∞ min(z, a)²·e^(−z/b)/(2b) dz = b²·P(2,
+    a/b), P the regularised incomplete gamma function. Averaged over means anywhere in the bounds, x
+    = width/b: 2b²·(P(2, x) − (2/x)·P(3, x)), which is 2b² for narrow noise and a third of the
+    squared width for wide.
     """
     x = width / noise
     return noise * math.sqrt(2 * float(gammainc(2, x) - 2 / x * gammainc(3, x)))
@@ -264,7 +276,9 @@ def compute_noise_scale(values: Grid, shift: int, scale: float, weights: Weights
 
 
 def draw_noisy_values(plan: Plan, total: int, size: int = 1) -> list[float]:
-    """Returns independent noisy means of the exact sum: multiples of the answer's step between the bounds."""
+    """Returns independent noisy means of the exact sum: multiples of the answer's step between the
+    bounds.
+    """
     grid = plan.grid
     unit = Fraction(grid.values.step, plan.weights.total)
     middle = Fraction(2**grid.shift - 1, 2)  # the shift rounds down; on average by this much

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What both kinds of posterior sample share: the way from a question to a plan, a draw and a release.
+"""What both kinds of posterior sample share: the way from a question to a plan, a draw and a
+release.
 
 posterior.py has the two public estimators, gram.py the way into the unit ball and the draw.
 
 Linear regression by one sample from a posterior, with a budget a person (docs/theory/posterior.md).
 
-θ̃ ~ N(θ̂, H⁻¹/γ), H = Σ wφφᵀ + λI, over rows φ of the unit ball and labels in [−1, 1]. concentration.py says what a
-weight costs, grants.py has the weights and γ, gram.py the way into the ball, the sums and the draw.
+θ̃ ~ N(θ̂, H⁻¹/γ), H = Σ wφφᵀ + λI, over rows φ of the unit ball and labels in [−1, 1].
+concentration.py says what a weight costs, grants.py has the weights and γ, gram.py the way into the
+ball, the sums and the draw.
 
     symbol   name
     γ        gamma; larger is closer to θ̂
@@ -57,7 +59,8 @@ from sottovoce.schema import MEASURE, Bounds, check_flag, is_between, is_measura
 
 #: The smallest δ that is promised: one unit of the books.
 LEAST_DELTA = 1 / units.UNITS_PER_DELTA
-#: Up to here the error of a sample is proved to be far below a step of its grid (docs/theory/posterior.md).
+#: Up to here the error of a sample is proved to be far below a step of its grid
+#: (docs/theory/posterior.md).
 MOST_COLUMNS = 1024
 MOST_CONDITION = 1e30
 
@@ -74,10 +77,12 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     later = ("missing",)  # what older books do not know about a question
 
     def fit(self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None) -> Any:
-        """Fits the label y on the features X; ε is a number, an array by row, a mapping from person, or Budgets.
+        """Fits the label y on the features X; ε is a number, an array by row, a mapping from
+        person, or Budgets.
 
-        X may also be a table that lives elsewhere, with y, ``groups`` and ε the names of its columns (or ε another
-        table, by person): a path, a DuckDB relation, a dataset of Arrow, a data frame of Spark or Dask.
+        X may also be a table that lives elsewhere, with y, ``groups`` and ε the names of its
+        columns (or ε another table, by person): a path, a DuckDB relation, a dataset of Arrow, a
+        data frame of Spark or Dask.
         """
         own = (
             find_schema(self).budget is not None and epsilon is None
@@ -117,7 +122,9 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self._make_plan(budgets, recoding, granted is not None)
 
     def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Dataset]:
-        """Returns the budgets and rows of features and label in memory, the rows in the unit ball."""
+        """Returns the budgets and rows of features and label in memory, the rows in the unit
+        ball.
+        """
         X, y = data
         label, recoding = self._make_label_and_recoding(X)
         raw = to_matrix(X, recoding)
@@ -142,7 +149,9 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return table.regression(recoding, replace(label, column=table.label()))
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
-        """The plan for these budgets; without rows the bounds must tell how many features there are."""
+        """The plan for these budgets; without rows the bounds must tell how many features there
+        are.
+        """
         return self._make_plan(
             budgets,
             self._make_label_and_recoding(None)[1] if rows is None else rows.features.recoding,
@@ -208,8 +217,10 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         voices = self._voices(budgets.kinds, ball.width, granted)
         if not self._bound_eigenvalue(voices) < MOST_CONDITION * voices.account.floor:
             raise InvalidParameter(
-                "There is next to no regularisation: the sample could not be computed well enough to be published.",
-                f"The largest eigenvalue that can be must stay below {MOST_CONDITION:g} times λ, or the floor.",
+                "There is next to no regularisation: the sample could not be computed well "
+                "enough to be published.",
+                f"The largest eigenvalue that can be must stay below {MOST_CONDITION:g} times λ, "
+                "or the floor.",
                 "Choose a larger alpha, or floor.",
             )
         if not granted:  # what it costs is what is promised
@@ -288,7 +299,9 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return ball
 
     def _make_label_and_recoding(self, X: Any) -> tuple[Label, Recoding]:
-        """The label and the recoding, from what was declared (X only tells how many columns there are)."""
+        """The label and the recoding, from what was declared (X only tells how many columns there
+        are).
+        """
         label = make_label(self)
         return label, make_recoding(self.bounds, X, self.missing)
 
@@ -297,21 +310,26 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
     def _make_grid(self, voices: PosteriorWeights) -> AnswerGrid:
-        """The grid of θ̃: no coordinate has a smaller deviation than the direction of H's largest eigenvalue."""
+        """The grid of θ̃: no coordinate has a smaller deviation than the direction of H's largest
+        eigenvalue.
+        """
         return AnswerGrid.below(
             1 / math.sqrt(voices.account.gamma * self._bound_eigenvalue(voices))
         )
 
     @property
     def _sure_delta(self) -> float:
-        """The δ at which charges are read: what rounding can add to it is less than what is left."""
+        """The δ at which charges are read: what rounding can add to it is less than what is
+        left.
+        """
         return float(self.delta) * (1 - 2.0**-30)
 
     def _refuse_unknown(self) -> None:
         if is_between(self.delta, 0, LEAST_DELTA):
             raise InvalidParameter(
                 f"δ is smaller than {LEAST_DELTA:g}.",
-                "Books count δ in such units, and the finite precision of a sample is covered from there on.",
+                "Books count δ in such units, and the finite precision of a sample is covered "
+                "from there on.",
                 f"Take a δ of {LEAST_DELTA:g} or more, far below one over the number of people.",
             )
         if not is_between(self.delta, 0, 1):
@@ -351,40 +369,44 @@ HIGHEST = 1e12
 
 
 class PosteriorSample(Posterior):
-    """One sample from the posterior of a linear regression, each person heard as loudly as their own (ε, δ) allows.
+    """One sample from the posterior of a linear regression, each person heard as loudly as their
+    own (ε, δ) allows.
 
-    **Question.** Which linear function of the features predicts the label? Rows longer than the norm in ``bounds`` are
-    scaled back to it, labels are clipped.
+    **Question.** Which linear function of the features predicts the label? Rows longer than the
+    norm in ``bounds`` are scaled back to it, labels are clipped.
 
-    **Promise.** (ε_l, δ) for each person l (each row, without ``groups``), neighbours by zeroing out all their rows:
-    the answer is nearly as likely without them. Floating arithmetic. Never added to an account of replaced rows.
+    **Promise.** (ε_l, δ) for each person l (each row, without ``groups``), neighbours by zeroing
+    out all their rows: the answer is nearly as likely without them. Floating arithmetic. Never
+    added to an account of replaced rows.
 
     **Formula.** θ̃ ~ N(θ̂, H⁻¹/γ), H = Σ wφφᵀ + λI; D_α ≤ D_α(μ = W_l/λ, a = √(γW_l)·R_l)  (docs/theory/posterior.md,
-    theorem 1). Without ``epsilon`` every row weighs 1 and the promise follows; with it, weights follow from it.
+    theorem 1). Without ``epsilon`` every row weighs 1 and the promise follows; with it, weights
+    follow from it.
 
     >>> import numpy as np, sottovoce as sv
     >>> x = np.linspace(-1, 1, 2000)[:, None]
-    >>> model = sv.PosteriorSample(gamma=5.0, alpha=50.0, bounds=sv.Bounds(norm=1.0, label=(-1, 1)), delta=1e-6)
+    >>> model = sv.PosteriorSample(gamma=5.0, alpha=50.0, bounds=sv.Bounds(norm=1.0, label=(-1, 1)),
+    delta=1e-6)
     >>> fitted = model.fit(x, x[:, 0] / 2, epsilon=1.0)
     >>> bool(np.all(fitted.guarantee_.epsilon <= 1.0)), fitted.predict(x).shape
     (True, (2000,))
 
-    **Limits.** λ is what protects people whose row lies in a direction of its own: with a small one ε is large, or
-    weights are small; and the smaller the weights, the more λ shrinks.
+    **Limits.** λ is what protects people whose row lies in a direction of its own: with a small one
+    ε is large, or weights are small; and the smaller the weights, the more λ shrinks.
 
-    Parameters
-    ----------
-    gamma : how concentrated the sample is around the ridge solution; a public number.
-    alpha : regularisation λ, for rows in the unit ball and labels in [−1, 1]; a public number.
-    bounds : Bounds with the norm of rows or a box of features, and the label's range; or a Schema.
-    delta : the δ of every promise, far below one over the number of people, and at least 10⁻¹⁵.
-    fit_intercept : whether there is a constant term; it is regularised, and counts in the norm.
-    missing : public constant between all bounds that stands for missing values; a schema declares one for each column.
+    Parameters ---------- gamma : how concentrated the sample is around the ridge solution; a public
+    number. alpha : regularisation λ, for rows in the unit ball and labels in [−1, 1]; a public
+    number. bounds : Bounds with the norm of rows or a box of features, and the label's range; or a
+    Schema. delta : the δ of every promise, far below one over the number of people, and at least
+    10⁻¹⁵. fit_intercept : whether there is a constant term; it is regularised, and counts in the
+    norm. missing : public constant between all bounds that stands for missing values; a schema
+    declares one for each column.
     """
 
     question = "posterior sample"
     theorem = Theorem(
-        "Posterior sample: each person l loses at most a row of leverage W_l/λ and residual √γW_l·R_l does "
+        "Posterior sample: each person l loses at most a row of leverage W_l/λ and residual "
+        "√γW_l·R_l does "
         "(ε at δ, zero out)",
         PAGE,
     )
@@ -440,49 +462,54 @@ class PosteriorSample(Posterior):
         if not (is_measurable(self.gamma) and is_measurable(self.alpha)):
             raise InvalidParameter(
                 f"gamma or alpha is not between {1 / MEASURE:g} and {MEASURE:g}.",
-                "Without regularisation a single row can move the sample without limit, and there is no promise.",
+                "Without regularisation a single row can move the sample without limit, and "
+                "there is no promise.",
                 "Give public numbers, such as 1 for both.",
             )
 
 
 class AdaptivePosteriorSample(Posterior):
-    """One posterior sample that regularises only as much as the data need, at a given (ε, δ) for each person.
+    """One posterior sample that regularises only as much as the data need, at a given (ε, δ) for
+    each person.
 
-    **Question.** As in PosteriorSample, without a λ to choose: the smallest eigenvalue of Σ wφφᵀ is released with
-    noise, and λ is what is missing to the floor h.
+    **Question.** As in PosteriorSample, without a λ to choose: the smallest eigenvalue of Σ wφφᵀ is
+    released with noise, and λ is what is missing to the floor h.
 
-    **Promise.** (ε_l, δ) for each person l (each row, without ``groups``) for both releases together, neighbours by
-    zeroing out all their rows. Floating arithmetic. Never added to an account of replaced rows.
+    **Promise.** (ε_l, δ) for each person l (each row, without ``groups``) for both releases
+    together, neighbours by zeroing out all their rows. Floating arithmetic. Never added to an
+    account of replaced rows.
 
     **Formula.** D_α ≤ αW_l²/(2σ₁²) + D_α(μ = W_l/h, a = √(γW_l)·(1 + √((S−W_l)/h))), read at δ − δ₃
     (docs/theory/posterior.md, theorem 2); σ₁, h and γ by the public rule of section 5.
 
     >>> import numpy as np, sottovoce as sv
     >>> x = np.linspace(-1, 1, 2000)[:, None]
-    >>> model = sv.AdaptivePosteriorSample(epsilon=1.0, delta=1e-6, bounds=sv.Bounds(norm=1.0, label=(-1, 1)))
+    >>> model = sv.AdaptivePosteriorSample(epsilon=1.0, delta=1e-6, bounds=sv.Bounds(norm=1.0,
+    label=(-1, 1)))
     >>> fitted = model.fit(x, x[:, 0] / 2)
-    >>> bool(np.all(fitted.guarantee_.epsilon <= 1.0)), bool(0.2 < fitted.coef_[0] < 0.4)  # half, shrunk by the floor
+    >>> bool(np.all(fitted.guarantee_.epsilon <= 1.0)), bool(0.2 < fitted.coef_[0] < 0.4)  # half,
+                                                                                           shrunk by
+                                                                                           the floor
     (True, True)
 
-    **Limits.** Made for many rows of well-spread features: where h is above what the data have, the model is shrunk.
-    The number of rows is public.
+    **Limits.** Made for many rows of well-spread features: where h is above what the data have, the
+    model is shrunk. The number of rows is public.
 
-    Parameters
-    ----------
-    epsilon : what each grants, unless fit, or a schema with a column of budgets, says otherwise.
-    delta : the δ of every promise, far below one over the number of people, and at least 10⁻¹⁵.
-    bounds : Bounds with the norm of rows or a box of features, and the label's range; or a Schema.
-    calibration : "renyi", or "simple" to add up the exact ε of the two releases.
-    condition : how many times smaller than the mean the smallest eigenvalue is expected to be: h = n/(d·condition).
-    floor : h itself; None: chosen, and raised if budgets are too small for it.
-    share : the part of ε that would pay for the eigenvalue alone.
-    fit_intercept : whether there is a constant term; it counts in the norm.
-    missing : public constant between all bounds that stands for missing values; a schema declares one for each column.
+    Parameters ---------- epsilon : what each grants, unless fit, or a schema with a column of
+    budgets, says otherwise. delta : the δ of every promise, far below one over the number of
+    people, and at least 10⁻¹⁵. bounds : Bounds with the norm of rows or a box of features, and the
+    label's range; or a Schema. calibration : "renyi", or "simple" to add up the exact ε of the two
+    releases. condition : how many times smaller than the mean the smallest eigenvalue is expected
+    to be: h = n/(d·condition). floor : h itself; None: chosen, and raised if budgets are too small
+    for it. share : the part of ε that would pay for the eigenvalue alone. fit_intercept : whether
+    there is a constant term; it counts in the norm. missing : public constant between all bounds
+    that stands for missing values; a schema declares one for each column.
     """
 
     question = "adaptive posterior sample"
     theorem = Theorem(
-        "Adaptive posterior sample: each person l loses at most what Gaussian noise on an eigenvalue and a row of "
+        "Adaptive posterior sample: each person l loses at most what Gaussian noise on an "
+        "eigenvalue and a row of "
         "leverage W_l/h do (ε at δ, zero out)",
         PAGE,
     )

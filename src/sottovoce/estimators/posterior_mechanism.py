@@ -1,22 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a person of some weight loses to one sample of a posterior (docs/theory/posterior.md).
 
-Public numbers alone. A person of weight W_l, where everybody together weighs S, changes the law of one sample from
-N(θ̂, H⁻¹/γ), H ⪰ h·I, no more than one row of leverage W_l/h with a residual R_l would:
+Public numbers alone. A person of weight W_l, where everybody together weighs S, changes the law of
+one sample from N(θ̂, H⁻¹/γ), H ⪰ h·I, no more than one row of leverage W_l/h with a residual R_l
+would:
 
-    μ = W_l/h,    a = √(γW_l)·R_l,      into the exact profile (one row) or into Rényi's curve (several)
+    μ = W_l/h,    a = √(γW_l)·R_l,      into the exact profile (one row) or into Rényi's curve
+                                        (several)
 
     symbol     name
     W_l, S     weight, total
     h          floor           on the eigenvalues of H; λ where that is fixed
-    R_l        residual        1 + ½√((S−W)/h) at a fixed λ, 1 + √((S−W)/h) where λ answers to the data
+    R_l        residual        1 + ½√((S−W)/h) at a fixed λ, 1 + √((S−W)/h) where λ answers to the
+                               data
     σ₁         spread          of the noise on the smallest eigenvalue
     δ₃         missed          the probability that the floor is missed
 
 Weighted sums of squares over rows of the unit ball, and one draw from the posterior that they make.
 
-How rows and labels come to length 1 at most is public (docs/theory/posterior.md, section 1). With an intercept, numbers
-are centred in their bounds and φ = (1, v)/√(1 + r²), r the largest possible ‖v‖; without one nothing is centred.
+How rows and labels come to length 1 at most is public (docs/theory/posterior.md, section 1). With
+an intercept, numbers are centred in their bounds and φ = (1, v)/√(1 + r²), r the largest possible
+‖v‖; without one nothing is centred.
 
     symbol   name
     φ, y     a row of the unit ball, and its label in [−1, 1]
@@ -25,16 +29,18 @@ are centred in their bounds and φ = (1, v)/√(1 + r²), r the largest possible
     θ̂        H⁻¹Σ wφy
     L        lower triangular, H = LLᵀ; L⁻ᵀz has covariance H⁻¹
 
-Who is heard how loudly in a posterior sample, from public numbers (docs/theory/posterior.md, section 5).
+Who is heard how loudly in a posterior sample, from public numbers (docs/theory/posterior.md,
+section 5).
 
-Everybody is as loud as their grant allows: ε_l(W_l; S) = ε_l, where ε_l is what concentration.py says. At a fixed
-γ and λ the sum S is the root of ΣW_l(S) = S, which is unique because all W_l(S) fall with S; where λ answers to the
-data, γ is such that S is about the number of rows.
+Everybody is as loud as their grant allows: ε_l(W_l; S) = ε_l, where ε_l is what concentration.py
+says. At a fixed γ and λ the sum S is the root of ΣW_l(S) = S, which is unique because all W_l(S)
+fall with S; where λ answers to the data, γ is such that S is about the number of rows.
 
     symbol     name
     W_l        weight of a person; weights of rows are the same for all rows of a person
     S          total
-    σ₁         spread, n/Σ_l D_l: at weights σ₁D_l, adding up to n, everybody's share of ε pays for the eigenvalue
+    σ₁         spread, n/Σ_l D_l: at weights σ₁D_l, adding up to n, everybody's share of ε pays for
+               the eigenvalue
     h          floor
 """
 
@@ -70,17 +76,21 @@ from sottovoce.noise.precise import Reals
 from sottovoce.schema import Interval
 from sottovoce.weights import Weights
 
-#: Below this δ the exact ε grows with any leverage, else up to the golden ratio (theorem 5 of per-instance.md).
+#: Below this δ the exact ε grows with any leverage, else up to the golden ratio (theorem 5 of
+#: per-instance.md).
 MONOTONE_DELTA = 0.19
 GOLDEN = (1 + math.sqrt(5)) / 2
-#: Orders are sought on so many grids, each around the best of the last one; the first goes from −34 to FARTHEST.
+#: Orders are sought on so many grids, each around the best of the last one; the first goes from −34
+#: to FARTHEST.
 LEVELS = 4
 GRID = np.arange(-10, 11)
 STEP = 2.4
 START = -10.0
-#: What LAPACK's smallest eigenvalue of a matrix of at most 1,024 columns may be wrong by, as a part of its trace.
+#: What LAPACK's smallest eigenvalue of a matrix of at most 1,024 columns may be wrong by, as a part
+#: of its trace.
 EIGENVALUE_ERROR = 2.0**-40
-#: Closer to the end of the finite orders 1 − (α−1)μ would lose digits; orders closer to 1 would lose α − 1.
+#: Closer to the end of the finite orders 1 − (α−1)μ would lose digits; orders closer to 1 would
+#: lose α − 1.
 FARTHEST = 14.0
 SMALLEST = 1e-9
 
@@ -93,7 +103,9 @@ class PosteriorAccountant(Protocol):
         """h."""
 
     def epsilon(self, weight: Floats, total: float, single: NDArray[np.bool_]) -> Floats:
-        """Returns ε, entry by entry, for people of these weights who own a single row, or several."""
+        """Returns ε, entry by entry, for people of these weights who own a single row, or
+        several.
+        """
 
 
 @dataclass(frozen=True)
@@ -117,7 +129,9 @@ class FixedRidgeAccountant:
 
 @dataclass(frozen=True)
 class AdaptiveRidgeAccountant:
-    """λ answers to a noisy smallest eigenvalue: Theorem 2, both releases counted by Rényi's divergence."""
+    """λ answers to a noisy smallest eigenvalue: Theorem 2, both releases counted by Rényi's
+    divergence.
+    """
 
     gamma: float
     floor: float
@@ -146,7 +160,8 @@ class AdaptiveRidgeAccountant:
     def margin(self, loudest: float, total: float) -> float:
         """Returns what must be added to the floor so that it is missed with probability δ₃ at most.
 
-        W_max + σ₁z, half a step of the grid that λ̃ is rounded to, and the error of the computed eigenvalue.
+        W_max + σ₁z, half a step of the grid that λ̃ is rounded to, and the error of the computed
+        eigenvalue.
         """
         rounded = self.spread * 2.0 ** -(ANSWER_BITS + 1) + EIGENVALUE_ERROR * total
         return loudest - self.spread * float(ndtri(self.failure_delta)) + rounded
@@ -185,7 +200,9 @@ class SimpleAdaptiveAccountant(AdaptiveRidgeAccountant):
 
 
 def _bound_sample_epsilon(mu: Floats, a: Floats, delta: float, single: NDArray[np.bool_]) -> Floats:
-    """Returns ε of one posterior sample: the exact one where it grows with the leverage, else Rényi's bound."""
+    """Returns ε of one posterior sample: the exact one where it grows with the leverage, else
+    Rényi's bound.
+    """
     grows = (mu > 0) & ((mu <= GOLDEN) | (delta < MONOTONE_DELTA))
     mu, a, exact = np.broadcast_arrays(mu, a, single & grows)
     found = np.zeros(mu.shape)
@@ -199,9 +216,11 @@ def _bound_sample_epsilon(mu: Floats, a: Floats, delta: float, single: NDArray[n
 
 
 def _compute_renyi_epsilon(mu: Floats, a: Floats, rho: Floats, delta: float) -> Floats:
-    """Returns the least ε at δ over orders α of the curve αρ + D_α(μ, a), which is finite for (α − 1)μ < 1.
+    """Returns the least ε at δ over orders α of the curve αρ + D_α(μ, a), which is finite for (α −
+    1)μ < 1.
 
-    (α − 1)μ = 1/(1 + e^−x), and x is sought on finer and finer grids; whatever order is found gives a bound.
+    (α − 1)μ = 1/(1 + e^−x), and x is sought on finer and finer grids; whatever order is found gives
+    a bound.
     """
     heard = np.where(mu > 0, mu, 1.0)
     centre = np.full((len(heard), 1), START)
@@ -216,8 +235,9 @@ def _compute_renyi_epsilon(mu: Floats, a: Floats, rho: Floats, delta: float) -> 
     return np.where(mu > 0, bound.min(axis=1), 0.0)
 
 
-#: Entries of a row, times the root of its weight, have two limbs of so many bits: over the 2^13 rows of a piece every
-#: partial sum of their products is at most 2^(20+20+13) = 2^53, and a product in doubles is exact in any order.
+#: Entries of a row, times the root of its weight, have two limbs of so many bits: over the 2^13
+#: rows of a piece every partial sum of their products is at most 2^(20+20+13) = 2^53, and a product
+#: in doubles is exact in any order.
 BITS = 20
 
 
@@ -257,14 +277,18 @@ def _get_max_size(feature: Feature) -> float:
 
 
 def _get_max_length(feature: Feature) -> float:
-    """What a feature adds to ‖v‖ at most: 1 for a number, a little more for a factor of many levels."""
+    """What a feature adds to ‖v‖ at most: 1 for a number, a little more for a factor of many
+    levels.
+    """
     if feature.levels:
         return 2 * float(np.linalg.norm(make_contrasts(len(feature.levels)), axis=1).max())
     return 1.0
 
 
 def shorten_rows(raw: Floats, norm: float) -> Floats:
-    """Returns rows with those that are longer than ``norm`` scaled back to it; rows that are not finite stay."""
+    """Returns rows with those that are longer than ``norm`` scaled back to it; rows that are not
+    finite stay.
+    """
     largest = np.abs(raw).max(axis=1, initial=0.0)
     usable = np.isfinite(largest) & (largest > 0)
     rows = raw.copy()
@@ -276,7 +300,9 @@ def shorten_rows(raw: Floats, norm: float) -> Floats:
 
 
 def get_label_scale(label: Interval, fit_intercept: bool) -> tuple[float, float]:
-    """Returns the middle and half-range by which labels come into [−1, 1]; without an intercept not centred."""
+    """Returns the middle and half-range by which labels come into [−1, 1]; without an intercept not
+    centred.
+    """
     low, high = label
     if fit_intercept:
         return ((low + high) / 2, (high - low) / 2)
@@ -285,9 +311,11 @@ def get_label_scale(label: Interval, fit_intercept: bool) -> tuple[float, float]
 
 @dataclass(frozen=True, eq=False)
 class Gram:
-    """Σ w(φ, y)(φ, y)ᵀ over the rows, the same whole numbers in whatever order, batches and partitions they come.
+    """Σ w(φ, y)(φ, y)ᵀ over the rows, the same whole numbers in whatever order, batches and
+    partitions they come.
 
-    What is cut off, 2⁻⁴⁰ of the loudest at most, makes rows and labels shorter: theorems hold for what is left.
+    What is cut off, 2⁻⁴⁰ of the loudest at most, makes rows and labels shorter: theorems hold for
+    what is left.
     """
 
     reader: Reader
@@ -369,7 +397,9 @@ def compute_gram(
 
 
 def draw_sample(gram: Any, cross: Any, ridge: float, gamma: float) -> Reals:
-    """Returns one draw from N(θ̂, H⁻¹/γ), H = gram + ridge·I, θ̂ = H⁻¹·cross, to some 100 digits."""
+    """Returns one draw from N(θ̂, H⁻¹/γ), H = gram + ridge·I, θ̂ = H⁻¹·cross, to some 100
+    digits.
+    """
     with localcontext(precise.DECIMALS):
         L = factorise_decimals(precise.to_decimals(gram) + np.diag([Decimal(ridge)] * len(cross)))
         noise = np.array(
@@ -406,18 +436,23 @@ def add_eigenvalue_noise(gram: Any, spread: float) -> Fraction:
 
 
 def compute_missing_ridge(noisy: Any, floor: float, margin: float) -> Any:
-    """Returns λ_n, what is added so that no eigenvalue lies below the floor: max(0, floor + margin − λ̃)."""
+    """Returns λ_n, what is added so that no eigenvalue lies below the floor: max(0, floor + margin
+    − λ̃).
+    """
     return np.maximum(0.0, floor + margin - noisy)
 
 
-#: Grants are filled up to one part in a billion less than they hold: more than doubles can have got wrong.
+#: Grants are filled up to one part in a billion less than they hold: more than doubles can have got
+#: wrong.
 SPARE = 1e-9
 #: What the search for the best order may differ by from one weight to the next.
 SEARCH_TOLERANCE = 1e-5
-#: Beyond this many different grants they are rounded down to powers of 2^(1/64) while weights are sought.
+#: Beyond this many different grants they are rounded down to powers of 2^(1/64) while weights are
+#: sought.
 MANY_GRANTS = 256
 FINE = 64
-#: Weights are first looked for among these multiples of h, then on so many rungs for each octave that is needed.
+#: Weights are first looked for among these multiples of h, then on so many rungs for each octave
+#: that is needed.
 OCTAVES = 2.0 ** np.arange(-48, 21)
 RUNGS = 8
 #: Halvings of one rung, of which 2⁻²⁴ is left.
@@ -477,7 +512,8 @@ class PosteriorWeights:
         charges = np.where(weights.person > 0, _round_up_losses(losses), 0)
         if np.any(charges > kinds.epsilon * (1 + SEARCH_TOLERANCE) + 1):
             raise _overspent_error()
-        # Weights and their sum were rounded down, so the order that kept the grant still does: the smaller is a bound.
+        # Weights and their sum were rounded down, so the order that kept the grant still does: the
+        # smaller is a bound.
         return cls(weights, unit, account, np.minimum(charges, kinds.epsilon))
 
 
@@ -502,7 +538,9 @@ def _round_up_losses(losses: Floats) -> units.Units:
 
 @dataclass(frozen=True, eq=False)
 class DistinctGrants:
-    """The different grants among people, a little less than they hold, and how many people gave each."""
+    """The different grants among people, a little less than they hold, and how many people gave
+    each.
+    """
 
     epsilon: Floats
     single: NDArray[np.bool_]  # whether those people own one row
@@ -543,7 +581,9 @@ class DistinctGrants:
         return float(found @ self.people)
 
     def fill_weights(self, account: PosteriorAccountant, total: float) -> Floats:
-        """Returns the largest weights whose ε is not above the grants, where all together weigh ``total``."""
+        """Returns the largest weights whose ε is not above the grants, where all together weigh
+        ``total``.
+        """
         low = np.zeros(len(self.epsilon))
         high = np.zeros(len(self.epsilon))
         for single, weight, losses in self._list_ladders(account, total):
@@ -564,7 +604,9 @@ class DistinctGrants:
     def _list_ladders(
         self, account: PosteriorAccountant, total: float
     ) -> Iterator[tuple[NDArray[np.bool_], Floats, Floats]]:
-        """Weights up to ``total`` and what they cost at most, for people with one row and for those with several."""
+        """Weights up to ``total`` and what they cost at most, for people with one row and for those
+        with several.
+        """
         for kind in (True, False):
             single = self.single == kind
             if single.any():
@@ -611,10 +653,11 @@ def _solve_total_weight(
 def solve_adaptive_weights(
     kinds: BudgetGroups, account: AdaptiveRidgeAccountant, share: float, floor: float | None
 ) -> PosteriorWeights:
-    """Everybody as loud as their grant allows, with the γ at which weights add up to about the number of rows.
+    """Everybody as loud as their grant allows, with the γ at which weights add up to about the
+    number of rows.
 
-    σ₁ is such that the share of everybody's ε would pay for the eigenvalue alone. ``account.floor`` is raised until
-    half of the rest pays for what people change in H, unless a floor is given.
+    σ₁ is such that the share of everybody's ε would pay for the eigenvalue alone. ``account.floor``
+    is raised until half of the rest pays for what people change in H, unless a floor is given.
     """
     grants = DistinctGrants.of(kinds)
     rows = float(kinds.rows @ kinds.people)
@@ -651,7 +694,8 @@ def _find_least_floor(
 
 def _low_floor_error(least: float) -> WeakRegularisation:
     return WeakRegularisation(
-        "At this floor what one person changes in the posterior's shape costs more than somebody grants.",
+        "At this floor what one person changes in the posterior's shape costs more than somebody "
+        "grants.",
         "Eigenvalues must be kept larger for these budgets, whatever the noise.",
         f"Pass floor={least:.3g} or more, or leave floor=None.",
         smallest=least,
@@ -659,7 +703,9 @@ def _low_floor_error(least: float) -> WeakRegularisation:
 
 
 def _find_largest_distance(account: AdaptiveRidgeAccountant, epsilon: Floats) -> Floats:
-    """Returns D_l, entry by entry: the most that ε allows somebody to move the eigenvalue, in units of σ₁."""
+    """Returns D_l, entry by entry: the most that ε allows somebody to move the eigenvalue, in units
+    of σ₁.
+    """
     low = np.full_like(epsilon, 1e-15)
     high = np.sqrt(2 * epsilon) + 20.0
     for _ in range(32):

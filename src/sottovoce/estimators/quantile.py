@@ -35,7 +35,8 @@ from sottovoce.release import Release
 from sottovoce.schema import is_one_of
 from sottovoce.weights import Weights
 
-#: At least 2^10 grid points, at most 2^18, and about this many to the size of the expected rank error.
+#: At least 2^10 grid points, at most 2^18, and about this many to the size of the expected rank
+#: error.
 MIN_BITS = 10
 MAX_BITS = 18
 CELLS_PER_ERROR = 16
@@ -53,33 +54,39 @@ CHOICES: dict[str, Callable[[NDArray[np.int64], int], int]] = {
 class Quantile(BaseEstimator):  # type: ignore[misc]
     """Quantiles of a bounded column, each person heard as loudly as their own ε allows.
 
-    **Question.** Below which value do ``q`` of the rows lie? ``q`` may be a list; the budget is then
-    split evenly among its entries, and answers come in the order of ``q``, made monotone.
+    **Question.** Below which value do ``q`` of the rows lie? ``q`` may be a list; the budget is
+    then split evenly among its entries, and answers come in the order of ``q``, made monotone.
 
-    **Promise.** Pure ε_l for each person l (each row, without ``groups``), neighbours by replacement of
-    all their rows, exact arithmetic. Nobody's loss exceeds their own ε_l; see ``guarantee_``.
+    **Promise.** Pure ε_l for each person l (each row, without ``groups``), neighbours by
+    replacement of all their rows, exact arithmetic. Nobody's loss exceeds their own ε_l; see
+    ``guarantee_``.
 
-    **Formula.** A grid point t is chosen by permute-and-flip with score u(t) = max(F(t−) − q, q − F(t), 0)
-    at scale 2·max_l W_l/ε_l (docs/theory/quantile.md, equations 1 to 3).
+    **Formula.** A grid point t is chosen by permute-and-flip with score u(t) = max(F(t−) − q, q −
+    F(t), 0) at scale 2·max_l W_l/ε_l (docs/theory/quantile.md, equations 1 to 3).
 
     >>> import sottovoce as sv
     >>> median = sv.Quantile(q=0.5, bounds=(0, 1)).fit([0.25] * 1000, epsilon=1.0)
     >>> abs(median.value_ - 0.25) < 0.01
     True
 
-    **Limits.** Answers are points of the grid (``cells`` of them, chosen from public numbers unless given).
-    ``expected_error`` is a share of the rows, for values spread evenly over the bounds; where they fill
-    only a part of the bounds, pass that part as ``spread``. Many equal values make the true error smaller.
+    **Limits.** Answers are points of the grid (``cells`` of them, chosen from public numbers unless
+    given). ``expected_error`` is a share of the rows, for values spread evenly over the bounds;
+    where they fill only a part of the bounds, pass that part as ``spread``. Many equal values make
+    the true error smaller.
 
     Parameters
     ----------
     q : a number between 0 and 1, or a list of them.
-    bounds : (low, high), Bounds with a label, or a Schema that describes the column, from public knowledge.
-    spread : public guess of the share of the bounds that the values fill; for the expected error only.
-    cells : about how many steps the grid has, at most 2^22 (its step is a power of two); chosen from public numbers
+    bounds : (low, high), Bounds with a label, or a Schema that describes the column, from public
+    knowledge.
+    spread : public guess of the share of the bounds that the values fill; for the expected error
+    only.
+    cells : about how many steps the grid has, at most 2^22 (its step is a power of two); chosen
+    from public numbers
         if not given.
     method : "permute-and-flip", or "exponential" for the exponential mechanism as published.
-    missing : public constant between the bounds that stands for missing values; without it they are refused.
+    missing : public constant between the bounds that stands for missing values; without it they are
+    refused.
     """
 
     def __init__(
@@ -104,10 +111,12 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
     def fit(
         self, y: Any, epsilon: Any = None, groups: Any = None, column: str | None = None
     ) -> Quantile:
-        """Answers about the column y; ε is a number, an array by row, a mapping from person, or Budgets.
+        """Answers about the column y; ε is a number, an array by row, a mapping from person, or
+        Budgets.
 
-        y may also be a table that lives elsewhere, with ``column``, ``groups`` and ε the names of its columns (or ε
-        another table, by person): a path, a DuckDB relation, a dataset of Arrow, a data frame of Spark or Dask.
+        y may also be a table that lives elsewhere, with ``column``, ``groups`` and ε the names of
+        its columns (or ε another table, by person): a path, a DuckDB relation, a dataset of Arrow,
+        a data frame of Spark or Dask.
         """
         make_column_label(self, column)  # bad bounds are refused before anything else is looked at
         plan, self.release_ = make_release(self, y, column, epsilon=epsilon, groups=groups)
@@ -230,7 +239,8 @@ class QuantileGrid:
 
 
 THEOREM = Theorem(
-    "Choice of a grid point by weighted rank: each person l loses at most W_l/max(W/ε) a quantile (pure ε, replace)",
+    "Choice of a grid point by weighted rank: each person l loses at most W_l/max(W/ε) a "
+    "quantile (pure ε, replace)",
     "docs/theory/quantile.md",
 )
 
@@ -257,9 +267,11 @@ def score_points(histogram: NDArray[np.int64], q: float) -> NDArray[np.int64]:
 def estimate_rank_error(
     q: float, budgets: Budgets, weights: Weights, spread: float, width: float
 ) -> ExpectedError:
-    """Root mean square of F(t) − q, F the plain share of rows at or below t, and what it is made of.
+    """Root mean square of F(t) − q, F the plain share of rows at or below t, and what it is made
+    of.
 
-    Values are taken as spread evenly over a part of the bounds; the theory page has the sums and integrals.
+    Values are taken as spread evenly over a part of the bounds; the theory page has the sums and
+    integrals.
     """
     squares, moved = measure_inequality(budgets, weights)
     choice = estimate_rank_noise(q, 2 * weights.noise_ratio, spread, weights.concentration)
@@ -277,9 +289,10 @@ def estimate_rank_error(
 def estimate_rank_noise(q: float, scale: float, spread: float, concentration: float) -> float:
     """Returns the root mean square rank error that the choice of a point makes.
 
-    The chosen t has rank p with density ∝ exp(−|p − q|/scale) over the part that values fill, and two lumps at rank 0
-    and 1 for the points outside it. Ranks are multiples of one row's weight, which shows where the scale is no more
-    than a few rows; gaps between neighbours vary as those of random values do, which adds 3/16 of a row over the scale.
+    The chosen t has rank p with density ∝ exp(−|p − q|/scale) over the part that values fill, and
+    two lumps at rank 0 and 1 for the points outside it. Ranks are multiples of one row's weight,
+    which shows where the scale is no more than a few rows; gaps between neighbours vary as those of
+    random values do, which adds 3/16 of a row over the scale.
     """
     rows = max(round(1 / concentration), 1)
     uneven = 1 + 3 / 16 / max(scale * rows, 1.0)
@@ -298,7 +311,8 @@ def estimate_rank_noise(q: float, scale: float, spread: float, concentration: fl
     for side in (q, 1 - q):
         tail = math.exp(-side / scale)
         mass += spread * scale * -math.expm1(-side / scale) + (1 - spread) / 2 * tail
-        # ∫₀^side x²·e^(−x/scale) dx, by the incomplete gamma function: the plain form cancels for large scales.
+        # ∫₀^side x²·e^(−x/scale) dx, by the incomplete gamma function: the plain form cancels for
+        # large scales.
         inside = 2 * scale**3 * float(gammainc(3, side / scale))
         second += spread * inside + (1 - spread) / 2 * tail * side**2
     return min(math.sqrt(uneven * second / mass), 1.0)

@@ -46,7 +46,9 @@ class Method(Protocol):
         """Returns the plan, from public facts alone."""
 
     def answer(self, ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
-        """Reads the rows and returns what may be published: at least theta, for recoded features and label."""
+        """Reads the rows and returns what may be published: at least theta, for recoded features
+        and label.
+        """
 
 
 METHODS: dict[str, Method] = {
@@ -60,35 +62,42 @@ METHODS: dict[str, Method] = {
 class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Linear regression, each person heard as loudly as their own ε allows.
 
-    **Question.** Which linear function of the features predicts the label? Features and label lie in
-    ``bounds``; values beyond are clipped.
+    **Question.** Which linear function of the features predicts the label? Features and label lie
+    in ``bounds``; values beyond are clipped.
 
-    **Promise.** Pure ε_l for each person l (each row, without ``groups``), neighbours by replacement of
-    all their rows, features and label; floating arithmetic, except ``method="statistics"``, which is exact.
+    **Promise.** Pure ε_l for each person l (each row, without ``groups``), neighbours by
+    replacement of all their rows, features and label; floating arithmetic, except
+    ``method="statistics"``, which is exact.
 
-    **Formula.** By default objective perturbation with the soft Huber loss, in stages that first buy the
-    labels' scale and fit slopes only where these can pay for their noise (docs/theory/objective.md).
+    **Formula.** By default objective perturbation with the soft Huber loss, in stages that first
+    buy the labels' scale and fit slopes only where these can pay for their noise
+    (docs/theory/objective.md).
 
     >>> import numpy as np, sottovoce as sv
     >>> x = np.linspace(0, 1, 3000)[:, None]
-    >>> ridge = sv.Ridge(bounds=sv.Bounds(features=(0, 1), label=(0, 1))).fit(x, x[:, 0], epsilon=1.0)
+    >>> ridge = sv.Ridge(bounds=sv.Bounds(features=(0, 1), label=(0, 1))).fit(x, x[:, 0],
+    epsilon=1.0)
     >>> bool(np.all(ridge.guarantee_.epsilon <= 1.0)), ridge.predict(x).shape
     (True, (3000,))
 
-    **Limits.** A plan's expected error is a planning number for typical tables, right within a factor of
-    about three. With few people or small budgets the answer is a constant, and the plan says so beforehand.
+    **Limits.** A plan's expected error is a planning number for typical tables, right within a
+    factor of about three. With few people or small budgets the answer is a constant, and the plan
+    says so beforehand.
 
     Parameters
     ----------
     bounds : Bounds with features and label, or a Schema (which also knows factors).
     method : "objective", "statistics", "output-tight" or "output".
-    alpha : regularisation λ of the output methods and of "statistics", a public number; None: chosen by the plan
+    alpha : regularisation λ of the output methods and of "statistics", a public number; None:
+    chosen by the plan
         from public numbers, and written into plan and release.
     loss : "soft" or "huber", for the objective method.
-    label_scale : public guess of the labels' standard deviation; saves the budget that would buy it.
+    label_scale : public guess of the labels' standard deviation; saves the budget that would buy
+    it.
     coefficient_bound : a promise that the solution's norm stays below it (method "output" only).
     rho : for "statistics": True to count budgets in ρ of zCDP and add Gaussian noise.
-    missing : public constant between all bounds that stands for missing values; a schema declares one for each column.
+    missing : public constant between all bounds that stands for missing values; a schema declares
+    one for each column.
     """
 
     def __init__(
@@ -115,10 +124,12 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     later = ("missing",)  # what older books do not know about a question
 
     def fit(self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None) -> Ridge:
-        """Fits the label y on the features X; ε is a number, an array by row, a mapping from person, or Budgets.
+        """Fits the label y on the features X; ε is a number, an array by row, a mapping from
+        person, or Budgets.
 
-        X may also be a table that lives elsewhere, with y, ``groups`` and ε the names of its columns (or ε another
-        table, by person): a path, a DuckDB relation, a dataset of Arrow, a data frame of Spark or Dask.
+        X may also be a table that lives elsewhere, with y, ``groups`` and ε the names of its
+        columns (or ε another table, by person): a path, a DuckDB relation, a dataset of Arrow, a
+        data frame of Spark or Dask.
         """
         plan, release = make_release(self, X, y, epsilon=epsilon, groups=groups)
         set_fitted_attributes(self, release, plan.guarantee, X)
@@ -137,7 +148,9 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self._get_method().plan_for(self, budgets, recoding, (label.low, label.high))
 
     def asked_parameters(self) -> dict[str, Any]:
-        """The parameters that a request is remembered by: the default method has no λ, and 1.0 still stands for it."""
+        """The parameters that a request is remembered by: the default method has no λ, and 1.0
+        still stands for it.
+        """
         given: dict[str, Any] = self.get_params()
         if self.method == "objective" and self.alpha is None:
             return {**given, "alpha": 1.0}
@@ -155,7 +168,9 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return table.regression(recoding, replace(label, column=table.label()))
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
-        """The plan for these budgets; without rows the bounds must tell how many features there are."""
+        """The plan for these budgets; without rows the bounds must tell how many features there
+        are.
+        """
         if rows is None:
             label, recoding = self._make_label_and_recoding(None)
         else:
@@ -180,13 +195,17 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return Release.of(plan, {**value, **content})
 
     def predict(self, X: Any) -> Floats:
-        """Returns predictions in the label's units; features beyond their bounds are clipped as in fit."""
+        """Returns predictions in the label's units; features beyond their bounds are clipped as in
+        fit.
+        """
         check_is_fitted(self, "coef_")
         raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
         return predict_linear(self._recoding, raw, self.intercept_, self.coef_)
 
     def refit(self, alpha: float | None = None, columns: list[str] | None = None) -> Ridge:
-        """Returns the fit at another λ or on some of the columns; free, from the released statistics."""
+        """Returns the fit at another λ or on some of the columns; free, from the released
+        statistics.
+        """
         check_is_fitted(self, "release_")
         if self.method != "statistics":
             raise InvalidParameter(
@@ -232,7 +251,9 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return METHODS[self.method]
 
     def _make_label_and_recoding(self, X: Any) -> tuple[Label, Recoding]:
-        """The label and the recoding, from what was declared (X only tells how many columns there are)."""
+        """The label and the recoding, from what was declared (X only tells how many columns there
+        are).
+        """
         label = make_label(self)
         return label, make_recoding(self.bounds, X, self.missing)
 
@@ -240,7 +261,9 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 def predict_linear(
     recoding: Recoding, raw: Floats, intercept: float, coefficients: Floats
 ) -> Floats:
-    """Returns intercept + Σ coefficient·feature, numbers clipped to their bounds, levels by their own coefficient."""
+    """Returns intercept + Σ coefficient·feature, numbers clipped to their bounds, levels by their
+    own coefficient.
+    """
     total = np.full(len(raw), float(intercept))
     at = 0
     for j, feature in enumerate(recoding.features):

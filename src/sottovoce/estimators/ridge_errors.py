@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a regression is expected to miss of least squares on the same table (docs/theory/errors.md).
 
-The error is the root mean square difference of predictions over the rows of the table. It depends on facts that only
-the table knows, so a plan takes typical ones, the same for every method; labels are scaled to [−1, 1]:
+The error is the root mean square difference of predictions over the rows of the table. It depends
+on facts that only the table knows, so a plan takes typical ones, the same for every method; labels
+are scaled to [−1, 1]:
 
     symbol  name
     s       spread of the labels: a tenth of their range, or what was declared
     ψ       the share of the labels' variance that slopes explain, .6
     m₂      the squared distance of the labels' mean from the middle of their range, .16
-    C, μ²   variance and squared mean of a recoded column: one of three kinds of column, each as likely
+    C, μ²   variance and squared mean of a recoded column: one of three kinds of column, each as
+            likely
     q²      ψs²/(pC), the squared slope that explains its part of ψs²
 """
 
@@ -29,7 +31,8 @@ from sottovoce.weights import Weights
 SPREAD = 0.2
 EXPLAINED = 0.6
 OFFSET = 0.16
-#: Kinds of columns: (variance, squared mean) in units of the variance of a column that fills its bounds evenly.
+#: Kinds of columns: (variance, squared mean) in units of the variance of a column that fills its
+#: bounds evenly.
 COLUMNS = ((1.0, 0.0), (0.4, 0.6), (0.15, 1.2))
 
 
@@ -113,8 +116,13 @@ def make_expected_error(
     more: str = "",
     besides: float = 0.0,
 ) -> ExpectedError:
-    """Returns the expected error of a regression in the label's own unit; ``besides`` is added to the possible bias."""
-    assumed = f"Assumed: labels spread by {format_number(facts.spread * half)}, of whose variance slopes explain 60 %."
+    """Returns the expected error of a regression in the label's own unit; ``besides`` is added to
+    the possible bias.
+    """
+    assumed = (
+        f"Assumed: labels spread by {format_number(facts.spread * half)}, of whose variance "
+        "slopes explain 60 %."
+    )
     return ExpectedError(
         classical=least_squares(fit_intercept=True),
         unit="in units of the label",
@@ -135,15 +143,18 @@ def estimate_ridge_error(
     coordinate_noise: float,
     posterior_noise: float = 0.0,
 ) -> SquaredErrorParts:
-    """Returns the parts for a ridge solution with noise: of one variance on every coordinate, or by inverse moments.
+    """Returns the parts for a ridge solution with noise: of one variance on every coordinate, or by
+    inverse moments.
 
-    Rows are (i, z + v): i is the ``intercept`` column and v, ``moved``, the same for every column. Columns have the
-    mean μ in random directions, so that the second moments of a row have one block of two coordinates (the intercept,
-    and the direction of all columns' means) and C in every other:
+    Rows are (i, z + v): i is the ``intercept`` column and v, ``moved``, the same for every column.
+    Columns have the mean μ in random directions, so that the second moments of a row have one block
+    of two coordinates (the intercept, and the direction of all columns' means) and C in every
+    other:
 
         B = [[i², i|m|], [i|m|, C + |m|²]],   |m|² = p·(μ² + v²)
 
-    λ(B + λ)⁻¹ of the coefficients is lost, whose intercept makes the prediction at the mean of the columns √m₂.
+    λ(B + λ)⁻¹ of the coefficients is lost, whose intercept makes the prediction at the mean of the
+    columns √m₂.
     """
     kinds = []
     for C, mu, q in facts.columns:

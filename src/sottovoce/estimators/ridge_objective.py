@@ -1,21 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The public proxy of a regression's expected error, which chooses its parameters before data is read.
+"""The public proxy of a regression's expected error, which chooses its parameters before data is
+read.
 
-In units of the label's squared scale s², for p recoded slopes with second moment C and threshold τ = k·s:
+In units of the label's squared scale s², for p recoded slopes with second moment C and threshold τ
+= k·s:
 
     L = Σ_j avg_C [(Λ²ψ/p + C·N + .4κV₂C²)/(κVC + Λ)²] + (Λ₀²m₂ + C₀N₀ + .4κV₂C₀²)/(κVC₀ + Λ₀)²
 
-    V, V₂    Σv and Σv² over rows            κ       erf(k/√2), the share of rows inside the threshold
+    V, V₂    Σv and Σv² over rows            κ       erf(k/√2), the share of rows inside the
+                                                     threshold
     N, N₀    second moments of the noise     ψ, m₂   assumed size of slopes and of the intercept
-A planning number, good for on/off decisions and within a factor of three; never an accuracy promise.
+A planning number, good for on/off decisions and within a factor of three; never an accuracy
+promise.
 
 Regression by objective perturbation in stages, the default of Ridge (docs/theory/objective.md).
 
-A stage minimises Σ v_i ρ(y_i − φ_iᵀθ) + ½‖θ − θ₀‖²_Λ + bᵀ(θ − θ₀) around a released θ₀ with a share of
-everybody's budget; with the soft Huber loss person l spends exactly W_l = Σ v_i over their rows, however
-many. Every later choice depends on the data only through what earlier stages released, so shares add up.
+A stage minimises Σ v_i ρ(y_i − φ_iᵀθ) + ½‖θ − θ₀‖²_Λ + bᵀ(θ − θ₀) around a released θ₀ with a share
+of everybody's budget; with the soft Huber loss person l spends exactly W_l = Σ v_i over their rows,
+however many. Every later choice depends on the data only through what earlier stages released, so
+shares add up.
 
-    symbol   name            S = Σ_l ε_l, labels scaled to [−1, 1] (so Y = 1), slopes recoded to [−½, ½]
+    symbol   name            S = Σ_l ε_l, labels scaled to [−1, 1] (so Y = 1), slopes recoded to
+                             [−½, ½]
     v_l      loudness        share·ε_l − ε_out, spread evenly over a person's rows
     s        scale           spread of the labels around wherever they are, bought first
     τ = k·s  threshold       no row pulls harder than this
@@ -23,8 +29,8 @@ many. Every later choice depends on the data only through what earlier stages re
 
 The plan of the default regression, and its answer: objective.py's stages under one name.
 
-The plan shows the stages, their shares of everybody's budget and whether slopes will be fitted, for every
-scale that the first stage can release (there are eight), because later choices depend on it.
+The plan shows the stages, their shares of everybody's budget and whether slopes will be fitted, for
+every scale that the first stage can release (there are eight), because later choices depend on it.
 """
 
 from __future__ import annotations
@@ -69,8 +75,9 @@ if TYPE_CHECKING:
 RIDGES = 2.0 ** np.linspace(-1, 23, 97)
 #: Thresholds in units of the label's scale, with a small penalty for the bias of the narrow ones.
 THRESHOLDS = ((0.75, 0.010), (1.0, 0.007), (1.5, 0.003), (2.5, 0.001))
-#: How far such a threshold draws the fit from the mean to the median, in units of the scale: where labels are skewed as
-#: those of a gamma law of shape 4, and where they are as skewed as exponential ones (docs/theory/errors.md).
+#: How far such a threshold draws the fit from the mean to the median, in units of the scale: where
+#: labels are skewed as those of a gamma law of shape 4, and where they are as skewed as exponential
+#: ones (docs/theory/errors.md).
 SKEWED_LABEL_BIAS = {
     0.75: (0.15, 0.47),
     1.0: (0.13, 0.43),
@@ -78,7 +85,8 @@ SKEWED_LABEL_BIAS = {
     2.0: (0.05, 0.23),
     2.5: (0.025, 0.16),
 }
-#: Noise norms max(α₁a + (1−α₁)m, α₂a + (1−α₂)m) between joint (1, 0) and separate (α, α) intercept noise.
+#: Noise norms max(α₁a + (1−α₁)m, α₂a + (1−α₂)m) between joint (1, 0) and separate (α, α) intercept
+#: noise.
 NORMS = (
     (1.0, 0.0),
     *((a, a) for a in (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)),
@@ -164,7 +172,9 @@ def split_error(
     slope_size: float,
     choice: StageParameters,
 ) -> Terms:
-    """Returns L by its terms, for a choice: of slopes and intercept, or of a constant only (an infinite ridge)."""
+    """Returns L by its terms, for a choice: of slopes and intercept, or of a constant only (an
+    infinite ridge).
+    """
     p = slopes
     V = total
     V2 = squares
@@ -218,7 +228,9 @@ def _estimate_intercept_error(
 
 @cache
 def compute_noise_moments(slopes: int, a1: float, a2: float) -> tuple[float, float]:
-    """Returns E b₀² and E b_j² in units of (2hτ)², by quadrature over the ratio t = |b₀|/max|b_j|."""
+    """Returns E b₀² and E b_j² in units of (2hτ)², by quadrature over the ratio t =
+    |b₀|/max|b_j|.
+    """
     p = slopes
 
     def n(t: float) -> float:
@@ -238,19 +250,22 @@ def compute_noise_moments(slopes: int, a1: float, a2: float) -> tuple[float, flo
 CONSTANT_ONLY_BELOW = 150.0
 #: From here on the scale is read at a higher quantile, which is sharper but needs more budget.
 AMPLE_BUDGET = 400.0
-#: Candidates for the scale: an eighth of the range, halved seven times; around a first fit, halved nine times.
+#: Candidates for the scale: an eighth of the range, halved seven times; around a first fit, halved
+#: nine times.
 LABEL_SCALES = 8
 RESIDUAL_SCALES = 10
-#: The proxy's value from which slopes cannot pay for their noise, and below which a second fit pays.
+#: The proxy's value from which slopes cannot pay for their noise, and below which a second fit
+#: pays.
 WORTHLESS_ERROR = 0.6
 WORTH_REFITTING = 0.005
 #: The share of everybody's part in a stage that pays for the solver's last digits.
 SLACK = 1e-3
-#: Solver tolerance relative to the threshold, but for rounding; what is left is covered by noise paid from the slack.
+#: Solver tolerance relative to the threshold, but for rounding; what is left is covered by noise
+#: paid from the slack.
 TOLERANCE = 1e-12
 CELLS_BITS = 15
-#: How far the intercept may lie from the centre, squared: in units of s² where a location is known, of the half-range
-#: squared where it is not. A location is bought with this threshold.
+#: How far the intercept may lie from the centre, squared: in units of s² where a location is known,
+#: of the half-range squared where it is not. A location is bought with this threshold.
 KNOWN_SIZE = 0.3
 UNKNOWN_SIZE = 0.16
 LOCATION_THRESHOLD = 1 / 8
@@ -301,7 +316,9 @@ def choose_scale_share(purse: BudgetTotals) -> tuple[float, float, float]:
 
 
 def choose_stages(purse: BudgetTotals, slopes: int, scale: float, left: float) -> StagePlan:
-    """Chooses what to do with the rest of the budget, from public numbers and the released scale alone."""
+    """Chooses what to do with the rest of the budget, from public numbers and the released scale
+    alone.
+    """
     location = max(30 / purse.total, 0.02)
     options = [_evaluate_stages(purse, slopes, scale, left, bought) for bought in (0.0, location)]
     return min(options, key=lambda option: option.expected)
@@ -343,7 +360,9 @@ def _evaluate_stages(
 def choose_for_share(
     purse: BudgetTotals, slopes: int, share: float, intercept_size: float
 ) -> StageParameters:
-    """The proxy's choice for this share, assuming modest slopes, or full-sized ones where these are affordable."""
+    """The proxy's choice for this share, assuming modest slopes, or full-sized ones where these are
+    affordable.
+    """
     amounts = share * purse.total, share**2 * purse.squares
     choice = choose_parameters(slopes, *amounts, intercept_size, 0.6)
     if choice.expected / 0.6 < 0.4:
@@ -362,7 +381,9 @@ class StagedFit:
     def scale(
         self, share: float, quantile: float, candidates: Floats, theta: Floats, reader: Reader
     ) -> float:
-        """Buys the smallest candidate g such that a window of half-width g holds that share of everybody's budget."""
+        """Buys the smallest candidate g such that a window of half-width g holds that share of
+        everybody's budget.
+        """
         kinds = self.budgets.kinds
         part = replace(kinds, epsilon=np.floor(kinds.epsilon * share).astype(np.int64))
         weights = Weights.solve(part, A=0.0)
@@ -440,7 +461,9 @@ class StagedFit:
         return terms
 
     def _compute_row_weights(self, share: float, H: float, slopes: int) -> tuple[Floats, float]:
-        """Returns the loudness of a row, by kind, and ε_out; together they cost each person share·ε_l at most."""
+        """Returns the loudness of a row, by kind, and ε_out; together they cost each person
+        share·ε_l at most.
+        """
         kinds = self.budgets.kinds
         heard = has_usable_budget(kinds)
         epsilon = share * units.to_epsilon(kinds.epsilon) * (1 - 1e-12)
@@ -452,9 +475,11 @@ class StagedFit:
 
 
 def bound_tilt_rounding(tau: float, norm: tuple[float, float], ridge: Floats) -> float:
-    """Returns what rounding b to doubles moves the minimiser by at most, in the norm of Λ: ‖b̃ − b‖_{Λ⁻¹}.
+    """Returns what rounding b to doubles moves the minimiser by at most, in the norm of Λ: ‖b̃ −
+    b‖_{Λ⁻¹}.
 
-    N(b) is Gamma(p+1), above 2(p+1) + 1000 with probability below e^−500; |b₀| ≤ τN/α₁ and |b_j| ≤ τN/(1−α₂).
+    N(b) is Gamma(p+1), above 2(p+1) + 1000 with probability below e^−500; |b₀| ≤ τN/α₁ and |b_j| ≤
+    τN/(1−α₂).
     """
     largest = (
         tau
@@ -465,7 +490,9 @@ def bound_tilt_rounding(tau: float, norm: tuple[float, float], ridge: Floats) ->
 
 
 def estimate_least_deviation(purse: BudgetTotals, slopes: int, chosen: StagePlan) -> float:
-    """Returns about the least that noise moves a coefficient of the last fit by: the size of b_j over Λ_j + V/4."""
+    """Returns about the least that noise moves a coefficient of the last fit by: the size of b_j
+    over Λ_j + V/4.
+    """
     share = chosen.parts[-1].share
     V = share * purse.total
     if chosen.slopes is None:
@@ -508,7 +535,9 @@ def choose_small_budget_threshold(total: float) -> float:
 
 
 def fit_in_stages(fit: StagedFit, scale: float | None) -> Floats:
-    """Runs the recipe and returns (intercept, slopes) for labels in [−1, 1]; ``scale`` is a public guess if given."""
+    """Runs the recipe and returns (intercept, slopes) for labels in [−1, 1]; ``scale`` is a public
+    guess if given.
+    """
     purse = BudgetTotals.of(fit.budgets.kinds)
     p = fit.rows.features.width
     centre = np.zeros(p + 1)
@@ -567,10 +596,12 @@ def shrink_slopes(
     total: float,
     squares: float,
 ) -> Floats:
-    """Returns the fit with its slopes drawn back to the centre as far as they look like noise; free.
+    """Returns the fit with its slopes drawn back to the centre as far as they look like noise;
+    free.
 
-    James and Stein's factor 1 − p·σ²/‖slopes‖², with σ² the variance that public numbers predict for noise
-    alone and features spread evenly: where there is nothing to learn, next to nothing is claimed.
+    James and Stein's factor 1 − p·σ²/‖slopes‖², with σ² the variance that public numbers predict
+    for noise alone and features spread evenly: where there is nothing to learn, next to nothing is
+    claimed.
     """
     p = len(fitted) - 1
     C = FEATURE_MOMENTS[0]
@@ -589,10 +620,12 @@ def shrink_slopes(
 
 
 THEOREM = Theorem(
-    "Objective perturbation in stages: each person l loses at most the sum of their shares, ε_l (pure ε, replace)",
+    "Objective perturbation in stages: each person l loses at most the sum of their shares, ε_l "
+    "(pure ε, replace)",
     "docs/theory/objective.md",
 )
-#: The scale that the plan speaks about where nothing better is known: labels that fill about half their range.
+#: The scale that the plan speaks about where nothing better is known: labels that fill about half
+#: their range.
 TYPICAL_SCALE = 0.25
 #: No label is known better than to this part of half its range.
 SMALLEST_SCALE = 1e-12
@@ -713,10 +746,12 @@ def plan_stages_at(purse: BudgetTotals, slopes: int, scale: float, known: bool) 
 def estimate_error_parts(
     purse: BudgetTotals, facts: PublicFacts, chosen: StagePlan, concentration: float
 ) -> tuple[SquaredErrorParts, float]:
-    """Returns what a course is expected to miss of least squares, and the bias that very skewed labels may add.
+    """Returns what a course is expected to miss of least squares, and the bias that very skewed
+    labels may add.
 
-    The proxy's terms for the last stage, and what its threshold does to labels that are skewed a little; a fit around
-    a first one holds nothing back of the slopes, and its labels are what the first has left.
+    The proxy's terms for the last stage, and what its threshold does to labels that are skewed a
+    little; a fit around a first one holds nothing back of the slopes, and its labels are what the
+    first has left.
     """
     last = chosen.parts[-1]
     p = facts.slopes
@@ -773,5 +808,11 @@ def advise_on_slopes(chosen: StagePlan) -> str:
     if chosen.slopes is not None:
         return "Slopes are fitted: their noise is expected to stay below what they explain."
     if len(chosen.parts) == 1:
-        return "Too little budget for slopes: the answer will be a constant, a private mean of the labels."
-    return "Slopes cannot pay for their noise here: the answer will be a constant. More people or a larger ε would help."
+        return (
+            "Too little budget for slopes: the answer will be a constant, a private mean of the "
+            "labels."
+        )
+    return (
+        "Slopes cannot pay for their noise here: the answer will be a constant. More people or a "
+        "larger ε would help."
+    )

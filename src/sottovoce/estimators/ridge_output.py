@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ridge regression with noise on its solution, as published and with the best constant (docs/theory/output.md).
+"""Ridge regression with noise on its solution, as published and with the best constant
+(docs/theory/output.md).
 
 θ̄ minimises Σ w_i(y_i − θᵀx_i)² + λ‖θ‖², w ∝ ε; released is θ̄ + Z, density of Z ∝ exp(−η‖z‖₂).
 
     method           coordinates                            rate η
-    "output"         x ∈ [0, 1]^d, intercept column 1       λΣε/(2√d(1 + √d·B)), B = min(1/√λ, √d/λ) or a promise
-    "output-tight"   x ∈ [−½, ½]^d, intercept column ½      min_l ε_l/Δ_l, Δ_l = min{(2W_l·R/λ)·G*, 2m}, R = √d/2
+    "output"         x ∈ [0, 1]^d, intercept column 1       λΣε/(2√d(1 + √d·B)), B = min(1/√λ, √d/λ)
+                                                            or a promise
+    "output-tight"   x ∈ [−½, ½]^d, intercept column ½      min_l ε_l/Δ_l, Δ_l = min{(2W_l·R/λ)·G*,
+                                                            2m}, R = √d/2
 """
 
 from __future__ import annotations
@@ -43,13 +46,15 @@ if TYPE_CHECKING:
 
 #: Up to here solver_error is a theorem.
 MOST_COLUMNS = 1024
-#: Nor beyond this condition number, where a factorisation may fail for one table and not for its neighbour.
+#: Nor beyond this condition number, where a factorisation may fail for one table and not for its
+#: neighbour.
 MOST_CONDITION = 2.0**29
 #: What λ is chosen from where none is given.
 RIDGES = [2.0**power for power in range(-30, 21)]
 
 THEOREM = Theorem(
-    "Ridge with radial noise: each person l loses at most η·Δ_l, Δ_l what they can move the solution (pure ε, replace)",
+    "Ridge with radial noise: each person l loses at most η·Δ_l, Δ_l what they can move the "
+    "solution (pure ε, replace)",
     "docs/theory/output.md",
 )
 
@@ -128,7 +133,8 @@ def answer(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
     c = change @ moments[:d, d]
     solution = cho_solve(cho_factor(G + plan.parameters["alpha"] * np.eye(d)), c)
     noise = continuous.draw_l2(plan.noise["rate"], d)
-    # The sum is exact, and rounded once, to the public grid: everything else that is published follows from that.
+    # The sum is exact, and rounded once, to the public grid: everything else that is published
+    # follows from that.
     theta = plan.grid.nearest(np.array(precise.to_fractions(solution), dtype=object) + noise)
     return {"theta": to_centred(ridge.method, theta)}
 
@@ -144,9 +150,11 @@ def compute_accuracy_bound(
     rate: float,
     concentration: float,
 ) -> float:
-    """Returns Theorem 2.5's bound on ‖θ̂ − θ*‖, true except with probability ``failure``, for recoded data.
+    """Returns Theorem 2.5's bound on ‖θ̂ − θ*‖, true except with probability ``failure``, for
+    recoded data.
 
-    ‖θ*‖/(1 + λ_min/λ) + (d + √(2d/δ))/η + (σ/λ)·√(2d/δ)·‖w‖: shrinkage, noise, and the labels' own noise σ.
+    ‖θ*‖/(1 + λ_min/λ) + (d + √(2d/δ))/η + (σ/λ)·√(2d/δ)·‖w‖: shrinkage, noise, and the labels' own
+    noise σ.
     """
     if not 0 < failure < 1:
         raise InvalidParameter(
@@ -174,12 +182,16 @@ def to_centred(method: str, theta: Floats) -> Floats:
 
 
 def compute_sensitivities(ridge: Ridge, weights: Weights, d: int, lam: float) -> Floats:
-    """Returns, by kind, how far one person's rows can move the solution, in the method's coordinates."""
+    """Returns, by kind, how far one person's rows can move the solution, in the method's
+    coordinates.
+    """
     return bound_movement(ridge, weights.person / weights.total, d, lam)
 
 
 def bound_movement(ridge: Ridge, voice: Floats, d: int, lam: float) -> Floats:
-    """Returns how far people who weigh so much can move the solution, the solver's error included."""
+    """Returns how far people who weigh so much can move the solution, the solver's error
+    included.
+    """
     if ridge.method == "output":
         bound = _get_coefficient_bound(ridge.coefficient_bound, lam, d)
         moved = voice * 2 * math.sqrt(d) * (1 + math.sqrt(d) * bound) / lam
@@ -196,7 +208,9 @@ def bound_movement(ridge: Ridge, voice: Floats, d: int, lam: float) -> Floats:
 
 
 def choose_ridge(ridge: Ridge, facts: PublicFacts, weights: Weights, smallest: float) -> float:
-    """Returns the λ of a public grid that has the smallest expected error for typical columns and slopes."""
+    """Returns the λ of a public grid that has the smallest expected error for typical columns and
+    slopes.
+    """
     ridges = [lam for lam in RIDGES if lam >= smallest]
     loudest = np.array(
         [weights.noise_ratio]
@@ -212,7 +226,9 @@ def choose_ridge(ridge: Ridge, facts: PublicFacts, weights: Weights, smallest: f
 def estimate_error_parts(
     method: str, facts: PublicFacts, lam: float, rate: float
 ) -> SquaredErrorParts:
-    """Returns what the solution is expected to miss of least squares; each coordinate's noise has variance (d+1)/η²."""
+    """Returns what the solution is expected to miss of least squares; each coordinate's noise has
+    variance (d+1)/η².
+    """
     if method == "output":
         intercept, moved = (1.0, 0.5)
     else:
@@ -227,10 +243,11 @@ def compute_tight_constant(k: float) -> float:
 
 
 def bound_solver_error(lam: float, size: float, norm: float) -> float:
-    """Returns a bound on twice the distance of the computed solution from the true one, for every data set.
+    """Returns a bound on twice the distance of the computed solution from the true one, for every
+    data set.
 
-    Cholesky's method on a d×d matrix whose eigenvalues lie in [λ, λ + size] has a relative error below
-    (3d² + d)·2⁻⁵³ times the condition number (Higham 2002, Theorem 10.4), and d ≤ 1024.
+    Cholesky's method on a d×d matrix whose eigenvalues lie in [λ, λ + size] has a relative error
+    below (3d² + d)·2⁻⁵³ times the condition number (Higham 2002, Theorem 10.4), and d ≤ 1024.
     """
     return 2 * 2.0**-30 * (1 + size / lam) * norm
 

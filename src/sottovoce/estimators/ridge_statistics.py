@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Regression from noisy sums of products, exact integers end to end (docs/theory/moments.md).
 
-Released once, with discrete noise: Σ w·ẑẑᵀ for ẑ = (1, 2z, y) in [−1, 1]^(m+1), m = p + 1. Every λ, every
-sub-model and standard errors are then free. With A_l the whole-number weight of person l:
+Released once, with discrete noise: Σ w·ẑẑᵀ for ẑ = (1, 2z, y) in [−1, 1]^(m+1), m = p + 1. Every λ,
+every sub-model and standard errors are then free. With A_l the whole-number weight of person l:
 
-    pure ε   Σ_{j<k}|M_jk| + ½Σ_j|M_jj| ≤ (m+1)²/2, so discrete Laplace of scale b on products and 2b on squares
-    zCDP ρ   Σ_{j<k}M_jk² + ((m+3)/2)·Σ_j M_jj² ≤ (m+1)², so discrete Gaussian, squares with 2/(m+3) of the variance
+    pure ε   Σ_{j<k}|M_jk| + ½Σ_j|M_jj| ≤ (m+1)²/2, so discrete Laplace of scale b on products and
+             2b on squares
+    zCDP ρ   Σ_{j<k}M_jk² + ((m+3)/2)·Σ_j M_jj² ≤ (m+1)², so discrete Gaussian, squares with 2/(m+3)
+             of the variance
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ if TYPE_CHECKING:
 #: The sums are shifted until the noise has about this scale, far from int64's end.
 SCALE_BITS = 40
 
-#: How many deviations above its mean noise alone may explain before slopes are taken for more than noise.
+#: How many deviations above its mean noise alone may explain before slopes are taken for more than
+#: noise.
 Z_SCORE = 8.0
 NOISE_TOO_LARGE = "Noise is too large for slopes: the answer will be a constant."
 
@@ -54,7 +57,8 @@ PURE = Theorem(
     "docs/theory/moments.md",
 )
 ZCDP = Theorem(
-    "Noisy sums of products: each person l loses at most (A_l·(m+1)·2^26)²/(2σ²) (ρ of zCDP, replace)",
+    "Noisy sums of products: each person l loses at most (A_l·(m+1)·2^26)²/(2σ²) (ρ of zCDP, "
+    "replace)",
     "docs/theory/moments.md",
 )
 
@@ -180,18 +184,24 @@ def _draw_noise(plan: Plan, pairs: list[tuple[int, int]]) -> list[int]:
 
 
 def choose_ridge(entry: float, d: int) -> float:
-    """Returns α = 2·(standard deviation of an entry's noise)·√d, the size that a matrix of noise alone has."""
+    """Returns α = 2·(standard deviation of an entry's noise)·√d, the size that a matrix of noise
+    alone has.
+    """
     return 2 * entry * math.sqrt(d)
 
 
 def is_noise_too_large(entry: float, d: int) -> bool:
-    """Whether noise alone is as large as the variance of columns that fill their bounds evenly, a third."""
+    """Whether noise alone is as large as the variance of columns that fill their bounds evenly, a
+    third.
+    """
     return choose_ridge(entry, d) >= 1 / 3
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Second moments with noise, around the noisy mean of the features; ``held`` is λ on the intercept."""
+    """Second moments with noise, around the noisy mean of the features; ``held`` is λ on the
+    intercept.
+    """
 
     noisy: Floats  # of (1, 2z, y), each clipped to [−1, 1], where the true ones are
     alpha: float
@@ -256,9 +266,11 @@ class Moments:
         return np.concatenate([[(self.label - kept * float(m @ slopes)) / a], kept * slopes]), kept
 
     def standard_errors(self, concentration: float) -> Floats:
-        """Returns the root mean square error of each coefficient: sampling, noise, and what is held back.
+        """Returns the root mean square error of each coefficient: sampling, noise, and what is held
+        back.
 
-        What is held back is that of slopes which together explain all of the labels' variance, each its share.
+        What is held back is that of slopes which together explain all of the labels' variance, each
+        its share.
         """
         (theta, kept) = self.fit
         (values, vectors) = self.covariance
@@ -290,10 +302,11 @@ class Moments:
 
 
 def compute_shrinkage(gain: float, null: Floats) -> float:
-    """Returns what is kept of slopes that explain ``gain``, where noise alone would explain the trace of ``null``.
+    """Returns what is kept of slopes that explain ``gain``, where noise alone would explain the
+    trace of ``null``.
 
-    Noise alone hardly ever explains more than its mean and Z_SCORE deviations (of Laplace noise, whose square has
-    variance 5σ⁴); slopes that explain many times as much are kept almost whole.
+    Noise alone hardly ever explains more than its mean and Z_SCORE deviations (of Laplace noise,
+    whose square has variance 5σ⁴); slopes that explain many times as much are kept almost whole.
     """
     usual = float(np.trace(null)) + Z_SCORE * math.sqrt(5 * float(np.sum(null * null.T)))
     if gain > 0:
@@ -304,7 +317,9 @@ def compute_shrinkage(gain: float, null: Floats) -> float:
 def estimate_error_parts(
     facts: PublicFacts, alpha: float, held: float, noise: dict[str, Any]
 ) -> SquaredErrorParts:
-    """Returns what the fit is expected to miss of least squares: noise to first order, and what is held back."""
+    """Returns what the fit is expected to miss of least squares: noise to first order, and what is
+    held back.
+    """
     p = facts.slopes
     entry = noise["entry_standard_deviation"]
     d = facts.slopes + 1
@@ -353,7 +368,9 @@ def _get_square_variance(d: int, noise: dict[str, Any]) -> float:
 
 
 def compute_noise_covariance(theta: Floats, noise: dict[str, Any]) -> Floats:
-    """Returns the covariance that noise gives to c − Gθ: entries of G are in two equations, squares have their own."""
+    """Returns the covariance that noise gives to c − Gθ: entries of G are in two equations, squares
+    have their own.
+    """
     d = len(theta)
     square = np.full(d, _get_square_variance(d, noise))
     square[0] = 0.0  # the corner is public

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chain of digests that binds the books, and the proof that somebody's line is in it. Pure functions of bytes.
+"""The chain of digests that binds the books, and the proof that somebody's line is in it. Pure
+functions of bytes.
 
     leaf     SHA-256(00 ‖ person, 16 bytes ‖ account, 1 byte ‖ amount, 8 bytes, the highest first)
     node     SHA-256(01 ‖ up to 64 digests of the level below, in order)
-    entry    SHA-256 of the JSON list [number, what, key, request, at, lines, root, digest of the entry before]
+    entry    SHA-256 of the JSON list [number, what, key, request, at, lines, root, digest of the
+             entry before]
 
-Leaves are sorted. A person is a digest that only the holder of the ledger's key can compute, so a leaf tells
-nothing to others. Whoever has seen one head can check everything that came before it (docs/theory/ledger.md).
+Leaves are sorted. A person is a digest that only the holder of the ledger's key can compute, so a
+leaf tells nothing to others. Whoever has seen one head can check everything that came before it
+(docs/theory/ledger.md).
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ from sottovoce.units import Units
 PERSON_BYTES = 16
 Lines = NDArray[Any]
 
-#: Children of a node: 64 keep a million leaves four levels deep, and the nodes much cheaper than the leaves.
+#: Children of a node: 64 keep a million leaves four levels deep, and the nodes much cheaper than
+#: the leaves.
 TREE_WIDTH = 64
 #: What the first entry follows.
 NO_DIGEST = bytes(32)
@@ -67,7 +71,9 @@ def sort_lines(parts: Sequence[Lines]) -> Lines:
 
 
 def look_up_amounts(wanted: bytes, people: bytes, amounts: Units) -> Units | None:
-    """Returns the amounts of those who are wanted, from those of people in order; None if somebody is not there."""
+    """Returns the amounts of those who are wanted, from those of people in order; None if somebody
+    is not there.
+    """
     high, low = _split_digests(wanted)
     all_high, all_low = _split_digests(people)
     if not len(all_high):
@@ -125,7 +131,9 @@ def compute_root(digests: Sequence[bytes]) -> bytes:
 
 @contextmanager
 def hash_in_background(lines: Lines) -> Iterator[Callable[[], bytes]]:
-    """Computes the root of these lines on a thread, while a database works and leaves Python to others."""
+    """Computes the root of these lines on a thread, while a database works and leaves Python to
+    others.
+    """
     with ThreadPoolExecutor(1) as meanwhile:
         yield meanwhile.submit(lambda: compute_root(hash_lines(lines))).result
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept beside the books and never in them: the key that hides people and signs, and the heads that were seen.
+"""What is kept beside the books and never in them: the key that hides people and signs, and the
+heads that were seen.
 
-Without the key the books hold digests nobody can trace to a person, and nobody can sign an entry. The heads are written
-after every reservation and before a private value is read, so whoever puts an older copy of the books in place, and
-lets people spend the same budget twice, is found out when the books are opened next. Every line of the file of heads
-is authenticated with the key: a line that is none, and is not what a crash leaves of one, was put there by somebody.
+Without the key the books hold digests nobody can trace to a person, and nobody can sign an entry.
+The heads are written after every reservation and before a private value is read, so whoever puts an
+older copy of the books in place, and lets people spend the same budget twice, is found out when the
+books are opened next. Every line of the file of heads is authenticated with the key: a line that is
+none, and is not what a crash leaves of one, was put there by somebody.
 """
 
 from __future__ import annotations
@@ -35,9 +37,9 @@ BATCH = 1024
 _encode_name = methodcaller("encode", "utf-8", "surrogatepass")
 #: Names of these types are spelt as they print.
 PLAIN_TYPES = frozenset({int, str})
-#: A line of the file of heads: a word, the number of an entry, its digest, a code that needs the key to compute.
-#: "anew" forgets what came before it; "waived" is a head that is not in the books, and that somebody answered for;
-#: "list" has the number of witnesses and the digest of their list.
+#: A line of the file of heads: a word, the number of an entry, its digest, a code that needs the
+#: key to compute. "anew" forgets what came before it; "waived" is a head that is not in the books,
+#: and that somebody answered for; "list" has the number of witnesses and the digest of their list.
 SEEN = "seen"
 ANEW = "anew"
 WAIVED = "waived"
@@ -105,7 +107,8 @@ class LedgerKeyFile:
         if len(key) != KEY_BYTES:
             raise WrongLedgerKey(
                 "The key of these books is missing or not a key.",
-                f"It is expected in the file {path.name}, beside the books or in the folder of keys that was named.",
+                f"It is expected in the file {path.name}, beside the books or in the folder of "
+                "keys that was named.",
                 "Put the file back; without it nobody's account can be found.",
             )
         return cls(key, stem.with_name(stem.name + ".heads"))
@@ -141,7 +144,9 @@ class LedgerKeyFile:
         return Signer(self.key)
 
     def read_heads(self) -> HeadRecords:
-        """Returns the heads that were seen since the books were last declared good, and whether the file is whole."""
+        """Returns the heads that were seen since the books were last declared good, and whether the
+        file is whole.
+        """
         found = HeadRecords()
         for line in [] if self.heads is None else _read_text(self.heads).split("\n"):
             told = _LINE.fullmatch(line)
@@ -186,7 +191,9 @@ class LedgerKeyFile:
 
 
 def _is_torn(line: str) -> bool:
-    """Whether this is nothing, or what a crash leaves of a line; some file systems leave zeros after it."""
+    """Whether this is nothing, or what a crash leaves of a line; some file systems leave zeros
+    after it.
+    """
     rest = line.rstrip("\0")
     return (
         any(word.startswith(rest) for word in _WORDS.split("|"))
@@ -207,7 +214,9 @@ def parse_head(number: Any, digest: Any) -> tuple[int, bytes]:
 
 
 def _spell_person(person: Any) -> str:
-    """Returns a name as it is spelt, so that a number read from a text file is still the same person."""
+    """Returns a name as it is spelt, so that a number read from a text file is still the same
+    person.
+    """
     whole = isinstance(person, float) and person.is_integer()
     return str(int(person) if whole else person)
 
@@ -228,9 +237,11 @@ def _make_key(path: Path) -> None:
         raise _unwritable_error("nothing was charged")
     if not _is_own(path):
         raise WrongLedgerKey(
-            "There is a key already where new books would have theirs, and it is not this user's alone.",
+            "There is a key already where new books would have theirs, and it is not this user's "
+            "alone.",
             "Whoever put it there, or can read it, could sign in the name of the books.",
-            f"Take the file {path.name} away, or make it a file of your own that nobody else can read.",
+            f"Take the file {path.name} away, or make it a file of your own that nobody else can "
+            "read.",
         )
 
 

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tree of an append-only log, in the manner of certificate transparency (RFC 6962, section 2.1). Pure functions.
+"""The tree of an append-only log, in the manner of certificate transparency (RFC 6962, section
+2.1). Pure functions.
 
     leaf   SHA-256(00 ‖ record)
-    node   SHA-256(01 ‖ left ‖ right); the left side has the largest power of two that leaves something for the right
+    node   SHA-256(01 ‖ left ‖ right); the left side has the largest power of two that leaves
+           something for the right
 
-With the root of a log of m records, and a proof of a few digests, anybody checks that the log of n records with another
-root begins with the same m records: it was only ever appended to (docs/theory/ledger.md).
+With the root of a log of m records, and a proof of a few digests, anybody checks that the log of n
+records with another root begins with the same m records: it was only ever appended to
+(docs/theory/ledger.md).
 """
 
 from __future__ import annotations
@@ -72,7 +75,9 @@ def prove_consistency(leaves: Sequence[bytes], first: int) -> list[bytes]:
 def verify_consistency(
     top: bytes, size: int, earlier: bytes, first: int, proof: Sequence[bytes]
 ) -> bool:
-    """Whether a log of this size and root begins with that of its first so many records and the root ``earlier``."""
+    """Whether a log of this size and root begins with that of its first so many records and the
+    root ``earlier``.
+    """
     if first == size:
         return not proof and earlier == top
     if first == 0 or not 0 < first < size:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Books in PostgreSQL, for several machines (extra ``postgres``: psycopg 3).
 
-Writers take one lock a database, in the order in which they come: the chain has one end, so they could not
-overlap anyway, and with one lock there is no order of rows to get wrong. What a server refuses for the sake of
-serialisation is tried again, with the same key. The tables are in the schema ``sottovoce``.
+Writers take one lock a database, in the order in which they come: the chain has one end, so they
+could not overlap anyway, and with one lock there is no order of rows to get wrong. What a server
+refuses for the sake of serialisation is tried again, with the same key. The tables are in the
+schema ``sottovoce``.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ ATTEMPTS = 20
 LOCK = 0x736F74746F
 #: Seconds to wait for a server.
 CONNECT_TIMEOUT = 15
-#: What a connection asks of the server: who waits for another writer, takes longer than any charge, or holds a
-#: transaction open without a word, is told so and lets others in.
+#: What a connection asks of the server: who waits for another writer, takes longer than any charge,
+#: or holds a transaction open without a word, is told so and lets others in.
 SETTINGS = {
     "search_path": "sottovoce",
     "synchronous_commit": "on",
@@ -43,9 +44,11 @@ SETTINGS = {
     "statement_timeout": "15min",
     "idle_in_transaction_session_timeout": "5min",
 }
-#: Half of each page is left for the next version of its rows, so that a charge finds room and leaves the index alone.
+#: Half of each page is left for the next version of its rows, so that a charge finds room and
+#: leaves the index alone.
 FILLFACTOR = " WITH (fillfactor = 45)"
-#: PostgreSQL's binary format for COPY: a signature, flags, no extension; each row the number and sizes of fields.
+#: PostgreSQL's binary format for COPY: a signature, flags, no extension; each row the number and
+#: sizes of fields.
 HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER = b"\xff\xff"
 COPY_ROW = np.dtype(
@@ -66,18 +69,24 @@ READ_BALANCES = f"""
 BALANCE_RECORD = np.dtype([("person", "u1", PERSON_BYTES), ("left", ">i8")])
 #: The table of the version of all others.
 VERSION = "version"
-#: What a table is, as the server describes it: kind, columns, conditions, indexes, triggers, rules, policies, parents.
-_TABLE = "JOIN pg_class ON pg_class.oid = {0} WHERE pg_class.relnamespace = ({{0}}) AND pg_class.relname = ANY(?)"
+#: What a table is, as the server describes it: kind, columns, conditions, indexes, triggers, rules,
+#: policies, parents.
+_TABLE = (
+    "JOIN pg_class ON pg_class.oid = {0} WHERE pg_class.relnamespace = ({{0}}) AND "
+    "pg_class.relname = ANY(?)"
+)
 CATALOG_QUERIES = (
     "relname, relkind, relpersistence = 'u', relrowsecurity, relforcerowsecurity FROM pg_class"
     " WHERE relnamespace = ({0}) AND relname = ANY(?)",
-    "relname, attname, attnum, format_type(atttypid, atttypmod), attcollation, attnotnull, attidentity, attgenerated,"
-    " pg_get_expr(adbin, adrelid) FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum "
-    + _TABLE.format("attrelid")
-    + " AND attnum > 0 AND NOT attisdropped",
-    "relname, conname, contype, convalidated, condeferrable, pg_get_constraintdef(pg_constraint.oid)"
+    "relname, attname, attnum, format_type(atttypid, atttypmod), attcollation, attnotnull, "
+    "attidentity, attgenerated,"
+    " pg_get_expr(adbin, adrelid) FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid "
+    "AND adnum = attnum " + _TABLE.format("attrelid") + " AND attnum > 0 AND NOT attisdropped",
+    "relname, conname, contype, convalidated, condeferrable, "
+    "pg_get_constraintdef(pg_constraint.oid)"
     " FROM pg_constraint " + _TABLE.format("conrelid"),
-    "relname, replace(replace(pg_get_indexdef(indexrelid), ' ON pg_temp.', ' ON '), ' ON sottovoce.', ' ON '),"
+    "relname, replace(replace(pg_get_indexdef(indexrelid), ' ON pg_temp.', ' ON '), ' ON "
+    "sottovoce.', ' ON '),"
     " indisunique, indisprimary, indisvalid FROM pg_index " + _TABLE.format("indrelid"),
     "relname, tgname FROM pg_trigger " + _TABLE.format("tgrelid") + " AND NOT tgisinternal",
     "relname, rulename FROM pg_rewrite " + _TABLE.format("ev_class"),
@@ -90,7 +99,8 @@ CATALOG_QUERIES = (
 def open_postgres(url: str, keys: Path, *, begin: bool | None = None) -> SqlLedger:
     """Returns the books in this database; their key and heads are in the folder ``keys``.
 
-    New books are begun where there are no tables, unless ``begin`` is False; if it is True, in empty ones too.
+    New books are begun where there are no tables, unless ``begin`` is False; if it is True, in
+    empty ones too.
     """
     return SqlLedger(_PostgresStore(url, keys), begin=begin)
 
@@ -141,7 +151,8 @@ class _PostgresStore:
             lambda transaction: transaction.has_expected_tables(), "READ COMMITTED"
         ):
             raise LedgerBroken(
-                "The tables of the books are not as they were made: a column, a condition, an index, a trigger or a "
+                "The tables of the books are not as they were made: a column, a condition, an "
+                "index, a trigger or a "
                 "rule was changed or added.",
                 "What the database enforces stands behind every charge.",
                 "Stop releasing, find out who changed them, and move to a copy that verifies.",
@@ -174,7 +185,8 @@ class _PostgresStore:
                     break
                 except self._psycopg.Error:
                     break
-        raise problem  # outside the handler: the message of the server may quote what was being written
+        # outside the handler: the message of the server may quote what was being written
+        raise problem
 
     def _run_once(self, work: Callable[[_PostgresTransaction], Result], isolation: str) -> Result:
         connection = self._open()
@@ -203,14 +215,17 @@ class _PostgresStore:
         return self._connection
 
     def _refuse_other_encodings(self) -> None:
-        """Raises unless the database keeps every letter: a charge must not fail after it was made."""
+        """Raises unless the database keeps every letter: a charge must not fail after it was
+        made.
+        """
         if self._connection.info.parameter_status("server_encoding") == "UTF8":
             return
         self._close()
         raise UnsupportedLedger(
             "This database does not keep texts in UTF-8.",
             "Keys and releases hold any letters, and must come back as they were.",
-            "Make a database with ENCODING 'UTF8' (TEMPLATE template0), and name it; nothing was written.",
+            "Make a database with ENCODING 'UTF8' (TEMPLATE template0), and name it; nothing was "
+            "written.",
         )
 
 
@@ -254,7 +269,8 @@ class _PostgresTransaction:
     def stage(self, lines: Any) -> None:
         """Fills the temporary table ``staged`` in bulk."""
         self.run(
-            "CREATE TEMP TABLE IF NOT EXISTS staged (person BYTEA, account BIGINT, amount BIGINT) ON COMMIT DELETE ROWS"
+            "CREATE TEMP TABLE IF NOT EXISTS staged (person BYTEA, account BIGINT, amount "
+            "BIGINT) ON COMMIT DELETE ROWS"
         )
         self.run("DELETE FROM staged")
         with self._cursor.copy("COPY staged FROM STDIN WITH (FORMAT BINARY)") as copy:
@@ -262,7 +278,9 @@ class _PostgresTransaction:
         self.run("ANALYZE staged")
 
     def read_balances(self, account: int, accounts: int) -> tuple[bytes, Any]:
-        """Returns everybody who has this account, in order of their digests, and what is left of it."""
+        """Returns everybody who has this account, in order of their digests, and what is left of
+        it.
+        """
         found = b""
         for low, high in sql_schema.split_ranges(accounts):
             self._cursor.execute(READ_BALANCES, (account, low, high), binary=True)
@@ -272,7 +290,8 @@ class _PostgresTransaction:
 
     def version(self) -> int:
         """Returns the version of the tables; 0 where there are none."""
-        # Asked of the table of tables: to_regclass may not know yet what another has made since this transaction began.
+        # Asked of the table of tables: to_regclass may not know yet what another has made since
+        # this transaction began.
         if not self.run(
             "SELECT 1 FROM pg_tables WHERE schemaname = 'sottovoce' AND tablename = 'version'"
         ):
@@ -295,7 +314,9 @@ class _PostgresTransaction:
         self.run(f"INSERT INTO {VERSION} VALUES (?)", version)
 
     def has_expected_tables(self) -> bool:
-        """Whether the tables are those that would be made now, as temporary ones that are thrown away again."""
+        """Whether the tables are those that would be made now, as temporary ones that are thrown
+        away again.
+        """
         names = [
             VERSION,
             *(
@@ -347,10 +368,11 @@ def _import_psycopg() -> Any:
 
 
 def write_role_sql(reader: str, granter: str, writer: str) -> str:
-    """Returns the SQL that gives three roles what each needs, and nothing else; the owner of the books runs it.
+    """Returns the SQL that gives three roles what each needs, and nothing else; the owner of the
+    books runs it.
 
-    A reader sees balances and verifies. A granter writes grants, and what was spent outside. A writer releases: it
-    cannot raise a grant, and nobody can change or delete an entry.
+    A reader sees balances and verifies. A granter writes grants, and what was spent outside. A
+    writer releases: it cannot raise a grant, and nobody can change or delete an entry.
     """
     read, grant, write = ('"' + name.replace('"', '""') + '"' for name in (reader, granter, writer))
     entries = "sottovoce.entries, sottovoce.lines, sottovoce.signatures"
@@ -369,9 +391,11 @@ def write_role_sql(reader: str, granter: str, writer: str) -> str:
 
 def _timeout_error() -> SottovoceError:
     return LedgerUnavailable(
-        "The server of the books gave up waiting: another writer did not come to an end, or this took too long.",
+        "The server of the books gave up waiting: another writer did not come to an end, or this "
+        "took too long.",
         f"Nobody waits longer than {SETTINGS['lock_timeout']} for another writer.",
-        "Ask again under the same key; if it lasts, look for a session that holds a transaction open.",
+        "Ask again under the same key; if it lasts, look for a session that holds a transaction "
+        "open.",
     )
 
 
@@ -379,7 +403,8 @@ def _permission_error() -> SottovoceError:
     return LedgerUnavailable(
         "The role of this connection may not do this in the books.",
         "A reader writes nothing, a granter releases nothing, and a writer grants nothing.",
-        "Connect with the role that may, or let the owner of the books give it rights (`sottovoce ledger roles`).",
+        "Connect with the role that may, or let the owner of the books give it rights "
+        "(`sottovoce ledger roles`).",
     )
 
 

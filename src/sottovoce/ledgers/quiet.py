@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Silence of the driver of PostgreSQL while the ledger talks to a server: its log lines name hosts and users."""
+"""Silence of the driver of PostgreSQL while the ledger talks to a server: its log lines name hosts
+and users.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ _SILENCED = threading.local()
 
 
 class _DriverFilter(logging.Filter):
-    """Drops what is logged by a thread that is talking for the ledger, and nothing of anybody else."""
+    """Drops what is logged by a thread that is talking for the ledger, and nothing of anybody
+    else.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a line is logged."""

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signatures: every entry and every release is signed, so that a third party can check it without a secret.
+"""Signatures: every entry and every release is signed, so that a third party can check it without a
+secret.
 
-The signing key (Ed25519, RFC 8032) is derived from the ledger's key, which is a file outside the database. Whoever can
-write to the database can put anything into it, but cannot sign it. What is signed begins with what it is, so that a
-signature of one kind never passes for one of another.
+The signing key (Ed25519, RFC 8032) is derived from the ledger's key, which is a file outside the
+database. Whoever can write to the database can put anything into it, but cannot sign it. What is
+signed begins with what it is, so that a signature of one kind never passes for one of another.
 
     entry     b"sottovoce entry" ‖ ledger ‖ number ‖ digest, one on a line
-    release   b"sottovoce release" ‖ the release as JSON without its signature, names sorted, without spaces
+    release   b"sottovoce release" ‖ the release as JSON without its signature, names sorted,
+              without spaces
     tree      b"sottovoce tree" ‖ size ‖ root: the head of a log of heads (merkle.py)
 """
 
@@ -98,7 +100,9 @@ def make_release_message(text: str) -> bytes:
 
 
 def _parse(text: str) -> Any:
-    """Returns what JSON text says; raises if it names something twice, of which every reader takes another."""
+    """Returns what JSON text says; raises if it names something twice, of which every reader takes
+    another.
+    """
     return json.loads(text, object_pairs_hook=_refuse_repeated_names)
 
 
@@ -130,8 +134,8 @@ def make_fingerprint(public: bytes) -> str:
 def check_release(text: str, key: str | None = None) -> bytes:
     """Returns the public key under which a release was signed; raises unless the signature holds.
 
-    With ``key`` it must be that one. Without, the release vouches for itself: compare the key's fingerprint with the
-    one that the curator has published.
+    With ``key`` it must be that one. Without, the release vouches for itself: compare the key's
+    fingerprint with the one that the curator has published.
     """
     if key is None:
         wanted = None
@@ -166,7 +170,8 @@ def unsigned_release_error() -> InvalidRelease:
     return InvalidRelease(
         "This release carries no signature of a ledger.",
         "A release from a session is signed with the ledger's key; earlier versions did not sign.",
-        "Compare it with the books (`sottovoce ledger verify`, or verify in Python), or release anew under a new key.",
+        "Compare it with the books (`sottovoce ledger verify`, or verify in Python), or release "
+        "anew under a new key.",
     )
 
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The books: what every kind of ledger does, whatever database holds it.
 
-    plan → reserve (committed, and its head written down beside) → run → publish (bytes stored) → answer
+    plan → reserve (committed, and its head written down beside) → run → publish (bytes stored) →
+    answer
 
-A reservation is one transaction for everybody. Nothing refunds it: a release that crashed is seen in the books
-as reserved and never published, and stays spent. Every entry holds the digest of the one before, and is signed.
-Before anything is written, and when books are opened, what was appended since the last head that is known here must
-follow from it and end with a signature: whoever can write to the database cannot add to the books.
+A reservation is one transaction for everybody. Nothing refunds it: a release that crashed is seen
+in the books as reserved and never published, and stays spent. Every entry holds the digest of the
+one before, and is signed. Before anything is written, and when books are opened, what was appended
+since the last head that is known here must follow from it and end with a signature: whoever can
+write to the database cannot add to the books.
 """
 
 from __future__ import annotations
@@ -58,12 +60,16 @@ Result = TypeVar("Result")
 ENTRY_KINDS = ("open", "grant", "reserve", "charge", "publish", "unseal", "upgrade")
 #: Why books are sealed.
 OLDER = "something was released that is not in them. They may be an older copy."
-DAMAGED = "the file of heads beside them is missing or damaged, so nobody can tell whether they are an older copy."
+DAMAGED = (
+    "the file of heads beside them is missing or damaged, so nobody can tell whether they are an "
+    "older copy."
+)
 FOREIGN = (
     "a witness has a head of theirs that is not in them. Another copy of these books was used."
 )
 UNLISTED = "the list of witnesses beside them is missing or was changed."
-#: All accounts are read, and none looked for, unless so many times more have one than are asked for.
+#: All accounts are read, and none looked for, unless so many times more have one than are asked
+#: for.
 SCAN_FACTOR = 16
 
 
@@ -80,16 +86,20 @@ class Store(Protocol):
         """Raises if the database itself is damaged."""
 
     def get_key_stem(self, identity: str) -> Path | None:
-        """Where the key and the heads of books with this number are kept; None: nowhere, they end with the process."""
+        """Where the key and the heads of books with this number are kept; None: nowhere, they end
+        with the process.
+        """
 
 
 class SqlLedger:
     """A ledger in a database."""
 
     def __init__(self, store: Store, *, begin: bool | None = None) -> None:
-        """Opens the books in a database; where there are no tables they are begun, unless ``begin`` is False.
+        """Opens the books in a database; where there are no tables they are begun, unless ``begin``
+        is False.
 
-        Tables without an entry are what somebody leaves who deletes the books: they are begun if ``begin`` is True.
+        Tables without an entry are what somebody leaves who deletes the books: they are begun if
+        ``begin`` is True.
         """
         self._store = store
         self._new = LedgerKeyFile(b"")
@@ -142,7 +152,9 @@ class SqlLedger:
 
     @property
     def public_key(self) -> str:
-        """The key with which anybody can check what these books have signed, in hexadecimal digits."""
+        """The key with which anybody can check what these books have signed, in hexadecimal
+        digits.
+        """
         return self._beside.signer.public.hex()
 
     def sign(self, message: bytes) -> str:
@@ -150,7 +162,9 @@ class SqlLedger:
         return self._beside.signer.sign(message).hex()
 
     def signature(self, number: int) -> str | None:
-        """Returns the signature of an entry, in hexadecimal digits; None if it was written before books were signed."""
+        """Returns the signature of an entry, in hexadecimal digits; None if it was written before
+        books were signed.
+        """
         found = self._store.read(
             lambda transaction: sql_reading.read_signature(transaction, number)
         )
@@ -217,7 +231,8 @@ class SqlLedger:
     ) -> Reservation:
         """Charges everybody at once, or nobody; a key that is known already is returned as it is.
 
-        What was spent outside is a fact: it is written down even if somebody is short, who then has nothing left.
+        What was spent outside is a fact: it is written down even if somebody is short, who then has
+        nothing left.
         """
         if self.sealed or self._signed_from is None:
             known = self.find(key)
@@ -311,7 +326,9 @@ class SqlLedger:
         return iter(self._store.read(sql_reading.read_entries))
 
     def lines(self, number: int) -> Lines:
-        """Returns the lines of an entry as they were hashed: digests of people, accounts, amounts."""
+        """Returns the lines of an entry as they were hashed: digests of people, accounts,
+        amounts.
+        """
         return self._store.read(lambda transaction: sql_reading.read_lines(transaction, number))
 
     def proof(self, person: Any, number: int) -> list[tuple[bytes, list[hash_chain.ProofStep]]]:
@@ -325,7 +342,9 @@ class SqlLedger:
         ]
 
     def verify(self) -> None:
-        """Replays every entry: signatures, digests, each charge against its grant, balances; raises if one is wrong."""
+        """Replays every entry: signatures, digests, each charge against its grant, balances; raises
+        if one is wrong.
+        """
         self._store.check()
         self._store.read(self._refuse_wrong)
         self._check_witness_heads()
@@ -337,12 +356,16 @@ class SqlLedger:
         return self._store.read(lambda transaction: sql_reading.is_in_chain(transaction, seen))
 
     def seal(self, number: int, head: str) -> None:
-        """Seals the books, now and when reopened: this head was signed in their name and is not in them."""
+        """Seals the books, now and when reopened: this head was signed in their name and is not in
+        them.
+        """
         self._beside.record_head(*keyfile.parse_head(number, head))
         self._why_sealed = OLDER
 
     def unseal(self, reason: str) -> None:
-        """Goes on with these books although they may be behind something that was released; the reason is entered."""
+        """Goes on with these books although they may be behind something that was released; the
+        reason is entered.
+        """
         refuse_unwritable(reason)
         if self._signed_from is None:
             raise unsigned_error()
@@ -366,10 +389,11 @@ class SqlLedger:
         self._witnesses.store_head(self._sign_head(*self._last))
 
     def upgrade(self) -> int:
-        """Begins to sign books of an earlier version, and returns the number of the first entry that is signed.
+        """Begins to sign books of an earlier version, and returns the number of the first entry
+        that is signed.
 
-        What came before is verified once more, and bound by that signature. It proves nothing about who wrote it:
-        whoever could write to the database until now could have changed it.
+        What came before is verified once more, and bound by that signature. It proves nothing about
+        who wrote it: whoever could write to the database until now could have changed it.
         """
         if self._signed_from is not None:
             raise InvalidParameter(
@@ -414,7 +438,8 @@ class SqlLedger:
         return self._witnesses.check()
 
     def _begin_ledger(self, begin: bool | None) -> Entry:
-        """Brings tables up to date, and returns the first entry, which names the books and recognises their key.
+        """Brings tables up to date, and returns the first entry, which names the books and
+        recognises their key.
 
         It is written in the transaction that makes the tables: a crash leaves both or none.
         """
@@ -458,7 +483,9 @@ class SqlLedger:
         return self._store.read(lambda transaction: sql_reading.read_balances(transaction, asked))
 
     def _write_entry(self, work: Callable[[Transaction, tuple[int, bytes]], Result]) -> Result:
-        """Runs the work, which is given the last head, after what is written behind the known one was found signed."""
+        """Runs the work, which is given the last head, after what is written behind the known one
+        was found signed.
+        """
         self._refuse_sealed()  # first: whoever is told to upgrade signs what is there
         if self._signed_from is None:
             raise unsigned_error()
@@ -487,7 +514,8 @@ class SqlLedger:
     ) -> Entry:
         """Appends an entry to the head that was checked, and signs it."""
         if sql_reading.read_head(transaction) != last:
-            raise sql_reading.broken_ledger_error()  # by a trigger, or by somebody who does not take turns: nothing is signed after it
+            # by a trigger, or by somebody who does not take turns: nothing is signed after it
+            raise sql_reading.broken_ledger_error()
         at = datetime.now(UTC).isoformat(timespec="seconds")
         bare = Entry(
             last[0] + 1, what, key, request, at, 0 if lines is None else len(lines), root, b""
@@ -522,14 +550,17 @@ class SqlLedger:
         lines = hash_chain.sort_lines(parts)
         if hash_chain.has_repeats(lines):
             raise DuplicatePeople(
-                "Two of these people have one account: names count as they are spelt, 17 and '17' are the same.",
+                "Two of these people have one account: names count as they are spelt, 17 and "
+                "'17' are the same.",
                 "Everybody has one account.",
                 "Give different people different names.",
             )
         return lines
 
     def _record_head(self, number: int, digest: bytes) -> None:
-        """Writes a head down, here and with every witness; raises if one of them knows another copy of the books."""
+        """Writes a head down, here and with every witness; raises if one of them knows another copy
+        of the books.
+        """
         self._beside.record_head(number, digest)
         self._last = (number, digest)
         if self._witnesses.addresses:
@@ -588,7 +619,9 @@ class SqlLedger:
         return sql_reading.find_upgrade(transaction, public)
 
     def _find_known_head(self, transaction: Transaction) -> tuple[int, bytes]:
-        """Returns the last head; finds out whether the books lack one that was seen, or hold what nobody signed."""
+        """Returns the last head; finds out whether the books lack one that was seen, or hold what
+        nobody signed.
+        """
         heads = self._heads = self._beside.read_heads()
         digests = sql_reading.read_digests(transaction)
         there = [head for head in heads.seen if digests.get(head[0]) == head[1]]
@@ -604,7 +637,9 @@ class SqlLedger:
         return last
 
     def _find_seal_reason(self, heads: HeadRecords, there: int, entries: int) -> str | None:
-        """Why books with so many entries, in which so many of the heads that were seen are there, are sealed."""
+        """Why books with so many entries, in which so many of the heads that were seen are there,
+        are sealed.
+        """
         if there < len(heads.seen):
             return OLDER
         if self._beside.heads is None:
@@ -617,21 +652,27 @@ class SqlLedger:
     def _checked_tail(
         self, transaction: Transaction, known: tuple[int, bytes]
     ) -> tuple[int, bytes]:
-        """Returns the last head; raises unless what came after the known one follows from it, and was signed."""
+        """Returns the last head; raises unless what came after the known one follows from it, and
+        was signed.
+        """
         last = sql_reading.follow_chain(transaction, known)
         if last != known:
             self._refuse_unsigned(transaction, last)
         return last
 
     def _refuse_unsigned(self, transaction: Transaction, head: tuple[int, bytes]) -> None:
-        """Raises unless this head was signed: it vouches for all before it, which whoever signed it had checked."""
+        """Raises unless this head was signed: it vouches for all before it, which whoever signed it
+        had checked.
+        """
         if self._signed_from is not None and not self._is_signed(
             head, sql_reading.read_signature(transaction, head[0])
         ):
             raise sql_reading.broken_ledger_error()
 
     def _refuse_forged(self, transaction: Transaction, entry: Entry) -> None:
-        """Raises unless an entry is as it was signed; older ones must lead to the first that was."""
+        """Raises unless an entry is as it was signed; older ones must lead to the first that
+        was.
+        """
         before = sql_reading.read_entry(transaction, entry.number - 1)
         if entry.digest != hash_chain.digest_entry(
             entry, NO_DIGEST if before is None else before.digest
@@ -640,7 +681,8 @@ class SqlLedger:
         head = (entry.number, entry.digest)
         signed_from = self._signed_from
         if signed_from is None:
-            self._refuse_sealed()  # books that were made to look like unsigned ones: nobody vouches for what they store
+            # books that were made to look like unsigned ones: nobody vouches for what they store
+            self._refuse_sealed()
         if signed_from is not None and entry.number < signed_from:
             sql_reading.follow_chain(transaction, head)
             upgrade = sql_reading.read_entry(transaction, signed_from)
@@ -656,7 +698,9 @@ class SqlLedger:
         )
 
     def _refuse_wrong(self, transaction: Transaction) -> tuple[int, bytes]:
-        """Returns the last head; raises unless entries, signatures, what belongs to them, and all accounts agree."""
+        """Returns the last head; raises unless entries, signatures, what belongs to them, and all
+        accounts agree.
+        """
         entries = sql_reading.read_entries(transaction)
         charged = []
         if hash_chain.find_first_break(iter(entries)) is not None or not self._are_signed(
@@ -697,7 +741,8 @@ def sealed_error(why: str) -> LedgerSealed:
     return LedgerSealed(
         f"These books are sealed: {why}",
         "On older books people would spend the same budget twice.",
-        "Put the right copy back; or, if there is none, unseal with a reason, and lower grants before any release.",
+        "Put the right copy back; or, if there is none, unseal with a reason, and lower grants "
+        "before any release.",
     )
 
 
@@ -705,6 +750,8 @@ def unsigned_error() -> SottovoceError:
     """The error of books of an earlier version, into which nothing is written."""
     return LedgerUnsigned(
         "These books were written by an earlier version, which did not sign entries.",
-        "Nothing is written into books that anybody who can write to the database could have extended.",
-        "Run `sottovoce ledger upgrade`, or call ledger.upgrade(); it says what can no longer be proved.",
+        "Nothing is written into books that anybody who can write to the database could have "
+        "extended.",
+        "Run `sottovoce ledger upgrade`, or call ledger.upgrade(); it says what can no longer be "
+        "proved.",
     )

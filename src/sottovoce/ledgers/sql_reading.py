@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading the books within a transaction: the chain, a key, the lines of an entry.
 
-All entries once more, from the first grant: nobody was ever charged beyond what they allowed at that moment.
+All entries once more, from the first grant: nobody was ever charged beyond what they allowed at
+that moment.
 
-A comparison of totals would not tell: whoever raises an account, has it charged, and lowers it again leaves totals that
-agree with the last grant. So every charge is compared with the grant that was in force when it was made. What was spent
-outside is a fact, and may exceed it.
+A comparison of totals would not tell: whoever raises an account, has it charged, and lowers it
+again leaves totals that agree with the last grant. So every charge is compared with the grant that
+was in force when it was made. What was spent outside is a fact, and may exceed it.
 """
 
 from __future__ import annotations
@@ -82,7 +83,9 @@ def read_entry(transaction: Transaction, number: int) -> Entry | None:
 
 
 def follow_chain(transaction: Transaction, start: tuple[int, bytes]) -> tuple[int, bytes]:
-    """Returns the last head that follows from this one; raises if an entry after it does not follow."""
+    """Returns the last head that follows from this one; raises if an entry after it does not
+    follow.
+    """
     number, before = start
     for entry in read_entries_after(transaction, number):
         if entry.number != number + 1 or entry.digest != hash_chain.digest_entry(entry, before):
@@ -125,7 +128,9 @@ class KeyRecord(NamedTuple):
 
 
 def read_key_record(transaction: Transaction, key: str) -> KeyRecord | None:
-    """Returns what is known about a key; raises if stored bytes are not those that were published."""
+    """Returns what is known about a key; raises if stored bytes are not those that were
+    published.
+    """
     refuse_unwritable(key)
     found = transaction.run(SELECT_ENTRY + " WHERE key = ? AND what IN ('reserve', 'charge')", key)
     if not found:
@@ -177,7 +182,9 @@ def read_lines(transaction: Transaction, number: int) -> Lines:
 
 
 def matches_root(transaction: Transaction, entry: Entry, lines: Lines) -> bool:
-    """Whether what belongs to an entry is what its root says; the root of an opening or an upgrade is a public key."""
+    """Whether what belongs to an entry is what its root says; the root of an opening or an upgrade
+    is a public key.
+    """
     if len(lines) != entry.lines or (len(lines) and entry.what not in WITH_LINES):
         return False
     if entry.what == "publish":
@@ -203,7 +210,9 @@ def read_accounts(transaction: Transaction) -> Accounts:
 
 
 def read_balances(transaction: Transaction, asked: Lines) -> Units | None:
-    """Returns what is left of accounts whose amounts are their places; None if one of them is not there."""
+    """Returns what is left of accounts whose amounts are their places; None if one of them is not
+    there.
+    """
     transaction.stage(asked)
     found = transaction.run(sql_schema.SELECT_LEFT)
     if len(found) < len(asked):
@@ -242,7 +251,9 @@ def refused_charge_error(transaction: Transaction) -> UnknownPeople | BudgetExce
 
 
 def no_account_error(account: str | None = None) -> UnknownPeople:
-    """The error of somebody who is not in the books, or has no account of one kind; it does not say who."""
+    """The error of somebody who is not in the books, or has no account of one kind; it does not say
+    who.
+    """
     if account is None:
         return UnknownPeople(
             "Somebody has no account in these books, or none of the kind that is asked for.",
@@ -270,7 +281,8 @@ def overspent_error() -> LedgerBroken:
     return LedgerBroken(
         "The books do not add up: somebody was charged more than they allowed at that moment.",
         "Every reservation stays within the grant that is in force when it is made.",
-        "Stop releasing: somebody changed accounts in the database. Compare with a copy, and with published heads.",
+        "Stop releasing: somebody changed accounts in the database. Compare with a copy, and "
+        "with published heads.",
     )
 
 
@@ -286,13 +298,16 @@ def no_ledger_error() -> LedgerUnavailable:
 def emptied_ledger_error() -> LedgerBroken:
     """The error of tables without an entry."""
     return LedgerBroken(
-        "The tables of the books are here, and no entry is in them: somebody deleted all, or none was ever written.",
+        "The tables of the books are here, and no entry is in them: somebody deleted all, or "
+        "none was ever written.",
         "Books are never begun by mistake: in new ones everybody's budget is whole again.",
-        "Put a copy of the books back; if there never were any, begin them with `sottovoce ledger init`.",
+        "Put a copy of the books back; if there never were any, begin them with `sottovoce "
+        "ledger init`.",
     )
 
 
-#: Entries that have lines, in the words of the books: only a reservation must stay within the grant.
+#: Entries that have lines, in the words of the books: only a reservation must stay within the
+#: grant.
 GRANT = "grant"
 RESERVE = "reserve"
 CHARGE = "charge"
@@ -300,7 +315,9 @@ WITH_LINES = (GRANT, RESERVE, CHARGE)
 
 
 class Accounts(NamedTuple):
-    """Accounts in order of people and kinds: what each allows, may have spent at most, and has spent."""
+    """Accounts in order of people and kinds: what each allows, may have spent at most, and has
+    spent.
+    """
 
     people: Any  # digests, as pairs of numbers
     account: Any
@@ -314,7 +331,9 @@ class Accounts(NamedTuple):
 
 
 def replay(entries: list[tuple[str, Lines]]) -> Accounts | None:
-    """Returns the accounts to which these entries (what, lines) lead, or None if a reservation exceeded its grant."""
+    """Returns the accounts to which these entries (what, lines) lead, or None if a reservation
+    exceeded its grant.
+    """
     sizes = [len(lines) for _, lines in entries]
     lines = np.concatenate(
         [np.zeros(0, dtype=hash_chain.PACKED), *(lines for _, lines in entries)]
@@ -356,6 +375,8 @@ def replay(entries: list[tuple[str, Lines]]) -> Accounts | None:
 
 
 def pair_digests(people: Any) -> Any:
-    """Returns digests of people, a row of bytes each, as two numbers each, in whose order they are."""
+    """Returns digests of people, a row of bytes each, as two numbers each, in whose order they
+    are.
+    """
     raw = np.ascontiguousarray(people).reshape(-1, hash_chain.PERSON_BYTES)
     return raw.view(">u8").reshape(-1, 2).astype(np.uint64)

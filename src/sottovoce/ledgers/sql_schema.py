@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of the books, in the words that SQLite and PostgreSQL share, and how older books become newer ones.
+"""The tables of the books, in the words that SQLite and PostgreSQL share, and how older books
+become newer ones.
 
-    accounts   what each person allows and has spent; spent ≤ cap is a CHECK, and cap = max(granted, spent)
+    accounts   what each person allows and has spent; spent ≤ cap is a CHECK, and cap = max(granted,
+               spent)
     entries    the chain: grants, reservations, publications, charges from outside
     lines      what an entry did to whom
     releases   published bytes
     signatures of entries, since books are signed (signing.py)
 
-A person is a digest (beside.py). Nothing is ever deleted, and only accounts are ever updated. There are no foreign
-keys: a server would check a million lines one by one, and verify asks the same in one question.
+A person is a digest (beside.py). Nothing is ever deleted, and only accounts are ever updated. There
+are no foreign keys: a server would check a million lines one by one, and verify asks the same in
+one question.
 """
 
 from __future__ import annotations
@@ -45,12 +48,14 @@ GRANT = """
     SELECT person, account, amount, amount, 0 FROM staged WHERE true
     ON CONFLICT (person, account) DO UPDATE SET granted = excluded.granted,
     cap = CASE WHEN excluded.granted > accounts.spent THEN excluded.granted ELSE accounts.spent END"""
-#: One statement for everybody; whoever has not enough left is not updated, and is missed in the count.
+#: One statement for everybody; whoever has not enough left is not updated, and is missed in the
+#: count.
 CHARGE = """
     UPDATE accounts SET spent = accounts.spent + staged.amount FROM staged
     WHERE accounts.person = staged.person AND accounts.account = staged.account
     AND accounts.granted - accounts.spent >= staged.amount"""
-#: What was spent outside is written down whoever is short: an account is made where there is none, and the cap follows.
+#: What was spent outside is written down whoever is short: an account is made where there is none,
+#: and the cap follows.
 CHARGE_OUTSIDE = """
     INSERT INTO accounts (person, account, granted, cap, spent)
     SELECT person, account, 0, amount, amount FROM staged WHERE true
@@ -61,11 +66,13 @@ COUNT_OVERDRAWN = """
     SELECT COUNT(*) FROM staged JOIN accounts
     ON accounts.person = staged.person AND accounts.account = staged.account
     WHERE accounts.spent > accounts.granted"""
-#: What somebody can still pay: a grant can be lowered below what is spent, and charges from outside exceed it.
+#: What somebody can still pay: a grant can be lowered below what is spent, and charges from outside
+#: exceed it.
 REMAINING = "CASE WHEN granted > spent THEN granted - spent ELSE 0 END"
 #: How many accounts there are, counted no further than needed.
 COUNT_UP_TO = "SELECT COUNT(*) FROM (SELECT 1 FROM accounts LIMIT ?) AS first_ones"
-#: What is left of accounts that were staged with their place in a list as the amount: digests need not travel back.
+#: What is left of accounts that were staged with their place in a list as the amount: digests need
+#: not travel back.
 SELECT_LEFT = f"""
     SELECT staged.amount, {REMAINING}
     FROM staged JOIN accounts ON accounts.person = staged.person AND accounts.account = staged.account"""
@@ -92,7 +99,9 @@ PART_SIZE = 2**17
 
 
 def split_ranges(accounts: int) -> list[tuple[bytes, bytes]]:
-    """Returns from where to where digests are read, so that parts of all accounts are about as large as PART."""
+    """Returns from where to where digests are read, so that parts of all accounts are about as
+    large as PART.
+    """
     parts = max(1, accounts // PART_SIZE)
     edges = [(place * 2**32 // parts).to_bytes(4, "big") for place in range(1, parts)]
     return list(zip([b"", *edges], [*edges, b"\xff" * (PERSON_BYTES + 1)], strict=True))
@@ -102,7 +111,9 @@ class Transaction(Protocol):
     """One transaction on the books: all of it happens, or nothing."""
 
     def run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Returns the rows that a statement answers, if it answers any; ``?`` stands for a value."""
+        """Returns the rows that a statement answers, if it answers any; ``?`` stands for a
+        value.
+        """
 
     def count(self, statement: str) -> int:
         """Returns how many rows a statement has changed."""
@@ -111,7 +122,8 @@ class Transaction(Protocol):
         """Fills the temporary table ``staged`` (person, account, amount) in bulk."""
 
     def read_balances(self, account: int, accounts: int) -> tuple[bytes, Any]:
-        """Returns everybody who has this account, in order of their digests, and what is left of it.
+        """Returns everybody who has this account, in order of their digests, and what is left of
+        it.
 
         There are about so many accounts of all kinds.
         """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Books in one file, or in memory, kept by SQLite.
 
-Write-ahead log, synchronous=FULL: what was committed survives a power cut. A writer takes the whole database
-(BEGIN IMMEDIATE), so two reservations never overlap; readers go on meanwhile.
+Write-ahead log, synchronous=FULL: what was committed survives a power cut. A writer takes the whole
+database (BEGIN IMMEDIATE), so two reservations never overlap; readers go on meanwhile.
 """
 
 from __future__ import annotations
@@ -37,13 +37,15 @@ BUSY_TIMEOUT = 60_000
 #: Above every amount: an account and an amount make one number of so many digits.
 AMOUNT_BASE = 10**16
 NUMBER_DIGITS = 18
-#: A million lines by one statement, from two strings of fixed-width records: a third of the time of a call for each.
+#: A million lines by one statement, from two strings of fixed-width records: a third of the time of
+#: a call for each.
 STAGE = f"""
     INSERT INTO staged
     WITH RECURSIVE each(place) AS (VALUES (0) UNION ALL SELECT place + 1 FROM each WHERE place + 1 < ?)
     SELECT substr(?, place * {PERSON_BYTES} + 1, {PERSON_BYTES}), number / {AMOUNT_BASE}, number % {AMOUNT_BASE}
     FROM (SELECT place, CAST(substr(?, place * {NUMBER_DIGITS} + 1, {NUMBER_DIGITS}) AS INTEGER) AS number FROM each)"""
-#: A part of all accounts by one statement, as two texts: half of the time of a row for each, and Python is free.
+#: A part of all accounts by one statement, as two texts: half of the time of a row for each, and
+#: Python is free.
 READ_BALANCES = f"""
     SELECT group_concat(hex(person), ''), group_concat(rest, ' ') FROM (
     SELECT person, {sql_schema.REMAINING} AS rest FROM accounts
@@ -65,7 +67,8 @@ DAMAGE_CODES = (
 def open_sqlite(path: str | Path | None, *, begin: bool | None = None) -> SqlLedger:
     """Returns the books in this file; without a path, books that end with the process.
 
-    New books are begun where there is no file; if ``begin``, in an empty file too; if it is False, nowhere.
+    New books are begun where there is no file; if ``begin``, in an empty file too; if it is False,
+    nowhere.
     """
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         raise UnsupportedLedger(
@@ -147,10 +150,11 @@ class _SqliteStore:
         )  # outside the handler: SQLite's message may quote what was being written
 
     def _refuse_lost_log(self) -> None:
-        """Raises if the write-ahead log or its index is not the one with which this connection began.
+        """Raises if the write-ahead log or its index is not the one with which this connection
+        began.
 
-        Nobody else reads a log that has lost its name; and the index holds the locks, so two writers with an index each
-        would both write.
+        Nobody else reads a log that has lost its name; and the index holds the locks, so two
+        writers with an index each would both write.
         """
         if self._path is None:
             return
@@ -162,9 +166,12 @@ class _SqliteStore:
         self._logs = [before or now for before, now in zip(self._logs, there, strict=True)]
         if there != self._logs:
             raise LedgerBroken(
-                "The write-ahead log of the books, or its index, was removed or exchanged while they were open.",
-                "What is written belongs to the files of these names; this session would write where nobody reads.",
-                "Release nothing, close every session on these books, and verify them: entries may be missing.",
+                "The write-ahead log of the books, or its index, was removed or exchanged while "
+                "they were open.",
+                "What is written belongs to the files of these names; this session would write "
+                "where nobody reads.",
+                "Release nothing, close every session on these books, and verify them: entries "
+                "may be missing.",
             )
 
     def _roll_back(self) -> None:
@@ -178,7 +185,9 @@ class _SqliteStore:
                 )
 
     def _open(self) -> sqlite3.Connection:
-        """Returns the connection to the file that has the name now: one that lost it would keep books nobody reads."""
+        """Returns the connection to the file that has the name now: one that lost it would keep
+        books nobody reads.
+        """
         if self._path is not None and self._file != _identify_file(self._path):
             self._close()
         if self._connection is None:
@@ -210,8 +219,9 @@ class _SqliteStore:
             self._lock.release()
 
 
-#: Locks of SQLite do not survive a fork: a child that used its parent's connection, or a parent that closed it while
-#: the child goes on, would write into a log that nobody reads. So files are closed before a fork.
+#: Locks of SQLite do not survive a fork: a child that used its parent's connection, or a parent
+#: that closed it while the child goes on, would write into a log that nobody reads. So files are
+#: closed before a fork.
 _STORES: weakref.WeakSet[_SqliteStore] = weakref.WeakSet()
 _PAUSED: list[_SqliteStore] = []
 
@@ -238,7 +248,9 @@ def _after_fork(*, in_child: bool) -> None:
 
 
 def _refuse_or_make(path: Path, begin: bool | None) -> None:
-    """Makes the file of new books where there is none; refuses an empty one, which may be books that were lost."""
+    """Makes the file of new books where there is none; refuses an empty one, which may be books
+    that were lost.
+    """
     log = path.with_name(
         path.name + "-wal"
     ).exists()  # looked for first: whoever makes books makes the file before it
@@ -274,7 +286,9 @@ def _restrict_to_owner(path: Path) -> None:
 
 
 def _make_file(path: Path) -> bool:
-    """Makes a file that says that it is for books, under its name at once: it is never there and empty."""
+    """Makes a file that says that it is for books, under its name at once: it is never there and
+    empty.
+    """
     private_files.refuse_unsafe(path.parent)
     try:
         handle, name = tempfile.mkstemp(dir=path.parent)  # which only its owner may read
@@ -323,7 +337,9 @@ def _connect(path: Path | str) -> sqlite3.Connection:
 
 
 def _enable_write_ahead(connection: sqlite3.Connection) -> None:
-    """Changes new books to a write-ahead log. SQLite does not wait for others who do the same, so this does."""
+    """Changes new books to a write-ahead log. SQLite does not wait for others who do the same, so
+    this does.
+    """
     until = time.monotonic() + BUSY_TIMEOUT / 1000
     while connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
         try:
@@ -353,7 +369,9 @@ def _identify_file(path: Path) -> tuple[int, int] | None:
 
 
 def _read_condition(transaction: Transaction) -> list[tuple[Any, ...]]:
-    """What SQLite says about the file, and what the file says about its tables: nobody dropped a CHECK."""
+    """What SQLite says about the file, and what the file says about its tables: nobody dropped a
+    CHECK.
+    """
     tables = transaction.run("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name")
     return transaction.run("PRAGMA integrity_check") + tables
 
@@ -383,7 +401,9 @@ class _SqliteTransaction:
             self.run(STAGE, len(lines), lines["person"].tobytes(), _format_digits(both))
 
     def read_balances(self, account: int, accounts: int) -> tuple[bytes, Any]:
-        """Returns everybody who has this account, in order of their digests, and what is left of it."""
+        """Returns everybody who has this account, in order of their digests, and what is left of
+        it.
+        """
         people = []
         left = []
         for low, high in sql_schema.split_ranges(accounts):
@@ -421,7 +441,8 @@ def _make_error(cause: int) -> SottovoceError:
             "Put the last good copy back, and verify it.",
         )
     return LedgerUnavailable(
-        "The books cannot be opened or written: the file is busy, read-only, on a full disk or out of reach.",
+        "The books cannot be opened or written: the file is busy, read-only, on a full disk or "
+        "out of reach.",
         "A charge is written before a private value is read.",
         "Mend that and ask again under the same key; nothing was charged by this attempt.",
     )

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the books say about one person, with a proof that needs neither the books nor their key.
 
-The proof holds the heads of all entries, the person's own packed lines, and the digests that lead from each line to its
-entry's root (docs/theory/ledger.md). Whoever has a head that was published computes the chain again, and climbs from
-every line to its root. The last entry is signed, so that whoever has the public key of the books needs no head. Nobody
-else is named in it.
+The proof holds the heads of all entries, the person's own packed lines, and the digests that lead
+from each line to its entry's root (docs/theory/ledger.md). Whoever has a head that was published
+computes the chain again, and climbs from every line to its root. The last entry is signed, so that
+whoever has the public key of the books needs no head. Nobody else is named in it.
 """
 
 from __future__ import annotations
@@ -167,7 +167,9 @@ class Statement:
         ]
 
     def refuse_unproved(self) -> None:
-        """Raises unless entries follow from one another, and lines about one person belong to them, each once."""
+        """Raises unless entries follow from one another, and lines about one person belong to them,
+        each once.
+        """
         places = [(line.number, line.packed[:AT_AMOUNT]) for line in self.proved]
         if (
             hash_chain.find_first_break(iter(self.entries)) is not None
@@ -178,7 +180,8 @@ class Statement:
         ):
             raise LedgerBroken(
                 "This statement does not hold: an entry or an amount is not what its digests say.",
-                "Every line climbs to the root of its entry, and every entry follows from the one before.",
+                "Every line climbs to the root of its entry, and every entry follows from the "
+                "one before.",
                 "Do not rely on it, and ask the curator to verify the books.",
             )
 
@@ -193,7 +196,9 @@ class Statement:
         )
 
     def _is_signed(self) -> bool:
-        """Whether the signature holds, under the key that the entries name; books that do not sign have none."""
+        """Whether the signature holds, under the key that the entries name; books that do not sign
+        have none.
+        """
         keys = {entry.root.hex() for entry in self.entries if entry.what in ("open", "upgrade")}
         last = self.entries[-1]
         message = signing.make_entry_message(self.entries[0].key, last.number, last.digest)
@@ -209,22 +214,29 @@ class Statement:
             raise LedgerBroken(
                 "This statement was not signed with this key.",
                 "The books sign every entry; those of an earlier version do so after an upgrade.",
-                "Check that the key is the one that the curator has published; else do not rely on the statement.",
+                "Check that the key is the one that the curator has published; else do not rely "
+                "on the statement.",
             )
 
     def confirm_head(self, head: str) -> int:
-        """Returns the number of the entry with this digest: all up to it are as they were when it was published."""
+        """Returns the number of the entry with this digest: all up to it are as they were when it
+        was published.
+        """
         for entry in reversed(self.entries):
             if entry.digest.hex() == head.strip().lower():
                 return entry.number
         raise LedgerBroken(
             "This statement does not lead to this head.",
-            "A head that was published before the statement was made is the digest of one of its entries.",
-            "Check that the head is one of this ledger, with all its 64 digits; else ask the curator.",
+            "A head that was published before the statement was made is the digest of one of its "
+            "entries.",
+            "Check that the head is one of this ledger, with all its 64 digits; else ask the "
+            "curator.",
         )
 
     def to_json(self) -> str:
-        """The proof as JSON text, in one fixed order and spelling, which no script of a page is ended by."""
+        """The proof as JSON text, in one fixed order and spelling, which no script of a page is
+        ended by.
+        """
         names = {"format": FORMAT, "made_by": self.made_by, "person": self.person}
         heads = [
             [e.number, e.what, e.key, e.request, e.at, e.lines, e.root.hex()] for e in self.entries
@@ -245,7 +257,9 @@ class Statement:
 
     @classmethod
     def from_json(cls, text: str) -> Statement:
-        """Reads a proof, and computes the digests of its entries; raises errors of Python's where it is none."""
+        """Reads a proof, and computes the digests of its entries; raises errors of Python's where
+        it is none.
+        """
         content = json.loads(text)
         if content["format"] != FORMAT:
             raise ValueError

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Witnesses: places elsewhere that keep the heads of the books, so that a copy of the books cannot be spent again.
+"""Witnesses: places elsewhere that keep the heads of the books, so that a copy of the books cannot
+be spent again.
 
-A head is given to every witness after it was committed and before a private value is read, and whatever the witness was
-given by others is read at the same time. A head that the books have signed and that is not in them comes from another
-copy: they are sealed (docs/theory/ledger.md). A witness needs no secret, and what strangers write into one is not taken
-for a head, because heads are signed.
+A head is given to every witness after it was committed and before a private value is read, and
+whatever the witness was given by others is read at the same time. A head that the books have signed
+and that is not in them comes from another copy: they are sealed (docs/theory/ledger.md). A witness
+needs no secret, and what strangers write into one is not taken for a head, because heads are
+signed.
 
     file:PATH                       a file, on a share: one line a head
     sqlite:///PATH, postgresql://…  a table in a second database
-    log:FOLDER                      an append-only log with signed tree heads: whoever cuts or rewrites it is found out
+    log:FOLDER                      an append-only log with signed tree heads: whoever cuts or
+                                    rewrites it is found out
 """
 
 from __future__ import annotations
@@ -33,14 +36,21 @@ SQLITE = "sqlite:///"
 POSTGRES = ("postgresql://", "postgres://")
 #: Seconds to wait for a witness.
 TIMEOUT = 10
-#: Any number will do, if all agree on it: who gives heads to a database takes turns, so that places are in order.
+#: Any number will do, if all agree on it: who gives heads to a database takes turns, so that places
+#: are in order.
 LOCK = 0x736F747477
 CREATE_HEADS = """
     CREATE TABLE IF NOT EXISTS sottovoce_heads (
     place {place} PRIMARY KEY, ledger TEXT NOT NULL, number BIGINT NOT NULL, digest {bytes} NOT NULL,
     signature {bytes} NOT NULL, UNIQUE (ledger, number, digest))"""
-INSERT_HEAD = "INSERT INTO sottovoce_heads (ledger, number, digest, signature) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
-SELECT_HEADS = "SELECT place, number, digest, signature FROM sottovoce_heads WHERE ledger = ? AND place > ? ORDER BY place"
+INSERT_HEAD = (
+    "INSERT INTO sottovoce_heads (ledger, number, digest, signature) VALUES (?, ?, ?, ?) ON "
+    "CONFLICT DO NOTHING"
+)
+SELECT_HEADS = (
+    "SELECT place, number, digest, signature FROM sottovoce_heads WHERE ledger = ? AND place > ? "
+    "ORDER BY place"
+)
 _LINE = re.compile(r"([0-9a-f]{32}) ([0-9]{1,18}) ([0-9a-f]{64}) ([0-9a-f]{128})")
 _TORN = re.compile(
     r"[0-9a-f]{0,32}|[0-9a-f]{32} [0-9]{0,18}|[0-9a-f]{32} [0-9]{1,18} [0-9a-f]{0,64}( [0-9a-f]{0,127})?"
@@ -82,7 +92,9 @@ class Witness(Protocol):
 
 
 def open_witness(address: str, signer: Signer, seen: Callable[[Tree | None], Tree]) -> Witness:
-    """Returns the witness at an address; ``seen`` remembers the last tree of a log, and returns it."""
+    """Returns the witness at an address; ``seen`` remembers the last tree of a log, and returns
+    it.
+    """
     path = address.partition(":")[2]
     if address.startswith(FILE) and path:
         return FileWitness(Path(path).absolute())
@@ -132,7 +144,9 @@ class FileWitness:
 
 
 class LogWitness:
-    """An append-only log: records, and after each the size and root of the tree, signed by the books."""
+    """An append-only log: records, and after each the size and root of the tree, signed by the
+    books.
+    """
 
     def __init__(self, folder: Path, signer: Signer, seen: Callable[[Tree | None], Tree]) -> None:
         self._records = folder / "records"
@@ -149,7 +163,9 @@ class LogWitness:
         self._seen(Tree(0, merkle.compute_root([])))
 
     def store_head(self, ledger: str, head: Head) -> None:
-        """Appends a record and the new head of the tree; the log must be the one that was seen before, or longer."""
+        """Appends a record and the new head of the tree; the log must be the one that was seen
+        before, or longer.
+        """
         line = f"{ledger} {head.number} {head.digest.hex()} {head.signature.hex()}"
         with _open_locked(self._records, "r+b") as file:
             leaves = [
@@ -165,7 +181,9 @@ class LogWitness:
             self._seen(tree)
 
     def read(self, ledger: str, since: int) -> tuple[list[Head], int]:
-        """Returns the heads in records after this place; raises if the log is not one that extends what was seen."""
+        """Returns the heads in records after this place; raises if the log is not one that extends
+        what was seen.
+        """
         with _open_locked(self._records, "rb") as file:
             records = list(_parse_heads(file.read()))
             leaves = [merkle.hash_record(_encode_record(*record)) for record in records]
@@ -174,7 +192,9 @@ class LogWitness:
         return [head for whose, head in records[since:] if whose == ledger], len(records)
 
     def read_trees(self) -> list[Tree]:
-        """Returns all heads of the tree that were signed; raises if one was not, or the records do not lead to it."""
+        """Returns all heads of the tree that were signed; raises if one was not, or the records do
+        not lead to it.
+        """
         with _open_locked(self._records, "rb") as file:
             leaves = [
                 merkle.hash_record(_encode_record(*record)) for record in _parse_heads(file.read())
@@ -208,7 +228,9 @@ class LogWitness:
         return found
 
     def _check_extension(self, leaves: list[bytes]) -> int:
-        """Returns how long the log was that was seen last; raises unless one with these leaves begins with it."""
+        """Returns how long the log was that was seen last; raises unless one with these leaves
+        begins with it.
+        """
         size, root = self._seen(None)
         if size <= len(leaves):
             proof = merkle.prove_consistency(leaves, size)

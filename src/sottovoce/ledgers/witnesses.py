@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The witnesses of one ledger: their list beside the books, and what they have to say.
 
-The list is written into the file of heads as a digest, so that nobody takes it away unnoticed who cannot write that
-file. More than half of the witnesses must be reached before anything is written, and must keep its head before anything
-is read: any two copies of the books then have one in common, which tells the second of the first.
+The list is written into the file of heads as a digest, so that nobody takes it away unnoticed who
+cannot write that file. More than half of the witnesses must be reached before anything is written,
+and must keep its head before anything is read: any two copies of the books then have one in common,
+which tells the second of the first.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ class Witnesses:
         self._write_list([*self.addresses, address])
 
     def remove(self, address: str) -> None:
-        """Takes a witness from the list, by its address or by its number from 1; what it holds stays there."""
+        """Takes a witness from the list, by its address or by its number from 1; what it holds
+        stays there.
+        """
         if address in self.addresses:
             which: str | None = address
         else:
@@ -77,10 +80,11 @@ class Witnesses:
         self._write_list([kept for kept in self.addresses if kept != which])
 
     def collect_foreign_heads(self, unknown: Callable[[list[Head]], list[Head]]) -> list[Head]:
-        """Returns the heads that are not in the books, of those that witnesses were given since they were last asked.
+        """Returns the heads that are not in the books, of those that witnesses were given since
+        they were last asked.
 
-        Remembers who could not be asked. ``unknown`` returns the heads that are not in the books, which are looked at
-        after the witness: whatever it was given from here is in them by then.
+        Remembers who could not be asked. ``unknown`` returns the heads that are not in the books,
+        which are looked at after the witness: whatever it was given from here is in them by then.
         """
         found: list[Head] = []
         self.unreached = {}
@@ -118,7 +122,9 @@ class Witnesses:
         return LIST, len(self.addresses), _digest_list(self.addresses)
 
     def check(self) -> dict[str, str]:
-        """Returns what each witness holds, in words: all of its heads, and for a log all heads of its tree."""
+        """Returns what each witness holds, in words: all of its heads, and for a log all heads of
+        its tree.
+        """
         told = {}
         for name, address in zip(self.names(), self.addresses, strict=True):
             opened = self._open_witness(address)
@@ -131,7 +137,10 @@ class Witnesses:
                         last_size = trees[-1].size
                     else:
                         last_size = 0
-                    more = f"; {len(trees):,} tree heads are signed and consistent, the last of {last_size:,} records"
+                    more = (
+                        f"; {len(trees):,} tree heads are signed and consistent, the last of "
+                        f"{last_size:,} records"
+                    )
                 last = max((head.number for head in heads), default=0)
                 told[name] = f"{len(heads):,} heads, the newest of entry {last:,}{more}"
             except WitnessUnreachable as error:
@@ -146,7 +155,9 @@ class Witnesses:
         return witness.open_witness(address, self._beside.signer, self._make_tree_store(address))
 
     def _make_tree_store(self, address: str) -> Callable[[Tree | None], Tree]:
-        """Returns what keeps the last tree of a log beside the books, authenticated with the key."""
+        """Returns what keeps the last tree of a log beside the books, authenticated with the
+        key.
+        """
         name = self._beside.hidden(address)[:32]
         path = self._make_path(f".tree-{name}")
 
@@ -214,6 +225,7 @@ def _write_file(path: Path, text: str) -> None:
 def _unavailable_error(found: str, meanwhile: str = "nothing was charged") -> LedgerUnavailable:
     return LedgerUnavailable(
         found,
-        "More than half of them keep a head before a value is read, so that no copy of the books is spent again.",
+        "More than half of them keep a head before a value is read, so that no copy of the books "
+        "is spent again.",
         f"Make them reachable, or take those from the list that are gone for good; {meanwhile}.",
     )

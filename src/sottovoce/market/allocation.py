@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was bought from whom, for how much, and why: the outcome of a market (docs/theory/market.md).
+"""What was bought from whom, for how much, and why: the outcome of a market
+(docs/theory/market.md).
 
-Everything here follows from reported costs and public numbers. It is not differentially private about *costs*: who
-sees a payment can infer the price it was made at.
+Everything here follows from reported costs and public numbers. It is not differentially private
+about *costs*: who sees a payment can infer the price it was made at.
 
     symbol   name
     ε_i      epsilon          whole billionths; what may be spent on seller i, all charges included
@@ -10,7 +11,8 @@ sees a payment can infer the price it was made at.
     η        total_epsilon    Σ ε_i
     a_i      weights          ε_i/η
 
-What a smaller error costs: the outcomes of one market at several trade-offs, as a table and as a picture.
+What a smaller error costs: the outcomes of one market at several trade-offs, as a table and as a
+picture.
 
 Other frontiers can be set beside it, each with a name: other caps, other laws, another mechanism.
 """
@@ -61,7 +63,9 @@ class Allocation:
 
     @property
     def sold(self) -> tuple[str, str]:
-        """What sellers have sold: a currency and a neighbour relation. A session grants it in no other account."""
+        """What sellers have sold: a currency and a neighbour relation. A session grants it in no
+        other account.
+        """
         return SOLD_PROMISE
 
     @property
@@ -86,12 +90,16 @@ class Allocation:
 
     @property
     def weights(self) -> Floats:
-        """How loud each seller is heard: ε as a share of the sum, all 0 where nothing was bought."""
+        """How loud each seller is heard: ε as a share of the sum, all 0 where nothing was
+        bought.
+        """
         return np.asarray(self.units / max(1, int(self.units.sum())), dtype=np.float64)
 
     @property
     def expected_error(self) -> float:
-        """The bound μ‖a‖ + σ/η on what sampling and noise add to the error; infinite where nothing was bought."""
+        """The bound μ‖a‖ + σ/η on what sampling and noise add to the error; infinite where nothing
+        was bought.
+        """
         if not self.units.any():
             return math.inf
         return (
@@ -116,7 +124,9 @@ class Allocation:
         return replace(self, rule=rule, budget=budget)
 
     def by_person(self, people: Any = None) -> dict[Any, float]:
-        """Returns ε by seller: their names, those of the mapping of costs, or their positions. For Session.grant."""
+        """Returns ε by seller: their names, those of the mapping of costs, or their positions. For
+        Session.grant.
+        """
         if people is None:
             names = self._names
         elif isinstance(people, Iterable):
@@ -130,7 +140,8 @@ class Allocation:
         return dict(zip(names, self.epsilon.tolist(), strict=True))
 
     def budgets(self, groups: Any = None) -> Budgets:
-        """Returns the budgets of rows: row i is seller i's, or ``groups`` name the seller of each row.
+        """Returns the budgets of rows: row i is seller i's, or ``groups`` name the seller of each
+        row.
 
         Whoever sells nothing is left out: their rows are not read.
         """
@@ -139,10 +150,12 @@ class Allocation:
         return Budgets.of(self.by_person(), groups, zero=LEAVE_OUT)
 
     def train(self, model: Any, X: Any, y: Any, groups: Any = None) -> Any:
-        """Returns the model fitted with exactly these budgets: an estimator, or Bounds for a logistic regression.
+        """Returns the model fitted with exactly these budgets: an estimator, or Bounds for a
+        logistic regression.
 
-        Sellers have sold pure ε, by replacement of all their rows. An estimator that promises anything else with these
-        numbers (an ε at a δ, ρ, labels alone, zeroing out) is refused before a row is read.
+        Sellers have sold pure ε, by replacement of all their rows. An estimator that promises
+        anything else with these numbers (an ε at a δ, ρ, labels alone, zeroing out) is refused
+        before a row is read.
         """
         from sottovoce.estimators.logistic import (
             LogisticRegression,
@@ -164,7 +177,8 @@ class Allocation:
                 f"This model promises {' by '.join(promise)}."
                 if promise
                 else "What this model promises is not known.",
-                f"Sellers have sold {' by '.join(SOLD_PROMISE)} of all their rows, and nothing else.",
+                f"Sellers have sold {' by '.join(SOLD_PROMISE)} of all their rows, and nothing "
+                "else.",
                 "Choose a model that promises that, or agree anew with the sellers, and pass "
                 "epsilon=allocation.budgets(groups) to its fit.",
             )
@@ -173,11 +187,14 @@ class Allocation:
         )
 
     def describe(self) -> str:
-        """The outcome in words: how much was bought from how many, for what, and what it is good for."""
+        """The outcome in words: how much was bought from how many, for what, and what it is good
+        for.
+        """
         sellers = len(self.units)
         buying = int((self.units > 0).sum())
         lines = [
-            f"Bought ε = {self.total_epsilon:.6g} in all from {buying:,} of {sellers:,} sellers{self._describe_total()}."
+            f"Bought ε = {self.total_epsilon:.6g} in all from {buying:,} of {sellers:,} "
+            f"sellers{self._describe_total()}."
         ]
         if self.refused.any():
             lines.append(
@@ -190,23 +207,33 @@ class Allocation:
             lines += self._tabulate_sellers()
         if self.budget is not None:
             lines.append(
-                f"Kept within a budget of {float(self.budget * self.coin):g} by {self.rule}; {self.unspent:g} unspent."
+                f"Kept within a budget of {float(self.budget * self.coin):g} by {self.rule}; "
+                f"{self.unspent:g} unspent."
             )
         return "\n".join([*lines, "Reported costs are not protected: payments reveal them."])
 
     def explain(self, seller: Any) -> str:
-        """Why this seller is paid this, and why another report would not have paid: in words, with the prices."""
+        """Why this seller is paid this, and why another report would not have paid: in words, with
+        the prices.
+        """
         i = self._find_seller(seller)
         if self.code[i] < 0:
-            return "The reported cost lies above the highest price, so nothing is bought and nothing is paid."
+            return (
+                "The reported cost lies above the highest price, so nothing is bought and nothing "
+                "is paid."
+            )
         if not self.units[i]:
-            return "Others sell at a lower virtual cost: at this price nothing is bought, and nothing is paid."
+            return (
+                "Others sell at a lower virtual cost: at this price nothing is bought, and "
+                "nothing is paid."
+            )
         parts = self._split_payment(i)
         price = float(self.prices.values[self.step[i]])
         lines = [
             f"The report was rounded up to the price {price:g}; ε = {self.epsilon[i]:g} is bought"
             + (f" for {float(self.payments[i]):g}." if self.coins is not None else "."),
-            "Each part of it is paid the highest price at which the seller would still have sold it:",
+            "Each part of it is paid the highest price at which the seller would still have sold "
+            "it:",
         ]
         lines += [f"  {amount:.6g} of ε at {at:g}" for amount, at in parts]
         return "\n".join([*lines, *TRUTH_SENTENCES])
@@ -242,7 +269,8 @@ class Allocation:
         )
 
     def _to_money(self, coins: Whole) -> Floats:
-        # For cents, and for all parts of a unit, one division gives the double nearest to the exact amount.
+        # For cents, and for all parts of a unit, one division gives the double nearest to the exact
+        # amount.
         return np.asarray(
             coins * float(self.coin) if self.coin >= 1 else coins / float(1 / self.coin)
         )
@@ -268,7 +296,9 @@ class Allocation:
         ]
 
     def _tabulate_sellers(self) -> list[str]:
-        """One line for each group of sellers, from the cheapest: what they sell and are paid on average."""
+        """One line for each group of sellers, from the cheapest: what they sell and are paid on
+        average.
+        """
         order = np.argsort(self.step, kind="stable")
         order = order[self.units[order] > 0]
         lines = [f"{'price up to':>12} {'sellers':>9} {'ε each':>12} {'paid each':>12}"]
@@ -285,7 +315,9 @@ class Allocation:
 
 
 def _find_promise(estimator: Any, X: Any, y: Any, budgets: Budgets) -> tuple[str, str] | None:
-    """Returns the currency and the neighbours of what an estimator promises; None if it cannot be planned."""
+    """Returns the currency and the neighbours of what an estimator promises; None if it cannot be
+    planned.
+    """
     from sottovoce.estimators.baselines import (
         BaselineWrapper,
         ExternalEstimator,
@@ -293,8 +325,8 @@ def _find_promise(estimator: Any, X: Any, y: Any, budgets: Budgets) -> tuple[str
 
     if isinstance(estimator, ExternalEstimator):
         return SOLD_PROMISE  # a function that somebody vouches for, turned into that promise
-    # A baseline keeps the kind of promise of what it is around, at one ε. Others that are around an estimator, such as
-    # those of scikit-learn, may fit it many times with all that was sold.
+    # A baseline keeps the kind of promise of what it is around, at one ε. Others that are around an
+    # estimator, such as those of scikit-learn, may fit it many times with all that was sold.
     if isinstance(estimator, BaselineWrapper) and estimator.estimator is not None:
         granted = budgets.kinds.epsilon[budgets.row_codes()]
         one = Budgets.of(float(units.to_epsilon(granted[granted > 0].min())), rows=len(granted))
@@ -373,15 +405,19 @@ class Frontier:
         return "\n".join(lines)
 
     def svg(self) -> str:
-        """Returns the picture: payments along, bounds on the error upwards, both on logarithmic axes."""
+        """Returns the picture: payments along, bounds on the error upwards, both on logarithmic
+        axes.
+        """
         curves = [
             ("", _take_logarithms(self)),
             *((name, _take_logarithms(other)) for name, other in self.others),
         ]
         title = "What a smaller bound on the error costs, on logarithmic axes"
         return (
-            f'<svg class="frontier" viewBox="0 0 {LEFT + WIDE + 30} {ABOVE + HIGH + BELOW}" role="img" '
-            f'xmlns="http://www.w3.org/2000/svg" aria-label="{escape(title)}">\n<style>{FRONTIER_STYLE}</style>\n'
+            f'<svg class="frontier" viewBox="0 0 {LEFT + WIDE + 30} {ABOVE + HIGH + BELOW}" '
+            'role="img" '
+            'xmlns="http://www.w3.org/2000/svg" '
+            f'aria-label="{escape(title)}">\n<style>{FRONTIER_STYLE}</style>\n'
             + "\n".join(_draw_curves([(name, places) for name, places in curves if places]))
             + "\n</svg>"
         )
@@ -392,7 +428,9 @@ def _format_point(p: Point) -> str:
 
 
 def _take_logarithms(frontier: Frontier) -> list[tuple[float, float]]:
-    """Returns what can be shown on logarithmic axes, by payment: whoever buys nothing has no place there."""
+    """Returns what can be shown on logarithmic axes, by payment: whoever buys nothing has no place
+    there.
+    """
     shown = sorted(
         (p.payment, p.expected_error)
         for p in frontier.points
@@ -459,7 +497,10 @@ def _draw_axes(across: tuple[float, float], up: tuple[float, float]) -> list[str
         parts.append(
             f'<text x="{LEFT - 8}" y="{y + 5:.1f}" text-anchor="end">{10**value:.3g}</text>'
         )
-    words = f'<text x="{LEFT + WIDE / 2}" y="{bottom + 46}" text-anchor="middle">all payments together</text>'
+    words = (
+        f'<text x="{LEFT + WIDE / 2}" y="{bottom + 46}" text-anchor="middle">all payments '
+        "together</text>"
+    )
     return [
         *parts,
         words,

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Market: a buyer, sellers with reported costs, and what is bought from whom at which payment.
 
-The rule (docs/theory/market.md) looks at reports and at public numbers alone, never at data, so what it decides is
-public and costs nobody privacy. μ, σ, trade-off, limits, prices, laws and totals are fixed before reports are seen.
+The rule (docs/theory/market.md) looks at reports and at public numbers alone, never at data, so
+what it decides is public and costs nobody privacy. μ, σ, trade-off, limits, prices, laws and totals
+are fixed before reports are seen.
 
     symbol   name
     c_i      costs              reported: money for each unit of ε that is spent on seller i
@@ -34,7 +35,8 @@ from sottovoce.market.payments import Offers
 from sottovoce.market.prior import Prices, Prior, to_number, uniform, virtual_costs
 from sottovoce.schema import is_one_of
 
-#: Nobody sells more than this: what is beyond is no protection, and money adds up in 64 bits up to here.
+#: Nobody sells more than this: what is beyond is no protection, and money adds up in 64 bits up to
+#: here.
 MAX_EPSILON = 100.0
 #: Caps that sellers may choose, where no menu is given: some twenty in each power of ten.
 MENU_STEPS = (
@@ -62,7 +64,8 @@ MENU_STEPS = (
     9,
 )
 MENU = np.outer(10.0 ** np.arange(-6, 3), MENU_STEPS).ravel()
-#: Money is worth no more error than this, and no less than one over it; budgets lie in the same range.
+#: Money is worth no more error than this, and no less than one over it; budgets lie in the same
+#: range.
 LARGEST_AMOUNT = 1e30
 #: A coin, where none is named, is this part of the power of ten below the highest price.
 COIN_FRACTION = Fraction(1, 10**9)
@@ -76,24 +79,22 @@ class Market:
     >>> from sottovoce.market import Market
     >>> market = Market([1.0, 2.0, 3.5], cost_range=(0, 4), trade_off=0.01, mu=1.0, sigma=1.0)
     >>> deal = market.allocate()
-    >>> bool(np.all(deal.payments >= deal.epsilon * [1.0, 2.0, 3.5])), bool(np.all(np.diff(deal.epsilon) <= 0))
+    >>> bool(np.all(deal.payments >= deal.epsilon * [1.0, 2.0, 3.5])),
+    bool(np.all(np.diff(deal.epsilon) <= 0))
     (True, True)
 
-    Parameters
-    ----------
-    costs : reported cost of a unit of ε, one a seller, or a mapping from seller to cost.
-    cost_range : (low, high), where costs lie; a report above buys nothing. If not given: the support of the prior.
-    trade_off : γ > 0, error for a unit of money.
-    mu, sigma : of the bound on the error; if not given, of the corrected bound from ``dimension`` and ``norm``.
-    dimension : number of coefficients, the intercept included.
-    norm : bound β on the length of the coefficients.
-    failure : probability with which the bound may fail, once for the sample and once for the noise.
-    cap : the most ε that may be bought from a seller; one number, or one a seller, as they report it.
-    menu : the caps that sellers may choose; a reported cap is rounded down to one of them.
-    prior : law of costs, one for all or one a seller; if not given, uniform on the range.
-    prices : how many prices there are, or the list of them.
-    coin : the smallest amount of money; payments are whole numbers of coins.
-    largest_share : k, to buy at most k/m of the total from anybody.
+    Parameters ---------- costs : reported cost of a unit of ε, one a seller, or a mapping from
+    seller to cost. cost_range : (low, high), where costs lie; a report above buys nothing. If not
+    given: the support of the prior. trade_off : γ > 0, error for a unit of money. mu, sigma : of
+    the bound on the error; if not given, of the corrected bound from ``dimension`` and ``norm``.
+    dimension : number of coefficients, the intercept included. norm : bound β on the length of the
+    coefficients. failure : probability with which the bound may fail, once for the sample and once
+    for the noise. cap : the most ε that may be bought from a seller; one number, or one a seller,
+    as they report it. menu : the caps that sellers may choose; a reported cap is rounded down to
+    one of them. prior : law of costs, one for all or one a seller; if not given, uniform on the
+    range. prices : how many prices there are, or the list of them. coin : the smallest amount of
+    money; payments are whole numbers of coins. largest_share : k, to buy at most k/m of the total
+    from anybody.
     """
 
     costs: Any
@@ -125,10 +126,12 @@ class Market:
     def within(
         self, budget: float, rule: str = "ceiling", reserve: float | None = None
     ) -> Allocation:
-        """Returns what is bought if payments may not exceed a budget; the truth stays everybody's best report.
+        """Returns what is bought if payments may not exceed a budget; the truth stays everybody's
+        best report.
 
-        "ceiling": the total ε is at most budget/(highest price); ``reserve`` lowers the highest price, above which
-        nothing is bought. "scaling": everybody's sale is scaled down by a factor that their own report cannot move.
+        "ceiling": the total ε is at most budget/(highest price); ``reserve`` lowers the highest
+        price, above which nothing is bought. "scaling": everybody's sale is scaled down by a factor
+        that their own report cannot move.
         """
         if not is_one_of(rule, ("ceiling", "scaling")):
             raise InvalidParameter(
@@ -149,10 +152,12 @@ class Market:
         ).with_budget_rule(rule, coins)
 
     def frontier(self, trade_offs: Any) -> Frontier:
-        """Returns error bound, payment and total ε at several trade-offs: what a smaller error costs.
+        """Returns error bound, payment and total ε at several trade-offs: what a smaller error
+        costs.
 
-        Beside it: what the published objective would buy if it saw no data and everybody told it the truth, without
-        caps and for Ψ·ε, and its naive variant, μ = σ = 0, which then buys nothing.
+        Beside it: what the published objective would buy if it saw no data and everybody told it
+        the truth, without caps and for Ψ·ε, and its naive variant, μ = σ = 0, which then buys
+        nothing.
         """
         own = []
         published = []
@@ -205,7 +210,8 @@ class Market:
             raise MissingValues(
                 "A cost is missing or not finite.",
                 "Every seller reports a number.",
-                "Leave sellers without a report out, or take a number above the range: it sells nothing.",
+                "Leave sellers without a report out, or take a number above the range: it sells "
+                "nothing.",
             )
         if costs.min() < 0:
             raise InvalidParameter(
@@ -252,7 +258,9 @@ class Market:
 
     @cached_property
     def _limits(self) -> Floats:
-        """Limits in billionths, rounded down, one a seller; those that sellers report also to the menu."""
+        """Limits in billionths, rounded down, one a seller; those that sellers report also to the
+        menu.
+        """
         limits = units.round_down(
             self.cap if np.ndim(self.cap) == 0 else to_numbers(self.cap, "cap"), zero_allowed=True
         )
@@ -280,8 +288,10 @@ class Market:
         ):
             raise InvalidParameter(
                 "trade_off, mu, sigma or largest_share is not a number in its range.",
-                f"trade_off is up to {LARGEST_AMOUNT:g}, mu positive, sigma at least 0, largest_share at least 1.",
-                "Without a price on money everything would be bought: say how much error a unit of money is worth.",
+                f"trade_off is up to {LARGEST_AMOUNT:g}, mu positive, sigma at least 0, "
+                "largest_share at least 1.",
+                "Without a price on money everything would be bought: say how much error a unit "
+                "of money is worth.",
             )
         return Buyer(
             mu, sigma, gamma, None if self.largest_share is None else largest / len(self._reports)
@@ -321,7 +331,9 @@ class Market:
         return math.floor(Fraction(str(float(budget))) / self._coin)
 
     def _totals(self) -> Floats:
-        """The public grid: the same in all markets, and what is bought where all sell up to one public cap."""
+        """The public grid: the same in all markets, and what is bought where all sell up to one
+        public cap.
+        """
         sellers = len(self._reports)
         totals = public_totals(sellers * MAX_EPSILON)
         if np.ndim(self.cap):
@@ -345,7 +357,8 @@ def _is_plausible(money: float) -> bool:
 
 
 def constants(dimension: int, norm: float = 1.0, failure: float = 0.05) -> tuple[float, float]:
-    """Returns μ and σ of the bound on the misclassification error (docs/theory/logistic.md, Theorem 3).
+    """Returns μ and σ of the bound on the misclassification error (docs/theory/logistic.md, Theorem
+    3).
 
     >>> [round(constant) for constant in constants(30, norm=5.0)]
     [23, 570]

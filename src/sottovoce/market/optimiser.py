@@ -1,27 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much privacy is bought from whom, at a given total: exactly, from sorted virtual costs and their sums.
+"""How much privacy is bought from whom, at a given total: exactly, from sorted virtual costs and
+their sums.
 
-Minimise (μ‖ε‖ + σ)/η + γ·Σ Ψ_iε_i subject to Σε = η and 0 ≤ ε_i ≤ b_i (docs/theory/market.md, Theorem 1):
+Minimise (μ‖ε‖ + σ)/η + γ·Σ Ψ_iε_i subject to Σε = η and 0 ≤ ε_i ≤ b_i (docs/theory/market.md,
+Theorem 1):
 
     ε_i = min(b_i, (τ − βψ_i)₊),    Σ ε_i = η,    β·r = ‖ε‖,    r = μ/(γ·η·unit)
 
-Sellers of one class (same law of costs, same limit) differ by their price alone, so they are counts on a list of
-prices. Virtual costs are whole numbers ψ of a public unit, which makes every sum exact: what is computed for
-a seller depends on the others' reports and on the price in question, to the last bit, and on nothing else.
+Sellers of one class (same law of costs, same limit) differ by their price alone, so they are counts
+on a list of prices. Virtual costs are whole numbers ψ of a public unit, which makes every sum
+exact: what is computed for a seller depends on the others' reports and on the price in question, to
+the last bit, and on nothing else.
 
     symbol   name
     ψ_k      Supply.psi         Ψ_k = low + unit·ψ_k
     b        Supply.caps        by class, in billionths of ε, at most share·η
-    n, S₁, S₂    Cell           number, sum and sum of squares of ψ over sellers strictly between 0 and their limit
+    n, S₁, S₂    Cell           number, sum and sum of squares of ψ over sellers strictly between 0
+                                and their limit
     B₁, B₂, P    Cell           sums of b, b² and bψ over sellers at their limit
 
-The optimum without limits and without a grid of totals, in one sort: for comparison with the published rule.
+The optimum without limits and without a grid of totals, in one sort: for comparison with the
+published rule.
 
-At the total η only the n cheapest sell, n falling as η grows, and the least value is (docs/theory/market.md, Theorem 2)
+At the total η only the n cheapest sell, n falling as η grows, and the least value is
+(docs/theory/market.md, Theorem 2)
 
-    γη·mean_n + √(μ²/n − γ²η²·var_n) + σ/η      while   ‖(Ψ_n − Ψ_j)_{j<n}‖ < μ/(γη) ≤ ‖(Ψ_{n+1} − Ψ_j)_{j≤n}‖
+    γη·mean_n + √(μ²/n − γ²η²·var_n) + σ/η      while   ‖(Ψ_n − Ψ_j)_{j<n}‖ < μ/(γη) ≤ ‖(Ψ_{n+1} −
+                                                        Ψ_j)_{j≤n}‖
 
-with at most one local minimum for each n. Uncapped optima buy ε of ten and more from a few: Market has caps.
+with at most one local minimum for each n. Uncapped optima buy ε of ten and more from a few: Market
+has caps.
 """
 
 from __future__ import annotations
@@ -41,14 +49,15 @@ from sottovoce.errors import InvalidParameter
 
 Whole = NDArray[np.int64]
 
-#: The totals that can be bought: this many points a decade from the smallest on, the same in all markets.
+#: The totals that can be bought: this many points a decade from the smallest on, the same in all
+#: markets.
 POINTS_PER_DECADE = 64
 SMALLEST_TOTAL = 1e-6
 #: Virtual costs have so many bits that the sum of their squares over all sellers has 62.
 PSI_BITS = 20
 SQUARES_BITS = 62
-#: Steps of a search by Newton's, which halves its interval where they leave it, and from the 24th on every other time.
-#: A dozen is usual.
+#: Steps of a search by Newton's, which halves its interval where they leave it, and from the 24th
+#: on every other time. A dozen is usual.
 MAX_STEPS = 200
 HALVING_STEP = 24
 #: r is at least this times √(sellers): what is added to the value is below 10⁻⁸ of what is paid.
@@ -79,7 +88,9 @@ class Supply:
 
     @classmethod
     def of(cls, virtual: Floats, caps: Floats, counts: Whole) -> Supply:
-        """Returns the supply with virtual costs as whole numbers; an infinite one must have no sellers."""
+        """Returns the supply with virtual costs as whole numbers; an infinite one must have no
+        sellers.
+        """
         finite = np.isfinite(virtual)
         if finite.any():
             low, high = (float(virtual[finite].min()), float(virtual[finite].max()))
@@ -92,7 +103,9 @@ class Supply:
 
     @cached_property
     def sums(self) -> list[Whole]:
-        """Number of sellers, sum of their ψ and of its squares, below each place of a class's list."""
+        """Number of sellers, sum of their ψ and of its squares, below each place of a class's
+        list.
+        """
         powers = (self.counts * self.psi**p for p in range(3))
         return [np.pad(np.cumsum(values, axis=1), ((0, 0), (1, 0))) for values in powers]
 
@@ -113,7 +126,9 @@ class Supply:
 
 @dataclass(frozen=True, eq=False)
 class Subproblems:
-    """Problems side by side: a total each, and optionally one seller of a class moved from one ψ to another."""
+    """Problems side by side: a total each, and optionally one seller of a class moved from one ψ to
+    another.
+    """
 
     eta: Floats
     whose: Whole | None = None
@@ -129,7 +144,9 @@ class Subproblems:
 
 @dataclass(eq=False)
 class PartialSums:
-    """Sums over sellers between their limits (n, s1, s2) and over sellers at their limit, problem by problem."""
+    """Sums over sellers between their limits (n, s1, s2) and over sellers at their limit, problem
+    by problem.
+    """
 
     n: Any
     s1: Any
@@ -222,7 +239,9 @@ def make_totals(largest: float) -> Floats:
 def solve_subproblems(
     supply: Supply, buyer: Buyer, asked: Subproblems, start: tuple[Floats, Floats] | None = None
 ) -> Solutions:
-    """Returns the exact minimisers at the totals asked for; ``start`` are τ and β of problems nearby."""
+    """Returns the exact minimisers at the totals asked for; ``start`` are τ and β of problems
+    nearby.
+    """
     r = _compute_sharpness(supply, buyer, asked.eta)
     low, high = _bracket_beta(supply, buyer, asked.eta, r)
     if start is None:
@@ -263,13 +282,17 @@ def solve_subproblems(
 
 
 def _compute_sharpness(supply: Supply, buyer: Buyer, eta: Floats) -> Floats:
-    """Returns r, with a μ that is a little larger where prices are told apart by less than doubles can hold."""
+    """Returns r, with a μ that is a little larger where prices are told apart by less than doubles
+    can hold.
+    """
     least = SHARPEST * math.sqrt(supply.counts.sum())
     return np.asarray(np.maximum(buyer.mu / (buyer.trade_off * eta * supply.unit), least))
 
 
 def _bracket_beta(supply: Supply, buyer: Buyer, eta: Floats, r: Floats) -> tuple[Floats, Floats]:
-    """Returns bounds of β: the norm is least where all sell alike, and largest where few sell all they may."""
+    """Returns bounds of β: the norm is least where all sell alike, and largest where few sell all
+    they may.
+    """
     total = eta * units.UNITS_PER_EPSILON
     most = np.minimum(compute_limits(buyer, float(supply.caps.max()), eta), total)
     return total / (math.sqrt(supply.counts.sum()) * r) * (1 - TINY), np.sqrt(total * most) / r * (
@@ -287,7 +310,9 @@ def _update_beta(
     todo: Any,
     patient: bool,
 ) -> Floats:
-    """Returns the β that is right if nobody reaches or leaves a limit on the way, else the middle of its bounds."""
+    """Returns the β that is right if nobody reaches or leaves a limit on the way, else the middle
+    of its bounds.
+    """
     base = cell.squares + cell.compute_remainder(eta) ** 2 / np.maximum(cell.n, 1)
     spread = cell.spread()
     small = base + beta**2 * spread > (beta * r) ** 2
@@ -343,7 +368,9 @@ def _solve_tau(
 def _compute_sums(
     supply: Supply, buyer: Buyer, asked: Subproblems, tau: Floats, beta: Floats
 ) -> PartialSums:
-    """Returns the sums over sellers, those at ψ < τ/β selling and those at ψ ≤ (τ − b)/β at their limit."""
+    """Returns the sums over sellers, those at ψ < τ/β selling and those at ψ ≤ (τ − b)/β at their
+    limit.
+    """
     cell = PartialSums.empty(len(tau))
     theta = tau / beta
     for c in range(len(supply.psi)):
@@ -363,7 +390,9 @@ def _compute_sums(
 
 
 def _move_seller_sums(sums: Any, asked: Subproblems, c: int, theta: Floats, edge: Floats) -> Any:
-    """Returns the sums with one seller of this class taken away at one ψ and put back at another."""
+    """Returns the sums with one seller of this class taken away at one ψ and put back at
+    another.
+    """
     if asked.whose is None or asked.away is None or asked.to is None:
         return sums
     mine = (asked.whose == c).astype(np.int64)
@@ -495,7 +524,9 @@ class _OptimumPieces:
 
 
 def _bisect(holds: Callable[[Floats], Any], low: Floats, high: Floats) -> Floats:
-    """Returns the point up to which a condition holds, entry by entry; it holds up to one point and not beyond."""
+    """Returns the point up to which a condition holds, entry by entry; it holds up to one point and
+    not beyond.
+    """
     for _ in range(HALVINGS):
         middle = np.sqrt(low * high)
         yes = holds(middle)

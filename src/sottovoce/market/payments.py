@@ -4,19 +4,25 @@
 symbol   name
 g_k      prices.values
 k_i      step          the price that seller i's report is rounded up to
-ρ_i      factors       of "scaling": by how much a seller's sales are scaled, from the others' reports alone
+ρ_i      factors       of "scaling": by how much a seller's sales are scaled, from the others'
+                       reports alone
 
-What a seller would sell at every price of the list, and the payment that makes the truth the best report.
+What a seller would sell at every price of the list, and the payment that makes the truth the best
+report.
 
-    u_l   = what is bought from the seller at price g_l, the others' reports as they are; then max over prices ≥ g_l
-    t(k)  = g_k·u_k + Σ_{l>k} (g_l − g_{l−1})·u_l                              (docs/theory/market.md, Theorem 3)
+    u_l   = what is bought from the seller at price g_l, the others' reports as they are; then max
+          over prices ≥ g_l
+    t(k)  = g_k·u_k + Σ_{l>k} (g_l − g_{l−1})·u_l                              (docs/theory/market.md,
+                                                                               Theorem 3)
 
-u is in whole billionths of ε and g in whole multiples of a power of two, so t is an exact whole number; it is rounded
-up to a coin once, at the very end. Sellers of one type (class and price) are alike, and computed once.
+u is in whole billionths of ε and g in whole multiples of a power of two, so t is an exact whole
+number; it is rounded up to a coin once, at the very end. Sellers of one type (class and price) are
+alike, and computed once.
 
     symbol   name
     u        Curves.units      type × price; nonincreasing along prices by construction
-    V        value             of the buyer's problem at one total, concave and nondecreasing in one seller's Ψ
+    V        value             of the buyer's problem at one total, concave and nondecreasing in one
+                               seller's Ψ
 """
 
 from __future__ import annotations
@@ -37,7 +43,8 @@ from sottovoce.market.prior import Prices, Prior, virtual_costs
 
 #: Factors are whole numbers of a 2^24th, so that they multiply billionths exactly.
 FACTOR_BITS = 24
-#: Up to this many moves (types × prices) totals of payments are computed for every one; beyond they are bounded.
+#: Up to this many moves (types × prices) totals of payments are computed for every one; beyond they
+#: are bounded.
 MAX_MOVES = 512
 
 
@@ -86,7 +93,9 @@ class Offers:
     def allocate_scaled(
         self, buyer: Buyer, totals: Floats, coin: Fraction, budget: int
     ) -> Allocation:
-        """Returns what is bought if everybody's sales are scaled by a factor from the others' reports alone."""
+        """Returns what is bought if everybody's sales are scaled by a factor from the others'
+        reports alone.
+        """
         curves = self._compute_curves(buyer, totals, whole=True)
         most = self._bound_payments(buyer, totals, curves)
         rate = Fraction(2) ** self.prices.exponent / units.UNITS_PER_EPSILON / coin
@@ -98,7 +107,9 @@ class Offers:
         return self._pay_sellers(buyer, replace(curves, units=scaled), coin)
 
     def limit_totals(self, budget: int, coin: Fraction, totals: Floats) -> Floats:
-        """Returns the totals at which payments cannot exceed the budget, and the largest such total."""
+        """Returns the totals at which payments cannot exceed the budget, and the largest such
+        total.
+        """
         highest = int(self.prices.whole[-1]) * Fraction(2) ** self.prices.exponent
         # Each payment is rounded up by less than a coin, each sale by less than a billionth.
         ceiling = ((budget - len(self.step)) * coin / highest * units.UNITS_PER_EPSILON) // 1 - len(
@@ -162,7 +173,9 @@ class Offers:
         )
 
     def _bound_payments(self, buyer: Buyer, totals: Floats, curves: SaleCurves) -> list[int]:
-        """Returns for each type a bound on all payments together, whatever price a seller of the type reports."""
+        """Returns for each type a bound on all payments together, whatever price a seller of the
+        type reports.
+        """
         if len(self.types) * len(self.prices) > MAX_MOVES:
             nobody = len(self.step)
             highest = int(self.prices.whole[-1])
@@ -179,7 +192,9 @@ class Offers:
         ]
 
     def _move_seller(self, row: int, price: int) -> Offers:
-        """Returns the book with one seller of a type at another price; the way back to sellers is lost."""
+        """Returns the book with one seller of a type at another price; the way back to sellers is
+        lost.
+        """
         counts = self.supply.counts.copy()
         counts[self.types.whose[row], self.types.price[row]] -= 1
         counts[self.types.whose[row], price] += 1
@@ -250,10 +265,11 @@ def compute_sale_curves(
     tops: Whole,
     whole: bool = False,
 ) -> SaleCurves:
-    """Returns what each type sells at prices from its own on (all prices, if ``whole``), nonincreasing.
+    """Returns what each type sells at prices from its own on (all prices, if ``whole``),
+    nonincreasing.
 
-    ``tops`` is the number of prices that a class may be paid. A type that sells nothing at its own price sells
-    nothing at a higher one.
+    ``tops`` is the number of prices that a class may be paid. A type that sells nothing at its own
+    price sells nothing at a higher one.
     """
     steps = supply.psi.shape[1]
     found = SaleCurves(np.zeros((len(types), steps), dtype=np.int64), np.zeros((len(types), steps)))
@@ -269,7 +285,9 @@ def compute_sale_curves(
 
 
 def make_nonincreasing(curves: Whole) -> Whole:
-    """Returns the largest sale at a price or a higher one: no error of a solver can make it rise with the price."""
+    """Returns the largest sale at a price or a higher one: no error of a solver can make it rise
+    with the price.
+    """
     return np.maximum.accumulate(curves[:, ::-1], axis=1)[:, ::-1]
 
 
@@ -285,7 +303,9 @@ def compute_sales(supply: Supply, buyer: Buyer, deals: Solutions, types: SellerT
 def _select_totals(
     supply: Supply, buyer: Buyer, deals: Solutions, best: Solutions, types: SellerTypes, tops: Whole
 ) -> NDArray[np.bool_]:
-    """Returns the totals that may be best whichever seller moves to their highest price, and to whichever price."""
+    """Returns the totals that may be best whichever seller moves to their highest price, and to
+    whichever price.
+    """
     climb = supply.psi[types.whose, tops[types.whose] - 1] - supply.psi[types.whose, types.price]
     dearer = (
         climb
@@ -305,7 +325,9 @@ def _fill_curves(
     found: SaleCurves,
     which: Any,
 ) -> None:
-    """Fills in the curves of some types: only totals that may be best at a price are solved at that price."""
+    """Fills in the curves of some types: only totals that may be best at a price are solved at that
+    price.
+    """
     eta = deals.asked.eta
     steps = supply.psi.shape[1]
     psi = supply.psi[types.whose].astype(np.float64)
@@ -387,8 +409,8 @@ def _find_candidates(
 ) -> NDArray[np.bool_]:
     """Returns type × total × price: whether the total may be best there.
 
-    At a fixed total V is concave and nondecreasing in the seller's ψ with slope γ·unit·ε: it lies above its chord,
-    and below its tangent at the lower end and its value at the upper.
+    At a fixed total V is concave and nondecreasing in the seller's ψ with slope γ·unit·ε: it lies
+    above its chord, and below its tangent at the lower end and its value at the upper.
     """
     rows = np.arange(len(psi))
     begin = psi[rows, first]
@@ -404,7 +426,9 @@ def _find_candidates(
 
 
 def compute_payments(prices: Prices, curve: Whole, step: Whole) -> list[int]:
-    """Returns t of each row of curves at its own price, in billionths of the prices' power of two."""
+    """Returns t of each row of curves at its own price, in billionths of the prices' power of
+    two.
+    """
     rises = np.diff(prices.whole, prepend=0)
     rises = np.where(np.arange(len(prices)) > step[:, None], rises, 0)
     own = prices.whole[step] * curve[np.arange(len(step)), step]

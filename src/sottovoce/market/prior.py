@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known about costs before anybody reports one: the list of prices, and the law that costs follow.
+"""What is known about costs before anybody reports one: the list of prices, and the law that costs
+follow.
 
-A report is rounded up to the next price of a public list, and what a step of that list costs the buyer on
-average is its virtual cost (docs/theory/market.md, Theorem 4): the slope of the lower convex hull of the
-points (F(g_k), g_k·F(g_k)), which needs no density and irons by itself wherever the law is irregular.
+A report is rounded up to the next price of a public list, and what a step of that list costs the
+buyer on average is its virtual cost (docs/theory/market.md, Theorem 4): the slope of the lower
+convex hull of the points (F(g_k), g_k·F(g_k)), which needs no density and irons by itself wherever
+the law is irregular.
 
     symbol   name
     g_k      Prices.values      ascending; the last one is the highest price that anybody is paid
@@ -25,7 +27,8 @@ from numpy.typing import ArrayLike, NDArray
 from sottovoce.arrays import Floats, to_doubles
 from sottovoce.errors import InvalidBounds, InvalidParameter
 
-#: Prices are whole multiples of a power of two with this many bits, so that money adds up exactly in 64 bits.
+#: Prices are whole multiples of a power of two with this many bits, so that money adds up exactly
+#: in 64 bits.
 PRICE_BITS = 25
 #: No unit of ε costs more, and the dearest costs no less than one over it.
 HIGHEST_PRICE = 1e15
@@ -171,7 +174,8 @@ class Prices:
             raise _unordered_prices_error()
         if not 1 / HIGHEST_PRICE <= values[-1] <= HIGHEST_PRICE:
             raise InvalidBounds(
-                f"The highest price of a unit of ε lies above {HIGHEST_PRICE:g} or below {1 / HIGHEST_PRICE:g}.",
+                f"The highest price of a unit of ε lies above {HIGHEST_PRICE:g} or below "
+                f"{1 / HIGHEST_PRICE:g}.",
                 "Sums of so large or so small amounts would not be exact.",
                 "Count in a larger or smaller unit of money.",
             )
@@ -190,7 +194,9 @@ class Prices:
         return np.ldexp(self.whole.astype(np.float64), self.exponent)
 
     def up_to(self, limit: float) -> Prices:
-        """Returns the prices up to a limit, which becomes the last of them unless it lies above all."""
+        """Returns the prices up to a limit, which becomes the last of them unless it lies above
+        all.
+        """
         values = self.values
         limit = to_number(limit)
         if not limit > 0:
@@ -202,12 +208,15 @@ class Prices:
         return Prices.from_values(np.append(values[values < limit], limit))
 
     def step(self, costs: Floats) -> NDArray[np.int64]:
-        """Returns for each report the first price that is not below it; len(self) where there is none."""
+        """Returns for each report the first price that is not below it; len(self) where there is
+        none.
+        """
         return np.searchsorted(self.values, costs, side="left").astype(np.int64)
 
 
 def virtual_costs(prior: Prior, prices: Prices) -> Floats:
-    """Returns Ψ, ironed: what a unit of ε bought at each price costs on average, payments for lower costs included.
+    """Returns Ψ, ironed: what a unit of ε bought at each price costs on average, payments for lower
+    costs included.
 
     For a uniform law it is g_k + g_{k−1} − low, the middle of a step's 2c − low.
 
@@ -236,7 +245,9 @@ def is_regular(prior: Prior, prices: Prices) -> bool:
 
 
 def _find_hull(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Returns the corners of the lower convex hull of the origin and the points; the first of equal x counts."""
+    """Returns the corners of the lower convex hull of the origin and the points; the first of equal
+    x counts.
+    """
     corners = [(0.0, 0.0)]
     for point in zip(x.tolist(), y.tolist(), strict=True):
         if point[0] <= corners[-1][0]:

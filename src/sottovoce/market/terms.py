@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a buyer declares before any report is seen, and the reports of sellers, both as they are typed and sent.
+"""What a buyer declares before any report is seen, and the reports of sellers, both as they are
+typed and sent.
 
-Whatever is wrong is refused in the words of the command line, and no message repeats a seller's name or report.
+Whatever is wrong is refused in the words of the command line, and no message repeats a seller's
+name or report.
 """
 
 from __future__ import annotations
@@ -46,8 +48,9 @@ LAW_KINDS = ("uniform", "normal", "exponential", "lognormal")
 FROM_FILE = "empirical"
 #: The column of limits, where none is named.
 CAP_COLUMN = "cap"
-#: With a budget and no trade-off, spending all of it counts like this much error. With 455 sellers and even costs nine
-#: tenths of it are then spent (less where caps bind), and the bound is a hundredth above the least that it can buy.
+#: With a budget and no trade-off, spending all of it counts like this much error. With 455 sellers
+#: and even costs nine tenths of it are then spent (less where caps bind), and the bound is a
+#: hundredth above the least that it can buy.
 DEFAULT_WORTH = 0.1
 #: The trade-offs of a frontier, as multiples of the buyer's own.
 FRONTIER_FACTORS = 10.0 ** np.linspace(-1.5, 1.5, 7)
@@ -128,7 +131,9 @@ class MarketTerms:
         )
 
     def allocate(self, sellers: Sellers) -> Allocation:
-        """Returns what is bought from whom at which payment; refuses a law under which nobody could sell."""
+        """Returns what is bought from whom at which payment; refuses a law under which nobody could
+        sell.
+        """
         market = self.make_market(sellers)
         if self.budget is None:
             deal = market.allocate()
@@ -143,7 +148,9 @@ class MarketTerms:
         return self.make_market(sellers).frontier(self.worth * FRONTIER_FACTORS)
 
     def compute_limits(self, sellers: Sellers) -> Any:
-        """The most ε that may be bought from each: one number, or one a seller where they have limits of their own."""
+        """The most ε that may be bought from each: one number, or one a seller where they have
+        limits of their own.
+        """
         if sellers.caps is None:
             return self.cap
         return np.minimum(sellers.caps, self.cap)
@@ -177,7 +184,9 @@ def read_sellers(
     watch: Watch | None = None,
     text: TextFormat = DEFAULT_TEXT_FORMAT,
 ) -> Sellers:
-    """Reads names, reported costs and limits, these from a column called cap if there is one and no other is named."""
+    """Reads names, reported costs and limits, these from a column called cap if there is one and no
+    other is named.
+    """
     if cap is None and CAP_COLUMN in get_engine("arrow").open_table(path, text=text).columns():
         cap = CAP_COLUMN
     table = _read_columns(path, (seller,), (cost, *(() if cap is None else (cap,))), watch, text)
@@ -320,5 +329,6 @@ def _contradiction_error() -> InvalidParameter:
     return InvalidParameter(
         "Every report lies above all prices that the prior and --reserve allow.",
         "Nothing could be bought from anybody.",
-        "Check that both are in the same money. A prior that is chosen after reports were seen invites lies.",
+        "Check that both are in the same money. A prior that is chosen after reports were seen "
+        "invites lies.",
     )

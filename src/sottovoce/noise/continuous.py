@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gaussian noise to 2^-180 of its deviation, its tails included (docs/theory/noise.md, docs/theory/posterior.md).
+"""Gaussian noise to 2^-180 of its deviation, its tails included (docs/theory/noise.md,
+docs/theory/posterior.md).
 
-A pair is a radius √(−2·ln U) times a uniform direction (Box and Muller 1958), the direction that of a uniform point
-of a disc (Marsaglia and Bray 1964). No value is too far out to be drawn. What is computed from it is rounded to a
-public grid: a guarantee that rests on it says arithmetic="floating".
+A pair is a radius √(−2·ln U) times a uniform direction (Box and Muller 1958), the direction that of
+a uniform point of a disc (Marsaglia and Bray 1964). No value is too far out to be drawn. What is
+computed from it is rounded to a public grid: a guarantee that rests on it says
+arithmetic="floating".
 
-Radial (K-norm) noise: density ∝ exp(−‖b‖_K) for the ℓ2 norm and for box norms (docs/theory/noise.md).
+Radial (K-norm) noise: density ∝ exp(−‖b‖_K) for the ℓ2 norm and for box norms
+(docs/theory/noise.md).
 
-Either a radius Gamma(d) times a point of the boundary of K by *cone* measure, or a radius Gamma(d+1)
-times a uniform point of the *solid* body K; mixing the two is a silent error. For the sphere cone and
-surface measure agree, for a box they do not, hence the solid body there. Drawn to 2^-150 of its size; what is
-computed from it is rounded to a public grid, and a guarantee that rests on it says arithmetic="floating".
+Either a radius Gamma(d) times a point of the boundary of K by *cone* measure, or a radius
+Gamma(d+1) times a uniform point of the *solid* body K; mixing the two is a silent error. For the
+sphere cone and surface measure agree, for a box they do not, hence the solid body there. Drawn to
+2^-150 of its size; what is computed from it is rounded to a public grid, and a guarantee that rests
+on it says arithmetic="floating".
 """
 
 from __future__ import annotations
@@ -28,14 +32,17 @@ from sottovoce.noise import precise, source
 from sottovoce.noise.grid import AnswerGrid
 from sottovoce.noise.precise import BITS, ONE, Reals
 
-#: A point of the disc that is closer to its middle would not tell its direction well enough: another is drawn.
+#: A point of the disc that is closer to its middle would not tell its direction well enough:
+#: another is drawn.
 MIDDLE_BITS = 64
 #: Bytes of a coordinate of such a point.
 COORDINATE_BYTES = precise.BITS // 8
 
 
 def draw_standard_normals(size: int) -> list[int]:
-    """Returns independent N(0, 1) variables times 2^384, each wrong by less than 2^-180·(1 + its size)."""
+    """Returns independent N(0, 1) variables times 2^384, each wrong by less than 2^-180·(1 + its
+    size).
+    """
     drawn: list[int] = []
     while len(drawn) < size:
         radius = precise.sqrt(-2 * precise.log(*source.draw_uniforms(1)[0]))
@@ -62,12 +69,15 @@ Floats = NDArray[np.float64]
 
 #: A product of uniform numbers is cut to so many bits.
 PRODUCT_BITS = 768
-#: A vector of normal variables that is shorter than 2^-20 would not tell its direction well: another is drawn.
+#: A vector of normal variables that is shorter than 2^-20 would not tell its direction well:
+#: another is drawn.
 SHORT_BITS = 20
 
 
 def draw_gamma(shape: int) -> int:
-    """Returns a Gamma(shape, 1) variable times 2^384, for a whole-number shape: −ln of a product of uniform reals."""
+    """Returns a Gamma(shape, 1) variable times 2^384, for a whole-number shape: −ln of a product of
+    uniform reals.
+    """
     product = 1
     power = 0
     for u in source.draw_uniforms(shape):
@@ -79,7 +89,8 @@ def draw_gamma(shape: int) -> int:
 
 
 def draw_l2(rate: float, dimension: int) -> Reals:
-    """Returns b with density ∝ exp(−rate·‖b‖₂): radius Gamma(d)/rate, direction uniform on the sphere.
+    """Returns b with density ∝ exp(−rate·‖b‖₂): radius Gamma(d)/rate, direction uniform on the
+    sphere.
 
     As fractions, each wrong by less than 2^-150 of the radius.
     """
@@ -101,7 +112,9 @@ def _draw_direction(dimension: int) -> tuple[list[int], int]:
 
 
 def add_output_noise(theta: Iterable[Any], rate: float, ridge: Any) -> Floats:
-    """Returns θ + u/√Λ, u of density ∝ exp(−rate·‖u‖₂): an exact sum, rounded to 2^-20 of the scale of u."""
+    """Returns θ + u/√Λ, u of density ∝ exp(−rate·‖u‖₂): an exact sum, rounded to 2^-20 of the scale
+    of u.
+    """
     roots = [Fraction(precise.sqrt(int(Fraction(entry) * ONE)), ONE) for entry in ridge]
     moved = np.array(precise.to_fractions(theta), dtype=object) + draw_l2(
         rate, len(roots)
@@ -110,16 +123,20 @@ def add_output_noise(theta: Iterable[Any], rate: float, ridge: Any) -> Floats:
 
 
 def bound_gamma(shape: int) -> float:
-    """Returns what a Gamma(shape) variable exceeds with probability below e^−500: E e^(G/2) = 2^shape."""
+    """Returns what a Gamma(shape) variable exceeds with probability below e^−500: E e^(G/2) =
+    2^shape.
+    """
     return 2.0 * shape + 1000.0
 
 
 def draw_mixed_norm(slopes: int, a1: float, a2: float) -> Reals:
-    """Returns (b₀, b₁ … b_p) with density ∝ exp(−N(b)), N = max(α₁|b₀| + (1−α₁)m, α₂|b₀| + (1−α₂)m), m = max_j |b_j|.
+    """Returns (b₀, b₁ … b_p) with density ∝ exp(−N(b)), N = max(α₁|b₀| + (1−α₁)m, α₂|b₀| +
+    (1−α₂)m), m = max_j |b_j|.
 
-    The ratio t = |b₀|/m has density ∝ n(t)^−(p+1) with n(t) = max(α₁t + 1−α₁, α₂t + 1−α₂), two power laws
-    that meet at t = 1; then m is Gamma(p+1)/n(t), and the slopes are uniform on the surface of the cube of
-    radius m. Without slopes b₀ is Laplace. Needs 0 < α₁ ≤ 1 and 0 ≤ α₂ ≤ α₁, α₂ < 1.
+    The ratio t = |b₀|/m has density ∝ n(t)^−(p+1) with n(t) = max(α₁t + 1−α₁, α₂t + 1−α₂), two
+    power laws that meet at t = 1; then m is Gamma(p+1)/n(t), and the slopes are uniform on the
+    surface of the cube of radius m. Without slopes b₀ is Laplace. Needs 0 < α₁ ≤ 1 and 0 ≤ α₂ ≤ α₁,
+    α₂ < 1.
     """
     signs = _draw_signs(slopes + 1)
     if slopes == 0:
@@ -156,7 +173,9 @@ def _inverse_root(numerator: int, power: int, p: int) -> int:
 
 @cache
 def _compute_masses(p: int, a1: float, a2: float) -> tuple[int, int]:
-    """Returns the probability of t < 1, from both integrals times (1−α₂)^p, and (1−α₂)^p, each times 2^384."""
+    """Returns the probability of t < 1, from both integrals times (1−α₂)^p, and (1−α₂)^p, each
+    times 2^384.
+    """
     first = Fraction(a1)
     second = Fraction(a2)
     at_one = (1 - second) ** p
@@ -168,7 +187,9 @@ def _compute_masses(p: int, a1: float, a2: float) -> tuple[int, int]:
 
 
 def draw_box(half_widths: ArrayLike) -> Reals:
-    """Returns b with density ∝ exp(−max_j |b_j|/half_widths_j): Gamma(d+1) times a uniform point of the box."""
+    """Returns b with density ∝ exp(−max_j |b_j|/half_widths_j): Gamma(d+1) times a uniform point of
+    the box.
+    """
     widths = precise.to_fractions(np.atleast_1d(np.asarray(half_widths, dtype=np.float64)))
     radius = draw_gamma(len(widths) + 1)
     point = [radius * (2 * u.fixed_point - ONE) >> BITS for u in source.draw_uniforms(len(widths))]

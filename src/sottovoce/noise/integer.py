@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Discrete Laplace noise on integers, by OpenDP's exact sampler (Canonne, Kamath and Steinke 2020, Algorithm 2).
+"""Discrete Laplace noise on integers, by OpenDP's exact sampler (Canonne, Kamath and Steinke 2020,
+Algorithm 2).
 
-Discrete Gaussian noise on integers, by OpenDP's exact sampler (Canonne, Kamath and Steinke 2020, Algorithm 3).
+Discrete Gaussian noise on integers, by OpenDP's exact sampler (Canonne, Kamath and Steinke 2020,
+Algorithm 3).
 
 The two doors to OpenDP: noise added to a vector of zeros is noise.
 
@@ -18,7 +20,8 @@ import numpy as np
 
 from sottovoce.noise import source
 
-#: OpenDP's integers stop at 2^63. At this scale a draw that far out has probability below exp(-2^18).
+#: OpenDP's integers stop at 2^63. At this scale a draw that far out has probability below
+#: exp(-2^18).
 MAX_LAPLACE_SCALE = 2.0**45
 
 

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logarithms, exponentials and roots to 384 bits, in whole numbers (docs/theory/noise.md, section on low bits).
+"""Logarithms, exponentials and roots to 384 bits, in whole numbers (docs/theory/noise.md, section
+on low bits).
 
-A number x is kept as a whole number near x·2^384. Doubles would do for the size of noise, and not for its
-low bits: an answer is rounded to a public grid, and the noise in it must be known much better than that grid.
-Decimals of Python's library have the same functions, and take ten times as long.
+A number x is kept as a whole number near x·2^384. Doubles would do for the size of noise, and not
+for its low bits: an answer is rounded to a public grid, and the noise in it must be known much
+better than that grid. Decimals of Python's library have the same functions, and take ten times as
+long.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ ONE = 1 << BITS
 _WORK = BITS + 32
 _HALVINGS = 10
 _UNIT = 1 << _WORK
-#: Arithmetic on long decimals, for what is computed from noise: more digits than any setting that is allowed can lose.
+#: Arithmetic on long decimals, for what is computed from noise: more digits than any setting that
+#: is allowed can lose.
 DECIMALS = Context(prec=160, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 #: Entries are Fraction or Decimal.
@@ -37,7 +40,8 @@ def log(numerator: int, power: int) -> int:
     """Returns ln(numerator/2^power)·2^384 for a numerator > 0, with an error below 2."""
     excess = numerator.bit_length() - 1
     near_one = numerator << _WORK >> excess  # in [1, 2)
-    # A double gives 50 bits of the logarithm; what is missing is that of a number within 2^-50 of one.
+    # A double gives 50 bits of the logarithm; what is missing is that of a number within 2^-50 of
+    # one.
     guess = int(math.ldexp(math.log(near_one / _UNIT), 60)) << (_WORK - 60)
     left = near_one * _exp_of_small(-guess) >> _WORK
     return (guess + _log_of_one_plus(left - _UNIT) + (excess - power) * _log_two()) >> (
@@ -60,7 +64,9 @@ def sqrt(x: int) -> int:
 
 
 def to_fractions(values: Iterable[Any]) -> list[Fraction]:
-    """Returns doubles, long doubles, decimals or fractions as the rational numbers that they are."""
+    """Returns doubles, long doubles, decimals or fractions as the rational numbers that they
+    are.
+    """
     return [Fraction(*value.as_integer_ratio()) for value in values]
 
 

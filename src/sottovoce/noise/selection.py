@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choosing one of many by whole-number scores, and whom to keep, exactly (docs/theory/quantile.md, baselines.md).
+"""Choosing one of many by whole-number scores, and whom to keep, exactly (docs/theory/quantile.md,
+baselines.md).
 
-A coin of bias exp(−gap/scale), or (e^ε − 1)/(e^t − 1), is thrown by comparing a uniform real with that
-number: 64 bits decide nearly always, in vectorised doubles with their error bounded; where they do not,
-more bits of the same uniform real are drawn and the bias is computed to as many digits as it takes. So no
-probability is rounded and none underflows to zero: what has a chance of e^(−1000) keeps it.
+A coin of bias exp(−gap/scale), or (e^ε − 1)/(e^t − 1), is thrown by comparing a uniform real with
+that number: 64 bits decide nearly always, in vectorised doubles with their error bounded; where
+they do not, more bits of the same uniform real are drawn and the bias is computed to as many digits
+as it takes. So no probability is rounded and none underflows to zero: what has a chance of
+e^(−1000) keeps it.
 
     permute and flip   throw every candidate's coin, take a uniform one among the heads
                        (McKenna and Sheldon 2020; equal to noisy max with exponential noise)
@@ -45,7 +47,9 @@ def permute_and_flip(scores: Scores, scale: int) -> int:
 
 
 def exponential(scores: Scores, scale: int) -> int:
-    """Returns index i with probability ∝ exp(−scores[i]/scale), exactly: moves of at most D cost 2D/scale."""
+    """Returns index i with probability ∝ exp(−scores[i]/scale), exactly: moves of at most D cost
+    2D/scale.
+    """
     gaps = scores - scores.min()
     while True:
         tried = np.array([source.draw_below(len(gaps)) for _ in range(min(BLOCK, 4 * len(gaps)))])
@@ -55,8 +59,11 @@ def exponential(scores: Scores, scale: int) -> int:
 
 
 def flip_coins(gaps: Scores, scale: int) -> NDArray[np.bool_]:
-    """Returns independent booleans, True with probability exp(−gap/scale), exactly, for whole gaps ≥ 0."""
-    # A gap beyond 2^10 scales is decided by the first 64 bits unless all of them are 0, so capping is harmless.
+    """Returns independent booleans, True with probability exp(−gap/scale), exactly, for whole gaps
+    ≥ 0.
+    """
+    # A gap beyond 2^10 scales is decided by the first 64 bits unless all of them are 0, so capping
+    # is harmless.
     bias = np.exp(-np.minimum(gaps / float(scale), 2.0**10))
     return _flip_biased_coins(
         bias, gaps == 0, lambda i: partial(_enclose_exponential, int(gaps[i]), scale)
@@ -64,10 +71,12 @@ def flip_coins(gaps: Scores, scale: int) -> NDArray[np.bool_]:
 
 
 def sample_by_budget(epsilon: units.Units, threshold: int) -> NDArray[np.bool_]:
-    """Returns independent booleans, True with probability (e^ε − 1)/(e^t − 1), exactly, and 1 where ε ≥ t.
+    """Returns independent booleans, True with probability (e^ε − 1)/(e^t − 1), exactly, and 1 where
+    ε ≥ t.
 
     Both are whole units of a billionth, ε ≥ 0 and t ≥ 1. A comparison ends with probability one: by
-    Lindemann and Weierstrass the bias is irrational for 0 < ε < t, so enough bits tell it from the uniform real.
+    Lindemann and Weierstrass the bias is irrational for 0 < ε < t, so enough bits tell it from the
+    uniform real.
     """
     bias = compute_inclusion_probability(epsilon, threshold)
     return _flip_biased_coins(
@@ -78,15 +87,20 @@ def sample_by_budget(epsilon: units.Units, threshold: int) -> NDArray[np.bool_]:
 
 
 def compute_inclusion_probability(epsilon: units.Units, threshold: int) -> Floats:
-    """Returns (e^ε − 1)/(e^t − 1), at most 1, in doubles: a relative error below 2^-44 where it is above 2^-64."""
-    # Written with negative exponents only, so that nothing overflows: e^(ε−t)·(1 − e^−ε)/(1 − e^−t).
+    """Returns (e^ε − 1)/(e^t − 1), at most 1, in doubles: a relative error below 2^-44 where it is
+    above 2^-64.
+    """
+    # Written with negative exponents only, so that nothing overflows: e^(ε−t)·(1 − e^−ε)/(1 −
+    # e^−t).
     capped = np.minimum(epsilon, threshold)
     ratio = np.expm1(-units.to_epsilon(capped)) / np.expm1(-units.to_epsilon(threshold))
     return np.asarray(np.exp(units.to_epsilon(capped - threshold)) * ratio, dtype=np.float64)
 
 
 def sample_at_rate(people: int, rate: int) -> NDArray[np.bool_]:
-    """Returns independent booleans, True with probability rate·2⁻³², exactly, for a whole rate up to 2³²."""
+    """Returns independent booleans, True with probability rate·2⁻³², exactly, for a whole rate up
+    to 2³².
+    """
     words = np.frombuffer(source.draw_bytes(4 * people), dtype="<u4")
     return np.asarray(words.astype(np.uint64) < np.uint64(rate), dtype=np.bool_)
 
@@ -94,7 +108,9 @@ def sample_at_rate(people: int, rate: int) -> NDArray[np.bool_]:
 def _flip_biased_coins(
     bias: Floats, certain: NDArray[np.bool_], enclosure: Callable[[int], Enclosure]
 ) -> NDArray[np.bool_]:
-    """Returns independent booleans of biases given in doubles, and exactly by ``enclosure`` where these do not do."""
+    """Returns independent booleans of biases given in doubles, and exactly by ``enclosure`` where
+    these do not do.
+    """
     draws = source.draw_words(len(bias))
     low = draws.astype(np.float64) * 2.0**-64
     heads = (low + 2.0**-64) * (1 + SLACK) <= bias * (1 - SLACK)
@@ -106,7 +122,9 @@ def _flip_biased_coins(
 
 
 def _resolve(enclosure: Enclosure, draw: int) -> bool:
-    """Returns whether the uniform real whose first 64 bits are ``draw`` lies below the enclosed bias."""
+    """Returns whether the uniform real whose first 64 bits are ``draw`` lies below the enclosed
+    bias.
+    """
     bits = 64
     while True:
         low, high = enclosure(bits)
@@ -119,8 +137,11 @@ def _resolve(enclosure: Enclosure, draw: int) -> bool:
 
 
 def _enclose_exponential(gap: int, scale: int, bits: int) -> tuple[Decimal, Decimal]:
-    """Returns two decimals that enclose exp(−gap/scale)·2^bits, a few units in the last of those bits apart."""
-    # Decimal's exp is correctly rounded, and rounding the quotient moves it by gap/scale units in its last digit.
+    """Returns two decimals that enclose exp(−gap/scale)·2^bits, a few units in the last of those
+    bits apart.
+    """
+    # Decimal's exp is correctly rounded, and rounding the quotient moves it by gap/scale units in
+    # its last digit.
     digits = _count_digits(bits)
     exact = _make_context(digits + len(str(gap // scale)) + len(str(scale)) + 6)
     quotient = exact.divide(Decimal(-gap), Decimal(scale))
@@ -128,8 +149,11 @@ def _enclose_exponential(gap: int, scale: int, bits: int) -> tuple[Decimal, Deci
 
 
 def _enclose_inclusion(epsilon: int, threshold: int, bits: int) -> tuple[Decimal, Decimal]:
-    """Returns two decimals that enclose (e^ε − 1)/(e^t − 1)·2^bits, a few units in the last of those bits apart."""
-    # ε and t are decimals of nine places, so only exp and what follows rounds; ε ≥ 1e-9, so e^ε − 1 loses nine digits.
+    """Returns two decimals that enclose (e^ε − 1)/(e^t − 1)·2^bits, a few units in the last of
+    those bits apart.
+    """
+    # ε and t are decimals of nine places, so only exp and what follows rounds; ε ≥ 1e-9, so e^ε − 1
+    # loses nine digits.
     exact = _make_context(_count_digits(bits) + 14)
     own, all_of = (
         exact.subtract(exact.exp(Decimal(u).scaleb(-9, exact)), 1) for u in (epsilon, threshold)

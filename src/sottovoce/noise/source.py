@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one source of random bytes: the operating system's.
 
-Nothing is buffered, so a forked process can never repeat its parent's bytes. There is no seed. Tests
-look through one private seam, ``_seam``; while it is closed, which is always outside tests, bytes come
-from the operating system and integer noise from OpenDP.
+Nothing is buffered, so a forked process can never repeat its parent's bytes. There is no seed.
+Tests look through one private seam, ``_seam``; while it is closed, which is always outside tests,
+bytes come from the operating system and integer noise from OpenDP.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ def draw_below(bound: int) -> int:
 
 
 class UniformReal(NamedTuple):
-    """A uniform real of (0, 1), mantissa/2^power, known to a relative error below 2^-320, however close to 0."""
+    """A uniform real of (0, 1), mantissa/2^power, known to a relative error below 2^-320, however
+    close to 0.
+    """
 
     mantissa: int
     power: int
@@ -83,7 +85,8 @@ class UniformReal(NamedTuple):
 
 
 def draw_uniforms(size: int) -> list[UniformReal]:
-    """Returns independent uniform reals: the middle of the cell of 2^-384 that each lies in, or of a smaller one.
+    """Returns independent uniform reals: the middle of the cell of 2^-384 that each lies in, or of
+    a smaller one.
 
     Smaller where fewer than 321 leading bits are known: then more are drawn, as often as it takes.
     """

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errata of the papers, as a page: ``python -m sottovoce.papers.errata > docs/theory/errata.md``; and as tables.
+"""Errata of the papers, as a page: ``python -m sottovoce.papers.errata > docs/theory/errata.md``;
+and as tables.
 
-Every number in its tables is computed, and a test holds docs/theory/errata.md against what this file makes. For
-`sottovoce reproduce` the same tables are an experiment of each paper, such as instance/errata.
+Every number in its tables is computed, and a test holds docs/theory/errata.md against what this
+file makes. For `sottovoce reproduce` the same tables are an experiment of each paper, such as
+instance/errata.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ ROUGHLY = 3
 #: A smaller δ is not worth its digits.
 TINY = 1e-99
 
-#: A line «name» stands for the table that the function of this name in counterexamples.py or its other half makes.
+#: A line «name» stands for the table that the function of this name in counterexamples.py or its
+#: other half makes.
 PAGE = """\
 # What the papers got wrong
 
@@ -289,7 +292,9 @@ def outcome(task: Task) -> Outcome:
 
 
 def _label_errata(found: list[Erratum]) -> list[tuple[str, Erratum]]:
-    """Returns each erratum with a label of its own: its place in the paper, and a letter where it has several."""
+    """Returns each erratum with a label of its own: its place in the paper, and a letter where it
+    has several.
+    """
     places = [one.place for one in found]
     letters = [f" {ascii_lowercase[places[:at].count(place)]}" for at, place in enumerate(places)]
     return [

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where "Per-instance Differential Privacy" is wrong as printed, one counterexample a line (docs/theory/errata.md).
+"""Where "Per-instance Differential Privacy" is wrong as printed, one counterexample a line
+(docs/theory/errata.md).
 
-Each function holds formulas of as_printed.py against exact.py or joint.py, at δ = 10⁻⁶ unless a line says otherwise.
-All settings are written out: nothing here is drawn at random.
+Each function holds formulas of as_printed.py against exact.py or joint.py, at δ = 10⁻⁶ unless a
+line says otherwise. All settings are written out: nothing here is drawn at random.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ MARK = "Wrong, see errata: "
 
 @dataclass(frozen=True)
 class Erratum:
-    """A number as printed and as it is; for a loss, also the true δ at the printed ε. ``formula`` prints it.
+    """A number as printed and as it is; for a loss, also the true δ at the printed ε. ``formula``
+    prints it.
 
     ``command`` is the experiment that shows it.
     """
@@ -70,7 +72,9 @@ def make_one_column(
 
 
 def make_orthogonal_instance() -> RidgeInstance:
-    """Returns a thousand rows (e₁, 1), and the record (e₂, 1): nobody else speaks about its direction."""
+    """Returns a thousand rows (e₁, 1), and the record (e₂, 1): nobody else speaks about its
+    direction.
+    """
     return RidgeInstance(
         np.tile([1.0, 0.0], (1000, 1)), np.ones(1000), np.array([0.0, 1.0]), 1.0, 10.0, 1e-4
     )
@@ -250,7 +254,9 @@ def _make_step_erratum(setting: str, quantity: str, printed: float, exact: float
 
 
 def ada_ops_releases() -> list[Erratum]:
-    """What AdaOPS with max releases, for rows (c, 1) and the record (1, −1): exact δ at the ε that is promised."""
+    """What AdaOPS with max releases, for rows (c, 1) and the record (1, −1): exact δ at the ε that
+    is promised.
+    """
     pairs = make_neighbour_pairs()
     found = [
         _make_release_erratum(setting, "δ of (λ̃, θ̃)", max(compute_joint_delta(*pair)))
@@ -262,7 +268,9 @@ def ada_ops_releases() -> list[Erratum]:
 
 
 def make_neighbour_pairs() -> dict[str, tuple[NeighbourSide, NeighbourSide]]:
-    """Neighbours for which AdaOPS with max breaks its promise, by the words in which the table shows them."""
+    """Neighbours for which AdaOPS with max breaks its promise, by the words in which the table
+    shows them.
+    """
 
     def algorithm(rows: int, condition: float, epsilon: float) -> paper.AdaOps:
         return paper.ada_ops_as_printed_with_max(rows, 1, condition, epsilon, DELTA)
@@ -296,7 +304,9 @@ def _make_release_erratum(setting: str, quantity: str, exact: float) -> Erratum:
 
 
 def utility() -> list[Erratum]:
-    """Proposition 16.3 and 16.4: 200 rows e₁, e₂, e₃ in turn; 406 or 6 runs at points that give means exactly."""
+    """Proposition 16.3 and 16.4: 200 rows e₁, e₂, e₃ in turn; 406 or 6 runs at points that give
+    means exactly.
+    """
     X = np.eye(3)[np.arange(200) % 3]
     theta = np.array([0.5, -0.3, 0.2])
     sigma = 0.1
@@ -376,7 +386,10 @@ def groups_and_generalisation() -> list[Erratum]:
     losses = (np.zeros(2), np.array([0.0, 0.5]))
     target = (0.0, 0.5)
     bound = paper.proposition_11_as_printed(chances, losses, target)
-    setting = "n = 1, z' is z₀ with 0.9 or z₁ with 0.1, target z₁; θ = 1 with ½ from z₁, never from z₀; loss 1[θ = 1, z = z₁]"
+    setting = (
+        "n = 1, z' is z₀ with 0.9 or z₁ with 0.1, target z₁; θ = 1 with ½ from z₁, never from z₀; "
+        "loss 1[θ = 1, z = z₁]"
+    )
     return [
         group,
         Erratum(
@@ -392,5 +405,7 @@ def groups_and_generalisation() -> list[Erratum]:
 
 
 def compute_cross_domain_error(chance: float, success: float) -> float:
-    """Returns |E ρ(z')ℓ(θ, z') − E ℓ(θ, z₁)|: z' = z₁ with ``chance``, then ρ = 1/chance, θ = 1 with ``success``."""
+    """Returns |E ρ(z')ℓ(θ, z') − E ℓ(θ, z₁)|: z' = z₁ with ``chance``, then ρ = 1/chance, θ = 1
+    with ``success``.
+    """
     return abs(chance * success / chance - chance * success)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How efficient the samples of "Per-instance Differential Privacy" are in truth, and ours beside them.
+"""How efficient the samples of "Per-instance Differential Privacy" are in truth, and ours beside
+them.
 
-Efficiency is E‖θ̃ − θ₀‖² over that of least squares, σ²·tr((XᵀX)⁻¹). The paper's formulas for one posterior sample
-(OPS) and for its adaptive form (AdaOPS) stand beside the right ones, simulated runs, and real fits of our own.
+Efficiency is E‖θ̃ − θ₀‖² over that of least squares, σ²·tr((XᵀX)⁻¹). The paper's formulas for one
+posterior sample (OPS) and for its adaptive form (AdaOPS) stand beside the right ones, simulated
+runs, and real fits of our own.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ NOISE = 0.2
 SAMPLED_ROWS = 1000
 RIDGE = 1.0
 GAMMAS = (0.1, 1.0, 10.0, 100.0)
-#: What AdaOPS is asked for, the rows that it is tried on, runs that are simulated, and fits of our own.
+#: What AdaOPS is asked for, the rows that it is tried on, runs that are simulated, and fits of our
+#: own.
 EPSILON = 1.0
 CONDITION = 2.0
 ROWS = (1000, 5000, 25_000)
@@ -45,7 +48,9 @@ EFFICIENCY = "AdaOPS over least squares"
 
 
 def efficiency(task: Task) -> Outcome:
-    """How far one posterior sample is from θ₀: OPS by γ, AdaOPS and our own adaptive sample by rows."""
+    """How far one posterior sample is from θ₀: OPS by γ, AdaOPS and our own adaptive sample by
+    rows.
+    """
     first = _compare_ops(task)
     second = _compare_ada_ops(task)
     rows = tuple(float(n) for n in ROWS[: task.choose(3, 2)])
@@ -57,8 +62,10 @@ def efficiency(task: Task) -> Outcome:
     said = Series("as printed, 1 + γ", EFFICIENCY, rows, printed, "marks")
     panel = Panel("E‖θ̃ − θ₀‖² over least squares", "rows", "ratio", (*series, said), log_x=True)
     told = (
-        "The sample's own variance is tr(H⁻¹)/γ, whatever the noise of labels is; the paper multiplies it by σ².",
-        f"AdaOPS is asked for ε = {EPSILON:g}, δ = {DELTA:g} and κ = {CONDITION:g}, with max for min, as its proof "
+        "The sample's own variance is tr(H⁻¹)/γ, whatever the noise of labels is; the paper "
+        "multiplies it by σ².",
+        f"AdaOPS is asked for ε = {EPSILON:g}, δ = {DELTA:g} and κ = {CONDITION:g}, with max for "
+        "min, as its proof "
         "reads. Its promise is not proved (instance/errata); ours is, and its γ is larger.",
     )
     return Outcome(task.name, task.size, (first, second), (Figure("Efficiency", (panel,)),), told)
@@ -147,7 +154,9 @@ def _simulate_adaptive(task: Task, data: SphereData) -> tuple[float, ...]:
 
 
 def compute_mean_error(data: SphereData, gamma: float, ridge: float) -> float:
-    """Returns E‖θ̃ − θ₀‖² = σ²tr(H⁻¹XᵀXH⁻¹) + tr(H⁻¹)/γ + λ²‖H⁻¹θ₀‖², for labels that are not cut."""
+    """Returns E‖θ̃ − θ₀‖² = σ²tr(H⁻¹XᵀXH⁻¹) + tr(H⁻¹)/γ + λ²‖H⁻¹θ₀‖², for labels that are not
+    cut.
+    """
     inverse = np.linalg.inv(data.gram + ridge * np.eye(COLUMNS))
     spread = (
         NOISE**2 * float(np.trace(inverse @ data.gram @ inverse)) + float(np.trace(inverse)) / gamma
@@ -156,7 +165,9 @@ def compute_mean_error(data: SphereData, gamma: float, ridge: float) -> float:
 
 
 def draw_samples(data: SphereData, ridges: Floats, gamma: float, seed: str) -> Floats:
-    """Returns one θ̃ ~ N(θ̂, H⁻¹/γ) for each ridge, labels drawn anew each time: XᵀZ is N(0, XᵀX)."""
+    """Returns one θ̃ ~ N(θ̂, H⁻¹/γ) for each ridge, labels drawn anew each time: XᵀZ is N(0,
+    XᵀX).
+    """
     rng = make_named_generator(seed)
     d = len(data.theta)
     cross = (

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The truth that printed numbers are held against (docs/theory/errata.md): exact losses, and moments without chance.
+"""The truth that printed numbers are held against (docs/theory/errata.md): exact losses, and
+moments without chance.
 
 This file alone knows where in the library exact losses are computed.
 
-The exact δ of AdaOPS's joint release (λ̃_min, θ̃) for one column, by quadrature (docs/theory/errata.md).
+The exact δ of AdaOPS's joint release (λ̃_min, θ̃) for one column, by quadrature
+(docs/theory/errata.md).
 
-Given λ̃ both data sets give θ̃ a normal law, so the inner integral is closed; the outer one runs over λ̃.
+Given λ̃ both data sets give θ̃ a normal law, so the inner integral is closed; the outer one runs
+over λ̃.
 
     symbol      name
     λ̃           noisy, the smallest eigenvalue with its noise
@@ -52,7 +55,9 @@ class GaussianLoss:
 
 @dataclass(frozen=True)
 class PosteriorLoss:
-    """One posterior sample, seen by a record of leverage μ and residual a = √γ·|y − xᵀθ̂|, both without it."""
+    """One posterior sample, seen by a record of leverage μ and residual a = √γ·|y − xᵀθ̂|, both
+    without it.
+    """
 
     leverage: float
     residual: float
@@ -68,7 +73,9 @@ class PosteriorLoss:
 
 @dataclass(frozen=True, eq=False)
 class RidgeInstance:
-    """A data set, a record (x, y) to be added, and the ridge and temperature of one posterior sample."""
+    """A data set, a record (x, y) to be added, and the ridge and temperature of one posterior
+    sample.
+    """
 
     X: Floats
     y: Floats
@@ -118,12 +125,16 @@ def compute_group_privacy(epsilons: list[float], deltas: list[float]) -> tuple[f
 
 
 def bound_generalisation(epsilons: Floats, deltas: Floats, target: tuple[float, float]) -> float:
-    """Returns a bound that holds for records z' which are equally likely, with (ε', δ'), and one target."""
+    """Returns a bound that holds for records z' which are equally likely, with (ε', δ'), and one
+    target.
+    """
     return audit.generalisation(epsilons, deltas, ([target[0]], [target[1]]))
 
 
 def compute_normal_mean(of: Callable[[Floats], float], dimension: int) -> float:
-    """Returns E of(Z), Z standard normal, exactly if ``of`` is a polynomial of degree 3: the mean over ±√m·e_i."""
+    """Returns E of(Z), Z standard normal, exactly if ``of`` is a polynomial of degree 3: the mean
+    over ±√m·e_i.
+    """
     corners = math.sqrt(dimension) * np.eye(dimension)
     return float(np.mean([of(sign * corner) for corner in corners for sign in (1.0, -1.0)]))
 
@@ -157,7 +168,8 @@ def make_neighbours(
 ) -> tuple[NeighbourSide, NeighbourSide]:
     """Returns ``rows`` rows (c, 1), c² = ``square``, without and with the record (1, −1).
 
-    With it, ``grown`` is the algorithm: the same where the size of the data is public, another n where it is not.
+    With it, ``grown`` is the algorithm: the same where the size of the data is public, another n
+    where it is not.
     """
     gram = rows * square
     pull = rows * math.sqrt(square)
@@ -169,7 +181,9 @@ def make_neighbours(
 def compute_joint_delta(
     without: NeighbourSide, present: NeighbourSide, panels: int = PANELS
 ) -> tuple[float, float]:
-    """Returns the exact δ of (λ̃, θ̃) at the ε that was asked for, when the record is added and when it is removed."""
+    """Returns the exact δ of (λ̃, θ̃) at the ε that was asked for, when the record is added and
+    when it is removed.
+    """
     return _integrate_one_way(without, present, panels), _integrate_one_way(
         present, without, panels
     )
@@ -237,7 +251,9 @@ def _compute_outside(low: Floats, high: Floats) -> Floats:
 def compute_marginal_delta(
     without: NeighbourSide, present: NeighbourSide, nodes: int = 4001
 ) -> tuple[float, float]:
-    """Returns the δ of θ̃ alone, λ̃ kept secret, when the record is added and when it is removed."""
+    """Returns the δ of θ̃ alone, λ̃ kept secret, when the record is added and when it is
+    removed.
+    """
     laws = [_compute_mixture(side) for side in (without, present)]
     low = min(float((m - REACH * np.sqrt(v)).min()) for m, v, _ in laws)
     high = max(float((m + REACH * np.sqrt(v)).max()) for m, v, _ in laws)

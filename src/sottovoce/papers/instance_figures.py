@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures 1 and 2 of "Per-instance Differential Privacy", with exact losses beside the printed bounds.
+"""Figures 1 and 2 of "Per-instance Differential Privacy", with exact losses beside the printed
+bounds.
 
-The paper gives its figures no numbers, no rows and no columns; what its text says of them is compared where it can
-be. "As printed" is the paper's formula, which may be below the truth. δ is 10⁻⁶. Data are drawn from fixed seeds.
+The paper gives its figures no numbers, no rows and no columns; what its text says of them is
+compared where it can be. "As printed" is the paper's formula, which may be below the truth. δ is
+10⁻⁶. Data are drawn from fixed seeds.
 """
 
 from __future__ import annotations
@@ -35,9 +37,11 @@ SIGMA = 4.0
 RIDGE = 1.0
 LABEL_NOISE = 0.2
 BALL = sv.Bounds(norm=1.0, label=(-1, 1))
-#: Rows and columns; the paper gives neither. The full size has them all, the small one the first three.
+#: Rows and columns; the paper gives neither. The full size has them all, the small one the first
+#: three.
 SIZES = ((20, 3), (50, 5), (100, 5), (1000, 10), (10_000, 20))
-#: What the text says of Figure 1: everybody that could be is six times better off than the worst case.
+#: What the text says of Figure 1: everybody that could be is six times better off than the worst
+#: case.
 SIX = 6.0
 #: Right half of Figure 2: rows, columns, and temperatures.
 SAMPLED = (1000, 10)
@@ -55,7 +59,9 @@ SHARES = tuple(np.linspace(0.0, 1.0, 101).tolist())
 
 @dataclass(frozen=True, eq=False)
 class SphereData:
-    """The paper's data: rows of norm 1, labels by a linear model with normal noise, cut to [−1, 1]."""
+    """The paper's data: rows of norm 1, labels by a linear model with normal noise, cut to [−1,
+    1].
+    """
 
     X: Floats
     y: Floats
@@ -79,7 +85,9 @@ class SphereData:
 
 @dataclass(frozen=True, eq=False)
 class NoisyLosses:
-    """Losses to θ̂ + N(0, σ²I): of the people in the data, of anybody with these data, and over all data."""
+    """Losses to θ̂ + N(0, σ²I): of the people in the data, of anybody with these data, and over all
+    data.
+    """
 
     own: Floats
     own_printed: Floats
@@ -120,9 +128,11 @@ def _apply_lemma_4(move: float) -> float:
 
 
 def find_worst_move(rows: int) -> float:
-    """Returns the largest ‖θ̂' − θ̂‖ found at λ = 1, by other rows √s·e₁ that all say 1 and a record at an angle to e₁.
+    """Returns the largest ‖θ̂' − θ̂‖ found at λ = 1, by other rows √s·e₁ that all say 1 and a
+    record at an angle to e₁.
 
-    It is attained, so privacy for all data is at least this bad. √μ/(1 + μ) ≤ ½ and ‖θ̂‖ ≤ ½√n bound it from above.
+    It is attained, so privacy for all data is at least this bad. √μ/(1 + μ) ≤ ½ and ‖θ̂‖ ≤ ½√n
+    bound it from above.
     """
 
     def negative(place: Floats) -> float:
@@ -148,7 +158,9 @@ def find_worst_move(rows: int) -> float:
 
 
 def figure_1(task: Task) -> Outcome:
-    """Figure 1: losses to a noisy ridge solution, over all data, for anybody, and for the people in the data."""
+    """Figure 1: losses to a noisy ridge solution, over all data, for anybody, and for the people in
+    the data.
+    """
     sizes = SIZES[: task.choose(len(SIZES), 3)]
     found = []
     for place, size in enumerate(sizes):
@@ -161,13 +173,14 @@ def figure_1(task: Task) -> Outcome:
     )
     below = min(float((one.own_printed < one.own).mean()) for one in found)
     sentences = (
-        "The paper gives neither rows nor columns. Its text says six times for anybody and more than ten for everybody "
+        "The paper gives neither rows nor columns. Its text says six times for anybody and more "
+        "than ten for everybody "
         f"in the data: the first line has {found[0].worst / found[0].anybody:.1f} and "
         f"{found[0].worst / float(found[0].own.max()):.0f}. Both gaps grow with the rows.",
-        f"Lemma 4 as printed is below the exact loss for {below:.0%} of the people at the least.".replace(
-            "%", " %"
-        ),
-        "Over all data the loss is attained by a family of data sets, so it is no less; the ceiling is proved.",
+        f"Lemma 4 as printed is below the exact loss for {below:.0%} of the people at the "
+        "least.".replace("%", " %"),
+        "Over all data the loss is attained by a family of data sets, so it is no less; the "
+        "ceiling is proved.",
     )
     return Outcome(task.name, task.size, (table,), (figure,), sentences)
 
@@ -200,7 +213,8 @@ def _tabulate_losses(
     )
     reason = Reason(
         GAP,
-        "The text says six times, of data whose size it does not give; ours is the nearest of these.",
+        "The text says six times, of data whose size it does not give; ours is the nearest of "
+        "these.",
     )
     return ResultTable(title, "n × d", tuple(f"{n} × {d}" for n, d in sizes), columns, (reason,))
 
@@ -245,7 +259,9 @@ def _draw_by_rows(sizes: Sequence[tuple[int, int]], found: Sequence[NoisyLosses]
 
 
 def figure_2(task: Task) -> Outcome:
-    """Figure 2: left, noise on the solution by rows; right, one posterior sample by the risk that it adds."""
+    """Figure 2: left, noise on the solution by rows; right, one posterior sample by the risk that
+    it adds.
+    """
     sizes = tuple((n, SAMPLED[1]) for n in (100, 1000, 10_000)[: task.choose(3, 2)])
     left = [compute_noisy_losses(*size) for size in sizes]
     right = _compute_sample_losses(task)
@@ -273,10 +289,13 @@ def figure_2(task: Task) -> Outcome:
     )
     gap = min(top / middle for top, middle in zip(right[CEILING], right[MEDIAN], strict=True))
     told = (
-        "Pure ε is 4B of the exponential mechanism, B = ½γ(1 + ½√n)². The paper has its numbers in pictures alone.",
-        f"The median person loses at least {gap:.0f} times less than the ceiling over all data: several orders of "
+        "Pure ε is 4B of the exponential mechanism, B = ½γ(1 + ½√n)². The paper has its numbers "
+        "in pictures alone.",
+        f"The median person loses at least {gap:.0f} times less than the ceiling over all data: "
+        "several orders of "
         "magnitude, as the paper says.",
-        f"(8) as printed is below the exact loss for up to {100 * max(right[BELOW]):.0f} % of the people.",
+        f"(8) as printed is below the exact loss for up to {100 * max(right[BELOW]):.0f} % of "
+        "the people.",
     )
     # Each half has a legend of its own.
     figures = (

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Formulas of "Per-instance Differential Privacy" exactly as they are printed there, to be compared with what is true.
+"""Formulas of "Per-instance Differential Privacy" exactly as they are printed there, to be compared
+with what is true.
 
-**Every one of them is wrong**, most in the dangerous direction (docs/theory/errata.md). The library uses none of them.
+**Every one of them is wrong**, most in the dangerous direction (docs/theory/errata.md). The library
+uses none of them.
 
     symbol    name
     Δ         sensitivity, ‖θ̂([Z, z]) − θ̂(Z)‖ in the norm of A
@@ -25,29 +27,39 @@ from sottovoce.arrays import Floats
 
 
 def lemma_4_as_printed(sensitivity: float, temperature: float, delta: float) -> float:
-    """Returns ε = γΔ·√log(1.25/δ) for noise of covariance A⁻¹/γ (Lemma 4). Wrong, see errata: √γ and √2 belong."""
+    """Returns ε = γΔ·√log(1.25/δ) for noise of covariance A⁻¹/γ (Lemma 4). Wrong, see errata: √γ
+    and √2 belong.
+    """
     return temperature * sensitivity * math.sqrt(math.log(1.25 / delta))
 
 
 def equation_3_as_printed(sensitivity: float, delta: float) -> float:
-    """Returns ε = √(∇ℓᵀH⁻¹AH⁻¹∇ℓ·log(1.25/δ)), the root of the form being Δ (3). Wrong, see errata: γ is missing."""
+    """Returns ε = √(∇ℓᵀH⁻¹AH⁻¹∇ℓ·log(1.25/δ)), the root of the form being Δ (3). Wrong, see errata:
+    γ is missing.
+    """
     return math.sqrt(sensitivity**2 * math.log(1.25 / delta))
 
 
 def lemma_13_second_as_printed(hessian: Floats, gradient: Floats) -> Floats:
-    """Returns θ̂ − θ̂' = −H⁻¹∇ℓ(θ̂', z), the second line of Lemma 13. Wrong, see errata: the sign is +."""
+    """Returns θ̂ − θ̂' = −H⁻¹∇ℓ(θ̂', z), the second line of Lemma 13. Wrong, see errata: the sign
+    is +.
+    """
     return np.asarray(-np.linalg.solve(hessian, gradient))
 
 
 def theorem_14_tail_as_printed(delta: float) -> float:
-    """Returns √log(2/δ), the z with P(|Z| > z) ≤ δ in the proof of Theorem 14. Wrong, see errata: √2 is missing."""
+    """Returns √log(2/δ), the z with P(|Z| > z) ≤ δ in the proof of Theorem 14. Wrong, see errata:
+    √2 is missing.
+    """
     return math.sqrt(math.log(2 / delta))
 
 
 def theorem_14_7_as_printed(
     leverage: float, residual: float, temperature: float, delta: float
 ) -> float:
-    """Returns the ε of (7), Theorem 14. Wrong, see errata: the tail is too light, and one direction is missing."""
+    """Returns the ε of (7), Theorem 14. Wrong, see errata: the tail is too light, and one direction
+    is missing.
+    """
     mu = leverage
     log = math.log(2 / delta)
     centre = abs(-math.log1p(mu) + temperature * mu / (1 + mu) * residual**2) / 2
@@ -55,7 +67,9 @@ def theorem_14_7_as_printed(
 
 
 def theorem_14_8_as_printed(share: float, error: float, temperature: float, delta: float) -> float:
-    """Returns the ε of (8), Theorem 14, "perfect" for rows of the data set. Wrong, see errata: a sign, and as (7)."""
+    """Returns the ε of (8), Theorem 14, "perfect" for rows of the data set. Wrong, see errata: a
+    sign, and as (7).
+    """
     mu = share
     log = math.log(2 / delta)
     centre = abs(-math.log1p(-mu) - temperature * mu / (1 - mu) * error**2) / 2
@@ -63,7 +77,8 @@ def theorem_14_8_as_printed(share: float, error: float, temperature: float, delt
 
 
 def lemma_24_as_printed(delta: float) -> float:
-    """Returns the t with P_p(|log p/p'| > t) = δ for p = N(0, ½), p' = N(0, 1): the ε of both laws by Lemma 24.
+    """Returns the t with P_p(|log p/p'| > t) = δ for p = N(0, ½), p' = N(0, 1): the ε of both laws
+    by Lemma 24.
 
     Wrong, see errata: the tail is needed under p' too.
     """
@@ -71,7 +86,9 @@ def lemma_24_as_printed(delta: float) -> float:
 
 
 def remark_15_as_printed(leverage: float, error: float, temperature: float, delta: float) -> float:
-    """Returns the ε of Remark 15, which mixes μ and e. Wrong, see errata: (7), which it simplifies, has r."""
+    """Returns the ε of Remark 15, which mixes μ and e. Wrong, see errata: (7), which it simplifies,
+    has r.
+    """
     log = math.log(2 / delta)
     square = temperature * min(leverage, 1.0) * error**2 / 2
     return leverage / 2 * (1 + log) + square + math.sqrt(temperature * leverage * log) * abs(error)
@@ -80,7 +97,9 @@ def remark_15_as_printed(leverage: float, error: float, temperature: float, delt
 def proposition_16_9_as_printed(
     residual: float, temperature: float, ridge: float, smallest: float, delta: float
 ) -> float:
-    """Returns the ε of (9), Proposition 16: for all records with ‖x‖ ≤ 1. Wrong, see errata: no γ in the last term."""
+    """Returns the ε of (9), Proposition 16: for all records with ‖x‖ ≤ 1. Wrong, see errata: no γ
+    in the last term.
+    """
     floor = ridge + smallest
     log = math.log(2 / delta)
     first = math.sqrt(temperature * log / floor) * abs(residual)
@@ -94,7 +113,9 @@ def proposition_16_9_as_printed(
 def proposition_16_10_as_printed(
     rows: int, ridge: float, temperature: float, delta: float
 ) -> float:
-    """Returns the ε of (10), Proposition 16: differential privacy. Wrong, see errata: no γ in the last term."""
+    """Returns the ε of (10), Proposition 16: differential privacy. Wrong, see errata: no γ in the
+    last term.
+    """
     both = 2 * (rows + ridge) * temperature
     log = math.log(2 / delta)
     return (
@@ -107,7 +128,9 @@ def proposition_16_10_as_printed(
 def efficiency_as_printed(
     gram: Floats, ridge: float, temperature: float, variance: float, theta: Floats
 ) -> float:
-    """Returns E‖θ̃ − θ₀‖² = σ²tr(H⁻¹)(1 + 1/γ) + λ²‖H⁻¹θ₀‖² (Proposition 16.3). Wrong, see errata: no σ² with 1/γ."""
+    """Returns E‖θ̃ − θ₀‖² = σ²tr(H⁻¹)(1 + 1/γ) + λ²‖H⁻¹θ₀‖² (Proposition 16.3). Wrong, see errata:
+    no σ² with 1/γ.
+    """
     inverse = np.linalg.inv(gram + ridge * np.eye(len(gram)))
     bias = ridge**2 * float(np.sum((inverse @ theta) ** 2))
     return variance * float(np.trace(inverse)) * (1 + 1 / temperature) + bias
@@ -121,7 +144,9 @@ def optimisation_error_as_printed(columns: int, temperature: float) -> float:
 def group_privacy_as_printed(
     epsilons: Sequence[float], deltas: Sequence[float]
 ) -> tuple[float, float]:
-    """Returns (Σε, Σ_i δ_i·Π_{j<i} e^(ε_j)), for both lines of Fact 6.4. Wrong, see errata: j > i in the second."""
+    """Returns (Σε, Σ_i δ_i·Π_{j<i} e^(ε_j)), for both lines of Fact 6.4. Wrong, see errata: j > i
+    in the second.
+    """
     before = np.cumsum(epsilons) - np.asarray(epsilons)
     return float(sum(epsilons)), float(np.asarray(deltas) @ np.exp(before))
 
@@ -129,9 +154,11 @@ def group_privacy_as_printed(
 def proposition_11_as_printed(
     chances: Floats, data: tuple[Floats, Floats], target: tuple[float, float]
 ) -> float:
-    """Returns E[e^(ε'+ε'') − 1 + δ' + ε'δ''], z' from the data's law, one target z'' (Proposition 11).
+    """Returns E[e^(ε'+ε'') − 1 + δ' + ε'δ''], z' from the data's law, one target z'' (Proposition
+    11).
 
-    Wrong, see errata: the last term is e^(ε')δ''. ``chances`` are the law of z', ``data`` its (ε', δ').
+    Wrong, see errata: the last term is e^(ε')δ''. ``chances`` are the law of z', ``data`` its (ε',
+    δ').
     """
     (epsilon, delta) = data
     (epsilon_2, delta_2) = target
@@ -201,12 +228,16 @@ class AdaOps:
 def ada_ops_as_printed(
     rows: int, columns: int, condition: float, epsilon: float, delta: float
 ) -> AdaOps:
-    """Returns Algorithm 1 with its λ_n = min{0, n/(dκ) − λ̃_min + …}. Wrong, see errata: it never regularises."""
+    """Returns Algorithm 1 with its λ_n = min{0, n/(dκ) − λ̃_min + …}. Wrong, see errata: it never
+    regularises.
+    """
     return AdaOps(rows, columns, condition, epsilon, delta, np.minimum)
 
 
 def ada_ops_as_printed_with_max(
     rows: int, columns: int, condition: float, epsilon: float, delta: float
 ) -> AdaOps:
-    """Returns Algorithm 1 with max for min, as its proof reads. Wrong, see errata: (λ̃_min, θ̃) break the promise."""
+    """Returns Algorithm 1 with max for min, as its proof reads. Wrong, see errata: (λ̃_min, θ̃)
+    break the promise.
+    """
     return AdaOps(rows, columns, condition, epsilon, delta, np.maximum)

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the market of *Striking a Balance* gets wrong, measured: privacy, truth, its bound; and its Figures 3 to 5.
+"""What the market of *Striking a Balance* gets wrong, measured: privacy, truth, its bound; and its
+Figures 3 to 5.
 
-Each study is a function that returns numbers. Draws come from fixed seeds, except the noise of our own releases.
-The mechanism as printed is in market_as_published.py; Figure 2 is in market_worth.py.
+Each study is a function that returns numbers. Draws come from fixed seeds, except the noise of our
+own releases. The mechanism as printed is in market_as_published.py; Figure 2 is in market_worth.py.
 
-What *Striking a Balance* claims and does not keep: privacy, truth, its bound; and its example of two sellers.
+What *Striking a Balance* claims and does not keep: privacy, truth, its bound; and its example of
+two sellers.
 
-Its market is run **as published, not private**, beside the certified one. Draws come from fixed seeds, except the noise
-of our own releases. The studies themselves are in market.py.
+Its market is run **as published, not private**, beside the certified one. Draws come from fixed
+seeds, except the noise of our own releases. The studies themselves are in market.py.
 """
 
 from __future__ import annotations
@@ -28,13 +30,15 @@ from sottovoce.papers.market_published import make_generator
 from sottovoce.papers.registry import Task
 from sottovoce.papers.results import Figure, Outcome, Panel, ResultColumn, ResultTable, Series
 
-#: Appendix C: x = (1, −1), y = (1, −1), costs .1 and .6 uniform in [0, 1]. Its neighbour: the second label is 1.
+#: Appendix C: x = (1, −1), y = (1, −1), costs .1 and .6 uniform in [0, 1]. Its neighbour: the
+#: second label is 1.
 X = np.array([[1.0], [-1.0]])
 LABELS = np.array([1, -1])
 NEIGHBOUR = np.array([1, 1])
 TWO_COSTS = np.array([0.1, 0.6])
 RANGE = (0.0, 1.0)
-#: Its hyperparameters and grid, of which it says nothing; λ is above its own condition for convexity, which is 0.19.
+#: Its hyperparameters and grid, of which it says nothing; λ is above its own condition for
+#: convexity, which is 0.19.
 TRADE_OFF = 0.1
 MU = 0.1
 SIGMA = 1.0
@@ -49,7 +53,9 @@ CONFIDENCE = 1e-8
 
 @dataclass(frozen=True)
 class OutputAudit:
-    """Counts of one event under two neighbours, a bound that the loss exceeds, and what was promised."""
+    """Counts of one event under two neighbours, a bound that the loss exceeds, and what was
+    promised.
+    """
 
     draws: int
     hits: int
@@ -79,7 +85,9 @@ def audit_outputs(first: Floats, second: Floats, promised: float) -> OutputAudit
 
 
 def _bound_loss(hits: int, others: int, n: int) -> float:
-    """Returns the logarithm of a lower over an upper bound on the two probabilities (Clopper and Pearson)."""
+    """Returns the logarithm of a lower over an upper bound on the two probabilities (Clopper and
+    Pearson).
+    """
     if hits:
         low = beta.ppf(CONFIDENCE, hits, n - hits + 1)
     else:
@@ -103,7 +111,9 @@ def two_sellers_as_published(labels: NDArray[np.int64]) -> paper.JointMinimum:
 
 
 def audit_as_published(draws: int = 1_000_000, seed: int = 0) -> OutputAudit:
-    """Audits the second seller's promise, the largest it makes to them on either data set, with its own ∆ on top."""
+    """Audits the second seller's promise, the largest it makes to them on either data set, with its
+    own ∆ on top.
+    """
     lines = [two_sellers_as_published(labels) for labels in (LABELS, NEIGHBOUR)]
     rng = make_generator(seed)
     noises = [rng.gamma(1.0, size=draws) * rng.choice([-1.0, 1.0], draws) for _ in lines]
@@ -113,7 +123,9 @@ def audit_as_published(draws: int = 1_000_000, seed: int = 0) -> OutputAudit:
 
 
 def audit_certified(draws: int = 2000, louder: float = 1.0) -> OutputAudit:
-    """Audits the certified market and our logistic regression on the same two data sets; ``louder`` plants a bug."""
+    """Audits the certified market and our logistic regression on the same two data sets; ``louder``
+    plants a bug.
+    """
     deal = sv.market.Market(
         TWO_COSTS, cost_range=RANGE, trade_off=TRADE_OFF, mu=MU, sigma=SIGMA
     ).allocate()
@@ -131,14 +143,17 @@ def audit_certified(draws: int = 2000, louder: float = 1.0) -> OutputAudit:
 
 @dataclass(frozen=True)
 class LiarCounts:
-    """How many sellers gain by some report, how many sell when all tell the truth, and the largest gain in money."""
+    """How many sellers gain by some report, how many sell when all tell the truth, and the largest
+    gain in money.
+    """
 
     gaining: int
     selling: int
     largest_gain: float
 
 
-#: What a seller may say instead, times the true cost, up to the ends of the range; and ε that is a sale.
+#: What a seller may say instead, times the true cost, up to the ends of the range; and ε that is a
+#: sale.
 LIES = (0.8, 0.95, 1.05, 1.3)
 SOLD = 1e-9
 LIARS_RANGE = (1.0, 5.0)
@@ -147,7 +162,9 @@ LIARS_SIGMA = 500.0
 
 
 def _draw_population(sellers: int, seed: int) -> tuple[Floats, Floats, Floats]:
-    """Returns rows, true costs, and reports: the truth, and for each lie one line for each seller who tells it."""
+    """Returns rows, true costs, and reports: the truth, and for each lie one line for each seller
+    who tells it.
+    """
     rows = draw_synthetic(sellers, 2, seed)[0]
     costs = make_generator(seed).uniform(*LIARS_RANGE, sellers)
     reports = [costs[None]]
@@ -161,7 +178,9 @@ def _draw_population(sellers: int, seed: int) -> tuple[Floats, Floats, Floats]:
 def count_liars_as_published(
     sellers: int = 30, trade_off: float = 0.01, seed: int = 0
 ) -> LiarCounts:
-    """Counts who gains by lying about costs where the paper's mechanism pays Ψ·ε, rows and noise fixed."""
+    """Counts who gains by lying about costs where the paper's mechanism pays Ψ·ε, rows and noise
+    fixed.
+    """
     rows, costs, reports = _draw_population(sellers, seed)
     noise, start = (
         np.tile(make_generator(seed + k).normal(size=rows.shape[1]), (len(reports), 1))
@@ -219,7 +238,8 @@ class Asymptotic:
 def compute_theorem_3_4(
     floors: Sequence[float] = (1e-7, 1e-6, 1e-5), dimension: int = 5
 ) -> list[Asymptotic]:
-    """Minimises log(1 + e^(−δβ)) + (σ + 2β‖b‖)/η + γpη over β and η, δ = ½, where the sellers' number has no end.
+    """Minimises log(1 + e^(−δβ)) + (σ + 2β‖b‖)/η + γpη over β and η, δ = ½, where the sellers'
+    number has no end.
 
     σ is the paper's, and ‖b‖ is what it is on average, the dimension.
     """
@@ -244,7 +264,9 @@ def compute_theorem_3_4(
 def compute_many_sellers(
     counts: Sequence[int] = (100, 10_000, 1_000_000),
 ) -> list[tuple[int, float]]:
-    """Returns the exact least value of μ‖a‖ + σ/η + γη·Ψᵀa over 2√(σγp), costs uniform in [1, 5]: it tends to 1."""
+    """Returns the exact least value of μ‖a‖ + σ/η + γη·Ψᵀa over 2√(σγp), costs uniform in [1, 5]:
+    it tends to 1.
+    """
     mu, sigma = sv.market.constants(30, norm=5.0)
     found = []
     for m in counts:
@@ -255,7 +277,9 @@ def compute_many_sellers(
 
 
 def draw_synthetic(rows: int, columns: int, seed: int) -> tuple[Floats, Floats]:
-    """Returns y·x for training and for testing: normal x scaled into the unit ball, y by a separator through 0."""
+    """Returns y·x for training and for testing: normal x scaled into the unit ball, y by a
+    separator through 0.
+    """
     rng = make_generator(seed)
     x = rng.normal(size=(2 * rows, columns))
     separator = rng.normal(size=columns)
@@ -298,7 +322,9 @@ def compute_figure_3(
     draws: int = 10,
     steps: int = 400,
 ) -> list[FigurePoint]:
-    """Errors and empirical loss against μ: logistic regression (3) at given ε, uniform in [0.1, 1], a ≤ ε/η."""
+    """Errors and empirical loss against μ: logistic regression (3) at given ε, uniform in [0.1, 1],
+    a ≤ ε/η.
+    """
     (train, test) = draw_synthetic(sellers, 5, 3)
     epsilon = make_generator(3).uniform(0.1, 1.0, (draws, sellers))
     eta = 0.8 * epsilon.sum(axis=1)  # with all of it the weights could only be ε/η
@@ -361,7 +387,8 @@ def compute_figure_5(
     return found
 
 
-#: Draws of the audits, as published and certified; how much more than the budget a planted bug spends.
+#: Draws of the audits, as published and certified; how much more than the budget a planted bug
+#: spends.
 AUDIT_DRAWS = (1_000_000, 200_000)
 FIT_COUNTS = (2000, 150)
 LOUDER = (8, 50)
@@ -376,7 +403,9 @@ PLOTTED_NOISES = np.linspace(-1.5, 1.5, 601)
 
 
 def audit(task: Task) -> Outcome:
-    """The privacy claim on Appendix C's example and a neighbour: refuted as published, not refuted for ours."""
+    """The privacy claim on Appendix C's example and a neighbour: refuted as published, not refuted
+    for ours.
+    """
     fits = task.choose(*FIT_COUNTS)
     louder = task.choose(*LOUDER)
     found = [audit_as_published(task.choose(*AUDIT_DRAWS))]
@@ -394,9 +423,12 @@ def audit(task: Task) -> Outcome:
     )
     lines = ("as published", "certified", f"certified, {louder}ε spent")
     told = (
-        f"Of {found[0].draws:,} draws {found[0].hits:,} fall into a set that {found[0].others:,} draws on the "
-        f"neighbour reach: a loss of at least {found[0].loss:.2f}, where at most {found[0].promised:.2f} was promised. "
-        "Bounds fail with probability 2·10⁻⁸. The promise is proved for (a, η) that are chosen without data.",
+        f"Of {found[0].draws:,} draws {found[0].hits:,} fall into a set that {found[0].others:,} "
+        "draws on the "
+        f"neighbour reach: a loss of at least {found[0].loss:.2f}, where at most "
+        f"{found[0].promised:.2f} was promised. "
+        "Bounds fail with probability 2·10⁻⁸. The promise is proved for (a, η) that are chosen "
+        "without data.",
         "The same audit does not refute the certified market with our logistic regression"
         + (f", and does refute it where {louder} times the budget is spent." if found[2].is_refuted else "; from so few "
            "draws it does not notice a planted bug either."),
@@ -425,15 +457,19 @@ def lies(task: Task) -> Outcome:
         f"Of {sellers} sellers", "γ", tuple(f"{gamma:g}" for gamma in LIE_TRADE_OFFS), columns
     )
     told = (
-        f"Sellers may report {', '.join(f'{times:g}' for times in LIES)} times their cost. The paper pays Ψ·ε "
-        f"and says that truth is best (Theorem 3.2): {theirs[0].gaining} of {sellers} gain by a lie at γ = "
+        f"Sellers may report {', '.join(f'{times:g}' for times in LIES)} times their cost. The "
+        "paper pays Ψ·ε "
+        f"and says that truth is best (Theorem 3.2): {theirs[0].gaining} of {sellers} gain by a "
+        "lie at γ = "
         f"{LIE_TRADE_OFFS[0]:g}. In the certified market {ours[0].gaining} do.",
     )
     return Outcome(task.name, task.size, (table,), (), told)
 
 
 def theorem_3_4(task: Task) -> Outcome:
-    """Theorem 3.4: the limit for many sellers, its bound by (12) and by (29), and how slowly it is approached."""
+    """Theorem 3.4: the limit for many sellers, its bound by (12) and by (29), and how slowly it is
+    approached.
+    """
     found = compute_theorem_3_4()
     values = {
         what: tuple(float(getattr(one, what)) for one in found)
@@ -452,15 +488,19 @@ def theorem_3_4(task: Task) -> Outcome:
     )
     last = found[-1]
     told = (
-        f"(29), the last line of the proof, drops the 2 of (12). At pγ = {last.floor:g} it claims {last.bound_29:.3f}, "
-        f"and nothing below {last.least:.3f} can be reached; (12) has {last.bound_12:.3f}. Where (29) lies above the "
+        f"(29), the last line of the proof, drops the 2 of (12). At pγ = {last.floor:g} it "
+        f"claims {last.bound_29:.3f}, "
+        f"and nothing below {last.least:.3f} can be reached; (12) has {last.bound_12:.3f}. Where "
+        "(29) lies above the "
         "least value, its β is a poor choice.",
     )
     return Outcome(task.name, task.size, (first, second), (), told)
 
 
 def appendix_c(task: Task) -> Outcome:
-    """Appendix C: two sellers, the exact joint minimum for every noise b, on the data and on a neighbour."""
+    """Appendix C: two sellers, the exact joint minimum for every noise b, on the data and on a
+    neighbour.
+    """
     lines = {"the data": two_sellers_as_published(LABELS),
              "second label changed": two_sellers_as_published(NEIGHBOUR)}  # fmt: skip
     columns = [column for name, line in lines.items() for column in _make_columns(name, line)]
@@ -484,9 +524,11 @@ def appendix_c(task: Task) -> Outcome:
     panel = Panel("what is released, by the noise", "b", "w", curves, log_y=False)
     gap = max(float(np.abs(np.diff(line.coefficient)).max()) for line in lines.values())
     told = (
-        f"The joint minimum jumps by up to {gap:.2f} in w as b passes a point, so a whole range of w is never released "
+        f"The joint minimum jumps by up to {gap:.2f} in w as b passes a point, so a whole range "
+        "of w is never released "
         "on one of two neighbours (market/audit). ε and payments depend on the label too.",
-        "Appendix C names no λ, μ, σ or γ, and (34) has no λ: without it there is no minimum at all with probability "
+        "Appendix C names no λ, μ, σ or γ, and (34) has no λ: without it there is no minimum at "
+        "all with probability "
         f"{compute_unbounded_probability(2 * AVERAGES[-1]):.2f} at η = 1. Here λ = {RIDGE:g}.",
     )
     return Outcome(task.name, task.size, (table, ours), (Figure("Appendix C", (panel,)),), told)
@@ -508,8 +550,10 @@ def _make_columns(name: str, line: paper.JointMinimum) -> list[ResultColumn]:
 
 
 def compute_unbounded_probability(eta: float) -> float:
-    """Returns the probability that (34), which has no λ, falls without end at this η: b < 0, or 2b/η > 1.
+    """Returns the probability that (34), which has no λ, falls without end at this η: b < 0, or
+    2b/η > 1.
 
-    Both rows have y·x = 1, so the loss falls from slope −1 to 0 in w, and 2bw/η adds the slope 2b/η; |b| ~ Gamma(1).
+    Both rows have y·x = 1, so the loss falls from slope −1 to 0 in w, and 2bw/η adds the slope
+    2b/η; |b| ~ Gamma(1).
     """
     return (1 + math.exp(-eta / 2)) / 2

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures 2 to 5 of *Striking a Balance*, and the certified market beside the published one.
 
-The paper prints pictures without numbers, so trends are compared in words. Its market is run **as published, not
-private**. Draws come from fixed seeds, except the noise of our own releases. The studies are in market.py and
-market_worth.py; what the paper claims and does not keep is in market_claims.py.
+The paper prints pictures without numbers, so trends are compared in words. Its market is run **as
+published, not private**. Draws come from fixed seeds, except the noise of our own releases. The
+studies are in market.py and market_worth.py; what the paper claims and does not keep is in
+market_claims.py.
 """
 
 from __future__ import annotations
@@ -32,14 +33,16 @@ PUBLISHED = "as published, not private"
 NAIVE = "naive (μ = σ = 0), not private"
 PLAIN = "without privacy"
 SHOWN = (CERTIFIED, PUBLISHED, NAIVE, PLAIN)
-#: error + γ·payment at γ = 0.1, 1, 10 as it was measured before this code was written, on other splits and draws.
+#: error + γ·payment at γ = 0.1, 1, 10 as it was measured before this code was written, on other
+#: splits and draws.
 BEFORE = {
     PUBLISHED: (0.160, 0.316, 0.443),
     NAIVE: (0.409, 0.412, 0.444),
     CERTIFIED: (0.106, 0.153, 0.295),
 }
 OTHER_DRAWS = (
-    "The paper has a picture alone. What stands beside ours was measured before, with other splits, grids and draws; "
+    "The paper has a picture alone. What stands beside ours was measured before, with other "
+    "splits, grids and draws; "
     "the mean hangs on a few draws of b."
 )
 #: Splits and draws of Figure 2 for the full size, and its trade-off for the small one.
@@ -105,7 +108,9 @@ def _make_worth_panel(title: str, y_name: str, found: Sequence[MarketWorth], wha
 
 
 def figure_2a(task: Task) -> Outcome:
-    """Figure 2(a): misclassification and payments by γ; costs drawn apart from data, and correlated with them."""
+    """Figure 2(a): misclassification and payments by γ; costs drawn apart from data, and correlated
+    with them.
+    """
     apart, together = _measure_both(task)
     whats = {"error": "error", "payment": "payment"}
     tables = (
@@ -126,7 +131,8 @@ def figure_2a(task: Task) -> Outcome:
 
 
 _FIGURE_2 = (
-    "Breast cancer data, 455 sellers, costs uniform in [1, 5]·10⁻⁴. Print has e⁻⁴ for 10⁻⁴, and means over 15 draws of "
+    "Breast cancer data, 455 sellers, costs uniform in [1, 5]·10⁻⁴. Print has e⁻⁴ for 10⁻⁴, and "
+    "means over 15 draws of "
     "b. Every number that is tuned is tuned on 57 public rows."
 )
 
@@ -179,13 +185,17 @@ def _describe_shift(
         for name in (CERTIFIED, PUBLISHED)
     }
     return (
-        f"Correlation moves the certified market's overall error by at most {100 * shift[CERTIFIED]:.0f} % and the "
-        f"published one's by at most {100 * shift[PUBLISHED]:.0f} %; the paper says that it is similar.",
+        "Correlation moves the certified market's overall error by at most "
+        f"{100 * shift[CERTIFIED]:.0f} % and the "
+        f"published one's by at most {100 * shift[PUBLISHED]:.0f} %; the paper says that it is "
+        "similar.",
     )
 
 
 def compare_certified(task: Task) -> Outcome:
-    """error + γ·payment of the certified market beside the published one, which promises what it does not keep."""
+    """error + γ·payment of the certified market beside the published one, which promises what it
+    does not keep.
+    """
     found = _measure_worths(task.size == "full", False)
     lines = tuple(f"{gamma:g}" for gamma in _list_trade_offs(found))
     at = [TRADE_OFFS.index(gamma) for gamma in _list_trade_offs(found)]
@@ -218,7 +228,9 @@ def compare_certified(task: Task) -> Outcome:
 
 
 def _describe_margins(found: Sequence[MarketWorth], before: Sequence[float]) -> str:
-    """Says by how many standard errors ours is below the published market, on these draws and as measured before."""
+    """Says by how many standard errors ours is below the published market, on these draws and as
+    measured before.
+    """
     ours, theirs = (_select_values(found, name, "overall") for name in (CERTIFIED, PUBLISHED))
     own, other = (_select_values(found, name, "standard_error") for name in (CERTIFIED, PUBLISHED))
     here = min(
@@ -226,8 +238,10 @@ def _describe_margins(found: Sequence[MarketWorth], before: Sequence[float]) -> 
     )
     then = min((b - a) / s for a, b, s in zip(ours, before, own, strict=True))
     return (
-        f"At every γ the certified market is at least {here:.1f} standard errors of the difference below the published "
-        f"one on these draws, and at least {then:.1f} of its own below what was measured for it before."
+        f"At every γ the certified market is at least {here:.1f} standard errors of the "
+        "difference below the published "
+        f"one on these draws, and at least {then:.1f} of its own below what was measured for it "
+        "before."
     )
 
 
@@ -243,8 +257,10 @@ def figure_3(task: Task) -> Outcome:
     else:
         after = f"it is {found[-1].test_error:.3f} at the last"
     told = (
-        "The paper says that both errors fall with μ and then rise slightly, and that the empirical loss rises. Here "
-        f"the test error is least at μ = {least.varied:g}, {least.test_error:.3f}, and {after}; the loss "
+        "The paper says that both errors fall with μ and then rise slightly, and that the "
+        "empirical loss rises. Here "
+        f"the test error is least at μ = {least.varied:g}, {least.test_error:.3f}, and {after}; "
+        "the loss "
         f"{'rises on every step' if rises else 'rises, but not on every step'}.",
     )
     return _make_outcome(task, "Figure 3", "μ", found, told)
@@ -303,7 +319,8 @@ def figure_4(task: Task) -> Outcome:
         f"{sellers} sellers", "variance of costs", "variance of m·a", (line,), log_y=False
     )
     told = (
-        f"Equal costs leave {100 * weights[0] / weights[-1]:.0f} % of the variance at the widest. The paper says that "
+        f"Equal costs leave {100 * weights[0] / weights[-1]:.0f} % of the variance at the "
+        "widest. The paper says that "
         "it vanishes; it does not quite, because weights answer to the rows as well."
     )
     return Outcome(task.name, task.size, (table,), (Figure("Figure 4", (panel,)),), (told,))

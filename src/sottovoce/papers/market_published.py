@@ -1,25 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The market of *Striking a Balance* exactly as it is printed there. **It is not private and not truthful.**
+"""The market of *Striking a Balance* exactly as it is printed there. **It is not private and not
+truthful.**
 
-It chooses weights, noise and model together, on the sellers' rows, by projected gradient steps (its section 4.2):
+It chooses weights, noise and model together, on the sellers' rows, by projected gradient steps (its
+section 4.2):
 
     min over z, η, w of  Σ a_i·log(1 + e^(−rows_iᵀw)) + ½λ‖w‖² + 2bᵀw/η + μ‖a‖ + σ/η + γη·Σ a_iΨ_i                 (10)
 
-with a = e^z and Σa = 1, on a grid of ε_avg = η/m, one draw of b for all of it, and pays Ψ_iε_i. The library uses
-none of this: it is here to be measured (market.py; docs/theory/market.md). Problems are solved side by side, P of them,
-each with its own numbers.
+with a = e^z and Σa = 1, on a grid of ε_avg = η/m, one draw of b for all of it, and pays Ψ_iε_i. The
+library uses none of this: it is here to be measured (market.py; docs/theory/market.md). Problems
+are solved side by side, P of them, each with its own numbers.
 
     symbol   name
-    z_i      log_weights, log a_i       not to be confused with the rows y_i·x_i, which the paper calls z too
+    z_i      log_weights, log a_i       not to be confused with the rows y_i·x_i, which the paper
+                                        calls z too
     b        noise, ‖b‖ ~ Gamma(d), uniform direction
     Ψ_i      virtual
     λ, γ     ridge, trade_off
 
-What a market is worth on scikit-learn's breast cancer: error + γ·payment, ours beside the published one.
+What a market is worth on scikit-learn's breast cancer: error + γ·payment, ours beside the published
+one.
 
-Figure 2 of *Striking a Balance*: 569 rows, of which 57 are public (they declare ranges, and every number that is tuned
-is tuned on them), 57 test, and 455 belong to sellers with costs uniform in [1, 5]·10⁻⁴; at most ε = 1 is bought from
-anybody by ours. Splits, costs and the paper's noise come from fixed seeds. The noise of ours does not: it is a release.
+Figure 2 of *Striking a Balance*: 569 rows, of which 57 are public (they declare ranges, and every
+number that is tuned is tuned on them), 57 test, and 455 belong to sellers with costs uniform in [1,
+5]·10⁻⁴; at most ε = 1 is bought from anybody by ours. Splits, costs and the paper's noise come from
+fixed seeds. The noise of ours does not: it is a release.
 """
 
 from __future__ import annotations
@@ -40,13 +45,16 @@ from sklearn.linear_model import LogisticRegression
 import sottovoce as sv
 from sottovoce.arrays import Floats
 
-#: Gradient steps at most, how often convergence is looked at, and the change of the objective that counts as none.
+#: Gradient steps at most, how often convergence is looked at, and the change of the objective that
+#: counts as none.
 STEPS = 4000
 LOOK = 50
 STILL = 1e-9
-#: "step-size α ∈ (0, 1]": with rows of the unit ball steps of 1 are stable for λ < 1.75, and 1/λ beyond.
+#: "step-size α ∈ (0, 1]": with rows of the unit ball steps of 1 are stable for λ < 1.75, and 1/λ
+#: beyond.
 STEP = 1.0
-#: Newton's steps at most for the nearest point of {Σe^z = 1}, when its sum is taken as 1, and halvings for a shift.
+#: Newton's steps at most for the nearest point of {Σe^z = 1}, when its sum is taken as 1, and
+#: halvings for a shift.
 NEWTON = 8
 EXACT = 1e-9
 HALVINGS = 45
@@ -59,7 +67,8 @@ NOTHING = 1e-300
 def constants_as_published(
     dimension: int, norm: float = 1.0, failure: float = 0.05
 ) -> tuple[float, float]:
-    """Returns μ and σ of Theorem A.1, with its logarithm to base 2; 2.3 and 19 times what is right at d = 30, β = 5.
+    """Returns μ and σ of Theorem A.1, with its logarithm to base 2; 2.3 and 19 times what is right
+    at d = 30, β = 5.
 
     >>> [round(constant, 1) for constant in constants_as_published(30, norm=5.0)]
     [53.1, 10842.0]
@@ -71,13 +80,17 @@ def constants_as_published(
 
 
 def payments_as_printed(virtual: ArrayLike, epsilon: ArrayLike) -> Floats:
-    """Returns t_i = Ψ_i(c_i)·ε_i, the end of Theorem A.3's proof. Not truthful: right on average only."""
+    """Returns t_i = Ψ_i(c_i)·ε_i, the end of Theorem A.3's proof. Not truthful: right on average
+    only.
+    """
     return np.asarray(virtual, dtype=np.float64) * np.asarray(epsilon, dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
 class PublishedProblems:
-    """P problems on the same rows: ``virtual`` is P × m, ``noise`` P × d, the rest numbers or arrays of length P."""
+    """P problems on the same rows: ``virtual`` is P × m, ``noise`` P × d, the rest numbers or
+    arrays of length P.
+    """
 
     rows: Floats  # y_i·x_i, of norm at most 1; without columns the problem has no data in it
     virtual: Floats
@@ -126,7 +139,9 @@ class PublishedAllocation:
 
 
 def normalise_weights(log_weights: Floats, ceiling: Any = None) -> Floats:
-    """Returns z − log Σe^z: the shift onto {Σe^z = 1}; with ceilings on e^z, the shift of what lies below them."""
+    """Returns z − log Σe^z: the shift onto {Σe^z = 1}; with ceilings on e^z, the shift of what lies
+    below them.
+    """
     if ceiling is None:
         return np.asarray(log_weights - _sum_exponentials(log_weights))
     top = np.log(np.broadcast_to(ceiling, log_weights.shape))
@@ -146,10 +161,12 @@ def _sum_exponentials(log_weights: Floats) -> Floats:
 
 
 def project_weights(log_weights: Floats, ceiling: Any = None) -> Floats:
-    """Returns the nearest point of {Σe^z = 1}: z' + ν·e^z' = z, with Newton's steps for ν and, inside, for z'.
+    """Returns the nearest point of {Σe^z = 1}: z' + ν·e^z' = z, with Newton's steps for ν and,
+    inside, for z'.
 
-    The set is not convex: distances can be stretched, against Theorem 4.1, and from far below the equation has no
-    solution for all coordinates at once. Then ν stays where it has one, and a shift does the rest.
+    The set is not convex: distances can be stretched, against Theorem 4.1, and from far below the
+    equation has no solution for all coordinates at once. Then ν stays where it has one, and a shift
+    does the rest.
     """
     moved = log_weights
     nu = np.zeros((len(log_weights), 1))
@@ -180,7 +197,9 @@ def take_gradient_step(
 def take_exact_step(
     problems: PublishedProblems, eta: Floats, w: Floats, z: Floats, size: Floats
 ) -> Floats:
-    """Returns the best z at this w. Not in the paper, whose own steps are far from converged after thousands."""
+    """Returns the best z at this w. Not in the paper, whose own steps are far from converged after
+    thousands.
+    """
     return np.log(
         np.maximum(solve_best_weights(problems.prices(eta, w), problems.mu[:, 0]), NOTHING)
     )
@@ -197,7 +216,9 @@ def joint_descent_as_published_not_private(
     step: Callable[..., Floats] = take_gradient_step,
     alpha: float = STEP,
 ) -> PublishedAllocation:
-    """Returns where projected gradient steps of size α in (w, z) end at these η, from w = start and a = 1/m."""
+    """Returns where projected gradient steps of size α in (w, z) end at these η, from w = start and
+    a = 1/m.
+    """
     p = problems.at(np.arange(len(eta)))
     eta = eta[:, None]
     w = start
@@ -237,10 +258,12 @@ def market_as_published_not_private(
 
 @dataclass(frozen=True, eq=False)
 class JointMinimum:
-    """The exact joint minimum of one problem with one column, as a function of b: a list of places and their shares.
+    """The exact joint minimum of one problem with one column, as a function of b: a list of places
+    and their shares.
 
-    For fixed b, (10) is G(w, η) + b·(2w/η), G the least value over weights. So the minimum is a lower envelope of lines
-    in b, and the places that are ever chosen are the corners of the lower convex hull of the points (2w/η, G).
+    For fixed b, (10) is G(w, η) + b·(2w/η), G the least value over weights. So the minimum is a
+    lower envelope of lines in b, and the places that are ever chosen are the corners of the lower
+    convex hull of the points (2w/η, G).
     """
 
     coefficient: Floats  # w at each corner
@@ -269,7 +292,9 @@ def exact_minimum_in_one_dimension(
 
 
 def solve_best_weights(prices: Floats, mu: Floats) -> Floats:
-    """Returns, row by row, the a ≥ 0 with Σa = 1 that minimise μ‖a‖ + pricesᵀa: the paper's Theorem 3.3, solved."""
+    """Returns, row by row, the a ≥ 0 with Σa = 1 that minimise μ‖a‖ + pricesᵀa: the paper's Theorem
+    3.3, solved.
+    """
     order = np.argsort(prices, axis=1)
     sorted_prices = np.take_along_axis(prices, order, axis=1) - prices.min(axis=1, keepdims=True)
     n = np.arange(1, prices.shape[1] + 1)
@@ -308,12 +333,14 @@ COSTS = (1e-4, 5e-4)
 PUBLIC = 57
 TEST = 57
 TRADE_OFFS = (0.1, 1.0, 10.0)
-#: Splits 0 to 3 were looked at while ranges, σ and λ were settled; what is reported begins after them.
+#: Splits 0 to 3 were looked at while ranges, σ and λ were settled; what is reported begins after
+#: them.
 FIRST = 4
-#: Columns are declared to lie within √3 standard deviations: what an even spread of that deviation fills.
+#: Columns are declared to lie within √3 standard deviations: what an even spread of that deviation
+#: fills.
 SPREAD = math.sqrt(3)
-#: Of ours σ is tried, with μ = 1 (the bound's own constants are worst cases, and buy too much), and λ: what the model
-#: chooses, or strong. And rehearsals for each.
+#: Of ours σ is tried, with μ = 1 (the bound's own constants are worst cases, and buy too much), and
+#: λ: what the model chooses, or strong. And rehearsals for each.
 SIGMAS = (4.0, 8.0, 16.0)
 MU = 1.0
 ALPHAS = (None, 10.0)
@@ -321,17 +348,21 @@ REHEARSALS = 12
 #: The paper's numbers that are tried: λ, and (μ, σ); the last are the constants of its theorem.
 RIDGES = (0.03, 0.3)
 PAIRS = ((1.0, 10.0), (1.0, 100.0), constants_as_published(31, 5.0))
-#: Its grid of ε_avg, and its steps: the model has long settled by then, the weights have not (market.py).
+#: Its grid of ε_avg, and its steps: the model has long settled by then, the weights have not
+#: (market.py).
 AVERAGES = (0.05, 0.15, 0.3, 0.6, 1.0)
 WORTH_STEPS = 200
-#: Rows of the published mechanism: cut to 0.8·√30 standard deviations, with a constant of half that.
+#: Rows of the published mechanism: cut to 0.8·√30 standard deviations, with a constant of half
+#: that.
 RADIUS = 0.8 * math.sqrt(30)
 CONSTANT = 0.5
 
 
 @dataclass(frozen=True)
 class MarketWorth:
-    """Means over splits and draws: share of test rows misclassified, all payments, and error + γ·payment."""
+    """Means over splits and draws: share of test rows misclassified, all payments, and error +
+    γ·payment.
+    """
 
     mechanism: str
     trade_off: float
@@ -378,13 +409,16 @@ class DataSplit:
         return np.asarray(x * np.where(self.y[which] == 1, 1, -1)[:, None])
 
     def draw_costs(self, seed: int, correlated: bool) -> Floats:
-        """Returns sellers' costs; if correlated, the k-th lowest belongs to the k-th smallest first feature."""
+        """Returns sellers' costs; if correlated, the k-th lowest belongs to the k-th smallest first
+        feature.
+        """
         costs = make_generator(seed).uniform(*COSTS, len(self.sellers))
         ranks = np.argsort(np.argsort(self.X[self.sellers, 0]))
         return np.asarray(np.sort(costs)[ranks] if correlated else costs)
 
 
-#: A mechanism: from a split, a trade-off, the costs of each draw and the draws' seeds to (error, payment) of each.
+#: A mechanism: from a split, a trade-off, the costs of each draw and the draws' seeds to (error,
+#: payment) of each.
 MarketMechanism = Callable[
     [DataSplit, float, list[Floats], Sequence[int]], list[tuple[float, float]]
 ]
@@ -405,7 +439,9 @@ def buy_privacy(costs: Floats, trade_off: float, sigma: float) -> sv.market.Allo
 def run_certified(
     accountant: str, split: DataSplit, trade_off: float, costs: list[Floats], seeds: Sequence[int]
 ) -> list[tuple[float, float]]:
-    """Our market and our logistic regression; σ and λ are the best of a rehearsal on public rows."""
+    """Our market and our logistic regression; σ and λ are the best of a rehearsal on public
+    rows.
+    """
     sigma, alpha = _choose_by_rehearsal(split, accountant, trade_off)
     ask = sv.LogisticRegression(bounds=split.bounds, accountant=accountant, alpha=alpha)
     found = []
@@ -419,7 +455,9 @@ def run_certified(
 def _choose_by_rehearsal(
     split: DataSplit, accountant: str, trade_off: float
 ) -> tuple[float, float | None]:
-    """Returns the σ and λ that did best on public rows in the place of sellers, with costs drawn from their law."""
+    """Returns the σ and λ that did best on public rows in the place of sellers, with costs drawn
+    from their law.
+    """
     tried = list(product(SIGMAS, ALPHAS))
     return min(tried, key=lambda pair: _rehearse(split, accountant, trade_off, *pair))
 
@@ -448,7 +486,9 @@ def run_as_published(
     costs: list[Floats],
     seeds: Sequence[int],
 ) -> list[tuple[float, float]]:
-    """The paper's mechanism; λ, μ and σ are those that did best on public rows, on the mean over draws."""
+    """The paper's mechanism; λ, μ and σ are those that did best on public rows, on the mean over
+    draws.
+    """
     tried = list(product(RIDGES, pairs))
     ridge, mu, sigma = (
         np.array(column) for column in zip(*((r, m, s) for r, (m, s) in tried), strict=True)

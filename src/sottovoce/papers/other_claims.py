@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the papers on ridge regression, markets and user contributions are wrong or loose, one number a line.
+"""Where the papers on ridge regression, markets and user contributions are wrong or loose, one
+number a line.
 
-Like counterexamples.py, for docs/theory/errata.md. Numbers are closed forms, or medians over the seeded draws of the
-experiments, small enough for a page that is made in seconds; ``command`` names the experiment that has them in full.
+Like counterexamples.py, for docs/theory/errata.md. Numbers are closed forms, or medians over the
+seeded draws of the experiments, small enough for a page that is made in seconds; ``command`` names
+the experiment that has them in full.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ DRAWS = 40
 STANDARD_DEVIATIONS = "ridge_table_14_medical_lambda_std"
 WRONG_LINE = 0.01
 TRUSTED_LINE = 0.05
-#: People with one row and with many, how many those have, and A of the objective: limiting is worse than 3/2 there.
+#: People with one row and with many, how many those have, and A of the objective: limiting is worse
+#: than 3/2 there.
 FEW = 5
 MANY = 6
 ROWS = 3000
@@ -126,7 +129,9 @@ def _measure_distance(profile: BudgetProfile, printed: Sequence[float]) -> float
 
 
 def _compare_table_14() -> list[Erratum]:
-    """What the next line and the column of the personalised imply: all three grow alike where noise is everything."""
+    """What the next line and the column of the personalised imply: all three grow alike where noise
+    is everything.
+    """
     table = ridge_setup.read_printed(STANDARD_DEVIATIONS)
     wrong, trusted = (table["lambda"].index(lam) for lam in (WRONG_LINE, TRUSTED_LINE))
     grown = table["unreg_pdp_op"][wrong] / table["unreg_pdp_op"][trusted]
@@ -159,12 +164,16 @@ def ridge_claims() -> list[Erratum]:
 
 
 def compute_sampled_mean_loss(t: float, epsilon: float) -> float:
-    """Returns what sampling costs somebody who goes from 1 to 0 beside one who is always kept (baselines.md, (8))."""
+    """Returns what sampling costs somebody who goes from 1 to 0 beside one who is always kept
+    (baselines.md, (8)).
+    """
     return _compute_mixture_ratio(t, epsilon, (t / 2 * math.exp(-t / 2), t, t * math.exp(-t)))
 
 
 def compute_sampled_ridge_loss(others: int, d: int, lam: float, t: float, epsilon: float) -> float:
-    """Returns what it costs somebody who goes from (x, y) to (x, −y), x all ones, beside others at 0."""
+    """Returns what it costs somebody who goes from (x, y) to (x, −y), x all ones, beside others at
+    0.
+    """
     rate = float(ridge_setup.compute_rate(lam, d, t))
     theta = math.sqrt(d) / (others + 1) / (d / (others + 1) + lam)
     both = float((others + 1) ** d)
@@ -226,7 +235,9 @@ def market_claims() -> list[Erratum]:
 
 
 def compute_unreachable_probability() -> float:
-    """Returns how probable w is on the data in bins that are never reached on the neighbour; |b| is exponential."""
+    """Returns how probable w is on the data in bins that are never reached on the neighbour; |b| is
+    exponential.
+    """
     one, other = (
         studies.two_sellers_as_published(labels) for labels in (studies.LABELS, studies.NEIGHBOUR)
     )
@@ -252,7 +263,9 @@ def _compute_low_value() -> float:
 
 
 def market_constants() -> list[Erratum]:
-    """Constants of the bound, a factor of two, a charge that is dropped, and a set that is not convex."""
+    """Constants of the bound, a factor of two, a charge that is dropped, and a set that is not
+    convex.
+    """
     printed = market_paper.constants_as_published(30, 5.0)
     right = sv.market.constants(30, norm=5.0)
     limit = studies.compute_theorem_3_4()[-1]
@@ -330,7 +343,9 @@ def compare_limiting_with_weights(
 
 
 def compute_exact_sensitivity(C: Floats) -> float:
-    """Returns how far Cy moves in the 1-norm when all labels in C change by at most one: the worst of all signs."""
+    """Returns how far Cy moves in the 1-norm when all labels in C change by at most one: the worst
+    of all signs.
+    """
     return max(
         float(np.abs(np.array(signs) @ C).sum()) for signs in product((-1, 1), repeat=len(C))
     )

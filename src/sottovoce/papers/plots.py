@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures in one house style, as PNG and SVG; matplotlib is imported when the first one is drawn.
 
-Ours are lines and bands, what was published are open marks of the same colour. Colours tell methods apart for readers
-who see no red or green too, and dashes do where there are none. In the report, ink takes the colour of the page.
+Ours are lines and bands, what was published are open marks of the same colour. Colours tell methods
+apart for readers who see no red or green too, and dashes do where there are none. In the report,
+ink takes the colour of the page.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ WIDE = 4.4
 HIGH = 3.1
 ACROSS = 2
 DOTS = 160
-#: Inches at the sides of all panels and for the legend, and gaps between panels, beside and below, as shares of one.
-#: They are fixed, because finding them for each figure takes longer than drawing it.
+#: Inches at the sides of all panels and for the legend, and gaps between panels, beside and below,
+#: as shares of one. They are fixed, because finding them for each figure takes longer than drawing
+#: it.
 LEFT = 0.68
 RIGHT = 0.12
 ABOVE = 0.3
@@ -117,7 +119,9 @@ def draw_figure(figure: Figure) -> tuple[bytes, bytes]:
 
 
 def inline_svg(svg: bytes, title: str, key: str) -> str:
-    """Returns an SVG fit to stand inside a page: no address in it, names of its own, ink and ground of the page."""
+    """Returns an SVG fit to stand inside a page: no address in it, names of its own, ink and ground
+    of the page.
+    """
     text = svg.decode("utf-8")
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     text = re.sub(r'\s(?:xmlns(?::\w+)?|version)="[^"]*"', "", text).replace("xlink:href", "href")
@@ -170,7 +174,9 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
 
 
 def _set_ticks(axis: Axis, values: Sequence[float]) -> None:
-    """Labels a logarithmic axis in plain text: 0.02, 0.03, 0.05 where it is short, else 10⁻² alone."""
+    """Labels a logarithmic axis in plain text: 0.02, 0.03, 0.05 where it is short, else 10⁻²
+    alone.
+    """
     from matplotlib.ticker import LogLocator, NullLocator
 
     short = max(values) < SHORT_AXIS * min(values)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be reproduced: every table and figure by name, the paper it is from, and the function that computes it.
+"""What can be reproduced: every table and figure by name, the paper it is from, and the function
+that computes it.
 
-Listing costs nothing: a function is imported when it is called. To add an experiment, add one line to EXPERIMENTS;
-its function takes a `Task` and returns an `Outcome`. Seeds are fixed by name, since nothing here is a release.
+Listing costs nothing: a function is imported when it is called. To add an experiment, add one line
+to EXPERIMENTS; its function takes a `Task` and returns an `Outcome`. Seeds are fixed by name, since
+nothing here is a release.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ class Paper:
 
 @dataclass(frozen=True)
 class Task:
-    """One experiment to be done: which, how thoroughly, where data lie, and whom to tell how far it is (0 to 1)."""
+    """One experiment to be done: which, how thoroughly, where data lie, and whom to tell how far it
+    is (0 to 1).
+    """
 
     name: str
     size: Size = "full"
@@ -160,7 +164,9 @@ EXPERIMENTS = (
 
 
 def choose_experiments(names: Sequence[str]) -> list[Experiment]:
-    """Returns the experiments that are named, each once, in the order of the list; `all` and `ridge/all` are names."""
+    """Returns the experiments that are named, each once, in the order of the list; `all` and
+    `ridge/all` are names.
+    """
     wanted = {experiment.name for name in names for experiment in _find_experiments(name)}
     return [experiment for experiment in EXPERIMENTS if experiment.name in wanted]
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a reproduction: one HTML file that needs nothing but itself, with a table of contents.
+"""The report of a reproduction: one HTML file that needs nothing but itself, with a table of
+contents.
 
-It is made for a screen in light and dark, for a phone, where tables scroll within themselves, and for paper.
+It is made for a screen in light and dark, for a phone, where tables scroll within themselves, and
+for paper.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ from sottovoce.papers.results import (
 def make_report(
     outcomes: Mapping[str, Outcome], drawn: Mapping[str, Sequence[str]], missing: Mapping[str, str]
 ) -> str:
-    """Returns the page for outcomes by name, their figures as inline SVG, and why others are missing."""
+    """Returns the page for outcomes by name, their figures as inline SVG, and why others are
+    missing.
+    """
     there = [
         experiment
         for experiment in EXPERIMENTS
@@ -64,7 +68,10 @@ def count_close_cells(outcomes: Sequence[Outcome]) -> str:
         rest = f"{silent} of the others lack a reason"
     else:
         rest = "every other one has its reason beside it"
-    return f"Of {cells:,} cells, {close / cells:.0%} are within 5 % of print and {near / cells:.0%} within 10 %; {rest}."
+    return (
+        f"Of {cells:,} cells, {close / cells:.0%} are within 5 % of print and {near / cells:.0%} "
+        f"within 10 %; {rest}."
+    )
 
 
 def make_anchor(name: str) -> str:
@@ -83,7 +90,8 @@ def _make_summary(there: Sequence[Experiment], outcomes: Mapping[str, Outcome]) 
         link = f'<a href="#{make_anchor(experiment.name)}">{escape(experiment.name)}</a>'
         body = "".join(f"<td>{cell}</td>" for cell in cells)
         rows.append(
-            f'<tr><th scope="row">{link}</th><td class="words">{escape(experiment.title)}</td>{body}</tr>'
+            f'<tr><th scope="row">{link}</th><td '
+            f'class="words">{escape(experiment.title)}</td>{body}</tr>'
         )
     return f"<p>{count_close_cells(list(outcomes.values()))}</p>\n" + _SUMMARY.substitute(
         rows="\n".join(rows)
@@ -107,7 +115,10 @@ def _make_section(
 ) -> str:
     head = f'<h3 id="{make_anchor(experiment.name)}">{escape(_make_heading(experiment))}</h3>'
     if experiment.name not in outcomes:
-        return f'<section>{head}\n<p class="missing">Not computed. {escape(missing[experiment.name])}</p></section>'
+        return (
+            f'<section>{head}\n<p class="missing">Not computed. '
+            f"{escape(missing[experiment.name])}</p></section>"
+        )
     outcome = outcomes[experiment.name]
     pictures = "".join(f"<figure>{picture}</figure>" for picture in drawn.get(experiment.name, ()))
     tables = "\n".join(_make_table(table) for table in outcome.tables)
@@ -192,7 +203,10 @@ def _make_reason(table: ResultTable, place: int) -> str:
     return f"<b>{escape(reason.column + lines)}.</b> {escape(reason.sentence)}"
 
 
-_SMALL = '<p class="missing">A small run: few draws and runs, to see that all works. Its numbers are rough.</p>'
+_SMALL = (
+    '<p class="missing">A small run: few draws and runs, to see that all works. Its numbers are '
+    "rough.</p>"
+)
 _SUMMARY = Template("""\
 <nav class="wide" aria-label="Contents"><table class="contents">
 <thead><tr><th scope="col">experiment</th><th scope="col"></th><th scope="col">cells</th><th scope="col">within 5 %</th>

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an experiment hands back: tables with ours beside what was printed, figures to draw, and sentences.
+"""What an experiment hands back: tables with ours beside what was printed, figures to draw, and
+sentences.
 
-Everything is a frozen value that survives a trip through JSON, so that a finished experiment is kept and not
-computed again. A cell that is off by more than a tenth must have its reason: `unexplained` lists those without.
+Everything is a frozen value that survives a trip through JSON, so that a finished experiment is
+kept and not computed again. A cell that is off by more than a tenth must have its reason:
+`unexplained` lists those without.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Numbers = tuple[float | None, ...]
-#: How far ours may be from print before a sentence must say why, and the stricter mark that is also counted.
+#: How far ours may be from print before a sentence must say why, and the stricter mark that is also
+#: counted.
 DEVIATION_LIMIT = 0.10
 CLOSE_LIMIT = 0.05
 #: Raised whenever what is stored changes its meaning, so that old files are not taken for new ones.
@@ -23,7 +26,8 @@ FORMAT = "sottovoce.outcome/1"
 
 @dataclass(frozen=True)
 class ResultColumn:
-    """One quantity, line by line; ``published`` and ``falls_at`` are empty where there is nothing to compare with.
+    """One quantity, line by line; ``published`` and ``falls_at`` are empty where there is nothing
+    to compare with.
 
     ``falls_at`` is the share of our draws that lie below the published number.
     """
@@ -71,7 +75,9 @@ class ResultTable:
         return [ratio for column in self.columns for ratio in column.ratios() if ratio is not None]
 
     def find_deviations(self, limit: float = DEVIATION_LIMIT) -> list[tuple[str, str, float]]:
-        """Returns column, line and ratio of every cell that is further from print than the limit."""
+        """Returns column, line and ratio of every cell that is further from print than the
+        limit.
+        """
         return [
             (column.name, line, ratio)
             for column in self.columns
@@ -90,7 +96,9 @@ class ResultTable:
 
 @dataclass(frozen=True)
 class Series:
-    """One line, row of marks or band in a panel; ``role`` says whose it is and decides its colour."""
+    """One line, row of marks or band in a panel; ``role`` says whose it is and decides its
+    colour.
+    """
 
     name: str
     role: str
@@ -137,7 +145,9 @@ class Outcome:
         return [cell for table in self.tables for cell in table.find_unexplained()]
 
     def count_close(self) -> tuple[int, int, int]:
-        """Returns how many cells can be compared, and how many of them are within 5 % and within 10 %."""
+        """Returns how many cells can be compared, and how many of them are within 5 % and within 10
+        %.
+        """
         # Errata differ from print by their nature: they are not part of how well print was met.
         if self.experiment.endswith("/errata"):
             tables: tuple[ResultTable, ...] = ()

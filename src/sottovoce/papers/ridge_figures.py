@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures 1 to 19 of the ridge paper, personal budgets against Jorgensen's sampling, and Theorem 2.5 against error.
+"""Figures 1 to 19 of the ridge paper, personal budgets against Jorgensen's sampling, and Theorem
+2.5 against error.
 
-Lines are medians over draws of what the authors did not fix (budgets; for synthetic data the data too), bands hold 90 %
-of the draws, and marks are the numbers that the authors published beside their code. Noise is integrated out.
+Lines are medians over draws of what the authors did not fix (budgets; for synthetic data the data
+too), bands hold 90 % of the draws, and marks are the numbers that the authors published beside
+their code. Noise is integrated out.
 """
 
 from __future__ import annotations
@@ -44,14 +46,16 @@ from sottovoce.papers.ridge_tables import (
     solve_methods,
 )
 
-#: Draws of what the authors did not fix, and samples of Jorgensen's in each, for the full and the small size.
+#: Draws of what the authors did not fix, and samples of Jorgensen's in each, for the full and the
+#: small size.
 DRAWS = (100, 10)
 SAMPLES = (100, 20)
 #: The part of the draws that a band leaves out at each side.
 TAIL = 0.05
 #: Failure probability at which Theorem 2.5 is looked at.
 FAILURE = 0.05
-#: Standard deviations beyond which a sum of budgets explains nothing; a normal law goes so far once in 16,000 times.
+#: Standard deviations beyond which a sum of budgets explains nothing; a normal law goes so far once
+#: in 16,000 times.
 PLAUSIBLE = 4.0
 AXES = {"eps_c": "ε_c", "eps_m": "ε_m", "f_c": "f_c", "rows": "training rows", "lambda": "λ"}
 MEAN = "mean"
@@ -60,7 +64,9 @@ STD = "standard deviation"
 
 @dataclass(frozen=True)
 class FigureSetting:
-    """A figure: whose data, what varies, at which λ, and whether it shows means, standard deviations or both."""
+    """A figure: whose data, what varies, at which λ, and whether it shows means, standard
+    deviations or both.
+    """
 
     medical: bool
     key: str
@@ -124,7 +130,10 @@ def figure(task: Task) -> Outcome:
         table.title, table.key, lines, table.columns, _find_reasons(drawing, table, task)
     )
     panels = tuple(_make_panel(drawing, kind, draws, published) for kind in drawing.kinds)
-    name = f"Figure {number}: {'medical' if drawing.medical else 'synthetic'} data, by {AXES[drawing.key]}"
+    name = (
+        f"Figure {number}: {'medical' if drawing.medical else 'synthetic'} data, by "
+        f"{AXES[drawing.key]}"
+    )
     told = (_describe_advantage(drawing, draws), *_note_lambda(number, drawing))
     return Outcome(task.name, task.size, (table,), (Figure(name, panels),), told)
 
@@ -205,7 +214,9 @@ def compute_sweep(
 def _compute_one_value(
     sweep: Sweep, value: float, count: int, runs: int, folder: Path | None
 ) -> list[dict[str, LossMoments]]:
-    """The losses of all methods in each draw; kept, because figures of means and deviations share them."""
+    """The losses of all methods in each draw; kept, because figures of means and deviations share
+    them.
+    """
     seed = f"ridge figures {sweep.name} {sweep.key} {value:g}"
     lines = []
     for number, (data, epsilon) in enumerate(draw_line(sweep, value, count, folder)):
@@ -241,7 +252,10 @@ def _find_reasons(drawing: FigureSetting, table: ResultTable, task: Task) -> tup
                 what = "budgets"
             else:
                 what = "data and budgets"
-            told = f"The authors' {what} have no seed: their numbers lie above {format_percentile(min(shares))} to "
+            told = (
+                f"The authors' {what} have no seed: their numbers lie above "
+                f"{format_percentile(min(shares))} to "
+            )
             reasons.append(
                 Reason(column.name, f"{told}{format_percentile(max(shares))} of our draws.", among)
             )
@@ -252,7 +266,9 @@ def _find_reasons(drawing: FigureSetting, table: ResultTable, task: Task) -> tup
 
 
 def _infer_budgets(drawing: FigureSetting, place: int, task: Task) -> tuple[float, str]:
-    """Returns how many standard deviations from its mean Σε must have been for the authors' number, and says so."""
+    """Returns how many standard deviations from its mean Σε must have been for the authors' number,
+    and says so.
+    """
     published = read_author_numbers(drawing)
     sweep = drawing.sweep
     data, epsilon = draw_line(sweep, published["x"][place], 1, task.data)[0]
@@ -276,7 +292,8 @@ def _infer_budgets(drawing: FigureSetting, place: int, task: Task) -> tuple[floa
     spread = math.sqrt((careful * (between - low) ** 2 + middle * (high - between) ** 2) / 12)
     far = abs(total - mean) / spread
     return far, (
-        f"The authors' budgets have no seed: their number for the personalised method implies Σε = {total:.1f} on this "
+        "The authors' budgets have no seed: their number for the personalised method implies Σε "
+        f"= {total:.1f} on this "
         f"line, {far:.1f} standard deviations from the mean {mean:.1f}; every method follows it."
     )
 
@@ -326,7 +343,8 @@ def _describe_advantage(drawing: FigureSetting, draws: Mapping[tuple[str, str], 
     high = np.median(best, axis=1).max()
     lost = int((best < 1).sum())
     return (
-        f"Loss {drawing.kinds[kind]}: the better sampling has {low:.2f} to {high:.2f} times that of personal budgets, "
+        f"Loss {drawing.kinds[kind]}: the better sampling has {low:.2f} to {high:.2f} times that "
+        "of personal budgets, "
         f"by {AXES[drawing.key]}. It is lower in {lost} of {best.size} cases."
     )
 
@@ -340,7 +358,9 @@ def _note_lambda(number: int, drawing: FigureSetting) -> tuple[str, ...]:
 
 
 def accuracy(task: Task) -> Outcome:
-    """Theorem 2.5's bound on ‖θ̂ − θ*‖ beside what happens, on the data of Table 1 (no noise in the labels)."""
+    """Theorem 2.5's bound on ‖θ̂ − θ*‖ beside what happens, on the data of Table 1 (no noise in the
+    labels).
+    """
     data, epsilon = ridge_setup.match_published_draw()
     lams = ridge_setup.read_printed("ridge_table_01_synthetic_lambda_vs_uniform")["lambda"]
     rows = [_compute_bound_and_error(data, epsilon, lam, task.choose(*RUNS)) for lam in lams]
@@ -367,9 +387,12 @@ def accuracy(task: Task) -> Outcome:
             ),
         ),
         sentences=(
-            f"The bound holds on every line. It is {tightest:.2f} to {loosest:.2f} times the 95 % quantile of "
-            f"{task.choose(*RUNS):,} runs: Chebyshev's inequality pays for what the gamma distribution would give.",
-            f"The mean error exceeds ‖θ*‖ = {length:.3f} on {sum(r[2] > length for r in rows)} of {len(rows)} lines: "
+            f"The bound holds on every line. It is {tightest:.2f} to {loosest:.2f} times the 95 "
+            "% quantile of "
+            f"{task.choose(*RUNS):,} runs: Chebyshev's inequality pays for what the gamma "
+            "distribution would give.",
+            f"The mean error exceeds ‖θ*‖ = {length:.3f} on {sum(r[2] > length for r in rows)} "
+            f"of {len(rows)} lines: "
             "noise and shrinkage leave nothing of the coefficients.",
         ),
     )

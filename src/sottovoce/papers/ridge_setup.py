@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The setting of "Personalized Differential Privacy for Ridge Regression": data, budgets, and losses of its methods.
+"""The setting of "Personalized Differential Privacy for Ridge Regression": data, budgets, and
+losses of its methods.
 
-Means and variances of the test loss are closed forms given the solution, because noise of density ∝ exp(−η‖z‖₂)
-has E‖Z‖² = d(d+1)/η² and E‖Z‖⁴ = d(d+1)(d+2)(d+3)/η⁴ in a uniform direction; runs are simulated, all at once,
-to check them. Jorgensen's sampling is **as published, and not private** under replacement (docs/theory/baselines.md).
+Means and variances of the test loss are closed forms given the solution, because noise of density ∝
+exp(−η‖z‖₂) has E‖Z‖² = d(d+1)/η² and E‖Z‖⁴ = d(d+1)(d+2)(d+3)/η⁴ in a uniform direction; runs are
+simulated, all at once, to check them. Jorgensen's sampling is **as published, and not private**
+under replacement (docs/theory/baselines.md).
 
     symbol    name
     λ, η      lam, rate of the noise
@@ -39,15 +41,17 @@ MEDICAL = "insurance.csv"
 NUMBERS = ("age", "bmi", "children")
 FACTORS = ("sex", "smoker", "region")
 LABEL = "charges"
-#: What print says of the draw behind Tables 1, 11 and 13: Σε and the smallest ε; of its test rows mean y², mean ‖x‖²
-#: and, from the standard deviations at large λ, ‖Xᵀy‖/N; and its regularised loss without privacy at λ = 1.
+#: What print says of the draw behind Tables 1, 11 and 13: Σε and the smallest ε; of its test rows
+#: mean y², mean ‖x‖² and, from the standard deviations at large λ, ‖Xᵀy‖/N; and its regularised
+#: loss without privacy at λ = 1.
 MATCHED_TOTAL = 43.37
 MATCHED_SMALLEST = 0.02345
 MATCHED_LABELS = 2.43e-3
 MATCHED_NORMS = 10.3
 MATCHED_SLOPE = 0.0672
 MATCHED_PLAIN = 2.01e-3
-#: Draws of budgets and of test rows among which the likest is taken, and of training rows, of which less is known.
+#: Draws of budgets and of test rows among which the likest is taken, and of training rows, of which
+#: less is known.
 CANDIDATES = 20_000
 TRAINING_CANDIDATES = 400
 #: Runs of noise that check the closed forms, for the full and the small size.
@@ -97,7 +101,9 @@ class RidgeData:
 
 @dataclass(frozen=True)
 class BudgetProfile:
-    """Shares of conservatives and mediums, and the three levels: ε is uniform between the levels, or the last."""
+    """Shares of conservatives and mediums, and the three levels: ε is uniform between the levels,
+    or the last.
+    """
 
     conservative: float = 0.34
     medium: float = 0.43
@@ -125,7 +131,9 @@ class BudgetProfile:
 
 
 def draw_synthetic(draws: int, seed: str) -> list[RidgeData]:
-    """Returns data sets with θ* uniform on the sphere, x uniform in the cube, y = xᵀθ*/√d without noise."""
+    """Returns data sets with θ* uniform on the sphere, x uniform in the cube, y = xᵀθ*/√d without
+    noise.
+    """
     rng = make_named_generator(seed)
     return [
         _label_rows(rng.normal(size=COLUMNS), rng.random((TRAIN + TEST, COLUMNS)))
@@ -140,14 +148,17 @@ def _label_rows(direction: Floats, rows: Floats) -> RidgeData:
 
 
 def load_medical(folder: Path | None) -> RidgeData:
-    """Returns the medical cost data, min-max scaled, fully one-hot, with an intercept, split as by the authors."""
+    """Returns the medical cost data, min-max scaled, fully one-hot, with an intercept, split as by
+    the authors.
+    """
     named = os.environ.get(DATA_VARIABLE)
     path = (folder or (Path(named) if named else DATA_FOLDER)) / MEDICAL
     if not path.is_file():
         raise InvalidData(
             f"The medical cost data, {MEDICAL}, are not in the data folder.",
             "They are needed for this experiment and are not part of this package.",
-            "Get the Medical Cost Personal Dataset (Lantz, Machine Learning with R; on Kaggle: mirichoi0218/insurance) "
+            "Get the Medical Cost Personal Dataset (Lantz, Machine Learning with R; on Kaggle: "
+            "mirichoi0218/insurance) "
             f"and name its folder with --data or {DATA_VARIABLE}.",
         )
     return _read_medical(path.resolve())
@@ -181,7 +192,9 @@ def _encode_levels(rows: list[dict[str, str]], name: str) -> list[Floats]:
 
 
 def compute_rate(lam: float, d: int, total: float | Floats) -> Floats:
-    """Returns η = λ·Σε/(2√d(1 + √d·B)), B = min(1/√λ, √d/λ) (Theorem 2.1); ``total`` is Σε, or n·ε for all alike."""
+    """Returns η = λ·Σε/(2√d(1 + √d·B)), B = min(1/√λ, √d/λ) (Theorem 2.1); ``total`` is Σε, or n·ε
+    for all alike.
+    """
     bound = min(1 / math.sqrt(lam), math.sqrt(d) / lam)
     return np.asarray(lam * np.asarray(total) / (2 * math.sqrt(d) * (1 + math.sqrt(d) * bound)))
 
@@ -211,7 +224,9 @@ class LossMoments:
 
 
 def compute_losses(data: RidgeData, theta: Floats, eta: Floats, lam: float) -> LossMoments:
-    """Returns the moments of the loss over the noise, and over the lines of ``theta`` with their rates."""
+    """Returns the moments of the loss over the noise, and over the lines of ``theta`` with their
+    rates.
+    """
     unreg, spread = compute_moments(data, theta, eta, 0.0)
     reg, wider = compute_moments(data, theta, eta, lam)
     # Total variance: within a line by the noise, between lines by who was sampled.
@@ -222,7 +237,9 @@ def compute_losses(data: RidgeData, theta: Floats, eta: Floats, lam: float) -> L
 def compute_moments(
     data: RidgeData, theta: Floats, eta: Floats, lam: float
 ) -> tuple[Floats, Floats]:
-    """Returns mean and variance over Z of ‖y − X(θ̄+Z)‖²/N + λ‖θ̄+Z‖², for each line of theta with its rate."""
+    """Returns mean and variance over Z of ‖y − X(θ̄+Z)‖²/N + λ‖θ̄+Z‖², for each line of theta with
+    its rate.
+    """
     d = theta.shape[-1]
     form = data.second + lam * np.eye(theta.shape[-1])
     slope = data.cross - theta @ form
@@ -239,7 +256,9 @@ def compute_moments(
 def simulate_losses(
     data: RidgeData, theta: Floats, eta: Floats, lam: float, runs: int, seed: str
 ) -> LossMoments:
-    """Returns the moments of the loss as found in so many runs, with one line of theta for all or one for each."""
+    """Returns the moments of the loss as found in so many runs, with one line of theta for all or
+    one for each.
+    """
     rng = make_named_generator(seed)
     d = theta.shape[-1]
     directions = rng.normal(size=(runs, d))
@@ -291,7 +310,9 @@ def solve_uniform(data: RidgeData, smallest: float | Floats, lam: float) -> tupl
 
 
 def compute_plain_loss(data: RidgeData, lam: float) -> float:
-    """Returns the test loss without privacy: least squares for λ = 0, else ridge with its penalty."""
+    """Returns the test loss without privacy: least squares for λ = 0, else ridge with its
+    penalty.
+    """
     n = len(data.y)
     if not lam:
         theta = np.linalg.lstsq(data.X, data.y, rcond=None)[0]
@@ -302,7 +323,9 @@ def compute_plain_loss(data: RidgeData, lam: float) -> float:
 
 @cache
 def match_published_draw() -> tuple[RidgeData, Floats]:
-    """Returns data and budgets that agree with what print tells about the draw behind Tables 1, 11 and 13."""
+    """Returns data and budgets that agree with what print tells about the draw behind Tables 1, 11
+    and 13.
+    """
     lines = BudgetProfile().draw(TRAIN, CANDIDATES, "ridge matched budgets")
     epsilon = lines[
         _find_likest((lines.sum(axis=1), MATCHED_TOTAL), (lines.min(axis=1), MATCHED_SMALLEST))

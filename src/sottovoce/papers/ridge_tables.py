@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables 1 to 10 of the ridge paper: personal budgets against one ε for all.
 
-The authors fixed the split of the medical data and nothing else, so "ours" is the median over draws of what was not
-fixed: budgets, and for synthetic data the data too. Every column says where print falls among these draws. Table 1 is
-given on a draw that matches the facts that can be read off print. Two columns show what our own methods make of it.
+The authors fixed the split of the medical data and nothing else, so "ours" is the median over draws
+of what was not fixed: budgets, and for synthetic data the data too. Every column says where print
+falls among these draws. Table 1 is given on a draw that matches the facts that can be read off
+print. Two columns show what our own methods make of it.
 
-Tables 11 to 14 of the ridge paper: personal budgets against Jorgensen's sampling, as published and not private.
+Tables 11 to 14 of the ridge paper: personal budgets against Jorgensen's sampling, as published and
+not private.
 
-Given who was sampled, mean and variance of the loss are closed forms, so samples alone are drawn and noise is
-integrated out; full runs are simulated as a check. Synthetic tables are on the matched draw, medical ones on a
-draw of budgets whose sum is the median. Beside them: how much faster this is than a loop over runs.
+Given who was sampled, mean and variance of the loss are closed forms, so samples alone are drawn
+and noise is integrated out; full runs are simulated as a check. Synthetic tables are on the matched
+draw, medical ones on a draw of budgets whose sum is the median. Beside them: how much faster this
+is than a loop over runs.
 """
 
 from __future__ import annotations
@@ -45,7 +48,8 @@ from sottovoce.papers.ridge_setup import (
     SampledRows,
 )
 
-#: Draws of what the authors did not fix, and fits of our own methods a line, for the full and the small size.
+#: Draws of what the authors did not fix, and fits of our own methods a line, for the full and the
+#: small size.
 DRAWS = (300, 40)
 FITS = (10, 1)
 PLAIN = BudgetProfile()
@@ -63,7 +67,9 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Sweep:
-    """A table whose lines have budgets of their own: what varies, the rest of the setting, and its λ."""
+    """A table whose lines have budgets of their own: what varies, the rest of the setting, and its
+    λ.
+    """
 
     key: str
     what: str
@@ -93,7 +99,9 @@ class Sweep:
 
 @dataclass(frozen=True, eq=False)
 class TableLine:
-    """One line of a table: its label, all draws of data and budgets, a typical one with its λ, and the profile."""
+    """One line of a table: its label, all draws of data and budgets, a typical one with its λ, and
+    the profile.
+    """
 
     value: float
     pairs: list[tuple[RidgeData, Floats]]
@@ -220,7 +228,9 @@ def _make_outcome(
 def draw_line(
     sweep: Sweep, value: float, count: int, folder: Path | None
 ) -> list[tuple[RidgeData, Floats]]:
-    """Returns data and budgets of one line, ``count`` times; a share of rows, or their number, may be what varies."""
+    """Returns data and budgets of one line, ``count`` times; a share of rows, or their number, may
+    be what varies.
+    """
     profile, share = sweep.setting(value)
     if sweep.medical:
         sets = [ridge_setup.load_medical(folder)] * count
@@ -251,7 +261,9 @@ def compute_line_losses(data: RidgeData, epsilon: Floats, lam: float) -> tuple[f
 
 
 def make_own_columns(task: Task, cases: list[Case]) -> list[ResultColumn]:
-    """Returns what our methods make of each line: the unregularised loss, averaged over a few fits with fresh noise."""
+    """Returns what our methods make of each line: the unregularised loss, averaged over a few fits
+    with fresh noise.
+    """
     fits = task.choose(*FITS)
     words = f"unregularised, {{}}, {fits} fit{'s' * (fits > 1)}"
     tight = tuple(
@@ -287,7 +299,9 @@ def _make_column(name: str, published: tuple[float, ...], draws: Floats) -> Resu
 
 
 def _find_reasons(number: int, table: ResultTable, lines: list[TableLine]) -> tuple[Reason, ...]:
-    """One reason a column for what lies among our draws, and one for each printed number that cannot be right."""
+    """One reason a column for what lies among our draws, and one for each printed number that
+    cannot be right.
+    """
     reasons = []
     for name, column in zip(_NAMES, table.columns, strict=False):
         off = [line for head, line, _ in table.find_deviations() if head == column.name]
@@ -317,7 +331,8 @@ def _explain_rare(name: str, line: TableLine, value: float) -> str:
     else:
         word, chance = ("small", 1 - above)
     return (
-        f"One person, whoever drew the smallest ε, sets this number. Print implies {implied:.4f}; a smallest ε as "
+        "One person, whoever drew the smallest ε, sets this number. Print implies "
+        f"{implied:.4f}; a smallest ε as "
         f"{word} as this has a chance of {chance:.1%}."
     )
 
@@ -331,7 +346,10 @@ def _explain_draws(name: str, falls: list[float | None]) -> str:
     else:
         where = f"print lies above {low} to {high} of them"
     if name.endswith("uniform"):
-        return f"One person, whoever drew the smallest ε, sets this number. Ours is the median of many draws; {where}."
+        return (
+            "One person, whoever drew the smallest ε, sets this number. Ours is the median of "
+            f"many draws; {where}."
+        )
     return f"The authors' draw was not seeded. Ours is the median of many draws; {where}."
 
 
@@ -341,7 +359,8 @@ def _check_by_simulation(task: Task, lines: list[TableLine]) -> str:
     gaps = [gap for line in lines for gap in _measure_gaps(task.name, *line.case, runs)]
     worst, errors = (max(column) for column in zip(*gaps, strict=True))
     return (
-        f"Means are closed forms. {runs:,} simulated runs for each of the {len(gaps)} cells differ from them "
+        f"Means are closed forms. {runs:,} simulated runs for each of the {len(gaps)} cells "
+        "differ from them "
         f"by at most {worst:.1%}, or {errors:.1f} standard errors."
     )
 
@@ -390,8 +409,10 @@ def _make_uniform_columns(
     )  # fmt: skip
     chance = PLAIN.smallest_at_least(single, len(data.y))
     return columns, (
-        f"The column with one ε for all hangs on a single number, the smallest ε drawn. The {len(implied)} printed "
-        f"cells imply {implied.min():.5f} to {implied.max():.5f}; at their median, {single:.5f}, all of them follow. "
+        "The column with one ε for all hangs on a single number, the smallest ε drawn. The "
+        f"{len(implied)} printed "
+        f"cells imply {implied.min():.5f} to {implied.max():.5f}; at their median, {single:.5f}, "
+        "all of them follow. "
         f"A smallest ε as large as that has a chance of {chance:.1%}."
     )
 
@@ -488,7 +509,10 @@ def describe_match() -> str:
         f"{name} {format_number(have, 4)} (print: {format_number(want, 4)})"
         for name, (have, want) in facts.items()
     )
-    return f"Ours is one draw of {ridge_setup.CANDIDATES:,}, chosen for its likeness to the authors', which has no seed: {told}."
+    return (
+        f"Ours is one draw of {ridge_setup.CANDIDATES:,}, chosen for its likeness to the "
+        f"authors', which has no seed: {told}."
+    )
 
 
 def _explain_exponents(
@@ -500,7 +524,10 @@ def _explain_exponents(
         for name, value in right.items() if table == number else ():
             column = columns[names.index(name)]
             ratio = (column.ours[lines.index(line)] or 0) / value
-            told = f"A wrong exponent: with {format_number(value)} in its place ours is {ratio:.3f} of print."
+            told = (
+                f"A wrong exponent: with {format_number(value)} in its place ours is {ratio:.3f} "
+                "of print."
+            )
             reasons.append(Reason(column.name, told, (line,)))
     return reasons
 
@@ -545,7 +572,9 @@ def _compute_lambdas(
 def compare_methods(
     data: RidgeData, epsilon: Floats, lams: tuple[float, ...], runs: int, seed: str
 ) -> tuple[dict[float, dict[str, LossMoments]], dict[float, dict[str, LossMoments]]]:
-    """Returns losses with the noise integrated out, and losses of simulated runs, by λ and method."""
+    """Returns losses with the noise integrated out, and losses of simulated runs, by λ and
+    method.
+    """
     drawn = draw_samples(data, epsilon, runs, seed)
     exact: dict[float, dict[str, LossMoments]] = {}
     seen: dict[float, dict[str, LossMoments]] = {}
@@ -593,7 +622,8 @@ def _describe_agreement(
         for kinds in (LOSSES, [f"{k}_std" for k in LOSSES])
     )
     return (
-        f"Noise is integrated out; {runs:,} simulated runs a cell differ by at most {means:.1%} in the mean and "
+        f"Noise is integrated out; {runs:,} simulated runs a cell differ by at most {means:.1%} "
+        "in the mean and "
         f"{stds:.1%} in the standard deviation."
     )
 
@@ -631,8 +661,10 @@ def speed(task: Task) -> Outcome:
         ResultColumn("ratio", (alone / together,)),
     )
     told = (
-        f"{len(lams)} lines × {runs:,} runs × {len(METHODS)} methods × {len(LOSSES)} losses take {together:.1f} s of "
-        f"one processor. By what {looped} runs on {LOOPED_LINES} lines took, a loop over runs takes {alone:.0f} s: "
+        f"{len(lams)} lines × {runs:,} runs × {len(METHODS)} methods × {len(LOSSES)} losses take "
+        f"{together:.1f} s of "
+        f"one processor. By what {looped} runs on {LOOPED_LINES} lines took, a loop over runs "
+        f"takes {alone:.0f} s: "
         f"{alone / together:.0f} times as long."
     )
     return Outcome(

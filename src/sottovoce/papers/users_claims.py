@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims of "Smoothly Bounding User Contributions in Differential Privacy" that need no data, each put to the test.
+"""Claims of "Smoothly Bounding User Contributions in Differential Privacy" that need no data, each
+put to the test.
 
-Weights against sample limiting for the mean (Theorem 2 and beyond) and for quantiles (Algorithm 4, Theorem 9), the two
-examples for regressions (with the solver), and what its printed tables tell about themselves. All in closed form or by
-exact sums; the paper's figures are in users_regression.py, its tables in users_tables.py.
+Weights against sample limiting for the mean (Theorem 2 and beyond) and for quantiles (Algorithm 4,
+Theorem 9), the two examples for regressions (with the solver), and what its printed tables tell
+about themselves. All in closed form or by exact sums; the paper's figures are in
+users_regression.py, its tables in users_tables.py.
 
     symbol   name
-    A        A·Σc² + (max W)² is the error, c the weights of rows, W those of people, in units where ε = 1
+    A        A·Σc² + (max W)² is the error, c the weights of rows, W those of people, in units where
+             ε = 1
     h        threshold: at most so many rows of each person are kept
 """
 
@@ -51,17 +54,20 @@ COUNTEREXAMPLES = (
     ((1, 18, 275, 316), (32, 1, 4, 47), 0.0188),
     ((1, 2498), (180, 203), 0.0064),
 )
-#: The quantile experiment: values of people are normal, inside bounds 0 and 1, on a grid of so many points.
+#: The quantile experiment: values of people are normal, inside bounds 0 and 1, on a grid of so many
+#: points.
 QUANTILE = 0.5
 MIDDLE = 0.4
 SPREAD = 0.1
 POINTS = 4096
 ROWS = 3000
-#: Failure probability at which Theorem 9 is looked at, draws of values, and fits of the library a draw.
+#: Failure probability at which Theorem 9 is looked at, draws of values, and fits of the library a
+#: draw.
 FAILURE = 0.05
 DRAWS = (20, 3)
 FITS = 5
-#: The constant of Berry and Esseen's theorem, and the ε that is given away so that 1 − e^−ε is next to one.
+#: The constant of Berry and Esseen's theorem, and the ε that is given away so that 1 − e^−ε is next
+#: to one.
 BERRY_ESSEEN = 0.4748
 SLACK = 5.0
 
@@ -102,7 +108,8 @@ def theorem_2(task: Task) -> Outcome:
         _make_column("limit, best h", limit, other), _make_column("ratio", ratio, other / own),
     )  # fmt: skip
     words = (
-        "Print says that the best weights have a variance less than (2g + 1)/(4g²). It is this number: at the optimum "
+        "Print says that the best weights have a variance less than (2g + 1)/(4g²). It is this "
+        "number: at the optimum "
         "everybody is heard alike.",
         f"The ratio tends to 3/2; at g = {every[-1]:g} it is {ratio[-1]:.4f}.",
     )
@@ -116,7 +123,9 @@ def theorem_2(task: Task) -> Outcome:
 
 
 def counterexample(task: Task) -> Outcome:
-    """Instances in which sample limiting costs more than 3/2 of the best weights, and the ratio by A."""
+    """Instances in which sample limiting costs more than 3/2 of the best weights, and the ratio by
+    A.
+    """
     lines = []
     found = []
     series = []
@@ -145,13 +154,18 @@ def counterexample(task: Task) -> Outcome:
         log_y=False,
     )
     most = max(line[-1] for line in found)
-    told = f"The ratio of the paper's family stays below 3/2. Here it reaches {most:.3f}; it is proved to be at most 4."
+    told = (
+        f"The ratio of the paper's family stays below 3/2. Here it reaches {most:.3f}; it is "
+        "proved to be at most 4."
+    )
     table = ResultTable("A·Σc² + (max W)², people × rows", "people", tuple(lines), columns)
     return Outcome(task.name, task.size, (table,), (Figure("More than 3/2", (axes,)),), (told,))
 
 
 def example_1(task: Task) -> Outcome:
-    """Example 1: two directions, one of which should be limited and the other not; σ = 0 and 2d(B/ε)² = 1."""
+    """Example 1: two directions, one of which should be limited and the other not; σ = 0 and
+    2d(B/ε)² = 1.
+    """
     found = []
     for g in EXAMPLE_1 if task.size == "full" else EXAMPLE_1[:4]:
         sizes = np.concatenate([[1], np.full(g**2, g), [g], np.ones(g**2, dtype=np.int64)])
@@ -167,8 +181,13 @@ def example_1(task: Task) -> Outcome:
         found.append((g, *solved, min(reach) ** 2, min(reach) ** 2 / solved[0]))
         task.progress(g / EXAMPLE_1[-1])
     every, value, bound, limit, ratio = np.array(found).T
-    columns = (_make_column("best map", value, every**-4.0), _make_column("no map is below", bound),
-               _make_column("limit, best h", limit, 1 / (4 * every**3)), _make_column("ratio", ratio, every / 4))  # fmt: skip
+    columns = (
+        _make_column("best map", value, every**-4.0),
+        _make_column("no map is below", bound),
+        # fmt: skip
+        _make_column("limit, best h", limit, 1 / (4 * every**3)),
+        _make_column("ratio", ratio, every / 4),
+    )
     return _make_outcome(
         task,
         "Total variance",
@@ -179,7 +198,9 @@ def example_1(task: Task) -> Outcome:
 
 
 def example_3(task: Task) -> Outcome:
-    """Example 3: all features of length one; σ = 1 and 2d(B/ε)² = g. The rows that are kept are drawn."""
+    """Example 3: all features of length one; σ = 1 and 2d(B/ε)² = g. The rows that are kept are
+    drawn.
+    """
     found = []
     for g in EXAMPLE_3 if task.size == "full" else EXAMPLE_3[:2]:
         owner = np.repeat(np.arange(g + 1), g)
@@ -190,8 +211,13 @@ def example_3(task: Task) -> Outcome:
         median = min(_find_example_3_median(g, h) for h in range(1, g + 1))
         found.append((g, *solved, median, median / solved[0]))
     every, value, bound, limit, ratio = np.array(found).T
-    columns = (_make_column("best map", value, 6 / every), _make_column("no map is below", bound),
-               _make_column("limit, best h, median", limit, every / 9), _make_column("ratio", ratio, every**2 / 54))  # fmt: skip
+    columns = (
+        _make_column("best map", value, 6 / every),
+        _make_column("no map is below", bound),
+        # fmt: skip
+        _make_column("limit, best h, median", limit, every / 9),
+        _make_column("ratio", ratio, every**2 / 54),
+    )
     return _make_outcome(
         task,
         "Total variance",
@@ -202,7 +228,9 @@ def example_3(task: Task) -> Outcome:
 
 
 def _solve_map(X: Floats, owner: Integers, epsilon: float, variance: float) -> tuple[float, float]:
-    """Returns the total variance of the best map for labels in [0, 1], and the bound of its certificate."""
+    """Returns the total variance of the best map for labels in [0, 1], and the bound of its
+    certificate.
+    """
     regression = sv.LabelPrivateRegression(
         (0, 1), variance, fit_intercept=False, sensitivity="entrywise"
     )
@@ -213,8 +241,9 @@ def _solve_map(X: Floats, owner: Integers, epsilon: float, variance: float) -> t
 def compute_example_3_law(g: int, h: int) -> tuple[Floats, Floats]:
     """Returns the variances that sample limiting can have, ascending, and the chance of each.
 
-    Each of g people keeps their one row of the first kind with probability h/g, and ``seen`` of them do. Where nobody
-    keeps a row of the second kind there is no estimate; this case is left out.
+    Each of g people keeps their one row of the first kind with probability h/g, and ``seen`` of
+    them do. Where nobody keeps a row of the second kind there is no estimate; this case is left
+    out.
     """
     if h < g:
         seen = np.arange(g + 1)
@@ -255,7 +284,9 @@ def _make_outcome(
 
 
 def quantile(task: Task) -> Outcome:
-    """The median by Algorithm 4 with weights, with sample limiting, and with all rows alike; and Theorem 9's bound."""
+    """The median by Algorithm 4 with weights, with sample limiting, and with all rows alike; and
+    Theorem 9's bound.
+    """
     settings = list(product((1.0, 1.5, 2.0), (0.1, 1.0)))[: task.choose(6, 2)]
     found = [_compute_rank_errors(task, alpha, epsilon) for alpha, epsilon in settings]
     names = (
@@ -271,10 +302,13 @@ def quantile(task: Task) -> Outcome:
     )
     lines = tuple(f"{alpha:g}, {epsilon:g}" for alpha, epsilon in settings)
     words = (
-        "Errors are roots of the mean square of F(answer) − q, over the values drawn and the answer, by exact sums; "
+        "Errors are roots of the mean square of F(answer) − q, over the values drawn and the "
+        "answer, by exact sums; "
         f"those of the library, by permute-and-flip, over {FITS} fits a draw.",
-        f"Theorem 9, with the constants of its proof and at γ = {FAILURE}, holds for 9 answers of 10 and is "
-        f"{min(line[5] / line[4] for line in found):.1f} to {max(line[5] / line[4] for line in found):.1f} times what "
+        f"Theorem 9, with the constants of its proof and at γ = {FAILURE}, holds for 9 answers "
+        "of 10 and is "
+        f"{min(line[5] / line[4] for line in found):.1f} to "
+        f"{max(line[5] / line[4] for line in found):.1f} times what "
         "is seen.",
     )
     return Outcome(
@@ -323,7 +357,9 @@ def compute_grid_errors() -> Floats:
 
 
 def compute_chances(y: Floats, c: Floats, W: float, epsilon: float) -> Floats:
-    """Returns the probability of each point of the grid by Algorithm 4, ∝ exp(−ε|rank − q|/(2W))."""
+    """Returns the probability of each point of the grid by Algorithm 4, ∝ exp(−ε|rank −
+    q|/(2W)).
+    """
     order = np.argsort(y)
     ranks = np.concatenate([[0.0], np.cumsum(c[order])])[
         np.searchsorted(y[order], np.linspace(0, 1, POINTS), "right")
@@ -341,7 +377,9 @@ def _find_tail(law: Floats) -> float:
 
 
 def compute_theorem_9(c: Floats, W: float, epsilon: float) -> float:
-    """Returns α + 2η + (2W/ε)·ln(1/(γβ)) at the best α, by Claims 5 and 6 with a uniform base measure."""
+    """Returns α + 2η + (2W/ε)·ln(1/(γβ)) at the best α, by Claims 5 and 6 with a uniform base
+    measure.
+    """
     eta = math.sqrt(math.log(2 * len(c) / FAILURE) * float(c @ c) / 2) + float(c.max())
     alpha = np.linspace(0.001, 0.499, 499)
     ends = norm.ppf(np.stack([QUANTILE + alpha, QUANTILE - alpha]), MIDDLE, SPREAD)
@@ -350,7 +388,9 @@ def compute_theorem_9(c: Floats, W: float, epsilon: float) -> float:
 
 
 def table_1_law(task: Task) -> Outcome:
-    """What Table 1 tells about itself: errors are a + c/ε² for a fixed map, so two ε foretell the third."""
+    """What Table 1 tells about itself: errors are a + c/ε² for a fixed map, so two ε foretell the
+    third.
+    """
     lines = []
     ours = []
     at_two = []
@@ -362,11 +402,15 @@ def table_1_law(task: Task) -> Outcome:
         ours.append(three + (one - three) * (1 / 4 - 1 / 9) / (1 - 1 / 9))
         at_two.append(two)
     words = (
-        "With all rows the map does not depend on ε, and the number at ε = 2 follows from those at 1 and 3. For the "
-        "best h it is at least that, because a minimum of functions a + c/ε² is concave in 1/ε². For the best map, "
+        "With all rows the map does not depend on ε, and the number at ε = 2 follows from those "
+        "at 1 and 3. For the "
+        "best h it is at least that, because a minimum of functions a + c/ε² is concave in 1/ε². "
+        "For the best map, "
         "which is chosen by another error, this holds roughly.",
-        "With all rows print agrees within 2 %, although a mean of ten runs has a standard deviation of 22 % or more. "
-        "So it seems that the same draws of noise were used at every ε, and that lines are not independent.",
+        "With all rows print agrees within 2 %, although a mean of ten runs has a standard "
+        "deviation of 22 % or more. "
+        "So it seems that the same draws of noise were used at every ε, and that lines are not "
+        "independent.",
     )
     column = ResultColumn("at ε = 2, by 1 and 3", tuple(ours), tuple(at_two))
     return Outcome(
@@ -379,7 +423,9 @@ def table_1_law(task: Task) -> Outcome:
 
 
 def table_2_noise(task: Task) -> Outcome:
-    """Which ε the noise behind Table 2 keeps, if it is that of the algorithm that the paper names."""
+    """Which ε the noise behind Table 2 keeps, if it is that of the algorithm that the paper
+    names.
+    """
     found = [_compute_kept_epsilon(epsilon, FACTS["drugs"][2]) for epsilon in LARGE_EPSILONS]
     names = (
         "noise, over the largest gradient",
@@ -391,10 +437,13 @@ def table_2_noise(task: Task) -> Outcome:
         _make_column(name, line) for name, line in zip(names, zip(*found, strict=True), strict=True)
     )
     words = (
-        "Algorithm 1 of Bassily, Smith and Thakurta (2014) draws one of m people in each of m² steps. The proof "
-        "of its noise is for small ε. If a person's gradient turns from −1 to 1 while all others have −1, the steps "
+        "Algorithm 1 of Bassily, Smith and Thakurta (2014) draws one of m people in each of m² "
+        "steps. The proof "
+        "of its noise is for small ε. If a person's gradient turns from −1 to 1 while all others "
+        "have −1, the steps "
         "give away what is shown here, under replacement.",
-        "The sum of the losses of all steps is normal up to the theorem of Berry and Esseen, which lower limits count.",
+        "The sum of the losses of all steps is normal up to the theorem of Berry and Esseen, "
+        "which lower limits count.",
     )
     table = ResultTable("Promised and kept", "promised ε", _format_labels(LARGE_EPSILONS), columns)
     return Outcome(task.name, task.size, (table,), (), words)

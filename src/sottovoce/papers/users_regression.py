@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The regressions of "Smoothly Bounding User Contributions in Differential Privacy": Figures 1 to 3.
+"""The regressions of "Smoothly Bounding User Contributions in Differential Privacy": Figures 1 to
+3.
 
-Errors are means over the noise in closed form: with a map C and noise of scale b, E‖y − X(Cy + Z)‖²/n is
-‖y − XCy‖²/n + 2b²·tr(XᵀX)/n. Conventions are **as published, and not private**: B is the range of the labels seen, σ²
-is that of least squares, and the best threshold h is picked with the answers in hand.
+Errors are means over the noise in closed form: with a map C and noise of scale b, E‖y − X(Cy +
+Z)‖²/n is ‖y − XCy‖²/n + 2b²·tr(XᵀX)/n. Conventions are **as published, and not private**: B is the
+range of the labels seen, σ² is that of least squares, and the best threshold h is picked with the
+answers in hand.
 
     symbol   name
     C, b     the public linear map of labels, and the scale of Laplace noise on each coefficient
@@ -25,7 +27,8 @@ from sottovoce.arrays import Floats, Integers
 from sottovoce.papers.registry import Task, make_named_generator
 from sottovoce.papers.results import Figure, Outcome, Panel, ResultColumn, ResultTable, Series
 
-#: The paper's synthetic data: half of the columns matter, and labels have this standard deviation around the plane.
+#: The paper's synthetic data: half of the columns matter, and labels have this standard deviation
+#: around the plane.
 COLUMNS = 10
 INFORMATIVE = 5
 NOISE = 20.0
@@ -34,7 +37,8 @@ ALPHAS = (1.0, 1.25, 1.5, 1.75, 2.0)
 EPSILONS = (1.0, 2.0, 3.0)
 ALPHA = 1.5
 MOST_ROWS = 3000
-#: Draws of synthetic data, and runs of noise that check the closed form, for the full and the small size.
+#: Draws of synthetic data, and runs of noise that check the closed form, for the full and the small
+#: size.
 DRAWS = (10, 1)
 CHECKS = (20_000, 2_000)
 #: Thresholds that are tried, at most: evenly spaced on a logarithmic scale.
@@ -70,7 +74,9 @@ class LabelProblem:
         return np.asarray((self.X**2).mean(axis=0))
 
     def error(self, beta: Floats, scale: float | Floats) -> Floats:
-        """Returns the mean squared error of predictions with these coefficients and Laplace noise on them."""
+        """Returns the mean squared error of predictions with these coefficients and Laplace noise
+        on them.
+        """
         misfit = np.mean((self.y - self.X @ beta) ** 2)
         return np.asarray(misfit + 2 * np.square(scale) * self.stretch.sum())
 
@@ -97,7 +103,9 @@ def limit_rows(owner: Integers, h: int, order: Integers) -> Integers:
 
 
 def solve_least_squares(X: Floats, owner: Integers, rows: Integers) -> tuple[Floats, float]:
-    """Returns the map of least squares on these rows, and how far one person's labels, a unit each, can move it."""
+    """Returns the map of least squares on these rows, and how far one person's labels, a unit each,
+    can move it.
+    """
     chosen = X[rows]
     C = np.linalg.solve(chosen.T @ chosen, chosen.T)
     return np.asarray(C), float(np.bincount(owner[rows], weights=np.abs(C).sum(axis=0)).max())
@@ -106,7 +114,9 @@ def solve_least_squares(X: Floats, owner: Integers, rows: Integers) -> tuple[Flo
 def measure_limits(
     problem: LabelProblem, epsilons: Sequence[float], seed: str
 ) -> tuple[Integers, Floats]:
-    """Returns the thresholds that are tried, and the error of sample limiting for each ε at each of them."""
+    """Returns the thresholds that are tried, and the error of sample limiting for each ε at each of
+    them.
+    """
     largest = int(np.bincount(problem.owner).max())
     thresholds = np.unique(np.geomspace(1, largest, THRESHOLDS).round().astype(np.int64))
     low, high = problem.range
@@ -120,7 +130,8 @@ def measure_limits(
 
 
 def make_zipf_sizes(n: int, alpha: float) -> Integers:
-    """Returns everybody's rows, n in all: as many people with i rows as i^−α has it, the rest with one row each.
+    """Returns everybody's rows, n in all: as many people with i rows as i^−α has it, the rest with
+    one row each.
 
     >>> zipf(20, 1.0).tolist()
     [1, 1, 1, 1, 1, 1, 2, 3, 4, 5]
@@ -199,7 +210,9 @@ def figure(task: Task) -> Outcome:
 def _measure_draws(
     task: Task, setting: tuple[int, float], epsilons: Sequence[float], share: float
 ) -> list[list[list[float]]]:
-    """Returns, for each draw of data and each ε, the errors of the three methods and the best threshold."""
+    """Returns, for each draw of data and each ε, the errors of the three methods and the best
+    threshold.
+    """
     found = []
     for draw in range(task.choose(*DRAWS)):
         problem = draw_synthetic(*setting, draw)
@@ -243,15 +256,21 @@ def _describe_axis(number: int, found: Floats) -> str:
     errors = f"between {found[..., :3].min():,.0f} and {found[..., :3].max():,.0f}"
     told = {
         1: "Print has bars without numbers, on an axis with marks from 10³ to 10⁶.",
-        2: "Print has bars without numbers, on an axis with marks from 10³ to 10⁵; its caption gives α = 1.5, but α is "
+        2: "Print has bars without numbers, on an axis with marks from 10³ to 10⁵; its caption "
+        "gives α = 1.5, but α is "
         "what varies.",
         3: "Print has bars without numbers.",
     }
-    return f"{told[number]} All our errors lie {errors}; the best map is ahead of the best h in {worse:.0%} of draws."
+    return (
+        f"{told[number]} All our errors lie {errors}; the best map is ahead of the best h in "
+        f"{worse:.0%} of draws."
+    )
 
 
 def _check_by_simulation(task: Task, problem: LabelProblem, epsilon: float) -> str:
-    """Draws noise for least squares on all rows and compares the mean error with the closed form."""
+    """Draws noise for least squares on all rows and compares the mean error with the closed
+    form.
+    """
     runs = task.choose(*CHECKS)
     everybody = np.arange(len(problem.y))
     C, reach = solve_least_squares(problem.X, problem.owner, everybody)
@@ -265,7 +284,10 @@ def _check_by_simulation(task: Task, problem: LabelProblem, epsilon: float) -> s
         shifts * (shifts @ gram - 2 * cross / len(problem.y))
     ).sum(1)
     errors = abs(seen.mean() - exact) / (seen.std() / math.sqrt(runs))
-    return f"Means over noise are closed forms; {runs:,} draws of noise differ by {errors:.1f} standard errors."
+    return (
+        f"Means over noise are closed forms; {runs:,} draws of noise differ by {errors:.1f} "
+        "standard errors."
+    )
 
 
 def exact(task: Task) -> Outcome:

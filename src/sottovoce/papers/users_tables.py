@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables 1 and 2 of "Smoothly Bounding User Contributions in Differential Privacy", on your own copy of its data.
+"""Tables 1 and 2 of "Smoothly Bounding User Contributions in Differential Privacy", on your own
+copy of its data.
 
-Neither the drug reviews nor the news data are in this package; an experiment whose data are missing says which to get.
-Methods are **as published, and not private** where the paper's are not: ranges and variances are read off the labels,
-and the noise of Table 2 does not keep its promise (users/table-2-noise).
+Neither the drug reviews nor the news data are in this package; an experiment whose data are missing
+says which to get. Methods are **as published, and not private** where the paper's are not: ranges
+and variances are read off the labels, and the noise of Table 2 does not keep its promise
+(users/table-2-noise).
 
     symbol   name
     c, W     weight of a row, and the largest total weight of a person
@@ -39,19 +41,22 @@ from sottovoce.papers.users_regression import (
     measure_limits,
 )
 
-#: Where data are looked for when no folder is named, and the files as they come from the UCI repository.
+#: Where data are looked for when no folder is named, and the files as they come from the UCI
+#: repository.
 DATA_VARIABLE = "SOTTOVOCE_DATA"
 DATA_FOLDER = Path("../shared/data")
 DRUGS = "drugLibTrain_raw.tsv"
 NEWS = "News_Final.csv"
 FEEDBACK = ("Facebook", "GooglePlus", "LinkedIn")
-#: Popularity is noted every 20 minutes for two days: ten hourly values and the last, as print has d = 10.
+#: Popularity is noted every 20 minutes for two days: ten hourly values and the last, as print has d
+#: = 10.
 NEWS_FEATURES = tuple(f"TS{3 * hour}" for hour in range(1, 11))
 NEWS_LABEL = "TS144"
 #: What print says: rows, columns, people, rows of the largest.
 FACTS = {"drugs": (3107, 8, 502, 63), "news": (3452, 10, 297, 878)}
 METHODS = {BEST: "weighted", LIMITED: "sample_limit_best", EVERYTHING: "sample_limit_max"}
-#: Choices of the rows that a threshold keeps, for the full and the small size; and the runs that print averages.
+#: Choices of the rows that a threshold keeps, for the full and the small size; and the runs that
+#: print averages.
 CHOICES = (10, 2)
 PRINTED_RUNS = 10
 #: The variance of the square of Laplace noise is five times its squared mean.
@@ -97,8 +102,10 @@ def _compare_methods(task: Task, name: str, problem: LabelProblem) -> ResultTabl
         / problem.stretch.sum()
     )
     why = (
-        f"Print is a mean of {PRINTED_RUNS} runs, whose noise has a standard deviation of {noise:.0%} of itself, the "
-        "same draws at every ε (users/table-1-law). It does not tell B, the coding of levels, or an intercept."
+        f"Print is a mean of {PRINTED_RUNS} runs, whose noise has a standard deviation of "
+        f"{noise:.0%} of itself, the "
+        "same draws at every ε (users/table-1-law). It does not tell B, the coding of levels, or "
+        "an intercept."
     )
     labels = tuple(f"{epsilon:g}" for epsilon in EPSILONS)
     return ResultTable(
@@ -116,8 +123,10 @@ def _describe_problem(name: str, problem: LabelProblem) -> str:
     )
     told, found = (", ".join(map(str, facts)) for facts in (FACTS[name], _count_facts(problem)))
     return (
-        f"Of the {name} data, rows, columns, people and rows of the largest are {found}; print has {told}. "
-        f"Least squares leaves a variance of {problem.variance:.3g}, and {with_one.variance:.3g} with an intercept."
+        f"Of the {name} data, rows, columns, people and rows of the largest are {found}; print "
+        f"has {told}. "
+        f"Least squares leaves a variance of {problem.variance:.3g}, and {with_one.variance:.3g} "
+        "with an intercept."
     )
 
 
@@ -128,7 +137,9 @@ def _count_facts(problem: LabelProblem) -> tuple[int, ...]:
 
 @dataclass(frozen=True, eq=False)
 class CellDescent:
-    """Rows that are alike as one cell, and the weights of each person's cells in each of several settings."""
+    """Rows that are alike as one cell, and the weights of each person's cells in each of several
+    settings.
+    """
 
     X: Floats  # one line a cell
     y: Floats
@@ -157,7 +168,9 @@ class CellDescent:
         return np.asarray(np.logaddexp(0, margins) @ self.share)
 
     def gradient(self, theta: Floats, weights: Floats) -> Floats:
-        """Returns the weighted sum of the gradients of all cells, each cut to length one first, line by line."""
+        """Returns the weighted sum of the gradients of all cells, each cut to length one first,
+        line by line.
+        """
         slope = np.clip(expit(theta @ self.X.T) - self.y, -self._steepest, self._steepest)
         return np.asarray((weights * slope) @ self.X)
 
@@ -167,7 +180,9 @@ class CellDescent:
         return np.asarray(1 / np.linalg.norm(self.X, axis=1).clip(1.0))
 
     def run_noisy_steps(self, setting: Integers, noise: Floats, steps: int, task: Task) -> Floats:
-        """Returns where noisy steps lead, one person drawn in each; one line for each setting and its noise."""
+        """Returns where noisy steps lead, one person drawn in each; one line for each setting and
+        its noise.
+        """
         rng = make_named_generator("users table 2")
         people = self.weights.shape[1]
         d = self.X.shape[1]
@@ -187,7 +202,9 @@ class CellDescent:
 
 
 def table_2(task: Task) -> Outcome:
-    """Table 2: logistic regression on drug reviews, ratings above their median against the others."""
+    """Table 2: logistic regression on drug reviews, ratings above their median against the
+    others.
+    """
     problem = load_reviews(task.data)
     if problem is None:
         raise _missing_data_error(DRUGS)
@@ -201,14 +218,19 @@ def table_2(task: Task) -> Outcome:
     noise = people * descent.max_person_weights[setting] * each[epsilon]
     theta = descent.run_noisy_steps(setting, noise, task.choose(people**2, FEW_STEPS), task)
     found = descent.losses(theta).reshape(shape).mean(axis=2)
-    told = f"Ours are means of {runs} runs of {task.choose(people**2, FEW_STEPS):,} steps each; print has 50 runs."
+    told = (
+        f"Ours are means of {runs} runs of {task.choose(people**2, FEW_STEPS):,} steps each; "
+        "print has 50 runs."
+    )
     return Outcome(
         task.name, task.size, (_make_losses_table(found),), (), (told, _describe_chances())
     )
 
 
 def compute_step_noise(epsilon: float, people: int) -> float:
-    """Returns the noise of a step over its largest gradient, by Algorithm 1 of Bassily, Smith and Thakurta (2014)."""
+    """Returns the noise of a step over its largest gradient, by Algorithm 1 of Bassily, Smith and
+    Thakurta (2014).
+    """
     return math.sqrt(NOISE_CONSTANT * math.log(people / DELTA) * math.log(1 / DELTA)) / epsilon
 
 
@@ -244,7 +266,10 @@ def _make_losses_table(found: Floats) -> ResultTable:
         )
         for i, (name, (method, first)) in enumerate(zip(names, places, strict=True))
     )
-    why = "Print does not tell the number of steps, their stride or the noise; ours are those of the algorithm it names."
+    why = (
+        "Print does not tell the number of steps, their stride or the noise; ours are those of "
+        "the algorithm it names."
+    )
     labels = tuple(f"{epsilon:g}" for epsilon in LARGE_EPSILONS)
     return ResultTable(
         "Mean cross-entropy", "ε", labels, columns, tuple(Reason(name, why) for name in names)
@@ -266,9 +291,11 @@ def _describe_chances() -> str:
 
 
 def load_reviews(folder: Path | None) -> LabelProblem | None:
-    """Returns ratings of drugs by effectiveness and side effects, 0/1 columns without the first level; or None.
+    """Returns ratings of drugs by effectiveness and side effects, 0/1 columns without the first
+    level; or None.
 
-    A drug is a "user". The file has the columns urlDrugName, rating, effectiveness and sideEffects, split by tabs.
+    A drug is a "user". The file has the columns urlDrugName, rating, effectiveness and sideEffects,
+    split by tabs.
     """
     path = _find_folder(folder) / DRUGS
     if not path.is_file():
@@ -286,10 +313,12 @@ def load_reviews(folder: Path | None) -> LabelProblem | None:
 
 
 def load_news(folder: Path | None) -> LabelProblem | None:
-    """Returns the last popularity of news by that of the first ten hours, or None; a source is a "user".
+    """Returns the last popularity of news by that of the first ten hours, or None; a source is a
+    "user".
 
-    Print does not tell platform and topic. Of the tables of feedback that are there (such as LinkedIn_Economy.csv, with
-    IDLink and TS1 to TS144), the one that is most like what print says is taken.
+    Print does not tell platform and topic. Of the tables of feedback that are there (such as
+    LinkedIn_Economy.csv, with IDLink and TS1 to TS144), the one that is most like what print says
+    is taken.
     """
     path = _find_folder(folder) / NEWS
     tables = [file for name in FEEDBACK for file in sorted(path.parent.glob(f"{name}_*.csv"))]
@@ -305,7 +334,9 @@ def load_news(folder: Path | None) -> LabelProblem | None:
 
 
 def _read_feedback(table: Path, source: Mapping[float, str]) -> LabelProblem:
-    """Joins one table of feedback with the sources; −1 stands for news whose popularity is not known."""
+    """Joins one table of feedback with the sources; −1 stands for news whose popularity is not
+    known.
+    """
     lines = _read_lines(table, ("IDLink", *NEWS_FEATURES, NEWS_LABEL))
     rows = [
         line for line in lines if float(line["IDLink"]) in source and float(line[NEWS_LABEL]) >= 0
@@ -336,8 +367,10 @@ def _missing_data_error(files: str) -> InvalidData:
     return InvalidData(
         f"There is no {files} in the data folder.",
         "The data are needed for this experiment and are not part of this package.",
-        "Get the Drug Review Dataset (Druglib.com), or News Popularity in Multiple Social Media Platforms with its "
-        f"tables of feedback, from the UCI repository, and name the folder with --data or {DATA_VARIABLE}.",
+        "Get the Drug Review Dataset (Druglib.com), or News Popularity in Multiple Social Media "
+        "Platforms with its "
+        "tables of feedback, from the UCI repository, and name the folder with --data or "
+        f"{DATA_VARIABLE}.",
     )
 
 

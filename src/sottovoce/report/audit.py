@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An audit as one HTML file that needs nothing but itself, or as part of another page; stamped as what it is."""
+"""An audit as one HTML file that needs nothing but itself, or as part of another page; stamped as
+what it is.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,13 @@ if TYPE_CHECKING:
 
 
 REPLACE_NOTE = (
-    " The promise is about replacing somebody's rows by others. What is shown is about leaving them out, which is only "
+    " The promise is about replacing somebody's rows by others. What is shown is about leaving "
+    "them out, which is only "
     "half of that: the new rows would cost something too."
 )
 FOR_WHOM = (
-    "For the curator alone. Every number on this page depends on everybody's data, also those about one person when "
+    "For the curator alone. Every number on this page depends on everybody's data, also those "
+    "about one person when "
     "only that person sees them. Do not publish, send or charge by them."
 )
 #: So many of the least protected are listed.
@@ -44,7 +48,9 @@ def make_audit_page(audit: PerInstance, release: Release, *, reveal: bool = Fals
 def make_audit_body(
     audit: PerInstance, release: Release, *, reveal: bool = False, ask: str = REVEAL_OPTION
 ) -> str:
-    """Returns what is on it: a picture, the numbers, and who is least protected, by rank or by name."""
+    """Returns what is on it: a picture, the numbers, and who is least protected, by rank or by
+    name.
+    """
     summary = audit.summary()
     losses = np.asarray(audit.by_person())
     unit, people = audit.unit, audit.unit == "people"
@@ -121,12 +127,18 @@ def _summarise(summary: Summary, losses: Floats, unit: str) -> str:
     half = find_median(losses)
     most = float(losses.max())
     if summary.promised is None or not 0 < half < np.inf:
-        return f"Half of the {unit} lost ε = {_format_number(half)} or less, and nobody more than {_format_number(most)}."
+        return (
+            f"Half of the {unit} lost ε = {_format_number(half)} or less, and nobody more than "
+            f"{_format_number(most)}."
+        )
     times = summary.promised[1] / half
     return (
-        f"Half of the {unit} lost ε = {_format_number(half)} or less, and nobody more than {_format_number(most)}. "
-        f"The largest promise, {_format_number(summary.promised[1])}, is {_format_number(times)} times what the middle one lost: a "
-        f"promise covers every table that there could be, and these numbers only the one that there is."
+        f"Half of the {unit} lost ε = {_format_number(half)} or less, and nobody more than "
+        f"{_format_number(most)}. "
+        f"The largest promise, {_format_number(summary.promised[1])}, is {_format_number(times)} "
+        "times what the middle one lost: a "
+        "promise covers every table that there could be, and these numbers only the one that "
+        "there is."
     )
 
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paper that pages are printed on: one HTML file that needs nothing but itself, light or dark, wide or narrow.
+"""The paper that pages are printed on: one HTML file that needs nothing but itself, light or dark,
+wide or narrow.
 
-It loads nothing and runs nothing. Colours are named once and serve the pictures too; on paper they are those of light.
+It loads nothing and runs nothing. Colours are named once and serve the pictures too; on paper they
+are those of light.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ def make_stamp(word: str, text: str) -> str:
 
 
 def make_table(heads: Sequence[str], lines: Sequence[Sequence[str]], kind: str = "") -> str:
-    """Returns a table that scrolls by itself where it is too wide; of kind "words" the second column is text."""
+    """Returns a table that scrolls by itself where it is too wide; of kind "words" the second
+    column is text.
+    """
     head = "".join(
         f'<th scope="col">{escape(name)}</th>' if name else "<td></td>" for name in heads
     )

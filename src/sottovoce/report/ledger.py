@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A statement as one HTML file that needs nothing but itself, and its way back.
 
-The page is a function of the proof, which is in it as JSON. Whoever checks it makes the page again from the proof and
-compares byte by byte, so no amount that is shown can differ from the proved one.
+The page is a function of the proof, which is in it as JSON. Whoever checks it makes the page again
+from the proof and compares byte by byte, so no amount that is shown can differ from the proved one.
 
 Everybody's balances without a name: how many allow how much, and how much of it is spent.
 
-They follow from the lines of the books, in which people are digests: the last grant counts, and every charge. Each
-account is told by itself. People who allow the same are one tier; where there are many amounts, a tier is a range.
+They follow from the lines of the books, in which people are digests: the last grant counts, and
+every charge. Each account is told by itself. People who allow the same are one tier; where there
+are many amounts, a tier is a range.
 """
 
 from __future__ import annotations
@@ -48,9 +49,11 @@ LABELS = ", replace labels"
 ZERO_OUT = ", zero out"
 CONVERSION_NOTES = {
     RHO: f"The ρ in a sum is read as an ε at δ = {READ_AT:f}, which is part of the δ of the sum.",
-    LABELS: "Answers that protect labels alone are counted in the sum. They take all other columns of their tables as "
+    LABELS: "Answers that protect labels alone are counted in the sum. They take all other columns "
+    "of their tables as "
     "public, and promise nothing about those.",
-    ZERO_OUT: "A promise about whether you were heard or left out counts more than once in the sum: for leaving your "
+    ZERO_OUT: "A promise about whether you were heard or left out counts more than once in the sum: "
+    "for leaving your "
     "rows out, and for putting others in their place.",
 }
 
@@ -90,13 +93,16 @@ def _explain_signature(statement: Statement) -> str:
         return ""
     key = escape(statement.key)
     return (
-        "\n<p>The books have signed it. If the curator has published this public key, the page can be checked with it "
+        "\n<p>The books have signed it. If the curator has published this public key, the page "
+        "can be checked with it "
         f'alone, in the same way with --key:</p>\n<p class="head">{key}</p>'
     )
 
 
 def read_statement(text: str) -> Statement:
-    """Returns the statement behind a page; refuses what is none, and a page that shows anything else than its proof."""
+    """Returns the statement behind a page; refuses what is none, and a page that shows anything
+    else than its proof.
+    """
     found = re.search(f"{SCRIPT}\n(.*?)</script>", text, re.DOTALL)
     try:
         if found is not None:
@@ -115,9 +121,11 @@ def read_statement(text: str) -> Statement:
     statement.refuse_unproved()
     if not unchanged:
         raise LedgerBroken(
-            "This page does not show what its proof says: it was changed, or another version of sottovoce made it.",
+            "This page does not show what its proof says: it was changed, or another version of "
+            "sottovoce made it.",
             "Everything on the page follows from the proof inside.",
-            f"Ask for a new statement, or check with the version that made it (it says: {statement.made_by}).",
+            "Ask for a new statement, or check with the version that made it (it says: "
+            f"{statement.made_by}).",
         )
     return statement
 
@@ -139,15 +147,22 @@ def explain_protection(held: Sequence[AccountBalance]) -> list[str]:
 
 
 def explain_odds(held: Sequence[AccountBalance]) -> list[str]:
-    """Returns what all accounts together mean, as the odds of a guess about this person: so far, and in the end."""
+    """Returns what all accounts together mean, as the odds of a guess about this person: so far,
+    and in the end.
+    """
     spent, allowed = (
         _collect_spent(held),
         {account.name: max(account.granted, account.spent) for account in held},
     )
-    so_far = f"seeing all that was released so far changes the odds of any guess about your data {_describe_bound(spent)}"
+    so_far = (
+        "seeing all that was released so far changes the odds of any guess about your data "
+        f"{_describe_bound(spent)}"
+    )
     return [
-        f"All accounts together: {so_far if any(spent.values()) else 'nothing is spent yet'}. If all that you allow is "
-        f"spent one day, in every account, the odds will have changed {_describe_bound(allowed)}. This holds whatever somebody "
+        f"All accounts together: {so_far if any(spent.values()) else 'nothing is spent yet'}. If "
+        "all that you allow is "
+        "spent one day, in every account, the odds will have changed "
+        f"{_describe_bound(allowed)}. This holds whatever somebody "
         "knew before.",
         *explain_conversions(allowed),
     ]
@@ -209,10 +224,14 @@ def draw_accounts(held: Sequence[AccountBalance]) -> str:
 
 def _draw_account(account: AccountBalance) -> str:
     share = account.spent / max(account.granted, account.spent, 1)
-    words = f"{account.format_amount(account.spent)} spent, {account.format_amount(account.remaining)} left ({account.description})"
+    words = (
+        f"{account.format_amount(account.spent)} spent, "
+        f"{account.format_amount(account.remaining)} left ({account.description})"
+    )
     return (
         f'<figure class="spent"><figcaption>{escape(words)}</figcaption>\n'
-        f'<svg viewBox="0 0 {BAR_LENGTH} {BAR_HEIGHT}" preserveAspectRatio="none" role="img" aria-label="{share:.0%} is spent">'
+        f'<svg viewBox="0 0 {BAR_LENGTH} {BAR_HEIGHT}" preserveAspectRatio="none" role="img" '
+        f'aria-label="{share:.0%} is spent">'
         f'<rect class="left" width="{BAR_LENGTH}" height="{BAR_HEIGHT}"/>'
         f'<rect class="own" width="{BAR_LENGTH * share:.1f}" height="{BAR_HEIGHT}"/></svg></figure>'
     )
@@ -231,7 +250,8 @@ def make_line_cells(line: Line) -> list[str]:
     told = {
         "granted": "allowed in all",
         "published": f"the release “{line.key}”, published",
-        "reserved, never published": f"the release “{line.key}”, begun and never published; it stays spent",
+        "reserved, never "
+        "published": f"the release “{line.key}”, begun and never published; it stays spent",
         "outside": f"spent elsewhere, “{line.key}”",
     }[line.state]
     (account,) = sum_accounts([line])
@@ -296,7 +316,8 @@ $proof""")
 
 Whole = NDArray[np.int64]
 
-#: So many different grants are told one by one; more are put together in ranges that end at 1, 2 and 5 times 10^k.
+#: So many different grants are told one by one; more are put together in ranges that end at 1, 2
+#: and 5 times 10^k.
 MAX_SEPARATE_TIERS = 8
 TIER_STEPS = (1, 2, 5)
 #: The picture in its own units: where bars begin, how long and thick they are, and a line's height.
@@ -362,14 +383,17 @@ def compute_balances(books: SqlLedger) -> dict[str, tuple[Tier, ...]]:
 
 
 def draw_tiers(tiers: tuple[Tier, ...]) -> str:
-    """Returns a bar for each tier, as long as there are people, and coloured as far as their grants are spent."""
+    """Returns a bar for each tier, as long as there are people, and coloured as far as their grants
+    are spent.
+    """
     most = max(len(tier.spent) for tier in tiers)
     bars = "\n".join(
         _draw_tier(place, tier, len(tier.spent) / most) for place, tier in enumerate(tiers)
     )
     title = "People by what they allow in all, and how much of it is spent"
     return (
-        f'<svg class="tiers" viewBox="0 0 {TIER_LEFT + TIER_LENGTH + 150} {TIER_LINE * len(tiers)}" role="img" '
+        f'<svg class="tiers" viewBox="0 0 {TIER_LEFT + TIER_LENGTH + 150} '
+        f'{TIER_LINE * len(tiers)}" role="img" '
         f'xmlns="http://www.w3.org/2000/svg" aria-label="{title}">\n{bars}\n</svg>'
     )
 
@@ -380,8 +404,10 @@ def _draw_tier(place: int, tier: Tier, share: float) -> str:
     box = f'x="{TIER_LEFT}" y="{middle - TIER_HEIGHT / 2}" height="{TIER_HEIGHT}" rx="2"'
     return (
         f'<text x="{TIER_LEFT - 10}" y="{middle}" text-anchor="end">{escape(tier.name)}</text>'
-        f'<rect class="other" {box} width="{wide:.1f}"/><rect class="own" {box} width="{wide * tier.share:.1f}"/>'
-        f'<text x="{TIER_LEFT + wide + 8:.1f}" y="{middle}">{len(tier.spent):,} · {tier.share:.0%} spent</text>'
+        f'<rect class="other" {box} width="{wide:.1f}"/><rect class="own" {box} '
+        f'width="{wide * tier.share:.1f}"/>'
+        f'<text x="{TIER_LEFT + wide + 8:.1f}" y="{middle}">{len(tier.spent):,} · '
+        f"{tier.share:.0%} spent</text>"
     )
 
 
@@ -408,7 +434,9 @@ def _make_edges(amounts: Whole) -> Whole:
 
 
 def _sum_by_person(books: SqlLedger) -> tuple[Any, Whole, Whole]:
-    """Returns account, grant and expenses of every account: lines sorted by owner, then by entry."""
+    """Returns account, grant and expenses of every account: lines sorted by owner, then by
+    entry.
+    """
     entries = [entry for entry in books.entries() if entry.what in WITH_LINES and entry.lines]
     if not entries:
         return (np.zeros(0, dtype=np.int64),) * 3

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A market as one HTML file that needs nothing but itself: who is bought at which cost, ε and payments in pictures.
+"""A market as one HTML file that needs nothing but itself: who is bought at which cost, ε and
+payments in pictures.
 
 It shows reports, which are not protected, so it is stamped as the buyer's own.
 
 The outcome of a market as people and programs are told it: in sentences, as CSV and as JSON.
 
-Money is written exactly, to the last coin, so that what is listed adds up to what is called the total. Everything
-here follows from reports and public numbers; of reports, only ``published`` tells no more than sums and counts.
+Money is written exactly, to the last coin, so that what is listed adds up to what is called the
+total. Everything here follows from reports and public numbers; of reports, only ``published`` tells
+no more than sums and counts.
 """
 
 from __future__ import annotations
@@ -31,24 +33,29 @@ from sottovoce.market.allocation import TRUTH_SENTENCES
 from sottovoce.market.terms import MarketTerms, Sellers
 from sottovoce.report.html import make_page, make_stamp, make_table
 
-#: The picture in its own units: margins, a panel's field, and the distance from one panel to the next.
+#: The picture in its own units: margins, a panel's field, and the distance from one panel to the
+#: next.
 LEFT = 70
 WIDE = 540
 HIGH = 120
 ABOVE = 34
 NEXT = 174
-#: Bars of the first panel; steps of ε or money that dots are rounded to, so that a million sellers are few dots.
+#: Bars of the first panel; steps of ε or money that dots are rounded to, so that a million sellers
+#: are few dots.
 BARS = 32
 STEPS = 60
 
 FOR_WHOM = (
-    "Reports, and payments that reveal them, are on this page. What may be published is written by --publish: sums, "
+    "Reports, and payments that reveal them, are on this page. What may be published is written "
+    "by --publish: sums, "
     "counts and rules, without reports and names."
 )
 
 
 def make_market_page(outcome: MarketOutcome, frontier: Frontier) -> str:
-    """Returns the page: pictures, the table by price, totals, and what other trade-offs would have brought."""
+    """Returns the page: pictures, the table by price, totals, and what other trade-offs would have
+    brought.
+    """
     points = [
         [
             f"{p.trade_off:.4g}",
@@ -76,7 +83,9 @@ def make_market_page(outcome: MarketOutcome, frontier: Frontier) -> str:
 
 
 def draw_market(outcome: MarketOutcome) -> str:
-    """Returns three panels over the same axis of reported costs: sellers, ε bought from each, payment to each."""
+    """Returns three panels over the same axis of reported costs: sellers, ε bought from each,
+    payment to each.
+    """
     deal = outcome.deal
     costs = outcome.sellers.costs
     sells = ~deal.refused
@@ -92,7 +101,8 @@ def draw_market(outcome: MarketOutcome) -> str:
     ]
     title = "Sellers, ε bought from each and payment to each, by reported cost"
     return (
-        f'<svg class="who" viewBox="0 0 {LEFT + WIDE + 80} {ABOVE + 2 * NEXT + HIGH + 56}" role="img" '
+        f'<svg class="who" viewBox="0 0 {LEFT + WIDE + 80} {ABOVE + 2 * NEXT + HIGH + 56}" '
+        'role="img" '
         f'xmlns="http://www.w3.org/2000/svg" aria-label="{escape(title)}">\n'
         + "\n".join(parts)
         + "\n</svg>"
@@ -113,7 +123,9 @@ def _find_bottom(panel: int) -> float:
 
 
 def _draw_sellers(outcome: MarketOutcome, across: Floats) -> list[str]:
-    """Bars of sellers: from whom something is bought, and on top from whom nothing is; beyond all prices, apart."""
+    """Bars of sellers: from whom something is bought, and on top from whom nothing is; beyond all
+    prices, apart.
+    """
     deal, sells = outcome.deal, ~outcome.deal.refused
     bought = deal.units[sells] > 0
     edges = np.linspace(LEFT, LEFT + WIDE, BARS + 1)
@@ -235,17 +247,20 @@ LINES = 8
 BANDS = 10
 #: Digits that hold every amount of whole coins.
 DIGITS = 60
-#: What a spreadsheet may take for a formula, also behind apostrophes: one apostrophe more can always be taken off.
+#: What a spreadsheet may take for a formula, also behind apostrophes: one apostrophe more can
+#: always be taken off.
 FORMULA_PATTERN = r"'*[=+\-@\t\r]"
 #: What is a plain number after all.
 NUMBER_PATTERN = r"^[+\-]?[0-9]+([.][0-9]+)?$"
 NOT_PROTECTED = (
-    "Reported costs are not protected by differential privacy: whoever sees what a seller is paid, or how much is "
+    "Reported costs are not protected by differential privacy: whoever sees what a seller is "
+    "paid, or how much is "
     "bought from them, can infer what they reported."
 )
 
 SUMS_TELL = (
-    "These sums and counts follow from reported costs and are not protected by differential privacy: with few sellers "
+    "These sums and counts follow from reported costs and are not protected by differential "
+    "privacy: with few sellers "
     "they tell much about each."
 )
 
@@ -281,7 +296,9 @@ class MarketOutcome:
         ]
 
     def lines(self) -> list[list[str]]:
-        """Returns a line for each range of prices: who is there, from how many is bought, ε, and what is paid."""
+        """Returns a line for each range of prices: who is there, from how many is bought, ε, and
+        what is paid.
+        """
         if self.deal.refused.any():
             above = [("above all prices", self.deal.refused)]
         else:
@@ -319,7 +336,8 @@ def make_market_headline(outcome: MarketOutcome) -> str:
     """Returns the outcome in one sentence."""
     sold = outcome.deal.units
     return (
-        f"Bought ε = {format_epsilon(sold.sum())} in all from {(sold > 0).sum():,} of {len(sold):,} sellers, "
+        f"Bought ε = {format_epsilon(sold.sum())} in all from {(sold > 0).sum():,} of "
+        f"{len(sold):,} sellers, "
         f"for {outcome.format_money(outcome.coins.sum())}"
     )
 
@@ -343,19 +361,23 @@ def explain_outcome(outcome: MarketOutcome) -> list[str]:
         )
     else:
         lines.append(
-            "Nothing is bought: a larger --budget, a smaller --trade-off or a finer --coin would change that."
+            "Nothing is bought: a larger --budget, a smaller --trade-off or a finer --coin would "
+            "change that."
         )
     if refused:
         lines.append(
-            f"Reports above all prices: {refused:,}. Nothing is bought from them, and they should be told so."
+            f"Reports above all prices: {refused:,}. Nothing is bought from them, and they "
+            "should be told so."
         )
     if idle:
         lines.append(
-            f"Reports in the range that sell nothing all the same: {idle:,}. Others sell for less, or a cap is 0."
+            f"Reports in the range that sell nothing all the same: {idle:,}. Others sell for "
+            "less, or a cap is 0."
         )
     if below:
         lines.append(
-            f"Reports below the range of the prior: {below:,}. They are treated like the lowest price."
+            f"Reports below the range of the prior: {below:,}. They are treated like the lowest "
+            "price."
         )
     return lines
 
@@ -373,15 +395,19 @@ def describe_terms(outcome: MarketOutcome) -> str:
     else:
         meant = ""
     return (
-        f"Declared beforehand: {_describe_law(terms)}; money is worth an error of {terms.worth:g} a unit{meant}; "
-        f"{reserve}at most ε = {terms.cap:g} from anybody{' and what they allow themselves' if own else ''}; "
+        f"Declared beforehand: {_describe_law(terms)}; money is worth an error of "
+        f"{terms.worth:g} a unit{meant}; "
+        f"{reserve}at most ε = {terms.cap:g} from "
+        f"anybody{' and what they allow themselves' if own else ''}; "
         f"a model of {terms.features:,} features with coefficients no longer than {terms.norm:g}; "
         f"coins of {outcome.format_money(1)}."
     )
 
 
 def make_allocation_csv(outcome: MarketOutcome, head: str) -> str:
-    """Returns one line a seller, in the order of reports: name, ε, payment and, where they report one, their limit."""
+    """Returns one line a seller, in the order of reports: name, ε, payment and, where they report
+    one, their limit.
+    """
     columns = {
         head: map(guard_formula, outcome.sellers.names),
         "epsilon": _spell_amounts(outcome.deal.units, format_epsilon),
@@ -406,9 +432,11 @@ def _spell_amounts(amounts: Any, spell: Callable[[Any], str]) -> Iterator[str]:
 
 
 def guard_formula(name: str) -> str:
-    """Returns a name that no spreadsheet takes for a formula: with one apostrophe more, where it begins like one.
+    """Returns a name that no spreadsheet takes for a formula: with one apostrophe more, where it
+    begins like one.
 
-    Where a name begins with apostrophes and then like a formula, taking one off gives back what was reported.
+    Where a name begins with apostrophes and then like a formula, taking one off gives back what was
+    reported.
     """
     if re.match(FORMULA_PATTERN, name) and not re.match(NUMBER_PATTERN, name):
         return f"'{name}"
@@ -431,7 +459,9 @@ def make_outcome_json(outcome: MarketOutcome) -> str:
 
 
 def make_published_json(outcome: MarketOutcome) -> str:
-    """Returns what sellers and the public must know to check the rules, and of reports only sums and counts."""
+    """Returns what sellers and the public must know to check the rules, and of reports only sums
+    and counts.
+    """
     edges = np.linspace(0, outcome.terms.cap, BANDS + 1)
     sold = outcome.deal.epsilon[outcome.deal.units > 0]
     counts = np.bincount(np.searchsorted(edges[1:-1], sold), minlength=BANDS).tolist()

@@ -1,22 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan in words, tables and pictures: what it costs whom, what it will be worth, whether slopes pay for their noise.
+"""A plan in words, tables and pictures: what it costs whom, what it will be worth, whether slopes
+pay for their noise.
 
-Everything here is public. The command line prints the sentences; the web page draws tables and bars around them.
+Everything here is public. The command line prints the sentences; the web page draws tables and bars
+around them.
 
 What a regression is worth beforehand: beside a private mean, and beside asking nothing at all.
 
-All three are compared in one measure, the distance of predictions from those of the best linear function,
-in the label's units. With s the spread of the labels, whatever predicts the same for everybody misses what
-slopes would have explained:
+All three are compared in one measure, the distance of predictions from those of the best linear
+function, in the label's units. With s the spread of the labels, whatever predicts the same for
+everybody misses what slopes would have explained:
 
     answer          squared distance
     regression      the plan's expected error, squared
     private mean    .6·s² + (expected error of the mean at this spread)²
     nothing         .6·s² + (.4·half the range)²
 
-The .6 and the .4 are the assumptions under which the regression itself is planned (estimators/regression/objective.py:
-HOPELESS, and an intercept of squared size .16).
-Everything here is made of public numbers; none is an accuracy promise.
+The .6 and the .4 are the assumptions under which the regression itself is planned
+(estimators/regression/objective.py: HOPELESS, and an intercept of squared size .16). Everything
+here is made of public numbers; none is an accuracy promise.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ STAGE_HEADS = ("if the spread is", "answer", "shares of everybody's ε")
 
 
 def draw_plan(plan: Plan) -> str:
-    """Returns the plan as HTML: the promise, who pays, the error to expect, and for models what they are worth."""
+    """Returns the plan as HTML: the promise, who pays, the error to expect, and for models what
+    they are worth.
+    """
     parts = [
         _draw_key_figures(plan),
         '<p>{}</p>\n<p class="expected">{}</p>\n{}'.format(
@@ -52,7 +56,8 @@ def draw_plan(plan: Plan) -> str:
         *_warn_of_left_out(plan),
         "<h3>What it costs whom</h3>",
         make_table(*tabulate_payers(plan)),
-        '<p class="soft">Voice is the share of the answer that a group has: whoever grants more is heard more.</p>',
+        '<p class="soft">Voice is the share of the answer that a group has: whoever grants more '
+        "is heard more.</p>",
         *(_draw_worth(plan) if plan.question == "ridge" else []),
     ]
     if "classes" in plan.parameters:
@@ -82,7 +87,10 @@ def _draw_key_figures(plan: Plan) -> str:
 
 def _warn_of_left_out(plan: Plan) -> list[str]:
     many = count_left_out(plan)
-    told = f"{many:,} of {plan.budgets.n_people:,} people have not enough left for this, and are left out."
+    told = (
+        f"{many:,} of {plan.budgets.n_people:,} people have not enough left for this, and are "
+        "left out."
+    )
     if many:
         return [f'<p class="caution">{told}</p>']
     return []
@@ -100,14 +108,18 @@ def describe_size(plan: Plan) -> str:
         people = f"{plan.budgets.n_people:,} people, "
     else:
         people = ""
-    return f"Plan for {describe_question(plan)}{describe_table(plan)}: {people}{plan.budgets.n_rows:,} rows"
+    return (
+        f"Plan for {describe_question(plan)}{describe_table(plan)}: "
+        f"{people}{plan.budgets.n_rows:,} rows"
+    )
 
 
 def describe_promise(plan: Plan) -> list[str]:
     """Returns the promise and the error to expect as sentences."""
     promise = plan.guarantee
     return [
-        f"Promise: {describe_currency(plan.promise)} for each {promise.unit}, neighbours by {promise.neighbours}, "
+        f"Promise: {describe_currency(plan.promise)} for each {promise.unit}, neighbours by "
+        f"{promise.neighbours}, "
         f"{promise.arithmetic} arithmetic. Nobody spends more than they granted.",
         " ".join(
             filter(None, [write_error_sentence(plan), warn_if_uninformative(plan, "will say")])
@@ -117,7 +129,9 @@ def describe_promise(plan: Plan) -> list[str]:
 
 
 def describe_errors(plan: Plan) -> list[str]:
-    """Returns what the expected error is made of, a sentence for each number that is answered, equal ones once."""
+    """Returns what the expected error is made of, a sentence for each number that is answered,
+    equal ones once.
+    """
     return list(dict.fromkeys(error.describe() for error in plan.errors))
 
 
@@ -143,19 +157,23 @@ def describe_classifier(plan: Plan) -> list[str]:
     lines = [f"Classes: {', '.join(map(str, classes))}. λ = {given['alpha']:.3g}."]
     if given["problems"] > 1:
         lines.append(
-            f"Each of the {len(classes)} classes is told from all others, and shares everybody's ε with them."
+            f"Each of the {len(classes)} classes is told from all others, and shares everybody's "
+            "ε with them."
         )
     if given["neighbours"] == "labels":
         lines.append("Labels alone are protected: nothing is promised about features.")
     if given["public_rows"]:
         lines.append(
-            f"Scaling and λ follow from {given['public_rows']:,} public rows, about which nothing is promised."
+            f"Scaling and λ follow from {given['public_rows']:,} public rows, about which "
+            "nothing is promised."
         )
     return lines
 
 
 def tabulate_payers(plan: Plan) -> tuple[list[str], list[list[str]]]:
-    """Returns heads and lines of the table: granted and spent by group, from the most to the least careful."""
+    """Returns heads and lines of the table: granted and spent by group, from the most to the least
+    careful.
+    """
     people = plan.guarantee.unit == "person"
     heads = ["granted ε", "spent ε", *(["people"] if people else []), "rows", "voice"]
     lines = [
@@ -172,7 +190,9 @@ def tabulate_payers(plan: Plan) -> tuple[list[str], list[list[str]]]:
 
 
 def compute_expected_errors(plan: Plan) -> dict[str, float]:
-    """Returns how far a regression, a private mean and nothing are expected to be from the best linear function."""
+    """Returns how far a regression, a private mean and nothing are expected to be from the best
+    linear function.
+    """
     chosen = choose_typical_outlook(plan)
     (low, high) = plan.parameters["label"]
     return {
@@ -221,7 +241,8 @@ def _draw_worth(plan: Plan) -> list[str]:
     if "stages" in plan.parameters:
         staged = [
             "<h3>What will be done</h3>",
-            f'<p class="soft">By the spread of the labels, in {escape(describe_unit(plan))}, which the first stage '
+            f'<p class="soft">By the spread of the labels, in {escape(describe_unit(plan))}, '
+            "which the first stage "
             "finds out unless it is given.</p>",
             make_table(STAGE_HEADS, tabulate_stages(plan), "words"),
             f"<p>{escape(plan.parameters['advice'])}</p>",
@@ -230,12 +251,14 @@ def _draw_worth(plan: Plan) -> list[str]:
         "<h3>Whether slopes pay for their noise</h3>",
         f'<p class="{"note" if chosen.worth_it else "caution"}">{escape(make_verdict(plan))}</p>',
         draw_bars(title, lines, short=True),
-        '<p class="soft">Planning numbers from public facts, right within a factor of about three.</p>',
+        '<p class="soft">Planning numbers from public facts, right within a factor of about '
+        "three.</p>",
         *staged,
     ]
 
 
-#: How far the middle of the range lies from the labels' centre, in half ranges, where nothing is known.
+#: How far the middle of the range lies from the labels' centre, in half ranges, where nothing is
+#: known.
 MIDDLE_MISSES = 0.4
 
 
@@ -260,7 +283,9 @@ class Outlook:
 
 
 def compute_outlooks(plan: Plan) -> list[Outlook]:
-    """Returns the outlook for every spread that the first stage may release, or for the typical one."""
+    """Returns the outlook for every spread that the first stage may release, or for the typical
+    one.
+    """
     from sottovoce.estimators.ridge_errors import SPREAD  # here and below: the page opens without
 
     stages = plan.parameters.get("stages")
@@ -283,14 +308,16 @@ def make_verdict(plan: Plan) -> str:
     """Returns one sentence for or against the regression, with the numbers that it rests on."""
     chosen = choose_typical_outlook(plan)
     told = (
-        f"{format_error(chosen.regression)} against {format_error(chosen.private_mean)} for a private mean and "
+        f"{format_error(chosen.regression)} against {format_error(chosen.private_mean)} for a "
+        "private mean and "
         f"{format_error(chosen.nothing)} for nothing, in {describe_unit(plan)}"
     )
     if chosen.worth_it:
         return f"Worth asking: {told}. Both trivial answers lose."
     if not chosen.slopes:
         return (
-            f"Advice: do not ask for this regression. It will be a constant, and so is a private mean ({told}). "
+            "Advice: do not ask for this regression. It will be a constant, and so is a private "
+            f"mean ({told}). "
             "Ask for the mean, whose arithmetic is exact; or find more people, a larger ε "
             "or fewer features."
         )

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A release as part of a page: what was asked, the answer large, its error beside it, what was promised to how many.
+"""A release as part of a page: what was asked, the answer large, its error beside it, what was
+promised to how many.
 
-Numbers are rounded to their error; the file has all digits. Everything here is public: it is a function of the released
-bytes alone.
+Numbers are rounded to their error; the file has all digits. Everything here is public: it is a
+function of the released bytes alone.
 """
 
 from __future__ import annotations
@@ -111,22 +112,36 @@ def _draw_values(release: Release) -> str:
             [name, number, f"{format_percent(error)} of the rows"]
             for (name, number), error in zip(numbers, list_errors(release), strict=True)
         ]
-        meaning = f"The expected error is how many rows lie between the answer and the truth: {describe_error_meaning(release)}."
-        return f'{make_table(["", "answer", "expected error"], lines)}\n<p class="soft">{escape(meaning)}</p>'
+        meaning = (
+            "The expected error is how many rows lie between the answer and the truth: "
+            f"{describe_error_meaning(release)}."
+        )
+        return (
+            f"{make_table(['', 'answer', 'expected error'], lines)}\n<p "
+            f'class="soft">{escape(meaning)}</p>'
+        )
     number = numbers[0][1]
     if describe_error_unit(release) == RANK:
-        return f'<p class="big">{escape(number)}</p>\n<p class="soft">{escape(write_error_sentence(release))}</p>'
+        return (
+            f'<p class="big">{escape(number)}</p>\n<p '
+            f'class="soft">{escape(write_error_sentence(release))}</p>'
+        )
     error = list_errors(release)[0]
     exact = escape(number.removesuffix(f" {get_unit(release)}") if get_unit(release) else number)
     either = escape(add_unit(round_to_error(error, error), release))
     meaning = (
         f"± is the expected error, in {describe_unit(release)}: {describe_error_meaning(release)}."
     )
-    return f'<p class="big">{exact} <span class="soft">± {either}</span></p>\n<p class="soft">{escape(meaning)}</p>'
+    return (
+        f'<p class="big">{exact} <span class="soft">± {either}</span></p>\n<p '
+        f'class="soft">{escape(meaning)}</p>'
+    )
 
 
 def _draw_model(release: Release, value: Mapping[str, Any]) -> str:
-    """One column for each function of the model: a regression has one, a classifier one for each class told apart."""
+    """One column for each function of the model: a regression has one, a classifier one for each
+    class told apart.
+    """
     functions = value.get("models", {"coefficient": value})
     columns = [release.coefficients(function) for function in functions.values()]
     lines = [

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bars as SVG, coloured by the paper they are drawn on (STYLE goes into its style sheet): no style of their own.
+"""Bars as SVG, coloured by the paper they are drawn on (STYLE goes into its style sheet): no style
+of their own.
 
 grants(budgets)    who grants how much: people by ε, without names
 bars(title, lines) a name, a bar and its length in words on each line
@@ -16,7 +17,8 @@ import numpy as np
 from sottovoce import units
 from sottovoce.budgets import Budgets
 
-#: Sizes in the picture's own units: where bars begin, how long and thick they are, a line's height, room for a number.
+#: Sizes in the picture's own units: where bars begin, how long and thick they are, a line's height,
+#: room for a number.
 LEFT = 230
 LONGEST = 400
 THICK = 20
@@ -41,7 +43,9 @@ text.own { font-weight: bold; }
 
 @dataclass(frozen=True)
 class Bar:
-    """One line: a name, a length, the length in words, and whose it is: "own", "other" or "plain" (not private)."""
+    """One line: a name, a length, the length in words, and whose it is: "own", "other" or "plain"
+    (not private).
+    """
 
     name: str
     length: float
@@ -52,7 +56,9 @@ class Bar:
 def draw_bars(
     title: str, lines: Sequence[Bar], *, floor: float | None = None, short: bool = False
 ) -> str:
-    """Returns the picture, the longest bar of full length; a thin line marks the floor, which none goes below."""
+    """Returns the picture, the longest bar of full length; a thin line marks the floor, which none
+    goes below.
+    """
     if short:
         left, most = (SHORT_LEFT, SHORT_LONGEST)
     else:
@@ -68,15 +74,19 @@ def draw_bars(
         at = left + floor / longest * most
         drawn.append(f'<line class="floor" x1="{at:.1f}" x2="{at:.1f}" y1="0" y2="{height}"/>')
     return (
-        f'<figure><figcaption>{escape(title)}</figcaption>\n<svg class="bars{" short" if short else ""}" '
-        f'viewBox="0 0 {width} {height}" role="img" aria-label="{escape(_describe_bars(title, lines))}">\n'
+        f"<figure><figcaption>{escape(title)}</figcaption>\n<svg "
+        f'class="bars{" short" if short else ""}" '
+        f'viewBox="0 0 {width} {height}" role="img" '
+        f'aria-label="{escape(_describe_bars(title, lines))}">\n'
         + "\n".join(drawn)
         + "\n</svg></figure>"
     )
 
 
 def draw_grants(budgets: Budgets) -> str:
-    """Returns how many people grant which ε; many different ones are counted in steps of equal ratio."""
+    """Returns how many people grant which ε; many different ones are counted in steps of equal
+    ratio.
+    """
     kinds = budgets.kinds
     if budgets.unit == "person":
         people = "people"
@@ -116,7 +126,8 @@ def _draw_bar(place: int, line: Bar, left: int, length: float) -> str:
     middle = place * LINE + LINE / 2
     kind = escape(line.kind)
     return (
-        f'<text class="{kind}" x="{left - 10}" y="{middle}" text-anchor="end">{escape(line.name)}</text>'
+        f'<text class="{kind}" x="{left - 10}" y="{middle}" '
+        f'text-anchor="end">{escape(line.name)}</text>'
         f'<rect class="{kind}" x="{left}" y="{top}" width="{width:.1f}" height="{THICK}" rx="2"/>'
         f'<text class="{kind}" x="{left + width + 8:.1f}" y="{middle}">{escape(line.told)}</text>'
     )

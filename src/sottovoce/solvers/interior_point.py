@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An interior-point method for linear maps with a limit a person (docs/theory/labels.md, "Finding the map").
+"""An interior-point method for linear maps with a limit a person (docs/theory/labels.md, "Finding
+the map").
 
     minimise  ½a·t² + ½r·‖c‖²   subject to   Uᵀc = T,   N_l(c_l) ≤ e_l·t  for every person l
 
-where c_l are the rows of c that belong to person l and N_l is a norm. People come in blocks, one a kind
-of norm: entries.py (the sum of all |c_ij|), signs.py (the exact sensitivity), groups.py. A block eliminates from
-Newton's equations (Mehrotra's predictor and corrector) what is its own, so that one positive definite
-system of size d² is left, whatever the number of rows.
+where c_l are the rows of c that belong to person l and N_l is a norm. People come in blocks, one a
+kind of norm: entries.py (the sum of all |c_ij|), signs.py (the exact sensitivity), groups.py. A
+block eliminates from Newton's equations (Mehrotra's predictor and corrector) what is its own, so
+that one positive definite system of size d² is left, whatever the number of rows.
 
     symbol    name
     U, T      rows (orthonormal columns), target      d×d dual variable of the equation: Y
@@ -14,19 +15,22 @@ system of size d² is left, whatever the number of rows.
     t, a, r   level, and the weights of the two terms
     e_l, μ_l  limit, and the price of person l's limit
 
-People held by the sum of all |c_ij| of their rows: the block of interior.py for the paper's sensitivity.
+People held by the sum of all |c_ij| of their rows: the block of interior.py for the paper's
+sensitivity.
 
 symbol    name
 c = p − q map, with p, q > 0;  Σ(p + q) + w = e·t
 det       of the 2×2 system that is left of an entry in Newton's equations
 H, K      a number and a vector (of size d²) that are left of a person
 
-People with many rows and columns, held by the exact norms of groups of their rows: a block of interior.py.
+People with many rows and columns, held by the exact norms of groups of their rows: a block of
+interior.py.
 
     N_l(c_l) ≤ Σ_g N(c_g) ≤ Σ|c_ij|         over groups g that together are the rows of person l
 
-The first inequality is the triangle inequality, so limits on the middle keep limits on the left. With groups of
-a few rows the middle has few sign vectors, and it is far below the right, which is the case of groups of one entry.
+The first inequality is the triangle inequality, so limits on the middle keep limits on the left.
+With groups of a few rows the middle has few sign vectors, and it is far below the right, which is
+the case of groups of one entry.
 
     symbol      name
     q_g         level of a group: N(c_g) ≤ q_g,  Σ_g q_g + v_l = e_l·t
@@ -92,7 +96,9 @@ class Block(Protocol):
         """The block's rows of c, in the order of its rows."""
 
     def dual(self, Y: Floats) -> tuple[float, float]:
-        """Returns max ⟨UY, c⟩ − ½r‖c‖² − Σμ·N(c) over all c, and Σ e·μ, for prices made feasible."""
+        """Returns max ⟨UY, c⟩ − ½r‖c‖² − Σμ·N(c) over all c, and Σ e·μ, for prices made
+        feasible.
+        """
 
 
 class SlackPair:
@@ -134,8 +140,8 @@ def _find_max_step(x: Floats, dx: Floats) -> float:
 def iterate_newton(blocks: Sequence[Block], T: Floats, a: float, level: float) -> Iterator[Floats]:
     """Yields the dual variable Y after each Newton step; the blocks hold the rest of the point.
 
-    Ends after MAX_STEPS, or when rounding leaves no positive definite system to solve. Whoever takes
-    the iterates judges them: nothing here is trusted to be optimal.
+    Ends after MAX_STEPS, or when rounding leaves no positive definite system to solve. Whoever
+    takes the iterates judges them: nothing here is trusted to be optimal.
     """
     Y = np.zeros_like(T)
     t = level
@@ -158,7 +164,9 @@ def iterate_newton(blocks: Sequence[Block], T: Floats, a: float, level: float) -
 def _find_direction(
     blocks: Sequence[Block], pairs: Sequence[SlackPair], system: _System
 ) -> tuple[Floats, float, float]:
-    """Returns the direction in (Y, t) and how far to go: predict, then centre by what the prediction reaches."""
+    """Returns the direction in (Y, t) and how far to go: predict, then centre by what the
+    prediction reaches.
+    """
     count = sum(pair.slack.size for pair in pairs)
     gap = sum(pair.gap() for pair in pairs) / count
     system.direct(blocks, 0.0, corrected=False)
@@ -290,7 +298,9 @@ class EntrywiseBlock:
         return np.asarray((self.U.T @ (self.cross * self._of_rows(by_person))).T.ravel())
 
     def _matrix(self) -> Floats:
-        """Σ_j U'D_jU on the diagonal, less K'K/H; a piece of rows at a time, because rows times d² may not fit."""
+        """Σ_j U'D_jU on the diagonal, less K'K/H; a piece of rows at a time, because rows times d²
+        may not fit.
+        """
         d = self.U.shape[1]
         own = (self.dp + self.dq) / self.det
         diagonal = np.zeros((d, d * d))
@@ -377,7 +387,9 @@ def _split_people(starts: Integers) -> Iterator[tuple[slice, slice]]:
 
 
 class GroupedBlock:
-    """People whose rows come in groups of one size; ``person`` numbers the owner of each group, ascending."""
+    """People whose rows come in groups of one size; ``person`` numbers the owner of each group,
+    ascending.
+    """
 
     def __init__(
         self, U: Floats, person: Integers, e: Floats, r: float, c: Floats, level: float, load: float
@@ -427,7 +439,9 @@ class GroupedBlock:
         )
 
     def _spread(self, weight: Floats, total: Floats, room: Floats) -> Floats:
-        """Σ_g edge·edgeᵀ/corner − Σ_l κκᵀ/H, written as a sum of squares so that nothing cancels."""
+        """Σ_g edge·edgeᵀ/corner − Σ_l κκᵀ/H, written as a sum of squares so that nothing
+        cancels.
+        """
         mean = self.kappa / total[:, None]
         apart = (self.edge - mean[self.person]) * np.sqrt(weight)[:, None]
         rest = mean * np.sqrt(total * room / self.H)[:, None]
@@ -458,7 +472,9 @@ class GroupedBlock:
         self.q = self.q + step * self.dq
 
     def dual(self, Y: Floats) -> tuple[float, float]:
-        """Returns max ⟨UY, c⟩ − ½r‖c‖² − Σλ_l·Σ_g N(c_g) over all c, and Σ e·λ, for prices made feasible."""
+        """Returns max ⟨UY, c⟩ − ½r‖c‖² − Σλ_l·Σ_g N(c_g) over all c, and Σ e·λ, for prices made
+        feasible.
+        """
         rest, mu = self.inner.find_prices(Y)
         return rest, float(self.e @ np.maximum.reduceat(mu.sum(axis=1), self.starts))
 
@@ -472,10 +488,12 @@ WIDE = 256
 class SignBlock:
     """People of equally many rows held by N(c_l) ≤ e_l·t, all sign vectors at once.
 
-    Each sign vector u has a limit of its own, Σ_terms x_u + w_u = e·t with x_u ≥ |u·c|. What is left of a
-    person in Newton's equations are R, a matrix a term, E, a row a sign vector, and h, a number a sign vector:
+    Each sign vector u has a limit of its own, Σ_terms x_u + w_u = e·t with x_u ≥ |u·c|. What is
+    left of a person in Newton's equations are R, a matrix a term, E, a row a sign vector, and h, a
+    number a sign vector:
 
-        R·c + Eᵀμ = f,   E·c − h·μ = g       solved by way of H = R + Eᵀ·h⁻¹·E, or of Q = E·R⁻¹·Eᵀ + h
+        R·c + Eᵀμ = f,   E·c − h·μ = g       solved by way of H = R + Eᵀ·h⁻¹·E, or of Q = E·R⁻¹·Eᵀ +
+                                             h
     """
 
     def __init__(
@@ -581,7 +599,9 @@ class SignBlock:
         return self._through_entries(part, R, E)
 
     def _through_entries(self, part: slice, R: Floats, E: Floats) -> Floats:
-        """Leaves H⁻¹; the matrix is a square of something, so rounding cannot make it indefinite."""
+        """Leaves H⁻¹; the matrix is a square of something, so rounding cannot make it
+        indefinite.
+        """
         (people, k, terms, inside) = E.shape
         d = self.U.shape[2]
         E = E.reshape(people, k, -1)
@@ -683,7 +703,9 @@ class SignBlock:
         self.c = self.c + step * self.dc
 
     def dual(self, Y: Floats) -> tuple[float, float]:
-        """Returns max ⟨UY, c⟩ − ½r‖c‖² − Σμ·N(c) over all c, and Σ e·μ, for prices made feasible."""
+        """Returns max ⟨UY, c⟩ − ½r‖c‖² − Σμ·N(c) over all c, and Σ e·μ, for prices made
+        feasible.
+        """
         rest, mu = self.find_prices(Y)
         return rest, float((self.e * mu).sum())
 

@@ -11,11 +11,12 @@ The best public linear map for label-private regression, with a certificate (doc
 
     minimise  F(C) = τ² + ρ·‖C‖_F²   over d×n matrices C with C·X = I,      τ = max_l N_l(C_l)/ε_l
 
-N_l is how far the labels of person l, each moved by at most 1, can move Cy in the ℓ1 norm ("exact"), or the
-sum of |C_ji| over their rows ("entrywise"). Everything here is public: no label is seen.
-An interior-point method (interior.py) proposes; what is returned is judged by F itself and by a dual value:
-for any d×d matrix Y and prices μ, no C with C·X = I has a smaller F than `bound`. People whose exact norm would take
-too much work are held by a larger one while C is sought: that of groups of their rows, or the entrywise.
+N_l is how far the labels of person l, each moved by at most 1, can move Cy in the ℓ1 norm
+("exact"), or the sum of |C_ji| over their rows ("entrywise"). Everything here is public: no label
+is seen. An interior-point method (interior.py) proposes; what is returned is judged by F itself and
+by a dual value: for any d×d matrix Y and prices μ, no C with C·X = I has a smaller F than `bound`.
+People whose exact norm would take too much work are held by a larger one while C is sought: that of
+groups of their rows, or the entrywise.
 
     symbol   name
     ρ        ratio, σ²/(2d·(hi − lo)²)
@@ -42,9 +43,11 @@ from sottovoce.solvers.interior_point import (
 )
 from sottovoce.solvers.sensitivity import SHORT, compute_entrywise_norms
 
-#: Rows are dependent when the smallest singular value of the scaled columns is this far below the largest.
+#: Rows are dependent when the smallest singular value of the scaled columns is this far below the
+#: largest.
 RANK_TOLERANCE = 1e-8
-#: ρ is raised to this share of its natural size where it is smaller (σ = 0 included): Newton needs curvature.
+#: ρ is raised to this share of its natural size where it is smaller (σ = 0 included): Newton needs
+#: curvature.
 FLOOR = 1e-5
 
 
@@ -56,7 +59,9 @@ class Solution:
     value: float  # F(C)
     bound: float  # F(C') ≥ bound for every C' with C'X = I (see held)
     steps: int  # Newton steps
-    held: int  # people whose exact norm was replaced by a larger one while C was sought; bound is for that problem
+    # people whose exact norm was replaced by a larger one while C was sought; bound is for that
+    # problem
+    held: int
 
     @property
     def gap(self) -> float:
@@ -68,7 +73,9 @@ class Solution:
 
 @dataclass(frozen=True, eq=False)
 class ScaledProblem:
-    """The problem in units in which the least-squares map, the level and the objective are about 1."""
+    """The problem in units in which the least-squares map, the level and the objective are about
+    1.
+    """
 
     U: Floats
     T: Floats
@@ -125,7 +132,8 @@ class ScaledProblem:
     def bound(self, Y: Floats, parts: Sequence[tuple[float, float]]) -> float:
         """Returns the dual value at the best multiple of (Y, μ), for the ρ before it was raised.
 
-        Raising r by s adds at most s·Σe²·t² to the objective (‖c_l‖² ≤ 2·N_l²), a share 2s·Σe²/a of it.
+        Raising r by s adds at most s·Σe²·t² to the objective (‖c_l‖² ≤ 2·N_l²), a share 2s·Σe²/a of
+        it.
         """
         gain = float(np.vdot(Y, self.T))
         cost = sum(part for part, _ in parts) + sum(load for _, load in parts) ** 2 / (2 * self.a)
@@ -135,7 +143,9 @@ class ScaledProblem:
         return 0.0
 
     def gauss_markov(self) -> float:
-        """Returns a bound that needs no dual: least squares has the smallest ‖c‖ of all, and it is that of T."""
+        """Returns a bound that needs no dual: least squares has the smallest ‖c‖ of all, and it is
+        that of T.
+        """
         return 0.5 * self.true_r * float(np.vdot(self.T, self.T))
 
     def solution(
@@ -168,7 +178,8 @@ def dependent_columns_error() -> InvalidData:
 
 #: A map is good enough when F is at most this much above the dual bound.
 MAX_GAP = 1e-4
-#: Floating-point operations a Newton step may take for people with several rows, and for everybody together.
+#: Floating-point operations a Newton step may take for people with several rows, and for everybody
+#: together.
 MAX_SIGN_WORK = 1e9
 MAX_WORK = 2e10
 #: Where least squares with weights is tried: nobody louder than so many times their limit.
@@ -177,7 +188,8 @@ WEIGHT_MULTIPLES = np.logspace(2, -4, 13)
 TINY = 1e-300
 #: Rows of a group, at most: 32 sign vectors.
 MAX_GROUP_ROWS = 6
-#: People above this share of their limit at the entrywise optimum have the first claim on that work.
+#: People above this share of their limit at the entrywise optimum have the first claim on that
+#: work.
 PRIORITY_SHARE = 0.5
 
 
@@ -189,7 +201,9 @@ def solve_entrywise(X: Floats, owner: Integers, epsilon: Floats, ratio: float) -
 
 
 def solve_exact(X: Floats, owner: Integers, epsilon: Floats, ratio: float) -> Solution:
-    """Returns the map for the exact N_l, as far as that is affordable; never worse than the entrywise one."""
+    """Returns the map for the exact N_l, as far as that is affordable; never worse than the
+    entrywise one.
+    """
     with limit_to_one_thread():
         problem, back = ScaledProblem.sort_by_person(X, owner, epsilon, ratio)
         found = _solve_scaled_entrywise(problem)
@@ -201,7 +215,9 @@ def solve_exact(X: Floats, owner: Integers, epsilon: Floats, ratio: float) -> So
 
 
 def limit_to_one_thread() -> Any:
-    """Linear algebra on one thread: a plan must not depend on how many there are, and the matrices are small."""
+    """Linear algebra on one thread: a plan must not depend on how many there are, and the matrices
+    are small.
+    """
     return threadpool_limits(1, user_api="blas")
 
 
@@ -237,7 +253,9 @@ def _iterate_entrywise(problem: ScaledProblem, best: Solution) -> Solution:
 
 
 def _solve_weighted(problem: ScaledProblem, h: float) -> Solution:
-    """Weighted least squares, in which nobody is louder than h times their limit: good where nothing better is."""
+    """Weighted least squares, in which nobody is louder than h times their limit: good where
+    nothing better is.
+    """
     least = problem.U @ problem.T
     loud = np.minimum(
         1, h * problem.e / np.maximum(compute_entrywise_norms(least, problem.starts), TINY)
@@ -252,7 +270,9 @@ def _solve_weighted(problem: ScaledProblem, h: float) -> Solution:
 
 
 def _improve_exactly(problem: ScaledProblem, first: Solution) -> Solution:
-    """Improves on the entrywise optimum; every iterate is judged by the limits that are imposed on it."""
+    """Improves on the entrywise optimum; every iterate is judged by the limits that are imposed on
+    it.
+    """
     c = first.map.T / problem.kappa
     level = float((compute_entrywise_norms(c, problem.starts) / problem.e).max())
     parts, held = _divide_into_blocks(problem, c, level)
@@ -302,10 +322,12 @@ class _BlockPart:
 def _divide_into_blocks(
     problem: ScaledProblem, c: Floats, level: float
 ) -> tuple[list[_BlockPart], int]:
-    """Returns the blocks of the method, and how many people are held by more than the exact norm in them.
+    """Returns the blocks of the method, and how many people are held by more than the exact norm in
+    them.
 
-    With one row all norms are the same. With several, the work goes first to those near their limit, for the norms
-    of groups of a few rows; what is left of it to the exact norm, the cheapest first. The others have the entrywise.
+    With one row all norms are the same. With several, the work goes first to those near their
+    limit, for the norms of groups of a few rows; what is left of it to the exact norm, the cheapest
+    first. The others have the entrywise.
     """
     sizes = problem.sizes
     d = c.shape[1]
@@ -349,7 +371,9 @@ def _count_groups(sizes: Integers) -> Integers:
 
 
 def _choose_group_size(sizes: Integers) -> Integers:
-    """Returns how many rows a group has, if all of a person's groups have equally many (the last ones padded)."""
+    """Returns how many rows a group has, if all of a person's groups have equally many (the last
+    ones padded).
+    """
     return -(-sizes // _count_groups(sizes))
 
 
@@ -366,7 +390,9 @@ def _estimate_work(sizes: Integers, d: int) -> Floats:
 
 
 def _pad_sizes(sizes: Integers, d: int) -> Integers:
-    """Returns sizes rounded up to three bits where rows may be padded, so that there are few blocks."""
+    """Returns sizes rounded up to three bits where rows may be padded, so that there are few
+    blocks.
+    """
     unit = 2 ** np.maximum(np.ceil(np.log2(np.maximum(sizes, 1))) - 3, 0).astype(np.int64)
     return np.where(sizes > d, -(-sizes // unit) * unit, sizes)
 
@@ -415,7 +441,9 @@ def _make_grouped_part(
 
 
 def _pad_rows(problem: ScaledProblem, people: Integers, first: Integers, size: int) -> Integers:
-    """Returns ``size`` rows of each person from their row ``first`` on, −1 where they have no more."""
+    """Returns ``size`` rows of each person from their row ``first`` on, −1 where they have no
+    more.
+    """
     places = first[:, None] + np.arange(size)
     return np.where(
         places < problem.sizes[people][:, None], problem.starts[people][:, None] + places, -1
@@ -443,7 +471,9 @@ def _compute_limits(problem: ScaledProblem, parts: list[_BlockPart], c: Floats) 
 
 
 def _combine_solutions(one: Solution, two: Solution) -> Solution:
-    """The cheaper map with the higher bound and the later step: both were shown, whichever iterate showed them."""
+    """The cheaper map with the higher bound and the later step: both were shown, whichever iterate
+    showed them.
+    """
     if two.value < one.value:
         cheaper = two
     else:

@@ -4,15 +4,17 @@
 symbol   meaning
 τ        |ψ| never exceeds it
 H        Σ_j h_j²/Λ_j, the most that one row of weight 1 can add to the curvature, relative to Λ
-soft     ψ' = min(1, (1 − |ψ|/τ)/(2H)), H ≤ ½: quadratic up to t0 = τ(1−2H), then ψ = τ − g·e^(−(a−t0)/g), g = 2Hτ
+soft     ψ' = min(1, (1 − |ψ|/τ)/(2H)), H ≤ ½: quadratic up to t0 = τ(1−2H), then ψ = τ −
+         g·e^(−(a−t0)/g), g = 2Hτ
 
-The soft loss is that of t0 and g as doubles have them, and of τ = t0 + g, so that ψ has no jump at t0.
+The soft loss is that of t0 and g as doubles have them, and of τ = t0 + g, so that ψ has no jump at
+t0.
 
 Convex losses of a prediction and a label, for empirical risk minimisation (docs/theory/erm.md).
 
-A loss is any object with ``value`` and ``derivative``; what else `Loss` names has defaults, and serves to choose
-steps and clips from public numbers, never the promise: whatever a derivative returns is clipped. It must look at one
-row at a time; one that mixes rows would void the promise.
+A loss is any object with ``value`` and ``derivative``; what else `Loss` names has defaults, and
+serves to choose steps and clips from public numbers, never the promise: whatever a derivative
+returns is clipped. It must look at one row at a time; one that mixes rows would void the promise.
 
     name        value                          label      largest slope   curvature
     logistic    ln(1 + e^(−y·f))               ±1         1               ¼
@@ -67,7 +69,9 @@ class ClassicHuber:
 
 
 class Loss(Protocol):
-    """What a loss must offer: its value and its derivative in the prediction, both entry by entry."""
+    """What a loss must offer: its value and its derivative in the prediction, both entry by
+    entry.
+    """
 
     def value(self, prediction: Floats, label: Floats) -> Floats:
         """Returns the loss of each prediction."""
@@ -78,7 +82,9 @@ class Loss(Protocol):
 
 @dataclass(frozen=True)
 class LossShape:
-    """What is assumed about a loss when steps and clips are chosen; an object may carry its own as ``shape``."""
+    """What is assumed about a loss when steps and clips are chosen; an object may carry its own as
+    ``shape``.
+    """
 
     classifies: bool = False  # labels are ±1, and the sign of a prediction is the answer
     slope: float = 0.25  # the usual size of the derivative
@@ -168,7 +174,8 @@ def get_loss(loss: Any) -> Loss:
         return loss  # type: ignore[no-any-return]
     raise InvalidParameter(
         "The loss is not known.",
-        f"There are {', '.join(LOSSES)}; an object of your own has the methods value and derivative.",
+        f"There are {', '.join(LOSSES)}; an object of your own has the methods value and "
+        "derivative.",
         "Choose one of them, or pass such an object.",
     )
 

@@ -3,12 +3,13 @@
 
     J(θ) = Σ v_i ρ(y_i − φ_iᵀθ) + ½ (θ−c)ᵀΛ(θ−c) + bᵀ(θ−c)
 
-J is 1-strongly convex in the norm ‖·‖_Λ, so ‖θ − θ*‖_Λ ≤ ‖∇J(θ)‖_{Λ⁻¹}: a small gradient certifies a
-small distance. Newton's steps do the work: first in doubles, then with θ and the gradient as exact fractions, in
-which nothing is left to rounding but the pull of each row, and that by no more than ``Problem.error``, a public number
-in which θ does not occur. Should Newton miss the tolerance all the same, accelerated gradient steps follow: their
-number is fixed beforehand, and after so many of them the distance is below the tolerance for every data set, rounding
-included (docs/theory/solver.md). How many steps it took is private and is not kept.
+J is 1-strongly convex in the norm ‖·‖_Λ, so ‖θ − θ*‖_Λ ≤ ‖∇J(θ)‖_{Λ⁻¹}: a small gradient certifies
+a small distance. Newton's steps do the work: first in doubles, then with θ and the gradient as
+exact fractions, in which nothing is left to rounding but the pull of each row, and that by no more
+than ``Problem.error``, a public number in which θ does not occur. Should Newton miss the tolerance
+all the same, accelerated gradient steps follow: their number is fixed beforehand, and after so many
+of them the distance is below the tolerance for every data set, rounding included
+(docs/theory/solver.md). How many steps it took is private and is not kept.
 """
 
 from __future__ import annotations
@@ -27,15 +28,19 @@ from sottovoce.arrays import Floats
 #: θ as exact numbers: an array of Fractions whose denominators are powers of two.
 Exact = NDArray[np.object_]
 
-#: Evaluations of all rows that Newton may take in doubles, and then with exact gradients; ten and two are usual. Where
-#: hardly a row is closer to the fit than the threshold, a hundred with exact gradients were seen.
+#: Evaluations of all rows that Newton may take in doubles, and then with exact gradients; ten and
+#: two are usual. Where hardly a row is closer to the fit than the threshold, a hundred with exact
+#: gradients were seen.
 PASSES = 1000
 EXACT_PASSES = 1000
-#: A decrease by this part of J is the last that is looked at: two more steps follow, and each squares the distance.
+#: A decrease by this part of J is the last that is looked at: two more steps follow, and each
+#: squares the distance.
 NEGLIGIBLE = 1e-8
-#: A step is too long where the slope along it has turned and is steeper than this part of what it was.
+#: A step is too long where the slope along it has turned and is steeper than this part of what it
+#: was.
 TURNED = 0.5
-#: What a step that is too long is divided by at first, and, squared from one try to the next, in the end.
+#: What a step that is too long is divided by at first, and, squared from one try to the next, in
+#: the end.
 SHORTER = 4.0
 MUCH_SHORTER = 1e3
 #: A slope after a step that is larger than this part of what it was asks for a fresh curvature.
@@ -51,8 +56,9 @@ NORM_FACTOR = 1 + 2.0**-40
 class Problem:
     """What is minimised.
 
-    ``terms(θ, False)`` returns (Σvρ, Σvψφ, Σvψ'φφᵀ) in doubles at a θ of doubles. ``terms(θ, True)`` is called with
-    exact fractions; of it the second is read alone, which has no error but that of the pulls of single rows.
+    ``terms(θ, False)`` returns (Σvρ, Σvψφ, Σvψ'φφᵀ) in doubles at a θ of doubles. ``terms(θ,
+    True)`` is called with exact fractions; of it the second is read alone, which has no error but
+    that of the pulls of single rows.
     """
 
     terms: Callable[[Any, bool], tuple[float, Any, Any]]
@@ -61,7 +67,8 @@ class Problem:
     tilt: Floats  # b
     smoothness: float  # Σv·H: ∇²J ≤ (1 + smoothness)·Λ
     pull: float  # Σv·τ·√H: the most that ‖∇J‖_{Λ⁻¹} can be at the start c − b/Λ, for any data
-    error: float  # the most that ‖·‖_{Λ⁻¹} of the exact gradient can be wrong by, for any data, b and θ
+    # the most that ‖·‖_{Λ⁻¹} of the exact gradient can be wrong by, for any data, b and θ
+    error: float
 
     def value(self, theta: Floats, data: float) -> float:
         """J(θ)."""
@@ -83,29 +90,36 @@ class Problem:
         return np.asarray(gradient, dtype=object)
 
     def distance(self, gradient: Floats) -> float:
-        """A bound on ‖θ − θ*‖_Λ: the dual norm of the gradient, and what rounding may have hidden of it."""
+        """A bound on ‖θ − θ*‖_Λ: the dual norm of the gradient, and what rounding may have hidden
+        of it.
+        """
         return NORM_FACTOR * float(np.sqrt(np.sum(gradient * gradient / self.ridge))) + self.error
 
 
 def bound_rounding(rows: int, coordinates: int, steepest: float) -> float:
-    """Returns what Σ pull·φ may be wrong by, in the norm of Λ⁻¹, for each unit of Σv·√H; θ does not matter.
+    """Returns what Σ pull·φ may be wrong by, in the norm of Λ⁻¹, for each unit of Σv·√H; θ does not
+    matter.
 
-    A pull has some tens of units in its last place, and is rounded to 2⁻⁸⁵ of the loudest. ``steepest`` is the
-    largest pull; a residual is right to a unit of itself and of d·2⁻²² (docs/theory/solver.md, equation 8).
+    A pull has some tens of units in its last place, and is rounded to 2⁻⁸⁵ of the loudest.
+    ``steepest`` is the largest pull; a residual is right to a unit of itself and of d·2⁻²²
+    (docs/theory/solver.md, equation 8).
     """
     return (rows / 2**22 + 40) * LONG_EPS * (steepest + coordinates * 2.0**-22)
 
 
 def find_tolerance(error: float, least: float) -> float:
-    """Returns t ≥ ``least`` that is reached whatever the data and b are, if gradients are right up to ``error``."""
+    """Returns t ≥ ``least`` that is reached whatever the data and b are, if gradients are right up
+    to ``error``.
+    """
     return least + 4 * error
 
 
 def minimise(problem: Problem, tolerance: float, start: Floats | None = None) -> Exact:
-    """Returns θ with ‖θ − θ*‖_Λ ≤ tolerance, for every data set and b; needs tolerance > 4·problem.error.
+    """Returns θ with ‖θ − θ*‖_Λ ≤ tolerance, for every data set and b; needs tolerance >
+    4·problem.error.
 
-    Newton begins at ``start``, or at the centre. θ is exact: noise is added to it before it is rounded to doubles
-    (``radial.cover``), so rounding costs nothing.
+    Newton begins at ``start``, or at the centre. θ is exact: noise is added to it before it is
+    rounded to doubles (``radial.cover``), so rounding costs nothing.
     """
     bits = _choose_bits(problem, tolerance)
     found = _run_exact_newton(problem, run_newton(problem, start), tolerance, bits)
@@ -122,7 +136,9 @@ def to_fractions(numbers: Any) -> Exact:
 def run_newton(
     problem: Problem, start: Floats | None = None, negligible: float = NEGLIGIBLE
 ) -> Floats:
-    """Newton's steps, shortened where they go too far, until the decrease is a negligible part of J; no certificate."""
+    """Newton's steps, shortened where they go too far, until the decrease is a negligible part of
+    J; no certificate.
+    """
     if start is None:
         theta = problem.centre
     else:
@@ -151,10 +167,12 @@ def run_newton(
 
 @dataclass
 class _LineSearch:
-    """How far to go along a step: from the slopes of J alone, since the values of J drown in rounding near the end.
+    """How far to go along a step: from the slopes of J alone, since the values of J drown in
+    rounding near the end.
 
-    J is convex: where the slope has turned the step was too long. Lengths are looked for on a logarithmic scale,
-    because a step from where no row bends J can be too long by many powers of ten.
+    J is convex: where the slope has turned the step was too long. Lengths are looked for on a
+    logarithmic scale, because a step from where no row bends J can be too long by many powers of
+    ten.
     """
 
     decrease: float  # the slope at the beginning
@@ -164,7 +182,9 @@ class _LineSearch:
     shorter: float = SHORTER
 
     def accepts(self, slope: float) -> bool:
-        """Returns whether this length will do, by the slope there (positive where J still falls); else changes it."""
+        """Returns whether this length will do, by the slope there (positive where J still falls);
+        else changes it.
+        """
         if slope < -TURNED * self.decrease:
             self.too_long = self.length
         elif slope > TURNED * self.decrease and SHORTER * self.length < self.too_long < math.inf:
@@ -180,11 +200,14 @@ class _LineSearch:
 
 
 def _run_exact_newton(problem: Problem, theta: Floats, tolerance: float, bits: int) -> Exact | None:
-    """Newton's steps with exact gradients; returns θ once its gradient certifies it, None if none does in time."""
+    """Newton's steps with exact gradients; returns θ once its gradient certifies it, None if none
+    does in time.
+    """
     theta = _drop_last_bits(theta)
     _, pull, bend = problem.terms(theta, False)
     matrix = bend + np.diag(problem.ridge)
-    # One more step in doubles, since the gradient came with the curvature: nearly always one look is enough then.
+    # One more step in doubles, since the gradient came with the curvature: nearly always one look
+    # is enough then.
     point = _subtract_step(
         to_fractions(theta), np.linalg.solve(matrix, problem.gradient(theta, pull)), bits
     )
@@ -209,16 +232,20 @@ def _run_exact_newton(problem: Problem, theta: Floats, tolerance: float, bits: i
 
 
 def _drop_last_bits(theta: Floats) -> Floats:
-    """Returns θ with its last few bits dropped, so that terms are those of this very point and not of one beside it."""
+    """Returns θ with its last few bits dropped, so that terms are those of this very point and not
+    of one beside it.
+    """
     unit = math.ldexp(1.0, math.frexp(float(np.abs(theta).max()))[1] - KEPT_BITS)
     return np.asarray(np.rint(theta / unit) * unit, dtype=np.float64)
 
 
-# --- Steps that always suffice (docs/theory/solver.md, Theorem 2) -----------------------------------------------------
+# --- Steps that always suffice (docs/theory/solver.md, Theorem 2)
+# -----------------------------------------------------
 
 
 def _run_accelerated(problem: Problem, tolerance: float, bits: int) -> Exact:
-    """Nesterov's steps for a 1-strongly convex, R²-smooth function in the norm of Λ, as many as always suffice.
+    """Nesterov's steps for a 1-strongly convex, R²-smooth function in the norm of Λ, as many as
+    always suffice.
 
     The last θ is within the tolerance by Theorem 2, and needs no certificate.
     """
@@ -240,14 +267,18 @@ def bound_smoothness_root(problem: Problem) -> int:
 
 
 def count_sufficient_steps(problem: Problem, tolerance: float) -> int:
-    """Returns T with √2·(pull + tolerance)·(1 − 1/R)^(T/2) ≤ tolerance/4, enough for every data set."""
+    """Returns T with √2·(pull + tolerance)·(1 − 1/R)^(T/2) ≤ tolerance/4, enough for every data
+    set.
+    """
     return math.ceil(
         2 * bound_smoothness_root(problem) * math.log(6 * (problem.pull / tolerance + 1))
     )
 
 
 def _choose_bits(problem: Problem, tolerance: float) -> int:
-    """Returns so many bits after the point that rounding θ to them moves R²·θ by at most a 32nd of the tolerance."""
+    """Returns so many bits after the point that rounding θ to them moves R²·θ by at most a 32nd of
+    the tolerance.
+    """
     unit = tolerance / (
         16 * bound_smoothness_root(problem) ** 2 * math.sqrt(float(problem.ridge.sum()))
     )

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far one person's labels can move a linear map, exactly (docs/theory/labels.md, equations 2 to 4).
+"""How far one person's labels can move a linear map, exactly (docs/theory/labels.md, equations 2 to
+4).
 
     N(c) = max_{|δ_i| ≤ 1} Σ_j |Σ_i δ_i·c_ij| = max over signs u of Σ_terms |Σ_inside u·c|
 
-The maximum is over signs of columns (terms: rows) or of rows (terms: columns), whichever are fewer: at most
-2^(SHORT−1) sign vectors are tried one by one.
+The maximum is over signs of columns (terms: rows) or of rows (terms: columns), whichever are fewer:
+at most 2^(SHORT−1) sign vectors are tried one by one.
 
     symbol   name
     c        map of one person: rows × d, turned so that `inside` is the short side
@@ -25,7 +26,8 @@ from sottovoce.arrays import Floats, Integers
 SHORT = 12
 #: Numbers held at a time while sign vectors are tried.
 PIECE_ENTRIES = 2**22
-#: Relative error allowed to LAPACK's largest singular value; its bound is some 1e-13 for the sizes met here.
+#: Relative error allowed to LAPACK's largest singular value; its bound is some 1e-13 for the sizes
+#: met here.
 MARGIN = 1e-9
 
 
@@ -44,8 +46,8 @@ def compute_entrywise_norms(c: Floats, starts: Integers) -> Floats:
 def compute_norms(c: Floats, starts: Integers) -> tuple[Floats, NDArray[np.bool_]]:
     """Returns N for every person, and whether it is exact; where it is not, an upper bound.
 
-    For whole numbers with Σ|c_ij| < 2^53 for everybody the exact ones are exact as doubles too: every
-    partial sum is a whole number below 2^53, in any order of summation.
+    For whole numbers with Σ|c_ij| < 2^53 for everybody the exact ones are exact as doubles too:
+    every partial sum is a whole number below 2^53, in any order of summation.
     """
     upper = compute_entrywise_norms(c, starts)
     exact = np.ones(len(starts), dtype=bool)

@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The codes by which people see their own account, and nobody else's.
 
-A code has a prefix, by which it is found, and a secret. In a file beside the books, which only its owner may read,
-stands a mark of the whole code under the ledger's key, and the name sealed under the code. The books name nobody, and
-neither does this file. A new code for a person ends the old one.
+A code has a prefix, by which it is found, and a secret. In a file beside the books, which only its
+owner may read, stands a mark of the whole code under the ledger's key, and the name sealed under
+the code. The books name nobody, and neither does this file. A new code for a person ends the old
+one.
 
     typed code → (prefix: find) → mark(code, ledger's key): is it this code?
                → scrypt(code, salt) → 32 bytes: key stream of the name · 32 bytes: key of the check
 
-No number of wrong codes locks anybody out. A secret has 80 bits, so guesses need no limit: at a hundred thousand a
-second one in a century succeeds with probability 3·10⁻¹⁰. A wrong code, with a prefix that was given out or not, costs
-one mark and one comparison in constant time. Only a right code is worth a scrypt, so whoever has one waits for nobody
-but others who have one, however many wrong codes come. Without the ledger's key a mark tells nothing, and the file has
-to be tried by scrypt. Codes of versions before marks are tried by scrypt until they are used once, among themselves:
-whoever tries them keeps nobody waiting who has a mark.
+No number of wrong codes locks anybody out. A secret has 80 bits, so guesses need no limit: at a
+hundred thousand a second one in a century succeeds with probability 3·10⁻¹⁰. A wrong code, with a
+prefix that was given out or not, costs one mark and one comparison in constant time. Only a right
+code is worth a scrypt, so whoever has one waits for nobody but others who have one, however many
+wrong codes come. Without the ledger's key a mark tells nothing, and the file has to be tried by
+scrypt. Codes of versions before marks are tried by scrypt until they are used once, among
+themselves: whoever tries them keeps nobody waiting who has a mark.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 PREFIX = 4
 SECRET = 16
 GROUP = 4
-#: What scrypt costs: 32 MiB and some tenths of a second for every right code, and for whoever tries a stolen file.
+#: What scrypt costs: 32 MiB and some tenths of a second for every right code, and for whoever tries
+#: a stolen file.
 COST = 2**15
 BLOCK = 8
 LANES = 1
@@ -64,7 +67,8 @@ class StoredCode:
 
     prefix: str
     salt: str
-    mark: str  # of the code, under the ledger's key; empty until a code of an earlier version is first used
+    # of the code, under the ledger's key; empty until a code of an earlier version is first used
+    mark: str
     check: str
     name: str  # sealed
     whose: str  # under the ledger's key, to end the old code of somebody who gets a new one
@@ -97,14 +101,17 @@ class AccessCodes:
     _turn: threading.Lock = field(
         default_factory=threading.Lock, repr=False
     )  # one scrypt, and its memory, at a time
-    #: For the page: whoever waits to have an unmarked code tried waits here, and holds no thread meanwhile.
+    #: For the page: whoever waits to have an unmarked code tried waits here, and holds no thread
+    #: meanwhile.
     unmarked_turn: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(1), repr=False
     )
 
     @classmethod
     def for_ledger(cls, ledger: Ledger, place: str | None, keys: Path | None = None) -> AccessCodes:
-        """Returns the codes of these books: in the file beside them, or in the folder of their key."""
+        """Returns the codes of these books: in the file beside them, or in the folder of their
+        key.
+        """
         if place is None:
             return cls(ledger)
         if place.startswith(POSTGRES):
@@ -115,7 +122,9 @@ class AccessCodes:
         return cls(ledger, Path(place.removeprefix(SQLITE) + ".codes").absolute())
 
     def issue(self, person: str) -> str:
-        """Makes a code for a person who has an account, and ends their old one; it is shown now and never again."""
+        """Makes a code for a person who has an account, and ends their old one; it is shown now and
+        never again.
+        """
         self.ledger.history(person)  # somebody unknown is refused
         with self._lock:
             whose = self.ledger.hidden(f"the code of\n{person}")
@@ -132,7 +141,9 @@ class AccessCodes:
         return self._found(_normalise_code(typed)) is not None
 
     def is_unmarked(self, typed: str) -> bool:
-        """Whether a version before marks gave out a code that begins like this one, so that it has to be tried."""
+        """Whether a version before marks gave out a code that begins like this one, so that it has
+        to be tried.
+        """
         with self._lock:
             return not self._read_codes().get(_normalise_code(typed)[:PREFIX], DUMMY_CODE).mark
 
@@ -214,13 +225,17 @@ class AccessCodes:
             self._visits.pop(_digest_token(token or ""), None)
 
     def _read_codes(self) -> Mapping[str, StoredCode]:
-        """Returns what is kept, by prefix; reads the file when it has changed: another window may have made a code."""
+        """Returns what is kept, by prefix; reads the file when it has changed: another window may
+        have made a code.
+        """
         if self.path is None:
             return self._kept
         try:
             there = self.path.stat()
         except OSError:
-            return {}  # nobody has a code yet, or the file was taken away; a folder that is closed to us stops _write
+            # nobody has a code yet, or the file was taken away; a folder that is closed to us stops
+            # _write
+            return {}
         now_there = there.st_ino, there.st_size, there.st_mtime_ns
         if now_there != self._seen:
             self._kept = {kept.prefix: kept for kept in self._file(self.path)}
@@ -302,7 +317,9 @@ def _derive_keys(code: str, salt: bytes) -> tuple[bytes, bytes]:
 
 
 def _mask_name(name: bytes, stream: bytes) -> bytes:
-    """Seals a name, or opens it again; the salt is fresh for every code, so no stream is used twice."""
+    """Seals a name, or opens it again; the salt is fresh for every code, so no stream is used
+    twice.
+    """
     mask = hashlib.shake_256(stream).digest(len(name))
     return bytes(letter ^ hidden for letter, hidden in zip(name, mask, strict=True))
 
@@ -312,7 +329,9 @@ def _compute_check(name: bytes, key: bytes) -> str:
 
 
 def _digest_token(token: str) -> str:
-    """What is kept of the token of a visit; looked up by it, no comparison of tokens can be timed."""
+    """What is kept of the token of a visit; looked up by it, no comparison of tokens can be
+    timed.
+    """
     return hashlib.sha256(token.encode()).hexdigest()
 
 
@@ -322,7 +341,8 @@ DUMMY_CODE = StoredCode("", "", "00" * KEY_BYTES, "", "", "")
 
 def _unusable_file_error(what: str) -> LedgerUnavailable:
     return LedgerUnavailable(
-        f"The file of people's codes beside the books cannot be {what}, or was made for other books.",
+        f"The file of people's codes beside the books cannot be {what}, or was made for other "
+        "books.",
         "It has the name of the books and ends with .codes.",
         "Put it right, or take it away: then everybody needs a new code.",
     )

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs of the page, for its forms and for its JSON alike: from plain values and a desk to results.
+"""The verbs of the page, for its forms and for its JSON alike: from plain values and a desk to
+results.
 
     bring       lays a table on the desk
     grants      who grants how much, by a table                         reads people and budgets
@@ -43,12 +44,17 @@ if TYPE_CHECKING:
 
 #: Letters of a key: it is shown in tables and is part of a file's name.
 LONGEST_KEY = 100
-NOT_GRANTED = "Not everybody's grant is in the books yet, so this is planned as if everybody had all that the table says left."
+NOT_GRANTED = (
+    "Not everybody's grant is in the books yet, so this is planned as if everybody had all that "
+    "the table says left."
+)
 
 
 @dataclass(frozen=True)
 class QuestionRequest:
-    """A question about a table on the desk, in plain values; what is not said, the table's schema says."""
+    """A question about a table on the desk, in plain values; what is not said, the table's schema
+    says.
+    """
 
     table: str
     question: str
@@ -67,14 +73,18 @@ class NotedPlan:
 
 
 def upload(desk: Workspace, name: str, source: BinaryIO) -> str:
-    """Lays a table on the desk, and returns its random name; the books are read while the curator describes it."""
+    """Lays a table on the desk, and returns its random name; the books are read while the curator
+    describes it.
+    """
     held = uploads.save_table(desk, name, source)
     desk.jobs.start(lambda job: prefetch_balances(desk), "Reading the books")
     return held
 
 
 def declare(desk: Workspace, table: str, schema: Schema) -> None:
-    """Keeps what the curator declared about a table; refuses names of columns that it does not have."""
+    """Keeps what the curator declared about a table; refuses names of columns that it does not
+    have.
+    """
     there = desk.get_table(table).columns
     named = {
         *schema.columns,
@@ -91,7 +101,9 @@ def declare(desk: Workspace, table: str, schema: Schema) -> None:
 
 
 def prefetch_census(desk: Workspace, table: str) -> None:
-    """Begins to count who takes part and what they have left, while the curator reads what is on the page."""
+    """Begins to count who takes part and what they have left, while the curator reads what is on
+    the page.
+    """
     schema = desk.schemas[table]
     if schema.person is None:
         return
@@ -110,14 +122,18 @@ def prefetch_census(desk: Workspace, table: str) -> None:
 
 
 def read_grants(desk: Workspace, table: str, epsilon: float | None = None) -> Budgets:
-    """Returns who grants how much, by the table's columns of people and budgets, or one ε for everybody."""
+    """Returns who grants how much, by the table's columns of people and budgets, or one ε for
+    everybody.
+    """
     return _read_census(
         desk, _make_table_options(desk, QuestionRequest(table, "", epsilon=epsilon))
     )[0]
 
 
 def count_grants(budgets: Budgets) -> list[dict[str, float]]:
-    """Returns how many people grant which ε, and how many rows they have, from the most careful on."""
+    """Returns how many people grant which ε, and how many rows they have, from the most careful
+    on.
+    """
     kinds = budgets.kinds
     amounts, place = np.unique(kinds.epsilon, return_inverse=True)
     people = np.bincount(place, kinds.people, len(amounts)).astype(np.int64)
@@ -127,7 +143,9 @@ def count_grants(budgets: Budgets) -> list[dict[str, float]]:
 
 
 def record_grants(desk: Workspace, table: str, epsilon: float | None = None) -> int:
-    """Writes what the people of a table grant into the books, as their total; returns how many they are."""
+    """Writes what the people of a table grant into the books, as their total; returns how many they
+    are.
+    """
     budgets = read_grants(desk, table, epsilon)
     if budgets.people is None:
         raise _no_person_error()
@@ -137,7 +155,9 @@ def record_grants(desk: Workspace, table: str, epsilon: float | None = None) -> 
 
 
 def make_plan(desk: Workspace, said: TableOptions, question: Estimator) -> NotedPlan:
-    """Returns the plan of a release as it would be made now; no column in question is read, and nobody is charged."""
+    """Returns the plan of a release as it would be made now; no column in question is read, and
+    nobody is charged.
+    """
     _refuse_unbookable(desk, said)
     budgets, _ = asked.scale_budgets(*_read_census(desk, said), said.share)
     session = Session(
@@ -153,10 +173,12 @@ def make_plan(desk: Workspace, said: TableOptions, question: Estimator) -> Noted
 def start_release(
     desk: Workspace, said: TableOptions, question: Estimator, key: str, agreed: str | None = None
 ) -> str:
-    """Begins a release under a key of the books, and returns the name of the work; what comes of it is that key.
+    """Begins a release under a key of the books, and returns the name of the work; what comes of it
+    is that key.
 
-    Under a key that is in the books already the same bytes come again, and nobody is charged. With ``agreed``, the
-    digest of the plan that was shown, another plan is refused: at once, and again right before people are charged.
+    Under a key that is in the books already the same bytes come again, and nobody is charged. With
+    ``agreed``, the digest of the plan that was shown, another plan is refused: at once, and again
+    right before people are charged.
     """
     _refuse_unbookable(desk, said)
     keyed = replace(said, key=_check_key(key))
@@ -192,7 +214,9 @@ def read_entries(desk: Workspace) -> list[Entry]:
 
 
 def verify_ledger(desk: Workspace) -> Entry:
-    """Computes every balance and digest again, and returns the last entry; raises if the books do not add up."""
+    """Computes every balance and digest again, and returns the last entry; raises if the books do
+    not add up.
+    """
     desk.session.verify()
     return read_entries(desk)[-1]
 
@@ -200,7 +224,9 @@ def verify_ledger(desk: Workspace) -> Entry:
 def audit_release(
     desk: Workspace, table: str, key: str, delta: float, watch: Any = None
 ) -> PerInstance:
-    """Returns what people really lost to a release from this table: confidential, for the curator alone."""
+    """Returns what people really lost to a release from this table: confidential, for the curator
+    alone.
+    """
     made = Release.from_json(read_release(desk, key).decode())
     return asked.audit_from_table(
         made, _make_table_options(desk, QuestionRequest(table, "")), delta, watch
@@ -208,7 +234,9 @@ def audit_release(
 
 
 def prepare_question(desk: Workspace, wanted: QuestionRequest) -> tuple[TableOptions, Estimator]:
-    """Returns the question as the library takes it; refuses it in words if something is missing or wrong."""
+    """Returns the question as the library takes it; refuses it in words if something is missing or
+    wrong.
+    """
     if wanted.question not in QUESTIONS:
         raise InvalidParameter(
             "There is no such question.",
@@ -275,14 +303,17 @@ def _check_key(key: str) -> str:
     if not key or len(key) > LONGEST_KEY or not key.isprintable():
         raise InvalidParameter(
             "The release has no key that can be used.",
-            f"A key stands for one release, for ever: up to {LONGEST_KEY} letters, digits and signs.",
+            f"A key stands for one release, for ever: up to {LONGEST_KEY} letters, digits and "
+            "signs.",
             "Name it, such as mean-of-May.",
         )
     return key
 
 
 def _refuse_unbookable(desk: Workspace, said: TableOptions) -> None:
-    """Refuses rows that are nobody's, and columns that are not there, before the table is opened."""
+    """Refuses rows that are nobody's, and columns that are not there, before the table is
+    opened.
+    """
     if said.person is None:
         raise _no_person_error()
     there = next(
@@ -304,7 +335,9 @@ def _no_person_error() -> InvalidParameter:
 
 @dataclass(frozen=True)
 class _CommittingLedger:
-    """Books that tell a job right before people are charged, so that it can still be given up, and no later."""
+    """Books that tell a job right before people are charged, so that it can still be given up, and
+    no later.
+    """
 
     ledger: Ledger
     job: Job

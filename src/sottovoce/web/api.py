@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verbs for programs: JSON under /api, described in OpenAPI at /api/openapi.json.
 
-What is wrong is answered with the names of fields and what they need; what stood in them is never repeated. Every
-answer is what a page would show: releases, plans, books without names. The audit is the exception, and says so.
+What is wrong is answered with the names of fields and what they need; what stood in them is never
+repeated. Every answer is what a page would show: releases, plans, books without names. The audit is
+the exception, and says so.
 """
 
 from __future__ import annotations
@@ -176,7 +177,8 @@ def plan(asked: QuestionBody, desk: CurrentWorkspace) -> api_models.PlanAnswer:
 def release(asked: ReleaseBody, desk: CurrentWorkspace) -> api_models.JobAnswer:
     """Begins a release; people are charged before one private value is read.
 
-    With the `plan_digest` that /api/plan told, it is refused where the plan is another by now, and nobody is charged.
+    With the `plan_digest` that /api/plan told, it is refused where the plan is another by now, and
+    nobody is charged.
     """
     name = actions.start_release(
         desk, *actions.prepare_question(desk, _make_request(asked)), asked.key, asked.plan_digest
@@ -265,7 +267,9 @@ def market(offered: MarketBody) -> MarketAnswer:
 
 @router.post("/audit")
 def audit(asked: AuditBody, desk: CurrentWorkspace) -> api_models.TextAnswer:
-    """What people really lost to a release, summed up: confidential, for the curator alone, not to be passed on."""
+    """What people really lost to a release, summed up: confidential, for the curator alone, not to
+    be passed on.
+    """
     if asked.table not in desk.tables:
         raise HTTPException(404)
     looked = actions.audit_release(desk, asked.table, asked.key, asked.delta)
@@ -273,12 +277,16 @@ def audit(asked: AuditBody, desk: CurrentWorkspace) -> api_models.TextAnswer:
 
 
 def list_wrong_fields(errors: Sequence[Any]) -> list[dict[str, str]]:
-    """Returns which declared fields are wrong and what they need; what was sent, even as a name, is left out."""
+    """Returns which declared fields are wrong and what they need; what was sent, even as a name, is
+    left out.
+    """
     return [{"field": _find_field(error["loc"]), "needed": str(error["msg"])} for error in errors]
 
 
 def _find_field(place: Sequence[Any]) -> str:
-    """Returns the name of a field, and of those that it is in: parameters.neighbours. People's names are left out."""
+    """Returns the name of a field, and of those that it is in: parameters.neighbours. People's
+    names are left out.
+    """
     named = [str(part) for part in place if part in DECLARED_FIELDS]
     return ".".join(named[:1] if set(named) & BY_PERSON else named)
 

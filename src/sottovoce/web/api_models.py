@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What programs say to the page and are told by it: every field of the JSON under /api, with its limits.
+"""What programs say to the page and are told by it: every field of the JSON under /api, with its
+limits.
 
-What is sent has these fields and no others. What is told names nobody, except people whom the request itself named.
+What is sent has these fields and no others. What is told names nobody, except people whom the
+request itself named.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from sottovoce.web import actions
 from sottovoce.web.market_form import LARGEST, LARGEST_NORM
 from sottovoce.web.workspace import State
 
-#: Letters of a name or a key; people or sellers of one request; levels of a factor; parameters of a question.
+#: Letters of a name or a key; people or sellers of one request; levels of a factor; parameters of a
+#: question.
 MAX_TEXT_LENGTH = 200
 MOST_PEOPLE = 10_000
 MOST_LEVELS = 1000
@@ -23,7 +26,8 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Money = Annotated[float, Field(gt=0, le=LARGEST)]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_TEXT_LENGTH)]
-#: What a question's parameter may be, as it is described; each is looked at by the option that it is for.
+#: What a question's parameter may be, as it is described; each is looked at by the option that it
+#: is for.
 Parameter = Annotated[
     Any,
     WithJsonSchema(
@@ -91,7 +95,9 @@ class GrantCount(BaseModel):
 
 
 class GrantsBody(RequestBody):
-    """What each person allows in all in the account of pure ε, neighbours by replacement: the total, no addition."""
+    """What each person allows in all in the account of pure ε, neighbours by replacement: the
+    total, no addition.
+    """
 
     grants: dict[Name, Annotated[float, Field(ge=0, le=1e6)]] = Field(
         min_length=1, max_length=MOST_PEOPLE
@@ -194,7 +200,9 @@ class LawBody(RequestBody):
 
 
 class MarketBody(RequestBody):
-    """Reported costs and the buyer's terms: a trade-off between error and money, a budget, or both."""
+    """Reported costs and the buyer's terms: a trade-off between error and money, a budget, or
+    both.
+    """
 
     costs: dict[Name, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
         min_length=1, max_length=MOST_PEOPLE

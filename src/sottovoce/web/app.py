@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pages and the JSON as one app over one desk, behind the guard.
 
-All pages over one desk, and how whatever they refuse becomes a sentence: JSON for programs, a page for people.
+All pages over one desk, and how whatever they refuse becomes a sentence: JSON for programs, a page
+for people.
 
 Nothing is logged about requests, because an address may hold a key, and a traceback data.
 """
@@ -47,7 +48,9 @@ def make_app(
 
 
 def make_full_app(desk: Workspace) -> FastAPI:
-    """Returns all pages and the JSON over this desk, before which a guard must stand; at its end tables are deleted."""
+    """Returns all pages and the JSON over this desk, before which a guard must stand; at its end
+    tables are deleted.
+    """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

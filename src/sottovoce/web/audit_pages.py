@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The audit, stamped confidential: what was promised against what each person in the table really lost.
+"""The audit, stamped confidential: what was promised against what each person in the table really
+lost.
 
-The same page as `sottovoce audit`, for the curator alone. It is drawn once, shown while the page is open, and written
-nowhere. Names stand on it only where they were asked for by hand.
+The same page as `sottovoce audit`, for the curator alone. It is drawn once, shown while the page is
+open, and written nowhere. Names stand on it only where they were asked for by hand.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ AUDIT_JOB = "Looking at every row"
 
 
 def show_audit_form(request: Request, fields: Fields | None = None) -> Response:
-    """What can be audited: a release, the table it was made from, and the column that it is about."""
+    """What can be audited: a release, the table it was made from, and the column that it is
+    about.
+    """
     desk = get_workspace(request)
     asked = {
         word: request.query_params[word] for word in QUERY_FIELDS if word in request.query_params

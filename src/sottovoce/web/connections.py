@@ -1,17 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The connections of the page: a bounded number of them, and none that is held open by sending or reading nothing.
+"""The connections of the page: a bounded number of them, and none that is held open by sending or
+reading nothing.
 
-    places      one connection too many closes another: a stranger's, the one that has kept us busy longest; where there
-                is none, one that waits, of somebody who has shown a cookie or a code of ours; never one whose request
+    places      one connection too many closes another: a stranger's, the one that has kept us busy
+                longest; where there
+                is none, one that waits, of somebody who has shown a cookie or a code of ours; never
+                one whose request
                 is being answered
-    headers     are whole within some seconds of the connection or of the last answer; a byte now and then does not help
+    headers     are whole within some seconds of the connection or of the last answer; a byte now
+                and then does not help
     bodies      are timed by the guard, which knows what is being sent
     answers     are taken: a part of them at least in every so many seconds
 
-Whoever sends a request at once is heard, however many others hold connections open: before a connection is closed to
-make room, as many others have come as there are places, and after fewer than two batches of them it has been read.
+Whoever sends a request at once is heard, however many others hold connections open: before a
+connection is closed to make room, as many others have come as there are places, and after fewer
+than two batches of them it has been read.
 
-What goes wrong beside the requests is told in one line that quotes nothing, and in a few lines a minute at most.
+What goes wrong beside the requests is told in one line that quotes nothing, and in a few lines a
+minute at most.
 """
 
 from __future__ import annotations
@@ -31,14 +37,17 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sottovoce.web.guard import KNOWN
 
-#: Connections that are taken in one turn of the loop; places are so many times as many. A browser opens six.
+#: Connections that are taken in one turn of the loop; places are so many times as many. A browser
+#: opens six.
 BATCH = 40
 BATCHES = 6
 #: Connections that the machine keeps in a row until they are taken; any more come a second late.
 QUEUE = 1024
-#: Of the files that the process may open, one in so many may be a place: books, tables and workers need others.
+#: Of the files that the process may open, one in so many may be a place: books, tables and workers
+#: need others.
 SHARE = 3
-#: Seconds for the headers of a request, and for a part of an answer to be taken; seconds between two requests.
+#: Seconds for the headers of a request, and for a part of an answer to be taken; seconds between
+#: two requests.
 WAIT = 10.0
 KEEP_ALIVE = 5
 #: Bytes that headers may have. Browsers send the cookies of every port of this machine.
@@ -51,7 +60,9 @@ MINUTE = 60.0
 
 
 class Connection(H11Protocol):
-    """One connection: it makes room where there are too many, and ends where it is waited for too long."""
+    """One connection: it makes room where there are too many, and ends where it is waited for too
+    long.
+    """
 
     since = 0.0  # when it was made, or its last answer was given
     _timer: asyncio.TimerHandle | None = None
@@ -90,7 +101,9 @@ class Connection(H11Protocol):
         self._timer = self.loop.call_later(WAIT, self._waited)
 
     def _waited(self) -> None:
-        """Ends the connection if it waits for a request, or for an answer to be taken, and nothing has happened."""
+        """Ends the connection if it waits for a request, or for an answer to be taken, and nothing
+        has happened.
+        """
         unsent = self.transport.get_write_buffer_size()
         if unsent < self._unsent or not (unsent or self.waiting):
             self._watch()
@@ -137,7 +150,9 @@ class _PageServer(uvicorn.Server):
 
 
 def make_server(app: ASGIApp) -> uvicorn.Server:
-    """Returns a server of the page within these limits; it logs no request, because an address may hold a key."""
+    """Returns a server of the page within these limits; it logs no request, because an address may
+    hold a key.
+    """
     return _PageServer(
         uvicorn.Config(
             app,
@@ -170,7 +185,9 @@ def _count_allowed_files() -> int:
 
 
 class BriefHandler(logging.Handler):
-    """Says that something went wrong, and whose word it is; not what it says, which may quote what was sent."""
+    """Says that something went wrong, and whose word it is; not what it says, which may quote what
+    was sent.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

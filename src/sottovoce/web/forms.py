@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person typed, read field by field: each is a value, or a sentence that stands next to the field.
+"""What a person typed, read field by field: each is a value, or a sentence that stands next to the
+field.
 
     fields = Fields(form)
     share = fields.number("share", least=0, most=1, above=True)
@@ -31,7 +32,9 @@ class Fields:
     complaints: dict[str, str] = field(default_factory=dict)
 
     def get_typed(self, name: str) -> str:
-        """Returns what stands in the field without spaces around it; nothing for a file or a missing field."""
+        """Returns what stands in the field without spaces around it; nothing for a file or a
+        missing field.
+        """
         value = self.form.get(name, "")
         if isinstance(value, str):
             return value.strip()

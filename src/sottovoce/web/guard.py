@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guard: every request passes here first, every answer last, and there is no switch to turn it off.
+"""The guard: every request passes here first, every answer last, and there is no switch to turn it
+off.
 
     a request is admitted if
       its Host is this machine under our port, said once
-      it comes from our own page: Sec-Fetch-Site is same-origin (or none, to look at something), Origin is ours or null;
-      to change something one of the two must be there, and an Origin alone must be ours; the form that brings the
+      it comes from our own page: Sec-Fetch-Site is same-origin (or none, to look at something),
+      Origin is ours or null;
+      to change something one of the two must be there, and an Origin alone must be ours; the form
+      that brings the
       token may also come from a file, of which a browser says no more than null
-      it shows the cookie that the one-time token was exchanged for, or asks for a sign-in page, which tells nothing
+      it shows the cookie that the one-time token was exchanged for, or asks for a sign-in page,
+      which tells nothing
       its body is not longer, and does not come slower, than the named limits
 
     an answer
       forbids scripts, styles, frames and forms of anybody else, and is kept in no cache
       is one sentence where something went wrong: no traceback, no value
-      leaves at a whole number of time steps, all of it at once: how long it took tells nothing finer
+      leaves at a whole number of time steps, all of it at once: how long it took tells nothing
+      finer
 
-A cookie is for all ports of a machine, so ours has the port in its name, and a value that is good for nothing else.
+A cookie is for all ports of a machine, so ours has the port in its name, and a value that is good
+for nothing else.
 """
 
 from __future__ import annotations
@@ -38,7 +44,8 @@ from sottovoce.web.workspace import compute_delay
 HOSTS = ("127.0.0.1", "localhost")
 #: Methods that only look; every other changes something.
 SAFE = frozenset({"GET", "HEAD"})
-#: Where the token is exchanged, where people show their code, and the paper that both are printed on.
+#: Where the token is exchanged, where people show their code, and the paper that both are printed
+#: on.
 OPEN_PATH = "/open"
 PERSON_PATH = "/person"
 STATIC_PATH = "/static/"
@@ -48,7 +55,8 @@ OPEN_SCRIPT = "/open/script.js"
 UPLOAD_PATHS = frozenset({"/table", "/market/sellers", "/api/tables"})
 #: Where programs ask, and are answered in JSON.
 API = "/api/"
-#: Bytes of a body: of a table, which is streamed to a file, of what is sent to a sign-in page, and of anything else.
+#: Bytes of a body: of a table, which is streamed to a file, of what is sent to a sign-in page, and
+#: of anything else.
 MOST_UPLOAD = 512 * 2**20
 MOST_SIGN_IN = 2**12
 MOST_FORM = 2**20
@@ -57,7 +65,8 @@ READ_TIMEOUT = 20.0
 BODY_TIMEOUT = 900.0
 #: Bytes of a body that must have come for every second after those of the first silence.
 SLOWEST = 2**15
-#: Under which name of a request's state it is said that its sender has shown a cookie or a code of ours.
+#: Under which name of a request's state it is said that its sender has shown a cookie or a code of
+#: ours.
 KNOWN = "sottovoce.known"
 #: Seconds between the moments at which answers leave.
 ANSWER_STEP = 0.05
@@ -75,20 +84,25 @@ HEADERS = {
 }
 SENTENCES = {
     400: "This request cannot be understood.",
-    401: "This page opens with the link that `sottovoce serve` printed, once. Start it again for a new link.",
+    401: "This page opens with the link that `sottovoce serve` printed, once. Start it again for "
+    "a new link.",
     403: "This request did not come from the page itself.",
     404: "There is no such page.",
     405: "This cannot be done here.",
     408: "What was sent came too slowly.",
-    413: f"This is too large: a table may have {MOST_UPLOAD // 2**20} MB, a code {MOST_SIGN_IN // 2**10} kB, "
+    413: f"This is too large: a table may have {MOST_UPLOAD // 2**20} MB, a code "
+    f"{MOST_SIGN_IN // 2**10} kB, "
     f"anything else {MOST_FORM // 2**20} MB.",
     421: "This page answers on this machine only.",
-    500: "Something went wrong that sottovoce did not foresee. Please report what you did, without the data.",
+    500: "Something went wrong that sottovoce did not foresee. Please report what you did, "
+    "without the data.",
 }
 PAGE = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>sottovoce</title>'
-    '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-    '<link rel="stylesheet" href="/static/style.css"></head><body class="web"><main><h1>sottovoce</h1><p>{}</p></main>'
+    '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" '
+    'href="data:,">'
+    '<link rel="stylesheet" href="/static/style.css"></head><body '
+    'class="web"><main><h1>sottovoce</h1><p>{}</p></main>'
     "</body></html>"
 )
 
@@ -101,7 +115,9 @@ class RequestRefused(Exception):
 
 
 def mark_as_known(scope: Scope) -> None:
-    """Notes that a request is of somebody we know: its connection is not closed to make room for strangers."""
+    """Notes that a request is of somebody we know: its connection is not closed to make room for
+    strangers.
+    """
     scope.setdefault("state", {})[KNOWN] = True
 
 
@@ -230,16 +246,18 @@ class Guard:
         site = asked.get_header("sec-fetch-site")
         origin = asked.get_header("origin")
         safe = asked.method in SAFE
-        # The form that brings the token is a file, and of files a browser says Origin: null and cross-site, as of much
-        # else that nobody can name. Here that is enough, because here the source decides nothing: all that such a
-        # request can do is to show a token, and who has the right one could show it without a browser as well. Who has
-        # not is told what everybody is told. Nothing else is admitted that way: no other address, no other method.
+        # The form that brings the token is a file, and of files a browser says Origin: null and
+        # cross-site, as of much else that nobody can name. Here that is enough, because here the
+        # source decides nothing: all that such a request can do is to show a token, and who has the
+        # right one could show it without a browser as well. Who has not is told what everybody is
+        # told. Nothing else is admitted that way: no other address, no other method.
         if (asked.path, asked.method, origin) == (OPEN_PATH, "POST", "null") and site in (
             None,
             "cross-site",
         ):
             return
-        # Browsers say Origin: null for our own forms, because we tell them to send no referrer; then the site decides.
+        # Browsers say Origin: null for our own forms, because we tell them to send no referrer;
+        # then the site decides.
         from_here = (
             site == "same-origin"
             or (safe and site in (None, "none"))
@@ -268,7 +286,9 @@ class Guard:
         return f"sottovoce-{self.port}"
 
     async def _exchange_token(self, asked: GuardedRequest, body: LimitedBody) -> BufferedAnswer:
-        """Asks for the token, or exchanges it for the cookie, once; whoever has the cookie already is let in."""
+        """Asks for the token, or exchanges it for the cookie, once; whoever has the cookie already
+        is let in.
+        """
         if asked.path == OPEN_SCRIPT:
             if asked.method in SAFE:
                 return make_answer(200, sign_in.SCRIPT, b"text/javascript")

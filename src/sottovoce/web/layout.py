@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paper that every page of the web is printed on: one frame, one style sheet, one short script, all our own.
+"""The paper that every page of the web is printed on: one frame, one style sheet, one short script,
+all our own.
 
-Templates escape whatever they are given; drawings made by `sottovoce.pages` are trusted, and handed over as `drawing`.
-The style sheet begins with that of the command line's reports, so that both look the same and colours are named once.
+Templates escape whatever they are given; drawings made by `sottovoce.report` are trusted, and
+handed over as `drawing`. The style sheet begins with that of the command line's reports, so that
+both look the same and colours are named once.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from sottovoce.report.svg import BARS_STYLE as BARS
 if TYPE_CHECKING:
     from sottovoce.web.workspace import Workspace
 
-#: The rooms of the curator, as they stand in the navigation: address, name, and how addresses in them begin.
+#: The rooms of the curator, as they stand in the navigation: address, name, and how addresses in
+#: them begin.
 NAVIGATION = (
     ("/", "Table", ("/table",)),
     ("/question", "Question", ("/question", "/job", "/release")),
@@ -41,7 +44,9 @@ SEE_OTHER = 303
 
 
 def render(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-    """Returns a page from a template of web/templates; ``rooms=False`` among the values leaves out the navigation."""
+    """Returns a page from a template of web/templates; ``rooms=False`` among the values leaves out
+    the navigation.
+    """
     path = request.url.path
     here = next(
         (
@@ -85,8 +90,8 @@ def download(name: str, text: str, kind: str) -> Response:
 def mark_trusted(html: str) -> Markup:
     """Marks HTML that this package drew itself as trusted.
 
-    Styles inside are left out, since the guard forbids them: they are in a style sheet. What may scroll sideways on a
-    narrow window is made reachable by keyboard.
+    Styles inside are left out, since the guard forbids them: they are in a style sheet. What may
+    scroll sideways on a narrow window is made reachable by keyboard.
     """
     html = re.sub(r"<style>.*?</style>\n?", "", html, flags=re.DOTALL)
     for box in ('<div class="wide"', "<figure"):

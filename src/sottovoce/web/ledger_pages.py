@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The books as pages for the curator: entries, balances without names, whether they add up, and one person on request.
+"""The books as pages for the curator: entries, balances without names, whether they add up, and one
+person on request.
 
-A person is shown only to whoever types their name, and the name is sent in the body of a request, never in an address.
-Here grants of one person are set, and codes are made with which people see their own account.
+A person is shown only to whoever types their name, and the name is sent in the body of a request,
+never in an address. Here grants of one person are set, and codes are made with which people see
+their own account.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from sottovoce.web.workspace import Workspace
 
 #: Entries that are shown at once, the newest first.
 PAGE_SIZE = 50
-#: Lines of the books that are added up while somebody waits for the page: half a second. More only on request.
+#: Lines of the books that are added up while somebody waits for the page: half a second. More only
+#: on request.
 MAX_LINES_AT_ONCE = 200_000
 #: What an entry is, in words.
 ENTRY_WORDS = {
@@ -135,7 +138,9 @@ def _read_page_end(request: Request, number: int) -> int:
 
 
 def _draw_balances(desk: Workspace, entries: list[Entry]) -> list[tuple[str, Any, Any]]:
-    """Returns the name, the picture and the table of each account; added up once for each state of the books."""
+    """Returns the name, the picture and the table of each account; added up once for each state of
+    the books.
+    """
 
     def drawn() -> list[tuple[str, Any, Any]]:
         return [

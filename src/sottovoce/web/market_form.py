@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a buyer types for a market, from fields to terms and reports; what is wrong is a sentence next to its field.
+"""What a buyer types for a market, from fields to terms and reports; what is wrong is a sentence
+next to its field.
 
-The budget, or what money is worth, is a number and a slider around it, so that one form serves small and large markets.
+The budget, or what money is worth, is a number and a slider around it, so that one form serves
+small and large markets.
 """
 
 from __future__ import annotations
@@ -94,7 +96,9 @@ class MarketForm:
 
 
 def read_market_form(desk: Workspace, fields: Fields) -> MarketForm | None:
-    """Reads the form; None where something is missing or wrong, which is among the complaints then."""
+    """Reads the form; None where something is missing or wrong, which is among the complaints
+    then.
+    """
     table = fields.choice("table", desk.tables)
     columns = [
         fields.choice(name, desk.tables[table].columns if table else ())
@@ -133,7 +137,9 @@ def _read_terms(desk: Workspace, fields: Fields) -> MarketTerms | None:
 
 
 def _read_prior(desk: Workspace, fields: Fields) -> Any:
-    """Reads the law of costs, with those numbers that its kind needs, or the table of an earlier market."""
+    """Reads the law of costs, with those numbers that its kind needs, or the table of an earlier
+    market.
+    """
     kind = str(fields.choice("prior", (*LAW_KINDS, FROM_FILE)))
     if kind == FROM_FILE:
         return _read_earlier_prior(desk, fields)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Buying privacy, as pages for the buyer alone: sellers, what is declared beforehand, and what comes of it.
+"""Buying privacy, as pages for the buyer alone: sellers, what is declared beforehand, and what
+comes of it.
 
-Everything but the sellers' reports travels in the address, so that a slider is a form like any other and every page can
-be reloaded. Nothing but reports and public numbers is read. What was bought becomes grants after one more question.
+Everything but the sellers' reports travels in the address, so that a slider is a form like any
+other and every page can be reloaded. Nothing but reports and public numbers is read. What was
+bought becomes grants after one more question.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ async def show_market(request: Request) -> Response:
 
 
 async def upload_sellers(request: Request) -> Response:
-    """Lays reports on the desk, from a file or typed, or says next to the field why they cannot be used."""
+    """Lays reports on the desk, from a file or typed, or says next to the field why they cannot be
+    used.
+    """
     async with request.form(max_files=1) as form:
         fields = Fields(form)
         where, name, content = _read_upload(fields)
@@ -166,7 +170,9 @@ async def _render_market(request: Request, fields: Fields) -> Response:
 
 
 def _compute_outcome(desk: Workspace, fields: Fields) -> MarketOutcome | None:
-    """Settles the market, if the form says all that it needs; else what is missing is among the complaints."""
+    """Settles the market, if the form says all that it needs; else what is missing is among the
+    complaints.
+    """
     asked = market_form.read_market_form(desk, fields)
     if asked is None:
         return None

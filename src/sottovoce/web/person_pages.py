@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of one person: what they allow, what was spent, on what, and what that means, with the proof of it.
+"""The page of one person: what they allow, what was spent, on what, and what that means, with the
+proof of it.
 
-Whoever types a code that the curator has handed out sees this account and no other. A visit has a cookie of its own,
-which opens nothing of the curator's, and the curator's opens nothing here. Nothing on the page is about anybody else:
-it is made from this person's statement alone (pages/statement.py).
+Whoever types a code that the curator has handed out sees this account and no other. A visit has a
+cookie of its own, which opens nothing of the curator's, and the curator's opens nothing here.
+Nothing on the page is about anybody else: it is made from this person's statement alone
+(pages/statement.py).
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ UNKNOWN_CODE = "This code is not known. Check every letter, or ask the curator f
 
 
 async def show_account(request: Request) -> Response:
-    """The account of the visitor; whoever has not shown a code is asked for it, and told nothing."""
+    """The account of the visitor; whoever has not shown a code is asked for it, and told
+    nothing.
+    """
     visit = _find_visit(request)
     if visit is None:
         return _render_sign_in(request)
@@ -104,7 +108,9 @@ async def sign_out(request: Request) -> Response:
 
 
 async def download_statement(request: Request) -> Response:
-    """The statement as a file with its proof inside, to be kept and to be checked without the books."""
+    """The statement as a file with its proof inside, to be kept and to be checked without the
+    books.
+    """
     visit = _find_visit(request)
     if visit is None:
         return redirect(PERSON_PAGE)

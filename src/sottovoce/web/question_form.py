@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The questions that can be asked at the page, with their options, in one table; and the way from a form to one.
+"""The questions that can be asked at the page, with their options, in one table; and the way from a
+form to one.
 
-A question is about one column: its mean, its quantiles, or a model of it by all other columns that are described. What
-is wrong is a sentence beside its field, also where the library itself refuses.
+A question is about one column: its mean, its quantiles, or a model of it by all other columns that
+are described. What is wrong is a sentence beside its field, also where the library itself refuses.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ class QuestionOption:
         return number
 
     def needed(self, value: Any) -> str | None:
-        """Returns what is needed in the place of a value that a program sent; None where it will do."""
+        """Returns what is needed in the place of a value that a program sent; None where it will
+        do.
+        """
         if self.choices:
             known = [key for key, _ in self.choices]
             if isinstance(value, str) and value in known:
@@ -98,7 +101,9 @@ class QuestionOption:
 
 @dataclass(frozen=True)
 class QuestionKind:
-    """One question: its name in the library, in words, what it tells, what its column must be, and its options."""
+    """One question: its name in the library, in words, what it tells, what its column must be, and
+    its options.
+    """
 
     estimator: str
     words: str
@@ -117,7 +122,9 @@ class QuestionKind:
         }
 
     def needed(self, parameters: Mapping[str, Any]) -> dict[str, str]:
-        """Returns by name what is needed in the place of parameters that a program sent and that will not do."""
+        """Returns by name what is needed in the place of parameters that a program sent and that
+        will not do.
+        """
         said = {
             option.name: option.needed(parameters[option.name])
             for option in self.options
@@ -242,7 +249,9 @@ QUESTIONS = {
 
 @dataclass(frozen=True)
 class QuestionForm:
-    """A question as it was typed: what is said of it, completed from the schema, and its options."""
+    """A question as it was typed: what is said of it, completed from the schema, and its
+    options.
+    """
 
     kind: QuestionKind
     said: TableOptions
@@ -295,7 +304,9 @@ def _complete_question(
 
 
 def make_first_form(schema: Schema) -> dict[str, str]:
-    """Returns what stands in the form at first: the mean of the first column of numbers, at the full share."""
+    """Returns what stands in the form at first: the mean of the first column of numbers, at the
+    full share.
+    """
     numbers = [name for name, column in schema.columns.items() if column.kind == "number"]
     column = next(iter([*numbers, *schema.columns]), "")
     return {"question": "mean", "column": column, "share": "100", "epsilon": "1"}
@@ -308,7 +319,9 @@ def copy_typed_fields(fields: Fields, kind: QuestionKind) -> dict[str, str]:
 
 
 def _read_spending(fields: Fields, schema: Schema) -> tuple[float, float | None]:
-    """What may be spent: a share of everybody's own budget, or one ε for all where there is no column of budgets."""
+    """What may be spent: a share of everybody's own budget, or one ε for all where there is no
+    column of budgets.
+    """
     if schema.budget is None:
         return 1.0, fields.number("epsilon", least=LEAST_EPSILON, most=MOST_EPSILON)
     percent = fields.number("share", least=0, most=100, above=True)

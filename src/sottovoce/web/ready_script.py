@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be carried away from the page: a script that asks the same question, and the certificate in plain words.
+"""What can be carried away from the page: a script that asks the same question, and the certificate
+in plain words.
 
-The script uses public names of the library alone and says everything that was said at the page: schema, options, share.
-Without books it makes a release that nobody remembers; with books it needs a key of its own.
+The script uses public names of the library alone and says everything that was said at the page:
+schema, options, share. Without books it makes a release that nobody remembers; with books it needs
+a key of its own.
 """
 
 from __future__ import annotations
@@ -49,11 +51,16 @@ def write_script(asked: QuestionForm) -> str:
 
 
 def _describe_text_format(table: str) -> str:
-    """How a text file is written, as an argument; blank lines of one with a single column are rows."""
+    """How a text file is written, as an argument; blank lines of one with a single column are
+    rows.
+    """
     if not is_text(table):
         return ""
     names, text = read_header(list_files(table)[0])
-    return f"delimiter={text.delimiter!r}, ignore_empty_lines={len(names) > 1}, newlines_in_values=True"
+    return (
+        f"delimiter={text.delimiter!r}, ignore_empty_lines={len(names) > 1}, "
+        "newlines_in_values=True"
+    )
 
 
 def write_certificate(release: Release, key: str) -> str:
@@ -68,7 +75,8 @@ def write_certificate(release: Release, key: str) -> str:
     ]
     if paper.ledger is not None:
         heads.append(
-            f"Ledger: {paper.ledger['id']}, entry {paper.ledger['entry']}, head {paper.ledger['head']}"
+            f"Ledger: {paper.ledger['id']}, entry {paper.ledger['entry']}, head "
+            f"{paper.ledger['head']}"
         )
     return "\n".join(heads) + "\n"
 

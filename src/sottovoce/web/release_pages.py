@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The curator's way from a question to its release: the plan while a slider moves, the work, the certificate.
+"""The curator's way from a question to its release: the plan while a slider moves, the work, the
+certificate.
 
     /question/{table}    a question and its plan, from public facts
     /job/{name}          work under way, which can be cancelled until somebody is charged
     /release?key=…       the answer, its certificate, what can be carried away
 
-Nothing private is read before the button of the release is pressed. What was asked travels in the address, so every
-page can be reloaded, and the desk remembers no more than it must.
+Nothing private is read before the button of the release is pressed. What was asked travels in the
+address, so every page can be reloaded, and the desk remembers no more than it must.
 """
 
 from __future__ import annotations
@@ -103,7 +104,9 @@ def _render_question(
 
 
 async def start_release(request: Request) -> Response:
-    """Begins the release under the plan that was shown; everybody is charged before a value is read."""
+    """Begins the release under the plan that was shown; everybody is charged before a value is
+    read.
+    """
     desk = get_workspace(request)
     name = request.path_params["table"]
     if name not in desk.schemas:
@@ -203,7 +206,9 @@ def _find_question(request: Request) -> question_form.QuestionForm | None:
 
 
 def download_file(request: Request) -> Response:
-    """What can be carried away: the release as it is in the books, its certificate in words, a script that asks it."""
+    """What can be carried away: the release as it is in the books, its certificate in words, a
+    script that asks it.
+    """
     what = request.path_params["what"]
     key = request.query_params.get("key", "")
     asked = _find_question(request)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schemas at the page: from a form or pasted text, back into the form, and as the TOML file they can be kept in.
+"""Schemas at the page: from a form or pasted text, back into the form, and as the TOML file they
+can be kept in.
 
-A form has one set of fields for each column, numbered as in the table. Kinds are guessed from the header; ranges and
-levels are typed in and never read off the data.
+A form has one set of fields for each column, numbered as in the table. Kinds are guessed from the
+header; ranges and levels are typed in and never read off the data.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ def read_schema(fields: Fields, columns: Mapping[str, str]) -> Schema | None:
 
 
 def fill_schema_form(schema: Schema | None, columns: Mapping[str, str]) -> dict[str, str]:
-    """Returns what stands in the form: the schema as it was declared, or blank ranges beside the kinds of a draft."""
+    """Returns what stands in the form: the schema as it was declared, or blank ranges beside the
+    kinds of a draft.
+    """
     if schema is None:
         return {
             f"kind-{place}": kind for place, kind in enumerate(columns.values()) if kind == "number"

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From nothing to the page: a socket of this machine, and a server that answers before everything is loaded.
+"""From nothing to the page: a socket of this machine, and a server that answers before everything
+is loaded.
 
-To load numerical libraries takes seconds, and a person who has just pressed a key waits for less than one. So the
-guard stands at once, and behind it a page that says so and looks again, until the rooms are loaded. Every request
-passes the guard, before and after. If the books cannot be opened, the server ends and says why.
+To load numerical libraries takes seconds, and a person who has just pressed a key waits for less
+than one. So the guard stands at once, and behind it a page that says so and looks again, until the
+rooms are loaded. Every request passes the guard, before and after. If the books cannot be opened,
+the server ends and says why.
 """
 
 from __future__ import annotations
@@ -28,20 +30,24 @@ from sottovoce.web.sign_in import new_secret as new_secret
 
 #: Ports below belong to the machine's services, and one of them is left out of addresses.
 LEAST_PORT = 1024
-#: Signals that end the page as Ctrl-C does, where there are such: from the system, from the terminal, from its end.
+#: Signals that end the page as Ctrl-C does, where there are such: from the system, from the
+#: terminal, from its end.
 ENDINGS = tuple(
     getattr(signal, name) for name in ("SIGTERM", "SIGQUIT", "SIGHUP") if hasattr(signal, name)
 )
 #: Seconds that the first page waits for the rooms before it says that they are being opened.
 FIRST_WAIT = 0.1
-#: What the first plan needs and the first page does not: it is loaded while somebody reads that page.
+#: What the first plan needs and the first page does not: it is loaded while somebody reads that
+#: page.
 SLOW_MODULE = "sottovoce.estimators.ridge"
-#: What is shown meanwhile; it asks again by itself, is answered by the rooms, and has no style that it would wait for.
+#: What is shown meanwhile; it asks again by itself, is answered by the rooms, and has no style that
+#: it would wait for.
 LOADING_PAGE = (
     b'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>sottovoce</title>'
     b'<meta name="viewport" content="width=device-width, initial-scale=1">'
     b'<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,"></head>'
-    b"<body><main><h1>sottovoce</h1><p>The books are being opened. This page goes on by itself.</p></main></body>"
+    b"<body><main><h1>sottovoce</h1><p>The books are being opened. This page goes on by "
+    b"itself.</p></main></body>"
     b"</html>"
 )
 
@@ -59,7 +65,9 @@ class LoadingApp:
         self._load = load
 
     def start_loading(self, give_up: Callable[[], None]) -> None:
-        """Loads the rooms beside the server, which gives up if that fails: pages first, the rest once one was seen."""
+        """Loads the rooms beside the server, which gives up if that fails: pages first, the rest
+        once one was seen.
+        """
 
         def work() -> None:
             try:
@@ -110,9 +118,11 @@ def open_socket(port: int) -> socket.socket:
 
 
 class EndingSignals:
-    """Signals by which a page is ended from outside: they end the server, and what comes after it is still done.
+    """Signals by which a page is ended from outside: they end the server, and what comes after it
+    is still done.
 
-    The first of a kind is heard; a second one kills, as it would without us. What was to be ignored stays ignored.
+    The first of a kind is heard; a second one kills, as it would without us. What was to be ignored
+    stays ignored.
     """
 
     def __init__(self) -> None:
@@ -144,7 +154,9 @@ def run_server(
     tell: Callable[[SignInEvent], None] = tell_nobody,
     ending: EndingSignals | None = None,
 ) -> None:
-    """Serves on a socket of this machine until it is ended; raises what kept the rooms from being loaded."""
+    """Serves on a socket of this machine until it is ended; raises what kept the rooms from being
+    loaded.
+    """
     opening = LoadingApp(load)
     logging.getLogger().addHandler(
         logging.NullHandler()

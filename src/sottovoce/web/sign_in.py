@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The curator's way in: a token that is good once, for some minutes, and becomes the cookie of one browser.
+"""The curator's way in: a token that is good once, for some minutes, and becomes the cookie of one
+browser.
 
-The token never stands in a command line or in the part of an address that is sent: both can be read by others on the
-machine, or are kept in histories and logs. It comes in the body of a form, from one of two places:
+The token never stands in a command line or in the part of an address that is sent: both can be read
+by others on the machine, or are kept in histories and logs. It comes in the body of a form, from
+one of two places:
 
-    a file that only the curator can read, which the browser is opened on and which sends itself
-    the printed link, whose token stands behind #; browsers keep that to themselves, and the page's script sends it
+    a file that only the curator can read, which the browser is opened on and which sends itself the
+    printed link, whose token stands behind #; browsers keep that to themselves, and the page's
+    script sends it
 
-Whoever comes first with the token is let in, and the curator is told. If the same token comes again from somebody who
-is not in, or the cookie from another browser, two know what one should: nobody can say which of them is the curator, so
-everybody is signed out, and the curator is told and gets a new link where only the curator can see it.
+Whoever comes first with the token is let in, and the curator is told. If the same token comes again
+from somebody who is not in, or the cookie from another browser, two know what one should: nobody
+can say which of them is the curator, so everybody is signed out, and the curator is told and gets a
+new link where only the curator can see it.
 """
 
 from __future__ import annotations
@@ -33,7 +37,8 @@ now: Callable[[], float] = time.monotonic
 
 OPENED = "The link was used, and the page is open in one browser. If it is not yours, press Ctrl-C."
 TWICE = (
-    "The link to this page was used a second time, or from another browser than the first. Everybody is signed out. "
+    "The link to this page was used a second time, or from another browser than the first. "
+    "Everybody is signed out. "
     "If it was not you, somebody else on this machine has seen the link and may have seen the page."
 )
 EXPIRED = f"This link is too old: it works for {LIFE // 60} minutes."
@@ -41,8 +46,10 @@ NEW_LINK = "A new link stands in the terminal in which `sottovoce serve` runs."
 
 _HEAD = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>sottovoce</title>'
-    '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="referrer" content="no-referrer">'
-    '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,"></head><body><main>'
+    '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="referrer" '
+    'content="no-referrer">'
+    '<meta name="color-scheme" content="light dark"><link rel="icon" '
+    'href="data:,"></head><body><main>'
     "<h1>sottovoce</h1>"
 )
 _FOOT = "</main></body></html>"
@@ -50,7 +57,8 @@ _FOOT = "</main></body></html>"
 ASKING = (
     f"{_HEAD}<p>This page opens with the link that <code>sottovoce serve</code> printed.</p>"
     '<form method="post" action="/open"><p><label for="token">The part of the link after #</label> '
-    '<input id="token" name="token" autocomplete="off" autocapitalize="none" spellcheck="false" required> '
+    '<input id="token" name="token" autocomplete="off" autocapitalize="none" spellcheck="false" '
+    "required> "
     f'<button>Open</button></p></form><script src="/open/script.js"></script>{_FOOT}'
 )
 #: Takes the token off the address, so that it stays in no history, and sends it.
@@ -63,8 +71,9 @@ if (token) {
   document.forms[0].submit();
 }
 """
-#: Goes on by itself. Not a redirect: the form comes from a file, which is another site, and a browser does not send a
-#: cookie with SameSite=Strict along a redirect that another site began. From here on it is our own page that leads on.
+#: Goes on by itself. Not a redirect: the form comes from a file, which is another site, and a
+#: browser does not send a cookie with SameSite=Strict along a redirect that another site began.
+#: From here on it is our own page that leads on.
 GO_ON = f'{_HEAD}<p>The page is open. <a href="/">Go on</a></p>{_FOOT}'
 
 
@@ -102,7 +111,9 @@ class SignIn:
         self._until = now() + LIFE
 
     def knows(self, cookie: str, agent: str) -> bool:
-        """Whether somebody who shows this cookie is in; signs everybody out if it comes from another browser."""
+        """Whether somebody who shows this cookie is in; signs everybody out if it comes from
+        another browser.
+        """
         if not _is_same(cookie, self.cookie):
             return False
         if self._agent in (None, agent):
@@ -111,7 +122,9 @@ class SignIn:
         return False
 
     def redeem(self, token: str, agent: str) -> str | None:
-        """Returns the cookie for the token, once; None for whoever is too late or does not know it."""
+        """Returns the cookie for the token, once; None for whoever is too late or does not know
+        it.
+        """
         if not _is_same(token, self.token):
             return None
         if self._agent is not None:
@@ -126,7 +139,9 @@ class SignIn:
         return None
 
     def _sign_everybody_out(self, why: str) -> None:
-        """Ends the cookie and the token; the old token is known no longer, so nobody can do this twice with it."""
+        """Ends the cookie and the token; the old token is known no longer, so nobody can do this
+        twice with it.
+        """
         self._renew(new_secret())
         self.words = f"{why} {NEW_LINK}"
         self._tell(SignInEvent(why, self.token))
@@ -137,15 +152,21 @@ def _is_same(given: str, ours: str) -> bool:
 
 
 def make_link(port: int, token: str) -> str:
-    """Returns the link to be printed: what stands behind # is not sent by a browser, and not told to other pages."""
+    """Returns the link to be printed: what stands behind # is not sent by a browser, and not told
+    to other pages.
+    """
     return f"http://127.0.0.1:{port}/open#{token}"
 
 
 def make_form(port: int, token: str) -> str:
-    """Returns the page to be opened as a file, which sends the token by itself, or by its button without script."""
+    """Returns the page to be opened as a file, which sends the token by itself, or by its button
+    without script.
+    """
     address = escape(f"http://127.0.0.1:{port}/open")
     value = escape(token)
     return (
-        f'{_HEAD}<form method="post" action="{address}"><input type="hidden" name="token" value="{value}">'
-        f"<p><button>Open the page</button></p></form><script>document.forms[0].submit()</script>{_FOOT}"
+        f'{_HEAD}<form method="post" action="{address}"><input type="hidden" name="token" '
+        f'value="{value}">'
+        "<p><button>Open the "
+        f"page</button></p></form><script>document.forms[0].submit()</script>{_FOOT}"
     )

@@ -33,7 +33,8 @@ from sottovoce.web.layout import (
 )
 from sottovoce.web.workspace import Workspace
 
-#: Accounts that a table's grants can be written to: the words of the books, and in words for people.
+#: Accounts that a table's grants can be written to: the words of the books, and in words for
+#: people.
 ACCOUNT_NAMES = {
     "pure epsilon, replace": "pure ε, neighbours by replace",
     "pure epsilon, replace labels": "pure ε, labels alone",

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables from outside: CSV and Parquet, looked at piece by piece, and laid on the desk only if they can do no harm.
+"""Tables from outside: CSV and Parquet, looked at piece by piece, and laid on the desk only if they
+can do no harm.
 
-Nothing here holds a whole file in memory. A CSV file is text with a header, and its lines are short. A Parquet file
-may unfold to any size, so it is first read to its end by a process of its own, column by column as the engine would
-read it, under a limit of memory and of time. The name that came with a file is shown and used for nothing else.
+Nothing here holds a whole file in memory. A CSV file is text with a header, and its lines are
+short. A Parquet file may unfold to any size, so it is first read to its end by a process of its
+own, column by column as the engine would read it, under a limit of memory and of time. The name
+that came with a file is shown and used for nothing else.
 
     python -m sottovoce.web.uploads FILE     what that process is
 """
@@ -36,7 +38,8 @@ MOST_ROWS = 10**9
 #: Bytes of memory and seconds of work that a Parquet file may cost the process that tries it.
 MEMORY = 384 * 2**20
 SECONDS = 60
-#: How a Parquet file begins and ends; before the end stands the length of its description, in four bytes.
+#: How a Parquet file begins and ends; before the end stands the length of its description, in four
+#: bytes.
 PARQUET = b"PAR1"
 MOST_DESCRIPTION = 16 * 2**20
 #: How names in the environment begin that say where the books are and how they are opened.
@@ -46,7 +49,9 @@ MAX_NAME_SHOWN = 80
 
 
 def save_table(desk: Workspace, name: str, source: BinaryIO) -> str:
-    """Copies a table to the desk's folder, looks at it, and returns the random name under which it lies there."""
+    """Copies a table to the desk's folder, looks at it, and returns the random name under which it
+    lies there.
+    """
     held = secrets.token_urlsafe(16)  # a name, not noise: no answer depends on it
     if _read_start(source) == PARQUET:
         ending = ".parquet"
@@ -102,7 +107,9 @@ def _copy_csv(source: BinaryIO, file: BinaryIO) -> None:
 
 
 def _measure_lines(piece: bytes, since: int) -> int:
-    """Returns the bytes since the last end of a line, or of the longest line if one in this piece is too long."""
+    """Returns the bytes since the last end of a line, or of the longest line if one in this piece
+    is too long.
+    """
     lines = piece.replace(b"\r", b"\n").split(b"\n")
     lengths = [since + len(lines[0]), *map(len, lines[1:])]
     if max(lengths) > LONGEST_LINE:
@@ -131,7 +138,8 @@ def _refuse_names(names: list[str]) -> None:
     if not 0 < len(names) <= MOST_COLUMNS or not usable:
         raise InvalidData(
             "The table has no header that can be used.",
-            f"It names 1 to {MOST_COLUMNS} columns, each with 1 to {LONGEST_NAME} letters, digits or signs.",
+            f"It names 1 to {MOST_COLUMNS} columns, each with 1 to {LONGEST_NAME} letters, "
+            "digits or signs.",
             "Give every column one name, and leave out columns that no question needs.",
         )
 
@@ -153,7 +161,9 @@ def _columns_of_parquet(desk: Workspace, path: Path) -> dict[str, str]:
 
 
 def _ends_as_parquet(path: Path) -> bool:
-    """Whether the file ends as Parquet does, which most others do not: no process is needed to refuse these."""
+    """Whether the file ends as Parquet does, which most others do not: no process is needed to
+    refuse these.
+    """
     size = path.stat().st_size
     with open(path, "rb") as file:
         file.seek(max(size - 8, 0))
@@ -167,7 +177,8 @@ def _ends_as_parquet(path: Path) -> bool:
 def _read_in_process(path: Path, handle: int | None) -> dict[str, str] | None:
     """Lets a process of its own read the file to its end, and returns the columns, if it came back.
 
-    A file without a name is handed over open, under the same number, so that the same link leads to it there.
+    A file without a name is handed over open, under the same number, so that the same link leads to
+    it there.
     """
     command = [sys.executable, "-I", "-m", "sottovoce.web.uploads", str(path)]
     # What is in the environment may be the password of the books, which this process does not need.
@@ -200,7 +211,8 @@ def _read_in_process(path: Path, handle: int | None) -> dict[str, str] | None:
 def _unusable_table_error() -> InvalidData:
     return InvalidData(
         "This is neither a CSV nor a Parquet file that can be used.",
-        f"CSV is UTF-8 text with a header and lines of at most {LONGEST_LINE:,} bytes; Parquet is whole, not "
+        f"CSV is UTF-8 text with a header and lines of at most {LONGEST_LINE:,} bytes; Parquet "
+        "is whole, not "
         "encrypted, and no larger unfolded than it can be read in pieces.",
         "Save the table again as one of the two.",
     )
@@ -208,7 +220,9 @@ def _unusable_table_error() -> InvalidData:
 
 @dataclass(frozen=True)
 class _ColumnReader:
-    """The kernel that reads one column, unfolds it where values are listed once, and keeps nothing of it."""
+    """The kernel that reads one column, unfolds it where values are listed once, and keeps nothing
+    of it.
+    """
 
     columns: tuple[str, ...]
 

@@ -3,22 +3,27 @@
 
     working → done | failed | cancelled
 
-Work calls ``job.watch`` with the rows it has read, and ``job.commit`` right before the reservation. A cancelled job
-stops at the next of these calls. Once committed it cannot be cancelled: what is reserved stays spent, so the answer
-may as well be had. A job ends at fixed steps of time, because how long work took may depend on the data.
+Work calls ``job.watch`` with the rows it has read, and ``job.commit`` right before the reservation.
+A cancelled job stops at the next of these calls. Once committed it cannot be cancelled: what is
+reserved stays spent, so the answer may as well be had. A job ends at fixed steps of time, because
+how long work took may depend on the data.
 
-What a table's people have left in the books, looked up once and remembered until something is written there.
+What a table's people have left in the books, looked up once and remembered until something is
+written there.
 
-Looking up a million people takes a second or two, because everybody's name is hidden under the ledger's key first, and
-everybody's account is read; a slider asks for it at every move. Digests stay what they are, and what is left changes
-only with a new entry, so the number of the last entry is part of what is remembered: entries that other programs write
-are seen too. Only plans are made from it. A release looks for itself.
+Looking up a million people takes a second or two, because everybody's name is hidden under the
+ledger's key first, and everybody's account is read; a slider asks for it at every move. Digests
+stay what they are, and what is left changes only with a new entry, so the number of the last entry
+is part of what is remembered: entries that other programs write are seen too. Only plans are made
+from it. A release looks for itself.
 
-The desk of the one curator who works at the page: books, tables, schemas, releases, and work under way.
+The desk of the one curator who works at the page: books, tables, schemas, releases, and work under
+way.
 
-Tables lie in a private folder that is deleted at the end, under names drawn at random; on Linux they end with the
-process, however that ends (sottovoce.private_files). No path ever comes from the page or goes to it. What is remembered of a
-table besides its file is public: columns, kinds, who grants how much.
+Tables lie in a private folder that is deleted at the end, under names drawn at random; on Linux
+they end with the process, however that ends (sottovoce.private_files). No path ever comes from the
+page or goes to it. What is remembered of a table besides its file is public: columns, kinds, who
+grants how much.
 """
 
 from __future__ import annotations
@@ -55,7 +60,8 @@ MAX_REMEMBERED = 100
 #: Letters of a job's name, in bytes of randomness: not to be guessed.
 NAME_BYTES = 16
 UNFORESEEN = (
-    "Something went wrong that sottovoce did not foresee. If the key is in the ledger, what it cost stays spent. "
+    "Something went wrong that sottovoce did not foresee. If the key is in the ledger, what it "
+    "cost stays spent. "
     "Please report what you did, without the data."
 )
 TOO_LATE = "It is too late to cancel: everybody has been charged, and what is charged stays spent."
@@ -80,7 +86,9 @@ class Job:
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def watch(self, rows: int) -> None:
-        """Notes how many rows were read, and stops the work if it was cancelled before the reservation."""
+        """Notes how many rows were read, and stops the work if it was cancelled before the
+        reservation.
+        """
         self.rows = rows
         if self.cancelled and not self.committed:
             raise JobCancelled
@@ -166,7 +174,9 @@ PREFETCH_LIMIT = 5_000_000
 
 @dataclass(frozen=True)
 class CachedBalances:
-    """The books on the desk, asked once between two entries what the people in a column of a table have left."""
+    """The books on the desk, asked once between two entries what the people in a column of a table
+    have left.
+    """
 
     desk: Workspace
     table: str
@@ -211,7 +221,9 @@ def read_all_balances(desk: Workspace, account: str = DEFAULT_ACCOUNT) -> AllBal
 
 
 def prefetch_balances(desk: Workspace) -> None:
-    """Reads everybody's account, unless they are too many, before it is known whose will be asked for."""
+    """Reads everybody's account, unless they are too many, before it is known whose will be asked
+    for.
+    """
     if desk.session.ledger.fewer_than(PREFETCH_LIMIT):
         read_all_balances(desk)
 
@@ -224,14 +236,16 @@ def _find_last_number(desk: Workspace) -> int:
 
 #: Tables on the desk at once: each may be as large as an upload may be.
 MAX_TABLES = 20
-#: Counts of who takes part, and of what they have left, that are remembered: a slider need not count a million people
-#: at every move. A million names take some hundred megabytes.
+#: Counts of who takes part, and of what they have left, that are remembered: a slider need not
+#: count a million people at every move. A million names take some hundred megabytes.
 MAX_CACHED = 12
 
 
 @dataclass(frozen=True)
 class UploadedTable:
-    """A table on the desk: what its owner calls it, where it lies, and its columns with their kinds."""
+    """A table on the desk: what its owner calls it, where it lies, and its columns with their
+    kinds.
+    """
 
     name: str
     path: Path
@@ -259,7 +273,9 @@ class Workspace:
 
     @classmethod
     def for_ledger(cls, place: str | None, keys: Path | None = None) -> Workspace:
-        """Returns an empty desk with these books on it; without a place, books that end with the process."""
+        """Returns an empty desk with these books on it; without a place, books that end with the
+        process.
+        """
         return cls(place, keys, Session(ledger=place, keys=keys))
 
     @property
@@ -302,7 +318,9 @@ class Workspace:
             self.counts.clear()
 
     def get_cached(self, what: Any, count: Callable[[], Any]) -> Any:
-        """Returns what was counted before, or counts it now, or waits for whoever does; the oldest is forgotten."""
+        """Returns what was counted before, or counts it now, or waits for whoever does; the oldest
+        is forgotten.
+        """
         with self.counting:
             known = self.counts.get(what)
             if known is None:

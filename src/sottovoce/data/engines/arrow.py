@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The default engine: arrays in memory, and CSV or Parquet files larger than it, by way of Arrow.
 
-Files are scanned batch by batch with bounded read-ahead (files.py), only the columns that a kernel names are
-converted, and kernels run on a few threads.
+Files are scanned batch by batch with bounded read-ahead (files.py), only the columns that a kernel
+names are converted, and kernels run on a few threads.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ class ArrowEngine:
         return files.list_kinds(self._rows.schema)
 
     def fold(self, kernel: Kernel[Part]) -> Part:
-        """Returns the sum of kernel(batch) over batches that together hold every row exactly once."""
+        """Returns the sum of kernel(batch) over batches that together hold every row exactly
+        once.
+        """
         return engine.fold_batches(self._batches(kernel.columns), kernel, self._watch)
 
     def _batches(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
@@ -75,12 +77,15 @@ def of_table(table: Any, watch: Watch | None = None) -> Engine:
     raise WrongType(
         "This is not a table with named columns, or a column holds several kinds of things.",
         "",
-        "Pass a data frame, an Arrow table or dataset, a DuckDB relation, a Spark or Dask data frame, or a path.",
+        "Pass a data frame, an Arrow table or dataset, a DuckDB relation, a Spark or Dask data "
+        "frame, or a path.",
     )
 
 
 def _refuse_dropped_rows(table: Any) -> None:
-    """Refuses text files of one column that Arrow was told to read without their blank lines, as it does by itself."""
+    """Refuses text files of one column that Arrow was told to read without their blank lines, as it
+    does by itself.
+    """
     for part in getattr(table, "children", [table]):  # a union of datasets has several
         form = getattr(part, "format", None)
         if (
@@ -90,8 +95,10 @@ def _refuse_dropped_rows(table: Any) -> None:
         ):
             raise InvalidData(
                 "This dataset of text files with one column leaves blank lines out.",
-                "A blank line is a row with a missing value there: how many rows there are must not tell who has one.",
-                "Pass the path of the files, or open them with ignore_empty_lines=False in Arrow's ParseOptions.",
+                "A blank line is a row with a missing value there: how many rows there are must "
+                "not tell who has one.",
+                "Pass the path of the files, or open them with ignore_empty_lines=False in "
+                "Arrow's ParseOptions.",
             )
 
 
@@ -111,5 +118,7 @@ def open_table(
     watch: Watch | None = None,
     text: TextFormat = DEFAULT_TEXT_FORMAT,
 ) -> Engine:
-    """An engine over a CSV or Parquet file, a folder of them, or a pattern like ``claims/*.parquet``."""
+    """An engine over a CSV or Parquet file, a folder of them, or a pattern like
+    ``claims/*.parquet``.
+    """
     return ArrowEngine(files.open_dataset(path, numbers, text), watch)

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dask: data frames whose partitions live on workers, and files that workers open by themselves.
 
-Each worker folds its share of the rows where they are and sends home the sum, or a sentence why it refused;
-sums of several shares are added on the workers before they travel. The kernel is sent once.
-A worker that dies is replaced by Dask and its share is folded again: shares are pure, so nothing else changes.
-The current client is used if there is one, else a cluster of processes on this machine that ends with ours.
+Each worker folds its share of the rows where they are and sends home the sum, or a sentence why it
+refused; sums of several shares are added on the workers before they travel. The kernel is sent
+once. A worker that dies is replaced by Dask and its share is folded again: shares are pure, so
+nothing else changes. The current client is used if there is one, else a cluster of processes on
+this machine that ends with ours.
 
-Whatever listens on loopback is open to every user of the machine, and a scheduler runs what it is sent. So our own
-cluster speaks TLS with credentials made for it and kept in memory, its web servers answer nothing, and workers spill
-into a folder that nobody else can read.
+Whatever listens on loopback is open to every user of the machine, and a scheduler runs what it is
+sent. So our own cluster speaks TLS with credentials made for it and kept in memory, its web servers
+answer nothing, and workers spill into a folder that nobody else can read.
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ class DaskEngine:
         return self.kinds
 
     def fold(self, kernel: Kernel[Part]) -> Part:
-        """Returns the sum of kernel(batch) over batches that together hold every row exactly once."""
+        """Returns the sum of kernel(batch) over batches that together hold every row exactly
+        once.
+        """
         for _ in range(1 + RETRIES):
             folded = self._fold_once(kernel)
             if folded is not None:
@@ -93,7 +96,9 @@ class DaskEngine:
         raise engine.workers_lost_error()
 
     def _fold_once(self, kernel: Kernel[Part]) -> PartialResult[Part] | None:
-        """Returns the sum of all shares, or None where the workers were lost with what they held."""
+        """Returns the sum of all shares, or None where the workers were lost with what they
+        held.
+        """
         client = _get_client()
         sums: list[Any] = []
         try:
@@ -149,7 +154,9 @@ def open_table(
     watch: Watch | None = None,
     text: TextFormat = DEFAULT_TEXT_FORMAT,
 ) -> Engine:
-    """An engine over CSV or Parquet files that every worker can open; a worker reads some row groups at a time."""
+    """An engine over CSV or Parquet files that every worker can open; a worker reads some row
+    groups at a time.
+    """
     rows = files.open_dataset(path, numbers, text)
     pieces = files.split_dataset(rows)
 
@@ -192,7 +199,8 @@ def _fold_piece(
 def _send_kernel(client: Any, kernel: Any) -> Any:
     """Sends the kernel once; workers pass it on to each other.
 
-    As a task's result and not as scattered data, which would be lost for good with the workers that hold it.
+    As a task's result and not as scattered data, which would be lost for good with the workers that
+    hold it.
     """
     with dask.config.set(
         {"distributed.admin.large-graph-warning-threshold": ARGUMENT_WARNING_SIZE}
@@ -255,7 +263,8 @@ def _start_cluster() -> Any:
             protocol="tls://",
             security=distributed.Security.temporary(),  # type: ignore[no-untyped-call]
             host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",  # a port is opened even without a dashboard: any free one
+            # a port is opened even without a dashboard: any free one
+            dashboard_address="127.0.0.1:0",
             scheduler_kwargs={"dashboard": False},
             local_directory=str(scratch.path),
             # Told to each worker, because some come later, in the place of those that died.

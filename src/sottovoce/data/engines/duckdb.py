@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DuckDB: relations of a connection that somebody holds, tables of a database file, and files by SQL views.
+"""DuckDB: relations of a connection that somebody holds, tables of a database file, and files by
+SQL views.
 
-Rows stream out of DuckDB as Arrow batches of the columns that a kernel names, and kernels run on a few
-threads of this process. Files and databases are read through a connection of our own, which reads only,
-keeps within a limit of memory and spills into a private folder; a connection that somebody else holds
-keeps all its settings. Our own connection loads no extension and opens no file but those that were named:
-a database that somebody else made may hold views, and a view may name any file or address. Text files
-reach DuckDB through Arrow's reader, so that rows, gaps and numbers are the same as with any other engine.
+Rows stream out of DuckDB as Arrow batches of the columns that a kernel names, and kernels run on a
+few threads of this process. Files and databases are read through a connection of our own, which
+reads only, keeps within a limit of memory and spills into a private folder; a connection that
+somebody else holds keeps all its settings. Our own connection loads no extension and opens no file
+but those that were named: a database that somebody else made may hold views, and a view may name
+any file or address. Text files reach DuckDB through Arrow's reader, so that rows, gaps and numbers
+are the same as with any other engine.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ from sottovoce.private_files import Scratch
 
 #: Between a database and one of its tables: ``hospital.duckdb#claims``.
 TABLE_MARK = "#"
-#: What a connection of ours may hold before it spills to disk: enough to decode a row group on every thread.
+#: What a connection of ours may hold before it spills to disk: enough to decode a row group on
+#: every thread.
 MEMORY_LIMIT = "400MB"
 #: A constant column for kernels that only count: DuckDB knows no rows without columns.
 ROW_EXPRESSION = 'true AS "row"'
@@ -61,7 +64,9 @@ class DuckDBEngine:
         return self.declared
 
     def fold(self, kernel: Kernel[Part]) -> Part:
-        """Returns the sum of kernel(batch) over batches that together hold every row exactly once."""
+        """Returns the sum of kernel(batch) over batches that together hold every row exactly
+        once.
+        """
         with self.turns:
             return engine.fold_batches(self._batches(kernel.columns), kernel, self.watch)
 
@@ -96,7 +101,9 @@ def open_table(
     watch: Watch | None = None,
     text: TextFormat = DEFAULT_TEXT_FORMAT,
 ) -> Engine:
-    """An engine over CSV or Parquet files, or over a table of a database: ``hospital.duckdb#claims``."""
+    """An engine over CSV or Parquet files, or over a table of a database:
+    ``hospital.duckdb#claims``.
+    """
     database, mark, name = path.rpartition(TABLE_MARK)
     if mark and Path(database).is_file():
         return _open_own_connection(
@@ -124,7 +131,9 @@ def _open_own_connection(
     watch: Watch | None,
     kinds: Mapping[str, str] | None = None,
 ) -> Engine:
-    """An engine over a connection of our own that opens these files alone, with a folder that nobody else can read."""
+    """An engine over a connection of our own that opens these files alone, with a folder that
+    nobody else can read.
+    """
     scratch = Scratch.made()
     settings: dict[str, Any] = {
         "memory_limit": MEMORY_LIMIT,
@@ -176,7 +185,9 @@ def _write_parquet_query(path: str) -> str:
 def _run_query(
     ask: Callable[[], Any], refusal: Callable[[], InvalidData] = engine.unreadable_error
 ) -> Any:
-    """Returns what DuckDB answers; what it says about a failure may quote rows, so it is not passed on."""
+    """Returns what DuckDB answers; what it says about a failure may quote rows, so it is not passed
+    on.
+    """
     try:
         return ask()
     except (duckdb.Error, pa.ArrowException, OSError, UnicodeError):
@@ -187,7 +198,8 @@ def _run_query(
 def _no_table_error() -> InvalidData:
     return InvalidData(
         "DuckDB cannot open this table.",
-        "A table of a database is named like hospital.duckdb#claims, and nobody may be writing to the database.",
+        "A table of a database is named like hospital.duckdb#claims, and nobody may be writing "
+        "to the database.",
         "Check both names, and close connections that write.",
     )
 

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spark: data frames by ``mapInArrow``, and files that Python workers open by themselves.
 
-Each partition is folded by the Python worker that holds it and becomes one row: the sum of its rows, or a
-sentence why they were refused. Many such rows are added on the workers before they travel. A task whose
-worker died is run again by Spark; shares are pure, so nothing else changes. Files are shared out in pieces
-that workers read with Arrow, so that numbers and gaps are those of every other engine.
-The active session is used if there is one, else one of our own on this machine that ends with this process.
+Each partition is folded by the Python worker that holds it and becomes one row: the sum of its
+rows, or a sentence why they were refused. Many such rows are added on the workers before they
+travel. A task whose worker died is run again by Spark; shares are pure, so nothing else changes.
+Files are shared out in pieces that workers read with Arrow, so that numbers and gaps are those of
+every other engine. The active session is used if there is one, else one of our own on this machine
+that ends with this process.
 
-Our own session asks everybody who connects for a secret that Spark makes up (PySpark's own sockets have theirs), has no
-page, and keeps what it spills encrypted in a folder that nobody else can read.
+Our own session asks everybody who connects for a secret that Spark makes up (PySpark's own sockets
+have theirs), has no page, and keeps what it spills encrypted in a folder that nobody else can read.
 """
 
 from __future__ import annotations
@@ -75,7 +76,9 @@ class SparkEngine:
         return self.kinds
 
     def fold(self, kernel: Kernel[Part]) -> Part:
-        """Returns the sum of kernel(batch) over batches that together hold every row exactly once."""
+        """Returns the sum of kernel(batch) over batches that together hold every row exactly
+        once.
+        """
         refusal: Callable[[], SottovoceError] = engine.workers_lost_error
         for _ in range(1 + RETRIES):
             try:
@@ -163,7 +166,9 @@ def open_table(
     watch: Watch | None = None,
     text: TextFormat = DEFAULT_TEXT_FORMAT,
 ) -> Engine:
-    """An engine over CSV or Parquet files that every worker can open; a worker reads some row groups at a time."""
+    """An engine over CSV or Parquet files that every worker can open; a worker reads some row
+    groups at a time.
+    """
     rows = files.open_dataset(path, numbers, text)
     pieces = _Pieces(files.split_dataset(rows))
     count = len(pieces.pieces)
@@ -218,7 +223,9 @@ def _is_classic(frame: Any) -> bool:
 
 
 def _is_about_files(error: Exception) -> bool:
-    """Whether Spark could not read a table, rather than run; its text is searched, and never passed on."""
+    """Whether Spark could not read a table, rather than run; its text is searched, and never passed
+    on.
+    """
     if isinstance(error, AnalysisException):
         return True
     return not isinstance(error, Py4JNetworkError | ConnectionError) and "FAILED_READ_FILE" in str(
@@ -248,7 +255,9 @@ def _report_progress(frame: Any, watch: Watch | None) -> AbstractContextManager[
 
 @contextmanager
 def _count_rows(frame: Any, watch: Watch) -> Iterator[Any]:
-    """Gives an accumulator of rows and tells its value while Spark works; rows folded twice are not told twice."""
+    """Gives an accumulator of rows and tells its value while Spark works; rows folded twice are not
+    told twice.
+    """
     done = frame.sparkSession.sparkContext.accumulator(0)
     over = threading.Event()
 
@@ -301,7 +310,8 @@ def _start_session() -> Any:
         "spark.driver.host": "127.0.0.1",  # nobody else's business
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.log.level": "OFF",  # a log would quote what went wrong
-        "spark.authenticate": "true",  # in local mode Spark draws the secret itself: none is in our command line
+        # in local mode Spark draws the secret itself: none is in our command line
+        "spark.authenticate": "true",
         "spark.network.crypto.enabled": "true",
         "spark.io.encryption.enabled": "true",
         "spark.local.dir": str(
