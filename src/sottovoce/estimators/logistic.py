@@ -199,10 +199,10 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "coef_")
         recoding = self._recoding
         ball = UnitBall.from_dict(self.release_.parameters["ball"])
-        Z = recoding.recoded(to_matrix(X, recoding, expected=self.n_features_in_))
+        Z = recoding.encode(to_matrix(X, recoding, expected=self.n_features_in_))
         models = zip(self.intercept_, self.coef_, strict=True)
         columns = [
-            ball.margins(Z, *recoding.centred(float(intercept), slopes))
+            ball.margins(Z, *recoding.to_encoded_units(float(intercept), slopes))
             for intercept, slopes in models
         ]
         if len(columns) == 1:

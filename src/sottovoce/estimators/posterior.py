@@ -169,7 +169,7 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         total, cross = posterior_mechanism.compute_gram(
             rows, ball, plan.weights.row * given["weight_unit"], (middle, half)
         )
-        theta, told = self._drawn(plan, total, cross)
+        theta, told = self._draw_sample(plan, total, cross)
         constant, slopes = ball.to_original_units(half * theta)
         intercept, coefficients = recoding.to_original_units(middle + constant, slopes)
         value = {
@@ -214,7 +214,7 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidParameter(
                 "There are too many columns.", f"At most {MOST_COLUMNS:,} can be.", "Use fewer."
             )
-        voices = self._voices(budgets.kinds, ball.width, granted)
+        voices = self._make_weights(budgets.kinds, ball.width, granted)
         if not self._bound_eigenvalue(voices) < MOST_CONDITION * voices.account.floor:
             raise InvalidParameter(
                 "There is next to no regularisation: the sample could not be computed well "
@@ -233,7 +233,7 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return Plan(
             question=self.question,
             parameters={
-                **self._public(voices),
+                **self._list_parameters(voices),
                 "delta": float(self.delta),
                 "fit_intercept": check_flag(self.fit_intercept, "fit_intercept"),
                 "label": list(label),
@@ -246,7 +246,7 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             guarantee=replace(
                 guarantee, neighbours="zero out", currency="epsilon, delta", delta=float(self.delta)
             ),
-            noise={"distribution": "one sample of the posterior", **self._noise(voices)},
+            noise={"distribution": "one sample of the posterior", **self._describe_noise(voices)},
             grid=self._make_grid(voices),
             theorem=self.theorem,
             error=self._estimate_error(voices, recoding, ball, budgets, half),
@@ -269,7 +269,7 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             inside = replace(facts, even=facts.even * float(np.mean(shorter)))
         else:
             inside = facts
-        ridge, gamma = self._strength(voices, min(C for C, _, _ in inside.columns) * voices.total)
+        ridge, gamma = self._get_ridge_and_gamma(voices, min(C for C, _, _ in inside.columns) * voices.total)
         noise = 1 / (gamma * voices.total)
         parts = estimate_ridge_error(inside, ridge / voices.total, ball.intercept, 0.0, 0.0, noise)
         error = make_expected_error(parts, facts, budgets, voices.weights, half)

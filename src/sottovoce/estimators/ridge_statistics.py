@@ -423,7 +423,7 @@ def refit_statistics(ridge: Ridge, alpha: float | None, columns: list[str] | Non
     again = copy.copy(ridge)
     again.alpha = lam
     low, high = ridge.release_.parameters["label"]
-    again.intercept_, again.coef_ = ridge._recoding.original(
+    again.intercept_, again.coef_ = ridge._recoding.to_original_units(
         (low + high) / 2 + (high - low) / 4 * full[0], (high - low) / 2 * full[1:]
     )
     return again
