@@ -118,7 +118,7 @@ class Budgets:
         ε.
 
         >>> Budgets.listed(["ben", "ada"], [0.1, 1.0], groups=["ada", "ben",
-        "ada"]).epsilon.tolist()
+        ... "ada"]).epsilon.tolist()
         [1.0, 0.1]
         """
         names, _ = factorise(people)
@@ -137,7 +137,7 @@ class Budgets:
         """Budgets from a public price list of tiers and the tier of every row.
 
         >>> Budgets.tiers({"careful": 0.1, "open": 1.0}, ["open", "careful",
-        "open"]).epsilon.tolist()
+        ... "open"]).epsilon.tolist()
         [1.0, 0.1, 1.0]
         """
         if not isinstance(levels, Mapping):

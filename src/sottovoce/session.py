@@ -79,9 +79,9 @@ class Session:
     >>> session = sv.Session()
     >>> session.grant({"ada": 1.0, "ben": 0.2})
     >>> release = session.release(sv.Mean(bounds=(0, 1)), [0.2, 0.9], groups=["ada", "ben"],
-    epsilon=0.2, key="first")
+    ... epsilon=0.2, key="first")
     >>> session.balance("ben"), session.release(sv.Mean(bounds=(0, 1)), [0.2, 0.9], groups=["ada",
-    "ben"],
+    ... "ben"],
     ...     epsilon=0.2, key="first") == release
     (0.0, True)
     """

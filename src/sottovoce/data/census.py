@@ -319,7 +319,7 @@ class Tally:
     repetitions do.
 
     >>> values, counts = (Tally() + Tally.of(np.array([7, 5, 7])) +
-    Tally.of(np.array([7]))).counted()
+    ... Tally.of(np.array([7]))).counted()
     >>> values.tolist(), counts.tolist()
     ([5, 7], [1, 3])
     """
@@ -391,7 +391,7 @@ class NameTally:
     """Text, how often each came, and the number that comes with it.
 
     >>> names = Names.of(pa.array(["b", "a", "b"]), np.array([5, 3, 5])) + Names.of(pa.array(["a"]),
-    np.array([4]))
+    ... np.array([4]))
     >>> [column.tolist() for column in names.counted()], names.contradicted
     ([['a', 'b'], [2, 2], [3, 5]], True)
     """

@@ -130,7 +130,7 @@ class Uniform(BaselineWrapper):
 
     >>> from sottovoce import Mean
     >>> mean = Uniform(Mean(bounds=(0, 10))).fit([2.0, 8.0] * 300, epsilon=[0.1] * 300 + [1.0] *
-    300)
+    ... 300)
     >>> bool(0 <= mean.value_ <= 10), mean.guarantee_.epsilon.max().item()
     (True, 0.1)
 
@@ -445,7 +445,7 @@ class Sampled(BaselineWrapper):
 
     >>> from sottovoce import Mean
     >>> mean = Sampled(Mean(bounds=(0, 10))).fit([2.0, 8.0] * 300, epsilon=[0.1] * 300 + [1.0] *
-    300)
+    ... 300)
     >>> mean.guarantee_.epsilon[[0, -1]].tolist()
     [0.1, 1.0]
 
@@ -454,9 +454,15 @@ class Sampled(BaselineWrapper):
     (docs/theory/baselines.md). The published form, with noise by the number sampled, is not private
     under replacement and is not here.
 
-    Parameters ---------- estimator : one with ``epsilon`` in its fit that promises pure ε.
-    threshold : "max" or "mean" of everybody's ε, or a number. null : public record for whoever is
-    dropped, a pair (x, y) in a regression; default: the middle of the bounds.
+    Parameters
+    ----------
+    estimator :
+        one with ``epsilon`` in its fit that promises pure ε.
+    threshold :
+        "max" or "mean" of everybody's ε, or a number.
+    null :
+        public record for whoever is dropped, a pair (x, y) in a regression; default: the middle of
+        the bounds.
     """
 
     def __init__(self, estimator: Any = None, *, threshold: Any = "max", null: Any = None) -> None:

@@ -108,7 +108,7 @@ class ERM(BaseEstimator):  # type: ignore[misc]
     >>> import numpy as np, sottovoce as sv
     >>> x = np.linspace(-1, 1, 4000)[:, None]
     >>> erm = sv.ERM("logistic", bounds=sv.Bounds(features=(-1, 1)), delta=1e-6).fit(x, x[:, 0] > 0,
-    epsilon=1.0)
+    ... epsilon=1.0)
     >>> bool(np.all(erm.guarantee_.epsilon <= 1.0)), bool(erm.score(x, x[:, 0] > 0) > 0.9)
     (True, True)
 
@@ -116,17 +116,32 @@ class ERM(BaseEstimator):  # type: ignore[misc]
     public rules of thumb; with little budget the model stays close to a constant. The number of
     rows of each person is not hidden.
 
-    Parameters ---------- loss : "logistic", "hinge", "squared", "huber", or an object with
-    ``value`` and ``derivative`` (solvers/losses.py). bounds : Bounds with features (and, for a
-    regression, the label), or a Schema. delta : the δ of every promise, far below one over the
-    number of people. constraint : "ball" or "box", in which the coefficients of the recoded
-    features stay. radius : of the ball, or half the side of the box; a public number. None: chosen.
-    clip : the length L at which a person's mean gradient is clipped; a public number. None: chosen.
-    steps : number of steps T. None: chosen. sampling : the rate at which people are drawn in each
-    step; None: everybody takes part in every step. iterate : "average" of the later half of the
-    iterates, or the "last" one. classes : the two possible labels; if not given, those of the
-    schema, the label's bounds, or (0, 1). missing : public constant between all bounds that stands
-    for missing values; a schema declares one for each column.
+    Parameters
+    ----------
+    loss :
+        "logistic", "hinge", "squared", "huber", or an object with ``value`` and ``derivative``
+        (solvers/losses.py).
+    bounds :
+        Bounds with features (and, for a regression, the label), or a Schema.
+    delta :
+        the δ of every promise, far below one over the number of people.
+    constraint :
+        "ball" or "box", in which the coefficients of the recoded features stay.
+    radius :
+        of the ball, or half the side of the box; a public number. None: chosen.
+    clip :
+        the length L at which a person's mean gradient is clipped; a public number. None: chosen.
+    steps :
+        number of steps T. None: chosen.
+    sampling :
+        the rate at which people are drawn in each step; None: everybody takes part in every step.
+    iterate :
+        "average" of the later half of the iterates, or the "last" one.
+    classes :
+        the two possible labels; if not given, those of the schema, the label's bounds, or (0, 1).
+    missing :
+        public constant between all bounds that stands for missing values; a schema declares one for
+        each column.
     """
 
     def __init__(

@@ -108,10 +108,10 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
     >>> import numpy as np, sottovoce as sv
     >>> x = np.linspace(-1, 1, 4000)[:, None]
     >>> model = sv.LabelPrivateRegression(label_bounds=(0, 1)).fit(x, 0.5 + 0.3 * x[:, 0],
-    epsilon=2.0)
+    ... epsilon=2.0)
     >>> design = np.column_stack([np.ones(4000), x])
     >>> bool(np.abs(model.linear_map_ @ design - np.eye(2)).max() < 1e-9), bool(abs(model.coef_[0] -
-    0.3) < 0.1)
+    ... 0.3) < 0.1)
     (True, True)
 
     **Limits.** The design must have full column rank. The noise is the same on every coefficient,
@@ -119,11 +119,20 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
     free. ``noise_variance`` is a public guess: it tunes C and the expected error, never the
     promise.
 
-    Parameters ---------- label_bounds : (low, high) or Bounds with a label, from public knowledge.
-    noise_variance : public guess of the labels' variance around the model; default a quarter of the
-    squared range. fit_intercept : whether the design begins with a column of ones. sensitivity :
-    "exact", or "entrywise" as published (Σ|C_ji| over a person's rows). missing : public constant
-    between the labels' bounds that stands for missing labels; without it they are refused.
+    Parameters
+    ----------
+    label_bounds :
+        (low, high) or Bounds with a label, from public knowledge.
+    noise_variance :
+        public guess of the labels' variance around the model; default a quarter of the squared
+        range.
+    fit_intercept :
+        whether the design begins with a column of ones.
+    sensitivity :
+        "exact", or "entrywise" as published (Σ|C_ji| over a person's rows).
+    missing :
+        public constant between the labels' bounds that stands for missing labels; without it they
+        are refused.
     """
 
     def __init__(

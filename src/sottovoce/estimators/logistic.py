@@ -66,7 +66,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     >>> import numpy as np, sottovoce as sv
     >>> x = np.linspace(-1, 1, 4000)[:, None]
     >>> model = sv.LogisticRegression(bounds=sv.Bounds(features=(-1, 1))).fit(x, x[:, 0] > 0,
-    epsilon=1.0)
+    ... epsilon=1.0)
     >>> bool(np.all(model.guarantee_.epsilon <= 1.0)), bool(model.score(x, x[:, 0] > 0) > 0.9)
     (True, True)
 

@@ -85,7 +85,7 @@ class Mean(BaseEstimator):  # type: ignore[misc]
 
     >>> import sottovoce as sv
     >>> mean = sv.Mean(bounds=(0, 10)).fit([2.0] * 500 + [8.0] * 500, epsilon=[0.1] * 500 + [1.0] *
-    500)
+    ... 500)
     >>> bool(0 <= mean.value_ <= 10 and mean.guarantee_.epsilon.max() <= 1.0)
     True
 
@@ -95,10 +95,17 @@ class Mean(BaseEstimator):  # type: ignore[misc]
     weights are made for half the range, the most it can be, and the error is told for a tenth of
     it, which is typical.
 
-    Parameters ---------- bounds : (low, high), Bounds with a label, or a Schema that describes the
-    column, from public knowledge. spread : public guess of the values' standard deviation; if not
-    given, weights are made for half the range. missing : public constant between the bounds that
-    stands for missing values; without it they are refused.
+    Parameters
+    ----------
+    bounds :
+        (low, high), Bounds with a label, or a Schema that describes the column, from public
+        knowledge.
+    spread :
+        public guess of the values' standard deviation; if not given, weights are made for half the
+        range.
+    missing :
+        public constant between the bounds that stands for missing values; without it they are
+        refused.
     """
 
     def __init__(

@@ -386,7 +386,7 @@ class PosteriorSample(Posterior):
     >>> import numpy as np, sottovoce as sv
     >>> x = np.linspace(-1, 1, 2000)[:, None]
     >>> model = sv.PosteriorSample(gamma=5.0, alpha=50.0, bounds=sv.Bounds(norm=1.0, label=(-1, 1)),
-    delta=1e-6)
+    ... delta=1e-6)
     >>> fitted = model.fit(x, x[:, 0] / 2, epsilon=1.0)
     >>> bool(np.all(fitted.guarantee_.epsilon <= 1.0)), fitted.predict(x).shape
     (True, (2000,))
@@ -394,13 +394,21 @@ class PosteriorSample(Posterior):
     **Limits.** λ is what protects people whose row lies in a direction of its own: with a small one
     ε is large, or weights are small; and the smaller the weights, the more λ shrinks.
 
-    Parameters ---------- gamma : how concentrated the sample is around the ridge solution; a public
-    number. alpha : regularisation λ, for rows in the unit ball and labels in [−1, 1]; a public
-    number. bounds : Bounds with the norm of rows or a box of features, and the label's range; or a
-    Schema. delta : the δ of every promise, far below one over the number of people, and at least
-    10⁻¹⁵. fit_intercept : whether there is a constant term; it is regularised, and counts in the
-    norm. missing : public constant between all bounds that stands for missing values; a schema
-    declares one for each column.
+    Parameters
+    ----------
+    gamma :
+        how concentrated the sample is around the ridge solution; a public number.
+    alpha :
+        regularisation λ, for rows in the unit ball and labels in [−1, 1]; a public number.
+    bounds :
+        Bounds with the norm of rows or a box of features, and the label's range; or a Schema.
+    delta :
+        the δ of every promise, far below one over the number of people, and at least 10⁻¹⁵.
+    fit_intercept :
+        whether there is a constant term; it is regularised, and counts in the norm.
+    missing :
+        public constant between all bounds that stands for missing values; a schema declares one for
+        each column.
     """
 
     question = "posterior sample"
@@ -485,7 +493,7 @@ class AdaptivePosteriorSample(Posterior):
     >>> import numpy as np, sottovoce as sv
     >>> x = np.linspace(-1, 1, 2000)[:, None]
     >>> model = sv.AdaptivePosteriorSample(epsilon=1.0, delta=1e-6, bounds=sv.Bounds(norm=1.0,
-    label=(-1, 1)))
+    ... label=(-1, 1)))
     >>> fitted = model.fit(x, x[:, 0] / 2)
     >>> bool(np.all(fitted.guarantee_.epsilon <= 1.0)), bool(0.2 < fitted.coef_[0] < 0.4)  # half,
                                                                                            shrunk by
@@ -495,15 +503,28 @@ class AdaptivePosteriorSample(Posterior):
     **Limits.** Made for many rows of well-spread features: where h is above what the data have, the
     model is shrunk. The number of rows is public.
 
-    Parameters ---------- epsilon : what each grants, unless fit, or a schema with a column of
-    budgets, says otherwise. delta : the δ of every promise, far below one over the number of
-    people, and at least 10⁻¹⁵. bounds : Bounds with the norm of rows or a box of features, and the
-    label's range; or a Schema. calibration : "renyi", or "simple" to add up the exact ε of the two
-    releases. condition : how many times smaller than the mean the smallest eigenvalue is expected
-    to be: h = n/(d·condition). floor : h itself; None: chosen, and raised if budgets are too small
-    for it. share : the part of ε that would pay for the eigenvalue alone. fit_intercept : whether
-    there is a constant term; it counts in the norm. missing : public constant between all bounds
-    that stands for missing values; a schema declares one for each column.
+    Parameters
+    ----------
+    epsilon :
+        what each grants, unless fit, or a schema with a column of budgets, says otherwise.
+    delta :
+        the δ of every promise, far below one over the number of people, and at least 10⁻¹⁵.
+    bounds :
+        Bounds with the norm of rows or a box of features, and the label's range; or a Schema.
+    calibration :
+        "renyi", or "simple" to add up the exact ε of the two releases.
+    condition :
+        how many times smaller than the mean the smallest eigenvalue is expected to be: h =
+        n/(d·condition).
+    floor :
+        h itself; None: chosen, and raised if budgets are too small for it.
+    share :
+        the part of ε that would pay for the eigenvalue alone.
+    fit_intercept :
+        whether there is a constant term; it counts in the norm.
+    missing :
+        public constant between all bounds that stands for missing values; a schema declares one for
+        each column.
     """
 
     question = "adaptive posterior sample"

@@ -83,18 +83,36 @@ class Market:
     bool(np.all(np.diff(deal.epsilon) <= 0))
     (True, True)
 
-    Parameters ---------- costs : reported cost of a unit of ε, one a seller, or a mapping from
-    seller to cost. cost_range : (low, high), where costs lie; a report above buys nothing. If not
-    given: the support of the prior. trade_off : γ > 0, error for a unit of money. mu, sigma : of
-    the bound on the error; if not given, of the corrected bound from ``dimension`` and ``norm``.
-    dimension : number of coefficients, the intercept included. norm : bound β on the length of the
-    coefficients. failure : probability with which the bound may fail, once for the sample and once
-    for the noise. cap : the most ε that may be bought from a seller; one number, or one a seller,
-    as they report it. menu : the caps that sellers may choose; a reported cap is rounded down to
-    one of them. prior : law of costs, one for all or one a seller; if not given, uniform on the
-    range. prices : how many prices there are, or the list of them. coin : the smallest amount of
-    money; payments are whole numbers of coins. largest_share : k, to buy at most k/m of the total
-    from anybody.
+    Parameters
+    ----------
+    costs :
+        reported cost of a unit of ε, one a seller, or a mapping from seller to cost.
+    cost_range :
+        (low, high), where costs lie; a report above buys nothing. If not given: the support of the
+        prior.
+    trade_off :
+        γ > 0, error for a unit of money.
+    mu, sigma :
+        of the bound on the error; if not given, of the corrected bound from ``dimension`` and
+        ``norm``.
+    dimension :
+        number of coefficients, the intercept included.
+    norm :
+        bound β on the length of the coefficients.
+    failure :
+        probability with which the bound may fail, once for the sample and once for the noise.
+    cap :
+        the most ε that may be bought from a seller; one number, or one a seller, as they report it.
+    menu :
+        the caps that sellers may choose; a reported cap is rounded down to one of them.
+    prior :
+        law of costs, one for all or one a seller; if not given, uniform on the range.
+    prices :
+        how many prices there are, or the list of them.
+    coin :
+        the smallest amount of money; payments are whole numbers of coins.
+    largest_share :
+        k, to buy at most k/m of the total from anybody.
     """
 
     costs: Any
