@@ -40,7 +40,7 @@ class Captured:
 @dataclass(frozen=True)
 class Case:
     name: str
-    module: ModuleType  # its `published(plan, statistic)` is where noise is drawn
+    module: ModuleType  # its `draw_noisy_values(plan, statistic)` is where noise is drawn
     make: Callable[[], Any]
     classical_scale: Callable[[int, float], float]  # of (rows, ε), in units of plan.noise["scale"]
     exact_loss: Callable[[Captured, Captured], float]
@@ -53,7 +53,7 @@ class Case:
 def captured(case: Case, values: Any, epsilon: Any, groups: Any = None) -> Captured:
     """Fits with the noise switched off and returns what the noise would have been added to."""
     seen: list[tuple[Any, Any]] = []
-    original = case.module.published
+    original = case.module.draw_noisy_values
     seam = Silent()
 
     def spy(plan: Any, statistic: Any, *rest: Any) -> Any:
@@ -61,7 +61,7 @@ def captured(case: Case, values: Any, epsilon: Any, groups: Any = None) -> Captu
         return original(plan, statistic, *rest)
 
     with pytest.MonkeyPatch.context() as patch, source._seam(seam):
-        patch.setattr(case.module, "published", spy)
+        patch.setattr(case.module, "draw_noisy_values", spy)
         case.make().fit(values, epsilon=epsilon, groups=groups)
     ((plan, statistic),) = seen
     return Captured(plan, statistic, seam.scales[0] if seam.scales else 2.0 * plan.weights.loudest)

@@ -30,7 +30,9 @@ TIERS = {"careful": 0.1, "normal": 0.5, "open": 1.0}
 def sizes(request, monkeypatch):
     """How many rows a batch, how many numbers wait, how many are worked on at a time."""
     for (module, name), size in zip(
-        ((engine, "BATCH"), (census, "FEW"), (census, "BLOCK")), request.param, strict=True
+        ((engine, "MAX_BATCH_ROWS"), (census, "MIN_BUFFER"), (census, "BLOCK")),
+        request.param,
+        strict=True,
     ):
         monkeypatch.setattr(module, name, size)
 

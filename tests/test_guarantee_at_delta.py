@@ -18,7 +18,7 @@ AT_DELTA = replace(MEAN, currency="epsilon, delta", delta=1e-6)
 
 def test_rho_is_read_at_its_delta_by_the_tight_conversion():
     read = replace(ZCDP, delta=1e-6)
-    assert read.shown == "epsilon"
+    assert read.reported_currency == "epsilon"
     assert np.array_equal(read.epsilon, zcdp.zcdp_epsilon(ZCDP.rho, 1e-6))
     assert np.array_equal(read.epsilon, ZCDP.approximate(1e-6))
     assert np.array_equal(read.rho, ZCDP.rho)
@@ -29,7 +29,7 @@ def test_rho_is_read_at_its_delta_by_the_tight_conversion():
 
 
 def test_without_a_delta_rho_has_no_epsilon():
-    assert ZCDP.shown == "rho"
+    assert ZCDP.reported_currency == "rho"
     with pytest.raises(errors.IncompatibleGuarantees):
         _ = ZCDP.epsilon
 

@@ -455,7 +455,7 @@ def no_weights(X, y, ridge, weights=None):
 @pytest.mark.parametrize(
     ("where", "name", "bug"),
     [
-        ("sottovoce.audit.inputs.change", "the row is still there", in_sample),
+        ("sottovoce.audit.inputs.compute_changes", "the row is still there", in_sample),
         ("sottovoce.audit.leverages.fit_ridge", "another fit", no_weights),
         ("sottovoce.audit.mechanisms.math.sqrt", "γ for √γ", lambda v: v),
     ],

@@ -74,9 +74,11 @@ def test_a_ledger_that_charges_after_the_answer_is_caught_by_a_kill(in_file, mon
 
 
 def test_a_ledger_that_does_not_write_heads_down_is_caught_by_an_older_copy(in_file, monkeypatch):
-    saw = LedgerKeyFile.record_head
+    record_head = LedgerKeyFile.record_head
     monkeypatch.setattr(
-        LedgerKeyFile, "saw", lambda own, number, *rest: None if number else saw(own, number, *rest)
+        LedgerKeyFile,
+        "record_head",
+        lambda own, number, *rest: None if number else record_head(own, number, *rest),
     )
     s = in_file.granted()
     s.ledger._store._close()

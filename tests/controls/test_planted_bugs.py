@@ -110,7 +110,7 @@ def test_a_choice_scale_divided_by_one_and_a_half_is_caught(monkeypatch):
             right.concentration,
         )
 
-    monkeypatch.setattr(Weights, "rounded", classmethod(quieter))
+    monkeypatch.setattr(Weights, "from_integers", classmethod(quieter))
     assert caught(MEDIAN, PEOPLE[0])
 
 
@@ -124,7 +124,7 @@ def test_noise_divided_by_one_and_a_half_in_the_sampler_is_caught_by_the_measure
 ):
     original = integer.sample_opendp_laplace
     monkeypatch.setattr(
-        integer.opendp_samplers, "laplace", lambda scale, size: original(scale / 1.5, size)
+        integer, "sample_opendp_laplace", lambda scale, size: original(scale / 1.5, size)
     )
     people = PEOPLE[0]
     loss, charge = measured_loss(MEAN, people, strictest_and_loosest(people)[which], draws)
@@ -153,7 +153,9 @@ def test_giving_everybody_the_average_is_caught(case, monkeypatch):
 
     monkeypatch.setattr(Weights, "solve", classmethod(averaged))
     if case is MEAN:  # the mean calibrates to each person's grant by itself; plant it there as well
-        monkeypatch.setattr(mean.units, "charge", lambda loss: np.zeros(len(loss), dtype=np.int64))
+        monkeypatch.setattr(
+            mean.units, "round_up", lambda loss: np.zeros(len(loss), dtype=np.int64)
+        )
     assert caught(case, PEOPLE[0])
 
 
@@ -170,6 +172,6 @@ def test_counting_rows_instead_of_people_is_caught(case, monkeypatch):
             row, wrong.person, right.total, wrong.loudest, wrong.charges, right.concentration
         )
 
-    monkeypatch.setattr(Weights, "rounded", classmethod(per_row))
+    monkeypatch.setattr(Weights, "from_integers", classmethod(per_row))
     people = PEOPLE[1]
     assert caught(case, people, owners=np.unique(people.owners))

@@ -153,7 +153,7 @@ def composed_once(monkeypatch):
             COMPOSED[key] = original(self, *given)
         return COMPOSED[key]
 
-    monkeypatch.setattr(SampledSteps, "_composed", cached)
+    monkeypatch.setattr(SampledSteps, "_compose_steps", cached)
     monkeypatch.setattr(subsampled, "FINENESS", 4e-3)  # a percent larger, and four times as fast
 
 
@@ -495,7 +495,7 @@ def test_people_are_drawn_at_the_rate_and_a_step_without_anybody_has_noise():
     assert selection.sample_at_rate(1000, 2**32).all()
     run = captured(ONE_ROW, 0, 1, **SAMPLED)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Descent, "chosen", lambda self, people: np.zeros(people, dtype=bool))
+        patch.setattr(Descent, "choose_people", lambda self, people: np.zeros(people, dtype=bool))
         assert np.array_equal(run.exact_sums(), np.zeros((2, 3)))
         assert np.all(RUN(run.descent, run.people, lambda step: None) != 0)
 
@@ -529,7 +529,7 @@ def test_the_sensitivity_of_adding_instead_of_replacing_is_caught(monkeypatch):
     original = erm_mechanism.FullBatchAccountant.per_step_sensitivity
     monkeypatch.setattr(
         erm_mechanism.FullBatchAccountant,
-        "in_a_step",
+        "per_step_sensitivity",
         lambda self, single, steps: 2 * original(self, single, steps),
     )
     refused_and_caught(monkeypatch, ONE_ROW)
@@ -537,7 +537,9 @@ def test_the_sensitivity_of_adding_instead_of_replacing_is_caught(monkeypatch):
 
 def test_one_step_charged_for_all_of_them_is_caught(monkeypatch):
     monkeypatch.setattr(
-        erm_mechanism.FullBatchAccountant, "in_a_step", lambda self, single, steps: single
+        erm_mechanism.FullBatchAccountant,
+        "per_step_sensitivity",
+        lambda self, single, steps: single,
     )
     refused_and_caught(monkeypatch, ONE_ROW)
 
@@ -546,7 +548,7 @@ def test_giving_everybody_the_average_is_caught(monkeypatch):
     original = erm_mechanism.FullBatchAccountant.single_step_sensitivity
     monkeypatch.setattr(
         erm_mechanism.FullBatchAccountant,
-        "single",
+        "single_step_sensitivity",
         lambda self, granted: np.full(len(granted), original(self, granted).mean()),
     )
     refused_and_caught(monkeypatch, ONE_ROW)
@@ -554,13 +556,13 @@ def test_giving_everybody_the_average_is_caught(monkeypatch):
 
 
 def test_noise_divided_by_one_and_a_half_is_caught(monkeypatch):
-    original = erm_module.whole_weights
+    original = erm_module.round_weights
 
     def quieter(*arguments):
         weights, scale = original(*arguments)
         return weights, scale / 1.5
 
-    monkeypatch.setattr(erm_module, "whole_weights", quieter)
+    monkeypatch.setattr(erm_module, "round_weights", quieter)
     monkeypatch.setattr(
         erm_mechanism.FullBatchAccountant,
         "guarantee",
@@ -574,9 +576,9 @@ def charging_as_before(original):
 
 
 def test_noise_divided_by_one_and_a_half_in_the_sampler_is_caught_by_the_measurement(monkeypatch):
-    original = integer.opendp_samplers.gaussian
+    original = integer.sample_opendp_gaussian
     monkeypatch.setattr(
-        integer.opendp_samplers, "gaussian", lambda scale, size: original(scale / 1.5, size)
+        integer, "sample_opendp_gaussian", lambda scale, size: original(scale / 1.5, size)
     )
     bound, _, promised = full_batch(ONE_ROW, strictest_and_loosest(ONE_ROW)[1], 20_000, steps=1)
     assert bound > promised
@@ -614,7 +616,7 @@ def test_rounding_away_from_zero_after_clipping_is_caught(monkeypatch):
         return np.sign(whole) * np.ceil(np.abs(whole))
 
     monkeypatch.setattr(erm_mechanism, "SCALE_BITS", 4)  # on a coarse grid a unit counts
-    monkeypatch.setattr(erm_module, "least_scale", lambda *arguments: 0.0)
+    monkeypatch.setattr(erm_module, "find_least_scale", lambda *arguments: 0.0)
     assert not caught(ONE_ROW)
     monkeypatch.setattr(gradients, "clip_gradients", away)
     assert caught(ONE_ROW)
@@ -668,7 +670,7 @@ def test_a_rate_that_is_not_the_one_accounted_for_is_caught(monkeypatch):
     original = Descent.choose_people
     monkeypatch.setattr(
         Descent,
-        "chosen",
+        "choose_people",
         lambda self, people: original(replace(self, rate=self.rate * 5 // 4), people),
     )
     assert abs(frequency() - RATE) > 20 * COINS_ERROR

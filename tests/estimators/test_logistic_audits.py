@@ -301,9 +301,9 @@ def with_intercept_loss(people, owner):
 
 BUGS = {
     "noise ÷ 1.5": lambda patch: patch.setattr(
-        logistic_mechanism.radial,
-        "l2",
-        lambda rate, d, draw=logistic_mechanism.radial.l2: draw(1.5 * rate, d),
+        logistic_mechanism.continuous,
+        "draw_l2",
+        lambda rate, d, draw=logistic_mechanism.continuous.draw_l2: draw(1.5 * rate, d),
     ),
     "rows are not cut": lambda patch: patch.setattr(
         UnitBall, "rows", lambda self, Z: (Z - self.middle) / self.spread / self.radius * 1.5
@@ -335,10 +335,10 @@ def rate_drawn(people, **options):
     """The rate of the noise that a fit really asks for."""
     rates = []
     with pytest.MonkeyPatch.context() as patch:
-        original = logistic_mechanism.radial.l2
+        original = logistic_mechanism.continuous.draw_l2
         patch.setattr(
-            logistic_mechanism.radial,
-            "l2",
+            logistic_mechanism.continuous,
+            "draw_l2",
             lambda rate, d: (rates.append(rate), original(rate, d))[1],
         )
         captured(np.zeros((len(people[0]), 2)), np.ones(len(people[0])), people, **options)
@@ -372,7 +372,7 @@ def _drawn_rate(rate):
     """The rate of the law of b that a fit draws when it asks for this one: the mean of ‖b‖ is
     2d/η.
     """
-    return rate * _drawn_at_one(logistic_mechanism.radial.l2)
+    return rate * _drawn_at_one(logistic_mechanism.continuous.draw_l2)
 
 
 @cache
@@ -416,8 +416,8 @@ def test_the_solvers_last_digits_are_covered_by_noise_and_paid_for(monkeypatch):
     ridge = 1e-3
     model = sv.LogisticRegression(**PLAIN, alpha=1e-3)
     monkeypatch.setattr(
-        logistic_mechanism.radial,
-        "l2",
+        logistic_mechanism.continuous,
+        "draw_l2",
         lambda rate, d: (rates.append(rate), np.full(d, len(rates)))[1],
     )
     monkeypatch.setattr(

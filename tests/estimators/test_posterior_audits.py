@@ -201,7 +201,7 @@ def captured(X, y, people, mine, plan=None, **options):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(posterior_mechanism, "draw_sample", caught)
         patch.setattr(
-            sv.PosteriorSample, "_planned", lambda *_: plan
+            sv.PosteriorSample, "_make_plan", lambda *_: plan
         )  # the same for all tables, and made once
         for features, labels in ((X, y), (np.where(mine[:, None], 0.0, X), np.where(mine, 0.0, y))):
             model.fit(features, labels, epsilon=epsilon, groups=groups)
@@ -573,7 +573,7 @@ def test_a_strict_person_with_the_average_weight_is_caught(monkeypatch):
         return np.full_like(found, (found @ self.people) / self.people.sum())
 
     with monkeypatch.context() as patch:
-        patch.setattr(posterior_mechanism.DistinctGrants, "filled", average)
+        patch.setattr(posterior_mechanism.DistinctGrants, "fill_weights", average)
         with pytest.raises(errors.BudgetExceeded):
             sv.PosteriorSample(1.0, 600.0, BALL).plan(epsilon=MIXED[0], n_features=2)
     sums = posterior_mechanism.compute_gram
@@ -589,7 +589,7 @@ def test_a_strict_person_with_the_average_weight_is_caught(monkeypatch):
 
 def test_twice_the_concentration_is_caught(monkeypatch):
     monkeypatch.setattr(
-        sv.PosteriorSample, "_noise", lambda self, voices: {"gamma": 2 * float(self.gamma)}
+        sv.PosteriorSample, "_describe_noise", lambda self, voices: {"gamma": 2 * float(self.gamma)}
     )
     assert audited(MIXED, np.argmax(MIXED[0]), **ruled)[0] > 1
 
@@ -616,7 +616,9 @@ def test_a_residual_without_its_one_is_caught(monkeypatch):
         mu, a = right(self, weight, total)
         return mu, a - np.sqrt(self.gamma * weight)
 
-    monkeypatch.setattr(posterior_mechanism.AdaptiveRidgeAccountant, "_moved", moved)
+    monkeypatch.setattr(
+        posterior_mechanism.AdaptiveRidgeAccountant, "_get_leverage_and_residual", moved
+    )
     plan = sv.AdaptivePosteriorSample(4.0, DELTA, BALL, condition=1.0).plan(rows=30, n_features=1)
     assert worst_residual(plan.noise, 30) > 1.5 * allowed_residual(plan.noise, 30)
 
@@ -656,7 +658,9 @@ def test_an_account_that_forgets_what_the_floor_costs_is_caught(monkeypatch):
         posterior_mechanism.AdaptiveRidgeAccountant,
         "epsilon",
         lambda self, weight, total, single: posterior_mechanism._compute_renyi_epsilon(
-            *self._moved(weight, total), weight**2 / (2 * self.spread**2), self.delta
+            *self._get_leverage_and_residual(weight, total),
+            weight**2 / (2 * self.spread**2),
+            self.delta,
         ),
     )
     with pytest.raises(AssertionError):

@@ -102,7 +102,7 @@ def captured_problem(X, y, people, loss):
             seen["problem"] = problem
             return problem.centre
 
-        patch.setattr(ridge_objective.radial, "between", drawn)
+        patch.setattr(ridge_objective.continuous, "draw_mixed_norm", drawn)
         patch.setattr(ridge_objective.newton, "minimise", caught)
         ridge_objective.StagedFit(rows, budgets, loss).slopes(1.0, TAU, CHOICE, np.zeros(P + 1))
     seen["scale"] = float(seen["problem"].tilt[0] / float(seen["raw"][0]))
@@ -148,7 +148,7 @@ def test_the_solvers_last_digits_are_covered_by_noise(monkeypatch):
     )
     fit = ridge_objective.StagedFit(rows, budgets, "soft")
     monkeypatch.setattr(
-        ridge_objective.radial, "l2", lambda rate, d: (rates.append(rate), np.ones(d))[1]
+        ridge_objective.continuous, "draw_l2", lambda rate, d: (rates.append(rate), np.ones(d))[1]
     )
     monkeypatch.setattr(
         ridge_objective.newton,
@@ -206,7 +206,9 @@ def solution(X, y, people, method, alpha=0.5, **options):
     seen = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            ridge_output.radial, "l2", lambda rate, d: seen.setdefault("rate", rate) * np.zeros(d)
+            ridge_output.continuous,
+            "draw_l2",
+            lambda rate, d: seen.setdefault("rate", rate) * np.zeros(d),
         )
         patch.setattr(
             ridge_output, "to_centred", lambda method, theta: seen.setdefault("theta", theta)
@@ -292,19 +294,21 @@ def test_the_published_accuracy_bound_holds_and_only_output_methods_have_one():
 def sums_of(X, y, people, rho):
     ridge = sv.Ridge(bounds=BOUNDS, method="statistics", rho=rho, alpha=0.1)
     seen = {}
-    original = ridge_statistics.exact_products
+    original = ridge_statistics.sum_products
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             ridge_statistics,
-            "exact_products",
+            "sum_products",
             lambda rows, w: seen.setdefault("sums", original(rows, w)),
         )
         scales = []
         if rho:
-            law = ridge_statistics.gaussian
+            law = "draw_gaussian"
         else:
-            law = ridge_statistics.laplace
-        patch.setattr(law, "draw", lambda scale, size: (scales.append(scale), [0] * size)[1])
+            law = "draw_laplace"
+        patch.setattr(
+            ridge_statistics.integer, law, lambda scale, size: (scales.append(scale), [0] * size)[1]
+        )
         ridge.fit(X, y, epsilon=people[0], groups=people[1])
     return seen["sums"], scales, ridge
 
@@ -363,14 +367,14 @@ def scores_of(X, y, people):
         return 0
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ridge_objective.choose, "permute_and_flip", caught)
+        patch.setattr(ridge_objective.selection, "permute_and_flip", caught)
         fit = ridge_objective.StagedFit(rows, budgets, "soft")
         fit.scale(
             0.25,
             0.7,
             ridge_objective.list_halvings(0.25, 8),
             np.zeros(1),
-            ridge_objective.NoFeatures(),
+            ridge_objective.EmptyReader(),
         )
     return seen
 
@@ -415,7 +419,7 @@ def test_a_voice_times_one_and_a_half_is_caught(monkeypatch):
     perturbed = ridge_objective.StagedFit._minimise_perturbed
     monkeypatch.setattr(
         ridge_objective.StagedFit,
-        "_perturbed",
+        "_minimise_perturbed",
         lambda self, share, *rest: perturbed(self, share * 1.5, *rest),
     )
     assert caught_in_objective(ONE_ROW)
@@ -428,12 +432,14 @@ def test_rows_counted_instead_of_people_are_caught(monkeypatch):
         loudness, slack = original(self, share, H, slopes)
         return loudness * self.budgets.kinds.rows, slack
 
-    monkeypatch.setattr(ridge_objective.StagedFit, "_loudness", per_row)
+    monkeypatch.setattr(ridge_objective.StagedFit, "_compute_row_weights", per_row)
     assert any(objective_loss(MANY, o) > MANY[0][MANY[1] == o][0] for o in "abcdef")
 
 
 def test_a_plain_huber_loss_without_its_logarithm_is_caught(monkeypatch):
-    monkeypatch.setattr(ridge_objective.huber, "SoftHuber", lambda tau, H: losses.ClassicHuber(tau))
+    monkeypatch.setattr(
+        ridge_objective.losses, "SoftHuber", lambda tau, H: losses.ClassicHuber(tau)
+    )
     people = ONE_ROW
     n = 30
     first = np.ones(n)
@@ -447,7 +453,7 @@ def test_a_plain_huber_loss_without_its_logarithm_is_caught(monkeypatch):
 def test_an_unclipped_feature_is_caught(monkeypatch):
     from sottovoce.data.encoding import Recoding
 
-    monkeypatch.setattr(Recoding, "recoded", lambda self, raw: raw - 0.5)
+    monkeypatch.setattr(Recoding, "encode", lambda self, raw: raw - 0.5)
     people = ONE_ROW
     n = 30
     X = np.ones((n, P))

@@ -64,7 +64,7 @@ def test_a_grid_of_totals_from_the_reports_is_not_truthful(monkeypatch):
     monkeypatch.setattr(
         Market,
         "_totals",
-        lambda self: max(self._reported.min(), 0.1) * np.array([0.1, 0.2, 0.4, 0.8]),
+        lambda self: max(self._reports.min(), 0.1) * np.array([0.1, 0.2, 0.4, 0.8]),
     )
     assert largest_gain(COSTS, PUBLIC) > 1000
 

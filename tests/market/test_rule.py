@@ -171,7 +171,7 @@ def test_the_continuous_optimum_is_found_and_never_beaten(seed):
     def value(epsilon):
         return (mu * np.linalg.norm(epsilon) + sigma) / epsilon.sum() + gamma * psi @ epsilon
 
-    epsilon, least = optimiser(psi, mu, sigma, gamma)
+    epsilon, least = optimiser.continuous(psi, mu, sigma, gamma)
     assert value(epsilon) == pytest.approx(least, rel=1e-12)
     starts = (rng.normal(np.log(epsilon.sum() / len(psi)), 1, len(psi)) for _ in range(4))
     others = [minimize(lambda x: value(np.exp(x)), start, method="BFGS").fun for start in starts]
@@ -185,7 +185,7 @@ def test_with_wide_caps_and_many_prices_the_market_comes_close_to_the_continuous
     market = Market(
         costs, cost_range=(1, 3), trade_off=0.01, mu=5.0, sigma=20.0, cap=100.0, prices=2000
     )
-    epsilon, least = optimiser(2 * costs - 1, 5.0, 20.0, 0.01)
+    epsilon, least = optimiser.continuous(2 * costs - 1, 5.0, 20.0, 0.01)
     bought = market.allocate(pay=False).epsilon
     value = (5 * np.linalg.norm(bought) + 20) / bought.sum() + 0.01 * (2 * costs - 1) @ bought
     assert least <= value <= least * 1.001

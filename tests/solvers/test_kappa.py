@@ -225,7 +225,7 @@ def test_the_table_is_written_as_it_is_read():
 def test_a_table_that_lies_below_the_proof_is_noticed(monkeypatch, capsys):
     table = kappa.load_table()
     few = table._replace(ridges=table.ridges[-2:], entries=table.entries[-2:] - 1e-3)
-    monkeypatch.setattr(kappa_certificate, "shipped", lambda: few)
+    monkeypatch.setattr(kappa_certificate, "load_table", lambda: few)
     assert kappa_certificate.main([]) == 1
     assert "0.00100" in capsys.readouterr().out
 
