@@ -51,9 +51,9 @@ def _bound(first: np.ndarray, second: np.ndarray) -> float:
 def drawn(case, capture, size=DRAWS) -> np.ndarray:
     """Returns answers for one captured statistic, drawn with the real noise."""
     if case.name == "mean":
-        return np.array(case.module.published(capture.plan, capture.statistic, size))
+        return np.array(case.module.draw_noisy_values(capture.plan, capture.statistic, size))
     return np.array(
-        [case.module.published(capture.plan, capture.statistic)[0] for _ in range(size // 4)]
+        [case.module.draw_noisy_values(capture.plan, capture.statistic)[0] for _ in range(size // 4)]
     )
 
 

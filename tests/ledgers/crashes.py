@@ -80,9 +80,9 @@ def _tell_what_is_read(tell) -> None:
     """The child says so before it touches a value: afterwards the reservation must be in the
     books.
     """
-    run = session.run
+    run = session.run_release
     publishing = []
-    reserve = sv.Session._released
+    reserve = sv.Session._reserve_and_release
 
     def released(self, question, key, *rest):
         publishing[:] = [key]
@@ -92,8 +92,8 @@ def _tell_what_is_read(tell) -> None:
         tell(("read", publishing[0]))
         return run(*arguments)
 
-    sv.Session._released = released
-    session.run = reading
+    sv.Session._reserve_and_release = released
+    session.run_release = reading
 
 
 def _die_at(step: int, tell) -> None:
