@@ -16,9 +16,8 @@ import numpy as np
 from rich.table import Table
 from timing import best_times, console, show, verdict
 
-from sottovoce.market import Market, constants, optimiser
+from sottovoce.market import Market, constants, continuous, optimiser
 from sottovoce.papers import market_published
-from sottovoce.papers import market_published as paper
 
 LOW = 1e-4
 HIGH = 5e-4
@@ -89,19 +88,19 @@ def same_problem() -> None:
     """
     virtual = 2 * np.random.default_rng(0).uniform(LOW, HIGH, SELLERS) - LOW
     mu, sigma, gamma = SAME
-    problem = paper.PublishedProblems(
+    problem = market_published.PublishedProblems(
         np.zeros((SELLERS, 1)), virtual[None], np.zeros((1, 1)), gamma, mu, sigma, 1.0
     )
     found = {}
 
     def published() -> None:
-        deal = paper.market_as_published_not_private(
+        deal = market_published.market_as_published_not_private(
             problem, GRID, np.zeros((1, 1)), steps=GRADIENTS
         )
         found["published"] = float(deal.value[0]) - math.log(2)
 
     def ours() -> None:
-        found["ours"] = optimiser(virtual, mu, sigma, gamma)[1]
+        found["ours"] = continuous(virtual, mu, sigma, gamma)[1]
 
     times = best_times({"as published": published, "ours, exact": ours}, rounds=1)
     show(
@@ -157,7 +156,7 @@ def gaps() -> None:
         for gamma in (0.1, 1.0, 10.0, 100.0):
             costs = np.random.default_rng(sellers).uniform(LOW, HIGH, sellers)
             gap = _gap(costs, gamma)
-            uncapped = optimiser(2 * costs - LOW, MU, SIGMA, gamma)[0].max()
+            uncapped = continuous(2 * costs - LOW, MU, SIGMA, gamma)[0].max()
             table.add_row(
                 f"{sellers:,}", f"{gamma:g}", f"{gap:.1e}", verdict(gap, GAP), f"{uncapped:.3g}"
             )

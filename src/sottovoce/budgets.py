@@ -117,8 +117,9 @@ class Budgets:
         """Budgets from a table of their own, one line a person: a column of names and a column of
         ε.
 
-        >>> Budgets.listed(["ben", "ada"], [0.1, 1.0], groups=["ada", "ben",
-        ... "ada"]).epsilon.tolist()
+        >>> Budgets.listed(
+        ...     ["ben", "ada"], [0.1, 1.0], groups=["ada", "ben", "ada"]
+        ... ).epsilon.tolist()
         [1.0, 0.1]
         """
         names, _ = factorise(people)
@@ -136,8 +137,9 @@ class Budgets:
     def tiers(cls, levels: Mapping[Any, float], tier: Any, groups: Any = None) -> Budgets:
         """Budgets from a public price list of tiers and the tier of every row.
 
-        >>> Budgets.tiers({"careful": 0.1, "open": 1.0}, ["open", "careful",
-        ... "open"]).epsilon.tolist()
+        >>> Budgets.tiers(
+        ...     {"careful": 0.1, "open": 1.0}, ["open", "careful", "open"]
+        ... ).epsilon.tolist()
         [1.0, 0.1, 1.0]
         """
         if not isinstance(levels, Mapping):

@@ -419,7 +419,7 @@ def _parse_whole(number: str) -> int:
 def format_date(date: str) -> str:
     """Returns a date of a release for people: 2026-11-16 at 17:04 UTC.
 
-    >>> date_in_words("2026-11-16T17:04:05Z")
+    >>> format_date("2026-11-16T17:04:05Z")
     '2026-11-16 at 17:04 UTC'
     """
     return datetime.fromisoformat(date).astimezone(UTC).strftime("%Y-%m-%d at %H:%M UTC")

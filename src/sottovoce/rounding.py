@@ -25,8 +25,10 @@ def round_to_error(value: float, error: float, digits: int = ERROR_DIGITS) -> st
     """Returns the number rounded to this many digits of its error; without a usable error, to six
     of its own.
 
-    >>> rounded(51243.7, 312.4), rounded(0.51834, 0.0123), rounded(312.4, 312.4), rounded(3.2, 5000)
-    ('51,240', '0.518', '310', '0')
+    >>> round_to_error(51243.7, 312.4), round_to_error(0.51834, 0.0123)
+    ('51,240', '0.518')
+    >>> round_to_error(312.4, 312.4), round_to_error(3.2, 5000)
+    ('310', '0')
     """
     usable = math.isfinite(error) and error > 0 and math.isfinite(value)
     if usable:
@@ -42,7 +44,7 @@ def round_to_error(value: float, error: float, digits: int = ERROR_DIGITS) -> st
 def format_number(value: float) -> str:
     """Returns a number whose error is not known, such as a bound.
 
-    >>> plain(200000.0), plain(0.25), plain(1e-9), plain(2e300)
+    >>> format_number(200000.0), format_number(0.25), format_number(1e-9), format_number(2e300)
     ('200,000', '0.25', '1e-09', '2e+300')
     """
     if 1e-4 <= abs(value) < 10**DIGITS:
@@ -59,7 +61,7 @@ def _format_extreme(value: float) -> str:
 def format_percent(share: float) -> str:
     """Returns a share as a percentage with two digits.
 
-    >>> percent(0.00651), percent(0.1234), percent(1.0)
+    >>> format_percent(0.00651), format_percent(0.1234), format_percent(1.0)
     ('0.65 %', '12 %', '100 %')
     """
     shown = 100 * share
@@ -71,7 +73,7 @@ def format_percent(share: float) -> str:
 def format_odds(epsilon: float) -> str:
     """Returns e^ε, by which the odds of a guess can change at most, rounded up.
 
-    >>> odds(0.1), odds(0.0001), odds(0.0)
+    >>> format_odds(0.1), format_odds(0.0001), format_odds(0.0)
     ('1.106', '1.001', '1.000')
     """
     return f"{math.ceil(math.exp(epsilon) * 1000) / 1000:,.3f}"
@@ -80,7 +82,7 @@ def format_odds(epsilon: float) -> str:
 def round_upward(value: float) -> str:
     """Returns a number that is a bound, rounded up to three digits.
 
-    >>> upward(0.12341), upward(1.0), upward(0.0)
+    >>> round_upward(0.12341), round_upward(1.0), round_upward(0.0)
     ('0.124', '1', '0')
     """
     return f"{Decimal(repr(float(value))).normalize(UPWARD):g}"

@@ -78,12 +78,13 @@ class Session:
     >>> import sottovoce as sv
     >>> session = sv.Session()
     >>> session.grant({"ada": 1.0, "ben": 0.2})
-    >>> release = session.release(sv.Mean(bounds=(0, 1)), [0.2, 0.9], groups=["ada", "ben"],
-    ... epsilon=0.2, key="first")
-    >>> session.balance("ben"), session.release(sv.Mean(bounds=(0, 1)), [0.2, 0.9], groups=["ada",
-    ... "ben"],
-    ...     epsilon=0.2, key="first") == release
-    (0.0, True)
+    >>> mean = sv.Mean(bounds=(0, 1))
+    >>> asked = {"groups": ["ada", "ben"], "epsilon": 0.2, "key": "first"}
+    >>> release = session.release(mean, [0.2, 0.9], **asked)
+    >>> session.balance("ben")
+    0.0
+    >>> session.release(mean, [0.2, 0.9], **asked) == release
+    True
     """
 
     def __init__(

@@ -19,8 +19,7 @@ from sottovoce.schema import Subject
 #: An answer whose error is this close to that of a point drawn at random tells nothing.
 UNINFORMATIVE_SHARE = 0.95
 #: How far the middle of the label's range is expected to be from the predictions of least squares,
-#: in half ranges: as far as regressions are planned with (estimators/regression/expected.py, √(ψs²
-#: + m₂)).
+#: in half ranges: as far as regressions are planned with (estimators/ridge_errors.py, √(ψs² + m₂)).
 MIDDLE = 0.43
 #: Units that `error_unit` may return besides those of a column.
 RANK = "share of the rows (rank)"

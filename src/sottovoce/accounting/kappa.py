@@ -6,14 +6,12 @@ Minimise Σ a_i·log(1 + e^(−z_i·w)) + ½λ‖w‖² + b·w, with ‖z_i‖ �
 exp(−½η‖b‖). A person whose rows have total weight W loses, when all of them are replaced, at most
 the smaller of
 
-    κ(λ, ρ)·W·η                                                                                        (theorem
-                                                                                                       2)
-    max_{0≤s≤1} ½Wη(1 + s) + r·log(1 + W·s(1 − s)/(rλ))                                                 (theorem
-                                                                                                        1)
+    κ(λ, ρ)·W·η                                                                     (theorem 2)
+    max_{0≤s≤1} ½Wη(1 + s) + r·log(1 + W·s(1 − s)/(rλ))                             (theorem 1)
 
-κ comes from a table of proved upper bounds (solvers/certificate.py). Between its entries it is used
-only in ways that keep it an upper bound: κ falls in λ, so λ is rounded down; κ is convex in 1/ρ, so
-it is interpolated linearly there.
+κ comes from a table of proved upper bounds (kappa_certificate.py). Between its entries it is used only
+in ways that keep it an upper bound: κ falls in λ, so λ is rounded down; κ is convex in 1/ρ, so it
+is interpolated linearly there.
 
     symbol   name
     λ        ridge, the same for every coefficient, the intercept's included
@@ -92,7 +90,7 @@ def kappa(ridge: float, rho: float) -> float:
     """Returns a number that is at least κ(λ, ρ), for every λ > 0 and 0 < ρ ≤ ∞; times ρ, it
     increases with ρ.
 
-    >>> kappa(0.1, 20.0) < linear(20.0) == 1.0
+    >>> kappa(0.1, 20.0) < bound_linear(20.0) == 1.0
     True
     """
     if not (ridge > 0 and rho > 0):
@@ -105,7 +103,7 @@ def kappa(ridge: float, rho: float) -> float:
 def bound_linear(rho: float) -> float:
     """Returns κ₀(ρ) = max_s ½(1 + s) + s(1 − s)/ρ, an upper bound of κ(λ, ρ) for every λ.
 
-    >>> [round(linear(rho), 12) for rho in (1.0, 2.0, 50.0)]
+    >>> [round(bound_linear(rho), 12) for rho in (1.0, 2.0, 50.0)]
     [1.0625, 1.0, 1.0]
     """
     if rho >= 2:
@@ -130,7 +128,7 @@ def compute_exact_charges(weight: ArrayLike, rank: ArrayLike, eta: float, ridge:
 
     It holds for any sum of weights.
 
-    >>> person_charge([0.5], [1], 4.0, 0.5).round(12)
+    >>> compute_exact_charges([0.5], [1], 4.0, 0.5).round(12)
     array([2.])
     """
     whole, r = np.broadcast_arrays(

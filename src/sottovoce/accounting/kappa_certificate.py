@@ -2,14 +2,12 @@
 """Upper bounds of κ(λ, ρ) that are proved, one for each entry of the table in kappa_table.csv
 (docs/theory/kappa.md).
 
-    κ(λ, ρ)  = sup { ½·S(W, φ) + T(W, φ) : W > 0, 0 ≤ φ ≤ limit(W) }                          (equations
-                                                                                              7 to
-                                                                                              9)
-    S(W, φ)  = max_ψ s·cos(ψ − φ)                         s = 1/(1 + e^(−u)),  c = s(1 − s),  u =
-                                                                                              W·cos
-                                                                                              ψ
-    T(W, φ)  = max_ψ ½·s·cos(ψ + φ − π) + c/ρ             0 ≤ ψ ≤ π
+    κ(λ, ρ)  = sup { ½·S(W, φ) + T(W, φ) : W > 0, 0 ≤ φ ≤ limit(W) }       (equations 7 to 9)
+    S(W, φ)  = max_ψ s·cos(ψ − φ)
+    T(W, φ)  = max_ψ ½·s·cos(ψ + φ − π) + c/ρ
     limit(W) = the smallest φ ≤ π/2 with S(W, φ + π/2) ≤ λ·W·sin φ; π if there is none
+
+where 0 ≤ ψ ≤ π, u = W·cos ψ, s = 1/(1 + e^(−u)) and c = s(1 − s).
 
 A maximum over an interval is taken from values at nodes and a bound of what may lie between them:
 width²/8 times the largest curvature in ψ and in W, a factor 1/cos(½ width) in φ, where S and T are

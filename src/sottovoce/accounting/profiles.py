@@ -14,10 +14,8 @@ millions of records.
     M         Mills' ratio Φ̄/φ
     κ         (1 + μ)^(−½)
 
-    Gaussian noise       δ = φ(t)·[M(t) − M(t+g)],  t = ε/D − D/2,  g = D                                  (theorem
-                                                                                                           1)
-    posterior sample     δ = φ(t)·{M(t) − κM(t+g) + E·[M(t₂) − κM(t₂+g₂)]}                                 (theorem
-                                                                                                           3)
+    Gaussian noise       δ = φ(t)·[M(t) − M(t+g)],  t = ε/D − D/2,  g = D           (theorem 1)
+    posterior sample     δ = φ(t)·{M(t) − κM(t+g) + E·[M(t₂) − κM(t₂+g₂)]}          (theorem 3)
 
 Every term is positive, so nothing cancels, and e^ε is never formed. ε is found in the variable t,
 in which log δ is nearly a parabola: each look at δ yields its first two derivatives for free, and
@@ -31,7 +29,7 @@ Both integrands are positive and smooth between known points. Tanh–sinh nodes 
 an interval, so a thin layer there costs nothing (docs/theory/per-instance.md, theorems 3 and 7).
 
     symbol       name
-    μ, a         leverage and residual as in solvers/profiles.py
+    μ, a         leverage and residual as above
     ‖x‖², ‖g‖²   square and reach: squared lengths of a record x and of g = H⁻¹x, where the record
                  is absent
     r, σ         residual y − xᵀθ where it is absent, and sigma: b ~ N(0, σ²I) in ½‖y − Xθ‖² +

@@ -6,7 +6,7 @@ A curve is an array whose last axis runs over ``orders`` α > 1. Curves of one r
 releases, and are read as (ε, δ) at the end.
 
     symbol    name
-    μ, a, D   leverage, residual and distance as in solvers/profiles.py
+    μ, a, D   leverage, residual and distance as in profiles.py
     b         α − 1
     g(x)      x − log(1 + x)
 """

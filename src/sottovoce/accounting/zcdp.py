@@ -7,10 +7,10 @@ Every number returned is on the safe side: an ε is at least, a ρ at most, what
 
     symbol   name
     ρ        rho; for Gaussian noise ρ = μ²/2
-    any zCDP promise        ε = inf_{α>1} αρ + ln(1/(αδ))/(α−1) + ln(1−1/α)   (Canonne, Kamath and
-                                                                              Steinke 2020)
-    Gaussian noise alone    δ = Φ(μ/2 − ε/μ) − e^ε·Φ(−μ/2 − ε/μ)              (Balle and Wang 2018)
+    any zCDP promise        ε = inf_{α>1} αρ + ln(1/(αδ))/(α−1) + ln(1−1/α)
+    Gaussian noise alone    δ = Φ(μ/2 − ε/μ) − e^ε·Φ(−μ/2 − ε/μ)
 
+The first is of Canonne, Kamath and Steinke (2020), the second of Balle and Wang (2018).
 The second is smaller, and exact for continuous noise. For noise on a lattice it holds once ε is
 raised by `LATTICE_EPSILON` and δ lowered by the share `LATTICE_DELTA` (docs/theory/erm.md, lemma
 3); both are always applied, which also covers the rounding of doubles.

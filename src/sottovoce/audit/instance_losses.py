@@ -74,8 +74,9 @@ def per_instance(
 
     >>> import numpy as np, sottovoce as sv
     >>> x = np.linspace(-1, 1, 500)[:, None]
-    >>> model = sv.PosteriorSample(gamma=1.0, alpha=5.0, bounds=sv.Bounds(norm=1.0, label=(-1,
-    ... 1))).fit(x, x[:, 0] / 2)
+    >>> model = sv.PosteriorSample(
+    ...     gamma=1.0, alpha=5.0, bounds=sv.Bounds(norm=1.0, label=(-1, 1))
+    ... ).fit(x, x[:, 0] / 2)
     >>> audit = sv.audit.per_instance(model, x, x[:, 0] / 2)
     >>> audit
     <PerInstance of 500 rows: CONFIDENTIAL, for the curator alone>

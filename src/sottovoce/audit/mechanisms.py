@@ -2,13 +2,12 @@
 """Mechanisms whose per-instance loss is known, each a formula of one record's change
 (docs/theory/per-instance.md).
 
-mechanism          releases                                                 ε at δ
-Sample             θ̃ ~ N(θ̂, H⁻¹/γ)                                         exact, theorem 3
-Radial             θ̂ + Z, density of Z ∝ exp(−η‖z‖)                         exact pure ε, η‖θ −
-                                                                             θ'‖, theorem 2
-GaussianOutput     θ̂ + N(0, σ²A⁻¹), A a fixed matrix                        exact, theorem 1
-GaussianObjective  the minimiser of ½‖y − Xθ‖² + ½λ‖θ‖² + bᵀθ, b ~ N(0, σ²I)  exact, an integral
-                                                                              (theorem 7)
+mechanism          releases                                       ε at δ
+Sample             θ̃ ~ N(θ̂, H⁻¹/γ)                               exact, theorem 3
+Radial             θ̂ + Z, density of Z ∝ exp(−η‖z‖)               exact pure ε, η‖θ − θ'‖, theorem 2
+GaussianOutput     θ̂ + N(0, σ²A⁻¹), A a fixed matrix              exact, theorem 1
+GaussianObjective  the minimiser of ½‖y − Xθ‖² + ½λ‖θ‖² + bᵀθ,    exact, an integral, theorem 7
+                   b ~ N(0, σ²I)
 
     symbol   name
     μ, r     leverage xᵀH⁻¹x and residual y − xᵀθ where the record is absent

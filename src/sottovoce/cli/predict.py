@@ -8,10 +8,10 @@ spreadsheet would take for a formula get an apostrophe in front.
 A released model as `predict` needs it: linear functions of declared features, and what is told from
 them.
 
-release     functions                                              columns
-ridge       one, in the label's units                              prediction
-logistic    log-odds of the second class, or of each of several    prediction, and a probability for
-                                                                   each class
+release     functions                              columns
+ridge       one, in the label's units              prediction
+logistic    log-odds of the second class, or of    prediction, and a probability for each class
+            each of several
 """
 
 from __future__ import annotations

@@ -318,8 +318,8 @@ class Tally:
     that halves them at least; otherwise they wait on, since counts would then cost more memory than
     repetitions do.
 
-    >>> values, counts = (Tally() + Tally.of(np.array([7, 5, 7])) +
-    ... Tally.of(np.array([7]))).counted()
+    >>> tally = Tally() + Tally.of(np.array([7, 5, 7])) + Tally.of(np.array([7]))
+    >>> values, counts = tally.collect_counts()
     >>> values.tolist(), counts.tolist()
     ([5, 7], [1, 3])
     """
@@ -390,9 +390,9 @@ class Tally:
 class NameTally:
     """Text, how often each came, and the number that comes with it.
 
-    >>> names = Names.of(pa.array(["b", "a", "b"]), np.array([5, 3, 5])) + Names.of(pa.array(["a"]),
-    ... np.array([4]))
-    >>> [column.tolist() for column in names.counted()], names.contradicted
+    >>> names = NameTally.of(pa.array(["b", "a", "b"]), np.array([5, 3, 5]))
+    >>> names = names + NameTally.of(pa.array(["a"]), np.array([4]))
+    >>> [column.tolist() for column in names.collect_counts()], names.contradicted
     ([['a', 'b'], [2, 2], [3, 5]], True)
     """
 

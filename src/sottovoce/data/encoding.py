@@ -197,8 +197,8 @@ class Recoding:
         return float(intercept), np.concatenate(coefficients)
 
     def to_encoded_units(self, intercept: float, coefficients: Floats) -> tuple[float, Floats]:
-        """Returns intercept and slopes of the recoded columns from coefficients that ``original``
-        gave.
+        """Returns intercept and slopes of the recoded columns from coefficients that
+        ``to_original_units`` gave.
         """
         slopes = []
         at = 0
@@ -314,8 +314,8 @@ class UnitBall:
         return float(intercept - slopes @ self.middle), np.asarray(slopes, dtype=np.float64)
 
     def margins(self, Z: Floats, intercept: float, slopes: Floats) -> Floats:
-        """Returns what a linear function of z, as ``original`` gives it, says about rows after they
-        are cut.
+        """Returns what a linear function of z, as ``to_original_units`` gives it, says about
+        rows after they are cut.
         """
         away = Z - self.middle
         norm = np.sqrt(np.square(away / self.spread).sum(axis=1))

@@ -11,7 +11,7 @@ as integers (docs/theory/solver.md, section on rounding).
 symbol        name
 φ             a row: (½, z) for a regression, a point of the unit ball for a classifier
 v_i           loudness of a row, by kind
-ρ, ψ, ψ'      loss of a residual, its derivative, its curvature (solvers/huber.py)
+ρ, ψ, ψ'      loss of a residual, its derivative, its curvature (solvers/losses.py)
 s             σ(−y·φᵀθ), how much a classifier doubts the label
 """
 

@@ -5,7 +5,7 @@ Each coordinate of ẑ = (1, z, y), z doubled so that all lie in [−1, 1], beco
 most 2^13; weights are cut into limbs of 13 bits; over blocks of 2^13 rows every partial sum stays
 below 2^(13+13+13+13) = 2^52, so the float64 matrix product is exact in any order, at the speed of
 BLAS. Residuals are counted exactly too: a row's own does not depend on where the row stands
-(terms.py).
+(loss_kernels.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Baselines around any private estimator: Uniform, and what Sampled and Limited (sampled.py) share
-with it.
+"""Baselines around any private estimator: Uniform, Sampled and Limited.
 
 Whoever hands them personal budgets gets a release in which nobody loses more than they granted,
 neighbours by replacement of all rows of one person (of one row, without ``groups``);
@@ -18,7 +17,8 @@ more than they granted, neighbours by replacement of all rows of one person
 
 symbol                       name
 t                            threshold, in units: the ε that the estimator inside runs at
-p_l = (e^ε_l − 1)/(e^t − 1)  noise.choose.chance_kept: how likely person l is kept; 1 where ε_l ≥ t
+p_l = (e^ε_l − 1)/(e^t − 1)  how likely person l is kept (compute_inclusion_probability of
+                             noise/selection.py); 1 where ε_l ≥ t
 """
 
 from __future__ import annotations
@@ -129,8 +129,9 @@ class Uniform(BaselineWrapper):
     **Formula.** The estimator at ε = min_l ε_l (docs/theory/baselines.md, equation 1).
 
     >>> from sottovoce import Mean
-    >>> mean = Uniform(Mean(bounds=(0, 10))).fit([2.0, 8.0] * 300, epsilon=[0.1] * 300 + [1.0] *
-    ... 300)
+    >>> mean = Uniform(Mean(bounds=(0, 10))).fit(
+    ...     [2.0, 8.0] * 300, epsilon=[0.1] * 300 + [1.0] * 300
+    ... )
     >>> bool(0 <= mean.value_ <= 10), mean.guarantee_.epsilon.max().item()
     (True, 0.1)
 
@@ -209,8 +210,9 @@ def adapt(
     one replacement is two steps there. ``bounds`` are the public limits from which Sampled takes
     its null record.
 
-    >>> toy = adapt(fit=lambda y, epsilon: sum(y) / len(y), bounds=(0, 1))  # without noise, so
-                                                                            private for nobody
+    Without noise, so private for nobody:
+
+    >>> toy = adapt(fit=lambda y, epsilon: sum(y) / len(y), bounds=(0, 1))
     >>> Uniform(toy).fit([0.0, 1.0], epsilon=[0.1, 1.0]).value_
     0.5
     """
@@ -444,8 +446,9 @@ class Sampled(BaselineWrapper):
     to 5).
 
     >>> from sottovoce import Mean
-    >>> mean = Sampled(Mean(bounds=(0, 10))).fit([2.0, 8.0] * 300, epsilon=[0.1] * 300 + [1.0] *
-    ... 300)
+    >>> mean = Sampled(Mean(bounds=(0, 10))).fit(
+    ...     [2.0, 8.0] * 300, epsilon=[0.1] * 300 + [1.0] * 300
+    ... )
     >>> mean.guarantee_.epsilon[[0, -1]].tolist()
     [0.1, 1.0]
 

@@ -2,16 +2,12 @@
 """Empirical risk minimisation by noisy gradient descent, with a budget a person
 (docs/theory/erm.md).
 
-Minimise Σ c_i·ℓ(φ_iᵀθ, y_i) over a ball or a box. In risk/, planned.py plans and answers,
-descent.py has the steps, loudness.py the weights and what they cost, pace.py how far and how fast
-to go; solvers/losses.py has the losses.
-
-The plan of empirical risk minimisation, and its answer (docs/theory/erm.md).
+Minimise Σ c_i·ℓ(φ_iᵀθ, y_i) over a ball or a box. erm_mechanism.py has the steps,
+the weights and what they cost, and how far and how fast to go; solvers/losses.py has the losses.
 
     grants (ε_l, δ) → loudness → weights → clip, steps, stride → whole numbers, σ → charges
 
-All of it is public. loudness.py knows what a grant allows and what was spent, pace.py how far to
-go.
+All of this plan is public.
 """
 
 from __future__ import annotations
@@ -101,14 +97,14 @@ class ERM(BaseEstimator):  # type: ignore[misc]
     everybody takes part in every step.
 
     **Formula.** T projected steps along Σ_l clip(g_l) + noise, g_l the gradient of all rows of
-    person l, clipped at
-    W_l·L and cut to whole numbers, discrete Gaussian noise; ρ_l = T(2W_lL)²/(2σ²)  (docs/theory/erm.md,
-                                                                                    equation 3).
+    person l, clipped at W_l·L and cut to whole numbers, discrete Gaussian noise; ρ_l =
+    T(2W_lL)²/(2σ²)  (docs/theory/erm.md, equation 3).
 
     >>> import numpy as np, sottovoce as sv
     >>> x = np.linspace(-1, 1, 4000)[:, None]
-    >>> erm = sv.ERM("logistic", bounds=sv.Bounds(features=(-1, 1)), delta=1e-6).fit(x, x[:, 0] > 0,
-    ... epsilon=1.0)
+    >>> erm = sv.ERM("logistic", bounds=sv.Bounds(features=(-1, 1)), delta=1e-6).fit(
+    ...     x, x[:, 0] > 0, epsilon=1.0
+    ... )
     >>> bool(np.all(erm.guarantee_.epsilon <= 1.0)), bool(erm.score(x, x[:, 0] > 0) > 0.9)
     (True, True)
 

@@ -14,8 +14,9 @@ numbers. Rows are read where they live, once a step (gradients.py).
 How loud each person may be heard under Gaussian noise, and what it costs them (docs/theory/erm.md).
 
 A person's loudness is K_l/σ: how far, in standard deviations of the noise, they can move the sum of
-one step. Two accounts say which loudness a grant (ε_l, δ) allows: `Everybody`, where all take part
-in every step, and `Drawn`, where everybody takes part in a step with probability q.
+one step. Two accounts say which loudness a grant (ε_l, δ) allows:
+`FullBatchAccountant`, where all take part in every step, and `SubsampledAccountant`, where
+everybody takes part in a step with probability q.
 
     symbol      name
     m_l         single, the loudness that the grant would allow if all T steps were one

@@ -2,8 +2,8 @@
 """Logistic regression with a budget a person (docs/theory/logistic.md).
 
 Minimise Σ a_i·log(1 + e^(−y_iφ_iᵀw)) + ½λ‖w‖² + bᵀw, density of b ∝ exp(−η_n‖b‖/2), over rows φ of
-the unit ball. In classification/, voices.py has the weights, the rate and the charges, settings.py
-λ and the way into the ball, and boundary.py the fit.
+the unit ball. logistic_mechanism.py has the weights, the rate and the charges, λ and the way into
+the ball, and the fit.
 """
 
 from __future__ import annotations
@@ -65,8 +65,9 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     >>> import numpy as np, sottovoce as sv
     >>> x = np.linspace(-1, 1, 4000)[:, None]
-    >>> model = sv.LogisticRegression(bounds=sv.Bounds(features=(-1, 1))).fit(x, x[:, 0] > 0,
-    ... epsilon=1.0)
+    >>> model = sv.LogisticRegression(bounds=sv.Bounds(features=(-1, 1))).fit(
+    ...     x, x[:, 0] > 0, epsilon=1.0
+    ... )
     >>> bool(np.all(model.guarantee_.epsilon <= 1.0)), bool(model.score(x, x[:, 0] > 0) > 0.9)
     (True, True)
 

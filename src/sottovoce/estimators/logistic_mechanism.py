@@ -29,8 +29,8 @@ numbers alone.
 Weights and noise minimise the bound μ‖a‖ + σ/η on the misclassification error
 (docs/theory/logistic.md):
 
-    u_l = min(e_l, h·s_l),    W_l = u_l/η,    η = Σ u_l,    h the root of Σ u_l(h − u_l/s_l) =
-                                                            (σ/μ)·√(Σ u_l²/s_l)
+    u_l = min(e_l, h·s_l),    W_l = u_l/η,    η = Σ u_l,
+    h the root of Σ u_l(h − u_l/s_l) = (σ/μ)·√(Σ u_l²/s_l)
 
     symbol   name
     s_l      rows of person l

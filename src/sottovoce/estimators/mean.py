@@ -84,8 +84,9 @@ class Mean(BaseEstimator):  # type: ignore[misc]
     σ²·Σc² + 2·((hi − lo)·max_l W_l/ε_l)²  (docs/theory/mean.md, equations 1 to 3).
 
     >>> import sottovoce as sv
-    >>> mean = sv.Mean(bounds=(0, 10)).fit([2.0] * 500 + [8.0] * 500, epsilon=[0.1] * 500 + [1.0] *
-    ... 500)
+    >>> mean = sv.Mean(bounds=(0, 10)).fit(
+    ...     [2.0] * 500 + [8.0] * 500, epsilon=[0.1] * 500 + [1.0] * 500
+    ... )
     >>> bool(0 <= mean.value_ <= 10 and mean.guarantee_.epsilon.max() <= 1.0)
     True
 

@@ -32,8 +32,8 @@ an intercept, numbers are centred in their bounds and φ = (1, v)/√(1 + r²), 
 Who is heard how loudly in a posterior sample, from public numbers (docs/theory/posterior.md,
 section 5).
 
-Everybody is as loud as their grant allows: ε_l(W_l; S) = ε_l, where ε_l is what concentration.py
-says. At a fixed γ and λ the sum S is the root of ΣW_l(S) = S, which is unique because all W_l(S)
+Everybody is as loud as their grant allows: ε_l(W_l; S) = ε_l, where ε_l is what such a
+weight costs. At a fixed γ and λ the sum S is the root of ΣW_l(S) = S, which is unique because all W_l(S)
 fall with S; where λ answers to the data, γ is such that S is about the number of rows.
 
     symbol     name

@@ -75,8 +75,9 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     >>> import numpy as np, sottovoce as sv
     >>> x = np.linspace(0, 1, 3000)[:, None]
-    >>> ridge = sv.Ridge(bounds=sv.Bounds(features=(0, 1), label=(0, 1))).fit(x, x[:, 0],
-    ... epsilon=1.0)
+    >>> ridge = sv.Ridge(bounds=sv.Bounds(features=(0, 1), label=(0, 1))).fit(
+    ...     x, x[:, 0], epsilon=1.0
+    ... )
     >>> bool(np.all(ridge.guarantee_.epsilon <= 1.0)), ridge.predict(x).shape
     (True, (3000,))
 

@@ -7,9 +7,11 @@ In units of the label's squared scale s², for p recoded slopes with second mome
 
     L = Σ_j avg_C [(Λ²ψ/p + C·N + .4κV₂C²)/(κVC + Λ)²] + (Λ₀²m₂ + C₀N₀ + .4κV₂C₀²)/(κVC₀ + Λ₀)²
 
-    V, V₂    Σv and Σv² over rows            κ       erf(k/√2), the share of rows inside the
-                                                     threshold
-    N, N₀    second moments of the noise     ψ, m₂   assumed size of slopes and of the intercept
+    V, V₂    Σv and Σv² over rows
+    κ        erf(k/√2), the share of rows inside the threshold
+    N, N₀    second moments of the noise
+    ψ, m₂    assumed size of slopes and of the intercept
+
 A planning number, good for on/off decisions and within a factor of three; never an accuracy
 promise.
 
@@ -27,7 +29,7 @@ shares add up.
     τ = k·s  threshold       no row pulls harder than this
     ε_out    slack           pays for what the solver left undone (solvers/newton.py)
 
-The plan of the default regression, and its answer: objective.py's stages under one name.
+The plan of the default regression, and its answer: the stages under one name.
 
 The plan shows the stages, their shares of everybody's budget and whether slopes will be fitted, for
 every scale that the first stage can release (there are eight), because later choices depend on it.

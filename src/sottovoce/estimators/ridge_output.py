@@ -4,11 +4,11 @@
 
 θ̄ minimises Σ w_i(y_i − θᵀx_i)² + λ‖θ‖², w ∝ ε; released is θ̄ + Z, density of Z ∝ exp(−η‖z‖₂).
 
-    method           coordinates                            rate η
-    "output"         x ∈ [0, 1]^d, intercept column 1       λΣε/(2√d(1 + √d·B)), B = min(1/√λ, √d/λ)
-                                                            or a promise
-    "output-tight"   x ∈ [−½, ½]^d, intercept column ½      min_l ε_l/Δ_l, Δ_l = min{(2W_l·R/λ)·G*,
-                                                            2m}, R = √d/2
+    method           coordinates                         rate η
+    "output"         x ∈ [0, 1]^d, intercept column 1    λΣε/(2√d(1 + √d·B))
+    "output-tight"   x ∈ [−½, ½]^d, intercept column ½   min_l ε_l/Δ_l
+
+B = min(1/√λ, √d/λ) or a promise; Δ_l = min{(2W_l·R/λ)·G*, 2m}, R = √d/2.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ become newer ones.
     releases   published bytes
     signatures of entries, since books are signed (signing.py)
 
-A person is a digest (beside.py). Nothing is ever deleted, and only accounts are ever updated. There
+A person is a digest (keyfile.py). Nothing is ever deleted, and only accounts are ever updated. There
 are no foreign keys: a server would check a million lines one by one, and verify asks the same in
 one question.
 """

@@ -26,7 +26,7 @@ from sottovoce.ledgers.sql_reading import describe_state
 FORMAT = "sottovoce.statement/1"
 #: Entries whose root is that of a tree over people's lines.
 WITH_LINES = ("grant", "reserve", "charge")
-#: Where a packed line has its account and its amount (ledgers/chain.py).
+#: Where a packed line has its account and its amount (hash_chain.py).
 AT_ACCOUNT = 1 + hash_chain.PERSON_BYTES
 AT_AMOUNT = 2 + hash_chain.PERSON_BYTES
 #: What is counted in an account: its letter, and its name in words.

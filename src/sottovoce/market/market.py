@@ -79,9 +79,10 @@ class Market:
     >>> from sottovoce.market import Market
     >>> market = Market([1.0, 2.0, 3.5], cost_range=(0, 4), trade_off=0.01, mu=1.0, sigma=1.0)
     >>> deal = market.allocate()
-    >>> bool(np.all(deal.payments >= deal.epsilon * [1.0, 2.0, 3.5])),
-    bool(np.all(np.diff(deal.epsilon) <= 0))
-    (True, True)
+    >>> bool(np.all(deal.payments >= deal.epsilon * [1.0, 2.0, 3.5]))
+    True
+    >>> bool(np.all(np.diff(deal.epsilon) <= 0))
+    True
 
     Parameters
     ----------

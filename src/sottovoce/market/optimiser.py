@@ -15,9 +15,9 @@ the last bit, and on nothing else.
     symbol   name
     ψ_k      Supply.psi         Ψ_k = low + unit·ψ_k
     b        Supply.caps        by class, in billionths of ε, at most share·η
-    n, S₁, S₂    Cell           number, sum and sum of squares of ψ over sellers strictly between 0
+    n, S₁, S₂    PartialSums           number, sum and sum of squares of ψ over sellers strictly between 0
                                 and their limit
-    B₁, B₂, P    Cell           sums of b, b² and bψ over sellers at their limit
+    B₁, B₂, P    PartialSums    sums of b, b² and bψ over sellers at their limit
 
 The optimum without limits and without a grid of totals, in one sort: for comparison with the
 published rule.
@@ -25,8 +25,8 @@ published rule.
 At the total η only the n cheapest sell, n falling as η grows, and the least value is
 (docs/theory/market.md, Theorem 2)
 
-    γη·mean_n + √(μ²/n − γ²η²·var_n) + σ/η      while   ‖(Ψ_n − Ψ_j)_{j<n}‖ < μ/(γη) ≤ ‖(Ψ_{n+1} −
-                                                        Ψ_j)_{j≤n}‖
+    γη·mean_n + √(μ²/n − γ²η²·var_n) + σ/η
+    while ‖(Ψ_n − Ψ_j)_{j<n}‖ < μ/(γη) ≤ ‖(Ψ_{n+1} − Ψ_j)_{j≤n}‖
 
 with at most one local minimum for each n. Uncapped optima buy ε of ten and more from a few: Market
 has caps.

@@ -12,8 +12,7 @@ report.
 
     u_l   = what is bought from the seller at price g_l, the others' reports as they are; then max
           over prices ≥ g_l
-    t(k)  = g_k·u_k + Σ_{l>k} (g_l − g_{l−1})·u_l                              (docs/theory/market.md,
-                                                                               Theorem 3)
+    t(k)  = g_k·u_k + Σ_{l>k} (g_l − g_{l−1})·u_l        (docs/theory/market.md, Theorem 3)
 
 u is in whole billionths of ε and g in whole multiples of a power of two, so t is an exact whole
 number; it is rounded up to a coin once, at the very end. Sellers of one type (class and price) are

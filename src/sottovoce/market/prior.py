@@ -220,7 +220,9 @@ def virtual_costs(prior: Prior, prices: Prices) -> Floats:
 
     For a uniform law it is g_k + g_{k−1} − low, the middle of a step's 2c − low.
 
-    >>> virtual_costs(uniform(1.0, 2.0), Prices.listed([1.25, 1.5, 1.75, 2.0])).round(9).tolist()
+    >>> virtual_costs(uniform(1.0, 2.0), Prices.from_values([1.25, 1.5, 1.75, 2.0])).round(
+    ...     9
+    ... ).tolist()
     [1.25, 1.75, 2.25, 2.75]
     """
     share = prior.cdf(prices.values)

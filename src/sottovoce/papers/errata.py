@@ -26,15 +26,15 @@ ROUGHLY = 3
 #: A smaller δ is not worth its digits.
 TINY = 1e-99
 
-#: A line «name» stands for the table that the function of this name in counterexamples.py or its
-#: other half makes.
+#: A line «name» stands for the table that the function of this name in instance_claims.py or
+#: other_claims.py makes.
 PAGE = """\
 # What the papers got wrong
 
 *Where a published formula, table or claim is wrong, by how much, and what is true.* Each line has what is printed,
 what is true, and the command that shows it. Code: `src/sottovoce/papers/instance_printed.py` (formulas as they are
-printed, under names that say so), `src/sottovoce/papers/instance_exact.py` and `src/sottovoce/papers/instance_exact.py` (what
-is true), `src/sottovoce/papers/instance_claims.py` and `src/sottovoce/papers/other_claims.py` (the
+printed, under names that say so), `src/sottovoce/papers/instance_exact.py` (what is true),
+`src/sottovoce/papers/instance_claims.py` and `src/sottovoce/papers/other_claims.py` (the
 tables). This page is made by `python -m sottovoce.papers.errata`; how to run a command is in the
 [guide](../guide/reproduce.md).
 
@@ -326,8 +326,8 @@ def _explain_erratum(one: Erratum) -> str:
 def format_digits(value: float, significant: int = DIGITS) -> str:
     """Returns a number with so many significant digits.
 
-    >>> digits(2436.87079), digits(1.27684e7), digits(-1 / 3), digits(2.6e-309)
-    ('2436.9', '1.2768e7', '−0.33333', 'below 1e-99')
+    >>> [format_digits(value) for value in (2436.87079, 1.27684e7, -1 / 3, 2.6e-309)]
+    ['2436.9', '1.2768e7', '−0.33333', 'below 1e-99']
     """
     if 0 < value < TINY:
         return f"below {TINY:g}"

@@ -2,7 +2,7 @@
 """Where "Per-instance Differential Privacy" is wrong as printed, one counterexample a line
 (docs/theory/errata.md).
 
-Each function holds formulas of as_printed.py against exact.py or joint.py, at δ = 10⁻⁶ unless a
+Each function holds formulas of instance_printed.py against instance_exact.py, at δ = 10⁻⁶ unless a
 line says otherwise. All settings are written out: nothing here is drawn at random.
 """
 
@@ -56,7 +56,7 @@ class Erratum:
 def describe_cause(formula: str) -> str:
     """Returns what is wrong with a printed formula, as its description ends.
 
-    >>> cause("lemma_13_second_as_printed")
+    >>> describe_cause("lemma_13_second_as_printed")
     'the sign is +.'
     """
     told = inspect.getdoc(getattr(paper, formula)) or ""

@@ -3,13 +3,13 @@
 Figures 3 to 5.
 
 Each study is a function that returns numbers. Draws come from fixed seeds, except the noise of our
-own releases. The mechanism as printed is in market_as_published.py; Figure 2 is in market_worth.py.
+own releases. The mechanism as printed and Figure 2 are in market_published.py.
 
 What *Striking a Balance* claims and does not keep: privacy, truth, its bound; and its example of
 two sellers.
 
 Its market is run **as published, not private**, beside the certified one. Draws come from fixed
-seeds, except the noise of our own releases. The studies themselves are in market.py.
+seeds, except the noise of our own releases.
 """
 
 from __future__ import annotations

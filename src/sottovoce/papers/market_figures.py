@@ -3,8 +3,7 @@
 
 The paper prints pictures without numbers, so trends are compared in words. Its market is run **as
 published, not private**. Draws come from fixed seeds, except the noise of our own releases. The
-studies are in market.py and market_worth.py; what the paper claims and does not keep is in
-market_claims.py.
+studies are in market_claims.py and market_published.py.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ section 4.2):
     min over z, η, w of  Σ a_i·log(1 + e^(−rows_iᵀw)) + ½λ‖w‖² + 2bᵀw/η + μ‖a‖ + σ/η + γη·Σ a_iΨ_i                 (10)
 
 with a = e^z and Σa = 1, on a grid of ε_avg = η/m, one draw of b for all of it, and pays Ψ_iε_i. The
-library uses none of this: it is here to be measured (market.py; docs/theory/market.md). Problems
+library uses none of this: it is here to be measured (market_claims.py; docs/theory/market.md). Problems
 are solved side by side, P of them, each with its own numbers.
 
     symbol   name
@@ -349,7 +349,7 @@ REHEARSALS = 12
 RIDGES = (0.03, 0.3)
 PAIRS = ((1.0, 10.0), (1.0, 100.0), constants_as_published(31, 5.0))
 #: Its grid of ε_avg, and its steps: the model has long settled by then, the weights have not
-#: (market.py).
+#: (market_claims.py).
 AVERAGES = (0.05, 0.15, 0.3, 0.6, 1.0)
 WORTH_STEPS = 200
 #: Rows of the published mechanism: cut to 0.8·√30 standard deviations, with a constant of half

@@ -2,7 +2,7 @@
 """Where the papers on ridge regression, markets and user contributions are wrong or loose, one
 number a line.
 
-Like counterexamples.py, for docs/theory/errata.md. Numbers are closed forms, or medians over the
+Like instance_claims.py, for docs/theory/errata.md. Numbers are closed forms, or medians over the
 seeded draws of the experiments, small enough for a page that is made in seconds; ``command`` names
 the experiment that has them in full.
 """

@@ -188,7 +188,7 @@ def _set_ticks(axis: Axis, values: Sequence[float]) -> None:
 def _format_power(value: float) -> str:
     """Returns a power of ten.
 
-    >>> _power(0.001), _power(100.0)
+    >>> _format_power(0.001), _format_power(100.0)
     ('10⁻³', '10²')
     """
     return "10" + f"{round(math.log10(value))}".translate(

@@ -55,7 +55,7 @@ def make_report(
 def count_close_cells(outcomes: Sequence[Outcome]) -> str:
     """Returns in one sentence how many cells are close to print.
 
-    >>> counted([])
+    >>> count_close_cells([])
     'No cell could be compared with print.'
     """
     cells, close, near = (

@@ -40,7 +40,7 @@ class ResultColumn:
     def ratios(self) -> Numbers:
         """Returns ours over published, line by line, None where one of them is missing.
 
-        >>> Column("loss", (1.1, 2.0, None), (1.0, None, 3.0)).ratios()
+        >>> ResultColumn("loss", (1.1, 2.0, None), (1.0, None, 3.0)).ratios()
         (1.1, None, None)
         """
         return tuple(
@@ -183,7 +183,7 @@ class Outcome:
 def is_within(ratio: float, limit: float) -> bool:
     """Says whether a ratio is 1 up to the limit, as a relative difference from print.
 
-    >>> within(1.05, 0.05), within(0.94, 0.05), within(float("inf"), 0.05)
+    >>> is_within(1.05, 0.05), is_within(0.94, 0.05), is_within(float("inf"), 0.05)
     (True, False, False)
     """
     return math.isfinite(ratio) and abs(ratio - 1) <= limit + 1e-12
@@ -192,8 +192,8 @@ def is_within(ratio: float, limit: float) -> bool:
 def format_number(value: float | None, significant: int = 3) -> str:
     """Returns a number as papers print it, shortest first.
 
-    >>> digits(0.0228), digits(218451658.7), digits(None), digits(0), digits(1070), digits(5.73e-32)
-    ('0.0228', '2.18e8', '', '0', '1070', '5.73e-32')
+    >>> [format_number(value) for value in (0.0228, 218451658.7, None, 0, 1070, 5.73e-32)]
+    ['0.0228', '2.18e8', '', '0', '1070', '5.73e-32']
     """
     if value is None:
         return ""
@@ -208,8 +208,8 @@ def format_number(value: float | None, significant: int = 3) -> str:
 def format_percentile(value: float | None) -> str:
     """Returns the share of draws below as words.
 
-    >>> percentile(0.62), percentile(0.0), percentile(1.0), percentile(0.003), percentile(None)
-    ('62 %', 'below all', 'above all', '0.3 %', '')
+    >>> [format_percentile(value) for value in (0.62, 0.0, 1.0, 0.003, None)]
+    ['62 %', 'below all', 'above all', '0.3 %', '']
     """
     if value is None:
         return ""

@@ -133,7 +133,7 @@ def make_zipf_sizes(n: int, alpha: float) -> Integers:
     """Returns everybody's rows, n in all: as many people with i rows as i^−α has it, the rest with
     one row each.
 
-    >>> zipf(20, 1.0).tolist()
+    >>> make_zipf_sizes(20, 1.0).tolist()
     [1, 1, 1, 1, 1, 1, 2, 3, 4, 5]
     """
     sizes = np.arange(1, n + 1)

@@ -17,7 +17,7 @@ everybody misses what slopes would have explained:
     nothing         .6·s² + (.4·half the range)²
 
 The .6 and the .4 are the assumptions under which the regression itself is planned
-(estimators/regression/objective.py: HOPELESS, and an intercept of squared size .16). Everything
+(estimators/ridge_objective.py: WORTHLESS_ERROR, and an intercept of squared size .16). Everything
 here is made of public numbers; none is an accuracy promise.
 """
 

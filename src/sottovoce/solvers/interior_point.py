@@ -5,9 +5,9 @@ the map").
     minimise  ½a·t² + ½r·‖c‖²   subject to   Uᵀc = T,   N_l(c_l) ≤ e_l·t  for every person l
 
 where c_l are the rows of c that belong to person l and N_l is a norm. People come in blocks, one a
-kind of norm: entries.py (the sum of all |c_ij|), signs.py (the exact sensitivity), groups.py. A
-block eliminates from Newton's equations (Mehrotra's predictor and corrector) what is its own, so
-that one positive definite system of size d² is left, whatever the number of rows.
+kind of norm: EntrywiseBlock (the sum of all |c_ij|), SignBlock (the exact sensitivity),
+GroupedBlock. A block eliminates from Newton's equations (Mehrotra's predictor and corrector) what is
+its own, so that one positive definite system of size d² is left, whatever the number of rows.
 
     symbol    name
     U, T      rows (orthonormal columns), target      d×d dual variable of the equation: Y
@@ -15,16 +15,14 @@ that one positive definite system of size d² is left, whatever the number of ro
     t, a, r   level, and the weights of the two terms
     e_l, μ_l  limit, and the price of person l's limit
 
-People held by the sum of all |c_ij| of their rows: the block of interior.py for the paper's
-sensitivity.
+People held by the sum of all |c_ij| of their rows: the block for the paper's sensitivity.
 
 symbol    name
 c = p − q map, with p, q > 0;  Σ(p + q) + w = e·t
 det       of the 2×2 system that is left of an entry in Newton's equations
 H, K      a number and a vector (of size d²) that are left of a person
 
-People with many rows and columns, held by the exact norms of groups of their rows: a block of
-interior.py.
+People with many rows and columns, held by the exact norms of groups of their rows: a block too.
 
     N_l(c_l) ≤ Σ_g N(c_g) ≤ Σ|c_ij|         over groups g that together are the rows of person l
 
@@ -37,7 +35,7 @@ the case of groups of one entry.
     λ_l         price of person l's limit, and of every one of their groups
     edge, corner  what a group feels of Y, and of its own level
 
-People held by the exact sensitivity of sensitivity.py: a block of interior.py.
+People held by the exact sensitivity of sensitivity.py: a block too.
 
 symbol   name
 c        map of one person: rows × d, turned so that `inside` is the short side
@@ -492,8 +490,9 @@ class SignBlock:
     left of a person in Newton's equations are R, a matrix a term, E, a row a sign vector, and h, a
     number a sign vector:
 
-        R·c + Eᵀμ = f,   E·c − h·μ = g       solved by way of H = R + Eᵀ·h⁻¹·E, or of Q = E·R⁻¹·Eᵀ +
-                                             h
+        R·c + Eᵀμ = f,   E·c − h·μ = g
+
+    solved by way of H = R + Eᵀ·h⁻¹·E, or of Q = E·R⁻¹·Eᵀ + h.
     """
 
     def __init__(
@@ -535,7 +534,7 @@ class SignBlock:
         return np.asarray(np.abs(sums).sum(axis=1).max(axis=1))
 
     def condense(self, Y: Floats, level: float | Floats) -> CondensedBlock:
-        """Linearises at the present point; groups.py has a level for each person."""
+        """Linearises at the present point; GroupedBlock has a level for each person."""
         one, two, w = self.pairs
         self.missing_c = (
             self._turn(self.U @ Y) - self.r * self.c - (one.price - two.price) @ self.signs
@@ -570,7 +569,7 @@ class SignBlock:
         return np.asarray(np.tensordot(self.U, self._turn(c), axes=((0, 1), (0, 1))))  # Uᵀc
 
     def _matrix(self) -> Floats:
-        """What Y feels of the block; leaves the inverses that `_solved` needs, piece by piece."""
+        """What Y feels of the block; leaves the inverses that `_solve` needs, piece by piece."""
         people, rows, d = self.U.shape
         (k, inside) = self.signs.shape
         entries = rows * d

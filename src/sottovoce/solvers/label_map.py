@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The problem of labels.py in units in which Newton is at home, and what a solution of it is worth.
+"""The problem below in units in which Newton is at home, and what a solution of it is worth.
 
 symbol     name
 X = U·Q    rows, U with orthonormal columns; Cᵀ = κ·c, so that C·X = I becomes Uᵀc = T
@@ -13,14 +13,14 @@ The best public linear map for label-private regression, with a certificate (doc
 
 N_l is how far the labels of person l, each moved by at most 1, can move Cy in the ℓ1 norm
 ("exact"), or the sum of |C_ji| over their rows ("entrywise"). Everything here is public: no label
-is seen. An interior-point method (interior.py) proposes; what is returned is judged by F itself and
+is seen. An interior-point method (interior_point.py) proposes; what is returned is judged by F itself and
 by a dual value: for any d×d matrix Y and prices μ, no C with C·X = I has a smaller F than `bound`.
 People whose exact norm would take too much work are held by a larger one while C is sought: that of
 groups of their rows, or the entrywise.
 
     symbol   name
     ρ        ratio, σ²/(2d·(hi − lo)²)
-    τ        level; t in the units of scaled.py, where also C becomes c
+    τ        level; t in the units above, where also C becomes c
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def minimise(problem: Problem, tolerance: float, start: Floats | None = None) ->
     4·problem.error.
 
     Newton begins at ``start``, or at the centre. θ is exact: noise is added to it before it is
-    rounded to doubles (``radial.cover``), so rounding costs nothing.
+    rounded to doubles (``continuous.add_output_noise``), so rounding costs nothing.
     """
     bits = _choose_bits(problem, tolerance)
     found = _run_exact_newton(problem, run_newton(problem, start), tolerance, bits)

@@ -5,7 +5,7 @@ proof of it.
 Whoever types a code that the curator has handed out sees this account and no other. A visit has a
 cookie of its own, which opens nothing of the curator's, and the curator's opens nothing here.
 Nothing on the page is about anybody else: it is made from this person's statement alone
-(pages/statement.py).
+(ledgers/statement.py).
 """
 
 from __future__ import annotations
