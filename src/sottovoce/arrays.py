@@ -48,8 +48,6 @@ def to_matrix(table: Any, recoding: Any, expected: int | None = None) -> Floats:
     """
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
-    else:
-        table = table
     if recoding is None:
         features: tuple[Any, ...] = ()
     else:

@@ -106,8 +106,6 @@ def make_budgets(
         raise owners_missing_error(schema)
     if is_rows_marker(groups):
         groups = None
-    else:
-        groups = groups
     if isinstance(groups, str):
         raise InvalidParameter(
             "The owners of rows are a name.",

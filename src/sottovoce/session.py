@@ -231,9 +231,7 @@ class Session:
         """
         _refuse_no_question(question)
         prices = series_to_mapping(epsilon)
-        if prices is None:
-            epsilon = epsilon
-        else:
+        if prices is not None:
             epsilon = prices
         if is_read_by_names(find_schema(question), X, y, epsilon, groups):
             return self._release_by_names(question, X, y, groups, key, epsilon, name)
@@ -569,9 +567,7 @@ def _split_people_and_amounts(budgets: Any, people: Any) -> tuple[Sequence[Any],
     if hasattr(budgets, "by_person"):  # a market's allocation
         budgets = budgets.by_person()
     listed = series_to_mapping(budgets)
-    if listed is None:
-        budgets = budgets
-    else:
+    if listed is not None:
         budgets = listed
     if not isinstance(budgets, Mapping):
         raise InvalidParameter(

@@ -19,8 +19,6 @@ def everything_reachable(thing, seen=None) -> list:
     """Returns every number reachable from an object through attributes, containers and arrays."""
     if seen is None:
         seen = set()
-    else:
-        seen = seen
     if id(thing) in seen:
         return []
     seen.add(id(thing))

@@ -135,8 +135,6 @@ def audit(options, people, owner, X=None) -> tuple[float, float]:
     """Returns (largest exact loss over hard neighbours, charge) of one owner."""
     if X is None:
         X = features(len(people.epsilon))
-    else:
-        X = X
     mine = people.owners == owner
     plan = make(**options).plan(X, people.epsilon, people.groups)
     charge = plan.charges[int(np.flatnonzero(np.unique(people.owners) == owner)[0])]

@@ -77,8 +77,6 @@ def worst_pair(weight, ridge, rate, labels=False):
         (z, z2, o1, o2), share, w = unpack(v)
         if labels:
             z2 = -z
-        else:
-            z2 = z2
 
         def log_f(own):
             rows = np.array([own, o1, o2])
@@ -104,8 +102,6 @@ def worst_pair(weight, ridge, rate, labels=False):
         )
         if best is None or found.fun < best.fun:
             best = found
-        else:
-            best = best
     (z, z2, o1, o2), share, w = unpack(best.x)
     return z, -z if labels else z2, o1, o2, share, w
 

@@ -192,8 +192,6 @@ def race(
     books = place.open()
     if cap is None:
         cap = processes * attempts // 2
-    else:
-        cap = cap
     allow(books, cap)
 
     def runner(number: int) -> int:

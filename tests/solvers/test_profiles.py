@@ -34,8 +34,6 @@ SIGMAS = 6.5
 def drawn(n, largest_a=1e3, rng=None):
     if rng is None:
         rng = np.random.default_rng()
-    else:
-        rng = rng
     mu = np.exp(rng.uniform(math.log(1e-9), math.log(300), n))
     a = np.where(
         rng.random(n) < 0.1, 0.0, np.exp(rng.uniform(math.log(1e-5), math.log(largest_a), n))

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,9 +58,6 @@ from sottovoce.audit.mechanisms import (
     RadialOutput,
 )
 from sottovoce.errors import InvalidInput, InvalidParameter
-
-if TYPE_CHECKING:
-    pass
 
 
 def per_instance(

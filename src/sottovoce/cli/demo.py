@@ -54,8 +54,6 @@ from sottovoce.report.html import make_page, make_table
 from sottovoce.report.svg import BARS_STYLE, Bar, draw_bars
 
 if TYPE_CHECKING:
-    pass
-    pass
     from sottovoce.release import Release
 
 #: The files of a study: table, schema, model.
@@ -90,8 +88,6 @@ def demo(
     compare.
     """
     from sottovoce.cli.console import make_folder
-
-    pass
 
     make_folder(out)
     studies = [load_patients(), simulate_clinic()]
@@ -166,7 +162,6 @@ def _release_model(study: DemoDataset, out: Path) -> Release:
 
 
 def _show_model(study: DemoDataset, release: Release) -> None:
-    pass
     from sottovoce.cli.console import make_table
 
     exact = compute_exact_coefficients(study)
@@ -183,8 +178,6 @@ def _show_predictions(out: Path) -> None:
 
     from sottovoce.cli.console import load_release, open_unfinished, write_file
     from sottovoce.cli.predict import PREDICTION, ReleasedModel, write_predictions
-
-    pass
 
     _show_heading("4. Predict: new patients, from the published model alone")
     table, cost = simulate_newcomers()
@@ -214,7 +207,6 @@ def _show_predictions(out: Path) -> None:
 
 
 def _show_comparisons(studies: list[DemoDataset]) -> list[Comparison]:
-    pass
     from sottovoce.cli.console import format_bars, make_table
 
     _show_heading("5. What it is worth: errors on people that no model has seen")
@@ -250,8 +242,6 @@ CAUTION = (
 
 def _show_files(contests: list[Comparison], out: Path) -> None:
     from sottovoce.cli.console import write_file
-
-    pass
 
     write_file(out / "report.html", make_report(contests, CAUTION), force=True, public=True)
     _show_heading("6. Written")

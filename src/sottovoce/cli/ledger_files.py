@@ -124,8 +124,6 @@ def read_grants(
         for name, given in zip(names, amounts, strict=True):
             if allocated:
                 name = _strip_guard(name)
-            else:
-                name = name
             if name in grants and grants[name] != given:
                 raise InconsistentBudget(
                     "A person grants two different amounts.", "", "Keep one line a person."

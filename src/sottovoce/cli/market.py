@@ -175,7 +175,6 @@ def market(
 
 
 def _show_outcome(outcome: MarketOutcome, seller: str | None, as_json: bool) -> None:
-    pass
     from sottovoce.report.market import make_outcome_json
 
     if as_json:

@@ -434,8 +434,6 @@ def _scan_batches(scanner: Callable[[], ds.Scanner]) -> Iterator[pa.RecordBatch]
         try:
             if scanned is None:
                 scanned = scanner().to_batches()
-            else:
-                scanned = scanned
             batch = next(scanned)
         except StopIteration:
             return

@@ -144,8 +144,6 @@ class Values:
         """Looks up what is named by the caller, or by the question's schema."""
         if isinstance(X, pa.RecordBatch):
             X = pa.Table.from_batches([X])
-        else:
-            X = X
         schema = find_schema(question)
         names = list_feature_names(X)
         if names is None:
@@ -328,9 +326,7 @@ class DataSource:
         else:
             schema = Schema()
         by_person = series_to_mapping(budget)  # these rows have no order that a column could follow
-        if by_person is None:
-            budget = budget
-        else:
+        if by_person is not None:
             budget = by_person
         _refuse_columns_themselves(value, person, budget)
         header = open_engine(source, engine)
@@ -340,8 +336,6 @@ class DataSource:
         )
         if budget is None:
             budget = schema.budget
-        else:
-            budget = budget
         _refuse_one_column_twice(*names, budget)
         require_columns(header, *names, budget if isinstance(budget, str) else None)
         used = {*names, budget if isinstance(budget, str) else None}

@@ -702,8 +702,6 @@ def _read_null_entries(record: Any, cells: list[Array]) -> list[Any]:
         entries = np.asarray(record, dtype=object).ravel().tolist()
     if len(entries) == 1:
         entries = entries * len(cells)
-    else:
-        entries = entries
     kinds = ["f" if is_between(e, -math.inf, math.inf) else type(e).__name__ for e in entries]
     if kinds != ["f" if c.dtype.kind == "f" else "str" for c in cells]:
         raise errors.InvalidParameter(

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
@@ -72,9 +72,6 @@ from sottovoce.rounding import format_number
 from sottovoce.schema import MEASURE, Classes, is_between, is_one_of
 from sottovoce.solvers import losses
 from sottovoce.weights import Weights, solve_row_weights
-
-if TYPE_CHECKING:
-    pass
 
 
 def _classifies(erm: ERM) -> bool:

@@ -686,9 +686,7 @@ class SqlLedger:
         if signed_from is not None and entry.number < signed_from:
             sql_reading.follow_chain(transaction, head)
             upgrade = sql_reading.read_entry(transaction, signed_from)
-            if upgrade is None:
-                head = head
-            else:
+            if upgrade is not None:
                 head = (upgrade.number, upgrade.digest)
         self._refuse_unsigned(transaction, head)
 
