@@ -241,7 +241,7 @@ def digits(fraction):
 
 
 def summed(kernel, v, rows, labels):
-    return kernel.floats(kernel.piece(v, rows, labels).astype(object))
+    return kernel.floats(kernel.sum_piece(v, rows, labels).astype(object))
 
 
 @pytest.mark.parametrize(
