@@ -196,8 +196,6 @@ def captured(X, y, people, mine, plan=None, **options):
     )
     if plan is None:
         plan = model.plan(epsilon=epsilon, groups=groups, rows=len(y), n_features=X.shape[1])
-    else:
-        plan = plan
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(posterior_mechanism, "draw_sample", caught)
         patch.setattr(
@@ -637,10 +635,12 @@ def test_min_for_max_is_caught(monkeypatch):
 @pytest.mark.parametrize(
     "margin",
     [
-        lambda self, loudest, total: -self.spread * float(ndtri(self.missed)),  # W_max dropped
+        lambda self, loudest, total: (
+            -self.spread * float(ndtri(self.failure_delta))
+        ),  # W_max dropped
         lambda self, loudest, total: loudest,  # δ₃ dropped
         lambda self, loudest, total: (
-            loudest / 2 - self.spread * float(ndtri(self.missed))
+            loudest / 2 - self.spread * float(ndtri(self.failure_delta))
         ),  # an average for the largest
     ],
     ids=["no loudest", "no δ₃", "half the loudest"],

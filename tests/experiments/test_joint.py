@@ -80,14 +80,14 @@ def test_quadrature_against_simulated_releases(direction):
 
 def _draw(side, draws, rng):
     noisy = side.gram + side.algorithm.noise_scale * rng.standard_normal(draws)
-    mean, variance = side.law(noisy)
+    mean, variance = side.compute_law(noisy)
     return noisy, mean + np.sqrt(variance) * rng.standard_normal(draws)
 
 
 def _loss(noisy, theta, first, second):
     logs = []
     for side in (first, second):
-        mean, variance = side.law(noisy)
+        mean, variance = side.compute_law(noisy)
         spread = side.algorithm.noise_scale
         logs.append(
             -((noisy - side.gram) ** 2) / (2 * spread**2) - (theta - mean) ** 2 / (2 * variance)

@@ -38,13 +38,13 @@ from sottovoce.papers.users_regression import (
 from sottovoce.papers.users_tables import CellDescent
 
 HOMES = {
-    "theorem-2": "users:theorem_2",
-    "counterexample": "users:counterexample",
-    "example-1": "users:example_1",
-    "example-3": "users:example_3",
-    "quantile": "users:quantile",
-    "table-1-law": "users:table_1_law",
-    "table-2-noise": "users:table_2_noise",
+    "theorem-2": "users_claims:theorem_2",
+    "counterexample": "users_claims:counterexample",
+    "example-1": "users_claims:example_1",
+    "example-3": "users_claims:example_3",
+    "quantile": "users_claims:quantile",
+    "table-1-law": "users_claims:table_1_law",
+    "table-2-noise": "users_claims:table_2_noise",
     "figure-1": "users_regression:figure",
     "figure-2": "users_regression:figure",
     "figure-3": "users_regression:figure",

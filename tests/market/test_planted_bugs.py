@@ -50,12 +50,12 @@ def test_a_trade_off_fitted_to_the_reports_is_not_truthful():
         high = 1e6
         for _ in range(30):
             middle = (low * high) ** 0.5
-            enough = market._with(middle).allocate().total <= budget
+            enough = market._with_trade_off(middle).allocate().total <= budget
             if enough:
                 low, high = (low, middle)
             else:
                 low, high = (middle, high)
-        return market._with(high).allocate()
+        return market._with_trade_off(high).allocate()
 
     assert largest_gain(costs, {**PUBLIC, "prices": 4}, outcome) > 1000
 

@@ -59,8 +59,8 @@ def describe_cause(formula: str) -> str:
     >>> describe_cause("lemma_13_second_as_printed")
     'the sign is +.'
     """
-    told = inspect.getdoc(getattr(paper, formula)) or ""
-    return " ".join(told.partition(MARK)[2].split("``")[0].split())
+    told = " ".join((inspect.getdoc(getattr(paper, formula)) or "").split())
+    return told.partition(MARK)[2].split("``")[0].strip()
 
 
 def make_one_column(
