@@ -14,9 +14,9 @@ import pytest
 from pyarrow import csv
 
 import sottovoce as sv
-from sottovoce.cli import demo as contest_module
 from sottovoce.cli import demo as demo_module
-from sottovoce.cli.demo import (
+from sottovoce.cli import demo_comparison
+from sottovoce.cli.demo_comparison import (
     ComparedMethod,
     Comparison,
     assign_tiers,
@@ -50,9 +50,9 @@ def shown(tmp_path_factory):
 
     out = tmp_path_factory.mktemp("demo") / "my patients"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(contest_module, "REPEATS", 2)
-        patch.setattr(contest_module, "ALPHAS", (1.0, 10.0))
-        patch.setattr(contest_module, "THRESHOLDS", ("mean",))
+        patch.setattr(demo_comparison, "REPEATS", 2)
+        patch.setattr(demo_comparison, "ALPHAS", (1.0, 10.0))
+        patch.setattr(demo_comparison, "THRESHOLDS", ("mean",))
         result = CliRunner().invoke(app, ["demo", "--out", str(out)])
     assert result.exit_code == 0, result.output
     return out, result.stdout

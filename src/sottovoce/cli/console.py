@@ -41,26 +41,10 @@ from rich.text import Text
 from sottovoce import private_files
 from sottovoce.cli.start import INTERRUPTED_EXIT, INTERRUPTED_SENTENCE, UNEXPECTED, Interrupts
 from sottovoce.errors import InvalidParameter
-from sottovoce.plan import Plan, format_error
-from sottovoce.report.plan import (
-    STAGE_HEADS,
-    choose_typical_outlook,
-    compute_expected_errors,
-    compute_outlooks,
-    describe_classifier,
-    describe_promise,
-    describe_size,
-    describe_unread,
-    make_verdict,
-    tabulate_payers,
-    tabulate_stages,
-)
-from sottovoce.wording import describe_error_unit, describe_unit
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from sottovoce.errors import SottovoceError
+    from sottovoce.plan import Plan
     from sottovoce.release import Release
 
 REFUSED_EXIT = 2
@@ -232,6 +216,14 @@ BAR_WIDTH = 32
 
 def show_plan(plan: Plan) -> None:
     """Prints who pays what, the promise, and the error to expect."""
+    from sottovoce.report.plan import (
+        describe_classifier,
+        describe_promise,
+        describe_size,
+        describe_unread,
+        tabulate_payers,
+    )
+
     echo(describe_size(plan), style="bold")
     get_console().print(make_table(*tabulate_payers(plan)))
     echo("\n".join(describe_promise(plan)))
@@ -246,6 +238,16 @@ def show_outlook(plan: Plan) -> None:
     """Prints what a regression will do, and what to expect of it beside a private mean and
     nothing.
     """
+    from sottovoce.plan import format_error
+    from sottovoce.report.plan import (
+        STAGE_HEADS,
+        choose_typical_outlook,
+        compute_expected_errors,
+        make_verdict,
+        tabulate_stages,
+    )
+    from sottovoce.wording import describe_unit
+
     if "stages" in plan.parameters:
         echo(
             "\nWhat will be done, by the spread of the labels (which the first stage finds out, "
@@ -267,6 +269,9 @@ def show_outlook(plan: Plan) -> None:
 
 def make_plan_json(plan: Plan) -> str:
     """Returns the plan as JSON text, in the words of a release."""
+    from sottovoce.report.plan import compute_outlooks, make_verdict
+    from sottovoce.wording import describe_error_unit
+
     content: dict[str, Any] = {
         "format": PLAN_FORMAT,
         "question": plan.question,
@@ -304,6 +309,8 @@ def make_table(heads: Sequence[str], lines: Sequence[Sequence[str]], *, words: i
 
 def format_bars(lengths: Mapping[str, float]) -> str:
     """Returns one bar a line, the longest of full width, each with its name and length."""
+    from sottovoce.plan import format_error
+
     longest = max(lengths.values())
     widest = max(map(len, lengths))
     return "\n".join(

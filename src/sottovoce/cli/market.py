@@ -32,15 +32,6 @@ from sottovoce.cli.console import (
     make_table,
     write_stdout,
 )
-from sottovoce.report.market import (
-    NOT_PROTECTED,
-    OUTCOME_HEADS,
-    MarketOutcome,
-    describe_terms,
-    explain_outcome,
-    format_amount,
-    make_market_headline,
-)
 
 if TYPE_CHECKING:
     from sottovoce.report.market import MarketOutcome
@@ -268,6 +259,14 @@ def _refuse_places(files: dict[str, Path], sellers: str, prior: str, force: bool
 
 def show_market(outcome: MarketOutcome) -> None:
     """Prints the outcome: who sells how much at which prices, and what it adds up to."""
+    from sottovoce.report.market import (
+        NOT_PROTECTED,
+        OUTCOME_HEADS,
+        describe_terms,
+        explain_outcome,
+        make_market_headline,
+    )
+
     deal = outcome.deal
     echo(make_market_headline(outcome), style="bold")
     get_console().print(make_table(OUTCOME_HEADS, outcome.lines(), words=1))
@@ -296,6 +295,8 @@ def explain_seller(
     outcome: MarketOutcome, seller: str, reports: Sequence[Misreport], *, stderr: bool = False
 ) -> None:
     """Prints why a seller is paid this, and why the lies that were tried would not have paid."""
+    from sottovoce.report.market import format_amount
+
     truth, *lies = reports
     echo(
         f"{seller} reported {format_amount(truth.report)} for a unit of ε. "
@@ -345,6 +346,8 @@ class Misreport:
 
     def line(self) -> list[str]:
         """Returns the line of a table."""
+        from sottovoce.report.market import format_amount
+
         amounts = (self.report, self.epsilon, self.paid, self.cost * self.epsilon, self.surplus)
         return [self.name, *map(format_amount, amounts)]
 
@@ -352,6 +355,8 @@ class Misreport:
         """Says what the lie would have changed; payments are whole coins, so less than a coin is no
         difference.
         """
+        from sottovoce.report.market import format_amount
+
         more = self.surplus - truth.surplus
         if abs(more) < coin:
             return (

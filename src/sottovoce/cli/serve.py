@@ -60,29 +60,29 @@ def serve(
 
     close_memory()
     refuse_open_password(ledger or "")
-    opening = _import_server()
+    server = _import_server()
     if not _may_exist(ledger):
         _open_session(ledger, keys, short)  # which says what is missing, before a link is printed
     os.environ.pop(LEDGER, None)  # it may hold a password, which the browser need not inherit
     sweep()
     with (
-        opening.listening(port) as here,
-        opening.Ending() as ending,
+        server.open_socket(port) as here,
+        server.EndingSignals() as ending,
         suppress(KeyboardInterrupt),
         ExitStack() as at_the_end,
     ):
         scratch = Scratch.made()
         at_the_end.callback(scratch.remove)
-        entrance = Entrance(opening, here.getsockname()[1], scratch.path / "open.html")
-        token = entrance.print_link(opening.new_secret())
+        entrance = Entrance(server, here.getsockname()[1], scratch.path / "open.html")
+        token = entrance.print_link(server.new_secret())
         echo(
-            f"This link opens the page once, on this machine, within {opening.LIFE // 60} minutes. "
+            f"This link opens the page once, on this machine, within {server.LIFE // 60} minutes. "
             "Ctrl-C ends the page and deletes the tables.",
             stderr=True,
         )
         if in_browser:
             entrance.open_browser(token)
-        opening.run(
+        server.run_server(
             lambda: _load_apps(
                 _open_session(ledger, keys, short), ledger, keys, scratch, at_the_end
             ),
@@ -106,21 +106,21 @@ class Entrance:
     gone once somebody came in.
     """
 
-    opening: Any
+    server: Any
     port: int
     file: Path
 
     def print_link(self, token: str) -> str:
         """Prints the link to the page, at the terminal and nowhere else; returns its token."""
-        echo(self.opening.link(self.port, token), whole=True)
+        echo(self.server.make_link(self.port, token), whole=True)
         return token
 
     def open_browser(self, token: str) -> None:
         """Opens the browser on a file that sends the token."""
         from sottovoce.private_files import write_new
 
-        write_new(self.file, self.opening.form(self.port, token).encode())
-        late = threading.Timer(self.opening.LIFE, self.forget)
+        write_new(self.file, self.server.make_form(self.port, token).encode())
+        late = threading.Timer(self.server.LIFE, self.forget)
         late.daemon = True
         late.start()
         threading.Thread(target=webbrowser.open, args=(self.file.as_uri(),), daemon=True).start()

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -23,7 +21,6 @@ from starlette.responses import JSONResponse, Response
 from sottovoce import __version__
 from sottovoce.errors import InvalidInput, SottovoceError
 from sottovoce.web import (
-    api,
     audit_pages,
     guard,
     layout,
@@ -36,6 +33,9 @@ from sottovoce.web.forms import explain_error
 from sottovoce.web.guard import API, SENTENCES, Guard
 from sottovoce.web.sign_in import SignInEvent, tell_nobody
 from sottovoce.web.workspace import Workspace
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 
 def make_app(
@@ -51,6 +51,12 @@ def make_full_app(desk: Workspace) -> FastAPI:
     """Returns all pages and the JSON over this desk, before which a guard must stand; at its end
     tables are deleted.
     """
+    # The pages are answered before these, which take as long to load as all of the pages.
+    from fastapi import FastAPI
+    from fastapi.exceptions import RequestValidationError
+
+    from sottovoce.web import api
+
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -76,6 +82,10 @@ def make_full_app(desk: Workspace) -> FastAPI:
 
 def _answer_wrong_fields(request: Request, error: Exception) -> Response:
     """Says which fields of a program's request are wrong; what stood in them is not repeated."""
+    from fastapi.exceptions import RequestValidationError
+
+    from sottovoce.web import api
+
     if isinstance(error, RequestValidationError):
         fields = api.list_wrong_fields(error.errors())
     else:

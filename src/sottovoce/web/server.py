@@ -26,6 +26,8 @@ from sottovoce.web.connections import log_briefly, make_server
 from sottovoce.web.guard import API, HOSTS, BufferedAnswer, Guard
 from sottovoce.web.sign_in import LIFE as LIFE
 from sottovoce.web.sign_in import SignInEvent, tell_nobody
+from sottovoce.web.sign_in import make_form as make_form
+from sottovoce.web.sign_in import make_link as make_link
 from sottovoce.web.sign_in import new_secret as new_secret
 
 #: Ports below belong to the machine's services, and one of them is left out of addresses.
