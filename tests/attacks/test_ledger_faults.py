@@ -78,13 +78,13 @@ def endure(place, monkeypatch, faults) -> list[bool]:
 
 def attempt(own, key, fault, arm, patched, trace) -> bool:
     """One release with a fault in its way; whether the fault came through."""
-    run = session.run
+    run = session.run_release
 
     def reading(*arguments):
         trace.read.append(key)
         return run(*arguments)
 
-    patched.setattr(session, "run", reading)
+    patched.setattr(session, "run_release", reading)
     own.ledger._store._close()
     arm(patched, fault)
     try:

@@ -90,7 +90,7 @@ def test_who_holds_a_transaction_open_lets_others_in(on_server, monkeypatch):
             slept.append(step)
             release(on_server.session(), "meanwhile")  # waits until the server has ended the other
 
-    monkeypatch.setattr("sottovoce.ledger.reached", sleep)
+    monkeypatch.setattr("sottovoce.ledger.fault_point", sleep)
     with pytest.raises(errors.LedgerUnavailable):
         spend(sleeper, "asleep", 1, "cleo")
     books = on_server.open()

@@ -165,7 +165,7 @@ def test_a_witness_that_reads_but_cannot_write_does_not_count(in_file, tmp_path,
     def full(*arguments):
         raise WitnessUnreachable("no room")
 
-    monkeypatch.setattr(FileWitness, "give", full)
+    monkeypatch.setattr(FileWitness, "store_head", full)
     with pytest.raises(errors.LedgerUnavailable, match="stays spent"):
         release(session, "k")
     assert session.ledger.find("k").release is None
@@ -205,11 +205,11 @@ def test_two_copies_that_commit_at_the_same_time_do_not_both_release(
     made = []
 
     def meanwhile(self, ledger, head):
-        monkeypatch.setattr(FileWitness, "give", give)
+        monkeypatch.setattr(FileWitness, "store_head", give)
         made.append(release(copy, "there"))
         give(self, ledger, head)
 
-    monkeypatch.setattr(FileWitness, "give", meanwhile)
+    monkeypatch.setattr(FileWitness, "store_head", meanwhile)
     with pytest.raises(errors.LedgerSealed, match="Another copy"):
         release(books, "here")
     assert len(made) == 1
@@ -354,7 +354,7 @@ def test_a_witness_that_somebody_does_not_let_go_of_is_one_that_cannot_be_reache
     fcntl = pytest.importorskip("fcntl")
     session = in_file.granted(1.0)
     session.ledger.add_witness(f"{kind}:{tmp_path}/witness")
-    monkeypatch.setattr("sottovoce.ledgers.witness.PATIENCE", 0.05)
+    monkeypatch.setattr("sottovoce.ledgers.witness.TIMEOUT", 0.05)
     with open(
         tmp_path / "witness" / "records" if kind == "log" else tmp_path / "witness", "rb"
     ) as held:

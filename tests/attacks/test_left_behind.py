@@ -121,20 +121,20 @@ class Rows:
 CLOSED = """
 import io, os, subprocess, sys, tempfile
 import sottovoce.data.engines.arrow, sottovoce.data.files
-from sottovoce import private
-from sottovoce.cli.closed import close_memory
-from sottovoce.web.desk import Desk
-from sottovoce.web.uploads import keep
+from sottovoce import private_files
+from sottovoce.cli.hardening import close_memory
+from sottovoce.web.uploads import save_table
+from sottovoce.web.workspace import Workspace
 
 tempfile.tempdir = sys.argv[1]
-desk = Desk.on(None)
+desk = Workspace.for_ledger(None)
 if os.geteuid() == 0:
     os.chown(desk.folder, 65534, 65534)
     os.setgroups([])
     os.setgid(65534)
     os.setuid(65534)
 close_memory()
-table = desk.tables[keep(desk, "t.csv", io.BytesIO(b"id,v\\na,1\\n"))]
+table = desk.tables[save_table(desk, "t.csv", io.BytesIO(b"id,v\\na,1\\n"))]
 handle = desk.scratch.handle(table.path)
 by_link = ["cat", str(table.path)]
 by_number = ["cat", f"/proc/{os.getpid()}/fd/{handle}"]
@@ -210,7 +210,7 @@ def test_a_sweep_touches_nothing_of_those_who_live_or_are_somebody_else(temporar
     code = f"""
 import sys, tempfile
 tempfile.tempdir = {str(temporary)!r}
-from sottovoce.private import Scratch
+from sottovoce.private_files import Scratch
 scratch = Scratch.made()
 print(scratch.path, flush=True)
 sys.stdin.read()

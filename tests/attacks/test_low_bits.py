@@ -200,7 +200,7 @@ def aimed_cover(targets):
 
 def tilt_at(problem, theta) -> np.ndarray:
     """The b under which θ is the minimiser."""
-    exact = ridge_objective.newton.exact
+    exact = ridge_objective.newton.to_fractions
     pulls = problem.terms(exact(theta), True)[1]
     return (exact(pulls) - exact(problem.ridge) * (exact(theta) - exact(problem.centre))).astype(
         np.float64

@@ -41,15 +41,16 @@ import os, resource, sys
 os.umask(0)  # so that nothing is private by the umask's grace
 resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 import sottovoce as sv
-from sottovoce.web import opening
-from sottovoce.web.app import everything
-from sottovoce.web.desk import Desk
+from sottovoce.web import server
+from sottovoce.web.app import make_full_app
+from sottovoce.web.workspace import Workspace
 
 session = sv.Session(ledger=sys.argv[1])
 session.grant({{"ada": 1.0, "ben": 0.5}})
-desk, here = Desk(sys.argv[1], None, session), opening.listening(0)
+desk = Workspace(sys.argv[1], None, session)
+here = server.open_socket(0)
 print(here.getsockname()[1], desk.codes.issue("ada"), flush=True)
-opening.run(lambda: iter([everything(desk)]), here, "token")
+server.run_server(lambda: iter([make_full_app(desk)]), here, "token")
 """
 
 

@@ -170,7 +170,7 @@ def test_interrupted_anywhere_a_release_is_charged_once_or_not_at_all(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as seam:
-        seam.setattr("sottovoce.ledger.reached", interrupt)
+        seam.setattr("sottovoce.ledger.fault_point", interrupt)
         cut = release("may")
     assert (cut.exit_code, cut.stdout) == (130, "")
     charged = STEPS[step]

@@ -281,8 +281,10 @@ def test_everything_is_told_as_json_too(market, sellers, tmp_path):
     assert told["format"] == "sottovoce.market/1"
     for entry, line in zip(told["allocation"], lines, strict=True):
         assert (entry["seller"], entry["epsilon"], entry["payment"]) == (
-            line["seller"], float(line["epsilon"]), float(line["payment"])
-        )  # fmt: skip
+            line["seller"],
+            float(line["epsilon"]),
+            float(line["payment"]),
+        )
     assert (
         sum(entry["above_all_prices"] for entry in told["allocation"])
         == told["above_all_prices"]
@@ -307,8 +309,20 @@ def test_who_sells_nothing_is_counted_and_told(market, sellers):
 
 
 def test_a_budget_that_buys_nothing_says_so(market, sellers, tmp_path):
-    result = market(sellers, *LAW, "--budget", 0.5, "--coin", 0.01, "--out", tmp_path / "a.csv",
-                    "--page", tmp_path / "p.html", "--publish", tmp_path / "p.json")  # fmt: skip
+    result = market(
+        sellers,
+        *LAW,
+        "--budget",
+        0.5,
+        "--coin",
+        0.01,
+        "--out",
+        tmp_path / "a.csv",
+        "--page",
+        tmp_path / "p.html",
+        "--publish",
+        tmp_path / "p.json",
+    )
     assert result.exit_code == 0, result.output
     assert "Nothing is bought: a larger --budget" in result.stdout
     assert {line["payment"] for line in read(tmp_path / "a.csv")} == {"0"}
@@ -346,8 +360,12 @@ def test_an_explanation_tries_lies_out_and_none_pays(market, sellers, rule):
         assert truth[0] == pytest.approx(costs[seller], rel=1e-5)
         assert lies
         for report, sold, paid, _, left in lies:
-            lied = sv.market.Market(costs | {seller: report}, prior=sv.market.prior.uniform(1, 5), trade_off=0.05,
-                                    dimension=11).within(20, rule)  # fmt: skip
+            lied = sv.market.Market(
+                costs | {seller: report},
+                prior=sv.market.prior.uniform(1, 5),
+                trade_off=0.05,
+                dimension=11,
+            ).within(20, rule)
             place = NAMES.index(seller)
             assert (sold, paid) == pytest.approx(
                 (lied.epsilon[place], lied.payments[place]), rel=1e-5
@@ -461,8 +479,10 @@ def test_the_page_is_whole_stamped_and_shows_everybody(market, sellers, tmp_path
         kind: list(who.iter(f"{{http://www.w3.org/2000/svg}}{kind}"))
         for kind in ("rect", "circle", "text")
     }
-    heights = {kind: sum(float(r.get("height")) for r in shapes["rect"] if r.get("class") == kind)
-               for kind in ("own", "other")}  # fmt: skip
+    heights = {
+        kind: sum(float(r.get("height")) for r in shapes["rect"] if r.get("class") == kind)
+        for kind in ("own", "other")
+    }
     tallest = int(shapes["text"][0].text)
     bought = int((deal.units > 0).sum())
     # Heights are written to a tenth of a unit of the picture, in which the tallest bar has 120.
@@ -478,101 +498,256 @@ GOOD = "seller,cost\na,1\nb,2\nc,3\n"
 #: What is wrong, the table, the words, the error, and a part of what it says.
 REFUSED = {
     "no prior": (GOOD, ("--budget", 1), "InvalidParameter", "No prior is given"),
-    "neither money nor its "
-    "worth": (GOOD, LAW, "InvalidParameter", "Neither --trade-off nor --budget"),
-    "money that is worth "
-    "nothing": (GOOD, (*LAW, "--trade-off", 0), "InvalidParameter", "--trade-off is not"),
-    "a trade-off that is no "
-    "number": (GOOD, (*LAW, "--trade-off", "nan"), "InvalidParameter", "--trade-off"),
+    "neither money nor its worth": (
+        GOOD,
+        LAW,
+        "InvalidParameter",
+        "Neither --trade-off nor --budget",
+    ),
+    "money that is worth nothing": (
+        GOOD,
+        (*LAW, "--trade-off", 0),
+        "InvalidParameter",
+        "--trade-off is not",
+    ),
+    "a trade-off that is no number": (
+        GOOD,
+        (*LAW, "--trade-off", "nan"),
+        "InvalidParameter",
+        "--trade-off",
+    ),
     "no money": (GOOD, (*LAW, "--budget", 0), "InvalidParameter", "--budget is not a positive"),
     "debts": (GOOD, (*LAW, "--budget", -1), "InvalidParameter", "--budget"),
     "endless money": (GOOD, (*LAW, "--budget", "inf"), "InvalidParameter", "--budget"),
-    "a rule without a "
-    "budget": (GOOD, (*LAW, "--trade-off", 1, "--rule", "ceiling"), "InvalidParameter", "--rule"),
-    "an unknown "
-    "rule": (GOOD, (*LAW, "--budget", 1, "--rule", "best"), "InvalidParameter", "not known"),
-    "a reserve of "
-    "nothing": (GOOD, (*LAW, "--budget", 1, "--reserve", 0), "InvalidParameter", "--reserve"),
+    "a rule without a budget": (
+        GOOD,
+        (*LAW, "--trade-off", 1, "--rule", "ceiling"),
+        "InvalidParameter",
+        "--rule",
+    ),
+    "an unknown rule": (
+        GOOD,
+        (*LAW, "--budget", 1, "--rule", "best"),
+        "InvalidParameter",
+        "not known",
+    ),
+    "a reserve of nothing": (
+        GOOD,
+        (*LAW, "--budget", 1, "--reserve", 0),
+        "InvalidParameter",
+        "--reserve",
+    ),
     "a cap of nothing": (GOOD, (*LAW, "--budget", 1, "--cap", 0), "InvalidParameter", "--cap"),
-    "a cap beyond "
-    "protection": (GOOD, (*LAW, "--budget", 1, "--cap", 1000), "InvalidParameter", "cap"),
+    "a cap beyond protection": (
+        GOOD,
+        (*LAW, "--budget", 1, "--cap", 1000),
+        "InvalidParameter",
+        "cap",
+    ),
     "no features": (GOOD, (*LAW, "--budget", 1, "--features", 0), "InvalidParameter", "--features"),
     "no norm": (GOOD, (*LAW, "--budget", 1, "--norm", -2), "InvalidParameter", "--norm"),
     "no coin": (GOOD, (*LAW, "--budget", 1, "--coin", 0), "InvalidParameter", "--coin"),
-    "a coin too "
-    "fine": (GOOD, (*LAW, "--budget", 1, "--coin", "1e-300"), "InvalidParameter", "too fine"),
-    "an unknown "
-    "law": (GOOD, ("--prior", "beta:1:5", "--budget", 1), "InvalidParameter", "uniform:low:high, normal:"),
-    "a law without "
-    "numbers": (GOOD, ("--prior", "uniform", "--budget", 1), "InvalidParameter", "The prior is not"),
-    "a law with "
-    "words": (GOOD, ("--prior", "uniform:x731:5", "--budget", 1), "InvalidParameter", "The prior"),
-    "a law with too many "
-    "numbers": (GOOD, ("--prior", "uniform:1:2:3", "--budget", 1), "InvalidParameter", "The prior"),
-    "a law "
-    "reversed": (GOOD, ("--prior", "uniform:5:1", "--budget", 1), "InvalidBounds", "range of the prior"),
-    "a law without "
-    "end": (GOOD, ("--prior", "uniform:1:inf", "--budget", 1), "InvalidBounds", "range of the prior"),
-    "a law without "
-    "spread": (GOOD, ("--prior", "normal:2:0:1:5", "--budget", 1), "InvalidParameter", "deviation"),
-    "a law from "
-    "nowhere": (GOOD, ("--prior", "empirical:", "--budget", 1), "InvalidParameter", "The prior"),
-    "a law from no "
-    "file": (GOOD, ("--prior", "empirical:no.csv", "--budget", 1), "InvalidData", "costs seen before"),
-    "a law from the "
-    "reports": (GOOD, ("--prior", "empirical:t.csv", "--budget", 1), "InvalidParameter", "reports that"),
-    "a law from equal "
-    "costs": (GOOD, ("--prior", "empirical:same.csv", "--budget", 1), "InvalidBounds", "the same"),
-    "a law from "
-    "gaps": (GOOD, ("--prior", "empirical:gaps.csv", "--budget", 1), "MissingValues", "seen before"),
-    "a law from "
-    "words": (GOOD, ("--prior", "empirical:words.csv", "--budget", 1), "WrongType", "seen before: a cost"),
-    "nobody of that "
-    "name": (GOOD, (*LAW, "--budget", 1, "--explain", "x731"), "UnknownPeople", "not in the table"),
-    "a column that is not "
-    "there": (GOOD, (*LAW, "--budget", 1, "--cap-column", "most"), "MissingColumn", "'most'"),
-    "a name that is "
-    "taken": (GOOD, (*LAW, "--budget", 1, "--seller-column", "cap"), "InvalidParameter", "a new column"),
-    "one column "
-    "twice": (GOOD, (*LAW, "--budget", 1, "--seller-column", "cost"), "InvalidParameter", "two purposes"),
+    "a coin too fine": (
+        GOOD,
+        (*LAW, "--budget", 1, "--coin", "1e-300"),
+        "InvalidParameter",
+        "too fine",
+    ),
+    "an unknown law": (
+        GOOD,
+        ("--prior", "beta:1:5", "--budget", 1),
+        "InvalidParameter",
+        "uniform:low:high, normal:",
+    ),
+    "a law without numbers": (
+        GOOD,
+        ("--prior", "uniform", "--budget", 1),
+        "InvalidParameter",
+        "The prior is not",
+    ),
+    "a law with words": (
+        GOOD,
+        ("--prior", "uniform:x731:5", "--budget", 1),
+        "InvalidParameter",
+        "The prior",
+    ),
+    "a law with too many numbers": (
+        GOOD,
+        ("--prior", "uniform:1:2:3", "--budget", 1),
+        "InvalidParameter",
+        "The prior",
+    ),
+    "a law reversed": (
+        GOOD,
+        ("--prior", "uniform:5:1", "--budget", 1),
+        "InvalidBounds",
+        "range of the prior",
+    ),
+    "a law without end": (
+        GOOD,
+        ("--prior", "uniform:1:inf", "--budget", 1),
+        "InvalidBounds",
+        "range of the prior",
+    ),
+    "a law without spread": (
+        GOOD,
+        ("--prior", "normal:2:0:1:5", "--budget", 1),
+        "InvalidParameter",
+        "deviation",
+    ),
+    "a law from nowhere": (
+        GOOD,
+        ("--prior", "empirical:", "--budget", 1),
+        "InvalidParameter",
+        "The prior",
+    ),
+    "a law from no file": (
+        GOOD,
+        ("--prior", "empirical:no.csv", "--budget", 1),
+        "InvalidData",
+        "costs seen before",
+    ),
+    "a law from the reports": (
+        GOOD,
+        ("--prior", "empirical:t.csv", "--budget", 1),
+        "InvalidParameter",
+        "reports that",
+    ),
+    "a law from equal costs": (
+        GOOD,
+        ("--prior", "empirical:same.csv", "--budget", 1),
+        "InvalidBounds",
+        "the same",
+    ),
+    "a law from gaps": (
+        GOOD,
+        ("--prior", "empirical:gaps.csv", "--budget", 1),
+        "MissingValues",
+        "seen before",
+    ),
+    "a law from words": (
+        GOOD,
+        ("--prior", "empirical:words.csv", "--budget", 1),
+        "WrongType",
+        "seen before: a cost",
+    ),
+    "nobody of that name": (
+        GOOD,
+        (*LAW, "--budget", 1, "--explain", "x731"),
+        "UnknownPeople",
+        "not in the table",
+    ),
+    "a column that is not there": (
+        GOOD,
+        (*LAW, "--budget", 1, "--cap-column", "most"),
+        "MissingColumn",
+        "'most'",
+    ),
+    "a name that is taken": (
+        GOOD,
+        (*LAW, "--budget", 1, "--seller-column", "cap"),
+        "InvalidParameter",
+        "a new column",
+    ),
+    "one column twice": (
+        GOOD,
+        (*LAW, "--budget", 1, "--seller-column", "cost"),
+        "InvalidParameter",
+        "two purposes",
+    ),
     "no file": (None, (*LAW, "--budget", 1), "InvalidData", "no table"),
     "an empty file": ("", (*LAW, "--budget", 1), "InvalidData", "no header"),
     "no sellers": ("seller,cost\n", (*LAW, "--budget", 1), "TooFewRows", "no sellers"),
-    "no column of "
-    "sellers": ("name,cost\na,1\n", (*LAW, "--budget", 1), "MissingColumn", "'seller'"),
+    "no column of sellers": (
+        "name,cost\na,1\n",
+        (*LAW, "--budget", 1),
+        "MissingColumn",
+        "'seller'",
+    ),
     "no column of costs": ("seller,price\na,1\n", (*LAW, "--budget", 1), "MissingColumn", "'cost'"),
-    "a negative "
-    "cost": (GOOD.replace("2", "-731"), (*LAW, "--budget", 1), "InvalidParameter", "negative"),
+    "a negative cost": (
+        GOOD.replace("2", "-731"),
+        (*LAW, "--budget", 1),
+        "InvalidParameter",
+        "negative",
+    ),
     "NaN": (GOOD.replace("2", "nan"), (*LAW, "--budget", 1), "MissingValues", "not finite"),
     "no report": (GOOD.replace("2", ""), (*LAW, "--budget", 1), "MissingValues", "missing"),
-    "an endless "
-    "cost": (GOOD.replace("2", "inf"), (*LAW, "--budget", 1), "MissingValues", "not finite"),
-    "a cost in "
-    "words": (GOOD.replace("2", "€731"), (*LAW, "--budget", 1), "WrongType", "not a number"),
+    "an endless cost": (
+        GOOD.replace("2", "inf"),
+        (*LAW, "--budget", 1),
+        "MissingValues",
+        "not finite",
+    ),
+    "a cost in words": (
+        GOOD.replace("2", "€731"),
+        (*LAW, "--budget", 1),
+        "WrongType",
+        "not a number",
+    ),
     "a cell too many": (GOOD + "d,1,x731\n", (*LAW, "--budget", 1), "WrongType", "not a number"),
     "a seller twice": (GOOD + "a,731\n", (*LAW, "--budget", 1), "DuplicatePeople", "listed twice"),
-    "a seller without a "
-    "name": (GOOD + ",731\n", (*LAW, "--budget", 1), "UnknownPeople", "no seller"),
-    "a negative "
-    "cap": ("seller,cost,cap\na,1,-731\n", (*LAW, "--budget", 1), "InvalidBudget", "cap"),
-    "a missing "
-    "cap": ("seller,cost,cap\na,1,1\nb,2,\n", (*LAW, "--budget", 1), "InvalidBudget", "cap"),
-    "all caps "
-    "zero": ("seller,cost,cap\na,1,0\nb,2,0\n", (*LAW, "--budget", 1), "InvalidParameter", "cap is zero"),
-    "reports beyond the "
-    "law": ("seller,cost\na,731\nb,9\n", (*LAW, "--budget", 1), "InvalidParameter", "same money"),
-    "a reserve below "
-    "all": (GOOD, (*LAW, "--budget", 1, "--reserve", 0.5), "InvalidParameter", "Every report lies"),
-    "a place that is "
-    "read": (GOOD, (*LAW, "--budget", 1, "--page", "t.csv"), "InvalidParameter", "--page is a file"),
-    "a place that is the "
-    "law": (GOOD, ("--prior", "empirical:past.csv", "--budget", 1, "--publish", "past.csv"),
-                                "InvalidParameter", "--publish is a file that"),
-    "a place "
-    "nowhere": (GOOD, (*LAW, "--budget", 1, "--publish", "no/p.json"), "InvalidParameter", "--publish"),
-    "one place "
-    "twice": (GOOD, (*LAW, "--budget", 1, "--page", "out.csv"), "InvalidParameter", "two purposes"),
-}  # fmt: skip
+    "a seller without a name": (
+        GOOD + ",731\n",
+        (*LAW, "--budget", 1),
+        "UnknownPeople",
+        "no seller",
+    ),
+    "a negative cap": (
+        "seller,cost,cap\na,1,-731\n",
+        (*LAW, "--budget", 1),
+        "InvalidBudget",
+        "cap",
+    ),
+    "a missing cap": (
+        "seller,cost,cap\na,1,1\nb,2,\n",
+        (*LAW, "--budget", 1),
+        "InvalidBudget",
+        "cap",
+    ),
+    "all caps zero": (
+        "seller,cost,cap\na,1,0\nb,2,0\n",
+        (*LAW, "--budget", 1),
+        "InvalidParameter",
+        "cap is zero",
+    ),
+    "reports beyond the law": (
+        "seller,cost\na,731\nb,9\n",
+        (*LAW, "--budget", 1),
+        "InvalidParameter",
+        "same money",
+    ),
+    "a reserve below all": (
+        GOOD,
+        (*LAW, "--budget", 1, "--reserve", 0.5),
+        "InvalidParameter",
+        "Every report lies",
+    ),
+    "a place that is read": (
+        GOOD,
+        (*LAW, "--budget", 1, "--page", "t.csv"),
+        "InvalidParameter",
+        "--page is a file",
+    ),
+    "a place that is the law": (
+        GOOD,
+        ("--prior", "empirical:past.csv", "--budget", 1, "--publish", "past.csv"),
+        "InvalidParameter",
+        "--publish is a file that",
+    ),
+    "a place nowhere": (
+        GOOD,
+        (*LAW, "--budget", 1, "--publish", "no/p.json"),
+        "InvalidParameter",
+        "--publish",
+    ),
+    "one place twice": (
+        GOOD,
+        (*LAW, "--budget", 1, "--page", "out.csv"),
+        "InvalidParameter",
+        "two purposes",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -630,7 +805,7 @@ def test_what_takes_long_is_said_at_a_terminal(monkeypatch, patience, terminal, 
     monkeypatch.setattr(console, "PROGRESS_DELAY", patience)
     monkeypatch.setattr(
         module,
-        "console",
+        "get_console",
         lambda **_: Console(file=screen, force_terminal=terminal, force_interactive=terminal),
     )
     with module.status_after_delay("Looking"):

@@ -52,7 +52,7 @@ def session(tmp_path_factory):
     for key, epsilon in (("mean of May", 0.1), (HOSTILE, 0.2)):
         books.release(sv.Mean(bounds=(0, 10)), values, groups=people, epsilon=epsilon, key=key)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sottovoce.estimators.mean.published", None)
+        patch.setattr("sottovoce.estimators.mean.draw_noisy_values", None)
         with pytest.raises(sv.errors.ReleaseFailed):
             books.release(
                 sv.Mean(bounds=(0, 10)), values, groups=people, epsilon=0.05, key="crashed"
@@ -318,9 +318,12 @@ def test_books_that_were_changed_give_no_statement(file, tmp_path):
 def test_a_grant_lowered_below_what_is_spent_leaves_nothing():
     lines = [
         Line(n, "", what, "", ACCOUNTS[0], amount, "")
-        for n, what, amount in
-        # fmt: skip
-        ((1, "grant", 1.0), (2, "reserve", 0.3), (3, "charge", 0.2), (4, "grant", 0.4))
+        for n, what, amount in (
+            (1, "grant", 1.0),
+            (2, "reserve", 0.3),
+            (3, "charge", 0.2),
+            (4, "grant", 0.4),
+        )
     ]
     (account,) = sum_accounts(lines)
     assert (account.granted, account.spent, account.remaining) == (400_000_000, 500_000_000, 0)

@@ -49,14 +49,14 @@ main()
 """
 #: Says when rows are being read.
 READING = """
-from sottovoce.cli import progress
-called = progress.RowsDone.__call__
+from sottovoce.cli.console import RowProgress
+called = RowProgress.__call__
 
 def tell(self, done):
     print("reading", flush=True)
     called(self, done)
 
-progress.RowsDone.__call__ = tell
+RowProgress.__call__ = tell
 from sottovoce.cli.start import main
 main()
 """
@@ -159,7 +159,7 @@ def test_a_failure_after_reading_looks_like_any_other(run, folder, words, monkey
     def surprise(*_, **__):
         raise ZeroDivisionError("secret 731")
 
-    monkeypatch.setattr("sottovoce.estimators.mean.published", surprise)
+    monkeypatch.setattr("sottovoce.estimators.mean.draw_noisy_values", surprise)
     result = run(
         "release", "mean", folder / "salaries.csv", *words, "--out", folder / "release.json"
     )

@@ -75,7 +75,7 @@ def test_a_tier_that_nobody_priced_is_refused(run, folder, schema):
 )
 def test_what_is_missing_or_said_twice_is_named_with_its_option(said, error, remedy):
     with pytest.raises(error) as refused:
-        said.completed()
+        said.complete()
     assert remedy in refused.value.remedy
 
 

@@ -211,7 +211,7 @@ class Simulation:
                 raise Crash
             left[0] -= 1
 
-        with put(ledger, "reached", reached):
+        with put(ledger, "fault_point", reached):
             self.faulty(self.handles[which], Crash, committed)
         self.handles[which] = self.place.open()
 

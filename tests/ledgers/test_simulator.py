@@ -88,7 +88,7 @@ def sign_nothing(monkeypatch) -> None:
 
 
 def compare_no_accounts(monkeypatch) -> None:
-    monkeypatch.setattr("sottovoce.ledgers.sql_reading.Accounts.equal", lambda *arguments: True)
+    monkeypatch.setattr("sottovoce.ledgers.sql_reading.Accounts.equals", lambda *arguments: True)
 
 
 def refuse_the_truth(monkeypatch) -> None:

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 from starlette.routing import Route
 
-from sottovoce.web import guard
+from sottovoce.web import guard, workspace
 from sottovoce.web.guard import BufferedAnswer, Guard, GuardedRequest, RequestRefused
 from sottovoce.web.uploads import save_table
 
@@ -61,9 +61,14 @@ PATHS = (
 #: What may come to look, and what may come to change something: (Sec-Fetch-Site, Origin), and
 #: nothing else.
 LOOKS = {
-    (None, None), (None, "own"), ("none", None), ("none", "own"), ("same-origin", None), ("same-origin", "own"),
+    (None, None),
+    (None, "own"),
+    ("none", None),
+    ("none", "own"),
+    ("same-origin", None),
+    ("same-origin", "own"),
     ("same-origin", "null"),
-}  # fmt: skip
+}
 CHANGES = {(None, "own"), ("same-origin", None), ("same-origin", "own"), ("same-origin", "null")}
 FOR_ALL = {"/open", "/person", "/person/statement", "/static/style.css"}
 
@@ -430,7 +435,7 @@ def test_answers_leave_at_whole_steps(monkeypatch):
     assert after(0.01) >= 0.1
     assert after(0.13) >= 0.2
     for passed, left in ((0.0, 0.0), (0.03, 0.07), (0.1, 0.0), (0.11, 0.09)):
-        assert guard.until_the_next(0.1, passed) == pytest.approx(left, abs=1e-9)
+        assert workspace.compute_delay(0.1, passed) == pytest.approx(left, abs=1e-9)
 
 
 def test_websockets_are_closed():

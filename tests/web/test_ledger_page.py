@@ -120,7 +120,7 @@ def test_entries_are_shown_in_pages(client, desk):
 
 
 def test_a_release_that_was_interrupted_is_told(client, desk, monkeypatch):
-    monkeypatch.setattr("sottovoce.estimators.mean.published", None)
+    monkeypatch.setattr("sottovoce.estimators.mean.draw_noisy_values", None)
     with pytest.raises(sv.errors.ReleaseFailed):
         desk.session.release(
             sv.Mean(bounds=(0, 1)), [0.5] * 30, groups=NAMES, epsilon=0.001, key="crashed"
@@ -239,7 +239,7 @@ def test_a_name_that_cannot_be_one_is_said_next_to_its_field(calm, person):
 def test_a_code_is_shown_once_and_opens_that_persons_page(client, desk):
     answer = client.post("/ledger/person", data={"person": "person-001", "do": "code"})
     code = re.search(r'id="new-code">([^<]+)<', answer.text)[1]
-    assert desk.codes.visit(desk.codes.enter(code)).person == "person-001"
+    assert desk.codes.find_visit(desk.codes.sign_in(code)).person == "person-001"
     later = (
         client.get("/ledger").text
         + client.post("/ledger/person", data={"person": "person-001", "do": "look"}).text

@@ -17,10 +17,18 @@ from web.browser import TIERS, chromium, people_csv, release, served, shown, unt
 
 pytestmark = pytest.mark.xdist_group("looks")  # the desk is furnished once
 DESCRIBED = {
-    "person": "id", "budget": "tier", "tiers": ", ".join(f"{name} = {price}" for name, price in TIERS.items()),
-    "kind-1": "number", "low-1": "18", "high-1": "100", "kind-2": "factor", "levels-2": "no, yes",
-    "kind-3": "number", "low-3": "0", "high-3": "20000",
-}  # fmt: skip
+    "person": "id",
+    "budget": "tier",
+    "tiers": ", ".join(f"{name} = {price}" for name, price in TIERS.items()),
+    "kind-1": "number",
+    "low-1": "18",
+    "high-1": "100",
+    "kind-2": "factor",
+    "levels-2": "no, yes",
+    "kind-3": "number",
+    "low-3": "0",
+    "high-3": "20000",
+}
 SELLERS = "seller,cost\n" + "".join(f"s{i},{0.5 + i % 20 / 10}\n" for i in range(200))
 MARKET = (
     "by=budget&amount=50&slide=0&rule=ceiling&prior=uniform&low=0.1&high=3&cap=1&features=2&norm=1"
@@ -47,7 +55,7 @@ def furnished(served, tmp_path_factory):  # noqa: F811
         wanted = actions.prepare_question(
             desk, actions.QuestionRequest(name, question, column="cost", share=0.2)
         )
-        job = desk.job(actions.start_release(desk, *wanted, key))
+        job = desk.get_job(actions.start_release(desk, *wanted, key))
         until(lambda job=job: job.state != "working")
         assert job.state == "done", job.sentence
     (folder / "sellers.csv").write_text(SELLERS)
@@ -59,11 +67,20 @@ def every_page(page, name, sellers):
     """Goes to every page there is, one after the other, and yields what it is."""
     release_of_may = f"/release?{ASKED}&key=model-of-May&table={name}"
     addresses = [
-        "/", f"/table/{name}", f"/table/{name}/people", f"/question/{name}?question=ridge&column=cost&share=50",
-        f"/question/{name}?question=quantile&column=cost&share=0&q=2&cells=x", "/release?key=mean-of-May",
-        release_of_may, "/release?key=never", f"/audit?{ASKED}&key=model-of-May&table={name}", "/market",
-        f"/market?table={sellers}&{MARKET}", "/ledger", "/person",
-    ]  # fmt: skip
+        "/",
+        f"/table/{name}",
+        f"/table/{name}/people",
+        f"/question/{name}?question=ridge&column=cost&share=50",
+        f"/question/{name}?question=quantile&column=cost&share=0&q=2&cells=x",
+        "/release?key=mean-of-May",
+        release_of_may,
+        "/release?key=never",
+        f"/audit?{ASKED}&key=model-of-May&table={name}",
+        "/market",
+        f"/market?table={sellers}&{MARKET}",
+        "/ledger",
+        "/person",
+    ]
     for address in addresses:
         page.goto(address)
         yield address

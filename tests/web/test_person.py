@@ -192,9 +192,9 @@ def test_a_new_code_ends_the_old_one_and_whoever_is_in_with_it(desk, app):
     client = shown_in(app, old)
     new = desk.codes.issue("person-001")
     assert "person-001" not in client.get("/person").text
-    assert desk.codes.enter(old) is None
-    assert desk.codes.visit(desk.codes.enter(new)).person == "person-001"
-    assert desk.codes.visit(desk.codes.enter(others)).person == "person-002"
+    assert desk.codes.sign_in(old) is None
+    assert desk.codes.find_visit(desk.codes.sign_in(new)).person == "person-001"
+    assert desk.codes.find_visit(desk.codes.sign_in(others)).person == "person-002"
 
 
 def test_the_file_of_codes_is_for_its_owner_and_tells_neither_codes_nor_names(desk, tmp_path):
@@ -220,9 +220,9 @@ def test_codes_are_spelt_so_that_they_can_be_read_aloud(desk):
     assert not set("01IO") & set(ALPHABET)
     code = desk.codes.issue("person-001")
     for typed in (code.lower(), code.replace("-", ""), f"  {code.replace('-', ' ')} "):
-        assert desk.codes.enter(typed) is not None
+        assert desk.codes.sign_in(typed) is not None
     for wrong in (code[:-1], code + "A", code[1:], "", "-", "ß" * 20, code.replace(code[-1], "0")):
-        assert desk.codes.enter(wrong) is None
+        assert desk.codes.sign_in(wrong) is None
 
 
 def test_wrong_and_unknown_codes_cost_the_same_and_only_a_right_one_a_scrypt(
@@ -283,7 +283,7 @@ def test_codes_of_versions_before_marks_open_and_are_marked_once_used(desk, tmp_
 def test_the_page_takes_codes_of_versions_before_marks(desk, app, monkeypatch):
     code = desk.codes.issue("person-001")
     calls = []
-    desk.codes._write([replace(kept, mark="") for kept in desk.codes._read().values()])
+    desk.codes._write_codes([replace(kept, mark="") for kept in desk.codes._read_codes().values()])
     scrypt = access_codes.hashlib.scrypt
     monkeypatch.setattr(
         access_codes.hashlib, "scrypt", lambda *a, **k: calls.append(k) or scrypt(*a, **k)
@@ -301,23 +301,23 @@ def test_a_code_of_before_marks_that_is_ended_while_it_is_looked_at_opens_nothin
 ):
     code = desk.codes.issue("person-001")
     opened = access_codes._reveal_name
-    desk.codes._write([replace(kept, mark="") for kept in desk.codes._read().values()])
+    desk.codes._write_codes([replace(kept, mark="") for kept in desk.codes._read_codes().values()])
     monkeypatch.setattr(
         access_codes,
         "_reveal_name",
         lambda *given: (opened(*given), desk.codes.issue("person-001"))[0],
     )
-    assert desk.codes.enter(code) is None
+    assert desk.codes.sign_in(code) is None
 
 
 def test_one_person_has_few_visits_at_once(desk):
     code = desk.codes.issue("person-001")
-    other = desk.codes.enter(desk.codes.issue("person-002"))
-    tokens = [desk.codes.enter(code) for _ in range(2 * MOST_VISITS)]
-    assert [desk.codes.visit(token) is not None for token in tokens] == [False] * MOST_VISITS + [
-        True
-    ] * MOST_VISITS
-    assert desk.codes.visit(other).person == "person-002", "and ends none of anybody else"
+    other = desk.codes.sign_in(desk.codes.issue("person-002"))
+    tokens = [desk.codes.sign_in(code) for _ in range(2 * MOST_VISITS)]
+    assert [desk.codes.find_visit(token) is not None for token in tokens] == [
+        False
+    ] * MOST_VISITS + [True] * MOST_VISITS
+    assert desk.codes.find_visit(other).person == "person-002", "and ends none of anybody else"
 
 
 def test_a_code_of_another_window_is_known_at_once(desk, tmp_path):
@@ -338,7 +338,7 @@ def test_a_code_that_is_ended_while_it_is_looked_at_opens_nothing(desk, monkeypa
         "_reveal_name",
         lambda *given: (opened(*given), desk.codes.issue("person-001"))[0],
     )
-    assert desk.codes.enter(code) is None
+    assert desk.codes.sign_in(code) is None
 
 
 def test_what_is_entered_later_is_on_the_page_at_once(desk, app):
@@ -397,7 +397,7 @@ def test_books_that_were_changed_are_said_to_be_so(desk, app, tmp_path):
 )
 def test_a_file_of_codes_that_is_none_is_refused_in_words(desk, tmp_path, content):
     (tmp_path / "books.db.codes").write_text(content)
-    for act in (lambda: desk.codes.enter("ABCD"), lambda: desk.codes.issue("person-001")):
+    for act in (lambda: desk.codes.sign_in("ABCD"), lambda: desk.codes.issue("person-001")):
         with pytest.raises(LedgerUnavailable, match="file of people's codes"):
             act()
     assert (tmp_path / "books.db.codes").read_text() == content, "nothing was written over it"

@@ -92,7 +92,7 @@ def test_books_with_too_many_accounts_are_not_read_ahead_nor_for_few_people(
     at_rest(desk)
     read.clear()
     monkeypatch.setattr(workspace, "PREFETCH_LIMIT", 5)
-    monkeypatch.setattr(workspace, "MANY", 0)
+    monkeypatch.setattr(workspace, "SCAN_FACTOR", 0)
     monkeypatch.setattr("sottovoce.ledgers.sql_ledger.SCAN_FACTOR", 0)
     desk.counts.clear()
     client.post("/api/tables", files={"table": ("again.csv", rows)})
@@ -126,7 +126,7 @@ def test_different_things_are_counted_at_once_and_the_same_thing_once(desk):
     found = []
     asking = [
         threading.Thread(
-            target=lambda what=what: found.append(desk.counted(what, lambda: count(what)))
+            target=lambda what=what: found.append(desk.get_cached(what, lambda: count(what)))
         )
         for what in ("a", "b")
     ]
@@ -135,7 +135,7 @@ def test_different_things_are_counted_at_once_and_the_same_thing_once(desk):
     for thread in asking:
         thread.join(PATIENCE)
     assert (sorted(found), sorted(counted)) == (["A", "B"], ["a", "b"])
-    assert desk.counted("a", lambda: pytest.fail("it is known")) == "A"
+    assert desk.get_cached("a", lambda: pytest.fail("it is known")) == "A"
 
 
 def test_whoever_waits_for_somebody_who_fails_counts_for_themselves(desk):
@@ -150,26 +150,26 @@ def test_whoever_waits_for_somebody_who_fails_counts_for_themselves(desk):
 
     def first():
         with pytest.raises(InvalidData):
-            desk.counted("table", fail)
+            desk.get_cached("table", fail)
         found.append("refused")
 
     failing = threading.Thread(target=first)
     failing.start()
     begun.wait(PATIENCE)
     waiting = threading.Thread(
-        target=lambda: found.append(desk.counted("table", lambda: "counted"))
+        target=lambda: found.append(desk.get_cached("table", lambda: "counted"))
     )
     waiting.start()
     go_on.set()
     failing.join(PATIENCE)
     waiting.join(PATIENCE)
     assert sorted(found) == ["counted", "refused"]
-    assert desk.counted("table", lambda: pytest.fail("it is known")) == "counted"
+    assert desk.get_cached("table", lambda: pytest.fail("it is known")) == "counted"
 
 
 def test_the_oldest_is_forgotten(desk):
     for what in range(MAX_CACHED + 1):
-        desk.counted(what, lambda: "first")
-    assert desk.counted(MAX_CACHED, lambda: pytest.fail("it is known")) == "first"
+        desk.get_cached(what, lambda: "first")
+    assert desk.get_cached(MAX_CACHED, lambda: pytest.fail("it is known")) == "first"
     assert len(desk.counts) == MAX_CACHED
-    assert desk.counted(0, lambda: "again") == "again"
+    assert desk.get_cached(0, lambda: "again") == "again"

@@ -100,7 +100,7 @@ def test_the_desk_has_a_limit_and_nothing_refused_is_left(desk, monkeypatch):
     with pytest.raises(InvalidData):
         kept(desk, b"\x00")
     assert {path.name for path in desk.folder.iterdir()} == {table.path.name for table in first}
-    desk.take_away(next(iter(desk.tables)))
+    desk.remove_table(next(iter(desk.tables)))
     assert kept(desk, GOOD)
 
 
