@@ -35,7 +35,15 @@ def ask(pins: list[str]) -> list[dict]:
     with tempfile.TemporaryDirectory() as folder:
         asked = Path(folder, "asked.txt")
         asked.write_text("\n".join(pins), encoding="utf-8")
-        command = [sys.executable, "-m", "pip_audit", "--disable-pip", "--no-deps", "--progress-spinner", "off"]
+        command = [
+            sys.executable,
+            "-m",
+            "pip_audit",
+            "--disable-pip",
+            "--no-deps",
+            "--progress-spinner",
+            "off",
+        ]
         answer = subprocess.run(
             [*command, "--format", "json", "-r", asked], capture_output=True, text=True, check=False
         )
@@ -57,7 +65,9 @@ def report(versions: dict[str, set[str]], ask=ask) -> int:
             for known in package.get("vulns", []):
                 found += 1
                 repaired = ", ".join(known["fix_versions"]) or "no version yet"
-                print(f"{package['name']} {package['version']}: {known['id']}, repaired in {repaired}")
+                print(
+                    f"{package['name']} {package['version']}: {known['id']}, repaired in {repaired}"
+                )
     wanted = sum(map(len, versions.values()))
     if asked < wanted:
         print(
@@ -71,4 +81,6 @@ def report(versions: dict[str, set[str]], ask=ask) -> int:
 
 if __name__ == "__main__":
     files = Path(__file__).parent.glob("*.txt")
-    sys.exit(report(locked([file for file in files if file.stem != "lowest"])))  # nobody is given the oldest versions
+    sys.exit(
+        report(locked([file for file in files if file.stem != "lowest"]))
+    )  # nobody is given the oldest versions

@@ -53,7 +53,10 @@ def drawn(case, capture, size=DRAWS) -> np.ndarray:
     if case.name == "mean":
         return np.array(case.module.draw_noisy_values(capture.plan, capture.statistic, size))
     return np.array(
-        [case.module.draw_noisy_values(capture.plan, capture.statistic)[0] for _ in range(size // 4)]
+        [
+            case.module.draw_noisy_values(capture.plan, capture.statistic)[0]
+            for _ in range(size // 4)
+        ]
     )
 
 

@@ -81,8 +81,14 @@ def visits(seed: int = 5, n: int = 6000) -> Sheet:
     yes = rng.random((n, 2)) < [0.4, 0.15]
     rate = np.exp(-1.6 + age / 60 - far / 25 + 0.5 * yes[:, 0] + 0.8 * yes[:, 1])
     X = np.column_stack([age, far, yes])
-    return Sheet("visits", X, rng.poisson(rate).astype(float), (np.zeros(4), np.array([100.0, 60, 1, 1])), (0, 12),
-                 grants(n, 6))  # fmt: skip
+    return Sheet(
+        "visits",
+        X,
+        rng.poisson(rate).astype(float),
+        (np.zeros(4), np.array([100.0, 60, 1, 1])),
+        (0, 12),
+        grants(n, 6),
+    )
 
 
 def exams(seed: int = 7, n: int = 12_000) -> Sheet:

@@ -60,9 +60,18 @@ def test_metadata_routing_knows_epsilon_and_groups(question):
 
 @pytest.mark.parametrize(
     "column",
-    [list, np.array, pd.Series, pl.Series, pa.array, lambda x: pa.chunked_array([x]), lambda x: np.array(x)[:, None],
-     lambda x: pd.DataFrame({"y": x}), lambda x: np.array(x, dtype=object)],
-)  # fmt: skip
+    [
+        list,
+        np.array,
+        pd.Series,
+        pl.Series,
+        pa.array,
+        lambda x: pa.chunked_array([x]),
+        lambda x: np.array(x)[:, None],
+        lambda x: pd.DataFrame({"y": x}),
+        lambda x: np.array(x, dtype=object),
+    ],
+)
 def test_every_kind_of_column_gives_the_same_answer(column):
     values = [0.25, 0.5, 0.75, 1.0]
     with silent():
@@ -82,11 +91,32 @@ def test_the_limit_of_large_budgets_is_the_plain_answer():
 
 def test_public_names_are_frozen():
     assert sv.__all__ == [
-        "__version__", "audit", "errors", "market", "AdaptivePosteriorSample", "Bounds", "Budgets", "Certificate",
-        "ERM", "Guarantee", "LabelPrivateRegression", "Limited", "LogisticRegression", "Mean", "Plan",
-        "PosteriorSample", "Quantile", "Release", "Ridge", "Sampled", "Schema", "Session", "Uniform", "Weights",
+        "__version__",
+        "audit",
+        "errors",
+        "market",
+        "AdaptivePosteriorSample",
+        "Bounds",
+        "Budgets",
+        "Certificate",
+        "ERM",
+        "Guarantee",
+        "LabelPrivateRegression",
+        "Limited",
+        "LogisticRegression",
+        "Mean",
+        "Plan",
+        "PosteriorSample",
+        "Quantile",
+        "Release",
+        "Ridge",
+        "Sampled",
+        "Schema",
+        "Session",
+        "Uniform",
+        "Weights",
         "optimal_weights",
-    ]  # fmt: skip
+    ]
     assert all(getattr(sv, name) is not None for name in dir(sv))
     with pytest.raises(AttributeError):
         sv.nothing  # noqa: B018

@@ -129,8 +129,10 @@ def test_the_pure_loss_of_radial_noise_is_attained_beyond_the_solution():
     audit = sv.audit.per_instance(model, X, y, epsilon=1.0)
     setting = audit._setting
     rate = model.release_.noise["rate"]
-    theta, other = (setting.fit(*rows).theta for rows in ((setting.rows, setting.labels),
-                    (setting.rows[1:], setting.labels[1:])))  # fmt: skip
+    theta, other = (
+        setting.fit(*rows).theta
+        for rows in ((setting.rows, setting.labels), (setting.rows[1:], setting.labels[1:]))
+    )
     far = theta + 1e4 * (theta - other)
     ratio = rate * (np.linalg.norm(far - other) - np.linalg.norm(far - theta))
     assert ratio == pytest.approx(float(audit.epsilon[0]), rel=1e-6)
@@ -152,8 +154,17 @@ def test_gaussian_output_agrees_with_refitting(metric):
         delta = norm.cdf(D / 2 - epsilon / D) - math.exp(epsilon) * norm.cdf(-D / 2 - epsilon / D)
         assert delta == pytest.approx(1e-5, rel=1e-4) or (epsilon == 0 and delta <= 1e-5)
     z = X[3], 0.9
-    gap = theta - solved(*(np.concatenate([np.delete(part, 8, axis=0), [value]]) for part, value in
-                           zip((X, y), z, strict=True)), 1.5, np.ones(60))[1]  # fmt: skip
+    gap = (
+        theta
+        - solved(
+            *(
+                np.concatenate([np.delete(part, 8, axis=0), [value]])
+                for part, value in zip((X, y), z, strict=True)
+            ),
+            1.5,
+            np.ones(60),
+        )[1]
+    )
     D = math.sqrt(gap @ A @ gap) / 0.05
     epsilon = audit.replaced(8, z)
     assert norm.cdf(D / 2 - epsilon / D) - math.exp(epsilon) * norm.cdf(

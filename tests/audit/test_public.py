@@ -60,8 +60,10 @@ def test_the_calculator_covers_the_truth_and_is_near_it(runs):
 @pytest.mark.xdist_group("calculator")
 def test_a_calculator_without_its_margin_would_be_noticed(runs):
     """Planted bug: the noise in the published coefficients left out."""
-    short = [bound.sample * (bound.error - 2.6 * np.sqrt(bound.share / 20)) / bound.error >= truth
-             for bound, truth in runs]  # fmt: skip
+    short = [
+        bound.sample * (bound.error - 2.6 * np.sqrt(bound.share / 20)) / bound.error >= truth
+        for bound, truth in runs
+    ]
     assert np.mean(short) < 0.99
 
 
@@ -169,9 +171,13 @@ def test_the_histogram_refuses_exact_losses_and_nonsense():
             sv.audit.histogram(exact, [0, 1], 1.0)
     own = sv.audit.mine(model.release_, (X[0], float(y[0])))
     for edges, epsilon, neighbours in (
-        ([1, 0], 1.0, "replace"), ([0], 1.0, "replace"), ([0, 1], 0.0, "replace"), ([0, 1], 1.0, "swap"),
-        ([0, np.inf], 1.0, "replace"), ([0, 1], math.inf, "replace"),
-    ):  # fmt: skip
+        ([1, 0], 1.0, "replace"),
+        ([0], 1.0, "replace"),
+        ([0, 1], 0.0, "replace"),
+        ([0, 1], 1.0, "swap"),
+        ([0, np.inf], 1.0, "replace"),
+        ([0, 1], math.inf, "replace"),
+    ):
         with pytest.raises(InvalidParameter):
             sv.audit.histogram([own], edges, epsilon, neighbours=neighbours)
     with pytest.raises(InvalidParameter, match="not a number"):

@@ -271,8 +271,14 @@ def test_the_calculator_refuses_what_is_no_record(clinic, run, visits, release):
     row = clinic / "row.json"
     record = {"age": 40, "smoker": "yes", "visits": 3, "cost": 8000}
     for content in (
-        None, "", "[]", "{", json.dumps({"age": 40}), json.dumps({**record, "more": 1}), json.dumps({"secret": 77})
-    ):  # fmt: skip
+        None,
+        "",
+        "[]",
+        "{",
+        json.dumps({"age": 40}),
+        json.dumps({**record, "more": 1}),
+        json.dumps({"secret": 77}),
+    ):
         row.unlink(missing_ok=True)
         if content is not None:
             row.write_text(content)

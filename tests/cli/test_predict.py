@@ -76,9 +76,19 @@ def test_names_are_copied_in_order_and_formulas_made_harmless(run, clinic, model
 
 @pytest.mark.parametrize(
     ("cell", "copied"),
-    [("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"), ("+1-2", "'+1-2"), ("-2+3", "'-2+3"), ("\t=1", "'\t=1"),
-     ("\r=1", "'\r=1"), ("@SUM(A1)", "'@SUM(A1)"), ("-12.5", "-12.5"), ("+49123", "+49123"), ("a=b", "a=b"), ("", "")],
-)  # fmt: skip
+    [
+        ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
+        ("+1-2", "'+1-2"),
+        ("-2+3", "'-2+3"),
+        ("\t=1", "'\t=1"),
+        ("\r=1", "'\r=1"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("-12.5", "-12.5"),
+        ("+49123", "+49123"),
+        ("a=b", "a=b"),
+        ("", ""),
+    ],
+)
 def test_what_a_spreadsheet_would_run_gets_an_apostrophe(cell, copied):
     assert guard_formulas(pa.array([cell])).to_pylist() == [copied]
 

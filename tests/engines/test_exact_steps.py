@@ -81,11 +81,15 @@ def table(features: str) -> pa.Table:
     else:
         rows = Z
     person = np.unique(np.minimum(rng.geometric(0.01, N), 300), return_inverse=True)[1]
-    return pa.table({
-        "value": rng.normal(0, 0.5, N), "class": rng.integers(0, 2, N).astype(float), PERSON: person,
-        "kind": rng.integers(0, KINDS, N).astype(np.uint8),
-        MATRIX_COLUMN: pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1]),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "value": rng.normal(0, 0.5, N),
+            "class": rng.integers(0, 2, N).astype(float),
+            PERSON: person,
+            "kind": rng.integers(0, KINDS, N).astype(np.uint8),
+            MATRIX_COLUMN: pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1]),
+        }
+    )
 
 
 BOX = table("box")
@@ -231,8 +235,7 @@ def test_a_kernel_that_adds_in_doubles_is_caught(monkeypatch):
     assert len(digests) > 10
 
 
-# --- The right numbers
-# ------------------------------------------------------------------------------------------------
+# --- The right numbers ----------------------------------------------------------------------------
 
 
 def digits(fraction):
@@ -259,7 +262,6 @@ def test_a_classifiers_sums_are_right(d, size, unequal):
         [Fraction(t) + Fraction(1, 2**90) for t in size * rng.normal(size=d)], dtype=object
     )
     kernel = LogisticTerms(
-        # fmt: skip
         reader=None,
         label=None,
         owner=None,
@@ -415,8 +417,7 @@ def test_a_row_that_is_no_number_ends_the_release():
             kernel.sum_piece(np.ones(3), broken, np.ones(3))
 
 
-# --- Whole fits: the same noise, the same bits
-# ------------------------------------------------------------------------
+# --- Whole fits: the same noise, the same bits ----------------------------------------------------
 
 X = np.random.default_rng(10).random((N, 3))
 SCORE = X @ [2.0, -1.0, 0.5] - 0.75
@@ -456,8 +457,7 @@ def test_a_first_guess_from_some_rows_does_not_depend_on_their_order(monkeypatch
     assert 50 < sum(len(v) for v, _, _ in sampled) < 200  # 125 are expected
 
 
-# --- Descent over tables that are not in memory
-# -----------------------------------------------------------------------
+# --- Descent over tables that are not in memory ---------------------------------------------------
 
 
 @pytest.fixture

@@ -20,10 +20,11 @@ SHAPES = {
     "equal": (np.full(200, 0.5), None),
     "tiers": (np.repeat([0.05, 0.3, 1.0], [70, 85, 45]), None),
     "heavy-tailed": (np.minimum(rng0.lognormal(-1.5, 1.2, 200), 5), None),
-    "many rows a "
-    "person": (np.repeat(rng0.choice([0.1, 0.5, 2.0], 60), np.r_[[1] * 30, [4] * 20, [12] * 10]),
-                           np.repeat(np.arange(60), np.r_[[1] * 30, [4] * 20, [12] * 10])),
-}  # fmt: skip
+    "many rows a person": (
+        np.repeat(rng0.choice([0.1, 0.5, 2.0], 60), np.r_[[1] * 30, [4] * 20, [12] * 10]),
+        np.repeat(np.arange(60), np.r_[[1] * 30, [4] * 20, [12] * 10]),
+    ),
+}
 
 #: One of them every time, the others by `make test-long`.
 OFTEN = ("many rows a person",)

@@ -930,33 +930,58 @@ REFUSED = {
     "no rows": (errors.InvalidParameter, Limited(MEAN, rows=0), {}),
     "half a row": (errors.InvalidParameter, Limited(MEAN, rows=1.5), {}),
     "rows as text": (errors.InvalidParameter, Limited(MEAN, rows="2"), {}),
-    "one person, one row "
-    "left": (errors.TooFewRows, Limited(MEAN, rows=1), {"groups": ["a"] * 6, "epsilon": 1.0}),
+    "one person, one row left": (
+        errors.TooFewRows,
+        Limited(MEAN, rows=1),
+        {"groups": ["a"] * 6, "epsilon": 1.0},
+    ),
     "nothing inside": (errors.InvalidParameter, Uniform(), {}),
     "a class inside": (errors.InvalidParameter, Uniform(sv.Mean), {}),
-    "no epsilon in "
-    "fit": (errors.InvalidParameter, Sampled(LinearRegression()), {"X": X6, "y": VALUES}),
+    "no epsilon in fit": (
+        errors.InvalidParameter,
+        Sampled(LinearRegression()),
+        {"X": X6, "y": VALUES},
+    ),
     "not an estimator": (errors.InvalidParameter, Limited(3), {}),
     "two columns for one": (errors.InvalidParameter, Uniform(MEAN), {"y": VALUES}),
     "no data": (errors.WrongType, Uniform(MEAN), {"X": None}),
     "a number as data": (errors.WrongType, Sampled(MEAN), {"X": 3.0}),
     "text as data": (errors.WrongType, Sampled(MEAN), {"X": ["a"] * 6}),
     "NaN": (errors.MissingValues, Sampled(MEAN), {"X": [0, 1, np.nan, 0, 0, 0]}),
-    "infinity": (errors.MissingValues, Sampled(sv.Mean(bounds=(0, 1), missing=0.5)), {"X": [0, 1, np.inf, 0, 0, 0]}),
-    "NaN among "
-    "features": (errors.MissingValues, Sampled(Spy()), {"X": np.where(X6 == 1, np.nan, 1), "y": VALUES}),
+    "infinity": (
+        errors.MissingValues,
+        Sampled(sv.Mean(bounds=(0, 1), missing=0.5)),
+        {"X": [0, 1, np.inf, 0, 0, 0]},
+    ),
+    "NaN among features": (
+        errors.MissingValues,
+        Sampled(Spy()),
+        {"X": np.where(X6 == 1, np.nan, 1), "y": VALUES},
+    ),
     "bounds missing": (errors.InvalidBounds, Sampled(sv.Mean()), {}),
-    "bounds of features "
-    "missing": (errors.InvalidBounds, Sampled(Spy(None)), {"X": X6, "y": VALUES}),
+    "bounds of features missing": (
+        errors.InvalidBounds,
+        Sampled(Spy(None)),
+        {"X": X6, "y": VALUES},
+    ),
     "a null record that is text": (errors.InvalidParameter, Sampled(MEAN, null="middle"), {}),
     "a null record that is NaN": (errors.InvalidParameter, Sampled(MEAN, null=math.nan), {}),
-    "a null record that is no "
-    "pair": (errors.InvalidParameter, Sampled(Spy(), null=0.5), {"X": X6, "y": VALUES}),
-    "a null record too "
-    "long": (errors.InvalidParameter, Sampled(Spy(), null=([1, 2, 3], 0)), {"X": X6, "y": VALUES}),
+    "a null record that is no pair": (
+        errors.InvalidParameter,
+        Sampled(Spy(), null=0.5),
+        {"X": X6, "y": VALUES},
+    ),
+    "a null record too long": (
+        errors.InvalidParameter,
+        Sampled(Spy(), null=([1, 2, 3], 0)),
+        {"X": X6, "y": VALUES},
+    ),
     "ε of another length": (errors.UnequalLengths, Sampled(MEAN), {"epsilon": EPS[:5]}),
-    "groups of another "
-    "length": (errors.UnequalLengths, Limited(MEAN), {"groups": ["a"] * 5, "epsilon": 1.0}),
+    "groups of another length": (
+        errors.UnequalLengths,
+        Limited(MEAN),
+        {"groups": ["a"] * 5, "epsilon": 1.0},
+    ),
     "y of another length": (errors.UnequalLengths, Sampled(Spy()), {"X": X6, "y": VALUES[:5]}),
     "ε zero": (errors.InvalidBudget, Sampled(MEAN), {"epsilon": 0.0}),
     "no ε": (errors.InvalidBudget, Uniform(MEAN), {"epsilon": None}),
@@ -964,7 +989,7 @@ REFUSED = {
     "neighbours unknown": (errors.InvalidParameter, Uniform(adapt(toy, neighbours="similar")), {}),
     "nothing to call": (errors.InvalidParameter, Uniform(adapt(None)), {}),
     "several ε for one that knows one": (errors.InvalidParameter, Limited(adapt(toy)), {}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("error", "baseline", "arguments"), REFUSED.values(), ids=REFUSED.keys())

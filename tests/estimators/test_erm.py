@@ -62,8 +62,7 @@ def label_of(options):
     return COST
 
 
-# --- Laws
-# -------------------------------------------------------------------------------------------------------------
+# --- Laws -----------------------------------------------------------------------------------------
 
 
 def test_equal_budgets_give_the_classical_noise():
@@ -171,8 +170,7 @@ def test_who_grants_nothing_is_not_read():
     assert np.all(erm.guarantee_.epsilon[::10] == 0)
 
 
-# --- Optima that others find
-# ------------------------------------------------------------------------------------------
+# --- Optima that others find ----------------------------------------------------------------------
 
 PLENTY = {"epsilon": 1e6}
 RECODED = np.column_stack([np.full(N, 0.5), X / LIMITS[1] - 0.5])
@@ -270,8 +268,7 @@ def test_a_loss_of_ones_own():
     assert is_regressor(erm)
 
 
-# --- Manners
-# ----------------------------------------------------------------------------------------------------------
+# --- Manners --------------------------------------------------------------------------------------
 
 
 @every_check
@@ -331,7 +328,13 @@ def test_nothing_unnoised_is_kept():
         pickles.append(pickle.dumps(vars(erm)))
     assert pickles[0] == pickles[1]
     assert set(vars(erm)) - set(erm.get_params()) == {
-        "release_", "guarantee_", "_recoding", "n_features_in_", "intercept_", "coef_"}  # fmt: skip
+        "release_",
+        "guarantee_",
+        "_recoding",
+        "n_features_in_",
+        "intercept_",
+        "coef_",
+    }
 
 
 @pytest.mark.parametrize(
@@ -341,7 +344,6 @@ def test_nothing_unnoised_is_kept():
         pd.DataFrame,
         pl.DataFrame,
         list,
-        # fmt: skip
         lambda x: pa.table({f"c{j}": x[:, j] for j in range(P)}),
     ],
 )
@@ -432,8 +434,7 @@ def test_baselines_go_around_it():
     assert session.balance(OWNERS[0]) == 1.0
 
 
-# --- Refusals, before anything is charged or drawn
-# --------------------------------------------------------------------
+# --- Refusals, before anything is charged or drawn ------------------------------------------------
 
 
 class NoNoise:

@@ -162,8 +162,7 @@ def charge(plan, people, owner):
     return float(plan.guarantee.epsilon[place]), float(people[0][owners(people) == owner][0])
 
 
-# --- Exact: what noise is added to
-# ------------------------------------------------------------------------------------
+# --- Exact: what noise is added to ----------------------------------------------------------------
 
 
 def exact_rho(people, owner, **options) -> tuple[float, float]:
@@ -336,8 +335,7 @@ def test_a_derivative_that_is_not_finite_counts_as_clipped_or_as_nothing(several
     assert whole.tolist() == pytest.approx([(1e3 - 1e6 + 1e9) / math.sqrt(2)] * 2, abs=3)
 
 
-# --- Measured: draws of the whole mechanism
-# ---------------------------------------------------------------------------
+# --- Measured: draws of the whole mechanism -------------------------------------------------------
 
 CONFIDENCE = 1e-7
 
@@ -419,8 +417,7 @@ def test_the_promise_is_what_gaussian_noise_really_loses():
         assert 0.999 * DELTA <= delta <= DELTA
 
 
-# --- Sampled people
-# ---------------------------------------------------------------------------------------------------
+# --- Sampled people -------------------------------------------------------------------------------
 
 RATE = 0.25
 SAMPLED = {"sampling": RATE, "steps": 2}
@@ -500,8 +497,7 @@ def test_people_are_drawn_at_the_rate_and_a_step_without_anybody_has_noise():
         assert np.all(RUN(run.descent, run.people, lambda step: None) != 0)
 
 
-# --- Planted bugs: the audits above must catch every one of them
-# ------------------------------------------------------
+# --- Planted bugs: the audits above must catch every one of them ----------------------------------
 
 
 def caught(people, **options) -> bool:

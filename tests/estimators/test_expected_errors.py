@@ -29,8 +29,7 @@ def row_shares(plan) -> np.ndarray:
     return plan.weights.row[plan.budgets.row_codes()] / plan.weights.total
 
 
-# --- Means
-# ------------------------------------------------------------------------------------------------------------
+# --- Means ----------------------------------------------------------------------------------------
 
 
 def measured_mean(question, values: np.ndarray, epsilon: np.ndarray) -> tuple[float, sv.Plan]:
@@ -85,8 +84,7 @@ def test_a_mean_whose_spread_nobody_declared_is_off_by_what_the_spread_is_off(ma
     assert 0.7 <= measured / error.total <= 1.4
 
 
-# --- Quantiles
-# --------------------------------------------------------------------------------------------------------
+# --- Quantiles ------------------------------------------------------------------------------------
 
 #: Continuous columns: many equal values, or a wide gap between them, only the table knows.
 COLUMNS = {
@@ -195,8 +193,7 @@ def test_a_wide_gap_between_values_makes_a_quantile_worse_than_planned():
     assert 1.15 < pooled(tables.iris, None, 0.5) < 3
 
 
-# --- Regressions
-# ------------------------------------------------------------------------------------------------------
+# --- Regressions ----------------------------------------------------------------------------------
 
 
 def measured_regression(question, sheet, releases: int) -> tuple[float, sv.Plan]:
@@ -259,8 +256,7 @@ def test_the_same_on_tables_that_are_drawn_anew(make, method, seed):
             assert 1 / 3 <= measured / plan.expected_error <= 3
 
 
-# --- Classifiers
-# ------------------------------------------------------------------------------------------------------
+# --- Classifiers ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -285,8 +281,7 @@ def test_probabilities_miss_maximum_likelihood_by_what_was_planned_within_a_fact
     assert 1 / 3 <= measured / plan.expected_error <= 3
 
 
-# --- Baselines
-# --------------------------------------------------------------------------------------------------------
+# --- Baselines ------------------------------------------------------------------------------------
 
 
 @every_sheet

@@ -65,8 +65,7 @@ def solved_once(monkeypatch):
         monkeypatch.setitem(label_private.SOLVERS, name, cached(solve))
 
 
-# --- Audits: what noise is added to, for neighbours chosen to be worst cases
-# ------------------------------------------
+# --- Audits: what noise is added to, for neighbours chosen to be worst cases ----------------------
 
 
 @dataclass(frozen=True)
@@ -219,8 +218,7 @@ def test_more_columns_than_signs_can_be_tried_for_have_a_bound_and_the_plan_says
         assert loss <= charge
 
 
-# --- Planted bugs: the audit above must catch every one of them
-# -------------------------------------------------------
+# --- Planted bugs: the audit above must catch every one of them -----------------------------------
 
 
 def caught(people=PEOPLE[1], **options) -> bool:
@@ -329,8 +327,7 @@ def test_labels_not_clipped_are_caught(monkeypatch):
     assert caught(PEOPLE[0])
 
 
-# --- Laws
-# -------------------------------------------------------------------------------------------------------------
+# --- Laws -----------------------------------------------------------------------------------------
 
 
 @every_option
@@ -463,8 +460,7 @@ def test_exact_products_are_python_integers():
     ]
 
 
-# --- Manners, releases, refusals
-# --------------------------------------------------------------------------------------
+# --- Manners, releases, refusals ------------------------------------------------------------------
 
 
 class Ready(LabelPrivateRegression):
@@ -485,11 +481,19 @@ class Ready(LabelPrivateRegression):
 
 OWN_WORDS = "refused, in the words of this house"
 EXPECTED_FAILURES = dict.fromkeys(
-    ["check_complex_data", "check_dtype_object", "check_estimator_sparse_tag", "check_estimator_sparse_array",
-     "check_estimator_sparse_matrix", "check_estimators_empty_data_messages", "check_fit2d_1sample",
-     "check_fit2d_predict1d", "check_requires_y_none"],
+    [
+        "check_complex_data",
+        "check_dtype_object",
+        "check_estimator_sparse_tag",
+        "check_estimator_sparse_array",
+        "check_estimator_sparse_matrix",
+        "check_estimators_empty_data_messages",
+        "check_fit2d_1sample",
+        "check_fit2d_predict1d",
+        "check_requires_y_none",
+    ],
     OWN_WORDS,
-) | {"check_supervised_y_2d": "a table of one column is a column, without a warning"}  # fmt: skip
+) | {"check_supervised_y_2d": "a table of one column is a column, without a warning"}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -525,7 +529,6 @@ def test_clone_pickle_routing_and_pipelines():
         pd.DataFrame,
         pl.DataFrame,
         lambda x: x.tolist(),
-        # fmt: skip
         lambda x: pa.table({f"c{j}": x[:, j] for j in range(3)}),
     ],
 )
@@ -614,8 +617,15 @@ def test_nothing_unnoised_is_reachable_in_a_fitted_object():
     X = features(200)
     y = np.random.default_rng(0).uniform(LOW, HIGH, 200)
     fitted = make().fit(X, y, epsilon=0.2)
-    assert set(vars(fitted)) == {*fitted.get_params(), "release_", "guarantee_", "linear_map_", "coef_", "intercept_",
-                                 "n_features_in_"}  # fmt: skip
+    assert set(vars(fitted)) == {
+        *fitted.get_params(),
+        "release_",
+        "guarantee_",
+        "linear_map_",
+        "coef_",
+        "intercept_",
+        "n_features_in_",
+    }
     statistic = captured(make(), X, y, 0.2).statistic
     exact = fitted.linear_map_ @ y
     forbidden = {
@@ -687,10 +697,15 @@ def test_bad_input_is_refused_before_anything_is_drawn_and_no_value_is_told(case
 @pytest.mark.parametrize(
     ("epsilon", "groups"),
     [
-        (1e-9, None), (1e6, None), (np.r_[1e-9, np.ones(19)], None), (np.geomspace(1e-6, 1e3, 20), None),
-        (1.0, np.zeros(20)), ({"a": 0.5, "b": 2.0}, ["a"] * 19 + ["b"]), (0.3, np.arange(20)),
+        (1e-9, None),
+        (1e6, None),
+        (np.r_[1e-9, np.ones(19)], None),
+        (np.geomspace(1e-6, 1e3, 20), None),
+        (1.0, np.zeros(20)),
+        ({"a": 0.5, "b": 2.0}, ["a"] * 19 + ["b"]),
+        (0.3, np.arange(20)),
     ],
-)  # fmt: skip
+)
 @every_option
 def test_unusual_budgets_have_an_answer(epsilon, groups, options):
     fitted = make(**options).fit(X0, Y0, epsilon=epsilon, groups=groups)

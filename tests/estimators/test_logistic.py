@@ -282,8 +282,10 @@ def test_classes_are_declared_and_never_read_off_the_labels():
 
 
 def test_classes_come_from_what_was_declared():
-    schema = sv.Schema.loads('label = "d"\n[columns.d]\nkind = "factor"\nlevels = ["no", "yes"]\n'
-                             '[columns.x]\nkind = "number"\nlow = 0\nhigh = 1')  # fmt: skip
+    schema = sv.Schema.loads(
+        'label = "d"\n[columns.d]\nkind = "factor"\nlevels = ["no", "yes"]\n'
+        '[columns.x]\nkind = "number"\nlow = 0\nhigh = 1'
+    )
     assert Classes.from_declaration(None, schema).values == ("no", "yes")
     assert Classes.from_declaration(None, sv.Bounds(label=(-1, 1))).values == (-1, 1)
     assert Classes.from_declaration(None, BOUNDS, ["b", "a", "b"]).values == ("a", "b")
@@ -472,8 +474,14 @@ def test_one_whisper_does_not_set_the_noise_for_all():
 def test_nothing_unnoised_is_kept():
     fitted = model().fit(X, Y, epsilon=0.5)
     assert set(vars(fitted)) == set(fitted.get_params()) | {
-        "release_", "guarantee_", "_recoding", "n_features_in_", "intercept_", "coef_", "classes_",
-    }  # fmt: skip
+        "release_",
+        "guarantee_",
+        "_recoding",
+        "n_features_in_",
+        "intercept_",
+        "coef_",
+        "classes_",
+    }
 
 
 BAD = {

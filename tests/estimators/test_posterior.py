@@ -430,10 +430,13 @@ def test_a_zero_out_promise_never_adds_to_a_replace_one():
     assert twice.epsilon == pytest.approx(2 * one.epsilon)
     assert twice.delta == 2e-6
     for other in (
-        sv.Ridge(bounds=sv.Bounds(features=(-1, 1), label=(-1, 1))).fit(X, Y, epsilon=0.5).guarantee_,
-        sv.Ridge(bounds=sv.Bounds(features=(-1, 1), label=(-1, 1)), method="statistics").plan(0.5, rows=N, n_features=P)
+        sv.Ridge(bounds=sv.Bounds(features=(-1, 1), label=(-1, 1)))
+        .fit(X, Y, epsilon=0.5)
+        .guarantee_,
+        sv.Ridge(bounds=sv.Bounds(features=(-1, 1), label=(-1, 1)), method="statistics")
+        .plan(0.5, rows=N, n_features=P)
         .guarantee,
-    ):  # fmt: skip
+    ):
         with pytest.raises(errors.IncompatibleGuarantees):
             one + other
         with pytest.raises(errors.IncompatibleGuarantees):
@@ -570,9 +573,15 @@ def test_bad_tables_are_refused(make):
 def test_nothing_without_noise_is_kept(make):
     fitted = make(fit_intercept=True).fit(X, Y)
     allowed = {
-        "release_", "guarantee_", "_recoding", "n_features_in_", "intercept_", "coef_", "noisy_eigenvalue_",
+        "release_",
+        "guarantee_",
+        "_recoding",
+        "n_features_in_",
+        "intercept_",
+        "coef_",
+        "noisy_eigenvalue_",
         "regularisation_",
-    }  # fmt: skip
+    }
     assert set(vars(fitted)) <= allowed | set(fitted.get_params())
     with noiseless():
         plain = make(fit_intercept=True).fit(X, Y)

@@ -150,8 +150,10 @@ def test_a_schema_with_factors_and_many_rows_a_person():
     by_name = ridge.release_.value["coefficients"]
     assert by_name["smoker=yes"] - by_name["smoker=no"] == pytest.approx(3, abs=0.2)
     assert by_name["age"] == pytest.approx(1 / 50, abs=0.005)
-    as_numbers = sv.Schema.loads('label = "y"\n[columns.f]\nkind = "factor"\nlevels = ["1", "2"]\n'
-                                 '[columns.y]\nkind = "number"\nlow = 0\nhigh = 1')  # fmt: skip
+    as_numbers = sv.Schema.loads(
+        'label = "y"\n[columns.f]\nkind = "factor"\nlevels = ["1", "2"]\n'
+        '[columns.y]\nkind = "number"\nlow = 0\nhigh = 1'
+    )
     f = np.repeat([1.0, 2.0], 2000)
     found = sv.Ridge(bounds=as_numbers).fit(pd.DataFrame({"f": f}), f - 1, epsilon=5.0).coef_
     assert found[1] - found[0] == pytest.approx(1, abs=0.1)
@@ -448,12 +450,16 @@ def test_nothing_unnoised_is_kept():
     noisy = np.array(ridge.release_.value["statistics"])
     assert not np.any(np.isclose(noisy, products, rtol=1e-6, atol=0)[np.triu_indices(P + 2, 1)])
     assert set(vars(ridge)) == set(ridge.get_params()) | {
-        "release_", "guarantee_", "_recoding", "n_features_in_", "intercept_", "coef_",
-    }  # fmt: skip
+        "release_",
+        "guarantee_",
+        "_recoding",
+        "n_features_in_",
+        "intercept_",
+        "coef_",
+    }
 
 
-# --- λ that the plan chooses
-# ------------------------------------------------------------------------------------------
+# --- λ that the plan chooses ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

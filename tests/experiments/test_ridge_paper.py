@@ -33,7 +33,6 @@ METHODS = (
     "unregularised, personalised",
     "unregularised, sampled, t = max",
     "unregularised, sampled, t = mean",
-    # fmt: skip
     "regularised, personalised",
     "regularised, sampled, t = max",
     "regularised, sampled, t = mean",

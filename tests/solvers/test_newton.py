@@ -22,8 +22,7 @@ from sottovoce.solvers import losses, newton
 BOX = sv.Bounds(features=(-0.5, 0.5), label=(-1, 1))
 
 
-# --- What a fit takes
-# -------------------------------------------------------------------------------------------------
+# --- What a fit takes -----------------------------------------------------------------------------
 
 
 @dataclass
@@ -264,8 +263,7 @@ def test_the_output_noise_is_negligible():
     assert math.sqrt(H) * noise < 1e-2 * sampling
 
 
-# --- Classifiers
-# ------------------------------------------------------------------------------------------------------
+# --- Classifiers ----------------------------------------------------------------------------------
 
 
 def classified(total, slopes, alpha, kind, classes, seed=0):
@@ -310,8 +308,7 @@ def test_a_classifier_arrives_for_every_table_of_the_sweep(passes):
         assert passes.arrived
 
 
-# --- The steps that always suffice
-# ------------------------------------------------------------------------------------
+# --- The steps that always suffice ----------------------------------------------------------------
 
 
 def problem(n=50, slopes=3, tau=0.3, error=0.0, astray=None):

@@ -298,8 +298,7 @@ def test_the_audit_of_a_release(window, served, tmp_path):  # noqa: F811
         )
 
 
-# --- without a browser: everything that can be typed wrong
-# -------------------------------------------------------
+# --- without a browser: everything that can be typed wrong ----------------------------------------
 
 
 @contextmanager
@@ -330,9 +329,18 @@ def shared(tmp_path_factory):
 
 
 DESCRIBED = {
-    "person": "id", "budget": "tier", "tiers": PRICES, "kind-1": "number", "low-1": "18", "high-1": "100",
-    "kind-2": "factor", "levels-2": "no, yes", "kind-3": "number", "low-3": "0", "high-3": "20000",
-}  # fmt: skip
+    "person": "id",
+    "budget": "tier",
+    "tiers": PRICES,
+    "kind-1": "number",
+    "low-1": "18",
+    "high-1": "100",
+    "kind-2": "factor",
+    "levels-2": "no, yes",
+    "kind-3": "number",
+    "low-3": "0",
+    "high-3": "20000",
+}
 
 
 def wrong(answer):
@@ -466,18 +474,33 @@ ELSEWHERE = re.compile(
 )
 #: Ways to go wrong on the pages: where a form is sent, and what stands in it besides what is right.
 SCHEMAS = [
-    {"low-3": ""}, {"high-3": "-5"}, {"levels-2": "yes"}, {"person": "nobody"}, {"budget": "id"}, {"tiers": ""},
-    {"tiers": "careful = 0.2"}, {"toml": "this is not TOML"}, {"toml": 'persom = "id"'}, {"toml": "person = 5"},
+    {"low-3": ""},
+    {"high-3": "-5"},
+    {"levels-2": "yes"},
+    {"person": "nobody"},
+    {"budget": "id"},
+    {"tiers": ""},
+    {"tiers": "careful = 0.2"},
+    {"toml": "this is not TOML"},
+    {"toml": 'persom = "id"'},
+    {"toml": "person = 5"},
     {"toml": '[columns.cost]\nkind = "money"'},
-]  # fmt: skip
+]
 QUESTIONS = [
-    {"column": "smoker"}, {"share": "0"}, {"share": "0.0000001"}, {"spread": "1e9"},
-    {"question": "quantile", "q": "0.5 2"}, {"question": "quantile", "cells": "1"},
-    {"question": "quantile", "cells": "1e9"}, {"question": "ridge", "method": "output", "alpha": "1e-300"},
-    {"question": "ridge", "label_scale": "1e9"}, {"question": "logistic", "column": "smoker", "alpha": "1e-12"},
-    {"question": "posterior", "gamma": "1e300"}, {"question": "posterior", "delta": "1e-300"},
+    {"column": "smoker"},
+    {"share": "0"},
+    {"share": "0.0000001"},
+    {"spread": "1e9"},
+    {"question": "quantile", "q": "0.5 2"},
+    {"question": "quantile", "cells": "1"},
+    {"question": "quantile", "cells": "1e9"},
+    {"question": "ridge", "method": "output", "alpha": "1e-300"},
+    {"question": "ridge", "label_scale": "1e9"},
+    {"question": "logistic", "column": "smoker", "alpha": "1e-12"},
+    {"question": "posterior", "gamma": "1e300"},
+    {"question": "posterior", "delta": "1e-300"},
     {"question": "ridge", "column": "age", "method": "output", "share": "1"},
-]  # fmt: skip
+]
 
 
 def visible(text: str) -> str:

@@ -18,10 +18,22 @@ from web.rooms import app_over, complaints, curator, desk_in, served, text  # no
 SELLERS = [(f"seller-{i:03d}", 1 + 37 * i % 41 / 10) for i in range(120)]
 CSV = "seller,cost\n" + "".join(f"{name},{cost}\n" for name, cost in SELLERS)
 FORM = {
-    "prior": "uniform", "low": "1", "high": "6", "by": "budget", "amount": "200", "slide": "0", "rule": "ceiling",
-    "cap": "1", "features": "10", "norm": "1", "coin": "0.01", "middle": "", "deviation": "", "seller": "seller",
+    "prior": "uniform",
+    "low": "1",
+    "high": "6",
+    "by": "budget",
+    "amount": "200",
+    "slide": "0",
+    "rule": "ceiling",
+    "cap": "1",
+    "features": "10",
+    "norm": "1",
+    "coin": "0.01",
+    "middle": "",
+    "deviation": "",
+    "seller": "seller",
     "cost": "cost",
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -56,9 +68,19 @@ def sent(client, content=CSV, name="sellers.csv"):
     ("form", "words"),
     [
         ({}, ["--prior", "uniform:1:6", "--budget", "200"]),
-        ({"rule": "scaling", "slide": "20"}, ["--prior", "uniform:1:6", "--budget", "2000", "--rule", "scaling"]),
         (
-            {"by": "trade_off", "amount": ".001", "prior": "lognormal", "middle": "2", "deviation": ".5", "cap": ".4"},
+            {"rule": "scaling", "slide": "20"},
+            ["--prior", "uniform:1:6", "--budget", "2000", "--rule", "scaling"],
+        ),
+        (
+            {
+                "by": "trade_off",
+                "amount": ".001",
+                "prior": "lognormal",
+                "middle": "2",
+                "deviation": ".5",
+                "cap": ".4",
+            },
             ["--prior", "lognormal:2:0.5:1:6", "--trade-off", "0.001", "--cap", "0.4"],
         ),
         ({"reserve": "4"}, ["--prior", "uniform:1:6", "--budget", "200", "--reserve", "4"]),
@@ -67,7 +89,7 @@ def sent(client, content=CSV, name="sellers.csv"):
             ["--prior", "empirical:EARLIER", "--budget", "200"],
         ),
     ],
-)  # fmt: skip
+)
 def test_the_allocation_is_the_one_of_the_command_line(client, tmp_path, form, words):
     query = {**FORM, **form, "table": sent(client)}
     (tmp_path / "sellers.csv").write_text(CSV)

@@ -136,10 +136,20 @@ def read_rows_input(release: Release, model: Any, budgets: Budgets, rows: Datase
         promise = plan.guarantee
     mechanism, ridge = _read_mechanism(release)
     setting = AuditInput(
-        mechanism, X, y, root, ridge, _read_release_domain(release), partial(prepare_rows, release, model),
-        promised=_fill_largest_epsilon(release, len(y)) if promise is None else promise.amounts[kinds],
-        neighbours=release.guarantee["neighbours"], owner=owner, people=budgets.people,
-    )  # fmt: skip
+        mechanism,
+        X,
+        y,
+        root,
+        ridge,
+        _read_release_domain(release),
+        partial(prepare_rows, release, model),
+        promised=_fill_largest_epsilon(release, len(y))
+        if promise is None
+        else promise.amounts[kinds],
+        neighbours=release.guarantee["neighbours"],
+        owner=owner,
+        people=budgets.people,
+    )
     return replace(setting, earlier=_compute_eigenvalue_distances(release, setting))
 
 
@@ -556,9 +566,16 @@ def read_described_input(
     else:
         people, owner = factorise(groups)
     return AuditInput(
-        est, rows, labels, np.ones(len(labels)), float(est.alpha), read_bounds_domain(est.bounds, rows.shape[1]),
-        partial(clip_rows, est.bounds), owner=owner, people=people,
-    )  # fmt: skip
+        est,
+        rows,
+        labels,
+        np.ones(len(labels)),
+        float(est.alpha),
+        read_bounds_domain(est.bounds, rows.shape[1]),
+        partial(clip_rows, est.bounds),
+        owner=owner,
+        people=people,
+    )
 
 
 def clip_rows(bounds: Bounds | None, X: Any, y: Any) -> tuple[Floats, Floats]:

@@ -430,9 +430,12 @@ def audit(task: Task) -> Outcome:
         "Bounds fail with probability 2·10⁻⁸. The promise is proved for (a, η) that are chosen "
         "without data.",
         "The same audit does not refute the certified market with our logistic regression"
-        + (f", and does refute it where {louder} times the budget is spent." if found[2].is_refuted else "; from so few "
-           "draws it does not notice a planted bug either."),
-    )  # fmt: skip
+        + (
+            f", and does refute it where {louder} times the budget is spent."
+            if found[2].is_refuted
+            else "; from so few draws it does not notice a planted bug either."
+        ),
+    )
     return Outcome(
         task.name,
         task.size,
@@ -501,8 +504,10 @@ def appendix_c(task: Task) -> Outcome:
     """Appendix C: two sellers, the exact joint minimum for every noise b, on the data and on a
     neighbour.
     """
-    lines = {"the data": two_sellers_as_published(LABELS),
-             "second label changed": two_sellers_as_published(NEIGHBOUR)}  # fmt: skip
+    lines = {
+        "the data": two_sellers_as_published(LABELS),
+        "second label changed": two_sellers_as_published(NEIGHBOUR),
+    }
     columns = [column for name, line in lines.items() for column in _make_columns(name, line)]
     table = ResultTable(
         "w, ε and payments by the noise", "b", tuple(f"{b:g}" for b in NOISES), tuple(columns)

@@ -137,13 +137,15 @@ def _compare_table_14() -> list[Erratum]:
     grown = table["unreg_pdp_op"][wrong] / table["unreg_pdp_op"][trusted]
     return [
         _make_erratum(
-            "ridge/table-14", "Table 14",
+            "ridge/table-14",
+            "Table 14",
             f"λ = {WRONG_LINE:g}, sampled at t = {word}, by the line λ = {TRUSTED_LINE:g}",
-            "standard deviation", table[f"unreg_jorgensen_{word}"][wrong],
+            "standard deviation",
+            table[f"unreg_jorgensen_{word}"][wrong],
             table[f"unreg_jorgensen_{word}"][trusted] * grown,
         )
         for word in ("max", "mean")
-    ]  # fmt: skip
+    ]
 
 
 def ridge_claims() -> list[Erratum]:
@@ -151,16 +153,31 @@ def ridge_claims() -> list[Erratum]:
     beyond = 2 * float(ndtr(-2.0))
     promised = 0.01
     return [
-        _make_erratum("ridge/errata", "Assumption 2.4", "σ = ½, xᵀθ* = 0; |y| ≤ 1 is assumed", "P(|y| > 1)", 0.0, beyond),
         _make_erratum(
-            "ridge/errata", "Sampling", "mean of two, t = 0.2, noise by the number sampled", "ε", promised,
+            "ridge/errata",
+            "Assumption 2.4",
+            "σ = ½, xᵀθ* = 0; |y| ≤ 1 is assumed",
+            "P(|y| > 1)",
+            0.0,
+            beyond,
+        ),
+        _make_erratum(
+            "ridge/errata",
+            "Sampling",
+            "mean of two, t = 0.2, noise by the number sampled",
+            "ε",
+            promised,
             compute_sampled_mean_loss(0.2, promised),
         ),
         _make_erratum(
-            "ridge/errata", "Sampling", "ridge, d = 30, λ = 1000, t = ½, ten others", "ε", promised,
+            "ridge/errata",
+            "Sampling",
+            "ridge, d = 30, λ = 1000, t = ½, ten others",
+            "ε",
+            promised,
             compute_sampled_ridge_loss(10, 30, 1000.0, 0.5, promised),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def compute_sampled_mean_loss(t: float, epsilon: float) -> float:
@@ -279,13 +296,31 @@ def market_constants() -> list[Erratum]:
     return [
         _make_erratum("market/errata", "Theorem A.1", setting, "μ", printed[0], right[0]),
         _make_erratum("market/errata", "Theorem A.1", setting, "σ", printed[1], right[1]),
-        _make_erratum("market/theorem-3.4", "(29)", "pγ = 10⁻⁵, d = ‖b‖ = 5, δ = ½", "limit", limit.bound_29, limit.least),
         _make_erratum(
-            "market/errata", "Theorem 2.1", f"a = 1/m, m = {rows}, λ = {lam:g}, with the term that is dropped", "ε",
-            promised, promised + 2 * math.log1p(1 / (rows * lam)),
+            "market/theorem-3.4",
+            "(29)",
+            "pγ = 10⁻⁵, d = ‖b‖ = 5, δ = ½",
+            "limit",
+            limit.bound_29,
+            limit.least,
         ),
-        _make_erratum("market/errata", "Theorem 4.1", "halfway between a = (.9, .1) and (.1, .9)", "Σe^z", 1.0, halfway),
-    ]  # fmt: skip
+        _make_erratum(
+            "market/errata",
+            "Theorem 2.1",
+            f"a = 1/m, m = {rows}, λ = {lam:g}, with the term that is dropped",
+            "ε",
+            promised,
+            promised + 2 * math.log1p(1 / (rows * lam)),
+        ),
+        _make_erratum(
+            "market/errata",
+            "Theorem 4.1",
+            "halfway between a = (.9, .1) and (.1, .9)",
+            "Σe^z",
+            1.0,
+            halfway,
+        ),
+    ]
 
 
 def users_gaps() -> list[Erratum]:

@@ -95,72 +95,192 @@ PAPERS = {
 }
 
 EXPERIMENTS = (
-    Experiment("ridge/table-1", "Personalised against one ε for all, synthetic, by λ", "ridge_tables:table_1"),
-    Experiment("ridge/table-2", "Personalised against one ε for all, medical, by λ", "ridge_tables:table_2"),
-    Experiment("ridge/table-3", "Against one ε for all, synthetic, by ε of conservatives", "ridge_tables:by_line"),
-    Experiment("ridge/table-4", "Against one ε for all, medical, by ε of conservatives", "ridge_tables:by_line"),
-    Experiment("ridge/table-5", "Against one ε for all, synthetic, by ε of mediums", "ridge_tables:by_line"),
-    Experiment("ridge/table-6", "Against one ε for all, medical, by ε of mediums", "ridge_tables:by_line"),
-    Experiment("ridge/table-7", "Against one ε for all, synthetic, by share of conservatives", "ridge_tables:by_line"),
-    Experiment("ridge/table-8", "Against one ε for all, medical, by share of conservatives", "ridge_tables:by_line"),
-    Experiment("ridge/table-9", "Against one ε for all, synthetic, by rows", "ridge_tables:by_line"),
+    Experiment(
+        "ridge/table-1",
+        "Personalised against one ε for all, synthetic, by λ",
+        "ridge_tables:table_1",
+    ),
+    Experiment(
+        "ridge/table-2", "Personalised against one ε for all, medical, by λ", "ridge_tables:table_2"
+    ),
+    Experiment(
+        "ridge/table-3",
+        "Against one ε for all, synthetic, by ε of conservatives",
+        "ridge_tables:by_line",
+    ),
+    Experiment(
+        "ridge/table-4",
+        "Against one ε for all, medical, by ε of conservatives",
+        "ridge_tables:by_line",
+    ),
+    Experiment(
+        "ridge/table-5", "Against one ε for all, synthetic, by ε of mediums", "ridge_tables:by_line"
+    ),
+    Experiment(
+        "ridge/table-6", "Against one ε for all, medical, by ε of mediums", "ridge_tables:by_line"
+    ),
+    Experiment(
+        "ridge/table-7",
+        "Against one ε for all, synthetic, by share of conservatives",
+        "ridge_tables:by_line",
+    ),
+    Experiment(
+        "ridge/table-8",
+        "Against one ε for all, medical, by share of conservatives",
+        "ridge_tables:by_line",
+    ),
+    Experiment(
+        "ridge/table-9", "Against one ε for all, synthetic, by rows", "ridge_tables:by_line"
+    ),
     Experiment("ridge/table-10", "Against one ε for all, medical, by rows", "ridge_tables:by_line"),
     Experiment("ridge/table-11", "Against sampling, synthetic, by λ", "ridge_tables:by_lambda"),
     Experiment("ridge/table-12", "Against sampling, medical, by λ", "ridge_tables:by_lambda"),
     Experiment("ridge/table-13", "Standard deviations, synthetic, by λ", "ridge_tables:by_lambda"),
     Experiment("ridge/table-14", "Standard deviations, medical, by λ", "ridge_tables:by_lambda"),
-    Experiment("ridge/figure-1", "Loss and its deviation, medical, by share of conservatives", "ridge_figures:figure"),
-    Experiment("ridge/figure-2", "Against sampling, synthetic, by ε of conservatives", "ridge_figures:figure"),
-    Experiment("ridge/figure-3", "Against sampling, medical, by ε of conservatives", "ridge_figures:figure"),
-    Experiment("ridge/figure-4", "Against sampling, synthetic, by ε of mediums", "ridge_figures:figure"),
-    Experiment("ridge/figure-5", "Against sampling, medical, by ε of mediums", "ridge_figures:figure"),
-    Experiment("ridge/figure-6", "Against sampling, synthetic, by share of conservatives", "ridge_figures:figure"),
-    Experiment("ridge/figure-7", "Against sampling, medical, by share of conservatives", "ridge_figures:figure"),
+    Experiment(
+        "ridge/figure-1",
+        "Loss and its deviation, medical, by share of conservatives",
+        "ridge_figures:figure",
+    ),
+    Experiment(
+        "ridge/figure-2",
+        "Against sampling, synthetic, by ε of conservatives",
+        "ridge_figures:figure",
+    ),
+    Experiment(
+        "ridge/figure-3", "Against sampling, medical, by ε of conservatives", "ridge_figures:figure"
+    ),
+    Experiment(
+        "ridge/figure-4", "Against sampling, synthetic, by ε of mediums", "ridge_figures:figure"
+    ),
+    Experiment(
+        "ridge/figure-5", "Against sampling, medical, by ε of mediums", "ridge_figures:figure"
+    ),
+    Experiment(
+        "ridge/figure-6",
+        "Against sampling, synthetic, by share of conservatives",
+        "ridge_figures:figure",
+    ),
+    Experiment(
+        "ridge/figure-7",
+        "Against sampling, medical, by share of conservatives",
+        "ridge_figures:figure",
+    ),
     Experiment("ridge/figure-8", "Against sampling, synthetic, by rows", "ridge_figures:figure"),
     Experiment("ridge/figure-9", "Against sampling, medical, by rows", "ridge_figures:figure"),
     Experiment("ridge/figure-10", "Standard deviation, synthetic, by λ", "ridge_figures:figure"),
     Experiment("ridge/figure-11", "Standard deviation, medical, by λ", "ridge_figures:figure"),
-    Experiment("ridge/figure-12", "Standard deviation, synthetic, by ε of conservatives", "ridge_figures:figure"),
-    Experiment("ridge/figure-13", "Standard deviation, medical, by ε of conservatives", "ridge_figures:figure"),
-    Experiment("ridge/figure-14", "Standard deviation, synthetic, by ε of mediums", "ridge_figures:figure"),
-    Experiment("ridge/figure-15", "Standard deviation, medical, by ε of mediums", "ridge_figures:figure"),
-    Experiment("ridge/figure-16", "Standard deviation, synthetic, by share of conservatives", "ridge_figures:figure"),
-    Experiment("ridge/figure-17", "Standard deviation, medical, by share of conservatives", "ridge_figures:figure"),
+    Experiment(
+        "ridge/figure-12",
+        "Standard deviation, synthetic, by ε of conservatives",
+        "ridge_figures:figure",
+    ),
+    Experiment(
+        "ridge/figure-13",
+        "Standard deviation, medical, by ε of conservatives",
+        "ridge_figures:figure",
+    ),
+    Experiment(
+        "ridge/figure-14", "Standard deviation, synthetic, by ε of mediums", "ridge_figures:figure"
+    ),
+    Experiment(
+        "ridge/figure-15", "Standard deviation, medical, by ε of mediums", "ridge_figures:figure"
+    ),
+    Experiment(
+        "ridge/figure-16",
+        "Standard deviation, synthetic, by share of conservatives",
+        "ridge_figures:figure",
+    ),
+    Experiment(
+        "ridge/figure-17",
+        "Standard deviation, medical, by share of conservatives",
+        "ridge_figures:figure",
+    ),
     Experiment("ridge/figure-18", "Standard deviation, synthetic, by rows", "ridge_figures:figure"),
     Experiment("ridge/figure-19", "Standard deviation, medical, by rows", "ridge_figures:figure"),
-    Experiment("ridge/theorem-2.5", "The bound on the error against the error", "ridge_figures:accuracy"),
+    Experiment(
+        "ridge/theorem-2.5", "The bound on the error against the error", "ridge_figures:accuracy"
+    ),
     Experiment("ridge/speed", "All runs at once against a loop over runs", "ridge_tables:speed"),
     Experiment("ridge/errata", "What the paper got wrong", "errata:outcome"),
     Experiment("market/figure-2a", "Error and payments by trade-off", "market_figures:figure_2a"),
-    Experiment("market/figure-2b", "Error + γ·payment, costs apart and correlated", "market_figures:figure_2b"),
+    Experiment(
+        "market/figure-2b",
+        "Error + γ·payment, costs apart and correlated",
+        "market_figures:figure_2b",
+    ),
     Experiment("market/figure-3", "Errors and loss by μ", "market_figures:figure_3"),
-    Experiment("market/figure-4", "Variance of weights by variance of costs", "market_figures:figure_4"),
+    Experiment(
+        "market/figure-4", "Variance of weights by variance of costs", "market_figures:figure_4"
+    ),
     Experiment("market/figure-5", "Errors by average ε", "market_figures:figure_5"),
-    Experiment("market/certified", "The certified market beside the published one", "market_figures:compare_certified"),
-    Experiment("market/appendix-c", "Two sellers: the minimum for every noise", "market_claims:appendix_c"),
+    Experiment(
+        "market/certified",
+        "The certified market beside the published one",
+        "market_figures:compare_certified",
+    ),
+    Experiment(
+        "market/appendix-c", "Two sellers: the minimum for every noise", "market_claims:appendix_c"
+    ),
     Experiment("market/audit", "The claim of privacy, audited; ours too", "market_claims:audit"),
     Experiment("market/lies", "Who gains by a lie", "market_claims:lies"),
     Experiment("market/theorem-3.4", "The limit for many sellers", "market_claims:theorem_3_4"),
     Experiment("market/errata", "What the paper got wrong", "errata:outcome"),
-    Experiment("users/theorem-2", "Weights against sample limiting, the ratio that tends to 3/2", "users_claims:theorem_2"),
-    Experiment("users/counterexample", "Weights against sample limiting, more than 3/2", "users_claims:counterexample"),
-    Experiment("users/example-1", "The gap without a bound, by the solver", "users_claims:example_1"),
+    Experiment(
+        "users/theorem-2",
+        "Weights against sample limiting, the ratio that tends to 3/2",
+        "users_claims:theorem_2",
+    ),
+    Experiment(
+        "users/counterexample",
+        "Weights against sample limiting, more than 3/2",
+        "users_claims:counterexample",
+    ),
+    Experiment(
+        "users/example-1", "The gap without a bound, by the solver", "users_claims:example_1"
+    ),
     Experiment("users/example-3", "The same with features of length one", "users_claims:example_3"),
-    Experiment("users/quantile", "The median with weights and with sample limiting, and Theorem 9", "users_claims:quantile"),
-    Experiment("users/figure-1", "Regression on synthetic data, by rows, ε = 1", "users_regression:figure"),
-    Experiment("users/figure-2", "Regression on synthetic data, by α, ε = 1", "users_regression:figure"),
-    Experiment("users/figure-3", "Regression on synthetic data, by rows, ε = 2 and 3", "users_regression:figure"),
-    Experiment("users/exact", "The exact sensitivity against the published one", "users_regression:exact"),
+    Experiment(
+        "users/quantile",
+        "The median with weights and with sample limiting, and Theorem 9",
+        "users_claims:quantile",
+    ),
+    Experiment(
+        "users/figure-1", "Regression on synthetic data, by rows, ε = 1", "users_regression:figure"
+    ),
+    Experiment(
+        "users/figure-2", "Regression on synthetic data, by α, ε = 1", "users_regression:figure"
+    ),
+    Experiment(
+        "users/figure-3",
+        "Regression on synthetic data, by rows, ε = 2 and 3",
+        "users_regression:figure",
+    ),
+    Experiment(
+        "users/exact", "The exact sensitivity against the published one", "users_regression:exact"
+    ),
     Experiment("users/table-1", "Regression on drug reviews and news", "users_tables:table_1"),
     Experiment("users/table-2", "Logistic regression on drug reviews", "users_tables:table_2"),
-    Experiment("users/table-1-law", "What Table 1 tells about its noise", "users_claims:table_1_law"),
-    Experiment("users/table-2-noise", "Which ε the noise of Table 2 keeps", "users_claims:table_2_noise"),
+    Experiment(
+        "users/table-1-law", "What Table 1 tells about its noise", "users_claims:table_1_law"
+    ),
+    Experiment(
+        "users/table-2-noise", "Which ε the noise of Table 2 keeps", "users_claims:table_2_noise"
+    ),
     Experiment("users/errata", "What the paper got wrong, or left loose", "errata:outcome"),
     Experiment("instance/figure-1", "Losses to noise on the solution", "instance_figures:figure_1"),
-    Experiment("instance/figure-2", "Losses by rows, and to one sample by risk", "instance_figures:figure_2"),
-    Experiment("instance/efficiency", "How efficient a posterior sample is", "instance_efficiency:efficiency"),
+    Experiment(
+        "instance/figure-2",
+        "Losses by rows, and to one sample by risk",
+        "instance_figures:figure_2",
+    ),
+    Experiment(
+        "instance/efficiency",
+        "How efficient a posterior sample is",
+        "instance_efficiency:efficiency",
+    ),
     Experiment("instance/errata", "What the paper got wrong", "errata:outcome"),
-)  # fmt: skip
+)
 
 
 def choose_experiments(names: Sequence[str]) -> list[Experiment]:

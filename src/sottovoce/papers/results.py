@@ -257,5 +257,7 @@ def _read_all(
 
 
 def _make_tuples(content: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
-            for name, value in content.items()}  # fmt: skip
+    return {
+        name: tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+        for name, value in content.items()
+    }

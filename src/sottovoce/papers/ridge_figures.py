@@ -92,9 +92,15 @@ class FigureSetting:
 
 #: λ is printed for Figure 1 only; the others are in the names of the authors' files.
 SHOWN = (
-    (False, "eps_c", 50.0), (True, "eps_c", 1.0), (False, "eps_m", 50.0), (True, "eps_m", 1.0),
-    (False, "f_c", 100.0), (True, "f_c", 0.9), (False, "rows", 100.0), (True, "rows", 1.0),
-)  # fmt: skip
+    (False, "eps_c", 50.0),
+    (True, "eps_c", 1.0),
+    (False, "eps_m", 50.0),
+    (True, "eps_m", 1.0),
+    (False, "f_c", 100.0),
+    (True, "f_c", 0.9),
+    (False, "rows", 100.0),
+    (True, "rows", 1.0),
+)
 FIGURES = {
     1: FigureSetting(True, "f_c", 0.7, (MEAN, STD)),
     **{number: FigureSetting(*shown, (MEAN,)) for number, shown in enumerate(SHOWN, start=2)},

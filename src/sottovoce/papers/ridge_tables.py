@@ -404,9 +404,13 @@ def _make_uniform_columns(
         for lam in lams
     ]
     columns = tuple(
-        ResultColumn(f"{WORDS[kind]}, all at ε = {single:.5f}", tuple(getattr(losses, kind) for losses in found),
-               published[f"{kind}_uniform"]) for kind in ("unreg", "reg")
-    )  # fmt: skip
+        ResultColumn(
+            f"{WORDS[kind]}, all at ε = {single:.5f}",
+            tuple(getattr(losses, kind) for losses in found),
+            published[f"{kind}_uniform"],
+        )
+        for kind in ("unreg", "reg")
+    )
     chance = PLAIN.smallest_at_least(single, len(data.y))
     return columns, (
         "The column with one ε for all hangs on a single number, the smallest ε drawn. The "
@@ -442,10 +446,16 @@ PRINTED = {
 MEDICAL_TABLES = (12, 14)
 #: Printed exponents that cannot be right: by table and line, what they must be for each column.
 EXPONENTS = {
-    (11, "1"): {"unreg_pdp_op": 8.54e2, "unreg_jorgensen_max": 1.09e3, "unreg_jorgensen_mean": 1.89e3,
-                "reg_pdp_op": 3.32e3, "reg_jorgensen_max": 4.16e3, "reg_jorgensen_mean": 7.55e3},
+    (11, "1"): {
+        "unreg_pdp_op": 8.54e2,
+        "unreg_jorgensen_max": 1.09e3,
+        "unreg_jorgensen_mean": 1.89e3,
+        "reg_pdp_op": 3.32e3,
+        "reg_jorgensen_max": 4.16e3,
+        "reg_jorgensen_mean": 7.55e3,
+    },
     (14, "0.01"): {"unreg_jorgensen_max": 1.58e5, "unreg_jorgensen_mean": 3.12e5},
-}  # fmt: skip
+}
 #: Draws of budgets among which the medical tables take the one whose sum is the median.
 MEDIAN_OF = 300
 #: Below this a test loss is zero but for the rounding of 64-bit arithmetic.

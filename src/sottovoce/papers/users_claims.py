@@ -104,9 +104,11 @@ def theorem_2(task: Task) -> Outcome:
     own = (2 * every + 1) / (4 * every**2)
     other = 3 / (4 * every)
     columns = (
-        _make_column("weights", ours, own), _make_column("weights, as sv.Mean plans", planned, own),
-        _make_column("limit, best h", limit, other), _make_column("ratio", ratio, other / own),
-    )  # fmt: skip
+        _make_column("weights", ours, own),
+        _make_column("weights, as sv.Mean plans", planned, own),
+        _make_column("limit, best h", limit, other),
+        _make_column("ratio", ratio, other / own),
+    )
     words = (
         "Print says that the best weights have a variance less than (2g + 1)/(4g²). It is this "
         "number: at the optimum "
@@ -184,7 +186,6 @@ def example_1(task: Task) -> Outcome:
     columns = (
         _make_column("best map", value, every**-4.0),
         _make_column("no map is below", bound),
-        # fmt: skip
         _make_column("limit, best h", limit, 1 / (4 * every**3)),
         _make_column("ratio", ratio, every / 4),
     )
@@ -214,7 +215,6 @@ def example_3(task: Task) -> Outcome:
     columns = (
         _make_column("best map", value, 6 / every),
         _make_column("no map is below", bound),
-        # fmt: skip
         _make_column("limit, best h, median", limit, every / 9),
         _make_column("ratio", ratio, every**2 / 54),
     )

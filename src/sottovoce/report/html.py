@@ -48,13 +48,16 @@ def _make_row(name: str, *cells: str) -> str:
 
 
 PAGE_STYLE = """\
-:root { --ground: #fbfaf7; --ink: #23211d; --soft: #6a655c; --line: #dedad0; --own: #1f6f78; --other: #b9b2a3;
+:root { --ground: #fbfaf7; --ink: #23211d; --soft: #6a655c; --line: #dedad0; --own: #1f6f78; \
+--other: #b9b2a3;
   --stamp: #b3261e; }
 @media screen and (prefers-color-scheme: dark) {
-  :root { --ground: #191a1c; --ink: #e8e5de; --soft: #a09a8e; --line: #38383a; --own: #5fb8c2; --other: #5d5a54;
+  :root { --ground: #191a1c; --ink: #e8e5de; --soft: #a09a8e; --line: #38383a; --own: #5fb8c2; \
+--other: #5d5a54;
     --stamp: #f2857c; }
 }
-body { background: var(--ground); color: var(--ink); font: 17px/1.55 Georgia, "Times New Roman", serif;
+body { background: var(--ground); color: var(--ink); font: 17px/1.55 Georgia, "Times New Roman", \
+serif;
   max-width: 44rem; margin: 3rem auto; padding: 0 1.25rem; }
 h1 { font-size: 1.7rem; line-height: 1.25; font-weight: normal; margin-bottom: .4rem; }
 h2 { font-size: 1.15rem; margin-top: 2.2rem; }
@@ -71,7 +74,8 @@ figure { margin: 1.5rem 0; overflow-x: auto; }
 figcaption { margin-bottom: .3rem; }
 svg { width: 100%; min-width: 32rem; height: auto; }
 .wide { overflow-x: auto; }
-.stamp { border: 2px solid var(--stamp); color: var(--stamp); padding: .5rem .8rem; font-size: .95rem; }
+.stamp { border: 2px solid var(--stamp); color: var(--stamp); padding: .5rem .8rem; font-size: \
+.95rem; }
 .stamp b { letter-spacing: .18em; }
 @media print {
   body { margin: 0; max-width: none; font-size: 11pt; }

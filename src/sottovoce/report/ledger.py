@@ -291,11 +291,14 @@ _STYLE = f"""\
 _BODY = Template("""\
 $stamp
 <h1>What the books say about $person</h1>
-<p class="soft">Ledger $books, up to entry $last. Amounts are exact, and count all rows of this person together.</p>
+<p class="soft">Ledger $books, up to entry $last. Amounts are exact, and count all rows of this \
+person together.</p>
 $accounts
 <h2>What this means</h2>
-<p>The numbers count how much anybody can learn about this person from what is released. Every account adds up from one
-release to the next, and no release goes beyond what is allowed in it. What all accounts come to together follows from
+<p>The numbers count how much anybody can learn about this person from what is released. Every \
+account adds up from one
+release to the next, and no release goes beyond what is allowed in it. What all accounts come to \
+together follows from
 them by a theorem (docs/theory/composition.md), rounded up.</p>
 $picture
 $meaning
@@ -304,11 +307,14 @@ $lines
 <h2>How to check it</h2>
 <p>The head of the books when this page was made:</p>
 <p class="head">$head</p>
-<p>Compare it with a head that the curator has published; every certificate of a release has one. Then, without the
+<p>Compare it with a head that the curator has published; every certificate of a release has one. \
+Then, without the
 books and without their key:</p>
 <p class="head">sottovoce ledger check THIS-PAGE.html --head HEAD</p>$signed
-<p>It computes every digest again from the proof inside this page, and makes the page again from the proof. This shows
-that these amounts were booked, and when. It cannot show that nothing else was booked about you, nor that the digest in
+<p>It computes every digest again from the proof inside this page, and makes the page again from \
+the proof. This shows
+that these amounts were booked, and when. It cannot show that nothing else was booked about you, \
+nor that the digest in
 the proof is that of your name: only the curator, who has the books and their key, can.</p>
 <p class="soft">Made by $made_by. Nobody else is named on this page.</p>
 $proof""")

@@ -239,8 +239,7 @@ def _drop_last_bits(theta: Floats) -> Floats:
     return np.asarray(np.rint(theta / unit) * unit, dtype=np.float64)
 
 
-# --- Steps that always suffice (docs/theory/solver.md, Theorem 2)
-# -----------------------------------------------------
+# --- Steps that always suffice (docs/theory/solver.md, Theorem 2) ---------------------------------
 
 
 def _run_accelerated(problem: Problem, tolerance: float, bits: int) -> Exact:
