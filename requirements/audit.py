@@ -1,8 +1,8 @@
 """Asks for known vulnerabilities of every package that is locked, for all systems at once.
 
-Exit code 0: all were asked about, and nothing is known. 1: something is known. 2: not all could be asked about, so that
-nothing is proved. pip-audit alone ends with 0 where a service knows none of the packages, and with 1 where there is
-no network.
+Exit code 0: all were asked about, and nothing is known. 1: something is known. 2: not all could be
+asked about, so that nothing is proved. pip-audit alone ends with 0 where a service knows none of
+the packages, and with 1 where there is no network.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ CLEAN, FOUND, NOT_ASKED = range(3)
 
 
 def locked(files: list[Path]) -> dict[str, set[str]]:
-    """Returns the versions of every package in lock files. One that depends on Python's version has several."""
+    """Returns the versions of every package in lock files. One that depends on Python's version has
+    several.
+    """
     versions: dict[str, set[str]] = {}
     for file in files:
         for line in file.read_text("utf-8").splitlines():
@@ -31,7 +33,9 @@ def locked(files: list[Path]) -> dict[str, set[str]]:
 
 
 def ask(pins: list[str]) -> list[dict]:
-    """Returns what pip-audit reports of packages, one version of each, or nothing where it could not ask."""
+    """Returns what pip-audit reports of packages, one version of each, or nothing where it could
+    not ask.
+    """
     with tempfile.TemporaryDirectory() as folder:
         asked = Path(folder, "asked.txt")
         asked.write_text("\n".join(pins), encoding="utf-8")
@@ -71,8 +75,8 @@ def report(versions: dict[str, set[str]], ask=ask) -> int:
     wanted = sum(map(len, versions.values()))
     if asked < wanted:
         print(
-            f"The vulnerability service answered for {asked} of {wanted} packages. All must be asked about. "
-            "Run this where there is a network."
+            f"The vulnerability service answered for {asked} of {wanted} packages. All must be "
+            "asked about. Run this where there is a network."
         )
     else:
         print(f"{wanted} packages asked about, {found} known vulnerabilities.")

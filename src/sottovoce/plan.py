@@ -111,7 +111,10 @@ class ExpectedError:
             + "."
         )
         if self.bias > 0:
-            told += f" Besides, up to about {format_error(self.bias)} of bias is possible, which is not in it."
+            told += (
+                f" Besides, up to about {format_error(self.bias)} of bias is possible, which is "
+                "not in it."
+            )
         told += f" {self.assumed}" if self.assumed else ""
         if self.in_column is not None:
             told += f" If so, it is about {format_error(self.in_column)} in units of the column."

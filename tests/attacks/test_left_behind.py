@@ -139,8 +139,10 @@ handle = desk.scratch.handle(table.path)
 by_link = ["cat", str(table.path)]
 by_number = ["cat", f"/proc/{os.getpid()}/fd/{handle}"]
 handed = subprocess.run(by_link, pass_fds=(handle,), capture_output=True).stdout
-strangers = [subprocess.run(command, capture_output=True).stdout for command in (by_link, by_number)]
-print(os.geteuid() > 0, os.stat("/proc/self/fd").st_uid, handle is not None, table.columns, handed, strangers)
+both = (by_link, by_number)
+strangers = [subprocess.run(command, capture_output=True).stdout for command in both]
+owner = os.stat("/proc/self/fd").st_uid
+print(os.geteuid() > 0, owner, handle is not None, table.columns, handed, strangers)
 """
 
 

@@ -222,9 +222,7 @@ def test_a_whole_chain_made_anew_does_not_lead_to_the_published_head(statement):
         read_statement(make_statement_page(forged))  # nobody has signed it
 
 
-def test_a_chain_signed_by_somebody_else_leads_neither_to_the_published_head_nor_to_the_published_key(
-    statement,
-):
+def test_a_chain_signed_by_somebody_else_leads_neither_to_the_published_head_nor_key(statement):
     stranger = sv.Session()
     stranger.grant({"p0017": 5.0})
     forged = read_statement(make_statement_page(Statement.of(stranger.ledger, "p0017")))

@@ -202,7 +202,8 @@ def test_help_comes_at_once(words):
     code = """
 import atexit, sys
 from sottovoce.cli.main import app
-atexit.register(lambda: print({"numpy", "pyarrow", "sklearn", "opendp", "scipy"} & set(sys.modules)))
+heavy = {"numpy", "pyarrow", "sklearn", "opendp", "scipy"}
+atexit.register(lambda: print(heavy & set(sys.modules)))
 app()
 """
     result = subprocess.run(

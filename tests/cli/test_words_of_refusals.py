@@ -16,7 +16,8 @@ from pyarrow import csv
 
 #: What only somebody who writes Python can do.
 PYTHON = re.compile(
-    r"\bsv\.|\b[a-z_]+=|\bfit\b|\bNone\b|\(…|Budgets\.of|\bSchema as\b|\bdata frame|\barray|\bmapping\b|\bCall \b"
+    r"\bsv\.|\b[a-z_]+=|\bfit\b|\bNone\b|\(…|Budgets\.of|\bSchema as\b|\bdata frame|\barray"
+    r"|\bmapping\b|\bCall \b"
 )
 MEAN = "mean salaries.csv --column salary --budget-column epsilon --person-column id"
 RIDGE = "ridge visits.csv --schema clinic.toml"

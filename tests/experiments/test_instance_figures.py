@@ -115,7 +115,7 @@ def test_figure_1_has_the_sizes_that_the_text_names():
     assert min(column("figure-1", 0, "all data over largest").ours) > 10
 
 
-def test_the_posterior_sample_has_the_known_ceilings_and_print_is_below_exact_for_most_at_large_gamma():
+def test_the_posterior_sample_has_the_known_ceilings_and_print_is_below_exact_for_most():
     """161, 969 and 7875 were found beforehand, for n = 1000; (8) below exact for 84 % at γ = 100,
     on other data.
     """

@@ -34,8 +34,8 @@ STYLE = """\
 svg.losses { --ink: #23211d; --soft: #6a655c; --line: #dedad0; --own: #1f6f78; --ground: #fbfaf7;
   font: 14px Georgia, "Times New Roman", serif; }
 @media (prefers-color-scheme: dark) {
-  svg.losses { --ink: #e8e5de; --soft: #a09a8e; --line: #38383a; --own: #5fb8c2; --ground: \
-#191a1c; }
+  svg.losses { --ink: #e8e5de; --soft: #a09a8e; --line: #38383a; --own: #5fb8c2;
+    --ground: #191a1c; }
 }
 svg.losses text { fill: var(--ink); paint-order: stroke; stroke: var(--ground); stroke-width: 4px; }
 svg.losses text.soft { fill: var(--soft); }

@@ -29,12 +29,14 @@ from sottovoce.cli.release import plan_app, release_app
 from sottovoce.cli.reproduce import reproduce
 from sottovoce.cli.serve import serve
 
-BLANK_RANGES_NOTE = """\
-Ranges are left blank on purpose: a range read off the data would publish its largest and \
-smallest values.
-Fill in what a value can be, from knowledge outside the table, and name the columns of people and \
-budgets.
-Kinds were guessed from the types of the columns (in CSV, from the beginning of the file): check them."""
+BLANK_RANGES_NOTE = (
+    "Ranges are left blank on purpose: a range read off the data would publish its largest and "
+    "smallest values.\n"
+    "Fill in what a value can be, from knowledge outside the table, and name the columns of people "
+    "and budgets.\n"
+    "Kinds were guessed from the types of the columns (in CSV, from the beginning of the file): "
+    "check them."
+)
 
 schema_app = typer.Typer(no_args_is_help=True)
 

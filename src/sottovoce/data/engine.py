@@ -4,8 +4,8 @@
 An engine brings batches of rows to a kernel and adds what the kernel returns. Kernels return whole
 numbers (or things that add exactly), so the answer is the same whatever the order, the size of a
 batch, the number of threads or a worker that died and was replaced. One kernel serves all engines:
-it takes an Arrow batch. Kernels are in kernels.py, loss_kernels.py and census.py; the kinds of engine
-are in engines/, found by name so that an engine nobody uses needs no package installed.
+it takes an Arrow batch. Kernels are in kernels.py, loss_kernels.py and census.py; the kinds of
+engine are in engines/, found by name so that an engine nobody uses needs no package installed.
 """
 
 from __future__ import annotations

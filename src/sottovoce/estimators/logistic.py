@@ -44,8 +44,12 @@ from sottovoce.schema import Bounds, Classes, check_flag, is_measurable, is_one_
 
 NEIGHBOURS: dict[str, Neighbours] = {"replace": "replace", "labels": "replace labels"}
 ACCOUNTANTS = {
-    "kappa": "at most the smaller of κ(λ, ηλ)·W_l·η and the exact charge, for each problem, and ε_out",
-    "exact": "at most max_s ½W_lη(1+s) + r_l·log(1 + W_l·s(1−s)/(r_lλ)), for each problem, and ε_out",
+    "kappa": (
+        "at most the smaller of κ(λ, ηλ)·W_l·η and the exact charge, for each problem, and ε_out"
+    ),
+    "exact": (
+        "at most max_s ½W_lη(1+s) + r_l·log(1 + W_l·s(1−s)/(r_lλ)), for each problem, and ε_out"
+    ),
 }
 
 

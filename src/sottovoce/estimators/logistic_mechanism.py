@@ -279,7 +279,10 @@ def estimate_error(
     sampling = kept * math.sqrt(d * squares / CURVATURE)
     assumed = f"Assumed: log-odds of maximum likelihood spread by {LOG_ODDS:g}."
     if setting.expected is not None:
-        assumed += f" In a simulation on the public rows {setting.expected:.1%} of them were misclassified."
+        assumed += (
+            f" In a simulation on the public rows {setting.expected:.1%} of them were "
+            "misclassified."
+        )
     return ExpectedError(
         classical="the probabilities of maximum likelihood, over its rows",
         unit="as a probability",

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Linear regression by one sample from a posterior, with a budget a person (docs/theory/posterior.md).
+"""Linear regression by one sample from a posterior, with a budget a person
+(docs/theory/posterior.md).
 
 θ̃ ~ N(θ̂, H⁻¹/γ), H = Σ wφφᵀ + λI, over rows φ of the unit ball and labels in [−1, 1].
 posterior_mechanism.py says what a weight costs, and has the weights and γ, the way into the ball,
@@ -376,9 +377,9 @@ class PosteriorSample(Posterior):
     out all their rows: the answer is nearly as likely without them. Floating arithmetic. Never
     added to an account of replaced rows.
 
-    **Formula.** θ̃ ~ N(θ̂, H⁻¹/γ), H = Σ wφφᵀ + λI; D_α ≤ D_α(μ = W_l/λ, a = √(γW_l)·R_l)  (docs/theory/posterior.md,
-    theorem 1). Without ``epsilon`` every row weighs 1 and the promise follows; with it, weights
-    follow from it.
+    **Formula.** θ̃ ~ N(θ̂, H⁻¹/γ), H = Σ wφφᵀ + λI; D_α ≤ D_α(μ = W_l/λ, a = √(γW_l)·R_l)
+    (docs/theory/posterior.md, theorem 1). Without ``epsilon`` every row weighs 1 and the promise
+    follows; with it, weights follow from it.
 
     >>> import numpy as np, sottovoce as sv
     >>> x = np.linspace(-1, 1, 2000)[:, None]

@@ -33,8 +33,8 @@ Who is heard how loudly in a posterior sample, from public numbers (docs/theory/
 section 5).
 
 Everybody is as loud as their grant allows: ε_l(W_l; S) = ε_l, where ε_l is what such a
-weight costs. At a fixed γ and λ the sum S is the root of ΣW_l(S) = S, which is unique because all W_l(S)
-fall with S; where λ answers to the data, γ is such that S is about the number of rows.
+weight costs. At a fixed γ and λ the sum S is the root of ΣW_l(S) = S, which is unique because all
+W_l(S) fall with S; where λ answers to the data, γ is such that S is about the number of rows.
 
     symbol     name
     W_l        weight of a person; weights of rows are the same for all rows of a person

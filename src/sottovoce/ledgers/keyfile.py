@@ -50,7 +50,8 @@ _LINE = re.compile(rf"({_WORDS}) ([0-9]{{1,18}}) ([0-9a-f]{{64}}) ([0-9a-f]{{32}
 _EARLIER = re.compile(rf"({SEEN}|{ANEW}) ([0-9]{{1,18}}) ([0-9a-f]{{64}})")
 #: What a crash leaves of a line that begins with a whole word.
 _TORN = re.compile(
-    rf"({_WORDS})( ([0-9]{{0,18}}|[0-9]{{1,18}} ([0-9a-f]{{0,64}}|[0-9a-f]{{64}} [0-9a-f]{{0,31}})))?"
+    rf"({_WORDS})( ([0-9]{{0,18}}"
+    r"|[0-9]{1,18} ([0-9a-f]{0,64}|[0-9a-f]{64} [0-9a-f]{0,31})))?"
 )
 #: Tells the codes of lines from other things that are derived from the key.
 PURPOSE = b"sottovoce heads"

@@ -64,7 +64,8 @@ COPY_ROW = np.dtype(
 )
 #: A part of all accounts by one statement, as one value: a row for each takes four times as long.
 READ_BALANCES = f"""
-    SELECT string_agg(person || int8send({sql_schema.REMAINING}), ''::bytea ORDER BY person) FROM accounts
+    SELECT string_agg(person || int8send({sql_schema.REMAINING}), ''::bytea ORDER BY person)
+    FROM accounts
     WHERE account = %s AND person >= %s AND person < %s AND octet_length(person) = {PERSON_BYTES}"""
 BALANCE_RECORD = np.dtype([("person", "u1", PERSON_BYTES), ("left", ">i8")])
 #: The table of the version of all others.

@@ -28,7 +28,8 @@ SELECT_ENTRY = "SELECT number, what, key, request, at, lines, root, digest FROM 
 ENTRY_TYPES = (int, str, str, str, str, int, bytes, bytes)
 SELECT_HISTORY = """
     SELECT entries.number, entries.at, entries.what, entries.key, lines.account, lines.amount,
-    (SELECT later.number FROM entries AS later WHERE later.key = entries.key AND later.what = 'publish')
+    (SELECT later.number FROM entries AS later
+    WHERE later.key = entries.key AND later.what = 'publish')
     FROM entries JOIN lines ON lines.number = entries.number AND lines.person = ?
     ORDER BY entries.number, lines.account"""
 

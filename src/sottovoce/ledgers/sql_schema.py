@@ -9,9 +9,9 @@ become newer ones.
     releases   published bytes
     signatures of entries, since books are signed (signing.py)
 
-A person is a digest (keyfile.py). Nothing is ever deleted, and only accounts are ever updated. There
-are no foreign keys: a server would check a million lines one by one, and verify asks the same in
-one question.
+A person is a digest (keyfile.py). Nothing is ever deleted, and only accounts are ever updated.
+There are no foreign keys: a server would check a million lines one by one, and verify asks the same
+in one question.
 """
 
 from __future__ import annotations
@@ -22,13 +22,17 @@ from typing import Any, Protocol
 from sottovoce.errors import UnsupportedLedger
 from sottovoce.ledgers.hash_chain import PERSON_BYTES
 
+#: SQLite stores the text of a table as it was written, and books are held against it: not a space
+#: of it may change, so long lines end in a backslash.
 _FIRST = (
     """CREATE TABLE accounts (
-        person BLOB NOT NULL, account INTEGER NOT NULL, granted INTEGER NOT NULL, cap INTEGER NOT NULL,
+        person BLOB NOT NULL, account INTEGER NOT NULL, granted INTEGER NOT NULL, \
+cap INTEGER NOT NULL,
         spent INTEGER NOT NULL, PRIMARY KEY (person, account),
         CHECK (0 <= granted AND granted <= cap), CHECK (0 <= spent AND spent <= cap))""",
     """CREATE TABLE entries (
-        number INTEGER NOT NULL PRIMARY KEY, what TEXT NOT NULL, key TEXT NOT NULL, request TEXT NOT NULL,
+        number INTEGER NOT NULL PRIMARY KEY, what TEXT NOT NULL, key TEXT NOT NULL, \
+request TEXT NOT NULL,
         at TEXT NOT NULL, lines INTEGER NOT NULL, root BLOB NOT NULL, digest BLOB NOT NULL)""",
     """CREATE TABLE lines (
         number INTEGER NOT NULL, person BLOB NOT NULL, account INTEGER NOT NULL,
@@ -47,7 +51,8 @@ GRANT = """
     INSERT INTO accounts (person, account, granted, cap, spent)
     SELECT person, account, amount, amount, 0 FROM staged WHERE true
     ON CONFLICT (person, account) DO UPDATE SET granted = excluded.granted,
-    cap = CASE WHEN excluded.granted > accounts.spent THEN excluded.granted ELSE accounts.spent END"""
+    cap = CASE WHEN excluded.granted > accounts.spent
+    THEN excluded.granted ELSE accounts.spent END"""
 #: One statement for everybody; whoever has not enough left is not updated, and is missed in the
 #: count.
 CHARGE = """
@@ -75,10 +80,12 @@ COUNT_UP_TO = "SELECT COUNT(*) FROM (SELECT 1 FROM accounts LIMIT ?) AS first_on
 #: not travel back.
 SELECT_LEFT = f"""
     SELECT staged.amount, {REMAINING}
-    FROM staged JOIN accounts ON accounts.person = staged.person AND accounts.account = staged.account"""
+    FROM staged JOIN accounts
+    ON accounts.person = staged.person AND accounts.account = staged.account"""
 COUNT_WITHOUT_ACCOUNT = """
     SELECT COUNT(*) FROM staged LEFT JOIN accounts
-    ON accounts.person = staged.person AND accounts.account = staged.account WHERE accounts.person IS NULL"""
+    ON accounts.person = staged.person AND accounts.account = staged.account
+    WHERE accounts.person IS NULL"""
 SELECT_ACCOUNTS = (
     "SELECT person, account, granted, cap, spent FROM accounts ORDER BY person, account"
 )
@@ -91,7 +98,8 @@ CONTRADICTIONS = (
     "SELECT COUNT(*) FROM signatures WHERE number NOT IN (SELECT number FROM entries)",
 )
 SELECT_RELEASE = """
-    SELECT releases.text FROM releases JOIN entries USING (number) WHERE entries.key = ? AND entries.what = 'reserve'"""
+    SELECT releases.text FROM releases JOIN entries USING (number)
+    WHERE entries.key = ? AND entries.what = 'reserve'"""
 
 
 #: So many accounts are read at once.

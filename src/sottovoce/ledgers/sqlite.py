@@ -41,15 +41,19 @@ NUMBER_DIGITS = 18
 #: a call for each.
 STAGE = f"""
     INSERT INTO staged
-    WITH RECURSIVE each(place) AS (VALUES (0) UNION ALL SELECT place + 1 FROM each WHERE place + 1 < ?)
-    SELECT substr(?, place * {PERSON_BYTES} + 1, {PERSON_BYTES}), number / {AMOUNT_BASE}, number % {AMOUNT_BASE}
-    FROM (SELECT place, CAST(substr(?, place * {NUMBER_DIGITS} + 1, {NUMBER_DIGITS}) AS INTEGER) AS number FROM each)"""
+    WITH RECURSIVE each(place) AS (
+    VALUES (0) UNION ALL SELECT place + 1 FROM each WHERE place + 1 < ?)
+    SELECT substr(?, place * {PERSON_BYTES} + 1, {PERSON_BYTES}),
+    number / {AMOUNT_BASE}, number % {AMOUNT_BASE} FROM (
+    SELECT place, CAST(substr(?, place * {NUMBER_DIGITS} + 1, {NUMBER_DIGITS}) AS INTEGER) AS number
+    FROM each)"""
 #: A part of all accounts by one statement, as two texts: half of the time of a row for each, and
 #: Python is free.
 READ_BALANCES = f"""
     SELECT group_concat(hex(person), ''), group_concat(rest, ' ') FROM (
     SELECT person, {sql_schema.REMAINING} AS rest FROM accounts
-    WHERE account = ? AND person >= ? AND person < ? AND length(person) = {PERSON_BYTES} ORDER BY person)"""
+    WHERE account = ? AND person >= ? AND person < ? AND length(person) = {PERSON_BYTES}
+    ORDER BY person)"""
 #: Says in the head of a file that it holds these books.
 APPLICATION_ID = 0x736F7474
 #: What SQLite keeps beside an open file: the write-ahead log, and its index with the locks.

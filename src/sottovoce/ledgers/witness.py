@@ -41,7 +41,8 @@ TIMEOUT = 10
 LOCK = 0x736F747477
 CREATE_HEADS = """
     CREATE TABLE IF NOT EXISTS sottovoce_heads (
-    place {place} PRIMARY KEY, ledger TEXT NOT NULL, number BIGINT NOT NULL, digest {bytes} NOT NULL,
+    place {place} PRIMARY KEY, ledger TEXT NOT NULL, number BIGINT NOT NULL, \
+digest {bytes} NOT NULL,
     signature {bytes} NOT NULL, UNIQUE (ledger, number, digest))"""
 INSERT_HEAD = (
     "INSERT INTO sottovoce_heads (ledger, number, digest, signature) VALUES (?, ?, ?, ?) ON "
@@ -53,7 +54,8 @@ SELECT_HEADS = (
 )
 _LINE = re.compile(r"([0-9a-f]{32}) ([0-9]{1,18}) ([0-9a-f]{64}) ([0-9a-f]{128})")
 _TORN = re.compile(
-    r"[0-9a-f]{0,32}|[0-9a-f]{32} [0-9]{0,18}|[0-9a-f]{32} [0-9]{1,18} [0-9a-f]{0,64}( [0-9a-f]{0,127})?"
+    r"[0-9a-f]{0,32}|[0-9a-f]{32} [0-9]{0,18}"
+    r"|[0-9a-f]{32} [0-9]{1,18} [0-9a-f]{0,64}( [0-9a-f]{0,127})?"
 )
 _TREE = re.compile(r"([0-9]{1,18}) ([0-9a-f]{64}) ([0-9a-f]{128})")
 _TORN_TREE = re.compile(r"[0-9]{0,18}( [0-9a-f]{0,64}( [0-9a-f]{0,127})?)?")

@@ -357,8 +357,8 @@ FRONTIER_STYLE = """\
 svg.frontier { --ink: #23211d; --soft: #6a655c; --line: #dedad0; --own: #1f6f78;
   --other: #a8622a; font: 14px Georgia, "Times New Roman", serif; }
 @media (prefers-color-scheme: dark) {
-  svg.frontier { --ink: #e8e5de; --soft: #a09a8e; --line: #38383a; --own: #5fb8c2; --other: \
-#d99a63; }
+  svg.frontier { --ink: #e8e5de; --soft: #a09a8e; --line: #38383a; --own: #5fb8c2;
+    --other: #d99a63; }
 }
 svg.frontier text { fill: var(--soft); }
 svg.frontier polyline { stroke: var(--own); fill: none; stroke-width: 1.5; }

@@ -15,7 +15,7 @@ the last bit, and on nothing else.
     symbol   name
     ψ_k      Supply.psi         Ψ_k = low + unit·ψ_k
     b        Supply.caps        by class, in billionths of ε, at most share·η
-    n, S₁, S₂    PartialSums           number, sum and sum of squares of ψ over sellers strictly between 0
+    n, S₁, S₂    PartialSums    number, sum and sum of squares of ψ over sellers strictly between 0
                                 and their limit
     B₁, B₂, P    PartialSums    sums of b, b² and bψ over sellers at their limit
 

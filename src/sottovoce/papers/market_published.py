@@ -5,11 +5,12 @@ truthful.**
 It chooses weights, noise and model together, on the sellers' rows, by projected gradient steps (its
 section 4.2):
 
-    min over z, η, w of  Σ a_i·log(1 + e^(−rows_iᵀw)) + ½λ‖w‖² + 2bᵀw/η + μ‖a‖ + σ/η + γη·Σ a_iΨ_i                 (10)
+    min over z, η, w of  Σ a_i·log(1 + e^(−rows_iᵀw)) + ½λ‖w‖² + 2bᵀw/η
+                         + μ‖a‖ + σ/η + γη·Σ a_iΨ_i                                  (10)
 
 with a = e^z and Σa = 1, on a grid of ε_avg = η/m, one draw of b for all of it, and pays Ψ_iε_i. The
-library uses none of this: it is here to be measured (market_claims.py; docs/theory/market.md). Problems
-are solved side by side, P of them, each with its own numbers.
+library uses none of this: it is here to be measured (market_claims.py; docs/theory/market.md).
+Problems are solved side by side, P of them, each with its own numbers.
 
     symbol   name
     z_i      log_weights, log a_i       not to be confused with the rows y_i·x_i, which the paper

@@ -209,9 +209,9 @@ _SMALL = (
 )
 _SUMMARY = Template("""\
 <nav class="wide" aria-label="Contents"><table class="contents">
-<thead><tr><th scope="col">experiment</th><th scope="col"></th><th scope="col">cells</th><th \
-scope="col">within 5 %</th>
-<th scope="col">within 10 %</th><th scope="col">time</th></tr></thead>
+<thead><tr><th scope="col">experiment</th><th scope="col"></th><th scope="col">cells</th>
+<th scope="col">within 5 %</th><th scope="col">within 10 %</th>
+<th scope="col">time</th></tr></thead>
 <tbody>
 $rows
 </tbody></table></nav>""")
@@ -232,21 +232,19 @@ _PAGE = Template("""\
 <meta name="color-scheme" content="light dark">
 <title>sottovoce: the papers, reproduced</title>
 <style>
-:root { --ground: #fbfaf7; --ink: #24221e; --soft: #6a655c; --line: #dedad0; --own: #1f6f78; \
---near: #8a6400;
-  --off: #a8351f; }
+:root { --ground: #fbfaf7; --ink: #24221e; --soft: #6a655c; --line: #dedad0; --own: #1f6f78;
+  --near: #8a6400; --off: #a8351f; }
 @media screen and (prefers-color-scheme: dark) {
-  :root { --ground: #191a1c; --ink: #e8e5de; --soft: #a09a8e; --line: #38383a; --own: #5fb8c2; \
---near: #d9b45a;
-    --off: #ee8a72; }
+  :root { --ground: #191a1c; --ink: #e8e5de; --soft: #a09a8e; --line: #38383a; --own: #5fb8c2;
+    --near: #d9b45a; --off: #ee8a72; }
 }
 * { box-sizing: border-box; }
-body { background: var(--ground); color: var(--ink); font: 17px/1.55 Georgia, "Times New Roman", \
-serif;
+body { background: var(--ground); color: var(--ink);
+  font: 17px/1.55 Georgia, "Times New Roman", serif;
   max-width: 62rem; margin: 3rem auto; padding: 0 1.25rem; }
 h1 { font-size: 1.8rem; line-height: 1.25; font-weight: normal; margin-bottom: .4rem; }
-h2 { font-size: 1.35rem; font-weight: normal; margin-top: 3.5rem; border-bottom: 1px solid \
-var(--line); }
+h2 { font-size: 1.35rem; font-weight: normal; margin-top: 3.5rem;
+  border-bottom: 1px solid var(--line); }
 h3 { font-size: 1.08rem; margin-top: 2.6rem; }
 p, li { max-width: 44rem; }
 a { color: var(--own); }
@@ -256,12 +254,12 @@ code { font-size: .85em; }
 .wide { overflow-x: auto; margin: 1rem 0; }
 table { border-collapse: collapse; font-size: .82rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; font-weight: bold; padding-bottom: .3rem; }
-th, td { padding: .22rem .45rem; border-bottom: 1px solid var(--line); text-align: right; \
-white-space: nowrap; }
+th, td { padding: .22rem .45rem; border-bottom: 1px solid var(--line); text-align: right;
+  white-space: nowrap; }
 thead th { color: var(--soft); font-weight: normal; vertical-align: bottom; }
 thead th[colspan] { white-space: normal; min-width: 6rem; text-align: left; padding-left: 1rem; }
-tbody th { font-weight: normal; position: sticky; left: 0; background: var(--ground); text-align: \
-left; }
+tbody th { font-weight: normal; position: sticky; left: 0; background: var(--ground);
+  text-align: left; }
 td.ours { padding-left: 1rem; color: var(--own); }
 td.near { color: var(--near); }
 td.off { color: var(--off); font-weight: bold; }
@@ -285,14 +283,13 @@ summary { cursor: pointer; color: var(--own); }
 </head>
 <body>
 <h1>The papers, reproduced</h1>
-<p>Every table and figure, ours beside what was published, with the ratio of the two. A ratio \
-further than $colour_close
-from one is <span class="near" style="color: var(--near)">marked</span>, further than $colour_off
-<b style="color: var(--off)">strongly</b>, and then a sentence below the table says why. Where \
-the authors drew
-something without a seed, "ours" is the median of many draws, and "above" is the share of our \
-draws that print lies
-above. Nothing here is a release: seeds are fixed and data are public or invented.</p>
+<p>Every table and figure, ours beside what was published, with the ratio of the two. A ratio
+further than $colour_close from one is
+<span class="near" style="color: var(--near)">marked</span>, further than $colour_off
+<b style="color: var(--off)">strongly</b>, and then a sentence below the table says why. Where
+the authors drew something without a seed, "ours" is the median of many draws, and "above" is the
+share of our draws that print lies above. Nothing here is a release: seeds are fixed and data are
+public or invented.</p>
 $size
 $summary
 $sections

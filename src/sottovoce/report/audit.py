@@ -173,9 +173,8 @@ th:first-child, td:nth-child(n+3) { white-space: nowrap; }
 _BODY = Template("""\
 $stamp
 <h1>What each person really lost</h1>
-<p class="soft">A $question, $count. Each loss is an ε at δ = $delta: with $whose or without, \
-everything else as it
-is.</p>
+<p class="soft">A $question, $count. Each loss is an ε at δ = $delta: with $whose or without,
+everything else as it is.</p>
 <figure>
 $picture
 </figure>
@@ -185,10 +184,9 @@ $numbers
 <p class="soft">$names</p>
 $least
 <h2>What this does not say</h2>
-<p>$exactness It is about this one release. It is no reason to charge anybody less, or to release \
-more: what a person
-lost would have been another number had anybody else's data been different, and so it tells about \
-them.</p>
-<p>What may be told to people is a bound that they compute themselves, from the published release \
+<p>$exactness It is about this one release. It is no reason to charge anybody less, or to release
+more: what a person lost would have been another number had anybody else's data been different, and
+so it tells about them.</p>
+<p>What may be told to people is a bound that they compute themselves, from the published release
 and their own row:
 <code>sottovoce audit --mine RELEASE --record ROW</code>.</p>""")

@@ -49,12 +49,14 @@ LABELS = ", replace labels"
 ZERO_OUT = ", zero out"
 CONVERSION_NOTES = {
     RHO: f"The ρ in a sum is read as an ε at δ = {READ_AT:f}, which is part of the δ of the sum.",
-    LABELS: "Answers that protect labels alone are counted in the sum. They take all other columns "
-    "of their tables as "
-    "public, and promise nothing about those.",
-    ZERO_OUT: "A promise about whether you were heard or left out counts more than once in the sum: "
-    "for leaving your "
-    "rows out, and for putting others in their place.",
+    LABELS: (
+        "Answers that protect labels alone are counted in the sum. They take all other columns of "
+        "their tables as public, and promise nothing about those."
+    ),
+    ZERO_OUT: (
+        "A promise about whether you were heard or left out counts more than once in the sum: for "
+        "leaving your rows out, and for putting others in their place."
+    ),
 }
 
 

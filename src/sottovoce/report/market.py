@@ -225,19 +225,16 @@ $bands
 $sentences
 <p class="soft">$declared</p>
 <h2>What a smaller error would have cost</h2>
-<p class="soft">The same reports at other trade-offs, without a budget. The bound is a worst case \
-over all laws of the
-data: good for comparing, and often above 1. A trade-off is chosen before reports are seen; one \
-that follows them
-invites lies.</p>
+<p class="soft">The same reports at other trade-offs, without a budget. The bound is a worst case
+over all laws of the data: good for comparing, and often above 1. A trade-off is chosen before
+reports are seen; one that follows them invites lies.</p>
 <figure>
 $frontier
 </figure>
 $points
 <h2>Why the truth pays best</h2>
-<p>Each part of the ε that is bought from a seller is paid the highest price at which that part \
-would still have been
-bought from them. They cannot move these prices.</p>
+<p>Each part of the ε that is bought from a seller is paid the highest price at which that part
+would still have been bought from them. They cannot move these prices.</p>
 $why
 <h2>What is not protected</h2>
 <p>$caution</p>""")

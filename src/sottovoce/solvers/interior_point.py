@@ -6,8 +6,8 @@ the map").
 
 where c_l are the rows of c that belong to person l and N_l is a norm. People come in blocks, one a
 kind of norm: EntrywiseBlock (the sum of all |c_ij|), SignBlock (the exact sensitivity),
-GroupedBlock. A block eliminates from Newton's equations (Mehrotra's predictor and corrector) what is
-its own, so that one positive definite system of size d² is left, whatever the number of rows.
+GroupedBlock. A block eliminates from Newton's equations (Mehrotra's predictor and corrector) what
+is its own, so that one positive definite system of size d² is left, whatever the number of rows.
 
     symbol    name
     U, T      rows (orthonormal columns), target      d×d dual variable of the equation: Y

@@ -13,10 +13,10 @@ The best public linear map for label-private regression, with a certificate (doc
 
 N_l is how far the labels of person l, each moved by at most 1, can move Cy in the ℓ1 norm
 ("exact"), or the sum of |C_ji| over their rows ("entrywise"). Everything here is public: no label
-is seen. An interior-point method (interior_point.py) proposes; what is returned is judged by F itself and
-by a dual value: for any d×d matrix Y and prices μ, no C with C·X = I has a smaller F than `bound`.
-People whose exact norm would take too much work are held by a larger one while C is sought: that of
-groups of their rows, or the entrywise.
+is seen. An interior-point method (interior_point.py) proposes; what is returned is judged by F
+itself and by a dual value: for any d×d matrix Y and prices μ, no C with C·X = I has a smaller F
+than `bound`. People whose exact norm would take too much work are held by a larger one while C is
+sought: that of groups of their rows, or the entrywise.
 
     symbol   name
     ρ        ratio, σ²/(2d·(hi − lo)²)

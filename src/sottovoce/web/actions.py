@@ -11,7 +11,8 @@ results.
     verify      whether they add up
     audit       what people really lost: for the curator alone
 
-Whatever is wrong is refused as a SottovoceError, in words that fit a page (``forms.explain_error``).
+Whatever is wrong is refused as a SottovoceError, in words that fit a page
+(``forms.explain_error``).
 """
 
 from __future__ import annotations

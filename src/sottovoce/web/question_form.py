@@ -353,6 +353,8 @@ def _find_field(error: InvalidInput, kind: QuestionKind) -> str:
 
 
 _UNFIT = {
-    "number": "This question needs a column of numbers with a range. Choose one, or describe it so.",
+    "number": (
+        "This question needs a column of numbers with a range. Choose one, or describe it so."
+    ),
     "factor": "This question needs a column of words with levels. Choose one, or describe it so.",
 }

@@ -119,7 +119,10 @@ WRITTEN = pyarrow.csv.ParseOptions($written)
 
 def ask(path, out, books=None, key=None):
     text = path.lower().endswith(".csv")
-    table = pyarrow.csv.read_csv(path, parse_options=WRITTEN) if text else pyarrow.parquet.read_table(path)
+    if text:
+        table = pyarrow.csv.read_csv(path, parse_options=WRITTEN)
+    else:
+        table = pyarrow.parquet.read_table(path)
     data = (table[COLUMN],) if FEATURES is None else (table.select(FEATURES), table[COLUMN])
     granted = $budgets
     spent = [epsilon * SHARE for epsilon in granted]
@@ -128,7 +131,8 @@ def ask(path, out, books=None, key=None):
         release = QUESTION.fit(*data, epsilon=spent, groups=people).release_
     else:
         prices = dict(zip(people, spent))
-        release = sv.Session(ledger=books).release(QUESTION, *data, groups=people, epsilon=prices, key=key)
+        session = sv.Session(ledger=books)
+        release = session.release(QUESTION, *data, groups=people, epsilon=prices, key=key)
     with open(out, "x", encoding="utf-8") as file:
         file.write(release.to_json())
     print(release.explain())

@@ -5,7 +5,8 @@
     /table/{table}          its schema, typed in and never read off the data
     /table/{table}/people   who grants how much, without names; the way into the books
 
-The way goes on in release_pages.py. Only public columns are read here: those of people and of budgets.
+The way goes on in release_pages.py. Only public columns are read here: those of people and of
+budgets.
 """
 
 from __future__ import annotations
