@@ -205,7 +205,7 @@ def spark_or_skip(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets Spark's workers find this module; where there is no Java, the group of tests says so."""
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java, and this machine has none: its group of tests did not run.")
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
     # A machine that runs for a minute gains nothing by compiling well.
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
