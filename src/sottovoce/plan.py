@@ -276,16 +276,14 @@ class Plan:
         lines = [
             f"Plan for {describe_question(self)}{describe_table(self)}: {self.size}.",
             f"Promise: {describe_currency(self.promise)} for each {unit}, neighbours by "
-            f"{self.guarantee.neighbours}, "
-            f"{self.guarantee.arithmetic} arithmetic.",
+            f"{self.guarantee.neighbours}, {self.guarantee.arithmetic} arithmetic.",
             f"{'granted ' + symbol:>12} {'spent ' + symbol:>12} {_pluralise(unit):>10} "
             f"{'rows':>10} {'voice':>7}",
         ]
         for line in self.who_pays():
             lines.append(
                 f"{line['granted']:12.6g} {line['spent']:12.6g} {line['people']:10d} "
-                f"{line['rows']:10d} "
-                f"{line['voice']:7.1%}"
+                f"{line['rows']:10d} {line['voice']:7.1%}"
             )
         parts = dict.fromkeys(error.describe() for error in self.errors)
         return "\n".join(

@@ -307,8 +307,7 @@ def unsafe_folder() -> UnsafeFolder:
     return UnsafeFolder(
         "A confidential file was to be written to a folder in which others can exchange or read "
         "it.",
-        "The folder must be yours or root's and keep files for their owner alone; neither it nor "
-        "a folder above it may "
-        "be writable for everybody, except as /tmp is, with the sticky bit.",
+        "The folder must be yours or root's and keep files for their owner alone; neither it nor a "
+        "folder above it may be writable for everybody, except as /tmp is, with the sticky bit.",
         "Name a file in a folder of your own, or take the right to write from others (chmod o-w).",
     )

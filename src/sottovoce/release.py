@@ -302,9 +302,8 @@ class Release:
             of = f" of {self.column!r}"
         return (
             f"Answer: a linear model{of}. Intercept {intercept}; coefficients: {terms}. All are in "
-            f"{describe_unit(self)}, those of numbers for one unit of their column. The label "
-            "was taken as lying "
-            f"between {between}; anything beyond was clipped."
+            f"{describe_unit(self)}, those of numbers for one unit of their column. The label was "
+            f"taken as lying between {between}; anything beyond was clipped."
         )
 
     def _describe_classifier(self, models: dict[str, Any]) -> str:
@@ -349,9 +348,8 @@ class Release:
             f"Promise: differential privacy ({describe_currency(promise)}, neighbours by "
             f"{promise['neighbours']}) "
             f"{whose}, {promise['people']:,} in all, {_describe_range(epsilon)}.",
-            "What it means: whatever somebody already knows, seeing this answer changes the "
-            f"odds of {guess} "
-            f"by a factor of at most {factors}{_describe_delta(promise)}.",
+            "What it means: whatever somebody already knows, seeing this answer changes the odds "
+            f"of {guess} by a factor of at most {factors}{_describe_delta(promise)}.",
             *(_describe_line(entry, unit) for entry in epsilon["distribution"]),
         ]
 
@@ -360,9 +358,8 @@ class Release:
         rho = self.guarantee["rho"]
         return [
             "Promise: zero-concentrated differential privacy (ρ of zCDP, neighbours by "
-            f"{promise['neighbours']}) of "
-            f"each {promise['unit']}, {promise['people']:,} in all, with ρ from {rho['least']:g} "
-            f"to {rho['most']:g}."
+            f"{promise['neighbours']}) of each {promise['unit']}, {promise['people']:,} in all, "
+            f"with ρ from {rho['least']:g} to {rho['most']:g}."
         ]
 
     def reasons(self) -> str:
@@ -371,9 +368,8 @@ class Release:
         libraries = ", ".join(f"{name} {number}" for name, number in certificate.library.items())
         return (
             f"Why: {certificate.theorem} (proof: {certificate.page}). Noise: "
-            f"{self.noise['distribution']}, "
-            f"{self.guarantee['arithmetic']} arithmetic. Made by {libraries}; plan "
-            f"{certificate.plan_digest[:16]}." + self._describe_entry()
+            f"{self.noise['distribution']}, {self.guarantee['arithmetic']} arithmetic. Made by "
+            f"{libraries}; plan {certificate.plan_digest[:16]}." + self._describe_entry()
         )
 
     def _describe_entry(self) -> str:

@@ -326,9 +326,8 @@ def _refuse_wrong_types(content: dict[str, Any]) -> None:
     if not (tables and names and prices):
         raise InvalidSchema(
             "An entry of the schema is of the wrong kind.",
-            "person, budget and label name columns, and name the table; [columns] and [tiers] "
-            "are tables, and a tier's "
-            "entry is its ε.",
+            "person, budget and label name columns, and name the table; [columns] and [tiers] are "
+            "tables, and a tier's entry is its ε.",
             "Correct it; `sottovoce schema draft` shows the form.",
         )
 

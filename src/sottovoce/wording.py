@@ -270,15 +270,13 @@ def warn_if_uninformative(told: PlanOrRelease, verb: str = "says") -> str:
     if is_model(told) and found[0] >= MIDDLE * half:
         return (
             f"This answer {verb} nothing about the label: whoever predicts the middle of the "
-            f"range, {middle}, for "
-            "everybody is expected to be about as close."
+            f"range, {middle}, for everybody is expected to be about as close."
         )
     if found[0] >= half:
         return (
-            f"This answer {verb} nothing about the column: its expected error is half the range "
-            "or more, and whoever "
-            f"guesses the middle of the range, {middle}, is never further from the truth than "
-            "half the range."
+            f"This answer {verb} nothing about the column: its expected error is half the range or "
+            f"more, and whoever guesses the middle of the range, {middle}, is never further from "
+            "the truth than half the range."
         )
     return ""
 
@@ -289,8 +287,7 @@ def _blind_classifier(told: PlanOrRelease, verb: str) -> str:
         return ""
     return (
         f"This answer {verb} nothing about the label: its expected error is 0.5 or more, and "
-        "whoever says 0.5 for "
-        "every probability is never further from the truth than that."
+        "whoever says 0.5 for every probability is never further from the truth than that."
     )
 
 
@@ -311,9 +308,8 @@ def _warn_uninformative_quantiles(told: PlanOrRelease, verb: str) -> str:
     else:
         which = f"The {', '.join(names)}"
     return (
-        f"{which} {verb} nothing about the column: a point drawn at random from the range would "
-        "be about as close to "
-        "the truth."
+        f"{which} {verb} nothing about the column: a point drawn at random from the range would be "
+        "about as close to the truth."
     )
 
 

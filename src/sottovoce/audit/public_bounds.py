@@ -77,11 +77,9 @@ class Mine:
             factor = f"e^{round_upward(self.epsilon)}"
         lines = [
             f"Your row lost at most ε = {round_upward(self.epsilon)} to this release (at δ = "
-            f"{self.delta:g}); everybody was "
-            f"promised {round_upward(self.promised)} or less.",
-            "What it means: whether your row was in the table or not changes the odds of any "
-            "guess by a factor of at "
-            f"most {factor}.",
+            f"{self.delta:g}); everybody was promised {round_upward(self.promised)} or less.",
+            "What it means: whether your row was in the table or not changes the odds of any guess "
+            f"by a factor of at most {factor}.",
             "This was computed from your own row and from what is published; nobody else was "
             "asked. It is wrong with "
             f"probability {self.beta:g} at most, over the noise of the release.",
@@ -279,9 +277,8 @@ class PublicHistogram:
         """What it promises, in words."""
         return (
             f"{self.epsilon:g}-differential privacy (pure ε, neighbours: {self.neighbours} one "
-            "row; exact discrete "
-            f"Laplace noise of scale {self.scale:.6g} on each count), on top of what the release "
-            "itself costs."
+            f"row; exact discrete Laplace noise of scale {self.scale:.6g} on each count), on top "
+            "of what the release itself costs."
         )
 
 

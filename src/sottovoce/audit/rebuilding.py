@@ -133,8 +133,7 @@ def unauditable_error() -> InvalidParameter:
     """The refusal of models whose per-instance loss is not known."""
     return InvalidParameter(
         "The per-instance loss of this model is not known, or this library did not release it.",
-        "It is known for posterior samples, adaptive or not, for ridge regressions by the "
-        "methods output and "
-        "output-tight, and for the Gaussian mechanisms that the library describes.",
+        "It is known for posterior samples, adaptive or not, for ridge regressions by the methods "
+        "output and output-tight, and for the Gaussian mechanisms that the library describes.",
         "Audit one of these; what any other release promises is written in it.",
     )

@@ -97,9 +97,8 @@ def _show_tables(studies: list[DemoDataset], out: Path) -> None:
         write_file(out / schema, study.toml(), force=True, public=True)
         echo(f"  {study.describe()}.")
     echo(
-        "The patients come with scikit-learn and are public; the clinic is invented. Everybody "
-        "is given an ε by a "
-        "fixed rule from the row number: how much may be learnt about them in all."
+        "The patients come with scikit-learn and are public; the clinic is invented. Everybody is "
+        "given an ε by a fixed rule from the row number: how much may be learnt about them in all."
     )
 
 
@@ -168,9 +167,8 @@ def _show_predictions(out: Path) -> None:
     told = csv.read_csv(out / "predictions.csv")[PREDICTION].to_numpy()
     error = float(np.sqrt(np.mean((told - cost) ** 2)))
     echo(
-        f"{rows} predictions, typically wrong by {error:,.0f} euros where one guess for all "
-        "would be wrong by "
-        f"{float(np.std(cost)):,.0f}. Predicting costs nobody any ε."
+        f"{rows} predictions, typically wrong by {error:,.0f} euros where one guess for all would "
+        f"be wrong by {float(np.std(cost)):,.0f}. Predicting costs nobody any ε."
     )
 
 
@@ -199,13 +197,10 @@ def _show_comparisons(studies: list[DemoDataset]) -> list[Comparison]:
 
 CAUTION = (
     "Errors hold noise, so they change from run to run, those of the 442 by several points. The "
-    "clinic's ε were chosen "
-    "small enough for the ways to differ: with the ε of the 442, from 0.1 to 2, its 20,000 "
-    "people are so many that one "
-    "ε for all is nearly as good (2,081 euros against 1,995, when this was written). "
-    "A model in which some are heard louder stands for everybody only if budgets do not go along "
-    "with values; "
-    "here they cannot, being given out by row number."
+    "clinic's ε were chosen small enough for the ways to differ: with the ε of the 442, from 0.1 "
+    "to 2, its 20,000 people are so many that one ε for all is nearly as good (2,081 euros against "
+    "1,995, when this was written). A model in which some are heard louder stands for everybody "
+    "only if budgets do not go along with values; here they cannot, being given out by row number."
 )
 
 

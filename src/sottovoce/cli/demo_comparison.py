@@ -317,11 +317,9 @@ class Comparison:
             f"{format_error(max(own.errors))}), {_compare_words(own, mean)} a constant "
             f"for everybody ({format_error(mean.error)}), and {_describe_cost(own, plain)}.",
             "The same regression with the strictest ε for everybody: "
-            f"{format_error(strictest.error)}, "
-            f"{_describe_difference(strictest, own)}. By sampling people: "
-            f"{format_error(sampled.error)}, {_describe_difference(sampled, own)}. "
-            "With the published method at its best λ in hindsight: "
-            f"{format_error(published.error)}, "
+            f"{format_error(strictest.error)}, {_describe_difference(strictest, own)}. By sampling "
+            f"people: {format_error(sampled.error)}, {_describe_difference(sampled, own)}. With "
+            f"the published method at its best λ in hindsight: {format_error(published.error)}, "
             f"{_describe_difference(published, own)}.",
         ]
 

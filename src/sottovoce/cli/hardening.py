@@ -47,8 +47,7 @@ def refuse_open_password(address: str) -> None:
             "An address in the command line holds a password.",
             "Everybody on this machine can read command lines.",
             "Change the password, and keep the new one in PostgreSQL's file of passwords "
-            "(~/.pgpass); or set the whole "
-            "address of the books as SOTTOVOCE_LEDGER.",
+            "(~/.pgpass); or set the whole address of the books as SOTTOVOCE_LEDGER.",
         )
 
 

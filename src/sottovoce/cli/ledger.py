@@ -399,12 +399,9 @@ def upgrade(ledger: options.Ledger = None, keys: options.Keys = None) -> None:
     echo(f"Upgraded: signed from entry {first}, head {entry.digest.hex()}.")
     echo(
         f"Entries 0 to {first - 1} add up and hold together, but were not signed when they were "
-        "made. Whoever could "
-        "write to the database before this upgrade could have written them anew, with grants and "
-        "charges as they "
-        "liked; only heads and certificates that were published before can tell. From now on "
-        "nobody can who has not "
-        "the key.",
+        "made. Whoever could write to the database before this upgrade could have written them "
+        "anew, with grants and charges as they liked; only heads and certificates that were "
+        "published before can tell. From now on nobody can who has not the key.",
         stderr=True,
     )
 

@@ -44,8 +44,7 @@ BudgetsTable = Annotated[
         "--budgets",
         metavar="TABLE",
         help="A table of its own with a column of people, called as in TABLE, and one of their "
-        "budgets (epsilon, or "
-        "as --budget-column says).",
+        "budgets (epsilon, or as --budget-column says).",
     ),
 ]
 EngineName = Annotated[
@@ -59,9 +58,8 @@ Epsilon = Annotated[float | None, typer.Option(help="One ε for everybody, inste
 PersonColumn = Annotated[
     str | None,
     typer.Option(
-        help="The column that says whose row it is; without it, here or in the schema, each row "
-        "is a person. The word "
-        "rows asks for that although the schema names one."
+        help="The column that says whose row it is; without it, here or in the schema, each row is "
+        "a person. The word rows asks for that although the schema names one."
     ),
 ]
 SchemaFile = Annotated[
@@ -115,9 +113,8 @@ PublicTable = Annotated[
     typer.Option(
         "--public",
         metavar="TABLE",
-        help="A table with the same features and label, of people who need no protection: it "
-        "helps to scale and to "
-        "choose λ, and tells the error to expect.",
+        help="A table with the same features and label, of people who need no protection: it helps "
+        "to scale and to choose λ, and tells the error to expect.",
     ),
 ]
 Described = Annotated[

@@ -278,8 +278,7 @@ REPEATED_KEY = (
 )
 RESERVED = (
     "The key {key!r} is reserved, and what was reserved stays spent: it cannot be known whether "
-    "anything was learnt. "
-    "Nothing is stored under it. Ask again under a new key."
+    "anything was learnt. Nothing is stored under it. Ask again under a new key."
 )
 ELSEWHERE = " The file that was to be written appeared meanwhile, and was left as it is."
 KEPT = (

@@ -100,9 +100,8 @@ class TextFormat:
         ):
             raise InvalidParameter(
                 "Text files cannot be written like this.",
-                "A delimiter is one sign, such as a semicolon; decimals begin with . or , which "
-                "is then no delimiter; "
-                "an encoding is one that Python knows, such as latin-1.",
+                "A delimiter is one sign, such as a semicolon; decimals begin with . or , which is "
+                "then no delimiter; an encoding is one that Python knows, such as latin-1.",
                 "Correct the delimiter, the encoding or the decimal sign.",
             )
 
@@ -387,10 +386,9 @@ def unreadable_error() -> WrongType:
         "A file cannot be read as declared, or a cell is of another kind than its column.",
         "Columns named as numbers must hold numbers, and all files or partitions the same columns.",
         "Check the files, and that every column asked about holds numbers or is declared as a "
-        "factor (without a schema "
-        "every other column is a feature). Save a text file that has decimal commas, or is not "
-        "UTF-8, again, or "
-        "say so on the command line, with --decimal or --encoding.",
+        "factor (without a schema every other column is a feature). Save a text file that has "
+        "decimal commas, or is not UTF-8, again, or say so on the command line, with --decimal or "
+        "--encoding.",
     )
 
 

@@ -416,14 +416,12 @@ FULL_RATE = 2**RATE_BITS
 
 FULL_BATCH_THEOREM = Theorem(
     "Noisy gradient descent: each person l loses at most ρ = T·(2P_l)²/(2σ²), P_l the most that "
-    "their rows add to "
-    "a sum (zCDP, replace), read at δ on the curve of Gaussian noise",
+    "their rows add to a sum (zCDP, replace), read at δ on the curve of Gaussian noise",
     "docs/theory/erm.md",
 )
 SAMPLED_THEOREM = Theorem(
     "Noisy gradient descent over sampled people: each person l loses at most what T pairs "
-    "(1−q)·N(0, σ²) + "
-    "q·N(±P_l, σ²) lose together (ε at δ, replace)",
+    "(1−q)·N(0, σ²) + q·N(±P_l, σ²) lose together (ε at δ, replace)",
     "docs/theory/erm.md",
 )
 

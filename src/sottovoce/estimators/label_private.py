@@ -383,8 +383,7 @@ def estimate_error(
         sampling=math.sqrt(variance / n) * apart,
         bias=ASSOCIATION * math.sqrt(variance) * apart,
         assumed=f"Assumed: labels spread by {format_number(math.sqrt(variance))} around the best "
-        "linear function. "
-        f"Noise by {words}.",
+        f"linear function. Noise by {words}.",
     )
 
 
@@ -471,9 +470,8 @@ SCALE_BITS = 40
 ANSWER_BITS = 10
 
 THEOREM = Theorem(
-    "Public linear map of labels with Laplace noise: each person l loses at most (D_l·N/2^t + "
-    "d)/b about their "
-    "labels, and nothing is promised about features (pure ε, replace)",
+    "Public linear map of labels with Laplace noise: each person l loses at most (D_l·N/2^t + d)/b "
+    "about their labels, and nothing is promised about features (pure ε, replace)",
     "docs/theory/labels.md",
 )
 

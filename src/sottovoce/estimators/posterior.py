@@ -413,8 +413,7 @@ class PosteriorSample(Posterior):
     question = "posterior sample"
     theorem = Theorem(
         "Posterior sample: each person l loses at most a row of leverage W_l/λ and residual "
-        "√γW_l·R_l does "
-        "(ε at δ, zero out)",
+        "√γW_l·R_l does (ε at δ, zero out)",
         PAGE,
     )
 
@@ -530,8 +529,7 @@ class AdaptivePosteriorSample(Posterior):
     question = "adaptive posterior sample"
     theorem = Theorem(
         "Adaptive posterior sample: each person l loses at most what Gaussian noise on an "
-        "eigenvalue and a row of "
-        "leverage W_l/h do (ε at δ, zero out)",
+        "eigenvalue and a row of leverage W_l/h do (ε at δ, zero out)",
         PAGE,
     )
 

@@ -84,8 +84,7 @@ CATALOG_QUERIES = (
     " pg_get_expr(adbin, adrelid) FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid "
     "AND adnum = attnum " + _TABLE.format("attrelid") + " AND attnum > 0 AND NOT attisdropped",
     "relname, conname, contype, convalidated, condeferrable, "
-    "pg_get_constraintdef(pg_constraint.oid)"
-    " FROM pg_constraint " + _TABLE.format("conrelid"),
+    "pg_get_constraintdef(pg_constraint.oid) FROM pg_constraint " + _TABLE.format("conrelid"),
     "relname, replace(replace(pg_get_indexdef(indexrelid), ' ON pg_temp.', ' ON '), ' ON "
     "sottovoce.', ' ON '),"
     " indisunique, indisprimary, indisvalid FROM pg_index " + _TABLE.format("indrelid"),
@@ -153,8 +152,7 @@ class _PostgresStore:
         ):
             raise LedgerBroken(
                 "The tables of the books are not as they were made: a column, a condition, an "
-                "index, a trigger or a "
-                "rule was changed or added.",
+                "index, a trigger or a rule was changed or added.",
                 "What the database enforces stands behind every charge.",
                 "Stop releasing, find out who changed them, and move to a copy that verifies.",
             )

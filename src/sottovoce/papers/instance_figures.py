@@ -292,8 +292,7 @@ def figure_2(task: Task) -> Outcome:
         "Pure ε is 4B of the exponential mechanism, B = ½γ(1 + ½√n)². The paper has its numbers "
         "in pictures alone.",
         f"The median person loses at least {gap:.0f} times less than the ceiling over all data: "
-        "several orders of "
-        "magnitude, as the paper says.",
+        "several orders of magnitude, as the paper says.",
         f"(8) as printed is below the exact loss for up to {100 * max(right[BELOW]):.0f} % of "
         "the people.",
     )

@@ -424,11 +424,9 @@ def audit(task: Task) -> Outcome:
     lines = ("as published", "certified", f"certified, {louder}ε spent")
     told = (
         f"Of {found[0].draws:,} draws {found[0].hits:,} fall into a set that {found[0].others:,} "
-        "draws on the "
-        f"neighbour reach: a loss of at least {found[0].loss:.2f}, where at most "
-        f"{found[0].promised:.2f} was promised. "
-        "Bounds fail with probability 2·10⁻⁸. The promise is proved for (a, η) that are chosen "
-        "without data.",
+        f"draws on the neighbour reach: a loss of at least {found[0].loss:.2f}, where at most "
+        f"{found[0].promised:.2f} was promised. Bounds fail with probability 2·10⁻⁸. The promise "
+        "is proved for (a, η) that are chosen without data.",
         "The same audit does not refute the certified market with our logistic regression"
         + (
             f", and does refute it where {louder} times the budget is spent."
@@ -461,10 +459,9 @@ def lies(task: Task) -> Outcome:
     )
     told = (
         f"Sellers may report {', '.join(f'{times:g}' for times in LIES)} times their cost. The "
-        "paper pays Ψ·ε "
-        f"and says that truth is best (Theorem 3.2): {theirs[0].gaining} of {sellers} gain by a "
-        "lie at γ = "
-        f"{LIE_TRADE_OFFS[0]:g}. In the certified market {ours[0].gaining} do.",
+        f"paper pays Ψ·ε and says that truth is best (Theorem 3.2): {theirs[0].gaining} of "
+        f"{sellers} gain by a lie at γ = {LIE_TRADE_OFFS[0]:g}. In the certified market "
+        f"{ours[0].gaining} do.",
     )
     return Outcome(task.name, task.size, (table,), (), told)
 
@@ -491,11 +488,9 @@ def theorem_3_4(task: Task) -> Outcome:
     )
     last = found[-1]
     told = (
-        f"(29), the last line of the proof, drops the 2 of (12). At pγ = {last.floor:g} it "
-        f"claims {last.bound_29:.3f}, "
-        f"and nothing below {last.least:.3f} can be reached; (12) has {last.bound_12:.3f}. Where "
-        "(29) lies above the "
-        "least value, its β is a poor choice.",
+        f"(29), the last line of the proof, drops the 2 of (12). At pγ = {last.floor:g} it claims "
+        f"{last.bound_29:.3f}, and nothing below {last.least:.3f} can be reached; (12) has "
+        f"{last.bound_12:.3f}. Where (29) lies above the least value, its β is a poor choice.",
     )
     return Outcome(task.name, task.size, (first, second), (), told)
 

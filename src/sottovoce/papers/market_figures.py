@@ -41,8 +41,7 @@ BEFORE = {
 }
 OTHER_DRAWS = (
     "The paper has a picture alone. What stands beside ours was measured before, with other "
-    "splits, grids and draws; "
-    "the mean hangs on a few draws of b."
+    "splits, grids and draws; the mean hangs on a few draws of b."
 )
 #: Splits and draws of Figure 2 for the full size, and its trade-off for the small one.
 SPLITS = (4, 1)
@@ -131,8 +130,7 @@ def figure_2a(task: Task) -> Outcome:
 
 _FIGURE_2 = (
     "Breast cancer data, 455 sellers, costs uniform in [1, 5]·10⁻⁴. Print has e⁻⁴ for 10⁻⁴, and "
-    "means over 15 draws of "
-    "b. Every number that is tuned is tuned on 57 public rows."
+    "means over 15 draws of b. Every number that is tuned is tuned on 57 public rows."
 )
 
 
@@ -185,9 +183,8 @@ def _describe_shift(
     }
     return (
         "Correlation moves the certified market's overall error by at most "
-        f"{100 * shift[CERTIFIED]:.0f} % and the "
-        f"published one's by at most {100 * shift[PUBLISHED]:.0f} %; the paper says that it is "
-        "similar.",
+        f"{100 * shift[CERTIFIED]:.0f} % and the published one's by at most "
+        f"{100 * shift[PUBLISHED]:.0f} %; the paper says that it is similar.",
     )
 
 
@@ -237,10 +234,9 @@ def _describe_margins(found: Sequence[MarketWorth], before: Sequence[float]) -> 
     )
     then = min((b - a) / s for a, b, s in zip(ours, before, own, strict=True))
     return (
-        f"At every γ the certified market is at least {here:.1f} standard errors of the "
-        "difference below the published "
-        f"one on these draws, and at least {then:.1f} of its own below what was measured for it "
-        "before."
+        f"At every γ the certified market is at least {here:.1f} standard errors of the difference "
+        f"below the published one on these draws, and at least {then:.1f} of its own below what "
+        "was measured for it before."
     )
 
 
@@ -257,9 +253,8 @@ def figure_3(task: Task) -> Outcome:
         after = f"it is {found[-1].test_error:.3f} at the last"
     told = (
         "The paper says that both errors fall with μ and then rise slightly, and that the "
-        "empirical loss rises. Here "
-        f"the test error is least at μ = {least.varied:g}, {least.test_error:.3f}, and {after}; "
-        "the loss "
+        f"empirical loss rises. Here the test error is least at μ = {least.varied:g}, "
+        f"{least.test_error:.3f}, and {after}; the loss "
         f"{'rises on every step' if rises else 'rises, but not on every step'}.",
     )
     return _make_outcome(task, "Figure 3", "μ", found, told)

@@ -350,8 +350,7 @@ def _describe_advantage(drawing: FigureSetting, draws: Mapping[tuple[str, str], 
     lost = int((best < 1).sum())
     return (
         f"Loss {drawing.kinds[kind]}: the better sampling has {low:.2f} to {high:.2f} times that "
-        "of personal budgets, "
-        f"by {AXES[drawing.key]}. It is lower in {lost} of {best.size} cases."
+        f"of personal budgets, by {AXES[drawing.key]}. It is lower in {lost} of {best.size} cases."
     )
 
 
@@ -393,13 +392,11 @@ def accuracy(task: Task) -> Outcome:
             ),
         ),
         sentences=(
-            f"The bound holds on every line. It is {tightest:.2f} to {loosest:.2f} times the 95 "
-            "% quantile of "
-            f"{task.choose(*RUNS):,} runs: Chebyshev's inequality pays for what the gamma "
-            "distribution would give.",
-            f"The mean error exceeds ‖θ*‖ = {length:.3f} on {sum(r[2] > length for r in rows)} "
-            f"of {len(rows)} lines: "
-            "noise and shrinkage leave nothing of the coefficients.",
+            f"The bound holds on every line. It is {tightest:.2f} to {loosest:.2f} times the 95 % "
+            f"quantile of {task.choose(*RUNS):,} runs: Chebyshev's inequality pays for what the "
+            "gamma distribution would give.",
+            f"The mean error exceeds ‖θ*‖ = {length:.3f} on {sum(r[2] > length for r in rows)} of "
+            f"{len(rows)} lines: noise and shrinkage leave nothing of the coefficients.",
         ),
     )
 

@@ -158,8 +158,7 @@ def load_medical(folder: Path | None) -> RidgeData:
             f"The medical cost data, {MEDICAL}, are not in the data folder.",
             "They are needed for this experiment and are not part of this package.",
             "Get the Medical Cost Personal Dataset (Lantz, Machine Learning with R; on Kaggle: "
-            "mirichoi0218/insurance) "
-            f"and name its folder with --data or {DATA_VARIABLE}.",
+            f"mirichoi0218/insurance) and name its folder with --data or {DATA_VARIABLE}.",
         )
     return _read_medical(path.resolve())
 

@@ -331,9 +331,8 @@ def _explain_rare(name: str, line: TableLine, value: float) -> str:
     else:
         word, chance = ("small", 1 - above)
     return (
-        "One person, whoever drew the smallest ε, sets this number. Print implies "
-        f"{implied:.4f}; a smallest ε as "
-        f"{word} as this has a chance of {chance:.1%}."
+        f"One person, whoever drew the smallest ε, sets this number. Print implies {implied:.4f}; "
+        f"a smallest ε as {word} as this has a chance of {chance:.1%}."
     )
 
 
@@ -359,9 +358,8 @@ def _check_by_simulation(task: Task, lines: list[TableLine]) -> str:
     gaps = [gap for line in lines for gap in _measure_gaps(task.name, *line.case, runs)]
     worst, errors = (max(column) for column in zip(*gaps, strict=True))
     return (
-        f"Means are closed forms. {runs:,} simulated runs for each of the {len(gaps)} cells "
-        "differ from them "
-        f"by at most {worst:.1%}, or {errors:.1f} standard errors."
+        f"Means are closed forms. {runs:,} simulated runs for each of the {len(gaps)} cells differ "
+        f"from them by at most {worst:.1%}, or {errors:.1f} standard errors."
     )
 
 
@@ -414,10 +412,9 @@ def _make_uniform_columns(
     chance = PLAIN.smallest_at_least(single, len(data.y))
     return columns, (
         "The column with one ε for all hangs on a single number, the smallest ε drawn. The "
-        f"{len(implied)} printed "
-        f"cells imply {implied.min():.5f} to {implied.max():.5f}; at their median, {single:.5f}, "
-        "all of them follow. "
-        f"A smallest ε as large as that has a chance of {chance:.1%}."
+        f"{len(implied)} printed cells imply {implied.min():.5f} to {implied.max():.5f}; at their "
+        f"median, {single:.5f}, all of them follow. A smallest ε as large as that has a chance of "
+        f"{chance:.1%}."
     )
 
 
@@ -632,9 +629,8 @@ def _describe_agreement(
         for kinds in (LOSSES, [f"{k}_std" for k in LOSSES])
     )
     return (
-        f"Noise is integrated out; {runs:,} simulated runs a cell differ by at most {means:.1%} "
-        "in the mean and "
-        f"{stds:.1%} in the standard deviation."
+        f"Noise is integrated out; {runs:,} simulated runs a cell differ by at most {means:.1%} in "
+        f"the mean and {stds:.1%} in the standard deviation."
     )
 
 
@@ -672,10 +668,8 @@ def speed(task: Task) -> Outcome:
     )
     told = (
         f"{len(lams)} lines × {runs:,} runs × {len(METHODS)} methods × {len(LOSSES)} losses take "
-        f"{together:.1f} s of "
-        f"one processor. By what {looped} runs on {LOOPED_LINES} lines took, a loop over runs "
-        f"takes {alone:.0f} s: "
-        f"{alone / together:.0f} times as long."
+        f"{together:.1f} s of one processor. By what {looped} runs on {LOOPED_LINES} lines took, a "
+        f"loop over runs takes {alone:.0f} s: {alone / together:.0f} times as long."
     )
     return Outcome(
         task.name,

@@ -111,8 +111,7 @@ def theorem_2(task: Task) -> Outcome:
     )
     words = (
         "Print says that the best weights have a variance less than (2g + 1)/(4g²). It is this "
-        "number: at the optimum "
-        "everybody is heard alike.",
+        "number: at the optimum everybody is heard alike.",
         f"The ratio tends to 3/2; at g = {every[-1]:g} it is {ratio[-1]:.4f}.",
     )
     return Outcome(
@@ -305,11 +304,9 @@ def quantile(task: Task) -> Outcome:
         "Errors are roots of the mean square of F(answer) − q, over the values drawn and the "
         "answer, by exact sums; "
         f"those of the library, by permute-and-flip, over {FITS} fits a draw.",
-        f"Theorem 9, with the constants of its proof and at γ = {FAILURE}, holds for 9 answers "
-        "of 10 and is "
-        f"{min(line[5] / line[4] for line in found):.1f} to "
-        f"{max(line[5] / line[4] for line in found):.1f} times what "
-        "is seen.",
+        f"Theorem 9, with the constants of its proof and at γ = {FAILURE}, holds for 9 answers of "
+        f"10 and is {min(line[5] / line[4] for line in found):.1f} to "
+        f"{max(line[5] / line[4] for line in found):.1f} times what is seen.",
     )
     return Outcome(
         task.name,
@@ -402,15 +399,12 @@ def table_1_law(task: Task) -> Outcome:
         ours.append(three + (one - three) * (1 / 4 - 1 / 9) / (1 - 1 / 9))
         at_two.append(two)
     words = (
-        "With all rows the map does not depend on ε, and the number at ε = 2 follows from those "
-        "at 1 and 3. For the "
-        "best h it is at least that, because a minimum of functions a + c/ε² is concave in 1/ε². "
-        "For the best map, "
-        "which is chosen by another error, this holds roughly.",
+        "With all rows the map does not depend on ε, and the number at ε = 2 follows from those at "
+        "1 and 3. For the best h it is at least that, because a minimum of functions a + c/ε² is "
+        "concave in 1/ε². For the best map, which is chosen by another error, this holds roughly.",
         "With all rows print agrees within 2 %, although a mean of ten runs has a standard "
-        "deviation of 22 % or more. "
-        "So it seems that the same draws of noise were used at every ε, and that lines are not "
-        "independent.",
+        "deviation of 22 % or more. So it seems that the same draws of noise were used at every ε, "
+        "and that lines are not independent.",
     )
     column = ResultColumn("at ε = 2, by 1 and 3", tuple(ours), tuple(at_two))
     return Outcome(
@@ -438,10 +432,8 @@ def table_2_noise(task: Task) -> Outcome:
     )
     words = (
         "Algorithm 1 of Bassily, Smith and Thakurta (2014) draws one of m people in each of m² "
-        "steps. The proof "
-        "of its noise is for small ε. If a person's gradient turns from −1 to 1 while all others "
-        "have −1, the steps "
-        "give away what is shown here, under replacement.",
+        "steps. The proof of its noise is for small ε. If a person's gradient turns from −1 to 1 "
+        "while all others have −1, the steps give away what is shown here, under replacement.",
         "The sum of the losses of all steps is normal up to the theorem of Berry and Esseen, "
         "which lower limits count.",
     )

@@ -257,8 +257,7 @@ def _describe_axis(number: int, found: Floats) -> str:
     told = {
         1: "Print has bars without numbers, on an axis with marks from 10³ to 10⁶.",
         2: "Print has bars without numbers, on an axis with marks from 10³ to 10⁵; its caption "
-        "gives α = 1.5, but α is "
-        "what varies.",
+        "gives α = 1.5, but α is what varies.",
         3: "Print has bars without numbers.",
     }
     return (

@@ -103,9 +103,8 @@ def _compare_methods(task: Task, name: str, problem: LabelProblem) -> ResultTabl
     )
     why = (
         f"Print is a mean of {PRINTED_RUNS} runs, whose noise has a standard deviation of "
-        f"{noise:.0%} of itself, the "
-        "same draws at every ε (users/table-1-law). It does not tell B, the coding of levels, or "
-        "an intercept."
+        f"{noise:.0%} of itself, the same draws at every ε (users/table-1-law). It does not tell "
+        "B, the coding of levels, or an intercept."
     )
     labels = tuple(f"{epsilon:g}" for epsilon in EPSILONS)
     return ResultTable(
@@ -123,10 +122,9 @@ def _describe_problem(name: str, problem: LabelProblem) -> str:
     )
     told, found = (", ".join(map(str, facts)) for facts in (FACTS[name], _count_facts(problem)))
     return (
-        f"Of the {name} data, rows, columns, people and rows of the largest are {found}; print "
-        f"has {told}. "
-        f"Least squares leaves a variance of {problem.variance:.3g}, and {with_one.variance:.3g} "
-        "with an intercept."
+        f"Of the {name} data, rows, columns, people and rows of the largest are {found}; print has "
+        f"{told}. Least squares leaves a variance of {problem.variance:.3g}, and "
+        f"{with_one.variance:.3g} with an intercept."
     )
 
 
@@ -368,9 +366,8 @@ def _missing_data_error(files: str) -> InvalidData:
         f"There is no {files} in the data folder.",
         "The data are needed for this experiment and are not part of this package.",
         "Get the Drug Review Dataset (Druglib.com), or News Popularity in Multiple Social Media "
-        "Platforms with its "
-        "tables of feedback, from the UCI repository, and name the folder with --data or "
-        f"{DATA_VARIABLE}.",
+        "Platforms with its tables of feedback, from the UCI repository, and name the folder with "
+        f"--data or {DATA_VARIABLE}.",
     )
 
 

@@ -23,13 +23,11 @@ if TYPE_CHECKING:
 
 REPLACE_NOTE = (
     " The promise is about replacing somebody's rows by others. What is shown is about leaving "
-    "them out, which is only "
-    "half of that: the new rows would cost something too."
+    "them out, which is only half of that: the new rows would cost something too."
 )
 FOR_WHOM = (
     "For the curator alone. Every number on this page depends on everybody's data, also those "
-    "about one person when "
-    "only that person sees them. Do not publish, send or charge by them."
+    "about one person when only that person sees them. Do not publish, send or charge by them."
 )
 #: So many of the least protected are listed.
 LISTED_PEOPLE = 10
@@ -134,11 +132,9 @@ def _summarise(summary: Summary, losses: Floats, unit: str) -> str:
     times = summary.promised[1] / half
     return (
         f"Half of the {unit} lost ε = {_format_number(half)} or less, and nobody more than "
-        f"{_format_number(most)}. "
-        f"The largest promise, {_format_number(summary.promised[1])}, is {_format_number(times)} "
-        "times what the middle one lost: a "
-        "promise covers every table that there could be, and these numbers only the one that "
-        "there is."
+        f"{_format_number(most)}. The largest promise, {_format_number(summary.promised[1])}, is "
+        f"{_format_number(times)} times what the middle one lost: a promise covers every table "
+        "that there could be, and these numbers only the one that there is."
     )
 
 

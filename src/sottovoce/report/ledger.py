@@ -162,10 +162,8 @@ def explain_odds(held: Sequence[AccountBalance]) -> list[str]:
     )
     return [
         f"All accounts together: {so_far if any(spent.values()) else 'nothing is spent yet'}. If "
-        "all that you allow is "
-        "spent one day, in every account, the odds will have changed "
-        f"{_describe_bound(allowed)}. This holds whatever somebody "
-        "knew before.",
+        "all that you allow is spent one day, in every account, the odds will have changed "
+        f"{_describe_bound(allowed)}. This holds whatever somebody knew before.",
         *explain_conversions(allowed),
     ]
 

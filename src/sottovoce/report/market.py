@@ -46,9 +46,8 @@ BARS = 32
 STEPS = 60
 
 FOR_WHOM = (
-    "Reports, and payments that reveal them, are on this page. What may be published is written "
-    "by --publish: sums, "
-    "counts and rules, without reports and names."
+    "Reports, and payments that reveal them, are on this page. What may be published is written by "
+    "--publish: sums, counts and rules, without reports and names."
 )
 
 
@@ -253,15 +252,13 @@ FORMULA_PATTERN = r"'*[=+\-@\t\r]"
 #: What is a plain number after all.
 NUMBER_PATTERN = r"^[+\-]?[0-9]+([.][0-9]+)?$"
 NOT_PROTECTED = (
-    "Reported costs are not protected by differential privacy: whoever sees what a seller is "
-    "paid, or how much is "
-    "bought from them, can infer what they reported."
+    "Reported costs are not protected by differential privacy: whoever sees what a seller is paid, "
+    "or how much is bought from them, can infer what they reported."
 )
 
 SUMS_TELL = (
     "These sums and counts follow from reported costs and are not protected by differential "
-    "privacy: with few sellers "
-    "they tell much about each."
+    "privacy: with few sellers they tell much about each."
 )
 
 
@@ -337,8 +334,7 @@ def make_market_headline(outcome: MarketOutcome) -> str:
     sold = outcome.deal.units
     return (
         f"Bought ε = {format_epsilon(sold.sum())} in all from {(sold > 0).sum():,} of "
-        f"{len(sold):,} sellers, "
-        f"for {outcome.format_money(outcome.coins.sum())}"
+        f"{len(sold):,} sellers, for {outcome.format_money(outcome.coins.sum())}"
     )
 
 
@@ -395,12 +391,11 @@ def describe_terms(outcome: MarketOutcome) -> str:
     else:
         meant = ""
     return (
-        f"Declared beforehand: {_describe_law(terms)}; money is worth an error of "
-        f"{terms.worth:g} a unit{meant}; "
-        f"{reserve}at most ε = {terms.cap:g} from "
-        f"anybody{' and what they allow themselves' if own else ''}; "
-        f"a model of {terms.features:,} features with coefficients no longer than {terms.norm:g}; "
-        f"coins of {outcome.format_money(1)}."
+        f"Declared beforehand: {_describe_law(terms)}; money is worth an error of {terms.worth:g} "
+        f"a unit{meant}; {reserve}at most ε = {terms.cap:g} from "
+        f"anybody{' and what they allow themselves' if own else ''}; a model of {terms.features:,} "
+        f"features with coefficients no longer than {terms.norm:g}; coins of "
+        f"{outcome.format_money(1)}."
     )
 
 

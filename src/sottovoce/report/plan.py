@@ -309,17 +309,15 @@ def make_verdict(plan: Plan) -> str:
     chosen = choose_typical_outlook(plan)
     told = (
         f"{format_error(chosen.regression)} against {format_error(chosen.private_mean)} for a "
-        "private mean and "
-        f"{format_error(chosen.nothing)} for nothing, in {describe_unit(plan)}"
+        f"private mean and {format_error(chosen.nothing)} for nothing, in {describe_unit(plan)}"
     )
     if chosen.worth_it:
         return f"Worth asking: {told}. Both trivial answers lose."
     if not chosen.slopes:
         return (
             "Advice: do not ask for this regression. It will be a constant, and so is a private "
-            f"mean ({told}). "
-            "Ask for the mean, whose arithmetic is exact; or find more people, a larger ε "
-            "or fewer features."
+            f"mean ({told}). Ask for the mean, whose arithmetic is exact; or find more people, a "
+            "larger ε or fewer features."
         )
     if chosen.private_mean <= chosen.nothing:
         better = "a private mean"

@@ -93,8 +93,7 @@ SENTENCES = {
     405: "This cannot be done here.",
     408: "What was sent came too slowly.",
     413: f"This is too large: a table may have {MOST_UPLOAD // 2**20} MB, a code "
-    f"{MOST_SIGN_IN // 2**10} kB, "
-    f"anything else {MOST_FORM // 2**20} MB.",
+    f"{MOST_SIGN_IN // 2**10} kB, anything else {MOST_FORM // 2**20} MB.",
     421: "This page answers on this machine only.",
     500: "Something went wrong that sottovoce did not foresee. Please report what you did, "
     "without the data.",

@@ -211,9 +211,8 @@ def _read_in_process(path: Path, handle: int | None) -> dict[str, str] | None:
 def _unusable_table_error() -> InvalidData:
     return InvalidData(
         "This is neither a CSV nor a Parquet file that can be used.",
-        f"CSV is UTF-8 text with a header and lines of at most {LONGEST_LINE:,} bytes; Parquet "
-        "is whole, not "
-        "encrypted, and no larger unfolded than it can be read in pieces.",
+        f"CSV is UTF-8 text with a header and lines of at most {LONGEST_LINE:,} bytes; Parquet is "
+        "whole, not encrypted, and no larger unfolded than it can be read in pieces.",
         "Save the table again as one of the two.",
     )
 

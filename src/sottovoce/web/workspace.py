@@ -61,8 +61,7 @@ MAX_REMEMBERED = 100
 NAME_BYTES = 16
 UNFORESEEN = (
     "Something went wrong that sottovoce did not foresee. If the key is in the ledger, what it "
-    "cost stays spent. "
-    "Please report what you did, without the data."
+    "cost stays spent. Please report what you did, without the data."
 )
 TOO_LATE = "It is too late to cancel: everybody has been charged, and what is charged stays spent."
 
