@@ -14,7 +14,7 @@ here looks at a value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -256,6 +256,30 @@ def _round_grants(
         check_same_length(len(owner), epsilon=granted)
         return _collect_one_each(granted, owner, len(people))
     return granted
+
+
+def split_people_and_amounts(budgets: Any, people: Any) -> tuple[Sequence[Any], Any]:
+    """Returns names and amounts, from whatever says who allows how much."""
+    if people is not None:
+        names = to_column(people, "people").tolist()
+        amounts = to_column(budgets, "budgets")
+        check_same_length(len(names), budgets=amounts)
+        return names, amounts
+    if isinstance(budgets, Budgets):
+        return budgets.names(), units.to_epsilon(budgets.by_person(budgets.kinds.epsilon))
+    if hasattr(budgets, "by_person"):  # a market's allocation
+        budgets = budgets.by_person()
+    listed = series_to_mapping(budgets)
+    if listed is not None:
+        budgets = listed
+    if not isinstance(budgets, Mapping):
+        raise InvalidParameter(
+            "Grants name nobody.",
+            "A grant is from a person.",
+            "Pass a mapping from person to ε, Budgets, an allocation, or people= with the column "
+            "of budgets.",
+        )
+    return list(budgets), list(budgets.values())
 
 
 def read_amounts_by_person(

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from sottovoce import units
 from sottovoce.budgets import Budgets
-from sottovoce.errors import InvalidParameter
+from sottovoce.errors import InvalidParameter, PlanChanged
 from sottovoce.guarantee import MOST_VALUES_LISTED, Guarantee
 from sottovoce.schema import Subject
 from sottovoce.weights import Weights
@@ -330,6 +330,18 @@ def format_error(expected: float | Sequence[float]) -> str:
     else:
         several = (expected,)
     return ", ".join(f"{e:,.0f}" if 1000 <= e < 1e9 else f"{e:.3g}" for e in several)
+
+
+def refuse_changed_plan(plan: Plan, agreed: str) -> None:
+    """Refuses another plan than was agreed to, by its digest or by its agreement, in which the
+    column is named.
+    """
+    if agreed not in (plan.digest, plan.agreement):
+        raise PlanChanged(
+            "The plan has changed since it was shown, and nobody was charged.",
+            "A release is made under the plan that was agreed to.",
+            "Look at the plan as it is now, and release if you still agree.",
+        )
 
 
 def _pluralise(unit: str) -> str:

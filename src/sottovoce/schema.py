@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -159,6 +159,19 @@ class Subject:
     column: str | None = None
     table: str | None = None
     units: Mapping[str, str] = field(default_factory=dict)  # by column
+
+
+def set_table_name(subject: Subject, name: Any) -> Subject:
+    """Returns the subject with the table's name as the caller gives it, if they do."""
+    if name is None:
+        return subject
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise InvalidParameter(
+            "The name of the table is not text on one line.",
+            "It is printed in the release.",
+            "Pass a few words.",
+        )
+    return replace(subject, table=name)
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,14 @@ from typing import Any
 import numpy as np
 
 from sottovoce import units
-from sottovoce.arrays import Array, check_same_length, count_dimensions, factorise, to_column
-from sottovoce.budgets import LEAVE_OUT, Budgets, read_amounts_by_person, series_to_mapping
+from sottovoce.arrays import Array, count_dimensions, factorise
+from sottovoce.budgets import (
+    LEAVE_OUT,
+    Budgets,
+    read_amounts_by_person,
+    series_to_mapping,
+    split_people_and_amounts,
+)
 from sottovoce.data.engine import ENGINE_NAMES, Dataset
 from sottovoce.data.source import Values, find_schema, is_read_by_names
 from sottovoce.errors import (
@@ -30,7 +36,6 @@ from sottovoce.errors import (
     InvalidRelease,
     KeyReused,
     OverdrawnWarning,
-    PlanChanged,
     ReleaseFailed,
 )
 from sottovoce.estimator import (
@@ -57,9 +62,9 @@ from sottovoce.ledger import (
 )
 from sottovoce.ledgers.opened import open_ledger
 from sottovoce.ledgers.signing import check_release, make_release_message, unsigned_release_error
-from sottovoce.plan import Plan
+from sottovoce.plan import Plan, refuse_changed_plan
 from sottovoce.release import Release
-from sottovoce.schema import Subject
+from sottovoce.schema import set_table_name
 
 #: An ε at which every question can be planned.
 AMPLE_UNITS = 100 * units.UNITS_PER_EPSILON
@@ -136,7 +141,7 @@ class Session:
         δ. What a market has bought is granted as it was sold alone.
         """
         _refuse_unsold(budgets, currency, neighbours)
-        names, amounts = _split_people_and_amounts(budgets, people)
+        names, amounts = split_people_and_amounts(budgets, people)
         if not isinstance(currency, str) or currency != "epsilon, delta":
             _refuse_stray_delta(delta)
             account = f"{currency}, {neighbours}"
@@ -555,30 +560,6 @@ def _list_amounts(plan: Plan, people: Sequence[Any]) -> list[Amounts]:
     return []
 
 
-def _split_people_and_amounts(budgets: Any, people: Any) -> tuple[Sequence[Any], Any]:
-    """Names and amounts, from whatever says who allows how much."""
-    if people is not None:
-        names = to_column(people, "people").tolist()
-        amounts = to_column(budgets, "budgets")
-        check_same_length(len(names), budgets=amounts)
-        return names, amounts
-    if isinstance(budgets, Budgets):
-        return budgets.names(), units.to_epsilon(budgets.by_person(budgets.kinds.epsilon))
-    if hasattr(budgets, "by_person"):  # a market's allocation
-        budgets = budgets.by_person()
-    listed = series_to_mapping(budgets)
-    if listed is not None:
-        budgets = listed
-    if not isinstance(budgets, Mapping):
-        raise InvalidParameter(
-            "Grants name nobody.",
-            "A grant is from a person.",
-            "Pass a mapping from person to ε, Budgets, an allocation, or people= with the column "
-            "of budgets.",
-        )
-    return list(budgets), list(budgets.values())
-
-
 def _refuse_unsold(budgets: Any, currency: Any, neighbours: Any) -> None:
     """Refuses a market's allocation in another account than that of what sellers have sold."""
     sold = getattr(budgets, "sold", None)
@@ -649,31 +630,6 @@ def _nobody() -> InvalidParameter:
         "Accounts belong to people.",
         "Pass groups= with the owner of each row, or a schema that names the column of people.",
     )
-
-
-def set_table_name(subject: Subject, name: Any) -> Subject:
-    """Returns the subject with the table's name as the caller gives it, if they do."""
-    if name is None:
-        return subject
-    if not isinstance(name, str) or not name or not name.isprintable():
-        raise InvalidParameter(
-            "The name of the table is not text on one line.",
-            "It is printed in the release.",
-            "Pass a few words.",
-        )
-    return replace(subject, table=name)
-
-
-def refuse_changed_plan(plan: Plan, agreed: str) -> None:
-    """Refuses another plan than was agreed to, by its digest or by its agreement, in which the
-    column is named.
-    """
-    if agreed not in (plan.digest, plan.agreement):
-        raise PlanChanged(
-            "The plan has changed since it was shown, and nobody was charged.",
-            "A release is made under the plan that was agreed to.",
-            "Look at the plan as it is now, and release if you still agree.",
-        )
 
 
 def _key_reused_error(key: str) -> KeyReused:

@@ -155,8 +155,7 @@ def roles(on_server):
         administer(
             on_server.address,
             f"DO $$ BEGIN IF EXISTS (SELECT FROM pg_roles WHERE rolname = '{name}') THEN DROP "
-            f"OWNED BY {name}; "
-            f"DROP ROLE {name}; END IF; END $$",
+            f"OWNED BY {name}; DROP ROLE {name}; END IF; END $$",
             f"CREATE ROLE {name} LOGIN",
         )
     administer(on_server.address, postgres.write_role_sql(**names))

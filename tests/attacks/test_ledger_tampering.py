@@ -233,9 +233,8 @@ SEVERAL = {
         "UPDATE accounts SET account = account + 256 WHERE account = 1",
     ],
     "a line under an entry that has none": [
-        "INSERT INTO lines SELECT number, person, 0, 5 FROM entries, (SELECT person FROM "
-        "accounts LIMIT 1) AS one"
-        " WHERE what = 'publish'"
+        "INSERT INTO lines SELECT number, person, 0, 5 FROM entries, (SELECT person FROM accounts "
+        "LIMIT 1) AS one WHERE what = 'publish'"
     ],
     "a release for a reservation that crashed": [
         "INSERT INTO releases SELECT number, '{}' FROM entries WHERE key = 'crashed'"

@@ -7,31 +7,26 @@ row: with it or without it, everything else the same. It is often a hundred time
 public: it depends on everybody.
 
     symbol   name
-    ε_i      epsilon, at δ; the worse of adding and removing the row, everybody else's weight
-             unchanged
+    ε_i      epsilon, at δ; the worse of adding and removing the row, other weights unchanged
     μ_i      leverage xᵀH⁻¹x of the row, where it is absent
     r_i      residual y − xᵀθ, where it is absent; both in the mechanism's coordinates and with the
              row's weight
 
-Losses in a few numbers, beside what was promised, and who is least protected, and why.
+The summary of losses, and who is least protected and why, depend on everybody's data, and are as
+confidential as the losses. Who is least protected is told by rank, with names for whoever asks for
+them by hand. What sets somebody apart is told as a multiple of the median: how unlike the others'
+their features are (leverage), how badly the others foretell their label (residual), how loudly they
+are heard (weight) and how many rows they own.
 
-Both depend on everybody's data, and are as confidential as the losses. Who is least protected is
-told by rank, with names for whoever asks for them by hand. What sets somebody apart is told as a
-multiple of the median: how unlike the others' their features are (leverage), how badly the others
-foretell their label (residual), how loudly they are heard (weight) and how many rows they own.
+Several rows at once are one replaced by another, a group that enters row by row, or all rows of a
+person. Where person l is present with rows X_l: S = X_l H⁻¹ X_lᵀ and errors e. Without them θ moves
+by H⁻¹X_lᵀ(I − S)⁻¹e. In the eigenvectors of S a posterior sample's loss is that of as many
+independent records, of leverages h/(1 − h): Rényi curves add up, exactly.
 
-Several rows at once: one replaced by another, a group that enters row by row, all rows of a person.
-
-Where person l is present with rows X_l: S = X_l H⁻¹ X_lᵀ and errors e. Without them θ moves by
-H⁻¹X_lᵀ(I − S)⁻¹e. In the eigenvectors of S a posterior sample's loss is that of as many independent
-records, of leverages h/(1 − h): Rényi curves add up, exactly (docs/theory/per-instance.md).
-
-Several releases about the same people: their losses, person by person (docs/theory/per-instance.md,
-theorem 10).
-
-Rényi curves of a row add up over releases that were not chosen in view of one another, and are read
-at δ in the end; where adding the exact ε at equal parts of δ gives less, that is taken. An adaptive
-posterior sample counts with both its releases, the second given what the first turned out to be.
+Several releases about the same people lose, person by person, what theorem 10 says. Rényi curves
+add up over releases that were not chosen in view of one another, and are read at δ in the end;
+where adding the exact ε at equal parts of δ gives less, that is taken. An adaptive posterior sample
+counts with both its releases, the second given what the first turned out to be.
 """
 
 from __future__ import annotations

@@ -2,12 +2,10 @@
 """Empirical risk minimisation by noisy gradient descent, with a budget a person
 (docs/theory/erm.md).
 
-Minimise Σ c_i·ℓ(φ_iᵀθ, y_i) over a ball or a box. erm_mechanism.py has the steps,
-the weights and what they cost, and how far and how fast to go; solvers/losses.py has the losses.
+Minimise Σ c_i·ℓ(φ_iᵀθ, y_i) over a ball or a box. erm_mechanism.py has the steps, the weights and
+what they cost, and how far and how fast to go; solvers/losses.py has losses. The plan is public:
 
     grants (ε_l, δ) → loudness → weights → clip, steps, stride → whole numbers, σ → charges
-
-All of this plan is public.
 """
 
 from __future__ import annotations
@@ -409,8 +407,7 @@ def _get_owners(budgets: Budgets) -> Array:
     return budgets.owner
 
 
-#: Sampling error of a gradient, squared, as a share of L²: the constant A of the weights is this
-#: over d.
+#: Squared sampling error of a gradient, as a share of L²; the constant A of the weights is this/d.
 GRADIENT_VARIANCE = 1 / 4
 FULL_RATE = 2**RATE_BITS
 

@@ -31,7 +31,7 @@ from sottovoce.estimator import Estimator
 from sottovoce.ledger import Entry
 from sottovoce.release import Release
 from sottovoce.schema import Schema
-from sottovoce.session import Session, refuse_changed_plan
+from sottovoce.session import Session
 from sottovoce.web import uploads
 from sottovoce.web.question_form import ONE_EACH, QUESTIONS
 from sottovoce.web.workspace import CachedBalances, Job, Workspace, prefetch_balances
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from sottovoce.budgets import Budgets
     from sottovoce.data.kernels import GroupLookup
     from sottovoce.ledger import Ledger
-    from sottovoce.plan import Plan
+    from sottovoce.plan import Plan, refuse_changed_plan
 
 #: Letters of a key: it is shown in tables and is part of a file's name.
 LONGEST_KEY = 100
