@@ -63,7 +63,7 @@ def count_off_grid(draws: int, pairs: int) -> int:
         assert (
             one.plan.digest == two.plan.digest
         )  # the same grid, the same noise: the support cannot differ
-        answers = np.array(MEAN.module.published(one.plan, one.statistic, draws))
+        answers = np.array(MEAN.module.draw_noisy_values(one.plan, one.statistic, draws))
         wrong += off_grid(answers, two.plan)
     return wrong
 

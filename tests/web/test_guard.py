@@ -162,39 +162,39 @@ class AnyPort(Guard):
 
 
 class NoSource(Guard):
-    def _refuse_strangers(self, asked, own):
+    def _refuse_cross_site(self, asked, own):
         pass
 
 
 class SameSite(Guard):
-    def _refuse_strangers(self, asked, own):
+    def _refuse_cross_site(self, asked, own):
         if asked.get_header("sec-fetch-site") != "same-site":
             super()._refuse_cross_site(asked, own)
 
 
 class PostIsSafe(Guard):
-    def _refuse_strangers(self, asked, own):
+    def _refuse_cross_site(self, asked, own):
         super()._refuse_cross_site(GuardedRequest("GET", asked.path, asked.headers), own)
 
 
 class NullIsOurs(Guard):
-    def _refuse_strangers(self, asked, own):
+    def _refuse_cross_site(self, asked, own):
         if asked.get_header("origin") != "null":
             super()._refuse_cross_site(asked, own)
 
 
 class AnyCookie(Guard):
-    def _signed_in(self, asked):
+    def _is_signed_in(self, asked):
         return any("sottovoce" in line for line in asked.headers.get("cookie", []))
 
 
 class NoCookieToLook(Guard):
-    def _signed_in(self, asked):
+    def _is_signed_in(self, asked):
         return asked.method == "GET" or super()._is_signed_in(asked)
 
 
 class PersonByPrefix(Guard):
-    def _signed_in(self, asked):
+    def _is_signed_in(self, asked):
         return asked.path.startswith("/person") or super()._is_signed_in(asked)
 
 
