@@ -15,7 +15,7 @@ import pytest
 
 import sottovoce as sv
 from sottovoce import units
-from sottovoce.estimators import ridge_objective, ridge_output, ridge_statistics
+from sottovoce.estimators import ridge_errors, ridge_objective, ridge_output, ridge_statistics
 from sottovoce.noise import continuous
 from sottovoce.solvers import losses, newton
 
@@ -79,7 +79,7 @@ def pairs(people, owner, seed=0):
 
 # ---------------------------------------------------------------- objective perturbation
 
-CHOICE = ridge_objective.StageParameters(
+CHOICE = ridge_errors.StageParameters(
     expected=0.1, threshold=1.0, ridge=8.0, intercept_ridge=2.0, norm=(0.7, 0.1)
 )
 TAU = 0.3
@@ -156,7 +156,7 @@ def test_the_solvers_last_digits_are_covered_by_noise(monkeypatch):
         lambda problem, tolerance: (solved.append(tolerance), problem.centre)[1],
     )
     theta = fit.slopes(1.0, TAU, CHOICE, np.zeros(P + 1))
-    H = ridge_objective.compute_regularity(P, CHOICE.ridge, CHOICE.intercept_ridge) * (1 + 1e-12)
+    H = ridge_errors.compute_regularity(P, CHOICE.ridge, CHOICE.intercept_ridge) * (1 + 1e-12)
     loudness, slack = fit._compute_row_weights(1.0, H, P)
     assert slack > 0
     rounded = ridge_objective.bound_tilt_rounding(
@@ -544,8 +544,8 @@ def test_noise_between_the_norms_has_its_law(norm, p):
     for values, expected in [
         (N, p + 1),
         (N**2, (p + 1) * (p + 2)),
-        (b[:, 0] ** 2, ridge_objective.compute_noise_moments(p, *norm)[0]),
-        ((b[:, 1:] ** 2).mean(axis=1), ridge_objective.compute_noise_moments(p, *norm)[1]),
+        (b[:, 0] ** 2, ridge_errors.compute_noise_moments(p, *norm)[0]),
+        ((b[:, 1:] ** 2).mean(axis=1), ridge_errors.compute_noise_moments(p, *norm)[1]),
     ]:
         assert abs(values.mean() - expected) < 6 * values.std() / math.sqrt(len(values))
     assert abs(N.mean() - (p + 2)) > 6 * N.std() / math.sqrt(len(N))
