@@ -41,7 +41,7 @@ from sottovoce.data.encoding import Feature, Recoding
 from sottovoce.data.engine import count_threads, get_engine
 from sottovoce.data.kernels import GroupLookup
 from sottovoce.data.readers import ColumnReader, Label
-from sottovoce.data.regression_sums import Products
+from sottovoce.data.regression_kernels import Products
 
 GROUP = 2**20
 FEATURES = 20

@@ -27,7 +27,7 @@ from timing import console, verdict
 
 from sottovoce.ledger import Amounts
 from sottovoce.ledgers import hash_chain
-from sottovoce.ledgers.opened import open_ledger
+from sottovoce.ledgers.addresses import open_ledger
 from sottovoce.ledgers.postgres import encode_copy
 from sottovoce.ledgers.sql_ledger import SqlLedger
 

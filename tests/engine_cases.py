@@ -24,11 +24,16 @@ from sottovoce.budgets import Budgets
 from sottovoce.data.census import take_census
 from sottovoce.data.encoding import GRID_BITS, Feature, Recoding, UnitBall
 from sottovoce.data.engine import Kernel
-from sottovoce.data.gradients import PersonSums, RowSums, SumsByPerson
 from sottovoce.data.kernels import GroupLookup, WeightedHistogram, WeightedSum
 from sottovoce.data.loss_kernels import LogisticTerms
 from sottovoce.data.readers import ClassLabel, ColumnReader, Label, UnitBallReader
-from sottovoce.data.regression_sums import Products, ResidualHistogram
+from sottovoce.data.regression_kernels import (
+    PersonSums,
+    Products,
+    ResidualHistogram,
+    RowSums,
+    SumsByPerson,
+)
 from sottovoce.noise.grid import Grid
 from sottovoce.schema import Classes
 from sottovoce.solvers.losses import get_loss

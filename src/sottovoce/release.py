@@ -19,7 +19,6 @@ from typing import Any
 
 from sottovoce.errors import InvalidRelease
 from sottovoce.plan import Plan, describe_currency
-from sottovoce.rounding import format_number, format_odds, round_to_error
 from sottovoce.schema import Subject
 from sottovoce.wording import (
     add_unit,
@@ -28,8 +27,11 @@ from sottovoce.wording import (
     describe_question,
     describe_score,
     describe_unit,
+    format_number,
+    format_odds,
     list_errors,
     name_quantiles,
+    round_to_error,
     warn_if_uninformative,
     write_error_sentence,
 )

@@ -60,8 +60,8 @@ from sottovoce.ledger import (
     round_up_amounts,
     to_amount,
 )
-from sottovoce.ledgers.opened import open_ledger
-from sottovoce.ledgers.signing import check_release, make_release_message, unsigned_release_error
+from sottovoce.ledgers.addresses import open_ledger
+from sottovoce.ledgers.keyfile import check_release, make_release_message, unsigned_release_error
 from sottovoce.plan import Plan, refuse_changed_plan
 from sottovoce.release import Release
 from sottovoce.schema import set_table_name

@@ -25,12 +25,12 @@ from typer.testing import CliRunner
 import sottovoce as sv
 from sottovoce import errors
 from sottovoce.audit.inputs import make_row, split_record
-from sottovoce.cli import hardening
+from sottovoce.cli import options as options_module
 from sottovoce.cli.console import exit_on_error
 from sottovoce.cli.main import app
 from sottovoce.cli.predict import guard_formulas
-from sottovoce.ledgers import signing
-from sottovoce.web import uploads
+from sottovoce.ledgers import keyfile
+from sottovoce.web import workspace
 from sottovoce.web.workspace import Workspace
 
 SECRET = "salary-of-ada-41234"
@@ -112,8 +112,8 @@ ATTEMPTS = [
     lambda: split_record(SECRET),
     lambda: guard_formulas(pa.array([SECRET.encode() + b"\xff"])),
     lambda: guard_formulas(pa.array([[SECRET]])),
-    lambda: signing.check_release(SECRET),
-    lambda: signing.check_release(json.dumps({"certificate": {"ledger": {"key": SECRET}}})),
+    lambda: keyfile.check_release(SECRET),
+    lambda: keyfile.check_release(json.dumps({"certificate": {"ledger": {"key": SECRET}}})),
     *(lambda x=x: sv.Mean(bounds=(0, 1)).fit(x, epsilon=1.0) for x in not_a_number()),
     *(lambda x=x: sv.Session().grant({"ada": x}) for x in (SECRET, [SECRET])),
 ]
@@ -233,7 +233,7 @@ def test_a_password_from_the_environment_is_not(monkeypatch):
         "postgresql://[x",
     ):
         monkeypatch.setattr(sys, "argv", ["sottovoce", harmless])
-        hardening.refuse_open_password(harmless)
+        options_module.refuse_open_password(harmless)
 
 
 def test_the_process_that_tries_a_table_is_not_told_where_the_books_are(monkeypatch):
@@ -250,7 +250,7 @@ def test_the_process_that_tries_a_table_is_not_told_where_the_books_are(monkeypa
     content = io.BytesIO()
     desk = Workspace.for_ledger(None)
     pq.write_table(pa.table({"id": [SECRET], "v": [1.0]}), content)
-    uploads.save_table(desk, f"{SECRET}.parquet", content)
+    workspace.save_table(desk, f"{SECRET}.parquet", content)
     desk.clear()
     assert len(seen) == 1
     assert SECRET not in f"{seen[0]}"
@@ -278,7 +278,7 @@ print(resource.getrlimit(resource.RLIMIT_CORE), ctypes.CDLL(None).prctl(3, 0, 0,
 def test_where_memory_cannot_be_closed_commands_go_on(monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.setitem(sys.modules, "resource", None)
-    hardening.close_memory()
+    options_module.close_memory()
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setitem(sys.modules, "ctypes", None)
-    hardening.close_memory()
+    options_module.close_memory()

@@ -21,8 +21,8 @@ from sottovoce import errors
 from sottovoce.cli.ledger import ledger_app
 from sottovoce.ledger import Entry
 from sottovoce.ledgers import hash_chain
-from sottovoce.ledgers.opened import open_ledger
-from sottovoce.ledgers.signing import check_release
+from sottovoce.ledgers.addresses import open_ledger
+from sottovoce.ledgers.keyfile import check_release
 
 
 def forged_release(place: Place, session: sv.Session) -> None:

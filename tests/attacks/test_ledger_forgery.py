@@ -19,8 +19,8 @@ import sottovoce as sv
 from ledgers.places import MEAN, OWNERS, PEOPLE, VALUES, Place, allow, release, spend
 from sottovoce import errors
 from sottovoce.ledger import Amounts, Entry
-from sottovoce.ledgers import hash_chain, sql_schema
-from sottovoce.ledgers.signing import check_release
+from sottovoce.ledgers import hash_chain, sql_reading
+from sottovoce.ledgers.keyfile import check_release
 from sottovoce.ledgers.sql_ledger import SqlLedger
 
 INSERT = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
@@ -434,5 +434,5 @@ def test_the_tables_have_not_changed_since_they_were_first_written():
     """Books that were written under a step exist: it is never edited."""
     import hashlib
 
-    first = hashlib.sha256("\n".join(sql_schema.MIGRATIONS[0]).encode()).hexdigest()
+    first = hashlib.sha256("\n".join(sql_reading.MIGRATIONS[0]).encode()).hexdigest()
     assert first[:16] == "f42d5903b38eb644"

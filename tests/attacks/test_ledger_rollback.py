@@ -17,8 +17,7 @@ from ledgers.places import PEOPLE, Place, left, release, spend
 from sottovoce import errors
 from sottovoce.ledger import Entry
 from sottovoce.ledgers import hash_chain
-from sottovoce.ledgers.keyfile import LedgerKeyFile
-from sottovoce.ledgers.signing import Signer, make_entry_message
+from sottovoce.ledgers.keyfile import LedgerKeyFile, Signer, make_entry_message
 from sottovoce.ledgers.sql_ledger import SqlLedger
 from sottovoce.ledgers.sql_reading import read_lines
 

@@ -14,7 +14,7 @@ from ledgers.places import PEOPLE, Place, allow, left, release, spend
 from sottovoce import errors
 from sottovoce.ledger import MAX_KEY_BYTES, MAX_KEY_CHARACTERS, Amounts
 from sottovoce.ledgers import postgres
-from sottovoce.ledgers.opened import open_ledger
+from sottovoce.ledgers.addresses import open_ledger
 
 
 def administer(address: str, *statements: str) -> None:

@@ -22,8 +22,8 @@ import pytest
 import sottovoce as sv
 from ledgers.places import PEOPLE, Child, Place, allow, left, release, spend, together
 from sottovoce import errors
-from sottovoce.ledgers import keyfile, postgres, sql_schema, sqlite
-from sottovoce.ledgers.opened import open_ledger
+from sottovoce.ledgers import keyfile, postgres, sql_reading, sqlite
+from sottovoce.ledgers.addresses import open_ledger
 
 
 def refused(kind: type[errors.SottovoceError], attempt) -> errors.SottovoceError:
@@ -95,9 +95,9 @@ def test_the_key_of_other_books(in_file, tmp_path):
 def test_books_of_a_newer_version(place, monkeypatch):
     place.granted()
     monkeypatch.setattr(
-        sql_schema,
+        sql_reading,
         "MIGRATIONS",
-        (*sql_schema.MIGRATIONS, ("CREATE TABLE later (a INTEGER PRIMARY KEY)",)),
+        (*sql_reading.MIGRATIONS, ("CREATE TABLE later (a INTEGER PRIMARY KEY)",)),
     )
     place.open()
     monkeypatch.undo()
@@ -112,15 +112,15 @@ def test_older_books_become_newer_ones_in_one_step_or_not_at_all(place, monkeypa
     before = place.rows()
     step = ("CREATE TABLE later (a INTEGER NOT NULL PRIMARY KEY)", "INSERT INTO later VALUES (7)")
     monkeypatch.setattr(
-        sql_schema,
+        sql_reading,
         "MIGRATIONS",
-        (*sql_schema.MIGRATIONS, (*step, "INSERT INTO nowhere VALUES (1)")),
+        (*sql_reading.MIGRATIONS, (*step, "INSERT INTO nowhere VALUES (1)")),
     )
     with pytest.raises(errors.SottovoceError):
         place.open()
     with pytest.raises(Exception, match="later"):  # the first half is not there
         place.ask("SELECT * FROM later")
-    monkeypatch.setattr(sql_schema, "MIGRATIONS", (*sql_schema.MIGRATIONS[:2], step))
+    monkeypatch.setattr(sql_reading, "MIGRATIONS", (*sql_reading.MIGRATIONS[:2], step))
     again = place.session()
     assert place.ask("SELECT a FROM later") == [(7,)]
     assert place.rows() == before

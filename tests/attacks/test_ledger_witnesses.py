@@ -17,8 +17,8 @@ import pytest
 
 from ledgers.places import PEOPLE, Place, release, spend
 from sottovoce import errors
-from sottovoce.ledgers import merkle
-from sottovoce.ledgers.signing import Signer
+from sottovoce.ledgers import hash_chain
+from sottovoce.ledgers.keyfile import Signer
 from sottovoce.ledgers.witness import FileWitness, Head, LogWitness, Tree, WitnessUnreachable
 
 
@@ -402,34 +402,36 @@ def plain_root(records: list[bytes]) -> bytes:
 
 def test_proofs_of_a_log_hold_for_every_size_and_no_other():
     records = [bytes([number]) for number in range(34)]
-    leaves = [merkle.hash_record(record) for record in records]
+    leaves = [hash_chain.hash_record(record) for record in records]
     roots = [plain_root(records[:size]) for size in range(35)]
-    assert [merkle.compute_root(leaves[:size]) for size in range(35)] == roots
+    assert [hash_chain.compute_merkle_root(leaves[:size]) for size in range(35)] == roots
     for size in range(1, 35):
         for first in range(size + 1):
-            proof = merkle.prove_consistency(leaves[:size], first)
-            assert merkle.verify_consistency(roots[size], size, roots[first], first, proof)
+            proof = hash_chain.prove_consistency(leaves[:size], first)
+            assert hash_chain.verify_consistency(roots[size], size, roots[first], first, proof)
             other = roots[first][:-1] + bytes([roots[first][-1] ^ 1])
-            assert first == 0 or not merkle.verify_consistency(
+            assert first == 0 or not hash_chain.verify_consistency(
                 roots[size], size, other, first, proof
             )
-            assert first == 0 or not merkle.verify_consistency(
+            assert first == 0 or not hash_chain.verify_consistency(
                 other, size, roots[first], first, proof
             )
-            assert not merkle.verify_consistency(
+            assert not hash_chain.verify_consistency(
                 roots[size], size, roots[first], first, [*proof, roots[0]]
             )
-            assert not proof or not merkle.verify_consistency(
+            assert not proof or not hash_chain.verify_consistency(
                 roots[size], size, roots[first], first, proof[:-1]
             )
         for place in range(size):
-            proof = merkle.prove_inclusion(leaves[:size], place)
-            assert merkle.verify_inclusion(roots[size], size, leaves[place], place, proof)
+            proof = hash_chain.prove_inclusion(leaves[:size], place)
+            assert hash_chain.verify_inclusion(roots[size], size, leaves[place], place, proof)
             assert (
-                not merkle.verify_inclusion(roots[size], size, leaves[place - 1], place, proof)
+                not hash_chain.verify_inclusion(roots[size], size, leaves[place - 1], place, proof)
                 or size == 1
             )
-            assert not merkle.verify_inclusion(roots[size], size, leaves[place], place + 1, proof)
+            assert not hash_chain.verify_inclusion(
+                roots[size], size, leaves[place], place + 1, proof
+            )
 
 
 def test_nobody_is_named_to_a_witness(in_file, tmp_path):

@@ -25,8 +25,7 @@ from attacks.serving import PATIENCE, serving
 from sottovoce import private_files
 from sottovoce.data.engine import get_engine
 from sottovoce.private_files import SCRATCH, Scratch, sweep
-from sottovoce.web.uploads import save_table
-from sottovoce.web.workspace import Workspace
+from sottovoce.web.workspace import Workspace, save_table
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and modes are those of POSIX")
 linux = pytest.mark.skipif(

@@ -38,7 +38,7 @@ from sottovoce.estimators import (
     ridge_objective,
     ridge_output,
 )
-from sottovoce.noise import continuous, precise
+from sottovoce.noise import continuous, source
 from sottovoce.noise.grid import AnswerGrid
 
 SOURCES = Path(sv.__file__).parent
@@ -147,15 +147,15 @@ def aimed_sample(theta):
     original = posterior_mechanism.draw_sample
 
     def sample(G, c, ridge, gamma):
-        with localcontext(precise.DECIMALS), pytest.MonkeyPatch.context() as patch:
+        with localcontext(source.DECIMALS), pytest.MonkeyPatch.context() as patch:
             L = posterior_mechanism.factorise_decimals(
-                precise.to_decimals(G) + np.diag([Decimal(ridge)] * len(c))
+                source.to_decimals(G) + np.diag([Decimal(ridge)] * len(c))
             )
-            whitened = L.T @ precise.to_decimals(theta) - posterior_mechanism.solve_lower(
-                L, precise.to_decimals(c)
+            whitened = L.T @ source.to_decimals(theta) - posterior_mechanism.solve_lower(
+                L, source.to_decimals(c)
             )
-            z = [int(x * Decimal(gamma).sqrt() * precise.ONE) for x in whitened]
-            assert all(abs(x) < 40 * precise.ONE for x in z)
+            z = [int(x * Decimal(gamma).sqrt() * source.ONE) for x in whitened]
+            assert all(abs(x) < 40 * source.ONE for x in z)
             patch.setattr(continuous, "draw_standard_normals", lambda size: z)
             return original(G, c, ridge, gamma)
 
@@ -168,7 +168,7 @@ def aimed_eigenvalue(target):
 
     def noisy(G, spread):
         smallest = Fraction(float(np.linalg.eigvalsh(G.astype(float))[0]))
-        z = int((Fraction(target) - smallest) / Fraction(spread) * precise.ONE)
+        z = int((Fraction(target) - smallest) / Fraction(spread) * source.ONE)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(continuous, "draw_standard_normals", lambda size: [z])
             return original(G, spread)
@@ -185,10 +185,10 @@ def aimed_cover(targets):
 
     def cover(theta, rate, ridge):
         roots = np.array(
-            [Fraction(precise.sqrt(int(Fraction(x) * precise.ONE)), precise.ONE) for x in ridge]
+            [Fraction(source.sqrt(int(Fraction(x) * source.ONE)), source.ONE) for x in ridge]
         )
         noise = (
-            np.array(precise.to_fractions(left.pop(0))) - np.array(precise.to_fractions(theta))
+            np.array(source.to_fractions(left.pop(0))) - np.array(source.to_fractions(theta))
         ) * roots
         assert np.linalg.norm(noise.astype(float)) * rate < 40 + 4 * len(ridge)
         with pytest.MonkeyPatch.context() as patch:
@@ -239,7 +239,7 @@ def aim(patch, case, estimator, plan, rows, value, seen):
                 lambda self, values: solution.extend(values) or no_grid(self, values),
             )
             estimator.answer(plan, rows)
-        noise = np.array(precise.to_fractions(theta)) - np.array(solution)
+        noise = np.array(source.to_fractions(theta)) - np.array(solution)
         patch.setattr(continuous, "draw_l2", lambda rate, d: noise)
     else:
         targets = [rounded for _, rounded in seen[:-1]]  # of every fit, before the last rounding

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from attacks.serving import serving
-from sottovoce.web import guard, sign_in
+from sottovoce.web import access_codes, guard
+from sottovoce.web.access_codes import SignIn
 from sottovoce.web.guard import Guard, GuardedRequest, RequestRefused
-from sottovoce.web.sign_in import SignIn
 
 TOKEN = "the-token-of-these-tests"
 BROWSERS = {"file": "Mozilla/5.0 one", "thief": "Mozilla/5.0 two"}
@@ -90,7 +90,7 @@ def heard(monkeypatch):
     """What the curator is told, and a clock."""
     told = []
     clock = [0.0]
-    monkeypatch.setattr(sign_in, "now", lambda: clock[0])
+    monkeypatch.setattr(access_codes, "read_sign_in_clock", lambda: clock[0])
     return SignIn(TOKEN, told.append), told, clock
 
 
@@ -109,12 +109,12 @@ def test_a_token_is_good_once(heard):
 
 def test_a_token_is_good_for_minutes(heard):
     way, told, clock = heard
-    assert sign_in.LIFE <= 10 * 60
-    clock[0] = sign_in.LIFE
+    assert access_codes.LIFE <= 10 * 60
+    clock[0] = access_codes.LIFE
     assert way.redeem(TOKEN, "a") is None
     assert "too old" in told[-1].words
     new = told[-1].token
-    clock[0] += sign_in.LIFE - 1
+    clock[0] += access_codes.LIFE - 1
     assert way.redeem(new, "a") is not None
 
 
@@ -184,7 +184,9 @@ def test_no_token_is_taken_from_an_address(tmp_path):
     assert "set-cookie" not in client.get("/open", params={"token": TOKEN}).headers
     file = {"origin": "null", "sec-fetch-site": "cross-site"}
     assert client.post("/open", params={"token": TOKEN}, headers=file).status_code == 401
-    long = client.post("/open", data={"token": TOKEN, "more": "x" * sign_in.MOST}, headers=file)
+    long = client.post(
+        "/open", data={"token": TOKEN, "more": "x" * access_codes.MOST}, headers=file
+    )
     assert long.status_code == 413
     assert told == []
     asking = client.get("/open")

@@ -11,16 +11,8 @@ from typer.testing import CliRunner
 from sottovoce import __version__
 from sottovoce.cli.reproduce import load_outcome, reproduce
 from sottovoce.errors import InvalidData
+from sottovoce.papers.plots import Figure, Outcome, Panel, Reason, ResultColumn, ResultTable, Series
 from sottovoce.papers.registry import EXPERIMENTS, Experiment
-from sottovoce.papers.results import (
-    Figure,
-    Outcome,
-    Panel,
-    Reason,
-    ResultColumn,
-    ResultTable,
-    Series,
-)
 
 QUICK = "ridge/table-1"
 DRAWN = "ridge/figure-2"

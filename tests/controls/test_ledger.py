@@ -14,7 +14,7 @@ import pytest
 from ledgers.crashes import lost_or_free, run_and_die
 from ledgers.places import PROCESSES, race, release
 from sottovoce import errors, session
-from sottovoce.ledgers import sql_schema
+from sottovoce.ledgers import sql_reading
 from sottovoce.ledgers.keyfile import LedgerKeyFile
 from sottovoce.ledgers.sql_ledger import SqlLedger
 
@@ -25,11 +25,11 @@ def plant_check_then_act(monkeypatch, processes: int) -> None:
     """
     reserve = SqlLedger.reserve
     everybody = multiprocessing.get_context("fork").Barrier(processes)
-    unconditional = sql_schema.CHARGE.replace(
+    unconditional = sql_reading.CHARGE_SQL.replace(
         "AND accounts.granted - accounts.spent >= staged.amount", ""
     )
     unchecked = unconditional.replace("SET spent", "SET cap = accounts.cap + staged.amount, spent")
-    assert sql_schema.CHARGE != unconditional != unchecked
+    assert sql_reading.CHARGE_SQL != unconditional != unchecked
 
     def check_then_act(self, key, request, amounts, *, outside=False):
         if any((self.balances(part.people, part.account) < part.units).any() for part in amounts):
@@ -41,7 +41,7 @@ def plant_check_then_act(monkeypatch, processes: int) -> None:
         return reserve(self, key, request, amounts, outside=outside)
 
     monkeypatch.setattr(SqlLedger, "reserve", check_then_act)
-    monkeypatch.setattr(sql_schema, "CHARGE", unchecked)
+    monkeypatch.setattr(sql_reading, "CHARGE_SQL", unchecked)
 
 
 def test_a_ledger_that_checks_and_then_acts_is_caught_by_the_race(place, monkeypatch):

@@ -18,13 +18,13 @@ import pytest
 
 import sottovoce as sv
 from seams import seeded
-from sottovoce.data import engine, gradients, loss_kernels
+from sottovoce.data import engine, loss_kernels, regression_kernels
 from sottovoce.data.encoding import Recoding, UnitBall
 from sottovoce.data.engines import arrow
 from sottovoce.data.kernels import GroupLookup
 from sottovoce.data.loss_kernels import HuberTerms, LogisticTerms, round_to_grid
 from sottovoce.data.readers import MATRIX_COLUMN, ClassLabel, EncodedReader, Label, UnitBallReader
-from sottovoce.data.regression_sums import ResidualHistogram
+from sottovoce.data.regression_kernels import ResidualHistogram
 from sottovoce.errors import InvalidParameter, ReleaseFailed
 from sottovoce.estimators import erm as erm_module
 from sottovoce.estimators import logistic_mechanism
@@ -190,7 +190,7 @@ def test_rows_one_by_one_add_up_to_the_same_integers(step):
 
 
 def test_people_are_summed_as_fractions_would_be():
-    kernel = gradients.Gradients(
+    kernel = regression_kernels.Gradients(
         reader=EncodedReader(RECODING), label=LABEL, loss=RISK.loss, theta=theta, clip=RISK.clip
     )
     batch = BOX.combine_chunks().to_batches()[0]
@@ -200,7 +200,7 @@ def test_people_are_summed_as_fractions_would_be():
     for who in np.unique(person):
         columns = by_row[person == who].T.tolist()
         mean = np.array([[float(sum(map(Fraction, column)) / len(column)) for column in columns]])
-        expected += gradients.clip_gradients(mean, WEIGHT[[who]], RISK.clip)[0]
+        expected += regression_kernels.clip_gradients(mean, WEIGHT[[who]], RISK.clip)[0]
     found = np.array(clipped_sum(arrow.ArrowEngine(BOX), people=True))
     # A unit of a gradient is at most 2⁻⁴⁷ here, and a person's whole numbers are below 2⁴⁰: one
     # less or more for a few.

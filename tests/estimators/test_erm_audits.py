@@ -27,12 +27,12 @@ from sottovoce import errors, units
 from sottovoce.accounting import subsampled
 from sottovoce.accounting.subsampled import SampledSteps
 from sottovoce.accounting.zcdp import gaussian_delta
-from sottovoce.data import gradients
+from sottovoce.data import regression_kernels
 from sottovoce.data.encoding import Recoding
 from sottovoce.data.engine import Dataset, get_default_engine
-from sottovoce.data.gradients import clip_gradients
 from sottovoce.data.kernels import GroupLookup
 from sottovoce.data.readers import MATRIX_COLUMN, EncodedReader, Label
+from sottovoce.data.regression_kernels import clip_gradients
 from sottovoce.estimators import erm as erm_module
 from sottovoce.estimators import erm_mechanism
 from sottovoce.estimators.erm_mechanism import PERSON, Descent, People
@@ -244,7 +244,7 @@ def by_hand(Z, labels, weight, theta) -> list[int]:
     """Whole numbers of one person: sums of their rows' gradients in Python's fractions, then the
     mean, clipped.
     """
-    kernel = gradients.Gradients(
+    kernel = regression_kernels.Gradients(
         reader=None, label=None, loss=RISK.loss, theta=theta, clip=RISK.clip
     )
     rows = kernel.of_rows(Z, labels)
@@ -274,7 +274,7 @@ def test_sums_over_people_are_exact_in_any_order_and_in_pieces_of_any_size(seed,
     assert np.abs(plain - np.sum(whole, axis=0)).max() <= 1
     chosen = rng.random(len(names)) < 0.5
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gradients, "PIECE", piece)
+        patch.setattr(regression_kernels, "GRADIENT_PIECE", piece)
         people = in_memory_people(Z[order], labels[order], person[order], weight)
         assert np.array_equal(RISK.exact_sum(people, theta), plain)
         parts = RISK.exact_sum(people, theta, chosen) + RISK.exact_sum(people, theta, ~chosen)
@@ -582,7 +582,7 @@ def test_noise_divided_by_one_and_a_half_in_the_sampler_is_caught_by_the_measure
 
 def test_a_person_with_several_rows_who_is_not_clipped_is_caught(monkeypatch):
     monkeypatch.setattr(
-        gradients,
+        regression_kernels,
         "clip_gradients",
         lambda mean, weight, clip: np.trunc(mean * weight[:, None] / clip),
     )
@@ -601,7 +601,7 @@ def test_rows_clipped_one_by_one_and_added_up_are_caught(monkeypatch):
         return np.trunc(mean * weight[:, None] / max(clip, math.sqrt(0.75)))
 
     monkeypatch.setattr(Descent, "sum_over_people", added_up)
-    monkeypatch.setattr(gradients, "clip_gradients", each_row)
+    monkeypatch.setattr(regression_kernels, "clip_gradients", each_row)
     assert caught(MANY)
 
 
@@ -614,7 +614,7 @@ def test_rounding_away_from_zero_after_clipping_is_caught(monkeypatch):
     monkeypatch.setattr(erm_mechanism, "SCALE_BITS", 4)  # on a coarse grid a unit counts
     monkeypatch.setattr(erm_module, "find_least_scale", lambda *arguments: 0.0)
     assert not caught(ONE_ROW)
-    monkeypatch.setattr(gradients, "clip_gradients", away)
+    monkeypatch.setattr(regression_kernels, "clip_gradients", away)
     assert caught(ONE_ROW)
 
 
@@ -676,7 +676,7 @@ def test_failures_after_the_data_was_touched_say_nothing(monkeypatch):
     def broken(self, Z, y):
         raise ValueError("secret-4711")
 
-    monkeypatch.setattr(gradients.Gradients, "of_rows", broken)
+    monkeypatch.setattr(regression_kernels.Gradients, "of_rows", broken)
     erm = sv.ERM(Linear(), bounds=replace(BOUNDS), delta=DELTA)
     with pytest.raises(errors.ReleaseFailed) as failed:
         erm.fit(np.ones((12, 2)), np.ones(12), epsilon=1.0)

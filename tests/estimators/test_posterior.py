@@ -23,7 +23,7 @@ from sklearn_checks import every_check
 from sottovoce import errors
 from sottovoce.estimators import posterior, posterior_mechanism
 from sottovoce.estimators.posterior_mechanism import FixedRidgeAccountant
-from sottovoce.noise import continuous, precise
+from sottovoce.noise import continuous, source
 
 N = 400
 P = 3
@@ -129,7 +129,7 @@ def test_the_covariance_of_the_draw_is_that_of_the_posterior():
         ]
     )
     z = (
-        (np.array(continuous.draw_standard_normals(3 * size), dtype=object) / precise.ONE)
+        (np.array(continuous.draw_standard_normals(3 * size), dtype=object) / source.ONE)
         .astype(float)
         .reshape(3, size)
     )
@@ -146,11 +146,11 @@ def test_the_long_decimals_solve_what_they_say(size):
     rng = np.random.default_rng(size)
     H = (lambda A: A @ A.T + np.eye(size))(rng.normal(size=(size, size)))
     b = rng.normal(size=size)
-    with localcontext(precise.DECIMALS):
-        exact = precise.to_decimals(H)
+    with localcontext(source.DECIMALS):
+        exact = source.to_decimals(H)
         L = posterior_mechanism.factorise_decimals(exact)
         assert max(abs(x) for x in (L @ L.T - exact).ravel()) < Decimal("1e-100")
-        x = posterior_mechanism.solve_lower(L, precise.to_decimals(b))
+        x = posterior_mechanism.solve_lower(L, source.to_decimals(b))
     assert L.astype(float) == pytest.approx(np.linalg.cholesky(H), rel=1e-9, abs=1e-12)
     assert x.astype(float) == pytest.approx(
         solve_triangular(np.linalg.cholesky(H), b, lower=True), rel=1e-9, abs=1e-9

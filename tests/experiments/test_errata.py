@@ -16,7 +16,7 @@ import pytest
 from scipy.special import ndtr
 
 from sottovoce.papers import instance_claims
-from sottovoce.papers import instance_printed as paper
+from sottovoce.papers import instance_exact as paper
 from sottovoce.papers import market_claims as studies
 from sottovoce.papers import other_claims as others
 from sottovoce.papers.errata import (
@@ -34,8 +34,8 @@ from sottovoce.papers.instance_exact import (
     compute_group_privacy,
     compute_normal_mean,
 )
+from sottovoce.papers.plots import Outcome
 from sottovoce.papers.registry import EXPERIMENTS, Task
-from sottovoce.papers.results import Outcome
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "theory" / "errata.md"
 #: Made when it is first asked for, once a process.

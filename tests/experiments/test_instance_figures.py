@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from sottovoce.papers import instance_claims, instance_printed
-from sottovoce.papers import instance_efficiency as efficiency
+from sottovoce.papers import instance_claims, instance_exact
+from sottovoce.papers import instance_figures as efficiency
 from sottovoce.papers import instance_figures as figures
 from sottovoce.papers.instance_figures import (
     RIDGE,
@@ -24,8 +24,8 @@ from sottovoce.papers.instance_figures import (
     compute_noisy_losses,
     find_worst_move,
 )
+from sottovoce.papers.plots import Outcome
 from sottovoce.papers.registry import Task
-from sottovoce.papers.results import Outcome
 
 pytestmark = pytest.mark.xdist_group("figures of paper I")
 MADE = {
@@ -95,7 +95,7 @@ def test_exact_losses_are_those_of_refits():
         exact = float(sv.audit.gaussian_epsilon(move / SIGMA, instance_claims.DELTA))
         assert found.own[i] == pytest.approx(exact, rel=1e-9)
         assert found.own_printed[i] == pytest.approx(
-            instance_printed.lemma_4_as_printed(move, 1 / 16, 1e-6), rel=1e-9
+            instance_exact.lemma_4_as_printed(move, 1 / 16, 1e-6), rel=1e-9
         )
 
 

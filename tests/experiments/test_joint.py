@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sottovoce.papers import instance_claims, instance_exact
-from sottovoce.papers import instance_printed as paper
+from sottovoce.papers import instance_exact as paper
 from sottovoce.papers.instance_exact import PosteriorLoss
 
 RELEASES = instance_claims.make_neighbour_pairs()

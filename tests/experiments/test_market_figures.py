@@ -16,8 +16,8 @@ from sottovoce.papers import market_claims as studies
 from sottovoce.papers import market_figures as figures
 from sottovoce.papers import market_published as paper
 from sottovoce.papers.market_published import TRADE_OFFS, MarketWorth
+from sottovoce.papers.plots import Outcome
 from sottovoce.papers.registry import Task
-from sottovoce.papers.results import Outcome
 
 #: What error, payment and standard error would be, by mechanism and trade-off: a stand-in for
 #: minutes of work.

@@ -15,6 +15,7 @@ import pytest
 
 from sottovoce.errors import InvalidParameter
 from sottovoce.papers import plots
+from sottovoce.papers.plots import Figure, Outcome, Panel, Reason, ResultColumn, ResultTable, Series
 from sottovoce.papers.registry import (
     EXPERIMENTS,
     PAPERS,
@@ -24,15 +25,6 @@ from sottovoce.papers.registry import (
     make_named_generator,
 )
 from sottovoce.papers.report import count_close_cells, make_anchor, make_report
-from sottovoce.papers.results import (
-    Figure,
-    Outcome,
-    Panel,
-    Reason,
-    ResultColumn,
-    ResultTable,
-    Series,
-)
 
 FIGURE = Figure(
     "a < b",

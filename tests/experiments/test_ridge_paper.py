@@ -18,8 +18,8 @@ from sklearn.linear_model import Ridge as PlainRidge
 import sottovoce as sv
 from sottovoce.errors import InvalidData
 from sottovoce.papers import ridge_figures, ridge_setup, ridge_tables
+from sottovoce.papers.plots import is_within
 from sottovoce.papers.registry import EXPERIMENTS, Task, choose_experiments, make_named_generator
-from sottovoce.papers.results import is_within
 from sottovoce.papers.ridge_setup import BudgetProfile, SampledRows
 
 FOLDER = Path(os.environ.get("SOTTOVOCE_DATA") or Path(__file__).parents[3] / "shared" / "data")

@@ -24,8 +24,8 @@ from sklearn.linear_model import LogisticRegression
 import sottovoce as sv
 from sottovoce.errors import InvalidData, MissingColumn
 from sottovoce.papers import users_claims, users_regression, users_tables
+from sottovoce.papers.plots import Outcome, is_within
 from sottovoce.papers.registry import Task, make_named_generator
-from sottovoce.papers.results import Outcome, is_within
 from sottovoce.papers.users_regression import (
     LabelProblem,
     draw_synthetic,

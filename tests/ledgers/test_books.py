@@ -15,7 +15,7 @@ from ledgers.places import GRANT, MEAN, OWNERS, PEOPLE, PRICE, VALUES, allow, le
 from sottovoce import errors
 from sottovoce.ledger import ACCOUNTS, Amounts
 from sottovoce.ledgers import hash_chain, sqlite
-from sottovoce.ledgers.opened import open_ledger
+from sottovoce.ledgers.addresses import open_ledger
 
 #: The largest grant, in units, and one unit beside it: as doubles both are exact, as floats of ε
 #: they are not.
@@ -287,7 +287,7 @@ def test_balances_are_the_same_whether_accounts_are_looked_for_or_all_read(
     told of.
     """
     monkeypatch.setattr("sottovoce.ledgers.sql_ledger.SCAN_FACTOR", many)
-    monkeypatch.setattr("sottovoce.ledgers.sql_schema.PART_SIZE", 64)
+    monkeypatch.setattr("sottovoce.ledgers.sql_reading.PART_SIZE", 64)
     books = place.open()
     names = list(range(500))
     amounts = np.arange(500) * 10**12

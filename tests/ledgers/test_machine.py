@@ -18,8 +18,8 @@ from ledgers.model import Model
 from ledgers.places import Place
 from sottovoce import errors
 from sottovoce.ledger import ACCOUNTS, Amounts
-from sottovoce.ledgers import sql_schema
-from sottovoce.ledgers.opened import open_ledger
+from sottovoce.ledgers import sql_reading
+from sottovoce.ledgers.addresses import open_ledger
 
 people = st.sampled_from(["ada", "ben", "17"])
 accounts = st.sampled_from([ACCOUNTS[0], ACCOUNTS[1], ACCOUNTS[3], ACCOUNTS[-1]])
@@ -127,12 +127,12 @@ def test_the_books_are_where_the_model_is(durable, runs):
 
 
 def test_the_machine_finds_a_ledger_that_forgets_a_condition(monkeypatch):
-    planted = sql_schema.CHARGE.replace(
+    planted = sql_reading.CHARGE_SQL.replace(
         "AND accounts.granted - accounts.spent >= staged.amount", ""
     )
     raised = planted.replace("SET spent", "SET cap = accounts.cap + staged.amount, spent")
-    assert raised != planted != sql_schema.CHARGE
-    monkeypatch.setattr(sql_schema, "CHARGE", raised)
+    assert raised != planted != sql_reading.CHARGE_SQL
+    monkeypatch.setattr(sql_reading, "CHARGE_SQL", raised)
     found = (AssertionError, pytest.fail.Exception, errors.LedgerBroken)
     with pytest.raises(found):  # the same sequences every time, not made shorter
         run(

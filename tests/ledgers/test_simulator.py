@@ -11,7 +11,7 @@ import pytest
 from ledgers.places import Place
 from ledgers.simulator import WEIGHTS, Simulation, Violation
 from sottovoce import errors
-from sottovoce.ledgers import sql_reading, sql_schema
+from sottovoce.ledgers import sql_reading
 from sottovoce.ledgers.keyfile import LedgerKeyFile
 from sottovoce.ledgers.sql_ledger import SqlLedger
 
@@ -68,11 +68,11 @@ def test_a_thousand_schedules_of_faults(request, tmp_path, kind, part):
 
 
 def charge_without_a_condition(monkeypatch) -> None:
-    planted = sql_schema.CHARGE.replace(
+    planted = sql_reading.CHARGE_SQL.replace(
         "AND accounts.granted - accounts.spent >= staged.amount", ""
     )
     planted = planted.replace("SET spent", "SET cap = accounts.cap + staged.amount, spent")
-    monkeypatch.setattr(sql_schema, "CHARGE", planted)
+    monkeypatch.setattr(sql_reading, "CHARGE_SQL", planted)
 
 
 def write_no_heads(monkeypatch) -> None:
@@ -93,7 +93,7 @@ def compare_no_accounts(monkeypatch) -> None:
 
 def refuse_the_truth(monkeypatch) -> None:
     """A loss from outside is refused where somebody is short, as it once was."""
-    monkeypatch.setattr(sql_schema, "CHARGE_OUTSIDE", sql_schema.CHARGE)
+    monkeypatch.setattr(sql_reading, "CHARGE_OUTSIDE", sql_reading.CHARGE_SQL)
 
 
 def answer_before_the_commit(monkeypatch) -> None:

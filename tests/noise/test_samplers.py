@@ -14,7 +14,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from sottovoce.noise import continuous, integer, precise, source
+from sottovoce.noise import continuous, integer, source
 
 SIGMAS = 6
 
@@ -137,7 +137,7 @@ class Leading:
         return bytes(drawn)
 
 
-EACH = precise.BITS // 8
+EACH = source.BITS // 8
 
 
 class Given:
@@ -158,19 +158,19 @@ def test_logarithms_exponentials_and_roots_have_384_bits():
     """
     rng = np.random.default_rng()
     with mpmath.workprec(900):
-        one = mpmath.mpf(precise.ONE)
+        one = mpmath.mpf(source.ONE)
         for power in (0, 1, 60, 383, 384, 385, 1000, 5000):
             for length in (1, 8, 384, 800):
                 numerator = int.from_bytes(rng.bytes(length // 8 + 1), "little") + 1
                 exact = mpmath.log(mpmath.mpf(numerator) / mpmath.mpf(2) ** power) * one
-                assert abs(precise.log(numerator, power) - exact) < 2
+                assert abs(source.log(numerator, power) - exact) < 2
         for x in (*rng.uniform(-200, 200, 50), 0.0, 1e-30, -1e-30, math.log(2)):
-            scaled = int(Fraction(float(x)) * precise.ONE)
+            scaled = int(Fraction(float(x)) * source.ONE)
             exact = mpmath.exp(mpmath.mpf(scaled) / one) * one
-            assert abs(precise.exp(scaled) - exact) < 2.0**-360 * max(exact, one)
-            assert 0 <= mpmath.sqrt(int(exact) / one) * one - precise.sqrt(int(exact)) < 1
-    assert precise.log(1, 0) == 0
-    assert precise.exp(0) == precise.ONE
+            assert abs(source.exp(scaled) - exact) < 2.0**-360 * max(exact, one)
+            assert 0 <= mpmath.sqrt(int(exact) / one) * one - source.sqrt(int(exact)) < 1
+    assert source.log(1, 0) == 0
+    assert source.exp(0) == source.ONE
 
 
 def test_uniforms_stay_inside_the_open_interval():
@@ -180,8 +180,8 @@ def test_uniforms_stay_inside_the_open_interval():
         )
     ):
         low, high = source.draw_uniforms(2)
-    assert (high.mantissa, high.power) == (2 ** (precise.BITS + 1) - 1, precise.BITS + 1)
-    assert 0 <= low.fixed_point <= high.fixed_point < precise.ONE
+    assert (high.mantissa, high.power) == (2 ** (source.BITS + 1) - 1, source.BITS + 1)
+    assert 0 <= low.fixed_point <= high.fixed_point < source.ONE
     assert low.mantissa > 2**320  # 321 leading bits, although the first 448 were zeros
     assert low.power > 800
 
@@ -192,13 +192,13 @@ def test_uniforms_are_uniform():
     """
     n = 16_000
     eighths = np.bincount(
-        [8 * u.fixed_point >> precise.BITS for u in source.draw_uniforms(n)], minlength=8
+        [8 * u.fixed_point >> source.BITS for u in source.draw_uniforms(n)], minlength=8
     )
     assert np.all(np.abs(eighths - n / 8) < SIGMAS * math.sqrt(n * 7 / 64))
 
 
 def normals(size):
-    return (np.array(continuous.draw_standard_normals(size), dtype=object) / precise.ONE).astype(
+    return (np.array(continuous.draw_standard_normals(size), dtype=object) / source.ONE).astype(
         float
     )
 
@@ -228,7 +228,7 @@ def test_the_tails_of_continuous_noise_follow_their_law():
     with source._seam(Leading(zeros)):
         half_square = (normals(36_000).reshape(-1, 2) ** 2).sum(axis=1) / 2
         size = np.array([float(abs(continuous.draw_l2(0.5, 1)[0])) / 2 for _ in range(18_000)])
-        three = np.array([continuous.draw_gamma(3) / precise.ONE for _ in range(7_000)])
+        three = np.array([continuous.draw_gamma(3) / source.ONE for _ in range(7_000)])
     assert half_square.min() > begin
     for tail, shape in ((half_square - begin, 1), (size - begin, 1), (three - 3 * begin, 3)):
         assert off_by(tail, shape) < SIGMAS
@@ -257,8 +257,8 @@ def test_draws_of_nearby_uniforms_differ_by_less_than_2_to_the_minus_70_in_the_t
         with source._seam(Given(bytes(cell), *following, sides)):
             found.append(continuous.draw_standard_normals(1)[0])
         cell[0] ^= 1
-    assert 0 < abs(found[0] - found[1]) < precise.ONE >> 70
-    assert abs(found[0]) > math.sqrt(8 * zeros * math.log(2)) * precise.ONE
+    assert 0 < abs(found[0] - found[1]) < source.ONE >> 70
+    assert abs(found[0]) > math.sqrt(8 * zeros * math.log(2)) * source.ONE
 
 
 def test_a_forked_child_never_repeats_its_parent():

@@ -17,7 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sottovoce.accounting import kappa, kappa_certificate
+import kappa_certificate
+from sottovoce.accounting import kappa
 from sottovoce.errors import InvalidParameter
 
 INF = math.inf

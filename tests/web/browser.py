@@ -18,10 +18,9 @@ from pathlib import Path
 import pytest
 
 import sottovoce as sv
-from sottovoce.web import sign_in
+from sottovoce.web import access_codes
 from sottovoce.web.app import make_app
-from sottovoce.web.connections import make_server
-from sottovoce.web.server import open_socket
+from sottovoce.web.server import make_server, open_socket
 from sottovoce.web.workspace import Workspace
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
@@ -49,7 +48,7 @@ class Served:
 
     @property
     def link(self) -> str:
-        return sign_in.make_link(self.port, TOKEN)
+        return access_codes.make_link(self.port, TOKEN)
 
 
 @contextmanager

@@ -12,13 +12,13 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from sottovoce.web import connections
+from sottovoce.web import server as server_module
 from sottovoce.web.guard import BufferedAnswer, mark_as_known
 from sottovoce.web.server import open_socket
 from web.browser import PATIENCE, until
 
 #: So few connections in one turn of the loop that there are as many places as batches.
-PLACES = connections.BATCHES
+PLACES = server_module.BATCHES
 ASKED = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -46,7 +46,7 @@ class App:
 @contextmanager
 def running(app):
     here = open_socket(0)
-    server = connections.make_server(app)
+    server = server_module.make_server(app)
     thread = threading.Thread(target=server.run, args=([here],), daemon=True)
     port = here.getsockname()[1]
     thread.start()
@@ -85,7 +85,7 @@ def answered(connection) -> bool:
 
 @pytest.fixture
 def few(monkeypatch):
-    monkeypatch.setattr(connections, "BATCH", 1)
+    monkeypatch.setattr(server_module, "BATCH", 1)
 
 
 def test_the_stranger_who_came_first_makes_room(few):
@@ -126,7 +126,7 @@ def test_where_everybody_is_known_and_busy_nobody_makes_room(few):
 
 
 def test_a_byte_now_and_then_keeps_no_connection(monkeypatch):
-    monkeypatch.setattr(connections, "WAIT", 0.2)
+    monkeypatch.setattr(server_module, "WAIT", 0.2)
     with running(App()) as (connected, _there):
         slow = connected(b"GET / HTTP/1.1\r\n")
         ended = threading.Event()
@@ -149,7 +149,7 @@ def test_a_byte_now_and_then_keeps_no_connection(monkeypatch):
 
 
 def test_an_answer_that_nobody_takes_ends(monkeypatch):
-    monkeypatch.setattr(connections, "WAIT", 0.2)
+    monkeypatch.setattr(server_module, "WAIT", 0.2)
     with running(App()) as (connected, there):
         connected(b"GET /much HTTP/1.1\r\nHost: x\r\n\r\n" + ASKED)
         until(lambda: len(there) == 1)
@@ -157,17 +157,17 @@ def test_an_answer_that_nobody_takes_ends(monkeypatch):
 
 
 def test_places_fit_into_the_files_of_the_process(monkeypatch):
-    for files, batch in ((10**9, connections.BATCH), (1024, connections.BATCH), (256, 14)):
-        monkeypatch.setattr(connections, "_count_allowed_files", lambda files=files: files)
-        server = connections.make_server(App())
+    for files, batch in ((10**9, server_module.BATCH), (1024, server_module.BATCH), (256, 14)):
+        monkeypatch.setattr(server_module, "_count_allowed_files", lambda files=files: files)
+        server = server_module.make_server(App())
         assert server.config.backlog == batch
         # Places, and batches that are being taken, made and closed: half of the files stay for
         # everything else.
-        assert (connections.BATCHES + 3) * batch <= files // 2
+        assert (server_module.BATCHES + 3) * batch <= files // 2
 
 
 def test_what_is_logged_is_told_in_few_lines_without_its_words(capsys):
-    with connections.log_briefly():
+    with server_module.log_briefly():
         for _ in range(100):
             logging.getLogger("asyncio").error(
                 "salary %s of ada", 41234, exc_info=ValueError("41234")
@@ -175,5 +175,6 @@ def test_what_is_logged_is_told_in_few_lines_without_its_words(capsys):
     told = capsys.readouterr().err
     assert (
         told
-        == "Something went wrong beside the page (asyncio). The page goes on.\n" * connections.LINES
+        == "Something went wrong beside the page (asyncio). The page goes on.\n"
+        * server_module.LINES
     )

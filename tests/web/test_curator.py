@@ -19,9 +19,9 @@ from starlette.testclient import TestClient
 
 import sottovoce as sv
 from sottovoce.schema import Column
-from sottovoce.web import actions, question_form, ready_script, schema_form
+from sottovoce.web import actions, question_form, release_pages, schema_form
 from sottovoce.web.app import make_app
-from sottovoce.web.forms import Fields
+from sottovoce.web.question_form import Fields
 from sottovoce.web.workspace import Workspace
 from web.browser import (  # noqa: F401
     PATIENCE,
@@ -635,7 +635,7 @@ def test_the_script_of_every_question_asks_the_same(name, tmp_path, capsys):
         Fields({"question": name, "column": column, "share": "50"}), str(table), schema
     )
     program: dict = {"__name__": "script"}
-    exec(compile(ready_script.write_script(asked), "ask.py", "exec"), program)
+    exec(compile(release_pages.write_script(asked), "ask.py", "exec"), program)
     program["ask"](str(table), str(tmp_path / "out.json"))
     made = json.loads((tmp_path / "out.json").read_text("utf-8"))
     assert made["guarantee"]["people"] == PEOPLE

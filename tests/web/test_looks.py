@@ -11,8 +11,8 @@ import re
 
 import pytest
 
-from sottovoce.web import actions, schema_form, uploads
-from sottovoce.web.forms import Fields
+from sottovoce.web import actions, schema_form, workspace
+from sottovoce.web.question_form import Fields
 from web.browser import TIERS, chromium, people_csv, release, served, shown, until, window  # noqa: F401
 
 pytestmark = pytest.mark.xdist_group("looks")  # the desk is furnished once
@@ -45,7 +45,7 @@ def furnished(served, tmp_path_factory):  # noqa: F811
     desk = served.desk
     folder = tmp_path_factory.mktemp("furniture")
     with open(people_csv(folder), "rb") as table:
-        name = uploads.save_table(desk, "patients.csv", table)
+        name = workspace.save_table(desk, "patients.csv", table)
     described = schema_form.read_schema(Fields(DESCRIBED), desk.tables[name].columns)
     actions.declare(desk, name, described)
     budgets = actions.read_grants(desk, name)
@@ -60,7 +60,7 @@ def furnished(served, tmp_path_factory):  # noqa: F811
         assert job.state == "done", job.sentence
     (folder / "sellers.csv").write_text(SELLERS)
     with open(folder / "sellers.csv", "rb") as table:
-        return name, uploads.save_table(desk, "sellers.csv", table)
+        return name, workspace.save_table(desk, "sellers.csv", table)
 
 
 def every_page(page, name, sellers):

@@ -45,7 +45,7 @@ def in_turn():
 
 def test_what_the_first_page_does_not_need_is_not_loaded_for_it():
     code = """
-import sys, sottovoce.web.server, sottovoce.cli.ledger_files, sottovoce.web.app
+import sys, sottovoce.web.server, sottovoce.cli.options, sottovoce.web.app
 heavy = {"fastapi", "pydantic", "scipy.special", "scipy.linalg", "sklearn", "opendp"}
 print(heavy & set(sys.modules))
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sottovoce.web import sign_in
+from sottovoce.web import access_codes
 from web.browser import TOKEN, chromium, serving
 
 __all__ = ["chromium"]
@@ -19,7 +19,7 @@ def test_a_browser_signs_in_and_keeps_no_token(chromium, tmp_path, way):
     """
     with serving(tmp_path) as served:
         file = tmp_path / "open.html"
-        file.write_text(sign_in.make_form(served.port, TOKEN))
+        file.write_text(access_codes.make_form(served.port, TOKEN))
         context = chromium.new_context(java_script_enabled=WAYS[way])
         page = context.new_page()
         asked = []

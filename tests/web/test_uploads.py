@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from sottovoce.errors import InvalidData, InvalidParameter
-from sottovoce.web import guard, uploads
+from sottovoce.web import guard, workspace
 from sottovoce.web import workspace as desks
-from sottovoce.web.uploads import clean_name, save_table
+from sottovoce.web.workspace import clean_name, save_table
 
 #: Bytes of memory that the server and the processes it starts may take at most, each.
 MEMORY = 512 * 2**20
@@ -73,8 +73,8 @@ def test_the_header_says_how_a_table_is_written(desk, delimiter, end):
 
 
 def test_lines_and_columns_have_limits(desk, monkeypatch):
-    monkeypatch.setattr(uploads, "LONGEST_LINE", 100)
-    monkeypatch.setattr(uploads, "PIECE", 64)
+    monkeypatch.setattr(workspace, "LONGEST_LINE", 100)
+    monkeypatch.setattr(workspace, "PIECE", 64)
     assert kept(desk, b"a,b\n" + b"1" * 98 + b",2\n" * 3)
     for content in (
         b"a,b\n" + b"1" * 101,
@@ -84,7 +84,7 @@ def test_lines_and_columns_have_limits(desk, monkeypatch):
         with pytest.raises(InvalidData):
             kept(desk, content)
     monkeypatch.undo()
-    most = uploads.MOST_COLUMNS
+    most = workspace.MOST_COLUMNS
     assert len(kept(desk, ",".join(f"c{i}" for i in range(most)).encode() + b"\n").columns) == most
     with pytest.raises(InvalidData):
         kept(desk, ",".join(f"c{i}" for i in range(most + 1)).encode() + b"\n")

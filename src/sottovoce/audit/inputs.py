@@ -56,7 +56,7 @@ from sottovoce.data.encoding import Recoding, UnitBall
 from sottovoce.data.engine import Dataset
 from sottovoce.data.kernels import GroupLookup, invalid_values_error
 from sottovoce.data.readers import Label, Reader, UnitBallReader
-from sottovoce.data.regression_sums import UNIT, to_whole_numbers
+from sottovoce.data.regression_kernels import UNIT, to_whole_numbers
 from sottovoce.data.source import find_schema
 from sottovoce.errors import InvalidBounds, InvalidParameter, TooFewRows, WrongType
 from sottovoce.estimator import read_source, refuse_invalid_rows

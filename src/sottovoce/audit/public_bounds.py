@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from sottovoce import rounding
+from sottovoce import wording
 from sottovoce.accounting import profiles, renyi
 from sottovoce.arrays import Floats, to_doubles
 from sottovoce.audit import inputs, leverages, rebuilding
@@ -34,9 +34,9 @@ from sottovoce.audit.inputs import make_row, split_record
 from sottovoce.errors import InvalidParameter
 from sottovoce.noise import integer
 from sottovoce.release import Release
-from sottovoce.rounding import round_upward
 from sottovoce.schema import is_between
 from sottovoce.weights import TOTAL_BITS, WEIGHT_BITS
+from sottovoce.wording import round_upward
 
 Neighbours = Literal["add or remove", "replace"]
 
@@ -72,7 +72,7 @@ class Mine:
     def explain(self) -> str:
         """The bound in plain words."""
         if self.epsilon < 20:
-            factor = rounding.format_odds(self.epsilon)
+            factor = wording.format_odds(self.epsilon)
         else:
             factor = f"e^{round_upward(self.epsilon)}"
         lines = [

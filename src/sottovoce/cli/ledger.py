@@ -45,7 +45,7 @@ Address = Annotated[
 @ledger_app.callback()
 def ledger() -> None:
     """Keep books of everybody's budget, and prove to each what was spent."""
-    from sottovoce.cli.hardening import close_memory
+    from sottovoce.cli.options import close_memory
 
     close_memory()  # it holds the key
 
@@ -64,10 +64,9 @@ def init(
     keys: options.Keys = None,
 ) -> None:
     """Begin new books."""
-    from sottovoce.cli.hardening import refuse_open_password
-    from sottovoce.cli.ledger_files import list_ledger_files
+    from sottovoce.cli.options import list_ledger_files, refuse_open_password
     from sottovoce.errors import InvalidParameter
-    from sottovoce.ledgers.opened import open_ledger
+    from sottovoce.ledgers.addresses import open_ledger
     from sottovoce.session import Session
 
     refuse_open_password(place)
@@ -124,7 +123,7 @@ def grant(
     It is the total and not an addition. Lowered below what is spent, it undoes nothing and freezes
     the account.
     """
-    from sottovoce.cli.ledger_files import open_session, parse_choice, read_grants
+    from sottovoce.cli.options import open_session, parse_choice, read_grants
 
     counted = parse_choice("--currency", currency, CURRENCIES)
     related = parse_choice("--neighbours", neighbours, NEIGHBOURS)
@@ -141,7 +140,7 @@ def grant(
 def balance(person: Person, ledger: options.Ledger = None, keys: options.Keys = None) -> None:
     """Show what a person allows, has spent and has left, account by account."""
     from sottovoce.cli.console import make_table
-    from sottovoce.cli.ledger_files import open_session
+    from sottovoce.cli.options import open_session
     from sottovoce.ledgers.statement import sum_accounts
     from sottovoce.report.ledger import make_account_cells
 
@@ -167,7 +166,7 @@ def history(
 ) -> None:
     """Show what was written: about one person, or all entries."""
     from sottovoce.cli.console import make_table
-    from sottovoce.cli.ledger_files import open_session
+    from sottovoce.cli.options import open_session
     from sottovoce.report.ledger import make_line_cells
 
     session = open_session(ledger, keys)
@@ -199,7 +198,7 @@ def verify(
     A release whose entry is not in the books seals them: they are older than it, or not the same.
     """
     from sottovoce.cli.console import load_release
-    from sottovoce.cli.ledger_files import get_sql_ledger, open_session
+    from sottovoce.cli.options import get_sql_ledger, open_session
 
     session = open_session(ledger, keys)
     files = releases or []
@@ -236,12 +235,7 @@ def export(
     names.
     """
     from sottovoce.cli.console import open_unfinished, refuse_unwritable
-    from sottovoce.cli.ledger_files import (
-        export_lines,
-        get_sql_ledger,
-        list_ledger_files,
-        open_session,
-    )
+    from sottovoce.cli.options import export_lines, get_sql_ledger, list_ledger_files, open_session
 
     session = open_session(ledger, keys)
     refuse_unwritable(out, *list_ledger_files(session, ledger, keys), force=force)
@@ -268,7 +262,7 @@ def statement(
     check.
     """
     from sottovoce.cli.console import refuse_unwritable, write_file
-    from sottovoce.cli.ledger_files import get_sql_ledger, list_ledger_files, open_session
+    from sottovoce.cli.options import get_sql_ledger, list_ledger_files, open_session
     from sottovoce.ledgers.statement import Statement
     from sottovoce.report.ledger import make_statement_page
 
@@ -348,8 +342,8 @@ def key(ledger: options.Ledger = None, keys: options.Keys = None) -> None:
     """Print the public key with which anybody can check what these books have signed; publish
     it.
     """
-    from sottovoce.cli.ledger_files import get_sql_ledger, open_session
-    from sottovoce.ledgers.signing import make_fingerprint, read_key
+    from sottovoce.cli.options import get_sql_ledger, open_session
+    from sottovoce.ledgers.keyfile import make_fingerprint, read_key
 
     public = get_sql_ledger(open_session(ledger, keys)).public_key
     echo(public)
@@ -371,13 +365,13 @@ def check_release(
     published.
     """
     from sottovoce.cli.console import load_release
-    from sottovoce.ledgers import signing
+    from sottovoce.ledgers import keyfile
 
     load_release(release)
-    public = signing.check_release(_read_text(release), key)
+    public = keyfile.check_release(_read_text(release), key)
     echo(
         "This release is as it was signed. Fingerprint of the key: "
-        f"{signing.make_fingerprint(public)}."
+        f"{keyfile.make_fingerprint(public)}."
     )
     if key is None:
         echo(
@@ -391,7 +385,7 @@ def check_release(
 @exit_on_error()
 def upgrade(ledger: options.Ledger = None, keys: options.Keys = None) -> None:
     """Begin to sign books that an earlier version has written; they are verified first."""
-    from sottovoce.cli.ledger_files import get_sql_ledger, open_session
+    from sottovoce.cli.options import get_sql_ledger, open_session
 
     session = open_session(ledger, keys)
     first = get_sql_ledger(session).upgrade()
@@ -436,7 +430,7 @@ def unseal(
     """Go on with sealed books. Then lower the grants by what people may have spent, before anything
     is released.
     """
-    from sottovoce.cli.ledger_files import get_sql_ledger, open_session
+    from sottovoce.cli.options import get_sql_ledger, open_session
     from sottovoce.errors import InvalidParameter
 
     session = open_session(ledger, keys)
@@ -460,8 +454,7 @@ def witness() -> None:
 @exit_on_error()
 def add(address: Address, ledger: options.Ledger = None, keys: options.Keys = None) -> None:
     """Add a witness: a file on a share, a second database, or an append-only log."""
-    from sottovoce.cli.hardening import refuse_open_password
-    from sottovoce.cli.ledger_files import get_sql_ledger, open_session
+    from sottovoce.cli.options import get_sql_ledger, open_session, refuse_open_password
 
     refuse_open_password(address)
     books = get_sql_ledger(open_session(ledger, keys))
@@ -476,7 +469,7 @@ def add(address: Address, ledger: options.Ledger = None, keys: options.Keys = No
 @exit_on_error()
 def list_(ledger: options.Ledger = None, keys: options.Keys = None) -> None:
     """List the witnesses, without passwords."""
-    from sottovoce.cli.ledger_files import get_sql_ledger, open_session
+    from sottovoce.cli.options import get_sql_ledger, open_session
 
     for number, name in enumerate(get_sql_ledger(open_session(ledger, keys)).witnesses, 1):
         echo(f"{number} {name}")
@@ -492,7 +485,7 @@ def remove(
     keys: options.Keys = None,
 ) -> None:
     """Go on without a witness; what it holds stays there."""
-    from sottovoce.cli.ledger_files import get_sql_ledger, open_session
+    from sottovoce.cli.options import get_sql_ledger, open_session
 
     books = get_sql_ledger(open_session(ledger, keys))
     books.remove_witness(address)
@@ -505,7 +498,7 @@ def check_all(ledger: options.Ledger = None, keys: options.Keys = None) -> None:
     """Ask every witness for all that it holds; fails if the books are sealed by it, or one could
     not be asked.
     """
-    from sottovoce.cli.ledger_files import get_sql_ledger, open_session
+    from sottovoce.cli.options import get_sql_ledger, open_session
     from sottovoce.errors import LedgerUnavailable
     from sottovoce.ledgers.sql_ledger import sealed_error
 

@@ -310,7 +310,7 @@ def run_release(said: TableOptions, asked: Estimator, booking: LedgerOptions | N
 def _open_session(said: TableOptions, booking: LedgerOptions, *, key: bool = False) -> Session:
     """Returns a session on the books, over which the answer is not to be written."""
     from sottovoce.cli.console import refuse_unwritable
-    from sottovoce.cli.ledger_files import list_ledger_files, open_session
+    from sottovoce.cli.options import list_ledger_files, open_session
 
     booking.refuse_unbookable(said, key=key)
     session = open_session(booking.place, booking.keys, booking.short)

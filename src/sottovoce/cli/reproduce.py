@@ -18,8 +18,8 @@ from sottovoce.cli.console import echo, exit_on_error, get_console
 
 if TYPE_CHECKING:
     from sottovoce.errors import SottovoceError
+    from sottovoce.papers.plots import Outcome, ResultColumn, ResultTable
     from sottovoce.papers.registry import Experiment, Task
-    from sottovoce.papers.results import Outcome, ResultColumn, ResultTable
 
 REPORT = "report.html"
 #: Characters that one compared column takes at a terminal, and the labels of lines beside it.
@@ -139,7 +139,7 @@ def _compute_outcome(experiment: Experiment, task: Task) -> Outcome:
 def load_outcome(out: Path, name: str, size: str) -> Outcome | None:
     """Returns what an earlier run of this version has kept; None if it must be computed."""
     from sottovoce import __version__
-    from sottovoce.papers.results import Outcome
+    from sottovoce.papers.plots import Outcome
 
     path = _find_path(out, name, size)
     if path.is_file():
@@ -222,7 +222,7 @@ def _make_heads(column: ResultColumn) -> list[str]:
 
 
 def _make_cells(column: ResultColumn, place: int) -> list[str]:
-    from sottovoce.papers.results import format_number, format_percentile
+    from sottovoce.papers.plots import format_number, format_percentile
 
     cells = [format_number(column.ours[place])]
     if column.published:

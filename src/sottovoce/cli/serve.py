@@ -22,12 +22,12 @@ import typer
 
 from sottovoce.cli import options
 from sottovoce.cli.console import echo, exit_on_error
-from sottovoce.cli.hardening import close_memory, refuse_open_password
+from sottovoce.cli.options import close_memory, refuse_open_password
 
 if TYPE_CHECKING:
     from sottovoce.private_files import Scratch
     from sottovoce.session import Session
-    from sottovoce.web.sign_in import SignInEvent
+    from sottovoce.web.access_codes import SignInEvent
 
 #: The name of the books in the environment.
 LEDGER = "SOTTOVOCE_LEDGER"
@@ -164,7 +164,7 @@ def _may_exist(ledger: str | None) -> bool:
 
 
 def _open_session(ledger: str | None, keys: Path | None, short: str) -> Session:
-    from sottovoce.cli.ledger_files import open_session
+    from sottovoce.cli.options import open_session
 
     return open_session(ledger, keys, short)
 

@@ -30,9 +30,9 @@ from sottovoce.arrays import Array, Floats, check_same_length, to_matrix, to_num
 from sottovoce.budgets import Budgets
 from sottovoce.data.encoding import Recoding
 from sottovoce.data.engine import Dataset, get_default_engine
-from sottovoce.data.gradients import MOST_COLUMNS
 from sottovoce.data.kernels import GroupLookup
 from sottovoce.data.readers import MATRIX_COLUMN, ClassLabel, EncodedReader, Label
+from sottovoce.data.regression_kernels import MOST_COLUMNS
 from sottovoce.data.source import DataSource, find_schema
 from sottovoce.errors import InvalidData, InvalidParameter, InvalidRelease
 from sottovoce.estimator import (
@@ -66,10 +66,10 @@ from sottovoce.estimators.ridge import predict_linear
 from sottovoce.noise.selection import RATE_BITS
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, measure_inequality
 from sottovoce.release import Release
-from sottovoce.rounding import format_number
 from sottovoce.schema import MEASURE, Classes, is_between, is_one_of
 from sottovoce.solvers import losses
 from sottovoce.weights import Weights, solve_row_weights
+from sottovoce.wording import format_number
 
 
 def _classifies(erm: ERM) -> bool:

@@ -53,7 +53,7 @@ from sottovoce.accounting.subsampled import SampledSteps
 from sottovoce.accounting.zcdp import LATTICE_DELTA, LATTICE_EPSILON, gaussian_rho
 from sottovoce.arrays import Floats, Integers
 from sottovoce.budgets import BudgetGroups, Budgets
-from sottovoce.data import gradients
+from sottovoce.data import regression_kernels
 from sottovoce.data.engine import Dataset
 from sottovoce.data.kernels import GroupLookup
 from sottovoce.errors import InvalidBudget
@@ -172,7 +172,7 @@ class Descent:
         common: dict[str, Any] = {"reader": rows.features, "label": rows.label, "loss": self.loss}
         common |= {"theta": theta, "clip": self.clip}
         if people.most == 1:
-            kernel = gradients.RowSums(
+            kernel = regression_kernels.RowSums(
                 **common, owner=rows.owner, weights=people.kinds, place=place, chosen=chosen
             )
             return rows.engine.fold(kernel).astype(np.float64)
@@ -182,7 +182,9 @@ class Descent:
         else:
             heard = chosen & (people.weight > 0)
         lines = np.where(heard, np.cumsum(heard) - 1, -1)
-        by_person = gradients.PersonSums(**common, place=place, lines=lines, most=people.most)
+        by_person = regression_kernels.PersonSums(
+            **common, place=place, lines=lines, most=people.most
+        )
         sums = rows.engine.fold(by_person).dense()
         return self.sum_over_people(
             sums, by_person.unit / people.counts[heard], people.weight[heard]
@@ -191,10 +193,10 @@ class Descent:
     def sum_over_people(self, sums: Integers, scale: Floats, weight: Floats) -> Floats:
         """Returns the sum of clipped means, a cacheful of people at a time."""
         total = np.zeros(sums.shape[1])
-        size = gradients.PIECE
+        size = regression_kernels.GRADIENT_PIECE
         for at in range(0, len(sums), size):
             means = sums[at : at + size] * scale[at : at + size, None]
-            total += np.ones(len(means)) @ gradients.clip_gradients(
+            total += np.ones(len(means)) @ regression_kernels.clip_gradients(
                 means, weight[at : at + size], self.clip
             )
         return total

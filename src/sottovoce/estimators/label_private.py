@@ -58,12 +58,12 @@ from sottovoce.noise import integer
 from sottovoce.noise.grid import Grid, exponent_below, power_of_two
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, least_squares
 from sottovoce.release import Release
-from sottovoce.rounding import format_number
 from sottovoce.schema import Interval, Schema, check_flag, is_between, is_one_of, to_interval
 from sottovoce.solvers import label_map as solver
 from sottovoce.solvers.label_map import Solution
 from sottovoce.solvers.sensitivity import compute_entrywise_norms, compute_norms
 from sottovoce.weights import Weights
+from sottovoce.wording import format_number
 
 VALUE = "value"
 PERSON = "person"

@@ -64,7 +64,7 @@ from sottovoce.data.engine import Dataset, Engine, get_default_engine
 from sottovoce.data.kernels import GroupLookup
 from sottovoce.data.loss_kernels import LogisticTerms, RowBlock
 from sottovoce.data.readers import MATRIX_COLUMN, UnitBallReader
-from sottovoce.data.regression_sums import has_usable_budget
+from sottovoce.data.regression_kernels import has_usable_budget
 from sottovoce.errors import InvalidBudget, InvalidParameter, WeakRegularisation
 from sottovoce.noise import continuous
 from sottovoce.noise.grid import AnswerGrid

@@ -48,7 +48,7 @@ from sottovoce.estimators.ridge import predict_linear
 from sottovoce.estimators.ridge_errors import PublicFacts, estimate_ridge_error, make_expected_error
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise.grid import AnswerGrid
-from sottovoce.noise.precise import Reals
+from sottovoce.noise.source import Reals
 from sottovoce.plan import ExpectedError, Plan, Theorem, least_squares
 from sottovoce.release import Release
 from sottovoce.schema import MEASURE, Bounds, check_flag, is_between, is_measurable, to_interval

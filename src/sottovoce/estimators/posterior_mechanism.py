@@ -70,9 +70,9 @@ from sottovoce.data.kernels import GroupLookup
 from sottovoce.data.loss_kernels import BLOCK, PIECE, to_whole
 from sottovoce.data.readers import Label, Reader, UnitBallReader
 from sottovoce.errors import BudgetExceeded, InvalidBudget, InvalidParameter, WeakRegularisation
-from sottovoce.noise import continuous, precise
+from sottovoce.noise import continuous, source
 from sottovoce.noise.grid import ANSWER_BITS
-from sottovoce.noise.precise import Reals
+from sottovoce.noise.source import Reals
 from sottovoce.schema import Interval
 from sottovoce.weights import Weights
 
@@ -366,7 +366,7 @@ class Gram:
         crossed = sums[:d, d:] + sums[d:, :d]
         total = (sums[:d, :d] << (2 * BITS)) + (crossed << BITS) + sums[d:, d:]
         unit = Decimal(math.ldexp(1.0, self._exponent - 4 * BITS))
-        with localcontext(precise.DECIMALS):
+        with localcontext(source.DECIMALS):
             return np.array(
                 [Decimal(int(entry)) * unit for entry in total.ravel()], dtype=object
             ).reshape(d, d)
@@ -400,13 +400,13 @@ def draw_sample(gram: Any, cross: Any, ridge: float, gamma: float) -> Reals:
     """Returns one draw from N(θ̂, H⁻¹/γ), H = gram + ridge·I, θ̂ = H⁻¹·cross, to some 100
     digits.
     """
-    with localcontext(precise.DECIMALS):
-        L = factorise_decimals(precise.to_decimals(gram) + np.diag([Decimal(ridge)] * len(cross)))
+    with localcontext(source.DECIMALS):
+        L = factorise_decimals(source.to_decimals(gram) + np.diag([Decimal(ridge)] * len(cross)))
         noise = np.array(
-            [Decimal(z) / precise.ONE for z in continuous.draw_standard_normals(len(cross))],
+            [Decimal(z) / source.ONE for z in continuous.draw_standard_normals(len(cross))],
             dtype=object,
         )
-        whitened = solve_lower(L, precise.to_decimals(cross)) + noise / Decimal(gamma).sqrt()
+        whitened = solve_lower(L, source.to_decimals(cross)) + noise / Decimal(gamma).sqrt()
         return solve_lower(L[::-1, ::-1].T, whitened[::-1])[::-1]
 
 
@@ -431,7 +431,7 @@ def add_eigenvalue_noise(gram: Any, spread: float) -> Fraction:
     """Returns λ_min(gram), as doubles give it, and spread·N(0, 1), added exactly."""
     smallest = float(np.linalg.eigvalsh(np.asarray(gram, dtype=np.float64))[0])
     return Fraction(smallest) + Fraction(spread) * Fraction(
-        continuous.draw_standard_normals(1)[0], precise.ONE
+        continuous.draw_standard_normals(1)[0], source.ONE
     )
 
 

@@ -36,7 +36,7 @@ from sottovoce.data.encoding import Recoding
 from sottovoce.data.engine import Dataset
 from sottovoce.data.loss_kernels import HuberTerms
 from sottovoce.data.readers import EmptyReader, Reader
-from sottovoce.data.regression_sums import ResidualHistogram, has_usable_budget
+from sottovoce.data.regression_kernels import ResidualHistogram, has_usable_budget
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimators.ridge_errors import (
     EXPLAINED,

@@ -25,7 +25,7 @@ from sottovoce.arrays import Floats
 from sottovoce.budgets import Budgets
 from sottovoce.data.encoding import Recoding
 from sottovoce.data.engine import Dataset
-from sottovoce.data.regression_sums import UNIT, make_proportional_weights, sum_products
+from sottovoce.data.regression_kernels import UNIT, make_proportional_weights, sum_products
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimators.ridge_errors import (
     PublicFacts,
@@ -34,7 +34,7 @@ from sottovoce.estimators.ridge_errors import (
     make_expected_error,
 )
 from sottovoce.guarantee import Guarantee
-from sottovoce.noise import continuous, precise
+from sottovoce.noise import continuous, source
 from sottovoce.noise.grid import AnswerGrid
 from sottovoce.plan import Plan, Theorem
 from sottovoce.schema import Interval, is_measurable
@@ -135,7 +135,7 @@ def answer(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
     noise = continuous.draw_l2(plan.noise["rate"], d)
     # The sum is exact, and rounded once, to the public grid: everything else that is published
     # follows from that.
-    theta = plan.grid.nearest(np.array(precise.to_fractions(solution), dtype=object) + noise)
+    theta = plan.grid.nearest(np.array(source.to_fractions(solution), dtype=object) + noise)
     return {"theta": to_centred(ridge.method, theta)}
 
 

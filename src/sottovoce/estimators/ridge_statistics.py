@@ -25,7 +25,7 @@ from sottovoce.arrays import Floats
 from sottovoce.budgets import BudgetGroups, Budgets
 from sottovoce.data.encoding import Recoding
 from sottovoce.data.engine import Dataset
-from sottovoce.data.regression_sums import UNIT, make_proportional_weights, sum_products
+from sottovoce.data.regression_kernels import UNIT, make_proportional_weights, sum_products
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimators.mean import estimate_clipped_noise
 from sottovoce.estimators.ridge_errors import (

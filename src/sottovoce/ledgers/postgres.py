@@ -21,11 +21,11 @@ import numpy as np
 
 from sottovoce import ledger
 from sottovoce.errors import LedgerBroken, LedgerUnavailable, SottovoceError, UnsupportedLedger
-from sottovoce.ledgers import sql_reading, sql_schema
+from sottovoce.ledgers import sql_reading
 from sottovoce.ledgers.hash_chain import PERSON_BYTES
-from sottovoce.ledgers.quiet import silence_driver
 from sottovoce.ledgers.sql_ledger import SqlLedger
-from sottovoce.ledgers.sql_schema import Transaction
+from sottovoce.ledgers.sql_reading import Transaction
+from sottovoce.ledgers.witness import silence_driver
 
 Result = TypeVar("Result")
 
@@ -64,7 +64,7 @@ COPY_ROW = np.dtype(
 )
 #: A part of all accounts by one statement, as one value: a row for each takes four times as long.
 READ_BALANCES = f"""
-    SELECT string_agg(person || int8send({sql_schema.REMAINING}), ''::bytea ORDER BY person)
+    SELECT string_agg(person || int8send({sql_reading.REMAINING}), ''::bytea ORDER BY person)
     FROM accounts
     WHERE account = %s AND person >= %s AND person < %s AND octet_length(person) = {PERSON_BYTES}"""
 BALANCE_RECORD = np.dtype([("person", "u1", PERSON_BYTES), ("left", ">i8")])
@@ -281,7 +281,7 @@ class _PostgresTransaction:
         it.
         """
         found = b""
-        for low, high in sql_schema.split_ranges(accounts):
+        for low, high in sql_reading.split_ranges(accounts):
             self._cursor.execute(READ_BALANCES, (account, low, high), binary=True)
             found += self._cursor.fetchone()[0] or b""
         records = np.frombuffer(found, dtype=BALANCE_RECORD)
@@ -320,7 +320,7 @@ class _PostgresTransaction:
             VERSION,
             *(
                 name
-                for step in sql_schema.MIGRATIONS
+                for step in sql_reading.MIGRATIONS
                 for name in re.findall(r"CREATE TABLE (\w+)", " ".join(step))
             ),
         ]
@@ -329,7 +329,7 @@ class _PostgresTransaction:
         )
         with self._cursor.connection.transaction(force_rollback=True):
             self.run("SET LOCAL search_path = pg_temp")
-            for number, step in enumerate(sql_schema.MIGRATIONS, 1):
+            for number, step in enumerate(sql_reading.MIGRATIONS, 1):
                 self._create_tables(step, number)
             return there == self._describe_tables("SELECT pg_my_temp_schema()", names)
 

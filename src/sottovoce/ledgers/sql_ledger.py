@@ -46,12 +46,11 @@ from sottovoce.ledger import (
     refuse_unwritable,
     to_amount,
 )
-from sottovoce.ledgers import hash_chain, keyfile, signing, sql_reading, sql_schema
+from sottovoce.ledgers import hash_chain, keyfile, sql_reading
 from sottovoce.ledgers.hash_chain import NO_DIGEST, Lines
 from sottovoce.ledgers.keyfile import ANEW, SEEN, WAIVED, HeadRecords, LedgerKeyFile
-from sottovoce.ledgers.sql_schema import Transaction
-from sottovoce.ledgers.witness import Head
-from sottovoce.ledgers.witnesses import Witnesses
+from sottovoce.ledgers.sql_reading import Transaction
+from sottovoce.ledgers.witness import Head, Witnesses
 from sottovoce.units import Units
 
 Result = TypeVar("Result")
@@ -104,7 +103,7 @@ class SqlLedger:
         self._store = store
         self._new = LedgerKeyFile(b"")
         current = store.read(lambda transaction: transaction.version()) == len(
-            sql_schema.MIGRATIONS
+            sql_reading.MIGRATIONS
         )
         first = (
             store.read(sql_reading.read_first_entry) if current else None
@@ -182,7 +181,7 @@ class SqlLedger:
 
         def work(transaction: Transaction, last: tuple[int, bytes]) -> Entry:
             transaction.stage(lines)
-            transaction.count(sql_schema.GRANT)
+            transaction.count(sql_reading.GRANT_SQL)
             return self._append(transaction, last, "grant", "", "", root(), lines)
 
         with hash_chain.hash_in_background(lines) as root:
@@ -216,9 +215,9 @@ class SqlLedger:
     def fewer_than(self, accounts: int) -> bool:
         """Returns whether the books have fewer accounts than this, without counting on."""
         return bool(
-            self._store.read(lambda transaction: transaction.run(sql_schema.COUNT_UP_TO, accounts))[
-                0
-            ][0]
+            self._store.read(
+                lambda transaction: transaction.run(sql_reading.COUNT_UP_TO, accounts)
+            )[0][0]
             < accounts
         )
 
@@ -251,9 +250,9 @@ class SqlLedger:
             transaction.stage(lines)
             overdrawn = 0
             if outside:
-                transaction.count(sql_schema.CHARGE_OUTSIDE)
-                overdrawn = transaction.run(sql_schema.COUNT_OVERDRAWN)[0][0]
-            elif transaction.count(sql_schema.CHARGE) != len(lines):
+                transaction.count(sql_reading.CHARGE_OUTSIDE)
+                overdrawn = transaction.run(sql_reading.COUNT_OVERDRAWN)[0][0]
+            elif transaction.count(sql_reading.CHARGE_SQL) != len(lines):
                 raise sql_reading.refused_charge_error(transaction)
             ledger.fault_point("reserve: charged")
             entry = self._append(
@@ -449,7 +448,7 @@ class SqlLedger:
             tables = transaction.version()
             if not tables and begin is False:
                 raise sql_reading.no_ledger_error()
-            sql_schema.migrate(transaction)
+            sql_reading.migrate(transaction)
             begun = sql_reading.read_first_entry(transaction)
             if begun is not None:
                 return begun  # by somebody else, just now, or by an earlier version
@@ -530,7 +529,7 @@ class SqlLedger:
         else:
             identity = self.identity
         signature = self._beside.signer.sign(
-            signing.make_entry_message(identity, number, entry.digest)
+            keyfile.make_entry_message(identity, number, entry.digest)
         )
         transaction.run("INSERT INTO signatures VALUES (?, ?)", number, signature)
         if lines is not None:
@@ -572,7 +571,7 @@ class SqlLedger:
 
     def _sign_head(self, number: int, digest: bytes) -> Head:
         signature = self._beside.signer.sign(
-            signing.make_entry_message(self.identity, number, digest)
+            keyfile.make_entry_message(self.identity, number, digest)
         )
         return Head(number, digest, signature)
 
@@ -691,8 +690,8 @@ class SqlLedger:
         self._refuse_unsigned(transaction, head)
 
     def _is_signed(self, head: tuple[int, bytes], signature: bytes | None) -> bool:
-        return signing.is_signed(
-            self._beside.signer.public, signing.make_entry_message(self.identity, *head), signature
+        return keyfile.is_signed(
+            self._beside.signer.public, keyfile.make_entry_message(self.identity, *head), signature
         )
 
     def _refuse_wrong(self, transaction: Transaction) -> tuple[int, bytes]:
@@ -717,7 +716,7 @@ class SqlLedger:
         if expected is None:
             raise sql_reading.overspent_error()
         if not expected.equals(sql_reading.read_accounts(transaction)) or any(
-            transaction.run(question)[0][0] for question in sql_schema.CONTRADICTIONS
+            transaction.run(question)[0][0] for question in sql_reading.CONTRADICTIONS
         ):
             raise sql_reading.broken_ledger_error()
         return entries[-1].number, entries[-1].digest

@@ -23,10 +23,10 @@ import numpy as np
 
 from sottovoce import ledger, private_files
 from sottovoce.errors import LedgerBroken, LedgerUnavailable, SottovoceError, UnsupportedLedger
-from sottovoce.ledgers import sql_reading, sql_schema
+from sottovoce.ledgers import sql_reading
 from sottovoce.ledgers.hash_chain import PERSON_BYTES
 from sottovoce.ledgers.sql_ledger import SqlLedger
-from sottovoce.ledgers.sql_schema import Transaction
+from sottovoce.ledgers.sql_reading import Transaction
 
 Result = TypeVar("Result")
 
@@ -51,7 +51,7 @@ STAGE = f"""
 #: Python is free.
 READ_BALANCES = f"""
     SELECT group_concat(hex(person), ''), group_concat(rest, ' ') FROM (
-    SELECT person, {sql_schema.REMAINING} AS rest FROM accounts
+    SELECT person, {sql_reading.REMAINING} AS rest FROM accounts
     WHERE account = ? AND person >= ? AND person < ? AND length(person) = {PERSON_BYTES}
     ORDER BY person)"""
 #: Says in the head of a file that it holds these books.
@@ -125,7 +125,7 @@ class _SqliteStore:
     def check(self) -> None:
         """Raises if the database itself is damaged."""
         expected = _SqliteStore(None)
-        expected.write(sql_schema.migrate)
+        expected.write(sql_reading.migrate)
         if self.read(_read_condition) != expected.read(_read_condition):
             raise _make_error(sqlite3.SQLITE_CORRUPT)
 
@@ -410,7 +410,7 @@ class _SqliteTransaction:
         """
         people = []
         left = []
-        for low, high in sql_schema.split_ranges(accounts):
+        for low, high in sql_reading.split_ranges(accounts):
             digests, amounts = self.run(READ_BALANCES, account, low, high)[0]
             people.append(bytes.fromhex(digests or ""))
             left.append(np.fromstring(amounts or "", dtype=np.int64, sep=" "))

@@ -19,7 +19,7 @@ from typing import Any
 from sottovoce import __version__
 from sottovoce.errors import LedgerBroken
 from sottovoce.ledger import ACCOUNTS, Entry, Line, get_units_per_one, to_amount
-from sottovoce.ledgers import hash_chain, signing
+from sottovoce.ledgers import hash_chain, keyfile
 from sottovoce.ledgers.sql_ledger import SqlLedger
 from sottovoce.ledgers.sql_reading import describe_state
 
@@ -201,16 +201,16 @@ class Statement:
         """
         keys = {entry.root.hex() for entry in self.entries if entry.what in ("open", "upgrade")}
         last = self.entries[-1]
-        message = signing.make_entry_message(self.entries[0].key, last.number, last.digest)
+        message = keyfile.make_entry_message(self.entries[0].key, last.number, last.digest)
         if not self.key:
             return keys == {hash_chain.NO_DIGEST.hex()}
-        return self.key in keys and signing.is_signed(
+        return self.key in keys and keyfile.is_signed(
             bytes.fromhex(self.key), message, bytes.fromhex(self.signature)
         )
 
     def refuse_other_key(self, key: str) -> None:
         """Raises unless the statement was signed by the holder of this public key."""
-        if signing.read_key(key).hex() != self.key:
+        if keyfile.read_key(key).hex() != self.key:
             raise LedgerBroken(
                 "This statement was not signed with this key.",
                 "The books sign every entry; those of an earlier version do so after an upgrade.",

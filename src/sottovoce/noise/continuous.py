@@ -28,15 +28,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sottovoce.noise import precise, source
+from sottovoce.noise import source
 from sottovoce.noise.grid import AnswerGrid
-from sottovoce.noise.precise import BITS, ONE, Reals
+from sottovoce.noise.source import BITS, ONE, Reals
 
 #: A point of the disc that is closer to its middle would not tell its direction well enough:
 #: another is drawn.
 MIDDLE_BITS = 64
 #: Bytes of a coordinate of such a point.
-COORDINATE_BYTES = precise.BITS // 8
+COORDINATE_BYTES = source.BITS // 8
 
 
 def draw_standard_normals(size: int) -> list[int]:
@@ -45,7 +45,7 @@ def draw_standard_normals(size: int) -> list[int]:
     """
     drawn: list[int] = []
     while len(drawn) < size:
-        radius = precise.sqrt(-2 * precise.log(*source.draw_uniforms(1)[0]))
+        radius = source.sqrt(-2 * source.log(*source.draw_uniforms(1)[0]))
         x, y, length = _draw_point_in_disc()
         drawn += [radius * x // length, radius * y // length]
     return drawn[:size]
@@ -57,11 +57,11 @@ def _draw_point_in_disc() -> tuple[int, int, int]:
         drawn = source.draw_bytes(2 * COORDINATE_BYTES)
         # Odd numbers between −2^384 and 2^384: the middles of cells.
         x, y = (
-            2 * int.from_bytes(half, "little") + 1 - precise.ONE
+            2 * int.from_bytes(half, "little") + 1 - source.ONE
             for half in (drawn[:COORDINATE_BYTES], drawn[COORDINATE_BYTES:])
         )
         square = x * x + y * y
-        if precise.ONE**2 >> MIDDLE_BITS <= square < precise.ONE**2:
+        if source.ONE**2 >> MIDDLE_BITS <= square < source.ONE**2:
             return x, y, isqrt(square)
 
 
@@ -85,7 +85,7 @@ def draw_gamma(shape: int) -> int:
         spare = max(product.bit_length() - PRODUCT_BITS, 0)
         product >>= spare
         power += u.power - spare
-    return -precise.log(product, power)
+    return -source.log(product, power)
 
 
 def draw_l2(rate: float, dimension: int) -> Reals:
@@ -115,8 +115,8 @@ def add_output_noise(theta: Iterable[Any], rate: float, ridge: Any) -> Floats:
     """Returns θ + u/√Λ, u of density ∝ exp(−rate·‖u‖₂): an exact sum, rounded to 2^-20 of the scale
     of u.
     """
-    roots = [Fraction(precise.sqrt(int(Fraction(entry) * ONE)), ONE) for entry in ridge]
-    moved = np.array(precise.to_fractions(theta), dtype=object) + draw_l2(
+    roots = [Fraction(source.sqrt(int(Fraction(entry) * ONE)), ONE) for entry in ridge]
+    moved = np.array(source.to_fractions(theta), dtype=object) + draw_l2(
         rate, len(roots)
     ) / np.array(roots, dtype=object)
     return AnswerGrid.below(1 / (rate * float(max(roots)))).nearest(moved)
@@ -168,7 +168,7 @@ def _draw_ratio(p: int, a1: float, a2: float) -> int:
 
 def _inverse_root(numerator: int, power: int, p: int) -> int:
     """Returns x^(−1/p) times 2^384 for x = numerator/2^power."""
-    return precise.exp(-precise.log(numerator, power) // p)
+    return source.exp(-source.log(numerator, power) // p)
 
 
 @cache
@@ -190,7 +190,7 @@ def draw_box(half_widths: ArrayLike) -> Reals:
     """Returns b with density ∝ exp(−max_j |b_j|/half_widths_j): Gamma(d+1) times a uniform point of
     the box.
     """
-    widths = precise.to_fractions(np.atleast_1d(np.asarray(half_widths, dtype=np.float64)))
+    widths = source.to_fractions(np.atleast_1d(np.asarray(half_widths, dtype=np.float64)))
     radius = draw_gamma(len(widths) + 1)
     point = [radius * (2 * u.fixed_point - ONE) >> BITS for u in source.draw_uniforms(len(widths))]
     return np.array(

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.errors import InvalidBounds
-from sottovoce.noise import precise
+from sottovoce.noise import source
 
 Floats = NDArray[np.float64]
 
@@ -111,7 +111,7 @@ class AnswerGrid:
         """
         step = power_of_two(self.exponent)
         return np.array(
-            [float(round(value / step) * step) for value in precise.to_fractions(values)]
+            [float(round(value / step) * step) for value in source.to_fractions(values)]
         )
 
     def to_dict(self) -> dict[str, Any]:

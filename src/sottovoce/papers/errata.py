@@ -18,8 +18,8 @@ from types import ModuleType
 
 from sottovoce.papers import instance_claims, other_claims
 from sottovoce.papers.instance_claims import Erratum, describe_cause
+from sottovoce.papers.plots import Outcome, Reason, ResultColumn, ResultTable
 from sottovoce.papers.registry import Task
-from sottovoce.papers.results import Outcome, Reason, ResultColumn, ResultTable
 
 #: Significant digits of a number, and of a δ that only shows how far off an ε is.
 DIGITS = 5

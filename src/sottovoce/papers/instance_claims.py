@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from sottovoce.arrays import Floats
-from sottovoce.papers import instance_printed as paper
+from sottovoce.papers import instance_exact as paper
 from sottovoce.papers.instance_exact import (
     GaussianLoss,
     NeighbourSide,

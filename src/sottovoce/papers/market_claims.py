@@ -27,8 +27,8 @@ import sottovoce as sv
 from sottovoce.arrays import Floats
 from sottovoce.papers import market_published as paper
 from sottovoce.papers.market_published import make_generator
+from sottovoce.papers.plots import Figure, Outcome, Panel, ResultColumn, ResultTable, Series
 from sottovoce.papers.registry import Task
-from sottovoce.papers.results import Figure, Outcome, Panel, ResultColumn, ResultTable, Series
 
 #: Appendix C: x = (1, −1), y = (1, −1), costs .1 and .6 uniform in [0, 1]. Its neighbour: the
 #: second label is 1.

@@ -15,16 +15,8 @@ from itertools import pairwise
 
 from sottovoce.papers import market_claims as studies
 from sottovoce.papers.market_published import TRADE_OFFS, MarketWorth, measure_worth
+from sottovoce.papers.plots import Figure, Outcome, Panel, Reason, ResultColumn, ResultTable, Series
 from sottovoce.papers.registry import Task
-from sottovoce.papers.results import (
-    Figure,
-    Outcome,
-    Panel,
-    Reason,
-    ResultColumn,
-    ResultTable,
-    Series,
-)
 
 CERTIFIED = "certified, κ"
 EXACT = "certified, exact charge"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sottovoce import __version__
 from sottovoce.errors import InvalidParameter
-from sottovoce.papers.results import Outcome
+from sottovoce.papers.plots import Outcome
 
 if TYPE_CHECKING:
     from numpy.random import Generator  # noqa: TID251  (experiments draw with fixed seeds and release nothing)

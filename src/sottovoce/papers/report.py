@@ -13,8 +13,7 @@ from html import escape
 from itertools import groupby
 from string import Template
 
-from sottovoce.papers.registry import EXPERIMENTS, PAPERS, Experiment
-from sottovoce.papers.results import (
+from sottovoce.papers.plots import (
     CLOSE_LIMIT,
     DEVIATION_LIMIT,
     Outcome,
@@ -24,6 +23,7 @@ from sottovoce.papers.results import (
     format_percentile,
     is_within,
 )
+from sottovoce.papers.registry import EXPERIMENTS, PAPERS, Experiment
 
 
 def make_report(

@@ -20,8 +20,7 @@ import numpy as np
 
 from sottovoce.arrays import Floats
 from sottovoce.papers import ridge_setup
-from sottovoce.papers.registry import Task, make_named_generator
-from sottovoce.papers.results import (
+from sottovoce.papers.plots import (
     Figure,
     Outcome,
     Panel,
@@ -31,6 +30,7 @@ from sottovoce.papers.results import (
     Series,
     format_percentile,
 )
+from sottovoce.papers.registry import Task, make_named_generator
 from sottovoce.papers.ridge_setup import RUNS, LossMoments, RidgeData
 from sottovoce.papers.ridge_tables import (
     HALVED,

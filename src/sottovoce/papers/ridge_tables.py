@@ -30,8 +30,7 @@ import numpy as np
 import sottovoce as sv
 from sottovoce.arrays import Floats
 from sottovoce.papers import ridge_setup
-from sottovoce.papers.registry import Task, make_named_generator
-from sottovoce.papers.results import (
+from sottovoce.papers.plots import (
     Outcome,
     Reason,
     ResultColumn,
@@ -39,6 +38,7 @@ from sottovoce.papers.results import (
     format_number,
     format_percentile,
 )
+from sottovoce.papers.registry import Task, make_named_generator
 from sottovoce.papers.ridge_setup import (
     RUNS,
     TRAIN,

@@ -24,8 +24,8 @@ from sklearn.datasets import make_regression
 
 import sottovoce as sv
 from sottovoce.arrays import Floats, Integers
+from sottovoce.papers.plots import Figure, Outcome, Panel, ResultColumn, ResultTable, Series
 from sottovoce.papers.registry import Task, make_named_generator
-from sottovoce.papers.results import Figure, Outcome, Panel, ResultColumn, ResultTable, Series
 
 #: The paper's synthetic data: half of the columns matter, and labels have this standard deviation
 #: around the plane.

@@ -15,7 +15,6 @@ from typing import Any
 from sottovoce.plan import describe_currency
 from sottovoce.release import Release, format_date
 from sottovoce.report.html import make_table
-from sottovoce.rounding import format_percent, round_to_error
 from sottovoce.wording import (
     MARGIN,
     RANK,
@@ -24,9 +23,11 @@ from sottovoce.wording import (
     describe_error_unit,
     describe_score,
     describe_unit,
+    format_percent,
     get_unit,
     list_errors,
     name_quantiles,
+    round_to_error,
     warn_if_uninformative,
     write_error_sentence,
 )

@@ -32,7 +32,7 @@ from sottovoce.ledger import Entry
 from sottovoce.release import Release
 from sottovoce.schema import Schema
 from sottovoce.session import Session
-from sottovoce.web import uploads
+from sottovoce.web import workspace
 from sottovoce.web.question_form import ONE_EACH, QUESTIONS
 from sottovoce.web.workspace import CachedBalances, Job, Workspace, prefetch_balances
 
@@ -77,7 +77,7 @@ def upload(desk: Workspace, name: str, source: BinaryIO) -> str:
     """Lays a table on the desk, and returns its random name; the books are read while the curator
     describes it.
     """
-    held = uploads.save_table(desk, name, source)
+    held = workspace.save_table(desk, name, source)
     desk.jobs.start(lambda job: prefetch_balances(desk), "Reading the books")
     return held
 

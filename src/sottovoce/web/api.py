@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs for programs: JSON under /api, described in OpenAPI at /api/openapi.json.
+"""What programs say to the page and are told by it: every field of the JSON under /api, with its
+limits.
+
+What is sent has these fields and no others. What is told names nobody, except people whom the
+request itself named.
+
+The verbs for programs: JSON under /api, described in OpenAPI at /api/openapi.json.
 
 What is wrong is answered with the names of fields and what they need; what stood in them is never
 repeated. Every answer is what a page would show: releases, plans, books without names. The audit is
@@ -9,11 +15,12 @@ the exception, and says so.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.responses import Response
@@ -27,23 +34,231 @@ from sottovoce.release import Release
 from sottovoce.report.ledger import compute_balances as by_tier
 from sottovoce.report.plan import make_verdict
 from sottovoce.schema import Column, Schema
-from sottovoce.web import actions, api_models
-from sottovoce.web.api_models import (
-    MAX_TEXT_LENGTH,
-    AuditBody,
-    EntryAnswer,
-    ErrorAnswer,
-    GrantsBody,
-    MarketAnswer,
-    MarketBody,
-    QuestionBody,
-    ReleaseBody,
-    SchemaBody,
-)
+from sottovoce.web import actions
 from sottovoce.web.guard import API
+from sottovoce.web.market_form import LARGEST, LARGEST_NORM
 from sottovoce.web.question_form import QUESTIONS
-from sottovoce.web.workspace import Job, UploadedTable, Workspace
+from sottovoce.web.workspace import Job, State, UploadedTable, Workspace
 from sottovoce.wording import describe_error_unit
+
+#: Letters of a name or a key; people or sellers of one request; levels of a factor; parameters of a
+#: question.
+MAX_TEXT_LENGTH = 200
+MOST_PEOPLE = 10_000
+MOST_LEVELS = 1000
+MOST_PARAMETERS = 10
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Money = Annotated[float, Field(gt=0, le=LARGEST)]
+Name = Annotated[str, Field(min_length=1, max_length=MAX_TEXT_LENGTH)]
+#: What a question's parameter may be, as it is described; each is looked at by the option that it
+#: is for.
+Parameter = Annotated[
+    Any,
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number"},
+                {"type": "string", "minLength": 1, "maxLength": MAX_TEXT_LENGTH},
+                {"type": "array", "items": {"type": "number"}},
+                {"type": "null"},
+            ]
+        }
+    ),
+]
+
+
+class RequestBody(BaseModel):
+    """What is sent: fields that are described here and no others."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ErrorAnswer(BaseModel):
+    """Why nothing was done."""
+
+    error: str
+    fields: list[dict[str, str]] | None = None
+
+
+class TableAnswer(BaseModel):
+    """A table on the desk: columns with their kinds."""
+
+    id: str
+    name: str
+    columns: dict[str, str]
+
+
+class ColumnBody(RequestBody):
+    """One column, from public knowledge and never from the data."""
+
+    kind: Literal["number", "factor", "text"]
+    low: Number | None = None
+    high: Number | None = None
+    levels: list[Name] = Field(default=[], max_length=MOST_LEVELS)
+    missing: Number | None = None
+    unit: Name | None = None
+
+
+class SchemaBody(RequestBody):
+    """The public description of a table."""
+
+    columns: dict[Name, ColumnBody] = {}
+    person: Name | None = None
+    budget: Name | None = None
+    label: Name | None = None
+    tiers: dict[Name, Positive] = {}
+    name: Name | None = None
+
+
+class GrantCount(BaseModel):
+    """How many people grant this ε in all, and how many rows they have."""
+
+    epsilon: float
+    people: int
+    rows: int
+
+
+class GrantsBody(RequestBody):
+    """What each person allows in all in the account of pure ε, neighbours by replacement: the
+    total, no addition.
+    """
+
+    grants: dict[Name, Annotated[float, Field(ge=0, le=1e6)]] = Field(
+        min_length=1, max_length=MOST_PEOPLE
+    )
+
+
+class QuestionBody(RequestBody):
+    """A question about a table on the desk; what is not said, its schema says."""
+
+    table: Name
+    question: Literal["mean", "quantile", "ridge", "logistic", "posterior"]
+    column: Name | None = None
+    epsilon: Positive | None = None
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    parameters: dict[str, Parameter] = Field(default={}, max_length=MOST_PARAMETERS)
+
+
+class ReleaseBody(QuestionBody):
+    """A question, and the key of its release: one key, one release, for ever."""
+
+    key: Annotated[str, Field(min_length=1, max_length=actions.LONGEST_KEY)]
+    plan_digest: Annotated[str, Field(min_length=64, max_length=64)] | None = None
+
+
+class Payers(BaseModel):
+    """People who grant and pay about the same, and the part of the answer that is theirs."""
+
+    people: int
+    rows: int
+    granted: float
+    spent: float
+    voice: float
+
+
+class PlanAnswer(BaseModel):
+    """What a release will cost whom and what it will be worth; no private value was read."""
+
+    question: str
+    column: str | None
+    table: str | None
+    who_pays: list[Payers]
+    expected_error: float | list[float]
+    error_is: str
+    error_unit: str
+    error_parts: dict[str, Any] | list[dict[str, Any]]
+    guarantee: dict[str, Any]
+    noise: dict[str, Any]
+    theorem: str
+    plan_digest: str
+    verdict: str | None
+    note: str
+
+
+class JobAnswer(BaseModel):
+    """Work under way or done; its result is the key of a release."""
+
+    job: str
+    state: State
+    rows: int
+    sentence: str
+    key: str | None
+    can_be_cancelled: bool
+
+
+class TextAnswer(BaseModel):
+    """Something in words."""
+
+    words: str
+    confidential: bool = False
+
+
+class EntryAnswer(BaseModel):
+    """One entry of the books, which names nobody."""
+
+    number: int
+    what: str
+    key: str
+    at: str
+    lines: int
+    digest: str
+
+
+class TierAnswer(BaseModel):
+    """People who allow about the same in one account, and the share of it that is spent."""
+
+    account: str
+    allowed: str
+    people: int
+    share_spent: float
+
+
+class LawBody(RequestBody):
+    """What is known about costs before anybody reports, in the order of `sottovoce market --prior`.
+
+    Of the law "empirical" the numbers are costs seen in an earlier market.
+    """
+
+    law: Literal["uniform", "normal", "exponential", "lognormal", "empirical"]
+    numbers: list[Number] = Field(min_length=2, max_length=MOST_PEOPLE)
+
+
+class MarketBody(RequestBody):
+    """Reported costs and the buyer's terms: a trade-off between error and money, a budget, or
+    both.
+    """
+
+    costs: dict[Name, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
+        min_length=1, max_length=MOST_PEOPLE
+    )
+    prior: LawBody
+    trade_off: Positive | None = None
+    budget: Positive | None = None
+    rule: Literal["ceiling", "scaling"] | None = None
+    reserve: Money | None = None
+    cap: Annotated[float, Field(gt=0, le=100)] = 1.0
+    features: Annotated[int, Field(ge=1, le=1000)] = 10
+    norm: Annotated[float, Field(gt=0, le=LARGEST_NORM)] = 1.0
+    coin: Money | None = None
+
+
+class MarketAnswer(BaseModel):
+    """What is bought from whom: for the buyer alone, because payments tell reports."""
+
+    epsilon: dict[str, float]
+    payments: dict[str, float]
+    total: float
+    words: str
+
+
+class AuditBody(RequestBody):
+    """A release under its key, and the table that it was made from."""
+
+    table: Name
+    key: Name
+    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-6
+
 
 #: Entries of the books in one answer.
 MOST_ENTRIES = 1000
@@ -88,13 +303,13 @@ Epsilon = Annotated[float | None, Query(gt=0, allow_inf_nan=False)]
 
 
 @router.get("/tables")
-def tables(desk: CurrentWorkspace) -> list[api_models.TableAnswer]:
+def tables(desk: CurrentWorkspace) -> list[TableAnswer]:
     """The tables on the desk."""
     return [_describe_table(name, table) for name, table in desk.tables.items()]
 
 
 @router.post("/tables", status_code=201, openapi_extra=UPLOAD_BODY)
-async def upload_table(request: Request, desk: CurrentWorkspace) -> api_models.TableAnswer:
+async def upload_table(request: Request, desk: CurrentWorkspace) -> TableAnswer:
     """Lays a CSV or Parquet file on the desk; it is deleted when the server ends."""
     async with request.form(max_files=1, max_fields=1) as form:
         table = form.get("table")
@@ -113,9 +328,9 @@ def delete_table(table: str, there: ExistingTable, desk: CurrentWorkspace) -> No
 
 
 @router.get("/tables/{table}/draft")
-def draft(table: str, there: ExistingTable) -> api_models.TextAnswer:
+def draft(table: str, there: ExistingTable) -> TextAnswer:
     """A schema in TOML with names and kinds of columns, and every range left blank."""
-    return api_models.TextAnswer(words=Schema.draft(there.columns.items()))
+    return TextAnswer(words=Schema.draft(there.columns.items()))
 
 
 @router.put("/tables/{table}/schema", status_code=204)
@@ -131,10 +346,10 @@ def declare(table: str, there: ExistingTable, declared: SchemaBody, desk: Curren
 @router.get("/tables/{table}/grants")
 def grants(
     table: str, there: ExistingTable, desk: CurrentWorkspace, epsilon: Epsilon = None
-) -> list[api_models.GrantCount]:
+) -> list[GrantCount]:
     """Who grants how much by this table, without names; or as if everybody granted one ε."""
     return [
-        api_models.GrantCount.model_validate(line)
+        GrantCount.model_validate(line)
         for line in actions.count_grants(actions.read_grants(desk, table, epsilon))
     ]
 
@@ -142,24 +357,22 @@ def grants(
 @router.post("/tables/{table}/grants")
 def record_grants(
     table: str, there: ExistingTable, desk: CurrentWorkspace, epsilon: Epsilon = None
-) -> api_models.TextAnswer:
+) -> TextAnswer:
     """Writes what the people of this table grant into the books, as their total."""
-    return api_models.TextAnswer(
-        words=f"Granted by {actions.record_grants(desk, table, epsilon):,} people."
-    )
+    return TextAnswer(words=f"Granted by {actions.record_grants(desk, table, epsilon):,} people.")
 
 
 @router.post("/plan")
-def plan(asked: QuestionBody, desk: CurrentWorkspace) -> api_models.PlanAnswer:
+def plan(asked: QuestionBody, desk: CurrentWorkspace) -> PlanAnswer:
     """What a release would cost whom and what it would be worth; no private value is read."""
     made = actions.make_plan(desk, *actions.prepare_question(desk, _make_request(asked)))
     told = made.plan
     error = made.plan.expected_error
-    return api_models.PlanAnswer(
+    return PlanAnswer(
         question=told.question,
         column=told.subject.column,
         table=told.subject.table,
-        who_pays=[api_models.Payers.model_validate(line) for line in told.who_pays()],
+        who_pays=[Payers.model_validate(line) for line in told.who_pays()],
         expected_error=list(error) if isinstance(error, tuple) else error,
         error_is=told.error_is,
         error_unit=describe_error_unit(told),
@@ -174,7 +387,7 @@ def plan(asked: QuestionBody, desk: CurrentWorkspace) -> api_models.PlanAnswer:
 
 
 @router.post("/release", status_code=202)
-def release(asked: ReleaseBody, desk: CurrentWorkspace) -> api_models.JobAnswer:
+def release(asked: ReleaseBody, desk: CurrentWorkspace) -> JobAnswer:
     """Begins a release; people are charged before one private value is read.
 
     With the `plan_digest` that /api/plan told, it is refused where the plan is another by now, and
@@ -193,21 +406,19 @@ def get_release(key: Key, desk: CurrentWorkspace) -> dict[str, Any]:
 
 
 @router.get("/release/explained")
-def explain_release(key: Key, desk: CurrentWorkspace) -> api_models.TextAnswer:
+def explain_release(key: Key, desk: CurrentWorkspace) -> TextAnswer:
     """The release and its certificate in plain words."""
-    return api_models.TextAnswer(
-        words=Release.from_json(actions.read_release(desk, key).decode()).explain()
-    )
+    return TextAnswer(words=Release.from_json(actions.read_release(desk, key).decode()).explain())
 
 
 @router.get("/jobs/{job}")
-def get_job(job: str, begun: ExistingJob) -> api_models.JobAnswer:
+def get_job(job: str, begun: ExistingJob) -> JobAnswer:
     """How far work has come."""
     return _describe_job(job, begun)
 
 
 @router.post("/jobs/{job}/cancel")
-def cancel(job: str, begun: ExistingJob) -> api_models.JobAnswer:
+def cancel(job: str, begun: ExistingJob) -> JobAnswer:
     """Gives work up before anybody is charged; after that it is refused."""
     begun.cancel()
     return _describe_job(job, begun)
@@ -223,7 +434,7 @@ def entries(
 
 
 @router.get("/ledger/balances")
-def balances(desk: CurrentWorkspace) -> list[api_models.TierAnswer]:
+def balances(desk: CurrentWorkspace) -> list[TierAnswer]:
     """How many people allow how much, and the share of it that is spent, without names."""
     books = desk.session.ledger
     if not isinstance(books, SqlLedger):
@@ -231,7 +442,7 @@ def balances(desk: CurrentWorkspace) -> list[api_models.TierAnswer]:
             "These books are not kept in a database.", "", "Open the page with --ledger."
         )
     return [
-        api_models.TierAnswer(
+        TierAnswer(
             account=account, allowed=tier.name, people=len(tier.spent), share_spent=tier.share
         )
         for account, tiers in by_tier(books).items()
@@ -240,17 +451,17 @@ def balances(desk: CurrentWorkspace) -> list[api_models.TierAnswer]:
 
 
 @router.post("/ledger/grants")
-def grant(given: GrantsBody, desk: CurrentWorkspace) -> api_models.TextAnswer:
+def grant(given: GrantsBody, desk: CurrentWorkspace) -> TextAnswer:
     """Sets what people allow in all in the account of pure ε, neighbours by replacement."""
     desk.session.grant(given.grants)
-    return api_models.TextAnswer(words=f"Granted by {len(given.grants):,} people.")
+    return TextAnswer(words=f"Granted by {len(given.grants):,} people.")
 
 
 @router.post("/ledger/verify")
-def verify(desk: CurrentWorkspace) -> api_models.TextAnswer:
+def verify(desk: CurrentWorkspace) -> TextAnswer:
     """Computes every balance and digest again."""
     last = actions.verify_ledger(desk)
-    return api_models.TextAnswer(
+    return TextAnswer(
         words=f"The books add up: {last.number + 1:,} entries, head {last.digest.hex()}."
     )
 
@@ -266,14 +477,14 @@ def market(offered: MarketBody) -> MarketAnswer:
 
 
 @router.post("/audit")
-def audit(asked: AuditBody, desk: CurrentWorkspace) -> api_models.TextAnswer:
+def audit(asked: AuditBody, desk: CurrentWorkspace) -> TextAnswer:
     """What people really lost to a release, summed up: confidential, for the curator alone, not to
     be passed on.
     """
     if asked.table not in desk.tables:
         raise HTTPException(404)
     looked = actions.audit_release(desk, asked.table, asked.key, asked.delta)
-    return api_models.TextAnswer(words=str(looked.summary()), confidential=True)
+    return TextAnswer(words=str(looked.summary()), confidential=True)
 
 
 def list_wrong_fields(errors: Sequence[Any]) -> list[dict[str, str]]:
@@ -323,12 +534,12 @@ def _allocate(offered: MarketBody) -> markets.Allocation:
     )
 
 
-def _describe_table(name: str, table: UploadedTable) -> api_models.TableAnswer:
-    return api_models.TableAnswer(id=name, name=table.name, columns=table.columns)
+def _describe_table(name: str, table: UploadedTable) -> TableAnswer:
+    return TableAnswer(id=name, name=table.name, columns=table.columns)
 
 
-def _describe_job(name: str, job: Job) -> api_models.JobAnswer:
-    return api_models.JobAnswer(
+def _describe_job(name: str, job: Job) -> JobAnswer:
+    return JobAnswer(
         job=name,
         state=job.state,
         rows=job.rows,
@@ -340,7 +551,7 @@ def _describe_job(name: str, job: Job) -> api_models.JobAnswer:
 
 #: The names of all fields that a request may have.
 DECLARED_FIELDS = (
-    {name for body in api_models.RequestBody.__subclasses__() for name in body.model_fields}
+    {name for body in RequestBody.__subclasses__() for name in body.model_fields}
     | set(ReleaseBody.model_fields)
     | {option.name for kind in QUESTIONS.values() for option in kind.options}
     | {"key", "epsilon", "after"}

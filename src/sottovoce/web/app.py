@@ -21,17 +21,17 @@ from starlette.responses import JSONResponse, Response
 from sottovoce import __version__
 from sottovoce.errors import InvalidInput, SottovoceError
 from sottovoce.web import (
-    audit_pages,
     guard,
     layout,
     ledger_pages,
     market_pages,
     person_pages,
+    release_pages,
     table_pages,
 )
-from sottovoce.web.forms import explain_error
+from sottovoce.web.access_codes import SignInEvent, tell_nobody
 from sottovoce.web.guard import API, SENTENCES, Guard
-from sottovoce.web.sign_in import SignInEvent, tell_nobody
+from sottovoce.web.question_form import explain_error
 from sottovoce.web.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -56,7 +56,6 @@ def make_full_app(desk: Workspace) -> FastAPI:
     from fastapi.exceptions import RequestValidationError
 
     from sottovoce.web import api
-
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -103,7 +102,7 @@ UNPROCESSABLE = 422
 CONFLICT = 409
 ROUTES = [
     route
-    for room in (layout, table_pages, audit_pages, ledger_pages, market_pages, person_pages)
+    for room in (layout, table_pages, release_pages, ledger_pages, market_pages, person_pages)
     for route in room.routes
 ]
 

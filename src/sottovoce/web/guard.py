@@ -35,9 +35,9 @@ from urllib.parse import parse_qs
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sottovoce.web import sign_in
-from sottovoce.web.sign_in import SignIn, SignInEvent
-from sottovoce.web.sign_in import new_secret as new_secret
+from sottovoce.web import access_codes
+from sottovoce.web.access_codes import SignIn, SignInEvent
+from sottovoce.web.access_codes import new_secret as new_secret
 from sottovoce.web.workspace import compute_delay
 
 #: What the page is reached by; the server listens on the first and nowhere else.
@@ -158,7 +158,7 @@ class GuardedRequest:
     def largest(self) -> int:
         """The bytes that its body may have."""
         if self.path == OPEN_PATH:
-            return sign_in.MOST
+            return access_codes.MOST
         if self.path in UPLOAD_PATHS:
             return MOST_UPLOAD
         if self.is_open:
@@ -178,7 +178,7 @@ class Guard:
     app: ASGIApp
     port: int
     token: str
-    tell: Callable[[SignInEvent], None] = sign_in.tell_nobody
+    tell: Callable[[SignInEvent], None] = access_codes.tell_nobody
     door: SignIn = field(init=False)
 
     def __post_init__(self) -> None:
@@ -292,16 +292,16 @@ class Guard:
         """
         if asked.path == OPEN_SCRIPT:
             if asked.method in SAFE:
-                return make_answer(200, sign_in.SCRIPT, b"text/javascript")
+                return make_answer(200, access_codes.SCRIPT, b"text/javascript")
             return make_sentence_page(405)
-        opened = make_answer(200, sign_in.GO_ON)
+        opened = make_answer(200, access_codes.GO_ON)
         opened.headers.append(
             (b"refresh", b"0; url=/")
         )  # a redirect would take what stands behind # along
         if self._is_signed_in(asked):
             return opened
         if asked.method in SAFE:
-            return make_answer(200, sign_in.ASKING)
+            return make_answer(200, access_codes.ASKING)
         if asked.method != "POST":
             return make_sentence_page(405)
         given = parse_qs((await body.whole_of_it()).decode("latin-1")).get("token", [""])[0]

@@ -26,9 +26,9 @@ from sottovoce.report.html import make_table
 from sottovoce.report.ledger import make_account_cells, make_line_cells
 from sottovoce.units import UNITS_PER_EPSILON
 from sottovoce.web import actions
-from sottovoce.web.forms import Fields, explain_error
 from sottovoce.web.layout import get_workspace, mark_trusted, redirect, render
 from sottovoce.web.person_pages import get_sql_ledger
+from sottovoce.web.question_form import Fields, explain_error
 from sottovoce.web.workspace import Workspace
 
 #: Entries that are shown at once, the newest first.

@@ -24,7 +24,7 @@ from sottovoce.market.terms import (
     parse_law,
     read_sellers,
 )
-from sottovoce.web.forms import Fields, explain_error
+from sottovoce.web.question_form import Fields, explain_error
 from sottovoce.web.workspace import Workspace
 
 #: The slider: so many steps to either side, each a twentieth of a power of ten.

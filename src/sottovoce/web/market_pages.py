@@ -37,10 +37,10 @@ from sottovoce.report.market import (
     make_market_headline,
     make_published_json,
 )
-from sottovoce.web import market_form, uploads
-from sottovoce.web.forms import Fields, explain_error
+from sottovoce.web import market_form, workspace
 from sottovoce.web.layout import download, get_workspace, mark_trusted, redirect, render
 from sottovoce.web.market_form import SLIDER_STEPS, MarketForm
+from sottovoce.web.question_form import Fields, explain_error
 from sottovoce.web.workspace import Workspace
 
 Result = TypeVar("Result")
@@ -65,7 +65,7 @@ async def upload_sellers(request: Request) -> Response:
         held = None
         if content is not None:
             held = await _run_or_complain(
-                fields, where, partial(uploads.save_table, get_workspace(request), name, content)
+                fields, where, partial(workspace.save_table, get_workspace(request), name, content)
             )
     if held is None:
         return await _render_market(request, fields)

@@ -30,9 +30,9 @@ from sottovoce.report.ledger import (
     make_statement_page,
 )
 from sottovoce.web.access_codes import IDLE, PREFIX, SECRET, AccessCodes, Visit
-from sottovoce.web.forms import Fields, explain_error
 from sottovoce.web.guard import mark_as_known
 from sottovoce.web.layout import download, get_workspace, mark_trusted, redirect, render
+from sottovoce.web.question_form import Fields, explain_error
 from sottovoce.web.workspace import Workspace
 
 __all__ = ["COOKIE", "AccessCodes", "routes"]

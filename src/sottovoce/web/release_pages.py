@@ -1,5 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The curator's way from a question to its release: the plan while a slider moves, the work, the
+"""What can be carried away from the page: a script that asks the same question, and the certificate
+in plain words.
+
+The script uses public names of the library alone and says everything that was said at the page:
+schema, options, share. Without books it makes a release that nobody remembers; with books it needs
+a key of its own.
+
+The audit, stamped confidential: what was promised against what each person in the table really
+lost.
+
+The same page as `sottovoce audit`, for the curator alone. It is drawn once, shown while the page is
+open, and written nowhere. Names stand on it only where they were asked for by hand.
+
+The curator's way from a question to its release: the plan while a slider moves, the work, the
 certificate.
 
     /question/{table}    a question and its plan, from public facts
@@ -12,6 +25,10 @@ address, so every page can be reloaded, and the desk remembers no more than it m
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from string import Template
+from typing import Any
 from urllib.parse import urlencode
 
 from starlette.concurrency import run_in_threadpool
@@ -19,9 +36,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from sottovoce.asked import TableOptions, audit_from_table
 from sottovoce.data.engine import get_table_label
+from sottovoce.data.files import is_text, list_files, read_header
 from sottovoce.errors import BudgetExceeded, InvalidBudget, PlanChanged, SottovoceError
 from sottovoce.release import Release
+from sottovoce.report.audit import FOR_WHOM, make_audit_body
+from sottovoce.report.html import make_stamp
 from sottovoce.report.plan import draw_plan
 from sottovoce.report.release import (
     describe_origin,
@@ -30,8 +51,8 @@ from sottovoce.report.release import (
     make_release_headline,
     tabulate_promise,
 )
-from sottovoce.web import actions, question_form, ready_script
-from sottovoce.web.forms import Fields, explain_error
+from sottovoce.schema import Schema
+from sottovoce.web import actions, question_form
 from sottovoce.web.layout import (
     download,
     get_workspace,
@@ -40,7 +61,231 @@ from sottovoce.web.layout import (
     render,
     show_refusal,
 )
-from sottovoce.web.workspace import Workspace
+from sottovoce.web.question_form import Fields, QuestionForm, explain_error
+from sottovoce.web.schema_form import write_toml
+from sottovoce.web.workspace import Job, Workspace
+
+
+def write_script(asked: QuestionForm) -> str:
+    """Returns a Python program that asks this question of a table whose path it is given."""
+    said = asked.said
+    kind = asked.kind
+    if said.features is not None:
+        described = Schema(said.features.columns, label=said.column)
+    else:
+        described = None
+    bounds: Any = "SCHEMA" if described is not None else said.bounds
+    given = {"bounds": bounds, **asked.parameters}
+    if described is None and said.missing is not None:
+        given["missing"] = said.missing
+    return _SCRIPT.substitute(
+        words=kind.words,
+        schema=""
+        if described is None
+        else f"SCHEMA = sv.Schema.loads({write_toml(described)!r})\n",
+        question=f"sv.{kind.estimator}({_format_arguments(given)})",
+        column=repr(said.column),
+        features="None"
+        if described is None
+        else repr([n for n in described.columns if n != said.column]),
+        person=repr(said.person),
+        budgets=_format_budgets(said),
+        share=repr(said.share),
+        written=_describe_text_format(said.table),
+    )
+
+
+def _describe_text_format(table: str) -> str:
+    """How a text file is written, as an argument; blank lines of one with a single column are
+    rows.
+    """
+    if not is_text(table):
+        return ""
+    names, text = read_header(list_files(table)[0])
+    return (
+        f"delimiter={text.delimiter!r}, ignore_empty_lines={len(names) > 1}, "
+        "newlines_in_values=True"
+    )
+
+
+def write_certificate(release: Release, key: str) -> str:
+    """Returns the certificate in plain words, as text."""
+    paper = release.certificate
+    heads = [
+        f"Certificate of the release “{key}”",
+        "",
+        release.explain(),
+        "",
+        f"Plan: {paper.plan_digest}",
+    ]
+    if paper.ledger is not None:
+        heads.append(
+            f"Ledger: {paper.ledger['id']}, entry {paper.ledger['entry']}, head "
+            f"{paper.ledger['head']}"
+        )
+    return "\n".join(heads) + "\n"
+
+
+def _format_arguments(given: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{word}={value if value == 'SCHEMA' else repr(value)}" for word, value in given.items()
+    )
+
+
+def _format_budgets(said: TableOptions) -> str:
+    if said.budget is None:
+        return f"[{said.epsilon!r}] * len(table)"
+    listed = f"table[{said.budget!r}].to_pylist()"
+    if said.tiers:
+        return f"[{dict(said.tiers)!r}[tier] for tier in {listed}]"
+    return listed
+
+
+_SCRIPT = Template('''\
+"""$words, as it was asked at the page of sottovoce.
+
+    python ask.py TABLE OUT                   without books: asking again spends everybody's ε again
+    python ask.py TABLE OUT BOOKS KEY         from books such as sqlite:///books.db, under a new key
+"""
+
+import sys
+
+import pyarrow.csv
+import pyarrow.parquet
+import sottovoce as sv
+
+${schema}QUESTION = $question
+COLUMN, FEATURES, PERSON = $column, $features, $person
+#: How much of what everybody grants may be spent.
+SHARE = $share
+#: How a text file is written.
+WRITTEN = pyarrow.csv.ParseOptions($written)
+
+
+def ask(path, out, books=None, key=None):
+    text = path.lower().endswith(".csv")
+    if text:
+        table = pyarrow.csv.read_csv(path, parse_options=WRITTEN)
+    else:
+        table = pyarrow.parquet.read_table(path)
+    data = (table[COLUMN],) if FEATURES is None else (table.select(FEATURES), table[COLUMN])
+    granted = $budgets
+    spent = [epsilon * SHARE for epsilon in granted]
+    people = None if PERSON is None else table[PERSON].to_pylist()
+    if books is None:
+        release = QUESTION.fit(*data, epsilon=spent, groups=people).release_
+    else:
+        prices = dict(zip(people, spent))
+        session = sv.Session(ledger=books)
+        release = session.release(QUESTION, *data, groups=people, epsilon=prices, key=key)
+    with open(out, "x", encoding="utf-8") as file:
+        file.write(release.to_json())
+    print(release.explain())
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (3, 5):
+        sys.exit(__doc__)
+    ask(*sys.argv[1:])
+''')
+
+
+#: How names are asked for at the page.
+REVEAL_HINT = "with the box that says so"
+#: What the page of a release tells about itself in the address.
+QUERY_FIELDS = ("key", "table", "column", "share")
+AUDIT_JOB = "Looking at every row"
+
+
+def show_audit_form(request: Request, fields: Fields | None = None) -> Response:
+    """What can be audited: a release, the table it was made from, and the column that it is
+    about.
+    """
+    desk = get_workspace(request)
+    asked = {
+        word: request.query_params[word] for word in QUERY_FIELDS if word in request.query_params
+    }
+    typed: Mapping[str, Any] = asked if fields is None else fields.form
+    return render(
+        request,
+        "audit.html",
+        422 if fields is not None else 200,
+        stamp=mark_trusted(make_stamp("CONFIDENTIAL", FOR_WHOM)),
+        releases=[(key, key) for key in desk.releases],
+        tables=[(name, table.name) for name, table in desk.tables.items() if name in desk.schemas],
+        columns=[(column, column) for column in _list_columns(desk)],
+        typed=typed,
+        complaints={} if fields is None else fields.complaints,
+    )
+
+
+async def start_audit(request: Request) -> Response:
+    """Begins to look at every row, beside the page."""
+    fields = Fields(dict(await request.form(max_files=0)))
+    job = await run_in_threadpool(_start_audit_job, get_workspace(request), fields)
+    if job is None:
+        return show_audit_form(request, fields)
+    return redirect(f"/job/{job}")
+
+
+def show_audit(request: Request) -> Response:
+    """What was found, for the curator alone."""
+    try:
+        job = get_workspace(request).get_job(request.path_params["name"])
+    except SottovoceError as error:
+        return show_refusal(request, error)
+    if job.what != AUDIT_JOB or job.state != "done":
+        return redirect("/audit")
+    return render(request, "audited.html", body=mark_trusted(job.result))
+
+
+def _list_columns(desk: Workspace) -> list[str]:
+    """The columns that a model can be about, of all tables on the desk, each once."""
+    described = [column for schema in desk.schemas.values() for column in schema.columns.items()]
+    return list(dict.fromkeys(name for name, column in described if column.kind == "number"))
+
+
+def _start_audit_job(desk: Workspace, fields: Fields) -> str | None:
+    key = fields.choice("key", desk.releases)
+    table = fields.choice("table", desk.schemas)
+    delta = fields.number("delta", least=0, most=1, above=True)
+    share = fields.number("share", needed=False, least=0, most=100, above=True)
+    if table is None:
+        column = None
+    else:
+        column = fields.choice("column", desk.schemas[table].columns)
+    if key is None or table is None or column is None or delta is None or fields.complaints:
+        return None
+    schema = replace(desk.schemas[table], label=column)
+    said = TableOptions(
+        str(desk.get_table(table).path), schema=schema, share=1.0 if share is None else share / 100
+    )
+    return desk.jobs.start(
+        _make_audit_job(desk, key, said, delta, reveal=fields.is_checked("reveal")), AUDIT_JOB
+    )
+
+
+def _make_audit_job(
+    desk: Workspace, key: str, said: TableOptions, delta: float, *, reveal: bool
+) -> Any:
+    def work(job: Job) -> str:
+        release = Release.from_json(actions.read_release(desk, key).decode())
+        return make_audit_body(
+            audit_from_table(release, said, delta, job.watch),
+            release,
+            reveal=reveal,
+            ask=REVEAL_HINT,
+        )
+
+    return work
+
+
+audit_routes = [
+    Route("/audit", show_audit_form),
+    Route("/audit", start_audit, methods=["POST"]),
+    Route("/audit/{name}", show_audit),
+]
+
 
 #: The questions whose losses an audit can tell.
 AUDITABLE_QUESTIONS = ("posterior sample", "ridge")
@@ -213,15 +458,13 @@ def download_file(request: Request) -> Response:
     key = request.query_params.get("key", "")
     asked = _find_question(request)
     if what == "ask.py" and asked is not None:
-        return download(what, ready_script.write_script(asked), "text/x-python")
+        return download(what, write_script(asked), "text/x-python")
     try:
         made = actions.read_release(get_workspace(request), key).decode()
     except SottovoceError as error:
         return show_refusal(request, error)
     if what == "certificate.txt":
-        return download(
-            what, ready_script.write_certificate(Release.from_json(made), key), "text/plain"
-        )
+        return download(what, write_certificate(Release.from_json(made), key), "text/plain")
     return download("release.json", made, "application/json")
 
 

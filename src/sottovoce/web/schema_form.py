@@ -13,8 +13,7 @@ from typing import Any
 
 from sottovoce.errors import SottovoceError
 from sottovoce.schema import Column, Schema
-from sottovoce.web.forms import Fields, explain_error
-from sottovoce.web.question_form import LEAST_EPSILON, MOST_EPSILON
+from sottovoce.web.question_form import LEAST_EPSILON, MOST_EPSILON, Fields, explain_error
 
 COLUMN_KINDS = (("text", "leave out"), ("number", "a number"), ("factor", "one of several words"))
 ROLES = ("person", "budget")

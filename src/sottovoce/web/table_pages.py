@@ -22,8 +22,7 @@ from starlette.routing import Route
 
 from sottovoce.errors import SottovoceError
 from sottovoce.report.svg import draw_grants as picture_of_grants
-from sottovoce.web import actions, question_form, release_pages, schema_form, uploads
-from sottovoce.web.forms import Fields, explain_error
+from sottovoce.web import actions, question_form, release_pages, schema_form, workspace
 from sottovoce.web.layout import (
     download,
     get_workspace,
@@ -32,6 +31,7 @@ from sottovoce.web.layout import (
     render,
     show_refusal,
 )
+from sottovoce.web.question_form import Fields, explain_error
 from sottovoce.web.workspace import Workspace
 
 #: Accounts that a table's grants can be written to: the words of the books, and in words for
@@ -100,7 +100,7 @@ async def show_schema(request: Request) -> Response:
             request, schema_form.fill_schema_form(desk.schemas.get(name), columns), {}
         )
     form = dict(
-        await request.form(max_files=0, max_fields=FIELDS_PER_COLUMN * uploads.MOST_COLUMNS)
+        await request.form(max_files=0, max_fields=FIELDS_PER_COLUMN * workspace.MOST_COLUMNS)
     )
     fields = Fields(form)
     described = schema_form.read_schema(fields, columns)
