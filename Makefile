@@ -84,8 +84,8 @@ test-lowest:
 	build/lowest/bin/python tests/supply/smoke.py
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff format --check src tests benchmarks requirements
-	$(BIN)/ruff check src tests benchmarks requirements
+	$(BIN)/ruff format --check src tests tools benchmarks requirements
+	$(BIN)/ruff check src tests tools benchmarks requirements
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

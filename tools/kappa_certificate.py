@@ -37,6 +37,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sottovoce.accounting import kappa
 from sottovoce.accounting.kappa import TABLE_FILE, KappaTable, load_table
 from sottovoce.arrays import Floats
 
@@ -255,7 +256,7 @@ def main(words: list[str]) -> int:
         np.array(list(track(compute_table(old.ridges, old.rhos), "κ", total=len(old.ridges)))),
     )
     if "--write" in words:
-        Path(__file__).with_name(TABLE_FILE).write_text(new.to_csv(), encoding="utf-8")
+        Path(kappa.__file__).with_name(TABLE_FILE).write_text(new.to_csv(), encoding="utf-8")
         return 0
     difference = float(np.abs(new.entries - old.entries).max())
     print(

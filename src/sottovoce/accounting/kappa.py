@@ -9,9 +9,9 @@ the smaller of
     κ(λ, ρ)·W·η                                                                     (theorem 2)
     max_{0≤s≤1} ½Wη(1 + s) + r·log(1 + W·s(1 − s)/(rλ))                             (theorem 1)
 
-κ comes from a table of proved upper bounds (tools/kappa_certificate.py). Between its entries it is used
-only in ways that keep it an upper bound: κ falls in λ, so λ is rounded down; κ is convex in 1/ρ, so
-it is interpolated linearly there.
+κ comes from a table of proved upper bounds (tools/kappa_certificate.py). Between its entries it is
+used only in ways that keep it an upper bound: κ falls in λ, so λ is rounded down; κ is convex in
+1/ρ, so it is interpolated linearly there.
 
     symbol   name
     λ        ridge, the same for every coefficient, the intercept's included
