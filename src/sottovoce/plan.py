@@ -278,7 +278,7 @@ class Plan:
             f"Promise: {describe_currency(self.promise)} for each {unit}, neighbours by "
             f"{self.guarantee.neighbours}, {self.guarantee.arithmetic} arithmetic.",
             f"{'granted ' + symbol:>12} {'spent ' + symbol:>12} {_pluralise(unit):>10} "
-            f"{'rows':>10} {'voice':>7}",
+            f"{'rows':>10} {'weight':>7}",
         ]
         for line in self.who_pays():
             lines.append(

@@ -175,7 +175,7 @@ def tabulate_payers(plan: Plan) -> tuple[list[str], list[list[str]]]:
     careful.
     """
     people = plan.guarantee.unit == "person"
-    heads = ["granted ε", "spent ε", *(["people"] if people else []), "rows", "voice"]
+    heads = ["granted ε", "spent ε", *(["people"] if people else []), "rows", "weight"]
     lines = [
         [
             f"{line['granted']:.6g}",
