@@ -11,8 +11,7 @@ follows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -230,12 +229,7 @@ def make_estimator(name: str, said: TableOptions, **parameters: Any) -> Estimato
     else:
         given |= {"bounds": said.features}  # which declares its own constants for missing values
     asked: Estimator = getattr(sv, name)(**given)
-    with suppress(
-        sv.errors.WeakRegularisation
-    ):  # a λ that is too weak for two people may be right for many
-        asked.plan_for(
-            sv.Budgets.of(1.0, rows=2)
-        )  # a plan for nobody: better to stumble here than after a long census
+    asked.validate()  # before a long census, and not after it
     return asked
 
 
@@ -259,23 +253,22 @@ def release_from_table(
     watch: Watch | None = None,
     session: Session | None = None,
     agreed: str | None = None,
+    on_commit: Callable[[], None] | None = None,
 ) -> Release:
     """Returns the release, made through this session, or without books if everybody grants what the
     table says.
 
     With ``agreed``, the digest of a plan, the session charges nobody for another plan than that.
     """
-    from sottovoce.estimator import refuse_invalid_rows, run_release
+    from sottovoce.estimator import make_release
 
     engine, budgets, owner = count_people(said, watch, values=True)
     about = make_dataset(said, engine, owner)
     if session is not None:
-        return session.release_rows(asked, budgets, about, str(said.key), agreed)
+        return session.release_rows(asked, budgets, about, str(said.key), agreed, on_commit)
     # Books that end with the process need no accounts: people are counted and protected, but not
     # named.
-    plan = asked.plan_for(replace(budgets, people=None), about)
-    refuse_invalid_rows(asked, plan, about)
-    return run_release(asked, plan, about)
+    return make_release(asked, replace(about, budgets=replace(budgets, people=None)))[1]
 
 
 def make_dataset(said: TableOptions, engine: Engine, owner: GroupLookup) -> Dataset:
@@ -382,9 +375,8 @@ def audit_from_table(
         said = replace(said, epsilon=1.0, budget=None)
     said = said.for_regression()
     engine, budgets, owner = count_people(said, watch, values=True)
-    return PerInstance(
-        inputs.read_rows_input(release, asked, budgets, make_dataset(said, engine, owner)), level
-    )
+    dataset = replace(make_dataset(said, engine, owner), budgets=budgets)
+    return PerInstance(inputs.read_rows_input(release, asked, dataset), level)
 
 
 def _no_label_error() -> Exception:

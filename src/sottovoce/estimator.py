@@ -76,7 +76,10 @@ class Estimator(Protocol):
     def get_params(self) -> dict[str, Any]:
         """The public parameters, by name."""
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Dataset]:
+    def validate(self) -> None:
+        """Refuses parameters and bounds that are wrong whoever the people are."""
+
+    def gather(self, *data: Any, epsilon: Any, groups: Any) -> Dataset:
         """Returns the budgets and rows of data in memory; a question about one column also takes
         its name, column=.
         """
@@ -90,7 +93,62 @@ class Estimator(Protocol):
         """
 
     def answer(self, plan: Plan, rows: Dataset) -> Release:
-        """Reads the rows, draws the noise, and returns what may be published."""
+        """Reads the rows, draws the noise, and returns what may be published.
+
+        One that works in steps also takes ``progress``, which is told how many are done.
+        """
+
+
+@dataclass(frozen=True)
+class Payment:
+    """What came of a reservation: people are charged now, or were when the stored release was
+    made.
+    """
+
+    stored: Release | None = None
+    receipt: Any = None  # what the payer needs to publish
+
+
+class Payer(Protocol):
+    """What pays for a release: a session with its ledger, or nobody."""
+
+    def plan(self, estimator: Estimator, dataset: Dataset) -> tuple[Plan, Dataset]:
+        """Returns a plan that everybody who takes part can pay for, and their rows."""
+
+    def reserve(self, plan: Plan) -> Payment | None:
+        """Charges everybody as planned; None where somebody cannot pay any more, and another plan
+        is needed.
+        """
+
+    def publish(self, release: Release, payment: Payment) -> Release:
+        """Stores the release that was paid for, and returns it as it is stored."""
+
+
+class NoCharge:
+    """The payer of a release that no ledger remembers: nobody is charged, nothing is stored."""
+
+    def plan(self, estimator: Estimator, dataset: Dataset) -> tuple[Plan, Dataset]:
+        """Returns the plan for everybody in the rows."""
+        return estimator.plan_for(get_budgets(dataset), dataset), dataset
+
+    def reserve(self, plan: Plan) -> Payment:
+        """Charges nobody."""
+        return Payment()
+
+    def publish(self, release: Release, payment: Payment) -> Release:
+        """Returns the release as it is."""
+        return release
+
+
+def get_budgets(dataset: Dataset) -> Budgets:
+    """Returns the budgets of rows whose people were counted."""
+    if dataset.budgets is None:
+        raise InvalidParameter(
+            "These rows come without budgets.",
+            "A plan follows from what people allow.",
+            "Read the rows from a source that knows its people and their budgets.",
+        )
+    return dataset.budgets
 
 
 def make_budgets(
@@ -205,6 +263,27 @@ def make_recoding(bounds: Any, X: Any, missing: Any = None) -> Recoding:
     return _set_missing_constant(_make_recoding(bounds, X), missing)
 
 
+def count_declared_columns(bounds: Any, missing: Any = None) -> int:
+    """Returns how many recoded columns a schema describes; 0 with Bounds, where a table tells.
+
+    Refuses bounds of features that no table could make right.
+    """
+    if isinstance(bounds, Schema):
+        return make_recoding(bounds, None, missing).width
+    if not isinstance(bounds, Bounds):
+        raise _no_bounds_error()
+    return 0
+
+
+def _no_bounds_error() -> InvalidBounds:
+    return InvalidBounds(
+        "Bounds are missing.",
+        "Limits of the features are needed, from public knowledge, and of a label that is a "
+        "number.",
+        "Pass bounds=sv.Bounds(features=(low, high), label=(lo, hi)), or a Schema.",
+    )
+
+
 def _set_missing_constant(recoding: Recoding, missing: Any) -> Recoding:
     if missing is None:
         return recoding
@@ -224,12 +303,7 @@ def _make_recoding(bounds: Any, X: Any) -> Recoding:
     if isinstance(bounds, Schema):
         return Recoding.of_schema(bounds)
     if not isinstance(bounds, Bounds):
-        raise InvalidBounds(
-            "Bounds are missing.",
-            "Limits of the features are needed, from public knowledge, and of a label that is a "
-            "number.",
-            "Pass bounds=sv.Bounds(features=(low, high), label=(lo, hi)), or a Schema.",
-        )
+        raise _no_bounds_error()
     if isinstance(X, tuple):  # the names of columns, of a table that lives elsewhere
         return Recoding.of_bounds(bounds, list(X), len(X))
     return Recoding.of_bounds(bounds, list_feature_names(X), _count_features(X, bounds))
@@ -257,9 +331,7 @@ def _count_features(X: Any, bounds: Bounds) -> int:
     return int(sizes[0])
 
 
-def load_column(
-    values: Any, *, epsilon: Any, groups: Any, label: Label | None = None
-) -> tuple[Budgets, Dataset]:
+def load_column(values: Any, *, epsilon: Any, groups: Any, label: Label | None = None) -> Dataset:
     """Returns the budgets and rows of one column in memory."""
     column = to_numbers(values)
     if groups is not None:
@@ -268,18 +340,18 @@ def load_column(
     kinds = budgets.row_codes()
     check_same_length(len(column), epsilon=kinds)
     engine = get_default_engine().of_columns({VALUE: column, KIND: kinds})
-    return budgets, Dataset(engine, VALUE, GroupLookup(KIND), label=label)
+    return Dataset(engine, VALUE, GroupLookup(KIND), label=label, budgets=budgets)
 
 
 def load_regression(
     raw: Floats, recoding: Recoding, values: Any, label: Label, epsilon: Any, groups: Any
-) -> tuple[Budgets, Dataset]:
+) -> Dataset:
     """Returns the budgets and rows of a regression in memory, with the features recoded once."""
     column = to_numbers(values, "labels")
     recoded = recoding.encode(raw)
     check_same_length(len(recoded), y=column, groups=groups)
     budgets = make_budgets(epsilon, groups, len(column))
-    return budgets, load_matrix(recoded, EncodedReader(recoding), column, label, budgets)
+    return load_matrix(recoded, EncodedReader(recoding), column, label, budgets)
 
 
 def load_matrix(
@@ -293,9 +365,8 @@ def load_matrix(
     columns: dict[str, Array] = {VALUE: column, KIND: kinds}
     if rows.shape[1]:
         columns[MATRIX_COLUMN] = rows
-    return Dataset(
-        get_default_engine().of_columns(columns), VALUE, GroupLookup(KIND), reader, label
-    )
+    engine = get_default_engine().of_columns(columns)
+    return Dataset(engine, VALUE, GroupLookup(KIND), reader, label, budgets=budgets)
 
 
 def refuse_invalid_rows(question: Estimator, plan: Plan, rows: Dataset) -> None:
@@ -316,14 +387,63 @@ def refuse_invalid_rows(question: Estimator, plan: Plan, rows: Dataset) -> None:
         raise rows.label.refusal() if label else invalid_values_error()
 
 
-def run_release(question: Estimator, plan: Plan, rows: Dataset) -> Release:
+def make_release(
+    estimator: Estimator, dataset: Dataset, *, payer: Payer | None = None, progress: Any = None
+) -> tuple[Plan, Release]:
+    """Make a release of these rows: validate, plan, check the rows, reserve, run, publish.
+
+    This order exists here and nowhere else: whatever makes a release, makes it by this function.
+
+    Parameters
+    ----------
+    estimator :
+        what is asked.
+    dataset :
+        the budgets and the rows that it is asked about.
+    payer :
+        what charges people and keeps the release; None: nobody is charged.
+    progress :
+        for an estimator that works in steps: what is told how many are done.
+
+    Returns
+    -------
+    plan, release :
+        the plan under which the release was made, and the release, or the one that the payer has
+        stored.
+
+    Raises
+    ------
+    SottovoceError
+        before anybody is charged, for whatever can be known by then.
+    ReleaseFailed
+        after people were charged, whatever went wrong with the rows.
+    """
+    payer = payer or NoCharge()
+    estimator.validate()
+    payment = None
+    while payment is None:  # somebody paid for another release meanwhile: plan again
+        plan, affordable = payer.plan(estimator, dataset)
+        refuse_invalid_rows(estimator, plan, affordable)
+        payment = payer.reserve(plan)
+    if payment.stored is not None:
+        return plan, payment.stored
+    return plan, payer.publish(_run_mechanism(estimator, plan, affordable, progress), payment)
+
+
+def _run_mechanism(
+    estimator: Estimator, plan: Plan, dataset: Dataset, progress: Any = None
+) -> Release:
     """Returns the answer with what it is about and its date, or the one failure that tells
     nothing.
     """
+    if progress is None:
+        options = {}
+    else:
+        options = {"progress": progress}
     # Before rows are read: how long an answer takes may depend on them.
     date = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     try:
-        return question.answer(plan, rows).with_subject(rows.subject, date)
+        return estimator.answer(plan, dataset, **options).with_subject(dataset.subject, date)
     except Exception:
         pass  # raised below, outside the handler, so that nothing of the cause is carried along
     raise ReleaseFailed()
@@ -337,24 +457,21 @@ def read_source(
     epsilon: Any,
     groups: Any,
     engine: str | None = None,
-) -> tuple[Budgets, Dataset]:
+) -> Dataset:
     """Returns the budgets and rows of data in memory, or of a table wherever it lives, by the names
     of its columns.
     """
     schema = find_schema(question)
     if is_read_by_names(schema, X, y, epsilon, groups):
         table = DataSource.of(X, y, epsilon, groups, schema, engine)
-        budgets, rows = table.read(question.rows_of(table))
-        return budgets, replace(
-            rows, subject=_make_subject(question, rows.value, get_table_label(X))
-        )
+        dataset = table.read(question.rows_of(table))
+        subject = _make_subject(question, dataset.value, get_table_label(X))
+        return replace(dataset, subject=subject)
     given = Values.of(question, X, y, epsilon, groups)
     return read_values(question, given, given.epsilon, given.groups)
 
 
-def read_values(
-    question: Estimator, given: Values, epsilon: Any, groups: Any
-) -> tuple[Budgets, Dataset]:
+def read_values(question: Estimator, given: Values, epsilon: Any, groups: Any) -> Dataset:
     """Returns the budgets and rows of columns in memory, for these budgets and owners."""
     if getattr(question, "one_column", False):
         if given.y is not None and given.column is None:
@@ -363,7 +480,7 @@ def read_values(
             values = given.X
         else:
             values = given.y
-        budgets, rows = question.gather(values, epsilon=epsilon, groups=groups, column=given.column)  # type: ignore[call-arg]
+        dataset = question.gather(values, epsilon=epsilon, groups=groups, column=given.column)  # type: ignore[call-arg]
     elif given.y is None:
         raise InvalidParameter(
             "There are no labels.",
@@ -372,8 +489,8 @@ def read_values(
             "a table.",
         )
     else:
-        budgets, rows = question.gather(given.X, given.y, epsilon=epsilon, groups=groups)
-    return budgets, replace(rows, subject=describe_subject(question, given))
+        dataset = question.gather(given.X, given.y, epsilon=epsilon, groups=groups)
+    return replace(dataset, subject=describe_subject(question, given))
 
 
 def describe_subject(question: Estimator, given: Values) -> Subject:
@@ -388,20 +505,6 @@ def describe_subject(question: Estimator, given: Values) -> Subject:
 def _make_subject(question: Estimator, column: str | None, table: str | None) -> Subject:
     schema = find_schema(question)
     return Subject(column or schema.label, schema.name or table, schema.units)
-
-
-def make_release(
-    question: Estimator, X: Any, y: Any = None, *, epsilon: Any, groups: Any
-) -> tuple[Plan, Release]:
-    """Plans and answers a question about data in memory or a table."""
-    return release_dataset(question, *read_source(question, X, y, epsilon=epsilon, groups=groups))
-
-
-def release_dataset(question: Estimator, budgets: Budgets, rows: Dataset) -> tuple[Plan, Release]:
-    """Plans and answers a question about these rows."""
-    plan = question.plan_for(budgets, rows)
-    refuse_invalid_rows(question, plan, rows)
-    return plan, run_release(question, plan, rows)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,13 +40,14 @@ from sottovoce.errors import (
 )
 from sottovoce.estimator import (
     Estimator,
+    Payment,
     Request,
     compute_earlier_fingerprint,
+    get_budgets,
+    make_release,
     name_columns,
     read_source,
     read_values,
-    refuse_invalid_rows,
-    run_release,
 )
 from sottovoce.guarantee import Currency, Neighbours
 from sottovoce.ledger import (
@@ -69,9 +70,9 @@ from sottovoce.schema import set_table_name
 #: An ε at which every question can be planned.
 AMPLE_UNITS = 100 * units.UNITS_PER_EPSILON
 #: What a question can do.
-STEPS = ("get_params", "gather", "rows_of", "plan_for", "answer")
-#: From what everybody may be charged, in units by person, to budgets and rows.
-ArrangeRows = Callable[[units.Units], tuple[Budgets, Any]]
+STEPS = ("get_params", "validate", "gather", "rows_of", "plan_for", "answer")
+#: From what everybody may be charged, in units by person, to their budgets and rows.
+ArrangeRows = Callable[[units.Units], Dataset]
 #: Begins the digest of a request that covers the names of columns; earlier versions wrote a digest
 #: alone.
 FINGERPRINT_PREFIX = "2:"
@@ -266,12 +267,11 @@ class Session:
         ):  # looked up before balances are: what it cost then is not asked for again
             return self._return_stored(known, request)
 
-        def arranged(granted: units.Units) -> tuple[Budgets, Dataset]:
+        def arranged(granted: units.Units) -> Dataset:
             wanted = dict(zip(people.tolist(), units.to_epsilon(granted).tolist(), strict=True))
-            budgets, rows = read_values(
-                question, given, Budgets.of(wanted, groups, zero=LEAVE_OUT), None
-            )
-            return budgets, replace(rows, subject=set_table_name(rows.subject, name))
+            budgets = Budgets.of(wanted, groups, zero=LEAVE_OUT)
+            dataset = read_values(question, given, budgets, None)
+            return replace(dataset, subject=set_table_name(dataset.subject, name))
 
         if asked is None:
             asked = self._get_remaining(question, names, arranged)
@@ -284,15 +284,17 @@ class Session:
         rows: Dataset,
         key: str,
         agreed: str | None = None,
+        on_commit: Callable[[], None] | None = None,
     ) -> Release:
         """Answers a question about rows wherever they live; people with names need a grant first.
 
         People without names have no account: they are protected by the budgets of the table alone.
         With ``agreed``, the digest of a plan, nobody is charged for another plan than that.
+        ``on_commit`` is called right before people are charged; if it raises, nobody is.
         """
-        return self._release_table(
-            question, budgets, rows, key, budgets.by_person(budgets.kinds.epsilon), agreed
-        )
+        dataset = replace(rows, budgets=budgets)
+        asked = budgets.by_person(budgets.kinds.epsilon)
+        return self._release_table(question, dataset, key, asked, agreed, on_commit)
 
     def _release_by_names(
         self,
@@ -310,38 +312,41 @@ class Session:
             granted = units.to_epsilon(AMPLE_UNITS)
         else:
             granted = epsilon
-        budgets, rows = read_source(
+        dataset = read_source(
             question, table, y, epsilon=granted, groups=groups, engine=self.engine
         )
+        budgets = get_budgets(dataset)
         if budgets.people is None:
             raise _nobody()
-        rows = replace(rows, subject=set_table_name(rows.subject, name))
+        dataset = replace(dataset, subject=set_table_name(dataset.subject, name))
         if not by_person:
-            return self.release_rows(question, budgets, rows, key)
+            return self.release_rows(question, budgets, dataset, key)
         if epsilon is None:
             asked = None
         else:
             asked = _round_prices(epsilon, budgets.names())
-        return self._release_table(question, budgets, rows, key, asked)
+        return self._release_table(question, dataset, key, asked)
 
     def _release_table(
         self,
         question: Estimator,
-        budgets: Budgets,
-        rows: Dataset,
+        dataset: Dataset,
         key: str,
         asked: units.Units | None,
         agreed: str | None = None,
+        on_commit: Callable[[], None] | None = None,
     ) -> Release:
         """Answers at these prices by person; None: at all that each has left."""
+        budgets = get_budgets(dataset)
         kinds = budgets.kinds
         if budgets.people is None:
             people = np.empty(0)
         else:
             people = budgets.people
-        about = [rows.value, None if rows.features is None else rows.features.columns]
+        reader = dataset.features
+        about = [dataset.value, None if reader is None else reader.columns]
         recoding = getattr(
-            rows.features, "recoding", None
+            reader, "recoding", None
         )  # which names the features of rows in memory, too
         if recoding is None:
             features = None
@@ -356,13 +361,16 @@ class Session:
             return self._return_stored(known, request)
         names = people.tolist()
 
-        def arranged(granted: units.Units) -> tuple[Budgets, Dataset]:
+        def arranged(granted: units.Units) -> Dataset:
             lowered = budgets.with_grants(granted)
-            return lowered, replace(rows, owner=replace(rows.owner, codes=lowered.codes))
+            owner = replace(dataset.owner, codes=lowered.codes)
+            return replace(dataset, owner=owner, budgets=lowered)
 
         if asked is None:
             asked = self._get_remaining(question, names, arranged)
-        return self._reserve_and_release(question, key, request, names, asked, arranged, agreed)
+        return self._reserve_and_release(
+            question, key, request, names, asked, arranged, agreed, on_commit
+        )
 
     def plan_rows(self, question: Estimator, budgets: Budgets) -> Plan:
         """The plan of such a release as it would be made now; nobody is charged and no row is
@@ -370,8 +378,10 @@ class Session:
         """
         asked = budgets.by_person(budgets.kinds.epsilon)
         return self._plan_affordable(
-            question, budgets.names(), asked, lambda granted: (budgets.with_grants(granted), None)
-        )[0]
+            budgets.names(),
+            asked,
+            lambda granted: question.plan_for(budgets.with_grants(granted)),
+        )
 
     def verify(self, *releases: Release) -> None:
         """Checks that the books add up, and that the releases' certificates are in them; raises if
@@ -424,7 +434,8 @@ class Session:
         """What each has left in the account that the question charges, which a plan for anybody's ε
         tells.
         """
-        guarantee = question.plan_for(*arranged(np.full(len(people), AMPLE_UNITS))).guarantee
+        dataset = arranged(np.full(len(people), AMPLE_UNITS))
+        guarantee = question.plan_for(get_budgets(dataset), dataset).guarantee
         if guarantee.currency != "pure epsilon":
             raise InvalidParameter(
                 "What people have left is not in ε, or is an ε at δ.",
@@ -450,27 +461,11 @@ class Session:
         asked: units.Units,
         arranged: ArrangeRows,
         agreed: str | None = None,
+        on_commit: Callable[[], None] | None = None,
     ) -> Release:
-        made = None
-        hidden = self._hide_request(request)
-        while made is None:
-            plan, rows = self._plan_affordable(question, people, asked, arranged)
-            if agreed is not None:
-                refuse_changed_plan(replace(plan, subject=rows.subject), agreed)
-            refuse_invalid_rows(question, plan, rows)
-            try:
-                made = self.ledger.reserve(key, hidden, _list_amounts(plan, people))
-            except (
-                BudgetExceeded
-            ):  # another release was paid for since the balances were read: look again
-                if self.short == "refuse":
-                    raise
-        if not made.fresh:
-            return self._return_stored(made, request)
-        release = run_release(question, plan, rows)
-        release = self._sign(release, made)
-        self.ledger.publish(key, release.to_json())
-        return release
+        """Makes a release that these people pay for, in the order of steps that all follow."""
+        payer = _LedgerPayer(self, key, request, people, asked, arranged, agreed, on_commit)
+        return make_release(question, arranged(asked), payer=payer)[1]
 
     def _sign(self, release: Release, made: Reservation) -> Release:
         """Returns a release whose certificate names the entry that paid for it, signed by the
@@ -487,15 +482,17 @@ class Session:
         return replace(release, certificate=replace(release.certificate, ledger=signed))
 
     def _plan_affordable(
-        self, question: Estimator, people: Sequence[Any], asked: units.Units, arranged: ArrangeRows
-    ) -> tuple[Plan, Any]:
+        self,
+        people: Sequence[Any],
+        asked: units.Units,
+        make_plan: Callable[[units.Units], Plan],
+    ) -> Plan:
         """Plans, leaves out who cannot pay, and plans again until everybody can; who remains may
         have to pay more.
         """
         granted = np.array(asked)
         while True:
-            budgets, rows = arranged(granted)
-            plan = question.plan_for(budgets, rows)
+            plan = make_plan(granted)
             short = np.zeros(len(people), dtype=bool)
             most = []
             for amounts in _list_amounts(plan, people):
@@ -509,7 +506,7 @@ class Session:
                 short |= wanted > left
                 most.append(f"{to_amount(amounts.account, int(left.max())):g} ({amounts.account})")
             if not short.any():
-                return plan, rows
+                return plan
             if self.short == "refuse":
                 raise BudgetExceeded(
                     "Somebody has not enough left for this.",
@@ -552,6 +549,64 @@ class Session:
                 "Ask again in a while; if it was interrupted, choose a new key.",
             )
         return stored
+
+
+@dataclass(frozen=True, eq=False)
+class _LedgerPayer:
+    """Pays for one release from the accounts of a session's ledger, under a key."""
+
+    session: Session
+    key: str
+    request: Request
+    people: Sequence[Any]
+    asked: units.Units
+    arrange: ArrangeRows
+    agreed: str | None = None
+    on_commit: Callable[[], None] | None = None
+
+    def plan(self, estimator: Estimator, dataset: Dataset) -> tuple[Plan, Dataset]:
+        """Returns the plan for everybody who can pay, and the rows of these; refuses another plan
+        than was agreed.
+        """
+        arranged = dataset
+
+        def make_plan(granted: units.Units) -> Plan:
+            nonlocal arranged
+            if np.array_equal(granted, self.asked):
+                arranged = dataset
+            else:
+                arranged = self.arrange(granted)
+            return estimator.plan_for(get_budgets(arranged), arranged)
+
+        plan = self.session._plan_affordable(self.people, self.asked, make_plan)
+        if self.agreed is not None:
+            refuse_changed_plan(replace(plan, subject=arranged.subject), self.agreed)
+        return plan, arranged
+
+    def reserve(self, plan: Plan) -> Payment | None:
+        """Charges everybody, once; under a key that is in the books already, finds what is stored.
+
+        None where another release was paid for since the balances were read.
+        """
+        if self.on_commit is not None:
+            self.on_commit()
+        request = self.session._hide_request(self.request)
+        amounts = _list_amounts(plan, self.people)
+        try:
+            made = self.session.ledger.reserve(self.key, request, amounts)
+        except BudgetExceeded:
+            if self.session.short == "refuse":
+                raise
+            return None
+        if made.fresh:
+            return Payment(receipt=made)
+        return Payment(stored=self.session._return_stored(made, self.request))
+
+    def publish(self, release: Release, payment: Payment) -> Release:
+        """Signs the release and stores it under the key."""
+        signed = self.session._sign(release, payment.receipt)
+        self.session.ledger.publish(self.key, signed.to_json())
+        return signed
 
 
 def _list_amounts(plan: Plan, people: Sequence[Any]) -> list[Amounts]:

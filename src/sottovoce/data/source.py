@@ -394,9 +394,9 @@ class DataSource:
         """What a regression or a classifier reads."""
         return Dataset(self.header, label.column, GroupLookup(), ColumnReader(recoding), label)
 
-    def read(self, rows: Dataset) -> tuple[Budgets, Dataset]:
-        """Takes the census, and returns the budgets and the rows with their owners, columns of
-        numbers as such.
+    def read(self, rows: Dataset) -> Dataset:
+        """Takes the census, and returns the rows with budgets and owners, columns of numbers as
+        such.
         """
         numbers = _list_number_columns(rows)
         if isinstance(self.budget, str) and not self.tiers:
@@ -408,7 +408,7 @@ class DataSource:
             engine, rows.value, *(() if rows.features is None else rows.features.columns)
         )
         budgets, owner = take_census(engine, person=self.person, **self._locate_budgets())
-        return budgets, replace(rows, engine=engine, owner=owner)
+        return replace(rows, engine=engine, owner=owner, budgets=budgets)
 
     def _locate_budgets(self) -> dict[str, Any]:
         """Where the census finds budgets."""

@@ -52,7 +52,7 @@ from sottovoce.errors import (
     InvalidParameter,
     MissingValues,
 )
-from sottovoce.estimator import check_missing_constant, make_budgets, read_values, release_dataset
+from sottovoce.estimator import check_missing_constant, make_budgets, make_release, read_values
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import integer
 from sottovoce.noise.grid import Grid, exponent_below, power_of_two
@@ -166,9 +166,8 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
             {"column": y, "table": get_table_label(X)} if isinstance(y, str) else {}
         )
         given = load_values(self, X, y, epsilon, groups)
-        plan, release = release_dataset(
-            self, *read_values(self, given, given.epsilon, given.groups)
-        )
+        dataset = read_values(self, given, given.epsilon, given.groups)
+        plan, release = make_release(self, dataset)
         self.release_ = replace(release, **named)
         validate_data(
             self, given.X, skip_check_array=True
@@ -196,7 +195,15 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         budgets = make_budgets(given.epsilon, given.groups, len(design.rows))
         return self._make_plan(_split_groups(budgets, len(design.rows)), design)
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Dataset]:
+    def validate(self) -> None:
+        """Refuses bounds of labels and parameters that are wrong for any people."""
+        low, high = self._get_bounds()
+        self._get_missing_constant(low, high)
+        self._get_variance(high - low)
+        check_flag(self.fit_intercept, "fit_intercept")
+        self._check_sensitivity()
+
+    def gather(self, *data: Any, epsilon: Any, groups: Any) -> Dataset:
         """Returns the budgets, one kind a person, and the rows of public features and private
         labels.
         """
@@ -213,7 +220,8 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         engine = get_default_engine().of_columns(
             {VALUE: labels, PERSON: _list_owners(budgets), ROW: np.arange(n)}
         )
-        return budgets, Dataset(engine, VALUE, GroupLookup(PERSON), design, Label(VALUE, low, high))
+        label = Label(VALUE, low, high)
+        return Dataset(engine, VALUE, GroupLookup(PERSON), design, label, budgets=budgets)
 
     def rows_of(self, table: DataSource) -> Dataset:
         """Refuses what ``fit`` would load."""
@@ -287,12 +295,7 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         self, budgets: Budgets, design: Design, owner: Integers, ratio: float
     ) -> Solution:
         """The best map; rows of people who grant nothing are not in it."""
-        if not is_one_of(self.sensitivity, SOLVERS):
-            raise InvalidParameter(
-                "There is no such sensitivity.",
-                f"There are {' and '.join(SOLVERS)}.",
-                "Choose one.",
-            )
+        self._check_sensitivity()
         granted = budgets.kinds.epsilon
         if not granted.any():
             raise InvalidBudget(
@@ -307,6 +310,14 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         C = np.zeros(design.rows.shape[::-1])
         C[:, rows] = solution.map
         return replace(solution, map=C)
+
+    def _check_sensitivity(self) -> None:
+        if not is_one_of(self.sensitivity, SOLVERS):
+            raise InvalidParameter(
+                "There is no such sensitivity.",
+                f"There are {' and '.join(SOLVERS)}.",
+                "Choose one.",
+            )
 
     def _make_design(self, X: Any) -> Design:
         rows = _check_finite(to_matrix(X, None))

@@ -333,9 +333,8 @@ def _find_promise(estimator: Any, X: Any, y: Any, budgets: Budgets) -> tuple[str
         return _find_promise(estimator.estimator, X, y, one)
     if not hasattr(estimator, "plan_for"):
         return None
-    guarantee = estimator.plan_for(
-        *read_source(estimator, X, y, epsilon=budgets, groups=None)
-    ).guarantee
+    dataset = read_source(estimator, X, y, epsilon=budgets, groups=None)
+    guarantee = estimator.plan_for(dataset.budgets, dataset).guarantee
     return guarantee.currency, guarantee.neighbours
 
 

@@ -29,6 +29,7 @@ from sottovoce.data.engine import get_table_label
 from sottovoce.errors import InvalidParameter, InvalidRelease, MissingColumn, UnknownPeople
 from sottovoce.estimator import Estimator
 from sottovoce.ledger import Entry
+from sottovoce.plan import refuse_changed_plan
 from sottovoce.release import Release
 from sottovoce.schema import Schema
 from sottovoce.session import Session
@@ -40,8 +41,7 @@ if TYPE_CHECKING:
     from sottovoce.audit import PerInstance
     from sottovoce.budgets import Budgets
     from sottovoce.data.kernels import GroupLookup
-    from sottovoce.ledger import Ledger
-    from sottovoce.plan import Plan, refuse_changed_plan
+    from sottovoce.plan import Plan
 
 #: Letters of a key: it is shown in tables and is part of a file's name.
 LONGEST_KEY = 100
@@ -187,10 +187,9 @@ def start_release(
         refuse_changed_plan(make_plan(desk, said, question).plan, agreed)
 
     def work(job: Job) -> str:
-        session = Session(
-            ledger=_CommittingLedger(desk.session.ledger, job), short=desk.session.short
+        made = asked.release_from_table(
+            keyed, question, job.watch, desk.session, agreed, job.commit
         )
-        made = asked.release_from_table(keyed, question, job.watch, session, agreed)
         desk.releases[key] = made.to_json().encode()
         return key
 
@@ -332,21 +331,3 @@ def _no_person_error() -> InvalidParameter:
         "Accounts in the books belong to people.",
         "Say in the schema which column names the person.",
     )
-
-
-@dataclass(frozen=True)
-class _CommittingLedger:
-    """Books that tell a job right before people are charged, so that it can still be given up, and
-    no later.
-    """
-
-    ledger: Ledger
-    job: Job
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.ledger, name)
-
-    def reserve(self, *request: Any, **options: Any) -> Any:
-        """Charges everybody, unless the job was cancelled."""
-        self.job.commit()
-        return self.ledger.reserve(*request, **options)
