@@ -12,11 +12,9 @@ What a fitted model keeps: its release, and what follows from the release alone.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from numbers import Integral
 from typing import Any, Protocol, TypeVar
@@ -29,25 +27,16 @@ from sottovoce.arrays import (
     Floats,
     check_same_length,
     count_dimensions,
-    get_column_name,
-    list_column_names,
     list_feature_names,
     to_matrix,
     to_numbers,
 )
 from sottovoce.budgets import Budgets
 from sottovoce.data.encoding import Recoding
-from sottovoce.data.engine import Dataset, get_default_engine, get_table_label, is_external_table
+from sottovoce.data.engine import Dataset, Watch, get_default_engine, is_external_table
 from sottovoce.data.kernels import GroupLookup, HasInvalidValues, invalid_values_error
 from sottovoce.data.readers import MATRIX_COLUMN, EncodedReader, HasInvalidRows, Label, Reader
-from sottovoce.data.source import (
-    DataSource,
-    Values,
-    find_schema,
-    is_read_by_names,
-    is_rows_marker,
-    owners_missing_error,
-)
+from sottovoce.data.source import DataSource, is_rows_marker, owners_missing_error
 from sottovoce.errors import (
     InvalidBounds,
     InvalidParameter,
@@ -58,14 +47,12 @@ from sottovoce.errors import (
 from sottovoce.guarantee import Guarantee
 from sottovoce.plan import Plan
 from sottovoce.release import Release
-from sottovoce.schema import Bounds, Schema, Subject, to_interval
+from sottovoce.schema import Bounds, Schema, to_interval
 
 VALUE = "value"
 KIND = "kind"
 #: More features than this are a mistake.
 MAX_FEATURES = 10**6
-#: Fields of a schema and of its columns that name things for people.
-UNHASHED_FIELDS = ("name", "unit")
 
 
 class Estimator(Protocol):
@@ -449,39 +436,34 @@ def _run_mechanism(
     raise ReleaseFailed()
 
 
-def read_source(
-    question: Estimator,
-    X: Any,
-    y: Any = None,
-    *,
-    epsilon: Any,
-    groups: Any,
-    engine: str | None = None,
-) -> Dataset:
-    """Returns the budgets and rows of data in memory, or of a table wherever it lives, by the names
-    of its columns.
+def read_source(estimator: Estimator, source: DataSource, watch: Watch | None = None) -> Dataset:
+    """Read the budgets and rows of a source as an estimator needs them.
+
+    Parameters
+    ----------
+    estimator :
+        says what it reads.
+    source :
+        columns in memory, or a table by the names of its columns, wherever it lives.
+    watch :
+        is told how many rows of a table were read.
+
+    Returns
+    -------
+    dataset :
+        the budgets and the rows, with what they are called; of the rows of a table nothing is read
+        but people and budgets.
+
+    Raises
+    ------
+    InvalidInput
+        if columns are missing or do not fit the estimator.
     """
-    schema = find_schema(question)
-    if is_read_by_names(schema, X, y, epsilon, groups):
-        table = DataSource.of(X, y, epsilon, groups, schema, engine)
-        dataset = table.read(question.rows_of(table))
-        subject = _make_subject(question, dataset.value, get_table_label(X))
-        return replace(dataset, subject=subject)
-    given = Values.of(question, X, y, epsilon, groups)
-    return read_values(question, given, given.epsilon, given.groups)
-
-
-def read_values(question: Estimator, given: Values, epsilon: Any, groups: Any) -> Dataset:
-    """Returns the budgets and rows of columns in memory, for these budgets and owners."""
-    if getattr(question, "one_column", False):
-        if given.y is not None and given.column is None:
-            raise _not_a_name_error()
-        if given.y is None:
-            values = given.X
-        else:
-            values = given.y
-        dataset = question.gather(values, epsilon=epsilon, groups=groups, column=given.column)  # type: ignore[call-arg]
-    elif given.y is None:
+    if not source.in_memory:
+        return source.read(estimator.rows_of(source), watch)
+    if getattr(estimator, "one_column", False):
+        dataset = _read_one_column(estimator, source)
+    elif source.labels is None:
         raise InvalidParameter(
             "There are no labels.",
             "A model is fitted to a label for each row.",
@@ -489,134 +471,23 @@ def read_values(question: Estimator, given: Values, epsilon: Any, groups: Any) -
             "a table.",
         )
     else:
-        dataset = question.gather(given.X, given.y, epsilon=epsilon, groups=groups)
-    return replace(dataset, subject=describe_subject(question, given))
-
-
-def describe_subject(question: Estimator, given: Values) -> Subject:
-    """Returns what a question about data in memory is about, by the names that the data and a
-    schema have.
-    """
-    return _make_subject(
-        question, given.column or get_column_name(given.X if given.y is None else given.y), None
-    )
-
-
-def _make_subject(question: Estimator, column: str | None, table: str | None) -> Subject:
-    schema = find_schema(question)
-    return Subject(column or schema.label, schema.name or table, schema.units)
-
-
-@dataclass(frozen=True, eq=False)
-class Request:
-    """What a key stands for, for ever: a question, the columns it is about, of whom, and at which
-    price.
-
-    Values of the data are not in it: to look an answer up by private data would itself be an
-    answer.
-    """
-
-    question: Estimator
-    columns: list[Any]  # names of features and label, or how many there are where they have none
-    people: Array
-    facts: tuple[Array, ...]  # whole numbers by row or by person: whose each row is, and prices
-    # what versions whose requests did not cover the names of columns put in place of these two
-    earlier: Any = ""
-    earlier_facts: tuple[Array, ...] = ()
-    features: list[str] | None = (
-        None  # what a release calls the features; None: nothing that could be compared
-    )
-
-    def fingerprint(self) -> str:
-        """Returns a fingerprint of all of it: the same key must always mean the same request."""
-        asked = encode_question(self.question, self.columns)
-        digest = hashlib.sha256(
-            json.dumps(asked, sort_keys=True, default=_encode_parameter).encode()
+        dataset = estimator.gather(
+            source.table, source.labels, epsilon=source.epsilon, groups=source.owners
         )
-        for part in (repr(self.people.tolist()).encode(), *map(_to_int64_bytes, self.facts)):
-            digest.update(
-                len(part).to_bytes(8, "big")
-            )  # so that no two lists of parts run together
-            digest.update(part)
-        return digest.hexdigest()
-
-    def earlier_fingerprint(self) -> str:
-        """Returns the fingerprint that is in books of versions whose requests did not cover the
-        names of columns.
-        """
-        return compute_earlier_fingerprint(
-            encode_question(self.question, self.earlier), self.people, *self.earlier_facts
-        )
-
-    def contradicts(self, release: Release) -> bool:
-        """Whether a stored release is about other features than the request."""
-        told = release.parameters.get("features")
-        if self.features is None or not isinstance(told, list):
-            return False
-        return [name if isinstance(name, str) else name["name"] for name in told] != self.features
+    return replace(dataset, subject=source.subject)
 
 
-def encode_question(question: Estimator, about: Any = "") -> list[Any]:
-    """Returns a question as a request is remembered by, so that requests in older books keep their
-    fingerprint.
-
-    A default that changed is written as it used to be; a parameter that came later is left out
-    unless it is given.
-    """
-    told: dict[str, Any] = getattr(question, "asked_parameters", question.get_params)()
-    later = getattr(question, "later", ())
-    given = {name: value for name, value in told.items() if name not in later or value is not None}
-    return [type(question).__name__, given, about]
-
-
-def compute_earlier_fingerprint(asked: list[Any], people: Array, *others: Array) -> str:
-    """Returns a fingerprint as earlier versions made it; it recognises requests that are in books
-    already.
-    """
-    digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=_encode_parameter).encode())
-    digest.update(repr(people.tolist()).encode())
-    for array in others:
-        digest.update(_to_int64_bytes(array))
-    return digest.hexdigest()
-
-
-def name_columns(question: Estimator, values: Values) -> tuple[list[Any], list[str] | None]:
-    """Returns the names of data in memory for a request, and the names of features as a release
-    tells them.
-    """
-    data = [part for part in (values.X, values.y) if part is not None]
-    names = [list_column_names(part) for part in data]
-    if values.column is not None:
-        names[-1] = [values.column]
-    if len(data) < 2:
-        return names, None
-    if isinstance(getattr(question, "bounds", None), Schema):
-        # It names the features, whatever else the table holds, and is a parameter of the question.
-        return [None, *names[1:]], None
-    if isinstance(names[0], int):
-        count = names[0]
+def _read_one_column(estimator: Any, source: DataSource) -> Dataset:
+    if source.labels is None:
+        values = source.table
+    elif source.column is None:
+        raise _not_a_name_error()
     else:
-        count = len(names[0])
-    return names, list_feature_names(data[0]) or [f"x{j}" for j in range(count)]
-
-
-def _to_int64_bytes(array: Array) -> bytes:
-    return np.ascontiguousarray(array, dtype=np.int64).tobytes()
-
-
-def _encode_parameter(parameter: Any) -> Any:
-    # Arrays in full: NumPy's own repr leaves out the middle of long ones.
-    if isinstance(parameter, np.ndarray | np.generic):
-        return parameter.tolist()
-    if hasattr(parameter, "to_numpy"):  # data frames, whose repr leaves it out too
-        return [
-            list(parameter.columns) if hasattr(parameter, "columns") else [],
-            parameter.to_numpy().tolist(),
-        ]
-    if not is_dataclass(parameter):
-        return repr(parameter)
-    # What a table or a unit is called is told to people, and is no part of what is asked.
-    return {name: value for name, value in vars(parameter).items() if name not in UNHASHED_FIELDS}
+        values = source.labels
+    dataset: Dataset = estimator.gather(
+        values, epsilon=source.epsilon, groups=source.owners, column=source.column
+    )
+    return dataset
 
 
 Model = TypeVar("Model")

@@ -3,10 +3,7 @@
 
     plan → is the table fit to be read? → reserve → run → publish
 
-People who cannot afford a release are left out and it is planned again, until everybody who is left
-can pay (or the release is refused, if the session was told so); their rows are not read. Who was
-left out depends only on budgets and on earlier charges, which are public, so it tells nothing
-(docs/theory/composition.md).
+The order of steps is that of estimator.make_release; how a ledger pays for them is in booking.py.
 """
 
 from __future__ import annotations
@@ -14,13 +11,24 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from sottovoce import units
 from sottovoce.arrays import Array, count_dimensions, factorise
+from sottovoce.booking import (
+    FINGERPRINT_PREFIX,
+    ArrangeRows,
+    LedgerPayer,
+    Request,
+    compute_earlier_fingerprint,
+    key_reused_error,
+    name_columns,
+    plan_affordable,
+    return_stored,
+)
 from sottovoce.budgets import (
     LEAVE_OUT,
     Budgets,
@@ -28,42 +36,28 @@ from sottovoce.budgets import (
     series_to_mapping,
     split_people_and_amounts,
 )
-from sottovoce.data.engine import ENGINE_NAMES, Dataset
-from sottovoce.data.source import Values, find_schema, is_read_by_names
+from sottovoce.data.engine import ENGINE_NAMES, Dataset, Watch
+from sottovoce.data.source import DataSource, find_schema, is_read_by_names
 from sottovoce.errors import (
     BudgetExceeded,
     InvalidParameter,
     InvalidRelease,
-    KeyReused,
     OverdrawnWarning,
-    ReleaseFailed,
 )
-from sottovoce.estimator import (
-    Estimator,
-    Payment,
-    Request,
-    compute_earlier_fingerprint,
-    get_budgets,
-    make_release,
-    name_columns,
-    read_source,
-    read_values,
-)
+from sottovoce.estimator import Estimator, get_budgets, make_release, read_source
 from sottovoce.guarantee import Currency, Neighbours
 from sottovoce.ledger import (
     DEFAULT_ACCOUNT,
     Amounts,
     Ledger,
     Line,
-    Reservation,
-    list_charges,
     round_down_amounts,
     round_up_amounts,
     to_amount,
 )
 from sottovoce.ledgers.addresses import open_ledger
-from sottovoce.ledgers.keyfile import check_release, make_release_message, unsigned_release_error
-from sottovoce.plan import Plan, refuse_changed_plan
+from sottovoce.ledgers.keyfile import check_release, unsigned_release_error
+from sottovoce.plan import Plan
 from sottovoce.release import Release
 from sottovoce.schema import set_table_name
 
@@ -71,11 +65,6 @@ from sottovoce.schema import set_table_name
 AMPLE_UNITS = 100 * units.UNITS_PER_EPSILON
 #: What a question can do.
 STEPS = ("get_params", "validate", "gather", "rows_of", "plan_for", "answer")
-#: From what everybody may be charged, in units by person, to their budgets and rows.
-ArrangeRows = Callable[[units.Units], Dataset]
-#: Begins the digest of a request that covers the names of columns; earlier versions wrote a digest
-#: alone.
-FINGERPRINT_PREFIX = "2:"
 
 
 class Session:
@@ -203,7 +192,7 @@ class Session:
         if made.request != self.ledger.hidden(
             compute_earlier_fingerprint(["outside", account, cost.tolist()], spelt)
         ):
-            raise _key_reused_error(key)
+            raise key_reused_error(key)
 
     def balance(self, person: Any, account: str = DEFAULT_ACCOUNT) -> float:
         """What a person has left, as ε (or ρ, or δ, by the account)."""
@@ -241,17 +230,17 @@ class Session:
             epsilon = prices
         if is_read_by_names(find_schema(question), X, y, epsilon, groups):
             return self._release_by_names(question, X, y, groups, key, epsilon, name)
-        given = Values.of(question, X, y, AMPLE_UNITS, groups)
-        if given.groups is None:
+        source = DataSource.of_columns(question, X, y, AMPLE_UNITS, groups)
+        if source.owners is None:
             raise _nobody()
-        groups = given.groups
+        groups = source.owners
         people, owner = factorise(groups)
         names = people.tolist()
         if epsilon is None:
             asked = None
         else:
             asked = _round_prices(epsilon, names)
-        columns, features = name_columns(question, given)
+        columns, features = name_columns(question, source)
         if isinstance(epsilon, Mapping):
             price: list[str] | str = sorted(map(repr, epsilon.items()))
         else:
@@ -265,12 +254,12 @@ class Session:
         if (
             known is not None
         ):  # looked up before balances are: what it cost then is not asked for again
-            return self._return_stored(known, request)
+            return return_stored(self.ledger, known, request)
 
         def arranged(granted: units.Units) -> Dataset:
             wanted = dict(zip(people.tolist(), units.to_epsilon(granted).tolist(), strict=True))
             budgets = Budgets.of(wanted, groups, zero=LEAVE_OUT)
-            dataset = read_values(question, given, budgets, None)
+            dataset = read_source(question, replace(source, epsilon=budgets, owners=None))
             return replace(dataset, subject=set_table_name(dataset.subject, name))
 
         if asked is None:
@@ -312,9 +301,8 @@ class Session:
             granted = units.to_epsilon(AMPLE_UNITS)
         else:
             granted = epsilon
-        dataset = read_source(
-            question, table, y, epsilon=granted, groups=groups, engine=self.engine
-        )
+        source = DataSource.of_table(question, table, y, granted, groups, self.engine)
+        dataset = read_source(question, source)
         budgets = get_budgets(dataset)
         if budgets.people is None:
             raise _nobody()
@@ -358,7 +346,7 @@ class Session:
         if (
             known is not None
         ):  # looked up before balances are: what it cost then is not asked for again
-            return self._return_stored(known, request)
+            return return_stored(self.ledger, known, request)
         names = people.tolist()
 
         def arranged(granted: units.Units) -> Dataset:
@@ -377,7 +365,9 @@ class Session:
         read.
         """
         asked = budgets.by_person(budgets.kinds.epsilon)
-        return self._plan_affordable(
+        return plan_affordable(
+            self.ledger,
+            self.short,
             budgets.names(),
             asked,
             lambda granted: question.plan_for(budgets.with_grants(granted)),
@@ -464,155 +454,83 @@ class Session:
         on_commit: Callable[[], None] | None = None,
     ) -> Release:
         """Makes a release that these people pay for, in the order of steps that all follow."""
-        payer = _LedgerPayer(self, key, request, people, asked, arranged, agreed, on_commit)
+        payer = LedgerPayer(
+            self.ledger, self.short, key, request, people, asked, arranged, agreed, on_commit
+        )
         return make_release(question, arranged(asked), payer=payer)[1]
 
-    def _sign(self, release: Release, made: Reservation) -> Release:
-        """Returns a release whose certificate names the entry that paid for it, signed by the
-        ledger.
-        """
-        booked = {
-            "id": self.ledger.identity,
-            "entry": made.number,
-            "head": made.head,
-            "key": self.ledger.public_key,
-        }
-        unsigned = replace(release, certificate=replace(release.certificate, ledger=booked))
-        signed = {**booked, "signature": self.ledger.sign(make_release_message(unsigned.to_json()))}
-        return replace(release, certificate=replace(release.certificate, ledger=signed))
 
-    def _plan_affordable(
-        self,
-        people: Sequence[Any],
-        asked: units.Units,
-        make_plan: Callable[[units.Units], Plan],
-    ) -> Plan:
-        """Plans, leaves out who cannot pay, and plans again until everybody can; who remains may
-        have to pay more.
-        """
-        granted = np.array(asked)
-        while True:
-            plan = make_plan(granted)
-            short = np.zeros(len(people), dtype=bool)
-            most = []
-            for amounts in _list_amounts(plan, people):
-                # Whoever is asked for more than they have is left out, even if the plan takes less
-                # of it.
-                if amounts.account.startswith("pure"):
-                    wanted = np.maximum(amounts.units, granted)
-                else:
-                    wanted = amounts.units
-                left = self.ledger.balances(people, amounts.account)
-                short |= wanted > left
-                most.append(f"{to_amount(amounts.account, int(left.max())):g} ({amounts.account})")
-            if not short.any():
-                return plan
-            if self.short == "refuse":
-                raise BudgetExceeded(
-                    "Somebody has not enough left for this.",
-                    "It was asked to refuse rather than to leave people out.",
-                    "Ask for less, or have people who are short left out.",
-                )
-            granted[short] = 0
-            if not granted.any():
-                raise BudgetExceeded(
-                    "Nobody has as much left in the books as this release asks of them.",
-                    f"The most that anybody here has left: {', '.join(most)}.",
-                    "Ask for less, or for larger grants. Nobody was charged.",
-                )
+def make_estimator(name: str, source: DataSource, **parameters: Any) -> Estimator:
+    """Return the estimator of this public name for a source.
 
-    def _hide_request(self, request: Request) -> str:
-        # Under the ledger's key, so that nobody who has the database alone can try names against
-        # it.
-        return FINGERPRINT_PREFIX + self.ledger.hidden(request.fingerprint())
+    Parameters
+    ----------
+    name :
+        a public name, such as "Mean".
+    source :
+        a completed source, which has the bounds.
+    parameters :
+        of the estimator; those that are None are left out.
 
-    def _return_stored(self, known: Reservation, request: Request) -> Release:
-        """Returns what is stored under a key, if it was stored for this request."""
-        if known.release is None:
-            stored = None
-        else:
-            stored = Release.from_json(known.release)
-        if known.request.startswith(FINGERPRINT_PREFIX):
-            same = known.request == self._hide_request(request)
-        # written by a version that did not look at the names of columns: what it has stored must
-        # not disagree
-        else:
-            same = known.request == self.ledger.hidden(request.earlier_fingerprint())
-            same = same and (stored is None or not request.contradicts(stored))
-        if not same:
-            raise _key_reused_error(known.key)
-        if stored is None:
-            raise ReleaseFailed(
-                "This key is reserved, and no release is stored under it.",
-                "It is being made elsewhere just now, or was interrupted; what it costs stays "
-                "spent.",
-                "Ask again in a while; if it was interrupted, choose a new key.",
-            )
-        return stored
+    Raises
+    ------
+    InvalidParameter, InvalidBounds, InvalidSchema
+        if they are wrong whoever the people are; no table is opened for that.
+    """
+    import sottovoce as sv
+
+    given = {word: value for word, value in parameters.items() if value is not None}
+    if source.features is None:
+        given |= {"bounds": source.bounds, "missing": source.missing}
+    else:
+        given |= {"bounds": source.features}  # which declares its own constants for missing values
+    estimator: Estimator = getattr(sv, name)(**given)
+    estimator.validate()
+    return estimator
 
 
-@dataclass(frozen=True, eq=False)
-class _LedgerPayer:
-    """Pays for one release from the accounts of a session's ledger, under a key."""
+def plan_from_table(
+    source: DataSource,
+    estimator: Estimator,
+    watch: Watch | None = None,
+    session: Session | None = None,
+) -> Plan:
+    """Return the plan of a release from a table, from the columns of people and budgets alone.
 
-    session: Session
-    key: str
-    request: Request
-    people: Sequence[Any]
-    asked: units.Units
-    arrange: ArrangeRows
-    agreed: str | None = None
-    on_commit: Callable[[], None] | None = None
-
-    def plan(self, estimator: Estimator, dataset: Dataset) -> tuple[Plan, Dataset]:
-        """Returns the plan for everybody who can pay, and the rows of these; refuses another plan
-        than was agreed.
-        """
-        arranged = dataset
-
-        def make_plan(granted: units.Units) -> Plan:
-            nonlocal arranged
-            if np.array_equal(granted, self.asked):
-                arranged = dataset
-            else:
-                arranged = self.arrange(granted)
-            return estimator.plan_for(get_budgets(arranged), arranged)
-
-        plan = self.session._plan_affordable(self.people, self.asked, make_plan)
-        if self.agreed is not None:
-            refuse_changed_plan(replace(plan, subject=arranged.subject), self.agreed)
-        return plan, arranged
-
-    def reserve(self, plan: Plan) -> Payment | None:
-        """Charges everybody, once; under a key that is in the books already, finds what is stored.
-
-        None where another release was paid for since the balances were read.
-        """
-        if self.on_commit is not None:
-            self.on_commit()
-        request = self.session._hide_request(self.request)
-        amounts = _list_amounts(plan, self.people)
-        try:
-            made = self.session.ledger.reserve(self.key, request, amounts)
-        except BudgetExceeded:
-            if self.session.short == "refuse":
-                raise
-            return None
-        if made.fresh:
-            return Payment(receipt=made)
-        return Payment(stored=self.session._return_stored(made, self.request))
-
-    def publish(self, release: Release, payment: Payment) -> Release:
-        """Signs the release and stores it under the key."""
-        signed = self.session._sign(release, payment.receipt)
-        self.session.ledger.publish(self.key, signed.to_json())
-        return signed
+    With a ``session`` it is the plan of a release as it would be made now, from what people have
+    left; ``watch`` is told how many rows were read.
+    """
+    budgets, _ = source.read_budgets(watch)
+    if session is None:
+        plan = estimator.plan_for(budgets)
+    else:
+        plan = session.plan_rows(estimator, budgets)
+    return replace(plan, subject=source.subject)
 
 
-def _list_amounts(plan: Plan, people: Sequence[Any]) -> list[Amounts]:
-    if len(people):
-        return list_charges(plan.guarantee, people)
-    return []
+def release_from_table(
+    source: DataSource,
+    estimator: Estimator,
+    watch: Watch | None = None,
+    session: Session | None = None,
+    *,
+    key: str = "",
+    agreed: str | None = None,
+    on_commit: Callable[[], None] | None = None,
+) -> Release:
+    """Return the release from a table, paid for by the accounts of a session, or by nobody.
+
+    Without a ``session`` everybody grants what the table says, and no ledger remembers it. The
+    others are those of ``Session.release_rows``; ``watch`` is told how many rows were read.
+    """
+    dataset = read_source(estimator, source, watch)
+    budgets = get_budgets(dataset)
+    if session is not None:
+        return session.release_rows(estimator, budgets, dataset, key, agreed, on_commit)
+    # Books that end with the process need no accounts: people are counted and protected, but not
+    # named.
+    nameless = replace(dataset, budgets=replace(budgets, people=None))
+    return make_release(estimator, nameless)[1]
 
 
 def _refuse_unsold(budgets: Any, currency: Any, neighbours: Any) -> None:
@@ -684,12 +602,4 @@ def _nobody() -> InvalidParameter:
         "Rows do not say whose they are.",
         "Accounts belong to people.",
         "Pass groups= with the owner of each row, or a schema that names the column of people.",
-    )
-
-
-def _key_reused_error(key: str) -> KeyReused:
-    return KeyReused(
-        f"The key {key!r} stands for another release already.",
-        "One key, one release, for ever.",
-        "Choose a new key.",
     )

@@ -17,8 +17,8 @@ from sklearn.preprocessing import FunctionTransformer
 
 import sottovoce as sv
 from sottovoce import errors
+from sottovoce.booking import compute_earlier_fingerprint, encode_question
 from sottovoce.data.encoding import Recoding, make_contrasts
-from sottovoce.estimator import compute_earlier_fingerprint, encode_question
 from sottovoce.estimators import ridge_statistics
 
 rng0 = np.random.default_rng(0)

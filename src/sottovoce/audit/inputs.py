@@ -57,7 +57,7 @@ from sottovoce.data.engine import Dataset
 from sottovoce.data.kernels import GroupLookup, invalid_values_error
 from sottovoce.data.readers import Label, Reader, UnitBallReader
 from sottovoce.data.regression_kernels import UNIT, to_whole_numbers
-from sottovoce.data.source import find_schema
+from sottovoce.data.source import DataSource, find_schema
 from sottovoce.errors import InvalidBounds, InvalidParameter, TooFewRows, WrongType
 from sottovoce.estimator import get_budgets, read_source, refuse_invalid_rows
 from sottovoce.estimators import posterior_mechanism, ridge_output
@@ -117,7 +117,8 @@ def read_audit_input(est: Any, X: Any, y: Any, epsilon: Any, groups: Any) -> Aud
         stated = 1.0
     else:
         stated = granted
-    return read_rows_input(release, model, read_source(model, X, y, epsilon=stated, groups=groups))
+    source = DataSource.of(model, X, y, stated, groups)
+    return read_rows_input(release, model, read_source(model, source))
 
 
 def read_rows_input(release: Release, model: Any, rows: Dataset) -> AuditInput:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sottovoce.asked import TableOptions, audit_from_table
+from sottovoce.audit import audit_from_table
 from sottovoce.cli import options
 from sottovoce.cli.console import echo, exit_on_error, get_console
+from sottovoce.cli.options import TableOptions
 
 if TYPE_CHECKING:
     from sottovoce.release import Release

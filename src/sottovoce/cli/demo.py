@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sottovoce.asked import TableOptions
 from sottovoce.cli.console import echo, exit_on_error, get_console
+from sottovoce.data.source import DataSource
 
 if TYPE_CHECKING:
     from sottovoce.cli.demo_comparison import Comparison, DemoDataset
@@ -103,20 +103,20 @@ def _show_tables(studies: list[DemoDataset], out: Path) -> None:
 
 
 def _show_plan(study: DemoDataset, out: Path) -> None:
-    from sottovoce.asked import make_estimator, plan_from_table
     from sottovoce.cli.console import show_plan
+    from sottovoce.session import make_estimator, plan_from_table
 
-    said = _make_table_options(study, out)
+    said = _find_source(study, out)
     _show_command(_format_command("plan", study, out))
     show_plan(plan_from_table(said, make_estimator("Ridge", said)))
     echo("")
 
 
 def _release_model(study: DemoDataset, out: Path) -> Release:
-    from sottovoce.asked import make_estimator, release_from_table
     from sottovoce.cli.console import write_file
+    from sottovoce.session import make_estimator, release_from_table
 
-    said = _make_table_options(study, out)
+    said = _find_source(study, out)
     release = release_from_table(said, make_estimator("Ridge", said))
     write_file(out / DATASET_FILES[study.key][2], release.to_json(), force=True, public=True)
     _show_command(
@@ -222,9 +222,9 @@ def _show_files(contests: list[Comparison], out: Path) -> None:
     )
 
 
-def _make_table_options(study: DemoDataset, out: Path) -> TableOptions:
+def _find_source(study: DemoDataset, out: Path) -> DataSource:
     table, schema, _ = DATASET_FILES[study.key]
-    return TableOptions(str(out / table), schema=out / schema, key=study.key).for_regression()
+    return DataSource(str(out / table), schema=out / schema).for_regression()
 
 
 def _format_command(verb: str, study: DemoDataset, out: Path) -> str:

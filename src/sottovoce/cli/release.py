@@ -7,7 +7,7 @@ no word can be understood by one and not by the other.
 Plans and releases at a terminal: made, shown, written, and owned up to where they are cut short.
 
 Bad parameters are refused before the table is opened, and a place that cannot be written to before
-anybody is charged. What becomes of the words of a question is in asked.py.
+anybody is charged.
 
 Rows that need no protection, read from a table of their own into memory.
 
@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sottovoce import asked as core
-from sottovoce.asked import TableOptions, plan_from_table, release_from_table
+from sottovoce import session as sessions
 from sottovoce.cli import options as options_module
 from sottovoce.cli.console import echo, exit_on_error, get_console, write_stdout
-from sottovoce.cli.options import LedgerOptions
+from sottovoce.cli.options import LedgerOptions, TableOptions
+from sottovoce.session import plan_from_table, release_from_table
 
 if TYPE_CHECKING:
     from sottovoce.estimator import Estimator
@@ -288,7 +288,7 @@ KEPT = (
 
 def make_estimator(name: str, said: TableOptions, **parameters: Any) -> Estimator:
     """Returns the question by its public name, with public rows where a table of them is named."""
-    asked: Any = core.make_estimator(name, said, **parameters)
+    asked: Any = sessions.make_estimator(name, said, **parameters)
     # Public rows are checked as they are read, and not part of the trial, which would be slow with
     # them.
     if said.public is not None:
@@ -340,7 +340,7 @@ def _make_release(said: TableOptions, asked: Estimator, session: Session | None 
     from sottovoce.cli.console import RowProgress
 
     with RowProgress(get_console(stderr=True)) as watch:
-        return release_from_table(said, asked, watch, session)
+        return release_from_table(said, asked, watch, session, key=str(said.key))
 
 
 def _show_release(said: TableOptions, made: Release, cost: str, style: str | None = None) -> None:
@@ -451,8 +451,7 @@ def run_plan(said: TableOptions, asked: Estimator, booking: LedgerOptions | None
 
 def read_public_rows(said: TableOptions) -> tuple[Any, list[str]]:
     """Returns the features of the public table, as an Arrow table, and the class of each row."""
-    from sottovoce.data.engine import DEFAULT_TEXT_FORMAT, get_engine
-    from sottovoce.data.source import read_columns
+    from sottovoce.data.engine import DEFAULT_TEXT_FORMAT, get_engine, read_columns
     from sottovoce.errors import TooFewRows
 
     _refuse_the_private_table(said)

@@ -279,6 +279,28 @@ def require_columns(engine: Engine, *names: str | None) -> None:
             )
 
 
+def read_columns(engine: Engine, columns: tuple[str, ...]) -> pa.Table:
+    """Returns columns of a table in memory, for what cannot do with less."""
+    require_columns(engine, *columns)
+    batches = engine.fold(_BatchCollector(columns))
+    if batches:
+        return pa.Table.from_batches(batches)
+    return pa.table({name: pa.array([], pa.null()) for name in columns})
+
+
+@dataclass(frozen=True)
+class _BatchCollector:
+    """Keeps the batches."""
+
+    columns: tuple[str, ...]
+
+    def zero(self) -> list[Any]:
+        return []
+
+    def __call__(self, batch: Any) -> list[Any]:
+        return [batch.select(list(self.columns))]
+
+
 @dataclass(frozen=True, eq=False)
 class PartialResult(Generic[Part]):
     """What a worker sends home about its share of the rows: their sum, or why it refused them."""

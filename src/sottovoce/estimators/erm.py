@@ -180,7 +180,7 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         data frame of Spark or Dask. ``progress`` shows the steps done, and nothing else: True for a
         bar, or a function of the number of steps.
         """
-        dataset = read_source(self, X, y, epsilon=epsilon, groups=groups)
+        dataset = read_source(self, DataSource.of(self, X, y, epsilon, groups))
         plan, release = make_release(self, dataset, progress=progress)
         set_fitted_attributes(self, release, plan.guarantee, X)
         return self
@@ -240,9 +240,9 @@ class ERM(BaseEstimator):  # type: ignore[misc]
 
     def rows_of(self, table: DataSource) -> Dataset:
         """Returns the features and the label that are read of a table."""
-        recoding = self._make_recoding(table.features(self.bounds))
-        label = replace(self._make_label(), column=table.label())
-        return table.regression(
+        recoding = self._make_recoding(table.list_features(self.bounds))
+        label = replace(self._make_label(), column=table.find_label())
+        return table.describe_regression(
             recoding, replace(label, coded=False) if isinstance(label, ClassLabel) else label
         )
 

@@ -44,7 +44,7 @@ from sottovoce.budgets import BudgetGroups, Budgets
 from sottovoce.data.engine import Dataset, get_default_engine, get_table_label
 from sottovoce.data.kernels import PIECE_ROWS, GroupLookup, as_array, as_floats, exact_dot
 from sottovoce.data.readers import Label
-from sottovoce.data.source import DataSource, Values, load_values
+from sottovoce.data.source import DataSource
 from sottovoce.errors import (
     InvalidBounds,
     InvalidBudget,
@@ -52,7 +52,7 @@ from sottovoce.errors import (
     InvalidParameter,
     MissingValues,
 )
-from sottovoce.estimator import check_missing_constant, make_budgets, make_release, read_values
+from sottovoce.estimator import check_missing_constant, make_budgets, make_release, read_source
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import integer
 from sottovoce.noise.grid import Grid, exponent_below, power_of_two
@@ -165,12 +165,11 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         named: dict[str, Any] = (
             {"column": y, "table": get_table_label(X)} if isinstance(y, str) else {}
         )
-        given = load_values(self, X, y, epsilon, groups)
-        dataset = read_values(self, given, given.epsilon, given.groups)
-        plan, release = make_release(self, dataset)
+        source = DataSource.of(self, X, y, epsilon, groups).load()
+        plan, release = make_release(self, read_source(self, source))
         self.release_ = replace(release, **named)
         validate_data(
-            self, given.X, skip_check_array=True
+            self, source.table, skip_check_array=True
         )  # keeps the number of features and their names
         self.guarantee_ = plan.guarantee
         self.linear_map_ = np.ldexp(plan.grid.map.astype(np.float64), plan.grid.map_exponent)
@@ -190,9 +189,9 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         """What it will cost whom, and how accurate it will be; features are public, and no label is
         needed.
         """
-        given = Values.of(self, X, None, epsilon, groups)
-        design = self._make_design(given.X)
-        budgets = make_budgets(given.epsilon, given.groups, len(design.rows))
+        source = DataSource.of_columns(self, X, None, epsilon, groups)
+        design = self._make_design(source.table)
+        budgets = make_budgets(source.epsilon, source.owners, len(design.rows))
         return self._make_plan(_split_groups(budgets, len(design.rows)), design)
 
     def validate(self) -> None:

@@ -129,7 +129,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         columns (or ε another table, by person): a path, a DuckDB relation, a dataset of Arrow, a
         data frame of Spark or Dask.
         """
-        dataset = read_source(self, X, y, epsilon=epsilon, groups=groups)
+        dataset = read_source(self, DataSource.of(self, X, y, epsilon, groups))
         plan, release = make_release(self, dataset)
         set_fitted_attributes(self, release, plan.guarantee, X)
         return self
@@ -171,8 +171,10 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def rows_of(self, table: DataSource) -> Dataset:
         """Returns the features and the classes that are read of a table."""
-        recoding = self._make_recoding(table.features(self.bounds))
-        return table.regression(recoding, ClassLabel(table.label(), self._get_classes()))
+        recoding = self._make_recoding(table.list_features(self.bounds))
+        return table.describe_regression(
+            recoding, ClassLabel(table.find_label(), self._get_classes())
+        )
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there

@@ -137,7 +137,7 @@ class Mean(BaseEstimator):  # type: ignore[misc]
         a data frame of Spark or Dask.
         """
         make_column_label(self, column)  # bad bounds are refused before anything else is looked at
-        dataset = read_source(self, y, column, epsilon=epsilon, groups=groups)
+        dataset = read_source(self, DataSource.of(self, y, column, epsilon, groups))
         plan, self.release_ = make_release(self, dataset)
         self.guarantee_ = plan.guarantee
         self.value_ = float(self.release_.value)  # type: ignore[arg-type]
@@ -169,7 +169,7 @@ class Mean(BaseEstimator):  # type: ignore[misc]
 
     def rows_of(self, table: DataSource) -> Dataset:
         """Returns the column that is read of a table."""
-        return replace(table.column(), label=make_column_label(self, table.find_column()))
+        return table.describe_column(make_column_label(self, table.find_column()))
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets."""

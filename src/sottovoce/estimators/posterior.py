@@ -92,7 +92,7 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             stated: Any = 1.0
         else:
             stated = granted
-        dataset = read_source(self, X, y, epsilon=stated, groups=groups)
+        dataset = read_source(self, DataSource.of(self, X, y, stated, groups))
         plan, release = make_release(self, replace(dataset, has_grants=own or granted is not None))
         self._set_fitted(release, plan.guarantee, X)
         return self
@@ -150,8 +150,8 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def rows_of(self, table: DataSource) -> Dataset:
         """Returns the features and the label that are read of a table."""
-        label, recoding = self._make_label_and_recoding(table.features(self.bounds))
-        return table.regression(recoding, replace(label, column=table.label()))
+        label, recoding = self._make_label_and_recoding(table.list_features(self.bounds))
+        return table.describe_regression(recoding, replace(label, column=table.find_label()))
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there

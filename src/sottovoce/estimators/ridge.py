@@ -139,7 +139,7 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         columns (or ε another table, by person): a path, a DuckDB relation, a dataset of Arrow, a
         data frame of Spark or Dask.
         """
-        dataset = read_source(self, X, y, epsilon=epsilon, groups=groups)
+        dataset = read_source(self, DataSource.of(self, X, y, epsilon, groups))
         plan, release = make_release(self, dataset)
         set_fitted_attributes(self, release, plan.guarantee, X)
         return self
@@ -179,8 +179,8 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def rows_of(self, table: DataSource) -> Dataset:
         """Returns the features and the label that are read of a table."""
-        label, recoding = self._make_label_and_recoding(table.features(self.bounds))
-        return table.regression(recoding, replace(label, column=table.label()))
+        label, recoding = self._make_label_and_recoding(table.list_features(self.bounds))
+        return table.describe_regression(recoding, replace(label, column=table.find_label()))
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there
