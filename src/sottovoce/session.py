@@ -460,13 +460,15 @@ class Session:
         return make_release(question, arranged(asked), payer=payer)[1]
 
 
-def make_estimator(name: str, source: DataSource, **parameters: Any) -> Estimator:
-    """Return the estimator of this public name for a source.
+def make_estimator(
+    make: Callable[..., Estimator], source: DataSource, **parameters: Any
+) -> Estimator:
+    """Return an estimator of this class for a source.
 
     Parameters
     ----------
-    name :
-        a public name, such as "Mean".
+    make :
+        the class of the estimator, such as ``sv.Mean``.
     source :
         a completed source, which has the bounds.
     parameters :
@@ -477,14 +479,12 @@ def make_estimator(name: str, source: DataSource, **parameters: Any) -> Estimato
     InvalidParameter, InvalidBounds, InvalidSchema
         if they are wrong whoever the people are; no table is opened for that.
     """
-    import sottovoce as sv
-
     given = {word: value for word, value in parameters.items() if value is not None}
     if source.features is None:
         given |= {"bounds": source.bounds, "missing": source.missing}
     else:
         given |= {"bounds": source.features}  # which declares its own constants for missing values
-    estimator: Estimator = getattr(sv, name)(**given)
+    estimator = make(**given)
     estimator.validate()
     return estimator
 

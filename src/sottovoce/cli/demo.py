@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sottovoce.cli.console import echo, exit_on_error, get_console
-from sottovoce.data.source import DataSource
 
 if TYPE_CHECKING:
     from sottovoce.cli.demo_comparison import Comparison, DemoDataset
+    from sottovoce.data.source import DataSource
     from sottovoce.release import Release
 
 #: The files of a study: table, schema, model.
@@ -104,20 +104,22 @@ def _show_tables(studies: list[DemoDataset], out: Path) -> None:
 
 def _show_plan(study: DemoDataset, out: Path) -> None:
     from sottovoce.cli.console import show_plan
+    from sottovoce.estimators.ridge import Ridge
     from sottovoce.session import make_estimator, plan_from_table
 
     said = _find_source(study, out)
     _show_command(_format_command("plan", study, out))
-    show_plan(plan_from_table(said, make_estimator("Ridge", said)))
+    show_plan(plan_from_table(said, make_estimator(Ridge, said)))
     echo("")
 
 
 def _release_model(study: DemoDataset, out: Path) -> Release:
     from sottovoce.cli.console import write_file
+    from sottovoce.estimators.ridge import Ridge
     from sottovoce.session import make_estimator, release_from_table
 
     said = _find_source(study, out)
-    release = release_from_table(said, make_estimator("Ridge", said))
+    release = release_from_table(said, make_estimator(Ridge, said))
     write_file(out / DATASET_FILES[study.key][2], release.to_json(), force=True, public=True)
     _show_command(
         _format_command("release", study, out)
@@ -223,6 +225,8 @@ def _show_files(contests: list[Comparison], out: Path) -> None:
 
 
 def _find_source(study: DemoDataset, out: Path) -> DataSource:
+    from sottovoce.data.source import DataSource
+
     table, schema, _ = DATASET_FILES[study.key]
     return DataSource(str(out / table), schema=out / schema).for_regression()
 

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow as pa
 import typer
@@ -36,7 +36,6 @@ import typer
 from sottovoce.cli.console import echo
 from sottovoce.data.engine import DEFAULT_TEXT_FORMAT, TextFormat, get_engine
 from sottovoce.data.kernels import as_floats
-from sottovoce.data.source import DataSource
 from sottovoce.errors import (
     InconsistentBudget,
     InvalidData,
@@ -51,6 +50,9 @@ from sottovoce.ledgers.addresses import open_ledger as opened_books
 from sottovoce.ledgers.sql_ledger import SqlLedger
 from sottovoce.report.market import guard_formula
 from sottovoce.session import Session
+
+if TYPE_CHECKING:
+    from sottovoce.cli.table_options import TableOptions
 
 #: The number of PR_SET_DUMPABLE in linux/prctl.h.
 SET_DUMPABLE = 4
@@ -249,22 +251,6 @@ def add_text_options(command: Callable[..., None]) -> Callable[..., None]:
     signature = own.replace(parameters=[*others, *options.values()])
     reading.__signature__ = signature  # type: ignore[attr-defined]  # typer reads it
     return reading
-
-
-@dataclass(frozen=True, eq=False)
-class TableOptions(DataSource):
-    """A source as it is named at a terminal, and where the answer goes."""
-
-    key: str | None = None
-    out: Path | None = None
-    force: bool = False  # whether a file that is there already may be replaced
-    public: str | None = None  # for a classifier: a table of rows that need no protection
-
-    @property
-    def inputs(self) -> tuple[str | Path, ...]:
-        """The files that are read, so that none is written over."""
-        read = (self.table, self.schema, self.public, self.budgets)
-        return tuple(path for path in read if isinstance(path, str | Path))
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+import sottovoce
 from sottovoce import units
 from sottovoce.audit import audit_from_table
 from sottovoce.data.budget_table import scale_budgets
@@ -258,7 +259,7 @@ def prepare_question(desk: Workspace, wanted: QuestionRequest) -> tuple[DataSour
     said = kind.complete(_find_source(desk, wanted))
     usual = {option.name: [float(option.usual)] for option in kind.options if option.usual}
     return said, make_estimator(
-        kind.estimator, said, **{**usual, **kind.always, **wanted.parameters}
+        getattr(sottovoce, kind.estimator), said, **{**usual, **kind.always, **wanted.parameters}
     )
 
 

@@ -24,6 +24,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import sottovoce
 from sottovoce.data.source import DataSource
 from sottovoce.errors import (
     InvalidBudget,
@@ -404,7 +405,7 @@ class QuestionForm:
     @property
     def question(self) -> Estimator:
         """The question of the library, which refuses options that do not fit."""
-        return made(self.kind.estimator, self.said, **self.parameters)
+        return made(getattr(sottovoce, self.kind.estimator), self.said, **self.parameters)
 
 
 def read_question(
