@@ -24,7 +24,7 @@ import numpy as np
 from timing import best_times, console, show
 
 import sottovoce as sv
-from sottovoce.estimator import Estimator, load_column, refuse_invalid_rows, run_release
+from sottovoce.estimator import Estimator, load_column, refuse_invalid_rows
 
 ROWS = 10**6
 LOW = 0.0
@@ -100,13 +100,14 @@ def planned(question: Any, epsilon: Any) -> Callable[[], object]:
 
 def ours(question: Estimator, values: Any, epsilon: Any) -> Callable[[], object]:
     """Everything after the plan."""
-    budgets, rows = load_column(values, epsilon=epsilon, groups=None)
+    rows = load_column(values, epsilon=epsilon, groups=None)
+    budgets = rows.budgets
     plan = question.plan_for(budgets)
     _ = plan.digest, plan.promise
 
     def answer() -> None:
         refuse_invalid_rows(question, plan, rows)
-        run_release(question, plan, rows)
+        question.answer(plan, rows)
 
     return answer
 

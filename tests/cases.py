@@ -176,7 +176,8 @@ class Floating:
     def prepared(self, table: Any) -> tuple[Any, Any, Any]:
         """Returns (estimator, plan, rows): estimator.answer(plan, rows) is then one release."""
         estimator = self.make()
-        budgets, rows = estimator.gather(*table, epsilon=self.epsilon, groups=None)
+        rows = estimator.gather(*table, epsilon=self.epsilon, groups=None)
+        budgets = rows.budgets
         return estimator, estimator.plan_for(budgets, rows), rows
 
 

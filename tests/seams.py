@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import numpy as np
 
+from sottovoce import estimator
 from sottovoce.noise import source
 
 
@@ -64,3 +66,39 @@ class Script:
         self._bytes = self._bytes[count:]
         assert len(head) == count, "more randomness than was scripted"
         return head
+
+
+class Witness(Seeded):
+    """Reproducible randomness that notes who asked for it: under make_release, or elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.inside = 0
+        self.outside: list[str] = []  # the functions of noise/ that were called from elsewhere
+
+    def bytes(self, count: int) -> bytes:
+        self._note()
+        return super().bytes(count)
+
+    def integers(self, law: str, scale: float, size: int) -> list[int]:
+        self._note()
+        return super().integers(law, scale, size)
+
+    def _note(self) -> None:
+        frame = sys._getframe(1)
+        drawing = ""
+        while frame is not None:
+            if frame.f_code is estimator.make_release.__code__:
+                self.inside += 1
+                return
+            if frame.f_globals["__name__"].startswith("sottovoce.noise."):
+                drawing = frame.f_code.co_name
+            frame = frame.f_back
+        self.outside.append(drawing)
+
+
+def witness(monkeypatch) -> Witness:
+    """Puts a witness in place of randomness in all threads, and returns it."""
+    own = Witness()
+    monkeypatch.setattr(source, "seam", lambda: own)
+    return own

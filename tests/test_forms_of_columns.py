@@ -15,7 +15,7 @@ import pytest
 import sottovoce as sv
 from seams import seeded
 from sottovoce import errors
-from sottovoce.estimator import encode_question
+from sottovoce.booking import encode_question
 
 N = 60
 X = np.linspace(0, 1, N)[:, None]

@@ -17,7 +17,7 @@ import pytest
 import sottovoce as sv
 from sottovoce import errors
 from sottovoce.arrays import list_column_names
-from sottovoce.estimator import Request
+from sottovoce.booking import Request
 from sottovoce.schema import Column
 
 #: The table from which tests/ledgers/earlier_books.sql was made, by the version before requests had

@@ -15,8 +15,8 @@ import polars as pl
 import pytest
 
 import sottovoce as sv
+from sottovoce.booking import compute_earlier_fingerprint, encode_question
 from sottovoce.data.engine import get_table_label
-from sottovoce.estimator import compute_earlier_fingerprint, encode_question
 from sottovoce.report.release import describe_origin, draw_answer, make_release_headline
 from sottovoce.wording import describe_prediction_error
 

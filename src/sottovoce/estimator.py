@@ -12,11 +12,9 @@ What a fitted model keeps: its release, and what follows from the release alone.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from numbers import Integral
 from typing import Any, Protocol, TypeVar
@@ -29,25 +27,16 @@ from sottovoce.arrays import (
     Floats,
     check_same_length,
     count_dimensions,
-    get_column_name,
-    list_column_names,
     list_feature_names,
     to_matrix,
     to_numbers,
 )
 from sottovoce.budgets import Budgets
 from sottovoce.data.encoding import Recoding
-from sottovoce.data.engine import Dataset, get_default_engine, get_table_label, is_external_table
+from sottovoce.data.engine import Dataset, Watch, get_default_engine, is_external_table
 from sottovoce.data.kernels import GroupLookup, HasInvalidValues, invalid_values_error
 from sottovoce.data.readers import MATRIX_COLUMN, EncodedReader, HasInvalidRows, Label, Reader
-from sottovoce.data.source import (
-    DataSource,
-    Values,
-    find_schema,
-    is_read_by_names,
-    is_rows_marker,
-    owners_missing_error,
-)
+from sottovoce.data.source import DataSource, is_rows_marker, owners_missing_error
 from sottovoce.errors import (
     InvalidBounds,
     InvalidParameter,
@@ -58,14 +47,12 @@ from sottovoce.errors import (
 from sottovoce.guarantee import Guarantee
 from sottovoce.plan import Plan
 from sottovoce.release import Release
-from sottovoce.schema import Bounds, Schema, Subject, to_interval
+from sottovoce.schema import Bounds, Schema, to_interval
 
 VALUE = "value"
 KIND = "kind"
 #: More features than this are a mistake.
 MAX_FEATURES = 10**6
-#: Fields of a schema and of its columns that name things for people.
-UNHASHED_FIELDS = ("name", "unit")
 
 
 class Estimator(Protocol):
@@ -76,7 +63,10 @@ class Estimator(Protocol):
     def get_params(self) -> dict[str, Any]:
         """The public parameters, by name."""
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Dataset]:
+    def validate(self) -> None:
+        """Refuses parameters and bounds that are wrong whoever the people are."""
+
+    def gather(self, *data: Any, epsilon: Any, groups: Any) -> Dataset:
         """Returns the budgets and rows of data in memory; a question about one column also takes
         its name, column=.
         """
@@ -90,7 +80,62 @@ class Estimator(Protocol):
         """
 
     def answer(self, plan: Plan, rows: Dataset) -> Release:
-        """Reads the rows, draws the noise, and returns what may be published."""
+        """Reads the rows, draws the noise, and returns what may be published.
+
+        One that works in steps also takes ``progress``, which is told how many are done.
+        """
+
+
+@dataclass(frozen=True)
+class Payment:
+    """What came of a reservation: people are charged now, or were when the stored release was
+    made.
+    """
+
+    stored: Release | None = None
+    receipt: Any = None  # what the payer needs to publish
+
+
+class Payer(Protocol):
+    """What pays for a release: a session with its ledger, or nobody."""
+
+    def plan(self, estimator: Estimator, dataset: Dataset) -> tuple[Plan, Dataset]:
+        """Returns a plan that everybody who takes part can pay for, and their rows."""
+
+    def reserve(self, plan: Plan) -> Payment | None:
+        """Charges everybody as planned; None where somebody cannot pay any more, and another plan
+        is needed.
+        """
+
+    def publish(self, release: Release, payment: Payment) -> Release:
+        """Stores the release that was paid for, and returns it as it is stored."""
+
+
+class NoCharge:
+    """The payer of a release that no ledger remembers: nobody is charged, nothing is stored."""
+
+    def plan(self, estimator: Estimator, dataset: Dataset) -> tuple[Plan, Dataset]:
+        """Returns the plan for everybody in the rows."""
+        return estimator.plan_for(get_budgets(dataset), dataset), dataset
+
+    def reserve(self, plan: Plan) -> Payment:
+        """Charges nobody."""
+        return Payment()
+
+    def publish(self, release: Release, payment: Payment) -> Release:
+        """Returns the release as it is."""
+        return release
+
+
+def get_budgets(dataset: Dataset) -> Budgets:
+    """Returns the budgets of rows whose people were counted."""
+    if dataset.budgets is None:
+        raise InvalidParameter(
+            "These rows come without budgets.",
+            "A plan follows from what people allow.",
+            "Read the rows from a source that knows its people and their budgets.",
+        )
+    return dataset.budgets
 
 
 def make_budgets(
@@ -205,6 +250,27 @@ def make_recoding(bounds: Any, X: Any, missing: Any = None) -> Recoding:
     return _set_missing_constant(_make_recoding(bounds, X), missing)
 
 
+def count_declared_columns(bounds: Any, missing: Any = None) -> int:
+    """Returns how many recoded columns a schema describes; 0 with Bounds, where a table tells.
+
+    Refuses bounds of features that no table could make right.
+    """
+    if isinstance(bounds, Schema):
+        return make_recoding(bounds, None, missing).width
+    if not isinstance(bounds, Bounds):
+        raise _no_bounds_error()
+    return 0
+
+
+def _no_bounds_error() -> InvalidBounds:
+    return InvalidBounds(
+        "Bounds are missing.",
+        "Limits of the features are needed, from public knowledge, and of a label that is a "
+        "number.",
+        "Pass bounds=sv.Bounds(features=(low, high), label=(lo, hi)), or a Schema.",
+    )
+
+
 def _set_missing_constant(recoding: Recoding, missing: Any) -> Recoding:
     if missing is None:
         return recoding
@@ -224,12 +290,7 @@ def _make_recoding(bounds: Any, X: Any) -> Recoding:
     if isinstance(bounds, Schema):
         return Recoding.of_schema(bounds)
     if not isinstance(bounds, Bounds):
-        raise InvalidBounds(
-            "Bounds are missing.",
-            "Limits of the features are needed, from public knowledge, and of a label that is a "
-            "number.",
-            "Pass bounds=sv.Bounds(features=(low, high), label=(lo, hi)), or a Schema.",
-        )
+        raise _no_bounds_error()
     if isinstance(X, tuple):  # the names of columns, of a table that lives elsewhere
         return Recoding.of_bounds(bounds, list(X), len(X))
     return Recoding.of_bounds(bounds, list_feature_names(X), _count_features(X, bounds))
@@ -257,9 +318,7 @@ def _count_features(X: Any, bounds: Bounds) -> int:
     return int(sizes[0])
 
 
-def load_column(
-    values: Any, *, epsilon: Any, groups: Any, label: Label | None = None
-) -> tuple[Budgets, Dataset]:
+def load_column(values: Any, *, epsilon: Any, groups: Any, label: Label | None = None) -> Dataset:
     """Returns the budgets and rows of one column in memory."""
     column = to_numbers(values)
     if groups is not None:
@@ -268,18 +327,18 @@ def load_column(
     kinds = budgets.row_codes()
     check_same_length(len(column), epsilon=kinds)
     engine = get_default_engine().of_columns({VALUE: column, KIND: kinds})
-    return budgets, Dataset(engine, VALUE, GroupLookup(KIND), label=label)
+    return Dataset(engine, VALUE, GroupLookup(KIND), label=label, budgets=budgets)
 
 
 def load_regression(
     raw: Floats, recoding: Recoding, values: Any, label: Label, epsilon: Any, groups: Any
-) -> tuple[Budgets, Dataset]:
+) -> Dataset:
     """Returns the budgets and rows of a regression in memory, with the features recoded once."""
     column = to_numbers(values, "labels")
     recoded = recoding.encode(raw)
     check_same_length(len(recoded), y=column, groups=groups)
     budgets = make_budgets(epsilon, groups, len(column))
-    return budgets, load_matrix(recoded, EncodedReader(recoding), column, label, budgets)
+    return load_matrix(recoded, EncodedReader(recoding), column, label, budgets)
 
 
 def load_matrix(
@@ -293,9 +352,8 @@ def load_matrix(
     columns: dict[str, Array] = {VALUE: column, KIND: kinds}
     if rows.shape[1]:
         columns[MATRIX_COLUMN] = rows
-    return Dataset(
-        get_default_engine().of_columns(columns), VALUE, GroupLookup(KIND), reader, label
-    )
+    engine = get_default_engine().of_columns(columns)
+    return Dataset(engine, VALUE, GroupLookup(KIND), reader, label, budgets=budgets)
 
 
 def refuse_invalid_rows(question: Estimator, plan: Plan, rows: Dataset) -> None:
@@ -316,55 +374,96 @@ def refuse_invalid_rows(question: Estimator, plan: Plan, rows: Dataset) -> None:
         raise rows.label.refusal() if label else invalid_values_error()
 
 
-def run_release(question: Estimator, plan: Plan, rows: Dataset) -> Release:
+def make_release(
+    estimator: Estimator, dataset: Dataset, *, payer: Payer | None = None, progress: Any = None
+) -> tuple[Plan, Release]:
+    """Make a release of these rows: validate, plan, check the rows, reserve, run, publish.
+
+    This order exists here and nowhere else: whatever makes a release, makes it by this function.
+
+    Parameters
+    ----------
+    estimator :
+        what is asked.
+    dataset :
+        the budgets and the rows that it is asked about.
+    payer :
+        what charges people and keeps the release; None: nobody is charged.
+    progress :
+        for an estimator that works in steps: what is told how many are done.
+
+    Returns
+    -------
+    plan, release :
+        the plan under which the release was made, and the release, or the one that the payer has
+        stored.
+
+    Raises
+    ------
+    SottovoceError
+        before anybody is charged, for whatever can be known by then.
+    ReleaseFailed
+        after people were charged, whatever went wrong with the rows.
+    """
+    payer = payer or NoCharge()
+    estimator.validate()
+    payment = None
+    while payment is None:  # somebody paid for another release meanwhile: plan again
+        plan, affordable = payer.plan(estimator, dataset)
+        refuse_invalid_rows(estimator, plan, affordable)
+        payment = payer.reserve(plan)
+    if payment.stored is not None:
+        return plan, payment.stored
+    return plan, payer.publish(_run_mechanism(estimator, plan, affordable, progress), payment)
+
+
+def _run_mechanism(
+    estimator: Estimator, plan: Plan, dataset: Dataset, progress: Any = None
+) -> Release:
     """Returns the answer with what it is about and its date, or the one failure that tells
     nothing.
     """
+    if progress is None:
+        options = {}
+    else:
+        options = {"progress": progress}
     # Before rows are read: how long an answer takes may depend on them.
     date = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     try:
-        return question.answer(plan, rows).with_subject(rows.subject, date)
+        return estimator.answer(plan, dataset, **options).with_subject(dataset.subject, date)
     except Exception:
         pass  # raised below, outside the handler, so that nothing of the cause is carried along
     raise ReleaseFailed()
 
 
-def read_source(
-    question: Estimator,
-    X: Any,
-    y: Any = None,
-    *,
-    epsilon: Any,
-    groups: Any,
-    engine: str | None = None,
-) -> tuple[Budgets, Dataset]:
-    """Returns the budgets and rows of data in memory, or of a table wherever it lives, by the names
-    of its columns.
+def read_source(estimator: Estimator, source: DataSource, watch: Watch | None = None) -> Dataset:
+    """Read the budgets and rows of a source as an estimator needs them.
+
+    Parameters
+    ----------
+    estimator :
+        says what it reads.
+    source :
+        columns in memory, or a table by the names of its columns, wherever it lives.
+    watch :
+        is told how many rows of a table were read.
+
+    Returns
+    -------
+    dataset :
+        the budgets and the rows, with what they are called; of the rows of a table nothing is read
+        but people and budgets.
+
+    Raises
+    ------
+    InvalidInput
+        if columns are missing or do not fit the estimator.
     """
-    schema = find_schema(question)
-    if is_read_by_names(schema, X, y, epsilon, groups):
-        table = DataSource.of(X, y, epsilon, groups, schema, engine)
-        budgets, rows = table.read(question.rows_of(table))
-        return budgets, replace(
-            rows, subject=_make_subject(question, rows.value, get_table_label(X))
-        )
-    given = Values.of(question, X, y, epsilon, groups)
-    return read_values(question, given, given.epsilon, given.groups)
-
-
-def read_values(
-    question: Estimator, given: Values, epsilon: Any, groups: Any
-) -> tuple[Budgets, Dataset]:
-    """Returns the budgets and rows of columns in memory, for these budgets and owners."""
-    if getattr(question, "one_column", False):
-        if given.y is not None and given.column is None:
-            raise _not_a_name_error()
-        if given.y is None:
-            values = given.X
-        else:
-            values = given.y
-        budgets, rows = question.gather(values, epsilon=epsilon, groups=groups, column=given.column)  # type: ignore[call-arg]
-    elif given.y is None:
+    if not source.in_memory:
+        return source.read(estimator.rows_of(source), watch)
+    if getattr(estimator, "one_column", False):
+        dataset = _read_one_column(estimator, source)
+    elif source.labels is None:
         raise InvalidParameter(
             "There are no labels.",
             "A model is fitted to a label for each row.",
@@ -372,148 +471,23 @@ def read_values(
             "a table.",
         )
     else:
-        budgets, rows = question.gather(given.X, given.y, epsilon=epsilon, groups=groups)
-    return budgets, replace(rows, subject=describe_subject(question, given))
-
-
-def describe_subject(question: Estimator, given: Values) -> Subject:
-    """Returns what a question about data in memory is about, by the names that the data and a
-    schema have.
-    """
-    return _make_subject(
-        question, given.column or get_column_name(given.X if given.y is None else given.y), None
-    )
-
-
-def _make_subject(question: Estimator, column: str | None, table: str | None) -> Subject:
-    schema = find_schema(question)
-    return Subject(column or schema.label, schema.name or table, schema.units)
-
-
-def make_release(
-    question: Estimator, X: Any, y: Any = None, *, epsilon: Any, groups: Any
-) -> tuple[Plan, Release]:
-    """Plans and answers a question about data in memory or a table."""
-    return release_dataset(question, *read_source(question, X, y, epsilon=epsilon, groups=groups))
-
-
-def release_dataset(question: Estimator, budgets: Budgets, rows: Dataset) -> tuple[Plan, Release]:
-    """Plans and answers a question about these rows."""
-    plan = question.plan_for(budgets, rows)
-    refuse_invalid_rows(question, plan, rows)
-    return plan, run_release(question, plan, rows)
-
-
-@dataclass(frozen=True, eq=False)
-class Request:
-    """What a key stands for, for ever: a question, the columns it is about, of whom, and at which
-    price.
-
-    Values of the data are not in it: to look an answer up by private data would itself be an
-    answer.
-    """
-
-    question: Estimator
-    columns: list[Any]  # names of features and label, or how many there are where they have none
-    people: Array
-    facts: tuple[Array, ...]  # whole numbers by row or by person: whose each row is, and prices
-    # what versions whose requests did not cover the names of columns put in place of these two
-    earlier: Any = ""
-    earlier_facts: tuple[Array, ...] = ()
-    features: list[str] | None = (
-        None  # what a release calls the features; None: nothing that could be compared
-    )
-
-    def fingerprint(self) -> str:
-        """Returns a fingerprint of all of it: the same key must always mean the same request."""
-        asked = encode_question(self.question, self.columns)
-        digest = hashlib.sha256(
-            json.dumps(asked, sort_keys=True, default=_encode_parameter).encode()
+        dataset = estimator.gather(
+            source.table, source.labels, epsilon=source.epsilon, groups=source.owners
         )
-        for part in (repr(self.people.tolist()).encode(), *map(_to_int64_bytes, self.facts)):
-            digest.update(
-                len(part).to_bytes(8, "big")
-            )  # so that no two lists of parts run together
-            digest.update(part)
-        return digest.hexdigest()
-
-    def earlier_fingerprint(self) -> str:
-        """Returns the fingerprint that is in books of versions whose requests did not cover the
-        names of columns.
-        """
-        return compute_earlier_fingerprint(
-            encode_question(self.question, self.earlier), self.people, *self.earlier_facts
-        )
-
-    def contradicts(self, release: Release) -> bool:
-        """Whether a stored release is about other features than the request."""
-        told = release.parameters.get("features")
-        if self.features is None or not isinstance(told, list):
-            return False
-        return [name if isinstance(name, str) else name["name"] for name in told] != self.features
+    return replace(dataset, subject=source.subject)
 
 
-def encode_question(question: Estimator, about: Any = "") -> list[Any]:
-    """Returns a question as a request is remembered by, so that requests in older books keep their
-    fingerprint.
-
-    A default that changed is written as it used to be; a parameter that came later is left out
-    unless it is given.
-    """
-    told: dict[str, Any] = getattr(question, "asked_parameters", question.get_params)()
-    later = getattr(question, "later", ())
-    given = {name: value for name, value in told.items() if name not in later or value is not None}
-    return [type(question).__name__, given, about]
-
-
-def compute_earlier_fingerprint(asked: list[Any], people: Array, *others: Array) -> str:
-    """Returns a fingerprint as earlier versions made it; it recognises requests that are in books
-    already.
-    """
-    digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=_encode_parameter).encode())
-    digest.update(repr(people.tolist()).encode())
-    for array in others:
-        digest.update(_to_int64_bytes(array))
-    return digest.hexdigest()
-
-
-def name_columns(question: Estimator, values: Values) -> tuple[list[Any], list[str] | None]:
-    """Returns the names of data in memory for a request, and the names of features as a release
-    tells them.
-    """
-    data = [part for part in (values.X, values.y) if part is not None]
-    names = [list_column_names(part) for part in data]
-    if values.column is not None:
-        names[-1] = [values.column]
-    if len(data) < 2:
-        return names, None
-    if isinstance(getattr(question, "bounds", None), Schema):
-        # It names the features, whatever else the table holds, and is a parameter of the question.
-        return [None, *names[1:]], None
-    if isinstance(names[0], int):
-        count = names[0]
+def _read_one_column(estimator: Any, source: DataSource) -> Dataset:
+    if source.labels is None:
+        values = source.table
+    elif source.column is None:
+        raise _not_a_name_error()
     else:
-        count = len(names[0])
-    return names, list_feature_names(data[0]) or [f"x{j}" for j in range(count)]
-
-
-def _to_int64_bytes(array: Array) -> bytes:
-    return np.ascontiguousarray(array, dtype=np.int64).tobytes()
-
-
-def _encode_parameter(parameter: Any) -> Any:
-    # Arrays in full: NumPy's own repr leaves out the middle of long ones.
-    if isinstance(parameter, np.ndarray | np.generic):
-        return parameter.tolist()
-    if hasattr(parameter, "to_numpy"):  # data frames, whose repr leaves it out too
-        return [
-            list(parameter.columns) if hasattr(parameter, "columns") else [],
-            parameter.to_numpy().tolist(),
-        ]
-    if not is_dataclass(parameter):
-        return repr(parameter)
-    # What a table or a unit is called is told to people, and is no part of what is asked.
-    return {name: value for name, value in vars(parameter).items() if name not in UNHASHED_FIELDS}
+        values = source.labels
+    dataset: Dataset = estimator.gather(
+        values, epsilon=source.epsilon, groups=source.owners, column=source.column
+    )
+    return dataset
 
 
 Model = TypeVar("Model")

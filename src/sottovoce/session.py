@@ -3,10 +3,7 @@
 
     plan → is the table fit to be read? → reserve → run → publish
 
-People who cannot afford a release are left out and it is planned again, until everybody who is left
-can pay (or the release is refused, if the session was told so); their rows are not read. Who was
-left out depends only on budgets and on earlier charges, which are public, so it tells nothing
-(docs/theory/composition.md).
+The order of steps is that of estimator.make_release; how a ledger pays for them is in booking.py.
 """
 
 from __future__ import annotations
@@ -21,6 +18,17 @@ import numpy as np
 
 from sottovoce import units
 from sottovoce.arrays import Array, count_dimensions, factorise
+from sottovoce.booking import (
+    FINGERPRINT_PREFIX,
+    ArrangeRows,
+    LedgerPayer,
+    Request,
+    compute_earlier_fingerprint,
+    key_reused_error,
+    name_columns,
+    plan_affordable,
+    return_stored,
+)
 from sottovoce.budgets import (
     LEAVE_OUT,
     Budgets,
@@ -28,53 +36,35 @@ from sottovoce.budgets import (
     series_to_mapping,
     split_people_and_amounts,
 )
-from sottovoce.data.engine import ENGINE_NAMES, Dataset
-from sottovoce.data.source import Values, find_schema, is_read_by_names
+from sottovoce.data.engine import ENGINE_NAMES, Dataset, Watch
+from sottovoce.data.source import DataSource, find_schema, is_read_by_names
 from sottovoce.errors import (
     BudgetExceeded,
     InvalidParameter,
     InvalidRelease,
-    KeyReused,
     OverdrawnWarning,
-    ReleaseFailed,
 )
-from sottovoce.estimator import (
-    Estimator,
-    Request,
-    compute_earlier_fingerprint,
-    name_columns,
-    read_source,
-    read_values,
-    refuse_invalid_rows,
-    run_release,
-)
+from sottovoce.estimator import Estimator, get_budgets, make_release, read_source
 from sottovoce.guarantee import Currency, Neighbours
 from sottovoce.ledger import (
     DEFAULT_ACCOUNT,
     Amounts,
     Ledger,
     Line,
-    Reservation,
-    list_charges,
     round_down_amounts,
     round_up_amounts,
     to_amount,
 )
 from sottovoce.ledgers.addresses import open_ledger
-from sottovoce.ledgers.keyfile import check_release, make_release_message, unsigned_release_error
-from sottovoce.plan import Plan, refuse_changed_plan
+from sottovoce.ledgers.keyfile import check_release, unsigned_release_error
+from sottovoce.plan import Plan
 from sottovoce.release import Release
 from sottovoce.schema import set_table_name
 
 #: An ε at which every question can be planned.
 AMPLE_UNITS = 100 * units.UNITS_PER_EPSILON
 #: What a question can do.
-STEPS = ("get_params", "gather", "rows_of", "plan_for", "answer")
-#: From what everybody may be charged, in units by person, to budgets and rows.
-ArrangeRows = Callable[[units.Units], tuple[Budgets, Any]]
-#: Begins the digest of a request that covers the names of columns; earlier versions wrote a digest
-#: alone.
-FINGERPRINT_PREFIX = "2:"
+STEPS = ("get_params", "validate", "gather", "rows_of", "plan_for", "answer")
 
 
 class Session:
@@ -202,7 +192,7 @@ class Session:
         if made.request != self.ledger.hidden(
             compute_earlier_fingerprint(["outside", account, cost.tolist()], spelt)
         ):
-            raise _key_reused_error(key)
+            raise key_reused_error(key)
 
     def balance(self, person: Any, account: str = DEFAULT_ACCOUNT) -> float:
         """What a person has left, as ε (or ρ, or δ, by the account)."""
@@ -240,17 +230,17 @@ class Session:
             epsilon = prices
         if is_read_by_names(find_schema(question), X, y, epsilon, groups):
             return self._release_by_names(question, X, y, groups, key, epsilon, name)
-        given = Values.of(question, X, y, AMPLE_UNITS, groups)
-        if given.groups is None:
+        source = DataSource.of_columns(question, X, y, AMPLE_UNITS, groups)
+        if source.owners is None:
             raise _nobody()
-        groups = given.groups
+        groups = source.owners
         people, owner = factorise(groups)
         names = people.tolist()
         if epsilon is None:
             asked = None
         else:
             asked = _round_prices(epsilon, names)
-        columns, features = name_columns(question, given)
+        columns, features = name_columns(question, source)
         if isinstance(epsilon, Mapping):
             price: list[str] | str = sorted(map(repr, epsilon.items()))
         else:
@@ -264,14 +254,13 @@ class Session:
         if (
             known is not None
         ):  # looked up before balances are: what it cost then is not asked for again
-            return self._return_stored(known, request)
+            return return_stored(self.ledger, known, request)
 
-        def arranged(granted: units.Units) -> tuple[Budgets, Dataset]:
+        def arranged(granted: units.Units) -> Dataset:
             wanted = dict(zip(people.tolist(), units.to_epsilon(granted).tolist(), strict=True))
-            budgets, rows = read_values(
-                question, given, Budgets.of(wanted, groups, zero=LEAVE_OUT), None
-            )
-            return budgets, replace(rows, subject=set_table_name(rows.subject, name))
+            budgets = Budgets.of(wanted, groups, zero=LEAVE_OUT)
+            dataset = read_source(question, replace(source, epsilon=budgets, owners=None))
+            return replace(dataset, subject=set_table_name(dataset.subject, name))
 
         if asked is None:
             asked = self._get_remaining(question, names, arranged)
@@ -284,15 +273,17 @@ class Session:
         rows: Dataset,
         key: str,
         agreed: str | None = None,
+        on_commit: Callable[[], None] | None = None,
     ) -> Release:
         """Answers a question about rows wherever they live; people with names need a grant first.
 
         People without names have no account: they are protected by the budgets of the table alone.
         With ``agreed``, the digest of a plan, nobody is charged for another plan than that.
+        ``on_commit`` is called right before people are charged; if it raises, nobody is.
         """
-        return self._release_table(
-            question, budgets, rows, key, budgets.by_person(budgets.kinds.epsilon), agreed
-        )
+        dataset = replace(rows, budgets=budgets)
+        asked = budgets.by_person(budgets.kinds.epsilon)
+        return self._release_table(question, dataset, key, asked, agreed, on_commit)
 
     def _release_by_names(
         self,
@@ -310,38 +301,40 @@ class Session:
             granted = units.to_epsilon(AMPLE_UNITS)
         else:
             granted = epsilon
-        budgets, rows = read_source(
-            question, table, y, epsilon=granted, groups=groups, engine=self.engine
-        )
+        source = DataSource.of_table(question, table, y, granted, groups, self.engine)
+        dataset = read_source(question, source)
+        budgets = get_budgets(dataset)
         if budgets.people is None:
             raise _nobody()
-        rows = replace(rows, subject=set_table_name(rows.subject, name))
+        dataset = replace(dataset, subject=set_table_name(dataset.subject, name))
         if not by_person:
-            return self.release_rows(question, budgets, rows, key)
+            return self.release_rows(question, budgets, dataset, key)
         if epsilon is None:
             asked = None
         else:
             asked = _round_prices(epsilon, budgets.names())
-        return self._release_table(question, budgets, rows, key, asked)
+        return self._release_table(question, dataset, key, asked)
 
     def _release_table(
         self,
         question: Estimator,
-        budgets: Budgets,
-        rows: Dataset,
+        dataset: Dataset,
         key: str,
         asked: units.Units | None,
         agreed: str | None = None,
+        on_commit: Callable[[], None] | None = None,
     ) -> Release:
         """Answers at these prices by person; None: at all that each has left."""
+        budgets = get_budgets(dataset)
         kinds = budgets.kinds
         if budgets.people is None:
             people = np.empty(0)
         else:
             people = budgets.people
-        about = [rows.value, None if rows.features is None else rows.features.columns]
+        reader = dataset.features
+        about = [dataset.value, None if reader is None else reader.columns]
         recoding = getattr(
-            rows.features, "recoding", None
+            reader, "recoding", None
         )  # which names the features of rows in memory, too
         if recoding is None:
             features = None
@@ -353,25 +346,32 @@ class Session:
         if (
             known is not None
         ):  # looked up before balances are: what it cost then is not asked for again
-            return self._return_stored(known, request)
+            return return_stored(self.ledger, known, request)
         names = people.tolist()
 
-        def arranged(granted: units.Units) -> tuple[Budgets, Dataset]:
+        def arranged(granted: units.Units) -> Dataset:
             lowered = budgets.with_grants(granted)
-            return lowered, replace(rows, owner=replace(rows.owner, codes=lowered.codes))
+            owner = replace(dataset.owner, codes=lowered.codes)
+            return replace(dataset, owner=owner, budgets=lowered)
 
         if asked is None:
             asked = self._get_remaining(question, names, arranged)
-        return self._reserve_and_release(question, key, request, names, asked, arranged, agreed)
+        return self._reserve_and_release(
+            question, key, request, names, asked, arranged, agreed, on_commit
+        )
 
     def plan_rows(self, question: Estimator, budgets: Budgets) -> Plan:
         """The plan of such a release as it would be made now; nobody is charged and no row is
         read.
         """
         asked = budgets.by_person(budgets.kinds.epsilon)
-        return self._plan_affordable(
-            question, budgets.names(), asked, lambda granted: (budgets.with_grants(granted), None)
-        )[0]
+        return plan_affordable(
+            self.ledger,
+            self.short,
+            budgets.names(),
+            asked,
+            lambda granted: question.plan_for(budgets.with_grants(granted)),
+        )
 
     def verify(self, *releases: Release) -> None:
         """Checks that the books add up, and that the releases' certificates are in them; raises if
@@ -424,7 +424,8 @@ class Session:
         """What each has left in the account that the question charges, which a plan for anybody's ε
         tells.
         """
-        guarantee = question.plan_for(*arranged(np.full(len(people), AMPLE_UNITS))).guarantee
+        dataset = arranged(np.full(len(people), AMPLE_UNITS))
+        guarantee = question.plan_for(get_budgets(dataset), dataset).guarantee
         if guarantee.currency != "pure epsilon":
             raise InvalidParameter(
                 "What people have left is not in ε, or is an ε at δ.",
@@ -450,114 +451,86 @@ class Session:
         asked: units.Units,
         arranged: ArrangeRows,
         agreed: str | None = None,
+        on_commit: Callable[[], None] | None = None,
     ) -> Release:
-        made = None
-        hidden = self._hide_request(request)
-        while made is None:
-            plan, rows = self._plan_affordable(question, people, asked, arranged)
-            if agreed is not None:
-                refuse_changed_plan(replace(plan, subject=rows.subject), agreed)
-            refuse_invalid_rows(question, plan, rows)
-            try:
-                made = self.ledger.reserve(key, hidden, _list_amounts(plan, people))
-            except (
-                BudgetExceeded
-            ):  # another release was paid for since the balances were read: look again
-                if self.short == "refuse":
-                    raise
-        if not made.fresh:
-            return self._return_stored(made, request)
-        release = run_release(question, plan, rows)
-        release = self._sign(release, made)
-        self.ledger.publish(key, release.to_json())
-        return release
-
-    def _sign(self, release: Release, made: Reservation) -> Release:
-        """Returns a release whose certificate names the entry that paid for it, signed by the
-        ledger.
-        """
-        booked = {
-            "id": self.ledger.identity,
-            "entry": made.number,
-            "head": made.head,
-            "key": self.ledger.public_key,
-        }
-        unsigned = replace(release, certificate=replace(release.certificate, ledger=booked))
-        signed = {**booked, "signature": self.ledger.sign(make_release_message(unsigned.to_json()))}
-        return replace(release, certificate=replace(release.certificate, ledger=signed))
-
-    def _plan_affordable(
-        self, question: Estimator, people: Sequence[Any], asked: units.Units, arranged: ArrangeRows
-    ) -> tuple[Plan, Any]:
-        """Plans, leaves out who cannot pay, and plans again until everybody can; who remains may
-        have to pay more.
-        """
-        granted = np.array(asked)
-        while True:
-            budgets, rows = arranged(granted)
-            plan = question.plan_for(budgets, rows)
-            short = np.zeros(len(people), dtype=bool)
-            most = []
-            for amounts in _list_amounts(plan, people):
-                # Whoever is asked for more than they have is left out, even if the plan takes less
-                # of it.
-                if amounts.account.startswith("pure"):
-                    wanted = np.maximum(amounts.units, granted)
-                else:
-                    wanted = amounts.units
-                left = self.ledger.balances(people, amounts.account)
-                short |= wanted > left
-                most.append(f"{to_amount(amounts.account, int(left.max())):g} ({amounts.account})")
-            if not short.any():
-                return plan, rows
-            if self.short == "refuse":
-                raise BudgetExceeded(
-                    "Somebody has not enough left for this.",
-                    "It was asked to refuse rather than to leave people out.",
-                    "Ask for less, or have people who are short left out.",
-                )
-            granted[short] = 0
-            if not granted.any():
-                raise BudgetExceeded(
-                    "Nobody has as much left in the books as this release asks of them.",
-                    f"The most that anybody here has left: {', '.join(most)}.",
-                    "Ask for less, or for larger grants. Nobody was charged.",
-                )
-
-    def _hide_request(self, request: Request) -> str:
-        # Under the ledger's key, so that nobody who has the database alone can try names against
-        # it.
-        return FINGERPRINT_PREFIX + self.ledger.hidden(request.fingerprint())
-
-    def _return_stored(self, known: Reservation, request: Request) -> Release:
-        """Returns what is stored under a key, if it was stored for this request."""
-        if known.release is None:
-            stored = None
-        else:
-            stored = Release.from_json(known.release)
-        if known.request.startswith(FINGERPRINT_PREFIX):
-            same = known.request == self._hide_request(request)
-        # written by a version that did not look at the names of columns: what it has stored must
-        # not disagree
-        else:
-            same = known.request == self.ledger.hidden(request.earlier_fingerprint())
-            same = same and (stored is None or not request.contradicts(stored))
-        if not same:
-            raise _key_reused_error(known.key)
-        if stored is None:
-            raise ReleaseFailed(
-                "This key is reserved, and no release is stored under it.",
-                "It is being made elsewhere just now, or was interrupted; what it costs stays "
-                "spent.",
-                "Ask again in a while; if it was interrupted, choose a new key.",
-            )
-        return stored
+        """Makes a release that these people pay for, in the order of steps that all follow."""
+        payer = LedgerPayer(
+            self.ledger, self.short, key, request, people, asked, arranged, agreed, on_commit
+        )
+        return make_release(question, arranged(asked), payer=payer)[1]
 
 
-def _list_amounts(plan: Plan, people: Sequence[Any]) -> list[Amounts]:
-    if len(people):
-        return list_charges(plan.guarantee, people)
-    return []
+def make_estimator(
+    make: Callable[..., Estimator], source: DataSource, **parameters: Any
+) -> Estimator:
+    """Return an estimator of this class for a source.
+
+    Parameters
+    ----------
+    make :
+        the class of the estimator, such as ``sv.Mean``.
+    source :
+        a completed source, which has the bounds.
+    parameters :
+        of the estimator; those that are None are left out.
+
+    Raises
+    ------
+    InvalidParameter, InvalidBounds, InvalidSchema
+        if they are wrong whoever the people are; no table is opened for that.
+    """
+    given = {word: value for word, value in parameters.items() if value is not None}
+    if source.features is None:
+        given |= {"bounds": source.bounds, "missing": source.missing}
+    else:
+        given |= {"bounds": source.features}  # which declares its own constants for missing values
+    estimator = make(**given)
+    estimator.validate()
+    return estimator
+
+
+def plan_from_table(
+    source: DataSource,
+    estimator: Estimator,
+    watch: Watch | None = None,
+    session: Session | None = None,
+) -> Plan:
+    """Return the plan of a release from a table, from the columns of people and budgets alone.
+
+    With a ``session`` it is the plan of a release as it would be made now, from what people have
+    left; ``watch`` is told how many rows were read.
+    """
+    budgets, _ = source.read_budgets(watch)
+    if session is None:
+        plan = estimator.plan_for(budgets)
+    else:
+        plan = session.plan_rows(estimator, budgets)
+    return replace(plan, subject=source.subject)
+
+
+def release_from_table(
+    source: DataSource,
+    estimator: Estimator,
+    watch: Watch | None = None,
+    session: Session | None = None,
+    *,
+    key: str = "",
+    agreed: str | None = None,
+    on_commit: Callable[[], None] | None = None,
+) -> Release:
+    """Return the release from a table, paid for by the accounts of a session, or by nobody.
+
+    Without a ``session`` everybody grants what the table says, and no ledger remembers it. The
+    others are those of ``Session.release_rows``; ``watch`` is told how many rows were read.
+    """
+    dataset = read_source(estimator, source, watch)
+    budgets = get_budgets(dataset)
+    if session is not None:
+        return session.release_rows(estimator, budgets, dataset, key, agreed, on_commit)
+    # Books that end with the process need no accounts: people are counted and protected, but not
+    # named.
+    nameless = replace(dataset, budgets=replace(budgets, people=None))
+    return make_release(estimator, nameless)[1]
 
 
 def _refuse_unsold(budgets: Any, currency: Any, neighbours: Any) -> None:
@@ -629,12 +602,4 @@ def _nobody() -> InvalidParameter:
         "Rows do not say whose they are.",
         "Accounts belong to people.",
         "Pass groups= with the owner of each row, or a schema that names the column of people.",
-    )
-
-
-def _key_reused_error(key: str) -> KeyReused:
-    return KeyReused(
-        f"The key {key!r} stands for another release already.",
-        "One key, one release, for ever.",
-        "Choose a new key.",
     )

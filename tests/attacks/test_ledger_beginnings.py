@@ -108,7 +108,9 @@ def test_a_log_that_is_taken_away_while_something_is_written_is_noticed_before_a
         "sottovoce.ledger.fault_point",
         lambda step: log.unlink() if step == "reserve: charged" else None,
     )
-    monkeypatch.setattr("sottovoce.session.run_release", lambda *arguments: read.append(arguments))
+    monkeypatch.setattr(
+        "sottovoce.estimator._run_mechanism", lambda *arguments: read.append(arguments)
+    )
     with pytest.raises(errors.LedgerBroken, match="write-ahead log"):
         release(session, "k")
     assert read == []

@@ -18,7 +18,7 @@ import pytest
 
 from ledgers.crashes import Trace, lost_or_free
 from ledgers.places import PEOPLE, release
-from sottovoce import errors, ledger, session
+from sottovoce import errors, estimator, ledger
 
 STEPS = 6
 #: More statements than a release takes on either store.
@@ -78,13 +78,13 @@ def endure(place, monkeypatch, faults) -> list[bool]:
 
 def attempt(own, key, fault, arm, patched, trace) -> bool:
     """One release with a fault in its way; whether the fault came through."""
-    run = session.run_release
+    run = estimator._run_mechanism
 
     def reading(*arguments):
         trace.read.append(key)
         return run(*arguments)
 
-    patched.setattr(session, "run_release", reading)
+    patched.setattr(estimator, "_run_mechanism", reading)
     own.ledger._store._close()
     arm(patched, fault)
     try:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
 
-from seams import seeded, silent, without_names
+from seams import seeded, silent, without_names, witness
 from sottovoce.data.engines.arrow import ArrowEngine
 from sottovoce.release import Release
 
@@ -267,3 +267,19 @@ def test_a_table_of_a_database_needs_no_word_about_the_engine(run, folder, words
     assert without_names(Release.from_json(made.stdout)) == without_names(
         Release.from_json(plainly)
     ), made.stderr
+
+
+@pytest.mark.parametrize("books", [False, True])
+def test_noise_is_drawn_under_make_release(run, folder, tmp_path, monkeypatch, books):
+    words = ["release", "mean", folder / "salaries.csv", "--schema", folder / "schema.toml"]
+    if books:
+        place = tmp_path / "books.db"
+        run("ledger", "init", place)
+        granting = ["grant", folder / "salaries.csv", "--person-column", "id"]
+        run("ledger", *granting, "--ledger", place)
+        words += ["--ledger", place, "--key", "mean"]
+    seen = witness(monkeypatch)
+    made = run(*words)
+    assert made.exit_code == 0, made.stderr
+    assert seen.inside
+    assert seen.outside == []

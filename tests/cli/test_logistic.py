@@ -16,11 +16,11 @@ from pyarrow import csv
 from typer.testing import CliRunner
 
 import sottovoce as sv
-from sottovoce.asked import TableOptions
 from sottovoce.cli.main import app
 from sottovoce.cli.predict import ReleasedModel
 from sottovoce.data import engine
 from sottovoce.data.engines.arrow import ArrowEngine
+from sottovoce.data.source import DataSource
 from sottovoce.release import Release
 
 TIERS = {"careful": 0.1, "middle": 0.5, "open": 2.0}
@@ -185,7 +185,7 @@ def test_numbers_written_with_a_point_are_the_classes_without(run, ward, patient
 def test_a_table_gives_the_plan_that_the_same_data_in_memory_gives(run, ward, patients, label):
     assert run(*logistic(ward, "plan", label), "--out", ward / "p.json").exit_code == 0
     est = sv.LogisticRegression(
-        bounds=TableOptions("t", schema=ward / f"{label}.toml").for_classification().features
+        bounds=DataSource("t", schema=ward / f"{label}.toml").for_classification().features
     )
     plan = est.plan(
         epsilon=patients["epsilon"].to_numpy(), groups=patients["id"].to_numpy(zero_copy_only=False)

@@ -13,8 +13,8 @@ import pytest
 from pyarrow import csv
 
 import sottovoce as sv
-from sottovoce.asked import TableOptions
 from sottovoce.data.engines.arrow import ArrowEngine
+from sottovoce.data.source import DataSource
 from sottovoce.release import Release
 from sottovoce.report.plan import choose_typical_outlook, compute_outlooks, make_verdict
 
@@ -57,9 +57,7 @@ def test_every_method_plans_and_releases_the_same_promise(run, clinic, method):
 
 def test_a_table_gives_the_plan_that_the_same_data_in_memory_gives(run, clinic, visits):
     assert run(*ridge(clinic, "plan"), "--out", clinic / "p.json").exit_code == 0
-    est = sv.Ridge(
-        bounds=TableOptions("t", schema=clinic / "clinic.toml").for_regression().features
-    )
+    est = sv.Ridge(bounds=DataSource("t", schema=clinic / "clinic.toml").for_regression().features)
     plan = est.plan(
         epsilon=visits["epsilon"].to_numpy(), groups=visits["id"].to_numpy(zero_copy_only=False)
     )

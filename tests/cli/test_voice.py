@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sottovoce.data import census
+from sottovoce.data import source
 from sottovoce.release import Release
 
 COMMAND = [sys.executable, "-c", "from sottovoce.cli.start import main; main()"]
@@ -147,7 +147,7 @@ def test_a_surprise_is_one_sentence_that_tells_nothing(run, folder, words, monke
     def surprise(*_, **__):
         raise RuntimeError("secret 731")
 
-    monkeypatch.setattr(census, "take_census", surprise)
+    monkeypatch.setattr(source, "take_census", surprise)
     result = run("release", "mean", folder / "salaries.csv", *words)
     assert (result.exit_code, result.stdout) == (1, "")
     assert "did not foresee" in result.stderr

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from sottovoce.asked import TableOptions
+from sottovoce.data.source import DataSource
 from sottovoce.errors import InvalidBounds, InvalidParameter, InvalidSchema
 from sottovoce.release import Release
 
@@ -17,14 +17,14 @@ def schema(folder):
 
 
 def test_the_schema_says_what_the_line_does_not(schema):
-    said = TableOptions("t.csv", schema=schema).complete()
+    said = DataSource("t.csv", schema=schema).complete()
     assert (said.column, said.person, said.budget) == ("salary", "id", "tier")
     assert (said.bounds, said.missing) == ((0.0, 200_000.0), 50_000)
     assert dict(said.tiers) == {"careful": 0.1, "middle": 0.5, "open": 2}
 
 
 def test_the_line_wins_over_the_schema(schema):
-    said = TableOptions(
+    said = DataSource(
         "t.csv", "age", (0.0, 120.0), "epsilon", None, "name", schema, 40.0
     ).complete()
     assert (said.column, said.person, said.budget) == ("age", "name", "epsilon")
@@ -33,13 +33,13 @@ def test_the_line_wins_over_the_schema(schema):
 
 
 def test_one_epsilon_on_the_line_wins_over_the_column_in_the_schema(schema):
-    said = TableOptions("t.csv", epsilon=0.5, schema=schema).complete()
+    said = DataSource("t.csv", epsilon=0.5, schema=schema).complete()
     assert (said.epsilon, said.budget, said.tiers) == (0.5, None, {})
 
 
 def test_tiers_without_a_column_belong_to_the_column_on_the_line(tmp_path):
     (tmp_path / "s.toml").write_text("[tiers]\nopen = 2\n")
-    said = TableOptions("t.csv", "v", (0.0, 1.0), "tier", schema=tmp_path / "s.toml").complete()
+    said = DataSource("t.csv", "v", (0.0, 1.0), "tier", schema=tmp_path / "s.toml").complete()
     assert said.tiers == {"open": 2}
 
 
@@ -66,11 +66,11 @@ def test_a_tier_that_nobody_priced_is_refused(run, folder, schema):
 @pytest.mark.parametrize(
     ("said", "error", "remedy"),
     [
-        (TableOptions("t", "v", (0.0, 1.0)), InvalidParameter, "--epsilon"),
-        (TableOptions("t", "v", (0.0, 1.0), "e", 0.5), InvalidParameter, "--budget-column"),
-        (TableOptions("t", None, (0.0, 1.0), "e"), InvalidParameter, "--column"),
-        (TableOptions("t", "v", None, "e"), InvalidBounds, "--bounds"),
-        (TableOptions("t", "v", (0.0, 1.0), "v"), InvalidParameter, "different columns"),
+        (DataSource("t", "v", (0.0, 1.0)), InvalidParameter, "--epsilon"),
+        (DataSource("t", "v", (0.0, 1.0), "e", 0.5), InvalidParameter, "--budget-column"),
+        (DataSource("t", None, (0.0, 1.0), "e"), InvalidParameter, "--column"),
+        (DataSource("t", "v", None, "e"), InvalidBounds, "--bounds"),
+        (DataSource("t", "v", (0.0, 1.0), "v"), InvalidParameter, "different columns"),
     ],
 )
 def test_what_is_missing_or_said_twice_is_named_with_its_option(said, error, remedy):
@@ -82,4 +82,4 @@ def test_what_is_missing_or_said_twice_is_named_with_its_option(said, error, rem
 def test_a_range_left_blank_in_the_schema_is_named(tmp_path):
     (tmp_path / "s.toml").write_text('label = "v"\n[columns.v]\nkind = "number"\n')
     with pytest.raises(InvalidSchema, match="low and high"):
-        TableOptions("t", epsilon=1.0, schema=tmp_path / "s.toml").complete()
+        DataSource("t", epsilon=1.0, schema=tmp_path / "s.toml").complete()

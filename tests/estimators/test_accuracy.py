@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from sottovoce.estimator import load_column, refuse_invalid_rows, run_release
+from sottovoce.estimator import load_column, refuse_invalid_rows
 from sottovoce.estimators.mean import estimate_clipped_noise
 
 RELEASES = 5000
@@ -47,8 +47,8 @@ def root_mean_square(question, epsilon, groups, draw, error) -> tuple[float, flo
     errors = []
     for _ in range(RELEASES):
         values = draw(rng, len(epsilon))
-        _, rows = load_column(values, epsilon=budgets, groups=None)
-        errors.append(error(values, run_release(question, plan, rows).value))
+        rows = load_column(values, epsilon=budgets, groups=None)
+        errors.append(error(values, question.answer(plan, rows).value))
     refuse_invalid_rows(question, plan, rows)
     return float(np.sqrt(np.mean(np.square(errors)))), plan.expected_error
 

@@ -39,7 +39,8 @@ def measured_mean(question, values: np.ndarray, epsilon: np.ndarray) -> tuple[fl
     Noise does not depend on the rows, so the two add up as squares. The relative standard error of
     the first is 1.8 % (Laplace noise has kurtosis 6); the second is the same every time.
     """
-    budgets, rows = question.gather(values, epsilon=epsilon, groups=None)
+    rows = question.gather(values, epsilon=epsilon, groups=None)
+    budgets = rows.budgets
     plan = question.plan_for(budgets, rows)
     rng = np.random.default_rng(0)
     total = rows.engine.fold(
@@ -137,7 +138,8 @@ def rank_error(question, values: np.ndarray, epsilon: np.ndarray, q: float) -> t
     found = []
     ordered = np.sort(values)
     for _ in range(1 if np.ptp(epsilon) == 0 else ORDERS):
-        budgets, rows = question.gather(rng.permutation(values), epsilon=epsilon, groups=None)
+        rows = question.gather(rng.permutation(values), epsilon=epsilon, groups=None)
+        budgets = rows.budgets
         plan = question.plan_for(budgets, rows)
         points = plan.grid.points
         histogram = rows.engine.fold(
@@ -200,7 +202,8 @@ def measured_regression(question, sheet, releases: int) -> tuple[float, sv.Plan]
     """Root mean square difference from the predictions of least squares, over rows and releases."""
     inside = np.clip(sheet.X, *sheet.features)
     classical = LinearRegression().fit(inside, sheet.clipped).predict(inside)
-    budgets, rows = question.gather(sheet.X, sheet.y, epsilon=sheet.epsilon, groups=None)
+    rows = question.gather(sheet.X, sheet.y, epsilon=sheet.epsilon, groups=None)
+    budgets = rows.budgets
     plan = question.plan_for(budgets, rows)
     squares = []
     for _ in range(releases):

@@ -17,8 +17,8 @@ from sklearn.preprocessing import FunctionTransformer
 
 import sottovoce as sv
 from sottovoce import errors
+from sottovoce.booking import compute_earlier_fingerprint, encode_question
 from sottovoce.data.encoding import Recoding, make_contrasts
-from sottovoce.estimator import compute_earlier_fingerprint, encode_question
 from sottovoce.estimators import ridge_statistics
 
 rng0 = np.random.default_rng(0)
@@ -535,8 +535,9 @@ def test_standard_errors_of_the_default_cover_least_squares():
     plain = LinearRegression().fit(inside, (Y - 5.5) / 2.5)
     truth = np.append(2 * plain.intercept_, plain.coef_)
     ridge = sv.Ridge(bounds=BOUNDS, method="statistics")
-    budgets, rows = ridge.gather(X, Y, epsilon=EPSILON, groups=None)
+    rows = ridge.gather(X, Y, epsilon=EPSILON, groups=None)
+    budgets = rows.budgets
     plan = ridge.plan_for(budgets, rows)
-    answers = [ridge_statistics.answer(ridge, plan, rows) for _ in range(60)]
+    answers = [ridge_statistics.fit_noisy_model(ridge, plan, rows) for _ in range(60)]
     covered = [np.abs(a["theta"] - truth) <= 1.96 * np.array(a["standard_errors"]) for a in answers]
     assert np.mean(covered) >= 0.8

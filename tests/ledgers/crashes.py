@@ -13,7 +13,7 @@ from functools import cache
 
 import sottovoce as sv
 from ledgers.places import PEOPLE, Child, Place, release
-from sottovoce import ledger, session
+from sottovoce import estimator, ledger
 
 
 @dataclass
@@ -80,7 +80,7 @@ def _tell_what_is_read(tell) -> None:
     """The child says so before it touches a value: afterwards the reservation must be in the
     books.
     """
-    run = session.run_release
+    run = estimator._run_mechanism
     publishing = []
     reserve = sv.Session._reserve_and_release
 
@@ -93,7 +93,7 @@ def _tell_what_is_read(tell) -> None:
         return run(*arguments)
 
     sv.Session._reserve_and_release = released
-    session.run_release = reading
+    estimator._run_mechanism = reading
 
 
 def _die_at(step: int, tell) -> None:

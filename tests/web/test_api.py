@@ -19,6 +19,7 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks
 
+from seams import witness
 from sottovoce.release import Release
 from sottovoce.web import actions
 from sottovoce.web.api import DECLARED_FIELDS
@@ -380,3 +381,11 @@ def test_thousands_of_made_up_requests(app, client, desk, table, described, othe
     assert max(ask.statuses) < 500
     assert {200, 201, 202, 204, 404, 409, 422} <= set(ask.statuses), "every kind of answer was seen"
     desk.session.verify()
+
+
+def test_noise_is_drawn_under_make_release(client, desk, table, monkeypatch):
+    seen = witness(monkeypatch)
+    asked = {"table": table, "question": "mean", "column": "salary", "key": "m"}
+    assert done(desk, client.post("/api/release", json=asked).json()["job"]).state == "done"
+    assert seen.inside
+    assert seen.outside == []

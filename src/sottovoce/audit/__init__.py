@@ -12,6 +12,9 @@ the mathematics itself           gaussian_epsilon, posterior_epsilon and their l
                                  (docs/theory/per-instance.md)
 """
 
+from __future__ import annotations
+
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
     from sottovoce.audit.leverages import fit_ridge as leave_one_out
     from sottovoce.audit.mechanisms import GaussianObjective, GaussianOutput
     from sottovoce.audit.public_bounds import Mine, bounds, histogram, mine
+    from sottovoce.data.engine import Watch
+    from sottovoce.data.source import DataSource
+    from sottovoce.release import Release
 
 #: Where each name is at home; it is loaded on first use, because whoever draws an audit needs no
 #: estimator.
@@ -70,6 +76,36 @@ __all__ = [
     "posterior_epsilon",
     "posterior_log_delta",
 ]
+
+
+def audit_from_table(
+    release: Release, source: DataSource, delta: float, watch: Watch | None = None
+) -> PerInstance:
+    """Return the audit of a release from the table it was made from, confidential.
+
+    Parameters
+    ----------
+    release :
+        of a regression that can be audited.
+    source :
+        the table, with the budgets that the release was made with; any stand for them where it was
+        made without.
+    delta :
+        the δ at which losses are read.
+    watch :
+        is told how many rows were read.
+    """
+    from sottovoce.accounting.profiles import check_delta
+    from sottovoce.audit import inputs, rebuilding
+    from sottovoce.audit.instance_losses import PerInstance
+
+    level = float(check_delta(delta))
+    (_, model) = rebuilding.find_release(release)
+    if inputs.has_equal_weights(release):
+        source = replace(source, epsilon=1.0, budget=None)
+    source = source.for_regression()
+    dataset = source.read(source.describe_model(), watch)
+    return PerInstance(inputs.read_rows_input(release, model, dataset), level)
 
 
 def __getattr__(name: str) -> Any:

@@ -57,9 +57,9 @@ from sottovoce.data.engine import Dataset
 from sottovoce.data.kernels import GroupLookup, invalid_values_error
 from sottovoce.data.readers import Label, Reader, UnitBallReader
 from sottovoce.data.regression_kernels import UNIT, to_whole_numbers
-from sottovoce.data.source import find_schema
+from sottovoce.data.source import DataSource, find_schema
 from sottovoce.errors import InvalidBounds, InvalidParameter, TooFewRows, WrongType
-from sottovoce.estimator import read_source, refuse_invalid_rows
+from sottovoce.estimator import get_budgets, read_source, refuse_invalid_rows
 from sottovoce.estimators import posterior_mechanism, ridge_output
 from sottovoce.estimators.posterior import Posterior
 from sottovoce.estimators.posterior_mechanism import shorten_rows
@@ -117,11 +117,13 @@ def read_audit_input(est: Any, X: Any, y: Any, epsilon: Any, groups: Any) -> Aud
         stated = 1.0
     else:
         stated = granted
-    return read_rows_input(release, model, *read_source(model, X, y, epsilon=stated, groups=groups))
+    source = DataSource.of(model, X, y, stated, groups)
+    return read_rows_input(release, model, read_source(model, source))
 
 
-def read_rows_input(release: Release, model: Any, budgets: Budgets, rows: Dataset) -> AuditInput:
+def read_rows_input(release: Release, model: Any, rows: Dataset) -> AuditInput:
     """Returns the setting of rows wherever they live, under the budgets of the release."""
+    budgets = get_budgets(rows)
     plan = _find_plan(release, model, budgets, rows)
     values, labels, kinds, owner = _collect_rows(release, budgets, rows)
     if plan is None:
@@ -224,7 +226,7 @@ def prepare_rows(release: Release, model: Any, X: Any, y: Any) -> tuple[Floats, 
         X, y = (_repeat_row(X), np.repeat(y, 2))
     else:
         X, y = (X, y)
-    _, rows = model.gather(X, y, epsilon=1.0, groups=None)
+    rows = model.gather(X, y, epsilon=1.0, groups=None)
     values, labels, *_ = _collect_rows(release, None, rows)
     X, y = _transform_rows(release, values, labels)
     if not (np.isfinite(X).all() and np.isfinite(y).all()):

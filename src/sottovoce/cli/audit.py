@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sottovoce.asked import TableOptions, audit_from_table
+from sottovoce.audit import audit_from_table
 from sottovoce.cli import options
 from sottovoce.cli.console import echo, exit_on_error, get_console
 
 if TYPE_CHECKING:
+    from sottovoce.cli.table_options import TableOptions
     from sottovoce.release import Release
 
 PASSES = ("Counting who takes part", "Checking the rows", "Looking at every row")
@@ -77,6 +78,8 @@ def audit(
     in the table. It is confidential, because it depends on everybody's data. With --mine and
     --record nothing confidential is read.
     """
+    from sottovoce.cli.table_options import TableOptions
+
     if mine is not None:
         return _show_own_bound(mine, record, beta, weight)
     if model is None or table is None:

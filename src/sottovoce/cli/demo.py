@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sottovoce.asked import TableOptions
 from sottovoce.cli.console import echo, exit_on_error, get_console
 
 if TYPE_CHECKING:
     from sottovoce.cli.demo_comparison import Comparison, DemoDataset
+    from sottovoce.data.source import DataSource
     from sottovoce.release import Release
 
 #: The files of a study: table, schema, model.
@@ -103,21 +103,23 @@ def _show_tables(studies: list[DemoDataset], out: Path) -> None:
 
 
 def _show_plan(study: DemoDataset, out: Path) -> None:
-    from sottovoce.asked import make_estimator, plan_from_table
     from sottovoce.cli.console import show_plan
+    from sottovoce.estimators.ridge import Ridge
+    from sottovoce.session import make_estimator, plan_from_table
 
-    said = _make_table_options(study, out)
+    said = _find_source(study, out)
     _show_command(_format_command("plan", study, out))
-    show_plan(plan_from_table(said, make_estimator("Ridge", said)))
+    show_plan(plan_from_table(said, make_estimator(Ridge, said)))
     echo("")
 
 
 def _release_model(study: DemoDataset, out: Path) -> Release:
-    from sottovoce.asked import make_estimator, release_from_table
     from sottovoce.cli.console import write_file
+    from sottovoce.estimators.ridge import Ridge
+    from sottovoce.session import make_estimator, release_from_table
 
-    said = _make_table_options(study, out)
-    release = release_from_table(said, make_estimator("Ridge", said))
+    said = _find_source(study, out)
+    release = release_from_table(said, make_estimator(Ridge, said))
     write_file(out / DATASET_FILES[study.key][2], release.to_json(), force=True, public=True)
     _show_command(
         _format_command("release", study, out)
@@ -222,9 +224,11 @@ def _show_files(contests: list[Comparison], out: Path) -> None:
     )
 
 
-def _make_table_options(study: DemoDataset, out: Path) -> TableOptions:
+def _find_source(study: DemoDataset, out: Path) -> DataSource:
+    from sottovoce.data.source import DataSource
+
     table, schema, _ = DATASET_FILES[study.key]
-    return TableOptions(str(out / table), schema=out / schema, key=study.key).for_regression()
+    return DataSource(str(out / table), schema=out / schema).for_regression()
 
 
 def _format_command(verb: str, study: DemoDataset, out: Path) -> str:

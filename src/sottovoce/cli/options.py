@@ -52,7 +52,7 @@ from sottovoce.report.market import guard_formula
 from sottovoce.session import Session
 
 if TYPE_CHECKING:
-    from sottovoce.asked import TableOptions
+    from sottovoce.cli.table_options import TableOptions
 
 #: The number of PR_SET_DUMPABLE in linux/prctl.h.
 SET_DUMPABLE = 4

@@ -7,7 +7,7 @@ no word can be understood by one and not by the other.
 Plans and releases at a terminal: made, shown, written, and owned up to where they are cut short.
 
 Bad parameters are refused before the table is opened, and a place that cannot be written to before
-anybody is charged. What becomes of the words of a question is in asked.py.
+anybody is charged.
 
 Rows that need no protection, read from a table of their own into memory.
 
@@ -27,13 +27,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sottovoce import asked as core
-from sottovoce.asked import TableOptions, plan_from_table, release_from_table
 from sottovoce.cli import options as options_module
 from sottovoce.cli.console import echo, exit_on_error, get_console, write_stdout
 from sottovoce.cli.options import LedgerOptions
 
 if TYPE_CHECKING:
+    from sottovoce.cli.table_options import TableOptions
     from sottovoce.estimator import Estimator
     from sottovoce.release import Release
     from sottovoce.session import Session
@@ -103,10 +102,12 @@ def _read_common_options(
     delimiter: options_module.Delimiter = None,
     encoding: options_module.Encoding = None,
     decimal: options_module.Decimal = ".",
-) -> tuple[TableOptions, options_module.LedgerOptions | None]:
+) -> tuple[Any, options_module.LedgerOptions | None]:
     """The words of every question: whose rows, whose budgets, read by what, and where the answer
     goes.
     """
+    from sottovoce.cli.table_options import TableOptions
+
     said = TableOptions(
         table,
         budget=budget_column,
@@ -126,7 +127,7 @@ def _read_common_options(
 @register_question
 def mean(
     context: typer.Context,
-    said: TableOptions,
+    said: Any,
     column: options_module.ColumnName = None,
     bounds: options_module.Limits = None,
     schema: options_module.SchemaFile = None,
@@ -144,7 +145,7 @@ def mean(
 @register_question
 def quantile(
     context: typer.Context,
-    said: TableOptions,
+    said: Any,
     q: Annotated[
         list[float] | None,
         typer.Option(
@@ -182,7 +183,7 @@ def quantile(
 @register_question
 def ridge(
     context: typer.Context,
-    said: TableOptions,
+    said: Any,
     schema: options_module.Described = None,
     method: Annotated[
         str | None,
@@ -220,7 +221,7 @@ def ridge(
 @register_question
 def logistic(
     context: typer.Context,
-    said: TableOptions,
+    said: Any,
     schema: options_module.Described = None,
     alpha: Annotated[
         float | None,
@@ -248,7 +249,7 @@ def logistic(
 @register_question
 def posterior(
     context: typer.Context,
-    said: TableOptions,
+    said: Any,
     schema: options_module.Described = None,
     gamma: Annotated[
         float | None,
@@ -288,7 +289,10 @@ KEPT = (
 
 def make_estimator(name: str, said: TableOptions, **parameters: Any) -> Estimator:
     """Returns the question by its public name, with public rows where a table of them is named."""
-    asked: Any = core.make_estimator(name, said, **parameters)
+    import sottovoce as sv
+    from sottovoce import session as sessions
+
+    asked: Any = sessions.make_estimator(getattr(sv, name), said, **parameters)
     # Public rows are checked as they are read, and not part of the trial, which would be slow with
     # them.
     if said.public is not None:
@@ -338,9 +342,10 @@ def _run_with_ledger(said: TableOptions, asked: Estimator, booking: LedgerOption
 
 def _make_release(said: TableOptions, asked: Estimator, session: Session | None = None) -> Release:
     from sottovoce.cli.console import RowProgress
+    from sottovoce.session import release_from_table
 
     with RowProgress(get_console(stderr=True)) as watch:
-        return release_from_table(said, asked, watch, session)
+        return release_from_table(said, asked, watch, session, key=str(said.key))
 
 
 def _show_release(said: TableOptions, made: Release, cost: str, style: str | None = None) -> None:
@@ -435,6 +440,7 @@ def run_plan(said: TableOptions, asked: Estimator, booking: LedgerOptions | None
         show_plan,
         write_file,
     )
+    from sottovoce.session import plan_from_table
 
     refuse_unwritable(said.out, *said.inputs, force=said.force, public=True)
     if booking is None:
@@ -451,8 +457,7 @@ def run_plan(said: TableOptions, asked: Estimator, booking: LedgerOptions | None
 
 def read_public_rows(said: TableOptions) -> tuple[Any, list[str]]:
     """Returns the features of the public table, as an Arrow table, and the class of each row."""
-    from sottovoce.data.engine import DEFAULT_TEXT_FORMAT, get_engine
-    from sottovoce.data.source import read_columns
+    from sottovoce.data.engine import DEFAULT_TEXT_FORMAT, get_engine, read_columns
     from sottovoce.errors import TooFewRows
 
     _refuse_the_private_table(said)

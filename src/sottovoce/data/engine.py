@@ -26,6 +26,7 @@ import pyarrow as pa
 from threadpoolctl import ThreadpoolController
 
 from sottovoce.arrays import Array
+from sottovoce.budgets import Budgets
 from sottovoce.data.kernels import GroupLookup
 from sottovoce.errors import (
     InvalidParameter,
@@ -151,14 +152,19 @@ class InMemoryEngineKind(EngineKind, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """The rows of one question: where they live, the column it is about, and whose each row is."""
+    """Budgets and rows of one question: who allows how much, where the rows live, the column it is
+    about, and whose each row is.
+    """
 
     engine: Engine
     value: str
     owner: GroupLookup
-    features: Any = None  # a features.Reader, for regressions
-    label: Any = None  # a features.Label, for regressions
+    features: Any = None  # a readers.Reader, for regressions
+    label: Any = None  # a readers.Label, for regressions
     subject: Subject = field(default_factory=Subject)  # what people call it
+    budgets: Budgets | None = None  # None until people are counted
+    # False where nobody was asked for a budget: what a release costs is then what it promises
+    has_grants: bool = True
 
 
 ENGINE_NAMES = ("arrow", "duckdb", "spark", "dask")
@@ -271,6 +277,28 @@ def require_columns(engine: Engine, *names: str | None) -> None:
                 f"Its columns are: {', '.join(there)}.",
                 "Name one of these.",
             )
+
+
+def read_columns(engine: Engine, columns: tuple[str, ...]) -> pa.Table:
+    """Returns columns of a table in memory, for what cannot do with less."""
+    require_columns(engine, *columns)
+    batches = engine.fold(_BatchCollector(columns))
+    if batches:
+        return pa.Table.from_batches(batches)
+    return pa.table({name: pa.array([], pa.null()) for name in columns})
+
+
+@dataclass(frozen=True)
+class _BatchCollector:
+    """Keeps the batches."""
+
+    columns: tuple[str, ...]
+
+    def zero(self) -> list[Any]:
+        return []
+
+    def __call__(self, batch: Any) -> list[Any]:
+        return [batch.select(list(self.columns))]
 
 
 @dataclass(frozen=True, eq=False)

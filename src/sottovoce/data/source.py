@@ -1,42 +1,63 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table by the names of its columns: which one is asked about, whose rows they are, and where
-budgets are found.
+"""DataSource, the one way from data to budgets and rows, wherever the data live.
 
-Names come from the caller, and what they leave out from a schema. Nothing but the header is read
-here; the census reads people and budgets, and the question reads the rest when it has been paid
-for. Where a schema names a column of people, the promise is to people: that each row counts as a
-person of its own has to be asked for.
+    arrays, data frames, files, tables of a database or a cluster → DataSource → Dataset
+
+A source says which column is asked about, whose the rows are, and where budgets are found. Names
+come from the caller, and what they leave out from a schema; what is missing or contradictory is
+refused before a table is opened. Then the census reads people and budgets, and the estimator reads
+the rest when it has been paid for. Where a schema names a column of people, the promise is to
+people: that each row counts as a person of its own has to be asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
 
 import pyarrow as pa
 
-from sottovoce.arrays import count_dimensions, get_named_column, list_feature_names
+from sottovoce.arrays import (
+    count_dimensions,
+    get_column_name,
+    get_named_column,
+    list_feature_names,
+)
 from sottovoce.budgets import Budgets, series_to_mapping
-from sottovoce.data.budget_table import Grants
+from sottovoce.data.budget_table import (
+    Grants,
+    choose_budget_column,
+    convert_tiers,
+    refuse_another_order,
+    scale_budgets,
+    select_tiers,
+)
 from sottovoce.data.census import take_census
 from sottovoce.data.encoding import Recoding
 from sottovoce.data.engine import (
+    DEFAULT_TEXT_FORMAT,
     Dataset,
     Engine,
+    TextFormat,
     Watch,
+    get_table_label,
     is_external_table,
     open_engine,
+    read_columns,
     require_columns,
 )
 from sottovoce.data.kernels import GroupLookup
 from sottovoce.data.readers import ClassLabel, ColumnReader, Label
-from sottovoce.errors import InvalidParameter, MissingColumn
-from sottovoce.schema import Bounds, Schema
+from sottovoce.errors import InvalidBounds, InvalidParameter, InvalidSchema, MissingColumn
+from sottovoce.schema import Bounds, Classes, Column, Schema, Subject, format_class
 
 #: What ``groups`` says where each row is to count as a person of its own, although a schema names
 #: people.
 ROWS_MARKER = "rows"
+#: The engine of rows that are described and not opened yet.
+UNOPENED: Any = None
 
 
 def find_schema(question: Any) -> Schema:
@@ -127,91 +148,12 @@ def owners_missing_error(schema: Schema) -> InvalidParameter:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Values:
-    """What a question is asked about rows in memory, with columns in the place of their names."""
-
-    X: Any
-    y: Any
-    epsilon: Any
-    groups: Any
-    column: str | None = None  # the name of y, where it was named
-
-    @classmethod
-    def of(
-        cls, question: Any, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None
-    ) -> Values:
-        """Looks up what is named by the caller, or by the question's schema."""
-        if isinstance(X, pa.RecordBatch):
-            X = pa.Table.from_batches([X])
-        schema = find_schema(question)
-        names = list_feature_names(X)
-        if names is None:
-            _refuse_names(y, None if is_rows_marker(groups) else groups)
-        if y is None and names is not None and schema.label in names:
-            y = schema.label
-        if isinstance(y, str):
-            column = y
-        else:
-            column = None
-        person = _find_owners(schema, names, epsilon, groups)
-        budget = _find_budget_column(schema, names, epsilon)
-        _refuse_one_column_twice(column, person, budget)
-        if isinstance(person, str):
-            owners = get_named_column(X, person)
-        else:
-            owners = person
-        _refuse_another_order(epsilon, owners, X, y)
-        if budget is not None:
-            epsilon = _convert_tiers(get_named_column(X, budget), _select_tiers(schema, budget))
-        elif _is_table(epsilon) and not isinstance(epsilon, str):
-            grants = Grants.from_source(
-                epsilon,
-                person if isinstance(person, str) else schema.person,
-                None,
-                schema.tiers,
-                None,
-            )
-            epsilon = grants.to_mapping()
-        if column is None:
-            values = y
-        else:
-            values = get_named_column(X, column)
-        return cls(
-            _drop_used_columns(question, X, names, y, (column, person, budget)),
-            values,
-            epsilon,
-            owners,
-            column,
-        )
-
-
 def _refuse_names(*said: Any) -> None:
     if any(isinstance(word, str) for word in said):
         raise InvalidParameter(
             "A column is named, but the table has no names.",
             "Names are looked up in a data frame, an Arrow table, or a table that lives elsewhere.",
             "Pass such a table, or the columns themselves.",
-        )
-
-
-def _refuse_another_order(epsilon: Any, owners: Any, *tables: Any) -> None:
-    """Refuses a Series of ε by row whose index says that it is in another order, or that it is by
-    person.
-    """
-    given = series_to_mapping(epsilon)
-    indices = [table.index for table in tables if hasattr(getattr(table, "index", None), "equals")]
-    if given is None or not indices or any(epsilon.index.equals(index) for index in indices):
-        return
-    by_name = owners is None and all(isinstance(name, str) for name in given)
-    if by_name or any(len(index) == len(given) and set(index) == set(given) for index in indices):
-        raise InvalidParameter(
-            "It is not clear which ε belongs to which row: the Series has another index than the "
-            "table.",
-            "Budgets by row are in the order of the rows; budgets by person need the owner of "
-            "each row.",
-            "Pass epsilon.to_numpy() if it is in the order of the rows, or groups= with the "
-            "owners.",
         )
 
 
@@ -236,37 +178,6 @@ def _find_owners(schema: Schema, names: list[str] | None, epsilon: Any, groups: 
             raise owners_missing_error(schema)
         return None
     return find_owner_column(schema, names, groups)
-
-
-def _find_budget_column(schema: Schema, names: list[str] | None, epsilon: Any) -> str | None:
-    if isinstance(epsilon, str) and names is not None:
-        return epsilon
-    if epsilon is not None or schema.budget is None:
-        return None
-    if names is None or schema.budget not in names:
-        raise MissingColumn(
-            f"The schema names a column of budgets, {schema.budget!r}, that this table does not "
-            "have.",
-            "Everybody's own ε is in that column.",
-            "Pass a table that has it, or pass epsilon=.",
-        )
-    return schema.budget
-
-
-def _select_tiers(schema: Schema, budget: Any) -> Mapping[str, float]:
-    """Returns the price list: it is that of the schema's own column of budgets, not of another that
-    was named.
-    """
-    if isinstance(budget, str) and schema.budget not in (None, budget):
-        return {}
-    return schema.tiers
-
-
-def _convert_tiers(column: Any, tiers: Mapping[str, float]) -> Any:
-    """Returns a column of budgets as ε; where there are tiers, the column names them."""
-    if tiers:
-        return Budgets.tiers(tiers, column).epsilon
-    return column
 
 
 def _drop_used_columns(
@@ -297,87 +208,325 @@ def _drop_used_columns(
 
 @dataclass(frozen=True, eq=False)
 class DataSource:
-    """A table and what its columns are for."""
+    """Where budgets and rows come from: a table, and what its columns are for."""
 
-    source: Any
-    header: Engine  # tells which columns there are
-    value: str | None  # the label, or the one column in question
-    person: str | None
-    budget: Any  # ε for all, the name of a column, a mapping from person, or another table
-    tiers: Mapping[str, float]
-    others: tuple[str, ...]  # every other column, in the table's order
-    engine: str | None = None
-    watch: Watch | None = None
+    table: Any  # a path or a table that lives elsewhere; in memory, the features or one column
+    column: str | None = None  # the label, or the one column in question
+    bounds: tuple[float, float] | None = None
+    budget: str | None = None  # the column with everybody's own ε
+    epsilon: Any = None  # one ε for everybody; in memory also by row, by person, or Budgets
+    person: str | None = None
+    schema: Path | Schema | None = None  # in a file, or as it is
+    missing: float | None = None
+    tiers: Mapping[str, float] = field(default_factory=dict)
+    # for a model: the schema with its label and features, and nothing else
+    features: Schema | None = None
+    share: float = 1.0  # how much of what everybody grants may be spent
+    budgets: Any = None  # a table of its own with everybody's budget, or a mapping from person
+    engine: str | None = None  # what reads the table; None: what suits it
+    text: TextFormat | None = None  # how text files are written; None: as their headers tell
+    # whether each row was asked for as a person of its own, although the schema names people
+    by_row: bool = False
+    name: str | None = None  # what the table is called in a release; None: the name of its file
+    units: Mapping[str, str] = field(default_factory=dict)  # declared units, by column
+    others: tuple[str, ...] = ()  # columns without a purpose so far, in the table's order
+    in_memory: bool = False  # whether what follows are the columns themselves
+    labels: Any = None
+    owners: Any = None
 
     @classmethod
     def of(
         cls,
-        source: Any,
-        value: Any,
-        budget: Any,
-        person: Any,
-        bounds: Any,
+        question: Any,
+        X: Any,
+        y: Any = None,
+        epsilon: Any = None,
+        groups: Any = None,
         engine: str | None = None,
-        watch: Watch | None = None,
-    ) -> DataSource:
-        """The table with what was said about its columns, completed from a schema."""
-        if isinstance(bounds, Schema):
-            schema = bounds
+    ) -> Self:
+        """Returns the source of what a call in Python was given: columns, or a table and names.
+
+        Parameters
+        ----------
+        question :
+            the estimator; its schema completes what is not said.
+        X, y, epsilon, groups :
+            as ``fit`` takes them.
+        engine :
+            what opens a path; None: what suits it.
+
+        Raises
+        ------
+        InvalidParameter, MissingColumn
+            if something is missing or contradictory.
+        """
+        if is_read_by_names(find_schema(question), X, y, epsilon, groups):
+            return cls.of_table(question, X, y, epsilon, groups, engine)
+        return cls.of_columns(question, X, y, epsilon, groups)
+
+    @classmethod
+    def of_columns(
+        cls, question: Any, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None
+    ) -> Self:
+        """Returns the source of rows in memory, with columns in the place of their names."""
+        if isinstance(X, pa.RecordBatch):
+            X = pa.Table.from_batches([X])
+        schema = find_schema(question)
+        names = list_feature_names(X)
+        if names is None:
+            _refuse_names(y, None if is_rows_marker(groups) else groups)
+        if y is None and names is not None and schema.label in names:
+            y = schema.label
+        if isinstance(y, str):
+            column = y
         else:
-            schema = Schema()
-        by_person = series_to_mapping(budget)  # these rows have no order that a column could follow
-        if by_person is not None:
-            budget = by_person
-        _refuse_columns_themselves(value, person, budget)
-        header = open_engine(source, engine)
-        names = (
-            schema.label if value is None else value,
-            find_owner_column(schema, header.columns(), person),
-        )
-        if budget is None:
-            budget = schema.budget
-        _refuse_one_column_twice(*names, budget)
-        require_columns(header, *names, budget if isinstance(budget, str) else None)
-        used = {*names, budget if isinstance(budget, str) else None}
-        others = tuple(name for name in header.columns() if name not in used)
+            column = None
+        person = _find_owners(schema, names, epsilon, groups)
+        budget = choose_budget_column(schema, names, epsilon)
+        _refuse_one_column_twice(column, person, budget)
+        if isinstance(person, str):
+            owners = get_named_column(X, person)
+        else:
+            owners = person
+        refuse_another_order(epsilon, owners, X, y)
+        if budget is not None:
+            epsilon = convert_tiers(get_named_column(X, budget), select_tiers(schema, budget))
+        elif _is_table(epsilon) and not isinstance(epsilon, str):
+            people = person if isinstance(person, str) else schema.person
+            grants = Grants.from_source(epsilon, people, None, schema.tiers, None)
+            epsilon = grants.to_mapping()
+        if column is None:
+            labels = y
+        else:
+            labels = get_named_column(X, column)
         return cls(
-            source,
-            header,
-            names[0],
-            names[1],
-            budget,
-            _select_tiers(schema, budget),
-            others,
-            engine,
-            watch,
+            _drop_used_columns(question, X, names, y, (column, person, budget)),
+            column=column,
+            epsilon=epsilon,
+            schema=schema,
+            name=schema.name,
+            units=schema.units,
+            in_memory=True,
+            labels=labels,
+            owners=owners,
+        )
+
+    @classmethod
+    def of_table(
+        cls,
+        question: Any,
+        table: Any,
+        column: Any = None,
+        epsilon: Any = None,
+        person: Any = None,
+        engine: str | None = None,
+    ) -> Self:
+        """Returns the source of a table by the names of its columns; nothing but the header is
+        read.
+        """
+        schema = find_schema(question)
+        by_person = series_to_mapping(epsilon)
+        if by_person is not None:  # these rows have no order that a column could follow
+            epsilon = by_person
+        _refuse_columns_themselves(column, person, epsilon)
+        header = open_engine(table, engine)
+        by_row = is_rows_marker(person)
+        if column is None:
+            column = schema.label
+        person = find_owner_column(schema, header.columns(), person)
+        if epsilon is None:
+            epsilon = schema.budget
+        budget = epsilon if isinstance(epsilon, str) else None
+        _refuse_one_column_twice(column, person, budget)
+        require_columns(header, column, person, budget)
+        apart = budget is None and (isinstance(epsilon, Mapping) or _is_table(epsilon))
+        return cls(
+            table,
+            column=column,
+            budget=budget,
+            epsilon=None if apart or budget is not None else epsilon,
+            person=person,
+            schema=schema,
+            tiers=select_tiers(schema, epsilon),
+            budgets=epsilon if apart else None,
+            engine=engine,
+            by_row=by_row,
+            name=schema.name,
+            units=schema.units,
+            others=tuple(n for n in header.columns() if n not in {column, person, budget}),
+        )
+
+    @property
+    def private_columns(self) -> tuple[str, ...]:
+        """The private columns: the one in question, if there is one yet, or a label and its
+        features.
+        """
+        if self.features is not None:
+            return tuple(self.features.columns)
+        if self.column is None:
+            return ()
+        return (self.column,)
+
+    @property
+    def private_numbers(self) -> tuple[str, ...]:
+        """Those of them that hold numbers; factors are text."""
+        if self.features is None:
+            return self.private_columns
+        return tuple(
+            name for name, column in self.features.columns.items() if column.kind == "number"
+        )
+
+    @property
+    def subject(self) -> Subject:
+        """What the question is about, in public words."""
+        column = self.column
+        if column is None and self.in_memory:
+            column = get_column_name(self.table if self.labels is None else self.labels)
+        if column is None and isinstance(self.schema, Schema):
+            column = self.schema.label
+        return Subject(column, self.name or get_table_label(self.table), self.units)
+
+    @property
+    def classes(self) -> Classes | None:
+        """The declared classes, where the label is a factor."""
+        if self.features is None:
+            label = None
+        else:
+            label = self.features.columns.get(str(self.features.label))
+        if label is not None and label.kind == "factor":
+            return Classes(label.levels)
+        return None
+
+    def for_regression(self) -> Self:
+        """Returns the same question, completed, about the label that the schema names and all
+        features it describes.
+        """
+        schema = self._require_schema()
+        return self._complete_names(schema)._complete_bounds(schema)._select_features(schema)
+
+    def for_classification(self) -> Self:
+        """Returns the same for a label that is a factor, whose levels are the classes."""
+        schema = self._require_schema()
+        _refuse_no_classes(str(schema.label), schema.columns.get(str(schema.label)))
+        return self._complete_names(schema)._select_features(schema)
+
+    def complete(self) -> Self:
+        """Returns the same question with what the schema adds; refuses it if something is still
+        missing.
+        """
+        schema = self._load_schema() or Schema()
+        return self._complete_names(schema)._complete_bounds(schema)
+
+    def _load_schema(self) -> Schema | None:
+        if isinstance(self.schema, Path):
+            return Schema.load(self.schema)
+        return self.schema
+
+    def _require_schema(self) -> Schema:
+        schema = self._load_schema()
+        if schema is None or schema.label is None:
+            raise _no_label_error()
+        return schema
+
+    def _complete_names(self, schema: Schema) -> Self:
+        by_row = self.by_row or is_rows_marker(self.person)
+        whole = replace(
+            self,
+            person=None if by_row else self.person or schema.person,
+            by_row=by_row,
+            column=self.column or schema.label,
+            name=self.name or schema.name,
+            units=schema.units,
+        )
+        whole = whole._complete_budget(schema)
+        _refuse_one_column_twice(whole.column, whole.person, whole._budget_column)
+        return whole
+
+    def _select_features(self, schema: Schema) -> Self:
+        # What names people or budgets, here or in the schema, is no feature; neither is text.
+        others = {self.person, self.budget, schema.person, schema.budget}
+        kept = {n: c for n, c in schema.columns.items() if n not in others and c.kind != "text"}
+        return replace(self, features=Schema(columns=kept, label=schema.label))
+
+    def _complete_budget(self, schema: Schema) -> Self:
+        budget = self.budget or (schema.budget if self.epsilon is None else None)
+        if (budget is None and self.budgets is None) == (self.epsilon is None):
+            raise InvalidParameter(
+                "Budgets are given twice, or not at all.",
+                "Either a column with everybody's own ε or one ε for everybody is needed.",
+                "Pass --budget-column (or name it in the schema), --budgets, or --epsilon; one "
+                "of them.",
+            )
+        # Tiers are the price list of the schema's own budget column, not of another named on the
+        # line.
+        listed = budget is not None and schema.budget in (None, budget)
+        return replace(self, budget=budget, tiers=schema.tiers if listed else {})
+
+    def _complete_bounds(self, schema: Schema) -> Self:
+        if self.column is None:
+            raise InvalidParameter(
+                "No column is named.",
+                "A question is about one column of numbers.",
+                "Pass --column, or name it as label in the schema.",
+            )
+        if self.bounds is None and self.schema is None:
+            raise InvalidBounds(
+                "No bounds are given.",
+                "A lowest and a highest possible value must be declared from public knowledge.",
+                "Pass --bounds LOW HIGH, or a --schema that has them; never take them from the "
+                "data.",
+            )
+        described = schema.columns.get(self.column)
+        if self.missing is None and described is not None:
+            missing = described.missing
+        else:
+            missing = self.missing
+        return replace(self, bounds=self.bounds or schema.interval(self.column), missing=missing)
+
+    def select_people(self) -> Self:
+        """Returns the same table about people and their budgets alone, which is all that a plan
+        reads of it.
+        """
+        schema = self._load_schema() or Schema()
+        budget = self.budget
+        if budget is None and self.epsilon is None:
+            budget = schema.budget
+        return type(self)(
+            self.table,
+            budget=budget,
+            epsilon=self.epsilon,
+            person=self.person or schema.person,
+            tiers=schema.tiers if budget is not None else {},
         )
 
     def find_column(self) -> str:
-        """The column in question, where there is one only: the one that was named, or the only one
-        that is left.
+        """Returns the column in question, where there is one only: the one that was named, or the
+        only one that is left.
         """
-        if self.value is None and len(self.others) != 1:
+        if self.column is not None:
+            return self.column
+        if len(self.others) != 1:
             raise InvalidParameter(
                 "It is not clear which column is asked about.",
                 "The table has several that are neither people nor budgets.",
                 "Name it with column=.",
             )
-        if self.value is None:
-            return self.others[0]
-        return self.value
+        return self.others[0]
 
-    def label(self) -> str:
-        """The label of a regression, which has to be named."""
-        if self.value is None:
+    def find_label(self) -> str:
+        """Returns the label of a regression, which has to be named."""
+        if self.column is None:
             raise InvalidParameter(
                 "It is not said which column is the label.",
                 "",
                 'Pass its name as y, or a schema with label = "...".',
             )
-        return self.value
+        return self.column
 
-    def features(self, bounds: Any) -> tuple[str, ...]:
-        """The columns that bounds are for, in the table's order (a schema names its own)."""
+    def list_features(self, bounds: Any) -> tuple[str, ...]:
+        """Returns the columns that bounds are for, in the table's order (a schema names its
+        own).
+        """
         if isinstance(bounds, Bounds) and bounds.features is None:
             raise InvalidParameter(
                 "A norm alone bounds rows of a table.",
@@ -386,95 +535,138 @@ class DataSource:
             )
         return self.others
 
-    def column(self) -> Dataset:
-        """What a question about one column reads."""
-        return Dataset(self.header, self.find_column(), GroupLookup())
+    def describe_column(self, label: Label) -> Dataset:
+        """Returns what a question about one column reads."""
+        return Dataset(UNOPENED, label.column, GroupLookup(), label=label)
 
-    def regression(self, recoding: Recoding, label: Label | ClassLabel) -> Dataset:
-        """What a regression or a classifier reads."""
-        return Dataset(self.header, label.column, GroupLookup(), ColumnReader(recoding), label)
+    def describe_regression(self, recoding: Recoding, label: Label | ClassLabel) -> Dataset:
+        """Returns what a regression or a classifier reads."""
+        return Dataset(UNOPENED, label.column, GroupLookup(), ColumnReader(recoding), label)
 
-    def read(self, rows: Dataset) -> tuple[Budgets, Dataset]:
-        """Takes the census, and returns the budgets and the rows with their owners, columns of
-        numbers as such.
+    def describe_model(self) -> Dataset:
+        """Returns what a regression reads of a table whose schema names the label and the
+        features.
         """
-        numbers = _list_number_columns(rows)
-        if isinstance(self.budget, str) and not self.tiers:
-            own: tuple[str, ...] = (self.budget,)
+        column = self.find_label()
+        schema = self.features or self._require_schema()
+        label = Label(column, *schema.interval(column), self.missing)
+        return self.describe_regression(Recoding.of_schema(schema), label)
+
+    def read(self, rows: Dataset, watch: Watch | None = None) -> Dataset:
+        """Opens the table, counts people and budgets, and returns the rows with both.
+
+        Parameters
+        ----------
+        rows :
+            what is read of the table, as ``describe_column`` or ``describe_regression`` has it.
+        watch :
+            is told how many rows were read.
+        """
+        engine = self._open(_list_number_columns(rows), watch)
+        if rows.features is None:
+            features: tuple[str, ...] = ()
         else:
-            own = ()
-        engine = open_engine(self.source, self.engine, (*own, *numbers), self.watch)
-        require_columns(
-            engine, rows.value, *(() if rows.features is None else rows.features.columns)
+            features = rows.features.columns
+        require_columns(engine, rows.value, *features, self._budget_column, self.person)
+        budgets, owner = self._count(engine)
+        subject = replace(self.subject, column=rows.value)
+        return replace(rows, engine=engine, owner=owner, budgets=budgets, subject=subject)
+
+    def read_budgets(self, watch: Watch | None = None) -> tuple[Budgets, GroupLookup]:
+        """Returns everybody's budget and how to find a row's owner; the columns in question are
+        looked for and not read.
+        """
+        engine = self._open((), watch)
+        require_columns(engine, *self.private_columns, self._budget_column, self.person)
+        return self._count(engine)
+
+    def load(self) -> Self:
+        """Returns the same in memory, for an estimator that cannot do with less."""
+        if self.in_memory:
+            return self
+        named = [name for name in (self.column, self.budget, self.person) if name is not None]
+        priced = None if self.tiers else self.budget
+        numbers = tuple(n for n in (*self.others, self.column, priced) if n is not None)
+        whole = read_columns(open_engine(self.table, numbers=numbers), (*self.others, *named))
+        epsilon = self.epsilon
+        if self.budget is not None:
+            epsilon = convert_tiers(whole.column(self.budget), self.tiers)
+        elif isinstance(self.budgets, Mapping):
+            epsilon = self.budgets
+        elif self.budgets is not None:
+            epsilon = self._read_grants().to_mapping()
+        return replace(
+            self,
+            table=whole.select(list(self.others)),
+            epsilon=epsilon,
+            budget=None,
+            budgets=None,
+            in_memory=True,
+            labels=None if self.column is None else whole.column(self.column),
+            owners=None if self.person is None else whole.column(self.person),
         )
-        budgets, owner = take_census(engine, person=self.person, **self._locate_budgets())
-        return budgets, replace(rows, engine=engine, owner=owner)
 
-    def _locate_budgets(self) -> dict[str, Any]:
-        """Where the census finds budgets."""
-        if isinstance(self.budget, str):
-            return {"budget": self.budget, "tiers": self.tiers or None}
-        if isinstance(self.budget, Mapping):
-            return {"grants": Grants.of_mapping(self.budget)}
-        if _is_table(self.budget):
-            return {
-                "grants": Grants.from_source(
-                    self.budget, self.person, None, self.tiers, self.engine
-                )
-            }
-        return {"epsilon": self.budget}
+    @property
+    def _budget_column(self) -> str | None:
+        """The column of budgets in this table; there is none where budgets live elsewhere."""
+        if self.budgets is not None:
+            return None
+        return self.budget
+
+    def _open(self, numbers: tuple[str, ...], watch: Watch | None) -> Engine:
+        if self._budget_column is not None and not self.tiers:
+            numbers = (self._budget_column, *numbers)
+        text = self.text or DEFAULT_TEXT_FORMAT
+        engine = open_engine(self.table, self.engine, numbers, watch, text)
+        if self.by_row:  # refuses a table in which that could be a column
+            find_owner_column(Schema(), engine.columns(), ROWS_MARKER)
+        return engine
+
+    def _count(self, engine: Engine) -> tuple[Budgets, GroupLookup]:
+        counted = take_census(
+            engine,
+            epsilon=self.epsilon,
+            budget=self._budget_column,
+            person=self.person,
+            tiers=self.tiers if self._budget_column is not None else None,
+            grants=None if self.budgets is None else self._read_grants(),
+        )
+        return scale_budgets(*counted, self.share)
+
+    def _read_grants(self) -> Grants:
+        if isinstance(self.budgets, Mapping):
+            return Grants.of_mapping(self.budgets)
+        text = self.text or DEFAULT_TEXT_FORMAT
+        return Grants.from_source(
+            self.budgets, self.person, self.budget, self.tiers or None, self.engine, text
+        )
 
 
-def load_values(question: Any, X: Any, y: Any, epsilon: Any, groups: Any) -> Values:
-    """Returns the same in memory where it is a table by names, for a question that cannot do with
-    less.
-    """
-    schema = find_schema(question)
-    if not is_read_by_names(schema, X, y, epsilon, groups):
-        return Values.of(question, X, y, epsilon, groups)
-    table = DataSource.of(X, y, epsilon, groups, schema)
-    named = [name for name in (table.value, table.budget, table.person) if isinstance(name, str)]
-    if table.tiers:
-        priced = None
-    else:
-        priced = table.budget
-    numbers = tuple(name for name in (*table.others, table.value, priced) if isinstance(name, str))
-    whole = read_columns(open_engine(X, numbers=numbers), (*table.others, *named))
-    label, owners = (
-        None if name is None else whole.column(name) for name in (table.value, table.person)
+def _no_label_error() -> InvalidSchema:
+    return InvalidSchema(
+        "There is no schema, or it does not say which column is the label.",
+        "A model needs a label and features with their ranges or levels, from public knowledge.",
+        'Write one with `sottovoce schema draft`, fill it in, add label = "...", and pass it as '
+        "--schema.",
     )
-    budget = table.budget
-    if isinstance(budget, str):
-        budget = _convert_tiers(whole.column(budget), table.tiers)
-    elif _is_table(budget):
-        budget = Grants.from_source(budget, table.person, None, table.tiers, None).to_mapping()
-    return Values(whole.select(list(table.others)), label, budget, owners, table.value)
+
+
+def _refuse_no_classes(label: str, described: Column | None) -> None:
+    if described is None or described.kind != "factor":
+        levels: tuple[str, ...] = ()
+    else:
+        levels = described.levels
+    if len(set(map(format_class, levels))) < max(len(levels), 2):
+        raise InvalidSchema(
+            f"The schema does not give {label!r} two or more levels, all different.",
+            "A label to classify is a factor, and its levels are the classes that can occur, "
+            "from public knowledge.",
+            f'Write kind = "factor" and levels = ["...", "..."] under [columns.{label}].',
+        )
 
 
 def _is_table(budget: Any) -> bool:
     return is_external_table(budget) or list_feature_names(budget) is not None
-
-
-def read_columns(engine: Engine, columns: tuple[str, ...]) -> pa.Table:
-    """Returns columns of a table in memory, for what cannot do with less."""
-    require_columns(engine, *columns)
-    batches = engine.fold(_BatchCollector(columns))
-    if batches:
-        return pa.Table.from_batches(batches)
-    return pa.table({name: pa.array([], pa.null()) for name in columns})
-
-
-@dataclass(frozen=True)
-class _BatchCollector:
-    """Keeps the batches."""
-
-    columns: tuple[str, ...]
-
-    def zero(self) -> list[Any]:
-        return []
-
-    def __call__(self, batch: Any) -> list[Any]:
-        return [batch.select(list(self.columns))]
 
 
 def _list_number_columns(rows: Dataset) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ from sottovoce.arrays import (
 from sottovoce.budgets import LEAVE_OUT, Budgets
 from sottovoce.data.engine import is_external_table
 from sottovoce.data.kernels import fill_missing
-from sottovoce.data.source import ROWS_MARKER, Values, find_schema
+from sottovoce.data.source import ROWS_MARKER, DataSource, find_schema
 from sottovoce.errors import InvalidBudget, InvalidParameter, ReleaseFailed
 from sottovoce.estimator import make_budgets
 from sottovoce.estimators import baseline_errors
@@ -248,14 +248,15 @@ class FitRequest:
             # a question about one column takes it first, whatever it is called
             X = y
             y = None
-        given = Values.of(estimator, X, y, epsilon, groups)
-        one = given.column is not None and "X" not in names
-        data = _assign_columns(names, given.y if one else given.X, None if one else given.y)
-        epsilon = given.epsilon
-        groups = given.groups
+        source = DataSource.of_columns(estimator, X, y, epsilon, groups)
+        if source.column is not None and "X" not in names:
+            data = _assign_columns(names, source.labels, None)
+        else:
+            data = _assign_columns(names, source.table, source.labels)
+        groups = source.owners
         count = min(count_rows(values, name) for name, values in data.items())
         check_same_length(count, **data, groups=groups)
-        budgets = make_budgets(epsilon, groups, count)  # owners were looked up
+        budgets = make_budgets(source.epsilon, groups, count)  # owners were looked up
         check_same_length(count, epsilon=budgets.row_codes())
         return cls(data, budgets)
 

@@ -38,13 +38,13 @@ from sottovoce.errors import InvalidData, InvalidParameter, InvalidRelease
 from sottovoce.estimator import (
     KIND,
     VALUE,
+    count_declared_columns,
     make_budgets,
     make_label,
     make_recoding,
+    make_release,
     read_source,
-    refuse_invalid_rows,
     restore_model,
-    run_release,
     set_fitted_attributes,
 )
 from sottovoce.estimators import erm_mechanism
@@ -180,11 +180,8 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         data frame of Spark or Dask. ``progress`` shows the steps done, and nothing else: True for a
         bar, or a function of the number of steps.
         """
-        budgets, rows = read_source(self, X, y, epsilon=epsilon, groups=groups)
-        plan = self.plan_for(budgets, rows)
-        refuse_invalid_rows(self, plan, rows)
-        with report_steps(progress, plan.parameters["steps"]) as watch:
-            release = run_release(_ERMWithProgress(self, watch), plan, rows)  # type: ignore[arg-type]
+        dataset = read_source(self, DataSource.of(self, X, y, epsilon, groups))
+        plan, release = make_release(self, dataset, progress=progress)
         set_fitted_attributes(self, release, plan.guarantee, X)
         return self
 
@@ -199,7 +196,13 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         budgets = make_budgets(epsilon, groups, rows, find_schema(self))
         return make_erm_plan(self, budgets, self._make_recoding(n_features), self._describe_label())
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Dataset]:
+    def validate(self) -> None:
+        """Refuses a loss, bounds and parameters that are wrong for any people."""
+        width = count_declared_columns(self.bounds, self.missing)
+        self._make_label()
+        _refuse_unknown(self.get_params(deep=False), width)
+
+    def gather(self, *data: Any, epsilon: Any, groups: Any) -> Dataset:
         """Returns the budgets and rows of features and label in memory, with the owner of each
         row.
         """
@@ -226,19 +229,20 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         ):  # a person's rows together, so that no step has to sort them
             order = np.argsort(columns[PERSON], kind="stable")
             columns = {name: array[order] for name, array in columns.items()}
-        return budgets, Dataset(
+        return Dataset(
             get_default_engine().of_columns(columns),
             VALUE,
             GroupLookup(KIND),
             EncodedReader(recoding),
             label,
+            budgets=budgets,
         )
 
     def rows_of(self, table: DataSource) -> Dataset:
         """Returns the features and the label that are read of a table."""
-        recoding = self._make_recoding(table.features(self.bounds))
-        label = replace(self._make_label(), column=table.label())
-        return table.regression(
+        recoding = self._make_recoding(table.list_features(self.bounds))
+        label = replace(self._make_label(), column=table.find_label())
+        return table.describe_regression(
             recoding, replace(label, coded=False) if isinstance(label, ClassLabel) else label
         )
 
@@ -264,11 +268,10 @@ class ERM(BaseEstimator):  # type: ignore[misc]
             )
         return plan
 
-    def answer(
-        self, plan: Plan, rows: Dataset, watch: Callable[[int], None] = lambda step: None
-    ) -> Release:
+    def answer(self, plan: Plan, rows: Dataset, progress: Progress = False) -> Release:
         """Reads the rows, draws the noise, and returns the release."""
-        theta = run_erm(self, plan, rows, watch)
+        with report_steps(progress, plan.parameters["steps"]) as watch:
+            theta = run_erm(self, plan, rows, watch)
         recoding = Recoding.from_dict(plan.parameters["features"])
         if "classes" in plan.parameters:
             model = _describe_model(recoding, *recoding.to_original_units(theta[0] / 2, theta[1:]))
@@ -377,18 +380,6 @@ class ERM(BaseEstimator):  # type: ignore[misc]
             tags.estimator_type = "regressor"
             tags.regressor_tags = RegressorTags(poor_score=True)
         return tags
-
-
-@dataclass(frozen=True)
-class _ERMWithProgress:
-    """The question together with whoever watches its steps."""
-
-    question: ERM
-    watch: Callable[[int], None]
-
-    def answer(self, plan: Plan, rows: Dataset) -> Release:
-        """The question's answer, watched."""
-        return self.question.answer(plan, rows, self.watch)
 
 
 def _describe_model(recoding: Recoding, intercept: float, coefficients: Floats) -> dict[str, Any]:

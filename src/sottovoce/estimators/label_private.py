@@ -44,7 +44,7 @@ from sottovoce.budgets import BudgetGroups, Budgets
 from sottovoce.data.engine import Dataset, get_default_engine, get_table_label
 from sottovoce.data.kernels import PIECE_ROWS, GroupLookup, as_array, as_floats, exact_dot
 from sottovoce.data.readers import Label
-from sottovoce.data.source import DataSource, Values, load_values
+from sottovoce.data.source import DataSource
 from sottovoce.errors import (
     InvalidBounds,
     InvalidBudget,
@@ -52,7 +52,7 @@ from sottovoce.errors import (
     InvalidParameter,
     MissingValues,
 )
-from sottovoce.estimator import check_missing_constant, make_budgets, read_values, release_dataset
+from sottovoce.estimator import check_missing_constant, make_budgets, make_release, read_source
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import integer
 from sottovoce.noise.grid import Grid, exponent_below, power_of_two
@@ -165,13 +165,11 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         named: dict[str, Any] = (
             {"column": y, "table": get_table_label(X)} if isinstance(y, str) else {}
         )
-        given = load_values(self, X, y, epsilon, groups)
-        plan, release = release_dataset(
-            self, *read_values(self, given, given.epsilon, given.groups)
-        )
+        source = DataSource.of(self, X, y, epsilon, groups).load()
+        plan, release = make_release(self, read_source(self, source))
         self.release_ = replace(release, **named)
         validate_data(
-            self, given.X, skip_check_array=True
+            self, source.table, skip_check_array=True
         )  # keeps the number of features and their names
         self.guarantee_ = plan.guarantee
         self.linear_map_ = np.ldexp(plan.grid.map.astype(np.float64), plan.grid.map_exponent)
@@ -191,12 +189,20 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         """What it will cost whom, and how accurate it will be; features are public, and no label is
         needed.
         """
-        given = Values.of(self, X, None, epsilon, groups)
-        design = self._make_design(given.X)
-        budgets = make_budgets(given.epsilon, given.groups, len(design.rows))
+        source = DataSource.of_columns(self, X, None, epsilon, groups)
+        design = self._make_design(source.table)
+        budgets = make_budgets(source.epsilon, source.owners, len(design.rows))
         return self._make_plan(_split_groups(budgets, len(design.rows)), design)
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Dataset]:
+    def validate(self) -> None:
+        """Refuses bounds of labels and parameters that are wrong for any people."""
+        low, high = self._get_bounds()
+        self._get_missing_constant(low, high)
+        self._get_variance(high - low)
+        check_flag(self.fit_intercept, "fit_intercept")
+        self._check_sensitivity()
+
+    def gather(self, *data: Any, epsilon: Any, groups: Any) -> Dataset:
         """Returns the budgets, one kind a person, and the rows of public features and private
         labels.
         """
@@ -213,7 +219,8 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         engine = get_default_engine().of_columns(
             {VALUE: labels, PERSON: _list_owners(budgets), ROW: np.arange(n)}
         )
-        return budgets, Dataset(engine, VALUE, GroupLookup(PERSON), design, Label(VALUE, low, high))
+        label = Label(VALUE, low, high)
+        return Dataset(engine, VALUE, GroupLookup(PERSON), design, label, budgets=budgets)
 
     def rows_of(self, table: DataSource) -> Dataset:
         """Refuses what ``fit`` would load."""
@@ -287,12 +294,7 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         self, budgets: Budgets, design: Design, owner: Integers, ratio: float
     ) -> Solution:
         """The best map; rows of people who grant nothing are not in it."""
-        if not is_one_of(self.sensitivity, SOLVERS):
-            raise InvalidParameter(
-                "There is no such sensitivity.",
-                f"There are {' and '.join(SOLVERS)}.",
-                "Choose one.",
-            )
+        self._check_sensitivity()
         granted = budgets.kinds.epsilon
         if not granted.any():
             raise InvalidBudget(
@@ -307,6 +309,14 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         C = np.zeros(design.rows.shape[::-1])
         C[:, rows] = solution.map
         return replace(solution, map=C)
+
+    def _check_sensitivity(self) -> None:
+        if not is_one_of(self.sensitivity, SOLVERS):
+            raise InvalidParameter(
+                "There is no such sensitivity.",
+                f"There are {' and '.join(SOLVERS)}.",
+                "Choose one.",
+            )
 
     def _make_design(self, X: Any) -> Design:
         rows = _check_finite(to_matrix(X, None))

@@ -28,10 +28,12 @@ from sottovoce.data.source import DataSource, find_schema
 from sottovoce.errors import InvalidParameter, InvalidRelease
 from sottovoce.estimator import (
     VALUE,
+    count_declared_columns,
     load_matrix,
     make_budgets,
     make_recoding,
     make_release,
+    read_source,
     restore_model,
     set_fitted_attributes,
 )
@@ -127,7 +129,8 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         columns (or ε another table, by person): a path, a DuckDB relation, a dataset of Arrow, a
         data frame of Spark or Dask.
         """
-        plan, release = make_release(self, X, y, epsilon=epsilon, groups=groups)
+        dataset = read_source(self, DataSource.of(self, X, y, epsilon, groups))
+        plan, release = make_release(self, dataset)
         set_fitted_attributes(self, release, plan.guarantee, X)
         return self
 
@@ -143,7 +146,14 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             make_budgets(epsilon, groups, rows, find_schema(self)), self._make_recoding(n_features)
         )
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Dataset]:
+    def validate(self) -> None:
+        """Refuses bounds, classes and parameters that are wrong for any people."""
+        count_declared_columns(self.bounds, self.missing)
+        self._get_classes()
+        self._refuse_unknown()
+        check_flag(self.fit_intercept, "fit_intercept")
+
+    def gather(self, *data: Any, epsilon: Any, groups: Any) -> Dataset:
         """Returns the budgets and rows of features and classes in memory, the rows in the unit
         ball.
         """
@@ -157,12 +167,14 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ball = self._choose_tuning(self._make_weights(budgets, recoding), recoding).ball
         reader = UnitBallReader(ball, recoding)
         label = ClassLabel(VALUE, classes, coded=True)
-        return budgets, load_matrix(ball.encode(raw, recoding), reader, codes, label, budgets)
+        return load_matrix(ball.encode(raw, recoding), reader, codes, label, budgets)
 
     def rows_of(self, table: DataSource) -> Dataset:
         """Returns the features and the classes that are read of a table."""
-        recoding = self._make_recoding(table.features(self.bounds))
-        return table.regression(recoding, ClassLabel(table.label(), self._get_classes()))
+        recoding = self._make_recoding(table.list_features(self.bounds))
+        return table.describe_regression(
+            recoding, ClassLabel(table.find_label(), self._get_classes())
+        )
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there

@@ -25,7 +25,14 @@ from sottovoce.data.engine import Dataset
 from sottovoce.data.kernels import WeightedSum
 from sottovoce.data.source import DataSource, find_schema
 from sottovoce.errors import InvalidParameter
-from sottovoce.estimator import VALUE, load_column, make_budgets, make_column_label, make_release
+from sottovoce.estimator import (
+    VALUE,
+    load_column,
+    make_budgets,
+    make_column_label,
+    make_release,
+    read_source,
+)
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import integer
 from sottovoce.noise.grid import Grid, exponent_below, snap_to_grid
@@ -38,6 +45,7 @@ from sottovoce.plan import (
     measure_inequality,
 )
 from sottovoce.release import Release
+from sottovoce.schema import Schema
 from sottovoce.weights import Weights
 from sottovoce.wording import format_number
 
@@ -129,7 +137,8 @@ class Mean(BaseEstimator):  # type: ignore[misc]
         a data frame of Spark or Dask.
         """
         make_column_label(self, column)  # bad bounds are refused before anything else is looked at
-        plan, self.release_ = make_release(self, y, column, epsilon=epsilon, groups=groups)
+        dataset = read_source(self, DataSource.of(self, y, column, epsilon, groups))
+        plan, self.release_ = make_release(self, dataset)
         self.guarantee_ = plan.guarantee
         self.value_ = float(self.release_.value)  # type: ignore[arg-type]
         return self
@@ -138,9 +147,17 @@ class Mean(BaseEstimator):  # type: ignore[misc]
         """What it will cost whom, and how accurate it will be; no value is needed."""
         return self.plan_for(make_budgets(epsilon, groups, rows, find_schema(self)))
 
-    def gather(
-        self, *data: Any, epsilon: Any, groups: Any, column: str | None = None
-    ) -> tuple[Budgets, Dataset]:
+    def validate(self) -> None:
+        """Refuses bounds, a spread or a constant for missing values that are wrong for any people.
+
+        A schema has its ranges checked already; which of its columns is asked about is said later.
+        """
+        if not isinstance(self.bounds, Schema):
+            label = make_column_label(self)
+            self._get_spread(label.low, label.high)
+            Grid.cover(label.low, label.high, MIN_BITS)
+
+    def gather(self, *data: Any, epsilon: Any, groups: Any, column: str | None = None) -> Dataset:
         """Returns the budgets and rows of one column in memory."""
         (values,) = data
         return load_column(
@@ -152,7 +169,7 @@ class Mean(BaseEstimator):  # type: ignore[misc]
 
     def rows_of(self, table: DataSource) -> Dataset:
         """Returns the column that is read of a table."""
-        return replace(table.column(), label=make_column_label(self, table.find_column()))
+        return table.describe_column(make_column_label(self, table.find_column()))
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets."""

@@ -32,14 +32,14 @@ from sottovoce.data.readers import Label, UnitBallReader
 from sottovoce.data.source import DataSource, find_schema
 from sottovoce.errors import InvalidData, InvalidParameter, InvalidRelease
 from sottovoce.estimator import (
+    count_declared_columns,
     load_matrix,
     make_budgets,
     make_label,
     make_recoding,
+    make_release,
     read_source,
-    refuse_invalid_rows,
     restore_model,
-    run_release,
     set_fitted_attributes,
 )
 from sottovoce.estimators import posterior_mechanism
@@ -92,10 +92,9 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             stated: Any = 1.0
         else:
             stated = granted
-        budgets, rows = read_source(self, X, y, epsilon=stated, groups=groups)
-        plan = self._make_plan(budgets, rows.features.recoding, own or granted is not None)
-        refuse_invalid_rows(self, plan, rows)
-        self._set_fitted(run_release(self, plan, rows), plan.guarantee, X)
+        dataset = read_source(self, DataSource.of(self, X, y, stated, groups))
+        plan, release = make_release(self, replace(dataset, has_grants=own or granted is not None))
+        self._set_fitted(release, plan.guarantee, X)
         return self
 
     def plan(
@@ -117,7 +116,17 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         budgets = make_budgets(1.0 if granted is None else granted, groups, rows, find_schema(self))
         return self._make_plan(budgets, recoding, granted is not None)
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Dataset]:
+    def validate(self) -> None:
+        """Refuses bounds and parameters that are wrong for any people."""
+        make_label(self)
+        if count_declared_columns(self.bounds, self.missing):
+            self._refuse_unknown()
+            self._make_ball(make_recoding(self.bounds, None, self.missing))
+        else:
+            self._refuse_unknown()
+            check_flag(self.fit_intercept, "fit_intercept")
+
+    def gather(self, *data: Any, epsilon: Any, groups: Any) -> Dataset:
         """Returns the budgets and rows of features and label in memory, the rows in the unit
         ball.
         """
@@ -135,14 +144,14 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             and self.bounds.norm is not None
         ):
             raw = posterior_mechanism.shorten_rows(raw, self.bounds.norm)
-        return budgets, load_matrix(
+        return load_matrix(
             ball.encode(raw, recoding), UnitBallReader(ball, recoding), column, label, budgets
         )
 
     def rows_of(self, table: DataSource) -> Dataset:
         """Returns the features and the label that are read of a table."""
-        label, recoding = self._make_label_and_recoding(table.features(self.bounds))
-        return table.regression(recoding, replace(label, column=table.label()))
+        label, recoding = self._make_label_and_recoding(table.list_features(self.bounds))
+        return table.describe_regression(recoding, replace(label, column=table.find_label()))
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there
@@ -151,7 +160,7 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self._make_plan(
             budgets,
             self._make_label_and_recoding(None)[1] if rows is None else rows.features.recoding,
-            True,
+            rows is None or rows.has_grants,
         )
 
     def answer(self, plan: Plan, rows: Dataset) -> Release:
@@ -206,10 +215,6 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self._refuse_unknown()
         label = to_interval(self.bounds)
         ball = self._make_ball(recoding)
-        if ball.width > MOST_COLUMNS:
-            raise InvalidParameter(
-                "There are too many columns.", f"At most {MOST_COLUMNS:,} can be.", "Use fewer."
-            )
         voices = self._make_weights(budgets.kinds, ball.width, granted)
         if not self._bound_eigenvalue(voices) < MOST_CONDITION * voices.account.floor:
             raise InvalidParameter(
@@ -293,6 +298,10 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if not ball.width:
             raise InvalidData(
                 "No feature can vary.", "There is nothing to fit without an intercept.", "Fit one."
+            )
+        if ball.width > MOST_COLUMNS:
+            raise InvalidParameter(
+                "There are too many columns.", f"At most {MOST_COLUMNS:,} can be.", "Use fewer."
             )
         return ball
 

@@ -26,13 +26,20 @@ from sottovoce.data.engine import Dataset
 from sottovoce.data.kernels import WeightedHistogram
 from sottovoce.data.source import DataSource, find_schema
 from sottovoce.errors import InvalidParameter
-from sottovoce.estimator import VALUE, load_column, make_budgets, make_column_label, make_release
+from sottovoce.estimator import (
+    VALUE,
+    load_column,
+    make_budgets,
+    make_column_label,
+    make_release,
+    read_source,
+)
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import selection
 from sottovoce.noise.grid import Grid
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, measure_inequality
 from sottovoce.release import Release
-from sottovoce.schema import is_one_of
+from sottovoce.schema import Schema, is_one_of
 from sottovoce.weights import Weights
 
 #: At least 2^10 grid points, at most 2^18, and about this many to the size of the expected rank
@@ -119,7 +126,8 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
         a data frame of Spark or Dask.
         """
         make_column_label(self, column)  # bad bounds are refused before anything else is looked at
-        plan, self.release_ = make_release(self, y, column, epsilon=epsilon, groups=groups)
+        dataset = read_source(self, DataSource.of(self, y, column, epsilon, groups))
+        plan, self.release_ = make_release(self, dataset)
         self.guarantee_ = plan.guarantee
         values = np.asarray(self.release_.value, dtype=np.float64)
         if np.ndim(self.q):
@@ -132,9 +140,18 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
         """What it will cost whom, and how accurate it will be; no value is needed."""
         return self.plan_for(make_budgets(epsilon, groups, rows, find_schema(self)))
 
-    def gather(
-        self, *data: Any, epsilon: Any, groups: Any, column: str | None = None
-    ) -> tuple[Budgets, Dataset]:
+    def validate(self) -> None:
+        """Refuses bounds, quantiles, a method or a grid that are wrong for any people.
+
+        A schema has its ranges checked already; which of its columns is asked about is said later.
+        """
+        if not isinstance(self.bounds, Schema):
+            label = make_column_label(self)
+            Grid.cover(label.low, label.high, MIN_BITS)
+        self._get_targets()
+        self._check_cells()
+
+    def gather(self, *data: Any, epsilon: Any, groups: Any, column: str | None = None) -> Dataset:
         """Returns the budgets and rows of one column in memory."""
         (values,) = data
         return load_column(
@@ -146,7 +163,7 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
 
     def rows_of(self, table: DataSource) -> Dataset:
         """Returns the column that is read of a table."""
-        return replace(table.column(), label=make_column_label(self, table.find_column()))
+        return table.describe_column(make_column_label(self, table.find_column()))
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets."""
@@ -214,14 +231,18 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
             )
         return targets
 
+    def _check_cells(self) -> None:
+        possible = isinstance(self.cells, int | np.integer) and 2 <= self.cells <= 2**22
+        if self.cells is not None and not possible:
+            raise InvalidParameter(
+                "The grid is too coarse or too fine.",
+                "cells lies between 2 and 2^22.",
+                "Choose another number.",
+            )
+
     def _choose_bits(self, weights: Weights) -> int:
+        self._check_cells()
         if self.cells is not None:
-            if not (isinstance(self.cells, int | np.integer) and 2 <= self.cells <= 2**22):
-                raise InvalidParameter(
-                    "The grid is too coarse or too fine.",
-                    "cells lies between 2 and 2^22.",
-                    "Choose another number.",
-                )
             return math.ceil(math.log2(self.cells))
         error = max(2 * weights.noise_ratio, math.sqrt(weights.concentration) / 2)
         return min(max(math.ceil(math.log2(CELLS_PER_ERROR / error)), MIN_BITS), MAX_BITS)

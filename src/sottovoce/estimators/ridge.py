@@ -25,11 +25,13 @@ from sottovoce.data.readers import Label
 from sottovoce.data.source import DataSource, find_schema
 from sottovoce.errors import InvalidParameter, InvalidRelease
 from sottovoce.estimator import (
+    count_declared_columns,
     load_regression,
     make_budgets,
     make_label,
     make_recoding,
     make_release,
+    read_source,
     restore_model,
     set_fitted_attributes,
 )
@@ -42,10 +44,15 @@ from sottovoce.schema import MEASURE, Interval, check_flag, is_measurable, is_on
 class Method(Protocol):
     """What each of the four methods offers."""
 
+    def validate(self, ridge: Ridge, label: Interval, width: int) -> None:
+        """Refuses parameters that are wrong for any people; ``width`` is the number of recoded
+        columns, 0 where only a table tells it.
+        """
+
     def plan_for(self, ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
         """Returns the plan, from public facts alone."""
 
-    def answer(self, ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
+    def fit_noisy_model(self, ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
         """Reads the rows and returns what may be published: at least theta, for recoded features
         and label.
         """
@@ -132,7 +139,8 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         columns (or ε another table, by person): a path, a DuckDB relation, a dataset of Arrow, a
         data frame of Spark or Dask.
         """
-        plan, release = make_release(self, X, y, epsilon=epsilon, groups=groups)
+        dataset = read_source(self, DataSource.of(self, X, y, epsilon, groups))
+        plan, release = make_release(self, dataset)
         set_fitted_attributes(self, release, plan.guarantee, X)
         return self
 
@@ -157,7 +165,13 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             return {**given, "alpha": 1.0}
         return given
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Dataset]:
+    def validate(self) -> None:
+        """Refuses bounds and parameters that are wrong for any people."""
+        label = make_label(self)
+        width = count_declared_columns(self.bounds, self.missing)
+        self._get_method().validate(self, (label.low, label.high), width)
+
+    def gather(self, *data: Any, epsilon: Any, groups: Any) -> Dataset:
         """Returns the budgets and rows of features and label in memory."""
         X, y = data
         label, recoding = self._make_label_and_recoding(X)
@@ -165,8 +179,8 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def rows_of(self, table: DataSource) -> Dataset:
         """Returns the features and the label that are read of a table."""
-        label, recoding = self._make_label_and_recoding(table.features(self.bounds))
-        return table.regression(recoding, replace(label, column=table.label()))
+        label, recoding = self._make_label_and_recoding(table.list_features(self.bounds))
+        return table.describe_regression(recoding, replace(label, column=table.find_label()))
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there
@@ -180,7 +194,7 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def answer(self, plan: Plan, rows: Dataset) -> Release:
         """Reads the rows, draws the noise, and returns the release."""
-        content = self._get_method().answer(self, plan, rows)
+        content = self._get_method().fit_noisy_model(self, plan, rows)
         theta = content.pop("theta")
         label = to_interval(plan.parameters["label"])
         recoding = Recoding.from_dict(plan.parameters["features"])

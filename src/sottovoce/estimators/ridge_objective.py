@@ -458,6 +458,11 @@ class NoGrid:
         return {}
 
 
+def validate(ridge: Ridge, label: Interval, width: int) -> None:
+    """Refuses a scale that labels within these bounds cannot have."""
+    parse_label_scale(ridge.label_scale, (label[1] - label[0]) / 2)
+
+
 def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
     """The plan of the default method."""
     purse = BudgetTotals.of(budgets.kinds)
@@ -507,7 +512,7 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
     )
 
 
-def answer(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
+def fit_noisy_model(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
     """Runs the stages and returns theta, rounded to the public grid."""
     low, high = plan.parameters["label"]
     fit = StagedFit(rows, plan.budgets, ridge.loss)

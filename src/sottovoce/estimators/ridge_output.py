@@ -59,10 +59,9 @@ THEOREM = Theorem(
 )
 
 
-def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
-    """The plan of an output method; its accuracy bound is plan.accuracy_bound(...)."""
-    weights = make_proportional_weights(budgets.kinds)
-    d = recoding.width + 1
+def validate(ridge: Ridge, label: Interval, width: int) -> None:
+    """Refuses more columns than are covered, and an alpha or a bound that is wrong for so many."""
+    d = width + 1
     if d > MOST_COLUMNS:
         raise InvalidParameter(
             "There are too many columns for this method.",
@@ -70,17 +69,27 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
             "Use fewer.",
         )
     smallest = d / MOST_CONDITION
-    facts = PublicFacts.of(recoding, budgets, weights)
-    if ridge.alpha is None:
-        lam = choose_ridge(ridge, facts, weights, smallest)
-    else:
-        lam = float(ridge.alpha)
-    if lam < smallest:
+    if ridge.alpha is not None and float(ridge.alpha) < smallest:
         raise InvalidParameter(
             "alpha is too small: the last digits of doubles would decide about the solution.",
             f"With {d - 1} columns it must be at least {smallest:.3g}.",
             "Pass a larger alpha.",
         )
+    if ridge.method == "output":
+        _get_coefficient_bound(ridge.coefficient_bound, 1.0, d)
+
+
+def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
+    """The plan of an output method; its accuracy bound is plan.accuracy_bound(...)."""
+    validate(ridge, label, recoding.width)
+    weights = make_proportional_weights(budgets.kinds)
+    d = recoding.width + 1
+    smallest = d / MOST_CONDITION
+    facts = PublicFacts.of(recoding, budgets, weights)
+    if ridge.alpha is None:
+        lam = choose_ridge(ridge, facts, weights, smallest)
+    else:
+        lam = float(ridge.alpha)
     moved = compute_sensitivities(ridge, weights, d, lam)
     heard = weights.person > 0
     rate = float((units.to_epsilon(budgets.kinds.epsilon[heard]) / moved[heard]).min()) * (
@@ -121,7 +130,7 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
     )
 
 
-def answer(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
+def fit_noisy_model(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
     """Solves the ridge problem on exact sums, adds the noise, and rounds to the public grid."""
     sums = sum_products(rows, plan.weights)
     d = rows.features.width + 1

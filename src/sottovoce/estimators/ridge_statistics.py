@@ -63,6 +63,10 @@ ZCDP = Theorem(
 )
 
 
+def validate(ridge: Ridge, label: Interval, width: int) -> None:
+    """Refuses nothing: every method's parameters are checked by then, and this one has no more."""
+
+
 def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
     """The plan of the statistics method."""
     m = recoding.width + 1
@@ -139,7 +143,7 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
     )
 
 
-def answer(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
+def fit_noisy_model(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
     """Reads the rows once and returns theta with the noisy statistics it came from."""
     sums = sum_products(rows, plan.weights)
     shift = plan.noise["shift"]

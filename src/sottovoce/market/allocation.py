@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from sottovoce import units
 from sottovoce.arrays import Floats
 from sottovoce.budgets import LEAVE_OUT, Budgets
-from sottovoce.data.source import Values, is_rows_marker
+from sottovoce.data.source import DataSource, is_rows_marker
 from sottovoce.errors import InvalidParameter, UnknownPeople
 from sottovoce.estimator import read_source
 from sottovoce.market.optimiser import Buyer, Whole
@@ -169,7 +169,7 @@ class Allocation:
         if is_rows_marker(groups):
             owners = None
         else:
-            owners = Values.of(estimator, X, y, 1.0, groups).groups
+            owners = DataSource.of_columns(estimator, X, y, 1.0, groups).owners
         budgets = self.budgets(owners)
         promise = _find_promise(estimator, X, y, budgets)
         if promise != SOLD_PROMISE:
@@ -333,9 +333,8 @@ def _find_promise(estimator: Any, X: Any, y: Any, budgets: Budgets) -> tuple[str
         return _find_promise(estimator.estimator, X, y, one)
     if not hasattr(estimator, "plan_for"):
         return None
-    guarantee = estimator.plan_for(
-        *read_source(estimator, X, y, epsilon=budgets, groups=None)
-    ).guarantee
+    dataset = read_source(estimator, DataSource.of(estimator, X, y, budgets))
+    guarantee = estimator.plan_for(dataset.budgets, dataset).guarantee
     return guarantee.currency, guarantee.neighbours
 
 

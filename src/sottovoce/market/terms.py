@@ -22,9 +22,9 @@ from sottovoce.data.engine import (
     TextFormat,
     Watch,
     get_engine,
+    read_columns,
     require_columns,
 )
-from sottovoce.data.source import read_columns
 from sottovoce.errors import (
     DuplicatePeople,
     InvalidBounds,

@@ -23,15 +23,19 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from sottovoce import asked, units
-from sottovoce.asked import TableOptions
+import sottovoce
+from sottovoce import units
+from sottovoce.audit import audit_from_table
+from sottovoce.data.budget_table import scale_budgets
 from sottovoce.data.engine import get_table_label
+from sottovoce.data.source import DataSource
 from sottovoce.errors import InvalidParameter, InvalidRelease, MissingColumn, UnknownPeople
 from sottovoce.estimator import Estimator
 from sottovoce.ledger import Entry
+from sottovoce.plan import refuse_changed_plan
 from sottovoce.release import Release
 from sottovoce.schema import Schema
-from sottovoce.session import Session
+from sottovoce.session import Session, make_estimator, release_from_table
 from sottovoce.web import workspace
 from sottovoce.web.question_form import ONE_EACH, QUESTIONS
 from sottovoce.web.workspace import CachedBalances, Job, Workspace, prefetch_balances
@@ -40,8 +44,7 @@ if TYPE_CHECKING:
     from sottovoce.audit import PerInstance
     from sottovoce.budgets import Budgets
     from sottovoce.data.kernels import GroupLookup
-    from sottovoce.ledger import Ledger
-    from sottovoce.plan import Plan, refuse_changed_plan
+    from sottovoce.plan import Plan
 
 #: Letters of a key: it is shown in tables and is part of a file's name.
 LONGEST_KEY = 100
@@ -126,9 +129,7 @@ def read_grants(desk: Workspace, table: str, epsilon: float | None = None) -> Bu
     """Returns who grants how much, by the table's columns of people and budgets, or one ε for
     everybody.
     """
-    return _read_census(
-        desk, _make_table_options(desk, QuestionRequest(table, "", epsilon=epsilon))
-    )[0]
+    return _read_census(desk, _find_source(desk, QuestionRequest(table, "", epsilon=epsilon)))[0]
 
 
 def count_grants(budgets: Budgets) -> list[dict[str, float]]:
@@ -155,12 +156,12 @@ def record_grants(desk: Workspace, table: str, epsilon: float | None = None) -> 
     return budgets.n_people
 
 
-def make_plan(desk: Workspace, said: TableOptions, question: Estimator) -> NotedPlan:
+def make_plan(desk: Workspace, said: DataSource, question: Estimator) -> NotedPlan:
     """Returns the plan of a release as it would be made now; no column in question is read, and
     nobody is charged.
     """
     _refuse_unbookable(desk, said)
-    budgets, _ = asked.scale_budgets(*_read_census(desk, said), said.share)
+    budgets, _ = scale_budgets(*_read_census(desk, said), said.share)
     session = Session(
         ledger=CachedBalances(desk, said.table, said.person), short=desk.session.short
     )
@@ -172,7 +173,7 @@ def make_plan(desk: Workspace, said: TableOptions, question: Estimator) -> Noted
 
 
 def start_release(
-    desk: Workspace, said: TableOptions, question: Estimator, key: str, agreed: str | None = None
+    desk: Workspace, said: DataSource, question: Estimator, key: str, agreed: str | None = None
 ) -> str:
     """Begins a release under a key of the books, and returns the name of the work; what comes of it
     is that key.
@@ -182,15 +183,20 @@ def start_release(
     right before people are charged.
     """
     _refuse_unbookable(desk, said)
-    keyed = replace(said, key=_check_key(key))
+    _check_key(key)
     if agreed is not None and desk.session.ledger.find(key) is None:
         refuse_changed_plan(make_plan(desk, said, question).plan, agreed)
 
     def work(job: Job) -> str:
-        session = Session(
-            ledger=_CommittingLedger(desk.session.ledger, job), short=desk.session.short
+        made = release_from_table(
+            said,
+            question,
+            job.watch,
+            desk.session,
+            key=key,
+            agreed=agreed,
+            on_commit=job.commit,
         )
-        made = asked.release_from_table(keyed, question, job.watch, session, agreed)
         desk.releases[key] = made.to_json().encode()
         return key
 
@@ -229,12 +235,10 @@ def audit_release(
     alone.
     """
     made = Release.from_json(read_release(desk, key).decode())
-    return asked.audit_from_table(
-        made, _make_table_options(desk, QuestionRequest(table, "")), delta, watch
-    )
+    return audit_from_table(made, _find_source(desk, QuestionRequest(table, "")), delta, watch)
 
 
-def prepare_question(desk: Workspace, wanted: QuestionRequest) -> tuple[TableOptions, Estimator]:
+def prepare_question(desk: Workspace, wanted: QuestionRequest) -> tuple[DataSource, Estimator]:
     """Returns the question as the library takes it; refuses it in words if something is missing or
     wrong.
     """
@@ -252,19 +256,19 @@ def prepare_question(desk: Workspace, wanted: QuestionRequest) -> tuple[TableOpt
             f"It takes: {', '.join(takes)}.",
             "Leave the others out.",
         )
-    said = kind.complete(_make_table_options(desk, wanted))
+    said = kind.complete(_find_source(desk, wanted))
     usual = {option.name: [float(option.usual)] for option in kind.options if option.usual}
-    return said, asked.make_estimator(
-        kind.estimator, said, **{**usual, **kind.always, **wanted.parameters}
+    return said, make_estimator(
+        getattr(sottovoce, kind.estimator), said, **{**usual, **kind.always, **wanted.parameters}
     )
 
 
-def _make_table_options(desk: Workspace, wanted: QuestionRequest) -> TableOptions:
+def _find_source(desk: Workspace, wanted: QuestionRequest) -> DataSource:
     schema = desk.schemas.get(wanted.table, Schema())
     if wanted.column is not None:
         schema = replace(schema, label=wanted.column)
     table = desk.get_table(wanted.table)
-    return TableOptions(
+    return DataSource(
         str(table.path),
         column=wanted.column,
         epsilon=wanted.epsilon,
@@ -274,33 +278,16 @@ def _make_table_options(desk: Workspace, wanted: QuestionRequest) -> TableOption
     )
 
 
-def _read_census(desk: Workspace, said: TableOptions) -> tuple[Budgets, GroupLookup]:
+def _read_census(desk: Workspace, source: DataSource) -> tuple[Budgets, GroupLookup]:
     """Returns who takes part in a table, counted once while a slider moves."""
-    if isinstance(said.schema, Schema):
-        schema = said.schema
-    else:
-        schema = Schema()
-    alone = TableOptions(
-        said.table, budget=said.budget, epsilon=said.epsilon, person=said.person or schema.person
-    )
-    if alone.budget is None and alone.epsilon is None:
-        alone = replace(alone, budget=schema.budget)
-    if alone.budget is not None:
-        alone = replace(alone, tiers=schema.tiers)
-    what = (
-        alone.table,
-        alone.person,
-        alone.budget,
-        alone.epsilon,
-        tuple(sorted(alone.tiers.items())),
-    )
-    found: tuple[Budgets, GroupLookup] = desk.get_cached(
-        what, lambda: asked.count_people(alone, None, values=False)[1:]
-    )
+    alone = source.select_people()
+    tiers = tuple(sorted(alone.tiers.items()))
+    what = (alone.table, alone.person, alone.budget, alone.epsilon, tiers)
+    found: tuple[Budgets, GroupLookup] = desk.get_cached(what, alone.read_budgets)
     return found
 
 
-def _check_key(key: str) -> str:
+def _check_key(key: str) -> None:
     if not key or len(key) > LONGEST_KEY or not key.isprintable():
         raise InvalidParameter(
             "The release has no key that can be used.",
@@ -308,10 +295,9 @@ def _check_key(key: str) -> str:
             "signs.",
             "Name it, such as mean-of-May.",
         )
-    return key
 
 
-def _refuse_unbookable(desk: Workspace, said: TableOptions) -> None:
+def _refuse_unbookable(desk: Workspace, said: DataSource) -> None:
     """Refuses rows that are nobody's, and columns that are not there, before the table is
     opened.
     """
@@ -332,21 +318,3 @@ def _no_person_error() -> InvalidParameter:
         "Accounts in the books belong to people.",
         "Say in the schema which column names the person.",
     )
-
-
-@dataclass(frozen=True)
-class _CommittingLedger:
-    """Books that tell a job right before people are charged, so that it can still be given up, and
-    no later.
-    """
-
-    ledger: Ledger
-    job: Job
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.ledger, name)
-
-    def reserve(self, *request: Any, **options: Any) -> Any:
-        """Charges everybody, unless the job was cancelled."""
-        self.job.commit()
-        return self.ledger.reserve(*request, **options)

@@ -24,8 +24,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from sottovoce.asked import TableOptions
-from sottovoce.asked import make_estimator as made
+import sottovoce
+from sottovoce.data.source import DataSource
 from sottovoce.errors import (
     InvalidBudget,
     InvalidInput,
@@ -36,6 +36,7 @@ from sottovoce.errors import (
 )
 from sottovoce.estimator import Estimator
 from sottovoce.schema import Schema
+from sottovoce.session import make_estimator as made
 
 #: No field holds more characters than this, except those that say otherwise.
 MAX_LENGTH = 200
@@ -276,7 +277,7 @@ class QuestionKind:
         }
         return {name: words for name, words in said.items() if words is not None}
 
-    def complete(self, said: TableOptions) -> TableOptions:
+    def complete(self, said: DataSource) -> DataSource:
         """Returns the question with what the schema adds to it."""
         if not self.model:
             return said.complete()
@@ -398,13 +399,13 @@ class QuestionForm:
     """
 
     kind: QuestionKind
-    said: TableOptions
+    said: DataSource
     parameters: Mapping[str, Any]
 
     @property
     def question(self) -> Estimator:
         """The question of the library, which refuses options that do not fit."""
-        return made(self.kind.estimator, self.said, **self.parameters)
+        return made(getattr(sottovoce, self.kind.estimator), self.said, **self.parameters)
 
 
 def read_question(
@@ -424,7 +425,7 @@ def read_question(
     if fields.complaints:
         return None
     label = schema.name or name
-    said = TableOptions(
+    said = DataSource(
         path,
         column=column,
         schema=replace(schema, label=column),
@@ -436,7 +437,7 @@ def read_question(
 
 
 def _complete_question(
-    fields: Fields, kind: QuestionKind, said: TableOptions, parameters: Mapping[str, Any]
+    fields: Fields, kind: QuestionKind, said: DataSource, parameters: Mapping[str, Any]
 ) -> QuestionForm | None:
     try:
         asked = QuestionForm(kind, kind.complete(said), parameters)

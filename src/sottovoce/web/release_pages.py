@@ -36,9 +36,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from sottovoce.asked import TableOptions, audit_from_table
+from sottovoce.audit import audit_from_table
 from sottovoce.data.engine import get_table_label
 from sottovoce.data.files import is_text, list_files, read_header
+from sottovoce.data.source import DataSource
 from sottovoce.errors import BudgetExceeded, InvalidBudget, PlanChanged, SottovoceError
 from sottovoce.release import Release
 from sottovoce.report.audit import FOR_WHOM, make_audit_body
@@ -132,7 +133,7 @@ def _format_arguments(given: Mapping[str, Any]) -> str:
     )
 
 
-def _format_budgets(said: TableOptions) -> str:
+def _format_budgets(said: DataSource) -> str:
     if said.budget is None:
         return f"[{said.epsilon!r}] * len(table)"
     listed = f"table[{said.budget!r}].to_pylist()"
@@ -257,7 +258,7 @@ def _start_audit_job(desk: Workspace, fields: Fields) -> str | None:
     if key is None or table is None or column is None or delta is None or fields.complaints:
         return None
     schema = replace(desk.schemas[table], label=column)
-    said = TableOptions(
+    said = DataSource(
         str(desk.get_table(table).path), schema=schema, share=1.0 if share is None else share / 100
     )
     return desk.jobs.start(
@@ -266,7 +267,7 @@ def _start_audit_job(desk: Workspace, fields: Fields) -> str | None:
 
 
 def _make_audit_job(
-    desk: Workspace, key: str, said: TableOptions, delta: float, *, reveal: bool
+    desk: Workspace, key: str, said: DataSource, delta: float, *, reveal: bool
 ) -> Any:
     def work(job: Job) -> str:
         release = Release.from_json(actions.read_release(desk, key).decode())

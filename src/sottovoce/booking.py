@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a release is booked under a key: what the key stands for, and who pays.
+
+    request → fingerprint        the same key must always mean the same request
+    plan → reserve → publish     what a ledger does for a release (estimator.Payer)
+
+People who cannot afford a release are left out and it is planned again, until everybody who is left
+can pay (or the release is refused, if the session was told so); their rows are not read. Who was
+left out depends only on budgets and on earlier charges, which are public, so it tells nothing
+(docs/theory/composition.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from sottovoce import units
+from sottovoce.arrays import Array, list_column_names, list_feature_names
+from sottovoce.data.engine import Dataset
+from sottovoce.data.source import DataSource
+from sottovoce.errors import BudgetExceeded, KeyReused, ReleaseFailed
+from sottovoce.estimator import Estimator, Payment, get_budgets
+from sottovoce.ledger import Amounts, Ledger, Reservation, list_charges, to_amount
+from sottovoce.ledgers.keyfile import make_release_message
+from sottovoce.plan import Plan, refuse_changed_plan
+from sottovoce.release import Release
+from sottovoce.schema import Schema
+
+#: Fields of a schema and of its columns that name things for people.
+UNHASHED_FIELDS = ("name", "unit")
+#: Begins the digest of a request that covers the names of columns; earlier versions wrote a digest
+#: alone.
+FINGERPRINT_PREFIX = "2:"
+#: From what everybody may be charged, in units by person, to their budgets and rows.
+ArrangeRows = Callable[[units.Units], Dataset]
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What a key stands for, for ever: a question, the columns it is about, of whom, and at which
+    price.
+
+    Values of the data are not in it: to look an answer up by private data would itself be an
+    answer.
+    """
+
+    question: Estimator
+    columns: list[Any]  # names of features and label, or how many there are where they have none
+    people: Array
+    facts: tuple[Array, ...]  # whole numbers by row or by person: whose each row is, and prices
+    # what versions whose requests did not cover the names of columns put in place of these two
+    earlier: Any = ""
+    earlier_facts: tuple[Array, ...] = ()
+    features: list[str] | None = (
+        None  # what a release calls the features; None: nothing that could be compared
+    )
+
+    def fingerprint(self) -> str:
+        """Returns a fingerprint of all of it: the same key must always mean the same request."""
+        asked = encode_question(self.question, self.columns)
+        digest = hashlib.sha256(
+            json.dumps(asked, sort_keys=True, default=_encode_parameter).encode()
+        )
+        for part in (repr(self.people.tolist()).encode(), *map(_to_int64_bytes, self.facts)):
+            digest.update(
+                len(part).to_bytes(8, "big")
+            )  # so that no two lists of parts run together
+            digest.update(part)
+        return digest.hexdigest()
+
+    def earlier_fingerprint(self) -> str:
+        """Returns the fingerprint that is in books of versions whose requests did not cover the
+        names of columns.
+        """
+        return compute_earlier_fingerprint(
+            encode_question(self.question, self.earlier), self.people, *self.earlier_facts
+        )
+
+    def contradicts(self, release: Release) -> bool:
+        """Whether a stored release is about other features than the request."""
+        told = release.parameters.get("features")
+        if self.features is None or not isinstance(told, list):
+            return False
+        return [name if isinstance(name, str) else name["name"] for name in told] != self.features
+
+
+def encode_question(question: Estimator, about: Any = "") -> list[Any]:
+    """Returns a question as a request is remembered by, so that requests in older books keep their
+    fingerprint.
+
+    A default that changed is written as it used to be; a parameter that came later is left out
+    unless it is given.
+    """
+    told: dict[str, Any] = getattr(question, "asked_parameters", question.get_params)()
+    later = getattr(question, "later", ())
+    given = {name: value for name, value in told.items() if name not in later or value is not None}
+    return [type(question).__name__, given, about]
+
+
+def compute_earlier_fingerprint(asked: list[Any], people: Array, *others: Array) -> str:
+    """Returns a fingerprint as earlier versions made it; it recognises requests that are in books
+    already.
+    """
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=_encode_parameter).encode())
+    digest.update(repr(people.tolist()).encode())
+    for array in others:
+        digest.update(_to_int64_bytes(array))
+    return digest.hexdigest()
+
+
+def name_columns(question: Estimator, source: DataSource) -> tuple[list[Any], list[str] | None]:
+    """Returns the names of data in memory for a request, and the names of features as a release
+    tells them.
+    """
+    data = [part for part in (source.table, source.labels) if part is not None]
+    names = [list_column_names(part) for part in data]
+    if source.column is not None:
+        names[-1] = [source.column]
+    if len(data) < 2:
+        return names, None
+    if isinstance(getattr(question, "bounds", None), Schema):
+        # It names the features, whatever else the table holds, and is a parameter of the question.
+        return [None, *names[1:]], None
+    if isinstance(names[0], int):
+        count = names[0]
+    else:
+        count = len(names[0])
+    return names, list_feature_names(data[0]) or [f"x{j}" for j in range(count)]
+
+
+def _to_int64_bytes(array: Array) -> bytes:
+    return np.ascontiguousarray(array, dtype=np.int64).tobytes()
+
+
+def _encode_parameter(parameter: Any) -> Any:
+    # Arrays in full: NumPy's own repr leaves out the middle of long ones.
+    if isinstance(parameter, np.ndarray | np.generic):
+        return parameter.tolist()
+    if hasattr(parameter, "to_numpy"):  # data frames, whose repr leaves it out too
+        return [
+            list(parameter.columns) if hasattr(parameter, "columns") else [],
+            parameter.to_numpy().tolist(),
+        ]
+    if not is_dataclass(parameter):
+        return repr(parameter)
+    # What a table or a unit is called is told to people, and is no part of what is asked.
+    return {name: value for name, value in vars(parameter).items() if name not in UNHASHED_FIELDS}
+
+
+@dataclass(frozen=True, eq=False)
+class LedgerPayer:
+    """Pays for one release from the accounts of a ledger, under a key."""
+
+    ledger: Ledger
+    short: str  # what becomes of people short of budget: "leave out" or "refuse"
+    key: str
+    request: Request
+    people: Sequence[Any]
+    asked: units.Units
+    arrange: ArrangeRows
+    agreed: str | None = None
+    on_commit: Callable[[], None] | None = None
+
+    def plan(self, estimator: Estimator, dataset: Dataset) -> tuple[Plan, Dataset]:
+        """Returns the plan for everybody who can pay, and the rows of these; refuses another plan
+        than was agreed.
+        """
+        arranged = dataset
+
+        def make_plan(granted: units.Units) -> Plan:
+            nonlocal arranged
+            if np.array_equal(granted, self.asked):
+                arranged = dataset
+            else:
+                arranged = self.arrange(granted)
+            return estimator.plan_for(get_budgets(arranged), arranged)
+
+        plan = plan_affordable(self.ledger, self.short, self.people, self.asked, make_plan)
+        if self.agreed is not None:
+            refuse_changed_plan(replace(plan, subject=arranged.subject), self.agreed)
+        return plan, arranged
+
+    def reserve(self, plan: Plan) -> Payment | None:
+        """Charges everybody, once; under a key that is in the books already, finds what is stored.
+
+        None where another release was paid for since the balances were read.
+        """
+        if self.on_commit is not None:
+            self.on_commit()
+        request = hide_request(self.ledger, self.request)
+        amounts = _list_amounts(plan, self.people)
+        try:
+            made = self.ledger.reserve(self.key, request, amounts)
+        except BudgetExceeded:
+            if self.short == "refuse":
+                raise
+            return None
+        if made.fresh:
+            return Payment(receipt=made)
+        return Payment(stored=return_stored(self.ledger, made, self.request))
+
+    def publish(self, release: Release, payment: Payment) -> Release:
+        """Signs the release and stores it under the key."""
+        signed = _sign(self.ledger, release, payment.receipt)
+        self.ledger.publish(self.key, signed.to_json())
+        return signed
+
+
+def plan_affordable(
+    ledger: Ledger,
+    short: str,
+    people: Sequence[Any],
+    asked: units.Units,
+    make_plan: Callable[[units.Units], Plan],
+) -> Plan:
+    """Plans, leaves out who cannot pay, and plans again until everybody can; who remains may
+    have to pay more.
+    """
+    granted = np.array(asked)
+    while True:
+        plan = make_plan(granted)
+        lacking = np.zeros(len(people), dtype=bool)
+        most = []
+        for amounts in _list_amounts(plan, people):
+            # Whoever is asked for more than they have is left out, even if the plan takes less
+            # of it.
+            if amounts.account.startswith("pure"):
+                wanted = np.maximum(amounts.units, granted)
+            else:
+                wanted = amounts.units
+            left = ledger.balances(people, amounts.account)
+            lacking |= wanted > left
+            most.append(f"{to_amount(amounts.account, int(left.max())):g} ({amounts.account})")
+        if not lacking.any():
+            return plan
+        if short == "refuse":
+            raise BudgetExceeded(
+                "Somebody has not enough left for this.",
+                "It was asked to refuse rather than to leave people out.",
+                "Ask for less, or have people who are short left out.",
+            )
+        granted[lacking] = 0
+        if not granted.any():
+            raise BudgetExceeded(
+                "Nobody has as much left in the books as this release asks of them.",
+                f"The most that anybody here has left: {', '.join(most)}.",
+                "Ask for less, or for larger grants. Nobody was charged.",
+            )
+
+
+def _list_amounts(plan: Plan, people: Sequence[Any]) -> list[Amounts]:
+    if len(people):
+        return list_charges(plan.guarantee, people)
+    return []
+
+
+def _sign(ledger: Ledger, release: Release, made: Reservation) -> Release:
+    """Returns a release whose certificate names the entry that paid for it, signed by the
+    ledger.
+    """
+    booked = {
+        "id": ledger.identity,
+        "entry": made.number,
+        "head": made.head,
+        "key": ledger.public_key,
+    }
+    unsigned = replace(release, certificate=replace(release.certificate, ledger=booked))
+    signed = {**booked, "signature": ledger.sign(make_release_message(unsigned.to_json()))}
+    return replace(release, certificate=replace(release.certificate, ledger=signed))
+
+
+def hide_request(ledger: Ledger, request: Request) -> str:
+    """Returns the fingerprint of a request as the ledger keeps it."""
+    # Under the ledger's key, so that nobody who has the database alone can try names against
+    # it.
+    return FINGERPRINT_PREFIX + ledger.hidden(request.fingerprint())
+
+
+def return_stored(ledger: Ledger, known: Reservation, request: Request) -> Release:
+    """Returns what is stored under a key, if it was stored for this request."""
+    if known.release is None:
+        stored = None
+    else:
+        stored = Release.from_json(known.release)
+    if known.request.startswith(FINGERPRINT_PREFIX):
+        same = known.request == hide_request(ledger, request)
+    # written by a version that did not look at the names of columns: what it has stored must
+    # not disagree
+    else:
+        same = known.request == ledger.hidden(request.earlier_fingerprint())
+        same = same and (stored is None or not request.contradicts(stored))
+    if not same:
+        raise key_reused_error(known.key)
+    if stored is None:
+        raise ReleaseFailed(
+            "This key is reserved, and no release is stored under it.",
+            "It is being made elsewhere just now, or was interrupted; what it costs stays spent.",
+            "Ask again in a while; if it was interrupted, choose a new key.",
+        )
+    return stored
+
+
+def key_reused_error(key: str) -> KeyReused:
+    """What is said where a key is asked for another release than it stands for."""
+    return KeyReused(
+        f"The key {key!r} stands for another release already.",
+        "One key, one release, for ever.",
+        "Choose a new key.",
+    )
