@@ -11,7 +11,7 @@ follows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -220,8 +220,10 @@ class TableOptions:
             )
 
 
-def make_estimator(name: str, said: TableOptions, **parameters: Any) -> Estimator:
-    """Returns the question by its public name; its parameters are refused now if they are wrong."""
+def make_estimator(
+    make: Callable[..., Estimator], said: TableOptions, **parameters: Any
+) -> Estimator:
+    """Returns the estimator of this class; its parameters are refused now if they are wrong."""
     import sottovoce as sv
 
     given = {word: value for word, value in parameters.items() if value is not None}
@@ -229,7 +231,7 @@ def make_estimator(name: str, said: TableOptions, **parameters: Any) -> Estimato
         given |= {"bounds": said.bounds, "missing": said.missing}
     else:
         given |= {"bounds": said.features}  # which declares its own constants for missing values
-    asked: Estimator = getattr(sv, name)(**given)
+    asked = make(**given)
     with suppress(
         sv.errors.WeakRegularisation
     ):  # a λ that is too weak for two people may be right for many

@@ -103,21 +103,23 @@ def _show_tables(studies: list[DemoDataset], out: Path) -> None:
 
 
 def _show_plan(study: DemoDataset, out: Path) -> None:
+    import sottovoce as sv
     from sottovoce.asked import make_estimator, plan_from_table
     from sottovoce.cli.console import show_plan
 
     said = _make_table_options(study, out)
     _show_command(_format_command("plan", study, out))
-    show_plan(plan_from_table(said, make_estimator("Ridge", said)))
+    show_plan(plan_from_table(said, make_estimator(sv.Ridge, said)))
     echo("")
 
 
 def _release_model(study: DemoDataset, out: Path) -> Release:
+    import sottovoce as sv
     from sottovoce.asked import make_estimator, release_from_table
     from sottovoce.cli.console import write_file
 
     said = _make_table_options(study, out)
-    release = release_from_table(said, make_estimator("Ridge", said))
+    release = release_from_table(said, make_estimator(sv.Ridge, said))
     write_file(out / DATASET_FILES[study.key][2], release.to_json(), force=True, public=True)
     _show_command(
         _format_command("release", study, out)

@@ -28,12 +28,14 @@ from sottovoce.asked import TableOptions
 from sottovoce.data.engine import get_table_label
 from sottovoce.errors import InvalidParameter, InvalidRelease, MissingColumn, UnknownPeople
 from sottovoce.estimator import Estimator
+from sottovoce.estimators import list_questions
 from sottovoce.ledger import Entry
+from sottovoce.plan import refuse_changed_plan
 from sottovoce.release import Release
 from sottovoce.schema import Schema
 from sottovoce.session import Session
 from sottovoce.web import workspace
-from sottovoce.web.question_form import ONE_EACH, QUESTIONS
+from sottovoce.web.question_form import ONE_EACH
 from sottovoce.web.workspace import CachedBalances, Job, Workspace, prefetch_balances
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from sottovoce.budgets import Budgets
     from sottovoce.data.kernels import GroupLookup
     from sottovoce.ledger import Ledger
-    from sottovoce.plan import Plan, refuse_changed_plan
+    from sottovoce.plan import Plan
 
 #: Letters of a key: it is shown in tables and is part of a file's name.
 LONGEST_KEY = 100
@@ -238,25 +240,24 @@ def prepare_question(desk: Workspace, wanted: QuestionRequest) -> tuple[TableOpt
     """Returns the question as the library takes it; refuses it in words if something is missing or
     wrong.
     """
-    if wanted.question not in QUESTIONS:
+    questions = list_questions()
+    if wanted.question not in questions:
         raise InvalidParameter(
             "There is no such question.",
-            f"Questions: {', '.join(QUESTIONS)}.",
+            f"Questions: {', '.join(questions)}.",
             "Choose one of these.",
         )
-    kind = QUESTIONS[wanted.question]
-    takes = [option.name for option in kind.options]
+    question = questions[wanted.question]
+    takes = [parameter.name for parameter in question.form_parameters]
     if not set(wanted.parameters) <= set(takes):
         raise InvalidParameter(
             "A parameter is none of this question's.",
             f"It takes: {', '.join(takes)}.",
             "Leave the others out.",
         )
-    said = kind.complete(_make_table_options(desk, wanted))
-    usual = {option.name: [float(option.usual)] for option in kind.options if option.usual}
-    return said, asked.make_estimator(
-        kind.estimator, said, **{**usual, **kind.always, **wanted.parameters}
-    )
+    said = question.complete_options(_make_table_options(desk, wanted))
+    parameters = question.complete_parameters(wanted.parameters)
+    return said, asked.make_estimator(question.load_class(), said, **parameters)
 
 
 def _make_table_options(desk: Workspace, wanted: QuestionRequest) -> TableOptions:
