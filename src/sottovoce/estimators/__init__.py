@@ -447,7 +447,38 @@ def find_recorded(recorded_as: Any) -> Question | None:
     return next(matches, None)
 
 
+def find_question(kind: type) -> Question | None:
+    """Return the question that a class answers, or the nearest of those that it inherits from."""
+    by_class = {question.estimator: question for question in _REGISTRY.values()}
+    names = (f"{one.__module__}:{one.__qualname__}" for one in kind.__mro__)
+    return next((by_class[name] for name in names if name in by_class), None)
+
+
 def is_audited(release: Release) -> bool:
     """Whether everybody's loss to this release is known exactly."""
     question = find_recorded(release.question)
     return question is not None and question.is_audited(release.parameters)
+
+
+def load(release: Release) -> Any:
+    """Return the fitted estimator that a release describes.
+
+    Parameters
+    ----------
+    release :
+        as it was made, or read back with ``Release.from_json``.
+
+    Returns
+    -------
+    Any
+        the estimator, with ``release_`` and what follows from the release alone: ``value_`` of a
+        column; ``coef_``, ``intercept_`` and ``predict`` of a model.
+
+    Raises
+    ------
+    InvalidRelease
+        if no estimator makes such releases, or parts of it are missing or contradict each other.
+    """
+    from sottovoce.estimators import loading
+
+    return loading.load(release)

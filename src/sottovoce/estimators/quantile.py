@@ -27,6 +27,7 @@ from sottovoce.data.kernels import WeightedHistogram
 from sottovoce.data.source import DataSource, find_schema
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimator import VALUE, load_column, make_budgets, make_column_label, make_release
+from sottovoce.estimators.loading import load
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import selection
 from sottovoce.noise.grid import Grid
@@ -190,6 +191,28 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
             rows.value, grid, rows.owner, plan.weights.row, plan.parameters["missing"]
         )
         return Release.of(plan, draw_noisy_values(plan, rows.engine.fold(kernel)))
+
+    @classmethod
+    def from_release(cls, release: Release) -> Quantile:
+        """Return the answer that a published release describes.
+
+        Parameters
+        ----------
+        release :
+            of this estimator.
+
+        Returns
+        -------
+        Quantile
+            with ``value_`` and ``release_``.
+
+        Raises
+        ------
+        InvalidRelease
+            if the release is not of this estimator, or parts of it are missing.
+        """
+        answer: Quantile = load(release, cls)
+        return answer
 
     def _get_targets(self) -> list[float]:
         try:

@@ -594,7 +594,7 @@ def _describe_job(name: str, job: Job) -> JobAnswer:
 
 def list_declared_fields() -> set[str]:
     """Returns the names of all fields that a request may have."""
-    bodies = (*RequestBody.__subclasses__(), ReleaseBody)
+    bodies: list[type[RequestBody]] = [*RequestBody.__subclasses__(), ReleaseBody]
     parameters = (one for question in list_questions().values() for one in question.parameters)
     return {
         *(name for body in bodies for name in body.model_fields),
