@@ -94,10 +94,9 @@ def _set_fitted(model: Any, release: Release) -> None:
         set_fitted_attributes(model, release)
     else:
         model.release_ = release
-        values = np.atleast_1d(np.asarray(release.value, dtype=np.float64))
-        model.value_ = values
-        if len(values) == 1:
-            model.value_ = float(values[0])
+        model.value_ = np.asarray(release.value, dtype=np.float64)
+        if not isinstance(release.value, list):
+            model.value_ = float(release.value)
 
 
 def _is_consistent(model: Any, release: Release) -> bool:

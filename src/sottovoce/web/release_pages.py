@@ -470,6 +470,7 @@ def download_file(request: Request) -> Response:
 
 
 routes = [
+    *audit_routes,
     Route("/question", show_question),
     Route("/question/{table}", show_question),
     Route("/question/{table}/release", start_release, methods=["POST"]),
