@@ -44,6 +44,7 @@ _HOMES = {
     "Session": "session",
     "Uniform": "estimators.baselines",
     "Weights": "weights",
+    "load": "estimators",
     "optimal_weights": "weights",
 }
 

@@ -13,14 +13,12 @@ What a fitted model keeps: its release, and what follows from the release alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from numbers import Integral
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
-import pyarrow as pa
 
 from sottovoce.arrays import (
     Array,
@@ -40,9 +38,7 @@ from sottovoce.data.source import DataSource, is_rows_marker, owners_missing_err
 from sottovoce.errors import (
     InvalidBounds,
     InvalidParameter,
-    InvalidRelease,
     ReleaseFailed,
-    SottovoceError,
 )
 from sottovoce.guarantee import Guarantee
 from sottovoce.plan import Plan
@@ -488,34 +484,6 @@ def _read_one_column(estimator: Any, source: DataSource) -> Dataset:
         values, epsilon=source.epsilon, groups=source.owners, column=source.column
     )
     return dataset
-
-
-Model = TypeVar("Model")
-
-
-def restore_model(release: Release, make: Callable[[Release], Model]) -> Model:
-    """Returns the model that a published release describes; refuses a release that does not
-    describe one.
-    """
-    try:
-        model: Any = make(release)
-        features = model._recoding.features
-        coefficients = np.asarray(model.coef_, dtype=np.float64)
-        if coefficients.shape[-1] == len(model._recoding.names):
-            model.predict(
-                pa.table({f.name: [f.levels[0] if f.levels else f.low] for f in features})
-            )
-            made: Model = model
-            return made
-    except SottovoceError:
-        raise
-    except Exception:
-        pass  # raised below
-    raise InvalidRelease(
-        "This release does not describe a model.",
-        "A model has a coefficient for each declared feature.",
-        "Take the file as it was made.",
-    )
 
 
 def set_fitted_attributes(

@@ -29,6 +29,7 @@ from sottovoce.wording import (
     describe_unit,
     format_number,
     format_odds,
+    has_quantiles,
     list_errors,
     name_quantiles,
     round_to_error,
@@ -202,9 +203,7 @@ class Release:
             values: list[Any] = self.value
         else:
             values = [self.value]
-        if (
-            self.question == "quantile"
-        ):  # whose error is a rank, and whose answers are points of a grid
+        if has_quantiles(self):  # whose error is a rank, and whose answers are points of a grid
             names = [name for name, _ in name_quantiles(self)]
             told = [
                 round_to_error(value, step, 1)

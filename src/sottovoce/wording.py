@@ -110,11 +110,6 @@ ROWS = "share of the rows"
 ODDS = "log-odds"
 PROBABILITY = "probability"
 MARGIN = "margins"
-#: Questions that are not called "a" and their name.
-QUESTION_PHRASES = {
-    "ridge": "a ridge regression",
-    "adaptive posterior sample": "an adaptive posterior sample",
-}
 #: Ends of the sentences of estimators that say what `error_unit` says.
 UNIT_PHRASES = (
     ", in units of the column",
@@ -189,13 +184,13 @@ def describe_error_unit(told: PlanOrRelease) -> str:
             (found for start, found in starts.items() if stated.startswith(start)),
             describe_unit(told),
         )
-    if told.question == "quantile":
+    if has_quantiles(told):
         return RANK
     if "classes" in told.parameters:
         if told.parameters.get("public_rows"):
             return ROWS
         return ODDS
-    if told.question == "label-private regression":
+    if has_public_features(told):
         return ""  # of several coefficients, each in a unit of its own
     return describe_unit(told)
 
@@ -212,6 +207,16 @@ def describe_score(told: PlanOrRelease) -> str:
 def is_model(told: PlanOrRelease) -> bool:
     """Whether the answer is a function of features."""
     return "features" in told.parameters
+
+
+def has_public_features(told: PlanOrRelease) -> bool:
+    """Whether the features are public, and have names alone."""
+    return is_model(told) and all(isinstance(name, str) for name in told.parameters["features"])
+
+
+def has_quantiles(told: PlanOrRelease) -> bool:
+    """Whether the answer is one quantile or several."""
+    return "q" in told.parameters
 
 
 def get_limits(told: PlanOrRelease) -> tuple[float, float] | None:
@@ -249,14 +254,24 @@ def describe_question(told: PlanOrRelease) -> str:
         about = ""
     else:
         about = f" of {column!r}"
-    if told.question == "quantile":
+    if has_quantiles(told):
         names = [name for name, _ in name_quantiles(told)]
         if len(names) == 1:
             return f"the {names[0]}{about}"
         return f"the quantiles{about}"
-    if told.question == "mean":
-        return f"the mean{about}"
-    return f"{QUESTION_PHRASES.get(told.question, f'a {told.question}')}{about}"
+    if not is_model(told):
+        return f"the {told.question}{about}"
+    name = name_model(told)
+    if name[0] in "aeiou":
+        return f"an {name}{about}"
+    return f"a {name}{about}"
+
+
+def name_model(told: PlanOrRelease) -> str:
+    """Returns what a model is called; one word alone is a kind of regression."""
+    if " " in told.question:
+        return told.question
+    return f"{told.question} regression"
 
 
 def describe_table(told: PlanOrRelease) -> str:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from sottovoce.web.question_form import QUESTIONS
+from sottovoce.estimators import list_questions
 
 #: What no field of any verb takes.
 NEVER: tuple[Any, ...] = (
@@ -123,8 +123,12 @@ def good(table: str) -> list[tuple[str, str, dict[str, Any]]]:
     }
     asked = {"table": table, "column": "salary", "share": 0.5, "epsilon": None}
     questions = [
-        {**asked, "question": name, "parameters": {option.name: None for option in kind.options}}
-        for name, kind in QUESTIONS.items()
+        {
+            **asked,
+            "question": name,
+            "parameters": {option.name: None for option in kind.form_parameters},
+        }
+        for name, kind in list_questions().items()
     ]
     return [
         *(("POST", "/api/plan", question) for question in questions),

@@ -18,6 +18,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import sottovoce as sv
+from sottovoce.estimators import list_questions
 from sottovoce.schema import Column
 from sottovoce.web import actions, question_form, release_pages, schema_form
 from sottovoce.web.app import make_app
@@ -621,7 +622,7 @@ def test_a_draft_knows_kinds_and_leaves_every_range_blank():
     assert typed == {"kind-0": "number"}
 
 
-@pytest.mark.parametrize("name", question_form.QUESTIONS)
+@pytest.mark.parametrize("name", list_questions())
 def test_the_script_of_every_question_asks_the_same(name, tmp_path, capsys):
     table = people_csv(tmp_path)
     schema = schema_form.read_schema(

@@ -61,6 +61,7 @@ from sottovoce.data.source import DataSource, find_schema
 from sottovoce.errors import InvalidBounds, InvalidParameter, TooFewRows, WrongType
 from sottovoce.estimator import get_budgets, read_source, refuse_invalid_rows
 from sottovoce.estimators import posterior_mechanism, ridge_output
+from sottovoce.estimators.loading import find_norm
 from sottovoce.estimators.posterior import Posterior
 from sottovoce.estimators.posterior_mechanism import shorten_rows
 from sottovoce.plan import Plan
@@ -168,7 +169,7 @@ def _weight_rows(
 
 
 def _read_mechanism(release: Release) -> tuple[Mechanism, float]:
-    if release.question == "ridge":
+    if not rebuilding.has_posterior_noise(release):
         return RadialOutput(release.noise["rate"]), float(release.parameters["alpha"])
     gamma = float(release.noise["gamma"])
     if "alpha" in release.parameters:
@@ -189,12 +190,10 @@ def _compute_eigenvalue_distances(release: Release, setting: AuditInput) -> Floa
 def _read_release_domain(release: Release) -> Domain:
     given = release.parameters
     low, high = given["label"]
-    if release.question == "ridge":
+    if not rebuilding.has_posterior_noise(release):
         d = Recoding.from_dict(given["features"]).width + 1
         return Domain(math.sqrt(d) / (1 if given["method"] == "output" else 2), 1.0, False)
-    every = (
-        rebuilding.find_norm(release) is not None and not given["fit_intercept"] and low == -high
-    )
+    every = find_norm(release) is not None and not given["fit_intercept"] and low == -high
     return Domain(
         1.0,
         1.0,
@@ -207,7 +206,7 @@ def _transform_rows(release: Release, values: Floats, labels: Floats) -> tuple[F
     recoded features.
     """
     given = release.parameters
-    if release.question == "ridge":
+    if not rebuilding.has_posterior_noise(release):
         whole = to_whole_numbers(values, labels) / UNIT
         change = ridge_output.make_coordinates(given["method"], whole.shape[1] - 1)
         return whole[:, :-1] @ change.T, whole[:, -1].copy()

@@ -250,7 +250,7 @@ def _read_common_weight(release: Release) -> float:
 
 
 def _refuse_other_releases(release: Any, beta: Any) -> None:
-    if not isinstance(release, Release) or release.question not in rebuilding.POSTERIOR_QUESTIONS:
+    if not isinstance(release, Release) or not rebuilding.has_posterior_noise(release):
         raise InvalidParameter(
             "Only from a published posterior sample can a loss be bounded.",
             "Its noise has a shape that tells how far predictions are off.",

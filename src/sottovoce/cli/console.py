@@ -221,13 +221,14 @@ def show_plan(plan: Plan) -> None:
         describe_promise,
         describe_size,
         describe_unread,
+        is_compared,
         tabulate_payers,
     )
 
     echo(describe_size(plan), style="bold")
     get_console().print(make_table(*tabulate_payers(plan)))
     echo("\n".join(describe_promise(plan)))
-    if plan.question == "ridge":
+    if is_compared(plan):
         show_outlook(plan)
     if "classes" in plan.parameters:
         echo("\n".join(describe_classifier(plan)))
@@ -269,7 +270,7 @@ def show_outlook(plan: Plan) -> None:
 
 def make_plan_json(plan: Plan) -> str:
     """Returns the plan as JSON text, in the words of a release."""
-    from sottovoce.report.plan import compute_outlooks, make_verdict
+    from sottovoce.report.plan import compute_outlooks, is_compared, make_verdict
     from sottovoce.wording import describe_error_unit
 
     content: dict[str, Any] = {
@@ -289,7 +290,7 @@ def make_plan_json(plan: Plan) -> str:
         "theorem": plan.theorem.statement,
         "plan_digest": plan.digest,
     }
-    if plan.question == "ridge":
+    if is_compared(plan):
         content |= {
             "outlook": [outlook.to_dict() for outlook in compute_outlooks(plan)],
             "verdict": make_verdict(plan),

@@ -30,12 +30,9 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import pyarrow as pa
 import typer
 
 from sottovoce.cli.console import echo
-from sottovoce.data.engine import DEFAULT_TEXT_FORMAT, TextFormat, get_engine
-from sottovoce.data.kernels import as_floats
 from sottovoce.errors import (
     InconsistentBudget,
     InvalidData,
@@ -45,14 +42,12 @@ from sottovoce.errors import (
     UnknownPeople,
     WrongType,
 )
-from sottovoce.ledgers.addresses import SQLITE, get_key_folder
-from sottovoce.ledgers.addresses import open_ledger as opened_books
-from sottovoce.ledgers.sql_ledger import SqlLedger
-from sottovoce.report.market import guard_formula
-from sottovoce.session import Session
 
 if TYPE_CHECKING:
     from sottovoce.cli.table_options import TableOptions
+    from sottovoce.data.engine import TextFormat
+    from sottovoce.ledgers.sql_ledger import SqlLedger
+    from sottovoce.session import Session
 
 #: The number of PR_SET_DUMPABLE in linux/prctl.h.
 SET_DUMPABLE = 4
@@ -81,8 +76,6 @@ def refuse_open_password(address: str) -> None:
     """Refuses a password that stands in the command line, where everybody on the machine can read
     it.
     """
-    from sottovoce.errors import InvalidParameter
-
     if any(address in word for word in sys.argv) and _has_password(address):
         raise InvalidParameter(
             "An address in the command line holds a password.",
@@ -297,6 +290,9 @@ ENDINGS = (".key", ".heads", ".codes", ".witnesses", "-wal", "-shm")
 
 def open_session(place: str | None, keys: Path | None, short: str = "leave-out") -> Session:
     """Returns a session on books that are there; says so if they are sealed."""
+    from sottovoce.ledgers.addresses import open_ledger
+    from sottovoce.session import Session
+
     if place is None:
         raise InvalidParameter(
             "No books are named.",
@@ -305,7 +301,7 @@ def open_session(place: str | None, keys: Path | None, short: str = "leave-out")
         )
     refuse_open_password(place)
     how = parse_choice("--short", short, SHORT_POLICIES)
-    session = Session(ledger=opened_books(place, keys, begin=False), short=how)
+    session = Session(ledger=open_ledger(place, keys, begin=False), short=how)
     books = get_sql_ledger(session)
     if books.sealed:
         echo(f"These books are sealed: {books.why_sealed}", stderr=True, style="yellow")
@@ -322,6 +318,8 @@ def open_session(place: str | None, keys: Path | None, short: str = "leave-out")
 
 def get_sql_ledger(session: Session) -> SqlLedger:
     """Returns the books of a session that was opened here."""
+    from sottovoce.ledgers.sql_ledger import SqlLedger
+
     if not isinstance(session.ledger, SqlLedger):
         raise TypeError("only books in a database are opened here")
     return session.ledger
@@ -331,6 +329,8 @@ def find_ledger_file(place: str) -> Path | None:
     """Returns the file behind an address; None for books on a server, or of a kind that is refused
     later.
     """
+    from sottovoce.ledgers.addresses import SQLITE
+
     if place.startswith(SQLITE) or "://" not in place:
         return Path(place.removeprefix(SQLITE))
     return None
@@ -338,6 +338,8 @@ def find_ledger_file(place: str) -> Path | None:
 
 def list_ledger_files(session: Session, place: str | None, keys: Path | None) -> list[Path]:
     """Returns the files of the books, which nothing else may be written over."""
+    from sottovoce.ledgers.addresses import get_key_folder
+
     path = find_ledger_file(place or "")
     if path is not None:
         return [path, *(path.with_name(path.name + ending) for ending in ENDINGS)]
@@ -358,9 +360,12 @@ def parse_choice(option: str, word: str, meanings: Mapping[str, str]) -> Any:
 
 
 def read_grants(
-    path: str, person: str | None, amount: str | None, text: TextFormat = DEFAULT_TEXT_FORMAT
+    path: str, person: str | None, amount: str | None, text: TextFormat | None = None
 ) -> dict[str, float]:
     """Reads who allows how much; a person in several lines must say the same in all of them."""
+    from sottovoce.data.engine import DEFAULT_TEXT_FORMAT, get_engine
+
+    text = text or DEFAULT_TEXT_FORMAT
     there = get_engine("arrow").open_table(path, text=text).columns()
     person = _find_column(there, person, PERSON_COLUMNS)
     amount = _find_column(there, amount, AMOUNT_COLUMNS)
@@ -407,11 +412,15 @@ class _GrantCollector:
         return []
 
     def __call__(self, batch: Any) -> list[Any]:
+        from sottovoce.data.kernels import as_floats
+
         person, amount = (batch.column(name) for name in self.columns)
         return [(_read_names(person), as_floats(amount).tolist())]
 
 
 def _read_names(column: Any) -> list[str]:
+    import pyarrow as pa
+
     if column.null_count:
         raise UnknownPeople(
             "A grant names nobody.", "Every line says who grants.", "Fill the column of people in."
@@ -428,6 +437,8 @@ def _read_names(column: Any) -> list[str]:
 
 
 def _read_lines(path: str, person: str, amount: str, text: TextFormat) -> list[Any]:
+    from sottovoce.data.engine import get_engine
+
     if person == amount:
         raise InvalidParameter(
             "One column is named for two purposes.", "", "Name different columns."
@@ -456,6 +467,8 @@ def _strip_guard(name: str) -> str:
     """Takes off the apostrophe that keeps a spreadsheet from reading a seller's name as a
     formula.
     """
+    from sottovoce.report.market import guard_formula
+
     if name.startswith("'") and guard_formula(name[1:]) == name:
         return name[1:]
     return name

@@ -8,9 +8,9 @@ spreadsheet would take for a formula get an apostrophe in front.
 A released model as `predict` needs it: linear functions of declared features, and what is told from
 them.
 
-release     functions                              columns
-ridge       one, in the label's units              prediction
-logistic    log-odds of the second class, or of    prediction, and a probability for each class
+label       functions                              columns
+a number    one, in the label's units              prediction
+classes     log-odds of the second class, or of    prediction, and a probability for each class
             each of several
 """
 
@@ -46,7 +46,7 @@ def predict(
         Path,
         typer.Argument(
             metavar="MODEL",
-            help="A JSON file written by `sottovoce release`, of ridge or logistic.",
+            help="A JSON file of a regression or a classifier, written by `sottovoce release`.",
         ),
     ],
     table: options.Table,
@@ -230,22 +230,6 @@ class LinearFunction:
     coefficients: Floats
     ball: UnitBall | None = None  # a classifier's: rows that are longer than it are cut
 
-    @classmethod
-    def of(
-        cls, recoding: Recoding, model: dict[str, Any], ball: UnitBall | None = None
-    ) -> LinearFunction:
-        """Reads one function of a release; a ValueError if it does not fit the features."""
-        import numpy as np
-
-        slopes = np.array(list(model["coefficients"].values()), dtype=np.float64)
-        linear = cls(recoding, float(model["intercept"]), slopes, ball)
-        if (
-            list(model["coefficients"]) != recoding.names
-            or not np.isfinite([linear.intercept, *slopes]).all()
-        ):
-            raise ValueError
-        return linear
-
     def __call__(self, raw: Floats) -> Floats:
         """Returns the function's value for each row, numbers clipped to their bounds."""
         from sottovoce.estimators.ridge import predict_linear
@@ -271,30 +255,30 @@ class ReleasedModel:
         """Reads the model from a release; refuses other releases, and one that does not fit
         itself.
         """
-        from sottovoce.errors import InvalidRelease
+        import numpy as np
 
-        readers = {
-            "ridge": _read_regression,
-            "posterior sample": _read_regression,
-            "adaptive posterior sample": _read_regression,
-            "logistic regression": _read_classifier,
-        }
-        if release.question not in readers:
+        from sottovoce.data.encoding import UnitBall
+        from sottovoce.errors import InvalidRelease
+        from sottovoce.estimators import load
+
+        model = load(release)
+        classes = tuple(getattr(model, "classes_", ()))
+        if not hasattr(model, "_recoding") or (classes and not hasattr(model, "predict_proba")):
             raise InvalidRelease(
-                "This release is not a regression and not a classifier.",
+                "This release is not a regression and not a classifier that knows probabilities.",
                 "",
-                "Take one of `sottovoce release ridge`, `logistic` or `posterior`.",
+                "Take one of `sottovoce release`, of a model.",
             )
-        try:
-            return readers[release.question](release)
-        except (KeyError, TypeError, ValueError, AttributeError):
-            pass  # raised below: the reason would quote the file
-        raise InvalidRelease(
-            "The model in this release cannot be used.",
-            "It must have one coefficient for each declared number and each level, and a "
-            "function for each class.",
-            "Take the file as `sottovoce release` wrote it.",
+        ball = None
+        if classes and "ball" in release.parameters:
+            ball = UnitBall.from_dict(release.parameters["ball"])
+        functions = tuple(
+            LinearFunction(model._recoding, float(intercept), slopes, ball)
+            for intercept, slopes in zip(
+                np.ravel(model.intercept_), np.atleast_2d(model.coef_), strict=True
+            )
         )
+        return cls(model._recoding, functions, classes)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -339,41 +323,6 @@ class ReleasedModel:
         if not np.isfinite(raw).all():
             raise _missing_numbers_error()
         return raw
-
-
-def _read_regression(release: Any) -> ReleasedModel:
-    recoding = _read_recoding(release)
-    return ReleasedModel(recoding, (LinearFunction.of(recoding, release.value),))
-
-
-def _read_classifier(release: Any) -> ReleasedModel:
-    from sottovoce.data.encoding import UnitBall
-    from sottovoce.schema import Classes
-
-    recoding = _read_recoding(release)
-    models = release.value["models"]
-    classes = Classes(tuple(release.parameters["classes"])).values
-    # With two classes one function is enough: the second one's.
-    if len(classes) == 2:
-        told = classes[1:]
-    else:
-        told = classes
-    if list(models) != list(map(str, told)) or not all(
-        isinstance(name, str | int | float) for name in classes
-    ):
-        raise ValueError
-    ball = UnitBall.from_dict(release.parameters["ball"])
-    return ReleasedModel(
-        recoding,
-        tuple(LinearFunction.of(recoding, model, ball) for model in models.values()),
-        classes,
-    )
-
-
-def _read_recoding(release: Any) -> Recoding:
-    from sottovoce.data.encoding import Recoding
-
-    return Recoding.from_dict(release.parameters["features"])
 
 
 def _predict_classes(values: list[Floats], classes: tuple[Any, ...]) -> list[Any]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sottovoce plan` and `sottovoce release`, and the questions that both take with the same words.
+"""`sottovoce plan` and `sottovoce release`: a command for each question of the registry.
 
-The verb is kept in the context when its name is read, and a question hands itself to the verb: so
-no word can be understood by one and not by the other.
+Both take the same options, because both are made from the same entry. Which of the two runs is
+kept in the context when its name is read.
 
 Plans and releases at a terminal: made, shown, written, and owned up to where they are cut short.
 
@@ -21,15 +21,17 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from sottovoce.cli import options as options_module
 from sottovoce.cli.console import echo, exit_on_error, get_console, write_stdout
 from sottovoce.cli.options import LedgerOptions
+from sottovoce.estimators import Parameter, Question, list_questions
 
 if TYPE_CHECKING:
     from sottovoce.cli.table_options import TableOptions
@@ -37,8 +39,26 @@ if TYPE_CHECKING:
     from sottovoce.release import Release
     from sottovoce.session import Session
 
-release_app = typer.Typer(no_args_is_help=True)
-plan_app = typer.Typer(no_args_is_help=True)
+
+class QuestionCommands(TyperGroup):
+    """The commands of the questions, made from the registry when they are looked up."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names for the help page."""
+        return list(list_questions())
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command of a question, or None if there is no such question."""
+        question = list_questions().get(cmd_name)
+        if question is None:
+            return None
+        single = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        single.command(question.name)(exit_on_error()(make_command(question)))
+        return typer.main.get_command(single)
+
+
+release_app = typer.Typer(cls=QuestionCommands, no_args_is_help=True)
+plan_app = typer.Typer(cls=QuestionCommands, no_args_is_help=True)
 
 
 @release_app.callback()
@@ -55,34 +75,129 @@ def release(context: typer.Context) -> None:
 def plan(context: typer.Context) -> None:
     """Show who pays what and the error to expect, without reading what the question is about.
 
-    The words are those of `release`. With --out the plan is also written as JSON.
+    The options are those of `release`. With --out the plan is also written as JSON.
     """
     context.obj = run_plan
 
 
-def register_question(words_of_question: Callable[..., None]) -> Callable[..., None]:
-    """Makes a question a command of both verbs, and adds the words that are the same for all."""
-    for verb in (release_app, plan_app):
-        verb.command()(exit_on_error()(_add_common_options(words_of_question)))
-    return words_of_question
+def make_command(question: Question) -> Callable[..., None]:
+    """Return the command of a question: a function whose signature has its options.
 
+    Parameters
+    ----------
+    question :
+        the entry of the registry.
 
-def _add_common_options(words_of_question: Callable[..., None]) -> Callable[..., None]:
-    usual = inspect.signature(_read_common_options, eval_str=True).parameters
+    Returns
+    -------
+    Callable
+        the function that typer makes a command of.
+    """
+    common = inspect.signature(_read_common_options, eval_str=True).parameters
+    reading = _list_reading_options(question)
 
-    @wraps(words_of_question)
     def command(context: typer.Context, **given: Any) -> None:
-        said, booking = _read_common_options(**{name: given.pop(name) for name in usual})
+        said, booking = _read_common_options(**{name: given.pop(name) for name in common})
+        run = context.obj
         if booking is not None:
-            context.obj = partial(context.obj, booking=booking)
-        words_of_question(context, said, **given)
+            run = partial(run, booking=booking)
+        said = replace(said, **{option.name: given.pop(option.name) for option in reading})
+        run(*prepare_question(question, said, given))
 
-    own = inspect.signature(words_of_question, eval_str=True)
-    table, *others = usual.values()
-    context, _, *options = own.parameters.values()
-    parameters = [context, table, *options, *others]
-    command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]  # typer reads it
+    table, *others = common.values()
+    context = inspect.Parameter(
+        "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
+    )
+    own = [_make_option(parameter) for parameter in question.parameters]
+    signature = inspect.Signature([context, table, *reading, *own, *others])
+    command.__signature__ = signature  # type: ignore[attr-defined]  # typer reads it
+    command.__doc__ = question.summary
     return command
+
+
+def _list_reading_options(question: Question) -> list[inspect.Parameter]:
+    """The options that say which columns are read."""
+    if question.predicts:
+        return [_make_parameter("schema", options_module.Described)]
+    return [
+        _make_parameter("column", options_module.ColumnName),
+        _make_parameter("bounds", options_module.Limits),
+        _make_parameter("schema", options_module.SchemaFile),
+        _make_parameter("missing", options_module.Missing),
+    ]
+
+
+def _make_parameter(name: str, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=annotation
+    )
+
+
+def _make_option(parameter: Parameter) -> inspect.Parameter:
+    """The option of a question's parameter."""
+    kinds: dict[str, Any] = {"number": float, "whole": int, "numbers": list[float]}
+    if parameter.kind == "table":
+        shown = typer.Option(parameter.option, metavar="TABLE", help=parameter.help)
+    elif parameter.kind == "choice":
+        usual, *rest = parameter.values
+        choices = ", ".join([f"{usual} (if not given)", *rest])
+        shown = typer.Option(parameter.option, help=f"{parameter.help} One of: {choices}.")
+    else:
+        shown = typer.Option(parameter.option, help=parameter.help)
+    kind = kinds.get(parameter.kind, str)
+    return _make_parameter(parameter.name, Annotated[kind | None, shown])
+
+
+def prepare_question(
+    question: Question, said: TableOptions, given: dict[str, Any]
+) -> tuple[TableOptions, Estimator]:
+    """Return the options of the table, completed from the schema, and the estimator.
+
+    Parameters
+    ----------
+    question :
+        the entry of the registry.
+    said :
+        the options of the table.
+    given :
+        the question's own parameters; None where one is not given.
+
+    Returns
+    -------
+    tuple
+        options and estimator.
+
+    Raises
+    ------
+    InvalidInput
+        if something is missing or wrong.
+    """
+    from sottovoce.session import make_estimator
+
+    tables = {one.name for one in question.parameters if one.kind == "table"}
+    _refuse_other_choices(question, given)
+    said = replace(said, **{name: given.pop(name) for name in tables})
+    said = question.complete_options(said)
+    parameters = question.complete_parameters(given)
+    asked: Any = make_estimator(question.load_class(), said, **parameters)
+    # Public rows are checked as they are read, and not part of the trial, which would be slow with
+    # them.
+    if said.public is not None:
+        asked = asked.set_params(public=read_public_rows(said))
+    return said, asked
+
+
+def _refuse_other_choices(question: Question, given: dict[str, Any]) -> None:
+    from sottovoce.errors import InvalidParameter
+
+    for parameter in question.parameters:
+        value = given[parameter.name]
+        if parameter.kind == "choice" and value is not None and value not in parameter.values:
+            raise InvalidParameter(
+                f"{parameter.option} is none of its choices.",
+                f"Choices: {', '.join(parameter.values)}.",
+                "Choose one of these.",
+            )
 
 
 def _read_common_options(
@@ -102,9 +217,9 @@ def _read_common_options(
     delimiter: options_module.Delimiter = None,
     encoding: options_module.Encoding = None,
     decimal: options_module.Decimal = ".",
-) -> tuple[Any, options_module.LedgerOptions | None]:
-    """The words of every question: whose rows, whose budgets, read by what, and where the answer
-    goes.
+) -> tuple[TableOptions, options_module.LedgerOptions | None]:
+    """The options of every question: whose rows, whose budgets, read by what, and where the
+    answer goes.
     """
     from sottovoce.cli.table_options import TableOptions
 
@@ -124,154 +239,6 @@ def _read_common_options(
     return said, None if ledger is None else options_module.LedgerOptions(ledger, keys, short)
 
 
-@register_question
-def mean(
-    context: typer.Context,
-    said: Any,
-    column: options_module.ColumnName = None,
-    bounds: options_module.Limits = None,
-    schema: options_module.SchemaFile = None,
-    missing: options_module.Missing = None,
-    spread: Annotated[
-        float | None,
-        typer.Option(help="A public guess of the standard deviation; half the range if not given."),
-    ] = None,
-) -> None:
-    """The mean of a column."""
-    said = replace(said, column=column, bounds=bounds, schema=schema, missing=missing).complete()
-    context.obj(said, make_estimator("Mean", said, spread=spread))
-
-
-@register_question
-def quantile(
-    context: typer.Context,
-    said: Any,
-    q: Annotated[
-        list[float] | None,
-        typer.Option(
-            "--q",
-            help="A share of the rows, 0 to 1 (if not given: 0.5). Several split the budget "
-            "evenly.",
-        ),
-    ] = None,
-    column: options_module.ColumnName = None,
-    bounds: options_module.Limits = None,
-    schema: options_module.SchemaFile = None,
-    missing: options_module.Missing = None,
-    spread: Annotated[
-        float | None,
-        typer.Option(
-            help="A public guess of the share of the bounds that values fill, for the expected "
-            "error only."
-        ),
-    ] = None,
-    method: Annotated[
-        str | None, typer.Option(help="permute-and-flip (if not given) or exponential.")
-    ] = None,
-    cells: Annotated[
-        int | None, typer.Option(help="Steps of the grid of possible answers.")
-    ] = None,
-) -> None:
-    """Quantiles of a column: the median, quartiles, any share of the rows."""
-    said = replace(said, column=column, bounds=bounds, schema=schema, missing=missing).complete()
-    context.obj(
-        said,
-        make_estimator("Quantile", said, q=q or [0.5], spread=spread, method=method, cells=cells),
-    )
-
-
-@register_question
-def ridge(
-    context: typer.Context,
-    said: Any,
-    schema: options_module.Described = None,
-    method: Annotated[
-        str | None,
-        typer.Option(
-            help="objective (if not given), statistics, output-tight, or output (as published)."
-        ),
-    ] = None,
-    alpha: Annotated[
-        float | None,
-        typer.Option(
-            help="Regularisation, a public number; if not given, the plan chooses it from public "
-            "numbers."
-        ),
-    ] = None,
-    loss: Annotated[
-        str | None, typer.Option(help="soft (if not given) or huber, for the default method.")
-    ] = None,
-    label_scale: Annotated[
-        float | None,
-        typer.Option(
-            help="A public guess of the label's standard deviation; saves the ε that would buy it."
-        ),
-    ] = None,
-) -> None:
-    """A linear model of the label on the features that the schema describes."""
-    said = replace(said, schema=schema).for_regression()
-    context.obj(
-        said,
-        make_estimator(
-            "Ridge", said, method=method, alpha=alpha, loss=loss, label_scale=label_scale
-        ),
-    )
-
-
-@register_question
-def logistic(
-    context: typer.Context,
-    said: Any,
-    schema: options_module.Described = None,
-    alpha: Annotated[
-        float | None,
-        typer.Option(
-            help="Regularisation λ, a public number; if not given, chosen from the budgets."
-        ),
-    ] = None,
-    neighbours: Annotated[
-        str | None,
-        typer.Option(
-            help="replace (if not given), or labels to protect labels alone, at half the noise."
-        ),
-    ] = None,
-    public: options_module.PublicTable = None,
-) -> None:
-    """A classifier: the odds of the label's classes, given the features that the schema
-    describes.
-    """
-    said = replace(said, schema=schema, public=public).for_classification()
-    context.obj(
-        said, make_estimator("LogisticRegression", said, alpha=alpha, neighbours=neighbours)
-    )
-
-
-@register_question
-def posterior(
-    context: typer.Context,
-    said: Any,
-    schema: options_module.Described = None,
-    gamma: Annotated[
-        float | None,
-        typer.Option(help="How concentrated the sample is, a public number (if not given: 1.0)."),
-    ] = None,
-    alpha: Annotated[
-        float | None, typer.Option(help="Regularisation λ, a public number (if not given: 1.0).")
-    ] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="The δ of every promise (if not given: 1e-6).")
-    ] = None,
-) -> None:
-    """A linear model as one sample from a posterior, whose losses can be audited exactly."""
-    said = replace(said, schema=schema).for_regression()
-    context.obj(
-        said,
-        make_estimator(
-            "PosteriorSample", said, gamma=gamma, alpha=alpha, delta=delta, fit_intercept=True
-        ),
-    )
-
-
 NO_LEDGER = "No ledger remembers this release: asking again spends everybody's ε again."
 REPEATED_KEY = (
     "The key {key!r} is in the books: these are the bytes that were released under it, and nobody "
@@ -285,19 +252,6 @@ ELSEWHERE = " The file that was to be written appeared meanwhile, and was left a
 KEPT = (
     "The release is in the books: asking again under the key {key!r} gives it, and costs nothing."
 )
-
-
-def make_estimator(name: str, said: TableOptions, **parameters: Any) -> Estimator:
-    """Returns the question by its public name, with public rows where a table of them is named."""
-    import sottovoce as sv
-    from sottovoce import session as sessions
-
-    asked: Any = sessions.make_estimator(getattr(sv, name), said, **parameters)
-    # Public rows are checked as they are read, and not part of the trial, which would be slow with
-    # them.
-    if said.public is not None:
-        asked = asked.set_params(public=read_public_rows(said))
-    return asked  # type: ignore[no-any-return]
 
 
 def run_release(said: TableOptions, asked: Estimator, booking: LedgerOptions | None = None) -> None:

@@ -34,7 +34,7 @@ from sottovoce.data.kernels import GroupLookup
 from sottovoce.data.readers import MATRIX_COLUMN, ClassLabel, EncodedReader, Label
 from sottovoce.data.regression_kernels import MOST_COLUMNS
 from sottovoce.data.source import DataSource, find_schema
-from sottovoce.errors import InvalidData, InvalidParameter, InvalidRelease
+from sottovoce.errors import InvalidData, InvalidParameter
 from sottovoce.estimator import (
     KIND,
     VALUE,
@@ -44,7 +44,6 @@ from sottovoce.estimator import (
     make_recoding,
     make_release,
     read_source,
-    restore_model,
     set_fitted_attributes,
 )
 from sottovoce.estimators import erm_mechanism
@@ -62,6 +61,7 @@ from sottovoce.estimators.erm_mechanism import (
     report_steps,
     round_weights,
 )
+from sottovoce.estimators.loading import load
 from sottovoce.estimators.ridge import predict_linear
 from sottovoce.noise.selection import RATE_BITS
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, measure_inequality
@@ -319,21 +319,33 @@ class ERM(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def from_release(cls, release: Release) -> ERM:
-        """Returns a model that predicts, from a published release alone."""
-        if getattr(release, "question", None) != "risk minimisation":
-            raise InvalidRelease("This release is not of sv.ERM.", "", "Load a release of sv.ERM.")
-        return restore_model(release, cls._build_from_release)
+        """Return the fitted model that a published release describes.
+
+        Parameters
+        ----------
+        release :
+            of this estimator.
+
+        Returns
+        -------
+        ERM
+            the model, which predicts.
+
+        Raises
+        ------
+        InvalidRelease
+            if the release is not of this estimator, or parts of it are missing.
+        """
+        model: ERM = load(release, cls)
+        return model
 
     @classmethod
-    def _build_from_release(cls, release: Release) -> ERM:
-        name = release.parameters["loss"]
-        model = cls(
-            name
-            if name in losses.LOSSES
-            else ("logistic" if "classes" in release.parameters else "squared")
-        )
-        set_fitted_attributes(model, release)
-        return model
+    def _adapt_arguments(cls, arguments: dict[str, Any], release: Release) -> dict[str, Any]:
+        """A loss of one's own is not in the release; one that predicts alike stands for it."""
+        loss = arguments["loss"]
+        if loss not in losses.LOSSES:
+            loss = "logistic" if "classes" in release.parameters else "squared"
+        return {**arguments, "loss": loss}
 
     def _compute_decisions(self, X: Any) -> Floats:
         check_is_fitted(self, "coef_")

@@ -53,6 +53,7 @@ from sottovoce.errors import (
     MissingValues,
 )
 from sottovoce.estimator import check_missing_constant, make_budgets, make_release, read_source
+from sottovoce.estimators.loading import load
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import integer
 from sottovoce.noise.grid import Grid, exponent_below, power_of_two
@@ -167,15 +168,12 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         )
         source = DataSource.of(self, X, y, epsilon, groups).load()
         plan, release = make_release(self, read_source(self, source))
-        self.release_ = replace(release, **named)
+        self._set_fitted(replace(release, **named))
         validate_data(
             self, source.table, skip_check_array=True
         )  # keeps the number of features and their names
         self.guarantee_ = plan.guarantee
         self.linear_map_ = np.ldexp(plan.grid.map.astype(np.float64), plan.grid.map_exponent)
-        value: dict[str, Any] = self.release_.value  # type: ignore[assignment]
-        self.intercept_ = float(value["intercept"])
-        self.coef_ = np.array(list(value["coefficients"].values()), dtype=np.float64)
         return self
 
     def predict(self, X: Any) -> Floats:
@@ -246,6 +244,41 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
             intercept = 0.0
         coefficients = dict(zip(plan.parameters["features"], values, strict=True))
         return Release.of(plan, {"intercept": intercept, "coefficients": coefficients})
+
+    @classmethod
+    def from_release(cls, release: Release) -> LabelPrivateRegression:
+        """Return the fitted model that a published release describes.
+
+        Parameters
+        ----------
+        release :
+            of this estimator.
+
+        Returns
+        -------
+        LabelPrivateRegression
+            the model, which predicts.
+
+        Raises
+        ------
+        InvalidRelease
+            if the release is not of this estimator, or parts of it are missing.
+        """
+        model: LabelPrivateRegression = load(release, cls)
+        return model
+
+    @classmethod
+    def _adapt_arguments(cls, arguments: dict[str, Any], release: Release) -> dict[str, Any]:
+        low, high = release.parameters["label"]
+        return {**arguments, "label_bounds": (low, high)}
+
+    def _set_fitted(self, release: Release) -> None:
+        """Keeps the release and the model in it."""
+        self.release_ = release
+        value: dict[str, Any] = release.value  # type: ignore[assignment]
+        self.intercept_ = float(value["intercept"])
+        self.coef_ = np.array(list(value["coefficients"].values()), dtype=np.float64)
+        self.n_features_in_ = len(self.coef_)
 
     def _make_plan(self, budgets: Budgets, design: Design) -> Plan:
         low, high = self._get_bounds()

@@ -25,7 +25,7 @@ from sottovoce.data.encoding import Recoding, UnitBall
 from sottovoce.data.engine import Dataset
 from sottovoce.data.readers import ClassLabel, UnitBallReader
 from sottovoce.data.source import DataSource, find_schema
-from sottovoce.errors import InvalidParameter, InvalidRelease
+from sottovoce.errors import InvalidParameter
 from sottovoce.estimator import (
     VALUE,
     count_declared_columns,
@@ -34,10 +34,10 @@ from sottovoce.estimator import (
     make_recoding,
     make_release,
     read_source,
-    restore_model,
     set_fitted_attributes,
 )
 from sottovoce.estimators import logistic_mechanism
+from sottovoce.estimators.loading import load
 from sottovoce.estimators.logistic_mechanism import LABELS, PersonWeights
 from sottovoce.guarantee import Guarantee, Neighbours
 from sottovoce.plan import Plan, Theorem
@@ -246,21 +246,24 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def from_release(cls, release: Release) -> LogisticRegression:
-        """Returns a model that predicts, from a published release alone."""
-        if getattr(release, "question", None) != "logistic regression":
-            raise InvalidRelease(
-                "This release is not a logistic regression.",
-                "",
-                "Load a release of `sottovoce release logistic`.",
-            )
-        return restore_model(release, cls._build_from_release)
+        """Return the fitted model that a published release describes.
 
-    @classmethod
-    def _build_from_release(cls, release: Release) -> LogisticRegression:
-        model = cls(
-            classes=release.parameters["classes"], neighbours=release.parameters["neighbours"]
-        )
-        set_fitted_attributes(model, release)
+        Parameters
+        ----------
+        release :
+            of this estimator.
+
+        Returns
+        -------
+        LogisticRegression
+            the model, which predicts.
+
+        Raises
+        ------
+        InvalidRelease
+            if the release is not of this estimator, or parts of it are missing.
+        """
+        model: LogisticRegression = load(release, cls)
         return model
 
     def _make_plan(self, budgets: Budgets, recoding: Recoding) -> Plan:

@@ -33,6 +33,7 @@ from sottovoce.estimator import (
     make_release,
     read_source,
 )
+from sottovoce.estimators.loading import load
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import integer
 from sottovoce.noise.grid import Grid, exponent_below, snap_to_grid
@@ -201,6 +202,28 @@ class Mean(BaseEstimator):  # type: ignore[misc]
             rows.value, plan.grid.values, rows.owner, plan.weights.row, plan.parameters["missing"]
         )
         return Release.of(plan, draw_noisy_values(plan, rows.engine.fold(kernel))[0])
+
+    @classmethod
+    def from_release(cls, release: Release) -> Mean:
+        """Return the answer that a published release describes.
+
+        Parameters
+        ----------
+        release :
+            of this estimator.
+
+        Returns
+        -------
+        Mean
+            with ``value_`` and ``release_``.
+
+        Raises
+        ------
+        InvalidRelease
+            if the release is not of this estimator, or parts of it are missing.
+        """
+        answer: Mean = load(release, cls)
+        return answer
 
     def _estimate_error(
         self, budgets: Budgets, weights: Weights, low: float, high: float, noise: float

@@ -30,7 +30,7 @@ from sottovoce.data.encoding import Recoding, UnitBall
 from sottovoce.data.engine import Dataset
 from sottovoce.data.readers import Label, UnitBallReader
 from sottovoce.data.source import DataSource, find_schema
-from sottovoce.errors import InvalidData, InvalidParameter, InvalidRelease
+from sottovoce.errors import InvalidData, InvalidParameter
 from sottovoce.estimator import (
     count_declared_columns,
     load_matrix,
@@ -39,10 +39,10 @@ from sottovoce.estimator import (
     make_recoding,
     make_release,
     read_source,
-    restore_model,
     set_fitted_attributes,
 )
 from sottovoce.estimators import posterior_mechanism
+from sottovoce.estimators.loading import load
 from sottovoce.estimators.posterior_mechanism import PosteriorWeights
 from sottovoce.estimators.ridge import predict_linear
 from sottovoce.estimators.ridge_errors import PublicFacts, estimate_ridge_error, make_expected_error
@@ -192,24 +192,24 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def from_release(cls, release: Release) -> Any:
-        """Returns a model that predicts, from a published release alone."""
-        if getattr(release, "question", None) != cls.question:
-            raise InvalidRelease(
-                f"This release is not of sv.{cls.__name__}.", "", f"Load one of sv.{cls.__name__}."
-            )
-        return restore_model(release, cls._build_from_release)
+        """Return the fitted model that a published release describes.
 
-    @classmethod
-    def _build_from_release(cls, release: Release) -> Any:
-        model = cls(
-            **{
-                name: release.parameters[name]
-                for name in cls().get_params()
-                if name in release.parameters
-            }
-        )
-        model._set_fitted(release)
-        return model
+        Parameters
+        ----------
+        release :
+            of this estimator.
+
+        Returns
+        -------
+        Any
+            the model, which predicts.
+
+        Raises
+        ------
+        InvalidRelease
+            if the release is not of this estimator, or parts of it are missing.
+        """
+        return load(release, cls)
 
     def _make_plan(self, budgets: Budgets, recoding: Recoding, granted: bool) -> Plan:
         self._refuse_unknown()

@@ -34,6 +34,7 @@ from sottovoce.estimator import (
     make_release,
     read_source,
 )
+from sottovoce.estimators.loading import load
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import selection
 from sottovoce.noise.grid import Grid
@@ -207,6 +208,28 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
             rows.value, grid, rows.owner, plan.weights.row, plan.parameters["missing"]
         )
         return Release.of(plan, draw_noisy_values(plan, rows.engine.fold(kernel)))
+
+    @classmethod
+    def from_release(cls, release: Release) -> Quantile:
+        """Return the answer that a published release describes.
+
+        Parameters
+        ----------
+        release :
+            of this estimator.
+
+        Returns
+        -------
+        Quantile
+            with ``value_`` and ``release_``.
+
+        Raises
+        ------
+        InvalidRelease
+            if the release is not of this estimator, or parts of it are missing.
+        """
+        answer: Quantile = load(release, cls)
+        return answer
 
     def _get_targets(self) -> list[float]:
         try:

@@ -23,7 +23,7 @@ from sottovoce.data.encoding import Recoding
 from sottovoce.data.engine import Dataset
 from sottovoce.data.readers import Label
 from sottovoce.data.source import DataSource, find_schema
-from sottovoce.errors import InvalidParameter, InvalidRelease
+from sottovoce.errors import InvalidParameter
 from sottovoce.estimator import (
     count_declared_columns,
     load_regression,
@@ -32,10 +32,10 @@ from sottovoce.estimator import (
     make_recoding,
     make_release,
     read_source,
-    restore_model,
     set_fitted_attributes,
 )
 from sottovoce.estimators import ridge_objective, ridge_output, ridge_statistics
+from sottovoce.estimators.loading import load
 from sottovoce.plan import Plan
 from sottovoce.release import Release
 from sottovoce.schema import MEASURE, Interval, check_flag, is_measurable, is_one_of, to_interval
@@ -232,20 +232,25 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def from_release(cls, release: Release) -> Ridge:
-        """Returns a model that predicts, from a published release alone."""
-        if getattr(release, "question", None) != "ridge":
-            raise InvalidRelease(
-                "This release is not a regression.",
-                "",
-                "Load a release of `sottovoce release ridge`.",
-            )
-        return restore_model(release, cls._build_from_release)
+        """Return the fitted model that a published release describes.
 
-    @classmethod
-    def _build_from_release(cls, release: Release) -> Ridge:
-        ridge = cls(method=release.parameters["method"])
-        set_fitted_attributes(ridge, release)
-        return ridge
+        Parameters
+        ----------
+        release :
+            of this estimator.
+
+        Returns
+        -------
+        Ridge
+            the model, which predicts.
+
+        Raises
+        ------
+        InvalidRelease
+            if the release is not of this estimator, or parts of it are missing.
+        """
+        model: Ridge = load(release, cls)
+        return model
 
     def _get_method(self) -> Method:
         if not is_one_of(self.method, METHODS):

@@ -14,6 +14,7 @@ import numpy as np
 from sottovoce.arrays import Floats
 from sottovoce.audit.picture import draw_losses, find_median
 from sottovoce.report.html import make_page, make_stamp, make_table
+from sottovoce.wording import name_model
 
 if TYPE_CHECKING:
     from sottovoce.audit import PerInstance
@@ -58,7 +59,7 @@ def make_audit_body(
         promised = summary.promised[1]
     return _BODY.substitute(
         stamp=make_stamp("CONFIDENTIAL", FOR_WHOM),
-        question=escape("ridge regression" if release.question == "ridge" else release.question),
+        question=escape(name_model(release)),
         count=f"{len(losses):,} {unit}",
         whose="all rows of this person" if people else "this row",
         delta=f"{audit.delta:g}",

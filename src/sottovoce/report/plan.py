@@ -29,6 +29,7 @@ from html import escape
 from itertools import groupby
 from typing import Any
 
+from sottovoce.estimators import find_recorded
 from sottovoce.plan import Plan, describe_currency, format_error
 from sottovoce.report.html import make_table
 from sottovoce.report.svg import Bar, draw_bars
@@ -58,11 +59,18 @@ def draw_plan(plan: Plan) -> str:
         make_table(*tabulate_payers(plan)),
         '<p class="soft">Voice is the share of the answer that a group has: whoever grants more '
         "is heard more.</p>",
-        *(_draw_worth(plan) if plan.question == "ridge" else []),
     ]
+    if is_compared(plan):
+        parts += _draw_worth(plan)
     if "classes" in plan.parameters:
         parts += [f"<p>{escape(sentence)}</p>" for sentence in describe_classifier(plan)]
     return "\n".join([*parts, f'<p class="soft">{escape(describe_unread(plan))}</p>'])
+
+
+def is_compared(plan: Plan) -> bool:
+    """Whether the plan can be compared with a private mean and no answer at all."""
+    question = find_recorded(plan.question)
+    return question is not None and question.compared
 
 
 def _draw_key_figures(plan: Plan) -> str:

@@ -25,6 +25,7 @@ from sottovoce.wording import (
     describe_unit,
     format_percent,
     get_unit,
+    has_quantiles,
     list_errors,
     name_quantiles,
     round_to_error,
@@ -41,8 +42,8 @@ def make_release_headline(release: Release) -> str:
         of = f" of {release.column}"
     if isinstance(release.value, dict):
         return f"{'A classifier' if 'models' in release.value else 'A linear model'}{of}"
-    if release.question == "mean":
-        return f"The mean{of}"
+    if not has_quantiles(release):
+        return f"The {release.question}{of}"
     names = [name for name, _ in name_quantiles(release)]
     if len(names) == 1:
         return f"The {names[0]}{of}"

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-import sottovoce
 from sottovoce import units
 from sottovoce.audit import audit_from_table
 from sottovoce.data.budget_table import scale_budgets
@@ -31,13 +30,14 @@ from sottovoce.data.engine import get_table_label
 from sottovoce.data.source import DataSource
 from sottovoce.errors import InvalidParameter, InvalidRelease, MissingColumn, UnknownPeople
 from sottovoce.estimator import Estimator
+from sottovoce.estimators import list_questions
 from sottovoce.ledger import Entry
 from sottovoce.plan import refuse_changed_plan
 from sottovoce.release import Release
 from sottovoce.schema import Schema
 from sottovoce.session import Session, make_estimator, release_from_table
 from sottovoce.web import workspace
-from sottovoce.web.question_form import ONE_EACH, QUESTIONS
+from sottovoce.web.question_form import ONE_EACH
 from sottovoce.web.workspace import CachedBalances, Job, Workspace, prefetch_balances
 
 if TYPE_CHECKING:
@@ -242,25 +242,24 @@ def prepare_question(desk: Workspace, wanted: QuestionRequest) -> tuple[DataSour
     """Returns the question as the library takes it; refuses it in words if something is missing or
     wrong.
     """
-    if wanted.question not in QUESTIONS:
+    questions = list_questions()
+    if wanted.question not in questions:
         raise InvalidParameter(
             "There is no such question.",
-            f"Questions: {', '.join(QUESTIONS)}.",
+            f"Questions: {', '.join(questions)}.",
             "Choose one of these.",
         )
-    kind = QUESTIONS[wanted.question]
-    takes = [option.name for option in kind.options]
+    question = questions[wanted.question]
+    takes = [parameter.name for parameter in question.form_parameters]
     if not set(wanted.parameters) <= set(takes):
         raise InvalidParameter(
             "A parameter is none of this question's.",
             f"It takes: {', '.join(takes)}.",
             "Leave the others out.",
         )
-    said = kind.complete(_find_source(desk, wanted))
-    usual = {option.name: [float(option.usual)] for option in kind.options if option.usual}
-    return said, make_estimator(
-        getattr(sottovoce, kind.estimator), said, **{**usual, **kind.always, **wanted.parameters}
-    )
+    said = question.complete_options(_find_source(desk, wanted))
+    parameters = question.complete_parameters(wanted.parameters)
+    return said, make_estimator(question.load_class(), said, **parameters)
 
 
 def _find_source(desk: Workspace, wanted: QuestionRequest) -> DataSource:

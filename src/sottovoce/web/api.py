@@ -14,30 +14,32 @@ the exception, and says so.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
 from sottovoce import market as markets
 from sottovoce.errors import InvalidData, InvalidParameter
+from sottovoce.estimators import Parameter, Question, list_questions
 from sottovoce.ledgers.sql_ledger import SqlLedger
 from sottovoce.market import prior as laws
 from sottovoce.market.terms import FROM_FILE, MarketTerms, Sellers
 from sottovoce.release import Release
 from sottovoce.report.ledger import compute_balances as by_tier
-from sottovoce.report.plan import make_verdict
+from sottovoce.report.plan import is_compared, make_verdict
 from sottovoce.schema import Column, Schema
 from sottovoce.web import actions
 from sottovoce.web.guard import API
 from sottovoce.web.market_form import LARGEST, LARGEST_NORM
-from sottovoce.web.question_form import QUESTIONS
 from sottovoce.web.workspace import Job, State, UploadedTable, Workspace
 from sottovoce.wording import describe_error_unit
 
@@ -51,21 +53,6 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Money = Annotated[float, Field(gt=0, le=LARGEST)]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_TEXT_LENGTH)]
-#: What a question's parameter may be, as it is described; each is looked at by the option that it
-#: is for.
-Parameter = Annotated[
-    Any,
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "number"},
-                {"type": "string", "minLength": 1, "maxLength": MAX_TEXT_LENGTH},
-                {"type": "array", "items": {"type": "number"}},
-                {"type": "null"},
-            ]
-        }
-    ),
-]
 
 
 class RequestBody(BaseModel):
@@ -129,15 +116,68 @@ class GrantsBody(RequestBody):
     )
 
 
+def _check_question(name: str) -> str:
+    if name not in list_questions():
+        raise PydanticCustomError("question", "One of: " + ", ".join(list_questions()))
+    return name
+
+
+def _describe_question(question: Question) -> dict[str, Any]:
+    """The schema of a question's name and parameters."""
+    parameters = {one.name: _describe_parameter(one) for one in question.form_parameters}
+    return {
+        "title": question.title,
+        "description": question.summary,
+        "properties": {
+            "question": {"const": question.name},
+            "parameters": {
+                "type": "object",
+                "properties": parameters,
+                "additionalProperties": False,
+            },
+        },
+    }
+
+
+def _describe_parameter(parameter: Parameter) -> dict[str, Any]:
+    """The schema of a parameter's value; null is the same as to leave it out."""
+    number: dict[str, Any] = {"type": "number", "exclusiveMinimum": parameter.least}
+    if parameter.kind in ("whole", "numbers"):
+        number = {"type": "number", "minimum": parameter.least}
+    if math.isfinite(parameter.most):
+        number["maximum"] = parameter.most
+    kinds = [number]
+    if parameter.kind == "choice":
+        kinds = [{"type": "string", "enum": parameter.values}]
+    elif parameter.kind == "whole":
+        kinds = [{**number, "type": "integer"}]
+    elif parameter.kind == "numbers":
+        kinds = [number, {"type": "array", "items": number, "minItems": 1}]
+    return {
+        "title": parameter.label,
+        "description": parameter.help,
+        "anyOf": [*kinds, {"type": "null"}],
+    }
+
+
 class QuestionBody(RequestBody):
     """A question about a table on the desk; what is not said, its schema says."""
 
     table: Name
-    question: Literal["mean", "quantile", "ridge", "logistic", "posterior"]
+    question: Annotated[str, AfterValidator(_check_question)]
     column: Name | None = None
     epsilon: Positive | None = None
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
-    parameters: dict[str, Parameter] = Field(default={}, max_length=MOST_PARAMETERS)
+    parameters: dict[str, Any] = Field(default={}, max_length=MOST_PARAMETERS)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> Any:
+        """Describe each question of the registry with its own parameters."""
+        reference = handler(core_schema)
+        schema = handler.resolve_ref_schema(reference)
+        schema["properties"]["question"] = {"type": "string", "enum": list(list_questions())}
+        schema["oneOf"] = [_describe_question(question) for question in list_questions().values()]
+        return reference
 
 
 class ReleaseBody(QuestionBody):
@@ -381,7 +421,7 @@ def plan(asked: QuestionBody, desk: CurrentWorkspace) -> PlanAnswer:
         noise=told.noise,
         theorem=told.theorem.statement,
         plan_digest=told.digest,
-        verdict=make_verdict(told) if told.question == "ridge" else None,
+        verdict=make_verdict(told) if is_compared(told) else None,
         note=made.note,
     )
 
@@ -498,17 +538,20 @@ def _find_field(place: Sequence[Any]) -> str:
     """Returns the name of a field, and of those that it is in: parameters.neighbours. People's
     names are left out.
     """
-    named = [str(part) for part in place if part in DECLARED_FIELDS]
+    declared = list_declared_fields()
+    named = [str(part) for part in place if part in declared]
     return ".".join(named[:1] if set(named) & BY_PERSON else named)
 
 
 def _make_request(asked: QuestionBody) -> actions.QuestionRequest:
     parameters = {name: value for name, value in asked.parameters.items() if value is not None}
-    needed = QUESTIONS[asked.question].needed(parameters)
-    if needed:
-        raise RequestValidationError(
-            [{"loc": ("parameters", name), "msg": words} for name, words in needed.items()]
-        )
+    wrong = [
+        {"loc": ("parameters", one.name), "msg": one.describe_limits()}
+        for one in list_questions()[asked.question].form_parameters
+        if one.name in parameters and not one.accepts(parameters[one.name])
+    ]
+    if wrong:
+        raise RequestValidationError(wrong)
     return actions.QuestionRequest(
         asked.table, asked.question, asked.column, asked.epsilon, asked.share, parameters
     )
@@ -549,12 +592,18 @@ def _describe_job(name: str, job: Job) -> JobAnswer:
     )
 
 
-#: The names of all fields that a request may have.
-DECLARED_FIELDS = (
-    {name for body in RequestBody.__subclasses__() for name in body.model_fields}
-    | set(ReleaseBody.model_fields)
-    | {option.name for kind in QUESTIONS.values() for option in kind.options}
-    | {"key", "epsilon", "after"}
-)
+def list_declared_fields() -> set[str]:
+    """Returns the names of all fields that a request may have."""
+    bodies: list[type[RequestBody]] = [*RequestBody.__subclasses__(), ReleaseBody]
+    parameters = (one for question in list_questions().values() for one in question.parameters)
+    return {
+        *(name for body in bodies for name in body.model_fields),
+        *(one.name for one in parameters),
+        "key",
+        "epsilon",
+        "after",
+    }
+
+
 #: The fields in which people have entries under their names.
 BY_PERSON = {"grants", "costs"}

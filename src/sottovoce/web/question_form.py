@@ -8,23 +8,20 @@ field.
 
 A sentence says what is needed, and never repeats what was typed: it may be a name, or pasted data.
 
-The questions that can be asked at the page, with their options, in one table; and the way from a
-form to one.
+The way from a form to a question of the registry: its fields are made from the parameters there.
 
-A question is about one column: its mean, its quantiles, or a model of it by all other columns that
-are described. What is wrong is a sentence beside its field, also where the library itself refuses.
+A question is about one column: a number about it, or a model of it by all other columns that are
+described. What is wrong is a sentence beside its field, also where the library itself refuses.
 """
 
 from __future__ import annotations
 
 import math
 import re
-import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
-import sottovoce
 from sottovoce.data.source import DataSource
 from sottovoce.errors import (
     InvalidBudget,
@@ -35,6 +32,7 @@ from sottovoce.errors import (
     WeakRegularisation,
 )
 from sottovoce.estimator import Estimator
+from sottovoce.estimators import Parameter, Question, list_questions
 from sottovoce.schema import Schema
 from sottovoce.session import make_estimator as made
 
@@ -174,222 +172,40 @@ def read_limits(least: float, most: float, above: bool) -> str:
 #: The least and the largest ε that is said for everybody; beyond the largest no odds are protected.
 LEAST_EPSILON = 1e-6
 MOST_EPSILON = 100.0
-#: No number that a program sends is larger: whole numbers in JSON may be.
-LARGEST_DOUBLE = sys.float_info.max
 #: Stands for any ε where people are only counted.
 ONE_EACH = 1.0
 #: The fields that every question has.
 COMMON_FIELDS = ("question", "column", "share", "epsilon", "key")
 
 
-@dataclass(frozen=True)
-class QuestionOption:
-    """One option of a question: its field, and the values it may have."""
+def read_parameter(fields: Fields, parameter: Parameter) -> Any:
+    """Return the value of a question's parameter, or None where nothing stands in its field.
 
-    name: str
-    label: str
-    hint: str
-    choices: tuple[tuple[str, str], ...] = ()  # the first is taken where nothing is said
-    least: float = 0.0
-    most: float = float("inf")
-    several: bool = False
-    whole: bool = False
-    usual: str = ""
+    Parameters
+    ----------
+    fields :
+        the form; it is told what is wrong.
+    parameter :
+        its entry in the registry.
 
-    def read_field(self, fields: Fields) -> Any:
-        """Returns the value, or None where nothing is said."""
-        if self.choices:
-            return fields.choice(self.name, [key for key, _ in self.choices], needed=False)
-        if self.several:
-            return fields.numbers(self.name, needed=False, least=self.least, most=self.most)
-        number = fields.number(
-            self.name, needed=False, least=self.least, most=self.most, above=not self.whole
-        )
-        if number is not None and self.whole and not number.is_integer():
-            fields.complain(self.name, "Write a whole number.")
-            return None
-        if number is not None and self.whole:
-            return int(number)
-        return number
-
-    def needed(self, value: Any) -> str | None:
-        """Returns what is needed in the place of a value that a program sent; None where it will
-        do.
-        """
-        if self.choices:
-            known = [key for key, _ in self.choices]
-            if isinstance(value, str) and value in known:
-                return None
-            return f"Choose one of: {', '.join(known)}."
-        if self.several and isinstance(value, list) and value:
-            values = value
-        else:
-            values = [value]
-        if all(self._will_do(number) for number in values):
-            return None
-        sentence = read_limits(self.least, self.most, not (self.whole or self.several))
-        if self.several:
-            return f"{sentence} Several are a list."
-        if self.whole:
-            return sentence.replace("a number", "a whole number")
-        return sentence
-
-    def _will_do(self, value: Any) -> bool:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return False
-        if not self.least <= value <= min(self.most, LARGEST_DOUBLE):  # nan is in no order
-            return False
-        if self.whole:
-            return float(value).is_integer()
-        return self.several or value > self.least
-
-
-@dataclass(frozen=True)
-class QuestionKind:
-    """One question: its name in the library, in words, what it tells, what its column must be, and
-    its options.
+    Returns
+    -------
+    Any
+        a number, a list of numbers, or one of the choices.
     """
-
-    estimator: str
-    words: str
-    hint: str
-    about: Literal["number", "factor"]
-    options: tuple[QuestionOption, ...]
-    model: bool = True
-    always: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def usual(self) -> dict[str, Any]:
-        """What is meant where nothing is said: always, and unless an option says otherwise."""
-        return {
-            **self.always,
-            **{option.name: [float(option.usual)] for option in self.options if option.usual},
-        }
-
-    def needed(self, parameters: Mapping[str, Any]) -> dict[str, str]:
-        """Returns by name what is needed in the place of parameters that a program sent and that
-        will not do.
-        """
-        said = {
-            option.name: option.needed(parameters[option.name])
-            for option in self.options
-            if option.name in parameters
-        }
-        return {name: words for name, words in said.items() if words is not None}
-
-    def complete(self, said: DataSource) -> DataSource:
-        """Returns the question with what the schema adds to it."""
-        if not self.model:
-            return said.complete()
-        if self.about == "factor":
-            return said.for_classification()
-        return said.for_regression()
-
-
-_ALPHA = QuestionOption(
-    "alpha", "Regularisation λ", "A public number; chosen from the budgets if you leave it blank."
-)
-QUESTIONS = {
-    "mean": QuestionKind(
-        "Mean",
-        "Mean of a column",
-        "What everybody has on average.",
-        "number",
-        (
-            QuestionOption(
-                "spread",
-                "Spread (a guess)",
-                "Standard deviation, from public knowledge; half the range if blank.",
-            ),
-        ),
-        model=False,
-    ),
-    "quantile": QuestionKind(
-        "Quantile",
-        "Quantiles of a column",
-        "The median, quartiles, or any share of the rows.",
-        "number",
-        (
-            QuestionOption(
-                "q",
-                "Shares",
-                "From 0 to 1, spaces between; several split everybody's ε.",
-                most=1.0,
-                several=True,
-                usual="0.5",
-            ),
-            QuestionOption(
-                "method",
-                "Method",
-                "The first is never worse.",
-                (
-                    ("permute-and-flip", "permute and flip"),
-                    ("exponential", "exponential mechanism"),
-                ),
-            ),
-            QuestionOption(
-                "cells",
-                "Steps of the grid",
-                "How fine possible answers are; the usual if blank.",
-                least=2,
-                whole=True,
-            ),
-        ),
-        model=False,
-    ),
-    "ridge": QuestionKind(
-        "Ridge",
-        "Linear model of a column",
-        "From all other columns that are described.",
-        "number",
-        (
-            QuestionOption(
-                "method",
-                "Method",
-                "The first is the best known; see what each costs in accuracy.",
-                (
-                    ("objective", "objective (the default)"),
-                    ("statistics", "noisy statistics"),
-                    ("output-tight", "noise on the answer, tight"),
-                    ("output", "noise on the answer, as published"),
-                ),
-            ),
-            _ALPHA,
-            QuestionOption(
-                "label_scale",
-                "Spread of the label (a guess)",
-                "From public knowledge; it saves the ε that would buy it.",
-            ),
-        ),
-    ),
-    "logistic": QuestionKind(
-        "LogisticRegression",
-        "Classifier: the odds of its levels",
-        "From all other columns that are described.",
-        "factor",
-        (
-            _ALPHA,
-            QuestionOption(
-                "neighbours",
-                "What is protected",
-                "Labels alone need half the noise.",
-                (("replace", "everything about a person"), ("labels", "labels alone")),
-            ),
-        ),
-    ),
-    "posterior": QuestionKind(
-        "PosteriorSample",
-        "Linear model that can be audited",
-        "One sample from a posterior, whose losses can be told exactly.",
-        "number",
-        (
-            QuestionOption("gamma", "Concentration γ", "A public number; 1 if blank."),
-            replace(_ALPHA, hint="A public number; 1 if blank."),
-            QuestionOption("delta", "δ of every promise", "One in a million if blank.", most=0.1),
-        ),
-        always={"fit_intercept": True},
-    ),
-}
+    if parameter.kind == "choice":
+        return fields.choice(parameter.name, parameter.values, needed=False)
+    limits = {"least": parameter.least, "most": parameter.most}
+    if parameter.kind == "numbers":
+        return fields.numbers(parameter.name, needed=False, **limits)
+    whole = parameter.kind == "whole"
+    number = fields.number(parameter.name, needed=False, above=not whole, **limits)
+    if number is None or not whole:
+        return number
+    if not number.is_integer():
+        fields.complain(parameter.name, "Write a whole number.")
+        return None
+    return int(number)
 
 
 @dataclass(frozen=True)
@@ -398,29 +214,31 @@ class QuestionForm:
     options.
     """
 
-    kind: QuestionKind
+    kind: Question
     said: DataSource
     parameters: Mapping[str, Any]
 
     @property
     def question(self) -> Estimator:
         """The question of the library, which refuses options that do not fit."""
-        return made(getattr(sottovoce, self.kind.estimator), self.said, **self.parameters)
+        return made(self.kind.load_class(), self.said, **self.parameters)
 
 
 def read_question(
     fields: Fields, path: str, schema: Schema, name: str | None = None
 ) -> QuestionForm | None:
     """Returns the question; None where the form has complaints, which stand beside their fields."""
-    question = fields.choice("question", QUESTIONS)
+    questions = list_questions()
+    question = fields.choice("question", questions)
     column = fields.choice("column", schema.columns)
     if question is None or column is None:
         return None
-    kind = QUESTIONS[question]
-    if schema.columns[column].kind != kind.about:
-        fields.complain("column", _UNFIT[kind.about])
-    typed_in = {option.name: option.read_field(fields) for option in kind.options}
-    parameters = kind.usual | {word: value for word, value in typed_in.items() if value is not None}
+    kind = questions[question]
+    needed = LABEL_KINDS[kind.reads]
+    if schema.columns[column].kind != needed:
+        fields.complain("column", _UNFIT[needed])
+    typed_in = {one.name: read_parameter(fields, one) for one in kind.form_parameters}
+    parameters = kind.complete_parameters(typed_in)
     share, epsilon = _read_spending(fields, schema)
     if fields.complaints:
         return None
@@ -437,10 +255,10 @@ def read_question(
 
 
 def _complete_question(
-    fields: Fields, kind: QuestionKind, said: DataSource, parameters: Mapping[str, Any]
+    fields: Fields, kind: Question, said: DataSource, parameters: Mapping[str, Any]
 ) -> QuestionForm | None:
     try:
-        asked = QuestionForm(kind, kind.complete(said), parameters)
+        asked = QuestionForm(kind, kind.complete_options(said), parameters)
         asked.question  # noqa: B018  # an option that does not fit is refused here, beside its field
     except InvalidInput as error:
         fields.complain(_find_field(error, kind), explain_error(error))
@@ -449,17 +267,24 @@ def _complete_question(
 
 
 def make_first_form(schema: Schema) -> dict[str, str]:
-    """Returns what stands in the form at first: the mean of the first column of numbers, at the
-    full share.
+    """Returns what stands in the form at first: the first question, of the first column of
+    numbers, at the full share.
     """
     numbers = [name for name, column in schema.columns.items() if column.kind == "number"]
     column = next(iter([*numbers, *schema.columns]), "")
-    return {"question": "mean", "column": column, "share": "100", "epsilon": "1"}
+    question = next(iter(list_questions()))
+    return {"question": question, "column": column, "share": "100", "epsilon": "1"}
 
 
-def copy_typed_fields(fields: Fields, kind: QuestionKind) -> dict[str, str]:
-    """Returns what stands in the fields of this question, and nothing else that came with them."""
-    names = [*COMMON_FIELDS, *(option.name for option in kind.options)]
+def find_question(fields: Fields) -> Question:
+    """Returns the question that the form names, or the first where it names none."""
+    questions = list_questions()
+    return questions.get(fields.get_typed("question"), next(iter(questions.values())))
+
+
+def copy_typed_fields(fields: Fields) -> dict[str, str]:
+    """Returns what stands in the fields of the question, and nothing else that came with them."""
+    names = [*COMMON_FIELDS, *(one.name for one in find_question(fields).form_parameters)]
     return {name: fields.get_typed(name) for name in names if name in fields.form}
 
 
@@ -480,9 +305,9 @@ def name_spending_field(schema: Schema) -> str:
     return "share"
 
 
-def _find_field(error: InvalidInput, kind: QuestionKind) -> str:
+def _find_field(error: InvalidInput, kind: Question) -> str:
     """The field that an error of the library is about; "" stands for the whole form."""
-    names = {option.name for option in kind.options}
+    names = {option.name for option in kind.form_parameters}
     if isinstance(error, WeakRegularisation) and "alpha" in names:
         return "alpha"
     if isinstance(error, InvalidParameter):
@@ -497,6 +322,8 @@ def _find_field(error: InvalidInput, kind: QuestionKind) -> str:
     return ""
 
 
+#: What the column must be, by what a question reads.
+LABEL_KINDS = {"column": "number", "regression": "number", "classes": "factor"}
 _UNFIT = {
     "number": (
         "This question needs a column of numbers with a range. Choose one, or describe it so."

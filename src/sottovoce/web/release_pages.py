@@ -41,6 +41,7 @@ from sottovoce.data.engine import get_table_label
 from sottovoce.data.files import is_text, list_files, read_header
 from sottovoce.data.source import DataSource
 from sottovoce.errors import BudgetExceeded, InvalidBudget, PlanChanged, SottovoceError
+from sottovoce.estimators import is_audited, list_questions
 from sottovoce.release import Release
 from sottovoce.report.audit import FOR_WHOM, make_audit_body
 from sottovoce.report.html import make_stamp
@@ -79,12 +80,19 @@ def write_script(asked: QuestionForm) -> str:
     given = {"bounds": bounds, **asked.parameters}
     if described is None and said.missing is not None:
         given["missing"] = said.missing
+    module, _, name = kind.estimator.partition(":")
+    if module.startswith("sottovoce."):
+        name = f"sv.{name}"
+        imported = ""
+    else:
+        imported = f"from {module} import {name}\n"
     return _SCRIPT.substitute(
-        words=kind.words,
+        imported=imported,
+        words=kind.title,
         schema=""
         if described is None
         else f"SCHEMA = sv.Schema.loads({write_toml(described)!r})\n",
-        question=f"sv.{kind.estimator}({_format_arguments(given)})",
+        question=f"{name}({_format_arguments(given)})",
         column=repr(said.column),
         features="None"
         if described is None
@@ -154,7 +162,7 @@ import sys
 import pyarrow.csv
 import pyarrow.parquet
 import sottovoce as sv
-
+$imported
 ${schema}QUESTION = $question
 COLUMN, FEATURES, PERSON = $column, $features, $person
 #: How much of what everybody grants may be spent.
@@ -288,10 +296,6 @@ audit_routes = [
 ]
 
 
-#: The questions whose losses an audit can tell.
-AUDITABLE_QUESTIONS = ("posterior sample", "ridge")
-
-
 def show_question(request: Request) -> Response:
     """A question and its plan; the script asks for this page again while a slider moves."""
     desk = get_workspace(request)
@@ -327,21 +331,19 @@ def _render_question(
 ) -> Response:
     desk = get_workspace(request)
     described = desk.schemas[name]
-    kind = question_form.QUESTIONS.get(
-        fields.get_typed("question"), question_form.QUESTIONS["mean"]
-    )
+    kind = question_form.find_question(fields)
     return render(
         request,
         "question.html",
         422 if fields.complaints else 200,
         name=name,
         table=desk.get_table(name),
-        questions=[(key, asked.words) for key, asked in question_form.QUESTIONS.items()],
+        questions=[(key, asked.title) for key, asked in list_questions().items()],
         columns=[(column, column) for column in described.columns],
         hint=kind.hint,
-        options=kind.options,
+        parameters=kind.form_parameters,
         by_share=described.budget is not None,
-        typed=question_form.copy_typed_fields(fields, kind),
+        typed=question_form.copy_typed_fields(fields),
         plan=None if planned is None else mark_trusted(draw_plan(planned.plan)),
         digest="" if planned is None else planned.plan.agreement,
         note="" if planned is None else planned.note,
@@ -361,8 +363,7 @@ async def start_release(request: Request) -> Response:
     key = fields.text("key", longest=actions.LONGEST_KEY)
     job = await run_in_threadpool(_start_job, desk, name, fields, key)
     if job is not None:
-        kind = question_form.QUESTIONS[fields.get_typed("question")]
-        return redirect(f"/job/{job}", **question_form.copy_typed_fields(fields, kind), table=name)
+        return redirect(f"/job/{job}", **question_form.copy_typed_fields(fields), table=name)
     planned = await run_in_threadpool(_make_plan, desk, name, Fields(fields.form))
     return await run_in_threadpool(_render_question, request, name, fields, planned)
 
@@ -438,7 +439,7 @@ def show_release(request: Request) -> Response:
         why=why,
         paper=made.certificate,
         scripted=_find_question(request) is not None,
-        auditable=made.question in AUDITABLE_QUESTIONS,
+        auditable=is_audited(made),
     )
 
 
@@ -470,6 +471,7 @@ def download_file(request: Request) -> Response:
 
 
 routes = [
+    *audit_routes,
     Route("/question", show_question),
     Route("/question/{table}", show_question),
     Route("/question/{table}/release", start_release, methods=["POST"]),

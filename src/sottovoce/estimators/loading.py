@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one way from a release back to its estimator: parameters, bounds, and what was learnt.
+
+A release made by an earlier version does not say in which form bounds were declared. They are then
+rebuilt from the features and the label that it lists, which give the same plan.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sottovoce.data.encoding import Recoding
+from sottovoce.errors import InvalidRelease
+from sottovoce.estimator import set_fitted_attributes
+from sottovoce.estimators import find_question, find_recorded, posterior_mechanism
+from sottovoce.release import Release
+from sottovoce.schema import Bounds, Classes, Column, Schema
+
+
+def load(release: Release, expected: Any = None) -> Any:
+    """Return the fitted estimator that a release describes.
+
+    Parameters
+    ----------
+    release :
+        as it was made, or read back with ``Release.from_json``.
+    expected :
+        the class that it must be of; None for any.
+
+    Returns
+    -------
+    Any
+        the estimator, with ``release_`` and what follows from the release alone: ``value_`` of a
+        column; ``coef_``, ``intercept_`` and ``predict`` of a model.
+
+    Raises
+    ------
+    InvalidRelease
+        if no estimator makes such releases, or it is not of the expected class, or parts of it are
+        missing or contradict each other.
+    """
+    question = find_recorded(getattr(release, "question", None))
+    if question is None:
+        raise InvalidRelease(
+            "No question that is registered makes such a release.",
+            "A release says which question it answers.",
+            "Take the file as it was made.",
+        )
+    kind = question.load_class()
+    if expected is not None:
+        if find_question(expected) is not question:
+            raise InvalidRelease(
+                f"This release is not of sv.{expected.__name__}.",
+                "",
+                f"Load one of sv.{expected.__name__}, or use sv.load.",
+            )
+        kind = expected
+    try:
+        model = _make_estimator(kind, release)
+        _set_fitted(model, release)
+        if _is_consistent(model, release):
+            return model
+    except Exception:
+        pass  # raised below: the reason would quote the file
+    raise InvalidRelease(
+        "The model in this release cannot be used.",
+        "A model has a coefficient for each declared number and each level, and a function for "
+        "each class.",
+        "Take the file as it was made.",
+    )
+
+
+def _make_estimator(kind: Any, release: Release) -> Any:
+    """The estimator before it was fitted, as far as the release says."""
+    given = release.parameters
+    names = kind().get_params()
+    arguments = {name: given[name] for name in names if name in given}
+    if "bounds" in names:
+        arguments["bounds"] = _rebuild_bounds(release)
+    adapt = getattr(kind, "_adapt_arguments", None)
+    if adapt is not None:
+        arguments = adapt(arguments, release)
+    return kind(**arguments)
+
+
+def _set_fitted(model: Any, release: Release) -> None:
+    own = getattr(model, "_set_fitted", None)
+    if own is not None:
+        own(release)
+    elif isinstance(release.value, dict):
+        set_fitted_attributes(model, release)
+    else:
+        model.release_ = release
+        model.value_ = np.asarray(release.value, dtype=np.float64)
+        if not isinstance(release.value, list):
+            model.value_ = float(release.value)
+
+
+def _is_consistent(model: Any, release: Release) -> bool:
+    """Whether the parts of the release fit each other."""
+    if not isinstance(release.value, dict):
+        return bool(np.isfinite(model.value_).all())
+    functions = [release.value]
+    if "models" in release.value:
+        functions = list(release.value["models"].values())
+        if list(release.value["models"]) != _name_functions(release.parameters["classes"]):
+            return False
+    names = _list_coefficients(release)
+    numbers = [[one["intercept"], *one["coefficients"].values()] for one in functions]
+    named = all(list(one["coefficients"]) == names for one in functions)
+    if not named or not np.isfinite(np.array(numbers, dtype=np.float64)).all():
+        return False
+    model.predict(_make_lowest_row(release))
+    return True
+
+
+def _name_functions(classes: list[Any]) -> list[str]:
+    """The names of a classifier's functions: of two classes the second has one, else each."""
+    if not all(isinstance(name, str | int | float) for name in classes):
+        raise ValueError
+    values = list(Classes(tuple(classes)).values)
+    if len(values) == 2:
+        values = values[1:]
+    return [str(value) for value in values]
+
+
+def _list_coefficients(release: Release) -> list[str]:
+    features = release.parameters["features"]
+    if has_public_features(release):
+        return list(features)
+    return Recoding.from_dict(features).names
+
+
+def has_public_features(release: Release) -> bool:
+    """Whether the features are public, and have names alone."""
+    return all(isinstance(name, str) for name in release.parameters["features"])
+
+
+def _make_lowest_row(release: Release) -> Any:
+    features = release.parameters["features"]
+    if has_public_features(release):
+        return np.zeros((1, len(features)))
+    recoding = Recoding.from_dict(features)
+    row = {f.name: [f.levels[0]] if f.levels else [f.low] for f in recoding.features}
+    return pa.table(row)
+
+
+def find_norm(release: Release) -> float | None:
+    """Return the declared bound on ‖x‖ of a posterior sample, or None where a box was declared."""
+    given = release.parameters
+    if "fit_intercept" not in given or not isinstance(given.get("ball"), dict):
+        return None
+    recoding = Recoding.from_dict(given["features"])
+    radius = float(given["ball"]["radius"])
+    ball = posterior_mechanism.make_unit_ball(recoding, radius, given["fit_intercept"])
+    if ball.to_dict() == given["ball"]:
+        return radius
+    return None
+
+
+def _rebuild_bounds(release: Release) -> Any:
+    given = release.parameters
+    if "bounds" in given:
+        low, high = given["bounds"]
+        return (low, high)
+    if "label" not in given or has_public_features(release):
+        return None
+    low, high = given["label"]
+    features = given["features"]
+    norm = find_norm(release)
+    if norm is None:
+        return _rebuild_schema(features, float(low), float(high))
+    if all((f.get("low"), f.get("high")) == (-norm, norm) for f in features):
+        return Bounds(norm=norm, label=(low, high))
+    box = ([f["low"] for f in features], [f["high"] for f in features])
+    return Bounds(features=box, norm=norm, label=(low, high))
+
+
+def _rebuild_schema(features: list[dict[str, Any]], low: float, high: float) -> Schema:
+    columns = {}
+    for f in features:
+        if f.get("levels"):
+            columns[f["name"]] = Column("factor", levels=tuple(f["levels"]))
+        else:
+            columns[f["name"]] = Column("number", f["low"], f["high"], missing=f["missing"])
+    label = "label"
+    while label in columns:
+        label += "_"
+    return Schema(columns={**columns, label: Column("number", low, high)}, label=label)
