@@ -173,8 +173,9 @@ class TableOptions:
             raise InvalidParameter(
                 "Budgets are given twice, or not at all.",
                 "Either a column with everybody's own ε or one ε for everybody is needed.",
-                "Pass --budget-column (or name it in the schema), --budgets, or --epsilon; one "
-                "of them.",
+                "Name the column of budgets (here or in the schema), name a table of budgets, or "
+                "give one ε; one of them.",
+                parameter="epsilon",
             )
         # Tiers are the price list of the schema's own budget column, not of another named on the
         # line.
@@ -188,14 +189,16 @@ class TableOptions:
             raise InvalidParameter(
                 "No column is named.",
                 "A question is about one column of numbers.",
-                "Pass --column, or name it as label in the schema.",
+                "Name the column, here or as label in the schema.",
+                parameter="column",
             )
         if self.bounds is None and self.schema is None:
             raise InvalidBounds(
                 "No bounds are given.",
                 "A lowest and a highest possible value must be declared from public knowledge.",
-                "Pass --bounds LOW HIGH, or a --schema that has them; never take them from the "
-                "data.",
+                "Give the lowest and the highest value, or a schema that has them; never take "
+                "them from the data.",
+                parameter="bounds",
             )
         described = schema.columns.get(self.column)
         if self.missing is None and described is not None:
@@ -217,6 +220,7 @@ class TableOptions:
                 "One column is named for two purposes.",
                 "Values, budgets and people are in columns of their own.",
                 "Name different columns.",
+                parameter="column",
             )
 
 
@@ -330,7 +334,7 @@ def count_people(
         find_owner_column(
             Schema(), engine.columns(), ROWS_MARKER
         )  # refuses a table in which that could be a column
-    require_columns(engine, *said.private_columns, here, said.person)
+    require_columns(engine, *said.private_columns, budget=here, person=said.person)
     grants = None
     if said.budgets is not None:
         grants = Grants.from_source(
@@ -355,7 +359,10 @@ def scale_budgets(
 
     if not 0 < share <= 1:
         raise InvalidParameter(
-            "The share is not above 0 and up to 1.", "It is a part of what everybody grants.", ""
+            "The share is not above 0 and up to 1.",
+            "It is a part of what everybody grants.",
+            "",
+            parameter="share",
         )
     if share == 1:
         return budgets, owner
@@ -393,8 +400,8 @@ def _no_label_error() -> Exception:
     return InvalidSchema(
         "There is no schema, or it does not say which column is the label.",
         "A model needs a label and features with their ranges or levels, from public knowledge.",
-        'Write one with `sottovoce schema draft`, fill it in, add label = "...", and pass it as '
-        "--schema.",
+        'Write one with `sottovoce schema draft`, fill it in, and add label = "..." to it.',
+        parameter="schema.label",
     )
 
 
@@ -412,4 +419,5 @@ def _refuse_no_classes(label: str, described: Column | None) -> None:
             "A label to classify is a factor, and its levels are the classes that can occur, "
             "from public knowledge.",
             f'Write kind = "factor" and levels = ["...", "..."] under [columns.{label}].',
+            parameter="schema.columns",
         )

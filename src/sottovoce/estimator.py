@@ -111,6 +111,7 @@ def make_budgets(
             "The owners of rows are a name.",
             "There is no table here in which a column could be looked up.",
             "Pass the column itself as groups=.",
+            parameter="groups",
         )
     if isinstance(epsilon, Budgets):
         if groups is not None:
@@ -118,6 +119,7 @@ def make_budgets(
                 "Budgets already say whose each row is.",
                 "Two answers to that question could disagree.",
                 "Pass groups= when building the Budgets, and not again.",
+                parameter="groups",
             )
         return epsilon
     return Budgets.of(epsilon, groups, rows)
@@ -138,6 +140,7 @@ def check_missing_constant(missing: Any, low: float, high: float) -> float | Non
             "What should stand for missing values is not a finite number.",
             "",
             "Choose a public constant, or none.",
+            parameter="missing",
         )
     if not low <= constant <= high:
         raise InvalidParameter(
@@ -145,6 +148,7 @@ def check_missing_constant(missing: Any, low: float, high: float) -> float | Non
             "It stands for values, and these lie between the bounds.",
             "Choose a constant between them; columns with constants of their own are declared in "
             "a schema.",
+            parameter="missing",
         )
     return constant
 
@@ -175,6 +179,7 @@ def _not_a_name_error() -> InvalidParameter:
         "The column in question is not a name.",
         "It names a column of the table that comes first.",
         "Pass the values alone, or a table and the name.",
+        parameter="column",
     )
 
 
@@ -229,6 +234,7 @@ def _make_recoding(bounds: Any, X: Any) -> Recoding:
             "Limits of the features are needed, from public knowledge, and of a label that is a "
             "number.",
             "Pass bounds=sv.Bounds(features=(low, high), label=(lo, hi)), or a Schema.",
+            parameter="bounds",
         )
     if isinstance(X, tuple):  # the names of columns, of a table that lives elsewhere
         return Recoding.of_bounds(bounds, list(X), len(X))
@@ -240,7 +246,10 @@ def _count_features(X: Any, bounds: Bounds) -> int:
         count = int(X)
         if not 0 < count < MAX_FEATURES:
             raise InvalidParameter(
-                "n_features is not a number of features.", "", "Pass a whole number above 0."
+                "n_features is not a number of features.",
+                "",
+                "Pass a whole number above 0.",
+                parameter="n_features",
             )
         return count
     if X is not None:
@@ -253,6 +262,7 @@ def _count_features(X: Any, bounds: Bounds) -> int:
             "The number of features is not known.",
             "",
             "Pass n_features=, or bounds for each feature.",
+            parameter="n_features",
         )
     return int(sizes[0])
 
@@ -370,6 +380,7 @@ def read_values(
             "A model is fitted to a label for each row.",
             "Pass y, the values or the name of their column, or a schema that names the label of "
             "a table.",
+            parameter="y",
         )
     else:
         budgets, rows = question.gather(given.X, given.y, epsilon=epsilon, groups=groups)
@@ -541,6 +552,7 @@ def restore_model(release: Release, make: Callable[[Release], Model]) -> Model:
         "This release does not describe a model.",
         "A model has a coefficient for each declared feature.",
         "Take the file as it was made.",
+        parameter="release",
     )
 
 

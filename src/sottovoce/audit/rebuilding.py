@@ -42,7 +42,10 @@ def find_release(est: Any) -> tuple[Release, Any]:
     release: Any = getattr(est, "release_", None)
     if release is None:
         raise InvalidParameter(
-            "The model has not been fitted.", "An audit is of a release.", "Call fit first."
+            "The model has not been fitted.",
+            "An audit is of a release.",
+            "Call fit first.",
+            parameter="est",
         )
     _refuse_unauditable(release)
     # A model that was read back from its release has no bounds of its own.
@@ -72,6 +75,7 @@ def rebuild_estimator(release: Release) -> Any:
         "This release cannot be audited.",
         "Parts of it are missing.",
         "Take the file as it was made.",
+        parameter="release",
     )
 
 
@@ -136,4 +140,5 @@ def unauditable_error() -> InvalidParameter:
         "It is known for posterior samples, adaptive or not, for ridge regressions by the methods "
         "output and output-tight, and for the Gaussian mechanisms that the library describes.",
         "Audit one of these; what any other release promises is written in it.",
+        parameter="release",
     )

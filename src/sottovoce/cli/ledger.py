@@ -73,7 +73,10 @@ def init(
     session = Session(ledger=open_ledger(place, keys, begin=True))
     if len(list(session.ledger.entries())) > 1:
         raise InvalidParameter(
-            "There are books at this place already.", "", "Go on with them, or name another place."
+            "There are books at this place already.",
+            "",
+            "Go on with them, or name another place.",
+            parameter="place",
         )
     names = ", ".join(
         path.name
@@ -550,6 +553,7 @@ def _refuse_other_bytes(session: Session, path: Path) -> None:
             "A release is not what was published under its entry: it was changed.",
             "The books hold a digest of the bytes.",
             "Ask again under its key for the bytes that were published.",
+            parameter="releases",
         )
 
 
@@ -571,4 +575,6 @@ def _read_text(path: Path) -> str:
         return path.read_bytes().decode()
     except (OSError, UnicodeDecodeError):
         pass  # raised below: the reason may quote the file
-    raise InvalidParameter("There is no such file, or it is not text.", "", "Check the path.")
+    raise InvalidParameter(
+        "There is no such file, or it is not text.", "", "Check the path.", parameter="path"
+    )

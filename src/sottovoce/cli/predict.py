@@ -205,7 +205,10 @@ def _same_name_error(name: str) -> Exception:
     from sottovoce.errors import InvalidParameter
 
     return InvalidParameter(
-        f"The column to copy is called {name!r}.", "So is a new column.", "Copy another column."
+        f"The column to copy is called {name!r}.",
+        "So is a new column.",
+        "Copy another column.",
+        parameter="id_column",
     )
 
 
@@ -213,7 +216,10 @@ def _not_copied_error() -> Exception:
     from sottovoce.errors import WrongType
 
     return WrongType(
-        "The column to copy is neither text nor numbers nor dates.", "", "Copy another column."
+        "The column to copy is neither text nor numbers nor dates.",
+        "",
+        "Copy another column.",
+        parameter="id_column",
     )
 
 
@@ -284,6 +290,7 @@ class ReleasedModel:
                 "This release is not a regression and not a classifier.",
                 "",
                 "Take one of `sottovoce release ridge`, `logistic` or `posterior`.",
+                parameter="model",
             )
         try:
             return readers[release.question](release)
@@ -294,6 +301,7 @@ class ReleasedModel:
             "It must have one coefficient for each declared number and each level, and a "
             "function for each class.",
             "Take the file as `sottovoce release` wrote it.",
+            parameter="model",
         )
 
     @property
@@ -396,4 +404,5 @@ def _missing_numbers_error() -> Exception:
         "Every number that the model uses must be there.",
         "Fill them in, with the constant that the schema declared for missing values if it has "
         "one.",
+        parameter="table",
     )

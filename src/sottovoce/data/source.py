@@ -101,6 +101,7 @@ def find_owner_column(schema: Schema, columns: Collection[str] | None, groups: A
                 "called 'rows'.",
                 "The word 'rows' asks for each row as a person of its own.",
                 "Rename the column, or name it as person in the schema and leave groups out.",
+                parameter="groups",
             )
         return None
     if groups is not None:
@@ -112,6 +113,7 @@ def find_owner_column(schema: Schema, columns: Collection[str] | None, groups: A
             "A promise is made to people where a schema names them.",
             "Say whose the rows are, with groups; the word 'rows' there makes each row a person "
             "of its own.",
+            parameter="groups",
         )
     return schema.person
 
@@ -124,6 +126,7 @@ def owners_missing_error(schema: Schema) -> InvalidParameter:
         "A promise is made to people where a schema names them.",
         "Pass groups= with the owner of each row, or groups='rows' if each row is a person of "
         "its own.",
+        parameter="groups",
     )
 
 
@@ -192,6 +195,7 @@ def _refuse_names(*said: Any) -> None:
             "A column is named, but the table has no names.",
             "Names are looked up in a data frame, an Arrow table, or a table that lives elsewhere.",
             "Pass such a table, or the columns themselves.",
+            parameter="column",
         )
 
 
@@ -212,6 +216,7 @@ def _refuse_another_order(epsilon: Any, owners: Any, *tables: Any) -> None:
             "each row.",
             "Pass epsilon.to_numpy() if it is in the order of the rows, or groups= with the "
             "owners.",
+            parameter="epsilon",
         )
 
 
@@ -222,6 +227,7 @@ def _refuse_one_column_twice(*said: Any) -> None:
             "One column is named for two purposes.",
             "Values, budgets and people are in columns of their own.",
             "Name different columns.",
+            parameter="column",
         )
 
 
@@ -249,6 +255,7 @@ def _find_budget_column(schema: Schema, names: list[str] | None, epsilon: Any) -
             "have.",
             "Everybody's own ε is in that column.",
             "Pass a table that has it, or pass epsilon=.",
+            parameter="epsilon",
         )
     return schema.budget
 
@@ -289,6 +296,7 @@ def _drop_used_columns(
             "The label is given as values, and a column of its name is left among the features.",
             "With Bounds every column without another purpose is a feature.",
             "Name the label by its column, or leave that column out of the table.",
+            parameter="y",
         )
     if isinstance(X, pa.Table):
         return X.select(others)
@@ -361,6 +369,7 @@ class DataSource:
                 "It is not clear which column is asked about.",
                 "The table has several that are neither people nor budgets.",
                 "Name it with column=.",
+                parameter="column",
             )
         if self.value is None:
             return self.others[0]
@@ -373,6 +382,7 @@ class DataSource:
                 "It is not said which column is the label.",
                 "",
                 'Pass its name as y, or a schema with label = "...".',
+                parameter="schema.label",
             )
         return self.value
 
@@ -383,6 +393,7 @@ class DataSource:
                 "A norm alone bounds rows of a table.",
                 "Columns that are read by name need a range each.",
                 "Pass Bounds with features=(low, high), or a Schema.",
+                parameter="bounds",
             )
         return self.others
 
@@ -497,4 +508,5 @@ def _refuse_columns_themselves(*said: Any) -> None:
             "Its rows have no order that values could follow.",
             "Name the columns; budgets may also be a number, a mapping from person, or another "
             "table.",
+            parameter="column",
         )

@@ -240,6 +240,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "This release is not a logistic regression.",
                 "",
                 "Load a release of `sottovoce release logistic`.",
+                parameter="release",
             )
         return restore_model(release, cls._build_from_release)
 
@@ -357,12 +358,14 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     f"This value of {name} is not known.",
                     f"Known: {', '.join(known)}.",
                     "Choose one.",
+                    parameter=name,
                 )
         if self.alpha is not None and not is_measurable(self.alpha):
             raise InvalidParameter(
                 "alpha is not a positive number that doubles can calculate with.",
                 "Without regularisation there is no promise.",
                 "Give a positive number, or none to have it chosen.",
+                parameter="alpha",
             )
 
 

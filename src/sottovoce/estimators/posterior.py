@@ -113,6 +113,7 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 "The schema says that everybody's own ε is in a column, and none is given.",
                 "A plan has no table in which it could be looked up.",
                 "Pass epsilon=.",
+                parameter="epsilon",
             )
         budgets = make_budgets(1.0 if granted is None else granted, groups, rows, find_schema(self))
         return self._make_plan(budgets, recoding, granted is not None)
@@ -186,7 +187,10 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Returns a model that predicts, from a published release alone."""
         if getattr(release, "question", None) != cls.question:
             raise InvalidRelease(
-                f"This release is not of sv.{cls.__name__}.", "", f"Load one of sv.{cls.__name__}."
+                f"This release is not of sv.{cls.__name__}.",
+                "",
+                f"Load one of sv.{cls.__name__}.",
+                parameter="release",
             )
         return restore_model(release, cls._build_from_release)
 
@@ -208,7 +212,10 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ball = self._make_ball(recoding)
         if ball.width > MOST_COLUMNS:
             raise InvalidParameter(
-                "There are too many columns.", f"At most {MOST_COLUMNS:,} can be.", "Use fewer."
+                "There are too many columns.",
+                f"At most {MOST_COLUMNS:,} can be.",
+                "Use fewer.",
+                parameter="X",
             )
         voices = self._make_weights(budgets.kinds, ball.width, granted)
         if not self._bound_eigenvalue(voices) < MOST_CONDITION * voices.account.floor:
@@ -218,6 +225,7 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 f"The largest eigenvalue that can be must stay below {MOST_CONDITION:g} times λ, "
                 "or the floor.",
                 "Choose a larger alpha, or floor.",
+                parameter="alpha",
             )
         if not granted:  # what it costs is what is promised
             kinds = BudgetGroups(voices.charges, budgets.kinds.rows, budgets.kinds.people)
@@ -292,7 +300,10 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         )
         if not ball.width:
             raise InvalidData(
-                "No feature can vary.", "There is nothing to fit without an intercept.", "Fit one."
+                "No feature can vary.",
+                "There is nothing to fit without an intercept.",
+                "Fit one.",
+                parameter="fit_intercept",
             )
         return ball
 
@@ -329,12 +340,14 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 "Books count δ in such units, and the finite precision of a sample is covered "
                 "from there on.",
                 f"Take a δ of {LEAST_DELTA:g} or more, far below one over the number of people.",
+                parameter="delta",
             )
         if not is_between(self.delta, 0, 1):
             raise InvalidParameter(
                 "δ is missing, or not between 0 and 1.",
                 "A posterior sample has no pure ε: every promise is an ε at a δ, the same for all.",
                 "Give a δ far below one over the number of people.",
+                parameter="delta",
             )
 
     def __sklearn_tags__(self) -> Any:
@@ -465,13 +478,15 @@ class PosteriorSample(Posterior):
 
     def _refuse_unknown(self) -> None:
         super()._refuse_unknown()
-        if not (is_measurable(self.gamma) and is_measurable(self.alpha)):
-            raise InvalidParameter(
-                f"gamma or alpha is not between {1 / MEASURE:g} and {MEASURE:g}.",
-                "Without regularisation a single row can move the sample without limit, and "
-                "there is no promise.",
-                "Give public numbers, such as 1 for both.",
-            )
+        for name in ("gamma", "alpha"):
+            if not is_measurable(getattr(self, name)):
+                raise InvalidParameter(
+                    f"{name} is not between {1 / MEASURE:g} and {MEASURE:g}.",
+                    "Without regularisation a single row can move the sample without limit, and "
+                    "there is no promise.",
+                    "Give a public number, such as 1.",
+                    parameter=name,
+                )
 
 
 class AdaptivePosteriorSample(Posterior):
@@ -624,16 +639,26 @@ class AdaptivePosteriorSample(Posterior):
                 "The calibration is not known.",
                 f"There are {' and '.join(ACCOUNTANTS)}.",
                 "Choose one of them.",
+                parameter="calibration",
             )
-        if not (is_measurable(self.condition) and is_between(self.share, 0, 1)):
+        if not is_measurable(self.condition):
             raise InvalidParameter(
-                "condition is not positive, or share not between 0 and 1.",
+                "condition is not positive.",
                 "",
-                "Pass public numbers such as 2 and 0.2.",
+                "Pass a public number, such as 2.",
+                parameter="condition",
+            )
+        if not is_between(self.share, 0, 1):
+            raise InvalidParameter(
+                "share is not between 0 and 1.",
+                "",
+                "Pass a public number, such as 0.2.",
+                parameter="share",
             )
         if self.floor is not None and not is_between(self.floor, 0, HIGHEST):
             raise InvalidParameter(
                 f"The floor is not positive and below {HIGHEST:g}.",
                 "",
                 "Pass a public number, or None.",
+                parameter="floor",
             )

@@ -68,6 +68,7 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
             "There are too many columns for this method.",
             "At most 1,023 are covered.",
             "Use fewer.",
+            parameter="X",
         )
     smallest = d / MOST_CONDITION
     facts = PublicFacts.of(recoding, budgets, weights)
@@ -80,6 +81,7 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
             "alpha is too small: the last digits of doubles would decide about the solution.",
             f"With {d - 1} columns it must be at least {smallest:.3g}.",
             "Pass a larger alpha.",
+            parameter="alpha",
         )
     moved = compute_sensitivities(ridge, weights, d, lam)
     heard = weights.person > 0
@@ -158,7 +160,10 @@ def compute_accuracy_bound(
     """
     if not 0 < failure < 1:
         raise InvalidParameter(
-            "The failure probability is not between 0 and 1.", "", "Pass a small probability."
+            "The failure probability is not between 0 and 1.",
+            "",
+            "Pass a small probability.",
+            parameter="failure",
         )
     spread = math.sqrt(2 * d / failure)
     shrinkage = coefficients / (1 + smallest_eigenvalue / lam)
@@ -260,5 +265,6 @@ def _get_coefficient_bound(bound: float | None, lam: float, d: int) -> float:
             "coefficient_bound is not a positive number that doubles can calculate with.",
             "",
             "Promise a public bound, or nothing.",
+            parameter="coefficient_bound",
         )
     return float(bound)

@@ -11,8 +11,7 @@ results.
     verify      whether they add up
     audit       what people really lost: for the curator alone
 
-Whatever is wrong is refused as a SottovoceError, in words that fit a page
-(``forms.explain_error``).
+Whatever is wrong is refused as a SottovoceError, which says what parameter it is about.
 """
 
 from __future__ import annotations
@@ -96,6 +95,7 @@ def declare(desk: Workspace, table: str, schema: Schema) -> None:
             "The schema names a column that the table does not have.",
             "",
             f"Its columns are: {', '.join(there)}.",
+            parameter="schema.columns",
         )
     desk.schemas[table] = schema
     prefetch_census(desk, table)
@@ -205,6 +205,7 @@ def read_release(desk: Workspace, key: str) -> bytes:
             "No release is stored under this key.",
             "",
             "Look into the ledger for the keys there are.",
+            parameter="key",
         )
     return known.release.encode()
 
@@ -243,6 +244,7 @@ def prepare_question(desk: Workspace, wanted: QuestionRequest) -> tuple[TableOpt
             "There is no such question.",
             f"Questions: {', '.join(QUESTIONS)}.",
             "Choose one of these.",
+            parameter="question",
         )
     kind = QUESTIONS[wanted.question]
     takes = [option.name for option in kind.options]
@@ -251,6 +253,7 @@ def prepare_question(desk: Workspace, wanted: QuestionRequest) -> tuple[TableOpt
             "A parameter is none of this question's.",
             f"It takes: {', '.join(takes)}.",
             "Leave the others out.",
+            parameter="parameters",
         )
     said = kind.complete(_make_table_options(desk, wanted))
     usual = {option.name: [float(option.usual)] for option in kind.options if option.usual}
@@ -307,6 +310,7 @@ def _check_key(key: str) -> str:
             f"A key stands for one release, for ever: up to {LONGEST_KEY} letters, digits and "
             "signs.",
             "Name it, such as mean-of-May.",
+            parameter="key",
         )
     return key
 
@@ -322,7 +326,10 @@ def _refuse_unbookable(desk: Workspace, said: TableOptions) -> None:
     )
     if not set(said.private_columns) <= set(there):
         raise MissingColumn(
-            "The table has no such column.", f"Its columns are: {', '.join(there)}.", "Name one."
+            "The table has no such column.",
+            f"Its columns are: {', '.join(there)}.",
+            "Name one.",
+            parameter="column",
         )
 
 
@@ -331,6 +338,7 @@ def _no_person_error() -> InvalidParameter:
         "Rows do not say whose they are.",
         "Accounts in the books belong to people.",
         "Say in the schema which column names the person.",
+        parameter="schema.person",
     )
 
 

@@ -315,7 +315,10 @@ async def upload_table(request: Request, desk: CurrentWorkspace) -> TableAnswer:
         table = form.get("table")
         if not isinstance(table, UploadFile):
             raise InvalidData(
-                "There is no table.", "A form with one file is needed.", "Send it as `table`."
+                "There is no table.",
+                "A form with one file is needed.",
+                "Send it as `table`.",
+                parameter="table",
             )
         name = await run_in_threadpool(actions.upload, desk, table.filename or "", table.file)
     return _describe_table(name, desk.tables[name])
@@ -439,7 +442,9 @@ def balances(desk: CurrentWorkspace) -> list[TierAnswer]:
     books = desk.session.ledger
     if not isinstance(books, SqlLedger):
         raise InvalidParameter(
-            "These books are not kept in a database.", "", "Open the page with --ledger."
+            "These books are not kept in a database.",
+            "",
+            "Open the page with books in a file or on a server.",
         )
     return [
         TierAnswer(
@@ -491,7 +496,7 @@ def list_wrong_fields(errors: Sequence[Any]) -> list[dict[str, str]]:
     """Returns which declared fields are wrong and what they need; what was sent, even as a name, is
     left out.
     """
-    return [{"field": _find_field(error["loc"]), "needed": str(error["msg"])} for error in errors]
+    return [{"field": _find_field(error["loc"]), "message": str(error["msg"])} for error in errors]
 
 
 def _find_field(place: Sequence[Any]) -> str:
@@ -500,6 +505,15 @@ def _find_field(place: Sequence[Any]) -> str:
     """
     named = [str(part) for part in place if part in DECLARED_FIELDS]
     return ".".join(named[:1] if set(named) & BY_PERSON else named)
+
+
+def name_field(path: str, parameter: str) -> str:
+    """Returns the field of a request to this path that sets a parameter of the library."""
+    if path.endswith("/schema"):
+        return parameter.removeprefix("schema.")
+    if path in QUESTION_PATHS and parameter in OPTION_NAMES:
+        return f"parameters.{parameter}"
+    return FIELDS_OF_PARAMETERS.get(parameter, parameter)
 
 
 def _make_request(asked: QuestionBody) -> actions.QuestionRequest:
@@ -527,7 +541,10 @@ def _allocate(offered: MarketBody) -> markets.Allocation:
         prior = None
     if prior is None:
         raise InvalidParameter(
-            "The prior has too many or too few numbers.", "", "See `sottovoce market --help`."
+            "The prior has too many or too few numbers.",
+            "A law has its own numbers, and then the lowest and the highest cost.",
+            "Correct the list of numbers.",
+            parameter="prior",
         )
     return MarketTerms(prior, **own).allocate(
         Sellers(tuple(offered.costs), np.array(list(offered.costs.values())))
@@ -549,11 +566,29 @@ def _describe_job(name: str, job: Job) -> JobAnswer:
     )
 
 
+#: Where questions are asked, and what their options are called.
+QUESTION_PATHS = (f"{API}plan", f"{API}release")
+OPTION_NAMES = {option.name for kind in QUESTIONS.values() for option in kind.options}
+#: Fields by the parameters of the library that they set, where they are called otherwise.
+FIELDS_OF_PARAMETERS = {
+    "amount": "grants",
+    "bounds": "column",
+    "budgets": "grants",
+    "cost_range": "prior.numbers",
+    "deviation": "prior.numbers",
+    "dimension": "features",
+    "mean": "prior.numbers",
+    "median": "prior.numbers",
+    "prior.parameters": "prior.numbers",
+    "scale": "prior.numbers",
+    "seen": "prior.numbers",
+    "schema.label": "column",
+}
 #: The names of all fields that a request may have.
 DECLARED_FIELDS = (
     {name for body in RequestBody.__subclasses__() for name in body.model_fields}
     | set(ReleaseBody.model_fields)
-    | {option.name for kind in QUESTIONS.values() for option in kind.options}
+    | OPTION_NAMES
     | {"key", "epsilon", "after"}
 )
 #: The fields in which people have entries under their names.

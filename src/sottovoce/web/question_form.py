@@ -18,7 +18,6 @@ are described. What is wrong is a sentence beside its field, also where the libr
 from __future__ import annotations
 
 import math
-import re
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -26,14 +25,7 @@ from typing import Any, Literal
 
 from sottovoce.asked import TableOptions
 from sottovoce.asked import make_estimator as made
-from sottovoce.errors import (
-    InvalidBudget,
-    InvalidInput,
-    InvalidParameter,
-    InvalidSchema,
-    SottovoceError,
-    WeakRegularisation,
-)
+from sottovoce.errors import InvalidInput, SottovoceError
 from sottovoce.estimator import Estimator
 from sottovoce.schema import Schema
 
@@ -141,10 +133,13 @@ class Fields:
         """Records what is wrong with a field; the first sentence stays."""
         self.complaints.setdefault(name, sentence)
 
+    def complain_about(self, error: SottovoceError, fields: Mapping[str, str]) -> None:
+        """Records an error of the library beside the field of its parameter.
 
-def explain_error(error: SottovoceError) -> str:
-    """Returns an error as a page says it: options of the command line are fields here."""
-    return re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda found: found[1].replace("-", " "), str(error))
+        ``fields`` are the fields of this form by parameter; an error about none of them is about
+        the form as a whole.
+        """
+        self.complain(fields.get(error.parameter or "", ""), str(error))
 
 
 def _parse_number(text: str) -> float | None:
@@ -432,17 +427,21 @@ def read_question(
         share=share,
         name=label,
     )
-    return _complete_question(fields, kind, said, parameters)
+    return _complete_question(fields, kind, said, parameters, schema)
 
 
 def _complete_question(
-    fields: Fields, kind: QuestionKind, said: TableOptions, parameters: Mapping[str, Any]
+    fields: Fields,
+    kind: QuestionKind,
+    said: TableOptions,
+    parameters: Mapping[str, Any],
+    schema: Schema,
 ) -> QuestionForm | None:
     try:
         asked = QuestionForm(kind, kind.complete(said), parameters)
         asked.question  # noqa: B018  # an option that does not fit is refused here, beside its field
     except InvalidInput as error:
-        fields.complain(_find_field(error, kind), explain_error(error))
+        fields.complain_about(error, map_fields(kind, schema))
         return None
     return asked
 
@@ -479,21 +478,29 @@ def name_spending_field(schema: Schema) -> str:
     return "share"
 
 
-def _find_field(error: InvalidInput, kind: QuestionKind) -> str:
-    """The field that an error of the library is about; "" stands for the whole form."""
-    names = {option.name for option in kind.options}
-    if isinstance(error, WeakRegularisation) and "alpha" in names:
-        return "alpha"
-    if isinstance(error, InvalidParameter):
-        named = [name for name in names if name in f"{error.found} {error.required}"]
-        if len(named) == 1:
-            return named[0]
-        return ""
-    if isinstance(error, InvalidSchema):
-        return "column"
-    if isinstance(error, InvalidBudget):
-        return "epsilon"
-    return ""
+#: Parameters of the library that the choice of a column decides about here.
+COLUMN_PARAMETERS = (
+    "column",
+    "bounds",
+    "missing",
+    "schema",
+    "schema.label",
+    "schema.columns",
+    "X",
+    "y",
+)
+
+
+def map_fields(kind: QuestionKind, schema: Schema) -> dict[str, str]:
+    """Returns the fields of a question by the parameters of the library that they set."""
+    spending = name_spending_field(schema)
+    return {
+        **dict.fromkeys(COLUMN_PARAMETERS, "column"),
+        **dict.fromkeys(("epsilon", "share", "budget"), spending),
+        "question": "question",
+        "key": "key",
+        **{option.name: option.name for option in kind.options},
+    }
 
 
 _UNFIT = {
