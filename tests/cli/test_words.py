@@ -64,18 +64,24 @@ def test_a_tier_that_nobody_priced_is_refused(run, folder, schema):
 
 
 @pytest.mark.parametrize(
-    ("said", "error", "remedy"),
+    ("said", "error", "parameter", "remedy"),
     [
-        (TableOptions("t", "v", (0.0, 1.0)), InvalidParameter, "--epsilon"),
-        (TableOptions("t", "v", (0.0, 1.0), "e", 0.5), InvalidParameter, "--budget-column"),
-        (TableOptions("t", None, (0.0, 1.0), "e"), InvalidParameter, "--column"),
-        (TableOptions("t", "v", None, "e"), InvalidBounds, "--bounds"),
-        (TableOptions("t", "v", (0.0, 1.0), "v"), InvalidParameter, "different columns"),
+        (TableOptions("t", "v", (0.0, 1.0)), InvalidParameter, "epsilon", "give one ε"),
+        (
+            TableOptions("t", "v", (0.0, 1.0), "e", 0.5),
+            InvalidParameter,
+            "epsilon",
+            "the column of budgets",
+        ),
+        (TableOptions("t", None, (0.0, 1.0), "e"), InvalidParameter, "column", "Name the column"),
+        (TableOptions("t", "v", None, "e"), InvalidBounds, "bounds", "the highest value"),
+        (TableOptions("t", "v", (0.0, 1.0), "v"), InvalidParameter, "column", "different columns"),
     ],
 )
-def test_what_is_missing_or_said_twice_is_named_with_its_option(said, error, remedy):
+def test_what_is_missing_or_said_twice_is_named(said, error, parameter, remedy):
     with pytest.raises(error) as refused:
         said.complete()
+    assert refused.value.parameter == parameter
     assert remedy in refused.value.remedy
 
 

@@ -166,6 +166,7 @@ OPTIONS_OF_PARAMETERS = {
     "release": ("release", "model", "mine"),
     "scale": ("prior",),
     "seller": ("seller_column",),
+    "statement": ("statement_file",),
     "text": ("decimal", "encoding"),
     "y": ("table",),
 }
@@ -175,11 +176,11 @@ ARGUMENTS = {
     "grants": "GRANTS",
     "model": "MODEL",
     "names": "NAME",
-    "page": "STATEMENT",
     "place": "BOOKS",
     "release": "RELEASE",
     "releases": "RELEASE",
     "sellers": "SELLERS",
+    "statement_file": "STATEMENT",
     "table": "TABLE",
 }
 

@@ -280,7 +280,7 @@ def statement(
 @ledger_app.command()
 @exit_on_error()
 def check(
-    page: Annotated[
+    statement_file: Annotated[
         Path, typer.Argument(metavar="STATEMENT", help="A page of `sottovoce ledger statement`.")
     ],
     head: Annotated[
@@ -309,7 +309,7 @@ def check(
             "It must lead to a head, or be signed with a key, that the curator has published.",
             "Pass --head, --key or both.",
         )
-    made = read_statement(_read_text(page))
+    made = read_statement(_read_text(statement_file))
     if key is not None:
         made.refuse_other_key(key)
     last = made.entries[-1].number
