@@ -179,13 +179,13 @@ def test_text_that_nobody_asks_about_is_not_read(engine, tmp_path):
     )
     found = cells(engine, tmp_path / "a.csv", ("who", "y"), ("y",))
     assert sorted(found) == [("1", 2.0), ("2", 3.0)]
-    with pytest.raises(errors.WrongType, match="--encoding"):
+    with pytest.raises(errors.WrongType, match="encoding"):
         cells(engine, tmp_path / "a.csv", ("town",), ())
 
 
 REFUSED = {
-    "latin-1 in the header": (written(";", "latin-1"), "--encoding"),
-    "two kinds of delimiters": (b"x;a,y\n1;2,3\n", "--delimiter"),
+    "latin-1 in the header": (written(";", "latin-1"), "encoding"),
+    "two kinds of delimiters": (b"x;a,y\n1;2,3\n", "delimiter"),
     "a name twice": (b"x;x\n1;2\n", "twice"),
     "nothing": (b"", "header"),
     "packed, and not named so": (gzip.compress(written()), "compressed"),
@@ -225,7 +225,7 @@ def test_packed_files_that_are_not_what_they_are_called_are_refused(
 @pytest.mark.parametrize("engine", ["arrow", "duckdb"])
 def test_decimal_commas_are_refused_with_the_option_to_use_and_never_guessed(engine, tmp_path):
     (tmp_path / "a.csv").write_bytes(written(";", decimal=","))
-    with pytest.raises(errors.WrongType, match="--decimal") as caught:
+    with pytest.raises(errors.WrongType, match="decimal sign") as caught:
         cells(engine, tmp_path / "a.csv", ("y",), ("y",))
     assert "1,5" not in str(caught.value)
     (tmp_path / "a.csv").write_bytes(written(";"))

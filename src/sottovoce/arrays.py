@@ -21,6 +21,8 @@ from sottovoce.errors import MissingColumn, UnequalLengths, UnknownPeople, Wrong
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+#: The arguments of columns that a sentence calls otherwise.
+PARAMETERS = {"values": "y", "labels": "y", "features": "X", "public labels": "public"}
 
 
 def to_numbers(values: Any, name: str = "values") -> Floats:
@@ -35,6 +37,7 @@ def to_numbers(values: Any, name: str = "values") -> Floats:
             f"The {name} are not numbers.",
             "This question is about one column of numbers.",
             "Convert the column (for text, dates and factors choose a public numeric code first).",
+            parameter=PARAMETERS.get(name, name),
         )
     return array.astype(np.float64, copy=False)
 
@@ -87,6 +90,7 @@ def _read_by_position(table: Any, expected: int | None) -> Floats:
             "The features are not a table with the declared columns.",
             "Features come as rows and columns.",
             "Pass a two-dimensional array or a data frame.",
+            parameter="X",
         )
     if array.dtype.kind == "O":
         array = np.column_stack([_objects_to_floats(array[:, j]) for j in range(array.shape[1])])
@@ -95,11 +99,12 @@ def _read_by_position(table: Any, expected: int | None) -> Floats:
             "The features are not numbers.",
             "Text needs a schema with its levels.",
             "Pass a Schema as bounds.",
+            parameter="X",
         )
     return array.astype(np.float64, copy=False)
 
 
-def to_doubles(values: Any, name: str) -> Floats:
+def to_doubles(values: Any, name: str, parameter: str | None = None) -> Floats:
     """Returns a number, or an array of numbers, as doubles; refuses anything else."""
     try:
         return np.asarray(_fill_masked(values), dtype=np.float64)
@@ -109,6 +114,7 @@ def to_doubles(values: Any, name: str) -> Floats:
         f"{name} is not a number, nor an array of numbers.",
         "Numbers are needed here.",
         "Pass numbers.",
+        parameter=parameter,
     )
 
 
@@ -119,6 +125,7 @@ def list_feature_names(table: Any) -> list[str] | None:
             "The table is a lazy frame, which has no rows yet.",
             "Rows are read from tables in memory, or from files.",
             "Pass what its collect() returns, or the path of its file.",
+            parameter="X",
         )
     if isinstance(table, pa.Table):
         return list(table.column_names)
@@ -178,6 +185,7 @@ def get_named_column(table: Any, name: str) -> Any:
             f"The table has no column {name!r}, or has it twice.",
             "Columns are found by their names.",
             "Pass a data frame with it, once.",
+            parameter="column",
         )
     if isinstance(table, pa.Table):
         return table.column(name)
@@ -265,6 +273,7 @@ def count_rows(values: Any, name: str) -> int:
         f"The {name} are not rows.",
         "Columns and tables have a length.",
         "Pass arrays, lists or frames.",
+        parameter=PARAMETERS.get(name, name),
     )
 
 
@@ -280,6 +289,7 @@ def check_same_length(expected: int, **columns: Any) -> None:
             f"The column {wrong[0]!r} has another number of rows than the data.",
             "Every row needs its own entry.",
             "Pass columns of equal length.",
+            parameter=wrong[0],
         )
 
 
@@ -293,6 +303,7 @@ def to_column(values: Any, name: str) -> Array:
             f"The {name} are not one column.",
             "This question is about one column.",
             "Pass a one-dimensional array or a single column of the table.",
+            parameter=PARAMETERS.get(name, name),
         )
     return array
 
@@ -328,6 +339,7 @@ def _convert(values: Any, convert: Callable[[Any], Array], name: str) -> Array:
         f"The {name} cannot be made into columns.",
         "A column is a list of numbers or of text, and all columns of a table are of one length.",
         "Pass a list, an array, or a column of a data frame.",
+        parameter=PARAMETERS.get(name, name),
     )
 
 
@@ -423,4 +435,5 @@ def invalid_names_error() -> UnknownPeople:
         "People are named by numbers or by text; nothing, NaN, empty text and text that is not "
         "Unicode are no names.",
         "Fill the column of people in, all with numbers or all with text.",
+        parameter="groups",
     )

@@ -89,11 +89,17 @@ class Budgets:
         """
         if not (isinstance(zero, str) and zero in ("refuse", LEAVE_OUT)):
             raise InvalidParameter(
-                "zero is neither 'refuse' nor 'leave out'.", "", "Choose one of the two."
+                "zero is neither 'refuse' nor 'leave out'.",
+                "",
+                "Choose one of the two.",
+                parameter="zero",
             )
         if rows is not None and not (isinstance(rows, int | np.integer) and 0 <= rows < MAX_ROWS):
             raise InvalidParameter(
-                "rows is not a number of rows.", "It is a whole number.", "Pass how many there are."
+                "rows is not a number of rows.",
+                "It is a whole number.",
+                "Pass how many there are.",
+                parameter="rows",
             )
         if rows is None:
             rows = None
@@ -129,7 +135,10 @@ class Budgets:
         table = dict(zip(listed, amounts.tolist(), strict=True))
         if len(names) < len(listed):
             raise DuplicatePeople(
-                "A person is listed twice.", "Everybody has one ε.", "Keep one line a person."
+                "A person is listed twice.",
+                "Everybody has one ε.",
+                "Keep one line a person.",
+                parameter="people",
             )
         return cls.of(table, groups=groups)
 
@@ -144,7 +153,10 @@ class Budgets:
         """
         if not isinstance(levels, Mapping):
             raise InvalidParameter(
-                "The tiers are no price list.", "", "Pass a mapping from tier to ε."
+                "The tiers are no price list.",
+                "",
+                "Pass a mapping from tier to ε.",
+                parameter="levels",
             )
         names, code = factorise(tier)
         return cls.of(units.to_epsilon(_look_up_grants(levels, names))[code], groups=groups)
@@ -157,6 +169,7 @@ class Budgets:
                     "One ε for everybody, but the number of rows is not known.",
                     "A plan needs to know how many rows there are; that number is public.",
                     "Pass rows=, an array of ε by row, or groups=.",
+                    parameter="rows",
                 )
             granted = np.broadcast_to(granted, (rows,))
         elif rows is not None:
@@ -200,7 +213,10 @@ class Budgets:
         """Returns the kind of every row's owner, row by row."""
         if self.codes is None:
             raise InvalidParameter(
-                "These budgets do not say which row is whose.", "", "Build them with Budgets.of."
+                "These budgets do not say which row is whose.",
+                "",
+                "Build them with Budgets.of.",
+                parameter="epsilon",
             )
         if self.owner is None:
             return self.codes
@@ -213,6 +229,7 @@ class Budgets:
                 "These budgets do not name people.",
                 "An account belongs to a person.",
                 "Build them with groups=.",
+                parameter="groups",
             )
         return list(self.people.tolist())
 
@@ -222,7 +239,10 @@ class Budgets:
         """
         if self.codes is None:
             raise InvalidParameter(
-                "These budgets do not name people.", "", "Build them with groups=."
+                "These budgets do not name people.",
+                "",
+                "Build them with groups=.",
+                parameter="groups",
             )
         if np.array_equal(granted, self.by_person(self.kinds.epsilon)):
             return self
@@ -246,6 +266,7 @@ def _round_grants(
                 "Budgets are given by person, but the rows do not say whose they are.",
                 "A mapping from person to ε needs groups=.",
                 "Pass groups= with the owner of every row, or an array of ε by row.",
+                parameter="groups",
             )
         return _look_up_grants(epsilon, people, zero_allowed)
     granted = units.round_down(
@@ -278,6 +299,7 @@ def split_people_and_amounts(budgets: Any, people: Any) -> tuple[Sequence[Any], 
             "A grant is from a person.",
             "Pass a mapping from person to ε, Budgets, an allocation, or people= with the column "
             "of budgets.",
+            parameter="budgets",
         )
     return list(budgets), list(budgets.values())
 
@@ -296,6 +318,7 @@ def read_amounts_by_person(
             "Somebody has no amount, or several.",
             "Everybody has one.",
             "Pass a number for each person.",
+            parameter="budgets",
         )
     return names, counted
 
@@ -343,6 +366,7 @@ def _map_series_by_person(
             "It is not clear whether ε is given by row or by person.",
             "The Series has an entry for each row, and its index names everybody too.",
             "Pass epsilon.to_numpy() for ε by row, or epsilon.to_dict() for ε by person.",
+            parameter="epsilon",
         )
     return table
 
@@ -360,6 +384,7 @@ def _collect_one_each(by_row: units.Units, owner: NDArray[np.int64], people: int
             "A person has two different ε in two of their rows.",
             "A budget belongs to a person, not to a row.",
             "Give all rows of a person the same ε, or pass a mapping from person to ε.",
+            parameter="epsilon",
         )
     return granted
 
@@ -383,6 +408,7 @@ def _no_budget_error() -> UnknownPeople:
         "A row belongs to somebody (or to a tier) without a budget.",
         "Everybody whose rows are used has set an ε.",
         "Add the missing budgets, or leave those rows out.",
+        parameter="epsilon",
     )
 
 
@@ -416,4 +442,5 @@ def _refuse_few_rows(rows: int) -> None:
             "The table is empty or has one row.",
             "A release is about at least two rows: the answer about one row is that row.",
             "Collect more rows before asking.",
+            parameter="table",
         )

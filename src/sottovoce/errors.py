@@ -5,6 +5,10 @@ An error is a sentence in three beats, *what was found*, *what is required*, *wh
 each beat as a field. No value of the data, no person's name and no count of either ever appears in
 one: an error message is an output, and outputs are paid for.
 
+A sentence does not say where the mistake was typed, because the library does not know. It says
+which ``parameter`` is wrong, by the name of the argument in Python ("epsilon", "bounds") or of an
+entry of the schema ("schema.label"); the command line makes an option of it, the page a field.
+
     SottovoceError
     ├── InvalidInput               refused before anything is read or charged (also a ValueError)
     │   ├── InvalidBudget          an ε that is negative, zero, not finite or too large
@@ -49,17 +53,28 @@ from typing import Any
 
 
 class SottovoceError(Exception):
-    """What was found, what is required, and what to do, each kept as a field."""
+    """Say what was found, what is required and what to do, and which parameter is wrong.
 
-    def __init__(self, found: str, required: str = "", remedy: str = "") -> None:
+    Parameters
+    ----------
+    found, required, remedy
+        The three beats of the sentence.
+    parameter
+        The argument, or entry of the schema, that is wrong; None where it is not one of them.
+    """
+
+    def __init__(
+        self, found: str, required: str = "", remedy: str = "", *, parameter: str | None = None
+    ) -> None:
         self.found = found
         self.required = required
         self.remedy = remedy
+        self.parameter = parameter
         super().__init__(" ".join(beat for beat in (found, required, remedy) if beat))
 
-    def __reduce__(self) -> tuple[type[SottovoceError], tuple[str, str, str]]:
+    def __reduce__(self) -> Any:
         # Worker processes send errors home by pickle; the default would keep only the sentence.
-        return type(self), (self.found, self.required, self.remedy)
+        return type(self), (self.found, self.required, self.remedy), {"parameter": self.parameter}
 
 
 class InvalidInput(SottovoceError, ValueError):
@@ -98,13 +113,20 @@ class WeakRegularisation(InvalidParameter):
     """Budgets that nobody can keep at this λ; ``smallest`` is one at which they can be kept."""
 
     def __init__(
-        self, found: str, required: str = "", remedy: str = "", smallest: float = 0.0
+        self,
+        found: str,
+        required: str = "",
+        remedy: str = "",
+        smallest: float = 0.0,
+        *,
+        parameter: str | None = None,
     ) -> None:
-        super().__init__(found, required, remedy)
+        super().__init__(found, required, remedy, parameter=parameter)
         self.smallest = smallest
 
     def __reduce__(self) -> Any:
-        return type(self), (self.found, self.required, self.remedy, self.smallest)
+        beats = (self.found, self.required, self.remedy)
+        return type(self), (*beats, self.smallest), {"parameter": self.parameter}
 
 
 class UnsafeFolder(InvalidParameter):
@@ -200,11 +222,19 @@ class ReleaseFailed(SottovoceError):
     the data.
     """
 
-    def __init__(self, found: str = "", required: str = "", remedy: str = "") -> None:
+    def __init__(
+        self,
+        found: str = "",
+        required: str = "",
+        remedy: str = "",
+        *,
+        parameter: str | None = None,
+    ) -> None:
         super().__init__(
             found or "The release failed after private rows had been read.",
             required
             or "What it was going to cost stays spent, because the failure itself may tell "
             "something.",
             remedy or "Check the table against its schema, then ask again under a new key.",
+            parameter=parameter,
         )

@@ -152,6 +152,7 @@ def make_budgets(
             "The owners of rows are a name.",
             "There is no table here in which a column could be looked up.",
             "Pass the column itself as groups=.",
+            parameter="groups",
         )
     if isinstance(epsilon, Budgets):
         if groups is not None:
@@ -159,6 +160,7 @@ def make_budgets(
                 "Budgets already say whose each row is.",
                 "Two answers to that question could disagree.",
                 "Pass groups= when building the Budgets, and not again.",
+                parameter="groups",
             )
         return epsilon
     return Budgets.of(epsilon, groups, rows)
@@ -179,6 +181,7 @@ def check_missing_constant(missing: Any, low: float, high: float) -> float | Non
             "What should stand for missing values is not a finite number.",
             "",
             "Choose a public constant, or none.",
+            parameter="missing",
         )
     if not low <= constant <= high:
         raise InvalidParameter(
@@ -186,6 +189,7 @@ def check_missing_constant(missing: Any, low: float, high: float) -> float | Non
             "It stands for values, and these lie between the bounds.",
             "Choose a constant between them; columns with constants of their own are declared in "
             "a schema.",
+            parameter="missing",
         )
     return constant
 
@@ -216,6 +220,7 @@ def _not_a_name_error() -> InvalidParameter:
         "The column in question is not a name.",
         "It names a column of the table that comes first.",
         "Pass the values alone, or a table and the name.",
+        parameter="column",
     )
 
 
@@ -297,7 +302,10 @@ def _count_features(X: Any, bounds: Bounds) -> int:
         count = int(X)
         if not 0 < count < MAX_FEATURES:
             raise InvalidParameter(
-                "n_features is not a number of features.", "", "Pass a whole number above 0."
+                "n_features is not a number of features.",
+                "",
+                "Pass a whole number above 0.",
+                parameter="n_features",
             )
         return count
     if X is not None:
@@ -310,6 +318,7 @@ def _count_features(X: Any, bounds: Bounds) -> int:
             "The number of features is not known.",
             "",
             "Pass n_features=, or bounds for each feature.",
+            parameter="n_features",
         )
     return int(sizes[0])
 
@@ -465,6 +474,7 @@ def read_source(estimator: Estimator, source: DataSource, watch: Watch | None = 
             "A model is fitted to a label for each row.",
             "Pass y, the values or the name of their column, or a schema that names the label of "
             "a table.",
+            parameter="y",
         )
     else:
         dataset = estimator.gather(

@@ -133,6 +133,7 @@ class Guarantee:
                 "δ is not between 0 and 1.",
                 "",
                 "Pass a small δ, far below one over the number of people.",
+                parameter="delta",
             )
         if self.currency == "epsilon, delta":
             return self._get_epsilon_above(delta)

@@ -65,6 +65,7 @@ class Amounts:
                 "An amount is negative or beyond all meaning.",
                 f"Amounts are from 0 to {MAX_UNITS} units.",
                 "Correct it.",
+                parameter="amounts",
             )
 
 
@@ -208,7 +209,10 @@ def get_account_code(account: str) -> int:
     """Returns the number of an account in the books; refuses what is none."""
     if not isinstance(account, str) or account not in ACCOUNTS:
         raise InvalidParameter(
-            "There is no such account.", f"Accounts: {'; '.join(ACCOUNTS)}.", "Name one of these."
+            "There is no such account.",
+            f"Accounts: {'; '.join(ACCOUNTS)}.",
+            "Name one of these.",
+            parameter="account",
         )
     return ACCOUNTS.index(account)
 
@@ -235,6 +239,7 @@ def round_down_amounts(account: str, amounts: ArrayLike) -> Units:
             "A grant is smaller than the smallest amount that an account can hold.",
             f"Grants are rounded down to a multiple of {1 / get_units_per_one(account):g}.",
             "Grant at least that much, or 0 for nothing.",
+            parameter="amount",
         )
     return granted
 
@@ -253,7 +258,10 @@ def check_one_each(amounts: Units) -> Units:
     """Returns amounts in units if there is one for each person; refuses several."""
     if amounts.ndim != 1:
         raise InvalidBudget(
-            "Somebody has several amounts.", "An amount is one number.", "Pass one for each person."
+            "Somebody has several amounts.",
+            "An amount is one number.",
+            "Pass one for each person.",
+            parameter="amount",
         )
     return amounts
 
@@ -281,6 +289,7 @@ def refuse_unwritable(text: Any) -> None:
             "A key or a reason is not text, or holds signs that a database cannot keep.",
             "It is written into the books and must be found again.",
             "Pass a string of letters, digits and signs.",
+            parameter="key",
         )
 
 
@@ -292,6 +301,7 @@ def refuse_long_key(key: str) -> None:
             f"A new key has at most {MAX_KEY_CHARACTERS:,} signs, and {MAX_KEY_BYTES:,} bytes in "
             "UTF-8.",
             "Choose a shorter one; nothing was charged.",
+            parameter="key",
         )
 
 

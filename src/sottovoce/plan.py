@@ -223,6 +223,7 @@ class Plan:
                 "This method has no published accuracy bound.",
                 "",
                 "Use expected_error, or Ridge(method='output').",
+                parameter="method",
             )
         return self.accuracy(**assumed)
 

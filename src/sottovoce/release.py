@@ -170,6 +170,7 @@ class Release:
             "This is not a release of a format that this version knows.",
             f"A release is JSON with format {FORMAT!r}.",
             "Check the file, or update sottovoce.",
+            parameter="text",
         )
 
     @classmethod

@@ -58,7 +58,10 @@ class Bounds:
             object.__setattr__(self, "features", _check_box(self.features))
         if self.norm is not None and not is_between(self.norm, 0, math.inf):
             raise InvalidBounds(
-                "The norm bound is not positive and finite.", "", "Pass a public bound on ‖x‖₂."
+                "The norm bound is not positive and finite.",
+                "",
+                "Pass a public bound on ‖x‖₂.",
+                parameter="norm",
             )
 
 
@@ -79,7 +82,9 @@ def is_measurable(value: Any) -> bool:
 def check_flag(value: Any, name: str) -> bool:
     """Returns a parameter that is true or false; refuses anything else."""
     if not isinstance(value, bool | np.bool_ | int):
-        raise InvalidParameter(f"{name} is neither True nor False.", "", "Pass one of the two.")
+        raise InvalidParameter(
+            f"{name} is neither True nor False.", "", "Pass one of the two.", parameter=name
+        )
     return bool(value)
 
 
@@ -113,12 +118,14 @@ def to_interval(bounds: Any) -> Interval:
             "Bounds are missing or not finite.",
             "A lowest and a highest possible value must be declared from public knowledge.",
             "Give a lowest and a highest value, and never take them from the data.",
+            parameter="bounds",
         )
     if low >= high or not math.isfinite(high - low):
         raise InvalidBounds(
             "Bounds are reversed, equal, or further apart than numbers reach.",
             "The lowest possible value must lie below the highest.",
             "Give the lowest value first, and then a higher one.",
+            parameter="bounds",
         )
     return low, high
 
@@ -146,6 +153,7 @@ def _check_box(
             "Bounds of features are missing, reversed, not finite or of different lengths.",
             "Each feature needs a lowest and a highest possible value.",
             "Pass features=(low, high), two numbers or two arrays of equal length.",
+            parameter="bounds",
         )
     return low, high
 
@@ -170,6 +178,7 @@ def set_table_name(subject: Subject, name: Any) -> Subject:
             "The name of the table is not text on one line.",
             "It is printed in the release.",
             "Pass a few words.",
+            parameter="name",
         )
     return replace(subject, table=name)
 
@@ -200,6 +209,7 @@ class Column:
                 "column.",
                 "It stands for values, and these lie between low and high.",
                 "Choose missing = between them, without looking at the values.",
+                parameter="schema.columns",
             )
 
 
@@ -255,6 +265,7 @@ class Schema:
                 "person, budget and label name columns; columns are described by name, and a "
                 "tier's entry is its ε.",
                 "Correct it; `sottovoce schema draft` shows the form.",
+                parameter="schema",
             )
 
     @classmethod
@@ -270,7 +281,12 @@ class Schema:
             reason = "this is not a path"
         else:
             return cls.loads(text)
-        raise InvalidSchema(f"The schema file cannot be opened: {reason}.", "", "Check its path.")
+        raise InvalidSchema(
+            f"The schema file cannot be opened: {reason}.",
+            "",
+            "Check its path.",
+            parameter="schema",
+        )
 
     @classmethod
     def loads(cls, text: str) -> Schema:
@@ -286,7 +302,10 @@ class Schema:
             reason = "it is nested too deeply, or holds a number that is too large"
         if content is None:
             raise InvalidSchema(
-                f"The schema is not TOML: {reason}.", "", "Start from `sottovoce schema draft`."
+                f"The schema is not TOML: {reason}.",
+                "",
+                "Start from `sottovoce schema draft`.",
+                parameter="schema",
             )
         _refuse_wrong_types(content)
         columns = {
@@ -298,6 +317,7 @@ class Schema:
                 f"The schema has an entry {min(unknown)!r} that means nothing.",
                 "Entries are name, person, budget, label, tiers and columns.",
                 "Remove it or correct its name.",
+                parameter="schema",
             )
         return cls(columns=columns, **content)
 
@@ -308,6 +328,7 @@ class Schema:
                 "The schema does not say which column is the label.",
                 "It is the column that questions are about.",
                 'Add label = "..." to it.',
+                parameter="schema.label",
             )
         return self.label
 
@@ -319,6 +340,7 @@ class Schema:
                 f"The schema does not give the range of {column!r}.",
                 "A number needs low and high, from public knowledge.",
                 f"Fill in low and high under [columns.{column}].",
+                parameter="schema.columns",
             )
         return to_interval((entry.low, entry.high))
 
@@ -342,6 +364,7 @@ def _refuse_wrong_types(content: dict[str, Any]) -> None:
             "person, budget and label name columns, and name the table; [columns] and [tiers] are "
             "tables, and a tier's entry is its ε.",
             "Correct it; `sottovoce schema draft` shows the form.",
+            parameter="schema",
         )
 
 
@@ -394,6 +417,7 @@ def _parse_column(name: str, entry: Any) -> Column:
             f"A column has a kind ({', '.join(COLUMN_KINDS)}); a number also low, high, missing "
             "and unit, a factor levels.",
             "Correct its entry.",
+            parameter="schema.columns",
         )
     return column
 
@@ -418,6 +442,7 @@ class Classes:
                 "Fewer than two different classes are declared.",
                 "A label that can have one value only has nothing to predict.",
                 "Pass classes=(first, second, …), all different.",
+                parameter="classes",
             )
 
     @classmethod
@@ -487,6 +512,7 @@ def undeclared_class_error(classes: Classes) -> InvalidData:
         "A label is none of the declared classes.",
         f"Declared are: {', '.join(classes.levels)}.",
         "Declare every class that can occur, from public knowledge, or correct the labels.",
+        parameter="y",
     )
 
 
@@ -518,5 +544,6 @@ def _read_levels(schema: Schema) -> tuple[str, ...]:
             "The schema does not list the classes of the label.",
             "A label to classify is a factor with levels.",
             'Add label = "…" and its levels to the schema, or pass classes=.',
+            parameter="schema.label",
         )
     return tuple(entry.levels)

@@ -98,12 +98,19 @@ class Session:
         ``keys``: the folder of the key and the heads of books in PostgreSQL; those in a file have
         theirs beside them.
         """
-        if engine not in (None, *ENGINE_NAMES) or short not in (LEAVE_OUT, "refuse"):
+        if engine not in (None, *ENGINE_NAMES):
             raise InvalidParameter(
-                "The session does not know this engine, or this way to treat people short of "
-                "budget.",
-                f"Engines: {', '.join(ENGINE_NAMES)}; short is 'leave out' or 'refuse'.",
+                "The session does not know this engine.",
+                f"Engines: {', '.join(ENGINE_NAMES)}.",
                 "Choose among these.",
+                parameter="engine",
+            )
+        if short not in (LEAVE_OUT, "refuse"):
+            raise InvalidParameter(
+                "The session does not know this way to treat people short of budget.",
+                "short is 'leave out' or 'refuse'.",
+                "Choose among these.",
+                parameter="short",
             )
         self.engine = engine
         self.short = short
@@ -169,6 +176,7 @@ class Session:
                 "Charges name nobody.",
                 "A charge is to a person.",
                 "Pass a mapping from person to what it cost.",
+                parameter="amounts",
             )
         names, cost = read_amounts_by_person(
             named, lambda values: round_up_amounts(account, values)
@@ -392,7 +400,10 @@ class Session:
             booked = release.certificate.ledger
         if booked is None or booked["id"] != self.ledger.identity:
             raise InvalidParameter(
-                "A release was not booked in this ledger.", "", "Pass releases made from it."
+                "A release was not booked in this ledger.",
+                "",
+                "Pass releases made from it.",
+                parameter="releases",
             )
         there = self.ledger.confirm(booked["entry"], booked["head"])
         if "signature" in booked:
@@ -416,6 +427,7 @@ class Session:
                 "A release is not what was published under its entry: it was changed.",
                 "The books hold the bytes that were published.",
                 "Ask again under its key for these.",
+                parameter="releases",
             )
 
     def _get_remaining(
@@ -431,6 +443,7 @@ class Session:
                 "What people have left is not in ε, or is an ε at δ.",
                 "This question is not charged in pure ε.",
                 "Say what the release may cost each, as an ε for everybody or for each person.",
+                parameter="epsilon",
             )
         left = self.ledger.balances(people, f"pure epsilon, {guarantee.neighbours}")
         if not left.any():
@@ -439,6 +452,7 @@ class Session:
                 "This release is charged to the account "
                 f"{f'pure epsilon, {guarantee.neighbours}'!r}.",
                 "Ask for larger grants. Nobody was charged.",
+                parameter="epsilon",
             )
         return left
 
@@ -542,6 +556,7 @@ def _refuse_unsold(budgets: Any, currency: Any, neighbours: Any) -> None:
             f"Sellers have sold {' by '.join(sold)} of all their rows, and nothing else.",
             "Grant it without currency and neighbours, or agree anew with the sellers and grant "
             "what they then allow.",
+            parameter="currency",
         )
 
 
@@ -551,6 +566,7 @@ def _refuse_stray_delta(delta: Any) -> None:
             "Only an account of ε at δ has a δ.",
             "In any other account it would count for nothing.",
             "Name the currency of ε at δ, or give no δ.",
+            parameter="delta",
         )
 
 
@@ -564,6 +580,7 @@ def _spread_delta(delta: Any, people: Sequence[Any]) -> Array:
             "An account of ε at δ needs a δ.",
             "δ is a number between 0 and 1.",
             "Give one, such as 1e-6.",
+            parameter="delta",
         )
     return np.full(len(people), float(delta))
 
@@ -581,6 +598,7 @@ def _round_prices(epsilon: Any, people: Sequence[Any]) -> units.Units:
             "A session is told by person what a release may cost, not by row.",
             "",
             "Pass one ε for everybody, or a mapping from person to ε.",
+            parameter="epsilon",
         )
     return np.full(len(people), int(units.round_down(epsilon)))
 
@@ -594,6 +612,7 @@ def _refuse_no_question(question: Any) -> None:
             "It plans from budgets and answers once it is paid for; baselines and other "
             "estimators do not.",
             "Pass one of sottovoce's own estimators, such as sv.Mean(bounds=(0, 1)).",
+            parameter="question",
         )
 
 
@@ -602,4 +621,5 @@ def _nobody() -> InvalidParameter:
         "Rows do not say whose they are.",
         "Accounts belong to people.",
         "Pass groups= with the owner of each row, or a schema that names the column of people.",
+        parameter="groups",
     )

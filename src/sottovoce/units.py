@@ -38,12 +38,14 @@ def round_down(epsilon: ArrayLike, *, zero_allowed: bool = False) -> Units:
             "A budget is missing or not finite.",
             "Every ε must be a number: an infinite budget is no promise.",
             "Give each person a finite ε, or leave their rows out.",
+            parameter="epsilon",
         )
     if values.size and (values.min() < 0 or values.max() > MAX_EPSILON):
         raise InvalidBudget(
             "A budget is negative or beyond all meaning.",
             f"Every ε must lie above 0 and not above {MAX_EPSILON:g}.",
             "Give each person an ε in that range.",
+            parameter="epsilon",
         )
     units = _floor_to_units(values, UNITS_PER_EPSILON)
     if not zero_allowed and values.size and units.min() < 1:
@@ -51,6 +53,7 @@ def round_down(epsilon: ArrayLike, *, zero_allowed: bool = False) -> Units:
             "A budget is zero, or smaller than a billionth.",
             "Every ε must be at least 1e-9.",
             "Leave the rows of people who grant nothing out.",
+            parameter="epsilon",
         )
     return units
 
@@ -86,6 +89,7 @@ def check_within_grant(charges: NDArray[Any], grants: NDArray[Any]) -> Units:
             "This would cost somebody more than they granted.",
             "Nobody is ever charged more than that.",
             "Nothing was read and nobody was charged; please report it with the plan's parameters.",
+            parameter="epsilon",
         )
     return np.asarray(np.minimum(charges, grants), dtype=np.int64)
 
@@ -120,7 +124,10 @@ def _check_deltas(delta: ArrayLike) -> NDArray[np.float64]:
     values = _to_floats(delta)
     if not np.all((values >= 0) & (values <= 1)):  # which is false for NaN too
         raise InvalidBudget(
-            "A δ is not between 0 and 1.", "It is a probability.", "Pass a small δ, such as 1e-6."
+            "A δ is not between 0 and 1.",
+            "It is a probability.",
+            "Pass a small δ, such as 1e-6.",
+            parameter="delta",
         )
     return values
 
@@ -138,4 +145,5 @@ def _to_floats(values: ArrayLike) -> NDArray[np.float64]:
         "A budget is not a number.",
         "Every ε must be a number above 0.",
         "Convert the budgets to numbers, with one ε for each row or person.",
+        parameter="epsilon",
     )

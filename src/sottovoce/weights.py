@@ -50,10 +50,13 @@ def optimal_weights(epsilon: ArrayLike, rows: ArrayLike = 1, A: float = 0.0) -> 
     budget, count = np.broadcast_arrays(
         *(np.asarray(a, dtype=np.float64) for a in _check_budgets_and_rows(epsilon, rows))
     )
-    share = to_doubles(A, "A")
+    share = to_doubles(A, "A", "A")
     if share.ndim or not share >= 0:
         raise InvalidParameter(
-            "A is negative or not a number.", "A must be at least 0.", "Pass the public constant A."
+            "A is negative or not a number.",
+            "A must be at least 0.",
+            "Pass the public constant A.",
+            parameter="A",
         )
     voice = solve_row_weights(budget, count, np.ones_like(budget), float(share)) * count
     return np.asarray(voice / voice.sum(), dtype=np.float64)
@@ -147,6 +150,7 @@ class Weights:
                 "Nobody grants anything, or not enough to be split.",
                 "Somebody's share must be at least 1e-9.",
                 "Ask fewer questions at once, or wait for larger grants.",
+                parameter="epsilon",
             )
         return cls.from_row_weights(
             kinds, solve_row_weights(units.to_epsilon(kinds.epsilon), kinds.rows, kinds.people, A)
@@ -189,8 +193,8 @@ def _max_weight_per_epsilon(person: NDArray[np.int64], granted: units.Units) -> 
 
 
 def _check_budgets_and_rows(epsilon: ArrayLike, rows: ArrayLike) -> tuple[ArrayLike, ArrayLike]:
-    budget = np.atleast_1d(to_doubles(epsilon, "epsilon"))
-    count = to_doubles(rows, "rows")
+    budget = np.atleast_1d(to_doubles(epsilon, "epsilon", "epsilon"))
+    count = to_doubles(rows, "rows", "rows")
     if (
         budget.ndim != 1
         or not np.all(np.isfinite(budget))
@@ -201,17 +205,20 @@ def _check_budgets_and_rows(epsilon: ArrayLike, rows: ArrayLike) -> tuple[ArrayL
             "A budget is negative or not finite, or nobody grants anything.",
             "Budgets are finite and at least 0, and somebody's is above 0.",
             "Give each person a finite ε.",
+            parameter="epsilon",
         )
     if not np.all(count >= 1) or not np.all(np.isfinite(count)):
         raise InvalidParameter(
             "A person has no rows.",
             "Everybody owns at least one row.",
             "Leave people without rows out.",
+            parameter="rows",
         )
     if count.ndim and count.shape != budget.shape:
         raise UnequalLengths(
             "There are more or fewer row counts than budgets.",
             "",
             "Pass one number of rows a person.",
+            parameter="rows",
         )
     return budget, count

@@ -324,7 +324,7 @@ def test_a_budget_that_buys_nothing_says_so(market, sellers, tmp_path):
         tmp_path / "p.json",
     )
     assert result.exit_code == 0, result.output
-    assert "Nothing is bought: a larger --budget" in result.stdout
+    assert "Nothing is bought: a larger budget" in result.stdout
     assert {line["payment"] for line in read(tmp_path / "a.csv")} == {"0"}
     assert json.loads((tmp_path / "p.json").read_text())["expected_error"] is None
 
@@ -502,13 +502,13 @@ REFUSED = {
         GOOD,
         LAW,
         "InvalidParameter",
-        "Neither --trade-off nor --budget",
+        "Pass one of them, or both. See --budget.",
     ),
     "money that is worth nothing": (
         GOOD,
         (*LAW, "--trade-off", 0),
         "InvalidParameter",
-        "--trade-off is not",
+        "worth; at 0, everything would be bought. See --trade-off.",
     ),
     "a trade-off that is no number": (
         GOOD,
@@ -516,7 +516,12 @@ REFUSED = {
         "InvalidParameter",
         "--trade-off",
     ),
-    "no money": (GOOD, (*LAW, "--budget", 0), "InvalidParameter", "--budget is not a positive"),
+    "no money": (
+        GOOD,
+        (*LAW, "--budget", 0),
+        "InvalidParameter",
+        "privacy is not given away. See --budget.",
+    ),
     "debts": (GOOD, (*LAW, "--budget", -1), "InvalidParameter", "--budget"),
     "endless money": (GOOD, (*LAW, "--budget", "inf"), "InvalidParameter", "--budget"),
     "a rule without a budget": (

@@ -64,18 +64,24 @@ def test_a_tier_that_nobody_priced_is_refused(run, folder, schema):
 
 
 @pytest.mark.parametrize(
-    ("said", "error", "remedy"),
+    ("said", "error", "parameter", "remedy"),
     [
-        (DataSource("t", "v", (0.0, 1.0)), InvalidParameter, "--epsilon"),
-        (DataSource("t", "v", (0.0, 1.0), "e", 0.5), InvalidParameter, "--budget-column"),
-        (DataSource("t", None, (0.0, 1.0), "e"), InvalidParameter, "--column"),
-        (DataSource("t", "v", None, "e"), InvalidBounds, "--bounds"),
-        (DataSource("t", "v", (0.0, 1.0), "v"), InvalidParameter, "different columns"),
+        (DataSource("t", "v", (0.0, 1.0)), InvalidParameter, "epsilon", "give one ε"),
+        (
+            DataSource("t", "v", (0.0, 1.0), "e", 0.5),
+            InvalidParameter,
+            "epsilon",
+            "the column of budgets",
+        ),
+        (DataSource("t", None, (0.0, 1.0), "e"), InvalidParameter, "column", "Name the column"),
+        (DataSource("t", "v", None, "e"), InvalidBounds, "bounds", "the highest value"),
+        (DataSource("t", "v", (0.0, 1.0), "v"), InvalidParameter, "column", "different columns"),
     ],
 )
-def test_what_is_missing_or_said_twice_is_named_with_its_option(said, error, remedy):
+def test_what_is_missing_or_said_twice_is_named(said, error, parameter, remedy):
     with pytest.raises(error) as refused:
         said.complete()
+    assert refused.value.parameter == parameter
     assert remedy in refused.value.remedy
 
 

@@ -383,10 +383,13 @@ def broadcast_floats(*given: ArrayLike) -> tuple[Floats, ...]:
 
 def check_delta(delta: ArrayLike) -> Floats:
     """Returns δ as doubles, or refuses."""
-    values = to_doubles(delta, "δ")
+    values = to_doubles(delta, "δ", "delta")
     if not np.all((values > 0) & (values < 1)):
         raise InvalidParameter(
-            "A δ is not between 0 and 1.", "0 < δ < 1 is needed.", "Give a δ such as 1e-6."
+            "A δ is not between 0 and 1.",
+            "0 < δ < 1 is needed.",
+            "Give a δ such as 1e-6.",
+            parameter="delta",
         )
     return values
 
@@ -396,7 +399,10 @@ def one_probability(delta: ArrayLike) -> float:
     values = check_delta(delta)
     if values.ndim:
         raise InvalidParameter(
-            "There are several δ.", "Losses are told at one.", "Give a δ such as 1e-6."
+            "There are several δ.",
+            "Losses are told at one.",
+            "Give a δ such as 1e-6.",
+            parameter="delta",
         )
     return float(values)
 

@@ -122,7 +122,8 @@ def group(epsilons: ArrayLike, deltas: ArrayLike) -> tuple[float, float]:
     Out: Σ_i δ_i·Π_{j<i} e^(ε_j), from without to with the group. Back: Σ_i δ_i·Π_{j>i} e^(ε_j).
     """
     eps, delta = broadcast_floats(
-        to_doubles(epsilons, "An ε").ravel(), to_doubles(deltas, "A δ").ravel()
+        to_doubles(epsilons, "An ε", "epsilons").ravel(),
+        to_doubles(deltas, "A δ", "deltas").ravel(),
     )
     before = np.cumsum(eps) - eps
     after = eps.sum() - np.cumsum(eps)
@@ -175,6 +176,9 @@ def _check_orders(orders: ArrayLike) -> Floats:
     alpha = np.asarray(orders, dtype=np.float64)
     if not np.all(alpha > 1):
         raise InvalidParameter(
-            "An order is not above 1.", "Rényi orders α > 1 are needed.", "Leave out the others."
+            "An order is not above 1.",
+            "Rényi orders α > 1 are needed.",
+            "Leave out the others.",
+            parameter="orders",
         )
     return alpha

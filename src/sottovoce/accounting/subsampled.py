@@ -57,6 +57,7 @@ def _dp_accounting() -> Any:
         "What sampled people lose is counted by a package that is not installed.",
         "Sampling needs dp-accounting; everything else does not.",
         "Install sottovoce[accounting], or leave sampling out.",
+        parameter="sampling",
     )
 
 

@@ -257,6 +257,7 @@ def _find_plan(release: Release, model: Any, budgets: Budgets, rows: Dataset) ->
         "Everybody's weight follows from them, and the plan's fingerprint is in the release.",
         "Give the budgets, the people and the table as they were then, with the same version of "
         "sottovoce.",
+        parameter="epsilon",
     )
 
 
@@ -335,6 +336,7 @@ def _missing_budgets_error() -> InvalidParameter:
         "Budgets are missing.",
         "Everybody's weight in this release follows from what they granted.",
         "Give the budgets (and the people, if rows have owners) as they were then.",
+        parameter="epsilon",
     )
 
 
@@ -343,6 +345,7 @@ def _unused_budgets_error() -> InvalidParameter:
         "This release was made without budgets.",
         "Every row weighs one in it.",
         "Leave epsilon= out.",
+        parameter="epsilon",
     )
 
 
@@ -351,6 +354,7 @@ def _other_rows_error() -> InvalidParameter:
         "The table has another number of rows than the release is about.",
         "An audit looks at the rows that the release was made from.",
         "Pass the same table.",
+        parameter="X",
     )
 
 
@@ -405,6 +409,7 @@ class AuditInput:
                 "XᵀX + λI is singular.",
                 "It must be positive definite.",
                 "Use a larger ridge λ (alpha).",
+                parameter="alpha",
             )
         return fitted
 
@@ -431,6 +436,7 @@ class AuditInput:
                 "No domain is declared.",
                 "The worst record is sought among those that public bounds allow.",
                 "Describe the mechanism with bounds=sv.Bounds(norm=1.0, label=(-1, 1)).",
+                parameter="bounds",
             )
         return self.domain
 
@@ -443,14 +449,17 @@ def split_record(record: Any, called: str = "") -> tuple[Any, Any]:
         x, y = record
         return x, y
     raise InvalidParameter(
-        "The record is not a pair.", "", f"Pass {called}(x, y): features and label."
+        "The record is not a pair.",
+        "",
+        f"Pass {called}(x, y): features and label.",
+        parameter="record",
     )
 
 
 def make_row(x: Any) -> Any:
     """One record's features as a table of one row."""
     if not hasattr(x, "keys"):
-        return np.atleast_2d(to_doubles(x, "A feature"))
+        return np.atleast_2d(to_doubles(x, "A feature", "record"))
     import pyarrow as pa
 
     try:
@@ -461,6 +470,7 @@ def make_row(x: Any) -> Any:
         "The features are not one row.",
         "A row has a name and a cell for each column.",
         "Pass a mapping.",
+        parameter="record",
     )
 
 
@@ -543,6 +553,7 @@ def _compute_added_loss(
             "A data set has another number of rows than the audited one.",
             "Rows have weights of their own here, by their place.",
             "Pass data sets of the same length.",
+            parameter="X",
         )
     fit = setting.fit(rows * root[:, None], labels * root)
     return float(
@@ -556,12 +567,17 @@ def read_described_input(
     """Returns the setting of rows under a described mechanism; every row weighs one."""
     if epsilon is not None:
         raise InvalidParameter(
-            "A described mechanism has no budgets.", "Every row weighs one.", "Leave epsilon= out."
+            "A described mechanism has no budgets.",
+            "Every row weighs one.",
+            "Leave epsilon= out.",
+            parameter="epsilon",
         )
     rows, labels = clip_rows(est.bounds, X, y)
     check_same_length(len(labels), groups=groups)
     if not len(labels):
-        raise TooFewRows("The table is empty.", "", "Pass the rows that the mechanism saw.")
+        raise TooFewRows(
+            "The table is empty.", "", "Pass the rows that the mechanism saw.", parameter="X"
+        )
     if groups is None:
         people, owner = (None, None)
     else:

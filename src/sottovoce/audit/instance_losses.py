@@ -485,6 +485,7 @@ def _check_row_numbers(setting: AuditInput, rows: Any) -> list[int]:
             "A row number is not among the rows, or is given twice.",
             "Rows are counted from 0.",
             "Correct it.",
+            parameter="rows",
         )
     return places
 
@@ -526,6 +527,7 @@ def compute_person_losses(
                 "Several rows of a person together are not known for noise in the objective.",
                 "",
                 "Use .group(rows).",
+                parameter="groups",
             )
     return found
 
@@ -605,6 +607,7 @@ def compose(audits: Sequence[PerInstance], delta: float = 1e-6) -> Composed:
             "Losses add up person by person.",
             "Pass audits of the same rows in the same order, as sv.audit.per_instance returns "
             "them.",
+            parameter="audits",
         )
     added = _compose_renyi(listed, level)
     summed = np.sum(
@@ -645,5 +648,7 @@ def pdp_to_dp(audit: PerInstance) -> float:
     It is a promise for this table only. A promise for all tables is the guarantee of the release.
     """
     if not isinstance(audit, PerInstance):
-        raise InvalidParameter("This is no audit.", "", "Pass what sv.audit.per_instance returned.")
+        raise InvalidParameter(
+            "This is no audit.", "", "Pass what sv.audit.per_instance returned.", parameter="audit"
+        )
     return audit.for_all().bound

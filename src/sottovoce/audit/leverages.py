@@ -199,7 +199,10 @@ def _invert_root(hessian: Floats) -> Floats:
         root = None
     if root is None:
         raise InvalidParameter(
-            "XᵀX + λI is singular.", "It must be positive definite.", "Use a larger ridge λ."
+            "XᵀX + λI is singular.",
+            "It must be positive definite.",
+            "Use a larger ridge λ.",
+            parameter="hessian",
         )
     return np.asarray(solve_triangular(root, np.eye(len(root)), lower=True))
 
@@ -270,7 +273,10 @@ def find_posterior_supremum(
     axes = _diagonalise(hessian, theta, norm, label)
     if delta >= LARGEST_DELTA:
         raise InvalidParameter(
-            "δ is 0.19 or more.", "Losses need not grow with leverage there.", "Use a smaller δ."
+            "δ is 0.19 or more.",
+            "Losses need not grow with leverage there.",
+            "Use a smaller δ.",
+            parameter="delta",
         )
 
     def loss(m: Floats, c: Floats) -> Floats:
@@ -398,7 +404,10 @@ def _weigh_axes(axes: _Axes, metric: ArrayLike) -> Floats:
     diagonal = np.diag(turned)
     if np.abs(turned - np.diag(diagonal)).max() > 1e-8 * np.abs(diagonal).max():
         raise InvalidParameter(
-            "A does not commute with H.", "A = I, H or XᵀX, for instance.", "Change the metric."
+            "A does not commute with H.",
+            "A = I, H or XᵀX, for instance.",
+            "Change the metric.",
+            parameter="metric",
         )
     return np.asarray(np.maximum(diagonal, 0.0) / axes.values**2)
 

@@ -198,7 +198,10 @@ class GaussianOutput:
         _refuse_invalid_noise(self.sigma, self.alpha)
         if self.metric not in METRICS:
             raise InvalidParameter(
-                "The metric is not known.", f"There are {' and '.join(METRICS)}.", "Choose one."
+                "The metric is not known.",
+                f"There are {' and '.join(METRICS)}.",
+                "Choose one.",
+                parameter="metric",
             )
 
     def compute_metric(self, fit: RidgeFit) -> Floats:
@@ -268,16 +271,27 @@ class GaussianObjective:
 
 
 def _refuse_invalid_noise(sigma: Any, alpha: Any) -> None:
-    try:
-        fine = 0 < float(sigma) < math.inf and 0 <= float(alpha) < math.inf
-    except Exception:  # whatever somebody else's number raises
-        fine = False
-    if not fine:
+    if not 0 < _to_number(sigma) < math.inf:
         raise InvalidParameter(
-            "sigma is not positive and finite, or alpha is negative or not finite.",
-            "They are the spread of the noise and the regularisation λ.",
-            "Pass public numbers, such as sigma=4.0 and alpha=1.0.",
+            "sigma is not positive and finite.",
+            "It is the spread of the noise.",
+            "Pass a public number, such as sigma=4.0.",
+            parameter="sigma",
         )
+    if not 0 <= _to_number(alpha) < math.inf:
+        raise InvalidParameter(
+            "alpha is negative or not finite.",
+            "It is the regularisation λ.",
+            "Pass a public number, such as alpha=1.0.",
+            parameter="alpha",
+        )
+
+
+def _to_number(value: Any) -> float:
+    try:
+        return float(value)
+    except Exception:  # whatever somebody else's number raises
+        return math.nan
 
 
 Bracket = tuple[Floats, Floats, Floats, Floats]

@@ -138,7 +138,7 @@ def mine(release: Release, record: Any, beta: float = 0.01, *, weight: float | N
     """
     x, y = split_record(record)
     found = _compute_bounds(
-        release, make_row(x), np.atleast_1d(to_doubles(y, "The label")), beta, weight
+        release, make_row(x), np.atleast_1d(to_doubles(y, "The label", "record")), beta, weight
     )
     promise = release.guarantee
     told = (float(part[0]) for part in found)
@@ -170,7 +170,7 @@ def _compute_bounds(release: Release, X: Any, y: Any, beta: float, weight: Any) 
     if weight is None:
         w: Floats | float = _read_common_weight(release)
     else:
-        w = to_doubles(weight, "weight")
+        w = to_doubles(weight, "weight", "weight")
     public = _PublishedPosterior.of(release)
     square = w * np.square(rows).sum(axis=1)
     z = -float(ndtri(beta if public.spread is None else beta / 2))
@@ -245,6 +245,7 @@ def _read_common_weight(release: Release) -> float:
             "It does not say who has which.",
             "Pass weight=, that of one of your rows, which follows from your own budget; the "
             "curator can tell it.",
+            parameter="weight",
         )
     return unit * 2.0 ** min(WEIGHT_BITS, TOTAL_BITS - math.ceil(math.log2(promise["people"])))
 
@@ -255,10 +256,14 @@ def _refuse_other_releases(release: Any, beta: Any) -> None:
             "Only from a published posterior sample can a loss be bounded.",
             "Its noise has a shape that tells how far predictions are off.",
             "Pass the Release of sv.PosteriorSample or sv.AdaptivePosteriorSample.",
+            parameter="release",
         )
     if not (isinstance(beta, float) and 0 < beta < 0.5):
         raise InvalidParameter(
-            "β is not between 0 and ½.", "", "Pass a small probability, such as beta=0.01."
+            "β is not between 0 and ½.",
+            "",
+            "Pass a small probability, such as beta=0.01.",
+            parameter="beta",
         )
 
 
@@ -297,20 +302,29 @@ def histogram(
     every one of them.
     """
     values = _read_values(bounds)
-    cuts = to_doubles(edges, "edges")
+    cuts = to_doubles(edges, "edges", "edges")
     if not (
         cuts.ndim == 1 and len(cuts) >= 2 and np.all(np.diff(cuts) > 0) and np.isfinite(cuts).all()
     ):
         raise InvalidParameter(
-            "The edges do not rise.", "They are public numbers in order.", "Pass two or more."
+            "The edges do not rise.",
+            "They are public numbers in order.",
+            "Pass two or more.",
+            parameter="edges",
         )
     if neighbours not in ("add or remove", "replace"):
         raise InvalidParameter(
-            "These neighbours are not known.", "", "Choose 'add or remove' or 'replace'."
+            "These neighbours are not known.",
+            "",
+            "Choose 'add or remove' or 'replace'.",
+            parameter="neighbours",
         )
     if not is_between(epsilon, SMALLEST, math.inf):
         raise InvalidParameter(
-            "ε is not above 1e-9 and finite.", "", "Pass a small ε, such as 0.1."
+            "ε is not above 1e-9 and finite.",
+            "",
+            "Pass a small ε, such as 0.1.",
+            parameter="epsilon",
         )
     scale = math.nextafter((1 if neighbours == "add or remove" else 2) / float(epsilon), math.inf)
     counts = np.histogram(np.clip(values, cuts[0], cuts[-1]), cuts)[0]
@@ -330,9 +344,13 @@ def _read_values(bounds: Any) -> Floats:
         isinstance(b, ConfidentialObject) for b in listed
     ):
         raise confidential_error()
-    values = to_doubles([b.epsilon if isinstance(b, Mine) else b for b in listed], "A bound")
+    values = to_doubles(
+        [b.epsilon if isinstance(b, Mine) else b for b in listed], "A bound", "bounds"
+    )
     if np.isnan(values).any():
-        raise InvalidParameter("A bound is not a number.", "", "Pass what sv.audit.mine returned.")
+        raise InvalidParameter(
+            "A bound is not a number.", "", "Pass what sv.audit.mine returned.", parameter="bounds"
+        )
     return values
 
 
@@ -342,5 +360,8 @@ def _to_list(bounds: Any) -> list[Any]:
     except TypeError:
         pass  # raised below
     raise InvalidParameter(
-        "There are no bounds.", "", "Pass what sv.audit.mine returned, in a list."
+        "There are no bounds.",
+        "",
+        "Pass what sv.audit.mine returned, in a list.",
+        parameter="bounds",
     )

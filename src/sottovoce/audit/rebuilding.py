@@ -28,7 +28,10 @@ def find_release(est: Any) -> tuple[Release, Any]:
     release: Any = getattr(est, "release_", None)
     if release is None:
         raise InvalidParameter(
-            "The model has not been fitted.", "An audit is of a release.", "Call fit first."
+            "The model has not been fitted.",
+            "An audit is of a release.",
+            "Call fit first.",
+            parameter="est",
         )
     # A model that was read back from a release of an earlier version has no bounds of its own.
     if est.bounds is None:
@@ -69,4 +72,5 @@ def unauditable_error() -> InvalidParameter:
         "It is known for posterior samples, adaptive or not, for ridge regressions by the methods "
         "output and output-tight, and for the Gaussian mechanisms that the library describes.",
         "Audit one of these; what any other release promises is written in it.",
+        parameter="release",
     )

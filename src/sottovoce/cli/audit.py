@@ -131,6 +131,7 @@ def read_own_row(release: Release, record: Path | None) -> tuple[dict[str, Any],
             "The record has not the columns of this release and its label.",
             f"The columns are: {', '.join(names)}; one entry more is the label.",
             'Write it as JSON, such as {"age": 40, "smoker": "no", "cost": 1200}.',
+            parameter="record",
         )
     return {name: content[name] for name in names}, content[others[0]]
 

@@ -20,6 +20,7 @@ number. What is not said to be public is for its owner alone from its first byte
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import time
@@ -86,6 +87,10 @@ def exit_on_error() -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Ends a command, whatever happens in it, with a sentence and its exit code."""
 
     def around(command: Callable[..., None]) -> Callable[..., None]:
+        defaults = {
+            name: option.default for name, option in inspect.signature(command).parameters.items()
+        }
+
         @wraps(command)
         def told(*words: Any, **options: Any) -> None:
             try:
@@ -99,7 +104,7 @@ def exit_on_error() -> Callable[[Callable[..., None]], Callable[..., None]]:
                 if Interrupts.came:
                     code = _report_interruption()
                 else:
-                    code = _report_error(error)
+                    code = _report_error(error, _find_options(error, options, defaults))
             raise typer.Exit(code)  # here, where no other error hangs on it that could quote data
 
         return told
@@ -113,11 +118,11 @@ def _report_interruption() -> int:
     return INTERRUPTED_EXIT
 
 
-def _report_error(error: Exception) -> int:
+def _report_error(error: Exception, options: Sequence[str]) -> int:
     from sottovoce.errors import SottovoceError
 
     if isinstance(error, SottovoceError):
-        echo(_format_error(error), stderr=True, style="red")
+        echo(_format_error(error, options), stderr=True, style="red")
         return REFUSED_EXIT
     # Not even the kind of error is named: after rows have been read it may depend on them.
     echo(
@@ -129,9 +134,70 @@ def _report_error(error: Exception) -> int:
     return UNEXPECTED
 
 
-def _format_error(error: SottovoceError) -> str:
-    beats = (f"{type(error).__name__}: {error.found}", error.required, error.remedy)
+def _format_error(error: SottovoceError, options: Sequence[str]) -> str:
+    remedy = error.remedy
+    if options:
+        remedy = f"{remedy} See {', '.join(options)}.".lstrip()
+    beats = (f"{type(error).__name__}: {error.found}", error.required, remedy)
     return "\n".join(beat for beat in beats if beat)
+
+
+#: The options that set a parameter of the library, where they are called otherwise. Any other
+#: parameter is the option of its own name, if the command has one.
+OPTIONS_OF_PARAMETERS = {
+    "X": ("table",),
+    "amount": ("budget_column",),
+    "amounts": ("budget_column",),
+    "bounds": ("bounds", "schema"),
+    "budget": ("budget", "budget_column"),
+    "budgets": ("budgets", "budget_column"),
+    "caps": ("cap_column",),
+    "column": ("column", "schema"),
+    "cost_range": ("prior",),
+    "costs": ("cost_column",),
+    "deviation": ("prior",),
+    "epsilon": ("budget_column", "budgets", "epsilon"),
+    "groups": ("person_column",),
+    "ledger": ("ledger", "place"),
+    "mean": ("prior",),
+    "median": ("prior",),
+    "people": ("person_column",),
+    "person": ("person", "person_column"),
+    "release": ("release", "model", "mine"),
+    "scale": ("prior",),
+    "seller": ("seller_column",),
+    "statement": ("statement_file",),
+    "text": ("decimal", "encoding"),
+    "y": ("table",),
+}
+#: What stands in a command line without an option before it, as its help calls it.
+ARGUMENTS = {
+    "address": "ADDRESS",
+    "grants": "GRANTS",
+    "model": "MODEL",
+    "names": "NAME",
+    "place": "BOOKS",
+    "release": "RELEASE",
+    "releases": "RELEASE",
+    "sellers": "SELLERS",
+    "statement_file": "STATEMENT",
+    "table": "TABLE",
+}
+
+
+def _find_options(
+    error: Exception, options: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> list[str]:
+    """Returns the option that set the parameter of an error; where none did, all that could."""
+    parameter = getattr(error, "parameter", None) or ""
+    whole = parameter.partition(".")[0]  # an entry of the schema is in the file of the schema
+    names = [name for name in OPTIONS_OF_PARAMETERS.get(whole, (whole,)) if name in options]
+    given = [name for name in names if options[name] != defaults.get(name)]
+    return [_spell_option(name) for name in given[:1] or names]
+
+
+def _spell_option(name: str) -> str:
+    return ARGUMENTS.get(name, f"--{name.replace('_', '-')}")
 
 
 #: Seconds during which nothing is shown: a bar that flashes by only unsettles.
@@ -327,27 +393,33 @@ def _format_bar(share: float) -> str:
 
 
 def refuse_unwritable(
-    path: Path | None, *inputs: str | Path, force: bool = False, public: bool = False
+    path: Path | None,
+    *inputs: str | Path,
+    force: bool = False,
+    public: bool = False,
+    option: str = "--out",
 ) -> None:
     """Refuses a place where nothing may be written, before a table is read and anybody is charged.
 
     Unless it is ``public``, what is to be written is for its owner alone, and the folder must be
-    one that keeps it so.
+    one that keeps it so. ``option`` is the one that names the place.
     """
     if path is None:
         return
     if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         raise InvalidParameter(
-            "The answer cannot be written to --out.",
+            f"The answer cannot be written to {option}.",
             "It must be a file in a folder that exists and can be written to.",
             "Make the folder first, or name another file.",
         )
     for read in inputs:
         if path.exists() and Path(read).exists() and path.samefile(read):
-            raise InvalidParameter("--out is a file that is to be read.", "", "Name another file.")
+            raise InvalidParameter(
+                f"{option} is a file that is to be read.", "", "Name another file."
+            )
     if not force and os.path.lexists(path):
         raise InvalidParameter(
-            "The file of --out exists already.",
+            f"The file of {option} exists already.",
             "What stands in it would be lost.",
             "Name another file, or add --force to replace it.",
         )
@@ -433,6 +505,9 @@ def load_release(path: Path) -> Release:
 
     if not path.is_file():
         raise InvalidRelease(
-            "There is no release at this path.", "A JSON file is needed.", "Check the path."
+            "There is no release at this path.",
+            "A JSON file is needed.",
+            "Check the path.",
+            parameter="release",
         )
     return Release.load(path)

@@ -73,7 +73,10 @@ def init(
     session = Session(ledger=open_ledger(place, keys, begin=True))
     if len(list(session.ledger.entries())) > 1:
         raise InvalidParameter(
-            "There are books at this place already.", "", "Go on with them, or name another place."
+            "There are books at this place already.",
+            "",
+            "Go on with them, or name another place.",
+            parameter="place",
         )
     names = ", ".join(
         path.name
@@ -277,7 +280,7 @@ def statement(
 @ledger_app.command()
 @exit_on_error()
 def check(
-    page: Annotated[
+    statement_file: Annotated[
         Path, typer.Argument(metavar="STATEMENT", help="A page of `sottovoce ledger statement`.")
     ],
     head: Annotated[
@@ -306,7 +309,7 @@ def check(
             "It must lead to a head, or be signed with a key, that the curator has published.",
             "Pass --head, --key or both.",
         )
-    made = read_statement(_read_text(page))
+    made = read_statement(_read_text(statement_file))
     if key is not None:
         made.refuse_other_key(key)
     last = made.entries[-1].number
@@ -550,6 +553,7 @@ def _refuse_other_bytes(session: Session, path: Path) -> None:
             "A release is not what was published under its entry: it was changed.",
             "The books hold a digest of the bytes.",
             "Ask again under its key for the bytes that were published.",
+            parameter="releases",
         )
 
 
@@ -571,4 +575,6 @@ def _read_text(path: Path) -> str:
         return path.read_bytes().decode()
     except (OSError, UnicodeDecodeError):
         pass  # raised below: the reason may quote the file
-    raise InvalidParameter("There is no such file, or it is not text.", "", "Check the path.")
+    raise InvalidParameter(
+        "There is no such file, or it is not text.", "", "Check the path.", parameter="path"
+    )

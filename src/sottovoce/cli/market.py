@@ -234,6 +234,7 @@ def _refuse_name(seller_column: str) -> None:
             f"The column of sellers is called {seller_column!r}.",
             "So is a new column of the allocation.",
             "Rename it, for instance to seller.",
+            parameter="seller_column",
         )
 
 
@@ -242,17 +243,14 @@ def _refuse_places(files: dict[str, Path], sellers: str, prior: str, force: bool
     from sottovoce.errors import InvalidParameter
 
     for name, path in files.items():
-        try:
-            refuse_unwritable(
-                path, sellers, prior.partition(":")[2], force=force, public=name == "publish"
-            )
-            refused = None
-        except InvalidParameter as error:
-            refused = error
-        if refused is not None:
-            raise type(refused)(
-                refused.found.replace("--out", f"--{name}"), refused.required, refused.remedy
-            )
+        refuse_unwritable(
+            path,
+            sellers,
+            prior.partition(":")[2],
+            force=force,
+            public=name == "publish",
+            option=f"--{name}",
+        )
     if len({path.resolve() for path in files.values()}) < len(files):
         raise InvalidParameter("One file is named for two purposes.", "", "Name different files.")
 

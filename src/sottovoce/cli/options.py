@@ -82,6 +82,7 @@ def refuse_open_password(address: str) -> None:
             "Everybody on this machine can read command lines.",
             "Change the password, and keep the new one in PostgreSQL's file of passwords "
             "(~/.pgpass); or set the whole address of the books as SOTTOVOCE_LEDGER.",
+            parameter="ledger",
         )
 
 
@@ -377,12 +378,18 @@ def read_grants(
                 name = _strip_guard(name)
             if name in grants and grants[name] != given:
                 raise InconsistentBudget(
-                    "A person grants two different amounts.", "", "Keep one line a person."
+                    "A person grants two different amounts.",
+                    "",
+                    "Keep one line a person.",
+                    parameter="grants",
                 )
             grants[name] = given
     if not grants:
         raise TooFewRows(
-            "Nobody grants anything: the table has no lines.", "", "Write a line for each person."
+            "Nobody grants anything: the table has no lines.",
+            "",
+            "Write a line for each person.",
+            parameter="grants",
         )
     return grants
 
@@ -423,7 +430,10 @@ def _read_names(column: Any) -> list[str]:
 
     if column.null_count:
         raise UnknownPeople(
-            "A grant names nobody.", "Every line says who grants.", "Fill the column of people in."
+            "A grant names nobody.",
+            "Every line says who grants.",
+            "Fill the column of people in.",
+            parameter="grants",
         )
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -441,7 +451,10 @@ def _read_lines(path: str, person: str, amount: str, text: TextFormat) -> list[A
 
     if person == amount:
         raise InvalidParameter(
-            "One column is named for two purposes.", "", "Name different columns."
+            "One column is named for two purposes.",
+            "",
+            "Name different columns.",
+            parameter="budget",
         )
     try:
         return (
@@ -460,6 +473,7 @@ def _unreadable_grant_error() -> WrongType:
         "People are text or whole numbers, and amounts numbers with a point, such as 0.5.",
         "Check both columns; for decimal commas pass --decimal , and for text that is not UTF-8 "
         "--encoding.",
+        parameter="grants",
     )
 
 

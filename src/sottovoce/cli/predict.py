@@ -205,7 +205,10 @@ def _same_name_error(name: str) -> Exception:
     from sottovoce.errors import InvalidParameter
 
     return InvalidParameter(
-        f"The column to copy is called {name!r}.", "So is a new column.", "Copy another column."
+        f"The column to copy is called {name!r}.",
+        "So is a new column.",
+        "Copy another column.",
+        parameter="id_column",
     )
 
 
@@ -213,7 +216,10 @@ def _not_copied_error() -> Exception:
     from sottovoce.errors import WrongType
 
     return WrongType(
-        "The column to copy is neither text nor numbers nor dates.", "", "Copy another column."
+        "The column to copy is neither text nor numbers nor dates.",
+        "",
+        "Copy another column.",
+        parameter="id_column",
     )
 
 
@@ -268,6 +274,7 @@ class ReleasedModel:
                 "This release is not a regression and not a classifier that knows probabilities.",
                 "",
                 "Take one of `sottovoce release`, of a model.",
+                parameter="model",
             )
         ball = None
         if classes and "ball" in release.parameters:
@@ -345,4 +352,5 @@ def _missing_numbers_error() -> Exception:
         "Every number that the model uses must be there.",
         "Fill them in, with the constant that the schema declared for missing values if it has "
         "one.",
+        parameter="table",
     )

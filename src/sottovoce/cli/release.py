@@ -425,6 +425,7 @@ def read_public_rows(said: TableOptions) -> tuple[Any, list[str]]:
                 "The table is empty or has one row.",
                 "",
                 "Name a larger one, or leave --public out.",
+                parameter="public",
             )
         features = table.drop_columns([str(said.column)])
         _refuse_gaps(said, features)
@@ -442,6 +443,7 @@ def _refuse_the_private_table(said: TableOptions) -> None:
             "Public rows are of other people, and need no protection: nothing is promised about "
             "them.",
             "Name another table, or leave --public out.",
+            parameter="public",
         )
 
 
@@ -478,4 +480,4 @@ def _name_public_rows() -> Iterator[None]:
         yield
     except InvalidData as error:
         found = f"In the public rows: {error.found[0].lower()}{error.found[1:]}"
-        raise type(error)(found, error.required, error.remedy) from None
+        raise type(error)(found, error.required, error.remedy, parameter="public") from None

@@ -65,10 +65,15 @@ class Grants:
         cls, engine: Engine, person: str, budget: str, tiers: Mapping[str, float] | None = None
     ) -> Grants:
         """From a column of people and a column of their budgets, or tiers."""
-        require_columns(engine, person, budget)
+        require_columns(engine, person=person, budget=budget)
         lines = engine.fold(_Lines(person, budget, tiers or None))
         if not lines:
-            raise TooFewRows("The table of budgets is empty.", "", "Write a line for each person.")
+            raise TooFewRows(
+                "The table of budgets is empty.",
+                "",
+                "Write a line for each person.",
+                parameter="budgets",
+            )
         people, granted = (np.concatenate(arrays) for arrays in zip(*lines, strict=True))
         return cls(people, granted)
 
@@ -88,7 +93,7 @@ class Grants:
         if person is None:
             raise no_owners_error()
         header = open_engine(table, engine, text=text)
-        require_columns(header, person)
+        require_columns(header, person=person)
         column = find_budget_column(header, person, budget)
         return cls.of_table(
             open_engine(table, engine, () if tiers else (column,), text=text), person, column, tiers
@@ -111,7 +116,10 @@ class Grants:
         own = own[order]
         if np.any(own[1:] == own[:-1]):
             raise DuplicatePeople(
-                "A person is listed twice.", "Everybody has one ε.", "Keep one line a person."
+                "A person is listed twice.",
+                "Everybody has one ε.",
+                "Keep one line a person.",
+                parameter="budgets",
             )
         place = np.minimum(np.searchsorted(own, asked), len(own) - 1)
         if not len(own) or not np.array_equal(own[place], asked):
@@ -119,6 +127,7 @@ class Grants:
                 "A row belongs to somebody without a budget.",
                 "Everybody whose rows are used has set an ε.",
                 "Add the missing budgets, or leave those rows out.",
+                parameter="budgets",
             )
         return np.asarray(self.granted[order][place], dtype=np.int64)
 
@@ -129,6 +138,7 @@ def no_owners_error() -> InvalidParameter:
         "Budgets are given by person, but the rows do not say whose they are.",
         "Budgets that live elsewhere are matched with the people of the table.",
         "Name the column of people.",
+        parameter="person",
     )
 
 
@@ -146,6 +156,7 @@ def find_budget_column(engine: Engine, person: str, said: str | None) -> str:
             f"It has a column {person!r} of people, and one {DEFAULT_BUDGET_COLUMN!r}, or one "
             "column besides.",
             f"Call it {DEFAULT_BUDGET_COLUMN!r}, or keep these two columns only.",
+            parameter="budgets",
         )
     return others[0]
 
@@ -169,7 +180,10 @@ class _Lines:
         people = batch.column(self.person)
         if has_nameless(people):
             raise UnknownPeople(
-                "A budget is nobody's.", "Every line names a person.", "Fill the column in."
+                "A budget is nobody's.",
+                "Every line names a person.",
+                "Fill the column in.",
+                parameter="budgets",
             )
         return [(_read_names(people), self._read_grants(batch))]
 
@@ -256,7 +270,10 @@ def scale_budgets(
     """Returns the budgets of a release that may spend this share of them, rounded down."""
     if not 0 < share <= 1:
         raise InvalidParameter(
-            "The share is not above 0 and up to 1.", "It is a part of what everybody grants.", ""
+            "The share is not above 0 and up to 1.",
+            "It is a part of what everybody grants.",
+            "",
+            parameter="share",
         )
     if share == 1:
         return budgets, owner

@@ -55,8 +55,9 @@ def take_census(
             "Budgets are given twice, or not at all.",
             "Either one ε for everybody or a column with everybody's own is needed.",
             "Pass epsilon= or budget=, one of the two.",
+            parameter="epsilon",
         )
-    require_columns(engine, budget, person)
+    require_columns(engine, budget=budget, person=person)
     if grants is not None:
         return _count_with_grants(engine, grants, person)
     price = _BudgetReader(
@@ -163,6 +164,7 @@ def _to_int64(column: Any) -> NDArray[np.int64]:
             "The column of owners is neither whole numbers of 64 bits nor text.",
             "",
             "Name people by numbers or by text.",
+            parameter="person",
         )
     return numbers.astype(np.int64, copy=False)
 
@@ -289,6 +291,7 @@ def _two_budgets_error() -> InconsistentBudget:
         "A person has two different budgets in two of their rows.",
         "A budget belongs to a person, not to a row.",
         "Give all rows of a person the same ε.",
+        parameter="epsilon",
     )
 
 
@@ -297,6 +300,7 @@ def _too_few_rows_error() -> TooFewRows:
         "The table is empty or has one row.",
         "A release is about at least two rows: the answer about one row is that row.",
         "Collect more rows before asking.",
+        parameter="table",
     )
 
 

@@ -90,6 +90,7 @@ class Recoding:
                 "Bounds of the features are missing.",
                 "Each feature needs a lowest and a highest possible value, from public knowledge.",
                 "Pass bounds=sv.Bounds(features=(low, high), label=(lo, hi)).",
+                parameter="bounds",
             )
         box: Any = (
             bounds.features if bounds.features is not None else (-(bounds.norm or 0.0), bounds.norm)
@@ -100,6 +101,7 @@ class Recoding:
                 "There are bounds for another number of features.",
                 "",
                 "Pass one pair for each feature.",
+                parameter="bounds",
             )
         low = np.broadcast_to(low, (count,))
         high = np.broadcast_to(high, (count,))
@@ -122,6 +124,7 @@ class Recoding:
                         f"The levels of {name!r} are blank.",
                         "",
                         f"List them under [columns.{name}].",
+                        parameter="schema.columns",
                     )
                 features.append(Feature(name, levels=column.levels))
             else:
@@ -129,7 +132,10 @@ class Recoding:
                 features.append(Feature(name, low, high, missing=column.missing))
         if not features:
             raise InvalidSchema(
-                "The schema describes no features.", "", "Describe the columns to regress on."
+                "The schema describes no features.",
+                "",
+                "Describe the columns to regress on.",
+                parameter="schema.columns",
             )
         return cls(tuple(features))
 
@@ -156,6 +162,7 @@ class Recoding:
                 "The table has another number of features than declared.",
                 "",
                 "Pass the declared columns.",
+                parameter="X",
             )
         infinite = np.isinf(raw)
         if not any(feature.levels for feature in self.features) and self.width == raw.shape[1]:

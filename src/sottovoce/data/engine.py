@@ -93,18 +93,28 @@ class TextFormat:
         usable = delimiter is None or (
             len(delimiter) == 1 and delimiter.isascii() and delimiter not in '"\r\n\0'
         )
-        if (
-            not usable
-            or decimal not in (".", ",")
-            or decimal == delimiter
-            or not _is_encoding(self.encoding)
-        ):
-            raise InvalidParameter(
-                "Text files cannot be written like this.",
-                "A delimiter is one sign, such as a semicolon; decimals begin with . or , which is "
-                "then no delimiter; an encoding is one that Python knows, such as latin-1.",
-                "Correct the delimiter, the encoding or the decimal sign.",
+        if not usable or decimal == delimiter:
+            raise _text_format_error(
+                "delimiter",
+                "A delimiter is one sign, such as a semicolon, and not the sign of decimals.",
+                "Correct the delimiter.",
             )
+        if decimal not in (".", ","):
+            raise _text_format_error(
+                "decimal", "Decimals begin with . or , in text files.", "Correct the decimal sign."
+            )
+        if not _is_encoding(self.encoding):
+            raise _text_format_error(
+                "encoding",
+                "An encoding is one that Python knows, such as latin-1.",
+                "Correct the encoding.",
+            )
+
+
+def _text_format_error(parameter: str, required: str, remedy: str) -> InvalidParameter:
+    return InvalidParameter(
+        "Text files cannot be written like this.", required, remedy, parameter=parameter
+    )
 
 
 def _is_encoding(name: str | None) -> bool:
@@ -190,6 +200,7 @@ def get_engine(name: str) -> EngineKind:
             f"There is no engine called {name!r}.",
             f"Engines: {', '.join(ENGINE_NAMES)}.",
             "Choose one of them.",
+            parameter="engine",
         )
     try:
         return cast(EngineKind, importlib.import_module(f"sottovoce.data.engines.{name}"))
@@ -199,6 +210,7 @@ def get_engine(name: str) -> EngineKind:
         f"The engine {name!r} is not installed.",
         "It needs a package that is not part of the core.",
         f"Install it with `pip install 'sottovoce[{name}]'`.",
+        parameter="engine",
     )
 
 
@@ -267,15 +279,19 @@ def _get_package(table: Any) -> str:
     return type(table).__module__.partition(".")[0]
 
 
-def require_columns(engine: Engine, *names: str | None) -> None:
-    """Refuses a table that lacks one of the columns; column names are public."""
+def require_columns(engine: Engine, *names: str | None, **roles: str | None) -> None:
+    """Refuses a table that lacks one of the columns; column names are public.
+
+    ``names`` are columns in question; ``roles`` are columns by the parameter that names them.
+    """
     there = engine.columns()
-    for name in names:
+    for parameter, name in (*(("column", name) for name in names), *roles.items()):
         if name is not None and name not in there:
             raise MissingColumn(
                 f"The table has no column {name!r}.",
                 f"Its columns are: {', '.join(there)}.",
                 "Name one of these.",
+                parameter=parameter,
             )
 
 
@@ -415,8 +431,8 @@ def unreadable_error() -> WrongType:
         "Columns named as numbers must hold numbers, and all files or partitions the same columns.",
         "Check the files, and that every column asked about holds numbers or is declared as a "
         "factor (without a schema every other column is a feature). Save a text file that has "
-        "decimal commas, or is not UTF-8, again, or say so on the command line, with --decimal or "
-        "--encoding.",
+        "decimal commas, or is not UTF-8, again, or declare its decimal sign or its encoding.",
+        parameter="text",
     )
 
 

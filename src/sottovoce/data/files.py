@@ -80,6 +80,7 @@ def list_files(path: str) -> list[str]:
             "There is no table at this path.",
             "A CSV or Parquet file, a folder or a pattern is needed.",
             "Check the path.",
+            parameter="table",
         )
     return [str(Path(file).absolute()) for file in files]
 
@@ -98,6 +99,7 @@ def open_dataset(
             "The table is neither CSV nor Parquet.",
             f"Files end in {', '.join(CSV)} or .parquet, all alike.",
             "Convert it first.",
+            parameter="table",
         )
     names, written = _read_headers(files, text)
     # Types are declared for every column, so nothing is inferred from values: what is not a number
@@ -264,6 +266,7 @@ def _different_columns_error() -> InvalidData:
         "The table cannot be opened, or its files have different columns.",
         "Files must be readable, have a header, and all have the same columns.",
         "Check the files.",
+        parameter="table",
     )
 
 
@@ -322,12 +325,14 @@ def read_header(file: str, text: TextFormat = DEFAULT_TEXT_FORMAT) -> tuple[list
             "The file is compressed, and its name does not say so.",
             "Compressed text files end in .csv.gz or .tsv.gz.",
             "Give it such a name.",
+            parameter="table",
         )
     if not begins and file.endswith(".gz"):
         raise InvalidData(
             "The file is empty, or not compressed as its name says, or cut short.",
             "Files that end in .gz are compressed with gzip.",
             "Compress it again, or take .gz off its name.",
+            parameter="table",
         )
     encoding = text.encoding or _detect_encoding(begins)
     first = _split_header(begins, encoding)
@@ -337,8 +342,9 @@ def read_header(file: str, text: TextFormat = DEFAULT_TEXT_FORMAT) -> tuple[list
             "The header of the CSV file has commas between its names, and decimal commas are "
             "declared.",
             "A comma cannot be both.",
-            "Say what stands between two cells with --delimiter, or save the file again with "
+            "Declare the delimiter that stands between two cells, or save the file again with "
             "decimal points.",
+            parameter="delimiter",
         )
     with suppress(csv.Error):
         names = next(csv.reader(first, delimiter=delimiter), [])
@@ -347,6 +353,7 @@ def read_header(file: str, text: TextFormat = DEFAULT_TEXT_FORMAT) -> tuple[list
             "The CSV file has no header, or names a column twice.",
             "",
             "Give every column one name in the first line.",
+            parameter="table",
         )
     return names, replace(text, delimiter=delimiter, encoding=encoding)
 
@@ -387,8 +394,8 @@ def _split_header(begins: bytes, encoding: str) -> list[str]:
         raise InvalidData(
             f"The header of the CSV file is not written in {encoding}.",
             "Which encoding it is in cannot be seen from the file.",
-            "Name it, on the command line with --encoding latin-1 for example, or save the file "
-            "again as UTF-8.",
+            "Declare the encoding, such as latin-1, or save the file again as UTF-8.",
+            parameter="encoding",
         )
     return lines
 
@@ -404,7 +411,8 @@ def _detect_delimiter(first: list[str]) -> str:
             "The header of the CSV file has commas, semicolons or tabs, more than one kind of "
             "them.",
             "Which of them stands between two cells cannot be told.",
-            "Say it, on the command line with --delimiter, or put the names of columns in quotes.",
+            "Declare the delimiter, or put the names of columns in quotes.",
+            parameter="delimiter",
         )
     if found:
         return found[0]
@@ -475,4 +483,5 @@ def _missing_file_error() -> InvalidData:
         "A file of the table is not there any more.",
         "A table stays as it is while questions are asked about it.",
         "Bring the file back, or take the census again without it.",
+        parameter="table",
     )

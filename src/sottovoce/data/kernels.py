@@ -108,6 +108,7 @@ class GroupLookup:
                 "A row belongs to somebody without a budget.",
                 "",
                 "Take the census of this table again.",
+                parameter="epsilon",
             )
         return place
 
@@ -122,6 +123,7 @@ class GroupLookup:
                 "A row belongs to somebody without a budget.",
                 "",
                 "Take the census of this table again.",
+                parameter="epsilon",
             )
         return found
 
@@ -273,6 +275,7 @@ def invalid_values_error() -> MissingValues:
         "Every value must be a finite number, or a public constant must stand for missing ones.",
         "Declare a constant for them (missing), chosen without looking; dropping rows would "
         "change public counts.",
+        parameter="missing",
     )
 
 
@@ -287,5 +290,10 @@ def as_floats(column: Any) -> Floats:
         column = column.cast(pa.float64())
     array = as_array(column)
     if array.dtype.kind not in "buif":
-        raise WrongType("The column is not made of numbers.", "", "Name a column of numbers.")
+        raise WrongType(
+            "The column is not made of numbers.",
+            "",
+            "Name a column of numbers.",
+            parameter="column",
+        )
     return array.astype(np.float64, copy=False)

@@ -152,7 +152,10 @@ def make_proportional_weights(kinds: BudgetGroups) -> Weights:
     loudest = per_row.max()
     if not loudest > 0:
         raise InvalidBudget(
-            "Nobody grants anything.", "Somebody's ε must be above 0.", "Give people a positive ε."
+            "Nobody grants anything.",
+            "Somebody's ε must be above 0.",
+            "Give people a positive ε.",
+            parameter="epsilon",
         )
     quiet = per_row[per_row > 0].min() < ONE_LIMB * loudest
     if quiet:

@@ -122,6 +122,7 @@ def find_owner_column(schema: Schema, columns: Collection[str] | None, groups: A
                 "called 'rows'.",
                 "The word 'rows' asks for each row as a person of its own.",
                 "Rename the column, or name it as person in the schema and leave groups out.",
+                parameter="groups",
             )
         return None
     if groups is not None:
@@ -133,6 +134,7 @@ def find_owner_column(schema: Schema, columns: Collection[str] | None, groups: A
             "A promise is made to people where a schema names them.",
             "Say whose the rows are, with groups; the word 'rows' there makes each row a person "
             "of its own.",
+            parameter="groups",
         )
     return schema.person
 
@@ -145,6 +147,7 @@ def owners_missing_error(schema: Schema) -> InvalidParameter:
         "A promise is made to people where a schema names them.",
         "Pass groups= with the owner of each row, or groups='rows' if each row is a person of "
         "its own.",
+        parameter="groups",
     )
 
 
@@ -154,6 +157,7 @@ def _refuse_names(*said: Any) -> None:
             "A column is named, but the table has no names.",
             "Names are looked up in a data frame, an Arrow table, or a table that lives elsewhere.",
             "Pass such a table, or the columns themselves.",
+            parameter="column",
         )
 
 
@@ -164,6 +168,7 @@ def _refuse_one_column_twice(*said: Any) -> None:
             "One column is named for two purposes.",
             "Values, budgets and people are in columns of their own.",
             "Name different columns.",
+            parameter="column",
         )
 
 
@@ -200,6 +205,7 @@ def _drop_used_columns(
             "The label is given as values, and a column of its name is left among the features.",
             "With Bounds every column without another purpose is a feature.",
             "Name the label by its column, or leave that column out of the table.",
+            parameter="y",
         )
     if isinstance(X, pa.Table):
         return X.select(others)
@@ -338,7 +344,7 @@ class DataSource:
             epsilon = schema.budget
         budget = epsilon if isinstance(epsilon, str) else None
         _refuse_one_column_twice(column, person, budget)
-        require_columns(header, column, person, budget)
+        require_columns(header, column, person=person, budget=budget)
         apart = budget is None and (isinstance(epsilon, Mapping) or _is_table(epsilon))
         return cls(
             table,
@@ -454,8 +460,9 @@ class DataSource:
             raise InvalidParameter(
                 "Budgets are given twice, or not at all.",
                 "Either a column with everybody's own ε or one ε for everybody is needed.",
-                "Pass --budget-column (or name it in the schema), --budgets, or --epsilon; one "
-                "of them.",
+                "Name the column of budgets (here or in the schema), name a table of budgets, or "
+                "give one ε; one of them.",
+                parameter="epsilon",
             )
         # Tiers are the price list of the schema's own budget column, not of another named on the
         # line.
@@ -467,14 +474,16 @@ class DataSource:
             raise InvalidParameter(
                 "No column is named.",
                 "A question is about one column of numbers.",
-                "Pass --column, or name it as label in the schema.",
+                "Name the column, here or as label in the schema.",
+                parameter="column",
             )
         if self.bounds is None and self.schema is None:
             raise InvalidBounds(
                 "No bounds are given.",
                 "A lowest and a highest possible value must be declared from public knowledge.",
-                "Pass --bounds LOW HIGH, or a --schema that has them; never take them from the "
-                "data.",
+                "Give the lowest and the highest value, or a schema that has them; never take "
+                "them from the data.",
+                parameter="bounds",
             )
         described = schema.columns.get(self.column)
         if self.missing is None and described is not None:
@@ -510,6 +519,7 @@ class DataSource:
                 "It is not clear which column is asked about.",
                 "The table has several that are neither people nor budgets.",
                 "Name it with column=.",
+                parameter="column",
             )
         return self.others[0]
 
@@ -520,6 +530,7 @@ class DataSource:
                 "It is not said which column is the label.",
                 "",
                 'Pass its name as y, or a schema with label = "...".',
+                parameter="schema.label",
             )
         return self.column
 
@@ -532,6 +543,7 @@ class DataSource:
                 "A norm alone bounds rows of a table.",
                 "Columns that are read by name need a range each.",
                 "Pass Bounds with features=(low, high), or a Schema.",
+                parameter="bounds",
             )
         return self.others
 
@@ -567,7 +579,9 @@ class DataSource:
             features: tuple[str, ...] = ()
         else:
             features = rows.features.columns
-        require_columns(engine, rows.value, *features, self._budget_column, self.person)
+        require_columns(
+            engine, rows.value, *features, budget=self._budget_column, person=self.person
+        )
         budgets, owner = self._count(engine)
         subject = replace(self.subject, column=rows.value)
         return replace(rows, engine=engine, owner=owner, budgets=budgets, subject=subject)
@@ -577,7 +591,9 @@ class DataSource:
         looked for and not read.
         """
         engine = self._open((), watch)
-        require_columns(engine, *self.private_columns, self._budget_column, self.person)
+        require_columns(
+            engine, *self.private_columns, budget=self._budget_column, person=self.person
+        )
         return self._count(engine)
 
     def load(self) -> Self:
@@ -646,8 +662,8 @@ def _no_label_error() -> InvalidSchema:
     return InvalidSchema(
         "There is no schema, or it does not say which column is the label.",
         "A model needs a label and features with their ranges or levels, from public knowledge.",
-        'Write one with `sottovoce schema draft`, fill it in, add label = "...", and pass it as '
-        "--schema.",
+        'Write one with `sottovoce schema draft`, fill it in, and add label = "..." to it.',
+        parameter="schema.label",
     )
 
 
@@ -689,4 +705,5 @@ def _refuse_columns_themselves(*said: Any) -> None:
             "Its rows have no order that values could follow.",
             "Name the columns; budgets may also be a number, a mapping from person, or another "
             "table.",
+            parameter="column",
         )

@@ -241,7 +241,10 @@ class FitRequest:
         """Checks columns, budgets and owners against each other, before a value is looked at."""
         if is_external_table(X):
             raise InvalidParameter(
-                "The table is not in memory.", "Baselines pick rows.", "Load it first."
+                "The table is not in memory.",
+                "Baselines pick rows.",
+                "Load it first.",
+                parameter="X",
             )
         names = list_fit_parameters(estimator)
         if X is None:
@@ -298,6 +301,7 @@ class FitRequest:
                 "Somebody owns several rows, and the estimator inside has no groups in its fit.",
                 "What such an estimator promises, it promises to rows.",
                 "Put sv.Limited(…, rows=1) around it, or use an estimator that knows people.",
+                parameter="groups",
             )
         return {}
 
@@ -317,6 +321,7 @@ def list_fit_parameters(estimator: Any) -> tuple[str, ...]:
             "The estimator inside has no epsilon in its fit, or is a class.",
             "A baseline goes around an estimator with fit(…, epsilon=…).",
             "Pass one of sottovoce's, or make one with adapt.",
+            parameter="estimator",
         )
     return names
 
@@ -387,7 +392,10 @@ def _find_smallest_epsilon(budgets: Budgets) -> int:
     smallest = int(budgets.kinds.epsilon.min())
     if smallest < 1:
         raise InvalidBudget(
-            "Somebody grants nothing.", "The smallest ε must be above 0.", "Leave their rows out."
+            "Somebody grants nothing.",
+            "The smallest ε must be above 0.",
+            "Leave their rows out.",
+            parameter="epsilon",
         )
     return smallest
 
@@ -402,7 +410,10 @@ def _assign_columns(names: tuple[str, ...], X: Any, y: Any) -> dict[str, Any]:
         return {"X": X, "y": y}
     if X is not None and y is not None:
         raise InvalidParameter(
-            "The estimator inside takes one column, not two.", "", "Pass ε by its name, epsilon=."
+            "The estimator inside takes one column, not two.",
+            "",
+            "Pass ε by its name, epsilon=.",
+            parameter="y",
         )
     return {"X" if "X" in names else "y": y if X is None else X}
 
@@ -557,7 +568,10 @@ def compute_threshold(threshold: Any, budgets: Budgets) -> int:
         if isinstance(threshold, Real):
             return int(units.round_down(float(threshold)))
     raise errors.InvalidParameter(
-        "The threshold is not an ε.", "", "Pass 'max', 'mean', or a number above 0."
+        "The threshold is not an ε.",
+        "",
+        "Pass 'max', 'mean', or a number above 0.",
+        parameter="threshold",
     )
 
 
@@ -571,6 +585,7 @@ def _make_outer_guarantee(inner: Guarantee, budgets: Budgets, t: int) -> Guarant
             "The estimator inside does not promise an ε under replacement.",
             "For no other promise does sampling turn t into everybody's own ε.",
             "Choose another method of the estimator, or put sv.Uniform around it.",
+            parameter="estimator",
         )
     own = Guarantee.of(budgets, np.minimum(budgets.kinds.epsilon, t), inner.arithmetic)
     if inner.delta is not None:
@@ -621,7 +636,10 @@ def find_replaceable_columns(
     """
     if null is None and hasattr(estimator, "__sklearn_tags__") and is_classifier(estimator):
         raise errors.InvalidParameter(
-            "A classifier has no middle label.", "", "Pass null=(x, y) with a label."
+            "A classifier has no middle label.",
+            "",
+            "Pass null=(x, y) with a label.",
+            parameter="null",
         )
     label_bounds = find_parameter(estimator, "label_bounds")
     if label_bounds is None:
@@ -663,7 +681,10 @@ def find_middle(bounds: Any, name: str, values: Any) -> Any:
     if isinstance(bounds, Bounds):
         return _find_midpoint(bounds.features or (0.0, 0.0))  # a ball has its centre
     raise errors.InvalidBounds(
-        "The features have no declared bounds.", "", "Pass null=(x, y), a public record."
+        "The features have no declared bounds.",
+        "",
+        "Pass null=(x, y), a public record.",
+        parameter="null",
     )
 
 
@@ -709,6 +730,7 @@ def _read_null_entries(record: Any, cells: list[Array]) -> list[Any]:
             "The null record does not fit the columns.",
             "Each column of numbers needs a finite number, each column of text needs text.",
             "Pass null= with an entry a column; for a regression, a pair (x, y).",
+            parameter="null",
         )
     return entries
 
@@ -788,11 +810,14 @@ class Limited(BaselineWrapper):
     def _choose_rows(self, budgets: Budgets) -> NDArray[np.int64]:
         if not isinstance(self.rows, Integral) or int(self.rows) < 1:
             raise errors.InvalidParameter(
-                "rows is not a whole number above 0.", "", "Pass rows=1 or more."
+                "rows is not a whole number above 0.", "", "Pass rows=1 or more.", parameter="rows"
             )
         if not (isinstance(self.salt, str) and is_unicode(self.salt)):
             raise errors.InvalidParameter(
-                "The salt is not text.", "Anybody can choose the same rows by it.", "Pass text."
+                "The salt is not text.",
+                "Anybody can choose the same rows by it.",
+                "Pass text.",
+                parameter="salt",
             )
         if budgets.owner is None:
             owner = np.arange(len(budgets.row_codes()))

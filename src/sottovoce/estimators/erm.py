@@ -265,6 +265,7 @@ class ERM(BaseEstimator):  # type: ignore[misc]
                 "A row that is not in memory and has no owner cannot be told from others when it "
                 "is read again.",
                 "Name the column of people, or leave sampling out.",
+                parameter="groups",
             )
         return plan
 
@@ -369,6 +370,7 @@ class ERM(BaseEstimator):  # type: ignore[misc]
                     "There are more than two classes.",
                     "This estimator tells two apart.",
                     "Use sv.LogisticRegression.",
+                    parameter="classes",
                 )
             return ClassLabel(VALUE, classes, coded=True)
         return make_label(self)
@@ -403,7 +405,10 @@ def _get_owners(budgets: Budgets) -> Array:
     """Returns the person of every row; refuses budgets that do not know."""
     if budgets.codes is None or (budgets.unit == "person" and budgets.owner is None):
         raise InvalidParameter(
-            "These budgets do not say which row is whose.", "", "Build them with Budgets.of."
+            "These budgets do not say which row is whose.",
+            "",
+            "Build them with Budgets.of.",
+            parameter="epsilon",
         )
     if budgets.owner is None:
         return np.arange(budgets.n_people)
@@ -570,13 +575,17 @@ def _refuse_unknown(given: dict[str, Any], slopes: int) -> None:
     for name, known in (("constraint", ("ball", "box")), ("iterate", ("average", "last"))):
         if not is_one_of(given[name], known):
             raise InvalidParameter(
-                f"The {name} is not known.", f"There are {' and '.join(known)}.", "Choose one."
+                f"The {name} is not known.",
+                f"There are {' and '.join(known)}.",
+                "Choose one.",
+                parameter=name,
             )
     if not is_between(given["delta"], 1 / MEASURE, 1):
         raise InvalidParameter(
             "δ is missing, or not between 0 and 1.",
             "Every promise here is an ε at a δ, the same for all.",
             "Pass delta=, far below one over the number of people.",
+            parameter="delta",
         )
     for name in ("radius", "clip"):
         if given[name] is not None and not is_between(given[name], 1e-9, 1e9):
@@ -584,17 +593,22 @@ def _refuse_unknown(given: dict[str, Any], slopes: int) -> None:
                 f"The {name} is not a number between 1e-9 and 1e9.",
                 "",
                 f"Pass a public {name}, or nothing.",
+                parameter=name,
             )
     steps = given["steps"]
     if steps is not None and not (isinstance(steps, Integral) and is_between(steps, 0, 1e6 + 1)):
         raise InvalidParameter(
-            "steps is not a whole number from 1 to a million.", "", "Pass one, or nothing."
+            "steps is not a whole number from 1 to a million.",
+            "",
+            "Pass one, or nothing.",
+            parameter="steps",
         )
     if slopes >= MOST_COLUMNS:
         raise InvalidData(
             "There are too many columns.",
             f"Fewer than {MOST_COLUMNS:,} are covered by the proof.",
             "Use fewer.",
+            parameter="X",
         )
     if given["sampling"] is not None:
         _refuse_sampling(given["sampling"], given["delta"])
@@ -606,6 +620,7 @@ def _refuse_sampling(rate: Any, delta: float) -> None:
             "sampling is not a rate.",
             "It lies above 0 and is at most 1.",
             "Pass such a rate, or nothing for everybody.",
+            parameter="sampling",
         )
     if delta < subsampled.SMALLEST_DELTA and rate < 1:
         raise InvalidParameter(
@@ -613,6 +628,7 @@ def _refuse_sampling(rate: Any, delta: float) -> None:
             "Losses are composed numerically, which is good down to δ = "
             f"{subsampled.SMALLEST_DELTA:g}.",
             "Choose a larger δ, or leave sampling out.",
+            parameter="delta",
         )
 
 

@@ -306,6 +306,7 @@ def replace_budgets(kinds: BudgetGroups, loudness: Floats) -> BudgetGroups:
             "Nobody grants enough to be heard at this δ.",
             "What (ε, δ) allows is counted in billionths of ρ, and nobody has one.",
             "Wait for larger grants, or choose a larger δ.",
+            parameter="epsilon",
         )
     return BudgetGroups(
         np.floor(loudness / most * SENSITIVITY_UNITS).astype(np.int64), kinds.rows, kinds.people

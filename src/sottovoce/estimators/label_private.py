@@ -223,14 +223,20 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
     def rows_of(self, table: DataSource) -> Dataset:
         """Refuses what ``fit`` would load."""
         raise InvalidParameter(
-            "The table is not in memory.", "Every row has its own part in the map.", "Use fit."
+            "The table is not in memory.",
+            "Every row has its own part in the map.",
+            "Use fit.",
+            parameter="X",
         )
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets and the public features that come with the rows."""
         if rows is None:
             raise InvalidParameter(
-                "The features are not given.", "They are public, and plans need them.", "Pass X."
+                "The features are not given.",
+                "They are public, and plans need them.",
+                "Pass X.",
+                parameter="X",
             )
         return self._make_plan(budgets, rows.features)
 
@@ -331,7 +337,10 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         granted = budgets.kinds.epsilon
         if not granted.any():
             raise InvalidBudget(
-                "Nobody grants anything.", "Somebody's ε must be at least 1e-9.", "Wait for grants."
+                "Nobody grants anything.",
+                "Somebody's ε must be at least 1e-9.",
+                "Wait for grants.",
+                parameter="epsilon",
             )
         heard = granted > 0
         rows = heard[owner]
@@ -361,6 +370,7 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
                 "There are 0 rows or 0 feature(s).",
                 "A regression needs both.",
                 "Ask for a mean instead.",
+                parameter="X",
             )
         if check_flag(self.fit_intercept, "fit_intercept"):
             rows = np.column_stack([np.ones(len(rows)), rows])
@@ -373,6 +383,7 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
                 "The range of the labels is larger than doubles can calculate with.",
                 "",
                 "Change the unit of the labels.",
+                parameter="label_bounds",
             )
         return low, high
 
@@ -395,6 +406,7 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
                 "noise_variance is not a possible variance.",
                 "It is at least 0 and not above the squared range of the labels.",
                 "Pass a public guess, or nothing for the most it can be.",
+                parameter="noise_variance",
             )
         return float(variance)
 
@@ -437,11 +449,15 @@ def _check_finite(rows: Floats) -> Floats:
             "The features have missing or infinite values (NaN, inf).",
             "Features are public, and every one must be a finite number.",
             "Fill them in as you like: that costs nothing.",
+            parameter="X",
         )
     size = np.abs(rows)
     if np.any((size > MAX_MAGNITUDE) | ((size > 0) & (size < MIN_MAGNITUDE))):
         raise InvalidData(
-            "A feature is larger than doubles can calculate with.", "", "Change its unit."
+            "A feature is larger than doubles can calculate with.",
+            "",
+            "Change its unit.",
+            parameter="X",
         )
     return rows
 
@@ -452,7 +468,10 @@ def _split_groups(budgets: Budgets, n: int) -> Budgets:
     """
     if budgets.codes is None or (budgets.unit == "person" and budgets.owner is None):
         raise InvalidParameter(
-            "These budgets do not say which row is whose.", "", "Build them with Budgets.of."
+            "These budgets do not say which row is whose.",
+            "",
+            "Build them with Budgets.of.",
+            parameter="epsilon",
         )
     check_same_length(n, epsilon=budgets.row_codes())
     kinds = budgets.kinds

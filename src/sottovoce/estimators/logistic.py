@@ -372,12 +372,14 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     f"This value of {name} is not known.",
                     f"Known: {', '.join(known)}.",
                     "Choose one.",
+                    parameter=name,
                 )
         if self.alpha is not None and not is_measurable(self.alpha):
             raise InvalidParameter(
                 "alpha is not a positive number that doubles can calculate with.",
                 "Without regularisation there is no promise.",
                 "Give a positive number, or none to have it chosen.",
+                parameter="alpha",
             )
 
 

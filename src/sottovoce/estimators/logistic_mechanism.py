@@ -334,11 +334,13 @@ def compute_error_bound(
     misclassifies at most J(w)/ln 2 plus this, J the noisy objective; without a norm, one that the
     released w certainly has.
     """
-    if not is_between(delta, 0, 1) or (norm is not None and not is_between(norm, 0, math.inf)):
+    if not is_between(delta, 0, 1):
         raise InvalidParameter(
-            "δ is not between 0 and 1, or the norm is not positive.",
-            "",
-            "Pass delta=0.05, and a public norm or none.",
+            "δ is not between 0 and 1.", "", "Pass delta=0.05.", parameter="delta"
+        )
+    if norm is not None and not is_between(norm, 0, math.inf):
+        raise InvalidParameter(
+            "The norm is not positive.", "", "Pass a public norm, or none.", parameter="norm"
         )
     delta = float(delta)
     q = float(gammaincinv(voices.coordinates, 1 - delta / 2))
@@ -405,6 +407,7 @@ class PublicRows:
             "values.",
             "public=(X, y) has at least two complete rows.",
             "Pass complete rows, or none.",
+            parameter="public",
         )
 
     @cached_property
@@ -617,6 +620,7 @@ class PersonWeights:
                 "Nobody grants anything.",
                 "Somebody's ε must be above 0.",
                 "Give people a positive ε.",
+                parameter="epsilon",
             )
         slack = SLACK * float(part[heard].min())
         left = np.where(heard, part - slack, 0.0)
@@ -706,6 +710,7 @@ class PersonWeights:
             "The smaller the budgets are together, the larger λ must be.",
             f"Take an alpha of {smallest:.3g} or more, or none to have it chosen.",
             smallest=smallest,
+            parameter="alpha",
         )
 
 

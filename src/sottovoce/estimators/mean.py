@@ -259,6 +259,7 @@ class Mean(BaseEstimator):  # type: ignore[misc]
                 "The spread is not a possible standard deviation.",
                 "It must be positive and not above the range of the bounds.",
                 "Pass a public guess, or nothing for half the range.",
+                parameter="spread",
             )
         return spread
 

@@ -112,6 +112,7 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 "The schema says that everybody's own ε is in a column, and none is given.",
                 "A plan has no table in which it could be looked up.",
                 "Pass epsilon=.",
+                parameter="epsilon",
             )
         budgets = make_budgets(1.0 if granted is None else granted, groups, rows, find_schema(self))
         return self._make_plan(budgets, recoding, granted is not None)
@@ -223,6 +224,7 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 f"The largest eigenvalue that can be must stay below {MOST_CONDITION:g} times λ, "
                 "or the floor.",
                 "Choose a larger alpha, or floor.",
+                parameter="alpha",
             )
         if not granted:  # what it costs is what is promised
             kinds = BudgetGroups(voices.charges, budgets.kinds.rows, budgets.kinds.people)
@@ -297,7 +299,10 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         )
         if not ball.width:
             raise InvalidData(
-                "No feature can vary.", "There is nothing to fit without an intercept.", "Fit one."
+                "No feature can vary.",
+                "There is nothing to fit without an intercept.",
+                "Fit one.",
+                parameter="fit_intercept",
             )
         if ball.width > MOST_COLUMNS:
             raise InvalidParameter(
@@ -338,12 +343,14 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 "Books count δ in such units, and the finite precision of a sample is covered "
                 "from there on.",
                 f"Take a δ of {LEAST_DELTA:g} or more, far below one over the number of people.",
+                parameter="delta",
             )
         if not is_between(self.delta, 0, 1):
             raise InvalidParameter(
                 "δ is missing, or not between 0 and 1.",
                 "A posterior sample has no pure ε: every promise is an ε at a δ, the same for all.",
                 "Give a δ far below one over the number of people.",
+                parameter="delta",
             )
 
     def __sklearn_tags__(self) -> Any:
@@ -474,13 +481,15 @@ class PosteriorSample(Posterior):
 
     def _refuse_unknown(self) -> None:
         super()._refuse_unknown()
-        if not (is_measurable(self.gamma) and is_measurable(self.alpha)):
-            raise InvalidParameter(
-                f"gamma or alpha is not between {1 / MEASURE:g} and {MEASURE:g}.",
-                "Without regularisation a single row can move the sample without limit, and "
-                "there is no promise.",
-                "Give public numbers, such as 1 for both.",
-            )
+        for name in ("gamma", "alpha"):
+            if not is_measurable(getattr(self, name)):
+                raise InvalidParameter(
+                    f"{name} is not between {1 / MEASURE:g} and {MEASURE:g}.",
+                    "Without regularisation a single row can move the sample without limit, and "
+                    "there is no promise.",
+                    "Give a public number, such as 1.",
+                    parameter=name,
+                )
 
 
 class AdaptivePosteriorSample(Posterior):
@@ -633,16 +642,26 @@ class AdaptivePosteriorSample(Posterior):
                 "The calibration is not known.",
                 f"There are {' and '.join(ACCOUNTANTS)}.",
                 "Choose one of them.",
+                parameter="calibration",
             )
-        if not (is_measurable(self.condition) and is_between(self.share, 0, 1)):
+        if not is_measurable(self.condition):
             raise InvalidParameter(
-                "condition is not positive, or share not between 0 and 1.",
+                "condition is not positive.",
                 "",
-                "Pass public numbers such as 2 and 0.2.",
+                "Pass a public number, such as 2.",
+                parameter="condition",
+            )
+        if not is_between(self.share, 0, 1):
+            raise InvalidParameter(
+                "share is not between 0 and 1.",
+                "",
+                "Pass a public number, such as 0.2.",
+                parameter="share",
             )
         if self.floor is not None and not is_between(self.floor, 0, HIGHEST):
             raise InvalidParameter(
                 f"The floor is not positive and below {HIGHEST:g}.",
                 "",
                 "Pass a public number, or None.",
+                parameter="floor",
             )

@@ -504,6 +504,7 @@ class PosteriorWeights:
                 "gamma or alpha is so large that nobody's grant buys a weight.",
                 "Somebody must be heard.",
                 "Choose smaller ones, such as 1 for both.",
+                parameter="gamma",
             )
         weights = Weights.from_row_weights(kinds, per_row / per_row.max())
         unit = float(per_row.max()) / int(weights.row.max())
@@ -531,6 +532,7 @@ def _round_up_losses(losses: Floats) -> units.Units:
             "An ε would be larger than a billion, which promises nothing.",
             "A posterior that is this concentrated protects nobody.",
             "Choose a smaller gamma or a larger alpha.",
+            parameter="gamma",
         )
     # At least one unit: who takes part is not somebody who was left out.
     return np.maximum(units.round_up(losses * (1 + SPARE / 4)), 1)
@@ -557,6 +559,7 @@ class DistinctGrants:
                 "Nobody grants anything.",
                 "Somebody's ε must be above 0.",
                 "Give people a positive ε.",
+                parameter="epsilon",
             )
         if len(np.unique(granted)) > MANY_GRANTS:
             granted[heard] = 2.0 ** (np.floor(np.log2(granted[heard]) * FINE) / FINE)
@@ -699,6 +702,7 @@ def _low_floor_error(least: float) -> WeakRegularisation:
         "Eigenvalues must be kept larger for these budgets, whatever the noise.",
         f"Pass floor={least:.3g} or more, or leave floor=None.",
         smallest=least,
+        parameter="floor",
     )
 
 

@@ -241,16 +241,21 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
                 "q is not a share.",
                 "Every q lies between 0 and 1.",
                 "Give a share such as 0.5, or several.",
+                parameter="q",
             )
         if not is_one_of(self.method, CHOICES):
             raise InvalidParameter(
-                "There is no such method.", f"Methods: {', '.join(CHOICES)}.", "Choose one of them."
+                "There is no such method.",
+                f"Methods: {', '.join(CHOICES)}.",
+                "Choose one of them.",
+                parameter="method",
             )
         if not (isinstance(self.spread, int | float) and 0 < self.spread <= 1):
             raise InvalidParameter(
                 "The spread is not a share of the bounds.",
                 "It lies above 0 and not above 1.",
                 "Pass a public guess.",
+                parameter="spread",
             )
         return targets
 

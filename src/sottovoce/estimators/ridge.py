@@ -227,6 +227,7 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 "Only noisy statistics can be fitted again for free.",
                 "This release holds one model.",
                 "Fit with method='statistics', then refit as often as you like.",
+                parameter="method",
             )
         return ridge_statistics.refit_statistics(self, alpha, columns)
 
@@ -255,17 +256,24 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _get_method(self) -> Method:
         if not is_one_of(self.method, METHODS):
             raise InvalidParameter(
-                "There is no such method.", f"Methods: {', '.join(METHODS)}.", "Choose one."
+                "There is no such method.",
+                f"Methods: {', '.join(METHODS)}.",
+                "Choose one.",
+                parameter="method",
             )
         if self.alpha is not None and not is_measurable(self.alpha):
             raise InvalidParameter(
                 "alpha is not a positive number that doubles can calculate with.",
                 f"It lies between {1 / MEASURE:g} and {MEASURE:g}.",
                 "Take a public regularisation above 0, or none to have it chosen.",
+                parameter="alpha",
             )
         if not is_one_of(self.loss, ("soft", "huber")):
             raise InvalidParameter(
-                "The loss is neither 'soft' nor 'huber'.", "", "Choose one of the two."
+                "The loss is neither 'soft' nor 'huber'.",
+                "",
+                "Choose one of the two.",
+                parameter="loss",
             )
         check_flag(self.rho, "rho")
         return METHODS[self.method]

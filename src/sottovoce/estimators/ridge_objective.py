@@ -532,6 +532,7 @@ def parse_label_scale(label_scale: Any, half: float) -> float | None:
             "label_scale is not a possible standard deviation.",
             f"It is at most the label's range, and at least {SMALLEST_SCALE:g} of half of it.",
             "Pass such a number.",
+            parameter="label_scale",
         )
     return label_scale / half
 

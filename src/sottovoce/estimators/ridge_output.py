@@ -67,6 +67,7 @@ def validate(ridge: Ridge, label: Interval, width: int) -> None:
             "There are too many columns for this method.",
             "At most 1,023 are covered.",
             "Use fewer.",
+            parameter="X",
         )
     smallest = d / MOST_CONDITION
     if ridge.alpha is not None and float(ridge.alpha) < smallest:
@@ -74,6 +75,7 @@ def validate(ridge: Ridge, label: Interval, width: int) -> None:
             "alpha is too small: the last digits of doubles would decide about the solution.",
             f"With {d - 1} columns it must be at least {smallest:.3g}.",
             "Pass a larger alpha.",
+            parameter="alpha",
         )
     if ridge.method == "output":
         _get_coefficient_bound(ridge.coefficient_bound, 1.0, d)
@@ -167,7 +169,10 @@ def compute_accuracy_bound(
     """
     if not 0 < failure < 1:
         raise InvalidParameter(
-            "The failure probability is not between 0 and 1.", "", "Pass a small probability."
+            "The failure probability is not between 0 and 1.",
+            "",
+            "Pass a small probability.",
+            parameter="failure",
         )
     spread = math.sqrt(2 * d / failure)
     shrinkage = coefficients / (1 + smallest_eigenvalue / lam)
@@ -269,5 +274,6 @@ def _get_coefficient_bound(bound: float | None, lam: float, d: int) -> float:
             "coefficient_bound is not a positive number that doubles can calculate with.",
             "",
             "Promise a public bound, or nothing.",
+            parameter="coefficient_bound",
         )
     return float(bound)

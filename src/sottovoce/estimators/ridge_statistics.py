@@ -399,6 +399,7 @@ def refit_statistics(ridge: Ridge, alpha: float | None, columns: list[str] | Non
             "A column was not part of the release.",
             "",
             "Choose among the columns it was fitted on.",
+            parameter="columns",
         )
     kept = [
         0,
@@ -414,7 +415,9 @@ def refit_statistics(ridge: Ridge, alpha: float | None, columns: list[str] | Non
     else:
         lam = alpha
     if not is_measurable(lam):
-        raise InvalidParameter("alpha is not positive and finite.", "", "Pass a positive number.")
+        raise InvalidParameter(
+            "alpha is not positive and finite.", "", "Pass a positive number.", parameter="alpha"
+        )
     lam = float(lam)
     chosen = np.ix_([*kept, len(noisy) - 1], [*kept, len(noisy) - 1])
     # releases of earlier versions do not say

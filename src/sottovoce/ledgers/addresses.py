@@ -41,6 +41,7 @@ def open_ledger(
         "There is no ledger of this kind.",
         "An address begins with sqlite:/// or postgresql://.",
         "Choose one of these, or None for books that end with the process.",
+        parameter="ledger",
     )
 
 

@@ -148,6 +148,7 @@ def read_key(text: str) -> bytes:
             "This is no public key of a ledger.",
             f"It has {2 * PUBLIC_BYTES} hexadecimal digits.",
             "Pass what `sottovoce ledger key` prints.",
+            parameter="key",
         )
     return bytes.fromhex(digits)
 
@@ -188,6 +189,7 @@ def check_release(text: str, key: str | None = None) -> bytes:
             "This release was signed with another key.",
             "Every ledger has a key of its own.",
             "Do not rely on it, or check that the key is the one of its ledger.",
+            parameter="key",
         )
     return public
 
@@ -199,6 +201,7 @@ def unsigned_release_error() -> InvalidRelease:
         "A release from a session is signed with the ledger's key; earlier versions did not sign.",
         "Compare it with the books (`sottovoce ledger verify`, or verify in Python), or release "
         "anew under a new key.",
+        parameter="release",
     )
 
 
@@ -208,6 +211,7 @@ def forged_release_error() -> InvalidRelease:
         "This release is not what was signed: it was changed, or its certificate is forged.",
         "The signature covers everything in a release.",
         "Do not rely on it, and ask the curator for the release under its key.",
+        parameter="release",
     )
 
 
@@ -391,6 +395,7 @@ def parse_head(number: Any, digest: Any) -> tuple[int, bytes]:
             "This is no head of a ledger.",
             "",
             "Pass the entry and the head of a certificate as they are.",
+            parameter="head",
         )
     return int(told[2]), bytes.fromhex(told[3])
 

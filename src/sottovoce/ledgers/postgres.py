@@ -225,6 +225,7 @@ class _PostgresStore:
             "Keys and releases hold any letters, and must come back as they were.",
             "Make a database with ENCODING 'UTF8' (TEMPLATE template0), and name it; nothing was "
             "written.",
+            parameter="ledger",
         )
 
 
@@ -363,6 +364,7 @@ def _import_psycopg() -> Any:
         "Books in PostgreSQL need psycopg, which is not installed.",
         "",
         "Run: pip install 'sottovoce[postgres]'.",
+        parameter="ledger",
     )
 
 

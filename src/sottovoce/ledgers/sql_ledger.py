@@ -284,6 +284,7 @@ class SqlLedger:
                     "This key is not reserved, or holds another release.",
                     "",
                     "Reserve a new key first.",
+                    parameter="key",
                 )
             if known.release is not None:
                 return None
@@ -553,6 +554,7 @@ class SqlLedger:
                 "'17' are the same.",
                 "Everybody has one account.",
                 "Give different people different names.",
+                parameter="people",
             )
         return lines
 

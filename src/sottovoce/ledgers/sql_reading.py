@@ -402,6 +402,7 @@ def refused_charge_error(transaction: Transaction) -> UnknownPeople | BudgetExce
         "Somebody has not enough left for this.",
         "Nobody is ever charged more than they granted.",
         "Ask for less, or leave out those who cannot afford it.",
+        parameter="epsilon",
     )
 
 
@@ -414,11 +415,13 @@ def no_account_error(account: str | None = None) -> UnknownPeople:
             "Somebody has no account in these books, or none of the kind that is asked for.",
             "Everybody is granted a budget first.",
             "Enter their grants, or check how the name is spelt.",
+            parameter="person",
         )
     return UnknownPeople(
         f"Somebody has no account of this kind ({account}).",
         "Everybody is granted a budget first, in what the question charges.",
         "Enter their grants, in the account that is named here.",
+        parameter="person",
     )
 
 
@@ -447,6 +450,7 @@ def no_ledger_error() -> LedgerUnavailable:
         "There are no books at this place.",
         "Books are never begun by mistake: in new ones everybody's budget is whole again.",
         "Check the path, or begin new books with `sottovoce ledger init`.",
+        parameter="ledger",
     )
 
 

@@ -216,6 +216,7 @@ class Statement:
                 "The books sign every entry; those of an earlier version do so after an upgrade.",
                 "Check that the key is the one that the curator has published; else do not rely "
                 "on the statement.",
+                parameter="key",
             )
 
     def confirm_head(self, head: str) -> int:
@@ -231,6 +232,7 @@ class Statement:
             "entries.",
             "Check that the head is one of this ledger, with all its 64 digits; else ask the "
             "curator.",
+            parameter="head",
         )
 
     def to_json(self) -> str:

@@ -160,6 +160,7 @@ def open_witness(address: str, signer: Signer, seen: Callable[[Tree | None], Tre
         "There is no witness of this kind.",
         "An address begins with file:, log:, sqlite:/// or postgresql://.",
         "Choose one of these.",
+        parameter="address",
     )
 
 
@@ -486,7 +487,10 @@ class Witnesses:
             )
         if address in self.addresses or "\n" in address:
             raise InvalidParameter(
-                "This witness is in the list already, or is none.", "", "Name another."
+                "This witness is in the list already, or is none.",
+                "",
+                "Name another.",
+                parameter="address",
             )
         added = self._open_witness(address)
         try:
@@ -506,7 +510,10 @@ class Witnesses:
             which = dict(enumerate(self.addresses, 1)).get(_parse_number(address))
         if which is None:
             raise InvalidParameter(
-                "There is no such witness in the list.", "", "Name one that `witness list` shows."
+                "There is no such witness in the list.",
+                "",
+                "Name one that `witness list` shows.",
+                parameter="address",
             )
         self._write_list([kept for kept in self.addresses if kept != which])
 

@@ -135,7 +135,10 @@ class Allocation:
             names = []
         if len(names) != len(self.units):
             raise InvalidParameter(
-                "There are more or fewer names than sellers.", "", "Pass one name a seller."
+                "There are more or fewer names than sellers.",
+                "",
+                "Pass one name a seller.",
+                parameter="people",
             )
         return dict(zip(names, self.epsilon.tolist(), strict=True))
 
@@ -181,6 +184,7 @@ class Allocation:
                 "else.",
                 "Choose a model that promises that, or agree anew with the sellers, and pass "
                 "epsilon=allocation.budgets(groups) to its fit.",
+                parameter="model",
             )
         return estimator.fit(
             X, y, epsilon=budgets, groups=groups if is_rows_marker(groups) else None
@@ -265,7 +269,10 @@ class Allocation:
         if self.names is not None and isinstance(seller, Hashable) and seller in self.names:
             return self.names.index(seller)
         raise UnknownPeople(
-            "This seller is not in the market.", "", "Pass a position, or a name of the costs."
+            "This seller is not in the market.",
+            "",
+            "Pass a position, or a name of the costs.",
+            parameter="seller",
         )
 
     def _to_money(self, coins: Whole) -> Floats:

@@ -157,6 +157,7 @@ class Market:
                 "This rule is not known.",
                 "Known: 'ceiling' and 'scaling'.",
                 "Choose one of the two.",
+                parameter="rule",
             )
         coins = self._coins(budget)
         if reserve is None:
@@ -181,7 +182,7 @@ class Market:
         own = []
         published = []
         naive = []
-        for trade_off in to_doubles(trade_offs, "trade_offs").ravel().tolist():
+        for trade_off in to_doubles(trade_offs, "trade_offs", "trade_offs").ravel().tolist():
             deal = self._with_trade_off(trade_off).allocate()
             own.append(Point(trade_off, deal.expected_error, deal.total, deal.total_epsilon))
             published.append(self._solve_published(trade_off))
@@ -223,7 +224,10 @@ class Market:
         )
         if not costs.size:
             raise InvalidParameter(
-                "There are no sellers.", "A market has at least one.", "Pass their reported costs."
+                "There are no sellers.",
+                "A market has at least one.",
+                "Pass their reported costs.",
+                parameter="costs",
             )
         if not np.all(np.isfinite(costs)):
             raise MissingValues(
@@ -231,12 +235,14 @@ class Market:
                 "Every seller reports a number.",
                 "Leave sellers without a report out, or take a number above the range: it sells "
                 "nothing.",
+                parameter="costs",
             )
         if costs.min() < 0:
             raise InvalidParameter(
                 "A cost is negative.",
                 "A cost of privacy is at least 0.",
                 "Ask that seller for a cost again.",
+                parameter="costs",
             )
         return costs
 
@@ -248,13 +254,17 @@ class Market:
                 "Neither a range nor a law of costs is given.",
                 "What costs can be must be known before anybody reports.",
                 "Pass cost_range=(low, high) from public knowledge, or prior=.",
+                parameter="cost_range",
             )
         if self.prior is None or isinstance(self.prior, Prior):
             return [self.prior or uniform(*self._range)]
         check_same_length(len(self._reports), prior=self.prior)
         if not all(isinstance(law, Prior) for law in self.prior):
             raise InvalidParameter(
-                "A prior is no law of costs.", "", "Pass one of sv.market.prior, or one a seller."
+                "A prior is no law of costs.",
+                "",
+                "Pass one of sv.market.prior, or one a seller.",
+                parameter="prior",
             )
         return list(self.prior)
 
@@ -292,6 +302,7 @@ class Market:
                 "The largest cap is zero, or beyond all protection.",
                 f"Nobody sells more than {MAX_EPSILON:g}, and somebody sells something.",
                 "Pass caps in that range; 1 is what is promised by default.",
+                parameter="cap",
             )
         return np.broadcast_to(limits.astype(np.float64), self._reports.shape)
 
@@ -302,16 +313,27 @@ class Market:
             largest = math.inf
         else:
             largest = to_number(self.largest_share)
-        if not (
-            0 < mu < math.inf and 0 <= sigma < math.inf and _is_plausible(gamma) and largest >= 1
-        ):
+        if not _is_plausible(gamma):
             raise InvalidParameter(
-                "trade_off, mu, sigma or largest_share is not a number in its range.",
-                f"trade_off is up to {LARGEST_AMOUNT:g}, mu positive, sigma at least 0, "
-                "largest_share at least 1.",
+                "trade_off is not a positive number.",
+                f"It is at most {LARGEST_AMOUNT:g}, and at least one over that.",
                 "Without a price on money everything would be bought: say how much error a unit "
                 "of money is worth.",
+                parameter="trade_off",
             )
+        ranges = {
+            "mu": (0 < mu < math.inf, "It is positive and finite."),
+            "sigma": (0 <= sigma < math.inf, "It is at least 0 and finite."),
+            "largest_share": (largest >= 1, "It is at least 1."),
+        }
+        for name, (fine, required) in ranges.items():
+            if not fine:
+                raise InvalidParameter(
+                    f"{name} is not a number in its range.",
+                    required,
+                    "Pass such a number, or nothing.",
+                    parameter=name,
+                )
         return Buyer(
             mu, sigma, gamma, None if self.largest_share is None else largest / len(self._reports)
         )
@@ -324,6 +346,7 @@ class Market:
                 "The bound on the error is not known.",
                 "A buyer weighs money against μ‖a‖ + σ/η.",
                 "Pass dimension= (and norm=), or mu= and sigma=.",
+                parameter="dimension",
             )
         mu, sigma = constants(self.dimension, self.norm, self.failure)
         return mu if self.mu is None else self.mu, sigma if self.sigma is None else self.sigma
@@ -336,7 +359,10 @@ class Market:
             )
         if not _is_plausible(to_number(self.coin)):
             raise InvalidParameter(
-                "The coin is not positive, or beyond all meaning.", "", "Pass coin=0.01 for cents."
+                "The coin is not positive, or beyond all meaning.",
+                "",
+                "Pass coin=0.01 for cents.",
+                parameter="coin",
             )
         return Fraction(str(self.coin))
 
@@ -346,6 +372,7 @@ class Market:
                 "The budget is not positive, or beyond all meaning.",
                 "Privacy is not given away.",
                 "Pass an amount of money.",
+                parameter="budget",
             )
         return math.floor(Fraction(str(float(budget))) / self._coin)
 
@@ -382,13 +409,26 @@ def constants(dimension: int, norm: float = 1.0, failure: float = 0.05) -> tuple
     >>> [round(constant) for constant in constants(30, norm=5.0)]
     [23, 570]
     """
-    if not (
-        to_number(dimension) >= 1 and 0 < to_number(norm) < math.inf and 0 < to_number(failure) < 1
-    ):
+    if not to_number(dimension) >= 1:
         raise InvalidParameter(
-            "The dimension is below 1, the norm not positive, or the failure not a probability.",
+            "The dimension is below 1.",
             "",
-            "Pass the number of coefficients, a bound on their length, and 0.05.",
+            "Pass the number of coefficients.",
+            parameter="dimension",
+        )
+    if not 0 < to_number(norm) < math.inf:
+        raise InvalidParameter(
+            "The norm is not positive and finite.",
+            "",
+            "Pass a bound on the length of the coefficients.",
+            parameter="norm",
+        )
+    if not 0 < to_number(failure) < 1:
+        raise InvalidParameter(
+            "The failure is not a probability.",
+            "It lies between 0 and 1.",
+            "Pass a small one, such as 0.05.",
+            parameter="failure",
         )
     norm = to_number(norm)
     failure = to_number(failure)

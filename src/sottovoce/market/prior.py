@@ -65,6 +65,7 @@ class Prior:
                 "The law gives no probability to its range.",
                 "Costs between low and high must be possible.",
                 "Widen the range, or choose another law.",
+                parameter="prior.parameters",
             )
 
     def cdf(self, cost: ArrayLike) -> Floats:
@@ -107,19 +108,21 @@ def uniform(low: float, high: float) -> Prior:
 
 def normal(mean: float, deviation: float, low: float, high: float) -> Prior:
     """A normal law, cut to the range."""
-    _refuse_unless_positive(math.isfinite(to_number(mean)) and to_number(deviation) > 0)
+    _refuse_unless(math.isfinite(to_number(mean)), "mean", "finite")
+    _refuse_unless(to_number(deviation) > 0, "deviation")
     return Prior("normal", (to_number(mean), to_number(deviation)), to_number(low), to_number(high))
 
 
 def exponential(scale: float, low: float, high: float) -> Prior:
     """An exponential law, cut to the range."""
-    _refuse_unless_positive(to_number(scale) > 0)
+    _refuse_unless(to_number(scale) > 0, "scale")
     return Prior("exponential", (to_number(scale),), to_number(low), to_number(high))
 
 
 def lognormal(median: float, deviation: float, low: float, high: float) -> Prior:
     """A law whose logarithm is normal with this standard deviation, cut to the range."""
-    _refuse_unless_positive(to_number(median) > 0 and to_number(deviation) > 0)
+    _refuse_unless(to_number(median) > 0, "median")
+    _refuse_unless(to_number(deviation) > 0, "deviation")
     return Prior(
         "lognormal", (to_number(median), to_number(deviation)), to_number(low), to_number(high)
     )
@@ -131,8 +134,14 @@ def empirical(seen: ArrayLike, high: float | None = None) -> Prior:
     >>> empirical([1.0, 2.0, 2.0, 4.0]).cdf([1.0, 2.0, 3.0, 4.0]).tolist()
     [0.25, 0.75, 0.75, 1.0]
     """
-    costs = np.sort(to_doubles(seen, "seen").ravel())
-    _refuse_unless_positive(len(costs) > 0 and bool(np.all(np.isfinite(costs))))
+    costs = np.sort(to_doubles(seen, "seen", "seen").ravel())
+    if not (len(costs) and np.all(np.isfinite(costs))):
+        raise InvalidParameter(
+            "There are no costs seen before, or one is not finite.",
+            "The law of costs is made from them.",
+            "Pass finite numbers.",
+            parameter="seen",
+        )
     return Prior(
         "empirical",
         tuple(costs.tolist()),
@@ -143,7 +152,13 @@ def empirical(seen: ArrayLike, high: float | None = None) -> Prior:
 
 def given(cdf: Callable[[Any], Any], low: float, high: float) -> Prior:
     """Any law, by its distribution function, cut to the range."""
-    _refuse_unless_positive(callable(cdf))
+    if not callable(cdf):
+        raise InvalidParameter(
+            "The law of costs is not a function.",
+            "It is a distribution function.",
+            "Pass one that can be called.",
+            parameter="cdf",
+        )
     return Prior("given", (cdf,), to_number(low), to_number(high))
 
 
@@ -163,13 +178,14 @@ class Prices:
                 "The number of prices is not a whole number between 1 and 16384.",
                 "",
                 "Pass prices=128, or a list.",
+                parameter="prices",
             )
         return cls.from_values(low + (high - low) * np.arange(1, steps + 1) / steps)
 
     @classmethod
     def from_values(cls, prices: ArrayLike) -> Prices:
         """Returns prices as given, each rounded up by less than a 2^24th of the highest."""
-        values = to_doubles(prices, "prices").ravel()
+        values = to_doubles(prices, "prices", "prices").ravel()
         if not (values.size and np.all(np.isfinite(values)) and values[0] >= 0 and values[-1] > 0):
             raise _unordered_prices_error()
         if not 1 / HIGHEST_PRICE <= values[-1] <= HIGHEST_PRICE:
@@ -178,6 +194,7 @@ class Prices:
                 f"{1 / HIGHEST_PRICE:g}.",
                 "Sums of so large or so small amounts would not be exact.",
                 "Count in a larger or smaller unit of money.",
+                parameter="cost_range",
             )
         exponent = math.frexp(float(values[-1]))[1] - PRICE_BITS
         whole = np.ceil(np.ldexp(values, -exponent)).astype(np.int64)
@@ -201,7 +218,10 @@ class Prices:
         limit = to_number(limit)
         if not limit > 0:
             raise InvalidParameter(
-                "The reserve price is not positive.", "", "Pass a price, or none."
+                "The reserve price is not positive.",
+                "",
+                "Pass a price, or none.",
+                parameter="reserve",
             )
         if limit >= values[-1]:
             return self
@@ -271,15 +291,17 @@ def _refuse_range(low: float, high: float) -> None:
             "The range of costs is missing, reversed, empty, negative or not finite.",
             "Costs of a unit of ε lie between a low and a higher number, both public.",
             "Pass cost_range=(low, high), from public knowledge and not from the reports.",
+            parameter="cost_range",
         )
 
 
-def _refuse_unless_positive(fine: bool) -> None:
+def _refuse_unless(fine: bool, parameter: str, needed: str = "positive") -> None:
     if not fine:
         raise InvalidParameter(
-            "A parameter of the law of costs is not positive and finite.",
+            f"The {parameter} of the law of costs is not {needed}.",
             "",
-            "Pass scale, median, deviation above 0.",
+            "Correct it, from public knowledge.",
+            parameter=parameter,
         )
 
 
@@ -288,4 +310,5 @@ def _unordered_prices_error() -> InvalidParameter:
         "The prices do not ascend, or are too close to each other.",
         "Prices are finite, at least 0, and more than a 2^24th of the highest apart.",
         "Pass fewer prices, or a wider range of costs.",
+        parameter="prices",
     )

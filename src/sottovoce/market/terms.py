@@ -84,6 +84,7 @@ class Sellers:
                 "This seller is not in the table.",
                 "",
                 "Pass a name as it is written in the column of sellers.",
+                parameter="explain",
             )
         return self.names.index(seller)
 
@@ -107,7 +108,10 @@ class MarketTerms:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise InvalidParameter(
-                    f"--{name.replace('_', '-')} is not a positive and finite number.", "", remedy
+                    f"The {name.replace('_', '-')} is not a positive and finite number.",
+                    "",
+                    remedy,
+                    parameter=name,
                 )
         self._refuse_contradictions()
 
@@ -158,21 +162,25 @@ class MarketTerms:
     def _refuse_contradictions(self) -> None:
         if self.trade_off is None and self.budget is None:
             raise InvalidParameter(
-                "Neither --trade-off nor --budget is given.",
+                "Neither a trade-off nor a budget is given.",
                 "A buyer says what money is worth, or how much of it there is.",
                 "Pass one of them, or both.",
+                parameter="budget",
             )
-        if self.budget is None and (self.rule is not None or self.reserve is not None):
-            raise InvalidParameter(
-                "--rule or --reserve is given without a budget.",
-                "They say how payments are kept within one.",
-                "Pass --budget, too.",
-            )
+        for name in ("rule", "reserve"):
+            if self.budget is None and getattr(self, name) is not None:
+                raise InvalidParameter(
+                    f"A {name} is given without a budget.",
+                    "It says how payments are kept within one.",
+                    "Give a budget, too, or leave it out.",
+                    parameter=name,
+                )
         if self.coin is not None and self.coin < FINEST * self.prior.high:
             raise InvalidParameter(
-                "--coin is too fine for these prices.",
+                "The coin is too fine for these prices.",
                 "",
                 "Leave it out: then it is a billionth of the price's size.",
+                parameter="coin",
             )
 
 
@@ -193,11 +201,17 @@ def read_sellers(
     names = _read_names(table[seller])
     if not names:
         raise TooFewRows(
-            "There are no sellers in the table.", "A market has at least one.", "Add their reports."
+            "There are no sellers in the table.",
+            "A market has at least one.",
+            "Add their reports.",
+            parameter="sellers",
         )
     if len(set(names)) < len(names):
         raise DuplicatePeople(
-            "A seller is listed twice.", "Everybody reports once.", "Keep one line a seller."
+            "A seller is listed twice.",
+            "Everybody reports once.",
+            "Keep one line a seller.",
+            parameter="sellers",
         )
     return Sellers(
         names, to_numbers(table[cost], "costs"), None if cap is None else _read_caps(table[cap])
@@ -211,6 +225,7 @@ def _read_caps(column: Any) -> Floats:
             "A seller's cap is missing, negative or not finite.",
             "It is the most ε that may be bought from them, and nobody can guess it.",
             "Ask that seller again; a cap of 0 sells nothing.",
+            parameter="caps",
         )
     return caps
 
@@ -235,6 +250,7 @@ def parse_law(words: str, sellers: str, cost: str, text: TextFormat = DEFAULT_TE
             "The range of the prior is reversed, empty, negative or not finite.",
             "A prior ends with the lowest and the highest cost that there can be.",
             "Write both from public knowledge and not from the reports, such as uniform:1:5.",
+            parameter="cost_range",
         )
     prior: Prior = made(*given)
     return prior
@@ -246,6 +262,7 @@ def _read_earlier_costs(path: str, sellers: str, cost: str, text: TextFormat) ->
             "The prior is read from the reports that are to be paid.",
             "Who can move the law of costs by a report gains by lying.",
             "Name a file with costs of an earlier market, or another law.",
+            parameter="prior",
         )
     try:
         costs = to_numbers(_read_columns(path, (), (cost,), text=text)[cost], "costs")
@@ -254,18 +271,20 @@ def _read_earlier_costs(path: str, sellers: str, cost: str, text: TextFormat) ->
         found = error
     if found is not None:
         told = f"In the costs seen before: {found.found[0].lower()}{found.found[1:]}"
-        raise type(found)(told, found.required, found.remedy)
+        raise type(found)(told, found.required, found.remedy, parameter="prior")
     if not (costs.size and np.all(np.isfinite(costs)) and costs.min() >= 0):
         raise MissingValues(
             "A cost seen before is missing, negative or not finite, or there is none.",
             "The law of costs is made from numbers that are at least 0.",
             "Leave such lines out of the file.",
+            parameter="prior",
         )
     if costs.min() == costs.max():
         raise InvalidBounds(
             "All costs seen before are the same.",
             "They must tell a range in which costs lie.",
             "Name another file, or a range by hand, such as uniform:1:5.",
+            parameter="prior",
         )
     return laws.empirical(costs)
 
@@ -281,7 +300,10 @@ def _read_columns(
     require_columns(get_engine("arrow").open_table(path, text=text), *columns)
     if len(set(columns)) < len(columns):
         raise InvalidParameter(
-            "One column is named for two purposes.", "", "Name different columns."
+            "One column is named for two purposes.",
+            "",
+            "Name different columns.",
+            parameter="costs",
         )
     try:
         return read_columns(get_engine("arrow").open_table(path, amounts, watch, text), columns)
@@ -291,6 +313,7 @@ def _read_columns(
         "A cost or a cap is not a number.",
         "Both are columns of numbers, with a cell in every line.",
         "Write numbers with a point and without a currency, such as 2.5.",
+        parameter="costs",
     )
 
 
@@ -306,10 +329,14 @@ def _read_names(column: Any) -> tuple[str, ...]:
             "The column of sellers is neither text nor numbers.",
             "",
             "Name sellers by text or numbers.",
+            parameter="seller",
         )
     if None in names or "" in names:
         raise UnknownPeople(
-            "A report has no seller.", "Every line names who reports.", "Fill the column in."
+            "A report has no seller.",
+            "Every line names who reports.",
+            "Fill the column in.",
+            parameter="seller",
         )
     return names
 
@@ -322,13 +349,15 @@ def _unknown_law_error() -> InvalidParameter:
         "The prior is not known, or its numbers are not.",
         f"Known: {', '.join(spelt)} and {FROM_FILE}:FILE.",
         "Choose one from public knowledge, such as uniform:1:5.",
+        parameter="prior",
     )
 
 
 def _contradiction_error() -> InvalidParameter:
     return InvalidParameter(
-        "Every report lies above all prices that the prior and --reserve allow.",
+        "Every report lies above all prices that the prior and the reserve price allow.",
         "Nothing could be bought from anybody.",
         "Check that both are in the same money. A prior that is chosen after reports were seen "
         "invites lies.",
+        parameter="cost_range",
     )

@@ -59,6 +59,7 @@ class Grid:
                 "Bounds are closer together than numbers can tell.",
                 "",
                 "Change the unit of the column.",
+                parameter="bounds",
             )
         return cls(low, high, exponent, cells)
 

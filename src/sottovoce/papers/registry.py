@@ -311,6 +311,7 @@ def _find_experiments(name: str) -> list[Experiment]:
             f"Names that are close: {', '.join(near)}."
             if near
             else f"Names are like {EXPERIMENTS[0].name} or {ALL}.",
-            "Ask for all names with --list.",
+            "Ask `sottovoce reproduce --list` for all names.",
+            parameter="names",
         )
     return found

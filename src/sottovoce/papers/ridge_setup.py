@@ -158,7 +158,8 @@ def load_medical(folder: Path | None) -> RidgeData:
             f"The medical cost data, {MEDICAL}, are not in the data folder.",
             "They are needed for this experiment and are not part of this package.",
             "Get the Medical Cost Personal Dataset (Lantz, Machine Learning with R; on Kaggle: "
-            f"mirichoi0218/insurance) and name its folder with --data or {DATA_VARIABLE}.",
+            f"mirichoi0218/insurance) and name its folder, here or as {DATA_VARIABLE}.",
+            parameter="data",
         )
     return _read_medical(path.resolve())
 

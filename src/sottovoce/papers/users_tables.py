@@ -356,7 +356,10 @@ def _read_lines(
         absent = [column for column in columns if column not in (reader.fieldnames or ())]
         if absent:
             raise MissingColumn(
-                f"{path.name} has no column {absent[0]}.", "", "Use the file as it was published."
+                f"{path.name} has no column {absent[0]}.",
+                "",
+                "Use the file as it was published.",
+                parameter="data",
             )
         yield from reader
 
@@ -366,8 +369,9 @@ def _missing_data_error(files: str) -> InvalidData:
         f"There is no {files} in the data folder.",
         "The data are needed for this experiment and are not part of this package.",
         "Get the Drug Review Dataset (Druglib.com), or News Popularity in Multiple Social Media "
-        "Platforms with its tables of feedback, from the UCI repository, and name the folder with "
-        f"--data or {DATA_VARIABLE}.",
+        "Platforms with its tables of feedback, from the UCI repository, and name the folder, "
+        f"here or as {DATA_VARIABLE}.",
+        parameter="data",
     )
 
 

@@ -119,6 +119,7 @@ def read_statement(text: str) -> Statement:
             "This file is not a statement that can be read.",
             f"A statement is a page with its proof inside, of format {FORMAT!r}.",
             "Pass a file written by `sottovoce ledger statement`, as it was written.",
+            parameter="statement",
         )
     statement.refuse_unproved()
     if not unchanged:

@@ -46,8 +46,8 @@ BARS = 32
 STEPS = 60
 
 FOR_WHOM = (
-    "Reports, and payments that reveal them, are on this page. What may be published is written by "
-    "--publish: sums, counts and rules, without reports and names."
+    "Reports, and payments that reveal them, are on this page. What may be published is a file of "
+    "its own: sums, counts and rules, without reports and names."
 )
 
 
@@ -357,8 +357,8 @@ def explain_outcome(outcome: MarketOutcome) -> list[str]:
         )
     else:
         lines.append(
-            "Nothing is bought: a larger --budget, a smaller --trade-off or a finer --coin would "
-            "change that."
+            "Nothing is bought: a larger budget, a smaller trade-off or a finer coin would change "
+            "that."
         )
     if refused:
         lines.append(

@@ -173,6 +173,7 @@ def dependent_columns_error() -> InvalidData:
         "The features are linearly dependent, or there are fewer rows than coefficients.",
         "Every coefficient must be determined: the columns, with the constant one, have full rank.",
         "Drop redundant columns (one level of every factor, constant columns), or add rows.",
+        parameter="X",
     )
 
 

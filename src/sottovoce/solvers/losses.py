@@ -177,6 +177,7 @@ def get_loss(loss: Any) -> Loss:
         f"There are {', '.join(LOSSES)}; an object of your own has the methods value and "
         "derivative.",
         "Choose one of them, or pass such an object.",
+        parameter="loss",
     )
 
 

@@ -11,8 +11,7 @@ results.
     verify      whether they add up
     audit       what people really lost: for the curator alone
 
-Whatever is wrong is refused as a SottovoceError, in words that fit a page
-(``forms.explain_error``).
+Whatever is wrong is refused as a SottovoceError, which says what parameter it is about.
 """
 
 from __future__ import annotations
@@ -99,6 +98,7 @@ def declare(desk: Workspace, table: str, schema: Schema) -> None:
             "The schema names a column that the table does not have.",
             "",
             f"Its columns are: {', '.join(there)}.",
+            parameter="schema.columns",
         )
     desk.schemas[table] = schema
     prefetch_census(desk, table)
@@ -211,6 +211,7 @@ def read_release(desk: Workspace, key: str) -> bytes:
             "No release is stored under this key.",
             "",
             "Look into the ledger for the keys there are.",
+            parameter="key",
         )
     return known.release.encode()
 
@@ -248,6 +249,7 @@ def prepare_question(desk: Workspace, wanted: QuestionRequest) -> tuple[DataSour
             "There is no such question.",
             f"Questions: {', '.join(questions)}.",
             "Choose one of these.",
+            parameter="question",
         )
     question = questions[wanted.question]
     takes = [parameter.name for parameter in question.form_parameters]
@@ -256,6 +258,7 @@ def prepare_question(desk: Workspace, wanted: QuestionRequest) -> tuple[DataSour
             "A parameter is none of this question's.",
             f"It takes: {', '.join(takes)}.",
             "Leave the others out.",
+            parameter="parameters",
         )
     said = question.complete_options(_find_source(desk, wanted))
     parameters = question.complete_parameters(wanted.parameters)
@@ -293,6 +296,7 @@ def _check_key(key: str) -> None:
             f"A key stands for one release, for ever: up to {LONGEST_KEY} letters, digits and "
             "signs.",
             "Name it, such as mean-of-May.",
+            parameter="key",
         )
 
 
@@ -307,7 +311,10 @@ def _refuse_unbookable(desk: Workspace, said: DataSource) -> None:
     )
     if not set(said.private_columns) <= set(there):
         raise MissingColumn(
-            "The table has no such column.", f"Its columns are: {', '.join(there)}.", "Name one."
+            "The table has no such column.",
+            f"Its columns are: {', '.join(there)}.",
+            "Name one.",
+            parameter="column",
         )
 
 
@@ -316,4 +323,5 @@ def _no_person_error() -> InvalidParameter:
         "Rows do not say whose they are.",
         "Accounts in the books belong to people.",
         "Say in the schema which column names the person.",
+        parameter="schema.person",
     )

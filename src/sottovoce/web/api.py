@@ -355,7 +355,10 @@ async def upload_table(request: Request, desk: CurrentWorkspace) -> TableAnswer:
         table = form.get("table")
         if not isinstance(table, UploadFile):
             raise InvalidData(
-                "There is no table.", "A form with one file is needed.", "Send it as `table`."
+                "There is no table.",
+                "A form with one file is needed.",
+                "Send it as `table`.",
+                parameter="table",
             )
         name = await run_in_threadpool(actions.upload, desk, table.filename or "", table.file)
     return _describe_table(name, desk.tables[name])
@@ -479,7 +482,9 @@ def balances(desk: CurrentWorkspace) -> list[TierAnswer]:
     books = desk.session.ledger
     if not isinstance(books, SqlLedger):
         raise InvalidParameter(
-            "These books are not kept in a database.", "", "Open the page with --ledger."
+            "These books are not kept in a database.",
+            "",
+            "Open the page with books in a file or on a server.",
         )
     return [
         TierAnswer(
@@ -531,7 +536,7 @@ def list_wrong_fields(errors: Sequence[Any]) -> list[dict[str, str]]:
     """Returns which declared fields are wrong and what they need; what was sent, even as a name, is
     left out.
     """
-    return [{"field": _find_field(error["loc"]), "needed": str(error["msg"])} for error in errors]
+    return [{"field": _find_field(error["loc"]), "message": str(error["msg"])} for error in errors]
 
 
 def _find_field(place: Sequence[Any]) -> str:
@@ -541,6 +546,15 @@ def _find_field(place: Sequence[Any]) -> str:
     declared = list_declared_fields()
     named = [str(part) for part in place if part in declared]
     return ".".join(named[:1] if set(named) & BY_PERSON else named)
+
+
+def name_field(path: str, parameter: str) -> str:
+    """Returns the field of a request to this path that sets a parameter of the library."""
+    if path.endswith("/schema"):
+        return parameter.removeprefix("schema.")
+    if path in QUESTION_PATHS and parameter in list_option_names():
+        return f"parameters.{parameter}"
+    return FIELDS_OF_PARAMETERS.get(parameter, parameter)
 
 
 def _make_request(asked: QuestionBody) -> actions.QuestionRequest:
@@ -570,7 +584,10 @@ def _allocate(offered: MarketBody) -> markets.Allocation:
         prior = None
     if prior is None:
         raise InvalidParameter(
-            "The prior has too many or too few numbers.", "", "See `sottovoce market --help`."
+            "The prior has too many or too few numbers.",
+            "A law has its own numbers, and then the lowest and the highest cost.",
+            "Correct the list of numbers.",
+            parameter="prior",
         )
     return MarketTerms(prior, **own).allocate(
         Sellers(tuple(offered.costs), np.array(list(offered.costs.values())))
@@ -592,17 +609,35 @@ def _describe_job(name: str, job: Job) -> JobAnswer:
     )
 
 
+#: Where questions are asked.
+QUESTION_PATHS = (f"{API}plan", f"{API}release")
+#: Fields by the parameters of the library that they set, where they are called otherwise.
+FIELDS_OF_PARAMETERS = {
+    "amount": "grants",
+    "bounds": "column",
+    "budgets": "grants",
+    "cost_range": "prior.numbers",
+    "deviation": "prior.numbers",
+    "dimension": "features",
+    "mean": "prior.numbers",
+    "median": "prior.numbers",
+    "prior.parameters": "prior.numbers",
+    "scale": "prior.numbers",
+    "seen": "prior.numbers",
+    "schema.label": "column",
+}
+
+
+def list_option_names() -> set[str]:
+    """Return the names of all parameters of questions."""
+    return {one.name for question in list_questions().values() for one in question.parameters}
+
+
 def list_declared_fields() -> set[str]:
-    """Returns the names of all fields that a request may have."""
+    """Return the names of all fields that a request may have."""
     bodies: list[type[RequestBody]] = [*RequestBody.__subclasses__(), ReleaseBody]
-    parameters = (one for question in list_questions().values() for one in question.parameters)
-    return {
-        *(name for body in bodies for name in body.model_fields),
-        *(one.name for one in parameters),
-        "key",
-        "epsilon",
-        "after",
-    }
+    names = {name for body in bodies for name in body.model_fields}
+    return names | list_option_names() | {"key", "epsilon", "after"}
 
 
 #: The fields in which people have entries under their names.

@@ -31,7 +31,6 @@ from sottovoce.web import (
 )
 from sottovoce.web.access_codes import SignInEvent, tell_nobody
 from sottovoce.web.guard import API, SENTENCES, Guard
-from sottovoce.web.question_form import explain_error
 from sottovoce.web.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -116,13 +115,19 @@ def make_pages_app(desk: Workspace) -> Starlette:
 
 
 def _answer_error(request: Request, error: Exception) -> Response:
-    if isinstance(error, SottovoceError):
-        words = explain_error(error)
+    if isinstance(error, InvalidInput):
+        status = UNPROCESSABLE
     else:
-        words = SENTENCES[500]
-    return _answer_sentence(
-        request, UNPROCESSABLE if isinstance(error, InvalidInput) else CONFLICT, words
-    )
+        status = CONFLICT
+    if not isinstance(error, SottovoceError):
+        return _answer_sentence(request, status, SENTENCES[500])
+    path = request.url.path
+    if error.parameter is None or not path.startswith(API):
+        return _answer_sentence(request, status, str(error))
+    from sottovoce.web import api
+
+    fields = [{"field": api.name_field(path, error.parameter), "message": str(error)}]
+    return JSONResponse({"error": str(error), "fields": fields}, status)
 
 
 def _answer_http_error(request: Request, error: Exception) -> Response:

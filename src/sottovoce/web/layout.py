@@ -75,9 +75,7 @@ def redirect(address: str, **said: str) -> RedirectResponse:
 
 def show_refusal(request: Request, error: SottovoceError, status: int = 404) -> Response:
     """Shows a page that says what cannot be shown, and why."""
-    from sottovoce.web.question_form import explain_error
-
-    return render(request, "refused.html", status, sentence=explain_error(error))
+    return render(request, "refused.html", status, sentence=str(error))
 
 
 def download(name: str, text: str, kind: str) -> Response:

@@ -28,7 +28,7 @@ from sottovoce.units import UNITS_PER_EPSILON
 from sottovoce.web import actions
 from sottovoce.web.layout import get_workspace, mark_trusted, redirect, render
 from sottovoce.web.person_pages import get_sql_ledger
-from sottovoce.web.question_form import Fields, explain_error
+from sottovoce.web.question_form import Fields
 from sottovoce.web.workspace import Workspace
 
 #: Entries that are shown at once, the newest first.
@@ -179,6 +179,17 @@ def _count_unpublished(entries: list[Entry]) -> int:
     return sum(entry.what == "reserve" and entry.key not in stored for entry in entries)
 
 
+#: The fields of a grant by the parameters of the library that they set.
+GRANT_FIELDS = {
+    "amount": "amount",
+    "budgets": "amount",
+    "currency": "currency",
+    "delta": "delta",
+    "epsilon": "amount",
+    "neighbours": "neighbours",
+}
+
+
 def _grant_budget(desk: Workspace, name: str, fields: Fields) -> bool:
     """Sets what one person allows in all, if the form says so in full."""
     amount = fields.number("amount", least=0, most=MAX_UNITS / UNITS_PER_EPSILON)
@@ -193,7 +204,7 @@ def _grant_budget(desk: Workspace, name: str, fields: Fields) -> bool:
     try:
         desk.session.grant({name: amount}, currency=currency, neighbours=neighbours, delta=delta)
     except SottovoceError as error:
-        fields.complain("amount", explain_error(error))
+        fields.complain_about(error, GRANT_FIELDS)
     return not fields.complaints
 
 
@@ -203,7 +214,7 @@ def _issue_code(desk: Workspace, name: str, fields: Fields) -> str | None:
     except UnknownPeople:
         fields.complain("", NO_ACCOUNT)
     except SottovoceError as error:
-        fields.complain("", explain_error(error))
+        fields.complain("", str(error))
     return None
 
 
@@ -213,7 +224,7 @@ def _read_lines(desk: Workspace, name: str, fields: Fields) -> list[Line]:
     except UnknownPeople:
         fields.complain("", NO_ACCOUNT)
     except SottovoceError as error:
-        fields.complain("", explain_error(error))
+        fields.complain("", str(error))
     return []
 
 

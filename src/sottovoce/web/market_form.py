@@ -24,7 +24,7 @@ from sottovoce.market.terms import (
     parse_law,
     read_sellers,
 )
-from sottovoce.web.question_form import Fields, explain_error
+from sottovoce.web.question_form import Fields
 from sottovoce.web.workspace import Workspace
 
 #: The slider: so many steps to either side, each a twentieth of a power of ten.
@@ -64,6 +64,30 @@ RULE_CHOICES = (
     ("ceiling", "ceiling: a limit on all ε"),
     ("scaling", "scaling: sales are shrunk"),
 )
+#: The fields of the form by the parameters of the library that they set.
+FIELDS_OF_PARAMETERS = {
+    "budget": "amount",
+    "cap": "cap",
+    "caps": "cost",
+    "coin": "coin",
+    "column": "cost",
+    "cost_range": "low",
+    "costs": "cost",
+    "deviation": "deviation",
+    "dimension": "features",
+    "features": "features",
+    "mean": "middle",
+    "median": "middle",
+    "norm": "norm",
+    "prior.parameters": "middle",
+    "prior": "prior",
+    "reserve": "reserve",
+    "rule": "rule",
+    "scale": "middle",
+    "seller": "seller",
+    "sellers": "cost",
+    "trade_off": "amount",
+}
 
 
 @dataclass(frozen=True)
@@ -132,7 +156,7 @@ def _read_terms(desk: Workspace, fields: Fields) -> MarketTerms | None:
     try:
         return MarketTerms(prior, rule=rule if by == "budget" else None, **numbers)
     except SottovoceError as error:
-        fields.complain("coin", explain_error(error))
+        fields.complain_about(error, FIELDS_OF_PARAMETERS)
     return None
 
 
@@ -158,7 +182,7 @@ def _read_prior(desk: Workspace, fields: Fields) -> Any:
     try:
         return parse_law(":".join([kind, *(repr(number) for number in (*own, low, high))]), "", "")
     except SottovoceError as error:
-        fields.complain("middle" if own else "low", explain_error(error))
+        fields.complain_about(error, FIELDS_OF_PARAMETERS)
     return None
 
 
@@ -175,7 +199,7 @@ def _read_earlier_prior(desk: Workspace, fields: Fields) -> Any:
             ("earlier", words, paid), lambda: parse_law(words, paid, EARLIER_COLUMN)
         )
     except SottovoceError as error:
-        fields.complain("earlier", explain_error(error))
+        fields.complain_about(error, {"prior": "earlier"})
     return None
 
 

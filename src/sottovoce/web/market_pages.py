@@ -40,7 +40,7 @@ from sottovoce.report.market import (
 from sottovoce.web import market_form, workspace
 from sottovoce.web.layout import download, get_workspace, mark_trusted, redirect, render
 from sottovoce.web.market_form import SLIDER_STEPS, MarketForm
-from sottovoce.web.question_form import Fields, explain_error
+from sottovoce.web.question_form import Fields
 from sottovoce.web.workspace import Workspace
 
 Result = TypeVar("Result")
@@ -180,14 +180,12 @@ def _compute_outcome(desk: Workspace, fields: Fields) -> MarketOutcome | None:
 
 
 def _allocate(desk: Workspace, fields: Fields, asked: MarketForm) -> MarketOutcome | None:
-    where = "cost"
     try:
         reports = asked.read_reports(desk)
         terms = asked.at(asked.slide)
-        where = "low"
         return MarketOutcome(terms, reports, terms.allocate(reports))
     except SottovoceError as error:
-        fields.complain(where, explain_error(error))
+        fields.complain_about(error, market_form.FIELDS_OF_PARAMETERS)
     return None
 
 
@@ -214,7 +212,7 @@ def _draw_outcome(desk: Workspace, fields: Fields) -> dict[str, Any] | None:
         ),
         "picture": mark_trusted(draw_market(outcome)),
         "bands": mark_trusted(make_table(OUTCOME_HEADS, outcome.lines())),
-        "sentences": [line.replace("--", "") for line in explain_outcome(outcome)],
+        "sentences": explain_outcome(outcome),
         "declared": describe_terms(outcome),
         "any": bool(outcome.deal.units.any()),
     }
@@ -258,7 +256,7 @@ async def _run_or_complain(fields: Fields, name: str, work: Callable[[], Result]
     try:
         return await run_in_threadpool(work)
     except SottovoceError as error:
-        fields.complain(name, explain_error(error))
+        fields.complain(name, str(error))
     return None
 
 

@@ -32,7 +32,7 @@ from sottovoce.report.ledger import (
 from sottovoce.web.access_codes import IDLE, PREFIX, SECRET, AccessCodes, Visit
 from sottovoce.web.guard import mark_as_known
 from sottovoce.web.layout import download, get_workspace, mark_trusted, redirect, render
-from sottovoce.web.question_form import Fields, explain_error
+from sottovoce.web.question_form import Fields
 from sottovoce.web.workspace import Workspace
 
 __all__ = ["COOKIE", "AccessCodes", "routes"]
@@ -57,7 +57,7 @@ async def show_account(request: Request) -> Response:
             _make_statement, get_sql_ledger(get_workspace(request)), visit
         )
     except SottovoceError as error:
-        return _render_sign_in(request, 409, {"": explain_error(error)})
+        return _render_sign_in(request, 409, {"": str(error)})
     return _render_account(request, made)
 
 

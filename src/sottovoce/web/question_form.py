@@ -17,20 +17,12 @@ described. What is wrong is a sentence beside its field, also where the library 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sottovoce.data.source import DataSource
-from sottovoce.errors import (
-    InvalidBudget,
-    InvalidInput,
-    InvalidParameter,
-    InvalidSchema,
-    SottovoceError,
-    WeakRegularisation,
-)
+from sottovoce.errors import InvalidInput, SottovoceError
 from sottovoce.estimator import Estimator
 from sottovoce.estimators import Parameter, Question, list_questions
 from sottovoce.schema import Schema
@@ -140,10 +132,13 @@ class Fields:
         """Records what is wrong with a field; the first sentence stays."""
         self.complaints.setdefault(name, sentence)
 
+    def complain_about(self, error: SottovoceError, fields: Mapping[str, str]) -> None:
+        """Records an error of the library beside the field of its parameter.
 
-def explain_error(error: SottovoceError) -> str:
-    """Returns an error as a page says it: options of the command line are fields here."""
-    return re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda found: found[1].replace("-", " "), str(error))
+        ``fields`` are the fields of this form by parameter; an error about none of them is about
+        the form as a whole.
+        """
+        self.complain(fields.get(error.parameter or "", ""), str(error))
 
 
 def _parse_number(text: str) -> float | None:
@@ -251,17 +246,21 @@ def read_question(
         share=share,
         name=label,
     )
-    return _complete_question(fields, kind, said, parameters)
+    return _complete_question(fields, kind, said, parameters, schema)
 
 
 def _complete_question(
-    fields: Fields, kind: Question, said: DataSource, parameters: Mapping[str, Any]
+    fields: Fields,
+    kind: Question,
+    said: DataSource,
+    parameters: Mapping[str, Any],
+    schema: Schema,
 ) -> QuestionForm | None:
     try:
         asked = QuestionForm(kind, kind.complete_options(said), parameters)
         asked.question  # noqa: B018  # an option that does not fit is refused here, beside its field
     except InvalidInput as error:
-        fields.complain(_find_field(error, kind), explain_error(error))
+        fields.complain_about(error, map_fields(kind, schema))
         return None
     return asked
 
@@ -305,21 +304,29 @@ def name_spending_field(schema: Schema) -> str:
     return "share"
 
 
-def _find_field(error: InvalidInput, kind: Question) -> str:
-    """The field that an error of the library is about; "" stands for the whole form."""
-    names = {option.name for option in kind.form_parameters}
-    if isinstance(error, WeakRegularisation) and "alpha" in names:
-        return "alpha"
-    if isinstance(error, InvalidParameter):
-        named = [name for name in names if name in f"{error.found} {error.required}"]
-        if len(named) == 1:
-            return named[0]
-        return ""
-    if isinstance(error, InvalidSchema):
-        return "column"
-    if isinstance(error, InvalidBudget):
-        return "epsilon"
-    return ""
+#: Parameters of the library that the choice of a column decides about here.
+COLUMN_PARAMETERS = (
+    "column",
+    "bounds",
+    "missing",
+    "schema",
+    "schema.label",
+    "schema.columns",
+    "X",
+    "y",
+)
+
+
+def map_fields(kind: Question, schema: Schema) -> dict[str, str]:
+    """Return the fields of a question by the parameters of the library that they set."""
+    spending = name_spending_field(schema)
+    return {
+        **dict.fromkeys(COLUMN_PARAMETERS, "column"),
+        **dict.fromkeys(("epsilon", "share", "budget"), spending),
+        "question": "question",
+        "key": "key",
+        **{option.name: option.name for option in kind.form_parameters},
+    }
 
 
 #: What the column must be, by what a question reads.

@@ -40,7 +40,7 @@ from sottovoce.audit import audit_from_table
 from sottovoce.data.engine import get_table_label
 from sottovoce.data.files import is_text, list_files, read_header
 from sottovoce.data.source import DataSource
-from sottovoce.errors import BudgetExceeded, InvalidBudget, PlanChanged, SottovoceError
+from sottovoce.errors import SottovoceError
 from sottovoce.estimators import is_audited, list_questions
 from sottovoce.release import Release
 from sottovoce.report.audit import FOR_WHOM, make_audit_body
@@ -63,7 +63,7 @@ from sottovoce.web.layout import (
     render,
     show_refusal,
 )
-from sottovoce.web.question_form import Fields, QuestionForm, explain_error
+from sottovoce.web.question_form import Fields, QuestionForm
 from sottovoce.web.schema_form import write_toml
 from sottovoce.web.workspace import Job, Workspace
 
@@ -319,10 +319,8 @@ def _make_plan(desk: Workspace, name: str, fields: Fields) -> actions.NotedPlan 
         return None
     try:
         return actions.make_plan(desk, asked.said, asked.question)
-    except (BudgetExceeded, InvalidBudget) as error:
-        fields.complain(question_form.name_spending_field(desk.schemas[name]), explain_error(error))
     except SottovoceError as error:
-        fields.complain("", explain_error(error))
+        fields.complain_about(error, question_form.map_fields(asked.kind, desk.schemas[name]))
     return None
 
 
@@ -377,10 +375,8 @@ def _start_job(desk: Workspace, name: str, fields: Fields, key: str | None) -> s
         return actions.start_release(
             desk, asked.said, asked.question, key, agreed=fields.get_typed("plan")
         )
-    except PlanChanged as error:
-        fields.complain("", explain_error(error))
     except SottovoceError as error:
-        fields.complain("key", explain_error(error))
+        fields.complain_about(error, question_form.map_fields(asked.kind, desk.schemas[name]))
     return None
 
 

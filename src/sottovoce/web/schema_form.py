@@ -13,7 +13,7 @@ from typing import Any
 
 from sottovoce.errors import SottovoceError
 from sottovoce.schema import Column, Schema
-from sottovoce.web.question_form import LEAST_EPSILON, MOST_EPSILON, Fields, explain_error
+from sottovoce.web.question_form import LEAST_EPSILON, MOST_EPSILON, Fields
 
 COLUMN_KINDS = (("text", "leave out"), ("number", "a number"), ("factor", "one of several words"))
 ROLES = ("person", "budget")
@@ -100,7 +100,7 @@ def _read_pasted(fields: Fields, text: str, columns: Mapping[str, str]) -> Schem
     try:
         schema = Schema.loads(text)
     except SottovoceError as error:
-        fields.complain("toml", explain_error(error))
+        fields.complain("toml", str(error))
         return None
     named = {*schema.columns, *(getattr(schema, role) for role in ROLES)} - {None}
     if not named <= set(columns):

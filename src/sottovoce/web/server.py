@@ -314,7 +314,10 @@ def open_socket(port: int) -> socket.socket:
     """Returns a socket that listens on this machine alone; port 0 takes any that is free."""
     if port != 0 and port < LEAST_PORT:
         raise InvalidParameter(
-            "The port is reserved for others.", f"It is {LEAST_PORT} or more.", "Choose another."
+            "The port is reserved for others.",
+            f"It is {LEAST_PORT} or more.",
+            "Choose another.",
+            parameter="port",
         )
     try:
         return socket.create_server((HOSTS[0], port))
@@ -324,6 +327,7 @@ def open_socket(port: int) -> socket.socket:
         "The page cannot be opened on this port.",
         "Another program may listen there.",
         "Choose another.",
+        parameter="port",
     )
 
 

@@ -31,7 +31,7 @@ from sottovoce.web.layout import (
     render,
     show_refusal,
 )
-from sottovoce.web.question_form import Fields, explain_error
+from sottovoce.web.question_form import Fields
 from sottovoce.web.workspace import Workspace
 
 #: Accounts that a table's grants can be written to: the words of the books, and in words for
@@ -74,7 +74,7 @@ async def upload_table(request: Request) -> Response:
                 actions.upload, get_workspace(request), table.filename, table.file
             )
         except SottovoceError as error:
-            return show_tables(request, {"table": explain_error(error)})
+            return show_tables(request, {"table": str(error)})
     return redirect(f"/table/{name}")
 
 
@@ -153,7 +153,7 @@ def show_people(
         return _render_schema(
             request,
             schema_form.fill_schema_form(described, desk.get_table(name).columns),
-            _make_budget_complaint(error),
+            {SCHEMA_FIELDS.get(error.parameter or "", ""): str(error)},
         )
     actions.prefetch_census(desk, name)
     if fields is not None:
@@ -180,8 +180,22 @@ def show_people(
     )
 
 
-def _make_budget_complaint(error: SottovoceError) -> dict[str, str]:
-    return {"budget": explain_error(error)}
+#: The fields of a schema, and of grants for a whole table, by the parameters that they set.
+SCHEMA_FIELDS = {
+    "budget": "budget",
+    "column": "budget",
+    "epsilon": "budget",
+    "groups": "person",
+    "person": "person",
+    "text": "budget",  # a cell that is no number: of all columns only budgets are read as numbers
+}
+GRANT_FIELDS = {
+    "account": "account",
+    "currency": "account",
+    "delta": "delta",
+    "epsilon": "epsilon",
+    "neighbours": "account",
+}
 
 
 async def record_grants(request: Request) -> Response:
@@ -217,7 +231,7 @@ def _record_grants(desk: Workspace, name: str, fields: Fields) -> None:
         desk.session.grant(budgets, currency=currency, neighbours=neighbours, delta=delta)  # type: ignore[arg-type]
         actions.prefetch_census(desk, name)
     except SottovoceError as error:
-        fields.complain("account", explain_error(error))
+        fields.complain_about(error, GRANT_FIELDS)
 
 
 routes = [

@@ -62,7 +62,6 @@ from sottovoce.schema import Schema
 from sottovoce.session import Session
 from sottovoce.units import Units
 from sottovoce.web.access_codes import AccessCodes
-from sottovoce.web.question_form import explain_error
 
 #: Bytes that are read at once.
 PIECE = 2**18
@@ -179,6 +178,7 @@ def _refuse_names(names: list[str]) -> None:
             f"It names 1 to {MOST_COLUMNS} columns, each with 1 to {LONGEST_NAME} letters, "
             "digits or signs.",
             "Give every column one name, and leave out columns that no question needs.",
+            parameter="table",
         )
 
 
@@ -252,6 +252,7 @@ def _unusable_table_error() -> InvalidData:
         f"CSV is UTF-8 text with a header and lines of at most {LONGEST_LINE:,} bytes; Parquet is "
         "whole, not encrypted, and no larger unfolded than it can be read in pieces.",
         "Save the table again as one of the two.",
+        parameter="table",
     )
 
 
@@ -370,7 +371,7 @@ class Job:
         except JobCancelled:
             ended = ("cancelled", "Cancelled before anybody was charged.")
         except SottovoceError as error:
-            ended = ("failed", explain_error(error))
+            ended = ("failed", str(error))
         except (
             Exception
         ):  # not even the kind of error is told: after rows have been read it may depend on them
@@ -444,6 +445,7 @@ class CachedBalances:
                 "Somebody has no account of this kind.",
                 "",
                 "Write the table's grants into the books.",
+                parameter="person",
             )
         return found
 
@@ -537,7 +539,10 @@ class Workspace:
         """Returns a table by its random name; refuses one that is not on the desk."""
         if name not in self.tables:
             raise InvalidParameter(
-                "There is no such table on the desk.", "", "Upload it, or choose one that is there."
+                "There is no such table on the desk.",
+                "",
+                "Upload it, or choose one that is there.",
+                parameter="table",
             )
         return self.tables[name]
 
@@ -555,7 +560,10 @@ class Workspace:
         if len(self.tables) >= MAX_TABLES:
             self.scratch.delete(table.path)
             raise InvalidParameter(
-                "The desk is full.", f"It holds {MAX_TABLES} tables.", "Take one away first."
+                "The desk is full.",
+                f"It holds {MAX_TABLES} tables.",
+                "Take one away first.",
+                parameter="table",
             )
         self.tables[name] = table
 

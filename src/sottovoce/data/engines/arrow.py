@@ -64,6 +64,7 @@ def of_table(table: Any, watch: Watch | None = None) -> Engine:
             "The table can be read once only.",
             "Questions read it several times.",
             "Pass a dataset or a table.",
+            parameter="table",
         )
     if isinstance(table, pa.Table | ds.Dataset):
         _refuse_dropped_rows(table)
@@ -79,6 +80,7 @@ def of_table(table: Any, watch: Watch | None = None) -> Engine:
         "",
         "Pass a data frame, an Arrow table or dataset, a DuckDB relation, a Spark or Dask data "
         "frame, or a path.",
+        parameter="table",
     )
 
 
@@ -99,6 +101,7 @@ def _refuse_dropped_rows(table: Any) -> None:
                 "not tell who has one.",
                 "Pass the path of the files, or open them with ignore_empty_lines=False in "
                 "Arrow's ParseOptions.",
+                parameter="table",
             )
 
 

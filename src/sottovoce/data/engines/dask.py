@@ -135,7 +135,10 @@ def of_table(table: Any, watch: Watch | None = None) -> Engine:
     """An engine over a Dask data frame; each partition is folded by the worker that computes it."""
     if not isinstance(table, dd.DataFrame):
         raise WrongType(
-            "This is an object of Dask's, but not a table.", "", "Pass a Dask data frame."
+            "This is an object of Dask's, but not a table.",
+            "",
+            "Pass a Dask data frame.",
+            parameter="table",
         )
 
     def shares(client: Any, kernel: Any, columns: tuple[str, ...]) -> list[Any]:

@@ -92,6 +92,7 @@ def of_table(table: Any, watch: Watch | None = None) -> Engine:
         "This is an object of DuckDB's, but not a table.",
         "",
         "Pass a relation: con.sql('FROM claims'), for example.",
+        parameter="table",
     )
 
 
@@ -201,6 +202,7 @@ def _no_table_error() -> InvalidData:
         "A table of a database is named like hospital.duckdb#claims, and nobody may be writing "
         "to the database.",
         "Check both names, and close connections that write.",
+        parameter="table",
     )
 
 

@@ -147,7 +147,10 @@ def of_table(table: Any, watch: Watch | None = None) -> Engine:
     """An engine over a Spark data frame."""
     if not isinstance(table, DataFrame):
         raise WrongType(
-            "This is an object of Spark's, but not a table.", "", "Pass a Spark data frame."
+            "This is an object of Spark's, but not a table.",
+            "",
+            "Pass a Spark data frame.",
+            parameter="table",
         )
     kinds = {field.name: _classify_type(field.dataType) for field in table.schema.fields}
 
@@ -330,4 +333,5 @@ def _no_java_error() -> InvalidParameter:
         "Spark cannot start on this machine.",
         "It needs Java 17 or newer.",
         "Install Java and set JAVA_HOME, or choose another engine: arrow and duckdb need neither.",
+        parameter="engine",
     )
