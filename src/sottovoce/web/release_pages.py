@@ -280,13 +280,6 @@ def _make_audit_job(
     return work
 
 
-audit_routes = [
-    Route("/audit", show_audit_form),
-    Route("/audit", start_audit, methods=["POST"]),
-    Route("/audit/{name}", show_audit),
-]
-
-
 #: The questions whose losses an audit can tell.
 AUDITABLE_QUESTIONS = ("posterior sample", "ridge")
 
@@ -476,4 +469,7 @@ routes = [
     Route("/job/{name}/cancel", cancel_job, methods=["POST"]),
     Route("/release", show_release),
     Route("/release/{what}", download_file),
+    Route("/audit", show_audit_form),
+    Route("/audit", start_audit, methods=["POST"]),
+    Route("/audit/{name}", show_audit),
 ]
