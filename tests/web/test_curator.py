@@ -293,7 +293,7 @@ def test_the_audit_of_a_release(window, served, tmp_path):  # noqa: F811
         assert "CONFIDENTIAL" in told
         assert not re.search(r"p\d{4}", told)  # nobody is named unless asked for
         assert (
-            page.locator("svg.losses rect").first.evaluate("bar => getComputedStyle(bar).fill")
+            page.locator("svg.histogram rect").first.evaluate("bar => getComputedStyle(bar).fill")
             == "rgb(31, 111, 120)"
         )
 

@@ -279,4 +279,4 @@ def test_by_keyboard_alone_in_a_real_browser(window, width, scheme):  # noqa: F8
         page.click("text=Verify the books")
         shown(page, "text=The books add up")
         assert "person-0" not in page.content()
-        assert len(TIERS) * 2 == page.locator("svg.tiers rect").count()
+        assert len(TIERS) * 2 == page.locator("svg.bars rect").count()

@@ -116,7 +116,7 @@ def test_nothing_of_anybody_else_is_in_any_byte_that_a_visitor_gets(desk, app):
     answers = [
         client.get("/person"),
         client.get("/person/statement"),
-        client.get("/static/pictures.css"),
+        client.get("/static/style.css"),
     ]
     answers += [visitor(app).get("/person"), visitor(app).post("/person", data={"code": code[:-1]})]
     answers += [client.post("/person/leave"), client.get("/person")]
@@ -431,7 +431,7 @@ def test_by_keyboard_alone_in_a_real_browser(served, chromium, width, scheme):  
         "nothing is wider than the window"
     )
     assert (
-        page.evaluate("getComputedStyle(document.querySelector('.spent .own')).fill")
+        page.evaluate("getComputedStyle(document.querySelector('svg.share .own')).fill")
         != "rgb(0, 0, 0)"
     )
     tab_to(page, "textContent.trim()", "Leave")

@@ -41,8 +41,13 @@ from numpy.typing import NDArray
 from sottovoce.accounting import profiles, renyi
 from sottovoce.accounting.profiles import one_probability
 from sottovoce.arrays import Floats
-from sottovoce.audit import inputs, picture
-from sottovoce.audit.confidential import STAMP, ConfidentialArray, ConfidentialObject
+from sottovoce.audit import inputs
+from sottovoce.audit.confidential import (
+    STAMP,
+    ConfidentialArray,
+    ConfidentialObject,
+    draw_losses,
+)
 from sottovoce.audit.inputs import AuditInput, WorstRecord, read_described_input
 from sottovoce.audit.leverages import SINGULAR_BELOW, RidgeFit
 from sottovoce.audit.mechanisms import (
@@ -256,7 +261,7 @@ class PerInstance(ConfidentialObject):
         """The losses as a histogram on a logarithmic axis, with worst record and promise, as SVG.
         Confidential.
         """
-        return picture.draw_audit(self)
+        return draw_losses(self.epsilon, self.summary(), standalone=True)
 
 
 #: Less than so many times the median sets nobody apart.
