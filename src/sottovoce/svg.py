@@ -264,7 +264,7 @@ def draw_bars(
     name = "bars"
     if narrow:
         full = NARROW_BAR_LENGTH
-        name = "bars narrow"
+        name = "bars compact"
     left = LETTER * max(len(bar.name) for bar in bars) + GAP
     right = LETTER * max(len(bar.value) for bar in bars) + GAP
     longest = max(bar.length for bar in bars) or 1.0

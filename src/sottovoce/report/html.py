@@ -29,10 +29,15 @@ def make_page(title: str, body: str, *, style: str = "", private: bool = False) 
     private
         Whether it asks search engines to leave it alone.
     """
-    robots = ""
+    head = f"<style>\n{PAGE_STYLE}{style}</style>"
     if private:
-        robots = '<meta name="robots" content="noindex">\n'
-    return _PAGE.substitute(title=escape(title), robots=robots, style=PAGE_STYLE + style, body=body)
+        head = f'<meta name="robots" content="noindex">\n{head}'
+    return make_document(title, body, head)
+
+
+def make_document(title: str, body: str, head: str) -> str:
+    """Return a page with nothing in its head but what all pages have and ``head``."""
+    return _DOCUMENT.substitute(title=escape(title), body=body, head=head)
 
 
 def make_stamp(word: str, text: str) -> str:
@@ -88,7 +93,7 @@ td { white-space: nowrap; }
 figure { margin: 1.5rem 0; overflow-x: auto; }
 figcaption { margin-bottom: .3rem; }
 svg { width: 100%; min-width: 32rem; height: auto; }
-svg.narrow { min-width: 0; max-width: 30rem; }
+svg.compact { min-width: 0; max-width: 30rem; }
 svg.share { display: block; min-width: 0; height: 14px; }
 .wide { overflow-x: auto; }
 .stamp { border: 2px solid var(--stamp); color: var(--stamp); padding: .5rem .8rem;
@@ -105,16 +110,15 @@ svg.share { display: block; min-width: 0; height: 14px; }
 #: For pages on which no table has long names in its first column.
 NAMES_STYLE = "th:first-child { white-space: nowrap; }\n"
 
-_PAGE = Template("""\
+_DOCUMENT = Template("""\
 <!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-$robots<title>$title</title>
-<style>
-$style</style>
+<title>$title</title>
+$head
 </head>
 <body>
 $body
