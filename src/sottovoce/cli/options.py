@@ -35,6 +35,7 @@ import typer
 
 from sottovoce.cli.console import echo
 from sottovoce.data.engine import DEFAULT_TEXT_FORMAT, TextFormat, get_engine
+from sottovoce.data.files import guard_formula
 from sottovoce.data.kernels import as_floats
 from sottovoce.errors import (
     InconsistentBudget,
@@ -48,7 +49,6 @@ from sottovoce.errors import (
 from sottovoce.ledgers.addresses import SQLITE, get_key_folder
 from sottovoce.ledgers.addresses import open_ledger as opened_books
 from sottovoce.ledgers.sql_ledger import SqlLedger
-from sottovoce.report.market import guard_formula
 from sottovoce.session import Session
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ import csv
 import io
 import json
 import math
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
@@ -28,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from sottovoce.arrays import Floats
+from sottovoce.data.files import guard_formula
 from sottovoce.market import Allocation, Frontier
 from sottovoce.market.allocation import TRUTH_SENTENCES
 from sottovoce.market.terms import MarketTerms, Sellers
@@ -181,11 +181,6 @@ LINES = 8
 BANDS = 10
 #: Digits that hold every amount of whole coins.
 DIGITS = 60
-#: What a spreadsheet may take for a formula, also behind apostrophes: one apostrophe more can
-#: always be taken off.
-FORMULA_PATTERN = r"'*[=+\-@\t\r]"
-#: What is a plain number after all.
-NUMBER_PATTERN = r"^[+\-]?[0-9]+([.][0-9]+)?$"
 NOT_PROTECTED = (
     "Reported costs are not protected by differential privacy: whoever sees what a seller is paid, "
     "or how much is bought from them, can infer what they reported."
@@ -359,18 +354,6 @@ def _spell_amounts(amounts: Any, spell: Callable[[Any], str]) -> Iterator[str]:
     distinct, which = np.unique(amounts, return_inverse=True)
     told = [spell(amount) for amount in distinct.tolist()]
     return (told[place] for place in which.tolist())
-
-
-def guard_formula(name: str) -> str:
-    """Returns a name that no spreadsheet takes for a formula: with one apostrophe more, where it
-    begins like one.
-
-    Where a name begins with apostrophes and then like a formula, taking one off gives back what was
-    reported.
-    """
-    if re.match(FORMULA_PATTERN, name) and not re.match(NUMBER_PATTERN, name):
-        return f"'{name}"
-    return name
 
 
 def make_outcome_json(outcome: MarketOutcome) -> str:
