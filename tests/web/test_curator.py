@@ -463,7 +463,7 @@ def test_a_release_without_a_key_or_without_grants_charges_nobody(shared):
     assert "key" in wrong(answer)
     assert len(actions.read_entries(shared.desk)) == before
     assert (
-        "Not everybody&#39;s grant is in the books yet"
+        "Not everybody&#39;s grant is in the ledger yet"
         in shared.get(f"/question/{shared.name}", params=asked).text
     )
 

@@ -269,7 +269,7 @@ NOTABLE_MULTIPLE = 1.5
 FACT_WORDS = {
     "leverage": "features unlike the others' (leverage {} times the median)",
     "residual": "a label that the others do not foretell (residual {} times the median)",
-    "weight": "a louder voice than most (weight {} times the median)",
+    "weight": "a larger weight than most ({} times the median)",
     "rows": "more rows than most ({} times the median)",
 }
 SUMMARY_SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)

@@ -84,7 +84,7 @@ def make_statement_page(statement: Statement) -> str:
         made_by=escape(statement.made_by),
         proof=f"{SCRIPT}\n{statement.to_json()}</script>",
     )
-    return make_page("What the books say about one person", body, style=_STYLE, private=True)
+    return make_page("Account of one person", body, style=_STYLE, private=True)
 
 
 def _explain_signature(statement: Statement) -> str:
@@ -93,7 +93,7 @@ def _explain_signature(statement: Statement) -> str:
         return ""
     key = escape(statement.key)
     return (
-        "\n<p>The books have signed it. If the curator has published this public key, the page "
+        "\n<p>The ledger has signed it. If the curator has published this public key, the page "
         "can be checked with it "
         f'alone, in the same way with --key:</p>\n<p class="head">{key}</p>'
     )
@@ -271,7 +271,7 @@ _STYLE = """\
 
 _BODY = Template("""\
 $stamp
-<h1>What the books say about $person</h1>
+<h1>Account of $person</h1>
 <p class="soft">Ledger $books, up to entry $last. Amounts are exact, and count all rows of this \
 person together.</p>
 $accounts
@@ -286,17 +286,17 @@ $meaning
 <h2>Everything that was ever written</h2>
 $lines
 <h2>How to check it</h2>
-<p>The head of the books when this page was made:</p>
+<p>The head of the ledger when this page was made:</p>
 <p class="head">$head</p>
 <p>Compare it with a head that the curator has published; every certificate of a release has one. \
 Then, without the
-books and without their key:</p>
+ledger and without its key:</p>
 <p class="head">sottovoce ledger check THIS-PAGE.html --head HEAD</p>$signed
 <p>It computes every digest again from the proof inside this page, and makes the page again from \
 the proof. This shows
 that these amounts were booked, and when. It cannot show that nothing else was booked about you, \
 nor that the digest in
-the proof is that of your name: only the curator, who has the books and their key, can.</p>
+the proof is that of your name: only the curator, who has the ledger and its key, can.</p>
 <p class="soft">Made by $made_by. Nobody else is named on this page.</p>
 $proof""")
 

@@ -63,8 +63,8 @@ def draw_plan(plan: Plan) -> str:
         *_warn_of_left_out(plan),
         "<h3>What it costs whom</h3>",
         make_table(*tabulate_payers(plan)),
-        '<p class="soft">Voice is the share of the answer that a group has: whoever grants more '
-        "is heard more.</p>",
+        '<p class="soft">The share of weight is how much a group counts in the answer: whoever '
+        "grants more counts more.</p>",
         *(_draw_worth(plan) if plan.question == "ridge" else []),
     ]
     if "classes" in plan.parameters:
@@ -104,7 +104,7 @@ def _warn_of_left_out(plan: Plan) -> list[str]:
 
 
 def count_left_out(plan: Plan) -> int:
-    """Returns how many have not enough left in the books for this, and are not heard."""
+    """Returns how many have not enough left in the books for this, and are left out."""
     kinds = plan.budgets.kinds
     return int(kinds.people[kinds.epsilon == 0].sum())
 
@@ -182,7 +182,7 @@ def tabulate_payers(plan: Plan) -> tuple[list[str], list[list[str]]]:
     careful.
     """
     people = plan.guarantee.unit == "person"
-    heads = ["granted ε", "spent ε", *(["people"] if people else []), "rows", "voice"]
+    heads = ["granted ε", "spent ε", *(["people"] if people else []), "rows", "share of weight"]
     lines = [
         [
             f"{line['granted']:.6g}",

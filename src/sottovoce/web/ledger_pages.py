@@ -42,7 +42,7 @@ PAGE_SIZE = 50
 MAX_LINES_AT_ONCE = 200_000
 #: What an entry is, in words.
 ENTRY_WORDS = {
-    "open": "books begun",
+    "open": "ledger begun",
     "grant": "grants",
     "reserve": "charged for the release",
     "publish": "stored the release",
@@ -70,7 +70,7 @@ async def show_ledger(request: Request) -> Response:
 async def start_verification(request: Request) -> Response:
     """Begins to compute every balance and digest again."""
     desk = get_workspace(request)
-    name = desk.jobs.start(lambda job: actions.verify_ledger(desk), "Verifying the books")
+    name = desk.jobs.start(lambda job: actions.verify_ledger(desk), "Verifying the ledger")
     return redirect(f"/ledger/verify/{name}")
 
 

@@ -110,18 +110,18 @@ def _describe_text_format(table: str) -> str:
 
 def write_certificate(release: Release, key: str) -> str:
     """Returns the certificate in plain words, as text."""
-    paper = release.certificate
+    certificate = release.certificate
     heads = [
         f"Certificate of the release “{key}”",
         "",
         release.explain(),
         "",
-        f"Plan: {paper.plan_digest}",
+        f"Plan: {certificate.plan_digest}",
     ]
-    if paper.ledger is not None:
+    if certificate.ledger is not None:
         heads.append(
-            f"Ledger: {paper.ledger['id']}, entry {paper.ledger['entry']}, head "
-            f"{paper.ledger['head']}"
+            f"Ledger: {certificate.ledger['id']}, entry {certificate.ledger['entry']}, head "
+            f"{certificate.ledger['head']}"
         )
     return "\n".join(heads) + "\n"
 
@@ -428,7 +428,7 @@ def show_release(request: Request) -> Response:
         sentences=sentences,
         promised=mark_trusted(tabulate_promise(made)),
         why=why,
-        paper=made.certificate,
+        certificate=made.certificate,
         scripted=_find_question(request) is not None,
         auditable=made.question in AUDITABLE_QUESTIONS,
     )

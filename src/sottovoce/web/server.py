@@ -253,7 +253,7 @@ SLOW_MODULE = "sottovoce.estimators.ridge"
 #: What is shown meanwhile; it asks again by itself, is answered by the rooms, and has no style that
 #: it would wait for.
 LOADING_PAGE = make_bare_page(
-    "<p>The books are being opened. This page goes on by itself.</p>"
+    "<p>The ledger is being opened. This page goes on by itself.</p>"
 ).encode()
 
 

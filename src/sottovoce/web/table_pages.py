@@ -227,6 +227,6 @@ routes = [
     Route("/table/{table}/people", show_people),
     Route("/table/{table}/schema.toml", download_schema),
     Route("/table/{table}/grant", record_grants, methods=["POST"]),
-    Route("/table/{table}/take-away", remove_table, methods=["POST"]),
+    Route("/table/{table}/remove", remove_table, methods=["POST"]),
     *release_pages.routes,
 ]

@@ -443,7 +443,7 @@ class CachedBalances:
             raise UnknownPeople(
                 "Somebody has no account of this kind.",
                 "",
-                "Write the table's grants into the books.",
+                "Write the table's grants to the ledger.",
             )
         return found
 
@@ -537,7 +537,7 @@ class Workspace:
         """Returns a table by its random name; refuses one that is not on the desk."""
         if name not in self.tables:
             raise InvalidParameter(
-                "There is no such table on the desk.", "", "Upload it, or choose one that is there."
+                "There is no such table.", "", "Upload it, or choose one that is there."
             )
         return self.tables[name]
 
