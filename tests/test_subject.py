@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -33,7 +34,7 @@ label = "pay"
 kind = "number"
 low = 18
 high = 90
-unit = "year"
+unit = "years"
 [columns.pay]
 kind = "number"
 low = 0
@@ -165,10 +166,10 @@ def test_units_are_told_with_every_number():
     schema = sv.Schema.loads(SCHEMA)
     ages = pd.DataFrame({"age": np.linspace(20, 80, N)})
     release = sv.Ridge(bounds=schema).fit(ages, pd.Series(VALUES, name="pay"), epsilon=1.0).release_
-    assert release.units == {"age": "year", "pay": "kEUR"}
+    assert release.units == {"age": "years", "pay": "kEUR"}
     text = release.explain()
     assert "All are in kEUR" in text
-    assert "per year" in text
+    assert re.search(r"\d per year\b", text)
     assert "between 0 and 10 kEUR" in text
     assert "kEUR (root mean square" in text
     assert "kEUR" in draw_answer(release)

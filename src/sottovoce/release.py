@@ -31,6 +31,7 @@ from sottovoce.wording import (
     format_odds,
     has_quantiles,
     list_errors,
+    name_one_unit,
     name_quantiles,
     round_to_error,
     warn_if_uninformative,
@@ -251,7 +252,8 @@ class Release:
             told.append(
                 (
                     name,
-                    round_to_error(number, own.get(name, error)) + (f" per {per}" if per else ""),
+                    round_to_error(number, own.get(name, error))
+                    + (f" per {name_one_unit(per)}" if per else ""),
                 )
             )
         return told

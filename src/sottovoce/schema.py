@@ -389,12 +389,13 @@ def _draft_column(name: str, kind: str) -> str:
     if name.replace("_", "").replace("-", "").isalnum() and name.isascii():
         quoted = name
     else:
-        quoted = _quote_toml_key(name)
+        quoted = quote_toml(name)
     return f'\n[columns.{quoted}]\nkind = "{kind}"\n{blanks.get(kind, "")}'
 
 
-def _quote_toml_key(name: str) -> str:
-    escaped = "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in name)
+def quote_toml(text: str) -> str:
+    """Return text in quotes as TOML reads it, whatever is in it."""
+    escaped = "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in text)
     return f'"{escaped}"'
 
 

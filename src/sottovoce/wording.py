@@ -155,6 +155,21 @@ def get_unit(told: PlanOrRelease) -> str:
     return told.subject.units.get(told.subject.column or "", "")
 
 
+def name_one_unit(unit: str) -> str:
+    """Return a unit as one of it is called, where that can be told from its spelling.
+
+    >>> [name_one_unit(unit) for unit in ("years", "countries", "kg", "ms", "celsius", "EUR")]
+    ['year', 'country', 'kg', 'ms', 'celsius', 'EUR']
+    """
+    if not (unit.isalpha() and unit.islower() and len(unit) > 3):
+        return unit
+    if unit.endswith("ies"):
+        return f"{unit.removesuffix('ies')}y"
+    if unit.endswith(("ss", "us", "is", "siemens")):
+        return unit
+    return unit.removesuffix("s")
+
+
 def describe_unit(told: PlanOrRelease) -> str:
     """Returns the unit of the column, or of the label, also where none was declared."""
     if is_model(told):

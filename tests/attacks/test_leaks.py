@@ -28,7 +28,7 @@ from sottovoce.audit.inputs import make_row, split_record
 from sottovoce.cli import options as options_module
 from sottovoce.cli.console import exit_on_error
 from sottovoce.cli.main import app
-from sottovoce.cli.predict import guard_formulas
+from sottovoce.cli.predict import copy_as_text
 from sottovoce.ledgers import keyfile
 from sottovoce.web import workspace
 from sottovoce.web.workspace import Workspace
@@ -110,8 +110,8 @@ ATTEMPTS = [
     *(lambda x=x: make_row(x) for x in not_a_number()[:3]),
     lambda: make_row({"x": type(SECRET, (), {})()}),
     lambda: split_record(SECRET),
-    lambda: guard_formulas(pa.array([SECRET.encode() + b"\xff"])),
-    lambda: guard_formulas(pa.array([[SECRET]])),
+    lambda: copy_as_text(pa.array([SECRET.encode() + b"\xff"])),
+    lambda: copy_as_text(pa.array([[SECRET]])),
     lambda: keyfile.check_release(SECRET),
     lambda: keyfile.check_release(json.dumps({"certificate": {"ledger": {"key": SECRET}}})),
     *(lambda x=x: sv.Mean(bounds=(0, 1)).fit(x, epsilon=1.0) for x in not_a_number()),

@@ -123,7 +123,7 @@ def test_a_plan_shows_who_pays_what_in_the_words_of_a_release(run, folder, words
         "spent ε",
         "people",
         "rows",
-        "voice",
+        "share of weight",
         "Promise: pure ε for each person",
         "Expected error",
     ):

@@ -25,8 +25,9 @@ from typer.testing import CliRunner
 import sottovoce as sv
 from sottovoce.cli import console
 from sottovoce.cli import market as module
+from sottovoce.data.files import guard_formula
 from sottovoce.market import Allocation
-from sottovoce.report.market import NOT_PROTECTED, MarketOutcome, guard_formula
+from sottovoce.report.market import NOT_PROTECTED, MarketOutcome
 
 SELLERS = 60
 #: From 0.7 to 5.3 in an order that has nothing to do with names: four below the range 1 to 5 and

@@ -15,7 +15,7 @@ import pytest
 from pyarrow import csv
 
 import sottovoce as sv
-from sottovoce.cli.predict import guard_formulas
+from sottovoce.cli.predict import copy_as_text
 from sottovoce.data import engine
 
 
@@ -83,6 +83,8 @@ def test_names_are_copied_in_order_and_formulas_made_harmless(run, clinic, model
         ("\t=1", "'\t=1"),
         ("\r=1", "'\r=1"),
         ("@SUM(A1)", "'@SUM(A1)"),
+        ("'=1", "''=1"),
+        ("'a", "'a"),
         ("-12.5", "-12.5"),
         ("+49123", "+49123"),
         ("a=b", "a=b"),
@@ -90,7 +92,7 @@ def test_names_are_copied_in_order_and_formulas_made_harmless(run, clinic, model
     ],
 )
 def test_what_a_spreadsheet_would_run_gets_an_apostrophe(cell, copied):
-    assert guard_formulas(pa.array([cell])).to_pylist() == [copied]
+    assert copy_as_text(pa.array([cell])).to_pylist() == [copied]
 
 
 def test_numbers_dates_and_dictionaries_are_copied_as_they_are(run, clinic, model, new):

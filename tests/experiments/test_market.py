@@ -275,7 +275,7 @@ def test_a_frontier_with_others_beside_it():
     kinds = [
         circle.get("class") for circle in picture.findall("{http://www.w3.org/2000/svg}circle")
     ]
-    assert kinds == [None, None, "other", "other"]  # what buys nothing has no place
+    assert kinds == ["own", "own", "second", "second"]  # what buys nothing has no place
     assert any(
         text.text == "dear & <old>" for text in picture.iter("{http://www.w3.org/2000/svg}text")
     )

@@ -248,7 +248,7 @@ def test_a_frontier_trades_errors_for_money():
     assert len(frontier.describe().splitlines()) == 3 * 6
     picture = ElementTree.fromstring(frontier.svg())
     circles = picture.findall("{http://www.w3.org/2000/svg}circle")
-    assert [circle.get("class") for circle in circles] == [None] * 5 + ["other"] * 5
+    assert [circle.get("class") for circle in circles] == ["own"] * 5 + ["second"] * 5
 
 
 @pytest.mark.parametrize("prior", [None, [sv.market.prior.uniform(1, 5)] * 100])

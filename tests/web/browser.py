@@ -150,7 +150,7 @@ def describe(page, table: Path) -> None:
     """Lays a table on the desk, and types in what is public about it."""
     page.goto("/")
     page.set_input_files("#table", table)
-    page.get_by_role("button", name="Lay it on the desk").click()
+    page.get_by_role("button", name="Open table").click()
     shown(page, "#person")
     page.select_option("#person", "id")
     page.select_option("#budget", "tier")
@@ -161,7 +161,7 @@ def describe(page, table: Path) -> None:
     page.fill("#levels-2", "no, yes")
     page.fill("#low-3", "0")
     page.fill("#high-3", "20000")
-    page.get_by_role("button", name="Keep this").click()
+    page.get_by_role("button", name="Save, and see").click()
     shown(page, "role=heading[name='Who grants how much']")
 
 

@@ -294,7 +294,7 @@ def test_the_audit_of_a_release(window, served, tmp_path):  # noqa: F811
         assert "CONFIDENTIAL" in told
         assert not re.search(r"p\d{4}", told)  # nobody is named unless asked for
         assert (
-            page.locator("svg.losses rect").first.evaluate("bar => getComputedStyle(bar).fill")
+            page.locator("svg.histogram rect").first.evaluate("bar => getComputedStyle(bar).fill")
             == "rgb(31, 111, 120)"
         )
 
@@ -464,7 +464,7 @@ def test_a_release_without_a_key_or_without_grants_charges_nobody(shared):
     assert "key" in wrong(answer)
     assert len(actions.read_entries(shared.desk)) == before
     assert (
-        "Not everybody&#39;s grant is in the books yet"
+        "Not everybody&#39;s grant is in the ledger yet"
         in shared.get(f"/question/{shared.name}", params=asked).text
     )
 

@@ -141,7 +141,7 @@ def verdict(client):
 
 def test_verifying_says_in_words_whether_the_books_add_up(client, desk, tmp_path):
     assert (
-        "The books add up: every balance and every digest of 5 entries was computed again"
+        "The ledger adds up: every balance and every digest of 5 entries was computed again"
         in verdict(client)
     )
     with sqlite3.connect(tmp_path / "books.db") as database:
@@ -252,7 +252,7 @@ def test_a_code_is_shown_once_and_opens_that_persons_page(client, desk):
 
 def test_sealed_books_say_so(client, desk):
     desk.session.ledger.seal(3, "ab" * 32)
-    assert "These books are sealed" in client.get("/ledger").text
+    assert "This ledger is sealed" in client.get("/ledger").text
     refused = client.post("/ledger/person", data={**GRANT, "amount": "0.7"})
     assert (refused.status_code, complaints(refused.text)) == (422, {"amount"})
     assert "These books are sealed" in refused.text
@@ -276,7 +276,7 @@ def test_by_keyboard_alone_in_a_real_browser(window, width, scheme):  # noqa: F8
         shown(page, "#new-code")
         assert Axe().run(page).violations_count == 0
         page.goto("/ledger")
-        page.click("text=Verify the books")
-        shown(page, "text=The books add up")
+        page.click("text=Verify the ledger")
+        shown(page, "text=The ledger adds up")
         assert "person-0" not in page.content()
-        assert len(TIERS) * 2 == page.locator("svg.tiers rect").count()
+        assert len(TIERS) * 2 == page.locator("svg.bars rect").count()

@@ -326,7 +326,7 @@ def test_the_slider_moves_the_outcome_in_a_real_browser_by_keyboard(window, serv
             "load"
         ):  # the picture is on the page before, too, if one waits a little
             page.keyboard.press("Enter")
-        shown(page, "#outcome svg.frontier")
+        shown(page, "#outcome svg.curves")
         assert Axe().run(page).violations_count == 0
         assert page.evaluate("document.documentElement.scrollWidth") == width
         first = page.inner_text("#outcome .note")
@@ -336,7 +336,7 @@ def test_the_slider_moves_the_outcome_in_a_real_browser_by_keyboard(window, serv
             page.keyboard.press("ArrowRight")
         shown(page, "#outcome .note:has-text('The budget is 632.456')")
         assert page.inner_text("#outcome .note") != first
-        page.click("text=Take this over as grants")
+        page.click("text=Use these as grants")
         shown(page, "#sure")
         assert Axe().run(page).violations_count == 0
         page.focus("#sure")

@@ -61,7 +61,7 @@ def shown_in(app, code):
 def test_the_page_tells_what_is_allowed_spent_and_on_what_in_words(desk, app):
     client = shown_in(app, desk.codes.issue("person-001"))
     seen = text(client.get("/person").text)
-    assert "What the books say about person-001" in seen
+    assert "Account of person-001" in seen
     assert (
         "nobody can tell what your data say with more than 1.111 times better odds than without "
         "them" in seen
@@ -116,7 +116,7 @@ def test_nothing_of_anybody_else_is_in_any_byte_that_a_visitor_gets(desk, app):
     answers = [
         client.get("/person"),
         client.get("/person/statement"),
-        client.get("/static/pictures.css"),
+        client.get("/static/style.css"),
     ]
     answers += [visitor(app).get("/person"), visitor(app).post("/person", data={"code": code[:-1]})]
     answers += [client.post("/person/leave"), client.get("/person")]
@@ -425,13 +425,13 @@ def test_by_keyboard_alone_in_a_real_browser(served, chromium, width, scheme):  
     page.keyboard.type(code)
     page.keyboard.press("Enter")
     shown(page, "text=How to check it")
-    assert page.inner_text("h1") == "What the books say about person-001"
+    assert page.inner_text("h1") == "Account of person-001"
     assert Axe().run(page).violations_count == 0
     assert page.evaluate("document.documentElement.scrollWidth") == width, (
         "nothing is wider than the window"
     )
     assert (
-        page.evaluate("getComputedStyle(document.querySelector('.spent .own')).fill")
+        page.evaluate("getComputedStyle(document.querySelector('svg.share .own')).fill")
         != "rgb(0, 0, 0)"
     )
     tab_to(page, "textContent.trim()", "Leave")

@@ -8,12 +8,17 @@ them out by hand, knowing what they do.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sottovoce.arrays import Floats
 from sottovoce.errors import Confidential
+from sottovoce.svg import draw_histogram
+
+if TYPE_CHECKING:
+    from sottovoce.audit.instance_losses import Summary
 
 STAMP = "CONFIDENTIAL, for the curator alone"
 
@@ -88,3 +93,28 @@ class ConfidentialArray(np.ndarray[Any, np.dtype[np.float64]]):
 
     def __repr__(self) -> str:
         return f"<Losses of {self.size}: {STAMP}>"
+
+
+def find_median(losses: Floats) -> float:
+    """Return the median, one of the losses themselves."""
+    return float(np.quantile(losses, 0.5, method="inverted_cdf"))
+
+
+def draw_losses(
+    losses: Any, summary: Summary, *, unit: str = "rows", standalone: bool = False
+) -> str:
+    """Return losses as a histogram on a logarithmic axis, with marks for the median, the worst
+    record and the promise, stamped as confidential.
+    """
+    losses = np.asarray(losses)
+    marks = {"median": find_median(losses), "any record": summary.for_all}
+    if summary.promised is not None:
+        marks["promised"] = summary.promised[1]
+    return draw_histogram(
+        losses,
+        {f"{name}: ε = {mark:.3g}": mark for name, mark in marks.items() if mark is not None},
+        f"How many {unit} lost how much, as ε on a logarithmic axis ({STAMP})",
+        unit=unit,
+        across="ε, each step is ten times more",
+        standalone=standalone,
+    )

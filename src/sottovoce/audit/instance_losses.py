@@ -41,8 +41,13 @@ from numpy.typing import NDArray
 from sottovoce.accounting import profiles, renyi
 from sottovoce.accounting.profiles import one_probability
 from sottovoce.arrays import Floats
-from sottovoce.audit import inputs, picture
-from sottovoce.audit.confidential import STAMP, ConfidentialArray, ConfidentialObject
+from sottovoce.audit import inputs
+from sottovoce.audit.confidential import (
+    STAMP,
+    ConfidentialArray,
+    ConfidentialObject,
+    draw_losses,
+)
 from sottovoce.audit.inputs import AuditInput, WorstRecord, read_described_input
 from sottovoce.audit.leverages import SINGULAR_BELOW, RidgeFit
 from sottovoce.audit.mechanisms import (
@@ -256,7 +261,7 @@ class PerInstance(ConfidentialObject):
         """The losses as a histogram on a logarithmic axis, with worst record and promise, as SVG.
         Confidential.
         """
-        return picture.draw_audit(self)
+        return draw_losses(self.epsilon, self.summary(), standalone=True)
 
 
 #: Less than so many times the median sets nobody apart.
@@ -264,7 +269,7 @@ NOTABLE_MULTIPLE = 1.5
 FACT_WORDS = {
     "leverage": "features unlike the others' (leverage {} times the median)",
     "residual": "a label that the others do not foretell (residual {} times the median)",
-    "weight": "a louder voice than most (weight {} times the median)",
+    "weight": "a larger weight than most ({} times the median)",
     "rows": "more rows than most ({} times the median)",
 }
 SUMMARY_SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)

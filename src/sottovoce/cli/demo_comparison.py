@@ -39,8 +39,8 @@ import sottovoce as sv
 from sottovoce.arrays import Floats, to_matrix
 from sottovoce.data.encoding import Recoding
 from sottovoce.estimators.baselines import Sampled, Uniform
-from sottovoce.report.html import make_page, make_table
-from sottovoce.report.svg import BARS_STYLE, Bar, draw_bars
+from sottovoce.report.html import make_figure, make_page, make_table
+from sottovoce.svg import Bar, draw_bars
 
 #: A feature is a number with a range, or a factor with levels.
 ColumnRanges = dict[str, tuple[float, float] | tuple[str, str]]
@@ -476,7 +476,7 @@ def make_report(contests: Sequence[Comparison], caution: str) -> str:
         studies="\n".join(_draw_dataset(held) for held in contests),
         caution=escape(caution),
     )
-    return make_page("sottovoce: what personal budgets are worth", body, style=BARS_STYLE)
+    return make_page("sottovoce: what personal budgets are worth", body)
 
 
 def _draw_dataset(held: Comparison) -> str:
@@ -507,7 +507,7 @@ def _draw_errors(title: str, ways: Sequence[ComparedMethod]) -> str:
         Bar(way.name, way.error, format_error(way.error), kind)
         for way, kind in zip(ways, kinds, strict=True)
     ]
-    return draw_bars(title, lines, floor=ways[-1].error)
+    return make_figure(title, draw_bars(title, lines, floor=ways[-1].error))
 
 
 _STUDY = Template("""\

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from sottovoce.data.engine import TextFormat, Watch
     from sottovoce.release import Release
 
-#: What a spreadsheet may take for the beginning of a formula.
-FORMULA_PATTERN = r"^[=+\-@\t\r]"
 #: Up to here predictions for standard output wait in memory until all are there; beyond, on disc.
 IN_MEMORY = 2**24
 
@@ -151,7 +149,7 @@ class _PredictionKernel:
         if self.id_column is None:
             copied = {}
         else:
-            copied = {self.id_column: guard_formulas(batch.column(self.id_column))}
+            copied = {self.id_column: copy_as_text(batch.column(self.id_column))}
         return len(batch), _format_csv({**copied, **self._predict_cells(batch)}, header=False)
 
     def _predict_cells(self, batch: Any) -> dict[str, Any]:
@@ -159,18 +157,17 @@ class _PredictionKernel:
 
         told = self.model.predict_batch(batch)
         if self.model.classes:
-            return {**told, PREDICTION: guard_formulas(pa.array(told[PREDICTION]))}
+            return {**told, PREDICTION: copy_as_text(pa.array(told[PREDICTION]))}
         return told
 
 
-def guard_formulas(column: Any) -> Any:
-    """Returns a column to be copied, with an apostrophe before text that a spreadsheet would take
+def copy_as_text(column: Any) -> Any:
+    """Returns a column to be copied, its text with an apostrophe where a spreadsheet would take it
     for a formula.
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    from sottovoce.report.market import NUMBER_PATTERN
+    from sottovoce.data.files import guard_formulas
 
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -181,20 +178,16 @@ def guard_formulas(column: Any) -> Any:
         text = column.cast(pa.string())
     if text is None:
         raise _not_copied_error()
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        return text  # numbers and dates are what they are
-    risky = pc.and_(
-        pc.match_substring_regex(text, FORMULA_PATTERN),
-        pc.invert(pc.match_substring_regex(text, NUMBER_PATTERN)),
-    )
-    return pc.if_else(risky, pc.binary_join_element_wise("'", text, ""), text)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return guard_formulas(text)
+    return text  # numbers and dates are what they are
 
 
 def _format_csv(columns: dict[str, Any], *, header: bool) -> bytes:
     import pyarrow as pa
     from pyarrow import csv
 
-    heads = guard_formulas(pa.array(list(columns), pa.string())).to_pylist()
+    heads = copy_as_text(pa.array(list(columns), pa.string())).to_pylist()
     written = pa.BufferOutputStream()
     table = pa.table(list(columns.values()), names=heads)
     csv.write_csv(table, written, csv.WriteOptions(include_header=header))

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow import csv as pacsv
 from pyarrow.fs import LocalFileSystem
@@ -50,6 +51,11 @@ BYTE_ORDER_MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+#: What a spreadsheet may take for a formula, also behind apostrophes: the one that is put before it
+#: can always be taken off again.
+FORMULA_PATTERN = r"^'*[=+\-@\t\r]"
+#: What is a plain number after all.
+NUMBER_PATTERN = r"^[+\-]?[0-9]+([.][0-9]+)?$"
 #: A piece that a worker opens has about so many rows, and at least one row group.
 PIECE_ROWS = 2**20
 #: Cells of a batch, at most: a wide table comes in batches of fewer rows, which fit the cache and
@@ -485,3 +491,21 @@ def _missing_file_error() -> InvalidData:
         "Bring the file back, or take the census again without it.",
         parameter="table",
     )
+
+
+def guard_formula(text: str) -> str:
+    """Return text that no spreadsheet takes for a formula: with one apostrophe more, where it
+    begins like one.
+    """
+    if re.match(FORMULA_PATTERN, text) and not re.fullmatch(NUMBER_PATTERN, text):
+        return f"'{text}"
+    return text
+
+
+def guard_formulas(column: Any) -> Any:
+    """Return a column of text of which no spreadsheet takes a cell for a formula."""
+    risky = pc.and_(
+        pc.match_substring_regex(column, FORMULA_PATTERN),
+        pc.invert(pc.match_substring_regex(column, NUMBER_PATTERN)),
+    )
+    return pc.if_else(risky, pc.binary_join_element_wise("'", column, ""), column)

@@ -23,7 +23,6 @@ import math
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -38,6 +37,7 @@ from sottovoce.estimator import read_source
 from sottovoce.market.optimiser import Buyer, Whole
 from sottovoce.market.prior import Prices
 from sottovoce.schema import Bounds, Schema
+from sottovoce.svg import draw_curves
 
 #: A description lists at most this many groups of sellers, an explanation this many steps of price.
 LINES = 8
@@ -352,28 +352,6 @@ TRUTH_SENTENCES = (
 )
 
 
-#: The picture in its own units: margins, the field, and room for words.
-LEFT = 70
-WIDE = 560
-HIGH = 260
-ABOVE = 24
-BELOW = 56
-
-FRONTIER_STYLE = """\
-svg.frontier { --ink: #23211d; --soft: #6a655c; --line: #dedad0; --own: #1f6f78;
-  --other: #a8622a; font: 14px Georgia, "Times New Roman", serif; }
-@media (prefers-color-scheme: dark) {
-  svg.frontier { --ink: #e8e5de; --soft: #a09a8e; --line: #38383a; --own: #5fb8c2;
-    --other: #d99a63; }
-}
-svg.frontier text { fill: var(--soft); }
-svg.frontier polyline { stroke: var(--own); fill: none; stroke-width: 1.5; }
-svg.frontier circle { fill: var(--own); }
-svg.frontier polyline.other { stroke: var(--other); stroke-dasharray: 5 4; }
-svg.frontier circle.other { fill: var(--other); }
-svg.frontier line { stroke: var(--line); }"""
-
-
 @dataclass(frozen=True)
 class Point:
     """The outcome at one trade-off."""
@@ -411,22 +389,22 @@ class Frontier:
             lines += [f"{name}:", *map(_format_point, other.points)]
         return "\n".join(lines)
 
-    def svg(self) -> str:
-        """Returns the picture: payments along, bounds on the error upwards, both on logarithmic
+    def svg(self, *, standalone: bool = True) -> str:
+        """Return the picture: payments across, bounds on the error upwards, both on logarithmic
         axes.
+
+        Parameters
+        ----------
+        standalone
+            Whether it carries its own style, for a file or a page of your own. The pages of this
+            package have that style.
         """
-        curves = [
-            ("", _take_logarithms(self)),
-            *((name, _take_logarithms(other)) for name, other in self.others),
-        ]
-        title = "What a smaller bound on the error costs, on logarithmic axes"
-        return (
-            f'<svg class="frontier" viewBox="0 0 {LEFT + WIDE + 30} {ABOVE + HIGH + BELOW}" '
-            'role="img" '
-            'xmlns="http://www.w3.org/2000/svg" '
-            f'aria-label="{escape(title)}">\n<style>{FRONTIER_STYLE}</style>\n'
-            + "\n".join(_draw_curves([(name, places) for name, places in curves if places]))
-            + "\n</svg>"
+        return draw_curves(
+            [("", _list_places(self)), *((name, _list_places(o)) for name, o in self.others)],
+            "What a smaller bound on the error costs, on logarithmic axes",
+            across="all payments together",
+            up="bound on the error",
+            standalone=standalone,
         )
 
 
@@ -434,82 +412,12 @@ def _format_point(p: Point) -> str:
     return f"{p.trade_off:12.4g} {p.expected_error:12.4g} {p.payment:12.6g} {p.total_epsilon:12.6g}"
 
 
-def _take_logarithms(frontier: Frontier) -> list[tuple[float, float]]:
-    """Returns what can be shown on logarithmic axes, by payment: whoever buys nothing has no place
+def _list_places(frontier: Frontier) -> list[tuple[float, float]]:
+    """Return what can be shown on logarithmic axes, by payment: whoever buys nothing has no place
     there.
     """
-    shown = sorted(
-        (p.payment, p.expected_error)
-        for p in frontier.points
-        if p.payment > 0 and p.expected_error > 0
+    return sorted(
+        (point.payment, point.expected_error)
+        for point in frontier.points
+        if point.payment > 0 and 0 < point.expected_error < math.inf
     )
-    return [(math.log10(x), math.log10(y)) for x, y in shown if math.isfinite(y)]
-
-
-def _draw_curves(curves: list[tuple[str, list[tuple[float, float]]]]) -> list[str]:
-    if not curves:
-        return []
-    across, up = (_find_ends([p[axis] for _, places in curves for p in places]) for axis in (0, 1))
-    return [
-        *_draw_axes(across, up),
-        *(_draw_curve(name, places, across, up) for name, places in curves),
-    ]
-
-
-def _draw_curve(
-    name: str,
-    shown: list[tuple[float, float]],
-    across: tuple[float, float],
-    up: tuple[float, float],
-) -> str:
-    """Returns one curve; those beside the first are dashed and named at their last place."""
-    places = [
-        (LEFT + WIDE * _scale_to_unit(x, across), ABOVE + HIGH * (1 - _scale_to_unit(y, up)))
-        for x, y in shown
-    ]
-    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    if name:
-        kind = ' class="other"'
-    else:
-        kind = ""
-    dots = "\n".join(f'<circle{kind} cx="{x:.1f}" cy="{y:.1f}" r="4"/>' for x, y in places)
-    x, y = places[-1]
-    if name:
-        word = f'\n<text x="{x:.1f}" y="{y - 10:.1f}" text-anchor="end">{escape(name)}</text>'
-    else:
-        word = ""
-    return f'<polyline{kind} points="{line}"/>\n{dots}{word}'
-
-
-def _find_ends(values: list[float]) -> tuple[float, float]:
-    room = max(0.05 * (max(values) - min(values)), 0.05)
-    return min(values) - room, max(values) + room
-
-
-def _scale_to_unit(value: float, ends: tuple[float, float]) -> float:
-    return (value - ends[0]) / (ends[1] - ends[0])
-
-
-def _draw_axes(across: tuple[float, float], up: tuple[float, float]) -> list[str]:
-    bottom = ABOVE + HIGH
-    parts = [f'<line x1="{LEFT}" x2="{LEFT + WIDE}" y1="{bottom}" y2="{bottom}"/>']
-    for value in np.linspace(*across, 5)[1:-1]:
-        x = LEFT + WIDE * _scale_to_unit(float(value), across)
-        parts.append(
-            f'<text x="{x:.1f}" y="{bottom + 22}" text-anchor="middle">{10**value:.3g}</text>'
-        )
-    for value in np.linspace(*up, 5)[1:-1]:
-        y = ABOVE + HIGH * (1 - _scale_to_unit(float(value), up))
-        parts.append(f'<line x1="{LEFT}" x2="{LEFT + WIDE}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(
-            f'<text x="{LEFT - 8}" y="{y + 5:.1f}" text-anchor="end">{10**value:.3g}</text>'
-        )
-    words = (
-        f'<text x="{LEFT + WIDE / 2}" y="{bottom + 46}" text-anchor="middle">all payments '
-        "together</text>"
-    )
-    return [
-        *parts,
-        words,
-        f'<text x="{LEFT - 8}" y="{ABOVE - 8}" text-anchor="start">bound on the error</text>',
-    ]

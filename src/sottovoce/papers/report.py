@@ -24,6 +24,7 @@ from sottovoce.papers.plots import (
     is_within,
 )
 from sottovoce.papers.registry import EXPERIMENTS, PAPERS, Experiment
+from sottovoce.report.html import make_page
 
 
 def make_report(
@@ -43,13 +44,14 @@ def make_report(
         + "\n".join(_make_section(experiment, outcomes, drawn, missing) for experiment in group)
         for key, group in papers.items()
     ]
-    return _PAGE.substitute(
+    body = _BODY.substitute(
         summary=_make_summary(there, outcomes),
         size="" if all(outcome.size == "full" for outcome in outcomes.values()) else _SMALL,
         sections="\n".join(sections),
         colour_close=f"{CLOSE_LIMIT:.0%}".replace("%", " %"),
         colour_off=f"{DEVIATION_LIMIT:.0%}".replace("%", " %"),
     )
+    return make_page("sottovoce: the papers, reproduced", body, style=_STYLE)
 
 
 def count_close_cells(outcomes: Sequence[Outcome]) -> str:
@@ -223,76 +225,48 @@ _TABLE = Template("""\
 $rows
 </tbody></table></div>
 $reasons""")
-_PAGE = Template("""\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>sottovoce: the papers, reproduced</title>
-<style>
-:root { --ground: #fbfaf7; --ink: #24221e; --soft: #6a655c; --line: #dedad0; --own: #1f6f78;
-  --near: #8a6400; --off: #a8351f; }
-@media screen and (prefers-color-scheme: dark) {
-  :root { --ground: #191a1c; --ink: #e8e5de; --soft: #a09a8e; --line: #38383a; --own: #5fb8c2;
-    --near: #d9b45a; --off: #ee8a72; }
-}
-* { box-sizing: border-box; }
-body { background: var(--ground); color: var(--ink);
-  font: 17px/1.55 Georgia, "Times New Roman", serif;
-  max-width: 62rem; margin: 3rem auto; padding: 0 1.25rem; }
-h1 { font-size: 1.8rem; line-height: 1.25; font-weight: normal; margin-bottom: .4rem; }
+#: What this page adds to the style of all pages.
+_STYLE = """\
+body { max-width: 62rem; }
 h2 { font-size: 1.35rem; font-weight: normal; margin-top: 3.5rem;
   border-bottom: 1px solid var(--line); }
 h3 { font-size: 1.08rem; margin-top: 2.6rem; }
 p, li { max-width: 44rem; }
-a { color: var(--own); }
+a, summary { color: var(--own); }
 code { font-size: .85em; }
-.soft { color: var(--soft); }
-.missing { border-left: 3px solid var(--near); padding-left: .8rem; }
-.wide { overflow-x: auto; margin: 1rem 0; }
-table { border-collapse: collapse; font-size: .82rem; font-variant-numeric: tabular-nums; }
+.missing { border-left: 3px solid var(--warn); padding-left: .8rem; }
+.wide { margin: 1rem 0; }
+table { width: auto; font-size: .82rem; }
 caption { text-align: left; font-weight: bold; padding-bottom: .3rem; }
-th, td { padding: .22rem .45rem; border-bottom: 1px solid var(--line); text-align: right;
-  white-space: nowrap; }
-thead th { color: var(--soft); font-weight: normal; vertical-align: bottom; }
+th, td { padding: .22rem .45rem; white-space: nowrap; }
 thead th[colspan] { white-space: normal; min-width: 6rem; text-align: left; padding-left: 1rem; }
-tbody th { font-weight: normal; position: sticky; left: 0; background: var(--ground);
-  text-align: left; }
+tbody th { position: sticky; left: 0; background: var(--ground); }
 td.ours { padding-left: 1rem; color: var(--own); }
-td.near { color: var(--near); }
-td.off { color: var(--off); font-weight: bold; }
+.near { color: var(--warn); }
+.off { color: var(--stamp); font-weight: bold; }
 table.contents td.words { text-align: left; white-space: normal; min-width: 14rem; }
 ul.reasons { font-size: .88rem; padding-left: 1.2rem; }
-ul.reasons b { font-weight: normal; color: var(--off); }
-figure { margin: 1rem 0; overflow-x: auto; }
-figure svg { width: 100%; min-width: 34rem; height: auto; }
+ul.reasons b { font-weight: normal; color: var(--stamp); }
 details { margin: .8rem 0; }
-summary { cursor: pointer; color: var(--own); }
+summary { cursor: pointer; }
 @media print {
-  body { font-size: 10pt; max-width: none; margin: 0; }
+  body { font-size: 10pt; max-width: none; }
   table { font-size: 6.5pt; }
   th, td { padding: .1rem .2rem; }
   .wide, figure { overflow: visible; }
-  figure, tr { break-inside: avoid; }
-  h2, h3 { break-after: avoid; }
+  h3 { break-after: avoid; }
   figure svg { min-width: 0; max-width: 17cm; }
 }
-</style>
-</head>
-<body>
+"""
+_BODY = Template("""\
 <h1>The papers, reproduced</h1>
 <p>Every table and figure, ours beside what was published, with the ratio of the two. A ratio
 further than $colour_close from one is
-<span class="near" style="color: var(--near)">marked</span>, further than $colour_off
-<b style="color: var(--off)">strongly</b>, and then a sentence below the table says why. Where
+<span class="near">marked</span>, further than $colour_off
+<b class="off">strongly</b>, and then a sentence below the table says why. Where
 the authors drew something without a seed, "ours" is the median of many draws, and "above" is the
 share of our draws that print lies above. Nothing here is a release: seeds are fixed and data are
 public or invented.</p>
 $size
 $summary
-$sections
-</body>
-</html>
-""")
+$sections""")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sottovoce.arrays import Floats
-from sottovoce.audit.picture import draw_losses, find_median
-from sottovoce.report.html import make_page, make_stamp, make_table
+from sottovoce.audit.confidential import draw_losses, find_median
+from sottovoce.report.html import NAMES_STYLE, make_page, make_stamp, make_table
 from sottovoce.wording import name_model
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ REVEAL_OPTION = "--reveal"
 def make_audit_page(audit: PerInstance, release: Release, *, reveal: bool = False) -> str:
     """Returns the whole page."""
     body = make_audit_body(audit, release, reveal=reveal)
-    return make_page("CONFIDENTIAL: what each person lost", body, style=STYLE, private=True)
+    return make_page("CONFIDENTIAL: what each person lost", body, style=NAMES_STYLE, private=True)
 
 
 def make_audit_body(
@@ -53,17 +53,13 @@ def make_audit_body(
     summary = audit.summary()
     losses = np.asarray(audit.by_person())
     unit, people = audit.unit, audit.unit == "people"
-    if summary.promised is None:
-        promised = None
-    else:
-        promised = summary.promised[1]
     return _BODY.substitute(
         stamp=make_stamp("CONFIDENTIAL", FOR_WHOM),
         question=escape(name_model(release)),
         count=f"{len(losses):,} {unit}",
         whose="all rows of this person" if people else "this row",
         delta=f"{audit.delta:g}",
-        picture=draw_losses(losses, summary.for_all, promised, unit),
+        picture=draw_losses(losses, summary, unit=unit),
         numbers=make_table(
             ["", "", f"ε at δ = {audit.delta:g}"], _tabulate_summary(summary, losses, unit), "words"
         ),
@@ -162,10 +158,6 @@ def _format_number(value: float) -> str:
         return f"{value:,.0f}"
     return f"{value:.3g}"
 
-
-STYLE = """\
-th:first-child, td:nth-child(n+3) { white-space: nowrap; }
-"""
 
 _BODY = Template("""\
 $stamp

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paper that pages are printed on: one HTML file that needs nothing but itself, light or dark,
-wide or narrow.
+"""The skeleton of every page: one HTML file that needs nothing but itself, light or dark, wide or
+narrow.
 
-It loads nothing and runs nothing. Colours are named once and serve the pictures too; on paper they
-are those of light.
+It loads nothing and runs nothing. Colours are named once, in svg.py, and serve pages and pictures;
+on paper they are those of light. The pages of the web have their own frame and the same style.
 """
 
 from __future__ import annotations
@@ -12,14 +12,32 @@ from collections.abc import Sequence
 from html import escape
 from string import Template
 
+from sottovoce.svg import PICTURE_STYLE, write_colours
+
 
 def make_page(title: str, body: str, *, style: str = "", private: bool = False) -> str:
-    """Returns the page; one that is ``private`` asks search engines to leave it alone."""
+    """Return the page.
+
+    Parameters
+    ----------
+    title
+        What a browser calls it.
+    body
+        What is on it, as HTML.
+    style
+        What it adds to the style of all pages.
+    private
+        Whether it asks search engines to leave it alone.
+    """
+    head = f"<style>\n{PAGE_STYLE}{style}</style>"
     if private:
-        robots = '<meta name="robots" content="noindex">\n'
-    else:
-        robots = ""
-    return _PAGE.substitute(title=escape(title), robots=robots, style=PAGE_STYLE + style, body=body)
+        head = f'<meta name="robots" content="noindex">\n{head}'
+    return make_document(title, body, head)
+
+
+def make_document(title: str, body: str, head: str) -> str:
+    """Return a page with nothing in its head but what all pages have and ``head``."""
+    return _DOCUMENT.substitute(title=escape(title), body=body, head=head)
 
 
 def make_stamp(word: str, text: str) -> str:
@@ -27,9 +45,14 @@ def make_stamp(word: str, text: str) -> str:
     return f'<p class="stamp"><b>{escape(word)}</b><br>{escape(text)}</p>'
 
 
+def make_figure(caption: str, picture: str) -> str:
+    """Returns a picture below its caption; it scrolls by itself where it is too wide."""
+    return f"<figure><figcaption>{escape(caption)}</figcaption>\n{picture}</figure>"
+
+
 def make_table(heads: Sequence[str], lines: Sequence[Sequence[str]], kind: str = "") -> str:
     """Returns a table that scrolls by itself where it is too wide; of kind "words" the second
-    column is text.
+    column is text, of kind "text" every one.
     """
     head = "".join(
         f'<th scope="col">{escape(name)}</th>' if name else "<td></td>" for name in heads
@@ -47,17 +70,12 @@ def _make_row(name: str, *cells: str) -> str:
     )
 
 
-PAGE_STYLE = """\
-:root { --ground: #fbfaf7; --ink: #23211d; --soft: #6a655c; --line: #dedad0; --own: #1f6f78; \
---other: #b9b2a3;
-  --stamp: #b3261e; }
-@media screen and (prefers-color-scheme: dark) {
-  :root { --ground: #191a1c; --ink: #e8e5de; --soft: #a09a8e; --line: #38383a; --own: #5fb8c2; \
---other: #5d5a54;
-    --stamp: #f2857c; }
-}
-body { background: var(--ground); color: var(--ink); font: 17px/1.55 Georgia, "Times New Roman", \
-serif;
+PAGE_STYLE = (
+    write_colours(":root")
+    + PICTURE_STYLE
+    + """\
+body { background: var(--ground); color: var(--ink);
+  font: 17px/1.55 Georgia, "Times New Roman", serif;
   max-width: 44rem; margin: 3rem auto; padding: 0 1.25rem; }
 h1 { font-size: 1.7rem; line-height: 1.25; font-weight: normal; margin-bottom: .4rem; }
 h2 { font-size: 1.15rem; margin-top: 2.2rem; }
@@ -68,14 +86,18 @@ th, td { padding: .35rem .5rem; border-bottom: 1px solid var(--line); text-align
 th:first-child { text-align: left; padding-left: 0; }
 thead th { color: var(--soft); font-weight: normal; vertical-align: bottom; }
 tbody th { font-weight: normal; }
+td { white-space: nowrap; }
+.words td:nth-child(2), .text td { white-space: normal; }
 .words thead th:nth-child(2) { text-align: left; }
 .words td:nth-child(2) { text-align: left; color: var(--soft); }
 figure { margin: 1.5rem 0; overflow-x: auto; }
 figcaption { margin-bottom: .3rem; }
 svg { width: 100%; min-width: 32rem; height: auto; }
+svg.compact { min-width: 0; max-width: 30rem; }
+svg.share { display: block; min-width: 0; height: 14px; }
 .wide { overflow-x: auto; }
-.stamp { border: 2px solid var(--stamp); color: var(--stamp); padding: .5rem .8rem; font-size: \
-.95rem; }
+.stamp { border: 2px solid var(--stamp); color: var(--stamp); padding: .5rem .8rem;
+  font-size: .95rem; }
 .stamp b { letter-spacing: .18em; }
 @media print {
   body { margin: 0; max-width: none; font-size: 11pt; }
@@ -83,17 +105,20 @@ svg { width: 100%; min-width: 32rem; height: auto; }
   h2 { break-after: avoid; }
 }
 """
+)
 
-_PAGE = Template("""\
+#: For pages on which no table has long names in its first column.
+NAMES_STYLE = "th:first-child { white-space: nowrap; }\n"
+
+_DOCUMENT = Template("""\
 <!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-$robots<title>$title</title>
-<style>
-$style</style>
+<title>$title</title>
+$head
 </head>
 <body>
 $body

@@ -30,12 +30,10 @@ from sottovoce.errors import InvalidParameter, LedgerBroken
 from sottovoce.ledger import ACCOUNTS, Line
 from sottovoce.ledgers.sql_ledger import SqlLedger
 from sottovoce.ledgers.statement import FORMAT, WITH_LINES, AccountBalance, Statement, sum_accounts
-from sottovoce.report.html import make_page, make_stamp, make_table
+from sottovoce.report.html import make_figure, make_page, make_stamp, make_table
+from sottovoce.svg import Bar, draw_bars, draw_share
 from sottovoce.units import UNITS_PER_DELTA, UNITS_PER_EPSILON
 
-#: A bar in its own units, of all that is allowed; it is as long as there is room.
-BAR_LENGTH = 1000
-BAR_HEIGHT = 10
 SCRIPT = '<script type="application/json" id="proof">'
 #: The δ at which a ρ is read as an ε for people: one in a million.
 READ_AT = 1e-6
@@ -86,7 +84,7 @@ def make_statement_page(statement: Statement) -> str:
         made_by=escape(statement.made_by),
         proof=f"{SCRIPT}\n{statement.to_json()}</script>",
     )
-    return make_page("What the books say about one person", body, style=_STYLE, private=True)
+    return make_page("Account of one person", body, style=_STYLE, private=True)
 
 
 def _explain_signature(statement: Statement) -> str:
@@ -95,7 +93,7 @@ def _explain_signature(statement: Statement) -> str:
         return ""
     key = escape(statement.key)
     return (
-        "\n<p>The books have signed it. If the curator has published this public key, the page "
+        "\n<p>The ledger has signed it. If the curator has published this public key, the page "
         "can be checked with it "
         f'alone, in the same way with --key:</p>\n<p class="head">{key}</p>'
     )
@@ -229,13 +227,7 @@ def _draw_account(account: AccountBalance) -> str:
         f"{account.format_amount(account.spent)} spent, "
         f"{account.format_amount(account.remaining)} left ({account.description})"
     )
-    return (
-        f'<figure class="spent"><figcaption>{escape(words)}</figcaption>\n'
-        f'<svg viewBox="0 0 {BAR_LENGTH} {BAR_HEIGHT}" preserveAspectRatio="none" role="img" '
-        f'aria-label="{share:.0%} is spent">'
-        f'<rect class="left" width="{BAR_LENGTH}" height="{BAR_HEIGHT}"/>'
-        f'<rect class="own" width="{BAR_LENGTH * share:.1f}" height="{BAR_HEIGHT}"/></svg></figure>'
-    )
+    return make_figure(words, draw_share(share, f"{share:.0%} is spent"))
 
 
 def make_account_cells(account: AccountBalance) -> list[str]:
@@ -274,24 +266,13 @@ def _format_time(at: str) -> str:
     return at.replace("T", " ").removesuffix("+00:00") + " UTC"
 
 
-#: What pictures and tables of accounts need of a style sheet.
-ACCOUNT_STYLE = """\
-.spent { margin: 1rem 0; }
-.spent svg { display: block; min-width: 0; height: 14px; }
-.spent .own { fill: var(--own); }
-.spent .left { fill: var(--line); }
-td { white-space: nowrap; }
-.words td:nth-child(2) { white-space: normal; }
-"""
-
-_STYLE = f"""\
-{ACCOUNT_STYLE}\
-.head {{ font: 13px/1.5 ui-monospace, Menlo, Consolas, monospace; overflow-wrap: anywhere; }}
+_STYLE = """\
+.head { font: 13px/1.5 ui-monospace, Menlo, Consolas, monospace; overflow-wrap: anywhere; }
 """
 
 _BODY = Template("""\
 $stamp
-<h1>What the books say about $person</h1>
+<h1>Account of $person</h1>
 <p class="soft">Ledger $books, up to entry $last. Amounts are exact, and count all rows of this \
 person together.</p>
 $accounts
@@ -306,17 +287,17 @@ $meaning
 <h2>Everything that was ever written</h2>
 $lines
 <h2>How to check it</h2>
-<p>The head of the books when this page was made:</p>
+<p>The head of the ledger when this page was made:</p>
 <p class="head">$head</p>
 <p>Compare it with a head that the curator has published; every certificate of a release has one. \
 Then, without the
-books and without their key:</p>
+ledger and without its key:</p>
 <p class="head">sottovoce ledger check THIS-PAGE.html --head HEAD</p>$signed
 <p>It computes every digest again from the proof inside this page, and makes the page again from \
 the proof. This shows
 that these amounts were booked, and when. It cannot show that nothing else was booked about you, \
 nor that the digest in
-the proof is that of your name: only the curator, who has the books and their key, can.</p>
+the proof is that of your name: only the curator, who has the ledger and its key, can.</p>
 <p class="soft">Made by $made_by. Nobody else is named on this page.</p>
 $proof""")
 
@@ -327,19 +308,6 @@ Whole = NDArray[np.int64]
 #: and 5 times 10^k.
 MAX_SEPARATE_TIERS = 8
 TIER_STEPS = (1, 2, 5)
-#: The picture in its own units: where bars begin, how long and thick they are, and a line's height.
-TIER_LEFT = 130
-TIER_LENGTH = 320
-TIER_HEIGHT = 18
-TIER_LINE = 30
-
-#: The picture's part of the style sheet.
-TIER_STYLE = """\
-svg.tiers { font: 14px Georgia, "Times New Roman", serif; min-width: 26rem; max-width: 40rem; }
-svg.tiers text { fill: var(--ink); dominant-baseline: central; }
-svg.tiers .own { fill: var(--own); }
-svg.tiers .other { fill: var(--other); }
-"""
 
 TIER_HEADS = ["allowed in all", "people", "spent by each", "left to each"]
 
@@ -390,32 +358,20 @@ def compute_balances(books: SqlLedger) -> dict[str, tuple[Tier, ...]]:
 
 
 def draw_tiers(tiers: tuple[Tier, ...]) -> str:
-    """Returns a bar for each tier, as long as there are people, and coloured as far as their grants
+    """Return a bar for each tier, as long as there are people, and coloured as far as their grants
     are spent.
     """
-    most = max(len(tier.spent) for tier in tiers)
-    bars = "\n".join(
-        _draw_tier(place, tier, len(tier.spent) / most) for place, tier in enumerate(tiers)
-    )
     title = "People by what they allow in all, and how much of it is spent"
-    return (
-        f'<svg class="tiers" viewBox="0 0 {TIER_LEFT + TIER_LENGTH + 150} '
-        f'{TIER_LINE * len(tiers)}" role="img" '
-        f'xmlns="http://www.w3.org/2000/svg" aria-label="{title}">\n{bars}\n</svg>'
-    )
-
-
-def _draw_tier(place: int, tier: Tier, share: float) -> str:
-    middle = place * TIER_LINE + TIER_LINE / 2
-    wide = max(share * TIER_LENGTH, 1)
-    box = f'x="{TIER_LEFT}" y="{middle - TIER_HEIGHT / 2}" height="{TIER_HEIGHT}" rx="2"'
-    return (
-        f'<text x="{TIER_LEFT - 10}" y="{middle}" text-anchor="end">{escape(tier.name)}</text>'
-        f'<rect class="other" {box} width="{wide:.1f}"/><rect class="own" {box} '
-        f'width="{wide * tier.share:.1f}"/>'
-        f'<text x="{TIER_LEFT + wide + 8:.1f}" y="{middle}">{len(tier.spent):,} · '
-        f"{tier.share:.0%} spent</text>"
-    )
+    bars = [
+        Bar(
+            tier.name,
+            len(tier.spent),
+            f"{len(tier.spent):,} · {tier.share:.0%} spent",
+            part=tier.share,
+        )
+        for tier in tiers
+    ]
+    return make_figure(title, draw_bars(title, bars, narrow=True))
 
 
 def _make_tiers(account: str, granted: Whole, spent: Whole) -> Iterator[Tier]:

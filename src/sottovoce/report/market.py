@@ -17,9 +17,8 @@ import csv
 import io
 import json
 import math
-import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from html import escape
 from string import Template
@@ -28,18 +27,13 @@ from typing import Any
 import numpy as np
 
 from sottovoce.arrays import Floats
+from sottovoce.data.files import guard_formula
 from sottovoce.market import Allocation, Frontier
 from sottovoce.market.allocation import TRUTH_SENTENCES
 from sottovoce.market.terms import MarketTerms, Sellers
-from sottovoce.report.html import make_page, make_stamp, make_table
+from sottovoce.report.html import NAMES_STYLE, make_page, make_stamp, make_table
+from sottovoce.svg import Axes, Picture
 
-#: The picture in its own units: margins, a panel's field, and the distance from one panel to the
-#: next.
-LEFT = 70
-WIDE = 540
-HIGH = 120
-ABOVE = 34
-NEXT = 174
 #: Bars of the first panel; steps of ε or money that dots are rounded to, so that a million sellers
 #: are few dots.
 BARS = 32
@@ -71,147 +65,88 @@ def make_market_page(outcome: MarketOutcome, frontier: Frontier) -> str:
         picture=draw_market(outcome),
         bands=make_table(OUTCOME_HEADS, outcome.lines()),
         sentences="\n".join(f"<p>{escape(line)}</p>" for line in explain_outcome(outcome)),
-        frontier=frontier.svg(),
+        frontier=frontier.svg(standalone=False),
         points=make_table(["trade-off", "error bound", "payment", "total ε"], points),
         why="\n".join(f"<p>{escape(line)}</p>" for line in TRUTH_SENTENCES),
         caution=escape(NOT_PROTECTED),
     )
     return make_page(
-        "For the buyer alone: whose privacy is bought", body, style=_STYLE, private=True
+        "For the buyer alone: whose privacy is bought", body, style=NAMES_STYLE, private=True
     )
 
 
 def draw_market(outcome: MarketOutcome) -> str:
-    """Returns three panels over the same axis of reported costs: sellers, ε bought from each,
+    """Return three panels over the same axis of reported costs: sellers, ε bought from each,
     payment to each.
     """
     deal = outcome.deal
-    costs = outcome.sellers.costs
     sells = ~deal.refused
-    across = _scale_costs(np.clip(costs[sells], *_find_cost_range(outcome)), outcome)
-    parts = [
-        *_draw_sellers(outcome, across),
-        *_draw_axis(1, float(deal.epsilon.max()), "ε bought from each"),
-        *_draw_dots(1, across, deal.epsilon[sells], float(deal.epsilon.max()), "own"),
-        *_draw_axis(2, float(deal.payments.max()), "paid to each; grey: what it costs them"),
-        *_draw_dots(2, across, (deal.epsilon * costs)[sells], float(deal.payments.max()), "other"),
-        *_draw_dots(2, across, deal.payments[sells], float(deal.payments.max()), "own"),
-        *_draw_cost_axis(outcome),
-    ]
-    title = "Sellers, ε bought from each and payment to each, by reported cost"
-    return (
-        f'<svg class="who" viewBox="0 0 {LEFT + WIDE + 80} {ABOVE + 2 * NEXT + HIGH + 56}" '
-        'role="img" '
-        f'xmlns="http://www.w3.org/2000/svg" aria-label="{escape(title)}">\n'
-        + "\n".join(parts)
-        + "\n</svg>"
-    )
+    costs = outcome.sellers.costs
+    low = outcome.terms.prior.low
+    high = float(deal.prices.values[-1])
+    shown = np.clip(costs[sells], low, high)
+    picture = Picture("panels", 690, 558)
+    _draw_sellers(picture, _make_panel(0, (low, high)), shown, deal)
+    panel = _make_panel(1, (low, high), float(deal.epsilon.max()))
+    _label_panel(picture, panel, "ε bought from each")
+    _draw_dots(picture, panel, shown, deal.epsilon[sells], "own")
+    panel = _make_panel(2, (low, high), float(deal.payments.max()))
+    _label_panel(picture, panel, "paid to each; grey: what it costs them")
+    _draw_dots(picture, panel, shown, (deal.epsilon * costs)[sells], "other")
+    _draw_dots(picture, panel, shown, deal.payments[sells], "own")
+    ticks = {value: f"{value:.3g}" for value in (low, (low + high) / 2, high)}
+    panel.draw_across(picture, ticks, "reported cost of a unit of ε")
+    return picture.to_svg("Sellers, ε bought from each and payment to each, by reported cost")
 
 
-def _find_cost_range(outcome: MarketOutcome) -> tuple[float, float]:
-    return outcome.terms.prior.low, float(outcome.deal.prices.values[-1])
+def _make_panel(place: int, costs: tuple[float, float], most: float = 1.0) -> Axes:
+    return Axes(70, 34 + 174 * place, 540, 120, costs, (0, most or 1.0))
 
 
-def _scale_costs(costs: Floats, outcome: MarketOutcome) -> Floats:
-    low, high = _find_cost_range(outcome)
-    return np.asarray(LEFT + WIDE * (costs - low) / (high - low))
-
-
-def _find_bottom(panel: int) -> float:
-    return ABOVE + panel * NEXT + HIGH
-
-
-def _draw_sellers(outcome: MarketOutcome, across: Floats) -> list[str]:
-    """Bars of sellers: from whom something is bought, and on top from whom nothing is; beyond all
-    prices, apart.
-    """
-    deal, sells = outcome.deal, ~outcome.deal.refused
-    bought = deal.units[sells] > 0
-    edges = np.linspace(LEFT, LEFT + WIDE, BARS + 1)
-    own, other = (np.histogram(across[which], edges)[0] for which in (bought, ~bought))
-    beyond = int(deal.refused.sum())
-    tallest = max(int((own + other).max()), beyond, 1)
-    wide = WIDE / BARS - 1
-    bars = [
-        _draw_bar(x, wide, 0, n / tallest, "own") for x, n in zip(edges, own.tolist(), strict=False)
-    ]
-    bars += [
-        _draw_bar(x, wide, n / tallest, m / tallest, "other")
-        for x, n, m in zip(edges, own.tolist(), other.tolist(), strict=False)
-    ]
-    if beyond:
-        right = LEFT + WIDE + 20
-        bars += [
-            _draw_bar(right, wide, 0, beyond / tallest, "other"),
-            _draw_text(right - 4, _find_bottom(0) + 18, "above", "start"),
-        ]
-    return [
-        *_draw_axis(0, tallest, "sellers; grey: nothing is bought from them"),
-        *(bar for bar in bars if bar),
-    ]
-
-
-def _draw_bar(x: float, wide: float, below: float, share: float, kind: str) -> str:
-    top = _find_bottom(0) - HIGH * (below + share)
-    shape = f'x="{x:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{HIGH * share:.1f}"'
-    if share:
-        return f'<rect class="{kind}" {shape}/>'
-    return ""
-
-
-def _draw_dots(panel: int, across: Floats, amounts: Floats, most: float, kind: str) -> list[str]:
-    if not most:
-        return []
-    steps = np.rint(amounts / most * STEPS) * (HIGH / STEPS)
-    places = np.unique(np.column_stack([np.rint(across), _find_bottom(panel) - steps]), axis=0)
-    return [
-        f'<circle class="{kind}" cx="{x:.0f}" cy="{y:.1f}" r="2.5"/>' for x, y in places.tolist()
-    ]
-
-
-def _draw_axis(panel: int, most: float, words: str) -> list[str]:
-    """The frame of a panel: what it shows, and its largest number at the height where it lies."""
-    bottom = _find_bottom(panel)
-    line = f'<line x1="{LEFT}" x2="{LEFT + WIDE}" y1="{bottom}" y2="{bottom}"/>'
+def _label_panel(picture: Picture, panel: Axes, words: str) -> None:
+    """Draw what a panel shows, and its largest number at the height where it lies."""
+    most = panel.up[1]
     if isinstance(most, int):
-        told = f"{most:,}"
+        largest = f"{most:,}"
     else:
-        told = f"{most:.3g}"
-    if most:
-        shown = [
-            _draw_text(LEFT - 8, bottom - HIGH + 5, told, "end"),
-            _draw_text(LEFT - 8, bottom + 5, "0", "end"),
-        ]
-    else:
-        shown = []
-    return [line, *shown, _draw_text(LEFT, bottom - HIGH - 14, words, "start")]
+        largest = f"{most:.3g}"
+    panel.draw_up(picture, {most: largest, 0: "0"}, words)
 
 
-def _draw_cost_axis(outcome: MarketOutcome) -> list[str]:
-    low, high = _find_cost_range(outcome)
-    ticks: list[Any] = [low, (low + high) / 2, high]
-    places = zip(ticks, _scale_costs(np.array(ticks), outcome).tolist(), strict=True)
-    bottom = _find_bottom(2)
-    words = _draw_text(LEFT + WIDE / 2, bottom + 46, "reported cost of a unit of ε", "middle")
-    return [*(_draw_text(x, bottom + 22, f"{value:.3g}", "middle") for value, x in places), words]
+def _draw_sellers(picture: Picture, panel: Axes, costs: Floats, deal: Allocation) -> None:
+    """Draw bars of sellers: from whom something is bought, and on top from whom nothing is; beyond
+    all prices, apart.
+    """
+    bought = deal.units[~deal.refused] > 0
+    edges = np.linspace(*panel.across, BARS + 1)
+    own, other = (np.histogram(costs[which], edges)[0] for which in (bought, ~bought))
+    beyond = int(deal.refused.sum())
+    panel = replace(panel, up=(0, max(int((own + other).max()), beyond, 1)))
+    _label_panel(picture, panel, "sellers; grey: nothing is bought from them")
+    width = panel.width / BARS - 1
+    bars = [
+        *zip(panel.scale_x(edges[:-1]), np.zeros(BARS), own, ["own"] * BARS, strict=True),
+        *zip(panel.scale_x(edges[:-1]), own, other, ["other"] * BARS, strict=True),
+        (panel.right + 20, 0, beyond, "other"),
+    ]
+    for x, below, count, kind in bars:
+        if count:
+            top = panel.scale_y(below + count)
+            picture.add_bar(x, top, width, panel.scale_y(below) - top, kind)
+    if beyond:
+        picture.add_text(panel.right + 16, panel.bottom + 13, "above")
 
 
-def _draw_text(x: float, y: float, words: str, anchor: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
+def _draw_dots(picture: Picture, panel: Axes, costs: Floats, amounts: Floats, kind: str) -> None:
+    if not amounts.any():
+        return
+    step = panel.up[1] / STEPS
+    places = np.column_stack(
+        [np.rint(panel.scale_x(costs)), panel.scale_y(np.rint(amounts / step) * step)]
+    )
+    for x, y in np.unique(places.round(1), axis=0).tolist():
+        picture.add_dot(x, y, kind, 2.5)
 
-
-#: The picture's part of the style sheet.
-MARKET_STYLE = """\
-svg.who { font: 14px Georgia, "Times New Roman", serif; }
-svg.who text { fill: var(--soft); }
-svg.who line { stroke: var(--line); }
-svg.who .own { fill: var(--own); }
-svg.who .other { fill: var(--other); }
-"""
-
-_STYLE = f"""\
-th:first-child {{ white-space: nowrap; }}
-{MARKET_STYLE}"""
 
 _BODY = Template("""\
 $stamp
@@ -246,11 +181,6 @@ LINES = 8
 BANDS = 10
 #: Digits that hold every amount of whole coins.
 DIGITS = 60
-#: What a spreadsheet may take for a formula, also behind apostrophes: one apostrophe more can
-#: always be taken off.
-FORMULA_PATTERN = r"'*[=+\-@\t\r]"
-#: What is a plain number after all.
-NUMBER_PATTERN = r"^[+\-]?[0-9]+([.][0-9]+)?$"
 NOT_PROTECTED = (
     "Reported costs are not protected by differential privacy: whoever sees what a seller is paid, "
     "or how much is bought from them, can infer what they reported."
@@ -424,18 +354,6 @@ def _spell_amounts(amounts: Any, spell: Callable[[Any], str]) -> Iterator[str]:
     distinct, which = np.unique(amounts, return_inverse=True)
     told = [spell(amount) for amount in distinct.tolist()]
     return (told[place] for place in which.tolist())
-
-
-def guard_formula(name: str) -> str:
-    """Returns a name that no spreadsheet takes for a formula: with one apostrophe more, where it
-    begins like one.
-
-    Where a name begins with apostrophes and then like a formula, taking one off gives back what was
-    reported.
-    """
-    if re.match(FORMULA_PATTERN, name) and not re.match(NUMBER_PATTERN, name):
-        return f"'{name}"
-    return name
 
 
 def make_outcome_json(outcome: MarketOutcome) -> str:

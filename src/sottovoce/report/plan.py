@@ -26,13 +26,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from html import escape
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
+import numpy as np
+
+from sottovoce import units
+from sottovoce.arrays import Floats, Integers
+from sottovoce.budgets import Budgets
 from sottovoce.estimators import find_recorded
 from sottovoce.plan import Plan, describe_currency, format_error
-from sottovoce.report.html import make_table
-from sottovoce.report.svg import Bar, draw_bars
+from sottovoce.report.html import make_figure, make_table
+from sottovoce.svg import Bar, draw_bars
 from sottovoce.wording import (
     describe_error,
     describe_question,
@@ -42,6 +47,8 @@ from sottovoce.wording import (
     write_error_sentence,
 )
 
+#: More different ε than this are counted in so many steps.
+MAX_GROUPS = 12
 STAGE_HEADS = ("if the spread is", "answer", "shares of everybody's ε")
 
 
@@ -57,8 +64,8 @@ def draw_plan(plan: Plan) -> str:
         *_warn_of_left_out(plan),
         "<h3>What it costs whom</h3>",
         make_table(*tabulate_payers(plan)),
-        '<p class="soft">Voice is the share of the answer that a group has: whoever grants more '
-        "is heard more.</p>",
+        '<p class="soft">The share of weight is how much a group counts in the answer: whoever '
+        "grants more counts more.</p>",
     ]
     if is_compared(plan):
         parts += _draw_worth(plan)
@@ -105,7 +112,7 @@ def _warn_of_left_out(plan: Plan) -> list[str]:
 
 
 def count_left_out(plan: Plan) -> int:
-    """Returns how many have not enough left in the books for this, and are not heard."""
+    """Returns how many have not enough left in the books for this, and are left out."""
     kinds = plan.budgets.kinds
     return int(kinds.people[kinds.epsilon == 0].sum())
 
@@ -183,7 +190,7 @@ def tabulate_payers(plan: Plan) -> tuple[list[str], list[list[str]]]:
     careful.
     """
     people = plan.guarantee.unit == "person"
-    heads = ["granted ε", "spent ε", *(["people"] if people else []), "rows", "weight"]
+    heads = ["granted ε", "spent ε", *(["people"] if people else []), "rows", "share of weight"]
     lines = [
         [
             f"{line['granted']:.6g}",
@@ -252,17 +259,48 @@ def _draw_worth(plan: Plan) -> list[str]:
             f'<p class="soft">By the spread of the labels, in {escape(describe_unit(plan))}, '
             "which the first stage "
             "finds out unless it is given.</p>",
-            make_table(STAGE_HEADS, tabulate_stages(plan), "words"),
+            make_table(STAGE_HEADS, tabulate_stages(plan), "words text"),
             f"<p>{escape(plan.parameters['advice'])}</p>",
         ]
     return [
         "<h3>Whether slopes pay for their noise</h3>",
         f'<p class="{"note" if chosen.worth_it else "caution"}">{escape(make_verdict(plan))}</p>',
-        draw_bars(title, lines, short=True),
+        make_figure(title, draw_bars(title, lines, narrow=True)),
         '<p class="soft">Planning numbers from public facts, right within a factor of about '
         "three.</p>",
         *staged,
     ]
+
+
+def draw_grants(budgets: Budgets) -> str:
+    """Return how many people grant which ε; many different ones are counted in steps of equal
+    ratio.
+    """
+    unit = "rows"
+    if budgets.unit == "person":
+        unit = "people"
+    kinds = budgets.kinds
+    positive = kinds.epsilon > 0
+    epsilon = np.asarray(units.to_epsilon(kinds.epsilon[positive]))
+    bars = [
+        Bar(name, count, f"{count:,}", "own")
+        for name, count in _count_grants(epsilon, kinds.people[positive])
+    ]
+    title = f"How many {unit} grant how much (ε for each {budgets.unit}, in all)"
+    return make_figure(title, draw_bars(title, bars, narrow=True))
+
+
+def _count_grants(epsilon: Floats, people: Integers) -> list[tuple[str, int]]:
+    different, which = np.unique(epsilon, return_inverse=True)
+    if len(different) <= MAX_GROUPS:
+        names = [f"ε = {value:g}" for value in different.tolist()]
+        counts = np.bincount(which, people)
+    else:
+        edges = np.geomspace(different[0], different[-1], MAX_GROUPS + 1)
+        names = [f"{low:.2g} to {high:.2g}" for low, high in pairwise(edges.tolist())]
+        step = np.clip(np.searchsorted(edges, epsilon, side="right") - 1, 0, MAX_GROUPS - 1)
+        counts = np.bincount(step, people, minlength=MAX_GROUPS)
+    return list(zip(names, counts.astype(int).tolist(), strict=True))
 
 
 #: How far the middle of the range lies from the labels' centre, in half ranges, where nothing is

@@ -53,6 +53,7 @@ from sottovoce.errors import LedgerUnavailable
 from sottovoce.ledger import Ledger
 from sottovoce.ledgers.addresses import POSTGRES, SQLITE, get_key_folder
 from sottovoce.ledgers.statement import Statement
+from sottovoce.report.html import make_document
 
 #: Bytes of randomness of a token and of a cookie.
 SIGN_IN_SECRET = 32
@@ -73,22 +74,24 @@ TWICE = (
 EXPIRED = f"This link is too old: it works for {LIFE // 60} minutes."
 NEW_LINK = "A new link stands in the terminal in which `sottovoce serve` runs."
 
-_HEAD = (
-    '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>sottovoce</title>'
-    '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="referrer" '
-    'content="no-referrer">'
-    '<meta name="color-scheme" content="light dark"><link rel="icon" '
-    'href="data:,"></head><body><main>'
-    "<h1>sottovoce</h1>"
-)
-_FOOT = "</main></body></html>"
-#: Asks for the token; has no style that it would wait for while the books are opened.
-ASKING = (
-    f"{_HEAD}<p>This page opens with the link that <code>sottovoce serve</code> printed.</p>"
+
+def make_bare_page(body: str, *, head: str = "") -> str:
+    """Return a page of the server itself: it has no style that it would wait for, unless ``head``
+    names one.
+    """
+    main = f"<main>\n<h1>sottovoce</h1>\n{body}\n</main>"
+    return make_document("sottovoce", main, f'<link rel="icon" href="data:,">{head}')
+
+
+#: The address that a link came from is told to nobody.
+_NO_REFERRER = '<meta name="referrer" content="no-referrer">'
+#: Asks for the token.
+ASKING = make_bare_page(
+    "<p>This page opens with the link that <code>sottovoce serve</code> printed.</p>"
     '<form method="post" action="/open"><p><label for="token">The part of the link after #</label> '
     '<input id="token" name="token" autocomplete="off" autocapitalize="none" spellcheck="false" '
-    "required> "
-    f'<button>Open</button></p></form><script src="/open/script.js"></script>{_FOOT}'
+    'required> <button>Open</button></p></form><script src="/open/script.js"></script>',
+    head=_NO_REFERRER,
 )
 #: Takes the token off the address, so that it stays in no history, and sends it.
 SCRIPT = """\
@@ -103,7 +106,7 @@ if (token) {
 #: Goes on by itself. Not a redirect: the form comes from a file, which is another site, and a
 #: browser does not send a cookie with SameSite=Strict along a redirect that another site began.
 #: From here on it is our own page that leads on.
-GO_ON = f'{_HEAD}<p>The page is open. <a href="/">Go on</a></p>{_FOOT}'
+GO_ON = make_bare_page('<p>The page is open. <a href="/">Go on</a></p>', head=_NO_REFERRER)
 
 
 def new_secret() -> str:
@@ -193,11 +196,11 @@ def make_form(port: int, token: str) -> str:
     """
     address = escape(f"http://127.0.0.1:{port}/open")
     value = escape(token)
-    return (
-        f'{_HEAD}<form method="post" action="{address}"><input type="hidden" name="token" '
-        f'value="{value}">'
-        "<p><button>Open the "
-        f"page</button></p></form><script>document.forms[0].submit()</script>{_FOOT}"
+    return make_bare_page(
+        f'<form method="post" action="{address}"><input type="hidden" name="token" '
+        f'value="{value}"><p><button>Open the page</button></p></form>'
+        "<script>document.forms[0].submit()</script>",
+        head=_NO_REFERRER,
     )
 
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 #: Letters of a key: it is shown in tables and is part of a file's name.
 LONGEST_KEY = 100
 NOT_GRANTED = (
-    "Not everybody's grant is in the books yet, so this is planned as if everybody had all that "
+    "Not everybody's grant is in the ledger yet, so this is planned as if everybody had all that "
     "the table says left."
 )
 
@@ -80,7 +80,7 @@ def upload(desk: Workspace, name: str, source: BinaryIO) -> str:
     describes it.
     """
     held = workspace.save_table(desk, name, source)
-    desk.jobs.start(lambda job: prefetch_balances(desk), "Reading the books")
+    desk.jobs.start(lambda job: prefetch_balances(desk), "Reading the ledger")
     return held
 
 
@@ -321,7 +321,7 @@ def _refuse_unbookable(desk: Workspace, said: DataSource) -> None:
 def _no_person_error() -> InvalidParameter:
     return InvalidParameter(
         "Rows do not say whose they are.",
-        "Accounts in the books belong to people.",
+        "Accounts in the ledger belong to people.",
         "Say in the schema which column names the person.",
         parameter="schema.person",
     )

@@ -98,14 +98,8 @@ SENTENCES = {
     500: "Something went wrong that sottovoce did not foresee. Please report what you did, "
     "without the data.",
 }
-PAGE = (
-    '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>sottovoce</title>'
-    '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" '
-    'href="data:,">'
-    '<link rel="stylesheet" href="/static/style.css"></head><body '
-    'class="web"><main><h1>sottovoce</h1><p>{}</p></main>'
-    "</body></html>"
-)
+#: Pages of one sentence look like all others.
+_STYLE_LINK = '<link rel="stylesheet" href="/static/style.css">'
 
 
 class RequestRefused(Exception):
@@ -414,7 +408,8 @@ def make_sentence_page(
         text = words
     if as_json:
         return make_answer(status, json.dumps({"error": text}), b"application/json")
-    return make_answer(status, PAGE.format(escape(text)))
+    page = access_codes.make_bare_page(f"<p>{escape(text)}</p>", head=_STYLE_LINK)
+    return make_answer(status, page)
 
 
 def make_answer(

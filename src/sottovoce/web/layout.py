@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paper that every page of the web is printed on: one frame, one style sheet, one short script,
-all our own.
+"""What every page of the web has in common: one frame, one style sheet, one short script, all our
+own.
 
-Templates escape whatever they are given; drawings made by `sottovoce.report` are trusted, and
-handed over as `drawing`. The style sheet begins with that of the command line's reports, so that
-both look the same and colours are named once.
+Templates escape whatever they are given; what `sottovoce.report` draws is trusted, and marked so.
+The style sheet begins with that of the command line's reports, so that both look the same and
+colours are named once.
 """
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -21,10 +20,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from sottovoce.audit.picture import STYLE as LOSSES
 from sottovoce.errors import SottovoceError
-from sottovoce.report.html import PAGE_STYLE as PAPER
-from sottovoce.report.svg import BARS_STYLE as BARS
+from sottovoce.report.html import PAGE_STYLE
 
 if TYPE_CHECKING:
     from sottovoce.web.workspace import Workspace
@@ -88,10 +85,8 @@ def download(name: str, text: str, kind: str) -> Response:
 def mark_trusted(html: str) -> Markup:
     """Marks HTML that this package drew itself as trusted.
 
-    Styles inside are left out, since the guard forbids them: they are in a style sheet. What may
-    scroll sideways on a narrow window is made reachable by keyboard.
+    What may scroll sideways on a narrow window is made reachable by keyboard.
     """
-    html = re.sub(r"<style>.*?</style>\n?", "", html, flags=re.DOTALL)
     for box in ('<div class="wide"', "<figure"):
         html = html.replace(f"{box}>", f'{box} tabindex="0">')
     return Markup(html)
@@ -113,7 +108,7 @@ def _read_static(name: str) -> str:
 
 @cache
 def _build_style() -> str:
-    return "\n".join([PAPER, LOSSES, BARS, _read_static("style.css")])
+    return f"{PAGE_STYLE}\n{_read_static('style.css')}"
 
 
 async def serve_style(request: Request) -> Response:

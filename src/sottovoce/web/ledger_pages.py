@@ -19,11 +19,15 @@ from starlette.routing import Route
 from sottovoce.errors import SottovoceError, UnknownPeople
 from sottovoce.ledger import MAX_UNITS, Entry, Line
 from sottovoce.ledgers.statement import WITH_LINES, AccountBalance, sum_accounts
-from sottovoce.market.allocation import FRONTIER_STYLE as FRONTIER
-from sottovoce.report import ledger, market
-from sottovoce.report import ledger as tiers
 from sottovoce.report.html import make_table
-from sottovoce.report.ledger import make_account_cells, make_line_cells
+from sottovoce.report.ledger import (
+    TIER_HEADS,
+    compute_balances,
+    draw_accounts,
+    draw_tiers,
+    make_account_cells,
+    make_line_cells,
+)
 from sottovoce.units import UNITS_PER_EPSILON
 from sottovoce.web import actions
 from sottovoce.web.layout import get_workspace, mark_trusted, redirect, render
@@ -38,7 +42,7 @@ PAGE_SIZE = 50
 MAX_LINES_AT_ONCE = 200_000
 #: What an entry is, in words.
 ENTRY_WORDS = {
-    "open": "books begun",
+    "open": "ledger begun",
     "grant": "grants",
     "reserve": "charged for the release",
     "publish": "stored the release",
@@ -66,7 +70,7 @@ async def show_ledger(request: Request) -> Response:
 async def start_verification(request: Request) -> Response:
     """Begins to compute every balance and digest again."""
     desk = get_workspace(request)
-    name = desk.jobs.start(lambda job: actions.verify_ledger(desk), "Verifying the books")
+    name = desk.jobs.start(lambda job: actions.verify_ledger(desk), "Verifying the ledger")
     return redirect(f"/ledger/verify/{name}")
 
 
@@ -146,10 +150,10 @@ def _draw_balances(desk: Workspace, entries: list[Entry]) -> list[tuple[str, Any
         return [
             (
                 AccountBalance(name).description,
-                mark_trusted(tiers.draw_tiers(many)),
-                mark_trusted(make_table(tiers.TIER_HEADS, [t.cells() for t in many])),
+                mark_trusted(draw_tiers(many)),
+                mark_trusted(make_table(TIER_HEADS, [t.cells() for t in many])),
             )
-            for name, many in tiers.compute_balances(get_sql_ledger(desk)).items()
+            for name, many in compute_balances(get_sql_ledger(desk)).items()
         ]
 
     last = max((entry.number for entry in entries if entry.what in WITH_LINES), default=0)
@@ -240,7 +244,7 @@ def _render_person(
         code=code,
         typed=fields.form,
         complaints=fields.complaints,
-        picture=mark_trusted(ledger.draw_accounts(held)),
+        picture=mark_trusted(draw_accounts(held)),
         accounts=mark_trusted(
             make_table(
                 ["account", "allowed in all", "spent", "left"], list(map(make_account_cells, held))
@@ -257,16 +261,9 @@ def _render_person(
     )
 
 
-async def serve_picture_style(request: Request) -> Response:
-    """The style of the pictures on these pages, of the market's and of a person's."""
-    style = (tiers.TIER_STYLE, ledger.ACCOUNT_STYLE, market.MARKET_STYLE, FRONTIER)
-    return Response("\n".join(style), media_type="text/css")
-
-
 routes = [
     Route("/ledger", show_ledger),
     Route("/ledger/verify", start_verification, methods=["POST"]),
     Route("/ledger/verify/{name}", show_verification),
     Route("/ledger/person", show_person, methods=["POST"]),
-    Route("/static/pictures.css", serve_picture_style),
 ]

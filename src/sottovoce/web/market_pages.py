@@ -204,7 +204,7 @@ def _draw_outcome(desk: Workspace, fields: Fields) -> dict[str, Any] | None:
     return {
         "headline": make_market_headline(outcome),
         "moved": _describe_slider(outcome.terms),
-        "frontier": mark_trusted(curve.beside("now", Frontier((now,))).svg()),
+        "frontier": mark_trusted(curve.beside("now", Frontier((now,))).svg(standalone=False)),
         "points": mark_trusted(
             make_table(
                 ["paid in all", "bound on the error", "ε in all"], [_make_cells(*p) for p in points]

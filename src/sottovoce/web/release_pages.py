@@ -119,18 +119,18 @@ def _describe_text_format(table: str) -> str:
 
 def write_certificate(release: Release, key: str) -> str:
     """Returns the certificate in plain words, as text."""
-    paper = release.certificate
+    certificate = release.certificate
     heads = [
         f"Certificate of the release “{key}”",
         "",
         release.explain(),
         "",
-        f"Plan: {paper.plan_digest}",
+        f"Plan: {certificate.plan_digest}",
     ]
-    if paper.ledger is not None:
+    if certificate.ledger is not None:
         heads.append(
-            f"Ledger: {paper.ledger['id']}, entry {paper.ledger['entry']}, head "
-            f"{paper.ledger['head']}"
+            f"Ledger: {certificate.ledger['id']}, entry {certificate.ledger['entry']}, head "
+            f"{certificate.ledger['head']}"
         )
     return "\n".join(heads) + "\n"
 
@@ -289,13 +289,6 @@ def _make_audit_job(
     return work
 
 
-audit_routes = [
-    Route("/audit", show_audit_form),
-    Route("/audit", start_audit, methods=["POST"]),
-    Route("/audit/{name}", show_audit),
-]
-
-
 def show_question(request: Request) -> Response:
     """A question and its plan; the script asks for this page again while a slider moves."""
     desk = get_workspace(request)
@@ -433,7 +426,7 @@ def show_release(request: Request) -> Response:
         sentences=sentences,
         promised=mark_trusted(tabulate_promise(made)),
         why=why,
-        paper=made.certificate,
+        certificate=made.certificate,
         scripted=_find_question(request) is not None,
         auditable=is_audited(made),
     )
@@ -467,7 +460,6 @@ def download_file(request: Request) -> Response:
 
 
 routes = [
-    *audit_routes,
     Route("/question", show_question),
     Route("/question/{table}", show_question),
     Route("/question/{table}/release", start_release, methods=["POST"]),
@@ -475,4 +467,7 @@ routes = [
     Route("/job/{name}/cancel", cancel_job, methods=["POST"]),
     Route("/release", show_release),
     Route("/release/{what}", download_file),
+    Route("/audit", show_audit_form),
+    Route("/audit", start_audit, methods=["POST"]),
+    Route("/audit/{name}", show_audit),
 ]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sottovoce.errors import SottovoceError
-from sottovoce.schema import Column, Schema
+from sottovoce.schema import Column, Schema, quote_toml
 from sottovoce.web.question_form import LEAST_EPSILON, MOST_EPSILON, Fields
 
 COLUMN_KINDS = (("text", "leave out"), ("number", "a number"), ("factor", "one of several words"))
@@ -81,15 +81,15 @@ def fill_schema_form(schema: Schema | None, columns: Mapping[str, str]) -> dict[
 def write_toml(schema: Schema) -> str:
     """Returns the schema as TOML text."""
     roles = {role: getattr(schema, role) for role in ("name", *ROLES, "label")}
-    lines = [f"{role} = {_quote_toml(name)}" for role, name in roles.items() if name is not None]
+    lines = [f"{role} = {quote_toml(name)}" for role, name in roles.items() if name is not None]
     if schema.tiers:
         lines += [
             "",
             "[tiers]",
-            *(f"{_quote_toml(name)} = {epsilon!r}" for name, epsilon in schema.tiers.items()),
+            *(f"{quote_toml(name)} = {epsilon!r}" for name, epsilon in schema.tiers.items()),
         ]
     for name, column in schema.columns.items():
-        lines += ["", f"[columns.{_quote_toml(name)}]", *_write_entries(column)]
+        lines += ["", f"[columns.{quote_toml(name)}]", *_write_entries(column)]
     return "\n".join(lines) + "\n"
 
 
@@ -149,17 +149,8 @@ def _write_entries(column: Column) -> list[str]:
     entries = [
         f'kind = "{column.kind}"',
         *(f"{word} = {value!r}" for word, value in given.items() if value is not None),
-        *([] if column.unit is None else [f"unit = {_quote_toml(column.unit)}"]),
+        *([] if column.unit is None else [f"unit = {quote_toml(column.unit)}"]),
     ]
     if column.levels:
-        return [*entries, f"levels = [{', '.join(map(_quote_toml, column.levels))}]"]
+        return [*entries, f"levels = [{', '.join(map(quote_toml, column.levels))}]"]
     return entries
-
-
-def _quote_toml(text: str) -> str:
-    """Text in quotes as TOML reads it, whatever is in it."""
-    return (
-        '"'
-        + "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in text)
-        + '"'
-    )

@@ -49,7 +49,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sottovoce.errors import InvalidParameter
 from sottovoce.web.access_codes import LIFE as LIFE
-from sottovoce.web.access_codes import SignInEvent, tell_nobody
+from sottovoce.web.access_codes import SignInEvent, make_bare_page, tell_nobody
 from sottovoce.web.access_codes import make_form as make_form
 from sottovoce.web.access_codes import make_link as make_link
 from sottovoce.web.access_codes import new_secret as new_secret
@@ -252,14 +252,9 @@ FIRST_WAIT = 0.1
 SLOW_MODULE = "sottovoce.estimators.ridge"
 #: What is shown meanwhile; it asks again by itself, is answered by the rooms, and has no style that
 #: it would wait for.
-LOADING_PAGE = (
-    b'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>sottovoce</title>'
-    b'<meta name="viewport" content="width=device-width, initial-scale=1">'
-    b'<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,"></head>'
-    b"<body><main><h1>sottovoce</h1><p>The books are being opened. This page goes on by "
-    b"itself.</p></main></body>"
-    b"</html>"
-)
+LOADING_PAGE = make_bare_page(
+    "<p>The ledger is being opened. This page goes on by itself.</p>"
+).encode()
 
 
 class LoadingApp:

@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from sottovoce.errors import SottovoceError
-from sottovoce.report.svg import draw_grants as picture_of_grants
+from sottovoce.report.plan import draw_grants as picture_of_grants
 from sottovoce.web import actions, question_form, release_pages, schema_form, workspace
 from sottovoce.web.layout import (
     download,
@@ -241,6 +241,6 @@ routes = [
     Route("/table/{table}/people", show_people),
     Route("/table/{table}/schema.toml", download_schema),
     Route("/table/{table}/grant", record_grants, methods=["POST"]),
-    Route("/table/{table}/take-away", remove_table, methods=["POST"]),
+    Route("/table/{table}/remove", remove_table, methods=["POST"]),
     *release_pages.routes,
 ]

@@ -444,7 +444,7 @@ class CachedBalances:
             raise UnknownPeople(
                 "Somebody has no account of this kind.",
                 "",
-                "Write the table's grants into the books.",
+                "Write the table's grants to the ledger.",
                 parameter="person",
             )
         return found
@@ -539,7 +539,7 @@ class Workspace:
         """Returns a table by its random name; refuses one that is not on the desk."""
         if name not in self.tables:
             raise InvalidParameter(
-                "There is no such table on the desk.",
+                "There is no such table.",
                 "",
                 "Upload it, or choose one that is there.",
                 parameter="table",

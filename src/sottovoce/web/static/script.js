@@ -14,8 +14,8 @@ function takeOver(fresh, place) {
   const key = document.getElementById("key")?.value;
   if (here && there) here.replaceChildren(...there.childNodes);
   if (key) document.getElementById("key").value = key;
-  const heard = document.getElementById("heard");
-  if (heard) heard.textContent = here.querySelector(".expected")?.textContent ?? "No plan: something has to be corrected.";
+  const announcement = document.getElementById("announcement");
+  if (announcement) announcement.textContent = here.querySelector(".expected")?.textContent ?? "No plan: something has to be corrected.";
   for (const field of document.querySelectorAll("form[data-live] .field")) {
     const input = field.querySelector("[id]"), newer = input && fresh.getElementById(input.id);
     if (!newer) continue;
@@ -87,7 +87,7 @@ for (const form of document.querySelectorAll("form[data-live]")) {
     if (turn !== asked) return;
     if (!fresh) {
       showStale(form.dataset.live, FAILED);
-      document.getElementById("heard")?.replaceChildren(FAILED);
+      document.getElementById("announcement")?.replaceChildren(FAILED);
       return;
     }
     takeOver(fresh, form.dataset.live);

@@ -1,0 +1,431 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that is drawn without a library: bars, a histogram, curves and shares, as SVG.
+
+A picture takes its colours from the page that it is on (``write_colours`` and ``PICTURE_STYLE``
+belong in its style sheet), so that it is light or dark with it. One that stands alone carries both
+inside. What it shows is also its label, for those who cannot see it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Every colour, in light and in dark.
+COLOURS = {
+    "ground": ("#fbfaf7", "#191a1c"),
+    "ink": ("#23211d", "#e8e5de"),
+    "soft": ("#6a655c", "#a09a8e"),
+    "line": ("#dedad0", "#38383a"),
+    "own": ("#1f6f78", "#5fb8c2"),
+    "other": ("#b9b2a3", "#5d5a54"),
+    "second": ("#a8622a", "#d99a63"),
+    "stamp": ("#b3261e", "#f2857c"),
+    "warn": ("#8a5a00", "#e0b25a"),
+    "field": ("#ffffff", "#222426"),
+}
+
+PICTURE_STYLE = """\
+svg.picture { font: 14px Georgia, "Times New Roman", serif; }
+svg.picture text { fill: var(--ink); dominant-baseline: central; paint-order: stroke;
+  stroke: var(--ground); stroke-width: 4px; }
+svg.picture text.soft { fill: var(--soft); }
+svg.picture text.own { font-weight: bold; }
+svg.picture line { stroke: var(--line); }
+svg.picture line.mark { stroke: var(--ink); stroke-dasharray: 3 3; }
+svg.picture line.floor { stroke: var(--soft); stroke-dasharray: 3 3; }
+svg.picture .own { fill: var(--own); }
+svg.picture .other { fill: var(--other); }
+svg.picture .second { fill: var(--second); }
+svg.picture .left { fill: var(--line); }
+svg.picture rect.plain { fill: none; stroke: var(--soft); stroke-dasharray: 3 3; }
+svg.picture text.own, svg.picture text.other { fill: var(--ink); }
+svg.picture polyline { fill: none; stroke-width: 1.5; }
+svg.picture polyline.own { fill: none; stroke: var(--own); }
+svg.picture polyline.second { fill: none; stroke: var(--second); stroke-dasharray: 5 4; }
+"""
+
+#: A letter's width, on average and with some room, and how far words stay from what they are about.
+LETTER = 7.5
+GAP = 8
+#: Bars: the length of the longest, also in a narrow picture, their thickness, and a line's height.
+BAR_LENGTH = 400
+NARROW_BAR_LENGTH = 190
+BAR_THICKNESS = 20
+BAR_LINE = 32
+#: A share: a bar that is as long as there is room.
+SHARE_LENGTH = 1000
+SHARE_HEIGHT = 10
+#: Histograms: bars in a factor of ten; values below this part of the largest are in the first bar.
+BARS_PER_DECADE = 6
+SMALLEST_SHARE = 1e-6
+#: The height of a line of words above a histogram.
+MARK_LINE = 20
+#: Ticks of an axis, both ends left out.
+TICKS = 5
+
+
+def write_colours(selector: str) -> str:
+    """Return the part of a style sheet that names all colours, for light and for dark."""
+    light, dark = (
+        " ".join(f"--{name}: {values[scheme]};" for name, values in COLOURS.items())
+        for scheme in (0, 1)
+    )
+    return (
+        f"{selector} {{ {light} }}\n"
+        f"@media screen and (prefers-color-scheme: dark) {{ {selector} {{ {dark} }} }}\n"
+    )
+
+
+class Picture:
+    """A drawing of bars, lines, dots and words, in units of its own.
+
+    Parameters
+    ----------
+    name
+        What it is a picture of, as a class for style sheets.
+    width, height
+        Its size.
+    """
+
+    def __init__(self, name: str, width: float, height: float) -> None:
+        self.name = name
+        self.width = width
+        self.height = height
+        self._parts: list[str] = []
+
+    def add_bar(self, x: float, y: float, width: float, height: float, kind: str = "own") -> None:
+        """Add a bar with its upper left corner at (x, y)."""
+        self._parts.append(
+            f'<rect class="{escape(kind)}" x="{x:.1f}" y="{y:.1f}" '
+            f'width="{width:.1f}" height="{height:.1f}"/>'
+        )
+
+    def add_line(self, start: tuple[float, float], end: tuple[float, float], kind: str) -> None:
+        """Add a straight line, of kind "axis", "mark" or "floor"."""
+        self._parts.append(
+            f'<line class="{escape(kind)}" x1="{start[0]:.1f}" x2="{end[0]:.1f}" '
+            f'y1="{start[1]:.1f}" y2="{end[1]:.1f}"/>'
+        )
+
+    def add_dot(self, x: float, y: float, kind: str, radius: float) -> None:
+        """Add a dot."""
+        self._parts.append(
+            f'<circle class="{escape(kind)}" cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}"/>'
+        )
+
+    def add_curve(self, places: Sequence[Sequence[float]], kind: str) -> None:
+        """Add a line through places, with a dot at each."""
+        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        self._parts.append(f'<polyline class="{escape(kind)}" points="{points}"/>')
+        for x, y in places:
+            self.add_dot(x, y, kind, 4)
+
+    def add_text(
+        self, x: float, y: float, words: str, anchor: str = "start", kind: str = "soft"
+    ) -> None:
+        """Add words, of which (x, y) is the start, middle or end, half way up."""
+        self._parts.append(
+            f'<text class="{escape(kind)}" x="{x:.1f}" y="{y:.1f}" '
+            f'text-anchor="{escape(anchor)}">{escape(words)}</text>'
+        )
+
+    def add_label(self, x: float, y: float, words: str, away: float) -> None:
+        """Add words beside a place: to its right, or to its left where there is no room."""
+        if x + away + LETTER * len(words) > self.width:
+            self.add_text(x - away, y, words, "end", "")
+        else:
+            self.add_text(x + away, y, words, "start", "")
+
+    def to_svg(self, label: str, *, standalone: bool = False, stretch: bool = False) -> str:
+        """Return the drawing.
+
+        Parameters
+        ----------
+        label
+            What it shows, for those who cannot see it.
+        standalone
+            Whether it carries its own style, for a file or a page of somebody else.
+        stretch
+            Whether it becomes as wide as there is room, at the height that a style sheet gives it.
+        """
+        options = ' preserveAspectRatio="none"' * stretch
+        style = ""
+        if standalone:
+            style = f"<style>{write_colours('svg.picture')}{PICTURE_STYLE}</style>\n"
+        body = "\n".join(self._parts)
+        return (
+            f'<svg class="picture {escape(self.name)}" '
+            f'viewBox="0 0 {self.width:g} {self.height:g}"{options} role="img" '
+            f'xmlns="http://www.w3.org/2000/svg" aria-label="{escape(label)}">\n'
+            f"{style}{body}\n</svg>"
+        )
+
+
+@dataclass(frozen=True)
+class Axes:
+    """A field of a picture, and the numbers at its ends: across and upwards."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+    across: tuple[float, float]
+    up: tuple[float, float]
+
+    @property
+    def bottom(self) -> float:
+        """Where the lower end is."""
+        return self.top + self.height
+
+    @property
+    def right(self) -> float:
+        """Where the right end is."""
+        return self.left + self.width
+
+    def scale_x(self, value: Any) -> Any:
+        """Return where a number, or each of an array, lies across."""
+        low, high = self.across
+        return self.left + self.width * (value - low) / (high - low)
+
+    def scale_y(self, value: Any) -> Any:
+        """Return where a number, or each of an array, lies upwards."""
+        low, high = self.up
+        return self.bottom - self.height * (value - low) / (high - low)
+
+    def draw_across(self, picture: Picture, ticks: Mapping[float, str], words: str) -> None:
+        """Draw numbers below the field, and below them what they are."""
+        for value, number in ticks.items():
+            x = self.scale_x(value)
+            picture.add_line((x, self.bottom), (x, self.bottom + 5), "axis")
+            picture.add_text(x, self.bottom + 17, number, "middle")
+        picture.add_text(self.left + self.width / 2, self.bottom + 41, words, "middle")
+
+    def draw_up(self, picture: Picture, ticks: Mapping[float, str], words: str) -> None:
+        """Draw lines across the field with their numbers, its lower end, and above what they
+        are.
+        """
+        picture.add_line((self.left, self.bottom), (self.right, self.bottom), "axis")
+        for value, number in ticks.items():
+            y = self.scale_y(value)
+            picture.add_line((self.left, y), (self.right, y), "axis")
+            picture.add_text(self.left - GAP, y, number, "end")
+        picture.add_text(self.left, self.top - 18, words)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One line of a picture of bars.
+
+    Parameters
+    ----------
+    name
+        What stands before the bar.
+    length
+        How long it is, in any unit.
+    value
+        The length in words, which stand behind it.
+    kind
+        Whose it is: "own", "other" or "plain" (not private).
+    part
+        The part of it that is coloured as "own".
+    """
+
+    name: str
+    length: float
+    value: str
+    kind: str = "other"
+    part: float | None = None
+
+
+def draw_bars(
+    title: str, bars: Sequence[Bar], *, floor: float | None = None, narrow: bool = False
+) -> str:
+    """Return a name, a bar and its length in words on each line, the longest bar of full length.
+
+    Parameters
+    ----------
+    title
+        What they show. It is part of the label, and not drawn.
+    bars
+        The lines.
+    floor
+        A length that none goes below, marked by a thin line.
+    narrow
+        Whether the picture is to be readable on a narrow window as it is.
+    """
+    full = BAR_LENGTH
+    name = "bars"
+    if narrow:
+        full = NARROW_BAR_LENGTH
+        name = "bars compact"
+    left = LETTER * max(len(bar.name) for bar in bars) + GAP
+    right = LETTER * max(len(bar.value) for bar in bars) + GAP
+    longest = max(bar.length for bar in bars) or 1.0
+    picture = Picture(name, left + full + right, BAR_LINE * len(bars))
+    for place, bar in enumerate(bars):
+        middle = place * BAR_LINE + BAR_LINE / 2
+        top = middle - BAR_THICKNESS / 2
+        length = max(full * bar.length / longest, 1)
+        kind = bar.kind
+        picture.add_text(left - GAP, middle, bar.name, "end", kind)
+        picture.add_bar(left, top, length, BAR_THICKNESS, kind)
+        if bar.part is not None:
+            picture.add_bar(left, top, length * bar.part, BAR_THICKNESS, "own")
+        picture.add_text(left + length + GAP, middle, bar.value, "start", kind)
+    if floor is not None:
+        at = left + full * floor / longest
+        picture.add_line((at, 0), (at, picture.height), "floor")
+    return picture.to_svg(f"{title}: " + "; ".join(f"{bar.name}, {bar.value}" for bar in bars))
+
+
+def draw_share(share: float, label: str) -> str:
+    """Return one bar as long as there is room, coloured as far as ``share``, from 0 to 1."""
+    picture = Picture("share", SHARE_LENGTH, SHARE_HEIGHT)
+    picture.add_bar(0, 0, SHARE_LENGTH, SHARE_HEIGHT, "left")
+    picture.add_bar(0, 0, SHARE_LENGTH * share, SHARE_HEIGHT, "own")
+    return picture.to_svg(label, stretch=True)
+
+
+def draw_histogram(
+    values: NDArray[np.float64],
+    marks: Mapping[str, float],
+    label: str,
+    *,
+    unit: str,
+    across: str,
+    standalone: bool = False,
+) -> str:
+    """Return how many values lie where on a logarithmic axis, with marks.
+
+    Parameters
+    ----------
+    values
+        What is counted; infinite ones are not shown.
+    marks
+        Numbers by the words that are put beside them; only positive and finite ones are shown.
+    label
+        What it shows, for those who cannot see it.
+    unit
+        What is counted, in words.
+    across
+        What the values are, in words.
+    standalone
+        Whether it carries its own style.
+    """
+    finite = values[np.isfinite(values)]
+    shown = {words: value for words, value in marks.items() if 0 < value < math.inf}
+    low, high = _choose_decades([*finite[finite > 0].tolist(), *shown.values()])
+    powers = np.log10(np.clip(finite, 10.0**low, 10.0**high))
+    counts, edges = np.histogram(powers, np.linspace(low, high, (high - low) * BARS_PER_DECADE + 1))
+    tallest = max(int(counts.max(initial=0)), 1)
+    axes = Axes(60, 30 + MARK_LINE * len(shown), 600, 200, (low, high), (0, tallest))
+    picture = Picture("histogram", axes.right + 40, axes.bottom + 56)
+    axes.draw_up(picture, {tallest: f"{tallest:,}", 0: "0"}, unit)
+    for count, start, end in zip(counts.tolist(), edges[:-1], edges[1:], strict=True):
+        if count:
+            height = max(axes.bottom - axes.scale_y(count), 1.5)
+            width = axes.scale_x(end) - axes.scale_x(start) - 1
+            picture.add_bar(axes.scale_x(start), axes.bottom - height, width, height)
+    axes.draw_across(picture, {p: _format_power(p) for p in range(low, high + 1)}, across)
+    _draw_marks(picture, axes, shown)
+    return picture.to_svg(label, standalone=standalone)
+
+
+def _choose_decades(values: list[float]) -> tuple[int, int]:
+    """Return whole powers of ten around all values, not more than six below the largest."""
+    most = max(values, default=1.0)
+    least = max(min(values, default=1.0), most * SMALLEST_SHARE)
+    high = math.ceil(math.log10(most) + 1e-9)
+    return min(math.floor(math.log10(least)), high - 1), high
+
+
+def _format_power(power: int) -> str:
+    if power >= 0:
+        return f"{10**power:,}"
+    return f"{10.0**power:.{-power}f}"
+
+
+def _draw_marks(picture: Picture, axes: Axes, marks: Mapping[str, float]) -> None:
+    """Draw each mark with a line of words of its own, over all dashes, so that none covers
+    another.
+    """
+    low, high = axes.across
+    places = {
+        words: (axes.scale_x(min(max(math.log10(value), low), high)), 11 + MARK_LINE * line)
+        for line, (words, value) in enumerate(marks.items())
+    }
+    for x, y in places.values():
+        picture.add_line((x, y - 6), (x, axes.bottom), "mark")
+    for words, (x, y) in places.items():
+        picture.add_label(x, y, words, 4)
+
+
+def draw_curves(
+    curves: Sequence[tuple[str, Sequence[tuple[float, float]]]],
+    label: str,
+    *,
+    across: str,
+    up: str,
+    standalone: bool = False,
+) -> str:
+    """Return curves of positive numbers on logarithmic axes; those with a name are dashed, and
+    named where they begin.
+
+    Parameters
+    ----------
+    curves
+        Names and pairs of numbers: across, and up.
+    label
+        What they show, for those who cannot see it.
+    across, up
+        What the numbers are, in words.
+    standalone
+        Whether it carries its own style.
+    """
+    logs = [(name, np.log10(np.array(places))) for name, places in curves if places]
+    ends = [(0.0, 1.0), (0.0, 1.0)]
+    if logs:
+        ends = [_widen(column) for column in np.concatenate([log for _, log in logs]).T]
+    axes = Axes(70, 32, 560, 260, *ends)
+    picture = Picture("curves", axes.right + 30, axes.bottom + 56)
+    if logs:
+        axes.draw_up(picture, _choose_ticks(axes.up), up)
+        axes.draw_across(picture, _choose_ticks(axes.across), across)
+    lines: list[float] = []
+    for name, log in logs:
+        places = np.column_stack([axes.scale_x(log[:, 0]), axes.scale_y(log[:, 1])]).tolist()
+        if name:
+            picture.add_curve(places, "second")
+            _name_curve(picture, name, places[0], lines)
+        else:
+            picture.add_curve(places, "own")
+    return picture.to_svg(label, standalone=standalone)
+
+
+def _widen(values: NDArray[np.float64]) -> tuple[float, float]:
+    low = float(values.min())
+    high = float(values.max())
+    room = max(0.05 * (high - low), 0.05)
+    return low - room, high + room
+
+
+def _choose_ticks(ends: tuple[float, float]) -> dict[float, str]:
+    inner = np.linspace(*ends, TICKS)[1:-1].tolist()
+    return {value: f"{10**value:.3g}" for value in inner}
+
+
+def _name_curve(picture: Picture, name: str, start: Sequence[float], lines: list[float]) -> None:
+    """Write a name beside a curve's first place, above those that stand on the same line."""
+    x, y = start
+    y -= 4
+    while any(abs(y - line) < MARK_LINE - 4 for line in lines):
+        y -= MARK_LINE - 4
+    lines.append(y)
+    picture.add_label(x, y, name, 10)
