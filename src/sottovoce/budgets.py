@@ -24,6 +24,8 @@ from numpy.typing import NDArray
 from sottovoce import units
 from sottovoce.arrays import (
     Array,
+    ColumnLike,
+    TableLike,
     check_same_length,
     count_dimensions,
     factorise,
@@ -76,7 +78,11 @@ class Budgets:
 
     @classmethod
     def of(
-        cls, epsilon: Any, groups: Any = None, rows: int | None = None, zero: str = "refuse"
+        cls,
+        epsilon: BudgetLike,
+        groups: ColumnLike | None = None,
+        rows: int | None = None,
+        zero: str = "refuse",
     ) -> Budgets:
         """Budgets from a number for all, a column with one ε a row, or a mapping from person to ε.
 
@@ -113,7 +119,7 @@ class Budgets:
         return cls._from_people(granted, people, owner)
 
     @classmethod
-    def listed(cls, people: Any, epsilon: Any, groups: Any) -> Budgets:
+    def listed(cls, people: ColumnLike, epsilon: ColumnLike, groups: ColumnLike) -> Budgets:
         """Budgets from a table of their own, one line a person: a column of names and a column of
         ε.
 
@@ -134,7 +140,9 @@ class Budgets:
         return cls.of(table, groups=groups)
 
     @classmethod
-    def tiers(cls, levels: Mapping[Any, float], tier: Any, groups: Any = None) -> Budgets:
+    def tiers(
+        cls, levels: Mapping[Any, float], tier: ColumnLike, groups: ColumnLike | None = None
+    ) -> Budgets:
         """Budgets from a public price list of tiers and the tier of every row.
 
         >>> Budgets.tiers(
@@ -236,6 +244,10 @@ class Budgets:
         return BudgetGroups(self.kinds.epsilon // parts, self.kinds.rows, self.kinds.people)
 
 
+#: Who allows how much: ε for all, by row or by person, the name of a column, a table by person.
+BudgetLike = float | Mapping[Any, float] | TableLike | Budgets
+
+
 def _round_grants(
     epsilon: Any, people: Array | None, owner: NDArray[np.int64] | None, zero_allowed: bool
 ) -> units.Units:
@@ -258,7 +270,7 @@ def _round_grants(
     return granted
 
 
-def split_people_and_amounts(budgets: Any, people: Any) -> tuple[Sequence[Any], Any]:
+def split_people_and_amounts(budgets: Any, people: ColumnLike | None) -> tuple[Sequence[Any], Any]:
     """Returns names and amounts, from whatever says who allows how much."""
     if people is not None:
         names = to_column(people, "people").tolist()
@@ -318,7 +330,7 @@ def series_to_mapping(values: Any) -> dict[Any, Any] | None:
 
 
 def _map_series_by_person(
-    epsilon: Any, groups: Any, people: Array, owner: NDArray[np.int64]
+    epsilon: Any, groups: ColumnLike | None, people: Array, owner: NDArray[np.int64]
 ) -> Any:
     """Returns a Series that is indexed by person as a mapping, and anything else as it is.
 
@@ -347,7 +359,7 @@ def _map_series_by_person(
     return table
 
 
-def _has_same_index(epsilon: Any, groups: Any) -> bool:
+def _has_same_index(epsilon: Any, groups: ColumnLike | None) -> bool:
     index = getattr(groups, "index", None)
     return index is not None and not callable(index) and bool(epsilon.index.equals(index))
 

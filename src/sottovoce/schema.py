@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from pathlib import Path
@@ -96,7 +96,7 @@ def _to_float(value: Any) -> float:
         return math.nan
 
 
-def to_interval(bounds: Any) -> Interval:
+def to_interval(bounds: BoundsLike | None) -> Interval:
     """Returns (low, high) of one column of numbers from a pair, or from the label of a Bounds or of
     a Schema.
     """
@@ -105,7 +105,7 @@ def to_interval(bounds: Any) -> Interval:
     if isinstance(bounds, Schema):
         return bounds.interval(bounds.require_label())
     try:
-        low, high = (_to_float(limit) for limit in bounds)
+        low, high = (_to_float(limit) for limit in bounds)  # type: ignore[union-attr]
     except Exception:  # what is no pair, in whatever way
         low = high = math.nan
     if not (math.isfinite(low) and math.isfinite(high)):
@@ -328,6 +328,10 @@ class Schema:
         blank.
         """
         return _DRAFT_HEAD + "".join(_draft_column(name, kind) for name, kind in types)
+
+
+#: Limits of one column, (low, high), or of features and label.
+BoundsLike = Interval | Sequence[float] | Floats | Bounds | Schema
 
 
 def _refuse_wrong_types(content: dict[str, Any]) -> None:

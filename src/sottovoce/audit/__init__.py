@@ -13,7 +13,7 @@ the mathematics itself           gaussian_epsilon, posterior_epsilon and their l
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sottovoce.accounting.profiles import (
@@ -72,13 +72,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(
-                import_module(f"sottovoce.{home}"), "fit_ridge" if name == "leave_one_out" else name
-            )
-    raise AttributeError(f"module 'sottovoce.audit' has no attribute {name!r}")
+if not TYPE_CHECKING:  # to a type checker a module with __getattr__ has every name
+
+    def __getattr__(name):
+        for home, names in _HOMES.items():
+            if name in names:
+                renamed = {"leave_one_out": "fit_ridge"}
+                return getattr(import_module(f"sottovoce.{home}"), renamed.get(name, name))
+        raise AttributeError(f"module 'sottovoce.audit' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -14,11 +14,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import expit
-from sklearn.base import BaseEstimator
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
@@ -26,8 +25,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from sottovoce import units
 from sottovoce.accounting import subsampled
-from sottovoce.arrays import Array, Floats, check_same_length, to_matrix, to_numbers
-from sottovoce.budgets import Budgets
+from sottovoce.arrays import (
+    Array,
+    ColumnLike,
+    Floats,
+    TableLike,
+    check_same_length,
+    to_matrix,
+    to_numbers,
+)
+from sottovoce.budgets import BudgetLike, Budgets
 from sottovoce.data.encoding import Recoding
 from sottovoce.data.engine import Dataset, get_default_engine
 from sottovoce.data.kernels import GroupLookup
@@ -63,10 +70,11 @@ from sottovoce.estimators.erm_mechanism import (
     round_weights,
 )
 from sottovoce.estimators.ridge import predict_linear
+from sottovoce.estimators.sklearn_base import LinearModel
 from sottovoce.noise.selection import RATE_BITS
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, measure_inequality
 from sottovoce.release import Release
-from sottovoce.schema import MEASURE, Classes, is_between, is_one_of
+from sottovoce.schema import MEASURE, BoundsLike, Classes, is_between, is_one_of
 from sottovoce.solvers import losses
 from sottovoce.weights import Weights, solve_row_weights
 from sottovoce.wording import format_number
@@ -80,7 +88,7 @@ def _has_odds(erm: ERM) -> bool:
     return isinstance(losses.get_loss(erm.loss), losses.LogisticLoss)
 
 
-class ERM(BaseEstimator):  # type: ignore[misc]
+class ERM(LinearModel):
     """Empirical risk minimisation, each person heard as loudly as their own (ε, δ) allows.
 
     **Question.** Which linear function of the features has the smallest mean loss? Features (and
@@ -135,11 +143,15 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         each column.
     """
 
+    _recoding: Recoding
+    intercept_: float | Floats
+    classes_: Array
+
     def __init__(
         self,
         loss: Any = "logistic",
         *,
-        bounds: Any = None,
+        bounds: BoundsLike | None = None,
         delta: float | None = None,
         constraint: str = "ball",
         radius: float | None = None,
@@ -147,7 +159,7 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         steps: int | None = None,
         sampling: float | None = None,
         iterate: str = "average",
-        classes: Any = None,
+        classes: ColumnLike | None = None,
         missing: float | None = None,
     ) -> None:
         self.loss = loss
@@ -166,12 +178,12 @@ class ERM(BaseEstimator):  # type: ignore[misc]
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
-        epsilon: Any = None,
-        groups: Any = None,
+        X: TableLike,
+        y: ColumnLike | None = None,
+        epsilon: BudgetLike | None = None,
+        groups: ColumnLike | None = None,
         progress: Progress = False,
-    ) -> ERM:
+    ) -> Self:
         """Fits y on the features X; ε is a number, an array by row, a mapping from person, or
         Budgets.
 
@@ -190,8 +202,8 @@ class ERM(BaseEstimator):  # type: ignore[misc]
 
     def plan(
         self,
-        epsilon: Any,
-        groups: Any = None,
+        epsilon: BudgetLike,
+        groups: ColumnLike | None = None,
         rows: int | None = None,
         n_features: int | None = None,
     ) -> Plan:
@@ -199,7 +211,9 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         budgets = make_budgets(epsilon, groups, rows, find_schema(self))
         return make_erm_plan(self, budgets, self._make_recoding(n_features), self._describe_label())
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Dataset]:
+    def gather(
+        self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None
+    ) -> tuple[Budgets, Dataset]:
         """Returns the budgets and rows of features and label in memory, with the owner of each
         row.
         """
@@ -285,19 +299,19 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         )
 
     @available_if(_classifies)  # type: ignore[untyped-decorator]
-    def decision_function(self, X: Any) -> Floats:
+    def decision_function(self, X: TableLike) -> Floats:
         """Returns the linear function of the features: above 0, the second class; for "logistic",
         its log-odds.
         """
         return self._compute_decisions(X)
 
     @available_if(_has_odds)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> Floats:
+    def predict_proba(self, X: TableLike) -> Floats:
         """Returns the probability of each class, by the log-odds."""
         odds = self._compute_decisions(X)
         return np.column_stack([expit(-odds), expit(odds)])
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: TableLike) -> Array:
         """Returns classes, or predictions in the label's units; features beyond their bounds are
         clipped as in fit.
         """
@@ -306,7 +320,7 @@ class ERM(BaseEstimator):  # type: ignore[misc]
             return values
         return np.asarray(self.classes_[(values > 0).astype(np.int64)])
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: TableLike, y: ColumnLike, sample_weight: Any = None) -> float:
         """Returns the share of right classes, or R² of a regression."""
         if _classifies(self):
             measure = accuracy_score
@@ -332,7 +346,7 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         set_fitted_attributes(model, release)
         return model
 
-    def _compute_decisions(self, X: Any) -> Floats:
+    def _compute_decisions(self, X: TableLike) -> Floats:
         check_is_fitted(self, "coef_")
         raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
         return predict_linear(
@@ -358,7 +372,7 @@ class ERM(BaseEstimator):  # type: ignore[misc]
             return ClassLabel(VALUE, classes, coded=True)
         return make_label(self)
 
-    def _make_recoding(self, X: Any) -> Recoding:
+    def _make_recoding(self, X: TableLike | int | None) -> Recoding:
         return make_recoding(self.bounds, X, self.missing)
 
     def __sklearn_tags__(self) -> Any:

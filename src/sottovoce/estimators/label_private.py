@@ -24,23 +24,24 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sottovoce import units
 from sottovoce.arrays import (
+    ColumnLike,
     Floats,
     Integers,
+    TableLike,
     check_same_length,
     list_feature_names,
     to_matrix,
     to_numbers,
 )
-from sottovoce.budgets import BudgetGroups, Budgets
+from sottovoce.budgets import BudgetGroups, BudgetLike, Budgets
 from sottovoce.data.engine import Dataset, get_default_engine, get_table_label
 from sottovoce.data.kernels import PIECE_ROWS, GroupLookup, as_array, as_floats, exact_dot
 from sottovoce.data.readers import Label
@@ -53,12 +54,21 @@ from sottovoce.errors import (
     MissingValues,
 )
 from sottovoce.estimator import check_missing_constant, make_budgets, read_values, release_dataset
+from sottovoce.estimators.sklearn_base import LinearModel, RegressorMixin
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import integer
 from sottovoce.noise.grid import Grid, exponent_below, power_of_two
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, least_squares
 from sottovoce.release import Release
-from sottovoce.schema import Interval, Schema, check_flag, is_between, is_one_of, to_interval
+from sottovoce.schema import (
+    BoundsLike,
+    Interval,
+    Schema,
+    check_flag,
+    is_between,
+    is_one_of,
+    to_interval,
+)
 from sottovoce.solvers import label_map as solver
 from sottovoce.solvers.label_map import Solution
 from sottovoce.solvers.sensitivity import compute_entrywise_norms, compute_norms
@@ -90,7 +100,7 @@ class Design:
         return np.empty((len(batch), 0))
 
 
-class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class LabelPrivateRegression(RegressorMixin, LinearModel):
     """Linear regression where features are public and labels are private, each person with an ε of
     their own.
 
@@ -137,9 +147,11 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         are refused.
     """
 
+    intercept_: float
+
     def __init__(
         self,
-        label_bounds: Any = None,
+        label_bounds: BoundsLike | None = None,
         noise_variance: float | None = None,
         fit_intercept: bool = True,
         sensitivity: str = "exact",
@@ -154,8 +166,12 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
     later = ("missing",)  # what older books do not know about a question
 
     def fit(
-        self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None
-    ) -> LabelPrivateRegression:
+        self,
+        X: TableLike,
+        y: ColumnLike | None = None,
+        epsilon: BudgetLike | None = None,
+        groups: ColumnLike | None = None,
+    ) -> Self:
         """Fits the labels y on the features X; ε is a number, an array by row, a mapping from
         person, or Budgets.
 
@@ -180,14 +196,14 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         self.coef_ = np.array(list(value["coefficients"].values()), dtype=np.float64)
         return self
 
-    def predict(self, X: Any) -> Floats:
+    def predict(self, X: TableLike) -> Floats:
         """Returns intercept + features·coefficients; public features cost nothing."""
         check_is_fitted(self, "coef_")
         rows = _check_finite(to_matrix(X, None))
         validate_data(self, X, reset=False, skip_check_array=True)
         return np.asarray(self.intercept_ + rows @ self.coef_)
 
-    def plan(self, X: Any, epsilon: Any, groups: Any = None) -> Plan:
+    def plan(self, X: TableLike, epsilon: BudgetLike, groups: ColumnLike | None = None) -> Plan:
         """What it will cost whom, and how accurate it will be; features are public, and no label is
         needed.
         """
@@ -196,7 +212,9 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         budgets = make_budgets(given.epsilon, given.groups, len(design.rows))
         return self._make_plan(_split_groups(budgets, len(design.rows)), design)
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Dataset]:
+    def gather(
+        self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None
+    ) -> tuple[Budgets, Dataset]:
         """Returns the budgets, one kind a person, and the rows of public features and private
         labels.
         """
@@ -308,7 +326,7 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         C[:, rows] = solution.map
         return replace(solution, map=C)
 
-    def _make_design(self, X: Any) -> Design:
+    def _make_design(self, X: TableLike) -> Design:
         rows = _check_finite(to_matrix(X, None))
         names = list_feature_names(X) or []
         if len(set(names)) != rows.shape[1]:

@@ -11,16 +11,15 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sottovoce.arrays import Floats, check_same_length, to_matrix
-from sottovoce.budgets import Budgets
+from sottovoce.arrays import Array, ColumnLike, Floats, TableLike, check_same_length, to_matrix
+from sottovoce.budgets import BudgetLike, Budgets
 from sottovoce.data.encoding import Recoding, UnitBall
 from sottovoce.data.engine import Dataset
 from sottovoce.data.readers import ClassLabel, UnitBallReader
@@ -37,10 +36,11 @@ from sottovoce.estimator import (
 )
 from sottovoce.estimators import logistic_mechanism
 from sottovoce.estimators.logistic_mechanism import LABELS, PersonWeights
+from sottovoce.estimators.sklearn_base import ClassifierMixin, LinearModel
 from sottovoce.guarantee import Guarantee, Neighbours
 from sottovoce.plan import Plan, Theorem
 from sottovoce.release import Release
-from sottovoce.schema import Bounds, Classes, check_flag, is_measurable, is_one_of
+from sottovoce.schema import Bounds, BoundsLike, Classes, check_flag, is_measurable, is_one_of
 
 NEIGHBOURS: dict[str, Neighbours] = {"replace": "replace", "labels": "replace labels"}
 ACCOUNTANTS = {
@@ -53,7 +53,7 @@ ACCOUNTANTS = {
 }
 
 
-class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class LogisticRegression(ClassifierMixin, LinearModel):
     """Logistic regression, each person heard as loudly as their own ε allows.
 
     **Question.** Which linear function of the features tells the classes apart? Features lie in
@@ -94,11 +94,15 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         each column. A missing class is refused.
     """
 
+    _recoding: Recoding
+    intercept_: Floats
+    classes_: Array
+
     def __init__(
         self,
-        bounds: Any = None,
+        bounds: BoundsLike | None = None,
         *,
-        classes: Any = None,
+        classes: ColumnLike | None = None,
         public: Any = None,
         alpha: float | None = None,
         fit_intercept: bool = True,
@@ -118,8 +122,12 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     later = ("missing",)  # what older books do not know about a question
 
     def fit(
-        self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None
-    ) -> LogisticRegression:
+        self,
+        X: TableLike,
+        y: ColumnLike | None = None,
+        epsilon: BudgetLike | None = None,
+        groups: ColumnLike | None = None,
+    ) -> Self:
         """Fits the classes y on the features X; ε is a number, an array by row, a mapping from
         person, or Budgets.
 
@@ -133,8 +141,8 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def plan(
         self,
-        epsilon: Any,
-        groups: Any = None,
+        epsilon: BudgetLike,
+        groups: ColumnLike | None = None,
         rows: int | None = None,
         n_features: int | None = None,
     ) -> Plan:
@@ -143,7 +151,9 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             make_budgets(epsilon, groups, rows, find_schema(self)), self._make_recoding(n_features)
         )
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Dataset]:
+    def gather(
+        self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None
+    ) -> tuple[Budgets, Dataset]:
         """Returns the budgets and rows of features and classes in memory, the rows in the unit
         ball.
         """
@@ -194,7 +204,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             }
         return Release.of(plan, {"models": models})
 
-    def decision_function(self, X: Any) -> Floats:
+    def decision_function(self, X: TableLike) -> Floats:
         """Returns log-odds of the second class, or of each class against the others where there are
         several.
 
@@ -214,7 +224,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return columns[0]
         return np.column_stack(columns)
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: TableLike) -> NDArray[Any]:
         """Returns the class with the highest odds for each row."""
         odds = self.decision_function(X)
         if odds.ndim == 2:
@@ -223,7 +233,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             which = (odds > 0).astype(np.int64)
         return np.asarray(self.classes_[which])
 
-    def predict_proba(self, X: Any) -> Floats:
+    def predict_proba(self, X: TableLike) -> Floats:
         """Returns a probability for each class; several classes' own probabilities are scaled to
         add up to one.
         """
@@ -301,7 +311,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ),
         )
 
-    def _make_recoding(self, X: Any) -> Recoding:
+    def _make_recoding(self, X: TableLike | int | None) -> Recoding:
         return make_recoding(self.bounds, X, self.missing)
 
     def _describe_charge(self) -> str:

@@ -13,19 +13,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import gammainc
-from sklearn.base import BaseEstimator
 
 from sottovoce import units
-from sottovoce.budgets import Budgets
+from sottovoce.arrays import ColumnLike, TableLike
+from sottovoce.budgets import BudgetLike, Budgets
 from sottovoce.data.engine import Dataset
 from sottovoce.data.kernels import WeightedSum
 from sottovoce.data.source import DataSource, find_schema
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimator import VALUE, load_column, make_budgets, make_column_label, make_release
+from sottovoce.estimators.sklearn_base import BaseEstimator
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import integer
 from sottovoce.noise.grid import Grid, exponent_below, snap_to_grid
@@ -38,6 +39,7 @@ from sottovoce.plan import (
     measure_inequality,
 )
 from sottovoce.release import Release
+from sottovoce.schema import BoundsLike
 from sottovoce.weights import Weights
 from sottovoce.wording import format_number
 
@@ -69,7 +71,7 @@ class MeanGrid:
         }
 
 
-class Mean(BaseEstimator):  # type: ignore[misc]
+class Mean(BaseEstimator):
     """The mean of a bounded column, each person heard as loudly as their own ε allows.
 
     **Question.** What is the mean of a column whose values lie in ``bounds``? Values beyond are
@@ -109,8 +111,16 @@ class Mean(BaseEstimator):  # type: ignore[misc]
         refused.
     """
 
+    release_: Release
+    guarantee_: Guarantee
+    value_: float
+
     def __init__(
-        self, bounds: Any = None, *, spread: float | None = None, missing: float | None = None
+        self,
+        bounds: BoundsLike | None = None,
+        *,
+        spread: float | None = None,
+        missing: float | None = None,
     ) -> None:
         self.bounds = bounds
         self.spread = spread
@@ -119,8 +129,12 @@ class Mean(BaseEstimator):  # type: ignore[misc]
     one_column = True
 
     def fit(
-        self, y: Any, epsilon: Any = None, groups: Any = None, column: str | None = None
-    ) -> Mean:
+        self,
+        y: TableLike,
+        epsilon: BudgetLike | None = None,
+        groups: ColumnLike | None = None,
+        column: str | None = None,
+    ) -> Self:
         """Answers about the column y; ε is a number, an array by row, a mapping from person, or
         Budgets.
 
@@ -134,12 +148,14 @@ class Mean(BaseEstimator):  # type: ignore[misc]
         self.value_ = float(self.release_.value)  # type: ignore[arg-type]
         return self
 
-    def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None) -> Plan:
+    def plan(
+        self, epsilon: BudgetLike, groups: ColumnLike | None = None, rows: int | None = None
+    ) -> Plan:
         """What it will cost whom, and how accurate it will be; no value is needed."""
         return self.plan_for(make_budgets(epsilon, groups, rows, find_schema(self)))
 
     def gather(
-        self, *data: Any, epsilon: Any, groups: Any, column: str | None = None
+        self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None, column: str | None = None
     ) -> tuple[Budgets, Dataset]:
         """Returns the budgets and rows of one column in memory."""
         (values,) = data

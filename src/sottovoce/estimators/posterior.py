@@ -17,15 +17,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sottovoce import units
-from sottovoce.arrays import Floats, check_same_length, to_matrix, to_numbers
-from sottovoce.budgets import BudgetGroups, Budgets
+from sottovoce.arrays import ColumnLike, Floats, TableLike, check_same_length, to_matrix, to_numbers
+from sottovoce.budgets import BudgetGroups, BudgetLike, Budgets
 from sottovoce.data.encoding import Recoding, UnitBall
 from sottovoce.data.engine import Dataset
 from sottovoce.data.readers import Label, UnitBallReader
@@ -46,12 +45,21 @@ from sottovoce.estimators import posterior_mechanism
 from sottovoce.estimators.posterior_mechanism import PosteriorWeights
 from sottovoce.estimators.ridge import predict_linear
 from sottovoce.estimators.ridge_errors import PublicFacts, estimate_ridge_error, make_expected_error
+from sottovoce.estimators.sklearn_base import LinearModel, RegressorMixin
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise.grid import AnswerGrid
 from sottovoce.noise.source import Reals
 from sottovoce.plan import ExpectedError, Plan, Theorem, least_squares
 from sottovoce.release import Release
-from sottovoce.schema import MEASURE, Bounds, check_flag, is_between, is_measurable, to_interval
+from sottovoce.schema import (
+    MEASURE,
+    Bounds,
+    BoundsLike,
+    check_flag,
+    is_between,
+    is_measurable,
+    to_interval,
+)
 
 #: The smallest δ that is promised: one unit of the books.
 LEAST_DELTA = 1 / units.UNITS_PER_DELTA
@@ -61,18 +69,27 @@ MOST_COLUMNS = 1024
 MOST_CONDITION = 1e30
 
 
-class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class Posterior(RegressorMixin, LinearModel):
     """What both kinds of posterior sample share."""
 
     question: ClassVar[str]
     theorem: ClassVar[Theorem]
-    bounds: Any
+    bounds: BoundsLike | None
     delta: float
     fit_intercept: bool
     missing: float | None
     later = ("missing",)  # what older books do not know about a question
 
-    def fit(self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None) -> Any:
+    _recoding: Recoding
+    intercept_: float
+
+    def fit(
+        self,
+        X: TableLike,
+        y: ColumnLike | None = None,
+        epsilon: BudgetLike | None = None,
+        groups: ColumnLike | None = None,
+    ) -> Self:
         """Fits the label y on the features X; ε is a number, an array by row, a mapping from
         person, or Budgets.
 
@@ -100,8 +117,8 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def plan(
         self,
-        epsilon: Any = None,
-        groups: Any = None,
+        epsilon: BudgetLike | None = None,
+        groups: ColumnLike | None = None,
         rows: int | None = None,
         n_features: int | None = None,
     ) -> Plan:
@@ -117,7 +134,9 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         budgets = make_budgets(1.0 if granted is None else granted, groups, rows, find_schema(self))
         return self._make_plan(budgets, recoding, granted is not None)
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Dataset]:
+    def gather(
+        self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None
+    ) -> tuple[Budgets, Dataset]:
         """Returns the budgets and rows of features and label in memory, the rows in the unit
         ball.
         """
@@ -175,14 +194,14 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         }
         return Release.of(plan, {**value, **told})
 
-    def predict(self, X: Any) -> Floats:
+    def predict(self, X: TableLike) -> Floats:
         """Returns predictions in the label's units; features beyond their bounds are clipped."""
         check_is_fitted(self, "coef_")
         raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
         return predict_linear(self._recoding, raw, self.intercept_, self.coef_)
 
     @classmethod
-    def from_release(cls, release: Release) -> Any:
+    def from_release(cls, release: Release) -> Self:
         """Returns a model that predicts, from a published release alone."""
         if getattr(release, "question", None) != cls.question:
             raise InvalidRelease(
@@ -191,7 +210,7 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return restore_model(release, cls._build_from_release)
 
     @classmethod
-    def _build_from_release(cls, release: Release) -> Any:
+    def _build_from_release(cls, release: Release) -> Self:
         model = cls(
             **{
                 name: release.parameters[name]
@@ -273,14 +292,31 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         error = make_expected_error(parts, facts, budgets, voices.weights, half)
         return replace(error, classical=least_squares(self.fit_intercept))
 
-    def _get_grants(self, epsilon: Any) -> Any:
+    def _make_weights(self, kinds: BudgetGroups, columns: int, granted: bool) -> PosteriorWeights:
+        raise NotImplementedError
+
+    def _list_parameters(self, voices: PosteriorWeights) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _describe_noise(self, voices: PosteriorWeights) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _get_ridge_and_gamma(
+        self, voices: PosteriorWeights, smallest: float
+    ) -> tuple[float, float]:
+        raise NotImplementedError
+
+    def _draw_sample(self, plan: Plan, total: Reals, cross: Reals) -> tuple[Floats, dict[str, Any]]:
+        raise NotImplementedError
+
+    def _get_grants(self, epsilon: BudgetLike | None) -> Any:
         """What people grant: what fit was told, or what the estimator was made with, or nothing."""
         if epsilon is None:
             return getattr(self, "epsilon", None)
         return epsilon
 
     def _set_fitted(
-        self, release: Release, guarantee: Guarantee | None = None, X: Any = None
+        self, release: Release, guarantee: Guarantee | None = None, X: TableLike | None = None
     ) -> None:
         set_fitted_attributes(self, release, guarantee, X)
 
@@ -296,7 +332,7 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
         return ball
 
-    def _make_label_and_recoding(self, X: Any) -> tuple[Label, Recoding]:
+    def _make_label_and_recoding(self, X: TableLike | int | None) -> tuple[Label, Recoding]:
         """The label and the recoding, from what was declared (X only tells how many columns there
         are).
         """
@@ -421,7 +457,7 @@ class PosteriorSample(Posterior):
         self,
         gamma: float = 1.0,
         alpha: float = 1.0,
-        bounds: Any = None,
+        bounds: BoundsLike | None = None,
         *,
         delta: float = 1e-6,
         fit_intercept: bool = False,
@@ -537,7 +573,7 @@ class AdaptivePosteriorSample(Posterior):
         self,
         epsilon: float = 1.0,
         delta: float = 1e-6,
-        bounds: Any = None,
+        bounds: BoundsLike | None = None,
         *,
         calibration: str = "renyi",
         condition: float = 2.0,
@@ -610,7 +646,7 @@ class AdaptivePosteriorSample(Posterior):
         return theta, {"noisy_eigenvalue": noisy, "regularisation": ridge}
 
     def _set_fitted(
-        self, release: Release, guarantee: Guarantee | None = None, X: Any = None
+        self, release: Release, guarantee: Guarantee | None = None, X: TableLike | None = None
     ) -> None:
         super()._set_fitted(release, guarantee, X)
         value: dict[str, Any] = release.value  # type: ignore[assignment]

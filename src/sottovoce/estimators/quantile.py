@@ -11,28 +11,29 @@ u(t)          score: how far the target lies outside [F(t−), F(t)], a whole nu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammainc
-from sklearn.base import BaseEstimator
 
-from sottovoce.budgets import Budgets
+from sottovoce.arrays import ColumnLike, Floats, TableLike
+from sottovoce.budgets import BudgetLike, Budgets
 from sottovoce.data.engine import Dataset
 from sottovoce.data.kernels import WeightedHistogram
 from sottovoce.data.source import DataSource, find_schema
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimator import VALUE, load_column, make_budgets, make_column_label, make_release
+from sottovoce.estimators.sklearn_base import BaseEstimator
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import selection
 from sottovoce.noise.grid import Grid
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, measure_inequality
 from sottovoce.release import Release
-from sottovoce.schema import is_one_of
+from sottovoce.schema import BoundsLike, is_one_of
 from sottovoce.weights import Weights
 
 #: At least 2^10 grid points, at most 2^18, and about this many to the size of the expected rank
@@ -51,7 +52,7 @@ CHOICES: dict[str, Callable[[NDArray[np.int64], int], int]] = {
 }
 
 
-class Quantile(BaseEstimator):  # type: ignore[misc]
+class Quantile(BaseEstimator):
     """Quantiles of a bounded column, each person heard as loudly as their own ε allows.
 
     **Question.** Below which value do ``q`` of the rows lie? ``q`` may be a list; the budget is
@@ -89,10 +90,14 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
     refused.
     """
 
+    release_: Release
+    guarantee_: Guarantee
+    value_: float | Floats
+
     def __init__(
         self,
-        q: Any = 0.5,
-        bounds: Any = None,
+        q: float | Sequence[float] | Floats = 0.5,
+        bounds: BoundsLike | None = None,
         *,
         spread: float = 1.0,
         cells: int | None = None,
@@ -109,8 +114,12 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
     one_column = True
 
     def fit(
-        self, y: Any, epsilon: Any = None, groups: Any = None, column: str | None = None
-    ) -> Quantile:
+        self,
+        y: TableLike,
+        epsilon: BudgetLike | None = None,
+        groups: ColumnLike | None = None,
+        column: str | None = None,
+    ) -> Self:
         """Answers about the column y; ε is a number, an array by row, a mapping from person, or
         Budgets.
 
@@ -123,17 +132,19 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
         self.guarantee_ = plan.guarantee
         values = np.asarray(self.release_.value, dtype=np.float64)
         if np.ndim(self.q):
-            self.value_: NDArray[np.float64] | float = values
+            self.value_ = values
         else:
             self.value_ = float(values[0])
         return self
 
-    def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None) -> Plan:
+    def plan(
+        self, epsilon: BudgetLike, groups: ColumnLike | None = None, rows: int | None = None
+    ) -> Plan:
         """What it will cost whom, and how accurate it will be; no value is needed."""
         return self.plan_for(make_budgets(epsilon, groups, rows, find_schema(self)))
 
     def gather(
-        self, *data: Any, epsilon: Any, groups: Any, column: str | None = None
+        self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None, column: str | None = None
     ) -> tuple[Budgets, Dataset]:
         """Returns the budgets and rows of one column in memory."""
         (values,) = data

@@ -11,14 +11,13 @@ method          what it is                                             proof
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sottovoce.arrays import Floats, to_matrix
-from sottovoce.budgets import Budgets
+from sottovoce.arrays import ColumnLike, Floats, TableLike, to_matrix
+from sottovoce.budgets import BudgetLike, Budgets
 from sottovoce.data.encoding import Recoding
 from sottovoce.data.engine import Dataset
 from sottovoce.data.readers import Label
@@ -34,9 +33,18 @@ from sottovoce.estimator import (
     set_fitted_attributes,
 )
 from sottovoce.estimators import ridge_objective, ridge_output, ridge_statistics
+from sottovoce.estimators.sklearn_base import LinearModel, RegressorMixin
 from sottovoce.plan import Plan
 from sottovoce.release import Release
-from sottovoce.schema import MEASURE, Interval, check_flag, is_measurable, is_one_of, to_interval
+from sottovoce.schema import (
+    MEASURE,
+    BoundsLike,
+    Interval,
+    check_flag,
+    is_measurable,
+    is_one_of,
+    to_interval,
+)
 
 
 class Method(Protocol):
@@ -59,7 +67,7 @@ METHODS: dict[str, Method] = {
 }
 
 
-class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class Ridge(RegressorMixin, LinearModel):
     """Linear regression, each person heard as loudly as their own ε allows.
 
     **Question.** Which linear function of the features predicts the label? Features and label lie
@@ -101,9 +109,12 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     one for each column.
     """
 
+    _recoding: Recoding
+    intercept_: float
+
     def __init__(
         self,
-        bounds: Any = None,
+        bounds: BoundsLike | None = None,
         *,
         method: str = "objective",
         alpha: float | None = None,
@@ -124,7 +135,13 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     later = ("missing",)  # what older books do not know about a question
 
-    def fit(self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None) -> Ridge:
+    def fit(
+        self,
+        X: TableLike,
+        y: ColumnLike | None = None,
+        epsilon: BudgetLike | None = None,
+        groups: ColumnLike | None = None,
+    ) -> Self:
         """Fits the label y on the features X; ε is a number, an array by row, a mapping from
         person, or Budgets.
 
@@ -138,8 +155,8 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def plan(
         self,
-        epsilon: Any,
-        groups: Any = None,
+        epsilon: BudgetLike,
+        groups: ColumnLike | None = None,
         rows: int | None = None,
         n_features: int | None = None,
     ) -> Plan:
@@ -157,7 +174,9 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             return {**given, "alpha": 1.0}
         return given
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any) -> tuple[Budgets, Dataset]:
+    def gather(
+        self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None
+    ) -> tuple[Budgets, Dataset]:
         """Returns the budgets and rows of features and label in memory."""
         X, y = data
         label, recoding = self._make_label_and_recoding(X)
@@ -195,7 +214,7 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         }
         return Release.of(plan, {**value, **content})
 
-    def predict(self, X: Any) -> Floats:
+    def predict(self, X: TableLike) -> Floats:
         """Returns predictions in the label's units; features beyond their bounds are clipped as in
         fit.
         """
@@ -251,7 +270,7 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_flag(self.rho, "rho")
         return METHODS[self.method]
 
-    def _make_label_and_recoding(self, X: Any) -> tuple[Label, Recoding]:
+    def _make_label_and_recoding(self, X: TableLike | int | None) -> tuple[Label, Recoding]:
         """The label and the recoding, from what was declared (X only tells how many columns there
         are).
         """
