@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from sottovoce import moved
+
 TYPE_CHECKING = (
     False  # typing itself takes longer to load than all of this, and Ctrl-C waits for it
 )
@@ -69,6 +71,8 @@ _HOMES = {
     "Weights": "weights",
     "optimal_weights": "weights",
 }
+
+moved.install()
 
 __all__ = ["__version__", "audit", "errors", "market", *sorted(_HOMES)]
 

@@ -7,6 +7,7 @@ here may ever be written again by a newer one.
 from __future__ import annotations
 
 import json
+import pickle
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from typer.testing import CliRunner
 
 import sottovoce as sv
 from earlier import questions
-from earlier.questions import ASKED, COST, FEATURES, FITTED, ILL, PEOPLE, TABLE
+from earlier.questions import ASKED, COST, FEATURES, FITTED, ILL, PEOPLE, PICKLED, TABLE
 from sottovoce.cli.main import app
 from sottovoce.errors import InvalidRelease, KeyReused, LedgerBroken
 from sottovoce.web import access_codes
@@ -217,3 +218,18 @@ def test_the_access_code_signs_its_person_in(session, books):
         letter for letter in access_codes.ALPHABET if letter != FACTS["code"][-1]
     )
     assert codes.sign_in(other) is None
+
+
+@pytest.mark.filterwarnings("ignore:sottovoce.* was moved:DeprecationWarning")
+@pytest.mark.parametrize("key", PICKLED)
+def test_a_pickled_model_loads_and_answers_as_before(key):
+    name = key.replace(" ", "-")
+    model = pickle.loads((HERE / "models" / f"{name}.pickle").read_bytes())
+    assert type(model) is type(PICKLED[key][0])
+    assert model.release_.to_json() == sv.Release.from_json(model.release_.to_json()).to_json()
+    assert model.guarantee_.epsilon.max() > 0
+    if hasattr(model, "predict"):
+        features = TABLE[list(model.feature_names_in_)]
+        np.testing.assert_allclose(predict(model, features), FACTS["models"][name], rtol=1e-9)
+    else:
+        assert model.value_ == FACTS["models"][name]
