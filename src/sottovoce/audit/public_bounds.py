@@ -201,7 +201,7 @@ def _bound_losses(
 def _compose_losses(mu: Floats, a: Floats, distance: Floats, delta: float) -> Floats:
     """Rényi curves added up, or the exact ε of each at a part of δ: whichever is less."""
 
-    def added(mu: Floats, a: Floats, distance: Floats) -> Floats:
+    def add_curves(mu: Floats, a: Floats, distance: Floats) -> Floats:
         return renyi.convert_to_epsilon(
             renyi.compute_gaussian_curve(distance) + renyi.compute_posterior_curve(mu, a), delta
         )
@@ -211,7 +211,9 @@ def _compose_losses(mu: Floats, a: Floats, distance: Floats, delta: float) -> Fl
         + _bound_sample_loss(mu, a, (1 - part) * delta)
         for part in SPLITS
     ]
-    return np.asarray(np.minimum(_compute_in_chunks(added, mu, a, distance), np.min(split, axis=0)))
+    return np.asarray(
+        np.minimum(_compute_in_chunks(add_curves, mu, a, distance), np.min(split, axis=0))
+    )
 
 
 def _bound_sample_loss(mu: Floats, a: Floats, delta: float) -> Floats:

@@ -540,7 +540,7 @@ class Sampled(BaselineWrapper):
             self.estimator, request, find_replaceable_columns(self.estimator, request, self.null), t
         )
         inner = get_guarantee(inside, budgets, np.full(len(budgets.kinds), t))
-        pull = PickedRowsError.sampled(budgets, t)
+        pull = PickedRowsError.of_sampling(budgets, t)
         self._set_fitted(
             inside,
             _make_outer_guarantee(inner, budgets, t),
@@ -587,7 +587,7 @@ class Sampled(BaselineWrapper):
             guarantee=guarantee,
             theorem=THEOREM,
             error=baseline_errors.expect_picked_error(
-                inner.error, PickedRowsError.sampled(budgets, t), inner.parameters
+                inner.error, PickedRowsError.of_sampling(budgets, t), inner.parameters
             ),
         )
 
@@ -826,7 +826,7 @@ class Limited(BaselineWrapper):
             inside,
             get_guarantee(inside, fewer.budgets, fewer.budgets.kinds.epsilon),
             lambda release: baseline_errors.restate_error(
-                release, PickedRowsError.limited(request.budgets.n_rows, fewer.budgets.n_rows)
+                release, PickedRowsError.of_limit(request.budgets.n_rows, fewer.budgets.n_rows)
             ),
             request.column,
         )
@@ -849,7 +849,7 @@ class Limited(BaselineWrapper):
             asked = {}
         inside: Any = self.estimator
         inner: Plan = inside.plan(epsilon=fewer, **asked, **more)
-        fewer_rows = PickedRowsError.limited(budgets.n_rows, fewer.n_rows)
+        fewer_rows = PickedRowsError.of_limit(budgets.n_rows, fewer.n_rows)
         return replace(
             inner,
             error=baseline_errors.expect_picked_error(inner.error, fewer_rows, inner.parameters),
