@@ -84,14 +84,37 @@ class Budgets:
         rows: int | None = None,
         zero: str = "refuse",
     ) -> Budgets:
-        """Budgets from a number for all, a column with one ε a row, or a mapping from person to ε.
+        """Return budgets from a number, a column with one ε a row, or a mapping from person to ε.
 
         A pandas Series whose index names everybody in ``groups`` is a mapping from person; any
         other is a column.
 
-        ``rows`` is needed only when neither ``epsilon`` nor ``groups`` tells how many there are. A
-        person who grants zero is refused unless ``zero="leave out"``, which keeps them unheard and
-        uncharged.
+        Parameters
+        ----------
+        epsilon : BudgetLike
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        rows : int, optional
+            How many rows there are, where neither epsilon nor groups tells.
+        zero : str
+            Whether somebody who grants zero is refused ("refuse"), or counts for nothing and is not
+            charged ("leave out").
+
+        Returns
+        -------
+        Budgets
+            The budgets.
+
+        Raises
+        ------
+        InvalidBudget
+            An amount is no ε.
+        UnknownPeople
+            Somebody has no budget.
+        InvalidParameter
+            Rows or zero cannot be used.
         """
         if not (isinstance(zero, str) and zero in ("refuse", LEAVE_OUT)):
             raise InvalidParameter(
@@ -120,9 +143,29 @@ class Budgets:
 
     @classmethod
     def listed(cls, people: ColumnLike, epsilon: ColumnLike, groups: ColumnLike) -> Budgets:
-        """Budgets from a table of their own, one line a person: a column of names and a column of
-        ε.
+        """Return budgets from a table of their own, one line a person.
 
+        Parameters
+        ----------
+        people : ColumnLike
+            A column of names.
+        epsilon : ColumnLike
+            A column of ε.
+        groups : ColumnLike
+            Whose each row of the data is.
+
+        Returns
+        -------
+        Budgets
+            The budgets.
+
+        Raises
+        ------
+        DuplicatePeople
+            Somebody is listed twice.
+
+        Examples
+        --------
         >>> Budgets.listed(
         ...     ["ben", "ada"], [0.1, 1.0], groups=["ada", "ben", "ada"]
         ... ).epsilon.tolist()
@@ -143,8 +186,29 @@ class Budgets:
     def tiers(
         cls, levels: Mapping[Any, float], tier: ColumnLike, groups: ColumnLike | None = None
     ) -> Budgets:
-        """Budgets from a public price list of tiers and the tier of every row.
+        """Return budgets from a public price list of tiers and the tier of every row.
 
+        Parameters
+        ----------
+        levels : Mapping[Any, float]
+            ε by tier.
+        tier : ColumnLike
+            The tier of each row.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+
+        Returns
+        -------
+        Budgets
+            The budgets.
+
+        Raises
+        ------
+        InvalidParameter
+            The tiers are no price list.
+
+        Examples
+        --------
         >>> Budgets.tiers(
         ...     {"careful": 0.1, "open": 1.0}, ["open", "careful", "open"]
         ... ).epsilon.tolist()
@@ -197,15 +261,35 @@ class Budgets:
         return int((self.kinds.people * self.kinds.rows).sum())
 
     def by_person(self, values: Array) -> Array:
-        """Spreads one value a kind over the people (the kinds themselves where people are not
-        listed).
+        """Spread one value a kind over the people.
+
+        Parameters
+        ----------
+        values : Array
+            One value a kind.
+
+        Returns
+        -------
+        Array
+            A value a person, or the kinds' where people are not listed.
         """
         if self.codes is None:
             return values
         return values[self.codes]
 
     def row_codes(self) -> Array:
-        """Returns the kind of every row's owner, row by row."""
+        """Return the kind of every row's owner, row by row.
+
+        Returns
+        -------
+        Array
+            Numbers of kinds.
+
+        Raises
+        ------
+        InvalidParameter
+            People are known by kind only.
+        """
         if self.codes is None:
             raise InvalidParameter(
                 "These budgets do not say which row is whose.", "", "Build them with Budgets.of."
@@ -215,7 +299,18 @@ class Budgets:
         return self.codes[self.owner]
 
     def names(self) -> list[Any]:
-        """Returns the people's names in sorted order; refuses budgets that have none."""
+        """Return the people's names in sorted order.
+
+        Returns
+        -------
+        list[Any]
+            The names.
+
+        Raises
+        ------
+        InvalidParameter
+            Rows are the people, so they have none.
+        """
         if self.people is None:
             raise InvalidParameter(
                 "These budgets do not name people.",
@@ -225,8 +320,22 @@ class Budgets:
         return list(self.people.tolist())
 
     def with_grants(self, granted: units.Units) -> Budgets:
-        """Returns the budgets of the same people with other grants, one each; zero leaves somebody
-        out.
+        """Return the budgets of the same people with other grants, one each.
+
+        Parameters
+        ----------
+        granted : units.Units
+            Whole units a person; zero leaves somebody out.
+
+        Returns
+        -------
+        Budgets
+            The budgets.
+
+        Raises
+        ------
+        InvalidParameter
+            The budgets do not name people.
         """
         if self.codes is None:
             raise InvalidParameter(
@@ -238,8 +347,17 @@ class Budgets:
         return Budgets(kinds, self.unit, codes, self.owner, self.people)
 
     def split(self, parts: int) -> BudgetGroups:
-        """Returns the kinds with 1/parts of every budget, rounded down: the shares never add up to
-        more.
+        """Return the kinds with 1/parts of every budget, rounded down.
+
+        Parameters
+        ----------
+        parts : int
+            How many shares.
+
+        Returns
+        -------
+        BudgetGroups
+            The kinds; the shares never add up to more.
         """
         return BudgetGroups(self.kinds.epsilon // parts, self.kinds.rows, self.kinds.people)
 

@@ -154,7 +154,8 @@ class Uniform(BaselineWrapper):
 
     Parameters
     ----------
-    estimator : one with ``epsilon`` in its fit.
+    estimator :
+        One with ``epsilon`` in its fit.
     """
 
     def __init__(self, estimator: ModelLike | None = None) -> None:
@@ -167,7 +168,32 @@ class Uniform(BaselineWrapper):
         epsilon: BudgetLike | None = None,
         groups: ColumnLike | None = None,
     ) -> Self:
-        """Fits the estimator with the smallest ε; a question about one column takes it first."""
+        """Fit the estimator with the smallest ε.
+
+        Parameters
+        ----------
+        X : TableLike, optional
+            Features, or the one column in question.
+        y : ColumnLike, optional
+            Labels, or the one column in question.
+        epsilon : BudgetLike, optional
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidInput
+            Something cannot be used; nobody is charged.
+        ReleaseFailed
+            Reading the rows failed; what was charged stays charged.
+        """
         request = FitRequest.of(self.estimator, X, y, epsilon, groups)
         smallest = _find_smallest_epsilon(request.budgets)
         inside = request.fit_copy(self.estimator, units.to_epsilon(smallest))
@@ -185,8 +211,29 @@ class Uniform(BaselineWrapper):
         rows: int | None = None,
         **more: Any,
     ) -> Plan:
-        """The estimator's plan with everybody at the smallest ε; it is handed whatever more it asks
-        for.
+        """Return the estimator's plan with everybody at the smallest ε.
+
+        Parameters
+        ----------
+        epsilon : BudgetLike
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        rows : int, optional
+            How many rows there are, where neither epsilon nor groups tells.
+        **more :
+            Whatever else the estimator's own plan asks for.
+
+        Returns
+        -------
+        Plan
+            What it will cost whom, and how accurate it will be.
+
+        Raises
+        ------
+        InvalidInput
+            A budget, bound or parameter cannot be used.
         """
         budgets = make_budgets(epsilon, groups, rows, find_schema(self))
         return plan_at_epsilon(self.estimator, budgets, _find_smallest_epsilon(budgets), more)
@@ -502,11 +549,11 @@ class Sampled(BaselineWrapper):
     Parameters
     ----------
     estimator :
-        one with ``epsilon`` in its fit that promises pure ε.
+        One with ``epsilon`` in its fit that promises pure ε.
     threshold :
         "max" or "mean" of everybody's ε, or a number.
     null :
-        public record for whoever is dropped, a pair (x, y) in a regression; default: the middle of
+        Public record for whoever is dropped, a pair (x, y) in a regression; default: the middle of
         the bounds.
     """
 
@@ -524,8 +571,31 @@ class Sampled(BaselineWrapper):
         epsilon: BudgetLike | None = None,
         groups: ColumnLike | None = None,
     ) -> Self:
-        """Samples people and fits the estimator at the threshold; a question about one column takes
-        it first.
+        """Sample people, and fit the estimator at the threshold.
+
+        Parameters
+        ----------
+        X : TableLike, optional
+            Features, or the one column in question.
+        y : ColumnLike, optional
+            Labels, or the one column in question.
+        epsilon : BudgetLike, optional
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidInput
+            Something cannot be used; nobody is charged.
+        ReleaseFailed
+            Reading the rows failed; what was charged stays charged.
         """
         request = FitRequest.of(self.estimator, X, y, epsilon, groups)
         request.owner_argument(self.estimator)  # what is refused is refused before a coin is thrown
@@ -557,8 +627,29 @@ class Sampled(BaselineWrapper):
         rows: int | None = None,
         **more: Any,
     ) -> Plan:
-        """The estimator's plan at the threshold with everybody's own promise; a voice counts the
-        chance to be kept.
+        """Return the estimator's plan at the threshold, with everybody's own promise.
+
+        Parameters
+        ----------
+        epsilon : BudgetLike
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        rows : int, optional
+            How many rows there are, where neither epsilon nor groups tells.
+        **more :
+            Whatever else the estimator's own plan asks for.
+
+        Returns
+        -------
+        Plan
+            What it will cost whom, and how accurate it will be.
+
+        Raises
+        ------
+        InvalidInput
+            A budget, bound or parameter cannot be used.
         """
         budgets = make_budgets(epsilon, groups, rows, find_schema(self))
         return self._make_plan(budgets, compute_threshold(self.threshold, budgets), more)
@@ -797,9 +888,12 @@ class Limited(BaselineWrapper):
 
     Parameters
     ----------
-    estimator : one with ``epsilon`` in its fit.
-    rows : how many rows of a person to keep at most (h).
-    salt : public text, fixed before the data is seen; another salt is another choice.
+    estimator :
+        One with ``epsilon`` in its fit.
+    rows :
+        How many rows of a person to keep at most (h).
+    salt :
+        Public text, fixed before the data is seen; another salt is another choice.
     """
 
     def __init__(
@@ -816,8 +910,31 @@ class Limited(BaselineWrapper):
         epsilon: BudgetLike | None = None,
         groups: ColumnLike | None = None,
     ) -> Self:
-        """Fits the estimator on the chosen rows, budgets unchanged; a question about one column
-        takes it first.
+        """Fit the estimator on the chosen rows, budgets unchanged.
+
+        Parameters
+        ----------
+        X : TableLike, optional
+            Features, or the one column in question.
+        y : ColumnLike, optional
+            Labels, or the one column in question.
+        epsilon : BudgetLike, optional
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidInput
+            Something cannot be used; nobody is charged.
+        ReleaseFailed
+            Reading the rows failed; what was charged stays charged.
         """
         request = FitRequest.of(self.estimator, X, y, epsilon, groups)
         fewer = request.select_rows(self._choose_rows(request.budgets))
@@ -840,7 +957,30 @@ class Limited(BaselineWrapper):
         rows: int | None = None,
         **more: Any,
     ) -> Plan:
-        """The estimator's plan for the chosen rows."""
+        """Return the estimator's plan for the chosen rows.
+
+        Parameters
+        ----------
+        epsilon : BudgetLike
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        rows : int, optional
+            How many rows there are, where neither epsilon nor groups tells.
+        **more :
+            Whatever else the estimator's own plan asks for.
+
+        Returns
+        -------
+        Plan
+            What it will cost whom, and how accurate it will be.
+
+        Raises
+        ------
+        InvalidInput
+            A budget, bound or parameter cannot be used.
+        """
         budgets = make_budgets(epsilon, groups, rows, find_schema(self))
         fewer = select_budgets(budgets, self._choose_rows(budgets))
         if is_by_row(self.estimator, fewer):

@@ -123,23 +123,23 @@ class ERM(LinearModel):
     bounds :
         Bounds with features (and, for a regression, the label), or a Schema.
     delta :
-        the δ of every promise, far below one over the number of people.
+        The δ of every promise, far below one over the number of people.
     constraint :
         "ball" or "box", in which the coefficients of the recoded features stay.
     radius :
-        of the ball, or half the side of the box; a public number. None: chosen.
+        Of the ball, or half the side of the box; a public number. None: chosen.
     clip :
-        the length L at which a person's mean gradient is clipped; a public number. None: chosen.
+        The length L at which a person's mean gradient is clipped; a public number. None: chosen.
     steps :
-        number of steps T. None: chosen.
+        Number of steps T. None: chosen.
     sampling :
-        the rate at which people are drawn in each step; None: everybody takes part in every step.
+        The rate at which people are drawn in each step; None: everybody takes part in every step.
     iterate :
         "average" of the later half of the iterates, or the "last" one.
     classes :
-        the two possible labels; if not given, those of the schema, the label's bounds, or (0, 1).
+        The two possible labels; if not given, those of the schema, the label's bounds, or (0, 1).
     missing :
-        public constant between all bounds that stands for missing values; a schema declares one for
+        Public constant between all bounds that stands for missing values; a schema declares one for
         each column.
     """
 
@@ -184,13 +184,35 @@ class ERM(LinearModel):
         groups: ColumnLike | None = None,
         progress: Progress = False,
     ) -> Self:
-        """Fits y on the features X; ε is a number, an array by row, a mapping from person, or
-        Budgets.
+        """Fit y on the features X.
 
-        X may also be a table that lives elsewhere, with y, ``groups`` and ε the names of its
-        columns (or ε another table, by person): a path, a DuckDB relation, a dataset of Arrow, a
-        data frame of Spark or Dask. ``progress`` shows the steps done, and nothing else: True for a
-        bar, or a function of the number of steps.
+        Parameters
+        ----------
+        X : TableLike
+            Features: a table in memory, or one that lives elsewhere (a path, a DuckDB relation, a
+            dataset of Arrow, a data frame of Spark or Dask), of which y, groups and epsilon then
+            name columns.
+        y : ColumnLike, optional
+            Labels, or the name of their column; a schema may name it.
+        epsilon : BudgetLike, optional
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        progress :
+            Shows the steps done, and nothing else: True for a bar, or a function of their number.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidInput
+            Something cannot be used; nobody is charged.
+        ReleaseFailed
+            Reading the rows failed; what was charged stays charged.
         """
         budgets, rows = read_source(self, X, y, epsilon=epsilon, groups=groups)
         plan = self.plan_for(budgets, rows)
@@ -207,7 +229,30 @@ class ERM(LinearModel):
         rows: int | None = None,
         n_features: int | None = None,
     ) -> Plan:
-        """What it will cost whom, and how accurate it will be; no value is needed."""
+        """Return what a fit will cost whom, and how accurate it will be; no value is needed.
+
+        Parameters
+        ----------
+        epsilon : BudgetLike
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        rows : int, optional
+            How many rows there are, where neither epsilon nor groups tells.
+        n_features : int, optional
+            How many features there are, where the bounds do not tell.
+
+        Returns
+        -------
+        Plan
+            What it will cost whom, and how accurate it will be.
+
+        Raises
+        ------
+        InvalidInput
+            A budget, bound or parameter cannot be used.
+        """
         budgets = make_budgets(epsilon, groups, rows, find_schema(self))
         return make_erm_plan(self, budgets, self._make_recoding(n_features), self._describe_label())
 
@@ -300,20 +345,64 @@ class ERM(LinearModel):
 
     @available_if(_classifies)  # type: ignore[untyped-decorator]
     def decision_function(self, X: TableLike) -> Floats:
-        """Returns the linear function of the features: above 0, the second class; for "logistic",
-        its log-odds.
+        """Return the linear function of the features: above 0 means the second class.
+
+        Parameters
+        ----------
+        X : TableLike
+            Features of new rows, with the columns that were declared.
+
+        Returns
+        -------
+        Floats
+            A number a row; for "logistic" its log-odds.
+
+        Raises
+        ------
+        NotFittedError
+            There is no answer yet.
         """
         return self._compute_decisions(X)
 
     @available_if(_has_odds)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: TableLike) -> Floats:
-        """Returns the probability of each class, by the log-odds."""
+        """Return the probability of each class, by the log-odds.
+
+        Parameters
+        ----------
+        X : TableLike
+            Features of new rows, with the columns that were declared.
+
+        Returns
+        -------
+        Floats
+            A column a class.
+
+        Raises
+        ------
+        NotFittedError
+            There is no answer yet.
+        """
         odds = self._compute_decisions(X)
         return np.column_stack([expit(-odds), expit(odds)])
 
     def predict(self, X: TableLike) -> Array:
-        """Returns classes, or predictions in the label's units; features beyond their bounds are
-        clipped as in fit.
+        """Return classes, or predictions in the label's units; features are clipped as in fit.
+
+        Parameters
+        ----------
+        X : TableLike
+            Features of new rows, with the columns that were declared.
+
+        Returns
+        -------
+        Array
+            One prediction a row.
+
+        Raises
+        ------
+        NotFittedError
+            There is no answer yet.
         """
         values = self._compute_decisions(X)
         if not hasattr(self, "classes_"):
@@ -321,7 +410,22 @@ class ERM(LinearModel):
         return np.asarray(self.classes_[(values > 0).astype(np.int64)])
 
     def score(self, X: TableLike, y: ColumnLike, sample_weight: Any = None) -> float:
-        """Returns the share of right classes, or R² of a regression."""
+        """Return the share of right classes, or R² of a regression.
+
+        Parameters
+        ----------
+        X : TableLike
+            Features of new rows, with the columns that were declared.
+        y : ColumnLike
+            Their labels.
+        sample_weight :
+            Their weights.
+
+        Returns
+        -------
+        float
+            The score.
+        """
         if _classifies(self):
             measure = accuracy_score
         else:
@@ -330,7 +434,23 @@ class ERM(LinearModel):
 
     @classmethod
     def from_release(cls, release: Release) -> ERM:
-        """Returns a model that predicts, from a published release alone."""
+        """Return a model that predicts, from a published release alone.
+
+        Parameters
+        ----------
+        release : Release
+            What was published.
+
+        Returns
+        -------
+        ERM
+            The model.
+
+        Raises
+        ------
+        InvalidRelease
+            The release is of another question, or is incomplete.
+        """
         if getattr(release, "question", None) != "risk minimisation":
             raise InvalidRelease("This release is not of sv.ERM.", "", "Load a release of sv.ERM.")
         return restore_model(release, cls._build_from_release)

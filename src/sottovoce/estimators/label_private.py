@@ -136,14 +136,14 @@ class LabelPrivateRegression(RegressorMixin, LinearModel):
     label_bounds :
         (low, high) or Bounds with a label, from public knowledge.
     noise_variance :
-        public guess of the labels' variance around the model; default a quarter of the squared
+        Public guess of the labels' variance around the model; default a quarter of the squared
         range.
     fit_intercept :
-        whether the design begins with a column of ones.
+        Whether the design begins with a column of ones.
     sensitivity :
         "exact", or "entrywise" as published (Σ|C_ji| over a person's rows).
     missing :
-        public constant between the labels' bounds that stands for missing labels; without it they
+        Public constant between the labels' bounds that stands for missing labels; without it they
         are refused.
     """
 
@@ -172,11 +172,35 @@ class LabelPrivateRegression(RegressorMixin, LinearModel):
         epsilon: BudgetLike | None = None,
         groups: ColumnLike | None = None,
     ) -> Self:
-        """Fits the labels y on the features X; ε is a number, an array by row, a mapping from
-        person, or Budgets.
+        """Fit the private labels y on the public features X.
 
-        A table of any engine, with columns by name, is read into memory: every row has its own part
-        in the map.
+        A table of any engine is read into memory: every row has its own part in the map.
+
+        Parameters
+        ----------
+        X : TableLike
+            Features: a table in memory, or one that lives elsewhere (a path, a DuckDB relation, a
+            dataset of Arrow, a data frame of Spark or Dask), of which y, groups and epsilon then
+            name columns.
+        y : ColumnLike, optional
+            Labels, or the name of their column; a schema may name it.
+        epsilon : BudgetLike, optional
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidInput
+            Something cannot be used; nobody is charged.
+        ReleaseFailed
+            Reading the rows failed; what was charged stays charged.
         """
         named: dict[str, Any] = (
             {"column": y, "table": get_table_label(X)} if isinstance(y, str) else {}
@@ -197,15 +221,50 @@ class LabelPrivateRegression(RegressorMixin, LinearModel):
         return self
 
     def predict(self, X: TableLike) -> Floats:
-        """Returns intercept + features·coefficients; public features cost nothing."""
+        """Return intercept + features·coefficients; public features cost nothing.
+
+        Parameters
+        ----------
+        X : TableLike
+            Features of new rows, with the columns that were declared.
+
+        Returns
+        -------
+        Floats
+            One prediction a row.
+
+        Raises
+        ------
+        NotFittedError
+            There is no answer yet.
+        """
         check_is_fitted(self, "coef_")
         rows = _check_finite(to_matrix(X, None))
         validate_data(self, X, reset=False, skip_check_array=True)
         return np.asarray(self.intercept_ + rows @ self.coef_)
 
     def plan(self, X: TableLike, epsilon: BudgetLike, groups: ColumnLike | None = None) -> Plan:
-        """What it will cost whom, and how accurate it will be; features are public, and no label is
-        needed.
+        """Return what a fit will cost whom, and how accurate it will be; no value is needed.
+
+        Parameters
+        ----------
+        X : TableLike
+            The public features.
+        epsilon : BudgetLike
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+
+        Returns
+        -------
+        Plan
+            What it will cost whom, and how accurate it will be.
+
+        Raises
+        ------
+        InvalidInput
+            A budget, bound or parameter cannot be used.
         """
         given = Values.of(self, X, None, epsilon, groups)
         design = self._make_design(given.X)

@@ -80,18 +80,24 @@ class LogisticRegression(ClassifierMixin, LinearModel):
 
     Parameters
     ----------
-    bounds : Bounds with features (a box, or norm= for rows that are used as they are), or a Schema.
-    classes : the possible labels; if not given, those of the schema, of the public rows, the
-    label's bounds, or (0, 1).
-    public : (X, y), rows that need no protection, for scaling and for choosing λ only.
-    alpha : regularisation λ of the mean loss of rows in the unit ball; a public number. None:
-    chosen.
-    fit_intercept : whether there is a constant term; it is regularised like the slopes.
-    neighbours : "replace", or "labels" to protect labels alone, at half the noise.
-    accountant : "kappa", or "exact" for the charge without the κ table.
-    missing : public constant between the bounds of all features that stands for missing ones; a
-    schema declares one for
-        each column. A missing class is refused.
+    bounds :
+        Bounds with features (a box, or norm= for rows that are used as they are), or a Schema.
+    classes :
+        The possible labels; if not given, those of the schema, of the public rows, the label's
+        bounds, or (0, 1).
+    public :
+        (X, y), rows that need no protection, for scaling and for choosing λ only.
+    alpha :
+        Regularisation λ of the mean loss of rows in the unit ball; a public number. None: chosen.
+    fit_intercept :
+        Whether there is a constant term; it is regularised like the slopes.
+    neighbours :
+        "replace", or "labels" to protect labels alone, at half the noise.
+    accountant :
+        "kappa", or "exact" for the charge without the κ table.
+    missing :
+        Public constant between the bounds of all features that stands for missing ones; a schema
+        declares one for each column. A missing class is refused.
     """
 
     _recoding: Recoding
@@ -128,12 +134,33 @@ class LogisticRegression(ClassifierMixin, LinearModel):
         epsilon: BudgetLike | None = None,
         groups: ColumnLike | None = None,
     ) -> Self:
-        """Fits the classes y on the features X; ε is a number, an array by row, a mapping from
-        person, or Budgets.
+        """Fit the classes y on the features X.
 
-        X may also be a table that lives elsewhere, with y, ``groups`` and ε the names of its
-        columns (or ε another table, by person): a path, a DuckDB relation, a dataset of Arrow, a
-        data frame of Spark or Dask.
+        Parameters
+        ----------
+        X : TableLike
+            Features: a table in memory, or one that lives elsewhere (a path, a DuckDB relation, a
+            dataset of Arrow, a data frame of Spark or Dask), of which y, groups and epsilon then
+            name columns.
+        y : ColumnLike, optional
+            Labels, or the name of their column; a schema may name it.
+        epsilon : BudgetLike, optional
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidInput
+            Something cannot be used; nobody is charged.
+        ReleaseFailed
+            Reading the rows failed; what was charged stays charged.
         """
         plan, release = make_release(self, X, y, epsilon=epsilon, groups=groups)
         set_fitted_attributes(self, release, plan.guarantee, X)
@@ -146,7 +173,30 @@ class LogisticRegression(ClassifierMixin, LinearModel):
         rows: int | None = None,
         n_features: int | None = None,
     ) -> Plan:
-        """What it will cost whom, and how accurate it will be; no private value is needed."""
+        """Return what a fit will cost whom, and how accurate it will be; no value is needed.
+
+        Parameters
+        ----------
+        epsilon : BudgetLike
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        rows : int, optional
+            How many rows there are, where neither epsilon nor groups tells.
+        n_features : int, optional
+            How many features there are, where the bounds do not tell.
+
+        Returns
+        -------
+        Plan
+            What it will cost whom, and how accurate it will be.
+
+        Raises
+        ------
+        InvalidInput
+            A budget, bound or parameter cannot be used.
+        """
         return self._make_plan(
             make_budgets(epsilon, groups, rows, find_schema(self)), self._make_recoding(n_features)
         )
@@ -205,11 +255,25 @@ class LogisticRegression(ClassifierMixin, LinearModel):
         return Release.of(plan, {"models": models})
 
     def decision_function(self, X: TableLike) -> Floats:
-        """Returns log-odds of the second class, or of each class against the others where there are
-        several.
+        """Return log-odds of the second class, or of each class against the others.
 
         A row that is longer than rows were taken to be is cut as in fit; for others this is
         intercept + X·coef.
+
+        Parameters
+        ----------
+        X : TableLike
+            Features of new rows, with the columns that were declared.
+
+        Returns
+        -------
+        Floats
+            A number a row, or a column a class where there are several.
+
+        Raises
+        ------
+        NotFittedError
+            There is no answer yet.
         """
         check_is_fitted(self, "coef_")
         recoding = self._recoding
@@ -225,7 +289,23 @@ class LogisticRegression(ClassifierMixin, LinearModel):
         return np.column_stack(columns)
 
     def predict(self, X: TableLike) -> NDArray[Any]:
-        """Returns the class with the highest odds for each row."""
+        """Return the class with the highest odds for each row.
+
+        Parameters
+        ----------
+        X : TableLike
+            Features of new rows, with the columns that were declared.
+
+        Returns
+        -------
+        NDArray[Any]
+            One prediction a row.
+
+        Raises
+        ------
+        NotFittedError
+            There is no answer yet.
+        """
         odds = self.decision_function(X)
         if odds.ndim == 2:
             which = odds.argmax(axis=1)
@@ -234,8 +314,22 @@ class LogisticRegression(ClassifierMixin, LinearModel):
         return np.asarray(self.classes_[which])
 
     def predict_proba(self, X: TableLike) -> Floats:
-        """Returns a probability for each class; several classes' own probabilities are scaled to
-        add up to one.
+        """Return a probability for each class; they add up to one.
+
+        Parameters
+        ----------
+        X : TableLike
+            Features of new rows, with the columns that were declared.
+
+        Returns
+        -------
+        Floats
+            A column a class.
+
+        Raises
+        ------
+        NotFittedError
+            There is no answer yet.
         """
         odds = self.decision_function(X)
         if odds.ndim == 1:
@@ -244,7 +338,23 @@ class LogisticRegression(ClassifierMixin, LinearModel):
 
     @classmethod
     def from_release(cls, release: Release) -> LogisticRegression:
-        """Returns a model that predicts, from a published release alone."""
+        """Return a model that predicts, from a published release alone.
+
+        Parameters
+        ----------
+        release : Release
+            What was published.
+
+        Returns
+        -------
+        LogisticRegression
+            The model.
+
+        Raises
+        ------
+        InvalidRelease
+            The release is of another question, or is incomplete.
+        """
         if getattr(release, "question", None) != "logistic regression":
             raise InvalidRelease(
                 "This release is not a logistic regression.",

@@ -90,12 +90,33 @@ class Posterior(RegressorMixin, LinearModel):
         epsilon: BudgetLike | None = None,
         groups: ColumnLike | None = None,
     ) -> Self:
-        """Fits the label y on the features X; ε is a number, an array by row, a mapping from
-        person, or Budgets.
+        """Fit the label y on the features X.
 
-        X may also be a table that lives elsewhere, with y, ``groups`` and ε the names of its
-        columns (or ε another table, by person): a path, a DuckDB relation, a dataset of Arrow, a
-        data frame of Spark or Dask.
+        Parameters
+        ----------
+        X : TableLike
+            Features: a table in memory, or one that lives elsewhere (a path, a DuckDB relation, a
+            dataset of Arrow, a data frame of Spark or Dask), of which y, groups and epsilon then
+            name columns.
+        y : ColumnLike, optional
+            Labels, or the name of their column; a schema may name it.
+        epsilon : BudgetLike, optional
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidInput
+            Something cannot be used; nobody is charged.
+        ReleaseFailed
+            Reading the rows failed; what was charged stays charged.
         """
         own = (
             find_schema(self).budget is not None and epsilon is None
@@ -122,7 +143,30 @@ class Posterior(RegressorMixin, LinearModel):
         rows: int | None = None,
         n_features: int | None = None,
     ) -> Plan:
-        """What it will cost whom, and how accurate it will be; no value is needed."""
+        """Return what a fit will cost whom, and how accurate it will be; no value is needed.
+
+        Parameters
+        ----------
+        epsilon : BudgetLike, optional
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        rows : int, optional
+            How many rows there are, where neither epsilon nor groups tells.
+        n_features : int, optional
+            How many features there are, where the bounds do not tell.
+
+        Returns
+        -------
+        Plan
+            What it will cost whom, and how accurate it will be.
+
+        Raises
+        ------
+        InvalidInput
+            A budget, bound or parameter cannot be used.
+        """
         recoding = self._make_label_and_recoding(n_features)[1]
         granted = self._get_grants(epsilon)
         if epsilon is None and find_schema(self).budget is not None:
@@ -195,14 +239,46 @@ class Posterior(RegressorMixin, LinearModel):
         return Release.of(plan, {**value, **told})
 
     def predict(self, X: TableLike) -> Floats:
-        """Returns predictions in the label's units; features beyond their bounds are clipped."""
+        """Return predictions in the label's units; features are clipped as in fit.
+
+        Parameters
+        ----------
+        X : TableLike
+            Features of new rows, with the columns that were declared.
+
+        Returns
+        -------
+        Floats
+            One prediction a row.
+
+        Raises
+        ------
+        NotFittedError
+            There is no answer yet.
+        """
         check_is_fitted(self, "coef_")
         raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
         return predict_linear(self._recoding, raw, self.intercept_, self.coef_)
 
     @classmethod
     def from_release(cls, release: Release) -> Self:
-        """Returns a model that predicts, from a published release alone."""
+        """Return a model that predicts, from a published release alone.
+
+        Parameters
+        ----------
+        release : Release
+            What was published.
+
+        Returns
+        -------
+        Self
+            The model.
+
+        Raises
+        ------
+        InvalidRelease
+            The release is of another question, or is incomplete.
+        """
         if getattr(release, "question", None) != cls.question:
             raise InvalidRelease(
                 f"This release is not of sv.{cls.__name__}.", "", f"Load one of sv.{cls.__name__}."
@@ -432,17 +508,17 @@ class PosteriorSample(Posterior):
     Parameters
     ----------
     gamma :
-        how concentrated the sample is around the ridge solution; a public number.
+        How concentrated the sample is around the ridge solution; a public number.
     alpha :
-        regularisation λ, for rows in the unit ball and labels in [−1, 1]; a public number.
+        Regularisation λ, for rows in the unit ball and labels in [−1, 1]; a public number.
     bounds :
         Bounds with the norm of rows or a box of features, and the label's range; or a Schema.
     delta :
-        the δ of every promise, far below one over the number of people, and at least 10⁻¹⁵.
+        The δ of every promise, far below one over the number of people, and at least 10⁻¹⁵.
     fit_intercept :
-        whether there is a constant term; it is regularised, and counts in the norm.
+        Whether there is a constant term; it is regularised, and counts in the norm.
     missing :
-        public constant between all bounds that stands for missing values; a schema declares one for
+        Public constant between all bounds that stands for missing values; a schema declares one for
         each column.
     """
 
@@ -541,24 +617,24 @@ class AdaptivePosteriorSample(Posterior):
     Parameters
     ----------
     epsilon :
-        what each grants, unless fit, or a schema with a column of budgets, says otherwise.
+        What each grants, unless fit, or a schema with a column of budgets, says otherwise.
     delta :
-        the δ of every promise, far below one over the number of people, and at least 10⁻¹⁵.
+        The δ of every promise, far below one over the number of people, and at least 10⁻¹⁵.
     bounds :
         Bounds with the norm of rows or a box of features, and the label's range; or a Schema.
     calibration :
         "renyi", or "simple" to add up the exact ε of the two releases.
     condition :
-        how many times smaller than the mean the smallest eigenvalue is expected to be: h =
+        How many times smaller than the mean the smallest eigenvalue is expected to be: h =
         n/(d·condition).
     floor :
-        h itself; None: chosen, and raised if budgets are too small for it.
+        H itself; None: chosen, and raised if budgets are too small for it.
     share :
-        the part of ε that would pay for the eigenvalue alone.
+        The part of ε that would pay for the eigenvalue alone.
     fit_intercept :
-        whether there is a constant term; it counts in the norm.
+        Whether there is a constant term; it counts in the norm.
     missing :
-        public constant between all bounds that stands for missing values; a schema declares one for
+        Public constant between all bounds that stands for missing values; a schema declares one for
         each column.
     """
 

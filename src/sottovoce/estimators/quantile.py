@@ -77,17 +77,21 @@ class Quantile(BaseEstimator):
 
     Parameters
     ----------
-    q : a number between 0 and 1, or a list of them.
-    bounds : (low, high), Bounds with a label, or a Schema that describes the column, from public
-    knowledge.
-    spread : public guess of the share of the bounds that the values fill; for the expected error
-    only.
-    cells : about how many steps the grid has, at most 2^22 (its step is a power of two); chosen
-    from public numbers
-        if not given.
-    method : "permute-and-flip", or "exponential" for the exponential mechanism as published.
-    missing : public constant between the bounds that stands for missing values; without it they are
-    refused.
+    q :
+        A number between 0 and 1, or a list of them.
+    bounds :
+        (low, high), Bounds with a label, or a Schema that describes the column, from public
+        knowledge.
+    spread :
+        Public guess of the share of the bounds that the values fill; for the expected error only.
+    cells :
+        About how many steps the grid has, at most 2^22 (its step is a power of two); chosen from
+        public numbers if not given.
+    method :
+        "permute-and-flip", or "exponential" for the exponential mechanism as published.
+    missing :
+        Public constant between the bounds that stands for missing values; without it they are
+        refused.
     """
 
     release_: Release
@@ -120,12 +124,33 @@ class Quantile(BaseEstimator):
         groups: ColumnLike | None = None,
         column: str | None = None,
     ) -> Self:
-        """Answers about the column y; ε is a number, an array by row, a mapping from person, or
-        Budgets.
+        """Answer about a column.
 
-        y may also be a table that lives elsewhere, with ``column``, ``groups`` and ε the names of
-        its columns (or ε another table, by person): a path, a DuckDB relation, a dataset of Arrow,
-        a data frame of Spark or Dask.
+        Parameters
+        ----------
+        y : TableLike
+            The column: values in memory, or a table that lives elsewhere (a path, a DuckDB
+            relation, a dataset of Arrow, a data frame of Spark or Dask), of which column, groups
+            and epsilon then name columns.
+        epsilon : BudgetLike, optional
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        column : str, optional
+            The name of the column in question, where y is a table.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidInput
+            Something cannot be used; nobody is charged.
+        ReleaseFailed
+            Reading the rows failed; what was charged stays charged.
         """
         make_column_label(self, column)  # bad bounds are refused before anything else is looked at
         plan, self.release_ = make_release(self, y, column, epsilon=epsilon, groups=groups)
@@ -140,7 +165,28 @@ class Quantile(BaseEstimator):
     def plan(
         self, epsilon: BudgetLike, groups: ColumnLike | None = None, rows: int | None = None
     ) -> Plan:
-        """What it will cost whom, and how accurate it will be; no value is needed."""
+        """Return what an answer will cost whom, and how accurate it will be; no value is needed.
+
+        Parameters
+        ----------
+        epsilon : BudgetLike
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        rows : int, optional
+            How many rows there are, where neither epsilon nor groups tells.
+
+        Returns
+        -------
+        Plan
+            What it will cost whom, and how accurate it will be.
+
+        Raises
+        ------
+        InvalidInput
+            A budget, bound or parameter cannot be used.
+        """
         return self.plan_for(make_budgets(epsilon, groups, rows, find_schema(self)))
 
     def gather(

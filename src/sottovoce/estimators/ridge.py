@@ -95,18 +95,24 @@ class Ridge(RegressorMixin, LinearModel):
 
     Parameters
     ----------
-    bounds : Bounds with features and label, or a Schema (which also knows factors).
-    method : "objective", "statistics", "output-tight" or "output".
-    alpha : regularisation λ of the output methods and of "statistics", a public number; None:
-    chosen by the plan
-        from public numbers, and written into plan and release.
-    loss : "soft" or "huber", for the objective method.
-    label_scale : public guess of the labels' standard deviation; saves the budget that would buy
-    it.
-    coefficient_bound : a promise that the solution's norm stays below it (method "output" only).
-    rho : for "statistics": True to count budgets in ρ of zCDP and add Gaussian noise.
-    missing : public constant between all bounds that stands for missing values; a schema declares
-    one for each column.
+    bounds :
+        Bounds with features and label, or a Schema (which also knows factors).
+    method :
+        "objective", "statistics", "output-tight" or "output".
+    alpha :
+        Regularisation λ of the output methods and of "statistics", a public number; None: chosen by
+        the plan from public numbers, and written into plan and release.
+    loss :
+        "soft" or "huber", for the objective method.
+    label_scale :
+        Public guess of the labels' standard deviation; saves the budget that would buy it.
+    coefficient_bound :
+        A promise that the solution's norm stays below it (method "output" only).
+    rho :
+        For "statistics": True to count budgets in ρ of zCDP and add Gaussian noise.
+    missing :
+        Public constant between all bounds that stands for missing values; a schema declares one for
+        each column.
     """
 
     _recoding: Recoding
@@ -142,12 +148,33 @@ class Ridge(RegressorMixin, LinearModel):
         epsilon: BudgetLike | None = None,
         groups: ColumnLike | None = None,
     ) -> Self:
-        """Fits the label y on the features X; ε is a number, an array by row, a mapping from
-        person, or Budgets.
+        """Fit the label y on the features X.
 
-        X may also be a table that lives elsewhere, with y, ``groups`` and ε the names of its
-        columns (or ε another table, by person): a path, a DuckDB relation, a dataset of Arrow, a
-        data frame of Spark or Dask.
+        Parameters
+        ----------
+        X : TableLike
+            Features: a table in memory, or one that lives elsewhere (a path, a DuckDB relation, a
+            dataset of Arrow, a data frame of Spark or Dask), of which y, groups and epsilon then
+            name columns.
+        y : ColumnLike, optional
+            Labels, or the name of their column; a schema may name it.
+        epsilon : BudgetLike, optional
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidInput
+            Something cannot be used; nobody is charged.
+        ReleaseFailed
+            Reading the rows failed; what was charged stays charged.
         """
         plan, release = make_release(self, X, y, epsilon=epsilon, groups=groups)
         set_fitted_attributes(self, release, plan.guarantee, X)
@@ -160,14 +187,41 @@ class Ridge(RegressorMixin, LinearModel):
         rows: int | None = None,
         n_features: int | None = None,
     ) -> Plan:
-        """What it will cost whom, and how accurate it will be; no value is needed."""
+        """Return what a fit will cost whom, and how accurate it will be; no value is needed.
+
+        Parameters
+        ----------
+        epsilon : BudgetLike
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        rows : int, optional
+            How many rows there are, where neither epsilon nor groups tells.
+        n_features : int, optional
+            How many features there are, where the bounds do not tell.
+
+        Returns
+        -------
+        Plan
+            What it will cost whom, and how accurate it will be.
+
+        Raises
+        ------
+        InvalidInput
+            A budget, bound or parameter cannot be used.
+        """
         label, recoding = self._make_label_and_recoding(n_features)
         budgets = make_budgets(epsilon, groups, rows, find_schema(self))
         return self._get_method().plan_for(self, budgets, recoding, (label.low, label.high))
 
     def asked_parameters(self) -> dict[str, Any]:
-        """The parameters that a request is remembered by: the default method has no λ, and 1.0
-        still stands for it.
+        """Return the parameters that a request is remembered by.
+
+        Returns
+        -------
+        dict[str, Any]
+            Parameters by name; the default method has no λ, and 1.0 still stands for it.
         """
         given: dict[str, Any] = self.get_params()
         if self.method == "objective" and self.alpha is None:
@@ -215,16 +269,46 @@ class Ridge(RegressorMixin, LinearModel):
         return Release.of(plan, {**value, **content})
 
     def predict(self, X: TableLike) -> Floats:
-        """Returns predictions in the label's units; features beyond their bounds are clipped as in
-        fit.
+        """Return predictions in the label's units; features are clipped as in fit.
+
+        Parameters
+        ----------
+        X : TableLike
+            Features of new rows, with the columns that were declared.
+
+        Returns
+        -------
+        Floats
+            One prediction a row.
+
+        Raises
+        ------
+        NotFittedError
+            There is no answer yet.
         """
         check_is_fitted(self, "coef_")
         raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
         return predict_linear(self._recoding, raw, self.intercept_, self.coef_)
 
     def refit(self, alpha: float | None = None, columns: list[str] | None = None) -> Ridge:
-        """Returns the fit at another λ or on some of the columns; free, from the released
-        statistics.
+        """Return the fit at another λ or on some of the columns; nobody pays for it.
+
+        Parameters
+        ----------
+        alpha : float, optional
+            λ; as it was if not given.
+        columns : list[str], optional
+            Features to keep; all if not given.
+
+        Returns
+        -------
+        Ridge
+            A copy, from the released statistics.
+
+        Raises
+        ------
+        InvalidParameter
+            The method is not "statistics", or λ or a column cannot be used.
         """
         check_is_fitted(self, "release_")
         if self.method != "statistics":
@@ -237,7 +321,23 @@ class Ridge(RegressorMixin, LinearModel):
 
     @classmethod
     def from_release(cls, release: Release) -> Ridge:
-        """Returns a model that predicts, from a published release alone."""
+        """Return a model that predicts, from a published release alone.
+
+        Parameters
+        ----------
+        release : Release
+            What was published.
+
+        Returns
+        -------
+        Ridge
+            The model.
+
+        Raises
+        ------
+        InvalidRelease
+            The release is of another question, or is incomplete.
+        """
         if getattr(release, "question", None) != "ridge":
             raise InvalidRelease(
                 "This release is not a regression.",
