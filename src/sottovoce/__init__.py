@@ -13,11 +13,36 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from sottovoce import moved
+
 TYPE_CHECKING = (
     False  # typing itself takes longer to load than all of this, and Ctrl-C waits for it
 )
-if TYPE_CHECKING:
-    from typing import Any
+if TYPE_CHECKING:  # the same names as below, each with its type
+    from sottovoce import audit as audit
+    from sottovoce import errors as errors
+    from sottovoce import market as market
+    from sottovoce.budgets import Budgets as Budgets
+    from sottovoce.estimators.baselines import Limited as Limited
+    from sottovoce.estimators.baselines import Sampled as Sampled
+    from sottovoce.estimators.baselines import Uniform as Uniform
+    from sottovoce.estimators.erm import ERM as ERM
+    from sottovoce.estimators.label_private import LabelPrivateRegression as LabelPrivateRegression
+    from sottovoce.estimators.logistic import LogisticRegression as LogisticRegression
+    from sottovoce.estimators.mean import Mean as Mean
+    from sottovoce.estimators.posterior import AdaptivePosteriorSample as AdaptivePosteriorSample
+    from sottovoce.estimators.posterior import PosteriorSample as PosteriorSample
+    from sottovoce.estimators.quantile import Quantile as Quantile
+    from sottovoce.estimators.ridge import Ridge as Ridge
+    from sottovoce.guarantee import Guarantee as Guarantee
+    from sottovoce.plan import Plan as Plan
+    from sottovoce.release import Certificate as Certificate
+    from sottovoce.release import Release as Release
+    from sottovoce.schema import Bounds as Bounds
+    from sottovoce.schema import Schema as Schema
+    from sottovoce.session import Session as Session
+    from sottovoce.weights import Weights as Weights
+    from sottovoce.weights import optimal_weights as optimal_weights
 
 __version__ = "0.1.0"
 
@@ -48,15 +73,19 @@ _HOMES = {
     "optimal_weights": "weights",
 }
 
+moved.install()
+
 __all__ = ["__version__", "audit", "errors", "market", *sorted(_HOMES)]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"sottovoce.{_HOMES[name]}"), name)
-    if name in ("audit", "errors", "market"):  # rooms that are used by their own name
-        return import_module(f"sottovoce.{name}")
-    raise AttributeError(f"module 'sottovoce' has no attribute {name!r}")
+if not TYPE_CHECKING:  # to a type checker a module with __getattr__ has every name
+
+    def __getattr__(name):
+        if name in _HOMES:
+            return getattr(import_module(f"sottovoce.{_HOMES[name]}"), name)
+        if name in ("audit", "errors", "market"):  # modules that are used by their own name
+            return import_module(f"sottovoce.{name}")
+        raise AttributeError(f"module 'sottovoce' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,8 @@ comes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from os import PathLike
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,35 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 #: The arguments of columns that a sentence calls otherwise.
 PARAMETERS = {"values": "y", "labels": "y", "features": "X", "public labels": "public"}
+
+
+class SupportsArray(Protocol):
+    """A column of NumPy, pandas, polars or Arrow."""
+
+    def __array__(self) -> Array:
+        """Return the values as an array."""
+
+
+class HasColumns(Protocol):
+    """A data frame or a relation."""
+
+    @property
+    def columns(self) -> Any:
+        """The names of its columns."""
+
+
+class HasSchema(Protocol):
+    """A table or a data set of Arrow."""
+
+    @property
+    def schema(self) -> Any:
+        """The names of its columns, and their types."""
+
+
+#: One column: values in memory, or the name of a column of the table beside it.
+ColumnLike = Sequence[Any] | SupportsArray
+#: A table or a column in memory, or a table that lives elsewhere: its path, a relation, a frame.
+TableLike = ColumnLike | PathLike[str] | HasColumns | HasSchema
 
 
 def to_numbers(values: Any, name: str = "values") -> Floats:

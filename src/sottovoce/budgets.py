@@ -24,6 +24,8 @@ from numpy.typing import NDArray
 from sottovoce import units
 from sottovoce.arrays import (
     Array,
+    ColumnLike,
+    TableLike,
     check_same_length,
     count_dimensions,
     factorise,
@@ -76,16 +78,43 @@ class Budgets:
 
     @classmethod
     def of(
-        cls, epsilon: Any, groups: Any = None, rows: int | None = None, zero: str = "refuse"
+        cls,
+        epsilon: BudgetLike,
+        groups: ColumnLike | None = None,
+        rows: int | None = None,
+        zero: str = "refuse",
     ) -> Budgets:
-        """Budgets from a number for all, a column with one ε a row, or a mapping from person to ε.
+        """Return budgets from a number, a column with one ε a row, or a mapping from person to ε.
 
         A pandas Series whose index names everybody in ``groups`` is a mapping from person; any
         other is a column.
 
-        ``rows`` is needed only when neither ``epsilon`` nor ``groups`` tells how many there are. A
-        person who grants zero is refused unless ``zero="leave out"``, which keeps them unheard and
-        uncharged.
+        Parameters
+        ----------
+        epsilon : BudgetLike
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        rows : int, optional
+            How many rows there are, where neither epsilon nor groups tells.
+        zero : str
+            Whether somebody who grants zero is refused ("refuse"), or counts for nothing and is not
+            charged ("leave out").
+
+        Returns
+        -------
+        Budgets
+            The budgets.
+
+        Raises
+        ------
+        InvalidBudget
+            An amount is no ε.
+        UnknownPeople
+            Somebody has no budget.
+        InvalidParameter
+            Rows or zero cannot be used.
         """
         if not (isinstance(zero, str) and zero in ("refuse", LEAVE_OUT)):
             raise InvalidParameter(
@@ -119,10 +148,30 @@ class Budgets:
         return cls._from_people(granted, people, owner)
 
     @classmethod
-    def listed(cls, people: Any, epsilon: Any, groups: Any) -> Budgets:
-        """Budgets from a table of their own, one line a person: a column of names and a column of
-        ε.
+    def listed(cls, people: ColumnLike, epsilon: ColumnLike, groups: ColumnLike) -> Budgets:
+        """Return budgets from a table of their own, one line a person.
 
+        Parameters
+        ----------
+        people : ColumnLike
+            A column of names.
+        epsilon : ColumnLike
+            A column of ε.
+        groups : ColumnLike
+            Whose each row of the data is.
+
+        Returns
+        -------
+        Budgets
+            The budgets.
+
+        Raises
+        ------
+        DuplicatePeople
+            Somebody is listed twice.
+
+        Examples
+        --------
         >>> Budgets.listed(
         ...     ["ben", "ada"], [0.1, 1.0], groups=["ada", "ben", "ada"]
         ... ).epsilon.tolist()
@@ -143,9 +192,32 @@ class Budgets:
         return cls.of(table, groups=groups)
 
     @classmethod
-    def tiers(cls, levels: Mapping[Any, float], tier: Any, groups: Any = None) -> Budgets:
-        """Budgets from a public price list of tiers and the tier of every row.
+    def tiers(
+        cls, levels: Mapping[Any, float], tier: ColumnLike, groups: ColumnLike | None = None
+    ) -> Budgets:
+        """Return budgets from a public price list of tiers and the tier of every row.
 
+        Parameters
+        ----------
+        levels : Mapping[Any, float]
+            ε by tier.
+        tier : ColumnLike
+            The tier of each row.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+
+        Returns
+        -------
+        Budgets
+            The budgets.
+
+        Raises
+        ------
+        InvalidParameter
+            The tiers are no price list.
+
+        Examples
+        --------
         >>> Budgets.tiers(
         ...     {"careful": 0.1, "open": 1.0}, ["open", "careful", "open"]
         ... ).epsilon.tolist()
@@ -202,15 +274,35 @@ class Budgets:
         return int((self.kinds.people * self.kinds.rows).sum())
 
     def by_person(self, values: Array) -> Array:
-        """Spreads one value a kind over the people (the kinds themselves where people are not
-        listed).
+        """Spread one value a kind over the people.
+
+        Parameters
+        ----------
+        values : Array
+            One value a kind.
+
+        Returns
+        -------
+        Array
+            A value a person, or the kinds' where people are not listed.
         """
         if self.codes is None:
             return values
         return values[self.codes]
 
     def row_codes(self) -> Array:
-        """Returns the kind of every row's owner, row by row."""
+        """Return the kind of every row's owner, row by row.
+
+        Returns
+        -------
+        Array
+            Numbers of kinds.
+
+        Raises
+        ------
+        InvalidParameter
+            People are known by kind only.
+        """
         if self.codes is None:
             raise InvalidParameter(
                 "These budgets do not say which row is whose.",
@@ -223,7 +315,18 @@ class Budgets:
         return self.codes[self.owner]
 
     def names(self) -> list[Any]:
-        """Returns the people's names in sorted order; refuses budgets that have none."""
+        """Return the people's names in sorted order.
+
+        Returns
+        -------
+        list[Any]
+            The names.
+
+        Raises
+        ------
+        InvalidParameter
+            Rows are the people, so they have none.
+        """
         if self.people is None:
             raise InvalidParameter(
                 "These budgets do not name people.",
@@ -234,8 +337,22 @@ class Budgets:
         return list(self.people.tolist())
 
     def with_grants(self, granted: units.Units) -> Budgets:
-        """Returns the budgets of the same people with other grants, one each; zero leaves somebody
-        out.
+        """Return the budgets of the same people with other grants, one each.
+
+        Parameters
+        ----------
+        granted : units.Units
+            Whole units a person; zero leaves somebody out.
+
+        Returns
+        -------
+        Budgets
+            The budgets.
+
+        Raises
+        ------
+        InvalidParameter
+            The budgets do not name people.
         """
         if self.codes is None:
             raise InvalidParameter(
@@ -250,10 +367,23 @@ class Budgets:
         return Budgets(kinds, self.unit, codes, self.owner, self.people)
 
     def split(self, parts: int) -> BudgetGroups:
-        """Returns the kinds with 1/parts of every budget, rounded down: the shares never add up to
-        more.
+        """Return the kinds with 1/parts of every budget, rounded down.
+
+        Parameters
+        ----------
+        parts : int
+            How many shares.
+
+        Returns
+        -------
+        BudgetGroups
+            The kinds; the shares never add up to more.
         """
         return BudgetGroups(self.kinds.epsilon // parts, self.kinds.rows, self.kinds.people)
+
+
+#: Who allows how much: ε for all, by row or by person, the name of a column, a table by person.
+BudgetLike = float | Mapping[Any, float] | TableLike | Budgets
 
 
 def _round_grants(
@@ -279,7 +409,7 @@ def _round_grants(
     return granted
 
 
-def split_people_and_amounts(budgets: Any, people: Any) -> tuple[Sequence[Any], Any]:
+def split_people_and_amounts(budgets: Any, people: ColumnLike | None) -> tuple[Sequence[Any], Any]:
     """Returns names and amounts, from whatever says who allows how much."""
     if people is not None:
         names = to_column(people, "people").tolist()
@@ -341,7 +471,7 @@ def series_to_mapping(values: Any) -> dict[Any, Any] | None:
 
 
 def _map_series_by_person(
-    epsilon: Any, groups: Any, people: Array, owner: NDArray[np.int64]
+    epsilon: Any, groups: ColumnLike | None, people: Array, owner: NDArray[np.int64]
 ) -> Any:
     """Returns a Series that is indexed by person as a mapping, and anything else as it is.
 
@@ -371,7 +501,7 @@ def _map_series_by_person(
     return table
 
 
-def _has_same_index(epsilon: Any, groups: Any) -> bool:
+def _has_same_index(epsilon: Any, groups: ColumnLike | None) -> bool:
     index = getattr(groups, "index", None)
     return index is not None and not callable(index) and bool(epsilon.index.equals(index))
 

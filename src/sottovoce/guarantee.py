@@ -57,7 +57,22 @@ class Guarantee:
     def of(
         cls, budgets: Budgets, spent: units.Units, arithmetic: Arithmetic = "exact"
     ) -> Guarantee:
-        """The promise that each kind of people in ``budgets`` loses at most ``spent``."""
+        """Return the promise that each kind of people loses at most what is spent.
+
+        Parameters
+        ----------
+        budgets : Budgets
+            Who takes part.
+        spent : units.Units
+            Whole units, one a kind.
+        arithmetic : Arithmetic
+            Whether noise is drawn in exact or floating arithmetic.
+
+        Returns
+        -------
+        Guarantee
+            The promise.
+        """
         return cls(
             spent,
             budgets.kinds.people,
@@ -109,8 +124,17 @@ class Guarantee:
         return np.asarray(units.to_epsilon(self.as_zcdp().units), dtype=np.float64)
 
     def as_zcdp(self) -> Guarantee:
-        """The same promise in ρ: ε-DP implies ε²/2-zCDP (Bun and Steinke 2016, Proposition 1.4),
-        and ε-zCDP anyway.
+        """Return the same promise in ρ: ε-DP implies ε²/2-zCDP (Bun and Steinke 2016, 1.4).
+
+        Returns
+        -------
+        Guarantee
+            The promise in ρ.
+
+        Raises
+        ------
+        IncompatibleGuarantees
+            It is an ε at a δ.
         """
         if self.currency == "zCDP rho":
             return self
@@ -125,8 +149,22 @@ class Guarantee:
         return replace(self, spent=rho, currency="zCDP rho")
 
     def approximate(self, delta: float) -> NDArray[np.float64]:
-        """Each person's ε at this δ: by (2) of docs/theory/composition.md, or exactly where noise
-        was Gaussian.
+        """Return each person's ε at this δ.
+
+        Parameters
+        ----------
+        delta : float
+            δ > 0, the probability that the statement leaves out.
+
+        Returns
+        -------
+        NDArray[np.float64]
+            ε by (2) of docs/theory/composition.md, or exactly where noise was Gaussian.
+
+        Raises
+        ------
+        InvalidParameter
+            Δ is not between 0 and 1.
         """
         if not is_between(delta, 0, 1):
             raise InvalidParameter(
@@ -210,8 +248,12 @@ class Guarantee:
             )
 
     def summary(self) -> dict[str, Any]:
-        """The public account: unit, neighbours, currency, and how ε is distributed, never who has
-        which.
+        """Return the public account: unit, neighbours, currency, and how ε is distributed.
+
+        Returns
+        -------
+        dict[str, Any]
+            JSON; never who has which ε.
         """
         spent = self.spent
         counts = self.counts

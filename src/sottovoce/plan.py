@@ -215,8 +215,22 @@ class Plan:
         return self.guarantee.summary()
 
     def accuracy_bound(self, **assumed: float) -> float:
-        """Returns the method's published accuracy bound under what is assumed about the data, where
-        there is one.
+        """Return the method's published accuracy bound under what is assumed about the data.
+
+        Parameters
+        ----------
+        **assumed : float
+            What is assumed, by name.
+
+        Returns
+        -------
+        float
+            The bound.
+
+        Raises
+        ------
+        InvalidParameter
+            There is none, or it needs other assumptions.
         """
         if self.accuracy is None:
             raise InvalidParameter(
@@ -228,8 +242,24 @@ class Plan:
         return self.accuracy(**assumed)
 
     def error_bound(self, delta: float = 0.05, **assumed: float) -> float:
-        """Returns what is added to the objective, in bits, to bound the share misclassified, with
-        probability 1 − δ.
+        """Return what is added to the objective, in bits, to bound the share misclassified.
+
+        Parameters
+        ----------
+        delta : float
+            δ > 0, the probability that the statement leaves out.
+        **assumed : float
+            What is assumed, by name.
+
+        Returns
+        -------
+        float
+            Bits, with probability 1 − δ.
+
+        Raises
+        ------
+        InvalidParameter
+            There is none, or it needs other assumptions.
         """
         if self.risk is None:
             raise InvalidParameter(
@@ -240,8 +270,12 @@ class Plan:
         return self.risk(delta, **assumed)
 
     def who_pays(self) -> list[dict[str, float]]:
-        """One line for each group of people from the most to the least careful, with what they pay
-        and weigh.
+        """Return what people pay and weigh, from the most to the least careful.
+
+        Returns
+        -------
+        list[dict[str, float]]
+            A line for each group of people.
         """
         kinds = self.budgets.kinds
         weights = self.weights
@@ -271,7 +305,13 @@ class Plan:
         return f"{self.budgets.n_people:,} people, {rows}"
 
     def describe(self) -> str:
-        """The plan in words: who pays what, the error to expect, and what it is made of."""
+        """Return the plan in words.
+
+        Returns
+        -------
+        str
+            Who pays what, the error to expect, and what it is made of.
+        """
         unit = self.guarantee.unit
         symbol = {"epsilon": "ε", "rho": "ρ"}[self.guarantee.reported_currency]
         lines = [

@@ -60,7 +60,18 @@ class Certificate:
 
     @classmethod
     def of(cls, plan: Plan) -> Certificate:
-        """The certificate of a release made under this plan."""
+        """Return the certificate of a release made under a plan.
+
+        Parameters
+        ----------
+        plan : Plan
+            The plan.
+
+        Returns
+        -------
+        Certificate
+            The certificate.
+        """
         return cls(plan.theorem.statement, plan.theorem.page, plan.digest, _get_library_versions())
 
 
@@ -90,7 +101,20 @@ class Release:
 
     @classmethod
     def of(cls, plan: Plan, value: float | list[float] | dict[str, Any]) -> Release:
-        """The release of a noisy value under its plan."""
+        """Return the release of a noisy value under its plan.
+
+        Parameters
+        ----------
+        plan : Plan
+            The plan.
+        value : float | list[float] | dict[str, Any]
+            What is published: noisy, and on the plan's grid.
+
+        Returns
+        -------
+        Release
+            The release.
+        """
         error = plan.expected_error
         return cls(
             question=plan.question,
@@ -107,7 +131,20 @@ class Release:
         )
 
     def with_subject(self, subject: Subject, date: str) -> Release:
-        """Returns the same release with what it is about, in public words, and its date."""
+        """Return the same release with what it is about, in public words, and its date.
+
+        Parameters
+        ----------
+        subject : Subject
+            Column, table and units.
+        date : str
+            UTC, as 2026-01-31T00:00:00Z.
+
+        Returns
+        -------
+        Release
+            The release.
+        """
         columns = [subject.column, *(f["name"] for f in self._features())]
         units = {name: unit for name, unit in subject.units.items() if name in columns}
         return replace(
@@ -120,8 +157,12 @@ class Release:
         return Subject(self.column, self.table, self.units or {})
 
     def to_json(self) -> str:
-        """The release as JSON text, in one fixed order and spelling; what is not known is left
-        out.
+        """Return the release as JSON, in one fixed order and spelling.
+
+        Returns
+        -------
+        str
+            Text; what is not known is left out.
         """
         paper = {
             name: value for name, value in self.certificate.__dict__.items() if value is not None
@@ -139,7 +180,23 @@ class Release:
 
     @classmethod
     def from_json(cls, text: str) -> Release:
-        """Reads a release back; refuses what is not one."""
+        """Read a release from JSON.
+
+        Parameters
+        ----------
+        text : str
+            As ``to_json`` wrote it.
+
+        Returns
+        -------
+        Release
+            The release.
+
+        Raises
+        ------
+        InvalidRelease
+            The text is not one.
+        """
         try:
             content = json.loads(
                 text,
@@ -176,7 +233,23 @@ class Release:
 
     @classmethod
     def load(cls, path: str | Path) -> Release:
-        """Reads a release from a file."""
+        """Read a release from a file.
+
+        Parameters
+        ----------
+        path : str | Path
+            The file.
+
+        Returns
+        -------
+        Release
+            The release.
+
+        Raises
+        ------
+        InvalidRelease
+            The file cannot be read, or is not one.
+        """
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError, TypeError, ValueError):  # also of what is no path
@@ -184,7 +257,13 @@ class Release:
         return cls.from_json(text)
 
     def explain(self) -> str:
-        """The release in plain words."""
+        """Return the release in plain words.
+
+        Returns
+        -------
+        str
+            One paragraph.
+        """
         nothing = filter(None, [warn_if_uninformative(self)])
         return "\n".join(
             [
@@ -198,8 +277,12 @@ class Release:
         )
 
     def numbers(self) -> list[tuple[str, str]]:
-        """The answers of a question about one column, each with its name, rounded for people and
-        with its unit.
+        """Return the answers of a question about one column, rounded and with their unit.
+
+        Returns
+        -------
+        list[tuple[str, str]]
+            Pairs of a name and an answer.
         """
         if isinstance(self.value, list):
             values: list[Any] = self.value
@@ -230,10 +313,19 @@ class Release:
         )
 
     def coefficients(self, function: dict[str, Any]) -> list[tuple[str, str]]:
-        """Intercept and coefficients of a model's function, rounded to what moves a prediction by
-        its error.
+        """Return intercept and coefficients, rounded to what moves a prediction by its error.
 
         Public features have no declared range; their coefficients are rounded to their own noise.
+
+        Parameters
+        ----------
+        function : dict[str, Any]
+            One function of the model.
+
+        Returns
+        -------
+        list[tuple[str, str]]
+            Pairs of a name and a number.
         """
         error = describe_prediction_error(self)
         own = {
@@ -327,8 +419,12 @@ class Release:
         )
 
     def promise_in_words(self) -> list[str]:
-        """What was promised to whom, and what that means, a sentence a line; then how many are at
-        which ε.
+        """Return what was promised to whom, and what that means.
+
+        Returns
+        -------
+        list[str]
+            A sentence a line; then how many are at which ε.
         """
         promise = self.guarantee
         if "epsilon" not in promise:
@@ -367,7 +463,13 @@ class Release:
         ]
 
     def reasons(self) -> str:
-        """Why the promise holds, and what the release was made with."""
+        """Return why the promise holds, and what the release was made with.
+
+        Returns
+        -------
+        str
+            One paragraph.
+        """
         certificate = self.certificate
         libraries = ", ".join(f"{name} {number}" for name, number in certificate.library.items())
         return (

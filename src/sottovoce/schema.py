@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from pathlib import Path
@@ -101,7 +101,7 @@ def _to_float(value: Any) -> float:
         return math.nan
 
 
-def to_interval(bounds: Any) -> Interval:
+def to_interval(bounds: BoundsLike | None) -> Interval:
     """Returns (low, high) of one column of numbers from a pair, or from the label of a Bounds or of
     a Schema.
     """
@@ -110,7 +110,7 @@ def to_interval(bounds: Any) -> Interval:
     if isinstance(bounds, Schema):
         return bounds.interval(bounds.require_label())
     try:
-        low, high = (_to_float(limit) for limit in bounds)
+        low, high = (_to_float(limit) for limit in bounds)  # type: ignore[union-attr]
     except Exception:  # what is no pair, in whatever way
         low = high = math.nan
     if not (math.isfinite(low) and math.isfinite(high)):
@@ -270,7 +270,23 @@ class Schema:
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
-        """Reads a schema from a TOML file."""
+        """Read a schema from a TOML file.
+
+        Parameters
+        ----------
+        path : str | Path
+            The file.
+
+        Returns
+        -------
+        Schema
+            The schema.
+
+        Raises
+        ------
+        InvalidSchema
+            The file cannot be read, or is not one.
+        """
         try:
             text = Path(path).read_text(encoding="utf-8")
         except OSError as error:
@@ -290,7 +306,23 @@ class Schema:
 
     @classmethod
     def loads(cls, text: str) -> Schema:
-        """Reads a schema from TOML text."""
+        """Read a schema from TOML text.
+
+        Parameters
+        ----------
+        text : str
+            The text.
+
+        Returns
+        -------
+        Schema
+            The schema.
+
+        Raises
+        ------
+        InvalidSchema
+            The text is not one.
+        """
         reason = "it is not text"
         content = None
         try:
@@ -322,7 +354,18 @@ class Schema:
         return cls(columns=columns, **content)
 
     def require_label(self) -> str:
-        """Returns the column that questions are about; says so where it is not named."""
+        """Return the column that questions are about.
+
+        Returns
+        -------
+        str
+            Its name.
+
+        Raises
+        ------
+        InvalidBounds
+            The schema names none.
+        """
         if self.label is None:
             raise InvalidBounds(
                 "The schema does not say which column is the label.",
@@ -333,7 +376,23 @@ class Schema:
         return self.label
 
     def interval(self, column: str) -> Interval:
-        """Returns the declared range of a column of numbers; says so where it was left blank."""
+        """Return the declared range of a column of numbers.
+
+        Parameters
+        ----------
+        column : str
+            Its name.
+
+        Returns
+        -------
+        Interval
+            The lowest and the highest value.
+
+        Raises
+        ------
+        InvalidSchema
+            There is no such column, or its range was left blank.
+        """
         entry = self.columns.get(column)
         if entry is None or entry.kind != "number" or entry.low is None or entry.high is None:
             raise InvalidSchema(
@@ -346,10 +405,23 @@ class Schema:
 
     @staticmethod
     def draft(types: Iterable[tuple[str, str]]) -> str:
-        """Returns TOML text for columns of the given names and kinds, with every range left
-        blank.
+        """Return TOML text for these columns, with every range left blank.
+
+        Parameters
+        ----------
+        types : Iterable[tuple[str, str]]
+            Names and kinds of columns.
+
+        Returns
+        -------
+        str
+            The text.
         """
         return _DRAFT_HEAD + "".join(_draft_column(name, kind) for name, kind in types)
+
+
+#: Limits of one column, (low, high), or of features and label.
+BoundsLike = Interval | Sequence[float] | Floats | Bounds | Schema
 
 
 def _refuse_wrong_types(content: dict[str, Any]) -> None:

@@ -125,17 +125,34 @@ class Session:
         neighbours: Neighbours = "replace",
         delta: float | None = None,
     ) -> None:
-        """Sets what each person allows in all in one account: that of this currency and this
-        neighbour relation.
+        """Set what each person allows in all in one account.
 
-        It is the total of that account, over all releases that are charged to it, and not an
-        addition. Accounts of other kinds have totals of their own: whoever grants in two of them
-        allows both.
+        It is the total of the account of this currency and this neighbour relation, over all
+        releases that are charged to it, and not an addition. Accounts of other kinds have totals of
+        their own: whoever grants in two of them allows both. Amounts are rounded down to whole
+        units: billionths, and 10⁻¹⁵ for δ. What a market has bought is granted as it was sold
+        alone.
 
-        ``budgets``: a mapping from person to ε (or ρ, by ``currency``), Budgets, a market's
-        allocation, or a column with ``people`` beside it. An account of ε at δ needs the δ that
-        everybody allows in all. Amounts are rounded down to whole units: billionths, and 10⁻¹⁵ for
-        δ. What a market has bought is granted as it was sold alone.
+        Parameters
+        ----------
+        budgets :
+            A mapping from person to ε (or ρ, by currency), Budgets, a market's allocation, or a
+            column with people beside it.
+        people :
+            The column of names, where budgets is one of amounts.
+        currency : Currency
+            What amounts count: "pure epsilon", "zCDP rho" or "epsilon, delta".
+        neighbours : Neighbours
+            The neighbour relation of the account.
+        delta : float, optional
+            For "epsilon, delta": the δ that each allows in all.
+
+        Raises
+        ------
+        InvalidInput
+            An amount or a name cannot be used.
+        LedgerUnavailable
+            The books cannot be written.
         """
         _refuse_unsold(budgets, currency, neighbours)
         names, amounts = split_people_and_amounts(budgets, people)
@@ -158,13 +175,27 @@ class Session:
     def charge(
         self, amounts: Mapping[Any, float], key: str, account: str = DEFAULT_ACCOUNT
     ) -> None:
-        """Writes down what something outside this library cost; rounds up; the same key again
-        changes nothing.
+        """Write down what something outside this library cost; the same key again changes nothing.
 
-        Amounts are ε, ρ or δ, whichever the account counts. It has happened, so it is never refused
-        because somebody is short: they have nothing left then, and a warning (``OverdrawnWarning``)
-        says of how many accounts more is spent than allowed. Somebody without an account gets one,
-        in which nothing is granted.
+        It has happened, so it is never refused because somebody is short: they have nothing left
+        then, and a warning (``OverdrawnWarning``) says of how many accounts more is spent than
+        allowed. Somebody without an account gets one, in which nothing is granted.
+
+        Parameters
+        ----------
+        amounts : Mapping[Any, float]
+            ε, ρ or δ by person, whichever the account counts; rounded up.
+        key : str
+            What the charge is remembered by.
+        account : str
+            The currency and the neighbour relation that are counted.
+
+        Raises
+        ------
+        InvalidInput
+            An amount or a name cannot be used.
+        KeyReused
+            Something else was charged under the key.
         """
         listed = series_to_mapping(amounts)
         if listed is None:
@@ -203,12 +234,44 @@ class Session:
             raise key_reused_error(key)
 
     def balance(self, person: Any, account: str = DEFAULT_ACCOUNT) -> float:
-        """What a person has left, as ε (or ρ, or δ, by the account)."""
+        """Return what a person has left.
+
+        Parameters
+        ----------
+        person :
+            A name.
+        account : str
+            The currency and the neighbour relation that are counted.
+
+        Returns
+        -------
+        float
+            ε, or ρ, or δ, by the account.
+
+        Raises
+        ------
+        UnknownPeople
+            The person has no account.
+        """
         return to_amount(account, int(self.ledger.balances([person], account)[0]))
 
     def history(self, person: Any) -> list[Line]:
-        """Everything that was ever written about a person: grants, charges, and what became of
-        them.
+        """Return everything that was ever written about a person.
+
+        Parameters
+        ----------
+        person :
+            A name.
+
+        Returns
+        -------
+        list[Line]
+            Grants, charges, and what became of them.
+
+        Raises
+        ------
+        UnknownPeople
+            The person has no account.
         """
         return self.ledger.history(person)
 
@@ -223,14 +286,42 @@ class Session:
         epsilon: Any = None,
         name: str | None = None,
     ) -> Release:
-        """Answers a question about data in memory (one column, or features and label), and charges
-        its people.
+        """Answer a question about a table, and charge its people.
 
-        ``epsilon`` is what this release may cost each (number or mapping); without it, all that
-        each has left. X may be a table that lives elsewhere, such as a path that this session's
-        engine opens: y and ``groups`` then name its columns, and ``epsilon`` may name one too.
-        Where a schema names people, ``groups`` may be left out. ``name`` is what the table is
-        called in the release.
+        Parameters
+        ----------
+        question : Estimator
+            An estimator.
+        X :
+            One column or the features, in memory, or a table that this session's engine opens, of
+            which y, groups and epsilon then name columns.
+        y :
+            Labels, or the name of their column; a schema may name it.
+        groups :
+            Whose each row is; may be left out where a schema names people.
+        key : str
+            What the release is remembered by: the same key returns the same bytes.
+        epsilon :
+            What this release may cost each, as a number or by person; all that each has left if not
+            given.
+        name : str, optional
+            What the table is called in the release.
+
+        Returns
+        -------
+        Release
+            What was published, signed by the ledger.
+
+        Raises
+        ------
+        InvalidInput
+            Something cannot be used; nobody is charged.
+        BudgetExceeded
+            Nobody, or somebody if so chosen, can afford it.
+        KeyReused
+            Something else was asked under the key.
+        ReleaseFailed
+            Reading the rows failed; what was charged stays charged.
         """
         _refuse_no_question(question)
         prices = series_to_mapping(epsilon)
@@ -283,11 +374,39 @@ class Session:
         agreed: str | None = None,
         on_commit: Callable[[], None] | None = None,
     ) -> Release:
-        """Answers a question about rows wherever they live; people with names need a grant first.
+        """Answer a question about rows wherever they live.
 
-        People without names have no account: they are protected by the budgets of the table alone.
-        With ``agreed``, the digest of a plan, nobody is charged for another plan than that.
-        ``on_commit`` is called right before people are charged; if it raises, nobody is.
+        People with names need a grant first. People without names have no account: they are
+        protected by the budgets of the table alone.
+
+        Parameters
+        ----------
+        question : Estimator
+            An estimator.
+        budgets : Budgets
+            Who allows how much for this release.
+        rows : Dataset
+            What is read.
+        key : str
+            What the release is remembered by: the same key returns the same bytes.
+        agreed : str, optional
+            The digest of a plan: nobody is charged for another.
+        on_commit : Callable, optional
+            Is called right before people are charged; if it raises, nobody is.
+
+        Returns
+        -------
+        Release
+            What was published, signed by the ledger.
+
+        Raises
+        ------
+        BudgetExceeded
+            Nobody can afford it.
+        KeyReused
+            Something else was asked under the key.
+        PlanChanged
+            The plan is not the one that was agreed to.
         """
         dataset = replace(rows, budgets=budgets)
         asked = budgets.by_person(budgets.kinds.epsilon)
@@ -369,8 +488,24 @@ class Session:
         )
 
     def plan_rows(self, question: Estimator, budgets: Budgets) -> Plan:
-        """The plan of such a release as it would be made now; nobody is charged and no row is
-        read.
+        """Return the plan of such a release as it would be made now; no row is read.
+
+        Parameters
+        ----------
+        question : Estimator
+            An estimator.
+        budgets : Budgets
+            Who allows how much for this release.
+
+        Returns
+        -------
+        Plan
+            The plan; nobody is charged.
+
+        Raises
+        ------
+        BudgetExceeded
+            Nobody can afford it.
         """
         asked = budgets.by_person(budgets.kinds.epsilon)
         return plan_affordable(
@@ -382,8 +517,21 @@ class Session:
         )
 
     def verify(self, *releases: Release) -> None:
-        """Checks that the books add up, and that the releases' certificates are in them; raises if
-        not.
+        """Check that the books add up, and that releases are in them.
+
+        Parameters
+        ----------
+        *releases : Release
+            Releases of these books.
+
+        Raises
+        ------
+        LedgerBroken
+            The books do not add up.
+        InvalidRelease
+            A release is not what was published.
+        InvalidParameter
+            A release was not booked here.
         """
         for release in releases:
             self._confirm(release)

@@ -37,11 +37,32 @@ TOTAL_BITS = 62
 
 
 def optimal_weights(epsilon: ArrayLike, rows: ArrayLike = 1, A: float = 0.0) -> Floats:
-    """Returns the weights W of people that minimise A·Σc² + (max W/ε)²; they sum to one.
+    """Return the weights W of people that minimise A·Σc² + (max W/ε)²; they sum to one.
 
     Someone who grants nothing weighs nothing. With A = 0 noise is all that matters and W ∝ ε; with
     A → ∞ it is sampling error and W ∝ rows.
 
+    Parameters
+    ----------
+    epsilon : ArrayLike
+        ε by person.
+    rows : ArrayLike
+        Rows by person.
+    A : float
+        Weight of the sampling error against the noise, ≥ 0.
+
+    Returns
+    -------
+    Floats
+        A weight a person.
+
+    Raises
+    ------
+    InvalidInput
+        A number cannot be used.
+
+    Examples
+    --------
     >>> optimal_weights([1.0, 3.0], A=0.0).tolist()
     [0.25, 0.75]
     >>> optimal_weights([1.0, 1.0], rows=[1, 3], A=float("inf")).tolist()
@@ -142,8 +163,24 @@ class Weights:
 
     @classmethod
     def solve(cls, kinds: BudgetGroups, A: float) -> Weights:
-        """Solves for the optimal weights, rounds them to integers, and charges by the rounded
-        ones.
+        """Solve for the optimal weights, and round them to integers.
+
+        Parameters
+        ----------
+        kinds : BudgetGroups
+            People with equal budgets and row counts.
+        A : float
+            Weight of the sampling error against the noise, ≥ 0.
+
+        Returns
+        -------
+        Weights
+            The weights.
+
+        Raises
+        ------
+        InvalidBudget
+            Nobody grants anything, or not enough to be split.
         """
         if not kinds.epsilon.any():
             raise InvalidBudget(
@@ -158,8 +195,19 @@ class Weights:
 
     @classmethod
     def from_row_weights(cls, kinds: BudgetGroups, voices: Floats) -> Weights:
-        """Rounds given weights of rows, the largest of which is 1, down to whole numbers of all the
-        bits there are.
+        """Round weights of rows down to whole numbers of all the bits there are.
+
+        Parameters
+        ----------
+        kinds : BudgetGroups
+            People with equal budgets and row counts.
+        voices : Floats
+            Weights of rows, the largest of which is 1.
+
+        Returns
+        -------
+        Weights
+            The weights.
         """
         n_rows = int(kinds.rows @ kinds.people)
         bits = min(WEIGHT_BITS, TOTAL_BITS - math.ceil(math.log2(n_rows)))
@@ -168,8 +216,19 @@ class Weights:
 
     @classmethod
     def from_integers(cls, kinds: BudgetGroups, row: NDArray[np.int64]) -> Weights:
-        """Returns everything that follows from whole-number row weights whose sum over all rows is
-        at most 2^62.
+        """Return everything that follows from whole-number row weights.
+
+        Parameters
+        ----------
+        kinds : BudgetGroups
+            People with equal budgets and row counts.
+        row : NDArray[np.int64]
+            Whole numbers whose sum over all rows is at most 2^62.
+
+        Returns
+        -------
+        Weights
+            The weights.
         """
         if kinds.rows.max() > 1:
             person = row * kinds.rows

@@ -104,7 +104,20 @@ class ProfilePoint(NamedTuple):
 
 
 def gaussian_log_delta(distance: ArrayLike, epsilon: ArrayLike) -> Floats:
-    """Returns log δ(ε) of Gaussian noise, −∞ where the distance is 0."""
+    """Return log δ(ε) of Gaussian noise, −∞ where the distance is 0.
+
+    Parameters
+    ----------
+    distance : ArrayLike
+        How far the record moves the answer, in standard deviations of the noise.
+    epsilon : ArrayLike
+        ε ≥ 0.
+
+    Returns
+    -------
+    Floats
+        log δ, in the shape of the arguments.
+    """
     D, at = broadcast_floats(distance, epsilon)
     return _compute_where(
         D > 0, (D, at), lambda D, at: _evaluate_gaussian(D[None], at).log_delta, -math.inf
@@ -112,7 +125,20 @@ def gaussian_log_delta(distance: ArrayLike, epsilon: ArrayLike) -> Floats:
 
 
 def gaussian_epsilon(distance: ArrayLike, delta: ArrayLike) -> Floats:
-    """Returns the least ε ≥ 0 with δ(ε) ≤ δ for Gaussian noise: 0 exactly where 2Φ(D/2) − 1 ≤ δ."""
+    """Return the least ε ≥ 0 with δ(ε) ≤ δ for Gaussian noise.
+
+    Parameters
+    ----------
+    distance : ArrayLike
+        How far the record moves the answer, in standard deviations of the noise.
+    delta : ArrayLike
+        δ in (0, 1).
+
+    Returns
+    -------
+    Floats
+        ε, 0 exactly where 2Φ(D/2) − 1 ≤ δ.
+    """
     D, level = broadcast_floats(distance, check_delta(delta))
     found = _compute_where(np.isfinite(D) & (D > 0), (D, level), _find_gaussian_roots, 0.0)
     return np.where(np.isfinite(D), found, D)  # infinite or NaN stay what they are
@@ -126,8 +152,21 @@ def radial_epsilon(distance: ArrayLike, rate: float) -> Floats:
 
 
 def posterior_log_delta(leverage: ArrayLike, residual: ArrayLike, epsilon: ArrayLike) -> Floats:
-    """Returns log δ(ε) of a posterior sample, from without to with the record: the worse direction
-    (theorem 4).
+    """Return log δ(ε) of a posterior sample, in the worse direction.
+
+    Parameters
+    ----------
+    leverage : ArrayLike
+        μ of the record.
+    residual : ArrayLike
+        a of the record, in standard deviations of the sample.
+    epsilon : ArrayLike
+        ε ≥ 0.
+
+    Returns
+    -------
+    Floats
+        log δ from without to with the record (theorem 4).
     """
     mu, a, at = broadcast_floats(leverage, residual, epsilon)
 
@@ -138,8 +177,21 @@ def posterior_log_delta(leverage: ArrayLike, residual: ArrayLike, epsilon: Array
 
 
 def posterior_epsilon(leverage: ArrayLike, residual: ArrayLike, delta: ArrayLike) -> Floats:
-    """Returns the least ε ≥ 0 with δ(ε) ≤ δ for a posterior sample, in both directions; ∞ where μ
-    or a is.
+    """Return the least ε ≥ 0 with δ(ε) ≤ δ for a posterior sample, in both directions.
+
+    Parameters
+    ----------
+    leverage : ArrayLike
+        μ of the record.
+    residual : ArrayLike
+        a of the record, in standard deviations of the sample.
+    delta : ArrayLike
+        δ in (0, 1).
+
+    Returns
+    -------
+    Floats
+        ε, ∞ where μ or a is.
     """
     mu, a, level = broadcast_floats(leverage, residual, check_delta(delta))
     finite = np.isfinite(mu) & np.isfinite(a)

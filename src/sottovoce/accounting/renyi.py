@@ -116,10 +116,21 @@ def compose_advanced(epsilons: ArrayLike, deltas: ArrayLike, slack: float) -> tu
 
 
 def group(epsilons: ArrayLike, deltas: ArrayLike) -> tuple[float, float]:
-    """Returns (Σε, δ̃) for a group, its records entering one by one with (ε_i, δ_i), δ̃ the larger
-    of two directions.
+    """Return what a group loses whose records enter one by one.
 
     Out: Σ_i δ_i·Π_{j<i} e^(ε_j), from without to with the group. Back: Σ_i δ_i·Π_{j>i} e^(ε_j).
+
+    Parameters
+    ----------
+    epsilons : ArrayLike
+        ε_i of each record as it enters.
+    deltas : ArrayLike
+        δ_i of each record.
+
+    Returns
+    -------
+    tuple[float, float]
+        Σε, and δ̃, the larger of two directions.
     """
     eps, delta = broadcast_floats(
         to_doubles(epsilons, "An ε", "epsilons").ravel(),
@@ -133,11 +144,25 @@ def group(epsilons: ArrayLike, deltas: ArrayLike) -> tuple[float, float]:
 def generalisation(
     epsilons: ArrayLike, deltas: ArrayLike, target: tuple[ArrayLike, ArrayLike] | None = None
 ) -> float:
-    """Returns a bound on |E(loss on the data) − E(loss on a fresh record)|, for losses in [0, 1].
+    """Return a bound on |E(loss on the data) − E(loss on a fresh record)|, for losses in [0, 1].
 
     Rows are data sets, columns records: ε(Z, z) and δ(Z, z), z from the data's law, and for
     ``target``, where given, from the law of the fresh records (the loss on the data then has
     importance weights).
+
+    Parameters
+    ----------
+    epsilons : ArrayLike
+        ε(Z, z): rows are data sets, columns records.
+    deltas : ArrayLike
+        δ(Z, z), likewise.
+    target : tuple[ArrayLike, ArrayLike], optional
+        The same for records from the law of the fresh ones.
+
+    Returns
+    -------
+    float
+        The bound.
     """
     first = _to_rows(epsilons), _to_rows(deltas)
     if target is None:

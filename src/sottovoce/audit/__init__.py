@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sottovoce.accounting.profiles import (
@@ -108,13 +108,14 @@ def audit_from_table(
     return PerInstance(inputs.read_rows_input(release, model, dataset), level)
 
 
-def __getattr__(name: str) -> Any:
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(
-                import_module(f"sottovoce.{home}"), "fit_ridge" if name == "leave_one_out" else name
-            )
-    raise AttributeError(f"module 'sottovoce.audit' has no attribute {name!r}")
+if not TYPE_CHECKING:  # to a type checker a module with __getattr__ has every name
+
+    def __getattr__(name):
+        for home, names in _HOMES.items():
+            if name in names:
+                renamed = {"leave_one_out": "fit_ridge"}
+                return getattr(import_module(f"sottovoce.{home}"), renamed.get(name, name))
+        raise AttributeError(f"module 'sottovoce.audit' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -45,15 +45,33 @@ class ConfidentialObject(dict[str, bool]):
         super().__init__(confidential=True)
 
     def items(self) -> NoReturn:
-        """Refuses: what asks for all there is would write it down."""
+        """Refuse: what asks for all there is would write it down.
+
+        Raises
+        ------
+        Confidential
+            Always.
+        """
         raise confidential_error()
 
     def to_json(self) -> NoReturn:
-        """Refuses, with the reason."""
+        """Refuse to write confidential numbers down.
+
+        Raises
+        ------
+        Confidential
+            Always.
+        """
         raise confidential_error()
 
     def copy(self) -> NoReturn:
-        """Refuses, with the reason."""
+        """Refuse to copy confidential numbers.
+
+        Raises
+        ------
+        Confidential
+            Always.
+        """
         raise confidential_error()
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:

@@ -63,12 +63,38 @@ from sottovoce.errors import InvalidInput, InvalidParameter
 def per_instance(
     est: Any, X: Any, y: Any, delta: float = 1e-6, *, epsilon: Any = None, groups: Any = None
 ) -> PerInstance:
-    """Returns each row's exact loss to a release, confidentially.
+    """Return each row's exact loss to a release, confidentially.
 
-    ``est`` is a fitted PosteriorSample, AdaptivePosteriorSample or Ridge with an output method, a
-    Release of one of them, or a description: GaussianOutput or GaussianObjective. ``epsilon`` and
-    ``groups`` as they were given to fit.
+    Parameters
+    ----------
+    est :
+        A fitted PosteriorSample, AdaptivePosteriorSample or Ridge with an output method, a Release
+        of one of them, or a description: GaussianOutput or GaussianObjective.
+    X :
+        The features that were fitted.
+    y :
+        The labels that were fitted.
+    delta : float
+        δ at which losses are told.
+    epsilon :
+        Budgets, as they were given to fit.
+    groups :
+        Owners of rows, as they were given to fit.
 
+    Returns
+    -------
+    PerInstance
+        The losses, for the curator alone.
+
+    Raises
+    ------
+    InvalidInput
+        The model, the rows or δ cannot be used.
+    InvalidRelease
+        The release cannot be audited.
+
+    Examples
+    --------
     >>> import numpy as np, sottovoce as sv
     >>> x = np.linspace(-1, 1, 500)[:, None]
     >>> model = sv.PosteriorSample(
@@ -168,15 +194,30 @@ class PerInstance(ConfidentialObject):
         return ConfidentialArray.of(profiles.gaussian_epsilon(moved, self.delta))
 
     def at(self, delta: float) -> PerInstance:
-        """The same at another δ."""
+        """Return the same losses at another δ.
+
+        Parameters
+        ----------
+        delta : float
+            δ > 0, the probability that the statement leaves out.
+
+        Returns
+        -------
+        PerInstance
+            The losses at that δ.
+        """
         return PerInstance(self._setting, one_probability(delta))
 
     def by_person(self) -> ConfidentialArray:
-        """ε of all rows of each person together, people in sorted order; without ``groups`` the
-        same as ``epsilon``.
+        """Return ε of all rows of each person together, people in sorted order.
 
         Exact for noise on the solution. For a posterior sample it is exact for who owns one row,
         and read off the exact Rényi curve, about a tenth too large, for who owns people.
+
+        Returns
+        -------
+        ConfidentialArray
+            ε by person; without ``groups`` the same as ``epsilon``.
         """
         if self._setting.owner is None:
             return self.epsilon
@@ -185,25 +226,56 @@ class PerInstance(ConfidentialObject):
         )
 
     def for_all(self) -> WorstRecord:
-        """The most that any record could lose with these rows: one of the domain if added, or one
-        of them if removed.
+        """Return the most that any record could lose with these rows.
 
         An added record has the weight of the loudest row. Float it for the number; ``x`` and ``y``
         say which record.
+
+        Returns
+        -------
+        WorstRecord
+            The worst record of the domain if added, or of the rows if removed.
         """
         return inputs.find_worst_record(self._setting, self._fit, self.epsilon, self.delta)
 
     def for_one(self, z: Any, datasets: Iterable[tuple[Any, Any]]) -> ConfidentialArray:
-        """ε of one record z = (x, y) by being added to each of these data sets, pairs (X, y) in the
-        units of fit.
+        """Return ε of one record by being added to each of several data sets.
+
+        Parameters
+        ----------
+        z :
+            The record (x, y).
+        datasets : Iterable[tuple[Any, Any]]
+            Pairs (X, y), in the units of fit.
+
+        Returns
+        -------
+        ConfidentialArray
+            ε for each data set.
         """
         return ConfidentialArray.of(
             inputs.compute_record_losses(self._setting, z, datasets, self.delta)
         )
 
     def replaced(self, i: int, z: Any) -> float:
-        """ε between these rows and the same with row i replaced by z = (x, y); for noise on the
-        solution only.
+        """Return ε between these rows and the same with row i replaced by a record.
+
+        Parameters
+        ----------
+        i : int
+            The number of the row.
+        z :
+            The record (x, y) in its place.
+
+        Returns
+        -------
+        float
+            ε; known for noise on the solution only.
+
+        Raises
+        ------
+        InvalidParameter
+            The loss is not known, or there is no such row.
         """
         setting = self._setting
         if not isinstance(setting.mechanism, RadialOutput | GaussianOutput):
@@ -216,18 +288,36 @@ class PerInstance(ConfidentialObject):
         return compute_replacement_loss(setting, self._fit, i, z, self.delta)
 
     def group(self, rows: Any) -> tuple[float, float]:
-        """(ε, δ) of several rows together, as they enter one by one, by what each then costs
-        (theorem 11).
+        """Return (ε, δ) of several rows together, as they enter one by one (theorem 11).
+
+        Parameters
+        ----------
+        rows :
+            The numbers of the rows.
+
+        Returns
+        -------
+        tuple[float, float]
+            ε and δ.
         """
         return compute_group_loss(self._setting, rows, self.delta)
 
     def generalisation_bound(self, *, simple: bool = False) -> float:
-        """The bound on how far a loss in [0, 1] on these rows is from that on fresh ones, in
-        expectation.
+        """Return the bound on how far a loss in [0, 1] on these rows is from that on fresh ones.
 
         The theorem takes means over data sets and records; here the people in the data stand for
         them, so this is an estimate of the bound (Proposition 9 of the paper, corrected;
         ``simple``: Corollary 12).
+
+        Parameters
+        ----------
+        simple : bool
+            Corollary 12 in place of the corrected Proposition 9.
+
+        Returns
+        -------
+        float
+            The bound, in expectation.
         """
         epsilon = np.asarray(self.epsilon)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -240,7 +330,18 @@ class PerInstance(ConfidentialObject):
         return 1.0
 
     def curves(self, part: slice) -> Floats:
-        """D_α at renyi.ORDERS for some rows, one row each, what was released before included."""
+        """Return D_α at renyi.ORDERS for some rows, what was released before included.
+
+        Parameters
+        ----------
+        part : slice
+            Which rows.
+
+        Returns
+        -------
+        Floats
+            One row for each.
+        """
         total = self._setting.mechanism.curve(self._change.select(part))
         moved = self._setting.earlier
         if moved is None:
@@ -248,18 +349,37 @@ class PerInstance(ConfidentialObject):
         return total + renyi.compute_gaussian_curve(moved[part])
 
     def summary(self) -> Summary:
-        """Quantiles, moments, and beside them what was promised and the worst record. Confidential
-        too.
+        """Return quantiles and moments, beside what was promised and the worst record.
+
+        Returns
+        -------
+        Summary
+            The summary, confidential too.
         """
         return Summary(self)
 
     def least_protected(self, count: int = 10) -> list[ExposedPerson]:
-        """Who lost most, by rank, and what sets them apart. Confidential."""
+        """Return who lost most, by rank, and what sets them apart.
+
+        Parameters
+        ----------
+        count : int
+            How many.
+
+        Returns
+        -------
+        list[ExposedPerson]
+            The people, confidential.
+        """
         return rank_least_protected(self, count)
 
     def picture(self) -> str:
-        """The losses as a histogram on a logarithmic axis, with worst record and promise, as SVG.
-        Confidential.
+        """Draw the losses as a histogram on a logarithmic axis, with worst record and promise.
+
+        Returns
+        -------
+        str
+            SVG, confidential.
         """
         return draw_losses(self.epsilon, self.summary(), standalone=True)
 
@@ -598,8 +718,24 @@ class Composed(ConfidentialObject):
 
 
 def compose(audits: Sequence[PerInstance], delta: float = 1e-6) -> Composed:
-    """Returns what several releases cost each row together; all audits are of the same rows in the
-    same order.
+    """Return what several releases cost each row together.
+
+    Parameters
+    ----------
+    audits : Sequence[PerInstance]
+        Audits of the same rows in the same order.
+    delta : float
+        δ at which losses are told.
+
+    Returns
+    -------
+    Composed
+        The losses together, confidential.
+
+    Raises
+    ------
+    InvalidParameter
+        The audits are not of the same rows.
     """
     listed: list[PerInstance] = []
     if isinstance(audits, Sequence):
@@ -647,10 +783,24 @@ def _compose_renyi(audits: list[PerInstance], delta: float) -> Floats:
 
 
 def pdp_to_dp(audit: PerInstance) -> float:
-    """Returns an ε that covers every record of the domain with these rows: the bound of
-    ``for_all``.
+    """Return an ε that covers every record of the domain with these rows.
 
     It is a promise for this table only. A promise for all tables is the guarantee of the release.
+
+    Parameters
+    ----------
+    audit : PerInstance
+        What each row lost.
+
+    Returns
+    -------
+    float
+        The bound of ``for_all``.
+
+    Raises
+    ------
+    InvalidParameter
+        This is no audit.
     """
     if not isinstance(audit, PerInstance):
         raise InvalidParameter(

@@ -167,7 +167,29 @@ class RidgeFit:
 def fit_ridge(
     X: ArrayLike, y: ArrayLike, ridge: float, weights: ArrayLike | None = None
 ) -> RidgeFit:
-    """Returns the ridge regression of these rows, by one Cholesky factorisation."""
+    """Return the ridge regression of these rows, by one Cholesky factorisation.
+
+    Parameters
+    ----------
+    X : ArrayLike
+        Features, a row each.
+    y : ArrayLike
+        Labels.
+    ridge : float
+        λ > 0.
+    weights : ArrayLike, optional
+        Weights of rows; 1 if not given.
+
+    Returns
+    -------
+    RidgeFit
+        The fit, with what each row changes in it.
+
+    Raises
+    ------
+    InvalidParameter
+        The numbers cannot be used.
+    """
     rows = np.asarray(X, dtype=np.float64)
     labels = np.asarray(y, dtype=np.float64)
     d = rows.shape[1]

@@ -205,19 +205,71 @@ class GaussianOutput:
             )
 
     def compute_metric(self, fit: RidgeFit) -> Floats:
-        """A."""
+        """Return the matrix in which distances are measured.
+
+        Parameters
+        ----------
+        fit : RidgeFit
+            The regression of the rows.
+
+        Returns
+        -------
+        Floats
+            A.
+        """
         return fit.metric(self.metric)
 
     def epsilon(self, moved: LeaveOneOutChange, delta: float) -> Floats:
-        """The exact profile of Gaussian noise."""
+        """Return ε of a record at δ.
+
+        Parameters
+        ----------
+        moved : LeaveOneOutChange
+            What the record changes.
+        delta : float
+            δ > 0, the probability that the statement leaves out.
+
+        Returns
+        -------
+        Floats
+            ε by the exact profile of Gaussian noise.
+        """
         return profiles.gaussian_epsilon(moved.distance / self.sigma, delta)
 
     def curve(self, moved: LeaveOneOutChange) -> Floats:
-        """αD²/2."""
+        """Return the Rényi curve of a record.
+
+        Parameters
+        ----------
+        moved : LeaveOneOutChange
+            What the record changes.
+
+        Returns
+        -------
+        Floats
+            αD²/2.
+        """
         return renyi.compute_gaussian_curve(moved.distance / self.sigma)
 
     def supremum(self, fit: RidgeFit, delta: float, norm: float, label: float) -> Supremum:
-        """That of the distance, which ε grows with."""
+        """Return the largest ε of a record that may be added.
+
+        Parameters
+        ----------
+        fit : RidgeFit
+            The regression of the rows.
+        delta : float
+            δ > 0, the probability that the statement leaves out.
+        norm : float
+            Bound on ‖x‖.
+        label : float
+            Bound on |y|.
+
+        Returns
+        -------
+        Supremum
+            That of the distance, which ε grows with.
+        """
         most = leverages.find_displacement_supremum(
             fit.hessian, fit.theta, self.compute_metric(fit), norm, label
         )
@@ -246,23 +298,80 @@ class GaussianObjective:
         _refuse_invalid_noise(self.sigma, self.alpha)
 
     def compute_metric(self, fit: RidgeFit) -> Floats:
-        """The identity."""
+        """Return the matrix in which distances are measured.
+
+        Parameters
+        ----------
+        fit : RidgeFit
+            The regression of the rows.
+
+        Returns
+        -------
+        Floats
+            The identity.
+        """
         return fit.metric("identity")
 
     def epsilon(self, moved: LeaveOneOutChange, delta: float) -> Floats:
-        """The root of an integral."""
+        """Return ε of a record at δ.
+
+        Parameters
+        ----------
+        moved : LeaveOneOutChange
+            What the record changes.
+        delta : float
+            δ > 0, the probability that the statement leaves out.
+
+        Returns
+        -------
+        Floats
+            ε, the root of an integral.
+        """
         return solve_objective_epsilon(
             moved.leverage, moved.residual, moved.square, moved.reach, self.sigma, delta
         )
 
     def curve(self, moved: LeaveOneOutChange) -> Floats:
-        """The exact curve: the loss is quadratic in two normal variables."""
+        """Return the Rényi curve of a record.
+
+        Parameters
+        ----------
+        moved : LeaveOneOutChange
+            What the record changes.
+
+        Returns
+        -------
+        Floats
+            The exact curve: the loss is quadratic in two normal variables.
+        """
         return compute_objective_curve(
             moved.leverage, moved.residual, moved.square, moved.reach, self.sigma
         )
 
     def supremum(self, fit: RidgeFit, delta: float, norm: float, label: float) -> Supremum:
-        """Refuses: no proof covers it."""
+        """Refuse: no proof covers the largest ε of this mechanism.
+
+        Parameters
+        ----------
+        fit : RidgeFit
+            The regression of the rows.
+        delta : float
+            δ > 0, the probability that the statement leaves out.
+        norm : float
+            Bound on ‖x‖.
+        label : float
+            Bound on |y|.
+
+        Returns
+        -------
+        Supremum
+            Never.
+
+        Raises
+        ------
+        InvalidParameter
+            Always.
+        """
         raise InvalidParameter(
             "The worst record of a domain is not known for noise in the objective.",
             "Only for posterior samples and noise on the solution is there a proof.",

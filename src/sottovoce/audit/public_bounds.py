@@ -70,7 +70,13 @@ class Mine:
     error: float
 
     def explain(self) -> str:
-        """The bound in plain words."""
+        """Return the bound in plain words.
+
+        Returns
+        -------
+        str
+            One paragraph.
+        """
         if self.epsilon < 20:
             factor = wording.format_odds(self.epsilon)
         else:
@@ -129,12 +135,30 @@ class _LossBounds(NamedTuple):
 
 
 def mine(release: Release, record: Any, beta: float = 0.01, *, weight: float | None = None) -> Mine:
-    """Returns a bound on one's own row's loss from a published posterior sample alone, true with
-    probability 1 − β.
+    """Return a bound on one's own row's loss from a published posterior sample alone.
 
-    ``record`` is (x, y) in the units of the release, x by column name or in the order of columns.
-    The row's ``weight`` is needed only if people have different ones. For one row: it says nothing
-    about several of one person together.
+    It is for one row, and says nothing about several of one person together.
+
+    Parameters
+    ----------
+    release : Release
+        What was published.
+    record :
+        (x, y) in the units of the release, x by column name or in the order of columns.
+    beta : float
+        Probability with which the bound may fail.
+    weight : float, optional
+        The row's weight, where people have different ones.
+
+    Returns
+    -------
+    Mine
+        The bound, true with probability 1 − β.
+
+    Raises
+    ------
+    InvalidInput
+        The release is not a posterior sample, or the record cannot be used.
     """
     x, y = split_record(record)
     found = _compute_bounds(
@@ -156,10 +180,27 @@ def mine(release: Release, record: Any, beta: float = 0.01, *, weight: float | N
 
 
 def bounds(release: Release, X: Any, y: Any, beta: float = 0.01, *, weight: Any = None) -> Floats:
-    """Returns what ``mine`` says of every row: each a function of that row and of public numbers,
-    fit for histogram.
+    """Return what ``mine`` says of every row, fit for ``histogram``.
 
     They are not public themselves: each tells something about its row.
+
+    Parameters
+    ----------
+    release : Release
+        What was published.
+    X :
+        Features.
+    y :
+        Labels.
+    beta : float
+        Probability with which a bound may fail.
+    weight :
+        Weights of rows, where people have different ones.
+
+    Returns
+    -------
+    Floats
+        The bounds, each a function of its row and of public numbers.
     """
     return _compute_bounds(release, X, y, beta, weight).epsilon
 
@@ -201,7 +242,7 @@ def _bound_losses(
 def _compose_losses(mu: Floats, a: Floats, distance: Floats, delta: float) -> Floats:
     """Rényi curves added up, or the exact ε of each at a part of δ: whichever is less."""
 
-    def added(mu: Floats, a: Floats, distance: Floats) -> Floats:
+    def add_curves(mu: Floats, a: Floats, distance: Floats) -> Floats:
         return renyi.convert_to_epsilon(
             renyi.compute_gaussian_curve(distance) + renyi.compute_posterior_curve(mu, a), delta
         )
@@ -211,7 +252,9 @@ def _compose_losses(mu: Floats, a: Floats, distance: Floats, delta: float) -> Fl
         + _bound_sample_loss(mu, a, (1 - part) * delta)
         for part in SPLITS
     ]
-    return np.asarray(np.minimum(_compute_in_chunks(added, mu, a, distance), np.min(split, axis=0)))
+    return np.asarray(
+        np.minimum(_compute_in_chunks(add_curves, mu, a, distance), np.min(split, axis=0))
+    )
 
 
 def _bound_sample_loss(mu: Floats, a: Floats, delta: float) -> Floats:
@@ -294,12 +337,34 @@ def histogram(
     *,
     neighbours: Neighbours = "add or remove",
 ) -> PublicHistogram:
-    """Returns a private histogram of what ``mine`` gave; numbers beyond the edges are counted in
-    the outer bins.
+    """Return a private histogram of what ``mine`` gave.
 
     One row is in one bin, so it changes one count by 1 (replaced: two). That holds because each
     bound is a function of one row and of public numbers. Exact losses are refused: one row changes
     every one of them.
+
+    Parameters
+    ----------
+    bounds : Sequence[Mine] | Floats
+        What ``mine`` or ``bounds`` gave.
+    edges :
+        Edges of the bins, public and rising.
+    epsilon : float
+        ε that the histogram costs each row.
+    neighbours : Neighbours
+        Whether a row may be replaced, or added or removed.
+
+    Returns
+    -------
+    PublicHistogram
+        Noisy counts; numbers beyond the edges are in the outer bins.
+
+    Raises
+    ------
+    InvalidParameter
+        Edges, ε or neighbours cannot be used.
+    Confidential
+        The numbers are exact losses.
     """
     values = _read_values(bounds)
     cuts = to_doubles(edges, "edges", "edges")

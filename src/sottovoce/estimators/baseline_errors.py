@@ -46,7 +46,7 @@ class PickedRowsError:
     uneven: float
 
     @classmethod
-    def sampled(cls, budgets: Budgets, threshold: int) -> PickedRowsError:
+    def of_sampling(cls, budgets: Budgets, threshold: int) -> PickedRowsError:
         """People kept by coins at this threshold, null records in the place of the others."""
         kinds = budgets.kinds
         n = budgets.n_rows
@@ -57,7 +57,7 @@ class PickedRowsError:
         return cls(heard, by_chance, float(rows @ ((chance - heard) / n) ** 2))
 
     @classmethod
-    def limited(cls, rows: int, kept: int) -> PickedRowsError:
+    def of_limit(cls, rows: int, kept: int) -> PickedRowsError:
         """So many rows kept of all; nothing stands for the others."""
         return cls(1.0, 0.0, 1 / kept - 1 / rows)
 

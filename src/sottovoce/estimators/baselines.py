@@ -30,18 +30,20 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 
 from sottovoce import errors, units
 from sottovoce.arrays import (
     Array,
+    ColumnLike,
+    TableLike,
     check_same_length,
     count_dimensions,
     count_rows,
@@ -50,7 +52,7 @@ from sottovoce.arrays import (
     to_column,
     to_numbers,
 )
-from sottovoce.budgets import LEAVE_OUT, Budgets
+from sottovoce.budgets import LEAVE_OUT, BudgetLike, Budgets
 from sottovoce.data.engine import is_external_table
 from sottovoce.data.kernels import fill_missing
 from sottovoce.data.source import ROWS_MARKER, DataSource, find_schema
@@ -58,11 +60,12 @@ from sottovoce.errors import InvalidBudget, InvalidParameter, ReleaseFailed
 from sottovoce.estimator import make_budgets
 from sottovoce.estimators import baseline_errors
 from sottovoce.estimators.baseline_errors import PickedRowsError
+from sottovoce.estimators.sklearn_base import BaseEstimator, MetaEstimatorMixin
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import selection
 from sottovoce.plan import Plan, Theorem
 from sottovoce.release import Certificate, Release
-from sottovoce.schema import Bounds, Schema, is_between, to_interval
+from sottovoce.schema import Bounds, BoundsLike, Schema, is_between, to_interval
 
 DELEGATED_METHODS = ("predict", "predict_proba", "decision_function", "score")
 #: How many steps of each neighbour relation make one replacement: a removal and an addition make
@@ -70,10 +73,21 @@ DELEGATED_METHODS = ("predict", "predict_proba", "decision_function", "score")
 STEPS_PER_REPLACEMENT = {"replace": 1, "add/remove": 2}
 
 
-class BaselineWrapper(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class ModelLike(Protocol):
+    """Whatever can be fitted: an estimator of this library, of scikit-learn, or a wrapped one."""
+
+    def fit(self, *args: Any, **kwargs: Any) -> Any:
+        """Fit to a table."""
+
+
+class BaselineWrapper(MetaEstimatorMixin, BaseEstimator):
     """What the fitted estimator inside has learnt and can do, a baseline has and can do, under its
     own promise.
     """
+
+    release_: Release
+    guarantee_: Guarantee
+    estimator_: Any
 
     def __getattr__(self, name: str) -> Any:
         learnt = name.endswith("_") and not name.startswith("_")
@@ -140,14 +154,46 @@ class Uniform(BaselineWrapper):
 
     Parameters
     ----------
-    estimator : one with ``epsilon`` in its fit.
+    estimator :
+        One with ``epsilon`` in its fit.
     """
 
-    def __init__(self, estimator: Any = None) -> None:
+    def __init__(self, estimator: ModelLike | None = None) -> None:
         self.estimator = estimator
 
-    def fit(self, X: Any = None, y: Any = None, epsilon: Any = None, groups: Any = None) -> Uniform:
-        """Fits the estimator with the smallest ε; a question about one column takes it first."""
+    def fit(
+        self,
+        X: TableLike | None = None,
+        y: ColumnLike | None = None,
+        epsilon: BudgetLike | None = None,
+        groups: ColumnLike | None = None,
+    ) -> Self:
+        """Fit the estimator with the smallest ε.
+
+        Parameters
+        ----------
+        X : TableLike, optional
+            Features, or the one column in question.
+        y : ColumnLike, optional
+            Labels, or the one column in question.
+        epsilon : BudgetLike, optional
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidInput
+            Something cannot be used; nobody is charged.
+        ReleaseFailed
+            Reading the rows failed; what was charged stays charged.
+        """
         request = FitRequest.of(self.estimator, X, y, epsilon, groups)
         smallest = _find_smallest_epsilon(request.budgets)
         inside = request.fit_copy(self.estimator, units.to_epsilon(smallest))
@@ -158,9 +204,36 @@ class Uniform(BaselineWrapper):
         return self
 
     @if_estimator_plans  # type: ignore[untyped-decorator]
-    def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, **more: Any) -> Plan:
-        """The estimator's plan with everybody at the smallest ε; it is handed whatever more it asks
-        for.
+    def plan(
+        self,
+        epsilon: BudgetLike,
+        groups: ColumnLike | None = None,
+        rows: int | None = None,
+        **more: Any,
+    ) -> Plan:
+        """Return the estimator's plan with everybody at the smallest ε.
+
+        Parameters
+        ----------
+        epsilon : BudgetLike
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        rows : int, optional
+            How many rows there are, where neither epsilon nor groups tells.
+        **more :
+            Whatever else the estimator's own plan asks for.
+
+        Returns
+        -------
+        Plan
+            What it will cost whom, and how accurate it will be.
+
+        Raises
+        ------
+        InvalidInput
+            A budget, bound or parameter cannot be used.
         """
         budgets = make_budgets(epsilon, groups, rows, find_schema(self))
         return plan_at_epsilon(self.estimator, budgets, _find_smallest_epsilon(budgets), more)
@@ -172,14 +245,21 @@ class ExternalEstimator(BaselineWrapper):
     What the function returns is kept as ``estimator_`` (a number or an array also as ``value_``).
     """
 
-    def __init__(self, train: Any = None, bounds: Any = None, neighbours: str = "replace") -> None:
+    def __init__(
+        self, train: Any = None, bounds: BoundsLike | None = None, neighbours: str = "replace"
+    ) -> None:
         self.train = train
         self.bounds = bounds
         self.neighbours = neighbours
 
-    def fit(self, X: Any = None, y: Any = None, epsilon: Any = None) -> ExternalEstimator:
+    def fit(
+        self,
+        X: TableLike | None = None,
+        y: ColumnLike | None = None,
+        epsilon: float | None = None,
+    ) -> Self:
         """Calls the function with the columns and one ε for all rows."""
-        granted = units.round_down(epsilon)
+        granted = units.round_down(epsilon)  # type: ignore[arg-type]  # None is refused there
         steps = STEPS_PER_REPLACEMENT.get(self.neighbours, 0)
         if granted.ndim or not steps or granted < steps or not callable(self.train):
             raise InvalidParameter(
@@ -200,7 +280,7 @@ class ExternalEstimator(BaselineWrapper):
 
 
 def adapt(
-    fit: Callable[..., Any], *, bounds: Any = None, neighbours: str = "replace"
+    fit: Callable[..., Any], *, bounds: BoundsLike | None = None, neighbours: str = "replace"
 ) -> ExternalEstimator:
     """Returns an estimator that calls ``fit(X, y, epsilon=…)`` (without y, where there is none),
     one row a person.
@@ -237,7 +317,14 @@ class FitRequest:
     budgets: Budgets
 
     @classmethod
-    def of(cls, estimator: Any, X: Any, y: Any, epsilon: Any, groups: Any) -> FitRequest:
+    def of(
+        cls,
+        estimator: Any,
+        X: TableLike | None,
+        y: TableLike | None,
+        epsilon: BudgetLike | None,
+        groups: ColumnLike | None,
+    ) -> FitRequest:
         """Checks columns, budgets and owners against each other, before a value is looked at."""
         if is_external_table(X):
             raise InvalidParameter(
@@ -276,7 +363,7 @@ class FitRequest:
         }
         return FitRequest(data, select_budgets(self.budgets, places))
 
-    def fit_copy(self, estimator: Any, epsilon: Any) -> Any:
+    def fit_copy(self, estimator: Any, epsilon: BudgetLike) -> Any:
         """Returns a copy of the estimator, fitted with this ε (or these Budgets, which know the
         owners themselves).
         """
@@ -400,7 +487,9 @@ def _find_smallest_epsilon(budgets: Budgets) -> int:
     return smallest
 
 
-def _assign_columns(names: tuple[str, ...], X: Any, y: Any) -> dict[str, Any]:
+def _assign_columns(
+    names: tuple[str, ...], X: TableLike | None, y: TableLike | None
+) -> dict[str, Any]:
     """One column for a question about one (whichever way it was passed), else X and, if there is
     one, y.
     """
@@ -472,22 +561,53 @@ class Sampled(BaselineWrapper):
     Parameters
     ----------
     estimator :
-        one with ``epsilon`` in its fit that promises pure ε.
+        One with ``epsilon`` in its fit that promises pure ε.
     threshold :
         "max" or "mean" of everybody's ε, or a number.
     null :
-        public record for whoever is dropped, a pair (x, y) in a regression; default: the middle of
+        Public record for whoever is dropped, a pair (x, y) in a regression; default: the middle of
         the bounds.
     """
 
-    def __init__(self, estimator: Any = None, *, threshold: Any = "max", null: Any = None) -> None:
+    def __init__(
+        self, estimator: ModelLike | None = None, *, threshold: Any = "max", null: Any = None
+    ) -> None:
         self.estimator = estimator
         self.threshold = threshold
         self.null = null
 
-    def fit(self, X: Any = None, y: Any = None, epsilon: Any = None, groups: Any = None) -> Sampled:
-        """Samples people and fits the estimator at the threshold; a question about one column takes
-        it first.
+    def fit(
+        self,
+        X: TableLike | None = None,
+        y: ColumnLike | None = None,
+        epsilon: BudgetLike | None = None,
+        groups: ColumnLike | None = None,
+    ) -> Self:
+        """Sample people, and fit the estimator at the threshold.
+
+        Parameters
+        ----------
+        X : TableLike, optional
+            Features, or the one column in question.
+        y : ColumnLike, optional
+            Labels, or the one column in question.
+        epsilon : BudgetLike, optional
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidInput
+            Something cannot be used; nobody is charged.
+        ReleaseFailed
+            Reading the rows failed; what was charged stays charged.
         """
         request = FitRequest.of(self.estimator, X, y, epsilon, groups)
         request.owner_argument(self.estimator)  # what is refused is refused before a coin is thrown
@@ -502,7 +622,7 @@ class Sampled(BaselineWrapper):
             self.estimator, request, find_replaceable_columns(self.estimator, request, self.null), t
         )
         inner = get_guarantee(inside, budgets, np.full(len(budgets.kinds), t))
-        pull = PickedRowsError.sampled(budgets, t)
+        pull = PickedRowsError.of_sampling(budgets, t)
         self._set_fitted(
             inside,
             _make_outer_guarantee(inner, budgets, t),
@@ -512,9 +632,36 @@ class Sampled(BaselineWrapper):
         return self
 
     @if_estimator_plans  # type: ignore[untyped-decorator]
-    def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, **more: Any) -> Plan:
-        """The estimator's plan at the threshold with everybody's own promise; a voice counts the
-        chance to be kept.
+    def plan(
+        self,
+        epsilon: BudgetLike,
+        groups: ColumnLike | None = None,
+        rows: int | None = None,
+        **more: Any,
+    ) -> Plan:
+        """Return the estimator's plan at the threshold, with everybody's own promise.
+
+        Parameters
+        ----------
+        epsilon : BudgetLike
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        rows : int, optional
+            How many rows there are, where neither epsilon nor groups tells.
+        **more :
+            Whatever else the estimator's own plan asks for.
+
+        Returns
+        -------
+        Plan
+            What it will cost whom, and how accurate it will be.
+
+        Raises
+        ------
+        InvalidInput
+            A budget, bound or parameter cannot be used.
         """
         budgets = make_budgets(epsilon, groups, rows, find_schema(self))
         return self._make_plan(budgets, compute_threshold(self.threshold, budgets), more)
@@ -543,7 +690,7 @@ class Sampled(BaselineWrapper):
             guarantee=guarantee,
             theorem=THEOREM,
             error=baseline_errors.expect_picked_error(
-                inner.error, PickedRowsError.sampled(budgets, t), inner.parameters
+                inner.error, PickedRowsError.of_sampling(budgets, t), inner.parameters
             ),
         )
 
@@ -764,19 +911,53 @@ class Limited(BaselineWrapper):
 
     Parameters
     ----------
-    estimator : one with ``epsilon`` in its fit.
-    rows : how many rows of a person to keep at most (h).
-    salt : public text, fixed before the data is seen; another salt is another choice.
+    estimator :
+        One with ``epsilon`` in its fit.
+    rows :
+        How many rows of a person to keep at most (h).
+    salt :
+        Public text, fixed before the data is seen; another salt is another choice.
     """
 
-    def __init__(self, estimator: Any = None, *, rows: Any = 1, salt: str = "") -> None:
+    def __init__(
+        self, estimator: ModelLike | None = None, *, rows: Any = 1, salt: str = ""
+    ) -> None:
         self.estimator = estimator
         self.rows = rows
         self.salt = salt
 
-    def fit(self, X: Any = None, y: Any = None, epsilon: Any = None, groups: Any = None) -> Limited:
-        """Fits the estimator on the chosen rows, budgets unchanged; a question about one column
-        takes it first.
+    def fit(
+        self,
+        X: TableLike | None = None,
+        y: ColumnLike | None = None,
+        epsilon: BudgetLike | None = None,
+        groups: ColumnLike | None = None,
+    ) -> Self:
+        """Fit the estimator on the chosen rows, budgets unchanged.
+
+        Parameters
+        ----------
+        X : TableLike, optional
+            Features, or the one column in question.
+        y : ColumnLike, optional
+            Labels, or the one column in question.
+        epsilon : BudgetLike, optional
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidInput
+            Something cannot be used; nobody is charged.
+        ReleaseFailed
+            Reading the rows failed; what was charged stays charged.
         """
         request = FitRequest.of(self.estimator, X, y, epsilon, groups)
         fewer = request.select_rows(self._choose_rows(request.budgets))
@@ -785,23 +966,53 @@ class Limited(BaselineWrapper):
             inside,
             get_guarantee(inside, fewer.budgets, fewer.budgets.kinds.epsilon),
             lambda release: baseline_errors.restate_error(
-                release, PickedRowsError.limited(request.budgets.n_rows, fewer.budgets.n_rows)
+                release, PickedRowsError.of_limit(request.budgets.n_rows, fewer.budgets.n_rows)
             ),
             request.column,
         )
         return self
 
     @if_estimator_plans  # type: ignore[untyped-decorator]
-    def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None, **more: Any) -> Plan:
-        """The estimator's plan for the chosen rows."""
+    def plan(
+        self,
+        epsilon: BudgetLike,
+        groups: ColumnLike | None = None,
+        rows: int | None = None,
+        **more: Any,
+    ) -> Plan:
+        """Return the estimator's plan for the chosen rows.
+
+        Parameters
+        ----------
+        epsilon : BudgetLike
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        rows : int, optional
+            How many rows there are, where neither epsilon nor groups tells.
+        **more :
+            Whatever else the estimator's own plan asks for.
+
+        Returns
+        -------
+        Plan
+            What it will cost whom, and how accurate it will be.
+
+        Raises
+        ------
+        InvalidInput
+            A budget, bound or parameter cannot be used.
+        """
         budgets = make_budgets(epsilon, groups, rows, find_schema(self))
         fewer = select_budgets(budgets, self._choose_rows(budgets))
         if is_by_row(self.estimator, fewer):
             asked = {"groups": ROWS_MARKER}
         else:
             asked = {}
-        inner: Plan = self.estimator.plan(epsilon=fewer, **asked, **more)
-        fewer_rows = PickedRowsError.limited(budgets.n_rows, fewer.n_rows)
+        inside: Any = self.estimator
+        inner: Plan = inside.plan(epsilon=fewer, **asked, **more)
+        fewer_rows = PickedRowsError.of_limit(budgets.n_rows, fewer.n_rows)
         return replace(
             inner,
             error=baseline_errors.expect_picked_error(inner.error, fewer_rows, inner.parameters),

@@ -14,11 +14,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import expit
-from sklearn.base import BaseEstimator
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
@@ -26,8 +25,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from sottovoce import units
 from sottovoce.accounting import subsampled
-from sottovoce.arrays import Array, Floats, check_same_length, to_matrix, to_numbers
-from sottovoce.budgets import Budgets
+from sottovoce.arrays import (
+    Array,
+    ColumnLike,
+    Floats,
+    TableLike,
+    check_same_length,
+    to_matrix,
+    to_numbers,
+)
+from sottovoce.budgets import BudgetLike, Budgets
 from sottovoce.data.encoding import Recoding
 from sottovoce.data.engine import Dataset, get_default_engine
 from sottovoce.data.kernels import GroupLookup
@@ -63,10 +70,11 @@ from sottovoce.estimators.erm_mechanism import (
 )
 from sottovoce.estimators.loading import load
 from sottovoce.estimators.ridge import predict_linear
+from sottovoce.estimators.sklearn_base import LinearModel
 from sottovoce.noise.selection import RATE_BITS
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, measure_inequality
 from sottovoce.release import Release
-from sottovoce.schema import MEASURE, Classes, is_between, is_one_of
+from sottovoce.schema import MEASURE, BoundsLike, Classes, is_between, is_one_of
 from sottovoce.solvers import losses
 from sottovoce.weights import Weights, solve_row_weights
 from sottovoce.wording import format_number
@@ -80,7 +88,7 @@ def _has_odds(erm: ERM) -> bool:
     return isinstance(losses.get_loss(erm.loss), losses.LogisticLoss)
 
 
-class ERM(BaseEstimator):  # type: ignore[misc]
+class ERM(LinearModel):
     """Empirical risk minimisation, each person heard as loudly as their own (ε, δ) allows.
 
     **Question.** Which linear function of the features has the smallest mean loss? Features (and
@@ -115,31 +123,35 @@ class ERM(BaseEstimator):  # type: ignore[misc]
     bounds :
         Bounds with features (and, for a regression, the label), or a Schema.
     delta :
-        the δ of every promise, far below one over the number of people.
+        The δ of every promise, far below one over the number of people.
     constraint :
         "ball" or "box", in which the coefficients of the recoded features stay.
     radius :
-        of the ball, or half the side of the box; a public number. None: chosen.
+        Of the ball, or half the side of the box; a public number. None: chosen.
     clip :
-        the length L at which a person's mean gradient is clipped; a public number. None: chosen.
+        The length L at which a person's mean gradient is clipped; a public number. None: chosen.
     steps :
-        number of steps T. None: chosen.
+        Number of steps T. None: chosen.
     sampling :
-        the rate at which people are drawn in each step; None: everybody takes part in every step.
+        The rate at which people are drawn in each step; None: everybody takes part in every step.
     iterate :
         "average" of the later half of the iterates, or the "last" one.
     classes :
-        the two possible labels; if not given, those of the schema, the label's bounds, or (0, 1).
+        The two possible labels; if not given, those of the schema, the label's bounds, or (0, 1).
     missing :
-        public constant between all bounds that stands for missing values; a schema declares one for
+        Public constant between all bounds that stands for missing values; a schema declares one for
         each column.
     """
+
+    _recoding: Recoding
+    intercept_: float | Floats
+    classes_: Array
 
     def __init__(
         self,
         loss: Any = "logistic",
         *,
-        bounds: Any = None,
+        bounds: BoundsLike | None = None,
         delta: float | None = None,
         constraint: str = "ball",
         radius: float | None = None,
@@ -147,7 +159,7 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         steps: int | None = None,
         sampling: float | None = None,
         iterate: str = "average",
-        classes: Any = None,
+        classes: ColumnLike | None = None,
         missing: float | None = None,
     ) -> None:
         self.loss = loss
@@ -166,19 +178,41 @@ class ERM(BaseEstimator):  # type: ignore[misc]
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
-        epsilon: Any = None,
-        groups: Any = None,
+        X: TableLike,
+        y: ColumnLike | None = None,
+        epsilon: BudgetLike | None = None,
+        groups: ColumnLike | None = None,
         progress: Progress = False,
-    ) -> ERM:
-        """Fits y on the features X; ε is a number, an array by row, a mapping from person, or
-        Budgets.
+    ) -> Self:
+        """Fit y on the features X.
 
-        X may also be a table that lives elsewhere, with y, ``groups`` and ε the names of its
-        columns (or ε another table, by person): a path, a DuckDB relation, a dataset of Arrow, a
-        data frame of Spark or Dask. ``progress`` shows the steps done, and nothing else: True for a
-        bar, or a function of the number of steps.
+        Parameters
+        ----------
+        X : TableLike
+            Features: a table in memory, or one that lives elsewhere (a path, a DuckDB relation, a
+            dataset of Arrow, a data frame of Spark or Dask), of which y, groups and epsilon then
+            name columns.
+        y : ColumnLike, optional
+            Labels, or the name of their column; a schema may name it.
+        epsilon : BudgetLike, optional
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        progress :
+            Shows the steps done, and nothing else: True for a bar, or a function of their number.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidInput
+            Something cannot be used; nobody is charged.
+        ReleaseFailed
+            Reading the rows failed; what was charged stays charged.
         """
         dataset = read_source(self, DataSource.of(self, X, y, epsilon, groups))
         plan, release = make_release(self, dataset, progress=progress)
@@ -187,12 +221,35 @@ class ERM(BaseEstimator):  # type: ignore[misc]
 
     def plan(
         self,
-        epsilon: Any,
-        groups: Any = None,
+        epsilon: BudgetLike,
+        groups: ColumnLike | None = None,
         rows: int | None = None,
         n_features: int | None = None,
     ) -> Plan:
-        """What it will cost whom, and how accurate it will be; no value is needed."""
+        """Return what a fit will cost whom, and how accurate it will be; no value is needed.
+
+        Parameters
+        ----------
+        epsilon : BudgetLike
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        rows : int, optional
+            How many rows there are, where neither epsilon nor groups tells.
+        n_features : int, optional
+            How many features there are, where the bounds do not tell.
+
+        Returns
+        -------
+        Plan
+            What it will cost whom, and how accurate it will be.
+
+        Raises
+        ------
+        InvalidInput
+            A budget, bound or parameter cannot be used.
+        """
         budgets = make_budgets(epsilon, groups, rows, find_schema(self))
         return make_erm_plan(self, budgets, self._make_recoding(n_features), self._describe_label())
 
@@ -202,7 +259,7 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         self._make_label()
         _refuse_unknown(self.get_params(deep=False), width)
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any) -> Dataset:
+    def gather(self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None) -> Dataset:
         """Returns the budgets and rows of features and label in memory, with the owner of each
         row.
         """
@@ -289,29 +346,88 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         )
 
     @available_if(_classifies)  # type: ignore[untyped-decorator]
-    def decision_function(self, X: Any) -> Floats:
-        """Returns the linear function of the features: above 0, the second class; for "logistic",
-        its log-odds.
+    def decision_function(self, X: TableLike) -> Floats:
+        """Return the linear function of the features: above 0 means the second class.
+
+        Parameters
+        ----------
+        X : TableLike
+            Features of new rows, with the columns that were declared.
+
+        Returns
+        -------
+        Floats
+            A number a row; for "logistic" its log-odds.
+
+        Raises
+        ------
+        NotFittedError
+            There is no answer yet.
         """
         return self._compute_decisions(X)
 
     @available_if(_has_odds)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> Floats:
-        """Returns the probability of each class, by the log-odds."""
+    def predict_proba(self, X: TableLike) -> Floats:
+        """Return the probability of each class, by the log-odds.
+
+        Parameters
+        ----------
+        X : TableLike
+            Features of new rows, with the columns that were declared.
+
+        Returns
+        -------
+        Floats
+            A column a class.
+
+        Raises
+        ------
+        NotFittedError
+            There is no answer yet.
+        """
         odds = self._compute_decisions(X)
         return np.column_stack([expit(-odds), expit(odds)])
 
-    def predict(self, X: Any) -> Array:
-        """Returns classes, or predictions in the label's units; features beyond their bounds are
-        clipped as in fit.
+    def predict(self, X: TableLike) -> Array:
+        """Return classes, or predictions in the label's units; features are clipped as in fit.
+
+        Parameters
+        ----------
+        X : TableLike
+            Features of new rows, with the columns that were declared.
+
+        Returns
+        -------
+        Array
+            One prediction a row.
+
+        Raises
+        ------
+        NotFittedError
+            There is no answer yet.
         """
         values = self._compute_decisions(X)
         if not hasattr(self, "classes_"):
             return values
         return np.asarray(self.classes_[(values > 0).astype(np.int64)])
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Returns the share of right classes, or R² of a regression."""
+    def score(self, X: TableLike, y: ColumnLike, sample_weight: Any = None) -> float:
+        """Return the share of right classes, or R² of a regression.
+
+        Parameters
+        ----------
+        X : TableLike
+            Features of new rows, with the columns that were declared.
+        y : ColumnLike
+            Their labels.
+        sample_weight :
+            Their weights.
+
+        Returns
+        -------
+        float
+            The score.
+        """
         if _classifies(self):
             measure = accuracy_score
         else:
@@ -320,22 +436,22 @@ class ERM(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def from_release(cls, release: Release) -> ERM:
-        """Return the fitted model that a published release describes.
+        """Return a model that predicts, from a published release alone.
 
         Parameters
         ----------
-        release :
-            of this estimator.
+        release : Release
+            What was published.
 
         Returns
         -------
         ERM
-            the model, which predicts.
+            The model.
 
         Raises
         ------
         InvalidRelease
-            if the release is not of this estimator, or parts of it are missing.
+            The release is of another question, or is incomplete.
         """
         model: ERM = load(release, cls)
         return model
@@ -348,7 +464,7 @@ class ERM(BaseEstimator):  # type: ignore[misc]
             loss = "logistic" if "classes" in release.parameters else "squared"
         return {**arguments, "loss": loss}
 
-    def _compute_decisions(self, X: Any) -> Floats:
+    def _compute_decisions(self, X: TableLike) -> Floats:
         check_is_fitted(self, "coef_")
         raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
         return predict_linear(
@@ -375,7 +491,7 @@ class ERM(BaseEstimator):  # type: ignore[misc]
             return ClassLabel(VALUE, classes, coded=True)
         return make_label(self)
 
-    def _make_recoding(self, X: Any) -> Recoding:
+    def _make_recoding(self, X: TableLike | int | None) -> Recoding:
         return make_recoding(self.bounds, X, self.missing)
 
     def __sklearn_tags__(self) -> Any:

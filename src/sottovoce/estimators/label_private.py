@@ -24,23 +24,24 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sottovoce import units
 from sottovoce.arrays import (
+    ColumnLike,
     Floats,
     Integers,
+    TableLike,
     check_same_length,
     list_feature_names,
     to_matrix,
     to_numbers,
 )
-from sottovoce.budgets import BudgetGroups, Budgets
+from sottovoce.budgets import BudgetGroups, BudgetLike, Budgets
 from sottovoce.data.engine import Dataset, get_default_engine, get_table_label
 from sottovoce.data.kernels import PIECE_ROWS, GroupLookup, as_array, as_floats, exact_dot
 from sottovoce.data.readers import Label
@@ -54,12 +55,21 @@ from sottovoce.errors import (
 )
 from sottovoce.estimator import check_missing_constant, make_budgets, make_release, read_source
 from sottovoce.estimators.loading import load
+from sottovoce.estimators.sklearn_base import LinearModel, RegressorMixin
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import integer
 from sottovoce.noise.grid import Grid, exponent_below, power_of_two
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, least_squares
 from sottovoce.release import Release
-from sottovoce.schema import Interval, Schema, check_flag, is_between, is_one_of, to_interval
+from sottovoce.schema import (
+    BoundsLike,
+    Interval,
+    Schema,
+    check_flag,
+    is_between,
+    is_one_of,
+    to_interval,
+)
 from sottovoce.solvers import label_map as solver
 from sottovoce.solvers.label_map import Solution
 from sottovoce.solvers.sensitivity import compute_entrywise_norms, compute_norms
@@ -91,7 +101,7 @@ class Design:
         return np.empty((len(batch), 0))
 
 
-class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class LabelPrivateRegression(RegressorMixin, LinearModel):
     """Linear regression where features are public and labels are private, each person with an ε of
     their own.
 
@@ -127,20 +137,22 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
     label_bounds :
         (low, high) or Bounds with a label, from public knowledge.
     noise_variance :
-        public guess of the labels' variance around the model; default a quarter of the squared
+        Public guess of the labels' variance around the model; default a quarter of the squared
         range.
     fit_intercept :
-        whether the design begins with a column of ones.
+        Whether the design begins with a column of ones.
     sensitivity :
         "exact", or "entrywise" as published (Σ|C_ji| over a person's rows).
     missing :
-        public constant between the labels' bounds that stands for missing labels; without it they
+        Public constant between the labels' bounds that stands for missing labels; without it they
         are refused.
     """
 
+    intercept_: float
+
     def __init__(
         self,
-        label_bounds: Any = None,
+        label_bounds: BoundsLike | None = None,
         noise_variance: float | None = None,
         fit_intercept: bool = True,
         sensitivity: str = "exact",
@@ -155,13 +167,41 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
     later = ("missing",)  # what older books do not know about a question
 
     def fit(
-        self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None
-    ) -> LabelPrivateRegression:
-        """Fits the labels y on the features X; ε is a number, an array by row, a mapping from
-        person, or Budgets.
+        self,
+        X: TableLike,
+        y: ColumnLike | None = None,
+        epsilon: BudgetLike | None = None,
+        groups: ColumnLike | None = None,
+    ) -> Self:
+        """Fit the private labels y on the public features X.
 
-        A table of any engine, with columns by name, is read into memory: every row has its own part
-        in the map.
+        A table of any engine is read into memory: every row has its own part in the map.
+
+        Parameters
+        ----------
+        X : TableLike
+            Features: a table in memory, or one that lives elsewhere (a path, a DuckDB relation, a
+            dataset of Arrow, a data frame of Spark or Dask), of which y, groups and epsilon then
+            name columns.
+        y : ColumnLike, optional
+            Labels, or the name of their column; a schema may name it.
+        epsilon : BudgetLike, optional
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidInput
+            Something cannot be used; nobody is charged.
+        ReleaseFailed
+            Reading the rows failed; what was charged stays charged.
         """
         named: dict[str, Any] = (
             {"column": y, "table": get_table_label(X)} if isinstance(y, str) else {}
@@ -176,16 +216,51 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         self.linear_map_ = np.ldexp(plan.grid.map.astype(np.float64), plan.grid.map_exponent)
         return self
 
-    def predict(self, X: Any) -> Floats:
-        """Returns intercept + features·coefficients; public features cost nothing."""
+    def predict(self, X: TableLike) -> Floats:
+        """Return intercept + features·coefficients; public features cost nothing.
+
+        Parameters
+        ----------
+        X : TableLike
+            Features of new rows, with the columns that were declared.
+
+        Returns
+        -------
+        Floats
+            One prediction a row.
+
+        Raises
+        ------
+        NotFittedError
+            There is no answer yet.
+        """
         check_is_fitted(self, "coef_")
         rows = _check_finite(to_matrix(X, None))
         validate_data(self, X, reset=False, skip_check_array=True)
         return np.asarray(self.intercept_ + rows @ self.coef_)
 
-    def plan(self, X: Any, epsilon: Any, groups: Any = None) -> Plan:
-        """What it will cost whom, and how accurate it will be; features are public, and no label is
-        needed.
+    def plan(self, X: TableLike, epsilon: BudgetLike, groups: ColumnLike | None = None) -> Plan:
+        """Return what a fit will cost whom, and how accurate it will be; no value is needed.
+
+        Parameters
+        ----------
+        X : TableLike
+            The public features.
+        epsilon : BudgetLike
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+
+        Returns
+        -------
+        Plan
+            What it will cost whom, and how accurate it will be.
+
+        Raises
+        ------
+        InvalidInput
+            A budget, bound or parameter cannot be used.
         """
         source = DataSource.of_columns(self, X, None, epsilon, groups)
         design = self._make_design(source.table)
@@ -200,7 +275,7 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         check_flag(self.fit_intercept, "fit_intercept")
         self._check_sensitivity()
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any) -> Dataset:
+    def gather(self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None) -> Dataset:
         """Returns the budgets, one kind a person, and the rows of public features and private
         labels.
         """
@@ -358,9 +433,10 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
                 "There is no such sensitivity.",
                 f"There are {' and '.join(SOLVERS)}.",
                 "Choose one.",
+                parameter="sensitivity",
             )
 
-    def _make_design(self, X: Any) -> Design:
+    def _make_design(self, X: TableLike) -> Design:
         rows = _check_finite(to_matrix(X, None))
         names = list_feature_names(X) or []
         if len(set(names)) != rows.shape[1]:

@@ -11,16 +11,15 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sottovoce.arrays import Floats, check_same_length, to_matrix
-from sottovoce.budgets import Budgets
+from sottovoce.arrays import Array, ColumnLike, Floats, TableLike, check_same_length, to_matrix
+from sottovoce.budgets import BudgetLike, Budgets
 from sottovoce.data.encoding import Recoding, UnitBall
 from sottovoce.data.engine import Dataset
 from sottovoce.data.readers import ClassLabel, UnitBallReader
@@ -39,10 +38,11 @@ from sottovoce.estimator import (
 from sottovoce.estimators import logistic_mechanism
 from sottovoce.estimators.loading import load
 from sottovoce.estimators.logistic_mechanism import LABELS, PersonWeights
+from sottovoce.estimators.sklearn_base import ClassifierMixin, LinearModel
 from sottovoce.guarantee import Guarantee, Neighbours
 from sottovoce.plan import Plan, Theorem
 from sottovoce.release import Release
-from sottovoce.schema import Bounds, Classes, check_flag, is_measurable, is_one_of
+from sottovoce.schema import Bounds, BoundsLike, Classes, check_flag, is_measurable, is_one_of
 
 NEIGHBOURS: dict[str, Neighbours] = {"replace": "replace", "labels": "replace labels"}
 ACCOUNTANTS = {
@@ -55,7 +55,7 @@ ACCOUNTANTS = {
 }
 
 
-class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class LogisticRegression(ClassifierMixin, LinearModel):
     """Logistic regression, each person heard as loudly as their own ε allows.
 
     **Question.** Which linear function of the features tells the classes apart? Features lie in
@@ -82,25 +82,35 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    bounds : Bounds with features (a box, or norm= for rows that are used as they are), or a Schema.
-    classes : the possible labels; if not given, those of the schema, of the public rows, the
-    label's bounds, or (0, 1).
-    public : (X, y), rows that need no protection, for scaling and for choosing λ only.
-    alpha : regularisation λ of the mean loss of rows in the unit ball; a public number. None:
-    chosen.
-    fit_intercept : whether there is a constant term; it is regularised like the slopes.
-    neighbours : "replace", or "labels" to protect labels alone, at half the noise.
-    accountant : "kappa", or "exact" for the charge without the κ table.
-    missing : public constant between the bounds of all features that stands for missing ones; a
-    schema declares one for
-        each column. A missing class is refused.
+    bounds :
+        Bounds with features (a box, or norm= for rows that are used as they are), or a Schema.
+    classes :
+        The possible labels; if not given, those of the schema, of the public rows, the label's
+        bounds, or (0, 1).
+    public :
+        (X, y), rows that need no protection, for scaling and for choosing λ only.
+    alpha :
+        Regularisation λ of the mean loss of rows in the unit ball; a public number. None: chosen.
+    fit_intercept :
+        Whether there is a constant term; it is regularised like the slopes.
+    neighbours :
+        "replace", or "labels" to protect labels alone, at half the noise.
+    accountant :
+        "kappa", or "exact" for the charge without the κ table.
+    missing :
+        Public constant between the bounds of all features that stands for missing ones; a schema
+        declares one for each column. A missing class is refused.
     """
+
+    _recoding: Recoding
+    intercept_: Floats
+    classes_: Array
 
     def __init__(
         self,
-        bounds: Any = None,
+        bounds: BoundsLike | None = None,
         *,
-        classes: Any = None,
+        classes: ColumnLike | None = None,
         public: Any = None,
         alpha: float | None = None,
         fit_intercept: bool = True,
@@ -120,14 +130,39 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     later = ("missing",)  # what older books do not know about a question
 
     def fit(
-        self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None
-    ) -> LogisticRegression:
-        """Fits the classes y on the features X; ε is a number, an array by row, a mapping from
-        person, or Budgets.
+        self,
+        X: TableLike,
+        y: ColumnLike | None = None,
+        epsilon: BudgetLike | None = None,
+        groups: ColumnLike | None = None,
+    ) -> Self:
+        """Fit the classes y on the features X.
 
-        X may also be a table that lives elsewhere, with y, ``groups`` and ε the names of its
-        columns (or ε another table, by person): a path, a DuckDB relation, a dataset of Arrow, a
-        data frame of Spark or Dask.
+        Parameters
+        ----------
+        X : TableLike
+            Features: a table in memory, or one that lives elsewhere (a path, a DuckDB relation, a
+            dataset of Arrow, a data frame of Spark or Dask), of which y, groups and epsilon then
+            name columns.
+        y : ColumnLike, optional
+            Labels, or the name of their column; a schema may name it.
+        epsilon : BudgetLike, optional
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidInput
+            Something cannot be used; nobody is charged.
+        ReleaseFailed
+            Reading the rows failed; what was charged stays charged.
         """
         dataset = read_source(self, DataSource.of(self, X, y, epsilon, groups))
         plan, release = make_release(self, dataset)
@@ -136,12 +171,35 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def plan(
         self,
-        epsilon: Any,
-        groups: Any = None,
+        epsilon: BudgetLike,
+        groups: ColumnLike | None = None,
         rows: int | None = None,
         n_features: int | None = None,
     ) -> Plan:
-        """What it will cost whom, and how accurate it will be; no private value is needed."""
+        """Return what a fit will cost whom, and how accurate it will be; no value is needed.
+
+        Parameters
+        ----------
+        epsilon : BudgetLike
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        rows : int, optional
+            How many rows there are, where neither epsilon nor groups tells.
+        n_features : int, optional
+            How many features there are, where the bounds do not tell.
+
+        Returns
+        -------
+        Plan
+            What it will cost whom, and how accurate it will be.
+
+        Raises
+        ------
+        InvalidInput
+            A budget, bound or parameter cannot be used.
+        """
         return self._make_plan(
             make_budgets(epsilon, groups, rows, find_schema(self)), self._make_recoding(n_features)
         )
@@ -153,7 +211,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._refuse_unknown()
         check_flag(self.fit_intercept, "fit_intercept")
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any) -> Dataset:
+    def gather(self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None) -> Dataset:
         """Returns the budgets and rows of features and classes in memory, the rows in the unit
         ball.
         """
@@ -206,12 +264,26 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             }
         return Release.of(plan, {"models": models})
 
-    def decision_function(self, X: Any) -> Floats:
-        """Returns log-odds of the second class, or of each class against the others where there are
-        several.
+    def decision_function(self, X: TableLike) -> Floats:
+        """Return log-odds of the second class, or of each class against the others.
 
         A row that is longer than rows were taken to be is cut as in fit; for others this is
         intercept + X·coef.
+
+        Parameters
+        ----------
+        X : TableLike
+            Features of new rows, with the columns that were declared.
+
+        Returns
+        -------
+        Floats
+            A number a row, or a column a class where there are several.
+
+        Raises
+        ------
+        NotFittedError
+            There is no answer yet.
         """
         check_is_fitted(self, "coef_")
         recoding = self._recoding
@@ -226,8 +298,24 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return columns[0]
         return np.column_stack(columns)
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Returns the class with the highest odds for each row."""
+    def predict(self, X: TableLike) -> NDArray[Any]:
+        """Return the class with the highest odds for each row.
+
+        Parameters
+        ----------
+        X : TableLike
+            Features of new rows, with the columns that were declared.
+
+        Returns
+        -------
+        NDArray[Any]
+            One prediction a row.
+
+        Raises
+        ------
+        NotFittedError
+            There is no answer yet.
+        """
         odds = self.decision_function(X)
         if odds.ndim == 2:
             which = odds.argmax(axis=1)
@@ -235,9 +323,23 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             which = (odds > 0).astype(np.int64)
         return np.asarray(self.classes_[which])
 
-    def predict_proba(self, X: Any) -> Floats:
-        """Returns a probability for each class; several classes' own probabilities are scaled to
-        add up to one.
+    def predict_proba(self, X: TableLike) -> Floats:
+        """Return a probability for each class; they add up to one.
+
+        Parameters
+        ----------
+        X : TableLike
+            Features of new rows, with the columns that were declared.
+
+        Returns
+        -------
+        Floats
+            A column a class.
+
+        Raises
+        ------
+        NotFittedError
+            There is no answer yet.
         """
         odds = self.decision_function(X)
         if odds.ndim == 1:
@@ -316,7 +418,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ),
         )
 
-    def _make_recoding(self, X: Any) -> Recoding:
+    def _make_recoding(self, X: TableLike | int | None) -> Recoding:
         return make_recoding(self.bounds, X, self.missing)
 
     def _describe_charge(self) -> str:

@@ -742,7 +742,7 @@ def solve_saturation(left: Floats, rows: Any, people: Any, price: float) -> floa
     if there is none.
     """
 
-    def saturated(h: float) -> bool:
+    def is_saturated(h: float) -> bool:
         u = np.minimum(left, h * rows)
         return float((people * u * (h - u / rows)).sum()) >= price * math.sqrt(
             float((people * u * u / rows).sum())
@@ -750,11 +750,11 @@ def solve_saturation(left: Floats, rows: Any, people: Any, price: float) -> floa
 
     low = 0.0
     high = float((left / rows).max())
-    if not saturated(high):
+    if not is_saturated(high):
         return high
     for _ in range(60):
         middle = (low + high) / 2
-        if saturated(middle):
+        if is_saturated(middle):
             low, high = (low, middle)
         else:
             low, high = (middle, high)

@@ -13,14 +13,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import gammainc
-from sklearn.base import BaseEstimator
 
 from sottovoce import units
-from sottovoce.budgets import Budgets
+from sottovoce.arrays import ColumnLike, TableLike
+from sottovoce.budgets import BudgetLike, Budgets
 from sottovoce.data.engine import Dataset
 from sottovoce.data.kernels import WeightedSum
 from sottovoce.data.source import DataSource, find_schema
@@ -34,6 +34,7 @@ from sottovoce.estimator import (
     read_source,
 )
 from sottovoce.estimators.loading import load
+from sottovoce.estimators.sklearn_base import BaseEstimator
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import integer
 from sottovoce.noise.grid import Grid, exponent_below, snap_to_grid
@@ -46,7 +47,7 @@ from sottovoce.plan import (
     measure_inequality,
 )
 from sottovoce.release import Release
-from sottovoce.schema import Schema
+from sottovoce.schema import BoundsLike, Schema
 from sottovoce.weights import Weights
 from sottovoce.wording import format_number
 
@@ -78,7 +79,7 @@ class MeanGrid:
         }
 
 
-class Mean(BaseEstimator):  # type: ignore[misc]
+class Mean(BaseEstimator):
     """The mean of a bounded column, each person heard as loudly as their own ε allows.
 
     **Question.** What is the mean of a column whose values lie in ``bounds``? Values beyond are
@@ -111,15 +112,23 @@ class Mean(BaseEstimator):  # type: ignore[misc]
         (low, high), Bounds with a label, or a Schema that describes the column, from public
         knowledge.
     spread :
-        public guess of the values' standard deviation; if not given, weights are made for half the
+        Public guess of the values' standard deviation; if not given, weights are made for half the
         range.
     missing :
-        public constant between the bounds that stands for missing values; without it they are
+        Public constant between the bounds that stands for missing values; without it they are
         refused.
     """
 
+    release_: Release
+    guarantee_: Guarantee
+    value_: float
+
     def __init__(
-        self, bounds: Any = None, *, spread: float | None = None, missing: float | None = None
+        self,
+        bounds: BoundsLike | None = None,
+        *,
+        spread: float | None = None,
+        missing: float | None = None,
     ) -> None:
         self.bounds = bounds
         self.spread = spread
@@ -128,14 +137,39 @@ class Mean(BaseEstimator):  # type: ignore[misc]
     one_column = True
 
     def fit(
-        self, y: Any, epsilon: Any = None, groups: Any = None, column: str | None = None
-    ) -> Mean:
-        """Answers about the column y; ε is a number, an array by row, a mapping from person, or
-        Budgets.
+        self,
+        y: TableLike,
+        epsilon: BudgetLike | None = None,
+        groups: ColumnLike | None = None,
+        column: str | None = None,
+    ) -> Self:
+        """Answer about a column.
 
-        y may also be a table that lives elsewhere, with ``column``, ``groups`` and ε the names of
-        its columns (or ε another table, by person): a path, a DuckDB relation, a dataset of Arrow,
-        a data frame of Spark or Dask.
+        Parameters
+        ----------
+        y : TableLike
+            The column: values in memory, or a table that lives elsewhere (a path, a DuckDB
+            relation, a dataset of Arrow, a data frame of Spark or Dask), of which column, groups
+            and epsilon then name columns.
+        epsilon : BudgetLike, optional
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        column : str, optional
+            The name of the column in question, where y is a table.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidInput
+            Something cannot be used; nobody is charged.
+        ReleaseFailed
+            Reading the rows failed; what was charged stays charged.
         """
         make_column_label(self, column)  # bad bounds are refused before anything else is looked at
         dataset = read_source(self, DataSource.of(self, y, column, epsilon, groups))
@@ -144,8 +178,31 @@ class Mean(BaseEstimator):  # type: ignore[misc]
         self.value_ = float(self.release_.value)  # type: ignore[arg-type]
         return self
 
-    def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None) -> Plan:
-        """What it will cost whom, and how accurate it will be; no value is needed."""
+    def plan(
+        self, epsilon: BudgetLike, groups: ColumnLike | None = None, rows: int | None = None
+    ) -> Plan:
+        """Return what an answer will cost whom, and how accurate it will be; no value is needed.
+
+        Parameters
+        ----------
+        epsilon : BudgetLike
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        rows : int, optional
+            How many rows there are, where neither epsilon nor groups tells.
+
+        Returns
+        -------
+        Plan
+            What it will cost whom, and how accurate it will be.
+
+        Raises
+        ------
+        InvalidInput
+            A budget, bound or parameter cannot be used.
+        """
         return self.plan_for(make_budgets(epsilon, groups, rows, find_schema(self)))
 
     def validate(self) -> None:
@@ -158,7 +215,9 @@ class Mean(BaseEstimator):  # type: ignore[misc]
             self._get_spread(label.low, label.high)
             Grid.cover(label.low, label.high, MIN_BITS)
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any, column: str | None = None) -> Dataset:
+    def gather(
+        self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None, column: str | None = None
+    ) -> Dataset:
         """Returns the budgets and rows of one column in memory."""
         (values,) = data
         return load_column(

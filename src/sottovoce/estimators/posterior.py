@@ -17,15 +17,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sottovoce import units
-from sottovoce.arrays import Floats, check_same_length, to_matrix, to_numbers
-from sottovoce.budgets import BudgetGroups, Budgets
+from sottovoce.arrays import ColumnLike, Floats, TableLike, check_same_length, to_matrix, to_numbers
+from sottovoce.budgets import BudgetGroups, BudgetLike, Budgets
 from sottovoce.data.encoding import Recoding, UnitBall
 from sottovoce.data.engine import Dataset
 from sottovoce.data.readers import Label, UnitBallReader
@@ -46,12 +45,21 @@ from sottovoce.estimators.loading import load
 from sottovoce.estimators.posterior_mechanism import PosteriorWeights
 from sottovoce.estimators.ridge import predict_linear
 from sottovoce.estimators.ridge_errors import PublicFacts, estimate_ridge_error, make_expected_error
+from sottovoce.estimators.sklearn_base import LinearModel, RegressorMixin
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise.grid import AnswerGrid
 from sottovoce.noise.source import Reals
 from sottovoce.plan import ExpectedError, Plan, Theorem, least_squares
 from sottovoce.release import Release
-from sottovoce.schema import MEASURE, Bounds, check_flag, is_between, is_measurable, to_interval
+from sottovoce.schema import (
+    MEASURE,
+    Bounds,
+    BoundsLike,
+    check_flag,
+    is_between,
+    is_measurable,
+    to_interval,
+)
 
 #: The smallest δ that is promised: one unit of the books.
 LEAST_DELTA = 1 / units.UNITS_PER_DELTA
@@ -61,24 +69,54 @@ MOST_COLUMNS = 1024
 MOST_CONDITION = 1e30
 
 
-class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class Posterior(RegressorMixin, LinearModel):
     """What both kinds of posterior sample share."""
 
     question: ClassVar[str]
     theorem: ClassVar[Theorem]
-    bounds: Any
+    bounds: BoundsLike | None
     delta: float
     fit_intercept: bool
     missing: float | None
     later = ("missing",)  # what older books do not know about a question
 
-    def fit(self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None) -> Any:
-        """Fits the label y on the features X; ε is a number, an array by row, a mapping from
-        person, or Budgets.
+    _recoding: Recoding
+    intercept_: float
 
-        X may also be a table that lives elsewhere, with y, ``groups`` and ε the names of its
-        columns (or ε another table, by person): a path, a DuckDB relation, a dataset of Arrow, a
-        data frame of Spark or Dask.
+    def fit(
+        self,
+        X: TableLike,
+        y: ColumnLike | None = None,
+        epsilon: BudgetLike | None = None,
+        groups: ColumnLike | None = None,
+    ) -> Self:
+        """Fit the label y on the features X.
+
+        Parameters
+        ----------
+        X : TableLike
+            Features: a table in memory, or one that lives elsewhere (a path, a DuckDB relation, a
+            dataset of Arrow, a data frame of Spark or Dask), of which y, groups and epsilon then
+            name columns.
+        y : ColumnLike, optional
+            Labels, or the name of their column; a schema may name it.
+        epsilon : BudgetLike, optional
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidInput
+            Something cannot be used; nobody is charged.
+        ReleaseFailed
+            Reading the rows failed; what was charged stays charged.
         """
         own = (
             find_schema(self).budget is not None and epsilon is None
@@ -99,12 +137,35 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def plan(
         self,
-        epsilon: Any = None,
-        groups: Any = None,
+        epsilon: BudgetLike | None = None,
+        groups: ColumnLike | None = None,
         rows: int | None = None,
         n_features: int | None = None,
     ) -> Plan:
-        """What it will cost whom, and how accurate it will be; no value is needed."""
+        """Return what a fit will cost whom, and how accurate it will be; no value is needed.
+
+        Parameters
+        ----------
+        epsilon : BudgetLike, optional
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        rows : int, optional
+            How many rows there are, where neither epsilon nor groups tells.
+        n_features : int, optional
+            How many features there are, where the bounds do not tell.
+
+        Returns
+        -------
+        Plan
+            What it will cost whom, and how accurate it will be.
+
+        Raises
+        ------
+        InvalidInput
+            A budget, bound or parameter cannot be used.
+        """
         recoding = self._make_label_and_recoding(n_features)[1]
         granted = self._get_grants(epsilon)
         if epsilon is None and find_schema(self).budget is not None:
@@ -127,7 +188,7 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             self._refuse_unknown()
             check_flag(self.fit_intercept, "fit_intercept")
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any) -> Dataset:
+    def gather(self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None) -> Dataset:
         """Returns the budgets and rows of features and label in memory, the rows in the unit
         ball.
         """
@@ -185,32 +246,49 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         }
         return Release.of(plan, {**value, **told})
 
-    def predict(self, X: Any) -> Floats:
-        """Returns predictions in the label's units; features beyond their bounds are clipped."""
+    def predict(self, X: TableLike) -> Floats:
+        """Return predictions in the label's units; features are clipped as in fit.
+
+        Parameters
+        ----------
+        X : TableLike
+            Features of new rows, with the columns that were declared.
+
+        Returns
+        -------
+        Floats
+            One prediction a row.
+
+        Raises
+        ------
+        NotFittedError
+            There is no answer yet.
+        """
         check_is_fitted(self, "coef_")
         raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
         return predict_linear(self._recoding, raw, self.intercept_, self.coef_)
 
     @classmethod
-    def from_release(cls, release: Release) -> Any:
-        """Return the fitted model that a published release describes.
+    def from_release(cls, release: Release) -> Self:
+        """Return a model that predicts, from a published release alone.
 
         Parameters
         ----------
-        release :
-            of this estimator.
+        release : Release
+            What was published.
 
         Returns
         -------
-        Any
-            the model, which predicts.
+        Self
+            The model.
 
         Raises
         ------
         InvalidRelease
-            if the release is not of this estimator, or parts of it are missing.
+            The release is of another question, or is incomplete.
         """
-        return load(release, cls)
+        model: Self = load(release, cls)
+        return model
 
     def _make_plan(self, budgets: Budgets, recoding: Recoding, granted: bool) -> Plan:
         self._refuse_unknown()
@@ -280,14 +358,31 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         error = make_expected_error(parts, facts, budgets, voices.weights, half)
         return replace(error, classical=least_squares(self.fit_intercept))
 
-    def _get_grants(self, epsilon: Any) -> Any:
+    def _make_weights(self, kinds: BudgetGroups, columns: int, granted: bool) -> PosteriorWeights:
+        raise NotImplementedError
+
+    def _list_parameters(self, voices: PosteriorWeights) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _describe_noise(self, voices: PosteriorWeights) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _get_ridge_and_gamma(
+        self, voices: PosteriorWeights, smallest: float
+    ) -> tuple[float, float]:
+        raise NotImplementedError
+
+    def _draw_sample(self, plan: Plan, total: Reals, cross: Reals) -> tuple[Floats, dict[str, Any]]:
+        raise NotImplementedError
+
+    def _get_grants(self, epsilon: BudgetLike | None) -> Any:
         """What people grant: what fit was told, or what the estimator was made with, or nothing."""
         if epsilon is None:
             return getattr(self, "epsilon", None)
         return epsilon
 
     def _set_fitted(
-        self, release: Release, guarantee: Guarantee | None = None, X: Any = None
+        self, release: Release, guarantee: Guarantee | None = None, X: TableLike | None = None
     ) -> None:
         set_fitted_attributes(self, release, guarantee, X)
 
@@ -310,7 +405,7 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
         return ball
 
-    def _make_label_and_recoding(self, X: Any) -> tuple[Label, Recoding]:
+    def _make_label_and_recoding(self, X: TableLike | int | None) -> tuple[Label, Recoding]:
         """The label and the recoding, from what was declared (X only tells how many columns there
         are).
         """
@@ -412,17 +507,17 @@ class PosteriorSample(Posterior):
     Parameters
     ----------
     gamma :
-        how concentrated the sample is around the ridge solution; a public number.
+        How concentrated the sample is around the ridge solution; a public number.
     alpha :
-        regularisation λ, for rows in the unit ball and labels in [−1, 1]; a public number.
+        Regularisation λ, for rows in the unit ball and labels in [−1, 1]; a public number.
     bounds :
         Bounds with the norm of rows or a box of features, and the label's range; or a Schema.
     delta :
-        the δ of every promise, far below one over the number of people, and at least 10⁻¹⁵.
+        The δ of every promise, far below one over the number of people, and at least 10⁻¹⁵.
     fit_intercept :
-        whether there is a constant term; it is regularised, and counts in the norm.
+        Whether there is a constant term; it is regularised, and counts in the norm.
     missing :
-        public constant between all bounds that stands for missing values; a schema declares one for
+        Public constant between all bounds that stands for missing values; a schema declares one for
         each column.
     """
 
@@ -437,7 +532,7 @@ class PosteriorSample(Posterior):
         self,
         gamma: float = 1.0,
         alpha: float = 1.0,
-        bounds: Any = None,
+        bounds: BoundsLike | None = None,
         *,
         delta: float = 1e-6,
         fit_intercept: bool = False,
@@ -523,24 +618,24 @@ class AdaptivePosteriorSample(Posterior):
     Parameters
     ----------
     epsilon :
-        what each grants, unless fit, or a schema with a column of budgets, says otherwise.
+        What each grants, unless fit, or a schema with a column of budgets, says otherwise.
     delta :
-        the δ of every promise, far below one over the number of people, and at least 10⁻¹⁵.
+        The δ of every promise, far below one over the number of people, and at least 10⁻¹⁵.
     bounds :
         Bounds with the norm of rows or a box of features, and the label's range; or a Schema.
     calibration :
         "renyi", or "simple" to add up the exact ε of the two releases.
     condition :
-        how many times smaller than the mean the smallest eigenvalue is expected to be: h =
+        How many times smaller than the mean the smallest eigenvalue is expected to be: h =
         n/(d·condition).
     floor :
-        h itself; None: chosen, and raised if budgets are too small for it.
+        H itself; None: chosen, and raised if budgets are too small for it.
     share :
-        the part of ε that would pay for the eigenvalue alone.
+        The part of ε that would pay for the eigenvalue alone.
     fit_intercept :
-        whether there is a constant term; it counts in the norm.
+        Whether there is a constant term; it counts in the norm.
     missing :
-        public constant between all bounds that stands for missing values; a schema declares one for
+        Public constant between all bounds that stands for missing values; a schema declares one for
         each column.
     """
 
@@ -555,7 +650,7 @@ class AdaptivePosteriorSample(Posterior):
         self,
         epsilon: float = 1.0,
         delta: float = 1e-6,
-        bounds: Any = None,
+        bounds: BoundsLike | None = None,
         *,
         calibration: str = "renyi",
         condition: float = 2.0,
@@ -628,7 +723,7 @@ class AdaptivePosteriorSample(Posterior):
         return theta, {"noisy_eigenvalue": noisy, "regularisation": ridge}
 
     def _set_fitted(
-        self, release: Release, guarantee: Guarantee | None = None, X: Any = None
+        self, release: Release, guarantee: Guarantee | None = None, X: TableLike | None = None
     ) -> None:
         super()._set_fitted(release, guarantee, X)
         value: dict[str, Any] = release.value  # type: ignore[assignment]

@@ -11,17 +11,17 @@ u(t)          score: how far the target lies outside [F(t−), F(t)], a whole nu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammainc
-from sklearn.base import BaseEstimator
 
-from sottovoce.budgets import Budgets
+from sottovoce.arrays import ColumnLike, Floats, TableLike
+from sottovoce.budgets import BudgetLike, Budgets
 from sottovoce.data.engine import Dataset
 from sottovoce.data.kernels import WeightedHistogram
 from sottovoce.data.source import DataSource, find_schema
@@ -35,12 +35,13 @@ from sottovoce.estimator import (
     read_source,
 )
 from sottovoce.estimators.loading import load
+from sottovoce.estimators.sklearn_base import BaseEstimator
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import selection
 from sottovoce.noise.grid import Grid
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, measure_inequality
 from sottovoce.release import Release
-from sottovoce.schema import Schema, is_one_of
+from sottovoce.schema import BoundsLike, Schema, is_one_of
 from sottovoce.weights import Weights
 
 #: At least 2^10 grid points, at most 2^18, and about this many to the size of the expected rank
@@ -59,7 +60,7 @@ CHOICES: dict[str, Callable[[NDArray[np.int64], int], int]] = {
 }
 
 
-class Quantile(BaseEstimator):  # type: ignore[misc]
+class Quantile(BaseEstimator):
     """Quantiles of a bounded column, each person heard as loudly as their own ε allows.
 
     **Question.** Below which value do ``q`` of the rows lie? ``q`` may be a list; the budget is
@@ -84,23 +85,31 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    q : a number between 0 and 1, or a list of them.
-    bounds : (low, high), Bounds with a label, or a Schema that describes the column, from public
-    knowledge.
-    spread : public guess of the share of the bounds that the values fill; for the expected error
-    only.
-    cells : about how many steps the grid has, at most 2^22 (its step is a power of two); chosen
-    from public numbers
-        if not given.
-    method : "permute-and-flip", or "exponential" for the exponential mechanism as published.
-    missing : public constant between the bounds that stands for missing values; without it they are
-    refused.
+    q :
+        A number between 0 and 1, or a list of them.
+    bounds :
+        (low, high), Bounds with a label, or a Schema that describes the column, from public
+        knowledge.
+    spread :
+        Public guess of the share of the bounds that the values fill; for the expected error only.
+    cells :
+        About how many steps the grid has, at most 2^22 (its step is a power of two); chosen from
+        public numbers if not given.
+    method :
+        "permute-and-flip", or "exponential" for the exponential mechanism as published.
+    missing :
+        Public constant between the bounds that stands for missing values; without it they are
+        refused.
     """
+
+    release_: Release
+    guarantee_: Guarantee
+    value_: float | Floats
 
     def __init__(
         self,
-        q: Any = 0.5,
-        bounds: Any = None,
+        q: float | Sequence[float] | Floats = 0.5,
+        bounds: BoundsLike | None = None,
         *,
         spread: float = 1.0,
         cells: int | None = None,
@@ -117,14 +126,39 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
     one_column = True
 
     def fit(
-        self, y: Any, epsilon: Any = None, groups: Any = None, column: str | None = None
-    ) -> Quantile:
-        """Answers about the column y; ε is a number, an array by row, a mapping from person, or
-        Budgets.
+        self,
+        y: TableLike,
+        epsilon: BudgetLike | None = None,
+        groups: ColumnLike | None = None,
+        column: str | None = None,
+    ) -> Self:
+        """Answer about a column.
 
-        y may also be a table that lives elsewhere, with ``column``, ``groups`` and ε the names of
-        its columns (or ε another table, by person): a path, a DuckDB relation, a dataset of Arrow,
-        a data frame of Spark or Dask.
+        Parameters
+        ----------
+        y : TableLike
+            The column: values in memory, or a table that lives elsewhere (a path, a DuckDB
+            relation, a dataset of Arrow, a data frame of Spark or Dask), of which column, groups
+            and epsilon then name columns.
+        epsilon : BudgetLike, optional
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        column : str, optional
+            The name of the column in question, where y is a table.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidInput
+            Something cannot be used; nobody is charged.
+        ReleaseFailed
+            Reading the rows failed; what was charged stays charged.
         """
         make_column_label(self, column)  # bad bounds are refused before anything else is looked at
         dataset = read_source(self, DataSource.of(self, y, column, epsilon, groups))
@@ -132,13 +166,36 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
         self.guarantee_ = plan.guarantee
         values = np.asarray(self.release_.value, dtype=np.float64)
         if np.ndim(self.q):
-            self.value_: NDArray[np.float64] | float = values
+            self.value_ = values
         else:
             self.value_ = float(values[0])
         return self
 
-    def plan(self, epsilon: Any, groups: Any = None, rows: int | None = None) -> Plan:
-        """What it will cost whom, and how accurate it will be; no value is needed."""
+    def plan(
+        self, epsilon: BudgetLike, groups: ColumnLike | None = None, rows: int | None = None
+    ) -> Plan:
+        """Return what an answer will cost whom, and how accurate it will be; no value is needed.
+
+        Parameters
+        ----------
+        epsilon : BudgetLike
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        rows : int, optional
+            How many rows there are, where neither epsilon nor groups tells.
+
+        Returns
+        -------
+        Plan
+            What it will cost whom, and how accurate it will be.
+
+        Raises
+        ------
+        InvalidInput
+            A budget, bound or parameter cannot be used.
+        """
         return self.plan_for(make_budgets(epsilon, groups, rows, find_schema(self)))
 
     def validate(self) -> None:
@@ -152,7 +209,9 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
         self._get_targets()
         self._check_cells()
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any, column: str | None = None) -> Dataset:
+    def gather(
+        self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None, column: str | None = None
+    ) -> Dataset:
         """Returns the budgets and rows of one column in memory."""
         (values,) = data
         return load_column(

@@ -11,14 +11,13 @@ method          what it is                                             proof
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sottovoce.arrays import Floats, to_matrix
-from sottovoce.budgets import Budgets
+from sottovoce.arrays import ColumnLike, Floats, TableLike, to_matrix
+from sottovoce.budgets import BudgetLike, Budgets
 from sottovoce.data.encoding import Recoding
 from sottovoce.data.engine import Dataset
 from sottovoce.data.readers import Label
@@ -36,9 +35,18 @@ from sottovoce.estimator import (
 )
 from sottovoce.estimators import ridge_objective, ridge_output, ridge_statistics
 from sottovoce.estimators.loading import load
+from sottovoce.estimators.sklearn_base import LinearModel, RegressorMixin
 from sottovoce.plan import Plan
 from sottovoce.release import Release
-from sottovoce.schema import MEASURE, Interval, check_flag, is_measurable, is_one_of, to_interval
+from sottovoce.schema import (
+    MEASURE,
+    BoundsLike,
+    Interval,
+    check_flag,
+    is_measurable,
+    is_one_of,
+    to_interval,
+)
 
 
 class Method(Protocol):
@@ -66,7 +74,7 @@ METHODS: dict[str, Method] = {
 }
 
 
-class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class Ridge(RegressorMixin, LinearModel):
     """Linear regression, each person heard as loudly as their own ε allows.
 
     **Question.** Which linear function of the features predicts the label? Features and label lie
@@ -94,23 +102,32 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    bounds : Bounds with features and label, or a Schema (which also knows factors).
-    method : "objective", "statistics", "output-tight" or "output".
-    alpha : regularisation λ of the output methods and of "statistics", a public number; None:
-    chosen by the plan
-        from public numbers, and written into plan and release.
-    loss : "soft" or "huber", for the objective method.
-    label_scale : public guess of the labels' standard deviation; saves the budget that would buy
-    it.
-    coefficient_bound : a promise that the solution's norm stays below it (method "output" only).
-    rho : for "statistics": True to count budgets in ρ of zCDP and add Gaussian noise.
-    missing : public constant between all bounds that stands for missing values; a schema declares
-    one for each column.
+    bounds :
+        Bounds with features and label, or a Schema (which also knows factors).
+    method :
+        "objective", "statistics", "output-tight" or "output".
+    alpha :
+        Regularisation λ of the output methods and of "statistics", a public number; None: chosen by
+        the plan from public numbers, and written into plan and release.
+    loss :
+        "soft" or "huber", for the objective method.
+    label_scale :
+        Public guess of the labels' standard deviation; saves the budget that would buy it.
+    coefficient_bound :
+        A promise that the solution's norm stays below it (method "output" only).
+    rho :
+        For "statistics": True to count budgets in ρ of zCDP and add Gaussian noise.
+    missing :
+        Public constant between all bounds that stands for missing values; a schema declares one for
+        each column.
     """
+
+    _recoding: Recoding
+    intercept_: float
 
     def __init__(
         self,
-        bounds: Any = None,
+        bounds: BoundsLike | None = None,
         *,
         method: str = "objective",
         alpha: float | None = None,
@@ -131,13 +148,40 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     later = ("missing",)  # what older books do not know about a question
 
-    def fit(self, X: Any, y: Any = None, epsilon: Any = None, groups: Any = None) -> Ridge:
-        """Fits the label y on the features X; ε is a number, an array by row, a mapping from
-        person, or Budgets.
+    def fit(
+        self,
+        X: TableLike,
+        y: ColumnLike | None = None,
+        epsilon: BudgetLike | None = None,
+        groups: ColumnLike | None = None,
+    ) -> Self:
+        """Fit the label y on the features X.
 
-        X may also be a table that lives elsewhere, with y, ``groups`` and ε the names of its
-        columns (or ε another table, by person): a path, a DuckDB relation, a dataset of Arrow, a
-        data frame of Spark or Dask.
+        Parameters
+        ----------
+        X : TableLike
+            Features: a table in memory, or one that lives elsewhere (a path, a DuckDB relation, a
+            dataset of Arrow, a data frame of Spark or Dask), of which y, groups and epsilon then
+            name columns.
+        y : ColumnLike, optional
+            Labels, or the name of their column; a schema may name it.
+        epsilon : BudgetLike, optional
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidInput
+            Something cannot be used; nobody is charged.
+        ReleaseFailed
+            Reading the rows failed; what was charged stays charged.
         """
         dataset = read_source(self, DataSource.of(self, X, y, epsilon, groups))
         plan, release = make_release(self, dataset)
@@ -146,19 +190,46 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def plan(
         self,
-        epsilon: Any,
-        groups: Any = None,
+        epsilon: BudgetLike,
+        groups: ColumnLike | None = None,
         rows: int | None = None,
         n_features: int | None = None,
     ) -> Plan:
-        """What it will cost whom, and how accurate it will be; no value is needed."""
+        """Return what a fit will cost whom, and how accurate it will be; no value is needed.
+
+        Parameters
+        ----------
+        epsilon : BudgetLike
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        rows : int, optional
+            How many rows there are, where neither epsilon nor groups tells.
+        n_features : int, optional
+            How many features there are, where the bounds do not tell.
+
+        Returns
+        -------
+        Plan
+            What it will cost whom, and how accurate it will be.
+
+        Raises
+        ------
+        InvalidInput
+            A budget, bound or parameter cannot be used.
+        """
         label, recoding = self._make_label_and_recoding(n_features)
         budgets = make_budgets(epsilon, groups, rows, find_schema(self))
         return self._get_method().plan_for(self, budgets, recoding, (label.low, label.high))
 
     def asked_parameters(self) -> dict[str, Any]:
-        """The parameters that a request is remembered by: the default method has no λ, and 1.0
-        still stands for it.
+        """Return the parameters that a request is remembered by.
+
+        Returns
+        -------
+        dict[str, Any]
+            Parameters by name; the default method has no λ, and 1.0 still stands for it.
         """
         given: dict[str, Any] = self.get_params()
         if self.method == "objective" and self.alpha is None:
@@ -171,7 +242,7 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         width = count_declared_columns(self.bounds, self.missing)
         self._get_method().validate(self, (label.low, label.high), width)
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any) -> Dataset:
+    def gather(self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None) -> Dataset:
         """Returns the budgets and rows of features and label in memory."""
         X, y = data
         label, recoding = self._make_label_and_recoding(X)
@@ -209,17 +280,47 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         }
         return Release.of(plan, {**value, **content})
 
-    def predict(self, X: Any) -> Floats:
-        """Returns predictions in the label's units; features beyond their bounds are clipped as in
-        fit.
+    def predict(self, X: TableLike) -> Floats:
+        """Return predictions in the label's units; features are clipped as in fit.
+
+        Parameters
+        ----------
+        X : TableLike
+            Features of new rows, with the columns that were declared.
+
+        Returns
+        -------
+        Floats
+            One prediction a row.
+
+        Raises
+        ------
+        NotFittedError
+            There is no answer yet.
         """
         check_is_fitted(self, "coef_")
         raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
         return predict_linear(self._recoding, raw, self.intercept_, self.coef_)
 
     def refit(self, alpha: float | None = None, columns: list[str] | None = None) -> Ridge:
-        """Returns the fit at another λ or on some of the columns; free, from the released
-        statistics.
+        """Return the fit at another λ or on some of the columns; nobody pays for it.
+
+        Parameters
+        ----------
+        alpha : float, optional
+            λ; as it was if not given.
+        columns : list[str], optional
+            Features to keep; all if not given.
+
+        Returns
+        -------
+        Ridge
+            A copy, from the released statistics.
+
+        Raises
+        ------
+        InvalidParameter
+            The method is not "statistics", or λ or a column cannot be used.
         """
         check_is_fitted(self, "release_")
         if self.method != "statistics":
@@ -278,7 +379,7 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_flag(self.rho, "rho")
         return METHODS[self.method]
 
-    def _make_label_and_recoding(self, X: Any) -> tuple[Label, Recoding]:
+    def _make_label_and_recoding(self, X: TableLike | int | None) -> tuple[Label, Recoding]:
         """The label and the recoding, from what was declared (X only tells how many columns there
         are).
         """

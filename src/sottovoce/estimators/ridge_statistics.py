@@ -386,7 +386,7 @@ def compute_noise_covariance(theta: Floats, noise: dict[str, Any]) -> Floats:
 
 def refit_statistics(ridge: Ridge, alpha: float | None, columns: list[str] | None) -> Ridge:
     """Returns a copy of the fitted ridge at another λ or on some columns; nobody pays for it."""
-    value: dict[str, Any] = ridge.release_.value
+    value: dict[str, Any] = ridge.release_.value  # type: ignore[assignment]
     noisy = np.array(value["statistics"])
     plan_noise = ridge.release_.noise
     features = ridge._recoding.features

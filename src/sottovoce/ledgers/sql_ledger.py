@@ -493,14 +493,14 @@ class SqlLedger:
         self._refuse_sealed()
         self._witnesses.refuse_unreachable_majority("nothing was written by this attempt")
 
-        def guarded(transaction: Transaction) -> Result:
+        def write_if_current(transaction: Transaction) -> Result:
             if not sql_reading.is_in_chain(transaction, self._last):
                 raise sealed_error(
                     OLDER
                 )  # the books were exchanged for older ones while they were open
             return work(transaction, self._checked_tail(transaction, self._last))
 
-        return self._store.write(guarded)
+        return self._store.write(write_if_current)
 
     def _append(
         self,

@@ -120,12 +120,39 @@ class Allocation:
         return np.asarray(self.step == len(self.prices))
 
     def with_budget_rule(self, rule: str, budget: int) -> Allocation:
-        """Returns the same with the rule that kept it within a budget, in coins."""
+        """Return the same with the rule that kept it within a budget.
+
+        Parameters
+        ----------
+        rule : str
+            "ceiling" or "scaling".
+        budget : int
+            The budget in coins.
+
+        Returns
+        -------
+        Allocation
+            The allocation.
+        """
         return replace(self, rule=rule, budget=budget)
 
     def by_person(self, people: Any = None) -> dict[Any, float]:
-        """Returns ε by seller: their names, those of the mapping of costs, or their positions. For
-        Session.grant.
+        """Return ε by seller, for Session.grant.
+
+        Parameters
+        ----------
+        people :
+            Names of the sellers, in their order.
+
+        Returns
+        -------
+        dict[Any, float]
+            ε by name, those of the mapping of costs, or by position.
+
+        Raises
+        ------
+        InvalidParameter
+            There are more or fewer names than sellers.
         """
         if people is None:
             names = self._names
@@ -143,22 +170,51 @@ class Allocation:
         return dict(zip(names, self.epsilon.tolist(), strict=True))
 
     def budgets(self, groups: Any = None) -> Budgets:
-        """Returns the budgets of rows: row i is seller i's, or ``groups`` name the seller of each
-        row.
+        """Return the budgets of rows: row i is seller i's, or ``groups`` name the sellers.
 
         Whoever sells nothing is left out: their rows are not read.
+
+        Parameters
+        ----------
+        groups :
+            The seller of each row.
+
+        Returns
+        -------
+        Budgets
+            The budgets.
         """
         if groups is None:
             return Budgets.of(self.epsilon, self.names, zero=LEAVE_OUT)
         return Budgets.of(self.by_person(), groups, zero=LEAVE_OUT)
 
     def train(self, model: Any, X: Any, y: Any, groups: Any = None) -> Any:
-        """Returns the model fitted with exactly these budgets: an estimator, or Bounds for a
-        logistic regression.
+        """Return a model that is fitted with exactly these budgets.
 
         Sellers have sold pure ε, by replacement of all their rows. An estimator that promises
         anything else with these numbers (an ε at a δ, ρ, labels alone, zeroing out) is refused
         before a row is read.
+
+        Parameters
+        ----------
+        model :
+            An estimator, or Bounds or a Schema for a logistic regression.
+        X :
+            Features.
+        y :
+            Labels.
+        groups :
+            The seller of each row.
+
+        Returns
+        -------
+        Any
+            The fitted model.
+
+        Raises
+        ------
+        InvalidParameter
+            The model promises something else than was sold.
         """
         from sottovoce.estimators.logistic import (
             LogisticRegression,
@@ -191,8 +247,12 @@ class Allocation:
         )
 
     def describe(self) -> str:
-        """The outcome in words: how much was bought from how many, for what, and what it is good
-        for.
+        """Return the outcome in words.
+
+        Returns
+        -------
+        str
+            How much was bought from how many, for what, and what it is good for.
         """
         sellers = len(self.units)
         buying = int((self.units > 0).sum())
@@ -217,8 +277,22 @@ class Allocation:
         return "\n".join([*lines, "Reported costs are not protected: payments reveal them."])
 
     def explain(self, seller: Any) -> str:
-        """Why this seller is paid this, and why another report would not have paid: in words, with
-        the prices.
+        """Return why a seller is paid this, and why another report would not have paid.
+
+        Parameters
+        ----------
+        seller :
+            A name, or a position.
+
+        Returns
+        -------
+        str
+            Words, with the prices.
+
+        Raises
+        ------
+        UnknownPeople
+            There is no such seller.
         """
         i = self._find_seller(seller)
         if self.code[i] < 0:
@@ -376,11 +450,30 @@ class Frontier:
         return len(self.points)
 
     def beside(self, name: str, other: Frontier) -> Frontier:
-        """Returns the same with another frontier beside it, in the table and in the picture."""
+        """Return the same with another frontier beside it, in the table and in the picture.
+
+        Parameters
+        ----------
+        name : str
+            What the other is called.
+        other : Frontier
+            The other.
+
+        Returns
+        -------
+        Frontier
+            Both.
+        """
         return replace(self, others=(*self.others, (name, other)))
 
     def describe(self) -> str:
-        """The table in words."""
+        """Return the table in words.
+
+        Returns
+        -------
+        str
+            A line a point.
+        """
         lines = [
             f"{'trade-off':>12} {'error bound':>12} {'payment':>12} {'total ε':>12}",
             *map(_format_point, self.points),
@@ -390,14 +483,18 @@ class Frontier:
         return "\n".join(lines)
 
     def svg(self, *, standalone: bool = True) -> str:
-        """Return the picture: payments across, bounds on the error upwards, both on logarithmic
-        axes.
+        """Draw payments along and bounds on the error upwards, on logarithmic axes.
 
         Parameters
         ----------
-        standalone
+        standalone : bool
             Whether it carries its own style, for a file or a page of your own. The pages of this
             package have that style.
+
+        Returns
+        -------
+        str
+            SVG.
         """
         return draw_curves(
             [("", _list_places(self)), *((name, _list_places(o)) for name, o in self.others)],

@@ -87,31 +87,31 @@ class Market:
     Parameters
     ----------
     costs :
-        reported cost of a unit of ε, one a seller, or a mapping from seller to cost.
+        Reported cost of a unit of ε, one a seller, or a mapping from seller to cost.
     cost_range :
         (low, high), where costs lie; a report above buys nothing. If not given: the support of the
         prior.
     trade_off :
         γ > 0, error for a unit of money.
     mu, sigma :
-        of the bound on the error; if not given, of the corrected bound from ``dimension`` and
+        Of the bound on the error; if not given, of the corrected bound from ``dimension`` and
         ``norm``.
     dimension :
-        number of coefficients, the intercept included.
+        Number of coefficients, the intercept included.
     norm :
-        bound β on the length of the coefficients.
+        Bound β on the length of the coefficients.
     failure :
-        probability with which the bound may fail, once for the sample and once for the noise.
+        Probability with which the bound may fail, once for the sample and once for the noise.
     cap :
-        the most ε that may be bought from a seller; one number, or one a seller, as they report it.
+        The most ε that may be bought from a seller; one number, or one a seller, as they report it.
     menu :
-        the caps that sellers may choose; a reported cap is rounded down to one of them.
+        The caps that sellers may choose; a reported cap is rounded down to one of them.
     prior :
-        law of costs, one for all or one a seller; if not given, uniform on the range.
+        Law of costs, one for all or one a seller; if not given, uniform on the range.
     prices :
-        how many prices there are, or the list of them.
+        How many prices there are, or the list of them.
     coin :
-        the smallest amount of money; payments are whole numbers of coins.
+        The smallest amount of money; payments are whole numbers of coins.
     largest_share :
         k, to buy at most k/m of the total from anybody.
     """
@@ -139,18 +139,44 @@ class Market:
         return f"<Market of {len(self._reports)} sellers>"
 
     def allocate(self, pay: bool = True) -> Allocation:
-        """Returns what is bought from whom, with payments unless ``pay=False``."""
+        """Return what is bought from whom.
+
+        Parameters
+        ----------
+        pay : bool
+            Whether payments are computed.
+
+        Returns
+        -------
+        Allocation
+            The allocation.
+        """
         return self._offers.allocate(self._buyer, self._totals(), self._coin, pay)
 
     def within(
         self, budget: float, rule: str = "ceiling", reserve: float | None = None
     ) -> Allocation:
-        """Returns what is bought if payments may not exceed a budget; the truth stays everybody's
-        best report.
+        """Return what is bought if payments may not exceed a budget.
 
-        "ceiling": the total ε is at most budget/(highest price); ``reserve`` lowers the highest
-        price, above which nothing is bought. "scaling": everybody's sale is scaled down by a factor
-        that their own report cannot move.
+        Parameters
+        ----------
+        budget : float
+            Money.
+        rule : str
+            "ceiling": the total ε is at most budget/(highest price). "scaling": everybody's sale is
+            scaled down by a factor that their own report cannot move.
+        reserve : float, optional
+            A lower highest price, above which nothing is bought.
+
+        Returns
+        -------
+        Allocation
+            The allocation; the truth stays everybody's best report.
+
+        Raises
+        ------
+        InvalidParameter
+            Budget, rule or reserve cannot be used.
         """
         if not is_one_of(rule, ("ceiling", "scaling")):
             raise InvalidParameter(
@@ -172,12 +198,26 @@ class Market:
         ).with_budget_rule(rule, coins)
 
     def frontier(self, trade_offs: Any) -> Frontier:
-        """Returns error bound, payment and total ε at several trade-offs: what a smaller error
-        costs.
+        """Return error bound, payment and total ε at several trade-offs.
 
         Beside it: what the published objective would buy if it saw no data and everybody told it
         the truth, without caps and for Ψ·ε, and its naive variant, μ = σ = 0, which then buys
         nothing.
+
+        Parameters
+        ----------
+        trade_offs :
+            Values of γ.
+
+        Returns
+        -------
+        Frontier
+            What a smaller error costs.
+
+        Raises
+        ------
+        InvalidParameter
+            A trade-off is not above 0.
         """
         own = []
         published = []
@@ -403,9 +443,29 @@ def _is_plausible(money: float) -> bool:
 
 
 def constants(dimension: int, norm: float = 1.0, failure: float = 0.05) -> tuple[float, float]:
-    """Returns μ and σ of the bound on the misclassification error (docs/theory/logistic.md, Theorem
-    3).
+    """Return μ and σ of the bound on the misclassification error (docs/theory/logistic.md).
 
+    Parameters
+    ----------
+    dimension : int
+        Number of coefficients, the intercept included.
+    norm : float
+        Bound β on the length of the coefficients.
+    failure : float
+        Probability with which the bound may fail.
+
+    Returns
+    -------
+    tuple[float, float]
+        μ and σ (Theorem 3).
+
+    Raises
+    ------
+    InvalidParameter
+        A number cannot be used.
+
+    Examples
+    --------
     >>> [round(constant) for constant in constants(30, norm=5.0)]
     [23, 570]
     """

@@ -426,8 +426,31 @@ SMALLEST_STEP = 1e-12
 def continuous(
     virtual: ArrayLike, mu: float, sigma: float, trade_off: float
 ) -> tuple[Floats, float]:
-    """Returns the ε ≥ 0 that minimise (μ‖ε‖ + σ)/Σε + γΣΨε, and the least value.
+    """Return the ε ≥ 0 that minimise (μ‖ε‖ + σ)/Σε + γΣΨε, and the least value.
 
+    Parameters
+    ----------
+    virtual : ArrayLike
+        Ψ by seller.
+    mu : float
+        μ of the bound.
+    sigma : float
+        σ of the bound.
+    trade_off : float
+        γ > 0.
+
+    Returns
+    -------
+    tuple[Floats, float]
+        ε by seller, and the value.
+
+    Raises
+    ------
+    InvalidParameter
+        A number cannot be used.
+
+    Examples
+    --------
     >>> epsilon, value = continuous([1.0, 1.0], mu=0.5, sigma=2.0, trade_off=1.0)
     >>> [round(e, 6) for e in epsilon.tolist()]
     [0.707107, 0.707107]

@@ -69,7 +69,18 @@ class Prior:
             )
 
     def cdf(self, cost: ArrayLike) -> Floats:
-        """Returns the probability of a cost of at most this, given that it lies in the range."""
+        """Return the probability of a cost of at most this, given that it lies in the range.
+
+        Parameters
+        ----------
+        cost : ArrayLike
+            Costs.
+
+        Returns
+        -------
+        Floats
+            A probability each.
+        """
         x = np.clip(np.asarray(cost, dtype=np.float64), self._lower_edge, self.high)
         return np.asarray(
             np.clip(
@@ -102,25 +113,107 @@ def to_number(value: Any) -> float:
 
 
 def uniform(low: float, high: float) -> Prior:
-    """Every cost between low and high is equally likely."""
+    """Return the law by which every cost between low and high is equally likely.
+
+    Parameters
+    ----------
+    low : float
+        The lowest cost.
+    high : float
+        The highest cost.
+
+    Returns
+    -------
+    Prior
+        The law of costs.
+
+    Raises
+    ------
+    InvalidInput
+        A number cannot be used.
+    """
     return Prior("uniform", (), to_number(low), to_number(high))
 
 
 def normal(mean: float, deviation: float, low: float, high: float) -> Prior:
-    """A normal law, cut to the range."""
+    """Return a normal law, cut to the range.
+
+    Parameters
+    ----------
+    mean : float
+        The middle before the cut.
+    deviation : float
+        The standard deviation before the cut.
+    low : float
+        The lowest cost.
+    high : float
+        The highest cost.
+
+    Returns
+    -------
+    Prior
+        The law of costs.
+
+    Raises
+    ------
+    InvalidInput
+        A number cannot be used.
+    """
     _refuse_unless(math.isfinite(to_number(mean)), "mean", "finite")
     _refuse_unless(to_number(deviation) > 0, "deviation")
     return Prior("normal", (to_number(mean), to_number(deviation)), to_number(low), to_number(high))
 
 
 def exponential(scale: float, low: float, high: float) -> Prior:
-    """An exponential law, cut to the range."""
+    """Return an exponential law, cut to the range.
+
+    Parameters
+    ----------
+    scale : float
+        The mean before the cut.
+    low : float
+        The lowest cost.
+    high : float
+        The highest cost.
+
+    Returns
+    -------
+    Prior
+        The law of costs.
+
+    Raises
+    ------
+    InvalidInput
+        A number cannot be used.
+    """
     _refuse_unless(to_number(scale) > 0, "scale")
     return Prior("exponential", (to_number(scale),), to_number(low), to_number(high))
 
 
 def lognormal(median: float, deviation: float, low: float, high: float) -> Prior:
-    """A law whose logarithm is normal with this standard deviation, cut to the range."""
+    """Return a law whose logarithm is normal, cut to the range.
+
+    Parameters
+    ----------
+    median : float
+        The median before the cut.
+    deviation : float
+        The standard deviation of the logarithm.
+    low : float
+        The lowest cost.
+    high : float
+        The highest cost.
+
+    Returns
+    -------
+    Prior
+        The law of costs.
+
+    Raises
+    ------
+    InvalidInput
+        A number cannot be used.
+    """
     _refuse_unless(to_number(median) > 0, "median")
     _refuse_unless(to_number(deviation) > 0, "deviation")
     return Prior(
@@ -129,8 +222,27 @@ def lognormal(median: float, deviation: float, low: float, high: float) -> Prior
 
 
 def empirical(seen: ArrayLike, high: float | None = None) -> Prior:
-    """The law of costs seen before, in an earlier market: never the reports that are to be paid.
+    """Return the law of costs seen before: never the reports that are to be paid.
 
+    Parameters
+    ----------
+    seen : ArrayLike
+        Costs in an earlier market.
+    high : float, optional
+        The highest cost; that of those seen if not given.
+
+    Returns
+    -------
+    Prior
+        The law of costs.
+
+    Raises
+    ------
+    InvalidInput
+        A number cannot be used.
+
+    Examples
+    --------
     >>> empirical([1.0, 2.0, 2.0, 4.0]).cdf([1.0, 2.0, 3.0, 4.0]).tolist()
     [0.25, 0.75, 0.75, 1.0]
     """
@@ -151,7 +263,27 @@ def empirical(seen: ArrayLike, high: float | None = None) -> Prior:
 
 
 def given(cdf: Callable[[Any], Any], low: float, high: float) -> Prior:
-    """Any law, by its distribution function, cut to the range."""
+    """Return any law, by its distribution function, cut to the range.
+
+    Parameters
+    ----------
+    cdf : Callable[[Any], Any]
+        The distribution function.
+    low : float
+        The lowest cost.
+    high : float
+        The highest cost.
+
+    Returns
+    -------
+    Prior
+        The law of costs.
+
+    Raises
+    ------
+    InvalidInput
+        A number cannot be used.
+    """
     if not callable(cdf):
         raise InvalidParameter(
             "The law of costs is not a function.",
@@ -171,7 +303,27 @@ class Prices:
 
     @classmethod
     def between(cls, low: float, high: float, steps: int) -> Prices:
-        """Returns steps prices in equal distances, above low and up to high."""
+        """Return prices in equal distances, above low and up to high.
+
+        Parameters
+        ----------
+        low : float
+            Below the first.
+        high : float
+            The last.
+        steps : int
+            How many.
+
+        Returns
+        -------
+        Prices
+            The prices.
+
+        Raises
+        ------
+        InvalidParameter
+            A number cannot be used.
+        """
         _refuse_range(low, high)
         if not (isinstance(steps, int | np.integer) and 1 <= steps <= 2**14):
             raise InvalidParameter(
@@ -184,7 +336,25 @@ class Prices:
 
     @classmethod
     def from_values(cls, prices: ArrayLike) -> Prices:
-        """Returns prices as given, each rounded up by less than a 2^24th of the highest."""
+        """Return prices as given, each rounded up by less than a 2^24th of the highest.
+
+        Parameters
+        ----------
+        prices : ArrayLike
+            The prices.
+
+        Returns
+        -------
+        Prices
+            The prices.
+
+        Raises
+        ------
+        InvalidParameter
+            They are not positive and rising.
+        InvalidBounds
+            The highest is too large or too small for exact sums.
+        """
         values = to_doubles(prices, "prices", "prices").ravel()
         if not (values.size and np.all(np.isfinite(values)) and values[0] >= 0 and values[-1] > 0):
             raise _unordered_prices_error()
@@ -211,8 +381,22 @@ class Prices:
         return np.ldexp(self.whole.astype(np.float64), self.exponent)
 
     def up_to(self, limit: float) -> Prices:
-        """Returns the prices up to a limit, which becomes the last of them unless it lies above
-        all.
+        """Return the prices up to a limit, which becomes the last unless it lies above all.
+
+        Parameters
+        ----------
+        limit : float
+            The limit.
+
+        Returns
+        -------
+        Prices
+            The prices.
+
+        Raises
+        ------
+        InvalidParameter
+            The limit cannot be used.
         """
         values = self.values
         limit = to_number(limit)
@@ -228,18 +412,40 @@ class Prices:
         return Prices.from_values(np.append(values[values < limit], limit))
 
     def step(self, costs: Floats) -> NDArray[np.int64]:
-        """Returns for each report the first price that is not below it; len(self) where there is
-        none.
+        """Return for each report the first price that is not below it.
+
+        Parameters
+        ----------
+        costs : Floats
+            The reports.
+
+        Returns
+        -------
+        NDArray[np.int64]
+            Numbers of prices; len(self) where there is none.
         """
         return np.searchsorted(self.values, costs, side="left").astype(np.int64)
 
 
 def virtual_costs(prior: Prior, prices: Prices) -> Floats:
-    """Returns Ψ, ironed: what a unit of ε bought at each price costs on average, payments for lower
-    costs included.
+    """Return Ψ, ironed: what a unit of ε bought at each price costs on average.
 
     For a uniform law it is g_k + g_{k−1} − low, the middle of a step's 2c − low.
 
+    Parameters
+    ----------
+    prior : Prior
+        The law of costs.
+    prices : Prices
+        The prices.
+
+    Returns
+    -------
+    Floats
+        Ψ by price, payments for lower costs included.
+
+    Examples
+    --------
     >>> virtual_costs(uniform(1.0, 2.0), Prices.from_values([1.25, 1.5, 1.75, 2.0])).round(
     ...     9
     ... ).tolist()

@@ -233,16 +233,18 @@ def _make_cells(payment: float, error: float, epsilon: float) -> list[str]:
 
 
 def _compute_frontier(desk: Workspace, asked: MarketForm) -> Frontier:
-    """Returns error and payment along the whole slider; settled once, while the slider moves."""
+    """Return error and payment along the whole slider, computed once while the slider moves."""
 
-    def settled() -> Frontier:
+    def compute_frontier() -> Frontier:
         reports = asked.read_reports(desk)
         terms = [asked.at(slide) for slide in range(-SLIDER_STEPS, SLIDER_STEPS + 1, SLIDER_STRIDE)]
         return Frontier(
             tuple(_make_point(MarketOutcome(t, reports, t.allocate(reports))) for t in terms)
         )
 
-    found: Frontier = desk.get_cached(("market", asked.table, asked.columns, asked.terms), settled)
+    found: Frontier = desk.get_cached(
+        ("market", asked.table, asked.columns, asked.terms), compute_frontier
+    )
     return found
 
 
