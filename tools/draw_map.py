@@ -51,7 +51,9 @@ CONTENTS = {
     "noise": "the trusted kernel",
     "arrays": "columns in memory",
     "private_files": "files for one owner",
-    "asked": "options of a question",
+    "booking": "pay, then publish",
+    "svg": "pictures",
+    "moved": "old module paths",
     "units": "whole numbers",
     "errors": "one tree",
 }
