@@ -5,16 +5,11 @@ symbol        name
 X̃             design: a column of ones (with fit_intercept), then the features; n×d
 C, C·X̃ = I    linear_map_, public
 σ²            noise_variance
-
-A public linear map of private labels, released with discrete noise on whole numbers
-(docs/theory/labels.md).
-
-symbol            name
-K, d×n            grid.map, whole numbers; C = K·2^grid.map_exponent is the map
-z_i in 0 … N      labels on a grid (grid.values), N = grid.values.cells
-S = K·z           the exact statistic; ⌊S/2^t⌋ after the shift by t bits
-D_l               reach: how far K·z moves in the ℓ1 norm with the labels of person l, a cell each
-b                 scale of the discrete Laplace noise, in shifted units
+K, d×n        grid.map, whole numbers; C = K·2^grid.map_exponent is the map
+z_i in 0 … N  labels on a grid (grid.values), N = grid.values.cells
+S = K·z       the exact statistic; ⌊S/2^t⌋ after the shift by t bits
+D_l           reach: how far K·z moves in the ℓ1 norm with the labels of person l, a cell each
+b             scale of the discrete Laplace noise, in shifted units
 """
 
 from __future__ import annotations
@@ -162,12 +157,10 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         A table of any engine, with columns by name, is read into memory: every row has its own part
         in the map.
         """
-        named: dict[str, Any] = (
-            {"column": y, "table": get_table_label(X)} if isinstance(y, str) else {}
-        )
         source = DataSource.of(self, X, y, epsilon, groups).load()
-        plan, release = make_release(self, read_source(self, source))
-        self.release_ = replace(release, **named)
+        plan, self.release_ = make_release(self, read_source(self, source))
+        if isinstance(y, str):
+            self.release_ = replace(self.release_, column=y, table=get_table_label(X))
         validate_data(
             self, source.table, skip_check_array=True
         )  # keeps the number of features and their names
@@ -186,9 +179,7 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         return np.asarray(self.intercept_ + rows @ self.coef_)
 
     def plan(self, X: Any, epsilon: Any, groups: Any = None) -> Plan:
-        """What it will cost whom, and how accurate it will be; features are public, and no label is
-        needed.
-        """
+        """What it will cost whom, and how accurate it will be; no label is needed."""
         source = DataSource.of_columns(self, X, None, epsilon, groups)
         design = self._make_design(source.table)
         budgets = make_budgets(source.epsilon, source.owners, len(design.rows))
@@ -312,10 +303,9 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
 
     def _check_sensitivity(self) -> None:
         if not is_one_of(self.sensitivity, SOLVERS):
+            known = " and ".join(SOLVERS)
             raise InvalidParameter(
-                "There is no such sensitivity.",
-                f"There are {' and '.join(SOLVERS)}.",
-                "Choose one.",
+                "There is no such sensitivity.", f"There are {known}.", "Choose one."
             )
 
     def _make_design(self, X: Any) -> Design:
