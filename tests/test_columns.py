@@ -18,7 +18,7 @@ import pytest
 import sottovoce as sv
 from seams import seeded, silent, without_names
 from sottovoce import errors
-from sottovoce.data.budget_table import scale_budgets
+from sottovoce.data.census import scale_budgets
 from sottovoce.data.kernels import GroupLookup
 
 N = 1200

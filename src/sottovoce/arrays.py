@@ -86,7 +86,7 @@ def to_matrix(table: Any, recoding: Any, expected: int | None = None) -> Floats:
     else:
         features = recoding.features
     factors = any(feature.levels for feature in features)
-    if factors or (features and recoding.by_name and list_feature_names(table) is not None):
+    if factors or (_have_names(features) and list_feature_names(table) is not None):
         raw = _read_by_name(table, features)
     else:
         raw = _read_by_position(table, expected)
@@ -98,6 +98,13 @@ def to_matrix(table: Any, recoding: Any, expected: int | None = None) -> Floats:
     for j, constant in constants:
         raw[np.isnan(raw[:, j]), j] = constant
     return raw
+
+
+def _have_names(features: Any) -> bool:
+    """Whether features have names of their own, by which a table's columns are found whatever
+    their order.
+    """
+    return [f.name for f in features] != [f"x{j}" for j in range(len(features))]
 
 
 def _read_by_name(table: Any, features: Any) -> Floats:

@@ -574,3 +574,23 @@ def _refuse_few_rows(rows: int) -> None:
             "Collect more rows before asking.",
             parameter="table",
         )
+
+
+def refuse_another_order(epsilon: Any, owners: Any, *tables: Any) -> None:
+    """Refuses a Series of ε by row whose index says that it is in another order, or that it is by
+    person.
+    """
+    given = series_to_mapping(epsilon)
+    indices = [table.index for table in tables if hasattr(getattr(table, "index", None), "equals")]
+    if given is None or not indices or any(epsilon.index.equals(index) for index in indices):
+        return
+    by_name = owners is None and all(isinstance(name, str) for name in given)
+    if by_name or any(len(index) == len(given) and set(index) == set(given) for index in indices):
+        raise InvalidParameter(
+            "It is not clear which ε belongs to which row: the Series has another index than the "
+            "table.",
+            "Budgets by row are in the order of the rows; budgets by person need the owner of "
+            "each row.",
+            "Pass epsilon.to_numpy() if it is in the order of the rows, or groups= with the "
+            "owners.",
+        )

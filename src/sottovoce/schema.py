@@ -29,7 +29,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sottovoce.arrays import Array, Floats, is_missing, to_column
-from sottovoce.errors import InvalidBounds, InvalidData, InvalidParameter, InvalidSchema
+from sottovoce.errors import (
+    InvalidBounds,
+    InvalidData,
+    InvalidParameter,
+    InvalidSchema,
+    MissingColumn,
+)
 
 Interval = tuple[float, float]
 
@@ -620,3 +626,47 @@ def _read_levels(schema: Schema) -> tuple[str, ...]:
             parameter="schema.label",
         )
     return tuple(entry.levels)
+
+
+def choose_budget_column(schema: Schema, names: list[str] | None, epsilon: Any) -> str | None:
+    """Returns the column of budgets of a table in memory: the one that was named, or the schema's
+    where no ε is given.
+    """
+    if isinstance(epsilon, str) and names is not None:
+        return epsilon
+    if epsilon is not None or schema.budget is None:
+        return None
+    if names is None or schema.budget not in names:
+        raise MissingColumn(
+            f"The schema names a column of budgets, {schema.budget!r}, that this table does not "
+            "have.",
+            "Everybody's own ε is in that column.",
+            "Pass a table that has it, or pass epsilon=.",
+        )
+    return schema.budget
+
+
+def no_label_error() -> InvalidSchema:
+    """What is said where a model is asked for and no label is named."""
+    return InvalidSchema(
+        "There is no schema, or it does not say which column is the label.",
+        "A model needs a label and features with their ranges or levels, from public knowledge.",
+        'Write one with `sottovoce schema draft`, fill it in, and add label = "..." to it.',
+        parameter="schema.label",
+    )
+
+
+def refuse_no_classes(label: str, described: Column | None) -> None:
+    """Refuses a label that is no factor with two or more levels, all different."""
+    if described is None or described.kind != "factor":
+        levels: tuple[str, ...] = ()
+    else:
+        levels = described.levels
+    if len(set(map(format_class, levels))) < max(len(levels), 2):
+        raise InvalidSchema(
+            f"The schema does not give {label!r} two or more levels, all different.",
+            "A label to classify is a factor, and its levels are the classes that can occur, "
+            "from public knowledge.",
+            f'Write kind = "factor" and levels = ["...", "..."] under [columns.{label}].',
+            parameter="schema.columns",
+        )

@@ -13,7 +13,7 @@ import pytest
 
 from ledgers.crashes import lost_or_free, run_and_die
 from ledgers.places import PROCESSES, race, release
-from sottovoce import errors, session
+from sottovoce import errors, ledger
 from sottovoce.ledgers import sql_reading
 from sottovoce.ledgers.keyfile import LedgerKeyFile
 from sottovoce.ledgers.sql_ledger import SqlLedger
@@ -59,7 +59,7 @@ def test_a_ledger_that_charges_after_the_answer_is_caught_by_a_kill(in_file, mon
 
     def later(self, key, request, amounts, *, outside=False):
         self.owed = (request, amounts)
-        return session.Reservation(key, request, "reserved", 0, "0" * 64, fresh=True)
+        return ledger.Reservation(key, request, "reserved", 0, "0" * 64, fresh=True)
 
     def afterwards(self, key, text):
         reserve(self, key, *self.owed)

@@ -98,13 +98,20 @@ def audit_from_table(
     from sottovoce.accounting.profiles import check_delta
     from sottovoce.audit import inputs, rebuilding
     from sottovoce.audit.instance_losses import PerInstance
+    from sottovoce.data.encoding import Recoding
+    from sottovoce.data.readers import Label
+    from sottovoce.data.source import describe_rows
 
     level = float(check_delta(delta))
     (_, model) = rebuilding.find_release(release)
     if inputs.has_equal_weights(release):
         source = replace(source, epsilon=1.0, budget=None)
     source = source.for_regression()
-    dataset = source.read(source.describe_model(), watch)
+    schema = source.features
+    column = source.find_label()
+    low, high = schema.interval(column)
+    rows = describe_rows(Label(column, low, high, source.missing), Recoding.of_schema(schema))
+    dataset = source.read(rows, watch)
     return PerInstance(inputs.read_rows_input(release, model, dataset), level)
 
 

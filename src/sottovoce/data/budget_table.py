@@ -10,7 +10,7 @@ rows is no harm.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from sottovoce import units
 from sottovoce.arrays import Array, has_nameless
-from sottovoce.budgets import Budgets, read_amounts_by_person, series_to_mapping
+from sottovoce.budgets import Budgets, read_amounts_by_person
 from sottovoce.data.engine import (
     DEFAULT_TEXT_FORMAT,
     Engine,
@@ -30,7 +30,6 @@ from sottovoce.data.kernels import GroupLookup, NameIndex, as_array
 from sottovoce.errors import (
     DuplicatePeople,
     InvalidParameter,
-    MissingColumn,
     TooFewRows,
     UnknownPeople,
 )
@@ -210,44 +209,6 @@ def _to_text(people: Array | list[Any]) -> Array:
     return np.array([str(person) for person in names], dtype=object)
 
 
-def refuse_another_order(epsilon: Any, owners: Any, *tables: Any) -> None:
-    """Refuses a Series of ε by row whose index says that it is in another order, or that it is by
-    person.
-    """
-    given = series_to_mapping(epsilon)
-    indices = [table.index for table in tables if hasattr(getattr(table, "index", None), "equals")]
-    if given is None or not indices or any(epsilon.index.equals(index) for index in indices):
-        return
-    by_name = owners is None and all(isinstance(name, str) for name in given)
-    if by_name or any(len(index) == len(given) and set(index) == set(given) for index in indices):
-        raise InvalidParameter(
-            "It is not clear which ε belongs to which row: the Series has another index than the "
-            "table.",
-            "Budgets by row are in the order of the rows; budgets by person need the owner of "
-            "each row.",
-            "Pass epsilon.to_numpy() if it is in the order of the rows, or groups= with the "
-            "owners.",
-        )
-
-
-def choose_budget_column(schema: Schema, names: list[str] | None, epsilon: Any) -> str | None:
-    """Returns the column of budgets of a table in memory: the one that was named, or the schema's
-    where no ε is given.
-    """
-    if isinstance(epsilon, str) and names is not None:
-        return epsilon
-    if epsilon is not None or schema.budget is None:
-        return None
-    if names is None or schema.budget not in names:
-        raise MissingColumn(
-            f"The schema names a column of budgets, {schema.budget!r}, that this table does not "
-            "have.",
-            "Everybody's own ε is in that column.",
-            "Pass a table that has it, or pass epsilon=.",
-        )
-    return schema.budget
-
-
 def select_tiers(schema: Schema, budget: Any) -> Mapping[str, float]:
     """Returns the price list: it is that of the schema's own column of budgets, not of another that
     was named.
@@ -262,21 +223,3 @@ def convert_tiers(column: Any, tiers: Mapping[str, float]) -> Any:
     if tiers:
         return Budgets.tiers(tiers, column).epsilon
     return column
-
-
-def scale_budgets(
-    budgets: Budgets, owner: GroupLookup, share: float
-) -> tuple[Budgets, GroupLookup]:
-    """Returns the budgets of a release that may spend this share of them, rounded down."""
-    if not 0 < share <= 1:
-        raise InvalidParameter(
-            "The share is not above 0 and up to 1.",
-            "It is a part of what everybody grants.",
-            "",
-            parameter="share",
-        )
-    if share == 1:
-        return budgets, owner
-    granted = budgets.by_person(budgets.kinds.epsilon)
-    lowered = budgets.with_grants((granted * share).astype(granted.dtype))
-    return lowered, replace(owner, codes=lowered.codes)

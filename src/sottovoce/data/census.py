@@ -18,7 +18,7 @@ that length is what a large table cannot afford.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,24 @@ def take_census(
     if person is None:
         return _count_by_row(engine, price)
     return _count_by_person(engine, price, person)
+
+
+def scale_budgets(
+    budgets: Budgets, owner: GroupLookup, share: float
+) -> tuple[Budgets, GroupLookup]:
+    """Returns the budgets of a release that may spend this share of them, rounded down."""
+    if not 0 < share <= 1:
+        raise InvalidParameter(
+            "The share is not above 0 and up to 1.",
+            "It is a part of what everybody grants.",
+            "",
+            parameter="share",
+        )
+    if share == 1:
+        return budgets, owner
+    granted = budgets.by_person(budgets.kinds.epsilon)
+    lowered = budgets.with_grants((granted * share).astype(granted.dtype))
+    return lowered, replace(owner, codes=lowered.codes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -140,15 +140,6 @@ class Recoding:
         return cls(tuple(features))
 
     @property
-    def by_name(self) -> bool:
-        """Whether the features have names of their own, by which a table's columns are found
-        whatever their order.
-        """
-        return [feature.name for feature in self.features] != [
-            f"x{j}" for j in range(len(self.features))
-        ]
-
-    @property
     def width(self) -> int:
         """The number of recoded columns, p."""
         return sum(feature.width for feature in self.features)

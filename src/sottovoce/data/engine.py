@@ -45,6 +45,11 @@ Watch = Callable[[int], None]
 
 #: Rows of a batch, at most.
 MAX_BATCH_ROWS = 2**18
+#: Cells of a batch, at most: a wide table comes in batches of fewer rows, which fit the cache and
+#: cost little memory.
+MAX_BATCH_CELLS = 2**20
+#: Rows of a batch are a multiple of this, if there are so many: kernels work on so many at a time.
+BATCH_MULTIPLE = 2**13
 #: Batches in flight a thread, besides the one being read.
 BATCHES_AHEAD = 1
 
@@ -175,6 +180,16 @@ class Dataset:
     budgets: Budgets | None = None  # None until people are counted
     # False where nobody was asked for a budget: what a release costs is then what it promises
     has_grants: bool = True
+
+    def list_number_columns(self) -> tuple[str, ...]:
+        """Returns the columns that are read as numbers, which text files have to be told."""
+        if self.features is None:
+            return (self.value,)
+        features = self.features.recoding.features
+        numbers = tuple(feature.name for feature in features if not feature.levels)
+        if hasattr(self.label, "low"):
+            return (self.value, *numbers)
+        return numbers
 
 
 ENGINE_NAMES = ("arrow", "duckdb", "spark", "dask")
@@ -315,6 +330,14 @@ class _BatchCollector:
 
     def __call__(self, batch: Any) -> list[Any]:
         return [batch.select(list(self.columns))]
+
+
+def choose_batch_rows(columns: tuple[str, ...]) -> int:
+    """Returns how many rows a batch of these columns has, at most."""
+    rows = max(min(MAX_BATCH_ROWS, MAX_BATCH_CELLS // max(len(columns), 1)), 1)
+    if rows > BATCH_MULTIPLE:
+        return rows - rows % BATCH_MULTIPLE
+    return rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -58,11 +58,6 @@ FORMULA_PATTERN = r"^'*[=+\-@\t\r]"
 NUMBER_PATTERN = r"^[+\-]?[0-9]+([.][0-9]+)?$"
 #: A piece that a worker opens has about so many rows, and at least one row group.
 PIECE_ROWS = 2**20
-#: Cells of a batch, at most: a wide table comes in batches of fewer rows, which fit the cache and
-#: cost little memory.
-MAX_BATCH_CELLS = 2**20
-#: Rows of a batch are a multiple of this, if there are so many: kernels work on so many at a time.
-BATCH_MULTIPLE = 2**13
 
 
 def list_files(path: str) -> list[str]:
@@ -144,14 +139,6 @@ def infer_kinds(path: str, text: TextFormat = DEFAULT_TEXT_FORMAT) -> list[tuple
         )
         for field in schema
     ]
-
-
-def choose_batch_rows(columns: tuple[str, ...]) -> int:
-    """Returns how many rows a batch of these columns has, at most."""
-    rows = max(min(engine.MAX_BATCH_ROWS, MAX_BATCH_CELLS // max(len(columns), 1)), 1)
-    if rows > BATCH_MULTIPLE:
-        return rows - rows % BATCH_MULTIPLE
-    return rows
 
 
 def classify_type(kind: Any) -> str:
@@ -427,7 +414,7 @@ def _detect_delimiter(first: list[str]) -> str:
 
 def _make_scan_options(form: Any, columns: tuple[str, ...]) -> dict[str, Any]:
     options: dict[str, Any] = {
-        "batch_size": choose_batch_rows(columns),
+        "batch_size": engine.choose_batch_rows(columns),
         "batch_readahead": 4,
         "fragment_readahead": 1,
     }

@@ -4,10 +4,9 @@
     arrays, data frames, files, tables of a database or a cluster → DataSource → Dataset
 
 A source says which column is asked about, whose the rows are, and where budgets are found. Names
-come from the caller, and what they leave out from a schema; what is missing or contradictory is
-refused before a table is opened. Then the census reads people and budgets, and the estimator reads
-the rest when it has been paid for. Where a schema names a column of people, the promise is to
-people: that each row counts as a person of its own has to be asked for.
+come from the caller, else from a schema; what is missing or contradictory is refused before a table
+is opened. The census reads people and budgets, and an estimator the rest once it is paid for. Where
+a schema names people the promise is to people, unless each row is asked for as a person of its own.
 """
 
 from __future__ import annotations
@@ -25,16 +24,9 @@ from sottovoce.arrays import (
     get_named_column,
     list_feature_names,
 )
-from sottovoce.budgets import Budgets, series_to_mapping
-from sottovoce.data.budget_table import (
-    Grants,
-    choose_budget_column,
-    convert_tiers,
-    refuse_another_order,
-    scale_budgets,
-    select_tiers,
-)
-from sottovoce.data.census import take_census
+from sottovoce.budgets import Budgets, refuse_another_order, series_to_mapping
+from sottovoce.data.budget_table import Grants, convert_tiers, select_tiers
+from sottovoce.data.census import scale_budgets, take_census
 from sottovoce.data.encoding import Recoding
 from sottovoce.data.engine import (
     DEFAULT_TEXT_FORMAT,
@@ -50,8 +42,16 @@ from sottovoce.data.engine import (
 )
 from sottovoce.data.kernels import GroupLookup
 from sottovoce.data.readers import ClassLabel, ColumnReader, Label
-from sottovoce.errors import InvalidBounds, InvalidParameter, InvalidSchema, MissingColumn
-from sottovoce.schema import Bounds, Classes, Column, Schema, Subject, format_class
+from sottovoce.errors import InvalidBounds, InvalidParameter, MissingColumn
+from sottovoce.schema import (
+    Bounds,
+    Classes,
+    Schema,
+    Subject,
+    choose_budget_column,
+    no_label_error,
+    refuse_no_classes,
+)
 
 #: What ``groups`` says where each row is to count as a person of its own, although a schema names
 #: people.
@@ -212,6 +212,12 @@ def _drop_used_columns(
     return X[others]
 
 
+def describe_rows(label: Label | ClassLabel, recoding: Recoding | None = None) -> Dataset:
+    """Returns what is read of a table: one column, or a label and the features of a model."""
+    reader = None if recoding is None else ColumnReader(recoding)
+    return Dataset(UNOPENED, label.column, GroupLookup(), reader, label)
+
+
 @dataclass(frozen=True, eq=False)
 class DataSource:
     """Where budgets and rows come from: a table, and what its columns are for."""
@@ -235,6 +241,7 @@ class DataSource:
     by_row: bool = False
     name: str | None = None  # what the table is called in a release; None: the name of its file
     units: Mapping[str, str] = field(default_factory=dict)  # declared units, by column
+    public: str | None = None  # for a classifier: a table of rows that need no protection
     others: tuple[str, ...] = ()  # columns without a purpose so far, in the table's order
     in_memory: bool = False  # whether what follows are the columns themselves
     labels: Any = None
@@ -261,10 +268,6 @@ class DataSource:
         engine :
             what opens a path; None: what suits it.
 
-        Raises
-        ------
-        InvalidParameter, MissingColumn
-            if something is missing or contradictory.
         """
         if is_read_by_names(find_schema(question), X, y, epsilon, groups):
             return cls.of_table(question, X, y, epsilon, groups, engine)
@@ -383,6 +386,12 @@ class DataSource:
         )
 
     @property
+    def inputs(self) -> tuple[str | Path, ...]:
+        """The files that are read, so that none is written over."""
+        read = (self.table, self.schema, self.public, self.budgets)
+        return tuple(path for path in read if isinstance(path, str | Path))
+
+    @property
     def subject(self) -> Subject:
         """What the question is about, in public words."""
         column = self.column
@@ -413,7 +422,7 @@ class DataSource:
     def for_classification(self) -> Self:
         """Returns the same for a label that is a factor, whose levels are the classes."""
         schema = self._require_schema()
-        _refuse_no_classes(str(schema.label), schema.columns.get(str(schema.label)))
+        refuse_no_classes(str(schema.label), schema.columns.get(str(schema.label)))
         return self._complete_names(schema)._select_features(schema)
 
     def complete(self) -> Self:
@@ -431,7 +440,7 @@ class DataSource:
     def _require_schema(self) -> Schema:
         schema = self._load_schema()
         if schema is None or schema.label is None:
-            raise _no_label_error()
+            raise no_label_error()
         return schema
 
     def _complete_names(self, schema: Schema) -> Self:
@@ -547,34 +556,17 @@ class DataSource:
             )
         return self.others
 
-    def describe_column(self, label: Label) -> Dataset:
-        """Returns what a question about one column reads."""
-        return Dataset(UNOPENED, label.column, GroupLookup(), label=label)
-
-    def describe_regression(self, recoding: Recoding, label: Label | ClassLabel) -> Dataset:
-        """Returns what a regression or a classifier reads."""
-        return Dataset(UNOPENED, label.column, GroupLookup(), ColumnReader(recoding), label)
-
-    def describe_model(self) -> Dataset:
-        """Returns what a regression reads of a table whose schema names the label and the
-        features.
-        """
-        column = self.find_label()
-        schema = self.features or self._require_schema()
-        label = Label(column, *schema.interval(column), self.missing)
-        return self.describe_regression(Recoding.of_schema(schema), label)
-
     def read(self, rows: Dataset, watch: Watch | None = None) -> Dataset:
         """Opens the table, counts people and budgets, and returns the rows with both.
 
         Parameters
         ----------
         rows :
-            what is read of the table, as ``describe_column`` or ``describe_regression`` has it.
+            what is read of the table, as ``describe_rows`` has it.
         watch :
             is told how many rows were read.
         """
-        engine = self._open(_list_number_columns(rows), watch)
+        engine = self._open(rows.list_number_columns(), watch)
         if rows.features is None:
             features: tuple[str, ...] = ()
         else:
@@ -658,43 +650,8 @@ class DataSource:
         )
 
 
-def _no_label_error() -> InvalidSchema:
-    return InvalidSchema(
-        "There is no schema, or it does not say which column is the label.",
-        "A model needs a label and features with their ranges or levels, from public knowledge.",
-        'Write one with `sottovoce schema draft`, fill it in, and add label = "..." to it.',
-        parameter="schema.label",
-    )
-
-
-def _refuse_no_classes(label: str, described: Column | None) -> None:
-    if described is None or described.kind != "factor":
-        levels: tuple[str, ...] = ()
-    else:
-        levels = described.levels
-    if len(set(map(format_class, levels))) < max(len(levels), 2):
-        raise InvalidSchema(
-            f"The schema does not give {label!r} two or more levels, all different.",
-            "A label to classify is a factor, and its levels are the classes that can occur, "
-            "from public knowledge.",
-            f'Write kind = "factor" and levels = ["...", "..."] under [columns.{label}].',
-        )
-
-
 def _is_table(budget: Any) -> bool:
     return is_external_table(budget) or list_feature_names(budget) is not None
-
-
-def _list_number_columns(rows: Dataset) -> tuple[str, ...]:
-    """The columns that are read as numbers, which text files have to be told."""
-    if rows.features is None:
-        return (rows.value,)
-    features = tuple(
-        feature.name for feature in rows.features.recoding.features if not feature.levels
-    )
-    if hasattr(rows.label, "low"):
-        return (rows.value, *features)
-    return features
 
 
 def _refuse_columns_themselves(*said: Any) -> None:

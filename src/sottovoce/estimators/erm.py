@@ -40,7 +40,7 @@ from sottovoce.data.engine import Dataset, get_default_engine
 from sottovoce.data.kernels import GroupLookup
 from sottovoce.data.readers import MATRIX_COLUMN, ClassLabel, EncodedReader, Label
 from sottovoce.data.regression_kernels import MOST_COLUMNS
-from sottovoce.data.source import DataSource, find_schema
+from sottovoce.data.source import DataSource, describe_rows, find_schema
 from sottovoce.errors import InvalidData, InvalidParameter
 from sottovoce.estimator import (
     KIND,
@@ -299,9 +299,9 @@ class ERM(LinearModel):
         """Returns the features and the label that are read of a table."""
         recoding = self._make_recoding(table.list_features(self.bounds))
         label = replace(self._make_label(), column=table.find_label())
-        return table.describe_regression(
-            recoding, replace(label, coded=False) if isinstance(label, ClassLabel) else label
-        )
+        if isinstance(label, ClassLabel):
+            label = replace(label, coded=False)
+        return describe_rows(label, recoding)
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there

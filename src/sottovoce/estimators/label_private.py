@@ -5,16 +5,11 @@ symbol        name
 X̃             design: a column of ones (with fit_intercept), then the features; n×d
 C, C·X̃ = I    linear_map_, public
 σ²            noise_variance
-
-A public linear map of private labels, released with discrete noise on whole numbers
-(docs/theory/labels.md).
-
-symbol            name
-K, d×n            grid.map, whole numbers; C = K·2^grid.map_exponent is the map
-z_i in 0 … N      labels on a grid (grid.values), N = grid.values.cells
-S = K·z           the exact statistic; ⌊S/2^t⌋ after the shift by t bits
-D_l               reach: how far K·z moves in the ℓ1 norm with the labels of person l, a cell each
-b                 scale of the discrete Laplace noise, in shifted units
+K, d×n        grid.map, whole numbers; C = K·2^grid.map_exponent is the map
+z_i in 0 … N  labels on a grid (grid.values), N = grid.values.cells
+S = K·z       the exact statistic; ⌊S/2^t⌋ after the shift by t bits
+D_l           reach: how far K·z moves in the ℓ1 norm with the labels of person l, a cell each
+b             scale of the discrete Laplace noise, in shifted units
 """
 
 from __future__ import annotations
@@ -203,12 +198,11 @@ class LabelPrivateRegression(RegressorMixin, LinearModel):
         ReleaseFailed
             Reading the rows failed; what was charged stays charged.
         """
-        named: dict[str, Any] = (
-            {"column": y, "table": get_table_label(X)} if isinstance(y, str) else {}
-        )
         source = DataSource.of(self, X, y, epsilon, groups).load()
         plan, release = make_release(self, read_source(self, source))
-        self._set_fitted(replace(release, **named))
+        if isinstance(y, str):
+            release = replace(release, column=y, table=get_table_label(X))
+        self._set_fitted(release)
         validate_data(
             self, source.table, skip_check_array=True
         )  # keeps the number of features and their names

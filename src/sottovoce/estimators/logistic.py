@@ -23,7 +23,7 @@ from sottovoce.budgets import BudgetLike, Budgets
 from sottovoce.data.encoding import Recoding, UnitBall
 from sottovoce.data.engine import Dataset
 from sottovoce.data.readers import ClassLabel, UnitBallReader
-from sottovoce.data.source import DataSource, find_schema
+from sottovoce.data.source import DataSource, describe_rows, find_schema
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimator import (
     VALUE,
@@ -230,9 +230,7 @@ class LogisticRegression(ClassifierMixin, LinearModel):
     def rows_of(self, table: DataSource) -> Dataset:
         """Returns the features and the classes that are read of a table."""
         recoding = self._make_recoding(table.list_features(self.bounds))
-        return table.describe_regression(
-            recoding, ClassLabel(table.find_label(), self._get_classes())
-        )
+        return describe_rows(ClassLabel(table.find_label(), self._get_classes()), recoding)
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there

@@ -11,7 +11,7 @@ b               scale of the discrete Laplace noise, in shifted units
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Self
 
@@ -23,7 +23,7 @@ from sottovoce.arrays import ColumnLike, TableLike
 from sottovoce.budgets import BudgetLike, Budgets
 from sottovoce.data.engine import Dataset
 from sottovoce.data.kernels import WeightedSum
-from sottovoce.data.source import DataSource, find_schema
+from sottovoce.data.source import DataSource, describe_rows, find_schema
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimator import (
     VALUE,
@@ -37,7 +37,7 @@ from sottovoce.estimators.loading import load
 from sottovoce.estimators.sklearn_base import BaseEstimator
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import integer
-from sottovoce.noise.grid import Grid, exponent_below, snap_to_grid
+from sottovoce.noise.grid import Grid, MeanGrid, exponent_below, snap_to_grid
 from sottovoce.plan import (
     ASSOCIATION,
     NEGLIGIBLE_INEQUALITY,
@@ -60,23 +60,6 @@ SPARE_BITS = 7
 SCALE_BITS = 40
 #: The answer is a multiple of a power of two below a thousandth of the noise.
 ANSWER_BITS = 10
-
-
-@dataclass(frozen=True)
-class MeanGrid:
-    """Where values, statistic and answer live."""
-
-    values: Grid
-    shift: int
-    answer_exponent: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """The grid as public JSON; every possible answer is a multiple of answer_step."""
-        return {
-            **self.values.to_dict(),
-            "shift": self.shift,
-            "answer_step": math.ldexp(1.0, self.answer_exponent),
-        }
 
 
 class Mean(BaseEstimator):
@@ -229,7 +212,7 @@ class Mean(BaseEstimator):
 
     def rows_of(self, table: DataSource) -> Dataset:
         """Returns the column that is read of a table."""
-        return table.describe_column(make_column_label(self, table.find_column()))
+        return describe_rows(make_column_label(self, table.find_column()))
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets."""

@@ -28,7 +28,7 @@ from sottovoce.budgets import BudgetGroups, BudgetLike, Budgets
 from sottovoce.data.encoding import Recoding, UnitBall
 from sottovoce.data.engine import Dataset
 from sottovoce.data.readers import Label, UnitBallReader
-from sottovoce.data.source import DataSource, find_schema
+from sottovoce.data.source import DataSource, describe_rows, find_schema
 from sottovoce.errors import InvalidData, InvalidParameter
 from sottovoce.estimator import (
     count_declared_columns,
@@ -213,7 +213,7 @@ class Posterior(RegressorMixin, LinearModel):
     def rows_of(self, table: DataSource) -> Dataset:
         """Returns the features and the label that are read of a table."""
         label, recoding = self._make_label_and_recoding(table.list_features(self.bounds))
-        return table.describe_regression(recoding, replace(label, column=table.find_label()))
+        return describe_rows(replace(label, column=table.find_label()), recoding)
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Self
 
@@ -24,7 +24,7 @@ from sottovoce.arrays import ColumnLike, Floats, TableLike
 from sottovoce.budgets import BudgetLike, Budgets
 from sottovoce.data.engine import Dataset
 from sottovoce.data.kernels import WeightedHistogram
-from sottovoce.data.source import DataSource, find_schema
+from sottovoce.data.source import DataSource, describe_rows, find_schema
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimator import (
     VALUE,
@@ -38,7 +38,7 @@ from sottovoce.estimators.loading import load
 from sottovoce.estimators.sklearn_base import BaseEstimator
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import selection
-from sottovoce.noise.grid import Grid
+from sottovoce.noise.grid import Grid, QuantileGrid
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, measure_inequality
 from sottovoce.release import Release
 from sottovoce.schema import BoundsLike, Schema, is_one_of
@@ -223,7 +223,7 @@ class Quantile(BaseEstimator):
 
     def rows_of(self, table: DataSource) -> Dataset:
         """Returns the column that is read of a table."""
-        return table.describe_column(make_column_label(self, table.find_column()))
+        return describe_rows(make_column_label(self, table.find_column()))
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets."""
@@ -333,17 +333,6 @@ class Quantile(BaseEstimator):
             return math.ceil(math.log2(self.cells))
         error = max(2 * weights.noise_ratio, math.sqrt(weights.concentration) / 2)
         return min(max(math.ceil(math.log2(CELLS_PER_ERROR / error)), MIN_BITS), MAX_BITS)
-
-
-@dataclass(frozen=True)
-class QuantileGrid:
-    """The points that can be answered."""
-
-    points: Grid
-
-    def to_dict(self) -> dict[str, Any]:
-        """The grid as public JSON."""
-        return self.points.to_dict()
 
 
 THEOREM = Theorem(

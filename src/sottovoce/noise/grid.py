@@ -139,3 +139,31 @@ def snap_to_grid(value: Fraction, low: float, high: float, exponent: int) -> flo
         max(round(value / step), math.ceil(Fraction(low) / step)), math.floor(Fraction(high) / step)
     )
     return float(index * step)
+
+
+@dataclass(frozen=True)
+class MeanGrid:
+    """Where values, statistic and answer live."""
+
+    values: Grid
+    shift: int
+    answer_exponent: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The grid as public JSON; every possible answer is a multiple of answer_step."""
+        return {
+            **self.values.to_dict(),
+            "shift": self.shift,
+            "answer_step": math.ldexp(1.0, self.answer_exponent),
+        }
+
+
+@dataclass(frozen=True)
+class QuantileGrid:
+    """The points that can be answered."""
+
+    points: Grid
+
+    def to_dict(self) -> dict[str, Any]:
+        """The grid as public JSON."""
+        return self.points.to_dict()

@@ -24,7 +24,7 @@ import numpy as np
 
 from sottovoce import units
 from sottovoce.audit import audit_from_table
-from sottovoce.data.budget_table import scale_budgets
+from sottovoce.data.census import scale_budgets
 from sottovoce.data.engine import get_table_label
 from sottovoce.data.source import DataSource
 from sottovoce.errors import InvalidParameter, InvalidRelease, MissingColumn, UnknownPeople

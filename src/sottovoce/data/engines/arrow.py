@@ -48,7 +48,7 @@ class ArrowEngine:
             yield from files.read_batches(self._rows, columns)
             return
         share = -(-len(self._rows) // engine.count_threads())
-        size = min(files.choose_batch_rows(columns), max(share, MIN_BATCH_ROWS))
+        size = min(engine.choose_batch_rows(columns), max(share, MIN_BATCH_ROWS))
         yield from self._rows.select(list(columns)).to_batches(max_chunksize=size)
 
 

@@ -188,7 +188,7 @@ def _fold_frame(kernel: Kernel[Part], frame: Any) -> PartialResult[Part]:
 
 
 def _split_frame(frame: Any) -> Iterator[Any]:
-    size = files.choose_batch_rows(tuple(frame.columns))
+    size = engine.choose_batch_rows(tuple(frame.columns))
     for start in range(0, len(frame), size):
         yield pa.RecordBatch.from_pandas(frame.iloc[start : start + size], preserve_index=False)
 

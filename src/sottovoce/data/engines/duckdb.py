@@ -72,7 +72,7 @@ class DuckDBEngine:
 
     def _batches(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         wanted = ", ".join(map(_quote_name, columns)) or ROW_EXPRESSION
-        size = files.choose_batch_rows(columns)
+        size = engine.choose_batch_rows(columns)
         reader = _run_query(lambda: self.relation.project(wanted).to_arrow_reader(size))
         try:
             while True:
