@@ -54,7 +54,7 @@ from sottovoce.errors import (
 from sottovoce.guarantee import Guarantee
 from sottovoce.plan import Plan
 from sottovoce.release import Release
-from sottovoce.schema import Bounds, Schema, Subject, to_interval
+from sottovoce.schema import Bounds, Schema, Subject, encode_bounds, to_interval
 
 VALUE = "value"
 KIND = "kind"
@@ -312,17 +312,52 @@ def refuse_invalid_rows(question: Estimator, plan: Plan, rows: Dataset) -> None:
         raise rows.label.refusal() if label else invalid_values_error()
 
 
-def run_release(question: Estimator, plan: Plan, rows: Dataset) -> Release:
+def run_release(question: Estimator, plan: Plan, rows: Dataset, *watch: Any) -> Release:
     """Returns the answer with what it is about and its date, or the one failure that tells
     nothing.
     """
     # Before rows are read: how long an answer takes may depend on them.
     date = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    about = describe_estimator(question, plan, rows)
     try:
-        return question.answer(plan, rows).with_subject(rows.subject, date)
+        release = question.answer(plan, rows, *watch).with_subject(rows.subject, date)
+        return replace(release, estimator=about)
     except Exception:
         pass  # raised below, outside the handler, so that nothing of the cause is carried along
     raise ReleaseFailed()
+
+
+def describe_estimator(question: Estimator, plan: Plan, rows: Dataset) -> dict[str, Any]:
+    """Return what a release says about the estimator that made it: its class and its bounds.
+
+    Parameters
+    ----------
+    question :
+        the estimator.
+    plan :
+        of the release.
+    rows :
+        what it reads; their values are not looked at.
+
+    Returns
+    -------
+    dict
+        public facts, from which the estimator can be rebuilt together with its parameters.
+    """
+    bounds = getattr(question, "bounds", None)
+    if rows.features is None and rows.label is not None:
+        bounds = (rows.label.low, rows.label.high)
+    features = plan.parameters.get("features", ())
+    names = {name["name"] for name in features if isinstance(name, dict)}
+    about: dict[str, Any] = {"name": type(question).__name__}
+    if isinstance(bounds, Schema):
+        names.add(bounds.label)
+    if bounds is not None:
+        about["bounds"] = encode_bounds(bounds, names)
+    missing = getattr(question, "missing", None)
+    if missing is not None:
+        about["missing"] = float(missing)
+    return about
 
 
 def read_source(

@@ -184,7 +184,7 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         plan = self.plan_for(budgets, rows)
         refuse_invalid_rows(self, plan, rows)
         with report_steps(progress, plan.parameters["steps"]) as watch:
-            release = run_release(_ERMWithProgress(self, watch), plan, rows)  # type: ignore[arg-type]
+            release = run_release(self, plan, rows, watch)
         set_fitted_attributes(self, release, plan.guarantee, X)
         return self
 
@@ -389,18 +389,6 @@ class ERM(BaseEstimator):  # type: ignore[misc]
             tags.estimator_type = "regressor"
             tags.regressor_tags = RegressorTags(poor_score=True)
         return tags
-
-
-@dataclass(frozen=True)
-class _ERMWithProgress:
-    """The question together with whoever watches its steps."""
-
-    question: ERM
-    watch: Callable[[int], None]
-
-    def answer(self, plan: Plan, rows: Dataset) -> Release:
-        """The question's answer, watched."""
-        return self.question.answer(plan, rows, self.watch)
 
 
 def _describe_model(recoding: Recoding, intercept: float, coefficients: Floats) -> dict[str, Any]:
