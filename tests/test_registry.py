@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
@@ -21,7 +22,7 @@ from typer.testing import CliRunner
 import registry_laws
 import sottovoce as sv
 from sottovoce.cli.main import app as command_line
-from sottovoce.errors import InvalidParameter
+from sottovoce.errors import InvalidParameter, InvalidRelease
 from sottovoce.estimator import make_column_label
 from sottovoce.estimators import (
     _BUILT_IN,
@@ -339,3 +340,66 @@ def test_releases_of_every_question_can_be_loaded():
             assert np.array_equal(loaded.predict(X), fitted.predict(X))
         else:
             assert np.array_equal(loaded.value_, fitted.value_)
+
+
+EARLIER = sorted((Path(__file__).parent / "releases").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", EARLIER, ids=lambda path: path.stem)
+def test_a_release_of_an_earlier_version_loads_and_keeps_its_bytes(path):
+    text = path.read_text("utf-8")
+    release = sv.Release.from_json(text)
+    assert release.estimator is None
+    assert release.to_json() == text
+    loaded = sv.load(release)
+    assert type(loaded).from_release(release).release_ == release
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        sv.Bounds(features=([0, 0], [1, 1]), label=(0, 10)),
+        sv.Bounds(norm=2.0, label=(-10, 10)),
+        sv.Schema(
+            {
+                "id": Column("text"),
+                "u": Column("number", 0, 1),
+                "c": Column("factor", levels=("a", "b")),
+                "y": Column("number", 0, 10, missing=3.0),
+            },
+            person="id",
+            label="y",
+        ),
+    ],
+    ids=["box", "norm", "schema"],
+)
+def test_a_release_says_which_bounds_its_estimator_had(bounds):
+    """What is loaded plans the same, to the last bit, also with a constant for missing values."""
+    rng = np.random.default_rng(3)
+    rows = 40
+    y = rng.uniform(0, 10, rows)
+    groups = None
+    if isinstance(bounds, sv.Schema):
+        X = pa.table({"u": rng.uniform(0, 1, rows), "c": ["a", "b"] * (rows // 2)})
+        groups = "rows"
+    else:
+        X = rng.uniform(0, 1, (rows, 2))
+    model = sv.PosteriorSample(bounds=bounds, missing=0.5)
+    model.fit(X, y, epsilon=2.0, groups=groups)
+    loaded = sv.load(sv.Release.from_json(model.release_.to_json()))
+    again = loaded.plan(2.0, groups=groups, rows=rows, n_features=2)
+    assert again.digest == model.release_.certificate.plan_digest
+    told = model.release_.estimator
+    assert told["name"] == "PosteriorSample"
+    assert "id" not in told["bounds"].get("columns", {})
+
+
+def test_a_release_of_nothing_that_is_registered_is_refused(trimmed):
+    release = TrimmedMean(bounds=(0, 1)).fit([0.5] * 30, epsilon=1.0).release_
+    assert sv.load(release).bounds == (0.0, 1.0)
+    with pytest.raises(InvalidRelease):
+        sv.Mean.from_release(release)
+    with pytest.raises(InvalidRelease):
+        sv.load(replace(release, question="another"))
+    with pytest.raises(InvalidRelease):
+        sv.load(replace(release, estimator={"name": "TrimmedMean"}))

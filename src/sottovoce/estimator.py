@@ -43,7 +43,7 @@ from sottovoce.errors import (
 from sottovoce.guarantee import Guarantee
 from sottovoce.plan import Plan
 from sottovoce.release import Release
-from sottovoce.schema import Bounds, Schema, to_interval
+from sottovoce.schema import Bounds, Schema, encode_bounds, to_interval
 
 VALUE = "value"
 KIND = "kind"
@@ -435,10 +435,45 @@ def _run_mechanism(
     # Before rows are read: how long an answer takes may depend on them.
     date = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     try:
-        return estimator.answer(plan, dataset, **options).with_subject(dataset.subject, date)
+        about = describe_estimator(estimator, plan, dataset)
+        release = estimator.answer(plan, dataset, **options)
+        return replace(release.with_subject(dataset.subject, date), estimator=about)
     except Exception:
         pass  # raised below, outside the handler, so that nothing of the cause is carried along
     raise ReleaseFailed()
+
+
+def describe_estimator(estimator: Estimator, plan: Plan, rows: Dataset) -> dict[str, Any]:
+    """Return what a release says about the estimator that made it: its class and its bounds.
+
+    Parameters
+    ----------
+    estimator :
+        the estimator.
+    plan :
+        of the release.
+    rows :
+        what it reads; their values are not looked at.
+
+    Returns
+    -------
+    dict
+        public facts, from which the estimator can be rebuilt together with its parameters.
+    """
+    bounds = getattr(estimator, "bounds", None)
+    if rows.features is None and rows.label is not None:
+        bounds = (rows.label.low, rows.label.high)
+    features = plan.parameters.get("features", ())
+    names = {name["name"] for name in features if isinstance(name, dict)}
+    about: dict[str, Any] = {"name": type(estimator).__name__}
+    if isinstance(bounds, Schema):
+        names.add(bounds.label)
+    if bounds is not None:
+        about["bounds"] = encode_bounds(bounds, names)
+    missing = getattr(estimator, "missing", None)
+    if missing is not None:
+        about["missing"] = float(missing)
+    return about
 
 
 def read_source(estimator: Estimator, source: DataSource, watch: Watch | None = None) -> Dataset:

@@ -41,7 +41,7 @@ from sottovoce.wording import (
 FORMAT = "sottovoce.release/1"
 #: Fields that a release of this format may lack: those of earlier versions do, and data in memory
 #: may have no names.
-OPTIONAL_FIELDS = ("column", "table", "units", "date")
+OPTIONAL_FIELDS = ("column", "table", "units", "date", "estimator")
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,7 @@ class Release:
     table: str | None = None  # what the table is called
     units: dict[str, str] | None = None  # declared units, by column
     date: str | None = None  # when it was made, in UTC
+    estimator: dict[str, Any] | None = None  # the class that made it, and the bounds it was given
 
     @classmethod
     def of(cls, plan: Plan, value: float | list[float] | dict[str, Any]) -> Release:
@@ -528,7 +529,9 @@ def format_date(date: str) -> str:
 
 
 def _refuse_wrong_kinds(release: Release) -> None:
-    """Raises unless names, units and date are text, or are not there."""
+    """Raises unless names, units and date are text, and the estimator is described, or are not
+    there.
+    """
     words = [
         release.column,
         release.table,
@@ -537,6 +540,8 @@ def _refuse_wrong_kinds(release: Release) -> None:
         *release.subject.units.values(),
     ]
     if not all(word is None or isinstance(word, str) for word in words):
+        raise ValueError
+    if not isinstance(release.estimator, dict | None):
         raise ValueError
 
 

@@ -642,6 +642,7 @@ def choose_budget_column(schema: Schema, names: list[str] | None, epsilon: Any) 
             "have.",
             "Everybody's own ε is in that column.",
             "Pass a table that has it, or pass epsilon=.",
+            parameter="epsilon",
         )
     return schema.budget
 
@@ -670,3 +671,64 @@ def refuse_no_classes(label: str, described: Column | None) -> None:
             f'Write kind = "factor" and levels = ["...", "..."] under [columns.{label}].',
             parameter="schema.columns",
         )
+
+
+def encode_bounds(bounds: Any, columns: Collection[str] = ()) -> Any:
+    """Return declared bounds as a release holds them.
+
+    Parameters
+    ----------
+    bounds :
+        a pair, Bounds, or a Schema.
+    columns :
+        of a schema, the columns that are described: those that the release is about.
+
+    Returns
+    -------
+    Any
+        plain values for JSON; None where there are no bounds.
+    """
+    if bounds is None:
+        return None
+    if isinstance(bounds, Schema):
+        described = {name: bounds.columns[name] for name in bounds.columns if name in columns}
+        return {
+            "label": bounds.label,
+            "columns": {name: _encode_column(column) for name, column in described.items()},
+        }
+    if isinstance(bounds, Bounds):
+        content: dict[str, Any] = {}
+        if bounds.features is not None:
+            content["features"] = [np.asarray(limit).tolist() for limit in bounds.features]
+        if bounds.label is not None:
+            content["label"] = list(bounds.label)
+        if bounds.norm is not None:
+            content["norm"] = float(bounds.norm)
+        return content
+    return list(to_interval(bounds))
+
+
+def _encode_column(column: Column) -> dict[str, Any]:
+    content: dict[str, Any] = {"kind": column.kind}
+    for name in ("low", "high", "missing"):
+        number = getattr(column, name)
+        if number is not None:
+            content[name] = float(number)
+    if column.levels:
+        content["levels"] = list(column.levels)
+    return content
+
+
+def decode_bounds(content: Any) -> Any:
+    """Return the bounds that a release holds; a ValueError or TypeError if they are none."""
+    if content is None:
+        return None
+    if isinstance(content, list):
+        return to_interval(content)
+    if "columns" not in content:
+        return Bounds(**content)
+    columns = {
+        name: Column(**{**column, "levels": tuple(column.get("levels", ()))})
+        for name, column in content["columns"].items()
+    }
+    return Schema(columns=columns, label=content["label"])

@@ -1,13 +1,20 @@
-"""Every question of the registry obeys the laws, and nobody in it loses more than their charge."""
+"""Every question of the registry obeys the laws, and nobody in it loses more than their charge.
+
+The audits of one run raise a false alarm with probability at most 7 · 2 · 4e-8 < 1e-6.
+"""
 
 from __future__ import annotations
 
 import pytest
 
 import registry_laws
-from sottovoce.estimators import list_questions
+from sottovoce.estimators import _BUILT_IN
 
-QUESTIONS = list_questions().values()
+#: All but regressions on public features, whose plans need the features; their laws and audits are
+#: in tests/estimators/test_labels.py.
+QUESTIONS = [one for one in _BUILT_IN if "bounds" in one.load_class()().get_params()]
+#: How many answers are drawn every time: a model takes longer, and is audited in its own tests too.
+DRAWS = {"column": 2000, "regression": 200, "classes": 200}
 every_question = pytest.mark.parametrize("question", QUESTIONS, ids=lambda one: one.name)
 
 
@@ -18,6 +25,15 @@ def test_every_question_obeys(law, question):
 
 
 @every_question
-@pytest.mark.parametrize("draws", [500, pytest.param(8000, marks=pytest.mark.long)])
-def test_nobody_loses_more_than_their_charge(question, draws):
-    registry_laws.audit(question, draws)
+def test_nobody_loses_more_than_their_charge(question):
+    registry_laws.audit(question, DRAWS[question.reads])
+
+
+@every_question
+@pytest.mark.long
+def test_nobody_loses_more_than_their_charge_in_many_draws(question):
+    registry_laws.audit(question, 8000)
+
+
+def test_all_but_one_are_held_to_them():
+    assert len(QUESTIONS) == len(_BUILT_IN) - 1

@@ -107,7 +107,7 @@ def audit_from_table(
     if inputs.has_equal_weights(release):
         source = replace(source, epsilon=1.0, budget=None)
     source = source.for_regression()
-    schema = source.features
+    schema = source.require_features()
     column = source.find_label()
     low, high = schema.interval(column)
     rows = describe_rows(Label(column, low, high, source.missing), Recoding.of_schema(schema))

@@ -412,6 +412,12 @@ class DataSource:
             return Classes(label.levels)
         return None
 
+    def require_features(self) -> Schema:
+        """Return the label and the features of a completed model."""
+        if self.features is None:
+            raise no_label_error()
+        return self.features
+
     def for_regression(self) -> Self:
         """Returns the same question, completed, about the label that the schema names and all
         features it describes.

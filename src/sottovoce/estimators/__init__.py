@@ -391,6 +391,7 @@ _BUILT_IN = (
         summary="A model of any convex loss, by noisy gradient descent.",
         hint="Noisy gradient descent on a convex loss.",
         reads="classes",
+        fixed={"delta": 1e-6},
         offered=False,
     ),
 )

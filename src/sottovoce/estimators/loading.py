@@ -17,7 +17,7 @@ from sottovoce.errors import InvalidRelease
 from sottovoce.estimator import set_fitted_attributes
 from sottovoce.estimators import find_question, find_recorded, posterior_mechanism
 from sottovoce.release import Release
-from sottovoce.schema import Bounds, Classes, Column, Schema
+from sottovoce.schema import Bounds, Classes, Column, Schema, decode_bounds
 
 
 def load(release: Release, expected: Any = None) -> Any:
@@ -79,7 +79,9 @@ def _make_estimator(kind: Any, release: Release) -> Any:
     names = kind().get_params()
     arguments = {name: given[name] for name in names if name in given}
     if "bounds" in names:
-        arguments["bounds"] = _rebuild_bounds(release)
+        arguments["bounds"] = _read_bounds(release)
+    if release.estimator is not None and "missing" in names:
+        arguments["missing"] = release.estimator.get("missing")
     adapt = getattr(kind, "_adapt_arguments", None)
     if adapt is not None:
         arguments = adapt(arguments, release)
@@ -159,6 +161,12 @@ def find_norm(release: Release) -> float | None:
     if ball.to_dict() == given["ball"]:
         return radius
     return None
+
+
+def _read_bounds(release: Release) -> Any:
+    if release.estimator is None:  # it was made by an earlier version
+        return _rebuild_bounds(release)
+    return decode_bounds(release.estimator["bounds"])
 
 
 def _rebuild_bounds(release: Release) -> Any:
