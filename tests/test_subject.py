@@ -5,8 +5,8 @@ every door.
 from __future__ import annotations
 
 import json
-import re
 import math
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 

@@ -280,6 +280,13 @@ def _make_audit_job(
     return work
 
 
+audit_routes = [
+    Route("/audit", show_audit_form),
+    Route("/audit", start_audit, methods=["POST"]),
+    Route("/audit/{name}", show_audit),
+]
+
+
 #: The questions whose losses an audit can tell.
 AUDITABLE_QUESTIONS = ("posterior sample", "ridge")
 
@@ -462,6 +469,7 @@ def download_file(request: Request) -> Response:
 
 
 routes = [
+    *audit_routes,
     Route("/question", show_question),
     Route("/question/{table}", show_question),
     Route("/question/{table}/release", start_release, methods=["POST"]),
@@ -469,7 +477,4 @@ routes = [
     Route("/job/{name}/cancel", cancel_job, methods=["POST"]),
     Route("/release", show_release),
     Route("/release/{what}", download_file),
-    Route("/audit", show_audit_form),
-    Route("/audit", start_audit, methods=["POST"]),
-    Route("/audit/{name}", show_audit),
 ]
