@@ -84,14 +84,8 @@ def write_colours(selector: str) -> str:
 
 
 class Picture:
-    """A drawing of bars, lines, dots and words, in units of its own.
-
-    Parameters
-    ----------
-    name
-        What it is a picture of, as a class for style sheets.
-    width, height
-        Its size.
+    """A drawing of bars, lines, dots and words, in units of its own; ``name`` is a class for style
+    sheets.
     """
 
     def __init__(self, name: str, width: float, height: float) -> None:
@@ -144,16 +138,8 @@ class Picture:
             self.add_text(x + away, y, words, "start", "")
 
     def to_svg(self, label: str, *, standalone: bool = False, stretch: bool = False) -> str:
-        """Return the drawing.
-
-        Parameters
-        ----------
-        label
-            What it shows, for those who cannot see it.
-        standalone
-            Whether it carries its own style, for a file or a page of somebody else.
-        stretch
-            Whether it becomes as wide as there is room, at the height that a style sheet gives it.
+        """Return the drawing. ``label`` says what it shows to those who cannot see it; what stands
+        alone carries its own style; what stretches becomes as wide as there is room.
         """
         options = ' preserveAspectRatio="none"' * stretch
         style = ""
@@ -221,20 +207,8 @@ class Axes:
 
 @dataclass(frozen=True)
 class Bar:
-    """One line of a picture of bars.
-
-    Parameters
-    ----------
-    name
-        What stands before the bar.
-    length
-        How long it is, in any unit.
-    value
-        The length in words, which stand behind it.
-    kind
-        Whose it is: "own", "other" or "plain" (not private).
-    part
-        The part of it that is coloured as "own".
+    """One line: a name, a length, the length in words, whose it is ("own", "other" or "plain", not
+    private), and the part of it that is coloured as "own".
     """
 
     name: str
@@ -247,18 +221,8 @@ class Bar:
 def draw_bars(
     title: str, bars: Sequence[Bar], *, floor: float | None = None, narrow: bool = False
 ) -> str:
-    """Return a name, a bar and its length in words on each line, the longest bar of full length.
-
-    Parameters
-    ----------
-    title
-        What they show. It is part of the label, and not drawn.
-    bars
-        The lines.
-    floor
-        A length that none goes below, marked by a thin line.
-    narrow
-        Whether the picture is to be readable on a narrow window as it is.
+    """Return a name, a bar and its length in words on each line, the longest bar of full length; a
+    thin line marks the floor, which none goes below. A narrow one fits a narrow window as it is.
     """
     full = BAR_LENGTH
     name = "bars"
@@ -302,22 +266,8 @@ def draw_histogram(
     across: str,
     standalone: bool = False,
 ) -> str:
-    """Return how many values lie where on a logarithmic axis, with marks.
-
-    Parameters
-    ----------
-    values
-        What is counted; infinite ones are not shown.
-    marks
-        Numbers by the words that are put beside them; only positive and finite ones are shown.
-    label
-        What it shows, for those who cannot see it.
-    unit
-        What is counted, in words.
-    across
-        What the values are, in words.
-    standalone
-        Whether it carries its own style.
+    """Return how many values lie where on a logarithmic axis, with words at the numbers of
+    ``marks``. What is not finite, and marks that are not positive, are not shown.
     """
     finite = values[np.isfinite(values)]
     shown = {words: value for words, value in marks.items() if 0 < value < math.inf}
@@ -375,19 +325,8 @@ def draw_curves(
     up: str,
     standalone: bool = False,
 ) -> str:
-    """Return curves of positive numbers on logarithmic axes; those with a name are dashed, and
-    named where they begin.
-
-    Parameters
-    ----------
-    curves
-        Names and pairs of numbers: across, and up.
-    label
-        What they show, for those who cannot see it.
-    across, up
-        What the numbers are, in words.
-    standalone
-        Whether it carries its own style.
+    """Return curves of positive numbers, across and up, on logarithmic axes; those with a name are
+    dashed, and named where they begin.
     """
     logs = [(name, np.log10(np.array(places))) for name, places in curves if places]
     ends = [(0.0, 1.0), (0.0, 1.0)]

@@ -16,18 +16,8 @@ from sottovoce.svg import PICTURE_STYLE, write_colours
 
 
 def make_page(title: str, body: str, *, style: str = "", private: bool = False) -> str:
-    """Return the page.
-
-    Parameters
-    ----------
-    title
-        What a browser calls it.
-    body
-        What is on it, as HTML.
-    style
-        What it adds to the style of all pages.
-    private
-        Whether it asks search engines to leave it alone.
+    """Return a page with the style of all pages and its own; one that is ``private`` asks search
+    engines to leave it alone.
     """
     head = f"<style>\n{PAGE_STYLE}{style}</style>"
     if private:
