@@ -15,15 +15,18 @@ import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from sottovoce import units
-from sottovoce.arrays import Array, count_dimensions, factorise
+from sottovoce.arrays import Array, ColumnLike, TableLike, count_dimensions, factorise
 from sottovoce.budgets import (
     LEAVE_OUT,
+    BudgetLike,
     Budgets,
+    SupportsByPerson,
     read_amounts_by_person,
     series_to_mapping,
     split_people_and_amounts,
@@ -97,7 +100,7 @@ class Session:
         ledger: str | Ledger | None = None,
         engine: str | None = None,
         short: str = LEAVE_OUT,
-        keys: Any = None,
+        keys: str | PathLike[str] | None = None,
     ) -> None:
         """``ledger``: "sqlite:///books.db", "postgresql://…", or None for books that end with the
         process.
@@ -121,8 +124,8 @@ class Session:
 
     def grant(
         self,
-        budgets: Any,
-        people: Any = None,
+        budgets: Mapping[Any, Any] | SupportsByPerson | ColumnLike,
+        people: ColumnLike | None = None,
         *,
         currency: Currency = "pure epsilon",
         neighbours: Neighbours = "replace",
@@ -280,12 +283,12 @@ class Session:
     def release(
         self,
         question: Estimator,
-        X: Any,
-        y: Any = None,
+        X: TableLike,
+        y: ColumnLike | None = None,
         *,
-        groups: Any = None,
+        groups: ColumnLike | None = None,
         key: str,
-        epsilon: Any = None,
+        epsilon: BudgetLike | None = None,
         name: str | None = None,
     ) -> Release:
         """Answer a question about a table, and charge its people.

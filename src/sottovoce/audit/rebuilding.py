@@ -31,7 +31,7 @@ AUDITABLE_METHODS = ("output", "output-tight")
 POSTERIOR_QUESTIONS = (PosteriorSample.question, AdaptivePosteriorSample.question)
 
 
-def find_release(est: Any) -> tuple[Release, Any]:
+def find_release(est: object) -> tuple[Release, Any]:
     """Returns the release and the estimator of a fitted estimator or of a release; refuses what
     cannot be audited.
     """
@@ -49,7 +49,7 @@ def find_release(est: Any) -> tuple[Release, Any]:
     return release, rebuild_estimator(release) if est.bounds is None else est
 
 
-def _refuse_unauditable(release: Any) -> None:
+def _refuse_unauditable(release: object) -> None:
     if not isinstance(release, Release) or release.question not in AUDITABLE:
         raise unauditable_error()
     if release.question == "ridge" and release.parameters.get("method") not in AUDITABLE_METHODS:
