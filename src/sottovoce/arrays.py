@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sottovoce.errors import MissingColumn, UnequalLengths, UnknownPeople, WrongType
 
@@ -55,7 +55,7 @@ ColumnLike = Sequence[Any] | SupportsArray
 TableLike = ColumnLike | PathLike[str] | HasColumns | HasSchema
 
 
-def to_numbers(values: Any, name: str = "values") -> Floats:
+def to_numbers(values: TableLike, name: str = "values") -> Floats:
     """Returns one column of numbers as float64, missing entries as NaN; refuses text, dates and
     tables.
     """
@@ -141,7 +141,7 @@ def _read_by_position(table: Any, expected: int | None) -> Floats:
     return array.astype(np.float64, copy=False)
 
 
-def to_doubles(values: Any, name: str, parameter: str | None = None) -> Floats:
+def to_doubles(values: ArrayLike, name: str, parameter: str | None = None) -> Floats:
     """Returns a number, or an array of numbers, as doubles; refuses anything else."""
     try:
         return np.asarray(_fill_masked(values), dtype=np.float64)
@@ -155,7 +155,7 @@ def to_doubles(values: Any, name: str, parameter: str | None = None) -> Floats:
     )
 
 
-def list_feature_names(table: Any) -> list[str] | None:
+def list_feature_names(table: object) -> list[str] | None:
     """Returns the names of a data frame's or Arrow table's columns, None for plain arrays."""
     if type(table).__name__ == "LazyFrame":  # polars', which is not imported for this
         raise WrongType(
@@ -172,7 +172,7 @@ def list_feature_names(table: Any) -> list[str] | None:
     return [str(n) for n in names]
 
 
-def list_column_names(data: Any) -> list[Any] | int:
+def list_column_names(data: object) -> list[Any] | int:
     """Returns the names of the columns of a table or of one column, or how many there are where
     they have none.
     """
@@ -202,7 +202,7 @@ def list_column_names(data: Any) -> list[Any] | int:
     return 1
 
 
-def get_column_name(values: Any) -> str | None:
+def get_column_name(values: object) -> str | None:
     """Returns the name that one column has of itself (pandas and polars), None for plain arrays."""
     names = list_feature_names(values)
     if names is not None and len(names) == 1:
@@ -237,7 +237,7 @@ def _number_levels(values: Any, levels: tuple[str, ...]) -> Floats:
     )
 
 
-def _format_level(value: Any) -> str:
+def _format_level(value: object) -> str:
     # A level written as 1 in a schema is often stored as 1.0, where a column has gaps.
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
@@ -269,14 +269,14 @@ def _fill_masked(values: Any) -> Array:
     return array
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: object) -> bool:
     """Whether a cell holds nothing: None, NaN, what is masked, or what pandas has for it."""
     if value is None or value is np.ma.masked or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
-def factorise(values: Any) -> tuple[Array, NDArray[np.int64]]:
+def factorise(values: ColumnLike) -> tuple[Array, NDArray[np.int64]]:
     """Returns the distinct owners in sorted order, and for every row the position of its owner
     among them.
     """
@@ -330,7 +330,7 @@ def check_same_length(expected: int, **columns: Any) -> None:
         )
 
 
-def to_column(values: Any, name: str) -> Array:
+def to_column(values: TableLike, name: str) -> Array:
     """Returns one column as a NumPy array, whatever it came in."""
     array = _convert(values, _column_to_array, name)
     if array.ndim == 2 and array.shape[1] == 1:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -380,6 +380,14 @@ class Budgets:
             The kinds; the shares never add up to more.
         """
         return BudgetGroups(self.kinds.epsilon // parts, self.kinds.rows, self.kinds.people)
+
+
+class SupportsByPerson(Protocol):
+    """What knows an amount for each person: Budgets, or a market's allocation."""
+
+    @property
+    def by_person(self) -> Callable[..., Any]:
+        """Return amounts by person."""
 
 
 #: Who allows how much: ε for all, by row or by person, the name of a column, a table by person.

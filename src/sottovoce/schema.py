@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sottovoce.arrays import Array, Floats, is_missing, to_column
+from sottovoce.arrays import Array, ColumnLike, Floats, is_missing, to_column
 from sottovoce.errors import (
     InvalidBounds,
     InvalidData,
@@ -71,7 +71,7 @@ class Bounds:
             )
 
 
-def is_between(value: Any, low: float, high: float) -> bool:
+def is_between(value: object, low: float, high: float) -> bool:
     """Whether a parameter is a number strictly between two others."""
     if isinstance(value, Real):
         number = _to_float(value)
@@ -80,12 +80,12 @@ def is_between(value: Any, low: float, high: float) -> bool:
     return low < number < high
 
 
-def is_measurable(value: Any) -> bool:
+def is_measurable(value: object) -> bool:
     """Whether a parameter is a positive number with which doubles can still calculate."""
     return is_between(value, 1 / MEASURE, MEASURE)
 
 
-def check_flag(value: Any, name: str) -> bool:
+def check_flag(value: object, name: str) -> bool:
     """Returns a parameter that is true or false; refuses anything else."""
     if not isinstance(value, bool | np.bool_ | int):
         raise InvalidParameter(
@@ -94,7 +94,7 @@ def check_flag(value: Any, name: str) -> bool:
     return bool(value)
 
 
-def is_one_of(value: Any, known: Collection[str]) -> bool:
+def is_one_of(value: object, known: Collection[str]) -> bool:
     """Whether a parameter is one of these words."""
     return isinstance(value, str) and value in known
 
@@ -175,7 +175,7 @@ class Subject:
     units: Mapping[str, str] = field(default_factory=dict)  # by column
 
 
-def set_table_name(subject: Subject, name: Any) -> Subject:
+def set_table_name(subject: Subject, name: object) -> Subject:
     """Returns the subject with the table's name as the caller gives it, if they do."""
     if name is None:
         return subject
@@ -526,7 +526,10 @@ class Classes:
 
     @classmethod
     def from_declaration(
-        cls, classes: Any = None, bounds: Any = None, public_labels: Any = None
+        cls,
+        classes: ColumnLike | None = None,
+        bounds: BoundsLike | None = None,
+        public_labels: ColumnLike | None = None,
     ) -> Classes:
         """The classes as passed; else those of the schema, of public rows, the label's two bounds,
         or (0, 1).
@@ -548,14 +551,14 @@ class Classes:
         """The classes as text, as they stand in a file."""
         return tuple(map(format_class, self.values))
 
-    def find_codes(self, labels: Any) -> Floats:
+    def find_codes(self, labels: ColumnLike) -> Floats:
         """Returns the number of each label's class, NaN for a label that is not declared."""
         given = to_column(labels, "labels")
         if given.dtype.kind in "buif":
             return self._find_number_codes(given)
         return self._find_text_codes(given)
 
-    def codes(self, labels: Any) -> Floats:
+    def codes(self, labels: ColumnLike) -> Floats:
         """Returns the number of each label's class; refuses a label that is not declared, without
         repeating it.
         """
@@ -595,7 +598,7 @@ def undeclared_class_error(classes: Classes) -> InvalidData:
     )
 
 
-def format_class(value: Any) -> str:
+def format_class(value: object) -> str:
     """Returns a class as text; a number without a fraction is written without one, as 1.0 and 1 are
     one class.
     """

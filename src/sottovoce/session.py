@@ -12,12 +12,13 @@ import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from sottovoce import units
-from sottovoce.arrays import Array, count_dimensions, factorise
+from sottovoce.arrays import Array, ColumnLike, TableLike, count_dimensions, factorise
 from sottovoce.booking import (
     FINGERPRINT_PREFIX,
     ArrangeRows,
@@ -31,7 +32,9 @@ from sottovoce.booking import (
 )
 from sottovoce.budgets import (
     LEAVE_OUT,
+    BudgetLike,
     Budgets,
+    SupportsByPerson,
     read_amounts_by_person,
     series_to_mapping,
     split_people_and_amounts,
@@ -87,7 +90,7 @@ class Session:
         ledger: str | Ledger | None = None,
         engine: str | None = None,
         short: str = LEAVE_OUT,
-        keys: Any = None,
+        keys: str | PathLike[str] | None = None,
     ) -> None:
         """``ledger``: "sqlite:///books.db", "postgresql://…", or None for books that end with the
         process.
@@ -118,8 +121,8 @@ class Session:
 
     def grant(
         self,
-        budgets: Any,
-        people: Any = None,
+        budgets: Mapping[Any, Any] | SupportsByPerson | ColumnLike,
+        people: ColumnLike | None = None,
         *,
         currency: Currency = "pure epsilon",
         neighbours: Neighbours = "replace",
@@ -278,12 +281,12 @@ class Session:
     def release(
         self,
         question: Estimator,
-        X: Any,
-        y: Any = None,
+        X: TableLike,
+        y: ColumnLike | None = None,
         *,
-        groups: Any = None,
+        groups: ColumnLike | None = None,
         key: str,
-        epsilon: Any = None,
+        epsilon: BudgetLike | None = None,
         name: str | None = None,
     ) -> Release:
         """Answer a question about a table, and charge its people.

@@ -38,7 +38,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.arrays import Floats, check_same_length, factorise, to_doubles, to_matrix, to_numbers
+from sottovoce.arrays import (
+    ColumnLike,
+    Floats,
+    TableLike,
+    check_same_length,
+    factorise,
+    to_doubles,
+    to_matrix,
+    to_numbers,
+)
 from sottovoce.audit import leverages, rebuilding
 from sottovoce.audit.confidential import STAMP, ConfidentialObject
 from sottovoce.audit.leverages import RidgeFit
@@ -51,7 +60,7 @@ from sottovoce.audit.mechanisms import (
     RadialOutput,
     compute_changes,
 )
-from sottovoce.budgets import Budgets
+from sottovoce.budgets import BudgetLike, Budgets
 from sottovoce.data.encoding import Recoding, UnitBall
 from sottovoce.data.engine import Dataset
 from sottovoce.data.kernels import GroupLookup, invalid_values_error
@@ -97,7 +106,9 @@ def _solve_eigenvalue_moves(square: Floats, values: Floats) -> Floats:
     return high
 
 
-def read_audit_input(est: Any, X: Any, y: Any, epsilon: Any, groups: Any) -> AuditInput:
+def read_audit_input(
+    est: object, X: TableLike, y: ColumnLike, epsilon: BudgetLike | None, groups: ColumnLike | None
+) -> AuditInput:
     """Returns the setting of a fitted estimator, or of a release, and of the rows it was made
     from.
     """
@@ -218,7 +229,7 @@ def _transform_rows(release: Release, values: Floats, labels: Floats) -> tuple[F
     return values.copy(), np.clip((own - middle) / half, -1.0, 1.0)
 
 
-def prepare_rows(release: Release, model: Any, X: Any, y: Any) -> tuple[Floats, Floats]:
+def prepare_rows(release: Release, model: Any, X: TableLike, y: Any) -> tuple[Floats, Floats]:
     """Returns x and y of rows that take no part, as the mechanism would have them."""
     alone = len(y) == 1  # a question is about two rows at least, so one comes twice
     if alone:
@@ -562,7 +573,11 @@ def _compute_added_loss(
 
 
 def read_described_input(
-    est: GaussianOutput | GaussianObjective, X: Any, y: Any, epsilon: Any, groups: Any
+    est: GaussianOutput | GaussianObjective,
+    X: TableLike,
+    y: ColumnLike,
+    epsilon: BudgetLike | None,
+    groups: ColumnLike | None,
 ) -> AuditInput:
     """Returns the setting of rows under a described mechanism; every row weighs one."""
     if epsilon is not None:
@@ -595,7 +610,7 @@ def read_described_input(
     )
 
 
-def clip_rows(bounds: Bounds | None, X: Any, y: Any) -> tuple[Floats, Floats]:
+def clip_rows(bounds: Bounds | None, X: TableLike, y: ColumnLike) -> tuple[Floats, Floats]:
     """Returns features and labels as numbers, those beyond the bounds brought back to them."""
     rows = to_matrix(X, None).astype(np.float64)
     labels = to_numbers(y, "labels")

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from sottovoce.accounting import profiles, renyi
 from sottovoce.accounting.profiles import one_probability
-from sottovoce.arrays import Floats
+from sottovoce.arrays import ColumnLike, Floats, TableLike
 from sottovoce.audit import inputs
 from sottovoce.audit.confidential import (
     STAMP,
@@ -57,11 +57,18 @@ from sottovoce.audit.mechanisms import (
     PosteriorMechanism,
     RadialOutput,
 )
+from sottovoce.budgets import BudgetLike
 from sottovoce.errors import InvalidInput, InvalidParameter
 
 
 def per_instance(
-    est: Any, X: Any, y: Any, delta: float = 1e-6, *, epsilon: Any = None, groups: Any = None
+    est: object,
+    X: TableLike,
+    y: ColumnLike,
+    delta: float = 1e-6,
+    *,
+    epsilon: BudgetLike | None = None,
+    groups: ColumnLike | None = None,
 ) -> PerInstance:
     """Return each row's exact loss to a release, confidentially.
 
@@ -238,7 +245,9 @@ class PerInstance(ConfidentialObject):
         """
         return inputs.find_worst_record(self._setting, self._fit, self.epsilon, self.delta)
 
-    def for_one(self, z: Any, datasets: Iterable[tuple[Any, Any]]) -> ConfidentialArray:
+    def for_one(
+        self, z: tuple[Any, Any], datasets: Iterable[tuple[TableLike, ColumnLike]]
+    ) -> ConfidentialArray:
         """Return ε of one record by being added to each of several data sets.
 
         Parameters
@@ -257,7 +266,7 @@ class PerInstance(ConfidentialObject):
             inputs.compute_record_losses(self._setting, z, datasets, self.delta)
         )
 
-    def replaced(self, i: int, z: Any) -> float:
+    def replaced(self, i: int, z: tuple[Any, Any]) -> float:
         """Return ε between these rows and the same with row i replaced by a record.
 
         Parameters
@@ -287,7 +296,7 @@ class PerInstance(ConfidentialObject):
             )
         return compute_replacement_loss(setting, self._fit, i, z, self.delta)
 
-    def group(self, rows: Any) -> tuple[float, float]:
+    def group(self, rows: ColumnLike) -> tuple[float, float]:
         """Return (ε, δ) of several rows together, as they enter one by one (theorem 11).
 
         Parameters
@@ -556,7 +565,7 @@ PEOPLE_CHUNK = 256
 
 
 def compute_replacement_loss(
-    setting: AuditInput, fit: RidgeFit, i: int, z: Any, delta: float
+    setting: AuditInput, fit: RidgeFit, i: int, z: tuple[Any, Any], delta: float
 ) -> float:
     """Returns ε between the rows and the same with row i replaced by z, for noise on the
     solution.
@@ -572,7 +581,7 @@ def compute_replacement_loss(
     )
 
 
-def compute_group_loss(setting: AuditInput, rows: Any, delta: float) -> tuple[float, float]:
+def compute_group_loss(setting: AuditInput, rows: ColumnLike, delta: float) -> tuple[float, float]:
     """Returns (ε, δ) of a group: its rows are taken out of the table one by one, each at what it
     then costs.
     """
@@ -599,7 +608,7 @@ def _measure_length(moved: Floats, metric: Floats) -> Floats:
     return np.sqrt(np.maximum([moved @ metric @ moved], 0.0))
 
 
-def _check_row_numbers(setting: AuditInput, rows: Any) -> list[int]:
+def _check_row_numbers(setting: AuditInput, rows: ColumnLike) -> list[int]:
     places = [int(i) for i in np.atleast_1d(np.asarray(rows))]
     if (
         not places

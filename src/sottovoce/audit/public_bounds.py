@@ -23,11 +23,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from sottovoce import wording
 from sottovoce.accounting import profiles, renyi
-from sottovoce.arrays import Floats, to_doubles
+from sottovoce.arrays import ColumnLike, Floats, TableLike, to_doubles
 from sottovoce.audit import inputs, leverages, rebuilding
 from sottovoce.audit.confidential import ConfidentialArray, ConfidentialObject, confidential_error
 from sottovoce.audit.inputs import make_row, split_record
@@ -134,7 +135,9 @@ class _LossBounds(NamedTuple):
     error: Floats
 
 
-def mine(release: Release, record: Any, beta: float = 0.01, *, weight: float | None = None) -> Mine:
+def mine(
+    release: Release, record: tuple[Any, Any], beta: float = 0.01, *, weight: float | None = None
+) -> Mine:
     """Return a bound on one's own row's loss from a published posterior sample alone.
 
     It is for one row, and says nothing about several of one person together.
@@ -179,7 +182,14 @@ def mine(release: Release, record: Any, beta: float = 0.01, *, weight: float | N
     )
 
 
-def bounds(release: Release, X: Any, y: Any, beta: float = 0.01, *, weight: Any = None) -> Floats:
+def bounds(
+    release: Release,
+    X: TableLike,
+    y: ColumnLike,
+    beta: float = 0.01,
+    *,
+    weight: ArrayLike | None = None,
+) -> Floats:
     """Return what ``mine`` says of every row, fit for ``histogram``.
 
     They are not public themselves: each tells something about its row.
@@ -205,7 +215,9 @@ def bounds(release: Release, X: Any, y: Any, beta: float = 0.01, *, weight: Any 
     return _compute_bounds(release, X, y, beta, weight).epsilon
 
 
-def _compute_bounds(release: Release, X: Any, y: Any, beta: float, weight: Any) -> _LossBounds:
+def _compute_bounds(
+    release: Release, X: TableLike, y: ColumnLike, beta: float, weight: ArrayLike | None
+) -> _LossBounds:
     _refuse_other_releases(release, beta)
     rows, labels = inputs.prepare_rows(release, rebuilding.rebuild_estimator(release), X, y)
     if weight is None:
@@ -293,7 +305,7 @@ def _read_common_weight(release: Release) -> float:
     return unit * 2.0 ** min(WEIGHT_BITS, TOTAL_BITS - math.ceil(math.log2(promise["people"])))
 
 
-def _refuse_other_releases(release: Any, beta: Any) -> None:
+def _refuse_other_releases(release: object, beta: object) -> None:
     if not isinstance(release, Release) or not rebuilding.has_posterior_noise(release):
         raise InvalidParameter(
             "Only from a published posterior sample can a loss be bounded.",
@@ -332,7 +344,7 @@ class PublicHistogram:
 
 def histogram(
     bounds: Sequence[Mine] | Floats,
-    edges: Any,
+    edges: ColumnLike,
     epsilon: float,
     *,
     neighbours: Neighbours = "add or remove",

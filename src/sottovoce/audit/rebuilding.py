@@ -16,7 +16,7 @@ from sottovoce.estimators import find_question, is_audited, load
 from sottovoce.release import Release
 
 
-def find_release(est: Any) -> tuple[Release, Any]:
+def find_release(est: object) -> tuple[Release, Any]:
     """Returns the release and the estimator of a fitted estimator or of a release; refuses what
     cannot be audited.
     """
@@ -40,7 +40,7 @@ def find_release(est: Any) -> tuple[Release, Any]:
     return release, est
 
 
-def _refuse_unauditable(release: Any) -> None:
+def _refuse_unauditable(release: object) -> None:
     if not isinstance(release, Release) or not is_audited(release):
         raise unauditable_error()
 

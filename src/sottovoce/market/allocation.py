@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce import units
-from sottovoce.arrays import Floats
+from sottovoce.arrays import ColumnLike, Floats, TableLike
 from sottovoce.budgets import LEAVE_OUT, Budgets
 from sottovoce.data.source import DataSource, is_rows_marker
 from sottovoce.errors import InvalidParameter, UnknownPeople
@@ -136,7 +136,7 @@ class Allocation:
         """
         return replace(self, rule=rule, budget=budget)
 
-    def by_person(self, people: Any = None) -> dict[Any, float]:
+    def by_person(self, people: ColumnLike | None = None) -> dict[Any, float]:
         """Return ε by seller, for Session.grant.
 
         Parameters
@@ -169,7 +169,7 @@ class Allocation:
             )
         return dict(zip(names, self.epsilon.tolist(), strict=True))
 
-    def budgets(self, groups: Any = None) -> Budgets:
+    def budgets(self, groups: ColumnLike | None = None) -> Budgets:
         """Return the budgets of rows: row i is seller i's, or ``groups`` name the sellers.
 
         Whoever sells nothing is left out: their rows are not read.
@@ -188,7 +188,9 @@ class Allocation:
             return Budgets.of(self.epsilon, self.names, zero=LEAVE_OUT)
         return Budgets.of(self.by_person(), groups, zero=LEAVE_OUT)
 
-    def train(self, model: Any, X: Any, y: Any, groups: Any = None) -> Any:
+    def train(
+        self, model: Any, X: TableLike, y: ColumnLike, groups: ColumnLike | None = None
+    ) -> Any:
         """Return a model that is fitted with exactly these budgets.
 
         Sellers have sold pure ε, by replacement of all their rows. An estimator that promises
@@ -276,7 +278,7 @@ class Allocation:
             )
         return "\n".join([*lines, "Reported costs are not protected: payments reveal them."])
 
-    def explain(self, seller: Any) -> str:
+    def explain(self, seller: object) -> str:
         """Return why a seller is paid this, and why another report would not have paid.
 
         Parameters
@@ -333,7 +335,7 @@ class Allocation:
             return list(range(len(self.units)))
         return list(self.names)
 
-    def _find_seller(self, seller: Any) -> int:
+    def _find_seller(self, seller: object) -> int:
         if (
             self.names is None
             and isinstance(seller, int | np.integer)
@@ -395,7 +397,9 @@ class Allocation:
         return lines
 
 
-def _find_promise(estimator: Any, X: Any, y: Any, budgets: Budgets) -> tuple[str, str] | None:
+def _find_promise(
+    estimator: Any, X: TableLike, y: ColumnLike, budgets: Budgets
+) -> tuple[str, str] | None:
     """Returns the currency and the neighbours of what an estimator promises; None if it cannot be
     planned.
     """

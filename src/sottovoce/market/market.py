@@ -24,9 +24,10 @@ from typing import Any
 
 import numpy as np
 import scipy
+from numpy.typing import ArrayLike
 
 from sottovoce import units
-from sottovoce.arrays import Floats, check_same_length, to_doubles, to_numbers
+from sottovoce.arrays import ColumnLike, Floats, check_same_length, to_doubles, to_numbers
 from sottovoce.errors import InvalidBounds, InvalidParameter, MissingValues
 from sottovoce.market.allocation import Allocation, Frontier, Point
 from sottovoce.market.optimiser import Buyer, continuous
@@ -116,7 +117,7 @@ class Market:
         k, to buy at most k/m of the total from anybody.
     """
 
-    costs: Any
+    costs: Mapping[Any, float] | ColumnLike
     _: KW_ONLY
     cost_range: tuple[float, float] | None = None
     trade_off: float
@@ -125,10 +126,10 @@ class Market:
     dimension: int | None = None
     norm: float = 1.0
     failure: float = 0.05
-    cap: Any = 1.0
-    menu: Any = None
+    cap: ArrayLike = 1.0
+    menu: ArrayLike | None = None
     prior: Prior | Sequence[Prior] | None = None
-    prices: Any = 128
+    prices: int | ArrayLike = 128
     coin: float | None = None
     largest_share: float | None = None
 
@@ -197,7 +198,7 @@ class Market:
             self._buyer, self._totals(), self._coin, coins
         ).with_budget_rule(rule, coins)
 
-    def frontier(self, trade_offs: Any) -> Frontier:
+    def frontier(self, trade_offs: ArrayLike) -> Frontier:
         """Return error bound, payment and total ε at several trade-offs.
 
         Beside it: what the published objective would buy if it saw no data and everybody told it
@@ -321,18 +322,20 @@ class Market:
 
     @cached_property
     def _price_list(self) -> Prices:
-        if np.ndim(self.prices):
-            return Prices.from_values(self.prices)
-        return Prices.between(*self._range, self.prices)
+        prices: Any = self.prices
+        if np.ndim(prices):
+            return Prices.from_values(prices)
+        return Prices.between(*self._range, prices)
 
     @cached_property
     def _limits(self) -> Floats:
         """Limits in billionths, rounded down, one a seller; those that sellers report also to the
         menu.
         """
-        limits = units.round_down(
-            self.cap if np.ndim(self.cap) == 0 else to_numbers(self.cap, "cap"), zero_allowed=True
-        )
+        cap: Any = self.cap
+        if np.ndim(cap):
+            cap = to_numbers(cap, "cap")
+        limits = units.round_down(cap, zero_allowed=True)
         if limits.ndim:
             check_same_length(len(self._reports), cap=limits)
             menu = np.append(0, np.sort(units.round_down(MENU if self.menu is None else self.menu)))

@@ -467,4 +467,7 @@ routes = [
     Route("/job/{name}/cancel", cancel_job, methods=["POST"]),
     Route("/release", show_release),
     Route("/release/{what}", download_file),
+    Route("/audit", show_audit_form),
+    Route("/audit", start_audit, methods=["POST"]),
+    Route("/audit/{name}", show_audit),
 ]
