@@ -34,7 +34,7 @@ def find_release(est: object) -> tuple[Release, Any]:
             parameter="est",
         )
     # A model that was read back from a release of an earlier version has no bounds of its own.
-    if est.bounds is None:
+    if getattr(est, "bounds", None) is None:
         return release, rebuild_estimator(release)
     _refuse_unauditable(release)
     return release, est

@@ -217,7 +217,7 @@ def _read_common_options(
     delimiter: options_module.Delimiter = None,
     encoding: options_module.Encoding = None,
     decimal: options_module.Decimal = ".",
-) -> tuple[TableOptions, options_module.LedgerOptions | None]:
+) -> tuple[Any, options_module.LedgerOptions | None]:
     """The options of every question: whose rows, whose budgets, read by what, and where the
     answer goes.
     """
