@@ -25,7 +25,7 @@ from sottovoce.arrays import Array, list_column_names, list_feature_names
 from sottovoce.data.engine import Dataset
 from sottovoce.data.source import DataSource
 from sottovoce.errors import BudgetExceeded, KeyReused, ReleaseFailed
-from sottovoce.estimator import Estimator, Payment, get_budgets
+from sottovoce.estimator import Estimator, Payment, plan_dataset
 from sottovoce.ledger import Amounts, Ledger, Reservation, list_charges, to_amount
 from sottovoce.ledgers.keyfile import make_release_message
 from sottovoce.plan import Plan, refuse_changed_plan
@@ -179,7 +179,7 @@ class LedgerPayer:
                 arranged = dataset
             else:
                 arranged = self.arrange(granted)
-            return estimator.plan_for(get_budgets(arranged), arranged)
+            return plan_dataset(estimator, arranged)
 
         plan = plan_affordable(self.ledger, self.short, self.people, self.asked, make_plan)
         if self.agreed is not None:
@@ -191,10 +191,10 @@ class LedgerPayer:
 
         None where another release was paid for since the balances were read.
         """
-        if self.on_commit is not None:
-            self.on_commit()
         request = hide_request(self.ledger, self.request)
         amounts = _list_amounts(plan, self.people)
+        if self.on_commit is not None:
+            self.on_commit()
         try:
             made = self.ledger.reserve(self.key, request, amounts)
         except BudgetExceeded:

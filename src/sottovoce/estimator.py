@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Question, the contract of estimators/, and the order of steps that every answer follows.
+"""Estimator, the contract of estimators/, and make_release, the order of steps of every release.
 
-    budgets → plan_for → (the ledger writes the charges) → fit to be read? → answer → Release
+    validate → plan → check rows → reserve → run → publish
 
-A question plans from budgets alone, and answers from rows under a plan. Everything a caller can get
-wrong is refused before the plan is paid for; once rows are being read for the answer, every failure
-looks the same from outside, because why it failed may depend on the data.
+An estimator plans from budgets alone, and answers from rows under a plan. Everything a caller can
+get wrong is refused before people are charged; once rows are being read for the answer, every
+failure looks the same from outside, because why it failed may depend on the data.
+
+Two contracts are called from here although what keeps them lies above: Estimator (estimators/), and
+Payer (booking.py), what pays for a release.
 
 What a fitted model keeps: its release, and what follows from the release alone. Nothing un-noised.
 """
@@ -112,7 +115,7 @@ class NoCharge:
 
     def plan(self, estimator: Estimator, dataset: Dataset) -> tuple[Plan, Dataset]:
         """Returns the plan for everybody in the rows."""
-        return estimator.plan_for(get_budgets(dataset), dataset), dataset
+        return plan_dataset(estimator, dataset), dataset
 
     def reserve(self, plan: Plan) -> Payment:
         """Charges nobody."""
@@ -121,6 +124,11 @@ class NoCharge:
     def publish(self, release: Release, payment: Payment) -> Release:
         """Returns the release as it is."""
         return release
+
+
+def plan_dataset(estimator: Estimator, dataset: Dataset) -> Plan:
+    """Returns the plan for everybody in these rows."""
+    return estimator.plan_for(get_budgets(dataset), dataset)
 
 
 def get_budgets(dataset: Dataset) -> Budgets:

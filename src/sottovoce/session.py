@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Session, the one door: holds the engine and the ledger, and keeps the order of the steps.
+"""Session: an engine and a ledger, and what is granted, charged and released with them.
 
-    plan → is the table fit to be read? → reserve → run → publish
-
-The order of steps is that of estimator.make_release; how a ledger pays for them is in booking.py.
+The order of steps of a release is that of estimator.make_release; how a ledger pays for it is in
+booking.py. plan_from_table and release_from_table plan and release from a source of data, with a
+session or without: for the command line and the page.
 """
 
 from __future__ import annotations
@@ -47,7 +47,13 @@ from sottovoce.errors import (
     InvalidRelease,
     OverdrawnWarning,
 )
-from sottovoce.estimator import Estimator, get_budgets, make_release, read_source
+from sottovoce.estimator import (
+    Estimator,
+    get_budgets,
+    make_release,
+    plan_dataset,
+    read_source,
+)
 from sottovoce.guarantee import Currency, Neighbours
 from sottovoce.ledger import (
     DEFAULT_ACCOUNT,
@@ -588,7 +594,7 @@ class Session:
         tells.
         """
         dataset = arranged(np.full(len(people), AMPLE_UNITS))
-        guarantee = question.plan_for(get_budgets(dataset), dataset).guarantee
+        guarantee = plan_dataset(question, dataset).guarantee
         if guarantee.currency != "pure epsilon":
             raise InvalidParameter(
                 "What people have left is not in ε, or is an ε at δ.",

@@ -33,7 +33,7 @@ from sottovoce.arrays import ColumnLike, Floats, TableLike
 from sottovoce.budgets import LEAVE_OUT, Budgets
 from sottovoce.data.source import DataSource, is_rows_marker
 from sottovoce.errors import InvalidParameter, UnknownPeople
-from sottovoce.estimator import read_source
+from sottovoce.estimator import plan_dataset, read_source
 from sottovoce.market.optimiser import Buyer, Whole
 from sottovoce.market.prior import Prices
 from sottovoce.schema import Bounds, Schema
@@ -419,7 +419,7 @@ def _find_promise(
     if not hasattr(estimator, "plan_for"):
         return None
     dataset = read_source(estimator, DataSource.of(estimator, X, y, budgets))
-    guarantee = estimator.plan_for(dataset.budgets, dataset).guarantee
+    guarantee = plan_dataset(estimator, dataset).guarantee
     return guarantee.currency, guarantee.neighbours
 
 
