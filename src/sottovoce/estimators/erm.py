@@ -61,7 +61,7 @@ from sottovoce.estimators.erm_mechanism import (
     report_steps,
     round_weights,
 )
-from sottovoce.estimators.loading import load
+from sottovoce.estimators.loading import LoadableEstimator
 from sottovoce.estimators.ridge import predict_linear
 from sottovoce.noise.selection import RATE_BITS
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, measure_inequality
@@ -80,7 +80,7 @@ def _has_odds(erm: ERM) -> bool:
     return isinstance(losses.get_loss(erm.loss), losses.LogisticLoss)
 
 
-class ERM(BaseEstimator):  # type: ignore[misc]
+class ERM(LoadableEstimator, BaseEstimator):  # type: ignore[misc]
     """Empirical risk minimisation, each person heard as loudly as their own (ε, δ) allows.
 
     **Question.** Which linear function of the features has the smallest mean loss? Features (and
@@ -313,28 +313,6 @@ class ERM(BaseEstimator):  # type: ignore[misc]
         else:
             measure = r2_score
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
-
-    @classmethod
-    def from_release(cls, release: Release) -> ERM:
-        """Return the fitted model that a published release describes.
-
-        Parameters
-        ----------
-        release :
-            of this estimator.
-
-        Returns
-        -------
-        ERM
-            the model, which predicts.
-
-        Raises
-        ------
-        InvalidRelease
-            if the release is not of this estimator, or parts of it are missing.
-        """
-        model: ERM = load(release, cls)
-        return model
 
     @classmethod
     def _adapt_arguments(cls, arguments: dict[str, Any], release: Release) -> dict[str, Any]:

@@ -53,7 +53,7 @@ from sottovoce.errors import (
     MissingValues,
 )
 from sottovoce.estimator import check_missing_constant, make_budgets, read_values, release_dataset
-from sottovoce.estimators.loading import load
+from sottovoce.estimators.loading import LoadableEstimator
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import integer
 from sottovoce.noise.grid import Grid, exponent_below, power_of_two
@@ -61,7 +61,6 @@ from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, least_squa
 from sottovoce.release import Release
 from sottovoce.schema import Interval, Schema, check_flag, is_between, is_one_of, to_interval
 from sottovoce.solvers import label_map as solver
-from sottovoce.solvers.label_map import Solution
 from sottovoce.solvers.sensitivity import compute_entrywise_norms, compute_norms
 from sottovoce.weights import Weights
 from sottovoce.wording import format_number
@@ -91,7 +90,7 @@ class Design:
         return np.empty((len(batch), 0))
 
 
-class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class LabelPrivateRegression(LoadableEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Linear regression where features are public and labels are private, each person with an ε of
     their own.
 
@@ -170,12 +169,15 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         plan, release = release_dataset(
             self, *read_values(self, given, given.epsilon, given.groups)
         )
-        self._set_fitted(replace(release, **named))
+        self.release_ = replace(release, **named)
         validate_data(
             self, given.X, skip_check_array=True
         )  # keeps the number of features and their names
         self.guarantee_ = plan.guarantee
         self.linear_map_ = np.ldexp(plan.grid.map.astype(np.float64), plan.grid.map_exponent)
+        value: dict[str, Any] = self.release_.value  # type: ignore[assignment]
+        self.intercept_ = float(value["intercept"])
+        self.coef_ = np.array(list(value["coefficients"].values()), dtype=np.float64)
         return self
 
     def predict(self, X: Any) -> Floats:
@@ -238,41 +240,6 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
         coefficients = dict(zip(plan.parameters["features"], values, strict=True))
         return Release.of(plan, {"intercept": intercept, "coefficients": coefficients})
 
-    @classmethod
-    def from_release(cls, release: Release) -> LabelPrivateRegression:
-        """Return the fitted model that a published release describes.
-
-        Parameters
-        ----------
-        release :
-            of this estimator.
-
-        Returns
-        -------
-        LabelPrivateRegression
-            the model, which predicts.
-
-        Raises
-        ------
-        InvalidRelease
-            if the release is not of this estimator, or parts of it are missing.
-        """
-        model: LabelPrivateRegression = load(release, cls)
-        return model
-
-    @classmethod
-    def _adapt_arguments(cls, arguments: dict[str, Any], release: Release) -> dict[str, Any]:
-        low, high = release.parameters["label"]
-        return {**arguments, "label_bounds": (low, high)}
-
-    def _set_fitted(self, release: Release) -> None:
-        """Keeps the release and the model in it."""
-        self.release_ = release
-        value: dict[str, Any] = release.value  # type: ignore[assignment]
-        self.intercept_ = float(value["intercept"])
-        self.coef_ = np.array(list(value["coefficients"].values()), dtype=np.float64)
-        self.n_features_in_ = len(self.coef_)
-
     def _make_plan(self, budgets: Budgets, design: Design) -> Plan:
         low, high = self._get_bounds()
         (_, d) = design.rows.shape
@@ -318,7 +285,7 @@ class LabelPrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[mis
 
     def _solve_map(
         self, budgets: Budgets, design: Design, owner: Integers, ratio: float
-    ) -> Solution:
+    ) -> solver.Solution:
         """The best map; rows of people who grant nothing are not in it."""
         if not is_one_of(self.sensitivity, SOLVERS):
             raise InvalidParameter(
@@ -477,7 +444,7 @@ def _make_weights(D: Integers, found: Calibration, budgets: Budgets) -> Weights:
     )
 
 
-def _describe_optimality(solution: Solution, worth: float) -> dict[str, Any]:
+def _describe_optimality(solution: solver.Solution, worth: float) -> dict[str, Any]:
     """What is known of the map's optimality, in the units of the squared error; public JSON."""
     return {
         "value": worth * solution.value,

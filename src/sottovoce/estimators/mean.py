@@ -26,7 +26,7 @@ from sottovoce.data.kernels import WeightedSum
 from sottovoce.data.source import DataSource, find_schema
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimator import VALUE, load_column, make_budgets, make_column_label, make_release
-from sottovoce.estimators.loading import load
+from sottovoce.estimators.loading import LoadableEstimator
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import integer
 from sottovoce.noise.grid import Grid, exponent_below, snap_to_grid
@@ -70,7 +70,7 @@ class MeanGrid:
         }
 
 
-class Mean(BaseEstimator):  # type: ignore[misc]
+class Mean(LoadableEstimator, BaseEstimator):  # type: ignore[misc]
     """The mean of a bounded column, each person heard as loudly as their own ε allows.
 
     **Question.** What is the mean of a column whose values lie in ``bounds``? Values beyond are
@@ -185,28 +185,6 @@ class Mean(BaseEstimator):  # type: ignore[misc]
             rows.value, plan.grid.values, rows.owner, plan.weights.row, plan.parameters["missing"]
         )
         return Release.of(plan, draw_noisy_values(plan, rows.engine.fold(kernel))[0])
-
-    @classmethod
-    def from_release(cls, release: Release) -> Mean:
-        """Return the answer that a published release describes.
-
-        Parameters
-        ----------
-        release :
-            of this estimator.
-
-        Returns
-        -------
-        Mean
-            with ``value_`` and ``release_``.
-
-        Raises
-        ------
-        InvalidRelease
-            if the release is not of this estimator, or parts of it are missing.
-        """
-        answer: Mean = load(release, cls)
-        return answer
 
     def _estimate_error(
         self, budgets: Budgets, weights: Weights, low: float, high: float, noise: float

@@ -42,7 +42,7 @@ from sottovoce.estimator import (
     set_fitted_attributes,
 )
 from sottovoce.estimators import posterior_mechanism
-from sottovoce.estimators.loading import load
+from sottovoce.estimators.loading import LoadableEstimator
 from sottovoce.estimators.posterior_mechanism import PosteriorWeights
 from sottovoce.estimators.ridge import predict_linear
 from sottovoce.estimators.ridge_errors import PublicFacts, estimate_ridge_error, make_expected_error
@@ -61,7 +61,7 @@ MOST_COLUMNS = 1024
 MOST_CONDITION = 1e30
 
 
-class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class Posterior(LoadableEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """What both kinds of posterior sample share."""
 
     question: ClassVar[str]
@@ -180,27 +180,6 @@ class Posterior(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "coef_")
         raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
         return predict_linear(self._recoding, raw, self.intercept_, self.coef_)
-
-    @classmethod
-    def from_release(cls, release: Release) -> Any:
-        """Return the fitted model that a published release describes.
-
-        Parameters
-        ----------
-        release :
-            of this estimator.
-
-        Returns
-        -------
-        Any
-            the model, which predicts.
-
-        Raises
-        ------
-        InvalidRelease
-            if the release is not of this estimator, or parts of it are missing.
-        """
-        return load(release, cls)
 
     def _make_plan(self, budgets: Budgets, recoding: Recoding, granted: bool) -> Plan:
         self._refuse_unknown()

@@ -27,7 +27,7 @@ from sottovoce.data.kernels import WeightedHistogram
 from sottovoce.data.source import DataSource, find_schema
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimator import VALUE, load_column, make_budgets, make_column_label, make_release
-from sottovoce.estimators.loading import load
+from sottovoce.estimators.loading import LoadableEstimator
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import selection
 from sottovoce.noise.grid import Grid
@@ -52,7 +52,7 @@ CHOICES: dict[str, Callable[[NDArray[np.int64], int], int]] = {
 }
 
 
-class Quantile(BaseEstimator):  # type: ignore[misc]
+class Quantile(LoadableEstimator, BaseEstimator):  # type: ignore[misc]
     """Quantiles of a bounded column, each person heard as loudly as their own ε allows.
 
     **Question.** Below which value do ``q`` of the rows lie? ``q`` may be a list; the budget is
@@ -191,28 +191,6 @@ class Quantile(BaseEstimator):  # type: ignore[misc]
             rows.value, grid, rows.owner, plan.weights.row, plan.parameters["missing"]
         )
         return Release.of(plan, draw_noisy_values(plan, rows.engine.fold(kernel)))
-
-    @classmethod
-    def from_release(cls, release: Release) -> Quantile:
-        """Return the answer that a published release describes.
-
-        Parameters
-        ----------
-        release :
-            of this estimator.
-
-        Returns
-        -------
-        Quantile
-            with ``value_`` and ``release_``.
-
-        Raises
-        ------
-        InvalidRelease
-            if the release is not of this estimator, or parts of it are missing.
-        """
-        answer: Quantile = load(release, cls)
-        return answer
 
     def _get_targets(self) -> list[float]:
         try:

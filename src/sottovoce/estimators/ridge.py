@@ -33,7 +33,7 @@ from sottovoce.estimator import (
     set_fitted_attributes,
 )
 from sottovoce.estimators import ridge_objective, ridge_output, ridge_statistics
-from sottovoce.estimators.loading import load
+from sottovoce.estimators.loading import LoadableEstimator
 from sottovoce.plan import Plan
 from sottovoce.release import Release
 from sottovoce.schema import MEASURE, Interval, check_flag, is_measurable, is_one_of, to_interval
@@ -59,7 +59,7 @@ METHODS: dict[str, Method] = {
 }
 
 
-class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class Ridge(LoadableEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Linear regression, each person heard as loudly as their own ε allows.
 
     **Question.** Which linear function of the features predicts the label? Features and label lie
@@ -215,28 +215,6 @@ class Ridge(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 "Fit with method='statistics', then refit as often as you like.",
             )
         return ridge_statistics.refit_statistics(self, alpha, columns)
-
-    @classmethod
-    def from_release(cls, release: Release) -> Ridge:
-        """Return the fitted model that a published release describes.
-
-        Parameters
-        ----------
-        release :
-            of this estimator.
-
-        Returns
-        -------
-        Ridge
-            the model, which predicts.
-
-        Raises
-        ------
-        InvalidRelease
-            if the release is not of this estimator, or parts of it are missing.
-        """
-        model: Ridge = load(release, cls)
-        return model
 
     def _get_method(self) -> Method:
         if not is_one_of(self.method, METHODS):
