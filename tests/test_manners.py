@@ -115,6 +115,7 @@ def test_public_names_are_frozen():
         "Session",
         "Uniform",
         "Weights",
+        "load",
         "optimal_weights",
     ]
     assert all(getattr(sv, name) is not None for name in dir(sv))

@@ -120,8 +120,10 @@ def commands() -> dict[str, list[str]]:
         found[" ".join(words)] = [
             option for parameter in command.params for option in parameter.opts
         ]  # type: ignore[attr-defined]
-        for name, child in getattr(command, "commands", {}).items():
-            visit(child, [*words, name])
+        if hasattr(command, "list_commands"):
+            context = typer.Context(command)
+            for name in command.list_commands(context):
+                visit(command.get_command(context, name), [*words, name])
 
     visit(typer.main.get_command(app), ["sottovoce"])
     return found

@@ -68,7 +68,7 @@ from sottovoce.estimators.erm_mechanism import (
     report_steps,
     round_weights,
 )
-from sottovoce.estimators.loading import load
+from sottovoce.estimators.loading import LoadableEstimator
 from sottovoce.estimators.ridge import predict_linear
 from sottovoce.estimators.sklearn_base import LinearModel
 from sottovoce.noise.selection import RATE_BITS
@@ -88,7 +88,7 @@ def _has_odds(erm: ERM) -> bool:
     return isinstance(losses.get_loss(erm.loss), losses.LogisticLoss)
 
 
-class ERM(LinearModel):
+class ERM(LoadableEstimator, LinearModel):
     """Empirical risk minimisation, each person heard as loudly as their own (ε, δ) allows.
 
     **Question.** Which linear function of the features has the smallest mean loss? Features (and
@@ -433,28 +433,6 @@ class ERM(LinearModel):
         else:
             measure = r2_score
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
-
-    @classmethod
-    def from_release(cls, release: Release) -> ERM:
-        """Return a model that predicts, from a published release alone.
-
-        Parameters
-        ----------
-        release : Release
-            What was published.
-
-        Returns
-        -------
-        ERM
-            The model.
-
-        Raises
-        ------
-        InvalidRelease
-            The release is of another question, or is incomplete.
-        """
-        model: ERM = load(release, cls)
-        return model
 
     @classmethod
     def _adapt_arguments(cls, arguments: dict[str, Any], release: Release) -> dict[str, Any]:

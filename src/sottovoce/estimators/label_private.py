@@ -49,7 +49,7 @@ from sottovoce.errors import (
     MissingValues,
 )
 from sottovoce.estimator import check_missing_constant, make_budgets, make_release, read_source
-from sottovoce.estimators.loading import load
+from sottovoce.estimators.loading import LoadableEstimator
 from sottovoce.estimators.sklearn_base import LinearModel, RegressorMixin
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import integer
@@ -66,7 +66,6 @@ from sottovoce.schema import (
     to_interval,
 )
 from sottovoce.solvers import label_map as solver
-from sottovoce.solvers.label_map import Solution
 from sottovoce.solvers.sensitivity import compute_entrywise_norms, compute_norms
 from sottovoce.weights import Weights
 from sottovoce.wording import format_number
@@ -96,7 +95,7 @@ class Design:
         return np.empty((len(batch), 0))
 
 
-class LabelPrivateRegression(RegressorMixin, LinearModel):
+class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
     """Linear regression where features are public and labels are private, each person with an ε of
     their own.
 
@@ -202,12 +201,15 @@ class LabelPrivateRegression(RegressorMixin, LinearModel):
         plan, release = make_release(self, read_source(self, source))
         if isinstance(y, str):
             release = replace(release, column=y, table=get_table_label(X))
-        self._set_fitted(release)
+        self.release_ = release
         validate_data(
             self, source.table, skip_check_array=True
         )  # keeps the number of features and their names
         self.guarantee_ = plan.guarantee
         self.linear_map_ = np.ldexp(plan.grid.map.astype(np.float64), plan.grid.map_exponent)
+        value: dict[str, Any] = self.release_.value  # type: ignore[assignment]
+        self.intercept_ = float(value["intercept"])
+        self.coef_ = np.array(list(value["coefficients"].values()), dtype=np.float64)
         return self
 
     def predict(self, X: TableLike) -> Floats:
@@ -320,41 +322,6 @@ class LabelPrivateRegression(RegressorMixin, LinearModel):
         coefficients = dict(zip(plan.parameters["features"], values, strict=True))
         return Release.of(plan, {"intercept": intercept, "coefficients": coefficients})
 
-    @classmethod
-    def from_release(cls, release: Release) -> LabelPrivateRegression:
-        """Return the fitted model that a published release describes.
-
-        Parameters
-        ----------
-        release :
-            of this estimator.
-
-        Returns
-        -------
-        LabelPrivateRegression
-            the model, which predicts.
-
-        Raises
-        ------
-        InvalidRelease
-            if the release is not of this estimator, or parts of it are missing.
-        """
-        model: LabelPrivateRegression = load(release, cls)
-        return model
-
-    @classmethod
-    def _adapt_arguments(cls, arguments: dict[str, Any], release: Release) -> dict[str, Any]:
-        low, high = release.parameters["label"]
-        return {**arguments, "label_bounds": (low, high)}
-
-    def _set_fitted(self, release: Release) -> None:
-        """Keeps the release and the model in it."""
-        self.release_ = release
-        value: dict[str, Any] = release.value  # type: ignore[assignment]
-        self.intercept_ = float(value["intercept"])
-        self.coef_ = np.array(list(value["coefficients"].values()), dtype=np.float64)
-        self.n_features_in_ = len(self.coef_)
-
     def _make_plan(self, budgets: Budgets, design: Design) -> Plan:
         low, high = self._get_bounds()
         (_, d) = design.rows.shape
@@ -400,7 +367,7 @@ class LabelPrivateRegression(RegressorMixin, LinearModel):
 
     def _solve_map(
         self, budgets: Budgets, design: Design, owner: Integers, ratio: float
-    ) -> Solution:
+    ) -> solver.Solution:
         """The best map; rows of people who grant nothing are not in it."""
         self._check_sensitivity()
         granted = budgets.kinds.epsilon
@@ -576,7 +543,7 @@ def _make_weights(D: Integers, found: Calibration, budgets: Budgets) -> Weights:
     )
 
 
-def _describe_optimality(solution: Solution, worth: float) -> dict[str, Any]:
+def _describe_optimality(solution: solver.Solution, worth: float) -> dict[str, Any]:
     """What is known of the map's optimality, in the units of the squared error; public JSON."""
     return {
         "value": worth * solution.value,

@@ -7,7 +7,7 @@ rebuilt from the features and the label that it lists, which give the same plan.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,34 @@ from sottovoce.estimator import set_fitted_attributes
 from sottovoce.estimators import find_question, find_recorded, posterior_mechanism
 from sottovoce.release import Release
 from sottovoce.schema import Bounds, Classes, Column, Schema, decode_bounds
+
+
+class LoadableEstimator:
+    """An estimator that can be made again from its release."""
+
+    @classmethod
+    def from_release(cls, release: Release) -> Self:
+        """Return the fitted estimator that a published release describes.
+
+        Parameters
+        ----------
+        release :
+            of this estimator; ``sv.load`` takes one of any.
+
+        Returns
+        -------
+        Self
+            with ``release_`` and what follows from the release alone: ``value_`` of a column;
+            ``coef_``, ``intercept_`` and ``predict`` of a model.
+
+        Raises
+        ------
+        InvalidRelease
+            if the release is not of this estimator, or parts of it are missing or contradict each
+            other.
+        """
+        model: Self = load(release, cls)
+        return model
 
 
 def load(release: Release, expected: Any = None) -> Any:
@@ -82,6 +110,9 @@ def _make_estimator(kind: Any, release: Release) -> Any:
         arguments["bounds"] = _read_bounds(release)
     if release.estimator is not None and "missing" in names:
         arguments["missing"] = release.estimator.get("missing")
+    if "label_bounds" in names:
+        low, high = given["label"]
+        arguments["label_bounds"] = (low, high)
     adapt = getattr(kind, "_adapt_arguments", None)
     if adapt is not None:
         arguments = adapt(arguments, release)
@@ -92,6 +123,11 @@ def _set_fitted(model: Any, release: Release) -> None:
     own = getattr(model, "_set_fitted", None)
     if own is not None:
         own(release)
+    elif isinstance(release.value, dict) and has_public_features(release):
+        model.release_ = release
+        model.intercept_ = float(release.value["intercept"])
+        model.coef_ = np.array(list(release.value["coefficients"].values()), dtype=np.float64)
+        model.n_features_in_ = len(model.coef_)
     elif isinstance(release.value, dict):
         set_fitted_attributes(model, release)
     else:

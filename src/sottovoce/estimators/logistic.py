@@ -36,7 +36,7 @@ from sottovoce.estimator import (
     set_fitted_attributes,
 )
 from sottovoce.estimators import logistic_mechanism
-from sottovoce.estimators.loading import load
+from sottovoce.estimators.loading import LoadableEstimator
 from sottovoce.estimators.logistic_mechanism import LABELS, PersonWeights
 from sottovoce.estimators.sklearn_base import ClassifierMixin, LinearModel
 from sottovoce.guarantee import Guarantee, Neighbours
@@ -55,7 +55,7 @@ ACCOUNTANTS = {
 }
 
 
-class LogisticRegression(ClassifierMixin, LinearModel):
+class LogisticRegression(LoadableEstimator, ClassifierMixin, LinearModel):
     """Logistic regression, each person heard as loudly as their own ε allows.
 
     **Question.** Which linear function of the features tells the classes apart? Features lie in
@@ -343,28 +343,6 @@ class LogisticRegression(ClassifierMixin, LinearModel):
         if odds.ndim == 1:
             return np.column_stack([expit(-odds), expit(odds)])
         return np.asarray(softmax(log_expit(odds), axis=1), dtype=np.float64)
-
-    @classmethod
-    def from_release(cls, release: Release) -> LogisticRegression:
-        """Return the fitted model that a published release describes.
-
-        Parameters
-        ----------
-        release :
-            of this estimator.
-
-        Returns
-        -------
-        LogisticRegression
-            the model, which predicts.
-
-        Raises
-        ------
-        InvalidRelease
-            if the release is not of this estimator, or parts of it are missing.
-        """
-        model: LogisticRegression = load(release, cls)
-        return model
 
     def _make_plan(self, budgets: Budgets, recoding: Recoding) -> Plan:
         classes = self._get_classes()

@@ -33,7 +33,7 @@ from sottovoce.estimator import (
     make_release,
     read_source,
 )
-from sottovoce.estimators.loading import load
+from sottovoce.estimators.loading import LoadableEstimator
 from sottovoce.estimators.sklearn_base import BaseEstimator
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import integer
@@ -62,7 +62,7 @@ SCALE_BITS = 40
 ANSWER_BITS = 10
 
 
-class Mean(BaseEstimator):
+class Mean(LoadableEstimator, BaseEstimator):
     """The mean of a bounded column, each person heard as loudly as their own ε allows.
 
     **Question.** What is the mean of a column whose values lie in ``bounds``? Values beyond are
@@ -244,28 +244,6 @@ class Mean(BaseEstimator):
             rows.value, plan.grid.values, rows.owner, plan.weights.row, plan.parameters["missing"]
         )
         return Release.of(plan, draw_noisy_values(plan, rows.engine.fold(kernel))[0])
-
-    @classmethod
-    def from_release(cls, release: Release) -> Mean:
-        """Return the answer that a published release describes.
-
-        Parameters
-        ----------
-        release :
-            of this estimator.
-
-        Returns
-        -------
-        Mean
-            with ``value_`` and ``release_``.
-
-        Raises
-        ------
-        InvalidRelease
-            if the release is not of this estimator, or parts of it are missing.
-        """
-        answer: Mean = load(release, cls)
-        return answer
 
     def _estimate_error(
         self, budgets: Budgets, weights: Weights, low: float, high: float, noise: float

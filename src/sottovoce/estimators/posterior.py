@@ -41,7 +41,7 @@ from sottovoce.estimator import (
     set_fitted_attributes,
 )
 from sottovoce.estimators import posterior_mechanism
-from sottovoce.estimators.loading import load
+from sottovoce.estimators.loading import LoadableEstimator
 from sottovoce.estimators.posterior_mechanism import PosteriorWeights
 from sottovoce.estimators.ridge import predict_linear
 from sottovoce.estimators.ridge_errors import PublicFacts, estimate_ridge_error, make_expected_error
@@ -69,7 +69,7 @@ MOST_COLUMNS = 1024
 MOST_CONDITION = 1e30
 
 
-class Posterior(RegressorMixin, LinearModel):
+class Posterior(LoadableEstimator, RegressorMixin, LinearModel):
     """What both kinds of posterior sample share."""
 
     question: ClassVar[str]
@@ -267,28 +267,6 @@ class Posterior(RegressorMixin, LinearModel):
         check_is_fitted(self, "coef_")
         raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
         return predict_linear(self._recoding, raw, self.intercept_, self.coef_)
-
-    @classmethod
-    def from_release(cls, release: Release) -> Self:
-        """Return a model that predicts, from a published release alone.
-
-        Parameters
-        ----------
-        release : Release
-            What was published.
-
-        Returns
-        -------
-        Self
-            The model.
-
-        Raises
-        ------
-        InvalidRelease
-            The release is of another question, or is incomplete.
-        """
-        model: Self = load(release, cls)
-        return model
 
     def _make_plan(self, budgets: Budgets, recoding: Recoding, granted: bool) -> Plan:
         self._refuse_unknown()

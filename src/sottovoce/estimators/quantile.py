@@ -34,7 +34,7 @@ from sottovoce.estimator import (
     make_release,
     read_source,
 )
-from sottovoce.estimators.loading import load
+from sottovoce.estimators.loading import LoadableEstimator
 from sottovoce.estimators.sklearn_base import BaseEstimator
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import selection
@@ -60,7 +60,7 @@ CHOICES: dict[str, Callable[[NDArray[np.int64], int], int]] = {
 }
 
 
-class Quantile(BaseEstimator):
+class Quantile(LoadableEstimator, BaseEstimator):
     """Quantiles of a bounded column, each person heard as loudly as their own ε allows.
 
     **Question.** Below which value do ``q`` of the rows lie? ``q`` may be a list; the budget is
@@ -267,28 +267,6 @@ class Quantile(BaseEstimator):
             rows.value, grid, rows.owner, plan.weights.row, plan.parameters["missing"]
         )
         return Release.of(plan, draw_noisy_values(plan, rows.engine.fold(kernel)))
-
-    @classmethod
-    def from_release(cls, release: Release) -> Quantile:
-        """Return the answer that a published release describes.
-
-        Parameters
-        ----------
-        release :
-            of this estimator.
-
-        Returns
-        -------
-        Quantile
-            with ``value_`` and ``release_``.
-
-        Raises
-        ------
-        InvalidRelease
-            if the release is not of this estimator, or parts of it are missing.
-        """
-        answer: Quantile = load(release, cls)
-        return answer
 
     def _get_targets(self) -> list[float]:
         try:

@@ -34,7 +34,7 @@ from sottovoce.estimator import (
     set_fitted_attributes,
 )
 from sottovoce.estimators import ridge_objective, ridge_output, ridge_statistics
-from sottovoce.estimators.loading import load
+from sottovoce.estimators.loading import LoadableEstimator
 from sottovoce.estimators.sklearn_base import LinearModel, RegressorMixin
 from sottovoce.plan import Plan
 from sottovoce.release import Release
@@ -74,7 +74,7 @@ METHODS: dict[str, Method] = {
 }
 
 
-class Ridge(RegressorMixin, LinearModel):
+class Ridge(LoadableEstimator, RegressorMixin, LinearModel):
     """Linear regression, each person heard as loudly as their own ε allows.
 
     **Question.** Which linear function of the features predicts the label? Features and label lie
@@ -331,28 +331,6 @@ class Ridge(RegressorMixin, LinearModel):
                 parameter="method",
             )
         return ridge_statistics.refit_statistics(self, alpha, columns)
-
-    @classmethod
-    def from_release(cls, release: Release) -> Ridge:
-        """Return the fitted model that a published release describes.
-
-        Parameters
-        ----------
-        release :
-            of this estimator.
-
-        Returns
-        -------
-        Ridge
-            the model, which predicts.
-
-        Raises
-        ------
-        InvalidRelease
-            if the release is not of this estimator, or parts of it are missing.
-        """
-        model: Ridge = load(release, cls)
-        return model
 
     def _get_method(self) -> Method:
         if not is_one_of(self.method, METHODS):
