@@ -85,7 +85,7 @@ class Caller:
         return answer.headers, content
 
     def bring(self, file: bytes) -> str:
-        """Returns the number of a table that is laid on the desk."""
+        """Returns the number of a table that is added to the workspace."""
         head = b'Content-Disposition: form-data; name="table"; filename="people.parquet"\r\n\r\n'
         form = b"--edge\r\n" + head + file + b"\r\n--edge--\r\n"
         return str(

@@ -339,38 +339,46 @@ def test_a_market_trains_with_the_sellers_that_the_schema_names():
 
 
 @pytest.fixture
-def desk(tmp_path):
+def workspace(tmp_path):
     TABLE.to_csv(tmp_path / "rows.csv", index=False)
     (tmp_path / "schema.toml").write_text(TOML.format(label="y", grown="text"))
     return tmp_path
 
 
-def at_terminal(desk, question, *words):
-    line = [question, str(desk / "rows.csv"), "--schema", str(desk / "schema.toml"), *words]
-    return CliRunner().invoke(app, ["release", *line, "--out", str(desk / "made.json"), "--force"])
+def at_terminal(workspace, question, *words):
+    line = [
+        question,
+        str(workspace / "rows.csv"),
+        "--schema",
+        str(workspace / "schema.toml"),
+        *words,
+    ]
+    return CliRunner().invoke(
+        app, ["release", *line, "--out", str(workspace / "made.json"), "--force"]
+    )
 
 
 @pytest.mark.parametrize("question", ["mean", "ridge"])
-def test_at_a_terminal_rows_are_people_only_where_that_is_asked_for(desk, question):
-    assert at_terminal(desk, question).exit_code == 0
-    assert json.loads((desk / "made.json").read_text())["guarantee"]["unit"] == "person"
-    assert at_terminal(desk, question, "--person-column", ROWS_MARKER).exit_code == 0
-    assert json.loads((desk / "made.json").read_text())["guarantee"]["unit"] == "row"
-    TABLE.assign(rows=1).to_csv(desk / "rows.csv", index=False)
-    refused = at_terminal(desk, question, "--person-column", ROWS_MARKER)
+def test_at_a_terminal_rows_are_people_only_where_that_is_asked_for(workspace, question):
+    assert at_terminal(workspace, question).exit_code == 0
+    assert json.loads((workspace / "made.json").read_text())["guarantee"]["unit"] == "person"
+    assert at_terminal(workspace, question, "--person-column", ROWS_MARKER).exit_code == 0
+    assert json.loads((workspace / "made.json").read_text())["guarantee"]["unit"] == "row"
+    TABLE.assign(rows=1).to_csv(workspace / "rows.csv", index=False)
+    refused = at_terminal(workspace, question, "--person-column", ROWS_MARKER)
     assert refused.exit_code == 2
     assert "called 'rows'" in refused.stderr
 
 
-def test_at_a_terminal_books_charge_no_rows(desk):
-    assert CliRunner().invoke(app, ["ledger", "init", str(desk / "books.db")]).exit_code == 0
+def test_at_a_terminal_books_charge_no_rows(workspace):
+    assert CliRunner().invoke(app, ["ledger", "init", str(workspace / "books.db")]).exit_code == 0
     refused = at_terminal(
-        desk,
+        workspace,
         "mean",
         "--person-column",
         ROWS_MARKER,
         "--ledger",
-        str(desk / "books.db"),
+        str(workspace / "books.db"),
         "--key",
         "a",
     )

@@ -85,8 +85,8 @@ def temporary(tmp_path, monkeypatch) -> Path:
 
 @linux
 def test_a_table_has_no_name_and_every_reader_in_this_process_reads_it(temporary):
-    desk = Workspace.for_ledger(None)
-    table = desk.tables[save_table(desk, "t.csv", io.BytesIO(TABLE))]
+    workspace = Workspace.for_ledger(None)
+    table = workspace.tables[save_table(workspace, "t.csv", io.BytesIO(TABLE))]
     assert table.path.is_symlink()
     assert os.stat(table.path).st_nlink == 0
     assert table.path.read_bytes() == TABLE
@@ -96,12 +96,12 @@ def test_a_table_has_no_name_and_every_reader_in_this_process_reads_it(temporary
     ).fetchone() == (2,)
     content = io.BytesIO()
     pq.write_table(pa.table({"id": ["a", "b"], "v": [1.0, 2.0]}), content)
-    other = desk.tables[save_table(desk, "t.parquet", content)]
+    other = workspace.tables[save_table(workspace, "t.parquet", content)]
     assert other.columns == {"id": "text", "v": "number"}, (
         "a process of its own has read it to its end"
     )
     assert sum(get_engine("duckdb").open_table(str(other.path)).fold(Rows())) == 2
-    desk.clear()
+    workspace.clear()
     assert list(temporary.iterdir()) == []
 
 
@@ -126,15 +126,15 @@ from sottovoce.web.uploads import save_table
 from sottovoce.web.workspace import Workspace
 
 tempfile.tempdir = sys.argv[1]
-desk = Workspace.for_ledger(None)
+workspace = Workspace.for_ledger(None)
 if os.geteuid() == 0:
-    os.chown(desk.folder, 65534, 65534)
+    os.chown(workspace.folder, 65534, 65534)
     os.setgroups([])
     os.setgid(65534)
     os.setuid(65534)
 close_memory()
-table = desk.tables[save_table(desk, "t.csv", io.BytesIO(b"id,v\\na,1\\n"))]
-handle = desk.scratch.handle(table.path)
+table = workspace.tables[save_table(workspace, "t.csv", io.BytesIO(b"id,v\\na,1\\n"))]
+handle = workspace.scratch.handle(table.path)
 by_link = ["cat", str(table.path)]
 by_number = ["cat", f"/proc/{os.getpid()}/fd/{handle}"]
 handed = subprocess.run(by_link, pass_fds=(handle,), capture_output=True).stdout
@@ -163,13 +163,13 @@ def test_without_root_a_process_with_closed_memory_reads_its_tables_and_no_other
 
 @linux
 def test_what_is_taken_away_is_gone_and_its_file_is_closed(temporary):
-    desk = Workspace.for_ledger(None)
-    name = save_table(desk, "t.csv", io.BytesIO(TABLE))
-    assert soon_open(desk.folder, 2), "the folder, which is locked, and the table"
-    desk.remove_table(name)
-    assert soon_open(desk.folder, 1)
-    desk.clear()
-    assert soon_open(desk.folder, 0)
+    workspace = Workspace.for_ledger(None)
+    name = save_table(workspace, "t.csv", io.BytesIO(TABLE))
+    assert soon_open(workspace.folder, 2), "the folder, which is locked, and the table"
+    workspace.remove_table(name)
+    assert soon_open(workspace.folder, 1)
+    workspace.clear()
+    assert soon_open(workspace.folder, 0)
 
 
 def soon_open(folder: Path, count: int) -> bool:

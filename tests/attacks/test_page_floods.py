@@ -47,10 +47,10 @@ from sottovoce.web.workspace import Workspace
 
 session = sv.Session(ledger=sys.argv[1])
 session.grant({{"ada": 1.0, "ben": 0.5}})
-desk = Workspace(sys.argv[1], None, session)
+workspace = Workspace(sys.argv[1], None, session)
 here = server.open_socket(0)
-print(here.getsockname()[1], desk.codes.issue("ada"), flush=True)
-server.run_server(lambda: iter([make_full_app(desk)]), here, "token")
+print(here.getsockname()[1], workspace.codes.issue("ada"), flush=True)
+server.run_server(lambda: iter([make_full_app(workspace)]), here, "token")
 """
 
 

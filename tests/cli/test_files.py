@@ -30,7 +30,7 @@ COMMANDS = {
 
 
 @pytest.fixture
-def desk(run, folder: Path, clinic: Path, model: Path, monkeypatch) -> Path:
+def workspace(run, folder: Path, clinic: Path, model: Path, monkeypatch) -> Path:
     """Everything that the commands read, in the working folder."""
     monkeypatch.chdir(folder)
     (folder / "sellers.csv").write_text(
@@ -55,9 +55,9 @@ def desk(run, folder: Path, clinic: Path, model: Path, monkeypatch) -> Path:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_file_that_is_there_is_replaced_only_by_force(run, desk, name):
+def test_a_file_that_is_there_is_replaced_only_by_force(run, workspace, name):
     words = COMMANDS[name].format(out="answer").split()
-    (desk / "answer").write_text("the first answer")
+    (workspace / "answer").write_text("the first answer")
     refused = run(*words)
     option = words[words.index("answer") - 1].removeprefix("--")
     assert (refused.exit_code, refused.stdout) == (2, "")
@@ -65,9 +65,9 @@ def test_a_file_that_is_there_is_replaced_only_by_force(run, desk, name):
         refused.stderr
         == REFUSED.format(option) + "Name another file, or add --force to replace it.\n"
     )
-    assert (desk / "answer").read_text() == "the first answer"
+    assert (workspace / "answer").read_text() == "the first answer"
     assert run(*words, "--force").exit_code == 0
-    assert "the first answer" not in (desk / "answer").read_text()
+    assert "the first answer" not in (workspace / "answer").read_text()
 
 
 def test_nobody_is_charged_when_the_file_is_there(run, folder, words, monkeypatch):

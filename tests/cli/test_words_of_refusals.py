@@ -168,7 +168,7 @@ SCHEMAS = {
 
 
 @pytest.fixture
-def desk(run, folder: Path, clinic: Path, model: Path, visits: pa.Table, monkeypatch) -> Path:
+def workspace(run, folder: Path, clinic: Path, model: Path, visits: pa.Table, monkeypatch) -> Path:
     """Everything that the lines speak of, in the working folder."""
     monkeypatch.chdir(folder)
     for name, text in {**TABLES, **SCHEMAS}.items():
@@ -196,7 +196,7 @@ def desk(run, folder: Path, clinic: Path, model: Path, visits: pa.Table, monkeyp
     ],
     ids=["plan", "release", "others"],
 )
-def test_no_refusal_speaks_python(run, desk, lines):
+def test_no_refusal_speaks_python(run, workspace, lines):
     told = {line: run(*shlex.split(line)) for line in lines}
     assert {line: found.exit_code for line, found in told.items() if found.exit_code != 2} == {}
     python = [

@@ -193,7 +193,7 @@ def test_the_reference_has_no_command_that_does_not_exist():
 
 
 @pytest.fixture
-def desk(tmp_path, monkeypatch):
+def workspace(tmp_path, monkeypatch):
     """A folder with the table and the schema that the pages speak of."""
     rows = [
         f"p{i % 200:03d},{30_000 + 137 * i % 60_000},{(0.1, 0.5, 2.0)[i % 200 % 3]}"
@@ -249,7 +249,7 @@ def _csv(path, header, rows):
     [file for file in PAGES if shown_commands(file.read_text("utf-8"))],
     ids=lambda file: file.name,
 )
-def test_commands_shown_in_a_page_run_in_their_order(file, desk):
+def test_commands_shown_in_a_page_run_in_their_order(file, workspace):
     for command in shown_commands(file.read_text("utf-8")):
         words = shlex.split(command)
         assert words[0] == "sottovoce"

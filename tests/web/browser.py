@@ -36,9 +36,9 @@ TIERS = {"careful": 0.2, "usual": 1.0, "open": 4.0}
 
 @dataclass(frozen=True)
 class Served:
-    """A server over a desk with books in a file."""
+    """A server over a workspace with books in a file."""
 
-    desk: Workspace
+    workspace: Workspace
     port: int
     books: Path
 
@@ -55,19 +55,19 @@ class Served:
 def serving(folder: Path):
     books = folder / "books.db"
     place = f"sqlite:///{books}"
-    desk = Workspace(place=place, session=sv.Session(ledger=place))
+    workspace = Workspace(place=place, session=sv.Session(ledger=place))
     here = open_socket(0)
     port = here.getsockname()[1]
-    running = make_server(make_app(desk, port, TOKEN))
+    running = make_server(make_app(workspace, port, TOKEN))
     thread = threading.Thread(target=running.run, args=([here],), daemon=True)
     thread.start()
     until(lambda: running.started)
     try:
-        yield Served(desk, port, books)
+        yield Served(workspace, port, books)
     finally:
         running.should_exit = True
         thread.join(PATIENCE)
-        desk.clear()  # the server calls no end of the app's own
+        workspace.clear()  # the server calls no end of the app's own
 
 
 def until(happened):
@@ -147,7 +147,7 @@ def people_csv(folder: Path) -> Path:
 
 
 def describe(page, table: Path) -> None:
-    """Lays a table on the desk, and types in what is public about it."""
+    """Adds a table to the workspace, and types in what is public about it."""
     page.goto("/")
     page.set_input_files("#table", table)
     page.get_by_role("button", name="Open table").click()

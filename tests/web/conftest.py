@@ -1,5 +1,5 @@
-"""A desk with books, an app behind its guard, and a browser that has signed in. Answers leave at
-once, to save time.
+"""A workspace with books, an app behind its guard, and a browser that has signed in. Answers leave
+at once, to save time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from sottovoce.web import guard, workspace
+from sottovoce.web import guard
+from sottovoce.web import workspace as workspace_module
 from sottovoce.web.app import make_app
 from sottovoce.web.workspace import Workspace
 
@@ -38,19 +39,19 @@ SCHEMA = {
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time steps so short that nobody waits; the tests of timing set their own."""
     monkeypatch.setattr(guard, "ANSWER_STEP", 1e-6)
-    monkeypatch.setattr(workspace, "END_STEP", 1e-6)
+    monkeypatch.setattr(workspace_module, "END_STEP", 1e-6)
 
 
 @pytest.fixture
-def desk() -> Iterator[Workspace]:
-    desk = Workspace.for_ledger(None)
-    yield desk
-    desk.clear()
+def workspace() -> Iterator[Workspace]:
+    workspace = Workspace.for_ledger(None)
+    yield workspace
+    workspace.clear()
 
 
 @pytest.fixture
-def app(desk: Workspace) -> FastAPI:
-    return make_app(desk, PORT, TOKEN)
+def app(workspace: Workspace) -> FastAPI:
+    return make_app(workspace, PORT, TOKEN)
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ def rows() -> bytes:
 
 @pytest.fixture
 def table(client: TestClient, rows: bytes) -> str:
-    """The table on the desk, described, and its grants in the books."""
+    """The table in the workspace, described, and its grants in the books."""
     name = client.post("/api/tables", files={"table": ("salaries.csv", rows)}).json()["id"]
     assert client.put(f"/api/tables/{name}/schema", json=SCHEMA).status_code == 204
     assert client.post(f"/api/tables/{name}/grants").status_code == 200

@@ -111,10 +111,10 @@ class Hostile:
     """Whoever sends these; keeps count of the answers."""
 
     def __init__(self) -> None:
-        self.desk = Workspace.for_ledger(None)
+        self.workspace = Workspace.for_ledger(None)
         self.answers = defaultdict(Counter)
         self.strays = []
-        app = make_app(self.desk, 8765, "t")
+        app = make_app(self.workspace, 8765, "t")
         self.client = TestClient(
             app, base_url="http://127.0.0.1:8765", headers={"sec-fetch-site": "same-origin"}
         )
@@ -131,11 +131,11 @@ class Hostile:
     def _count(self, kind, answer):
         self.answers[kind][answer.status_code] += 1
         assert "Traceback" not in answer.text
-        assert str(self.desk.folder) not in answer.text
-        for name, table in list(self.desk.tables.items()):
-            if table.path.parent != self.desk.folder or "/" in table.name:
+        assert str(self.workspace.folder) not in answer.text
+        for name, table in list(self.workspace.tables.items()):
+            if table.path.parent != self.workspace.folder or "/" in table.name:
                 self.strays.append(table.name)
-            self.desk.remove_table(name)
+            self.workspace.remove_table(name)
 
 
 def own_memory() -> int:
@@ -160,8 +160,8 @@ def main(folder: str, limit: str) -> None:
         sender.form(body, kind)
     for bomb in sorted(Path(folder).iterdir()):
         sender.file("bomb", bomb.read_bytes(), bomb.name)
-    left = len(list(sender.desk.folder.iterdir()))
-    sender.desk.clear()
+    left = len(list(sender.workspace.folder.iterdir()))
+    sender.workspace.clear()
     memory = [own_memory(), 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss]
     print(
         json.dumps(

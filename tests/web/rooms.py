@@ -52,7 +52,7 @@ def _filled() -> Path:
 
 
 def desk_in(folder: Path) -> Workspace:
-    """Returns a desk over such books in a file."""
+    """Returns a workspace over such books in a file."""
     shutil.copytree(_filled(), folder, dirs_exist_ok=True)
     return Workspace.for_ledger(f"sqlite:///{folder / 'books.db'}")
 
@@ -61,12 +61,12 @@ def desk_in(folder: Path) -> Workspace:
 def served(tmp_path_factory):
     """A real server over such books."""
     with serving(tmp_path_factory.mktemp("served")) as running:
-        fill(running.desk.session)
+        fill(running.workspace.session)
         yield running
 
 
-def app_over(desk: Workspace):
-    return make_app(desk, PORT, TOKEN)
+def app_over(workspace: Workspace):
+    return make_app(workspace, PORT, TOKEN)
 
 
 def visitor(app) -> TestClient:

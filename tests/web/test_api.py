@@ -47,19 +47,19 @@ CHECKED = [
 ]
 
 
-def done(desk, name):
+def done(workspace, name):
     late = time.monotonic() + PATIENCE
-    while desk.jobs.find(name).state == "working":
+    while workspace.jobs.find(name).state == "working":
         assert time.monotonic() < late
         time.sleep(0.002)
-    return desk.jobs.find(name)
+    return workspace.jobs.find(name)
 
 
 def agreed(planned):
     return {"plan_digest": planned["plan_digest"]}
 
 
-def test_the_whole_way_from_a_table_to_a_release(client, desk, rows):
+def test_the_whole_way_from_a_table_to_a_release(client, workspace, rows):
     brought = client.post("/api/tables", files={"table": ("../../etc/salaries.csv", rows)})
     assert brought.status_code == 201
     table = brought.json()
@@ -67,7 +67,7 @@ def test_the_whole_way_from_a_table_to_a_release(client, desk, rows):
         "salaries.csv",
         {"id", "epsilon", "salary", "age"},
     )
-    assert str(desk.folder) not in brought.text
+    assert str(workspace.folder) not in brought.text
     assert "low =" in client.get(f"/api/tables/{table['id']}/draft").json()["words"]
     schema = {
         "person": "id",
@@ -100,7 +100,7 @@ def test_the_whole_way_from_a_table_to_a_release(client, desk, rows):
     )
     assert (other.status_code, "nobody was charged" in other.text) == (409, True)
     begun = client.post("/api/release", json={**asked, "key": "slopes", **agreed(planned)})
-    assert done(desk, begun.json()["job"]).state == "done"
+    assert done(workspace, begun.json()["job"]).state == "done"
     bytes_released = client.get("/api/release", params={"key": "slopes"}).content
     assert Release.from_json(bytes_released.decode()).question == "ridge"
     assert (
@@ -113,12 +113,12 @@ def test_the_whole_way_from_a_table_to_a_release(client, desk, rows):
     kinds = [entry["what"] for entry in client.get("/api/ledger/entries").json()]
     assert kinds == ["open", "grant", "reserve", "publish"]
     assert client.delete(f"/api/tables/{table['id']}").status_code == 204
-    assert not list(desk.folder.iterdir())
+    assert not list(workspace.folder.iterdir())
 
 
-def test_an_audit_is_confidential_and_sums_up(client, desk, table):
+def test_an_audit_is_confidential_and_sums_up(client, workspace, table):
     grants = {f"u{i}": 2.0 for i in range(300)}
-    desk.session.grant(grants, currency="epsilon, delta", neighbours="zero out", delta=1e-3)
+    workspace.session.grant(grants, currency="epsilon, delta", neighbours="zero out", delta=1e-3)
     asked = {
         "table": table,
         "question": "posterior",
@@ -126,7 +126,7 @@ def test_an_audit_is_confidential_and_sums_up(client, desk, table):
         "key": "p",
         "parameters": {"alpha": 300},
     }
-    job = done(desk, client.post("/api/release", json=asked).json()["job"])
+    job = done(workspace, client.post("/api/release", json=asked).json()["job"])
     assert job.state == "done", job.sentence
     told = client.post("/api/audit", json={"table": table, "key": "p"}).json()
     assert told["confidential"] is True
@@ -246,11 +246,11 @@ def test_a_parameter_of_a_wrong_kind_is_refused_by_its_name(client, table, value
 
 
 def test_whatever_stands_in_any_field_is_refused_by_its_name_and_breaks_nothing(
-    client, desk, table
+    client, workspace, table
 ):
     """What no field takes, in every field of every verb, however deep the field lies."""
-    schema = desk.schemas[table]
-    books = actions.read_entries(desk)[-1]
+    schema = workspace.schemas[table]
+    books = actions.read_entries(workspace)[-1]
     declared = list_declared_fields()
     for method, path, body in hostile_json.good(table):
         for field in hostile_json.fields(body):
@@ -265,8 +265,8 @@ def test_whatever_stands_in_any_field_is_refused_by_its_name_and_breaks_nothing(
                 assert name in [
                     part for one in answer.json()["fields"] for part in one["field"].split(".")
                 ], field
-    assert desk.schemas[table] is schema
-    assert actions.read_entries(desk)[-1] == books
+    assert workspace.schemas[table] is schema
+    assert actions.read_entries(workspace)[-1] == books
 
 
 def made_up(app, ask, mode, examples) -> None:
@@ -310,12 +310,12 @@ class Asking:
     the books.
     """
 
-    def __init__(self, client, desk, table):
+    def __init__(self, client, workspace, table):
         self.client = client
-        self.desk = desk
+        self.workspace = workspace
         self.table = table
         self.statuses = Counter()
-        self.schema = desk.schemas[table]
+        self.schema = workspace.schemas[table]
 
     def __call__(self, case):
         self.send(case)
@@ -323,16 +323,16 @@ class Asking:
             self.send(case)
 
     def send(self, case):
-        before = actions.read_entries(self.desk)[-1]
+        before = actions.read_entries(self.workspace)[-1]
         answer = case.call(base_url=HOME, headers=OWN, cookies=dict(self.client.cookies))
         case.validate_response(answer, checks=CHECKED)
         self.statuses[answer.status_code] += 1
-        self.desk.schemas[self.table] = self.schema
+        self.workspace.schemas[self.table] = self.schema
         refused = answer.status_code >= 400
         if answer.status_code == 202:
-            refused = not done(self.desk, answer.json()["job"]).committed
+            refused = not done(self.workspace, answer.json()["job"]).committed
         if refused:
-            assert actions.read_entries(self.desk)[-1] == before, (
+            assert actions.read_entries(self.workspace)[-1] == before, (
                 "a refused request changed the books"
             )
 
@@ -362,31 +362,31 @@ def own_examples(app, ask, table, values) -> None:
 @pytest.mark.parametrize(
     "values", [SOME, pytest.param(hostile_json.SELDOM, marks=pytest.mark.long)]
 )
-def test_schemathesis_finds_nothing_in_our_own_examples(app, client, desk, table, values):
-    ask = Asking(client, desk, table)
+def test_schemathesis_finds_nothing_in_our_own_examples(app, client, workspace, table, values):
+    ask = Asking(client, workspace, table)
     own_examples(app, ask, table, values)
     assert sum(ask.statuses.values()) > 80 * len(values), ask.statuses
     assert max(ask.statuses) < 500
-    desk.session.verify()
+    workspace.session.verify()
 
 
 @pytest.mark.parametrize(
     ("described", "otherwise", "least"),
     [(76, 22, 2_000), pytest.param(800, 250, 20_000, marks=pytest.mark.long)],
 )
-def test_thousands_of_made_up_requests(app, client, desk, table, described, otherwise, least):
-    ask = Asking(client, desk, table)
+def test_thousands_of_made_up_requests(app, client, workspace, table, described, otherwise, least):
+    ask = Asking(client, workspace, table)
     made_up(app, lambda case: ask(case), GenerationMode.POSITIVE, described)
     made_up(app, lambda case: ask(case), GenerationMode.NEGATIVE, otherwise)
     assert sum(ask.statuses.values()) >= least, ask.statuses
     assert max(ask.statuses) < 500
     assert {200, 201, 202, 204, 404, 409, 422} <= set(ask.statuses), "every kind of answer was seen"
-    desk.session.verify()
+    workspace.session.verify()
 
 
-def test_noise_is_drawn_under_make_release(client, desk, table, monkeypatch):
+def test_noise_is_drawn_under_make_release(client, workspace, table, monkeypatch):
     seen = witness(monkeypatch)
     asked = {"table": table, "question": "mean", "column": "salary", "key": "m"}
-    assert done(desk, client.post("/api/release", json=asked).json()["job"]).state == "done"
+    assert done(workspace, client.post("/api/release", json=asked).json()["job"]).state == "done"
     assert seen.inside
     assert seen.outside == []

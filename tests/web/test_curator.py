@@ -68,15 +68,15 @@ def test_the_whole_way_from_a_table_to_a_release_and_its_script(window, served, 
         page.locator("#share").fill("50")
         page.wait_for_url("**share=50**")
         assert page.locator("#share-value").text_content() == "50%"
-        before = len(actions.read_entries(served.desk))
+        before = len(actions.read_entries(served.workspace))
 
         release(page, "costs-of-May")
         assert "2,000 in all, each with an ε of their own, from 0.1 to 2" in page.content()
-        assert len(actions.read_entries(served.desk)) == before + 2
+        assert len(actions.read_entries(served.workspace)) == before + 2
         kept = {what: carried(page, name, tmp_path) for what, name in DOWNLOADS.items()}
 
     made = sv.Release.load(kept["release"])
-    served.desk.session.verify(made)
+    served.workspace.session.verify(made)
     assert "What it means: whatever somebody already knows" in kept["certificate"].read_text(
         "utf-8"
     )
@@ -93,7 +93,7 @@ def test_the_whole_way_from_a_table_to_a_release_and_its_script(window, served, 
         made.parameters,
         made.guarantee,
     )
-    assert served.desk.session.balance("p0000") == pytest.approx(0, abs=1e-8)
+    assert served.workspace.session.balance("p0000") == pytest.approx(0, abs=1e-8)
 
 
 def ask(page, served, table, share: str) -> None:  # noqa: F811
@@ -101,9 +101,9 @@ def ask(page, served, table, share: str) -> None:  # noqa: F811
     plan.
     """
     describe(page, table)
-    served.desk.session.grant({f"p{i:04d}": 100.0 for i in range(PEOPLE)})
+    served.workspace.session.grant({f"p{i:04d}": 100.0 for i in range(PEOPLE)})
     page.goto(
-        f"/question/{next(reversed(served.desk.schemas))}?question=mean&column=cost&share={share}"
+        f"/question/{next(reversed(served.workspace.schemas))}?question=mean&column=cost&share={share}"
     )
     shown(page, "#key")
 
@@ -137,7 +137,7 @@ def test_nothing_can_be_released_while_the_plan_shown_is_not_of_what_is_asked(
         page.wait_for_selector(f"{RELEASE}:enabled")
         assert "still what you asked for before" not in page.locator("#plan").text_content()
         assert page.input_value("#key") == "while-it-moves"
-    assert served.desk.session.ledger.find("while-it-moves") is None
+    assert served.workspace.session.ledger.find("while-it-moves") is None
 
 
 @pytest.mark.xdist_group("curator")
@@ -165,7 +165,7 @@ def test_a_release_is_made_under_the_plan_that_was_shown_or_not_at_all(client):
     client.post(f"/table/{client.name}/grant", data={"account": "pure epsilon, replace"})
     asked = {"question": "mean", "column": "cost", "share": "50"}
     digest = agreed(client.get(f"/question/{client.name}", params=asked))
-    entries = len(actions.read_entries(client.desk))
+    entries = len(actions.read_entries(client.workspace))
     address = f"/question/{client.name}/release"
     for changed in ({"share": "60"}, {"plan": ""}, {"plan": "0" * 64}):
         refused = client.post(address, data={**asked, "key": "may", "plan": digest, **changed})
@@ -175,15 +175,15 @@ def test_a_release_is_made_under_the_plan_that_was_shown_or_not_at_all(client):
             "the new plan is shown"
         )
     # Somebody has less left by now: the same question would be answered without them.
-    client.desk.session.charge({"p0000": 0.15}, key="outside")
+    client.workspace.session.charge({"p0000": 0.15}, key="outside")
     refused = client.post(address, data={**asked, "key": "may", "plan": digest})
     assert "nobody was charged" in refused.text
-    assert len(actions.read_entries(client.desk)) == entries + 1
+    assert len(actions.read_entries(client.workspace)) == entries + 1
     now = agreed(refused)
     began = client.post(address, data={**asked, "key": "may", "plan": now}, follow_redirects=False)
     name = re.match(r"/job/([\w-]+)", began.headers["location"])[1]
-    until(lambda: client.desk.jobs.find(name).state == "done")
-    made = sv.Release.from_json(actions.read_release(client.desk, "may").decode())
+    until(lambda: client.workspace.jobs.find(name).state == "done")
+    made = sv.Release.from_json(actions.read_release(client.workspace, "may").decode())
     assert made.column == "cost"
     # The same bytes come again under the key, though a plan of today is another.
     again = client.post(address, data={**asked, "key": "may", "plan": now}, follow_redirects=False)
@@ -204,7 +204,7 @@ def test_the_plan_of_one_column_is_not_agreed_to_for_another_at_the_same_price(c
     )
     assert released.status_code == 422
     assert "The plan has changed since it was shown, and nobody was charged." in released.text
-    assert client.desk.session.ledger.find("may") is None
+    assert client.workspace.session.ledger.find("may") is None
 
 
 def test_plan_release_and_certificate_name_column_table_date_and_units(client):
@@ -218,9 +218,9 @@ def test_plan_release_and_certificate_name_column_table_date_and_units(client):
         data = {**asked, "key": question, "plan": agreed(plan)}
         began = client.post(f"/question/{client.name}/release", data=data, follow_redirects=False)
         name = re.match(r"/job/([\w-]+)", began.headers["location"])[1]
-        until(lambda name=name: client.desk.jobs.find(name).state == "done")
+        until(lambda name=name: client.workspace.jobs.find(name).state == "done")
         page = client.get("/release", params={"key": question}).text
-        made = sv.Release.from_json(actions.read_release(client.desk, question).decode())
+        made = sv.Release.from_json(actions.read_release(client.workspace, question).decode())
         assert (made.column, made.table, made.units) == ("cost", "patients", {"cost": "EUR <b>"})
         assert f"<h1>{what.capitalize()} of cost</h1>" in page
         assert f"From the table “patients”, made on {made.date[:10]}" in page
@@ -239,15 +239,15 @@ def test_a_plan_that_changes_while_the_work_waits_is_refused_right_before_the_ch
     digest = agreed(client.get(f"/question/{client.name}", params=asked))
     go_on = threading.Event()
     for _ in range(2):  # as many as run at once
-        client.desk.jobs.start(lambda job: go_on.wait(PATIENCE))
+        client.workspace.jobs.start(lambda job: go_on.wait(PATIENCE))
     data = {**asked, "key": "may", "plan": digest}
     began = client.post(f"/question/{client.name}/release", data=data, follow_redirects=False)
     name = re.match(r"/job/([\w-]+)", began.headers["location"])[1]
-    client.desk.session.charge({"p0000": 0.15}, key="outside")
+    client.workspace.session.charge({"p0000": 0.15}, key="outside")
     go_on.set()
-    until(lambda: client.desk.jobs.find(name).state == "failed")
+    until(lambda: client.workspace.jobs.find(name).state == "failed")
     assert "The plan has changed since it was shown" in client.get(began.headers["location"]).text
-    assert client.desk.session.ledger.find("may") is None
+    assert client.workspace.session.ledger.find("may") is None
 
 
 DOWNLOADS = {
@@ -304,15 +304,17 @@ def test_the_audit_of_a_release(window, served, tmp_path):  # noqa: F811
 
 @contextmanager
 def signed_in(folder):
-    """The curator's browser without a window, and a table on the desk."""
-    desk = Workspace()
-    with TestClient(make_app(desk, PORT, TOKEN), base_url=f"http://127.0.0.1:{PORT}") as client:
+    """The curator's browser without a window, and a table in the workspace."""
+    workspace = Workspace()
+    with TestClient(
+        make_app(workspace, PORT, TOKEN), base_url=f"http://127.0.0.1:{PORT}"
+    ) as client:
         client.headers["Sec-Fetch-Site"] = "same-origin"
         client.post("/open", data={"token": TOKEN})
         with open(people_csv(folder), "rb") as table:
             client.post("/table", files={"table": ("patients.csv", table)})
-        (client.name,) = desk.tables
-        client.desk = desk
+        (client.name,) = workspace.tables
+        client.workspace = workspace
         yield client
 
 
@@ -423,7 +425,7 @@ def test_what_is_wrong_with_a_file_is_said_next_to_the_field(shared, files):
 def test_names_from_the_table_are_shown_and_never_run(client):
     hostile = "<script>alert(1)</script>"
     client.post("/table", files={"table": ("<b>.csv", f'id,"{hostile}"\n1,2\n3,4\n'.encode())})
-    name = list(client.desk.tables)[-1]
+    name = list(client.workspace.tables)[-1]
     described = {"person": "id", "kind-1": "number", "low-1": "0", "high-1": "9"}
     client.post(f"/table/{name}", data=described)
     for address in ("/", f"/table/{name}", f"/table/{name}/people", f"/question/{name}", "/audit"):
@@ -435,7 +437,7 @@ def test_names_from_the_table_are_shown_and_never_run(client):
 def test_work_is_cancelled_before_anybody_is_charged_and_not_after(client):
     go_on = threading.Event()
     end = threading.Event()
-    jobs = client.desk.jobs
+    jobs = client.workspace.jobs
 
     def work(job):
         go_on.wait(PATIENCE)
@@ -458,11 +460,11 @@ def test_work_is_cancelled_before_anybody_is_charged_and_not_after(client):
 def test_a_release_without_a_key_or_without_grants_charges_nobody(shared):
     shared.post(f"/table/{shared.name}", data=DESCRIBED)
     asked = {"question": "mean", "column": "cost", "share": "100"}
-    before = len(actions.read_entries(shared.desk))
+    before = len(actions.read_entries(shared.workspace))
     answer = shared.post(f"/question/{shared.name}/release", data=asked)
     assert answer.status_code == 422
     assert "key" in wrong(answer)
-    assert len(actions.read_entries(shared.desk)) == before
+    assert len(actions.read_entries(shared.workspace)) == before
     assert (
         "Not everybody&#39;s grant is in the ledger yet"
         in shared.get(f"/question/{shared.name}", params=asked).text
@@ -524,7 +526,7 @@ def test_no_page_speaks_of_options_or_of_python(client):
         )
         until(
             lambda began=began: (
-                client.desk.jobs.find(began.url.path.rpartition("/")[2]).state == "failed"
+                client.workspace.jobs.find(began.url.path.rpartition("/")[2]).state == "failed"
             )
         )
         told.append(client.get(str(began.url)))
@@ -538,8 +540,8 @@ def test_no_page_speaks_of_options_or_of_python(client):
     ]
     told += [client.post("/audit", data={"table": client.name, "key": "none", "delta": "1e-6"})]
     mean = sv.Mean(bounds=(0, 1)).fit([0.5] * 30, epsilon=1.0).release_
-    client.desk.session.grant({"p0000": 1.0})
-    client.desk.session.charge({"p0000": 0.1}, key="outside")
+    client.workspace.session.grant({"p0000": 1.0})
+    client.workspace.session.charge({"p0000": 0.1}, key="outside")
     with pytest.raises(sv.errors.InvalidParameter) as unknown:
         sv.audit.per_instance(mean, [[0.5]], [0.5])
     sentences = [visible(answer.text) for answer in told] + [str(unknown.value)]
@@ -581,7 +583,7 @@ def test_a_table_that_was_spent_down_says_so_next_to_the_slider(client):
     client.post(f"/table/{client.name}", data=DESCRIBED)
     client.post(f"/table/{client.name}/grant", data={"account": "pure epsilon, replace"})
     people = {f"p{i:04d}": list(TIERS.values())[i % 3] for i in range(PEOPLE)}
-    client.desk.session.charge(people, key="everything")
+    client.workspace.session.charge(people, key="everything")
     asked = {"question": "mean", "column": "cost", "share": "100"}
     answer = client.get(f"/question/{client.name}", params=asked)
     assert "share" in wrong(answer)
@@ -591,7 +593,7 @@ def test_a_table_that_was_spent_down_says_so_next_to_the_slider(client):
 def test_some_who_cannot_pay_are_counted_without_names(client):
     client.post(f"/table/{client.name}", data=DESCRIBED)
     client.post(f"/table/{client.name}/grant", data={"account": "pure epsilon, replace"})
-    client.desk.session.charge({f"p{i:04d}": 0.1 for i in range(0, 300, 3)}, key="some")
+    client.workspace.session.charge({f"p{i:04d}": 0.1 for i in range(0, 300, 3)}, key="some")
     page = client.get(
         f"/question/{client.name}", params={"question": "mean", "column": "cost", "share": "100"}
     ).text
@@ -651,14 +653,14 @@ def test_what_is_left_is_remembered_until_something_is_written(client, monkeypat
     asked = {"question": "mean", "column": "cost", "share": "100"}
     client.get(f"/question/{client.name}", params=asked)
     looked = []
-    ledger = client.desk.session.ledger
+    ledger = client.workspace.session.ledger
     honest = type(ledger).balances
     monkeypatch.setattr(
         type(ledger), "balances", lambda *a, **k: looked.append(1) or honest(*a, **k)
     )
     before = client.get(f"/question/{client.name}", params={**asked, "share": "50"}).text
     assert (looked, "have not enough left" in before) == ([], False)
-    client.desk.session.charge({"p0000": 0.2}, key="elsewhere")
+    client.workspace.session.charge({"p0000": 0.2}, key="elsewhere")
     after = client.get(f"/question/{client.name}", params={**asked, "share": "50"}).text
     assert "1 of 2,000 people have not enough left" in after
     assert looked

@@ -15,7 +15,8 @@ from types import SimpleNamespace
 import pytest
 from starlette.routing import Route
 
-from sottovoce.web import guard, workspace
+from sottovoce.web import guard
+from sottovoce.web import workspace as workspace_module
 from sottovoce.web.guard import BufferedAnswer, Guard, GuardedRequest, RequestRefused
 from sottovoce.web.workspace import save_table
 
@@ -273,7 +274,7 @@ def test_every_route_is_closed_without_the_cookie(app, stranger):
     assert set(signing_in) >= {"/person", "/static/style.css"}
 
 
-def test_sign_in_pages_reveal_nothing(stranger, desk, tmp_path):
+def test_sign_in_pages_reveal_nothing(stranger, workspace, tmp_path):
     """The same bytes whether there are tables, people and releases or not."""
     paths = (
         "/open",
@@ -284,10 +285,10 @@ def test_sign_in_pages_reveal_nothing(stranger, desk, tmp_path):
         "/static/script.js",
     )
     before = [stranger.get(path) for path in paths]
-    desk.session.grant({"ada": 1.0})
+    workspace.session.grant({"ada": 1.0})
     (tmp_path / "t.csv").write_bytes(b"a,b\n1,2\n")
     with open(tmp_path / "t.csv", "rb") as file:
-        save_table(desk, "secret.csv", file)
+        save_table(workspace, "secret.csv", file)
     after = [stranger.get(path) for path in paths]
     assert [answer.content for answer in before] == [answer.content for answer in after]
     assert [answer.status_code for answer in before] == [answer.status_code for answer in after]
@@ -435,7 +436,7 @@ def test_answers_leave_at_whole_steps(monkeypatch):
     assert after(0.01) >= 0.1
     assert after(0.13) >= 0.2
     for passed, left in ((0.0, 0.0), (0.03, 0.07), (0.1, 0.0), (0.11, 0.09)):
-        assert workspace.compute_delay(0.1, passed) == pytest.approx(left, abs=1e-9)
+        assert workspace_module.compute_delay(0.1, passed) == pytest.approx(left, abs=1e-9)
 
 
 def test_websockets_are_closed():

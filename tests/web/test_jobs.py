@@ -10,7 +10,8 @@ import time
 import pytest
 
 from sottovoce.errors import InvalidParameter, KeyReused
-from sottovoce.web import actions, workspace
+from sottovoce.web import actions
+from sottovoce.web import workspace as workspace_module
 from sottovoce.web.workspace import Jobs
 
 PATIENCE = 300.0
@@ -50,7 +51,7 @@ def test_a_refusal_is_a_sentence_and_a_surprise_says_nothing(work):
     job = ended(work.find(work.start(surprised)))
     assert job.state == "failed"
     assert "41234" not in job.sentence
-    assert job.sentence == workspace.UNFORESEEN
+    assert job.sentence == workspace_module.UNFORESEEN
 
 
 def test_cancelled_before_the_commitment_and_not_after(work):
@@ -78,16 +79,18 @@ def test_cancelled_before_the_commitment_and_not_after(work):
 
 def test_work_that_waits_for_its_turn_is_cancelled_before_it_begins(work):
     go = threading.Event()
-    busy = [work.start(lambda job: go.wait(PATIENCE)) for _ in range(workspace.MAX_THREADS)]
+    busy = [work.start(lambda job: go.wait(PATIENCE)) for _ in range(workspace_module.MAX_THREADS)]
     waiting = work.find(work.start(lambda job: pytest.fail("it was cancelled")))
     waiting.cancel()
     go.set()
     assert ended(waiting).state == "cancelled"
-    assert [ended(work.find(name)).state for name in busy] == ["done"] * workspace.MAX_THREADS
+    assert [ended(work.find(name)).state for name in busy] == [
+        "done"
+    ] * workspace_module.MAX_THREADS
 
 
 def test_only_so_many_are_remembered(work, monkeypatch):
-    monkeypatch.setattr(workspace, "MAX_REMEMBERED", 5)
+    monkeypatch.setattr(workspace_module, "MAX_REMEMBERED", 5)
     names = []
     for _ in range(12):
         names.append(work.start(lambda job: None))
@@ -96,47 +99,47 @@ def test_only_so_many_are_remembered(work, monkeypatch):
 
 
 def test_a_job_ends_at_a_whole_step(work, monkeypatch):
-    monkeypatch.setattr(workspace, "END_STEP", 0.2)
+    monkeypatch.setattr(workspace_module, "END_STEP", 0.2)
     job = work.find(work.start(lambda job: time.sleep(0.01)))
     ended(job)
     assert time.monotonic() - job.began >= 0.2
 
 
-def released(client, desk, table, key, **more):
+def released(client, workspace, table, key, **more):
     answer = client.post("/api/release", json={"table": table, "key": key, **WANTED, **more})
     assert answer.status_code == 202
-    return ended(desk.jobs.find(answer.json()["job"]))
+    return ended(workspace.jobs.find(answer.json()["job"]))
 
 
-def test_the_same_key_gives_the_same_bytes_and_charges_nobody_again(client, desk, table):
-    first = released(client, desk, table, "mean-of-May", share=0.5)
+def test_the_same_key_gives_the_same_bytes_and_charges_nobody_again(client, workspace, table):
+    first = released(client, workspace, table, "mean-of-May", share=0.5)
     assert first.state == "done", first.sentence
     bytes_then = client.get("/api/release", params={"key": "mean-of-May"}).content
-    head = actions.read_entries(desk)[-1]
-    assert desk.session.balance("u0") == pytest.approx(0.05)
-    assert 1.0 <= desk.session.balance("u2") < 2.0, "at most half of 2"
-    again = released(client, desk, table, "mean-of-May", share=0.5)
+    head = actions.read_entries(workspace)[-1]
+    assert workspace.session.balance("u0") == pytest.approx(0.05)
+    assert 1.0 <= workspace.session.balance("u2") < 2.0, "at most half of 2"
+    again = released(client, workspace, table, "mean-of-May", share=0.5)
     assert again.state == "done"
     assert client.get("/api/release", params={"key": "mean-of-May"}).content == bytes_then
-    assert actions.read_entries(desk)[-1] == head
-    other = released(client, desk, table, "mean-of-May", share=0.4)
+    assert actions.read_entries(workspace)[-1] == head
+    other = released(client, workspace, table, "mean-of-May", share=0.4)
     assert other.state == "failed"
     assert "another release" in other.sentence
-    assert actions.read_entries(desk)[-1] == head
+    assert actions.read_entries(workspace)[-1] == head
 
 
-def test_the_plan_is_what_is_spent(client, desk, table):
+def test_the_plan_is_what_is_spent(client, workspace, table):
     planned = client.post("/api/plan", json={"table": table, **WANTED, "share": 0.5}).json()
     assert planned["note"] == ""
     assert [line["granted"] for line in planned["who_pays"]] == pytest.approx([0.05, 0.25, 1.0])
-    before = [desk.session.balance(f"u{i}") for i in range(3)]
+    before = [workspace.session.balance(f"u{i}") for i in range(3)]
     assert before == pytest.approx([0.1, 0.5, 2.0]), "a plan charges nobody"
-    assert released(client, desk, table, "k", share=0.5).state == "done"
-    spent = [b - desk.session.balance(f"u{i}") for i, b in enumerate(before)]
+    assert released(client, workspace, table, "k", share=0.5).state == "done"
+    spent = [b - workspace.session.balance(f"u{i}") for i, b in enumerate(before)]
     assert spent == pytest.approx([line["spent"] for line in planned["who_pays"]])
 
 
-def test_a_plan_counts_once_and_follows_the_books(client, desk, table, monkeypatch):
+def test_a_plan_counts_once_and_follows_the_books(client, workspace, table, monkeypatch):
     asked = {"table": table, **WANTED}
 
     def people():
@@ -145,56 +148,56 @@ def test_a_plan_counts_once_and_follows_the_books(client, desk, table, monkeypat
 
     assert people() == [100, 100, 100]
     looked = []
-    balances = type(desk.session.ledger).balances
+    balances = type(workspace.session.ledger).balances
     monkeypatch.setattr(
-        type(desk.session.ledger), "balances", lambda *who: looked.append(1) or balances(*who)
+        type(workspace.session.ledger), "balances", lambda *who: looked.append(1) or balances(*who)
     )
     assert people() == [100, 100, 100]
     assert not looked, "nothing was entered since"
-    desk.session.grant({"u0": 0.01})
+    workspace.session.grant({"u0": 0.01})
     assert people() == [99, 100, 100], "who grants less now than the table says is left out"
     assert looked
 
 
 def test_a_release_cancelled_before_the_reservation_charges_nobody(
-    client, desk, table, monkeypatch
+    client, workspace, table, monkeypatch
 ):
     reached = threading.Event()
     go = threading.Event()
-    commit = workspace.Job.commit
+    commit = workspace_module.Job.commit
 
     def slowly(job):
         reached.set()
         go.wait(PATIENCE)
         commit(job)
 
-    monkeypatch.setattr(workspace.Job, "commit", slowly)
-    head = actions.read_entries(desk)[-1]
+    monkeypatch.setattr(workspace_module.Job, "commit", slowly)
+    head = actions.read_entries(workspace)[-1]
     name = client.post("/api/release", json={"table": table, "key": "k", **WANTED}).json()["job"]
     reached.wait(PATIENCE)
     assert client.get(f"/api/jobs/{name}").json()["can_be_cancelled"]
     assert client.post(f"/api/jobs/{name}/cancel").status_code == 200
     go.set()
-    assert ended(desk.jobs.find(name)).state == "cancelled"
-    assert actions.read_entries(desk)[-1] == head
+    assert ended(workspace.jobs.find(name)).state == "cancelled"
+    assert actions.read_entries(workspace)[-1] == head
     assert client.get("/api/release", params={"key": "k"}).status_code == 409
 
 
-def test_after_the_reservation_it_is_too_late(client, desk, table, monkeypatch):
+def test_after_the_reservation_it_is_too_late(client, workspace, table, monkeypatch):
     reached = threading.Event()
     go = threading.Event()
-    commit = workspace.Job.commit
+    commit = workspace_module.Job.commit
 
     def slowly(job):
         commit(job)
         reached.set()
         go.wait(PATIENCE)
 
-    monkeypatch.setattr(workspace.Job, "commit", slowly)
+    monkeypatch.setattr(workspace_module.Job, "commit", slowly)
     name = client.post("/api/release", json={"table": table, "key": "k", **WANTED}).json()["job"]
     reached.wait(PATIENCE)
     refused = client.post(f"/api/jobs/{name}/cancel")
     go.set()
     assert refused.status_code == 422
     assert "too late" in refused.json()["error"]
-    assert ended(desk.jobs.find(name)).state == "done"
+    assert ended(workspace.jobs.find(name)).state == "done"

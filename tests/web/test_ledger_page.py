@@ -23,16 +23,16 @@ GRANT = {"do": "grant", "person": "person-001", "currency": "pure epsilon", "nei
 
 
 @pytest.fixture
-def desk(tmp_path):
+def workspace(tmp_path):
     return desk_in(tmp_path)
 
 
 @pytest.fixture
-def client(desk):
-    return curator(app_over(desk))
+def client(workspace):
+    return curator(app_over(workspace))
 
 
-def test_the_page_shows_entries_and_balances_by_tier_and_names_nobody(client, desk):
+def test_the_page_shows_entries_and_balances_by_tier_and_names_nobody(client, workspace):
     answer = client.get("/ledger")
     seen = text(answer.text)
     assert answer.status_code == 200
@@ -42,7 +42,7 @@ def test_the_page_shows_entries_and_balances_by_tier_and_names_nobody(client, de
     assert "ε = 2 10 ε = 0.08 ε = 1.92" in seen
     assert "charged for the release “mean of May”" in seen
     assert "charged from outside “survey of 2019”" in seen
-    assert list(desk.session.ledger.entries())[-1].digest.hex() in seen
+    assert list(workspace.session.ledger.entries())[-1].digest.hex() in seen
     assert "Account of pure ε, neighbours by replace" in seen
 
 
@@ -107,22 +107,22 @@ def test_many_lines_are_added_up_only_on_request(client, monkeypatch):
     assert "ε = 0.1 10 ε = 0.08" in text(client.get("/ledger?count=yes").text)
 
 
-def test_entries_are_shown_in_pages(client, desk):
+def test_entries_are_shown_in_pages(client, workspace):
     for turn in range(PAGE_SIZE + 5):
-        desk.session.charge({"person-002": 1e-9}, key=f"turn {turn:02d}")
+        workspace.session.charge({"person-002": 1e-9}, key=f"turn {turn:02d}")
     newest = client.get("/ledger").text
     (older,) = re.findall(r"/ledger\?before=(\d+)", newest)
     oldest = client.get(f"/ledger?before={older}").text
     shown = re.findall(r'<tr><th scope="row">(\d+)</th>', newest + oldest)
-    assert sorted(map(int, shown)) == list(range(len(list(desk.session.ledger.entries()))))
+    assert sorted(map(int, shown)) == list(range(len(list(workspace.session.ledger.entries()))))
     for odd in ("-1", "x", "9" * 30, "²", ""):
         assert client.get("/ledger", params={"before": odd}).status_code == 200
 
 
-def test_a_release_that_was_interrupted_is_told(client, desk, monkeypatch):
+def test_a_release_that_was_interrupted_is_told(client, workspace, monkeypatch):
     monkeypatch.setattr("sottovoce.estimators.mean.draw_noisy_values", None)
     with pytest.raises(sv.errors.ReleaseFailed):
-        desk.session.release(
+        workspace.session.release(
             sv.Mean(bounds=(0, 1)), [0.5] * 30, groups=NAMES, epsilon=0.001, key="crashed"
         )
     assert "Charged for, and never stored: 1 release." in text(client.get("/ledger").text)
@@ -139,7 +139,7 @@ def verdict(client):
     raise AssertionError("it never ended")
 
 
-def test_verifying_says_in_words_whether_the_books_add_up(client, desk, tmp_path):
+def test_verifying_says_in_words_whether_the_books_add_up(client, workspace, tmp_path):
     assert (
         "The ledger adds up: every balance and every digest of 5 entries was computed again"
         in verdict(client)
@@ -173,10 +173,10 @@ def test_somebody_unknown_is_answered_in_words(client):
     assert "Begin an account" in answer.text
 
 
-def test_a_grant_is_written_and_sent_on_to_the_books(client, desk):
+def test_a_grant_is_written_and_sent_on_to_the_books(client, workspace):
     answer = client.post("/ledger/person", data={**GRANT, "amount": "0.7", "delta": ""})
     assert (answer.status_code, answer.headers["location"]) == (303, "/ledger?granted=yes")
-    assert desk.session.balance("person-001") == pytest.approx(0.595, abs=1e-12)
+    assert workspace.session.balance("person-001") == pytest.approx(0.595, abs=1e-12)
     assert "Written" in client.get("/ledger?granted=yes").text
     at_delta = {
         **GRANT,
@@ -186,12 +186,12 @@ def test_a_grant_is_written_and_sent_on_to_the_books(client, desk):
         "delta": "1e-6",
     }
     assert client.post("/ledger/person", data=at_delta).status_code == 303
-    assert desk.session.balance("person-001", "delta, zero out") == 1e-6
+    assert workspace.session.balance("person-001", "delta, zero out") == 1e-6
     assert (
         client.post("/ledger/person", data={**GRANT, "person": "new", "amount": "0"}).status_code
         == 303
     )
-    assert desk.session.balance("new") == 0.0
+    assert workspace.session.balance("new") == 0.0
 
 
 FIELDS = ("amount", "currency", "neighbours")
@@ -214,20 +214,20 @@ WRONG = {
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory):
-    """A desk and its curator, for tests that change nothing."""
-    desk = desk_in(tmp_path_factory.mktemp("calm"))
-    return desk, curator(app_over(desk))
+    """A workspace and its curator, for tests that change nothing."""
+    workspace = desk_in(tmp_path_factory.mktemp("calm"))
+    return workspace, curator(app_over(workspace))
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_whatever_is_wrong_with_a_grant_is_said_next_to_its_field(calm, name):
-    (desk, client) = calm
+    (workspace, client) = calm
     (given, fields) = WRONG[name]
-    before = list(desk.session.ledger.entries())
+    before = list(workspace.session.ledger.entries())
     answer = client.post("/ledger/person", data={**GRANT, **given})
     assert answer.status_code == 422
     assert complaints(answer.text) == fields
-    assert list(desk.session.ledger.entries()) == before
+    assert list(workspace.session.ledger.entries()) == before
 
 
 @pytest.mark.parametrize("person", ["", "  ", "a\x07b", "x" * 201])
@@ -236,10 +236,10 @@ def test_a_name_that_cannot_be_one_is_said_next_to_its_field(calm, person):
     assert (answer.status_code, complaints(answer.text)) == (422, {"person"})
 
 
-def test_a_code_is_shown_once_and_opens_that_persons_page(client, desk):
+def test_a_code_is_shown_once_and_opens_that_persons_page(client, workspace):
     answer = client.post("/ledger/person", data={"person": "person-001", "do": "code"})
     code = re.search(r'id="new-code">([^<]+)<', answer.text)[1]
-    assert desk.codes.find_visit(desk.codes.sign_in(code)).person == "person-001"
+    assert workspace.codes.find_visit(workspace.codes.sign_in(code)).person == "person-001"
     later = (
         client.get("/ledger").text
         + client.post("/ledger/person", data={"person": "person-001", "do": "look"}).text
@@ -250,8 +250,8 @@ def test_a_code_is_shown_once_and_opens_that_persons_page(client, desk):
     assert "new-code" not in refused.text
 
 
-def test_sealed_books_say_so(client, desk):
-    desk.session.ledger.seal(3, "ab" * 32)
+def test_sealed_books_say_so(client, workspace):
+    workspace.session.ledger.seal(3, "ab" * 32)
     assert "This ledger is sealed" in client.get("/ledger").text
     refused = client.post("/ledger/person", data={**GRANT, "amount": "0.7"})
     assert (refused.status_code, complaints(refused.text)) == (422, {"amount"})

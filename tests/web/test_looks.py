@@ -1,8 +1,8 @@
 """How pages look and are used: axe on every page, a narrow window, light and dark, keyboard alone,
 paper, no script.
 
-One desk is furnished for all tests: a table, a schema, grants, two releases, sellers. axe looks at
-each page twice: wide and light, narrow and dark.
+One workspace is furnished for all tests: a table, a schema, grants, two releases, sellers. axe
+looks at each page twice: wide and light, narrow and dark.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import re
 
 import pytest
 
-from sottovoce.web import actions, schema_form, workspace
+from sottovoce.web import actions, schema_form
+from sottovoce.web import workspace as workspace_module
 from sottovoce.web.question_form import Fields
 from web.browser import TIERS, chromium, people_csv, release, served, shown, until, window  # noqa: F401
 
-pytestmark = pytest.mark.xdist_group("looks")  # the desk is furnished once
+pytestmark = pytest.mark.xdist_group("looks")  # the workspace is furnished once
 DESCRIBED = {
     "person": "id",
     "budget": "tier",
@@ -41,26 +42,26 @@ ASKED = "question=posterior&column=cost&share=20&gamma=&alpha=&delta="
 
 @pytest.fixture(scope="module")
 def furnished(served, tmp_path_factory):  # noqa: F811
-    """The names of the table and of the sellers on a desk with everything on it."""
-    desk = served.desk
+    """The names of the table and of the sellers in a workspace with everything on it."""
+    workspace = served.workspace
     folder = tmp_path_factory.mktemp("furniture")
     with open(people_csv(folder), "rb") as table:
-        name = workspace.save_table(desk, "patients.csv", table)
-    described = schema_form.read_schema(Fields(DESCRIBED), desk.tables[name].columns)
-    actions.declare(desk, name, described)
-    budgets = actions.read_grants(desk, name)
-    desk.session.grant(budgets)
-    desk.session.grant(budgets, currency="epsilon, delta", neighbours="zero out", delta=1e-3)
+        name = workspace_module.save_table(workspace, "patients.csv", table)
+    described = schema_form.read_schema(Fields(DESCRIBED), workspace.tables[name].columns)
+    actions.declare(workspace, name, described)
+    budgets = actions.read_grants(workspace, name)
+    workspace.session.grant(budgets)
+    workspace.session.grant(budgets, currency="epsilon, delta", neighbours="zero out", delta=1e-3)
     for key, question in (("mean-of-May", "mean"), ("model-of-May", "posterior")):
         wanted = actions.prepare_question(
-            desk, actions.QuestionRequest(name, question, column="cost", share=0.2)
+            workspace, actions.QuestionRequest(name, question, column="cost", share=0.2)
         )
-        job = desk.get_job(actions.start_release(desk, *wanted, key))
+        job = workspace.get_job(actions.start_release(workspace, *wanted, key))
         until(lambda job=job: job.state != "working")
         assert job.state == "done", job.sentence
     (folder / "sellers.csv").write_text(SELLERS)
     with open(folder / "sellers.csv", "rb") as table:
-        return name, workspace.save_table(desk, "sellers.csv", table)
+        return name, workspace_module.save_table(workspace, "sellers.csv", table)
 
 
 def every_page(page, name, sellers):
@@ -175,7 +176,7 @@ def test_a_question_can_be_asked_by_keyboard_alone(window, furnished, served):  
         page.keyboard.type("by-keyboard")
         page.keyboard.press("Enter")
         shown(page, "role=heading[name='Certificate']")
-    assert b"mean" in actions.read_release(served.desk, "by-keyboard")
+    assert b"mean" in actions.read_release(served.workspace, "by-keyboard")
 
 
 def focused(page):

@@ -37,18 +37,18 @@ FORM = {
 
 
 @pytest.fixture
-def desk(tmp_path):
+def workspace(tmp_path):
     return desk_in(tmp_path)
 
 
 @pytest.fixture
-def client(desk):
-    return curator(app_over(desk))
+def client(workspace):
+    return curator(app_over(workspace))
 
 
 @pytest.fixture(scope="module")
 def settled(tmp_path_factory):
-    """A curator with reports on the desk, for tests that change nothing."""
+    """A curator with reports in the workspace, for tests that change nothing."""
     client = curator(app_over(desk_in(tmp_path_factory.mktemp("settled"))))
     return client, {**FORM, "table": sent(client)}
 
@@ -58,7 +58,7 @@ EARLIER = "cost\n" + "\n".join(str(1 + number / 10) for number in range(50)) + "
 
 
 def sent(client, content=CSV, name="sellers.csv"):
-    """Sends a file of reports, and returns the name under which it lies on the desk."""
+    """Sends a file of reports, and returns the name under which it lies in the workspace."""
     answer = client.post("/market/sellers", files={"file": (name, content, "text/csv")})
     assert answer.status_code == 303
     return re.fullmatch(r"/market\?table=([\w-]+)", answer.headers["location"])[1]
@@ -173,22 +173,22 @@ def test_typed_reports_are_taken_like_a_file(client):
         ("x" * 30_000, "typed"),
     ],
 )
-def test_what_cannot_be_read_as_reports_is_said_next_to_the_field(client, desk, typed, field):
+def test_what_cannot_be_read_as_reports_is_said_next_to_the_field(client, workspace, typed, field):
     answer = client.post("/market/sellers", data={"typed": typed})
     assert (answer.status_code, complaints(answer.text)) == (422, {field})
-    assert desk.tables == {}
+    assert workspace.tables == {}
 
 
 @pytest.mark.parametrize(
     "content", [b"", b"PAR1", b"\x00\x01", b"seller,seller\n1,2\n", b"a" * 2_000_000]
 )
-def test_a_file_that_is_no_table_is_refused_next_to_the_field(client, desk, content):
+def test_a_file_that_is_no_table_is_refused_next_to_the_field(client, workspace, content):
     answer = client.post(
         "/market/sellers", files={"file": ("../../etc/passwd", content, "text/csv")}
     )
     assert (answer.status_code, complaints(answer.text)) == (422, {"file"})
-    assert desk.tables == {}
-    assert list(desk.folder.iterdir()) == []
+    assert workspace.tables == {}
+    assert list(workspace.folder.iterdir()) == []
 
 
 WRONG = {
@@ -279,29 +279,29 @@ def test_hostile_names_are_text_and_no_formulas(client):
     assert "<script>alert" not in client.get("/market", params=odd).text
 
 
-def test_the_allocation_becomes_grants_once_it_is_confirmed(client, desk):
+def test_the_allocation_becomes_grants_once_it_is_confirmed(client, workspace):
     query = {**FORM, "table": sent(client)}
-    before = list(desk.session.ledger.entries())
+    before = list(workspace.session.ledger.entries())
     asked = client.get("/market/take", params=query)
     assert asked.status_code == 200
     assert "Bought ε =" in asked.text
     unsure = client.post("/market/take", data=query)
     assert (unsure.status_code, complaints(unsure.text)) == (422, {"sure"})
-    assert list(desk.session.ledger.entries()) == before
+    assert list(workspace.session.ledger.entries()) == before
     done = client.post("/market/take", data={**query, "sure": "yes"})
     assert (done.status_code, done.headers["location"]) == (303, "/ledger?granted=yes")
     lines = [
         line.split(",")
         for line in client.get("/market/allocation.csv", params=query).text.splitlines()[1:]
     ]
-    assert {name: desk.session.balance(name) for name, _, _ in lines} == {
+    assert {name: workspace.session.balance(name) for name, _, _ in lines} == {
         name: float(e) for name, e, _ in lines
     }
-    desk.session.verify()
+    workspace.session.verify()
 
 
-def test_books_that_refuse_are_told_next_to_the_box(client, desk):
-    desk.session.ledger.seal(3, "ab" * 32)
+def test_books_that_refuse_are_told_next_to_the_box(client, workspace):
+    workspace.session.ledger.seal(3, "ab" * 32)
     answer = client.post("/market/take", data={**FORM, "table": sent(client), "sure": "yes"})
     assert (answer.status_code, complaints(answer.text)) == (422, {"sure"})
     assert "These books are sealed" in answer.text
@@ -343,4 +343,4 @@ def test_the_slider_moves_the_outcome_in_a_real_browser_by_keyboard(window, serv
         page.keyboard.press("Space")
         page.keyboard.press("Enter")
         shown(page, "text=Written: the last entry")
-        assert served.desk.session.balance("seller-000") > 0
+        assert served.workspace.session.balance("seller-000") > 0

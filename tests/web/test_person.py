@@ -35,13 +35,13 @@ OWN = "Odile </script><script>alert(1)</script>"
 
 
 @pytest.fixture
-def desk(tmp_path):
+def workspace(tmp_path):
     return desk_in(tmp_path)
 
 
 @pytest.fixture
-def app(desk):
-    return app_over(desk)
+def app(workspace):
+    return app_over(workspace)
 
 
 @pytest.fixture(autouse=True)
@@ -58,8 +58,8 @@ def shown_in(app, code):
     return client
 
 
-def test_the_page_tells_what_is_allowed_spent_and_on_what_in_words(desk, app):
-    client = shown_in(app, desk.codes.issue("person-001"))
+def test_the_page_tells_what_is_allowed_spent_and_on_what_in_words(workspace, app):
+    client = shown_in(app, workspace.codes.issue("person-001"))
     seen = text(client.get("/person").text)
     assert "Account of person-001" in seen
     assert (
@@ -71,7 +71,7 @@ def test_the_page_tells_what_is_allowed_spent_and_on_what_in_words(desk, app):
     assert "the release “mean of May”, published" in seen
     assert "spent elsewhere, “survey of 2019”" in seen
     assert "below what is spent, which is ε = 0.105" in seen
-    assert desk.session.balance("person-001") == 0.395
+    assert workspace.session.balance("person-001") == 0.395
 
 
 @pytest.mark.parametrize("spent", [1, 10**6, 10**8, 1_234_567_890, 19 * 10**9])
@@ -94,24 +94,26 @@ def test_what_protects_nobody_is_not_called_a_bound():
     assert "nothing is promised any more" in explain_protection(both)[0]
 
 
-def test_the_page_says_one_sum_over_all_accounts(desk, app):
-    desk.session.grant({"person-001": 1.0}, neighbours="replace labels")
-    desk.session.charge({"person-001": 0.88}, key="labels", account="pure epsilon, replace labels")
-    seen = text(shown_in(app, desk.codes.issue("person-001")).get("/person").text)
+def test_the_page_says_one_sum_over_all_accounts(workspace, app):
+    workspace.session.grant({"person-001": 1.0}, neighbours="replace labels")
+    workspace.session.charge(
+        {"person-001": 0.88}, key="labels", account="pure epsilon, replace labels"
+    )
+    seen = text(shown_in(app, workspace.codes.issue("person-001")).get("/person").text)
     assert seen.count("From all these answers together") == 1
     assert "with more than 2.678 times better odds than without them" in seen
     assert math.exp(0.985) <= 2.678 < math.exp(0.985) + 0.001
     assert "It is the sum over all accounts: ε = 0.985." in seen
 
 
-def test_nothing_of_anybody_else_is_in_any_byte_that_a_visitor_gets(desk, app):
-    session = desk.session
+def test_nothing_of_anybody_else_is_in_any_byte_that_a_visitor_gets(workspace, app):
+    session = workspace.session
     session.grant({OWN: 0.25, **PLANTED})
     session.charge({name: amount / 7 for name, amount in PLANTED.items()}, key="an older study")
     session.charge({OWN: 0.125}, key="a study of their own")
-    code = desk.codes.issue(OWN)
+    code = workspace.codes.issue(OWN)
     for name in PLANTED:
-        desk.codes.issue(name)
+        workspace.codes.issue(name)
     client = shown_in(app, code)
     answers = [
         client.get("/person"),
@@ -148,8 +150,8 @@ def test_nothing_of_anybody_else_is_in_any_byte_that_a_visitor_gets(desk, app):
     assert b"Odile &lt;/script&gt;" in answers[0].content
 
 
-def test_a_visit_opens_nothing_of_the_curator_and_the_curator_nobodys_page(desk, app):
-    client = shown_in(app, desk.codes.issue("person-001"))
+def test_a_visit_opens_nothing_of_the_curator_and_the_curator_nobodys_page(workspace, app):
+    client = shown_in(app, workspace.codes.issue("person-001"))
     elsewhere = ["/", "/ledger", "/market", "/audit", "/question", "/api/openapi.json"]
     assert {client.get(path).status_code for path in elsewhere} == {401}
     assert (
@@ -161,16 +163,16 @@ def test_a_visit_opens_nothing_of_the_curator_and_the_curator_nobodys_page(desk,
     assert "person-0" not in answer.text
     crumb = (
         visitor(app)
-        .post("/person", data={"code": desk.codes.issue("person-001")})
+        .post("/person", data={"code": workspace.codes.issue("person-001")})
         .headers["set-cookie"]
     )
     assert all(word in crumb for word in ("HttpOnly", "Path=/person", "SameSite=strict"))
 
 
-def test_leaving_and_doing_nothing_end_a_visit(desk, app, monkeypatch):
+def test_leaving_and_doing_nothing_end_a_visit(workspace, app, monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(access_codes, "now", lambda: clock[0])
-    code = desk.codes.issue("person-001")
+    code = workspace.codes.issue("person-001")
     client = shown_in(app, code)
     clock[0] += IDLE - 1
     assert "person-001" in client.get("/person").text
@@ -186,19 +188,19 @@ def test_leaving_and_doing_nothing_end_a_visit(desk, app, monkeypatch):
     assert "person-001" not in client.get("/person").text
 
 
-def test_a_new_code_ends_the_old_one_and_whoever_is_in_with_it(desk, app):
-    old = desk.codes.issue("person-001")
-    others = desk.codes.issue("person-002")
+def test_a_new_code_ends_the_old_one_and_whoever_is_in_with_it(workspace, app):
+    old = workspace.codes.issue("person-001")
+    others = workspace.codes.issue("person-002")
     client = shown_in(app, old)
-    new = desk.codes.issue("person-001")
+    new = workspace.codes.issue("person-001")
     assert "person-001" not in client.get("/person").text
-    assert desk.codes.sign_in(old) is None
-    assert desk.codes.find_visit(desk.codes.sign_in(new)).person == "person-001"
-    assert desk.codes.find_visit(desk.codes.sign_in(others)).person == "person-002"
+    assert workspace.codes.sign_in(old) is None
+    assert workspace.codes.find_visit(workspace.codes.sign_in(new)).person == "person-001"
+    assert workspace.codes.find_visit(workspace.codes.sign_in(others)).person == "person-002"
 
 
-def test_the_file_of_codes_is_for_its_owner_and_tells_neither_codes_nor_names(desk, tmp_path):
-    made = [desk.codes.issue(name) for name in ("person-001", "person-002")]
+def test_the_file_of_codes_is_for_its_owner_and_tells_neither_codes_nor_names(workspace, tmp_path):
+    made = [workspace.codes.issue(name) for name in ("person-001", "person-002")]
     path = tmp_path / "books.db.codes"
     assert path.stat().st_mode & 0o777 == 0o600
     kept = path.read_text()
@@ -209,30 +211,30 @@ def test_the_file_of_codes_is_for_its_owner_and_tells_neither_codes_nor_names(de
         assert code not in kept
     assert [one["prefix"] for one in json.loads(kept)["codes"]] == [code[:PREFIX] for code in made]
     assert sorted(p.name for p in tmp_path.glob("tmp*")) == []
-    again = AccessCodes.for_ledger(desk.session.ledger, f"sqlite:///{tmp_path / 'books.db'}")
+    again = AccessCodes.for_ledger(workspace.session.ledger, f"sqlite:///{tmp_path / 'books.db'}")
     assert again.find_visit(again.sign_in(made[0])).person == "person-001", "codes outlast the page"
 
 
-def test_codes_are_spelt_so_that_they_can_be_read_aloud(desk):
-    made = {desk.codes.issue("person-001") for _ in range(40)}
+def test_codes_are_spelt_so_that_they_can_be_read_aloud(workspace):
+    made = {workspace.codes.issue("person-001") for _ in range(40)}
     assert len(made) == 40
     assert all(re.fullmatch(rf"([{ALPHABET}]{{4}}-){{4}}[{ALPHABET}]{{4}}", code) for code in made)
     assert not set("01IO") & set(ALPHABET)
-    code = desk.codes.issue("person-001")
+    code = workspace.codes.issue("person-001")
     for typed in (code.lower(), code.replace("-", ""), f"  {code.replace('-', ' ')} "):
-        assert desk.codes.sign_in(typed) is not None
+        assert workspace.codes.sign_in(typed) is not None
     for wrong in (code[:-1], code + "A", code[1:], "", "-", "ß" * 20, code.replace(code[-1], "0")):
-        assert desk.codes.sign_in(wrong) is None
+        assert workspace.codes.sign_in(wrong) is None
 
 
 def test_wrong_and_unknown_codes_cost_the_same_and_only_a_right_one_a_scrypt(
-    desk, app, monkeypatch
+    workspace, app, monkeypatch
 ):
     """One mark and one comparison in constant time, whatever is typed, and no answer tells wrong
     ones apart; scrypt at its full cost for the right one, once while somebody is in.
     """
     monkeypatch.setattr(access_codes, "COST", COST)
-    code = desk.codes.issue("person-001")
+    code = workspace.codes.issue("person-001")
     calls = []
     compared = []
     scrypt = access_codes.hashlib.scrypt
@@ -262,16 +264,16 @@ def test_wrong_and_unknown_codes_cost_the_same_and_only_a_right_one_a_scrypt(
     assert cost == [(2**15, 8, 1, 16, 64)]
 
 
-def test_codes_of_versions_before_marks_open_and_are_marked_once_used(desk, tmp_path):
-    used = desk.codes.issue("person-001")
-    unused = desk.codes.issue("person-002")
+def test_codes_of_versions_before_marks_open_and_are_marked_once_used(workspace, tmp_path):
+    used = workspace.codes.issue("person-001")
+    unused = workspace.codes.issue("person-002")
     path = tmp_path / "books.db.codes"
     content = json.loads(path.read_text())
     without = [
         {name: value for name, value in one.items() if name != "mark"} for one in content["codes"]
     ]
     path.write_text(json.dumps({**content, "format": "sottovoce.codes/1", "codes": without}))
-    again = AccessCodes.for_ledger(desk.session.ledger, f"sqlite:///{tmp_path / 'books.db'}")
+    again = AccessCodes.for_ledger(workspace.session.ledger, f"sqlite:///{tmp_path / 'books.db'}")
     assert not again.knows(used)
     assert again.sign_in(used[:-1] + ("A" if used[-1] != "A" else "B")) is None
     assert again.find_visit(again.sign_in(used)).person == "person-001"
@@ -280,10 +282,12 @@ def test_codes_of_versions_before_marks_open_and_are_marked_once_used(desk, tmp_
     assert json.loads(path.read_text())["format"] == "sottovoce.codes/2"
 
 
-def test_the_page_takes_codes_of_versions_before_marks(desk, app, monkeypatch):
-    code = desk.codes.issue("person-001")
+def test_the_page_takes_codes_of_versions_before_marks(workspace, app, monkeypatch):
+    code = workspace.codes.issue("person-001")
     calls = []
-    desk.codes._write_codes([replace(kept, mark="") for kept in desk.codes._read_codes().values()])
+    workspace.codes._write_codes(
+        [replace(kept, mark="") for kept in workspace.codes._read_codes().values()]
+    )
     scrypt = access_codes.hashlib.scrypt
     monkeypatch.setattr(
         access_codes.hashlib, "scrypt", lambda *a, **k: calls.append(k) or scrypt(*a, **k)
@@ -293,58 +297,60 @@ def test_the_page_takes_codes_of_versions_before_marks(desk, app, monkeypatch):
     assert calls == [], "another prefix is not tried"
     assert visitor(app).post("/person", data={"code": wrong}).status_code == 403
     assert visitor(app).post("/person", data={"code": code}).status_code == 303
-    assert desk.codes.knows(code)
+    assert workspace.codes.knows(code)
 
 
 def test_a_code_of_before_marks_that_is_ended_while_it_is_looked_at_opens_nothing(
-    desk, monkeypatch
+    workspace, monkeypatch
 ):
-    code = desk.codes.issue("person-001")
+    code = workspace.codes.issue("person-001")
     opened = access_codes._reveal_name
-    desk.codes._write_codes([replace(kept, mark="") for kept in desk.codes._read_codes().values()])
+    workspace.codes._write_codes(
+        [replace(kept, mark="") for kept in workspace.codes._read_codes().values()]
+    )
     monkeypatch.setattr(
         access_codes,
         "_reveal_name",
-        lambda *given: (opened(*given), desk.codes.issue("person-001"))[0],
+        lambda *given: (opened(*given), workspace.codes.issue("person-001"))[0],
     )
-    assert desk.codes.sign_in(code) is None
+    assert workspace.codes.sign_in(code) is None
 
 
-def test_one_person_has_few_visits_at_once(desk):
-    code = desk.codes.issue("person-001")
-    other = desk.codes.sign_in(desk.codes.issue("person-002"))
-    tokens = [desk.codes.sign_in(code) for _ in range(2 * MOST_VISITS)]
-    assert [desk.codes.find_visit(token) is not None for token in tokens] == [
+def test_one_person_has_few_visits_at_once(workspace):
+    code = workspace.codes.issue("person-001")
+    other = workspace.codes.sign_in(workspace.codes.issue("person-002"))
+    tokens = [workspace.codes.sign_in(code) for _ in range(2 * MOST_VISITS)]
+    assert [workspace.codes.find_visit(token) is not None for token in tokens] == [
         False
     ] * MOST_VISITS + [True] * MOST_VISITS
-    assert desk.codes.find_visit(other).person == "person-002", "and ends none of anybody else"
+    assert workspace.codes.find_visit(other).person == "person-002", "and ends none of anybody else"
 
 
-def test_a_code_of_another_window_is_known_at_once(desk, tmp_path):
-    again = AccessCodes.for_ledger(desk.session.ledger, f"sqlite:///{tmp_path / 'books.db'}")
-    first = desk.codes.issue("person-001")
+def test_a_code_of_another_window_is_known_at_once(workspace, tmp_path):
+    again = AccessCodes.for_ledger(workspace.session.ledger, f"sqlite:///{tmp_path / 'books.db'}")
+    first = workspace.codes.issue("person-001")
     assert again.knows(first)
-    second = desk.codes.issue("person-001")
+    second = workspace.codes.issue("person-001")
     assert (again.knows(first), again.knows(second)) == (False, True)
     (tmp_path / "books.db.codes").unlink()
     assert not again.knows(second), "without the file nobody has a code"
 
 
-def test_a_code_that_is_ended_while_it_is_looked_at_opens_nothing(desk, monkeypatch):
-    code = desk.codes.issue("person-001")
+def test_a_code_that_is_ended_while_it_is_looked_at_opens_nothing(workspace, monkeypatch):
+    code = workspace.codes.issue("person-001")
     opened = access_codes._reveal_name
     monkeypatch.setattr(
         access_codes,
         "_reveal_name",
-        lambda *given: (opened(*given), desk.codes.issue("person-001"))[0],
+        lambda *given: (opened(*given), workspace.codes.issue("person-001"))[0],
     )
-    assert desk.codes.sign_in(code) is None
+    assert workspace.codes.sign_in(code) is None
 
 
-def test_what_is_entered_later_is_on_the_page_at_once(desk, app):
-    client = shown_in(app, desk.codes.issue("person-001"))
+def test_what_is_entered_later_is_on_the_page_at_once(workspace, app):
+    client = shown_in(app, workspace.codes.issue("person-001"))
     assert "ε = 0.395" in client.get("/person").text
-    desk.session.charge({"person-001": 0.1}, key="yet another")
+    workspace.session.charge({"person-001": 0.1}, key="yet another")
     assert "ε = 0.295" in client.get("/person").text
     assert "ε = 0.295" in client.get("/person/statement").text
 
@@ -357,12 +363,16 @@ def test_whatever_is_typed_for_a_code_is_answered_next_to_the_field(app, typed):
     assert "<script>" not in answer.text
 
 
-def test_the_statement_is_checked_without_the_books_against_a_published_head(desk, app, tmp_path):
-    client = shown_in(app, desk.codes.issue("person-001"))
+def test_the_statement_is_checked_without_the_books_against_a_published_head(
+    workspace, app, tmp_path
+):
+    client = shown_in(app, workspace.codes.issue("person-001"))
     kept = client.get("/person/statement")
     assert kept.headers["content-disposition"] == 'attachment; filename="statement.html"'
     (tmp_path / "kept.html").write_bytes(kept.content)
-    paper = sv.Release.from_json(desk.session.ledger.find("mean of May").release).certificate.ledger
+    paper = sv.Release.from_json(
+        workspace.session.ledger.find("mean of May").release
+    ).certificate.ledger
     for head, spent in (
         (paper["head"], "0.08"),
         (re.search(r'mono">([0-9a-f]{64})', client.get("/person").text)[1], "0.105"),
@@ -381,8 +391,8 @@ def test_the_statement_is_checked_without_the_books_against_a_published_head(des
     )
 
 
-def test_books_that_were_changed_are_said_to_be_so(desk, app, tmp_path):
-    client = shown_in(app, desk.codes.issue("person-001"))
+def test_books_that_were_changed_are_said_to_be_so(workspace, app, tmp_path):
+    client = shown_in(app, workspace.codes.issue("person-001"))
     with sqlite3.connect(tmp_path / "books.db") as database:
         database.execute("UPDATE lines SET amount = amount + 1")
     database.close()
@@ -395,17 +405,20 @@ def test_books_that_were_changed_are_said_to_be_so(desk, app, tmp_path):
 @pytest.mark.parametrize(
     "content", ["", "{}", "[]", '{"format": "sottovoce.codes/2", "ledger": "another", "codes": []}']
 )
-def test_a_file_of_codes_that_is_none_is_refused_in_words(desk, tmp_path, content):
+def test_a_file_of_codes_that_is_none_is_refused_in_words(workspace, tmp_path, content):
     (tmp_path / "books.db.codes").write_text(content)
-    for act in (lambda: desk.codes.sign_in("ABCD"), lambda: desk.codes.issue("person-001")):
+    for act in (
+        lambda: workspace.codes.sign_in("ABCD"),
+        lambda: workspace.codes.issue("person-001"),
+    ):
         with pytest.raises(LedgerUnavailable, match="file of people's codes"):
             act()
     assert (tmp_path / "books.db.codes").read_text() == content, "nothing was written over it"
 
 
-def test_somebody_without_an_account_gets_no_code(desk, tmp_path):
+def test_somebody_without_an_account_gets_no_code(workspace, tmp_path):
     with pytest.raises(UnknownPeople):
-        desk.codes.issue("nobody of this name")
+        workspace.codes.issue("nobody of this name")
     assert not (tmp_path / "books.db.codes").exists()
 
 
@@ -418,7 +431,7 @@ def test_by_keyboard_alone_in_a_real_browser(served, chromium, width, scheme):  
     trouble = []
     page.on("console", lambda said: trouble.append(said.text))
     page.goto(f"{served.address}/person")
-    code = served.desk.codes.issue("person-001")
+    code = served.workspace.codes.issue("person-001")
     assert Axe().run(page).violations_count == 0
     for _ in range(2):  # past the link to the page itself
         page.keyboard.press("Tab")

@@ -69,10 +69,10 @@ MISTAKES = {
 
 
 @pytest.fixture
-def files(tmp_path, desk, table, rows):
+def files(tmp_path, workspace, table, rows):
     """The table and its schema, as the page has them, in files."""
     (tmp_path / "salaries.csv").write_bytes(rows)
-    (tmp_path / "schema.toml").write_text(schema_form.write_toml(desk.schemas[table]))
+    (tmp_path / "schema.toml").write_text(schema_form.write_toml(workspace.schemas[table]))
     return tmp_path
 
 

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sottovoce.errors import InvalidData, InvalidParameter
-from sottovoce.web import guard, workspace
-from sottovoce.web import workspace as desks
+from sottovoce.web import guard
+from sottovoce.web import workspace as workspace_module
 from sottovoce.web.workspace import clean_name, save_table
 
 #: Bytes of memory that the server and the processes it starts may take at most, each.
@@ -30,8 +30,8 @@ SMALL = 4 * 2**20
 GOOD = b"id,epsilon,v\na,1,2\nb,2,3\n"
 
 
-def kept(desk, content: bytes, name: str = "t.csv"):
-    return desk.tables[save_table(desk, name, io.BytesIO(content))]
+def kept(workspace, content: bytes, name: str = "t.csv"):
+    return workspace.tables[save_table(workspace, name, io.BytesIO(content))]
 
 
 def parquet(**columns) -> bytes:
@@ -40,29 +40,29 @@ def parquet(**columns) -> bytes:
     return file.getvalue()
 
 
-def test_a_table_is_kept_privately_under_a_random_name(desk):
-    table = kept(desk, GOOD, "C:\\people\\salaries.csv")
+def test_a_table_is_kept_privately_under_a_random_name(workspace):
+    table = kept(workspace, GOOD, "C:\\people\\salaries.csv")
     assert table.name == "salaries.csv"
     assert table.columns == {"id": "text", "epsilon": "number", "v": "number"}
     assert table.path.read_bytes() == GOOD
-    assert table.path.parent == desk.folder
+    assert table.path.parent == workspace.folder
     assert "salaries" not in table.path.name
     assert stat.S_IMODE(table.path.stat().st_mode) == 0o600
-    assert stat.S_IMODE(desk.folder.stat().st_mode) == 0o700
-    assert kept(desk, parquet(id=["a", "b"], v=[1.5, 2.0]), "t.parquet").columns == {
+    assert stat.S_IMODE(workspace.folder.stat().st_mode) == 0o700
+    assert kept(workspace, parquet(id=["a", "b"], v=[1.5, 2.0]), "t.parquet").columns == {
         "id": "text",
         "v": "number",
     }
-    desk.clear()
-    assert not desk.folder.exists()
+    workspace.clear()
+    assert not workspace.folder.exists()
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 @pytest.mark.parametrize("delimiter", [b",", b";", b"\t"])
-def test_the_header_says_how_a_table_is_written(desk, delimiter, end):
+def test_the_header_says_how_a_table_is_written(workspace, delimiter, end):
     """And a text or True/False column beside the numbers is no reason to refuse it."""
     lines = GOOD.replace(b"\n", b",True,Bern\n").replace(b"v,True,Bern", b"v,smoker,town", 1)
-    table = kept(desk, lines.replace(b",", delimiter).replace(b"\n", end))
+    table = kept(workspace, lines.replace(b",", delimiter).replace(b"\n", end))
     assert table.columns == {
         "id": "text",
         "epsilon": "number",
@@ -72,36 +72,41 @@ def test_the_header_says_how_a_table_is_written(desk, delimiter, end):
     }
 
 
-def test_lines_and_columns_have_limits(desk, monkeypatch):
-    monkeypatch.setattr(workspace, "LONGEST_LINE", 100)
-    monkeypatch.setattr(workspace, "PIECE", 64)
-    assert kept(desk, b"a,b\n" + b"1" * 98 + b",2\n" * 3)
+def test_lines_and_columns_have_limits(workspace, monkeypatch):
+    monkeypatch.setattr(workspace_module, "LONGEST_LINE", 100)
+    monkeypatch.setattr(workspace_module, "PIECE", 64)
+    assert kept(workspace, b"a,b\n" + b"1" * 98 + b",2\n" * 3)
     for content in (
         b"a,b\n" + b"1" * 101,
         b"a" * 101 + b"\n1\n",
         b"a,b\n" + b"1,2\n" * 100 + b"x" * 200 + b"\n1,2\n",
     ):
         with pytest.raises(InvalidData):
-            kept(desk, content)
+            kept(workspace, content)
     monkeypatch.undo()
-    most = workspace.MOST_COLUMNS
-    assert len(kept(desk, ",".join(f"c{i}" for i in range(most)).encode() + b"\n").columns) == most
+    most = workspace_module.MOST_COLUMNS
+    assert (
+        len(kept(workspace, ",".join(f"c{i}" for i in range(most)).encode() + b"\n").columns)
+        == most
+    )
     with pytest.raises(InvalidData):
-        kept(desk, ",".join(f"c{i}" for i in range(most + 1)).encode() + b"\n")
+        kept(workspace, ",".join(f"c{i}" for i in range(most + 1)).encode() + b"\n")
     with pytest.raises(InvalidData):
-        kept(desk, parquet(**{f"c{i}": [1] for i in range(most + 1)}), "t.parquet")
+        kept(workspace, parquet(**{f"c{i}": [1] for i in range(most + 1)}), "t.parquet")
 
 
-def test_the_desk_has_a_limit_and_nothing_refused_is_left(desk, monkeypatch):
-    monkeypatch.setattr(desks, "MAX_TABLES", 2)
-    first = [kept(desk, GOOD) for _ in range(2)]
+def test_the_desk_has_a_limit_and_nothing_refused_is_left(workspace, monkeypatch):
+    monkeypatch.setattr(workspace_module, "MAX_TABLES", 2)
+    first = [kept(workspace, GOOD) for _ in range(2)]
     with pytest.raises(InvalidParameter, match="full"):
-        kept(desk, GOOD)
+        kept(workspace, GOOD)
     with pytest.raises(InvalidData):
-        kept(desk, b"\x00")
-    assert {path.name for path in desk.folder.iterdir()} == {table.path.name for table in first}
-    desk.remove_table(next(iter(desk.tables)))
-    assert kept(desk, GOOD)
+        kept(workspace, b"\x00")
+    assert {path.name for path in workspace.folder.iterdir()} == {
+        table.path.name for table in first
+    }
+    workspace.remove_table(next(iter(workspace.tables)))
+    assert kept(workspace, GOOD)
 
 
 @pytest.mark.parametrize(

@@ -145,13 +145,13 @@ def _load_apps(
     from sottovoce.web.app import make_pages_app
     from sottovoce.web.workspace import Workspace
 
-    desk = Workspace(ledger, keys, session, scratch)
-    at_the_end.callback(desk.clear)
-    yield make_pages_app(desk)
+    workspace = Workspace(ledger, keys, session, scratch)
+    at_the_end.callback(workspace.clear)
+    yield make_pages_app(workspace)
 
     from sottovoce.web.app import make_full_app
 
-    yield make_full_app(desk)
+    yield make_full_app(workspace)
 
 
 def _may_exist(ledger: str | None) -> bool:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs of the page, for its forms and for its JSON alike: from plain values and a desk to
+"""The verbs of the page, for its forms and for its JSON alike: from plain values and a workspace to
 results.
 
-    bring       lays a table on the desk
+    bring       adds a table to the workspace
     grants      who grants how much, by a table                         reads people and budgets
     plan        what a release will cost whom, and what it is worth     reads people and budgets
     release     makes it: work beside the page, cancelled before anybody is charged, not after
@@ -35,9 +35,8 @@ from sottovoce.plan import refuse_changed_plan
 from sottovoce.release import Release
 from sottovoce.schema import Schema
 from sottovoce.session import Session, make_estimator, release_from_table
-from sottovoce.web import workspace
 from sottovoce.web.question_form import ONE_EACH
-from sottovoce.web.workspace import CachedBalances, Job, Workspace, prefetch_balances
+from sottovoce.web.workspace import CachedBalances, Job, Workspace, prefetch_balances, save_table
 
 if TYPE_CHECKING:
     from sottovoce.audit import PerInstance
@@ -55,8 +54,8 @@ NOT_GRANTED = (
 
 @dataclass(frozen=True)
 class QuestionRequest:
-    """A question about a table on the desk, in plain values; what is not said, the table's schema
-    says.
+    """A question about a table in the workspace, in plain values; what is not said, the table's
+    schema says.
     """
 
     table: str
@@ -75,20 +74,20 @@ class NotedPlan:
     note: str = ""
 
 
-def upload(desk: Workspace, name: str, source: BinaryIO) -> str:
-    """Lays a table on the desk, and returns its random name; the books are read while the curator
-    describes it.
+def upload(workspace: Workspace, name: str, source: BinaryIO) -> str:
+    """Adds a table to the workspace, and returns its random name; the books are read while the
+    curator describes it.
     """
-    held = workspace.save_table(desk, name, source)
-    desk.jobs.start(lambda job: prefetch_balances(desk), "Reading the ledger")
+    held = save_table(workspace, name, source)
+    workspace.jobs.start(lambda job: prefetch_balances(workspace), "Reading the ledger")
     return held
 
 
-def declare(desk: Workspace, table: str, schema: Schema) -> None:
+def declare(workspace: Workspace, table: str, schema: Schema) -> None:
     """Keeps what the curator declared about a table; refuses names of columns that it does not
     have.
     """
-    there = desk.get_table(table).columns
+    there = workspace.get_table(table).columns
     named = {
         *schema.columns,
         *(name for name in (schema.person, schema.budget, schema.label) if name is not None),
@@ -100,15 +99,15 @@ def declare(desk: Workspace, table: str, schema: Schema) -> None:
             f"Its columns are: {', '.join(there)}.",
             parameter="schema.columns",
         )
-    desk.schemas[table] = schema
-    prefetch_census(desk, table)
+    workspace.schemas[table] = schema
+    prefetch_census(workspace, table)
 
 
-def prefetch_census(desk: Workspace, table: str) -> None:
+def prefetch_census(workspace: Workspace, table: str) -> None:
     """Begins to count who takes part and what they have left, while the curator reads what is on
     the page.
     """
-    schema = desk.schemas[table]
+    schema = workspace.schemas[table]
     if schema.person is None:
         return
     # who they are is the same whatever they grant
@@ -118,18 +117,20 @@ def prefetch_census(desk: Workspace, table: str) -> None:
         everybody = None
 
     def work(job: Job) -> None:
-        CachedBalances(desk, str(desk.get_table(table).path), schema.person).balances(
-            read_grants(desk, table, everybody).names()
+        CachedBalances(workspace, str(workspace.get_table(table).path), schema.person).balances(
+            read_grants(workspace, table, everybody).names()
         )
 
-    desk.jobs.start(work, "Counting who takes part")
+    workspace.jobs.start(work, "Counting who takes part")
 
 
-def read_grants(desk: Workspace, table: str, epsilon: float | None = None) -> Budgets:
+def read_grants(workspace: Workspace, table: str, epsilon: float | None = None) -> Budgets:
     """Returns who grants how much, by the table's columns of people and budgets, or one ε for
     everybody.
     """
-    return _read_census(desk, _find_source(desk, QuestionRequest(table, "", epsilon=epsilon)))[0]
+    return _read_census(
+        workspace, _find_source(workspace, QuestionRequest(table, "", epsilon=epsilon))
+    )[0]
 
 
 def count_grants(budgets: Budgets) -> list[dict[str, float]]:
@@ -144,26 +145,26 @@ def count_grants(budgets: Budgets) -> list[dict[str, float]]:
     return [{"epsilon": e, "people": p, "rows": r} for e, p, r in lines]
 
 
-def record_grants(desk: Workspace, table: str, epsilon: float | None = None) -> int:
+def record_grants(workspace: Workspace, table: str, epsilon: float | None = None) -> int:
     """Writes what the people of a table grant into the books, as their total; returns how many they
     are.
     """
-    budgets = read_grants(desk, table, epsilon)
+    budgets = read_grants(workspace, table, epsilon)
     if budgets.people is None:
         raise _no_person_error()
-    desk.session.grant(budgets)
-    prefetch_census(desk, table)
+    workspace.session.grant(budgets)
+    prefetch_census(workspace, table)
     return budgets.n_people
 
 
-def make_plan(desk: Workspace, said: DataSource, question: Estimator) -> NotedPlan:
+def make_plan(workspace: Workspace, said: DataSource, question: Estimator) -> NotedPlan:
     """Returns the plan of a release as it would be made now; no column in question is read, and
     nobody is charged.
     """
-    _refuse_unbookable(desk, said)
-    budgets, _ = scale_budgets(*_read_census(desk, said), said.share)
+    _refuse_unbookable(workspace, said)
+    budgets, _ = scale_budgets(*_read_census(workspace, said), said.share)
     session = Session(
-        ledger=CachedBalances(desk, said.table, said.person), short=desk.session.short
+        ledger=CachedBalances(workspace, said.table, said.person), short=workspace.session.short
     )
     try:
         return NotedPlan(replace(session.plan_rows(question, budgets), subject=said.subject))
@@ -173,7 +174,7 @@ def make_plan(desk: Workspace, said: DataSource, question: Estimator) -> NotedPl
 
 
 def start_release(
-    desk: Workspace, said: DataSource, question: Estimator, key: str, agreed: str | None = None
+    workspace: Workspace, said: DataSource, question: Estimator, key: str, agreed: str | None = None
 ) -> str:
     """Begins a release under a key of the books, and returns the name of the work; what comes of it
     is that key.
@@ -182,30 +183,30 @@ def start_release(
     ``agreed``, the digest of the plan that was shown, another plan is refused: at once, and again
     right before people are charged.
     """
-    _refuse_unbookable(desk, said)
+    _refuse_unbookable(workspace, said)
     _check_key(key)
-    if agreed is not None and desk.session.ledger.find(key) is None:
-        refuse_changed_plan(make_plan(desk, said, question).plan, agreed)
+    if agreed is not None and workspace.session.ledger.find(key) is None:
+        refuse_changed_plan(make_plan(workspace, said, question).plan, agreed)
 
     def work(job: Job) -> str:
         made = release_from_table(
             said,
             question,
             job.watch,
-            desk.session,
+            workspace.session,
             key=key,
             agreed=agreed,
             on_commit=job.commit,
         )
-        desk.releases[key] = made.to_json().encode()
+        workspace.releases[key] = made.to_json().encode()
         return key
 
-    return desk.jobs.start(work, key)
+    return workspace.jobs.start(work, key)
 
 
-def read_release(desk: Workspace, key: str) -> bytes:
+def read_release(workspace: Workspace, key: str) -> bytes:
     """Returns the bytes that were released under a key, from the books."""
-    known = desk.session.ledger.find(key)
+    known = workspace.session.ledger.find(key)
     if known is None or known.release is None:
         raise InvalidRelease(
             "No release is stored under this key.",
@@ -216,30 +217,30 @@ def read_release(desk: Workspace, key: str) -> bytes:
     return known.release.encode()
 
 
-def read_entries(desk: Workspace) -> list[Entry]:
+def read_entries(workspace: Workspace) -> list[Entry]:
     """Returns all entries of the books, which name nobody."""
-    return list(desk.session.ledger.entries())
+    return list(workspace.session.ledger.entries())
 
 
-def verify_ledger(desk: Workspace) -> Entry:
+def verify_ledger(workspace: Workspace) -> Entry:
     """Computes every balance and digest again, and returns the last entry; raises if the books do
     not add up.
     """
-    desk.session.verify()
-    return read_entries(desk)[-1]
+    workspace.session.verify()
+    return read_entries(workspace)[-1]
 
 
 def audit_release(
-    desk: Workspace, table: str, key: str, delta: float, watch: Any = None
+    workspace: Workspace, table: str, key: str, delta: float, watch: Any = None
 ) -> PerInstance:
     """Returns what people really lost to a release from this table: confidential, for the curator
     alone.
     """
-    made = Release.from_json(read_release(desk, key).decode())
-    return audit_from_table(made, _find_source(desk, QuestionRequest(table, "")), delta, watch)
+    made = Release.from_json(read_release(workspace, key).decode())
+    return audit_from_table(made, _find_source(workspace, QuestionRequest(table, "")), delta, watch)
 
 
-def prepare_question(desk: Workspace, wanted: QuestionRequest) -> tuple[DataSource, Estimator]:
+def prepare_question(workspace: Workspace, wanted: QuestionRequest) -> tuple[DataSource, Estimator]:
     """Returns the question as the library takes it; refuses it in words if something is missing or
     wrong.
     """
@@ -260,16 +261,16 @@ def prepare_question(desk: Workspace, wanted: QuestionRequest) -> tuple[DataSour
             "Leave the others out.",
             parameter="parameters",
         )
-    said = question.complete_options(_find_source(desk, wanted))
+    said = question.complete_options(_find_source(workspace, wanted))
     parameters = question.complete_parameters(wanted.parameters)
     return said, make_estimator(question.load_class(), said, **parameters)
 
 
-def _find_source(desk: Workspace, wanted: QuestionRequest) -> DataSource:
-    schema = desk.schemas.get(wanted.table, Schema())
+def _find_source(workspace: Workspace, wanted: QuestionRequest) -> DataSource:
+    schema = workspace.schemas.get(wanted.table, Schema())
     if wanted.column is not None:
         schema = replace(schema, label=wanted.column)
-    table = desk.get_table(wanted.table)
+    table = workspace.get_table(wanted.table)
     return DataSource(
         str(table.path),
         column=wanted.column,
@@ -280,12 +281,12 @@ def _find_source(desk: Workspace, wanted: QuestionRequest) -> DataSource:
     )
 
 
-def _read_census(desk: Workspace, source: DataSource) -> tuple[Budgets, GroupLookup]:
+def _read_census(workspace: Workspace, source: DataSource) -> tuple[Budgets, GroupLookup]:
     """Returns who takes part in a table, counted once while a slider moves."""
     alone = source.select_people()
     tiers = tuple(sorted(alone.tiers.items()))
     what = (alone.table, alone.person, alone.budget, alone.epsilon, tiers)
-    found: tuple[Budgets, GroupLookup] = desk.get_cached(what, alone.read_budgets)
+    found: tuple[Budgets, GroupLookup] = workspace.get_cached(what, alone.read_budgets)
     return found
 
 
@@ -300,14 +301,14 @@ def _check_key(key: str) -> None:
         )
 
 
-def _refuse_unbookable(desk: Workspace, said: DataSource) -> None:
+def _refuse_unbookable(workspace: Workspace, said: DataSource) -> None:
     """Refuses rows that are nobody's, and columns that are not there, before the table is
     opened.
     """
     if said.person is None:
         raise _no_person_error()
     there = next(
-        (table.columns for table in desk.tables.values() if str(table.path) == said.table), {}
+        (table.columns for table in workspace.tables.values() if str(table.path) == said.table), {}
     )
     if not set(said.private_columns) <= set(there):
         raise MissingColumn(

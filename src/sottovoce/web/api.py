@@ -69,7 +69,7 @@ class ErrorAnswer(BaseModel):
 
 
 class TableAnswer(BaseModel):
-    """A table on the desk: columns with their kinds."""
+    """A table in the workspace: columns with their kinds."""
 
     id: str
     name: str
@@ -161,7 +161,7 @@ def _describe_parameter(parameter: Parameter) -> dict[str, Any]:
 
 
 class QuestionBody(RequestBody):
-    """A question about a table on the desk; what is not said, its schema says."""
+    """A question about a table in the workspace; what is not said, its schema says."""
 
     table: Name
     question: Annotated[str, AfterValidator(_check_question)]
@@ -318,18 +318,20 @@ router = APIRouter(prefix=API.rstrip("/"), responses=REFUSALS)
 
 
 def _get_workspace(request: Request) -> Workspace:
-    desk: Workspace = request.app.state.desk
-    return desk
+    workspace: Workspace = request.app.state.workspace
+    return workspace
 
 
-def _get_table(table: str, desk: Annotated[Workspace, Depends(_get_workspace)]) -> UploadedTable:
-    if table not in desk.tables:
+def _get_table(
+    table: str, workspace: Annotated[Workspace, Depends(_get_workspace)]
+) -> UploadedTable:
+    if table not in workspace.tables:
         raise HTTPException(404)
-    return desk.tables[table]
+    return workspace.tables[table]
 
 
-def _get_job(job: str, desk: Annotated[Workspace, Depends(_get_workspace)]) -> Job:
-    found = desk.jobs.find(job)
+def _get_job(job: str, workspace: Annotated[Workspace, Depends(_get_workspace)]) -> Job:
+    found = workspace.jobs.find(job)
     if found is None:
         raise HTTPException(404)
     return found
@@ -343,14 +345,14 @@ Epsilon = Annotated[float | None, Query(gt=0, allow_inf_nan=False)]
 
 
 @router.get("/tables")
-def tables(desk: CurrentWorkspace) -> list[TableAnswer]:
-    """The tables on the desk."""
-    return [_describe_table(name, table) for name, table in desk.tables.items()]
+def tables(workspace: CurrentWorkspace) -> list[TableAnswer]:
+    """The tables in the workspace."""
+    return [_describe_table(name, table) for name, table in workspace.tables.items()]
 
 
 @router.post("/tables", status_code=201, openapi_extra=UPLOAD_BODY)
-async def upload_table(request: Request, desk: CurrentWorkspace) -> TableAnswer:
-    """Lays a CSV or Parquet file on the desk; it is deleted when the server ends."""
+async def upload_table(request: Request, workspace: CurrentWorkspace) -> TableAnswer:
+    """Adds a CSV or Parquet file to the workspace; it is deleted when the server ends."""
     async with request.form(max_files=1, max_fields=1) as form:
         table = form.get("table")
         if not isinstance(table, UploadFile):
@@ -360,14 +362,14 @@ async def upload_table(request: Request, desk: CurrentWorkspace) -> TableAnswer:
                 "Send it as `table`.",
                 parameter="table",
             )
-        name = await run_in_threadpool(actions.upload, desk, table.filename or "", table.file)
-    return _describe_table(name, desk.tables[name])
+        name = await run_in_threadpool(actions.upload, workspace, table.filename or "", table.file)
+    return _describe_table(name, workspace.tables[name])
 
 
 @router.delete("/tables/{table}", status_code=204)
-def delete_table(table: str, there: ExistingTable, desk: CurrentWorkspace) -> None:
-    """Deletes a table from the desk."""
-    desk.remove_table(table)
+def delete_table(table: str, there: ExistingTable, workspace: CurrentWorkspace) -> None:
+    """Deletes a table from the workspace."""
+    workspace.remove_table(table)
 
 
 @router.get("/tables/{table}/draft")
@@ -377,38 +379,42 @@ def draft(table: str, there: ExistingTable) -> TextAnswer:
 
 
 @router.put("/tables/{table}/schema", status_code=204)
-def declare(table: str, there: ExistingTable, declared: SchemaBody, desk: CurrentWorkspace) -> None:
+def declare(
+    table: str, there: ExistingTable, declared: SchemaBody, workspace: CurrentWorkspace
+) -> None:
     """Keeps the public description of a table: ranges come from outside the data."""
     columns = {
         name: Column(**{**one.model_dump(), "levels": tuple(one.levels)})
         for name, one in declared.columns.items()
     }
-    actions.declare(desk, table, Schema(**{**declared.model_dump(), "columns": columns}))
+    actions.declare(workspace, table, Schema(**{**declared.model_dump(), "columns": columns}))
 
 
 @router.get("/tables/{table}/grants")
 def grants(
-    table: str, there: ExistingTable, desk: CurrentWorkspace, epsilon: Epsilon = None
+    table: str, there: ExistingTable, workspace: CurrentWorkspace, epsilon: Epsilon = None
 ) -> list[GrantCount]:
     """Who grants how much by this table, without names; or as if everybody granted one ε."""
     return [
         GrantCount.model_validate(line)
-        for line in actions.count_grants(actions.read_grants(desk, table, epsilon))
+        for line in actions.count_grants(actions.read_grants(workspace, table, epsilon))
     ]
 
 
 @router.post("/tables/{table}/grants")
 def record_grants(
-    table: str, there: ExistingTable, desk: CurrentWorkspace, epsilon: Epsilon = None
+    table: str, there: ExistingTable, workspace: CurrentWorkspace, epsilon: Epsilon = None
 ) -> TextAnswer:
     """Writes what the people of this table grant into the books, as their total."""
-    return TextAnswer(words=f"Granted by {actions.record_grants(desk, table, epsilon):,} people.")
+    return TextAnswer(
+        words=f"Granted by {actions.record_grants(workspace, table, epsilon):,} people."
+    )
 
 
 @router.post("/plan")
-def plan(asked: QuestionBody, desk: CurrentWorkspace) -> PlanAnswer:
+def plan(asked: QuestionBody, workspace: CurrentWorkspace) -> PlanAnswer:
     """What a release would cost whom and what it would be worth; no private value is read."""
-    made = actions.make_plan(desk, *actions.prepare_question(desk, _make_request(asked)))
+    made = actions.make_plan(workspace, *actions.prepare_question(workspace, _make_request(asked)))
     told = made.plan
     error = made.plan.expected_error
     return PlanAnswer(
@@ -430,28 +436,33 @@ def plan(asked: QuestionBody, desk: CurrentWorkspace) -> PlanAnswer:
 
 
 @router.post("/release", status_code=202)
-def release(asked: ReleaseBody, desk: CurrentWorkspace) -> JobAnswer:
+def release(asked: ReleaseBody, workspace: CurrentWorkspace) -> JobAnswer:
     """Begins a release; people are charged before one private value is read.
 
     With the `plan_digest` that /api/plan told, it is refused where the plan is another by now, and
     nobody is charged.
     """
     name = actions.start_release(
-        desk, *actions.prepare_question(desk, _make_request(asked)), asked.key, asked.plan_digest
+        workspace,
+        *actions.prepare_question(workspace, _make_request(asked)),
+        asked.key,
+        asked.plan_digest,
     )
-    return _describe_job(name, desk.get_job(name))
+    return _describe_job(name, workspace.get_job(name))
 
 
 @router.get("/release")
-def get_release(key: Key, desk: CurrentWorkspace) -> dict[str, Any]:
+def get_release(key: Key, workspace: CurrentWorkspace) -> dict[str, Any]:
     """The release under a key, as the very bytes that are in the books."""
-    return Response(actions.read_release(desk, key), media_type="application/json")  # type: ignore[return-value]
+    return Response(actions.read_release(workspace, key), media_type="application/json")  # type: ignore[return-value]
 
 
 @router.get("/release/explained")
-def explain_release(key: Key, desk: CurrentWorkspace) -> TextAnswer:
+def explain_release(key: Key, workspace: CurrentWorkspace) -> TextAnswer:
     """The release and its certificate in plain words."""
-    return TextAnswer(words=Release.from_json(actions.read_release(desk, key).decode()).explain())
+    return TextAnswer(
+        words=Release.from_json(actions.read_release(workspace, key).decode()).explain()
+    )
 
 
 @router.get("/jobs/{job}")
@@ -469,17 +480,19 @@ def cancel(job: str, begun: ExistingJob) -> JobAnswer:
 
 @router.get("/ledger/entries")
 def entries(
-    desk: CurrentWorkspace, after: Annotated[int, Query(ge=-1, le=2**53)] = -1
+    workspace: CurrentWorkspace, after: Annotated[int, Query(ge=-1, le=2**53)] = -1
 ) -> list[EntryAnswer]:
     """Entries of the books, a thousand at most, which name nobody."""
-    there = [entry for entry in actions.read_entries(desk) if entry.number > after][:MOST_ENTRIES]
+    there = [entry for entry in actions.read_entries(workspace) if entry.number > after][
+        :MOST_ENTRIES
+    ]
     return [EntryAnswer(**{**entry.__dict__, "digest": entry.digest.hex()}) for entry in there]
 
 
 @router.get("/ledger/balances")
-def balances(desk: CurrentWorkspace) -> list[TierAnswer]:
+def balances(workspace: CurrentWorkspace) -> list[TierAnswer]:
     """How many people allow how much, and the share of it that is spent, without names."""
-    books = desk.session.ledger
+    books = workspace.session.ledger
     if not isinstance(books, SqlLedger):
         raise InvalidParameter(
             "These books are not kept in a database.",
@@ -496,16 +509,16 @@ def balances(desk: CurrentWorkspace) -> list[TierAnswer]:
 
 
 @router.post("/ledger/grants")
-def grant(given: GrantsBody, desk: CurrentWorkspace) -> TextAnswer:
+def grant(given: GrantsBody, workspace: CurrentWorkspace) -> TextAnswer:
     """Sets what people allow in all in the account of pure ε, neighbours by replacement."""
-    desk.session.grant(given.grants)
+    workspace.session.grant(given.grants)
     return TextAnswer(words=f"Granted by {len(given.grants):,} people.")
 
 
 @router.post("/ledger/verify")
-def verify(desk: CurrentWorkspace) -> TextAnswer:
+def verify(workspace: CurrentWorkspace) -> TextAnswer:
     """Computes every balance and digest again."""
-    last = actions.verify_ledger(desk)
+    last = actions.verify_ledger(workspace)
     return TextAnswer(
         words=f"The books add up: {last.number + 1:,} entries, head {last.digest.hex()}."
     )
@@ -522,13 +535,13 @@ def market(offered: MarketBody) -> MarketAnswer:
 
 
 @router.post("/audit")
-def audit(asked: AuditBody, desk: CurrentWorkspace) -> TextAnswer:
+def audit(asked: AuditBody, workspace: CurrentWorkspace) -> TextAnswer:
     """What people really lost to a release, summed up: confidential, for the curator alone, not to
     be passed on.
     """
-    if asked.table not in desk.tables:
+    if asked.table not in workspace.tables:
         raise HTTPException(404)
-    looked = actions.audit_release(desk, asked.table, asked.key, asked.delta)
+    looked = actions.audit_release(workspace, asked.table, asked.key, asked.delta)
     return TextAnswer(words=str(looked.summary()), confidential=True)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages and the JSON as one app over one desk, behind the guard.
+"""The pages and the JSON as one app over one workspace, behind the guard.
 
-All pages over one desk, and how whatever they refuse becomes a sentence: JSON for programs, a page
-for people.
+All pages over one workspace, and how whatever they refuse becomes a sentence: JSON for programs, a
+page for people.
 
 Nothing is logged about requests, because an address may hold a key, and a traceback data.
 """
@@ -38,17 +38,19 @@ if TYPE_CHECKING:
 
 
 def make_app(
-    desk: Workspace, port: int, token: str, tell: Callable[[SignInEvent], None] = tell_nobody
+    workspace: Workspace, port: int, token: str, tell: Callable[[SignInEvent], None] = tell_nobody
 ) -> FastAPI:
-    """Returns the app over this desk, behind a guard that opens to whoever has the token, once."""
-    app = make_full_app(desk)
+    """Returns the app over this workspace, behind a guard that opens to whoever has the token,
+    once.
+    """
+    app = make_full_app(workspace)
     app.add_middleware(Guard, port=port, token=token, tell=tell)
     return app
 
 
-def make_full_app(desk: Workspace) -> FastAPI:
-    """Returns all pages and the JSON over this desk, before which a guard must stand; at its end
-    tables are deleted.
+def make_full_app(workspace: Workspace) -> FastAPI:
+    """Returns all pages and the JSON over this workspace, before which a guard must stand; at its
+    end tables are deleted.
     """
     # The pages are answered before these, which take as long to load as all of the pages.
     from fastapi import FastAPI
@@ -59,7 +61,7 @@ def make_full_app(desk: Workspace) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        desk.clear()
+        workspace.clear()
 
     app = FastAPI(
         title="sottovoce",
@@ -73,7 +75,7 @@ def make_full_app(desk: Workspace) -> FastAPI:
     )
     for kind, handler in {**HANDLERS, RequestValidationError: _answer_wrong_fields}.items():
         app.add_exception_handler(kind, handler)
-    app.state.desk = desk
+    app.state.workspace = workspace
     app.router.routes.extend([*api.router.routes, *ROUTES])
     return app
 
@@ -106,11 +108,11 @@ ROUTES = [
 ]
 
 
-def make_pages_app(desk: Workspace) -> Starlette:
-    """Returns all pages over this desk, before which a guard must stand."""
+def make_pages_app(workspace: Workspace) -> Starlette:
+    """Returns all pages over this workspace, before which a guard must stand."""
     app = Starlette(routes=ROUTES, exception_handlers=HANDLERS)
     app.router.redirect_slashes = False
-    app.state.desk = desk
+    app.state.workspace = workspace
     return app
 
 

@@ -58,9 +58,9 @@ def render(request: Request, template: str, status: int = 200, **values: Any) ->
 
 
 def get_workspace(request: Request) -> Workspace:
-    """Returns the desk that the application was made for."""
-    desk: Workspace = request.app.state.desk
-    return desk
+    """Returns the workspace that the application was made for."""
+    workspace: Workspace = request.app.state.workspace
+    return workspace
 
 
 def redirect(address: str, **said: str) -> RedirectResponse:

@@ -69,8 +69,10 @@ async def show_ledger(request: Request) -> Response:
 
 async def start_verification(request: Request) -> Response:
     """Begins to compute every balance and digest again."""
-    desk = get_workspace(request)
-    name = desk.jobs.start(lambda job: actions.verify_ledger(desk), "Verifying the ledger")
+    workspace = get_workspace(request)
+    name = workspace.jobs.start(
+        lambda job: actions.verify_ledger(workspace), "Verifying the ledger"
+    )
     return redirect(f"/ledger/verify/{name}")
 
 
@@ -86,29 +88,29 @@ async def show_verification(request: Request) -> Response:
 
 async def show_person(request: Request) -> Response:
     """One person's account; their grant and their code are set here, too."""
-    desk = get_workspace(request)
+    workspace = get_workspace(request)
     fields = Fields(await request.form(max_files=0))
     name = fields.text("person")
     asked = fields.choice("do", ("look", "grant", "code"))
     if name is None:
         return await _render_ledger(request, 422, fields=fields)
-    if asked == "grant" and await run_in_threadpool(_grant_budget, desk, name, fields):
+    if asked == "grant" and await run_in_threadpool(_grant_budget, workspace, name, fields):
         return redirect("/ledger", granted="yes")
     if asked == "code":
-        code = await run_in_threadpool(_issue_code, desk, name, fields)
+        code = await run_in_threadpool(_issue_code, workspace, name, fields)
     else:
         code = None
     return _render_person(
-        request, name, fields, await run_in_threadpool(_read_lines, desk, name, fields), code
+        request, name, fields, await run_in_threadpool(_read_lines, workspace, name, fields), code
     )
 
 
 async def _render_ledger(
     request: Request, status: int = 200, fields: Fields | None = None, **values: Any
 ) -> Response:
-    desk = get_workspace(request)
+    workspace = get_workspace(request)
     fields = fields or Fields({})
-    entries = await run_in_threadpool(actions.read_entries, desk)
+    entries = await run_in_threadpool(actions.read_entries, workspace)
     lines = sum(entry.lines for entry in entries)
     count = lines <= MAX_LINES_AT_ONCE or request.query_params.get("count") == "yes"
     before = _read_page_end(request, len(entries))
@@ -120,7 +122,7 @@ async def _render_ledger(
         typed=fields.form,
         complaints=fields.complaints,
         books=entries[0].key,
-        sealed=get_sql_ledger(desk).why_sealed,
+        sealed=get_sql_ledger(workspace).why_sealed,
         head=entries[-1].digest.hex(),
         number=len(entries),
         entries=mark_trusted(make_table(ENTRY_HEADS, list(map(_make_cells, shown)), "words")),
@@ -128,7 +130,7 @@ async def _render_ledger(
         unpublished=_count_unpublished(entries),
         counted=count,
         lines=lines,
-        balances=await run_in_threadpool(_draw_balances, desk, entries) if count else [],
+        balances=await run_in_threadpool(_draw_balances, workspace, entries) if count else [],
         granted=request.query_params.get("granted") == "yes",
         **{"verified": None, **values},
     )
@@ -141,7 +143,7 @@ def _read_page_end(request: Request, number: int) -> int:
     return number
 
 
-def _draw_balances(desk: Workspace, entries: list[Entry]) -> list[tuple[str, Any, Any]]:
+def _draw_balances(workspace: Workspace, entries: list[Entry]) -> list[tuple[str, Any, Any]]:
     """Returns the name, the picture and the table of each account; added up once for each state of
     the books.
     """
@@ -153,11 +155,13 @@ def _draw_balances(desk: Workspace, entries: list[Entry]) -> list[tuple[str, Any
                 mark_trusted(draw_tiers(many)),
                 mark_trusted(make_table(TIER_HEADS, [t.cells() for t in many])),
             )
-            for name, many in compute_balances(get_sql_ledger(desk)).items()
+            for name, many in compute_balances(get_sql_ledger(workspace)).items()
         ]
 
     last = max((entry.number for entry in entries if entry.what in WITH_LINES), default=0)
-    found: list[tuple[str, Any, Any]] = desk.get_cached(("balances", entries[last].digest), drawn)
+    found: list[tuple[str, Any, Any]] = workspace.get_cached(
+        ("balances", entries[last].digest), drawn
+    )
     return found
 
 
@@ -194,7 +198,7 @@ GRANT_FIELDS = {
 }
 
 
-def _grant_budget(desk: Workspace, name: str, fields: Fields) -> bool:
+def _grant_budget(workspace: Workspace, name: str, fields: Fields) -> bool:
     """Sets what one person allows in all, if the form says so in full."""
     amount = fields.number("amount", least=0, most=MAX_UNITS / UNITS_PER_EPSILON)
     currency: Any = fields.choice("currency", [key for key, _ in CURRENCIES])
@@ -206,15 +210,17 @@ def _grant_budget(desk: Workspace, name: str, fields: Fields) -> bool:
     if fields.complaints:
         return False
     try:
-        desk.session.grant({name: amount}, currency=currency, neighbours=neighbours, delta=delta)
+        workspace.session.grant(
+            {name: amount}, currency=currency, neighbours=neighbours, delta=delta
+        )
     except SottovoceError as error:
         fields.complain_about(error, GRANT_FIELDS)
     return not fields.complaints
 
 
-def _issue_code(desk: Workspace, name: str, fields: Fields) -> str | None:
+def _issue_code(workspace: Workspace, name: str, fields: Fields) -> str | None:
     try:
-        return desk.codes.issue(name)
+        return workspace.codes.issue(name)
     except UnknownPeople:
         fields.complain("", NO_ACCOUNT)
     except SottovoceError as error:
@@ -222,9 +228,9 @@ def _issue_code(desk: Workspace, name: str, fields: Fields) -> str | None:
     return None
 
 
-def _read_lines(desk: Workspace, name: str, fields: Fields) -> list[Line]:
+def _read_lines(workspace: Workspace, name: str, fields: Fields) -> list[Line]:
     try:
-        return desk.session.history(name)
+        return workspace.session.history(name)
     except UnknownPeople:
         fields.complain("", NO_ACCOUNT)
     except SottovoceError as error:

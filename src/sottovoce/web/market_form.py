@@ -109,34 +109,34 @@ class MarketForm:
             self.terms, **{moved: getattr(self.terms, moved) * 10.0 ** (slide / STEPS_PER_DECADE)}
         )
 
-    def read_reports(self, desk: Workspace) -> Sellers:
+    def read_reports(self, workspace: Workspace) -> Sellers:
         """Reads the sellers' names, costs and caps, once while the slider moves."""
-        path = str(desk.get_table(self.table).path)
-        read = desk.get_cached(
+        path = str(workspace.get_table(self.table).path)
+        read = workspace.get_cached(
             ("sellers", self.table, self.columns), lambda: read_sellers(path, *self.columns, None)
         )
         reports: Sellers = read
         return reports
 
 
-def read_market_form(desk: Workspace, fields: Fields) -> MarketForm | None:
+def read_market_form(workspace: Workspace, fields: Fields) -> MarketForm | None:
     """Reads the form; None where something is missing or wrong, which is among the complaints
     then.
     """
-    table = fields.choice("table", desk.tables)
+    table = fields.choice("table", workspace.tables)
     columns = [
-        fields.choice(name, desk.tables[table].columns if table else ())
+        fields.choice(name, workspace.tables[table].columns if table else ())
         for name in ("seller", "cost")
     ]
-    terms = _read_terms(desk, fields)
+    terms = _read_terms(workspace, fields)
     slide = fields.number("slide", least=-SLIDER_STEPS, most=SLIDER_STEPS)
     if terms is None or fields.complaints or table is None or slide is None:
         return None
     return MarketForm(table, (str(columns[0]), str(columns[1])), terms, int(slide))
 
 
-def _read_terms(desk: Workspace, fields: Fields) -> MarketTerms | None:
-    prior = _read_prior(desk, fields)
+def _read_terms(workspace: Workspace, fields: Fields) -> MarketTerms | None:
+    prior = _read_prior(workspace, fields)
     by = fields.choice("by", [key for key, _ in BUDGET_CHOICES])
     numbers: dict[str, Any] = {
         str(by): fields.number("amount", least=0, most=LARGEST, above=True),
@@ -160,13 +160,13 @@ def _read_terms(desk: Workspace, fields: Fields) -> MarketTerms | None:
     return None
 
 
-def _read_prior(desk: Workspace, fields: Fields) -> Any:
+def _read_prior(workspace: Workspace, fields: Fields) -> Any:
     """Reads the law of costs, with those numbers that its kind needs, or the table of an earlier
     market.
     """
     kind = str(fields.choice("prior", (*LAW_KINDS, FROM_FILE)))
     if kind == FROM_FILE:
-        return _read_earlier_prior(desk, fields)
+        return _read_earlier_prior(workspace, fields)
     low, high = (fields.number(end, least=0, most=LARGEST) for end in ("low", "high"))
     middle = fields.number(
         "middle", needed=kind in LAW_KINDS and kind != "uniform", least=0, most=LARGEST
@@ -186,16 +186,16 @@ def _read_prior(desk: Workspace, fields: Fields) -> Any:
     return None
 
 
-def _read_earlier_prior(desk: Workspace, fields: Fields) -> Any:
-    """Reads the costs of an earlier market, which lie in another table on the desk."""
-    earlier = fields.choice("earlier", desk.tables)
-    reports = desk.tables.get(fields.get_typed("table"))
+def _read_earlier_prior(workspace: Workspace, fields: Fields) -> Any:
+    """Reads the costs of an earlier market, which lie in another table in the workspace."""
+    earlier = fields.choice("earlier", workspace.tables)
+    reports = workspace.tables.get(fields.get_typed("table"))
     if earlier is None or reports is None:
         return None
-    words = f"{FROM_FILE}:{desk.get_table(earlier).path}"
+    words = f"{FROM_FILE}:{workspace.get_table(earlier).path}"
     paid = str(reports.path)
     try:
-        return desk.get_cached(
+        return workspace.get_cached(
             ("earlier", words, paid), lambda: parse_law(words, paid, EARLIER_COLUMN)
         )
     except SottovoceError as error:

@@ -37,11 +37,11 @@ from sottovoce.report.market import (
     make_market_headline,
     make_published_json,
 )
-from sottovoce.web import market_form, workspace
+from sottovoce.web import market_form
 from sottovoce.web.layout import download, get_workspace, mark_trusted, redirect, render
 from sottovoce.web.market_form import SLIDER_STEPS, MarketForm
 from sottovoce.web.question_form import Fields
-from sottovoce.web.workspace import Workspace
+from sottovoce.web.workspace import Workspace, save_table
 
 Result = TypeVar("Result")
 
@@ -56,8 +56,8 @@ async def show_market(request: Request) -> Response:
 
 
 async def upload_sellers(request: Request) -> Response:
-    """Lays reports on the desk, from a file or typed, or says next to the field why they cannot be
-    used.
+    """Adds reports to the workspace, from a file or typed, or says next to the field why they
+    cannot be used.
     """
     async with request.form(max_files=1) as form:
         fields = Fields(form)
@@ -65,7 +65,7 @@ async def upload_sellers(request: Request) -> Response:
         held = None
         if content is not None:
             held = await _run_or_complain(
-                fields, where, partial(workspace.save_table, get_workspace(request), name, content)
+                fields, where, partial(save_table, get_workspace(request), name, content)
             )
     if held is None:
         return await _render_market(request, fields)
@@ -142,11 +142,11 @@ async def _download_file(
 
 
 async def _render_market(request: Request, fields: Fields) -> Response:
-    desk = get_workspace(request)
-    chosen = desk.tables.get(fields.get_typed("table"))
+    workspace = get_workspace(request)
+    chosen = workspace.tables.get(fields.get_typed("table"))
     sent = chosen is not None and "amount" in fields.form  # and not only a table chosen
     if sent:
-        outcome = await run_in_threadpool(_draw_outcome, desk, fields)
+        outcome = await run_in_threadpool(_draw_outcome, workspace, fields)
     else:
         outcome = None
     return render(
@@ -156,7 +156,7 @@ async def _render_market(request: Request, fields: Fields) -> Response:
         stamp=mark_trusted(make_stamp("FOR THE BUYER ALONE", FOR_WHOM)),
         typed={**market_form.DEFAULTS, **fields.form},
         complaints=fields.complaints,
-        tables=[(name, held.name) for name, held in desk.tables.items()],
+        tables=[(name, held.name) for name, held in workspace.tables.items()],
         chosen=chosen,
         columns=[(name, name) for name in chosen.columns] if chosen else [],
         form=market_form,
@@ -169,19 +169,19 @@ async def _render_market(request: Request, fields: Fields) -> Response:
     )
 
 
-def _compute_outcome(desk: Workspace, fields: Fields) -> MarketOutcome | None:
+def _compute_outcome(workspace: Workspace, fields: Fields) -> MarketOutcome | None:
     """Settles the market, if the form says all that it needs; else what is missing is among the
     complaints.
     """
-    asked = market_form.read_market_form(desk, fields)
+    asked = market_form.read_market_form(workspace, fields)
     if asked is None:
         return None
-    return _allocate(desk, fields, asked)
+    return _allocate(workspace, fields, asked)
 
 
-def _allocate(desk: Workspace, fields: Fields, asked: MarketForm) -> MarketOutcome | None:
+def _allocate(workspace: Workspace, fields: Fields, asked: MarketForm) -> MarketOutcome | None:
     try:
-        reports = asked.read_reports(desk)
+        reports = asked.read_reports(workspace)
         terms = asked.at(asked.slide)
         return MarketOutcome(terms, reports, terms.allocate(reports))
     except SottovoceError as error:
@@ -189,16 +189,16 @@ def _allocate(desk: Workspace, fields: Fields, asked: MarketForm) -> MarketOutco
     return None
 
 
-def _draw_outcome(desk: Workspace, fields: Fields) -> dict[str, Any] | None:
+def _draw_outcome(workspace: Workspace, fields: Fields) -> dict[str, Any] | None:
     """Returns what is shown of an outcome: sentences, pictures, tables."""
-    asked = market_form.read_market_form(desk, fields)
+    asked = market_form.read_market_form(workspace, fields)
     if asked is None:
         outcome = None
     else:
-        outcome = _allocate(desk, fields, asked)
+        outcome = _allocate(workspace, fields, asked)
     if asked is None or outcome is None:
         return None
-    curve = _compute_frontier(desk, asked)
+    curve = _compute_frontier(workspace, asked)
     now = _make_point(outcome)
     points = sorted({(p.payment, p.expected_error, p.total_epsilon) for p in (*curve, now)})
     return {
@@ -232,17 +232,17 @@ def _make_cells(payment: float, error: float, epsilon: float) -> list[str]:
     return [format_amount(payment), bound, format_amount(epsilon)]
 
 
-def _compute_frontier(desk: Workspace, asked: MarketForm) -> Frontier:
+def _compute_frontier(workspace: Workspace, asked: MarketForm) -> Frontier:
     """Return error and payment along the whole slider, computed once while the slider moves."""
 
     def compute_frontier() -> Frontier:
-        reports = asked.read_reports(desk)
+        reports = asked.read_reports(workspace)
         terms = [asked.at(slide) for slide in range(-SLIDER_STEPS, SLIDER_STEPS + 1, SLIDER_STRIDE)]
         return Frontier(
             tuple(_make_point(MarketOutcome(t, reports, t.allocate(reports))) for t in terms)
         )
 
-    found: Frontier = desk.get_cached(
+    found: Frontier = workspace.get_cached(
         ("market", asked.table, asked.columns, asked.terms), compute_frontier
     )
     return found

@@ -170,11 +170,11 @@ def _make_statement(books: SqlLedger, visit: Visit) -> Statement:
     return visit.statement
 
 
-def get_sql_ledger(desk: Workspace) -> SqlLedger:
-    """Returns the books on the desk, which are in a database, if only in memory."""
-    if not isinstance(desk.session.ledger, SqlLedger):
+def get_sql_ledger(workspace: Workspace) -> SqlLedger:
+    """Returns the books in the workspace, which are in a database, if only in memory."""
+    if not isinstance(workspace.session.ledger, SqlLedger):
         raise TypeError("only books in a database are opened here")
-    return desk.session.ledger
+    return workspace.session.ledger
 
 
 def _find_visit(request: Request) -> Visit | None:

@@ -20,7 +20,7 @@ certificate.
     /release?key=…       the answer, its certificate, what can be carried away
 
 Nothing private is read before the button of the release is pressed. What was asked travels in the
-address, so every page can be reloaded, and the desk remembers no more than it must.
+address, so every page can be reloaded, and the workspace remembers no more than it must.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ def show_audit_form(request: Request, fields: Fields | None = None) -> Response:
     """What can be audited: a release, the table it was made from, and the column that it is
     about.
     """
-    desk = get_workspace(request)
+    workspace = get_workspace(request)
     asked = {
         word: request.query_params[word] for word in QUERY_FIELDS if word in request.query_params
     }
@@ -220,9 +220,13 @@ def show_audit_form(request: Request, fields: Fields | None = None) -> Response:
         "audit.html",
         422 if fields is not None else 200,
         stamp=mark_trusted(make_stamp("CONFIDENTIAL", FOR_WHOM)),
-        releases=[(key, key) for key in desk.releases],
-        tables=[(name, table.name) for name, table in desk.tables.items() if name in desk.schemas],
-        columns=[(column, column) for column in _list_columns(desk)],
+        releases=[(key, key) for key in workspace.releases],
+        tables=[
+            (name, table.name)
+            for name, table in workspace.tables.items()
+            if name in workspace.schemas
+        ],
+        columns=[(column, column) for column in _list_columns(workspace)],
         typed=typed,
         complaints={} if fields is None else fields.complaints,
     )
@@ -248,37 +252,41 @@ def show_audit(request: Request) -> Response:
     return render(request, "audited.html", body=mark_trusted(job.result))
 
 
-def _list_columns(desk: Workspace) -> list[str]:
-    """The columns that a model can be about, of all tables on the desk, each once."""
-    described = [column for schema in desk.schemas.values() for column in schema.columns.items()]
+def _list_columns(workspace: Workspace) -> list[str]:
+    """The columns that a model can be about, of all tables in the workspace, each once."""
+    described = [
+        column for schema in workspace.schemas.values() for column in schema.columns.items()
+    ]
     return list(dict.fromkeys(name for name, column in described if column.kind == "number"))
 
 
-def _start_audit_job(desk: Workspace, fields: Fields) -> str | None:
-    key = fields.choice("key", desk.releases)
-    table = fields.choice("table", desk.schemas)
+def _start_audit_job(workspace: Workspace, fields: Fields) -> str | None:
+    key = fields.choice("key", workspace.releases)
+    table = fields.choice("table", workspace.schemas)
     delta = fields.number("delta", least=0, most=1, above=True)
     share = fields.number("share", needed=False, least=0, most=100, above=True)
     if table is None:
         column = None
     else:
-        column = fields.choice("column", desk.schemas[table].columns)
+        column = fields.choice("column", workspace.schemas[table].columns)
     if key is None or table is None or column is None or delta is None or fields.complaints:
         return None
-    schema = replace(desk.schemas[table], label=column)
+    schema = replace(workspace.schemas[table], label=column)
     said = DataSource(
-        str(desk.get_table(table).path), schema=schema, share=1.0 if share is None else share / 100
+        str(workspace.get_table(table).path),
+        schema=schema,
+        share=1.0 if share is None else share / 100,
     )
-    return desk.jobs.start(
-        _make_audit_job(desk, key, said, delta, reveal=fields.is_checked("reveal")), AUDIT_JOB
+    return workspace.jobs.start(
+        _make_audit_job(workspace, key, said, delta, reveal=fields.is_checked("reveal")), AUDIT_JOB
     )
 
 
 def _make_audit_job(
-    desk: Workspace, key: str, said: DataSource, delta: float, *, reveal: bool
+    workspace: Workspace, key: str, said: DataSource, delta: float, *, reveal: bool
 ) -> Any:
     def work(job: Job) -> str:
-        release = Release.from_json(actions.read_release(desk, key).decode())
+        release = Release.from_json(actions.read_release(workspace, key).decode())
         return make_audit_body(
             audit_from_table(release, said, delta, job.watch),
             release,
@@ -291,44 +299,48 @@ def _make_audit_job(
 
 def show_question(request: Request) -> Response:
     """A question and its plan; the script asks for this page again while a slider moves."""
-    desk = get_workspace(request)
-    name = request.path_params.get("table") or next(iter(desk.schemas), None)
-    if name is None or name not in desk.schemas:
-        return redirect(f"/table/{name}" if name in desk.tables else "/")
-    fields = Fields(dict(request.query_params) or question_form.make_first_form(desk.schemas[name]))
-    return _render_question(request, name, fields, _make_plan(desk, name, fields))
+    workspace = get_workspace(request)
+    name = request.path_params.get("table") or next(iter(workspace.schemas), None)
+    if name is None or name not in workspace.schemas:
+        return redirect(f"/table/{name}" if name in workspace.tables else "/")
+    fields = Fields(
+        dict(request.query_params) or question_form.make_first_form(workspace.schemas[name])
+    )
+    return _render_question(request, name, fields, _make_plan(workspace, name, fields))
 
 
-def _read_form(desk: Workspace, name: str, fields: Fields) -> question_form.QuestionForm | None:
-    table = desk.get_table(name)
+def _read_form(
+    workspace: Workspace, name: str, fields: Fields
+) -> question_form.QuestionForm | None:
+    table = workspace.get_table(name)
     return question_form.read_question(
-        fields, str(table.path), desk.schemas[name], get_table_label(table.name)
+        fields, str(table.path), workspace.schemas[name], get_table_label(table.name)
     )
 
 
-def _make_plan(desk: Workspace, name: str, fields: Fields) -> actions.NotedPlan | None:
-    asked = _read_form(desk, name, fields)
+def _make_plan(workspace: Workspace, name: str, fields: Fields) -> actions.NotedPlan | None:
+    asked = _read_form(workspace, name, fields)
     if asked is None:
         return None
     try:
-        return actions.make_plan(desk, asked.said, asked.question)
+        return actions.make_plan(workspace, asked.said, asked.question)
     except SottovoceError as error:
-        fields.complain_about(error, question_form.map_fields(asked.kind, desk.schemas[name]))
+        fields.complain_about(error, question_form.map_fields(asked.kind, workspace.schemas[name]))
     return None
 
 
 def _render_question(
     request: Request, name: str, fields: Fields, planned: actions.NotedPlan | None
 ) -> Response:
-    desk = get_workspace(request)
-    described = desk.schemas[name]
+    workspace = get_workspace(request)
+    described = workspace.schemas[name]
     kind = question_form.find_question(fields)
     return render(
         request,
         "question.html",
         422 if fields.complaints else 200,
         name=name,
-        table=desk.get_table(name),
+        table=workspace.get_table(name),
         questions=[(key, asked.title) for key, asked in list_questions().items()],
         columns=[(column, column) for column in described.columns],
         hint=kind.hint,
@@ -346,30 +358,30 @@ async def start_release(request: Request) -> Response:
     """Begins the release under the plan that was shown; everybody is charged before a value is
     read.
     """
-    desk = get_workspace(request)
+    workspace = get_workspace(request)
     name = request.path_params["table"]
-    if name not in desk.schemas:
+    if name not in workspace.schemas:
         return redirect("/")
     fields = Fields(dict(await request.form(max_files=0)))
     key = fields.text("key", longest=actions.LONGEST_KEY)
-    job = await run_in_threadpool(_start_job, desk, name, fields, key)
+    job = await run_in_threadpool(_start_job, workspace, name, fields, key)
     if job is not None:
         return redirect(f"/job/{job}", **question_form.copy_typed_fields(fields), table=name)
-    planned = await run_in_threadpool(_make_plan, desk, name, Fields(fields.form))
+    planned = await run_in_threadpool(_make_plan, workspace, name, Fields(fields.form))
     return await run_in_threadpool(_render_question, request, name, fields, planned)
 
 
-def _start_job(desk: Workspace, name: str, fields: Fields, key: str | None) -> str | None:
+def _start_job(workspace: Workspace, name: str, fields: Fields, key: str | None) -> str | None:
     """Returns the name of the work, or None where something has to be corrected first."""
-    asked = _read_form(desk, name, fields)
+    asked = _read_form(workspace, name, fields)
     if asked is None or key is None:
         return None
     try:
         return actions.start_release(
-            desk, asked.said, asked.question, key, agreed=fields.get_typed("plan")
+            workspace, asked.said, asked.question, key, agreed=fields.get_typed("plan")
         )
     except SottovoceError as error:
-        fields.complain_about(error, question_form.map_fields(asked.kind, desk.schemas[name]))
+        fields.complain_about(error, question_form.map_fields(asked.kind, workspace.schemas[name]))
     return None
 
 
@@ -433,11 +445,11 @@ def show_release(request: Request) -> Response:
 
 
 def _find_question(request: Request) -> question_form.QuestionForm | None:
-    """Returns the question that the address speaks of, if its table is still on the desk."""
-    desk = get_workspace(request)
+    """Returns the question that the address speaks of, if its table is still in the workspace."""
+    workspace = get_workspace(request)
     name = request.query_params.get("table", "")
-    if name in desk.schemas:
-        return _read_form(desk, name, Fields(dict(request.query_params)))
+    if name in workspace.schemas:
+        return _read_form(workspace, name, Fields(dict(request.query_params)))
     return None
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The curator's way up to the question: a table, what is public about it, who grants how much.
 
-    /                       tables on the desk, and releases made from them
+    /                       tables in the workspace, and releases made from them
     /table/{table}          its schema, typed in and never read off the data
     /table/{table}/people   who grants how much, without names; the way into the books
 
@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from sottovoce.errors import SottovoceError
 from sottovoce.report.plan import draw_grants as picture_of_grants
-from sottovoce.web import actions, question_form, release_pages, schema_form, workspace
+from sottovoce.web import actions, question_form, release_pages, schema_form
 from sottovoce.web.layout import (
     download,
     get_workspace,
@@ -32,7 +32,7 @@ from sottovoce.web.layout import (
     show_refusal,
 )
 from sottovoce.web.question_form import Fields
-from sottovoce.web.workspace import Workspace
+from sottovoce.web.workspace import MOST_COLUMNS, Workspace
 
 #: Accounts that a table's grants can be written to: the words of the books, and in words for
 #: people.
@@ -46,9 +46,9 @@ FIELDS_PER_COLUMN = 6
 
 
 def show_tables(request: Request, complaints: Mapping[str, str] | None = None) -> Response:
-    """The first page: tables on the desk, and releases that were made from them."""
-    desk = get_workspace(request)
-    listed = [(name, table, name in desk.schemas) for name, table in desk.tables.items()]
+    """The first page: tables in the workspace, and releases that were made from them."""
+    workspace = get_workspace(request)
+    listed = [(name, table, name in workspace.schemas) for name, table in workspace.tables.items()]
     if complaints:
         status = 422
     else:
@@ -58,13 +58,13 @@ def show_tables(request: Request, complaints: Mapping[str, str] | None = None) -
         "table.html",
         status,
         tables=listed,
-        releases=list(desk.releases),
+        releases=list(workspace.releases),
         complaints=complaints or {},
     )
 
 
 async def upload_table(request: Request) -> Response:
-    """Lays a table on the desk, or says next to the field why it cannot be used."""
+    """Adds a table to the workspace, or says next to the field why it cannot be used."""
     async with request.form(max_files=1) as form:
         table = form.get("table")
         if not isinstance(table, UploadFile) or not table.filename:
@@ -79,7 +79,7 @@ async def upload_table(request: Request) -> Response:
 
 
 def remove_table(request: Request) -> Response:
-    """Deletes a table from the desk."""
+    """Deletes a table from the workspace."""
     try:
         get_workspace(request).remove_table(request.path_params["table"])
     except SottovoceError as error:
@@ -89,24 +89,22 @@ def remove_table(request: Request) -> Response:
 
 async def show_schema(request: Request) -> Response:
     """What is public about a table: the form, and what was typed into it."""
-    desk = get_workspace(request)
+    workspace = get_workspace(request)
     name = request.path_params["table"]
     try:
-        columns = desk.get_table(name).columns
+        columns = workspace.get_table(name).columns
     except SottovoceError as error:
         return show_refusal(request, error)
     if request.method != "POST":
         return _render_schema(
-            request, schema_form.fill_schema_form(desk.schemas.get(name), columns), {}
+            request, schema_form.fill_schema_form(workspace.schemas.get(name), columns), {}
         )
-    form = dict(
-        await request.form(max_files=0, max_fields=FIELDS_PER_COLUMN * workspace.MOST_COLUMNS)
-    )
+    form = dict(await request.form(max_files=0, max_fields=FIELDS_PER_COLUMN * MOST_COLUMNS))
     fields = Fields(form)
     described = schema_form.read_schema(fields, columns)
     if described is None:
         return _render_schema(request, form, fields.complaints)
-    actions.declare(desk, name, described)
+    actions.declare(workspace, name, described)
     return redirect(f"/table/{name}/people")
 
 
@@ -141,21 +139,23 @@ def show_people(
     request: Request, typed: Mapping[str, Any] | None = None, fields: Fields | None = None
 ) -> Response:
     """Who grants how much: a picture without names, and the way into the books."""
-    desk = get_workspace(request)
+    workspace = get_workspace(request)
     name = request.path_params["table"]
-    described = desk.schemas.get(name)
+    described = workspace.schemas.get(name)
     if described is None:
-        return redirect(f"/table/{name}" if name in desk.tables else "/")
+        return redirect(f"/table/{name}" if name in workspace.tables else "/")
     everybody = described.budget is None
     try:
-        budgets = actions.read_grants(desk, name, question_form.ONE_EACH if everybody else None)
+        budgets = actions.read_grants(
+            workspace, name, question_form.ONE_EACH if everybody else None
+        )
     except SottovoceError as error:
         return _render_schema(
             request,
-            schema_form.fill_schema_form(described, desk.get_table(name).columns),
+            schema_form.fill_schema_form(described, workspace.get_table(name).columns),
             {SCHEMA_FIELDS.get(error.parameter or "", ""): str(error)},
         )
-    actions.prefetch_census(desk, name)
+    actions.prefetch_census(workspace, name)
     if fields is not None:
         complaints = fields.complaints
     else:
@@ -165,7 +165,7 @@ def show_people(
         "people.html",
         422 if complaints else 200,
         name=name,
-        table=desk.get_table(name),
+        table=workspace.get_table(name),
         unit=budgets.unit,
         size=f"{budgets.n_people:,} people, {budgets.n_rows:,} rows"
         if described.person
@@ -200,19 +200,19 @@ GRANT_FIELDS = {
 
 async def record_grants(request: Request) -> Response:
     """Writes what the table's people grant into the books."""
-    desk = get_workspace(request)
+    workspace = get_workspace(request)
     name = request.path_params["table"]
-    if name not in desk.schemas:
+    if name not in workspace.schemas:
         return redirect("/")
     form = dict(await request.form(max_files=0))
     fields = Fields(form)
-    await run_in_threadpool(_record_grants, desk, name, fields)
+    await run_in_threadpool(_record_grants, workspace, name, fields)
     if fields.complaints:
         return await run_in_threadpool(show_people, request, form, fields)
     return redirect(f"/table/{name}/people", granted="yes")
 
 
-def _record_grants(desk: Workspace, name: str, fields: Fields) -> None:
+def _record_grants(workspace: Workspace, name: str, fields: Fields) -> None:
     account = fields.choice("account", ACCOUNT_NAMES) or ""
     currency, _, neighbours = account.rpartition(", ")
     if currency == "epsilon, delta":
@@ -220,16 +220,16 @@ def _record_grants(desk: Workspace, name: str, fields: Fields) -> None:
     else:
         delta = None
     epsilon = None
-    if desk.schemas[name].budget is None:
+    if workspace.schemas[name].budget is None:
         epsilon = fields.number(
             "epsilon", least=question_form.LEAST_EPSILON, most=question_form.MOST_EPSILON
         )
     if fields.complaints:
         return
     try:
-        budgets = actions.read_grants(desk, name, epsilon)
-        desk.session.grant(budgets, currency=currency, neighbours=neighbours, delta=delta)  # type: ignore[arg-type]
-        actions.prefetch_census(desk, name)
+        budgets = actions.read_grants(workspace, name, epsilon)
+        workspace.session.grant(budgets, currency=currency, neighbours=neighbours, delta=delta)  # type: ignore[arg-type]
+        actions.prefetch_census(workspace, name)
     except SottovoceError as error:
         fields.complain_about(error, GRANT_FIELDS)
 

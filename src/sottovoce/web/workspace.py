@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables from outside: CSV and Parquet, looked at piece by piece, and laid on the desk only if they
-can do no harm.
+"""Tables from outside: CSV and Parquet, looked at piece by piece, and added to the workspace only
+if they can do no harm.
 
 Nothing here holds a whole file in memory. A CSV file is text with a header, and its lines are
 short. A Parquet file may unfold to any size, so it is first read to its end by a process of its
@@ -27,8 +27,8 @@ stay what they are, and what is left changes only with a new entry, so the numbe
 is part of what is remembered: entries that other programs write are seen too. Only plans are made
 from it. A release looks for itself.
 
-The desk of the one curator who works at the page: books, tables, schemas, releases, and work under
-way.
+The workspace of the one curator who works at the page: books, tables, schemas, releases, and work
+under way.
 
 Tables lie in a private folder that is deleted at the end, under names drawn at random; on Linux
 they end with the process, however that ends (sottovoce.private_files). No path ever comes from the
@@ -85,31 +85,31 @@ OURS = ("SOTTOVOCE_", "PG")
 MAX_NAME_SHOWN = 80
 
 
-def save_table(desk: Workspace, name: str, source: BinaryIO) -> str:
-    """Copies a table to the desk's folder, looks at it, and returns the random name under which it
-    lies there.
+def save_table(workspace: Workspace, name: str, source: BinaryIO) -> str:
+    """Copies a table to the workspace's folder, looks at it, and returns the random name under
+    which it lies there.
     """
     held = secrets.token_urlsafe(16)  # a name, not noise: no answer depends on it
     if _read_start(source) == PARQUET:
         ending = ".parquet"
     else:
         ending = ".csv"
-    path = desk.folder / f"{held}{ending}"
+    path = workspace.folder / f"{held}{ending}"
     try:
-        with desk.scratch.open_new(path.name) as file:
+        with workspace.scratch.open_new(path.name) as file:
             if ending == ".parquet":
                 copied = _copy_parquet
             else:
                 copied = _copy_csv
             copied(source, file)
         if ending == ".parquet":
-            columns = _columns_of_parquet(desk, path)
+            columns = _columns_of_parquet(workspace, path)
         else:
             columns = _read_kinds(path)
-        desk.add_table(held, UploadedTable(clean_name(name), path, columns))
+        workspace.add_table(held, UploadedTable(clean_name(name), path, columns))
     finally:
-        if held not in desk.tables:
-            desk.scratch.delete(path)
+        if held not in workspace.tables:
+            workspace.scratch.delete(path)
     return held
 
 
@@ -187,9 +187,9 @@ def _copy_parquet(source: BinaryIO, file: BinaryIO) -> None:
         file.write(piece)
 
 
-def _columns_of_parquet(desk: Workspace, path: Path) -> dict[str, str]:
+def _columns_of_parquet(workspace: Workspace, path: Path) -> dict[str, str]:
     if _ends_as_parquet(path):
-        columns = _read_in_process(path, desk.scratch.handle(path))
+        columns = _read_in_process(path, workspace.scratch.handle(path))
     else:
         columns = None
     if columns is None:
@@ -425,21 +425,23 @@ PREFETCH_LIMIT = 5_000_000
 
 @dataclass(frozen=True)
 class CachedBalances:
-    """The books on the desk, asked once between two entries what the people in a column of a table
-    have left.
+    """The books in the workspace, asked once between two entries what the people in a column of a
+    table have left.
     """
 
-    desk: Workspace
+    workspace: Workspace
     table: str
     person: str | None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.desk.session.ledger, name)
+        return getattr(self.workspace.session.ledger, name)
 
     def balances(self, people: Sequence[Any], account: str = DEFAULT_ACCOUNT) -> Units:
         """Returns what each has left; raises if somebody has no such account."""
-        what = (self.table, self.person, account, _find_last_number(self.desk))
-        found: Units | None = self.desk.get_cached(what, lambda: self._look_up(people, account))
+        what = (self.table, self.person, account, _find_last_number(self.workspace))
+        found: Units | None = self.workspace.get_cached(
+            what, lambda: self._look_up(people, account)
+        )
         if found is None:
             raise UnknownPeople(
                 "Somebody has no account of this kind.",
@@ -450,7 +452,7 @@ class CachedBalances:
         return found
 
     def _look_up(self, people: Sequence[Any], account: str) -> Units | None:
-        books = self.desk.session.ledger
+        books = self.workspace.session.ledger
         try:
             books.balances(
                 people[:1], account
@@ -459,34 +461,36 @@ class CachedBalances:
                 return books.balances(people, account)
         except UnknownPeople:
             return None  # remembered, too: to find out takes as long
-        digests = self.desk.get_cached(
+        digests = self.workspace.get_cached(
             ("digests", self.table, self.person), lambda: books.digests(people)
         )
-        return hash_chain.look_up_amounts(digests, *read_all_balances(self.desk, account))
+        return hash_chain.look_up_amounts(digests, *read_all_balances(self.workspace, account))
 
 
-def read_all_balances(desk: Workspace, account: str = DEFAULT_ACCOUNT) -> AllBalances:
+def read_all_balances(workspace: Workspace, account: str = DEFAULT_ACCOUNT) -> AllBalances:
     """Returns what everybody in the books has left of an account, read once between two entries."""
-    what = ("everybody", account, _find_last_number(desk))
-    found: AllBalances = desk.get_cached(what, lambda: desk.session.ledger.everybody(account))
+    what = ("everybody", account, _find_last_number(workspace))
+    found: AllBalances = workspace.get_cached(
+        what, lambda: workspace.session.ledger.everybody(account)
+    )
     return found
 
 
-def prefetch_balances(desk: Workspace) -> None:
+def prefetch_balances(workspace: Workspace) -> None:
     """Reads everybody's account, unless they are too many, before it is known whose will be asked
     for.
     """
-    if desk.session.ledger.fewer_than(PREFETCH_LIMIT):
-        read_all_balances(desk)
+    if workspace.session.ledger.fewer_than(PREFETCH_LIMIT):
+        read_all_balances(workspace)
 
 
-def _find_last_number(desk: Workspace) -> int:
+def _find_last_number(workspace: Workspace) -> int:
     """The number of the last entry."""
-    *_, last = desk.session.ledger.entries()
+    *_, last = workspace.session.ledger.entries()
     return last.number
 
 
-#: Tables on the desk at once: each may be as large as an upload may be.
+#: Tables in the workspace at once: each may be as large as an upload may be.
 MAX_TABLES = 20
 #: Counts of who takes part, and of what they have left, that are remembered: a slider need not
 #: count a million people at every move. A million names take some hundred megabytes.
@@ -495,7 +499,7 @@ MAX_CACHED = 12
 
 @dataclass(frozen=True)
 class UploadedTable:
-    """A table on the desk: what its owner calls it, where it lies, and its columns with their
+    """A table in the workspace: what its owner calls it, where it lies, and its columns with their
     kinds.
     """
 
@@ -525,8 +529,8 @@ class Workspace:
 
     @classmethod
     def for_ledger(cls, place: str | None, keys: Path | None = None) -> Workspace:
-        """Returns an empty desk with these books on it; without a place, books that end with the
-        process.
+        """Returns an empty workspace with these books on it; without a place, books that end with
+        the process.
         """
         return cls(place, keys, Session(ledger=place, keys=keys))
 
@@ -536,7 +540,7 @@ class Workspace:
         return self.scratch.path
 
     def get_table(self, name: str) -> UploadedTable:
-        """Returns a table by its random name; refuses one that is not on the desk."""
+        """Returns a table by its random name; refuses one that is not in the workspace."""
         if name not in self.tables:
             raise InvalidParameter(
                 "There is no such table.",
@@ -556,11 +560,11 @@ class Workspace:
         return job
 
     def add_table(self, name: str, table: UploadedTable) -> None:
-        """Lays a table on the desk; refuses it if the desk is full."""
+        """Adds a table to the workspace; refuses it if the workspace is full."""
         if len(self.tables) >= MAX_TABLES:
             self.scratch.delete(table.path)
             raise InvalidParameter(
-                "The desk is full.",
+                "The workspace is full.",
                 f"It holds {MAX_TABLES} tables.",
                 "Take one away first.",
                 parameter="table",
