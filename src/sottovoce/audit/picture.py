@@ -45,7 +45,7 @@ svg.losses line.mark { stroke: var(--ink); stroke-dasharray: 3 3; }"""
 
 
 def draw_audit(audit: PerInstance) -> str:
-    """Returns the picture of an audit's rows."""
+    """Return the picture of an audit's rows."""
     summary = audit.summary()
     if summary.promised is None:
         promised = None

@@ -32,8 +32,9 @@ POSTERIOR_QUESTIONS = (PosteriorSample.question, AdaptivePosteriorSample.questio
 
 
 def find_release(est: object) -> tuple[Release, Any]:
-    """Returns the release and the estimator of a fitted estimator or of a release; refuses what
-    cannot be audited.
+    """Return the release and the estimator of a fitted estimator or of a release.
+
+    Refuses what cannot be audited.
     """
     if isinstance(est, Release):
         return est, rebuild_estimator(est)
@@ -57,7 +58,7 @@ def _refuse_unauditable(release: object) -> None:
 
 
 def rebuild_estimator(release: Release) -> Any:
-    """Returns an unfitted estimator that reads rows as the one that made this release did."""
+    """Return an unfitted estimator that reads rows as the one that made this release did."""
     _refuse_unauditable(release)
     try:
         kind = AUDITABLE[release.question]
@@ -76,7 +77,7 @@ def rebuild_estimator(release: Release) -> Any:
 
 
 def iterate_candidates(release: Release, model: Any) -> Iterator[Any]:
-    """Yields the estimator, and, as a release does not say whether its floor was given, the same
+    """Yield the estimator, and, as a release does not say whether its floor was given, the same
     with that floor.
     """
     yield model
@@ -85,7 +86,7 @@ def iterate_candidates(release: Release, model: Any) -> Iterator[Any]:
 
 
 def find_norm(release: Release) -> float | None:
-    """Returns the declared bound on ‖x‖ of a posterior sample, or None where a box was declared."""
+    """Return the declared bound on ‖x‖ of a posterior sample, or None where a box was declared."""
     given = release.parameters
     recoding = Recoding.from_dict(given["features"])
     radius = float(given["ball"]["radius"])

@@ -63,8 +63,9 @@ class Allocation:
 
     @property
     def sold(self) -> tuple[str, str]:
-        """What sellers have sold: a currency and a neighbour relation. A session grants it in no
-        other account.
+        """What sellers have sold: a currency and a neighbour relation.
+
+        A session grants it in no other account.
         """
         return SOLD_PROMISE
 
@@ -97,8 +98,9 @@ class Allocation:
 
     @property
     def expected_error(self) -> float:
-        """The bound μ‖a‖ + σ/η on what sampling and noise add to the error; infinite where nothing
-        was bought.
+        """The bound μ‖a‖ + σ/η on what sampling and noise add to the error.
+
+        Infinite where nothing was bought.
         """
         if not self.units.any():
             return math.inf
@@ -357,7 +359,7 @@ class Allocation:
         return f" for {self.total:g}"
 
     def _split_payment(self, i: int) -> list[tuple[float, float]]:
-        """Returns how much of ε is paid which price, joined where there are many steps."""
+        """Return how much of ε is paid which price, joined where there are many steps."""
         curve = np.append(self.curves[self.code[i]], 0)[self.step[i] :]
         drops = -np.diff(curve)
         at = self.prices.values[self.step[i] :]
@@ -393,8 +395,9 @@ class Allocation:
 def _find_promise(
     estimator: Any, X: TableLike, y: ColumnLike, budgets: Budgets
 ) -> tuple[str, str] | None:
-    """Returns the currency and the neighbours of what an estimator promises; None if it cannot be
-    planned.
+    """Return the currency and the neighbours of what an estimator promises.
+
+    None if it cannot be planned.
     """
     from sottovoce.estimators.baselines import (
         BaselineWrapper,
@@ -530,7 +533,7 @@ def _format_point(p: Point) -> str:
 
 
 def _take_logarithms(frontier: Frontier) -> list[tuple[float, float]]:
-    """Returns what can be shown on logarithmic axes, by payment: whoever buys nothing has no place
+    """Return what can be shown on logarithmic axes, by payment: whoever buys nothing has no place
     there.
     """
     shown = sorted(
@@ -557,7 +560,7 @@ def _draw_curve(
     across: tuple[float, float],
     up: tuple[float, float],
 ) -> str:
-    """Returns one curve; those beside the first are dashed and named at their last place."""
+    """Return one curve; those beside the first are dashed and named at their last place."""
     places = [
         (LEFT + WIDE * _scale_to_unit(x, across), ABOVE + HIGH * (1 - _scale_to_unit(y, up)))
         for x, y in shown
