@@ -43,8 +43,9 @@ STEEPEST = 0.25
 
 
 class KappaTable(NamedTuple):
-    """Upper bounds of κ, a row for each λ and a column for each ρ, both in rising order; the last ρ
-    is infinite.
+    """Upper bounds of κ, a row for each λ and a column for each ρ, both in rising order.
+
+    The last ρ is infinite.
     """
 
     ridges: Floats
@@ -52,7 +53,7 @@ class KappaTable(NamedTuple):
     entries: Floats
 
     def at(self, ridge: float, rho: float) -> float:
-        """Returns an upper bound of κ(λ, ρ), infinite where λ is below the table."""
+        """Return an upper bound of κ(λ, ρ), infinite where λ is below the table."""
         below = int(np.searchsorted(self.ridges, ridge, side="right")) - 1
         if below < 0:
             return math.inf
@@ -62,7 +63,7 @@ class KappaTable(NamedTuple):
         return float(np.interp(1 / rho, inverse, row) + STEEPEST * beyond)
 
     def to_csv(self) -> str:
-        """Returns the table as text, λ first in each line."""
+        """Return the table as text, λ first in each line."""
         out = io.StringIO()
         lines = csv.writer(out, lineterminator="\n")
         lines.writerow(["ridge", *(f"{rho:g}" for rho in self.rhos)])
@@ -72,7 +73,7 @@ class KappaTable(NamedTuple):
 
     @classmethod
     def of_csv(cls, text: str) -> KappaTable:
-        """Returns the table that to_csv wrote."""
+        """Return the table that to_csv wrote."""
         head, *lines = csv.reader(io.StringIO(text))
         numbers = np.array(lines, dtype=np.float64)
         return cls(numbers[:, 0], np.array(head[1:], dtype=np.float64), numbers[:, 1:])
@@ -80,15 +81,16 @@ class KappaTable(NamedTuple):
 
 @cache
 def load_table() -> KappaTable:
-    """Returns the table that comes with the package."""
+    """Return the table that comes with the package."""
     return KappaTable.of_csv(
         resources.files(__package__).joinpath(TABLE_FILE).read_text(encoding="utf-8")
     )
 
 
 def kappa(ridge: float, rho: float) -> float:
-    """Returns a number that is at least κ(λ, ρ), for every λ > 0 and 0 < ρ ≤ ∞; times ρ, it
-    increases with ρ.
+    """Return a number that is at least κ(λ, ρ), for every λ > 0 and 0 < ρ ≤ ∞.
+
+    Times ρ, it increases with ρ.
 
     >>> kappa(0.1, 20.0) < bound_linear(20.0) == 1.0
     True
@@ -101,7 +103,7 @@ def kappa(ridge: float, rho: float) -> float:
 
 
 def bound_linear(rho: float) -> float:
-    """Returns κ₀(ρ) = max_s ½(1 + s) + s(1 − s)/ρ, an upper bound of κ(λ, ρ) for every λ.
+    """Return κ₀(ρ) = max_s ½(1 + s) + s(1 − s)/ρ, an upper bound of κ(λ, ρ) for every λ.
 
     >>> [round(bound_linear(rho), 12) for rho in (1.0, 2.0, 50.0)]
     [1.0625, 1.0, 1.0]
@@ -112,8 +114,9 @@ def bound_linear(rho: float) -> float:
 
 
 def bound_charges(weight: ArrayLike, rank: ArrayLike, eta: float, ridge: float) -> Floats:
-    """Returns an upper bound of what each person loses: the smaller of both theorems. It never
-    falls as η grows.
+    """Return an upper bound of what each person loses: the smaller of both theorems.
+
+    It never falls as η grows.
 
     The weights of all rows together must not exceed 1; 10⁻¹⁰ more, by rounding, is covered by the
     table's margin.
@@ -123,8 +126,9 @@ def bound_charges(weight: ArrayLike, rank: ArrayLike, eta: float, ridge: float) 
 
 
 def compute_exact_charges(weight: ArrayLike, rank: ArrayLike, eta: float, ridge: float) -> Floats:
-    """Returns max_{0≤s≤1} ½Wη(1 + s) + r·log(1 + W·s(1 − s)/(rλ)), rounded up; it is W·η if and
-    only if ρ ≥ 2.
+    """Return max_{0≤s≤1} ½Wη(1 + s) + r·log(1 + W·s(1 − s)/(rλ)), rounded up.
+
+    It is W·η if and only if ρ ≥ 2.
 
     It holds for any sum of weights.
 
@@ -143,7 +147,7 @@ def compute_exact_charges(weight: ArrayLike, rank: ArrayLike, eta: float, ridge:
 
 
 def _find_worst_slope(A: Floats, rho: float) -> Floats:
-    """Returns the s where A·s + log(1 + (2A/ρ)·s(1 − s)) is largest, 0 < s < 1 if ρ < 2.
+    """Return the s where A·s + log(1 + (2A/ρ)·s(1 − s)) is largest, 0 < s < 1 if ρ < 2.
 
     Two forms of the same root, each without a difference of near numbers on its side of A = 2.
     """

@@ -86,7 +86,7 @@ class ProfilePoint(NamedTuple):
     bend: Floats | float
 
     def step(self, log_target: Floats) -> Floats:
-        """Returns the dt that takes the parabola through this look to the target."""
+        """Return the dt that takes the parabola through this look to the target."""
         excess = self.log_delta - log_target
         slope = self.hazard * self.speed
         curve = (
@@ -97,7 +97,7 @@ class ProfilePoint(NamedTuple):
         )
 
     def apply_step(self, epsilon: Floats, dt: Floats) -> Floats:
-        """Returns ε after a step of dt; not below 0, and not past the turning point of ε(t)."""
+        """Return ε after a step of dt; not below 0, and not past the turning point of ε(t)."""
         return np.maximum(
             epsilon + dt * np.maximum(self.speed + self.bend * dt / 2, self.speed / 2), 0.0
         )
@@ -145,7 +145,7 @@ def gaussian_epsilon(distance: ArrayLike, delta: ArrayLike) -> Floats:
 
 
 def radial_epsilon(distance: ArrayLike, rate: float) -> Floats:
-    """Returns the pure ε of noise with density ∝ exp(−rate·‖b‖): rate times ‖θ − θ'‖, attained
+    """Return the pure ε of noise with density ∝ exp(−rate·‖b‖): rate times ‖θ − θ'‖, attained
     (theorem 2).
     """
     return np.asarray(rate * np.asarray(distance, dtype=np.float64))
@@ -202,7 +202,7 @@ def posterior_epsilon(leverage: ArrayLike, residual: ArrayLike, delta: ArrayLike
 def posterior_bound(
     leverage: ArrayLike, residual: ArrayLike, delta: ArrayLike
 ) -> tuple[Floats, Floats]:
-    """Returns closed bounds on ε for adding and for removing a record: the published theorem,
+    """Return closed bounds on ε for adding and for removing a record: the published theorem,
     repaired.
     """
     mu, a, level = broadcast_floats(leverage, np.abs(residual), check_delta(delta))
@@ -219,8 +219,9 @@ def posterior_bound(
 
 
 def compute_mills(t: Floats, gap: Floats) -> tuple[Floats, Floats]:
-    """Returns M(t) − M(t+gap) and M(t+gap), gap ≥ 0, t ≥ −37; relative error a few times max(1,
-    t²)·2⁻⁵².
+    """Return M(t) − M(t+gap) and M(t+gap), gap ≥ 0, t ≥ −37.
+
+    Relative error a few times max(1, t²)·2⁻⁵².
     """
     narrow = gap * np.maximum(t, WIDEST) < NARROW
     if narrow.all():
@@ -314,7 +315,7 @@ def _add_far_side(
     sums: tuple[Floats, Floats, Floats],
     where: NDArray[np.bool_],
 ) -> None:
-    """Adds what lies beyond −w to (bracket, slope, weight), in place."""
+    """Add what lies beyond −w to (bracket, slope, weight), in place."""
     a, _, root, S, log, less, b = constants
     difference, upper = compute_mills(
         (w + a) / root, root / (S + 1) * (2 * epsilon + log) / (w + b)
@@ -337,7 +338,7 @@ def _start_posterior(constants: Floats, delta: Floats) -> Floats:
 def _approximate_start(
     delta: Floats, shape: Callable[[Floats], tuple[Floats | float, ...]]
 ) -> Floats:
-    """Returns a t near the answer: δ ≈ Φ̄(t)·(1 + E)·(g + (1−κ)q)/(q + g), where q ≈ 1/(1/M(t) −
+    """Return a t near the answer: δ ≈ Φ̄(t)·(1 + E)·(g + (1−κ)q)/(q + g), where q ≈ 1/(1/M(t) −
     t).
     """
     t = _upper_quantile(delta)
@@ -362,7 +363,7 @@ def _find_roots(
     epsilon: Floats,
     delta: Floats,
 ) -> Floats:
-    """Returns ε with log δ(ε) = log δ, or 0 where δ(0) ≤ δ; ``epsilon`` is where to start."""
+    """Return ε with log δ(ε) = log δ, or 0 where δ(0) ≤ δ; ``epsilon`` is where to start."""
     found = np.full_like(epsilon, np.nan)
     left = np.arange(len(epsilon))
     log_target = np.log(delta)
@@ -407,7 +408,7 @@ def _compute_where(
     compute: Callable[..., Floats],
     otherwise: float,
 ) -> Floats:
-    """Returns ``compute`` of the records that are heard, chunk by chunk, and a constant
+    """Return ``compute`` of the records that are heard, chunk by chunk, and a constant
     elsewhere.
     """
     answer = np.full(heard.size, otherwise)
@@ -478,8 +479,9 @@ INTEGRAL_CHUNK = 512
 def posterior_log_delta_remove(
     leverage: ArrayLike, residual: ArrayLike, epsilon: ArrayLike
 ) -> Floats:
-    """Returns log δ(ε) of a posterior sample from with to without the record; −∞ exactly from ε =
-    c₀/2 on.
+    """Return log δ(ε) of a posterior sample from with to without the record.
+
+    −∞ exactly from ε = c₀/2 on.
     """
     mu, a, at = broadcast_floats(leverage, np.abs(residual), epsilon)
     square = np.log1p(mu) + a * a / (1 + mu) - 2 * at
@@ -492,8 +494,9 @@ def posterior_log_delta_remove(
 
 
 def _integrate_removal(mu: Floats, a: Floats, epsilon: Floats, w: Floats) -> Floats:
-    """log ∫ over |W| < w of q·(1 − e^((W² − w²)/2)), in ρ = (w − W)/s; u is where w lies, in
-    deviations left of m.
+    """log ∫ over |W| < w of q·(1 − e^((W² − w²)/2)), in ρ = (w − W)/s.
+
+    u is where w lies, in deviations left of m.
     """
     with_it = 1 + mu
     m = a / with_it
@@ -530,7 +533,7 @@ def objective_log_delta(
     sigma: float,
     epsilon: ArrayLike,
 ) -> tuple[Floats, Floats]:
-    """Returns log δ(ε) for adding and for removing a record: ridge regression with Gaussian noise
+    """Return log δ(ε) for adding and for removing a record: ridge regression with Gaussian noise
     in its objective.
     """
     given = broadcast_floats(leverage, residual, square, reach, epsilon)
@@ -549,8 +552,9 @@ def objective_log_delta(
 def make_objective_loss(
     mu: Floats, r: Floats, xx: Floats, gg: Floats, sigma: float, removing: bool
 ) -> ObjectiveLoss:
-    """z is the part of b along g. Given z the other part of xᵀb is normal, and the loss is linear
-    in it.
+    """z is the part of b along g.
+
+    Given z the other part of xᵀb is normal, and the loss is linear in it.
     """
     if removing:
         sign, with_it = (-1.0, 1 + mu)
@@ -596,7 +600,7 @@ def _find_cuts(loss: ObjectiveLoss, epsilon: Floats) -> Floats:
 
 
 def _compute_gain(mean: Floats, deviation: Floats) -> Floats:
-    """Returns E(1 − e^−L)₊ for L normal."""
+    """Return E(1 − e^−L)₊ for L normal."""
     certain = deviation <= 1e-12 * np.abs(mean)
     tau = np.where(certain, 1.0, deviation)
     t = -mean / tau

@@ -31,7 +31,7 @@ TERMS = 12
 
 
 def compute_gaussian_curve(distance: ArrayLike, orders: ArrayLike = ORDERS) -> Floats:
-    """Returns D_α = αD²/2, in both directions: ρ = D²/2 of zCDP."""
+    """Return D_α = αD²/2, in both directions: ρ = D²/2 of zCDP."""
     D = _add_order_axis(distance)
     alpha = _check_orders(orders)
     return np.asarray(alpha * D**2 / 2)
@@ -40,7 +40,7 @@ def compute_gaussian_curve(distance: ArrayLike, orders: ArrayLike = ORDERS) -> F
 def compute_posterior_curve(
     leverage: ArrayLike, residual: ArrayLike, orders: ArrayLike = ORDERS
 ) -> Floats:
-    """Returns D_α(without‖with the record), the larger direction; ∞ from α = 1 + 1/μ on."""
+    """Return D_α(without‖with the record), the larger direction; ∞ from α = 1 + 1/μ on."""
     mu = _add_order_axis(leverage)
     a = _add_order_axis(residual)
     alpha = _check_orders(orders)
@@ -58,7 +58,7 @@ def compute_posterior_curve(
 def compute_reverse_posterior_curve(
     leverage: ArrayLike, residual: ArrayLike, orders: ArrayLike = ORDERS
 ) -> Floats:
-    """Returns D_α(with‖without the record), finite for every α."""
+    """Return D_α(with‖without the record), finite for every α."""
     mu = _add_order_axis(leverage)
     a = _add_order_axis(residual)
     alpha = _check_orders(orders)
@@ -69,7 +69,7 @@ def compute_reverse_posterior_curve(
 
 
 def convert_to_epsilon(curve: ArrayLike, delta: float, orders: ArrayLike = ORDERS) -> Floats:
-    """Returns an ε ≥ 0 for which the curve implies (ε, δ): the least over the orders that are
+    """Return an ε ≥ 0 for which the curve implies (ε, δ): the least over the orders that are
     given.
     """
     values = np.asarray(curve, dtype=np.float64)
@@ -79,7 +79,7 @@ def convert_to_epsilon(curve: ArrayLike, delta: float, orders: ArrayLike = ORDER
 
 
 def convert_to_log_delta(curve: ArrayLike, at: float, orders: ArrayLike = ORDERS) -> Floats:
-    """Returns a log δ ≤ 0 for which the curve implies (ε, δ) at ε = ``at``."""
+    """Return a log δ ≤ 0 for which the curve implies (ε, δ) at ε = ``at``."""
     values = np.asarray(curve, dtype=np.float64)
     alpha = _check_orders(orders)
     cost = (alpha - 1) * np.log1p(-1 / alpha) - np.log(alpha)
@@ -87,7 +87,7 @@ def convert_to_log_delta(curve: ArrayLike, at: float, orders: ArrayLike = ORDERS
 
 
 def subtract_log(x: ArrayLike) -> Floats:
-    """Returns x − log(1 + x) ≥ 0 without cancellation: log(1+x) = 2·artanh(z), z = x/(2+x)."""
+    """Return x − log(1 + x) ≥ 0 without cancellation: log(1+x) = 2·artanh(z), z = x/(2+x)."""
     x = np.asarray(x, dtype=np.float64)
     small = np.where(np.abs(x) < SERIES, x, 0.0)
     z = small / (2 + small)
@@ -98,14 +98,14 @@ def subtract_log(x: ArrayLike) -> Floats:
 
 
 def compose_simple(epsilons: ArrayLike, deltas: ArrayLike) -> tuple[Floats, Floats]:
-    """Returns (Σε, Σδ) over the first axis: releases one after another, each chosen in view of the
+    """Return (Σε, Σδ) over the first axis: releases one after another, each chosen in view of the
     earlier ones.
     """
     return np.sum(np.asarray(epsilons, float), axis=0), np.sum(np.asarray(deltas, float), axis=0)
 
 
 def compose_advanced(epsilons: ArrayLike, deltas: ArrayLike, slack: float) -> tuple[Floats, Floats]:
-    """Returns (ε̃, Σδ + slack), ε̃ = Σ ε·tanh(ε/2) + √(2·log(1/slack)·Σε²), or Σε where that is
+    """Return (ε̃, Σδ + slack), ε̃ = Σ ε·tanh(ε/2) + √(2·log(1/slack)·Σε²), or Σε where that is
     smaller.
     """
     eps = np.asarray(epsilons, float)
@@ -177,7 +177,7 @@ def generalisation(
 def simple_generalisation(
     epsilons: ArrayLike, delta: float, target_epsilons: ArrayLike | None = None
 ) -> float:
-    """Returns ½[E e^(2ε) + E' e^(2ε)] − 1 + δ(1 + max(E e^ε, E' e^ε)), where δ(Z, z) ≤ δ
+    """Return ½[E e^(2ε) + E' e^(2ε)] − 1 + δ(1 + max(E e^ε, E' e^ε)), where δ(Z, z) ≤ δ
     throughout.
     """
     one = np.asarray(epsilons, float)

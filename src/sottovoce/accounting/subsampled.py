@@ -71,7 +71,7 @@ class SampledSteps:
     _known: dict[float, float] = field(default_factory=dict, repr=False)
 
     def epsilon_of(self, loudness: Floats) -> Floats:
-        """Returns an ε at δ, entry by entry, that covers people of this loudness."""
+        """Return an ε at δ, entry by entry, that covers people of this loudness."""
         values, where = np.unique(loudness, return_inverse=True)
         heard = values[values > 0]
         if len(heard) <= MOST_EXACT:
@@ -85,7 +85,7 @@ class SampledSteps:
         return np.asarray(np.concatenate([np.zeros(len(values) - len(heard)), covered])[where])
 
     def sensitivity_of(self, epsilon: Floats) -> Floats:
-        """Returns a loudness, entry by entry, whose ε at δ is at most the one given, and 0 where
+        """Return a loudness, entry by entry, whose ε at δ is at most the one given, and 0 where
         there is none.
         """
         values, where = np.unique(epsilon, return_inverse=True)
@@ -99,7 +99,7 @@ class SampledSteps:
         return np.concatenate([[0.0], points])[covered][where]
 
     def _epsilon_at(self, loudness: float) -> float:
-        """Returns ε at δ for one loudness; looked at coarsely first, to know how finely to look."""
+        """Return ε at δ for one loudness; looked at coarsely first, to know how finely to look."""
         if loudness not in self._known:
             guess = self._estimate_epsilon(loudness)
             finest = 2 * loudness * (loudness + 16) / MOST_POINTS
@@ -113,8 +113,9 @@ class SampledSteps:
         return self._known[loudness]
 
     def _estimate_epsilon(self, loudness: float) -> float:
-        """ε in the limit of many steps, where the loss is Gaussian; at least the loss's own
-        spread.
+        """ε in the limit of many steps, where the loss is Gaussian.
+
+        At least the loss's own spread.
         """
         mu = 2 * self.rate * math.sqrt(self.steps * math.expm1(min(loudness**2, 20.0)))
         return max(float(gaussian_epsilon(mu**2 / 2, self.delta)), self._spread(loudness))
@@ -135,7 +136,7 @@ class SampledSteps:
         )
 
     def _search_sensitivity(self, epsilon: float) -> float:
-        """Returns a loudness with ε in (1 − CLOSE, 1] of the one given: secants of log ε in log
+        """Return a loudness with ε in (1 − CLOSE, 1] of the one given: secants of log ε in log
         loudness, bracketed.
         """
         if epsilon <= 2 * LATTICE_EPSILON:
@@ -167,8 +168,9 @@ class SampledSteps:
 
 
 def _space_logarithmically(least: float, most: float) -> Floats:
-    """Returns loudnesses from the least to the most, evenly spaced in their logarithm; both ends
-    exact.
+    """Return loudnesses from the least to the most, evenly spaced in their logarithm.
+
+    Both ends exact.
     """
     points = np.geomspace(least, most, TABLE_SIZE)
     points[0] = least

@@ -70,7 +70,7 @@ class LossSums:
         )
 
     def to_replace(self) -> LossSums:
-        """Returns what promises about zeroing out are worth under replacement: out, and in again
+        """Return what promises about zeroing out are worth under replacement: out, and in again
         (theorem 7).
         """
         return LossSums(
@@ -81,8 +81,9 @@ class LossSums:
         )
 
     def compose(self, read_at: float) -> TotalLoss:
-        """Returns the ε and the δ of all of it together (theorem 8); ρ, if there is any, is read at
-        δ = read_at.
+        """Return the ε and the δ of all of it together (theorem 8).
+
+        ρ, if there is any, is read at δ = read_at.
         """
         epsilon = self.pure + self.epsilon
         delta = self.delta
@@ -93,8 +94,9 @@ class LossSums:
 
 
 def _convert_delta_to_replace(epsilon: int, delta: int) -> int:
-    """Returns (1 + e^ε)·δ in whole units, rounded up; all units there are where it is no
-    probability any more.
+    """Return (1 + e^ε)·δ in whole units, rounded up.
+
+    All units there are where it is no probability any more.
     """
     if not delta or epsilon > MAX_LOG_FACTOR * units.UNITS_PER_EPSILON:
         if delta:
@@ -146,7 +148,7 @@ def gaussian_epsilon(rho: ArrayLike, delta: float) -> Floats:
 
 
 def gaussian_rho(epsilon: ArrayLike, delta: float) -> units.Units:
-    """Returns the largest whole number of units of ρ, entry by entry, whose `gaussian_epsilon` is
+    """Return the largest whole number of units of ρ, entry by entry, whose `gaussian_epsilon` is
     at most ε.
     """
     granted = np.asarray(epsilon, dtype=np.float64)
@@ -179,7 +181,7 @@ def gaussian_delta(mu: Floats, epsilon: Floats) -> Floats:
 def _bisect(
     goes_up: Callable[[Floats], NDArray[np.bool_]], low: Floats, high: Floats
 ) -> tuple[Floats, Floats]:
-    """Returns the ends of an interval that holds the point up to which ``goes_up`` is true."""
+    """Return the ends of an interval that holds the point up to which ``goes_up`` is true."""
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         up = goes_up(middle)

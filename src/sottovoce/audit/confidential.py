@@ -90,8 +90,9 @@ class ConfidentialObject(dict[str, bool]):
 
 
 class ConfidentialArray(np.ndarray[Any, np.dtype[np.float64]]):
-    """An array of confidential numbers, and whatever is computed from it entry by entry; it is not
-    pickled.
+    """An array of confidential numbers, and whatever is computed from it entry by entry.
+
+    It is not pickled.
     """
 
     @classmethod

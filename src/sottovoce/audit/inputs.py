@@ -84,15 +84,16 @@ CHUNK = 8192
 
 
 def compute_eigenvalue_moves(rows: Floats) -> Floats:
-    """Returns λ_1 − t for each row: between 0 and the squared length of the row."""
+    """Return λ_1 − t for each row: between 0 and the squared length of the row."""
     values, vectors = np.linalg.eigh(rows.T @ rows)
     parts = [rows[at : at + CHUNK] @ vectors for at in range(0, len(rows), CHUNK)]
     return np.concatenate([_solve_eigenvalue_moves(part**2, values) for part in parts])
 
 
 def _solve_eigenvalue_moves(square: Floats, values: Floats) -> Floats:
-    """Σ u_k²/(gap_k + s) falls with the distance s; the halving keeps the root between low and
-    high.
+    """Σ u_k²/(gap_k + s) falls with the distance s.
+
+    The halving keeps the root between low and high.
     """
     gaps = values - values[0]
     low = np.zeros(len(square))
@@ -109,7 +110,7 @@ def _solve_eigenvalue_moves(square: Floats, values: Floats) -> Floats:
 def read_audit_input(
     est: object, X: TableLike, y: ColumnLike, epsilon: BudgetLike | None, groups: ColumnLike | None
 ) -> AuditInput:
-    """Returns the setting of a fitted estimator, or of a release, and of the rows it was made
+    """Return the setting of a fitted estimator, or of a release, and of the rows it was made
     from.
     """
     release, model = rebuilding.find_release(est)
@@ -134,7 +135,7 @@ def read_audit_input(
 
 
 def read_rows_input(release: Release, model: Any, rows: Dataset) -> AuditInput:
-    """Returns the setting of rows wherever they live, under the budgets of the release."""
+    """Return the setting of rows wherever they live, under the budgets of the release."""
     budgets = get_budgets(rows)
     plan = _find_plan(release, model, budgets, rows)
     values, labels, kinds, owner = _collect_rows(release, budgets, rows)
@@ -170,7 +171,7 @@ def read_rows_input(release: Release, model: Any, rows: Dataset) -> AuditInput:
 def _weight_rows(
     release: Release, values: Floats, labels: Floats, root: Floats
 ) -> tuple[Floats, Floats]:
-    """Returns √w·x and √w·y; who was left out is not looked at."""
+    """Return √w·x and √w·y; who was left out is not looked at."""
     X, y = _transform_rows(release, values, labels)
     X[root == 0] = 0.0
     y[root == 0] = 0.0
@@ -213,7 +214,7 @@ def _read_release_domain(release: Release) -> Domain:
 
 
 def _transform_rows(release: Release, values: Floats, labels: Floats) -> tuple[Floats, Floats]:
-    """Returns x and y as the mechanism has them, from what readers gave: rows of the ball, or
+    """Return x and y as the mechanism has them, from what readers gave: rows of the ball, or
     recoded features.
     """
     given = release.parameters
@@ -230,7 +231,7 @@ def _transform_rows(release: Release, values: Floats, labels: Floats) -> tuple[F
 
 
 def prepare_rows(release: Release, model: Any, X: TableLike, y: Any) -> tuple[Floats, Floats]:
-    """Returns x and y of rows that take no part, as the mechanism would have them."""
+    """Return x and y of rows that take no part, as the mechanism would have them."""
     alone = len(y) == 1  # a question is about two rows at least, so one comes twice
     if alone:
         X, y = (_repeat_row(X), np.repeat(y, 2))
@@ -253,7 +254,7 @@ def _repeat_row(X: Any) -> Any:
 
 
 def _find_plan(release: Release, model: Any, budgets: Budgets, rows: Dataset) -> Plan | None:
-    """Returns the plan of the release, or None where every row weighs one."""
+    """Return the plan of the release, or None where every row weighs one."""
     if has_equal_weights(release):
         if budgets.n_rows != _count_rows(release, budgets):
             raise _other_rows_error()
@@ -375,8 +376,9 @@ SINGULAR = 1e-13
 
 
 class Domain(NamedTuple):
-    """‖x‖ ≤ norm, |y| ≤ label; ``whole`` if all such records are possible, and not only some of
-    them.
+    """‖x‖ ≤ norm, |y| ≤ label.
+
+    ``whole`` if all such records are possible, and not only some of them.
     """
 
     norm: float
@@ -406,8 +408,9 @@ class AuditInput:
     )
 
     def fit(self, rows: Floats | None = None, labels: Floats | None = None) -> RidgeFit:
-        """Returns the ridge regression of these rows, or of all; refuses one that has no single
-        solution.
+        """Return the ridge regression of these rows, or of all.
+
+        Refuses one that has no single solution.
         """
         fitted = leverages.fit_ridge(
             self.rows if rows is None else rows,
@@ -433,7 +436,7 @@ class AuditInput:
         )
 
     def read_record(self, z: Any, root: float) -> tuple[Floats, Floats]:
-        """Returns one record z = (x, y) in the mechanism's coordinates and with its weight, as
+        """Return one record z = (x, y) in the mechanism's coordinates and with its weight, as
         arrays of one row.
         """
         x, y = split_record(z, "z=")
@@ -453,7 +456,7 @@ class AuditInput:
 
 
 def split_record(record: Any, called: str = "") -> tuple[Any, Any]:
-    """Returns the features and the label of a record."""
+    """Return the features and the label of a record."""
     with suppress(
         TypeError, ValueError
     ):  # raised below, outside the handler: what is wrong may be data
@@ -518,7 +521,7 @@ class WorstRecord(ConfidentialObject):
 def find_worst_record(
     setting: AuditInput, fit: RidgeFit, losses: Floats, delta: float
 ) -> WorstRecord:
-    """Returns the worst record of all: over the domain for being added, over the rows for being
+    """Return the worst record of all: over the domain for being added, over the rows for being
     removed.
     """
     domain = setting.require_domain()
@@ -540,8 +543,9 @@ def find_worst_record(
 def compute_record_losses(
     setting: AuditInput, z: Any, datasets: Iterable[tuple[Any, Any]], delta: float
 ) -> Floats:
-    """Returns ε of adding z to each data set; weights are by place, and z has that of the loudest
-    row.
+    """Return ε of adding z to each data set.
+
+    Weights are by place, and z has that of the loudest row.
     """
     x, y = setting.read_record(z, float(setting.root.max()))
     return np.array(
@@ -579,7 +583,7 @@ def read_described_input(
     epsilon: BudgetLike | None,
     groups: ColumnLike | None,
 ) -> AuditInput:
-    """Returns the setting of rows under a described mechanism; every row weighs one."""
+    """Return the setting of rows under a described mechanism; every row weighs one."""
     if epsilon is not None:
         raise InvalidParameter(
             "A described mechanism has no budgets.",
@@ -611,7 +615,7 @@ def read_described_input(
 
 
 def clip_rows(bounds: Bounds | None, X: TableLike, y: ColumnLike) -> tuple[Floats, Floats]:
-    """Returns features and labels as numbers, those beyond the bounds brought back to them."""
+    """Return features and labels as numbers, those beyond the bounds brought back to them."""
     rows = to_matrix(X, None).astype(np.float64)
     labels = to_numbers(y, "labels")
     check_same_length(len(rows), y=labels)
@@ -627,7 +631,7 @@ def clip_rows(bounds: Bounds | None, X: TableLike, y: ColumnLike) -> tuple[Float
 
 
 def read_bounds_domain(bounds: Bounds | None, columns: int) -> Domain | None:
-    """Returns the records that bounds allow, or None where they say nothing about rows or label."""
+    """Return the records that bounds allow, or None where they say nothing about rows or label."""
     if bounds is None or bounds.label is None or (bounds.norm is None and bounds.features is None):
         return None
     low, high = bounds.label

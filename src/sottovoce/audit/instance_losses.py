@@ -176,15 +176,17 @@ class PerInstance(ConfidentialObject):
 
     @property
     def neighbours(self) -> str:
-        """The neighbours of the promise, as in its guarantee; empty for a mechanism that is only
-        described.
+        """The neighbours of the promise, as in its guarantee.
+
+        Empty for a mechanism that is only described.
         """
         return self._setting.neighbours
 
     @property
     def promised(self) -> ConfidentialArray | None:
-        """What each row's person was promised, by row, for all tables; None for a mechanism that is
-        only described.
+        """What each row's person was promised, by row, for all tables.
+
+        None for a mechanism that is only described.
         """
         if self._setting.promised is None:
             return None
@@ -481,6 +483,7 @@ def _format_range(low: float, high: float) -> str:
 
 class ExposedPerson(ConfidentialObject):
     """One of the least protected: rank (1 is the least), ε, what sets them apart, and who it is.
+
     Confidential.
     """
 
@@ -506,7 +509,7 @@ class ExposedPerson(ConfidentialObject):
 
 
 def rank_least_protected(audit: PerInstance, count: int) -> list[ExposedPerson]:
-    """Returns the people (rows, without groups) who lost most, the worst first."""
+    """Return the people (rows, without groups) who lost most, the worst first."""
     losses = np.asarray(audit.by_person())
     setting = audit._setting
     if setting.owner is None:
@@ -567,7 +570,7 @@ PEOPLE_CHUNK = 256
 def compute_replacement_loss(
     setting: AuditInput, fit: RidgeFit, i: int, z: tuple[Any, Any], delta: float
 ) -> float:
-    """Returns ε between the rows and the same with row i replaced by z, for noise on the
+    """Return ε between the rows and the same with row i replaced by z, for noise on the
     solution.
     """
     i = _check_row_numbers(setting, [i])[0]
@@ -582,7 +585,7 @@ def compute_replacement_loss(
 
 
 def compute_group_loss(setting: AuditInput, rows: ColumnLike, delta: float) -> tuple[float, float]:
-    """Returns (ε, δ) of a group: its rows are taken out of the table one by one, each at what it
+    """Return (ε, δ) of a group: its rows are taken out of the table one by one, each at what it
     then costs.
     """
     out = _check_row_numbers(setting, rows)
@@ -639,7 +642,7 @@ class _PeopleBlock(NamedTuple):
 def compute_person_losses(
     setting: AuditInput, fit: RidgeFit, change: LeaveOneOutChange, delta: float
 ) -> Floats:
-    """Returns ε of all rows of each person, in the order of people."""
+    """Return ε of all rows of each person, in the order of people."""
     assert setting.owner is not None
     mechanism = setting.mechanism
     counts = np.bincount(setting.owner).astype(np.int64)

@@ -47,8 +47,9 @@ SINGULAR_BELOW = 1e-13
 
 
 class RecordInfluences(NamedTuple):
-    """h, e where each record is present, μ, r where it is absent; μ = r = ∞ if the fit needs the
-    record.
+    """h, e where each record is present, μ, r where it is absent.
+
+    μ = r = ∞ if the fit needs the record.
     """
 
     share: Floats
@@ -69,7 +70,7 @@ class RidgeFit:
     def left_out(
         self, X: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None
     ) -> RecordInfluences:
-        """Returns h, e, μ, r of rows that were fitted: what each would see if it alone were left
+        """Return h, e, μ, r of rows that were fitted: what each would see if it alone were left
         out.
         """
         h, e = self._get_leverage_and_residual(X, y, weights)
@@ -83,7 +84,7 @@ class RidgeFit:
     def added(
         self, X: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None
     ) -> RecordInfluences:
-        """Returns h, e, μ, r of rows that were not fitted: what each would change if it alone were
+        """Return h, e, μ, r of rows that were not fitted: what each would change if it alone were
         added.
         """
         mu, r = self._get_leverage_and_residual(X, y, weights)
@@ -92,7 +93,7 @@ class RidgeFit:
     def moved_by_leaving(
         self, X: ArrayLike, y: ArrayLike, metric: ArrayLike, weights: ArrayLike | None = None
     ) -> Floats:
-        """Returns ‖θ − θ₋ᵢ‖_A for rows that were fitted, A = ``metric``."""
+        """Return ‖θ − θ₋ᵢ‖_A for rows that were fitted, A = ``metric``."""
         return np.asarray(
             np.abs(self.left_out(X, y, weights).residual) * self._measure_reach(X, metric, weights)
         )
@@ -100,7 +101,7 @@ class RidgeFit:
     def moved_by_adding(
         self, X: ArrayLike, y: ArrayLike, metric: ArrayLike, weights: ArrayLike | None = None
     ) -> Floats:
-        """Returns ‖θ' − θ‖_A for rows that were not fitted, A = ``metric``."""
+        """Return ‖θ' − θ‖_A for rows that were not fitted, A = ``metric``."""
         return np.asarray(
             np.abs(self.added(X, y, weights).error) * self._measure_reach(X, metric, weights)
         )
@@ -108,7 +109,7 @@ class RidgeFit:
     def moved_by_replacing(
         self, old: tuple[ArrayLike, ArrayLike], new: tuple[ArrayLike, ArrayLike]
     ) -> Floats:
-        """Returns θ_new − θ, a row for each pair: row i of ``old`` was fitted, row i of ``new``
+        """Return θ_new − θ, a row for each pair: row i of ``old`` was fitted, row i of ``new``
         takes its place.
         """
         (A, b), (X, y) = (
@@ -124,7 +125,7 @@ class RidgeFit:
         return np.asarray(turned * (r / (1 + mu))[:, None] - first * gone.residual[:, None])
 
     def metric(self, kind: str) -> Floats:
-        """Returns a matrix A: the identity, this fit's hessian H, or its gram matrix XᵀX."""
+        """Return a matrix A: the identity, this fit's hessian H, or its gram matrix XᵀX."""
         identity = np.eye(len(self.theta))
         return {
             "identity": identity,
@@ -210,7 +211,7 @@ def fit_ridge(
 def compute_leverages(
     X: ArrayLike, y: ArrayLike, ridge: float, weights: ArrayLike | None = None
 ) -> RecordInfluences:
-    """Returns h, e, μ, r of every row, from one fit of all of them."""
+    """Return h, e, μ, r of every row, from one fit of all of them."""
     return fit_ridge(X, y, ridge, weights).left_out(X, y, weights)
 
 
@@ -276,7 +277,7 @@ class _Axes(NamedTuple):
     label: float
 
     def record(self, x: Floats) -> tuple[Floats, float]:
-        """Returns x ≥ 0 of these axes in the user's, and its worst label."""
+        """Return x ≥ 0 of these axes in the user's, and its worst label."""
         turned = self.vectors @ (np.where(self.theta < 0, -x, x))
         return turned, -self.label
 
@@ -289,7 +290,7 @@ def find_posterior_supremum(
     norm: float = 1.0,
     label: float = 1.0,
 ) -> Supremum:
-    """Returns the largest ε at δ of one posterior sample, over all records of the domain that may
+    """Return the largest ε at δ of one posterior sample, over all records of the domain that may
     be added.
     """
     axes = _diagonalise(hessian, theta, norm, label)
@@ -323,8 +324,9 @@ def find_posterior_supremum(
 def find_displacement_supremum(
     hessian: ArrayLike, theta: ArrayLike, metric: ArrayLike, norm: float = 1.0, label: float = 1.0
 ) -> Supremum:
-    """Returns the largest ‖θ' − θ‖_A over all records of the domain that may be added; A commutes
-    with H.
+    """Return the largest ‖θ' − θ‖_A over all records of the domain that may be added.
+
+    A commutes with H.
 
     Divided by σ it is the D of Gaussian noise, times η it is the ε of radial noise.
     """
@@ -347,7 +349,7 @@ def find_displacement_supremum(
 def _search_cells(
     cells: Floats, look: Callable[[Floats], CellValues], evenly: bool
 ) -> tuple[float, float, Floats]:
-    """Returns the largest value seen, a bound on all values, and where the value was seen."""
+    """Return the largest value seen, a bound on all values, and where the value was seen."""
     value = -math.inf
     bound = math.inf
     best = np.empty(0)
@@ -392,8 +394,9 @@ def _split_cells(cells: Floats, evenly: bool) -> Floats:
 
 
 def _trace_curve(axes: _Axes, s: Floats) -> Floats:
-    """x on the sphere for each s; the eigenvalues' differences are taken first, so small s lose
-    nothing.
+    """x on the sphere for each s.
+
+    The eigenvalues' differences are taken first, so small s lose nothing.
     """
     lowest = axes.values[0]
     apart = (axes.values - lowest)[None, :] + (s * lowest)[:, None]
@@ -443,7 +446,7 @@ def _compute_log_displacement(axes: _Axes, weights: Floats, x: Floats) -> Floats
 
 
 def _bound_cells(axes: _Axes, weights: Floats, cells: Floats) -> tuple[Floats, Floats]:
-    """Returns upper bounds of log displacement over records with m in each cell, and a good record
+    """Return upper bounds of log displacement over records with m in each cell, and a good record
     for each.
 
     −log(1+m) lies below its chord over the cell, the logarithms of the other two factors below
@@ -484,7 +487,7 @@ def _scale_to_best_length(axes: _Axes, x: Floats) -> Floats:
 def _solve_multipliers(
     axes: _Axes, weights: Floats, slope: Floats, p2: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """Returns the best p₁ and ν for given p₂, and their x = b·p₁/(2(ν − bends)): ‖x‖ = B, or ν is
+    """Return the best p₁ and ν for given p₂, and their x = b·p₁/(2(ν − bends)): ‖x‖ = B, or ν is
     nearly 0.
     """
     bends = p2[:, None] * weights / 2 - slope[:, None] / axes.values

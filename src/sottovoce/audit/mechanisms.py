@@ -72,7 +72,7 @@ class LeaveOneOutChange(NamedTuple):
 def compute_changes(
     fit: RidgeFit, rows: Floats, labels: Floats, metric: Floats, *, present: bool
 ) -> LeaveOneOutChange:
-    """Returns what leaving each row out would change, or, where it is not present, what adding it
+    """Return what leaving each row out would change, or, where it is not present, what adding it
     would.
     """
     if present:
@@ -107,13 +107,13 @@ class Mechanism(Protocol):
         """A, the matrix in which distances are measured."""
 
     def epsilon(self, moved: LeaveOneOutChange, delta: float) -> Floats:
-        """Returns ε at δ, one a record."""
+        """Return ε at δ, one a record."""
 
     def curve(self, moved: LeaveOneOutChange) -> Floats:
-        """Returns D_α at renyi.ORDERS, one row a record, the larger direction."""
+        """Return D_α at renyi.ORDERS, one row a record, the larger direction."""
 
     def supremum(self, fit: RidgeFit, delta: float, norm: float, label: float) -> Supremum:
-        """Returns the largest ε of a record with ‖x‖ ≤ norm, |y| ≤ label that may be added."""
+        """Return the largest ε of a record with ‖x‖ ≤ norm, |y| ≤ label that may be added."""
 
 
 @dataclass(frozen=True)
@@ -415,7 +415,7 @@ LARGEST_LOG = 1e4
 
 
 def compute_pure_curve(epsilon: Floats) -> Floats:
-    """Returns the largest D_α of a loss within ±ε: that of a coin which is told the truth with odds
+    """Return the largest D_α of a loss within ±ε: that of a coin which is told the truth with odds
     e^ε.
     """
     e = epsilon[:, None]
@@ -427,7 +427,7 @@ def compute_pure_curve(epsilon: Floats) -> Floats:
 def compute_objective_curve(
     leverage: Floats, residual: Floats, square: Floats, reach: Floats, sigma: float
 ) -> Floats:
-    """Returns D_α of noise in the objective at ORDERS, the larger direction; ∞ where it is."""
+    """Return D_α of noise in the objective at ORDERS, the larger direction; ∞ where it is."""
     both = (
         profiles.make_objective_loss(leverage, residual, square, reach, sigma, removing)
         for removing in (False, True)
@@ -455,8 +455,9 @@ def _compute_renyi_curve(loss: profiles.ObjectiveLoss) -> Floats:
 def solve_objective_epsilon(
     leverage: Floats, residual: Floats, square: Floats, reach: Floats, sigma: float, delta: float
 ) -> Floats:
-    """Returns the least ε ≥ 0, to nine digits from above, with δ(ε) ≤ δ in both directions; ∞ where
-    μ or r is.
+    """Return the least ε ≥ 0, to nine digits from above, with δ(ε) ≤ δ in both directions.
+
+    ∞ where μ or r is.
     """
     target = math.log(float(check_delta(delta)))
     finite = np.isfinite(leverage) & np.isfinite(residual)
@@ -489,7 +490,7 @@ def _solve_roots(given: tuple[Floats, ...], sigma: float, target: float) -> Floa
 
 
 def _bracket_roots(excess: Excess, which: NDArray[np.int64], at_zero: Floats) -> Bracket:
-    """Returns ends between which each root lies, and the heights there."""
+    """Return ends between which each root lies, and the heights there."""
     low = np.zeros(len(which))
     above = at_zero.copy()
     high = np.ones(len(which))

@@ -53,8 +53,9 @@ SPLITS = (0.01, 0.1, 0.5, 0.9)
 
 @dataclass(frozen=True)
 class Mine:
-    """A bound on what one's own row lost, wrong with probability ``beta`` at most; from public
-    numbers.
+    """A bound on what one's own row lost, wrong with probability ``beta`` at most.
+
+    From public numbers.
 
     ``epsilon`` is for all that was released; ``sample`` for the posterior sample and ``eigenvalue``
     for the noisy eigenvalue alone, each at δ, the sample's given the eigenvalue that was published;
@@ -124,8 +125,9 @@ class _PublishedPosterior:
 
 
 class _LossBounds(NamedTuple):
-    """Bounds, one a row: ε of all that was released, of the sample and of the eigenvalue; h_u and
-    e_u.
+    """Bounds, one a row: ε of all that was released, of the sample and of the eigenvalue.
+
+    h_u and e_u.
     """
 
     epsilon: Floats
@@ -289,7 +291,7 @@ def _compute_in_chunks(compute: Callable[..., Floats], *given: Floats) -> Floats
 
 
 def _read_common_weight(release: Release) -> float:
-    """Returns everybody's weight, where all are equal; a release does not say who has which."""
+    """Return everybody's weight, where all are equal; a release does not say who has which."""
     unit = float(release.parameters["weight_unit"])
     promise = release.guarantee
     if unit == 1.0:

@@ -17,8 +17,9 @@ from sottovoce.release import Release
 
 
 def find_release(est: object) -> tuple[Release, Any]:
-    """Returns the release and the estimator of a fitted estimator or of a release; refuses what
-    cannot be audited.
+    """Return the release and the estimator of a fitted estimator or of a release.
+
+    Refuses what cannot be audited.
     """
     if isinstance(est, Release):
         return est, rebuild_estimator(est)
@@ -46,7 +47,7 @@ def _refuse_unauditable(release: object) -> None:
 
 
 def rebuild_estimator(release: Release) -> Any:
-    """Returns the estimator that made this release."""
+    """Return the estimator that made this release."""
     _refuse_unauditable(release)
     return load(release)
 
@@ -57,7 +58,7 @@ def has_posterior_noise(release: Release) -> bool:
 
 
 def iterate_candidates(release: Release, model: Any) -> Iterator[Any]:
-    """Yields the estimator, and, as a release does not say whether its floor was given, the same
+    """Yield the estimator, and, as a release does not say whether its floor was given, the same
     with that floor.
     """
     yield model

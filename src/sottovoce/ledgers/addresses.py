@@ -18,7 +18,7 @@ POSTGRES = ("postgresql://", "postgres://")
 def open_ledger(
     ledger: str | Path | Ledger | None, keys: Any = None, *, begin: bool | None = None
 ) -> Ledger:
-    """Returns books in memory (None), in a file (a path, or sqlite:///path), in PostgreSQL, or as
+    """Return books in memory (None), in a file (a path, or sqlite:///path), in PostgreSQL, or as
     they are given.
 
     ``keys`` is the folder of the key and the heads for PostgreSQL. New books are begun where there

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chain of digests that binds the books, and the proof that somebody's line is in it. Pure
-functions of bytes.
+"""The chain of digests that binds the books, and the proof that somebody's line is in it.
+
+Pure functions of bytes.
 
     leaf     SHA-256(00 ‖ person, 16 bytes ‖ account, 1 byte ‖ amount, 8 bytes, the highest first)
     node     SHA-256(01 ‖ up to 64 digests of the level below, in order)
@@ -63,7 +64,7 @@ class ProofStep:
 
 
 def pack_lines(people: bytes, account: int, amounts: Any) -> Lines:
-    """Returns lines of one account, from the people's digests one after the other."""
+    """Return lines of one account, from the people's digests one after the other."""
     lines = np.zeros(len(amounts), dtype=PACKED)
     lines["person"] = np.frombuffer(people, dtype=np.uint8).reshape(-1, PERSON_BYTES)
     lines["account"] = account
@@ -72,7 +73,7 @@ def pack_lines(people: bytes, account: int, amounts: Any) -> Lines:
 
 
 def sort_lines(parts: Sequence[Lines]) -> Lines:
-    """Returns the lines of all parts, sorted by person and account."""
+    """Return the lines of all parts, sorted by person and account."""
     lines = np.concatenate(parts).astype(PACKED)  # joining loses the order of bytes
     halves = np.ascontiguousarray(lines["person"]).view(">u8").reshape(len(lines), 2)
     order = np.lexsort((lines["account"], halves[:, 1], halves[:, 0]))
@@ -82,8 +83,9 @@ def sort_lines(parts: Sequence[Lines]) -> Lines:
 
 
 def look_up_amounts(wanted: bytes, people: bytes, amounts: Units) -> Units | None:
-    """Returns the amounts of those who are wanted, from those of people in order; None if somebody
-    is not there.
+    """Return the amounts of those who are wanted, from those of people in order.
+
+    None if somebody is not there.
     """
     high, low = _split_digests(wanted)
     all_high, all_low = _split_digests(people)
@@ -110,7 +112,7 @@ def look_up_amounts(wanted: bytes, people: bytes, amounts: Units) -> Units | Non
 
 
 def _split_digests(digests: bytes) -> tuple[Any, Any]:
-    """Returns the digests of people as two numbers each, in whose order they are."""
+    """Return the digests of people as two numbers each, in whose order they are."""
     both = np.frombuffer(digests, dtype=">u8").astype(np.uint64).reshape(-1, 2)
     return np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])
 
@@ -122,7 +124,7 @@ def has_repeats(lines: Lines) -> bool:
 
 
 def hash_lines(lines: Lines) -> list[bytes]:
-    """Returns the digests of packed lines."""
+    """Return the digests of packed lines."""
     size = PACKED.itemsize
     raw = memoryview(lines.tobytes())
     sha = hashlib.sha256
@@ -130,7 +132,7 @@ def hash_lines(lines: Lines) -> list[bytes]:
 
 
 def compute_root(digests: Sequence[bytes]) -> bytes:
-    """Returns the top of the tree over these leaves."""
+    """Return the top of the tree over these leaves."""
     level = list(digests) or [NO_DIGEST]
     while len(level) > 1:
         level = [
@@ -150,7 +152,7 @@ def hash_in_background(lines: Lines) -> Iterator[Callable[[], bytes]]:
 
 
 def make_proof(digests: Sequence[bytes], place: int) -> list[ProofStep]:
-    """Returns what else is needed to compute the root from the leaf at this place."""
+    """Return what else is needed to compute the root from the leaf at this place."""
     level = list(digests)
     steps = []
     while len(level) > 1:
@@ -167,14 +169,14 @@ def make_proof(digests: Sequence[bytes], place: int) -> list[ProofStep]:
 
 
 def climb_proof(leaf: bytes, steps: Sequence[ProofStep]) -> bytes:
-    """Returns the root to which a proof leads."""
+    """Return the root to which a proof leads."""
     for step in steps:
         leaf = _hash_node([*step.before, leaf, *step.after])
     return leaf
 
 
 def digest_entry(entry: Entry, before: bytes) -> bytes:
-    """Returns the digest of an entry that follows another."""
+    """Return the digest of an entry that follows another."""
     told = [
         entry.number,
         entry.what,
@@ -191,7 +193,7 @@ def digest_entry(entry: Entry, before: bytes) -> bytes:
 
 
 def find_first_break(entries: Iterator[Entry]) -> int | None:
-    """Returns the number of the first entry that does not follow from those before it, or None."""
+    """Return the number of the first entry that does not follow from those before it, or None."""
     before = NO_DIGEST
     for place, entry in enumerate(entries):
         if entry.number != place or entry.digest != digest_entry(entry, before):
@@ -201,7 +203,7 @@ def find_first_break(entries: Iterator[Entry]) -> int | None:
 
 
 def digest_text(text: str) -> bytes:
-    """Returns the digest of published bytes."""
+    """Return the digest of published bytes."""
     return hashlib.sha256(text.encode()).digest()
 
 
@@ -210,12 +212,12 @@ def _hash_node(children: Sequence[bytes]) -> bytes:
 
 
 def hash_record(record: bytes) -> bytes:
-    """Returns the digest of a record."""
+    """Return the digest of a record."""
     return hashlib.sha256(b"\0" + record).digest()
 
 
 def compute_merkle_root(leaves: Sequence[bytes]) -> bytes:
-    """Returns the top of the tree over these leaves."""
+    """Return the top of the tree over these leaves."""
     if not leaves:
         return hashlib.sha256().digest()
     if len(leaves) == 1:
@@ -227,7 +229,7 @@ def compute_merkle_root(leaves: Sequence[bytes]) -> bytes:
 
 
 def prove_inclusion(leaves: Sequence[bytes], place: int) -> list[bytes]:
-    """Returns what else is needed to compute the root from the leaf at this place."""
+    """Return what else is needed to compute the root from the leaf at this place."""
     if len(leaves) == 1:
         return []
     split = _find_split(len(leaves))
@@ -260,7 +262,7 @@ def verify_inclusion(
 
 
 def prove_consistency(leaves: Sequence[bytes], first: int) -> list[bytes]:
-    """Returns what is needed to see that the log of these leaves begins with its first so many."""
+    """Return what is needed to see that the log of these leaves begins with its first so many."""
     if first in (0, len(leaves)):
         return []
     return _prove_subtree(leaves, first, whole=True)
@@ -321,7 +323,7 @@ def _prove_subtree(leaves: Sequence[bytes], first: int, *, whole: bool) -> list[
 
 
 def _find_split(size: int) -> int:
-    """Returns the largest power of two below the size."""
+    """Return the largest power of two below the size."""
     return 1 << (size - 1).bit_length() - 1
 
 

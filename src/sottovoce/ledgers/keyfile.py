@@ -79,7 +79,7 @@ class Signer:
         return bytes(self._private.public_key().public_bytes_raw())
 
     def sign(self, message: bytes) -> bytes:
-        """Returns the signature of a message."""
+        """Return the signature of a message."""
         return bytes(self._private.sign(message))
 
 
@@ -102,17 +102,17 @@ def is_signed(public: bytes, message: bytes, signature: Any) -> bool:
 
 
 def make_entry_message(ledger: str, number: int, digest: bytes) -> bytes:
-    """Returns what is signed of an entry."""
+    """Return what is signed of an entry."""
     return f"sottovoce entry\n{ledger}\n{number}\n{digest.hex()}\n".encode()
 
 
 def make_tree_message(size: int, root: bytes) -> bytes:
-    """Returns what is signed of a log of heads."""
+    """Return what is signed of a log of heads."""
     return f"sottovoce tree\n{size}\n{root.hex()}\n".encode()
 
 
 def make_release_message(text: str) -> bytes:
-    """Returns what is signed of a release, from its JSON: all of it but the signature.
+    """Return what is signed of a release, from its JSON: all of it but the signature.
 
     A field that is null counts as one that is not there, so that later versions can add fields.
     """
@@ -127,8 +127,9 @@ def make_release_message(text: str) -> bytes:
 
 
 def _parse(text: str) -> Any:
-    """Returns what JSON text says; raises if it names something twice, of which every reader takes
-    another.
+    """Return what JSON text says.
+
+    Raises if it names something twice, of which every reader takes another.
     """
     return json.loads(text, object_pairs_hook=_refuse_repeated_names)
 
@@ -141,7 +142,7 @@ def _refuse_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_key(text: str) -> bytes:
-    """Returns a public key from its 64 hexadecimal digits."""
+    """Return a public key from its 64 hexadecimal digits."""
     digits = text.strip().lower()
     if re.fullmatch(f"[0-9a-f]{{{2 * PUBLIC_BYTES}}}", digits) is None:
         raise InvalidParameter(
@@ -154,7 +155,7 @@ def read_key(text: str) -> bytes:
 
 
 def make_fingerprint(public: bytes) -> str:
-    """Returns a short form of a public key, to compare by eye with the one that was published."""
+    """Return a short form of a public key, to compare by eye with the one that was published."""
     digits = hashlib.sha256(public).hexdigest()[:FINGERPRINT]
     return " ".join(digits[start : start + GROUP] for start in range(0, FINGERPRINT, GROUP))
 
@@ -256,7 +257,7 @@ class HeadRecords:
     damaged: bool = False
 
     def add_line(self, word: str, number: int, digest: bytes) -> None:
-        """Adds what one line says."""
+        """Add what one line says."""
         if word == LIST:
             self.listed = digest
         elif word == WAIVED:
@@ -305,7 +306,7 @@ class LedgerKeyFile:
         return hashlib.blake2b(b"which key is this", key=self.key).hexdigest()
 
     def digests(self, people: Sequence[Any]) -> bytes:
-        """Returns the digests of people, one after the other."""
+        """Return the digests of people, one after the other."""
         begun = hashlib.blake2b(
             digest_size=PERSON_BYTES, key=self.key
         )  # copied: cheaper than to begin each anew
@@ -321,7 +322,7 @@ class LedgerKeyFile:
         return b"".join(parts)
 
     def hidden(self, text: str) -> str:
-        """Returns a digest of this text that only the holder of the key can compute."""
+        """Return a digest of this text that only the holder of the key can compute."""
         return hashlib.blake2b(text.encode(), digest_size=32, key=self.key).hexdigest()
 
     @cached_property
@@ -330,7 +331,7 @@ class LedgerKeyFile:
         return Signer(self.key)
 
     def read_heads(self) -> HeadRecords:
-        """Returns the heads that were seen since the books were last declared good, and whether the
+        """Return the heads that were seen since the books were last declared good, and whether the
         file is whole.
         """
         found = HeadRecords()
@@ -352,11 +353,11 @@ class LedgerKeyFile:
         return found
 
     def record_head(self, number: int, digest: bytes, word: str = SEEN) -> None:
-        """Writes a head down, for good, before anything is done that rests on it."""
+        """Write a head down, for good, before anything is done that rests on it."""
         self.write([(word, number, digest)])
 
     def write(self, lines: Sequence[tuple[str, int, bytes]]) -> None:
-        """Writes lines (word, number, digest), for good."""
+        """Write lines (word, number, digest), for good."""
         if self.heads is None:
             return
         # A line begins anew, whatever a crash may have left of the one before.
@@ -377,8 +378,9 @@ class LedgerKeyFile:
 
 
 def _is_torn(line: str) -> bool:
-    """Whether this is nothing, or what a crash leaves of a line; some file systems leave zeros
-    after it.
+    """Whether this is nothing, or what a crash leaves of a line.
+
+    Some file systems leave zeros after it.
     """
     rest = line.rstrip("\0")
     return (
@@ -401,7 +403,7 @@ def parse_head(number: Any, digest: Any) -> tuple[int, bytes]:
 
 
 def _spell_person(person: Any) -> str:
-    """Returns a name as it is spelt, so that a number read from a text file is still the same
+    """Return a name as it is spelt, so that a number read from a text file is still the same
     person.
     """
     whole = isinstance(person, float) and person.is_integer()
@@ -419,7 +421,7 @@ def _read_text(path: Path) -> str:
 
 
 def _make_key(path: Path) -> None:
-    """Writes a new key; of two who try at once, one does."""
+    """Write a new key; of two who try at once, one does."""
     if not _write_key(path):
         raise _unwritable_error("nothing was charged")
     if not _is_own(path):

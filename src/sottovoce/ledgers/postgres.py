@@ -97,7 +97,7 @@ CATALOG_QUERIES = (
 
 
 def open_postgres(url: str, keys: Path, *, begin: bool | None = None) -> SqlLedger:
-    """Returns the books in this database; their key and heads are in the folder ``keys``.
+    """Return the books in this database; their key and heads are in the folder ``keys``.
 
     New books are begun where there are no tables, unless ``begin`` is False; if it is True, in
     empty ones too.
@@ -141,7 +141,7 @@ class _PostgresStore:
         return self._run_with_retries(work, "REPEATABLE READ")
 
     def check(self) -> None:
-        """Raises unless the tables are as they were made; the server checks itself."""
+        """Raise unless the tables are as they were made; the server checks itself."""
         # It is told how large the tables are, for the long questions that follow.
         self._run_with_retries(
             lambda transaction: transaction.run("ANALYZE accounts, entries, lines"),
@@ -214,7 +214,7 @@ class _PostgresStore:
         return self._connection
 
     def _refuse_other_encodings(self) -> None:
-        """Raises unless the database keeps every letter: a charge must not fail after it was
+        """Raise unless the database keeps every letter: a charge must not fail after it was
         made.
         """
         if self._connection.info.parameter_status("server_encoding") == "UTF8":
@@ -230,7 +230,7 @@ class _PostgresStore:
 
 
 def _close_own(connection: Any, process: int) -> None:
-    """Closes a connection of this process; after a fork it is the parent's."""
+    """Close a connection of this process; after a fork it is the parent's."""
     if process == os.getpid():
         connection.close()
 
@@ -255,14 +255,14 @@ class _PostgresTransaction:
         self._cursor = cursor
 
     def run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Returns the rows that a statement answers, if it answers any."""
+        """Return the rows that a statement answers, if it answers any."""
         self._cursor.execute(statement.replace("?", "%s"), values)
         if self._cursor.description:
             return list(self._cursor.fetchall())
         return []
 
     def count(self, statement: str) -> int:
-        """Returns how many rows a statement has changed."""
+        """Return how many rows a statement has changed."""
         self._cursor.execute(statement)
         return int(self._cursor.rowcount)
 
@@ -278,7 +278,7 @@ class _PostgresTransaction:
         self.run("ANALYZE staged")
 
     def read_balances(self, account: int, accounts: int) -> tuple[bytes, Any]:
-        """Returns everybody who has this account, in order of their digests, and what is left of
+        """Return everybody who has this account, in order of their digests, and what is left of
         it.
         """
         found = b""
@@ -289,7 +289,7 @@ class _PostgresTransaction:
         return records["person"].tobytes(), records["left"].astype(np.int64)
 
     def version(self) -> int:
-        """Returns the version of the tables; 0 where there are none."""
+        """Return the version of the tables; 0 where there are none."""
         # Asked of the table of tables: to_regclass may not know yet what another has made since
         # this transaction began.
         if not self.run(
@@ -342,7 +342,7 @@ class _PostgresTransaction:
 
 
 def encode_copy(lines: Any) -> bytes:
-    """Returns lines (person, account, amount) in PostgreSQL's binary format for COPY."""
+    """Return lines (person, account, amount) in PostgreSQL's binary format for COPY."""
     rows = np.zeros(len(lines), dtype=COPY_ROW)
     rows["fields"] = 3
     rows["person_size"] = PERSON_BYTES
@@ -369,8 +369,9 @@ def _import_psycopg() -> Any:
 
 
 def write_role_sql(reader: str, granter: str, writer: str) -> str:
-    """Returns the SQL that gives three roles what each needs, and nothing else; the owner of the
-    books runs it.
+    """Return the SQL that gives three roles what each needs, and nothing else.
+
+    The owner of the books runs it.
 
     A reader sees balances and verifies. A granter writes grants, and what was spent outside. A
     writer releases: it cannot raise a grant, and nobody can change or delete an entry.

@@ -82,11 +82,12 @@ class Store(Protocol):
         """Runs the work on one unchanging state of the books."""
 
     def check(self) -> None:
-        """Raises if the database itself is damaged."""
+        """Raise if the database itself is damaged."""
 
     def get_key_stem(self, identity: str) -> Path | None:
-        """Where the key and the heads of books with this number are kept; None: nowhere, they end
-        with the process.
+        """Where the key and the heads of books with this number are kept.
+
+        None: nowhere, they end with the process.
         """
 
 
@@ -94,8 +95,9 @@ class SqlLedger:
     """A ledger in a database."""
 
     def __init__(self, store: Store, *, begin: bool | None = None) -> None:
-        """Opens the books in a database; where there are no tables they are begun, unless ``begin``
-        is False.
+        """Open the books in a database.
+
+        Where there are no tables they are begun, unless ``begin`` is False.
 
         Tables without an entry are what somebody leaves who deletes the books: they are begun if
         ``begin`` is True.
@@ -157,12 +159,13 @@ class SqlLedger:
         return self._beside.signer.public.hex()
 
     def sign(self, message: bytes) -> str:
-        """Returns the signature of a message, in hexadecimal digits."""
+        """Return the signature of a message, in hexadecimal digits."""
         return self._beside.signer.sign(message).hex()
 
     def signature(self, number: int) -> str | None:
-        """Returns the signature of an entry, in hexadecimal digits; None if it was written before
-        books were signed.
+        """Return the signature of an entry, in hexadecimal digits.
+
+        None if it was written before books were signed.
         """
         found = self._store.read(
             lambda transaction: sql_reading.read_signature(transaction, number)
@@ -172,11 +175,11 @@ class SqlLedger:
         return found.hex()
 
     def hidden(self, text: str) -> str:
-        """Returns a digest of this text that only the holder of the key can compute."""
+        """Return a digest of this text that only the holder of the key can compute."""
         return self._beside.hidden(text)
 
     def grant(self, amounts: Sequence[Amounts]) -> None:
-        """Sets what each person allows in all; below what is spent it freezes them."""
+        """Set what each person allows in all; below what is spent it freezes them."""
         lines = self._pack_lines(amounts)
 
         def work(transaction: Transaction, last: tuple[int, bytes]) -> Entry:
@@ -201,11 +204,11 @@ class SqlLedger:
         return left
 
     def digests(self, people: Sequence[Any]) -> bytes:
-        """Returns under which digests people stand in the books, one after the other."""
+        """Return under which digests people stand in the books, one after the other."""
         return self._beside.digests(people)
 
     def everybody(self, account: str = DEFAULT_ACCOUNT) -> AllBalances:
-        """Returns what everybody in the books has left of this account."""
+        """Return what everybody in the books has left of this account."""
         return self._store.read(
             lambda transaction: sql_reading.read_all_balances(
                 transaction, get_account_code(account)
@@ -213,7 +216,7 @@ class SqlLedger:
         )
 
     def fewer_than(self, accounts: int) -> bool:
-        """Returns whether the books have fewer accounts than this, without counting on."""
+        """Return whether the books have fewer accounts than this, without counting on."""
         return bool(
             self._store.read(
                 lambda transaction: transaction.run(sql_reading.COUNT_UP_TO, accounts)
@@ -222,7 +225,7 @@ class SqlLedger:
         )
 
     def find(self, key: str) -> Reservation | None:
-        """Returns what is known about this key."""
+        """Return what is known about this key."""
         return self._store.read(lambda transaction: self._find_reservation(transaction, key))
 
     def reserve(
@@ -272,7 +275,7 @@ class SqlLedger:
         return made
 
     def publish(self, key: str, release: str) -> None:
-        """Keeps the bytes of a release under its reserved key."""
+        """Keep the bytes of a release under its reserved key."""
 
         def work(transaction: Transaction, last: tuple[int, bytes]) -> Entry | None:
             known = self._find_reservation(transaction, key)
@@ -301,7 +304,7 @@ class SqlLedger:
         ledger.fault_point("publish: committed")
 
     def history(self, person: Any) -> list[Line]:
-        """Returns everything that was ever written about a person."""
+        """Return everything that was ever written about a person."""
         digest = self._beside.digests([person])
         found = self._store.read(
             lambda transaction: transaction.run(sql_reading.SELECT_HISTORY, digest)
@@ -322,17 +325,17 @@ class SqlLedger:
         ]
 
     def entries(self) -> Iterator[Entry]:
-        """Returns all entries in order."""
+        """Return all entries in order."""
         return iter(self._store.read(sql_reading.read_entries))
 
     def lines(self, number: int) -> Lines:
-        """Returns the lines of an entry as they were hashed: digests of people, accounts,
+        """Return the lines of an entry as they were hashed: digests of people, accounts,
         amounts.
         """
         return self._store.read(lambda transaction: sql_reading.read_lines(transaction, number))
 
     def proof(self, person: Any, number: int) -> list[tuple[bytes, list[hash_chain.ProofStep]]]:
-        """Returns a person's packed lines in an entry, each with its way to the entry's root."""
+        """Return a person's packed lines in an entry, each with its way to the entry's root."""
         digest = self._beside.digests([person])
         lines = self.lines(number)
         own = np.flatnonzero((lines["person"] == np.frombuffer(digest, dtype=np.uint8)).all(axis=1))
@@ -342,8 +345,9 @@ class SqlLedger:
         ]
 
     def verify(self) -> None:
-        """Replays every entry: signatures, digests, each charge against its grant, balances; raises
-        if one is wrong.
+        """Replays every entry: signatures, digests, each charge against its grant, balances.
+
+        Raises if one is wrong.
         """
         self._store.check()
         self._store.read(self._refuse_wrong)
@@ -363,8 +367,9 @@ class SqlLedger:
         self._why_sealed = OLDER
 
     def unseal(self, reason: str) -> None:
-        """Goes on with these books although they may be behind something that was released; the
-        reason is entered.
+        """Goes on with these books although they may be behind something that was released.
+
+        The reason is entered.
         """
         refuse_unwritable(reason)
         if self._signed_from is None:
@@ -473,7 +478,7 @@ class SqlLedger:
         return self._store.write(work)
 
     def _read_many_balances(self, people: Sequence[Any], account: str) -> Units | None:
-        """Reads all accounts, on a thread that leaves Python to the digests."""
+        """Read all accounts, on a thread that leaves Python to the digests."""
         with ThreadPoolExecutor(1) as meanwhile:
             everybody = meanwhile.submit(self.everybody, account)
             return hash_chain.look_up_amounts(self.digests(people), *everybody.result())
@@ -559,8 +564,9 @@ class SqlLedger:
         return lines
 
     def _record_head(self, number: int, digest: bytes) -> None:
-        """Writes a head down, here and with every witness; raises if one of them knows another copy
-        of the books.
+        """Write a head down, here and with every witness.
+
+        Raises if one of them knows another copy of the books.
         """
         self._beside.record_head(number, digest)
         self._last = (number, digest)
@@ -603,7 +609,7 @@ class SqlLedger:
             raise sealed_error(self._why_sealed)
 
     def _find_reservation(self, transaction: Transaction, key: str) -> Reservation | None:
-        """Returns what is known about a key, if the entries that say so are ours."""
+        """Return what is known about a key, if the entries that say so are ours."""
         found = sql_reading.read_key_record(transaction, key)
         if found is None:
             return None
@@ -620,8 +626,9 @@ class SqlLedger:
         return sql_reading.find_upgrade(transaction, public)
 
     def _find_known_head(self, transaction: Transaction) -> tuple[int, bytes]:
-        """Returns the last head; finds out whether the books lack one that was seen, or hold what
-        nobody signed.
+        """Return the last head.
+
+        Finds out whether the books lack one that was seen, or hold what nobody signed.
         """
         heads = self._heads = self._beside.read_heads()
         digests = sql_reading.read_digests(transaction)
@@ -653,8 +660,9 @@ class SqlLedger:
     def _checked_tail(
         self, transaction: Transaction, known: tuple[int, bytes]
     ) -> tuple[int, bytes]:
-        """Returns the last head; raises unless what came after the known one follows from it, and
-        was signed.
+        """Return the last head.
+
+        Raises unless what came after the known one follows from it, and was signed.
         """
         last = sql_reading.follow_chain(transaction, known)
         if last != known:
@@ -662,7 +670,7 @@ class SqlLedger:
         return last
 
     def _refuse_unsigned(self, transaction: Transaction, head: tuple[int, bytes]) -> None:
-        """Raises unless this head was signed: it vouches for all before it, which whoever signed it
+        """Raise unless this head was signed: it vouches for all before it, which whoever signed it
         had checked.
         """
         if self._signed_from is not None and not self._is_signed(
@@ -671,9 +679,7 @@ class SqlLedger:
             raise sql_reading.broken_ledger_error()
 
     def _refuse_forged(self, transaction: Transaction, entry: Entry) -> None:
-        """Raises unless an entry is as it was signed; older ones must lead to the first that
-        was.
-        """
+        """Raise unless an entry is as it was signed; older ones must lead to the first that was."""
         before = sql_reading.read_entry(transaction, entry.number - 1)
         if entry.digest != hash_chain.digest_entry(
             entry, NO_DIGEST if before is None else before.digest
@@ -697,8 +703,9 @@ class SqlLedger:
         )
 
     def _refuse_wrong(self, transaction: Transaction) -> tuple[int, bytes]:
-        """Returns the last head; raises unless entries, signatures, what belongs to them, and all
-        accounts agree.
+        """Return the last head.
+
+        Raises unless entries, signatures, what belongs to them, and all accounts agree.
         """
         entries = sql_reading.read_entries(transaction)
         charged = []

@@ -128,7 +128,7 @@ PART_SIZE = 2**17
 
 
 def split_ranges(accounts: int) -> list[tuple[bytes, bytes]]:
-    """Returns from where to where digests are read, so that parts of all accounts are about as
+    """Return from where to where digests are read, so that parts of all accounts are about as
     large as PART.
     """
     parts = max(1, accounts // PART_SIZE)
@@ -140,25 +140,23 @@ class Transaction(Protocol):
     """One transaction on the books: all of it happens, or nothing."""
 
     def run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Returns the rows that a statement answers, if it answers any; ``?`` stands for a
-        value.
-        """
+        """Return the rows that a statement answers, if it answers any; ``?`` stands for a value."""
 
     def count(self, statement: str) -> int:
-        """Returns how many rows a statement has changed."""
+        """Return how many rows a statement has changed."""
 
     def stage(self, lines: Any) -> None:
         """Fills the temporary table ``staged`` (person, account, amount) in bulk."""
 
     def read_balances(self, account: int, accounts: int) -> tuple[bytes, Any]:
-        """Returns everybody who has this account, in order of their digests, and what is left of
+        """Return everybody who has this account, in order of their digests, and what is left of
         it.
 
         There are about so many accounts of all kinds.
         """
 
     def version(self) -> int:
-        """Returns the version of the tables; 0 where there are none."""
+        """Return the version of the tables; 0 where there are none."""
 
     def define(self, statements: Sequence[str], version: int) -> None:
         """Makes or changes tables, and notes their version."""
@@ -189,7 +187,7 @@ SELECT_HISTORY = """
 
 
 def read_first_entry(transaction: Transaction) -> Entry | None:
-    """Returns the entry that names the books, if they have begun."""
+    """Return the entry that names the books, if they have begun."""
     found = transaction.run(SELECT_ENTRY + " WHERE number = 0")
     if not found and read_head(transaction)[0] >= 0:
         raise broken_ledger_error()  # which would otherwise be begun once more
@@ -199,7 +197,7 @@ def read_first_entry(transaction: Transaction) -> Entry | None:
 
 
 def read_head(transaction: Transaction) -> tuple[int, bytes]:
-    """Returns number and digest of the last entry."""
+    """Return number and digest of the last entry."""
     found = transaction.run(SELECT_ENTRY + " ORDER BY number DESC LIMIT 1")
     if found:
         last = _make_entry(found[0])
@@ -217,12 +215,12 @@ def is_in_chain(transaction: Transaction, seen: tuple[int, bytes]) -> bool:
 
 
 def read_entries(transaction: Transaction) -> list[Entry]:
-    """Returns all entries in order."""
+    """Return all entries in order."""
     return [_make_entry(row) for row in transaction.run(SELECT_ENTRY + " ORDER BY number")]
 
 
 def read_entries_after(transaction: Transaction, number: int) -> list[Entry]:
-    """Returns the entries after this one, in order."""
+    """Return the entries after this one, in order."""
     return [
         _make_entry(row)
         for row in transaction.run(SELECT_ENTRY + " WHERE number > ? ORDER BY number", number)
@@ -230,7 +228,7 @@ def read_entries_after(transaction: Transaction, number: int) -> list[Entry]:
 
 
 def read_entry(transaction: Transaction, number: int) -> Entry | None:
-    """Returns the entry of this number, if there is one."""
+    """Return the entry of this number, if there is one."""
     found = transaction.run(SELECT_ENTRY + " WHERE number = ?", number)
     if found:
         return _make_entry(found[0])
@@ -238,8 +236,9 @@ def read_entry(transaction: Transaction, number: int) -> Entry | None:
 
 
 def follow_chain(transaction: Transaction, start: tuple[int, bytes]) -> tuple[int, bytes]:
-    """Returns the last head that follows from this one; raises if an entry after it does not
-    follow.
+    """Return the last head that follows from this one.
+
+    Raises if an entry after it does not follow.
     """
     number, before = start
     for entry in read_entries_after(transaction, number):
@@ -251,12 +250,12 @@ def follow_chain(transaction: Transaction, start: tuple[int, bytes]) -> tuple[in
 
 
 def read_digests(transaction: Transaction) -> dict[int, bytes]:
-    """Returns the digest of each entry."""
+    """Return the digest of each entry."""
     return dict(transaction.run("SELECT number, digest FROM entries"))
 
 
 def read_signature(transaction: Transaction, number: int) -> bytes | None:
-    """Returns the signature of an entry, if it has one."""
+    """Return the signature of an entry, if it has one."""
     found = transaction.run("SELECT signature FROM signatures WHERE number = ?", number)
     if found:
         signature: bytes | None = found[0][0]
@@ -265,7 +264,7 @@ def read_signature(transaction: Transaction, number: int) -> bytes | None:
 
 
 def find_upgrade(transaction: Transaction, public: bytes) -> int | None:
-    """Returns the number of the entry from which on older books are signed with this key."""
+    """Return the number of the entry from which on older books are signed with this key."""
     found = transaction.run(
         "SELECT MIN(number) FROM entries WHERE what = 'upgrade' AND root = ?", public
     )
@@ -283,8 +282,9 @@ class KeyRecord(NamedTuple):
 
 
 def read_key_record(transaction: Transaction, key: str) -> KeyRecord | None:
-    """Returns what is known about a key; raises if stored bytes are not those that were
-    published.
+    """Return what is known about a key.
+
+    Raises if stored bytes are not those that were published.
     """
     refuse_unwritable(key)
     found = transaction.run(SELECT_ENTRY + " WHERE key = ? AND what IN ('reserve', 'charge')", key)
@@ -316,7 +316,7 @@ def _make_entry(row: tuple[Any, ...]) -> Entry:
 
 
 def read_lines(transaction: Transaction, number: int) -> Lines:
-    """Returns the lines of an entry as they were hashed."""
+    """Return the lines of an entry as they were hashed."""
     found = transaction.run(
         "SELECT person, account, amount FROM lines WHERE number = ? ORDER BY person, account",
         number,
@@ -337,8 +337,9 @@ def read_lines(transaction: Transaction, number: int) -> Lines:
 
 
 def matches_root(transaction: Transaction, entry: Entry, lines: Lines) -> bool:
-    """Whether what belongs to an entry is what its root says; the root of an opening or an upgrade
-    is a public key.
+    """Whether what belongs to an entry is what its root says.
+
+    The root of an opening or an upgrade is a public key.
     """
     if len(lines) != entry.lines or (len(lines) and entry.what not in WITH_LINES):
         return False
@@ -352,7 +353,7 @@ def matches_root(transaction: Transaction, entry: Entry, lines: Lines) -> bool:
 
 
 def read_accounts(transaction: Transaction) -> Accounts:
-    """Returns all accounts as they stand."""
+    """Return all accounts as they stand."""
     found = transaction.run(SELECT_ACCOUNTS)
     if found:
         people, *numbers = zip(*found, strict=True)
@@ -365,8 +366,9 @@ def read_accounts(transaction: Transaction) -> Accounts:
 
 
 def read_balances(transaction: Transaction, asked: Lines) -> Units | None:
-    """Returns what is left of accounts whose amounts are their places; None if one of them is not
-    there.
+    """Return what is left of accounts whose amounts are their places.
+
+    None if one of them is not there.
     """
     transaction.stage(asked)
     found = transaction.run(SELECT_LEFT)
@@ -379,14 +381,14 @@ def read_balances(transaction: Transaction, asked: Lines) -> Units | None:
 
 
 def read_all_balances(transaction: Transaction, account: int) -> AllBalances:
-    """Returns what everybody has left of an account."""
+    """Return what everybody has left of an account."""
     return AllBalances(
         *transaction.read_balances(account, transaction.run("SELECT COUNT(*) FROM accounts")[0][0])
     )
 
 
 def describe_state(what: str, published: int | None) -> str:
-    """Returns what became of an entry, in words."""
+    """Return what became of an entry, in words."""
     if what == "reserve":
         if published is None:
             return "reserved, never published"
@@ -407,8 +409,9 @@ def refused_charge_error(transaction: Transaction) -> UnknownPeople | BudgetExce
 
 
 def no_account_error(account: str | None = None) -> UnknownPeople:
-    """The error of somebody who is not in the books, or has no account of one kind; it does not say
-    who.
+    """The error of somebody who is not in the books, or has no account of one kind.
+
+    It does not say who.
     """
     if account is None:
         return UnknownPeople(
@@ -490,7 +493,7 @@ class Accounts(NamedTuple):
 
 
 def replay(entries: list[tuple[str, Lines]]) -> Accounts | None:
-    """Returns the accounts to which these entries (what, lines) lead, or None if a reservation
+    """Return the accounts to which these entries (what, lines) lead, or None if a reservation
     exceeded its grant.
     """
     sizes = [len(lines) for _, lines in entries]
@@ -534,7 +537,7 @@ def replay(entries: list[tuple[str, Lines]]) -> Accounts | None:
 
 
 def pair_digests(people: Any) -> Any:
-    """Returns digests of people, a row of bytes each, as two numbers each, in whose order they
+    """Return digests of people, a row of bytes each, as two numbers each, in whose order they
     are.
     """
     raw = np.ascontiguousarray(people).reshape(-1, hash_chain.PERSON_BYTES)

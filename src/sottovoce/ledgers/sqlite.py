@@ -123,7 +123,7 @@ class _SqliteStore:
         return self._run_transaction("BEGIN", work)
 
     def check(self) -> None:
-        """Raises if the database itself is damaged."""
+        """Raise if the database itself is damaged."""
         expected = _SqliteStore(None)
         expected.write(sql_reading.migrate)
         if self.read(_read_condition) != expected.read(_read_condition):
@@ -154,7 +154,7 @@ class _SqliteStore:
         )  # outside the handler: SQLite's message may quote what was being written
 
     def _refuse_lost_log(self) -> None:
-        """Raises if the write-ahead log or its index is not the one with which this connection
+        """Raise if the write-ahead log or its index is not the one with which this connection
         began.
 
         Nobody else reads a log that has lost its name; and the index holds the locks, so two
@@ -189,7 +189,7 @@ class _SqliteStore:
                 )
 
     def _open(self) -> sqlite3.Connection:
-        """Returns the connection to the file that has the name now: one that lost it would keep
+        """Return the connection to the file that has the name now: one that lost it would keep
         books nobody reads.
         """
         if self._path is not None and self._file != _identify_file(self._path):
@@ -252,8 +252,9 @@ def _after_fork(*, in_child: bool) -> None:
 
 
 def _refuse_or_make(path: Path, begin: bool | None) -> None:
-    """Makes the file of new books where there is none; refuses an empty one, which may be books
-    that were lost.
+    """Make the file of new books where there is none.
+
+    Refuses an empty one, which may be books that were lost.
     """
     log = path.with_name(
         path.name + "-wal"
@@ -280,7 +281,7 @@ def _is_empty(path: Path) -> bool:
 
 
 def _restrict_to_owner(path: Path) -> None:
-    """Takes an empty file for books away from everybody else."""
+    """Take an empty file for books away from everybody else."""
     try:
         path.chmod(0o600)
         return
@@ -290,7 +291,7 @@ def _restrict_to_owner(path: Path) -> None:
 
 
 def _make_file(path: Path) -> bool:
-    """Makes a file that says that it is for books, under its name at once: it is never there and
+    """Make a file that says that it is for books, under its name at once: it is never there and
     empty.
     """
     private_files.refuse_unsafe(path.parent)
@@ -341,8 +342,9 @@ def _connect(path: Path | str) -> sqlite3.Connection:
 
 
 def _enable_write_ahead(connection: sqlite3.Connection) -> None:
-    """Changes new books to a write-ahead log. SQLite does not wait for others who do the same, so
-    this does.
+    """Changes new books to a write-ahead log.
+
+    SQLite does not wait for others who do the same, so this does.
     """
     until = time.monotonic() + BUSY_TIMEOUT / 1000
     while connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
@@ -387,11 +389,11 @@ class _SqliteTransaction:
         self._connection = connection
 
     def run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Returns the rows that a statement answers, if it answers any."""
+        """Return the rows that a statement answers, if it answers any."""
         return self._connection.execute(statement, values).fetchall()
 
     def count(self, statement: str) -> int:
-        """Returns how many rows a statement has changed."""
+        """Return how many rows a statement has changed."""
         return self._connection.execute(statement).rowcount
 
     def stage(self, lines: Any) -> None:
@@ -405,7 +407,7 @@ class _SqliteTransaction:
             self.run(STAGE, len(lines), lines["person"].tobytes(), _format_digits(both))
 
     def read_balances(self, account: int, accounts: int) -> tuple[bytes, Any]:
-        """Returns everybody who has this account, in order of their digests, and what is left of
+        """Return everybody who has this account, in order of their digests, and what is left of
         it.
         """
         people = []
@@ -417,7 +419,7 @@ class _SqliteTransaction:
         return b"".join(people), np.concatenate(left)
 
     def version(self) -> int:
-        """Returns the version of the tables; 0 where there are none."""
+        """Return the version of the tables; 0 where there are none."""
         return int(self.run("PRAGMA user_version")[0][0])
 
     def define(self, statements: Sequence[str], version: int) -> None:
@@ -429,7 +431,7 @@ class _SqliteTransaction:
 
 
 def _format_digits(numbers: Any) -> bytes:
-    """Returns numbers one after the other, each with leading zeros."""
+    """Return numbers one after the other, each with leading zeros."""
     digits = np.empty((len(numbers), NUMBER_DIGITS), dtype=np.uint8)
     rest = numbers
     for place in reversed(range(NUMBER_DIGITS)):

@@ -77,7 +77,7 @@ class AccountBalance:
         return get_units_per_one(self.name)
 
     def format_amount(self, units: int) -> str:
-        """Returns an amount with its letter, as an exact decimal."""
+        """Return an amount with its letter, as an exact decimal."""
         exact = Decimal(units) / self.units_per_one
         return f"{self.symbol} = " + (
             f"{exact.normalize():g}" if self.symbol == "δ" else f"{exact:f}"
@@ -85,7 +85,7 @@ class AccountBalance:
 
 
 def sum_accounts(lines: Iterable[Line]) -> list[AccountBalance]:
-    """Returns the accounts that these lines add up to: the last grant counts, and every charge."""
+    """Return the accounts that these lines add up to: the last grant counts, and every charge."""
     found: dict[str, AccountBalance] = {}
     for line in lines:
         before = found.get(line.account, AccountBalance(line.account))
@@ -160,14 +160,14 @@ class Statement:
         return self.entries[-1].digest.hex()
 
     def lines(self) -> list[Line]:
-        """Returns what is to be proved, line by line."""
+        """Return what is to be proved, line by line."""
         published = {entry.key: entry.number for entry in self.entries if entry.what == "publish"}
         return [
             _make_line(proved, self.entries[proved.number], published) for proved in self.proved
         ]
 
     def refuse_unproved(self) -> None:
-        """Raises unless entries follow from one another, and lines about one person belong to them,
+        """Raise unless entries follow from one another, and lines about one person belong to them,
         each once.
         """
         places = [(line.number, line.packed[:AT_AMOUNT]) for line in self.proved]
@@ -196,8 +196,9 @@ class Statement:
         )
 
     def _is_signed(self) -> bool:
-        """Whether the signature holds, under the key that the entries name; books that do not sign
-        have none.
+        """Whether the signature holds, under the key that the entries name.
+
+        Books that do not sign have none.
         """
         keys = {entry.root.hex() for entry in self.entries if entry.what in ("open", "upgrade")}
         last = self.entries[-1]
@@ -209,7 +210,7 @@ class Statement:
         )
 
     def refuse_other_key(self, key: str) -> None:
-        """Raises unless the statement was signed by the holder of this public key."""
+        """Raise unless the statement was signed by the holder of this public key."""
         if keyfile.read_key(key).hex() != self.key:
             raise LedgerBroken(
                 "This statement was not signed with this key.",
@@ -220,7 +221,7 @@ class Statement:
             )
 
     def confirm_head(self, head: str) -> int:
-        """Returns the number of the entry with this digest: all up to it are as they were when it
+        """Return the number of the entry with this digest: all up to it are as they were when it
         was published.
         """
         for entry in reversed(self.entries):
@@ -259,8 +260,9 @@ class Statement:
 
     @classmethod
     def from_json(cls, text: str) -> Statement:
-        """Reads a proof, and computes the digests of its entries; raises errors of Python's where
-        it is none.
+        """Reads a proof, and computes the digests of its entries.
+
+        Raises errors of Python's where it is none.
         """
         content = json.loads(text)
         if content["format"] != FORMAT:

@@ -134,18 +134,19 @@ class Witness(Protocol):
     """Keeps heads, and gives them back."""
 
     def make(self) -> None:
-        """Makes the place where heads are kept, if it is not there."""
+        """Make the place where heads are kept, if it is not there."""
 
     def store_head(self, ledger: str, head: Head) -> None:
-        """Keeps a head, for good."""
+        """Keep a head, for good."""
 
     def read(self, ledger: str, since: int) -> tuple[list[Head], int]:
-        """Returns the heads that were given after this place, and the place of the last."""
+        """Return the heads that were given after this place, and the place of the last."""
 
 
 def open_witness(address: str, signer: Signer, seen: Callable[[Tree | None], Tree]) -> Witness:
-    """Returns the witness at an address; ``seen`` remembers the last tree of a log, and returns
-    it.
+    """Return the witness at an address.
+
+    ``seen`` remembers the last tree of a log, and returns it.
     """
     path = address.partition(":")[2]
     if address.startswith(FILE) and path:
@@ -165,7 +166,7 @@ def open_witness(address: str, signer: Signer, seen: Callable[[Tree | None], Tre
 
 
 def describe_address(address: str, number: int) -> str:
-    """Returns what can be printed of an address: one of a server may hold a password."""
+    """Return what can be printed of an address: one of a server may hold a password."""
     if address.startswith(POSTGRES):
         return f"{address.partition(':')[0]} (witness {number})"
     return address
@@ -188,7 +189,7 @@ class FileWitness:
             _append_line(file, f"{ledger} {head.number} {head.digest.hex()} {head.signature.hex()}")
 
     def read(self, ledger: str, since: int) -> tuple[list[Head], int]:
-        """Returns the heads in lines after this place, in bytes."""
+        """Return the heads in lines after this place, in bytes."""
         with _open_locked(self._path, "rb") as file:
             content = _read_after(file, since)
         return [head for whose, head in _parse_heads(content) if whose == ledger], since + len(
@@ -208,7 +209,7 @@ class LogWitness:
         self._seen = seen
 
     def make(self) -> None:
-        """Makes the folder with an empty log."""
+        """Make the folder with an empty log."""
         with _translate_errors():
             self._records.parent.mkdir(mode=0o700, exist_ok=True)
             for path in (self._records, self._trees):
@@ -216,8 +217,9 @@ class LogWitness:
         self._seen(Tree(0, hash_chain.compute_merkle_root([])))
 
     def store_head(self, ledger: str, head: Head) -> None:
-        """Appends a record and the new head of the tree; the log must be the one that was seen
-        before, or longer.
+        """Appends a record and the new head of the tree.
+
+        The log must be the one that was seen before, or longer.
         """
         line = f"{ledger} {head.number} {head.digest.hex()} {head.signature.hex()}"
         with _open_locked(self._records, "r+b") as file:
@@ -235,8 +237,9 @@ class LogWitness:
             self._seen(tree)
 
     def read(self, ledger: str, since: int) -> tuple[list[Head], int]:
-        """Returns the heads in records after this place; raises if the log is not one that extends
-        what was seen.
+        """Return the heads in records after this place.
+
+        Raises if the log is not one that extends what was seen.
         """
         with _open_locked(self._records, "rb") as file:
             records = list(_parse_heads(file.read()))
@@ -246,8 +249,9 @@ class LogWitness:
         return [head for whose, head in records[since:] if whose == ledger], len(records)
 
     def read_trees(self) -> list[Tree]:
-        """Returns all heads of the tree that were signed; raises if one was not, or the records do
-        not lead to it.
+        """Return all heads of the tree that were signed.
+
+        Raises if one was not, or the records do not lead to it.
         """
         with _open_locked(self._records, "rb") as file:
             leaves = [
@@ -283,8 +287,9 @@ class LogWitness:
         return found
 
     def _check_extension(self, leaves: list[bytes]) -> int:
-        """Returns how long the log was that was seen last; raises unless one with these leaves
-        begins with it.
+        """Return how long the log was that was seen last.
+
+        Raises unless one with these leaves begins with it.
         """
         size, root = self._seen(None)
         if size <= len(leaves):
@@ -305,19 +310,19 @@ class SqliteWitness:
         self._path = path
 
     def make(self) -> None:
-        """Makes the table, in a new file for its owner alone if there is none."""
+        """Make the table, in a new file for its owner alone if there is none."""
         with _translate_errors():
             os.close(os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o600))
         with self._connect() as connection:
             connection.execute(CREATE_HEADS.format(place="INTEGER", bytes="BLOB"))
 
     def store_head(self, ledger: str, head: Head) -> None:
-        """Keeps a head, for good."""
+        """Keep a head, for good."""
         with self._connect() as connection:
             connection.execute(INSERT_HEAD, (ledger, *head))
 
     def read(self, ledger: str, since: int) -> tuple[list[Head], int]:
-        """Returns the heads that were given after this place."""
+        """Return the heads that were given after this place."""
         with self._connect() as connection:
             return _read_rows(connection.execute(SELECT_HEADS, (ledger, since)).fetchall(), since)
 
@@ -341,20 +346,20 @@ class PostgresWitness:
         self._address = address
 
     def make(self) -> None:
-        """Makes the table."""
+        """Make the table."""
         with self._connect() as cursor:
             cursor.execute(
                 CREATE_HEADS.format(place="BIGINT GENERATED ALWAYS AS IDENTITY", bytes="BYTEA")
             )
 
     def store_head(self, ledger: str, head: Head) -> None:
-        """Keeps a head, for good."""
+        """Keep a head, for good."""
         with self._connect() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
             cursor.execute(INSERT_HEAD.replace("?", "%s"), (ledger, *head))
 
     def read(self, ledger: str, since: int) -> tuple[list[Head], int]:
-        """Returns the heads that were given after this place."""
+        """Return the heads that were given after this place."""
         with self._connect() as cursor:
             cursor.execute(SELECT_HEADS.replace("?", "%s"), (ledger, since))
             return _read_rows(cursor.fetchall(), since)
@@ -387,7 +392,7 @@ def _encode_record(ledger: str, head: Head) -> bytes:
 
 
 def _parse_heads(content: bytes) -> Iterator[tuple[str, Head]]:
-    """Yields the heads in lines, with their ledgers; what a crash left of a line is passed over."""
+    """Yield the heads in lines, with their ledgers; what a crash left of a line is passed over."""
     for line in content.decode("ascii", "replace").split("\n"):
         told = _LINE.fullmatch(line)
         if told is not None:
@@ -404,7 +409,7 @@ def _read_after(file: Any, since: int) -> bytes:
 
 
 def _append_line(file: Any, line: str) -> None:
-    """Writes a line for good; it begins anew, whatever a crash may have left of the one before."""
+    """Write a line for good; it begins anew, whatever a crash may have left of the one before."""
     file.seek(0, os.SEEK_END)
     file.write(f"\n{line}\n".encode())
     file.flush()
@@ -434,7 +439,7 @@ def _open_locked(path: Path, mode: str) -> Iterator[Any]:
 
 
 def _take_turns(file: Any, how: int, lock: Callable[[Any, int], None]) -> None:
-    """Waits for those who have a file, but not for ever: anybody who can open it can hold it."""
+    """Wait for those who have a file, but not for ever: anybody who can open it can hold it."""
     until = time.monotonic() + TIMEOUT
     while time.monotonic() < until:
         with contextlib.suppress(BlockingIOError):
@@ -474,7 +479,7 @@ class Witnesses:
         return _digest_list(self.addresses) == (EMPTY_LIST_DIGEST if listed is None else listed)
 
     def names(self) -> list[str]:
-        """Returns what can be printed of the addresses."""
+        """Return what can be printed of the addresses."""
         return [
             describe_address(address, number) for number, address in enumerate(self.addresses, 1)
         ]
@@ -501,8 +506,9 @@ class Witnesses:
         self._write_list([*self.addresses, address])
 
     def remove(self, address: str) -> None:
-        """Takes a witness from the list, by its address or by its number from 1; what it holds
-        stays there.
+        """Take a witness from the list, by its address or by its number from 1.
+
+        What it holds stays there.
         """
         if address in self.addresses:
             which: str | None = address
@@ -518,7 +524,7 @@ class Witnesses:
         self._write_list([kept for kept in self.addresses if kept != which])
 
     def collect_foreign_heads(self, unknown: Callable[[list[Head]], list[Head]]) -> list[Head]:
-        """Returns the heads that are not in the books, of those that witnesses were given since
+        """Return the heads that are not in the books, of those that witnesses were given since
         they were last asked.
 
         Remembers who could not be asked. ``unknown`` returns the heads that are not in the books,
@@ -541,7 +547,7 @@ class Witnesses:
         return found
 
     def refuse_unreachable_majority(self, meanwhile: str) -> None:
-        """Raises if there are witnesses, and no majority of them could be reached."""
+        """Raise if there are witnesses, and no majority of them could be reached."""
         if self.addresses and 2 * len(self.unreached) >= len(self.addresses):
             raise _unavailable_error("Too few witnesses of these books can be reached.", meanwhile)
 
@@ -556,11 +562,11 @@ class Witnesses:
         return failed
 
     def make_list_line(self) -> tuple[str, int, bytes]:
-        """Returns the line for the file of heads that says which list is the right one."""
+        """Return the line for the file of heads that says which list is the right one."""
         return LIST, len(self.addresses), _digest_list(self.addresses)
 
     def check(self) -> dict[str, str]:
-        """Returns what each witness holds, in words: all of its heads, and for a log all heads of
+        """Return what each witness holds, in words: all of its heads, and for a log all heads of
         its tree.
         """
         told = {}
@@ -593,9 +599,7 @@ class Witnesses:
         return open_witness(address, self._beside.signer, self._make_tree_store(address))
 
     def _make_tree_store(self, address: str) -> Callable[[Tree | None], Tree]:
-        """Returns what keeps the last tree of a log beside the books, authenticated with the
-        key.
-        """
+        """Return what keeps the last tree of a log beside the books, authenticated with the key."""
         name = self._beside.hidden(address)[:32]
         path = self._make_path(f".tree-{name}")
 
@@ -651,7 +655,7 @@ def _parse_number(text: str) -> int:
 
 
 def _write_file(path: Path, text: str) -> None:
-    """Writes a file as a whole, for its owner alone."""
+    """Write a file as a whole, for its owner alone."""
     try:
         private_files.write(path, text.encode())
         return

@@ -63,8 +63,9 @@ class Allocation:
 
     @property
     def sold(self) -> tuple[str, str]:
-        """What sellers have sold: a currency and a neighbour relation. A session grants it in no
-        other account.
+        """What sellers have sold: a currency and a neighbour relation.
+
+        A session grants it in no other account.
         """
         return SOLD_PROMISE
 
@@ -97,8 +98,9 @@ class Allocation:
 
     @property
     def expected_error(self) -> float:
-        """The bound μ‖a‖ + σ/η on what sampling and noise add to the error; infinite where nothing
-        was bought.
+        """The bound μ‖a‖ + σ/η on what sampling and noise add to the error.
+
+        Infinite where nothing was bought.
         """
         if not self.units.any():
             return math.inf
@@ -364,7 +366,7 @@ class Allocation:
         return f" for {self.total:g}"
 
     def _split_payment(self, i: int) -> list[tuple[float, float]]:
-        """Returns how much of ε is paid which price, joined where there are many steps."""
+        """Return how much of ε is paid which price, joined where there are many steps."""
         curve = np.append(self.curves[self.code[i]], 0)[self.step[i] :]
         drops = -np.diff(curve)
         at = self.prices.values[self.step[i] :]
@@ -400,8 +402,9 @@ class Allocation:
 def _find_promise(
     estimator: Any, X: TableLike, y: ColumnLike, budgets: Budgets
 ) -> tuple[str, str] | None:
-    """Returns the currency and the neighbours of what an estimator promises; None if it cannot be
-    planned.
+    """Return the currency and the neighbours of what an estimator promises.
+
+    None if it cannot be planned.
     """
     from sottovoce.estimators.baselines import (
         BaselineWrapper,

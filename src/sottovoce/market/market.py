@@ -329,8 +329,9 @@ class Market:
 
     @cached_property
     def _limits(self) -> Floats:
-        """Limits in billionths, rounded down, one a seller; those that sellers report also to the
-        menu.
+        """Limits in billionths, rounded down, one a seller.
+
+        Those that sellers report also to the menu.
         """
         cap: Any = self.cap
         if np.ndim(cap):

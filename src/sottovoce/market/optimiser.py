@@ -88,8 +88,9 @@ class Supply:
 
     @classmethod
     def of(cls, virtual: Floats, caps: Floats, counts: Whole) -> Supply:
-        """Returns the supply with virtual costs as whole numbers; an infinite one must have no
-        sellers.
+        """Return the supply with virtual costs as whole numbers.
+
+        An infinite one must have no sellers.
         """
         finite = np.isfinite(virtual)
         if finite.any():
@@ -115,7 +116,7 @@ class Supply:
         return self.psi.astype(np.float64)
 
     def select_reachable(self, buyer: Buyer, totals: Floats) -> Floats:
-        """Returns the totals that limits allow."""
+        """Return the totals that limits allow."""
         many = self.counts.sum(axis=1)
         most = sum(
             int(k) * compute_limits(buyer, cap, totals)
@@ -136,7 +137,7 @@ class Subproblems:
     to: Floats | None = None
 
     def at(self, which: Any) -> Subproblems:
-        """Returns some of the problems."""
+        """Return some of the problems."""
         if self.whose is None or self.away is None or self.to is None:
             return Subproblems(self.eta[which])
         return Subproblems(self.eta[which], self.whose[which], self.away[which], self.to[which])
@@ -157,12 +158,12 @@ class PartialSums:
 
     @classmethod
     def empty(cls, size: int) -> PartialSums:
-        """Returns sums over nobody."""
+        """Return sums over nobody."""
         whole, floats = (np.zeros((3, size), dtype=kind) for kind in (np.int64, np.float64))
         return cls(*whole, *floats)
 
     def at(self, which: Any) -> PartialSums:
-        """Returns some of the problems."""
+        """Return some of the problems."""
         return PartialSums(*(getattr(self, field.name)[which] for field in fields(self)))
 
     def assign(self, which: Any, other: PartialSums) -> None:
@@ -171,7 +172,7 @@ class PartialSums:
             getattr(self, field.name)[which] = getattr(other, field.name)
 
     def spread(self) -> Floats:
-        """Returns Σ(ψ − mean)² over sellers between their limits, with no digit lost."""
+        """Return Σ(ψ − mean)² over sellers between their limits, with no digit lost."""
         n = np.maximum(self.n, 1)
         middle, rest = np.divmod(self.s1, n)
         return np.asarray(
@@ -179,7 +180,7 @@ class PartialSums:
         )
 
     def compute_remainder(self, eta: Floats) -> Floats:
-        """Returns what the total leaves for sellers between their limits."""
+        """Return what the total leaves for sellers between their limits."""
         return np.asarray(np.where(self.n > 0, eta * units.UNITS_PER_EPSILON - self.full, 0.0))
 
 
@@ -194,7 +195,7 @@ class Solutions:
     value: Floats
 
     def at(self, which: Any) -> Solutions:
-        """Returns some of the problems."""
+        """Return some of the problems."""
         return Solutions(
             self.asked.at(which),
             self.tau[which],
@@ -204,7 +205,7 @@ class Solutions:
         )
 
     def compute_sales(self, psi: Any, cap: Any) -> Floats:
-        """Returns ε in billionths for a seller at ψ with a limit, problem by problem."""
+        """Return ε in billionths for a seller at ψ with a limit, problem by problem."""
         n = np.maximum(self.cell.n, 1)
         middle, rest = np.divmod(self.cell.s1, n)
         between = self.cell.compute_remainder(self.asked.eta) / n + self.beta * (
@@ -218,14 +219,14 @@ class Solutions:
 
 
 def compute_limits(buyer: Buyer, cap: Any, eta: Floats) -> Any:
-    """Returns the limit of a seller at each total, in billionths."""
+    """Return the limit of a seller at each total, in billionths."""
     if buyer.share is None:
         return cap
     return np.minimum(cap, buyer.share * eta * units.UNITS_PER_EPSILON)
 
 
 def make_totals(largest: float) -> Floats:
-    """Returns the public grid of totals, up to the largest one that anything allows."""
+    """Return the public grid of totals, up to the largest one that anything allows."""
     last = math.floor(POINTS_PER_DECADE * math.log10(max(largest, SMALLEST_TOTAL)) + 1e-9)
     return np.asarray(
         10.0
@@ -239,8 +240,9 @@ def make_totals(largest: float) -> Floats:
 def solve_subproblems(
     supply: Supply, buyer: Buyer, asked: Subproblems, start: tuple[Floats, Floats] | None = None
 ) -> Solutions:
-    """Returns the exact minimisers at the totals asked for; ``start`` are τ and β of problems
-    nearby.
+    """Return the exact minimisers at the totals asked for.
+
+    ``start`` are τ and β of problems nearby.
     """
     r = _compute_sharpness(supply, buyer, asked.eta)
     low, high = _bracket_beta(supply, buyer, asked.eta, r)
@@ -282,7 +284,7 @@ def solve_subproblems(
 
 
 def _compute_sharpness(supply: Supply, buyer: Buyer, eta: Floats) -> Floats:
-    """Returns r, with a μ that is a little larger where prices are told apart by less than doubles
+    """Return r, with a μ that is a little larger where prices are told apart by less than doubles
     can hold.
     """
     least = SHARPEST * math.sqrt(supply.counts.sum())
@@ -290,7 +292,7 @@ def _compute_sharpness(supply: Supply, buyer: Buyer, eta: Floats) -> Floats:
 
 
 def _bracket_beta(supply: Supply, buyer: Buyer, eta: Floats, r: Floats) -> tuple[Floats, Floats]:
-    """Returns bounds of β: the norm is least where all sell alike, and largest where few sell all
+    """Return bounds of β: the norm is least where all sell alike, and largest where few sell all
     they may.
     """
     total = eta * units.UNITS_PER_EPSILON
@@ -368,7 +370,7 @@ def _solve_tau(
 def _compute_sums(
     supply: Supply, buyer: Buyer, asked: Subproblems, tau: Floats, beta: Floats
 ) -> PartialSums:
-    """Returns the sums over sellers, those at ψ < τ/β selling and those at ψ ≤ (τ − b)/β at their
+    """Return the sums over sellers, those at ψ < τ/β selling and those at ψ ≤ (τ − b)/β at their
     limit.
     """
     cell = PartialSums.empty(len(tau))
@@ -390,9 +392,7 @@ def _compute_sums(
 
 
 def _move_seller_sums(sums: Any, asked: Subproblems, c: int, theta: Floats, edge: Floats) -> Any:
-    """Returns the sums with one seller of this class taken away at one ψ and put back at
-    another.
-    """
+    """Return the sums with one seller of this class taken away at one ψ and put back at another."""
     if asked.whose is None or asked.away is None or asked.to is None:
         return sums
     mine = (asked.whose == c).astype(np.int64)
@@ -407,7 +407,7 @@ def _move_seller_sums(sums: Any, asked: Subproblems, c: int, theta: Floats, edge
 def _compute_value(
     supply: Supply, buyer: Buyer, eta: Floats, cell: PartialSums, beta: Floats
 ) -> Floats:
-    """Returns (μ‖ε‖ + σ)/η + γ·Σ Ψε."""
+    """Return (μ‖ε‖ + σ)/η + γ·Σ Ψε."""
     left = cell.compute_remainder(eta)
     spread = cell.spread()
     n = np.maximum(cell.n, 1)
@@ -504,7 +504,7 @@ class _OptimumPieces:
         )
 
     def select_promising(self) -> _OptimumPieces:
-        """Returns the pieces that may hold the minimum: all but σ/η grows with η."""
+        """Return the pieces that may hold the minimum: all but σ/η grows with η."""
         start = self.value(self.low)
         some = self.low < self.high
         least = start - self.sigma / self.low + self.sigma / self.high
@@ -515,16 +515,16 @@ class _OptimumPieces:
         )
 
     def find_minima(self) -> Floats:
-        """Returns the first local minimum of each piece, or where its slope is largest."""
+        """Return the first local minimum of each piece, or where its slope is largest."""
         peak = _bisect(self._is_steeper, self.low, self.high)
         return _bisect(lambda eta: self._compute_slope(eta) < 0, self.low, peak)
 
     def value(self, eta: Floats) -> Floats:
-        """Returns the least value at a total of each piece."""
+        """Return the least value at a total of each piece."""
         return np.asarray(self.gamma * eta * self.mean + self._compute_root(eta) + self.sigma / eta)
 
     def weights(self, psi: Floats, piece: int, eta: float) -> Floats:
-        """Returns a in the order of psi, at a total of a piece."""
+        """Return a in the order of psi, at a total of a piece."""
         n = int(self.n[piece])
         s = self.gamma * eta
         tilt = s / (n * math.sqrt(max(self.mu**2 / n - s**2 * self.var[piece], 1e-300)))
@@ -547,8 +547,9 @@ class _OptimumPieces:
 
 
 def _bisect(holds: Callable[[Floats], Any], low: Floats, high: Floats) -> Floats:
-    """Returns the point up to which a condition holds, entry by entry; it holds up to one point and
-    not beyond.
+    """Return the point up to which a condition holds, entry by entry.
+
+    It holds up to one point and not beyond.
     """
     for _ in range(HALVINGS):
         middle = np.sqrt(low * high)

@@ -63,7 +63,7 @@ class Offers:
     def of(
         cls, prices: Prices, costs: Floats, limits: Floats, laws: list[Prior], names: Any
     ) -> Offers:
-        """Returns the book of these reports."""
+        """Return the book of these reports."""
         step = prices.step(costs)
         steps = len(prices)
         law, distinct = _number_priors(laws, len(costs))
@@ -82,7 +82,7 @@ class Offers:
     def allocate(
         self, buyer: Buyer, totals: Floats, coin: Fraction, pay: bool = True
     ) -> Allocation:
-        """Returns what is bought at which payment; nothing, where no total can be reached."""
+        """Return what is bought at which payment; nothing, where no total can be reached."""
         if pay:
             curves = self._compute_curves(buyer, totals)
         else:
@@ -92,7 +92,7 @@ class Offers:
     def allocate_scaled(
         self, buyer: Buyer, totals: Floats, coin: Fraction, budget: int
     ) -> Allocation:
-        """Returns what is bought if everybody's sales are scaled by a factor from the others'
+        """Return what is bought if everybody's sales are scaled by a factor from the others'
         reports alone.
         """
         curves = self._compute_curves(buyer, totals, whole=True)
@@ -106,7 +106,7 @@ class Offers:
         return self._pay_sellers(buyer, replace(curves, units=scaled), coin)
 
     def limit_totals(self, budget: int, coin: Fraction, totals: Floats) -> Floats:
-        """Returns the totals at which payments cannot exceed the budget, and the largest such
+        """Return the totals at which payments cannot exceed the budget, and the largest such
         total.
         """
         highest = int(self.prices.whole[-1]) * Fraction(2) ** self.prices.exponent
@@ -172,7 +172,7 @@ class Offers:
         )
 
     def _bound_payments(self, buyer: Buyer, totals: Floats, curves: SaleCurves) -> list[int]:
-        """Returns for each type a bound on all payments together, whatever price a seller of the
+        """Return for each type a bound on all payments together, whatever price a seller of the
         type reports.
         """
         if len(self.types) * len(self.prices) > MAX_MOVES:
@@ -191,8 +191,9 @@ class Offers:
         ]
 
     def _move_seller(self, row: int, price: int) -> Offers:
-        """Returns the book with one seller of a type at another price; the way back to sellers is
-        lost.
+        """Return the book with one seller of a type at another price.
+
+        The way back to sellers is lost.
         """
         counts = self.supply.counts.copy()
         counts[self.types.whose[row], self.types.price[row]] -= 1
@@ -208,7 +209,7 @@ class Offers:
 
 
 def _number_priors(laws: list[Prior], sellers: int) -> tuple[Whole, list[Prior]]:
-    """Returns the number of everybody's law among the distinct ones."""
+    """Return the number of everybody's law among the distinct ones."""
     place: dict[Prior, int] = {}
     codes = np.array([place.setdefault(law, len(place)) for law in laws], dtype=np.int64)
     return np.broadcast_to(codes, (sellers,)), list(place)
@@ -237,7 +238,7 @@ class SellerTypes:
         return len(self.whose)
 
     def at(self, which: Any) -> SellerTypes:
-        """Returns some of the types."""
+        """Return some of the types."""
         return SellerTypes(self.whose[which], self.price[which], self.count[which])
 
 
@@ -250,7 +251,7 @@ class SaleCurves:
 
 
 def solve_totals(supply: Supply, buyer: Buyer, totals: Floats) -> Solutions:
-    """Returns the buyer's problem at every total that limits allow."""
+    """Return the buyer's problem at every total that limits allow."""
     return optimiser.solve_subproblems(
         supply, buyer, Subproblems(supply.select_reachable(buyer, totals))
     )
@@ -264,7 +265,7 @@ def compute_sale_curves(
     tops: Whole,
     whole: bool = False,
 ) -> SaleCurves:
-    """Returns what each type sells at prices from its own on (all prices, if ``whole``),
+    """Return what each type sells at prices from its own on (all prices, if ``whole``),
     nonincreasing.
 
     ``tops`` is the number of prices that a class may be paid. A type that sells nothing at its own
@@ -284,14 +285,14 @@ def compute_sale_curves(
 
 
 def make_nonincreasing(curves: Whole) -> Whole:
-    """Returns the largest sale at a price or a higher one: no error of a solver can make it rise
+    """Return the largest sale at a price or a higher one: no error of a solver can make it rise
     with the price.
     """
     return np.maximum.accumulate(curves[:, ::-1], axis=1)[:, ::-1]
 
 
 def compute_sales(supply: Supply, buyer: Buyer, deals: Solutions, types: SellerTypes) -> Floats:
-    """Returns what each type sells at each total, in billionths."""
+    """Return what each type sells at each total, in billionths."""
     psi = supply.psi[types.whose, types.price]
     caps = supply.caps[types.whose]
     return deals.compute_sales(
@@ -302,7 +303,7 @@ def compute_sales(supply: Supply, buyer: Buyer, deals: Solutions, types: SellerT
 def _select_totals(
     supply: Supply, buyer: Buyer, deals: Solutions, best: Solutions, types: SellerTypes, tops: Whole
 ) -> NDArray[np.bool_]:
-    """Returns the totals that may be best whichever seller moves to their highest price, and to
+    """Return the totals that may be best whichever seller moves to their highest price, and to
     whichever price.
     """
     climb = supply.psi[types.whose, tops[types.whose] - 1] - supply.psi[types.whose, types.price]
@@ -384,7 +385,7 @@ def _make_own_end(supply: Supply, buyer: Buyer, deals: Solutions, types: SellerT
 def _solve_end(
     supply: Supply, buyer: Buyer, eta: Floats, types: SellerTypes, psi: Floats, price: Whole
 ) -> _PriceEnd:
-    """Solves every total with the seller moved to one price."""
+    """Solve every total with the seller moved to one price."""
     size = (len(types), len(eta))
     rows = np.arange(len(types))
     i = np.repeat(rows, len(eta))
@@ -406,7 +407,7 @@ def _find_candidates(
     lower: _PriceEnd,
     upper: _PriceEnd,
 ) -> NDArray[np.bool_]:
-    """Returns type × total × price: whether the total may be best there.
+    """Return type × total × price: whether the total may be best there.
 
     At a fixed total V is concave and nondecreasing in the seller's ψ with slope γ·unit·ε: it lies
     above its chord, and below its tangent at the lower end and its value at the upper.
@@ -425,7 +426,7 @@ def _find_candidates(
 
 
 def compute_payments(prices: Prices, curve: Whole, step: Whole) -> list[int]:
-    """Returns t of each row of curves at its own price, in billionths of the prices' power of
+    """Return t of each row of curves at its own price, in billionths of the prices' power of
     two.
     """
     rises = np.diff(prices.whole, prepend=0)
@@ -435,6 +436,6 @@ def compute_payments(prices: Prices, curve: Whole, step: Whole) -> list[int]:
 
 
 def round_to_coins(prices: Prices, amounts: list[int], coin: Fraction) -> NDArray[np.int64]:
-    """Returns amounts of ``exact`` in coins, each rounded up."""
+    """Return amounts of ``exact`` in coins, each rounded up."""
     rate = Fraction(2) ** prices.exponent / units.UNITS_PER_EPSILON / coin
     return np.array([-(-t * rate.numerator // rate.denominator) for t in amounts], dtype=np.int64)

@@ -105,7 +105,7 @@ class Prior:
 
 
 def to_number(value: Any) -> float:
-    """Returns a number as a float, and NaN, which no range holds, for anything else."""
+    """Return a number as a float, and NaN, which no range holds, for anything else."""
     try:
         return float(value)
     except Exception:  # whatever somebody else's number raises
@@ -473,8 +473,9 @@ def is_regular(prior: Prior, prices: Prices) -> bool:
 
 
 def _find_hull(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Returns the corners of the lower convex hull of the origin and the points; the first of equal
-    x counts.
+    """Return the corners of the lower convex hull of the origin and the points.
+
+    The first of equal x counts.
     """
     corners = [(0.0, 0.0)]
     for point in zip(x.tolist(), y.tolist(), strict=True):

@@ -78,7 +78,7 @@ class Sellers:
     caps: Floats | None = None
 
     def find_seller(self, seller: str) -> int:
-        """Returns where a seller is in the table."""
+        """Return where a seller is in the table."""
         if seller not in self.names:
             raise UnknownPeople(
                 "This seller is not in the table.",
@@ -123,7 +123,7 @@ class MarketTerms:
         return DEFAULT_WORTH / float(self.budget or 1)
 
     def make_market(self, sellers: Sellers) -> Market:
-        """Returns the market of these sellers."""
+        """Return the market of these sellers."""
         return Market(
             dict(zip(sellers.names, sellers.costs.tolist(), strict=True)),
             prior=self.prior,
@@ -135,8 +135,9 @@ class MarketTerms:
         )
 
     def allocate(self, sellers: Sellers) -> Allocation:
-        """Returns what is bought from whom at which payment; refuses a law under which nobody could
-        sell.
+        """Return what is bought from whom at which payment.
+
+        Refuses a law under which nobody could sell.
         """
         market = self.make_market(sellers)
         if self.budget is None:
@@ -148,7 +149,7 @@ class MarketTerms:
         return deal
 
     def frontier(self, sellers: Sellers) -> Frontier:
-        """Returns what a smaller error would have cost, without a budget."""
+        """Return what a smaller error would have cost, without a budget."""
         return self.make_market(sellers).frontier(self.worth * FRONTIER_FACTORS)
 
     def compute_limits(self, sellers: Sellers) -> Any:
@@ -231,7 +232,7 @@ def _read_caps(column: Any) -> Floats:
 
 
 def parse_law(words: str, sellers: str, cost: str, text: TextFormat = DEFAULT_TEXT_FORMAT) -> Prior:
-    """Returns the law of costs that words like ``uniform:1:5`` or ``empirical:past.csv`` name."""
+    """Return the law of costs that words like ``uniform:1:5`` or ``empirical:past.csv`` name."""
     kind, _, rest = words.partition(":")
     if kind == FROM_FILE and rest:
         return _read_earlier_costs(rest, sellers, cost, text)

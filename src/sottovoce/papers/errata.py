@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errata of the papers, as a page: ``python -m sottovoce.papers.errata > docs/theory/errata.md``;
-and as tables.
+"""Errata of the papers, as a page: ``python -m sottovoce.papers.errata > docs/theory/errata.md``.
+
+And as tables.
 
 Every number in its tables is computed, and a test holds docs/theory/errata.md against what this
 file makes. For `sottovoce reproduce` the same tables are an experiment of each paper, such as
@@ -43,13 +44,13 @@ PAPER_OF = {
 
 
 def compute_errata() -> dict[str, list[Erratum]]:
-    """Returns every erratum, in the order of the page, by the function that computes it."""
+    """Return every erratum, in the order of the page, by the function that computes it."""
     return {name: compute_table(name) for name in TABLE.findall(PAGE)}
 
 
 @cache
 def compute_table(name: str) -> list[Erratum]:
-    """Returns the lines of one table."""
+    """Return the lines of one table."""
     if hasattr(instance_claims, name):
         home: ModuleType = instance_claims
     else:
@@ -59,7 +60,7 @@ def compute_table(name: str) -> list[Erratum]:
 
 
 def make_errata_page() -> str:
-    """Returns the page as Markdown."""
+    """Return the page as Markdown."""
     found = compute_errata()
     return TABLE.sub(lambda match: _write_table(found[match[1]]), PAGE)
 
@@ -115,7 +116,7 @@ def outcome(task: Task) -> Outcome:
 
 
 def _label_errata(found: list[Erratum]) -> list[tuple[str, Erratum]]:
-    """Returns each erratum with a label of its own: its place in the paper, and a letter where it
+    """Return each erratum with a label of its own: its place in the paper, and a letter where it
     has several.
     """
     places = [one.place for one in found]
@@ -147,7 +148,7 @@ def _explain_erratum(one: Erratum) -> str:
 
 
 def format_digits(value: float, significant: int = DIGITS) -> str:
-    """Returns a number with so many significant digits.
+    """Return a number with so many significant digits.
 
     >>> [format_digits(value) for value in (2436.87079, 1.27684e7, -1 / 3, 2.6e-309)]
     ['2436.9', '1.2768e7', '−0.33333', 'below 1e-99']

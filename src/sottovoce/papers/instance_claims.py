@@ -37,8 +37,9 @@ MARK = "Wrong, see errata: "
 
 @dataclass(frozen=True)
 class Erratum:
-    """A number as printed and as it is; for a loss, also the true δ at the printed ε. ``formula``
-    prints it.
+    """A number as printed and as it is; for a loss, also the true δ at the printed ε.
+
+    ``formula`` prints it.
 
     ``command`` is the experiment that shows it.
     """
@@ -54,7 +55,7 @@ class Erratum:
 
 
 def describe_cause(formula: str) -> str:
-    """Returns what is wrong with a printed formula, as its description ends.
+    """Return what is wrong with a printed formula, as its description ends.
 
     >>> describe_cause("lemma_13_second_as_printed")
     'the sign is +.'
@@ -66,13 +67,13 @@ def describe_cause(formula: str) -> str:
 def make_one_column(
     rows: int, value: float, ridge: float, temperature: float, label: float
 ) -> RidgeInstance:
-    """Returns ``rows`` rows (value, value), and the record (1, label)."""
+    """Return ``rows`` rows (value, value), and the record (1, label)."""
     data = np.full((rows, 1), value)
     return RidgeInstance(data, data[:, 0], np.ones(1), label, ridge, temperature)
 
 
 def make_orthogonal_instance() -> RidgeInstance:
-    """Returns a thousand rows (e₁, 1), and the record (e₂, 1): nobody else speaks about its
+    """Return a thousand rows (e₁, 1), and the record (e₂, 1): nobody else speaks about its
     direction.
     """
     return RidgeInstance(
@@ -304,8 +305,9 @@ def _make_release_erratum(setting: str, quantity: str, exact: float) -> Erratum:
 
 
 def utility() -> list[Erratum]:
-    """Proposition 16.3 and 16.4: 200 rows e₁, e₂, e₃ in turn; 406 or 6 runs at points that give
-    means exactly.
+    """Proposition 16.3 and 16.4: 200 rows e₁, e₂, e₃ in turn.
+
+    406 or 6 runs at points that give means exactly.
     """
     X = np.eye(3)[np.arange(200) % 3]
     theta = np.array([0.5, -0.3, 0.2])
@@ -336,7 +338,7 @@ def utility() -> list[Erratum]:
 def draw_posterior_sample(
     X: Floats, y: Floats, gamma: float, ridge: float, normals: Floats
 ) -> Floats:
-    """Returns θ̃ ~ N(θ̂, H⁻¹/γ) as d independent normals make it."""
+    """Return θ̃ ~ N(θ̂, H⁻¹/γ) as d independent normals make it."""
     hessian = X.T @ X + ridge * np.eye(X.shape[1])
     noise = np.linalg.solve(np.linalg.cholesky(hessian).T, normals)
     return np.asarray(np.linalg.solve(hessian, X.T @ y) + noise / math.sqrt(gamma))
@@ -345,7 +347,7 @@ def draw_posterior_sample(
 def compute_mean_squared_error(
     X: Floats, theta: Floats, sigma: float, gamma: float, ridge: float
 ) -> float:
-    """Returns E‖θ̃ − θ₀‖² over labels N(Xθ₀, σ²) and the sample, from runs of the estimator."""
+    """Return E‖θ̃ − θ₀‖² over labels N(Xθ₀, σ²) and the sample, from runs of the estimator."""
     n, d = X.shape
 
     def run(normals: Floats) -> float:
@@ -358,7 +360,7 @@ def compute_mean_squared_error(
 
 
 def compute_mean_excess_risk(X: Floats, y: Floats, gamma: float, ridge: float) -> float:
-    """Returns E F(θ̃) − F(θ̂), F = ½‖y − Xθ‖² + ½λ‖θ‖², from runs of the estimator."""
+    """Return E F(θ̃) − F(θ̂), F = ½‖y − Xθ‖² + ½λ‖θ‖², from runs of the estimator."""
 
     def risk(normals: Floats) -> float:
         theta = draw_posterior_sample(X, y, gamma, ridge, normals)
@@ -405,7 +407,7 @@ def groups_and_generalisation() -> list[Erratum]:
 
 
 def compute_cross_domain_error(chance: float, success: float) -> float:
-    """Returns |E ρ(z')ℓ(θ, z') − E ℓ(θ, z₁)|: z' = z₁ with ``chance``, then ρ = 1/chance, θ = 1
+    """Return |E ρ(z')ℓ(θ, z') − E ℓ(θ, z₁)|: z' = z₁ with ``chance``, then ρ = 1/chance, θ = 1
     with ``success``.
     """
     return abs(chance * success / chance - chance * success)

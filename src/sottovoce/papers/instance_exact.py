@@ -46,29 +46,33 @@ from sottovoce.arrays import Floats
 
 
 def lemma_4_as_printed(sensitivity: float, temperature: float, delta: float) -> float:
-    """Returns ε = γΔ·√log(1.25/δ) for noise of covariance A⁻¹/γ (Lemma 4). Wrong, see errata: √γ
-    and √2 belong.
+    """Return ε = γΔ·√log(1.25/δ) for noise of covariance A⁻¹/γ (Lemma 4).
+
+    Wrong, see errata: √γ and √2 belong.
     """
     return temperature * sensitivity * math.sqrt(math.log(1.25 / delta))
 
 
 def equation_3_as_printed(sensitivity: float, delta: float) -> float:
-    """Returns ε = √(∇ℓᵀH⁻¹AH⁻¹∇ℓ·log(1.25/δ)), the root of the form being Δ (3). Wrong, see errata:
-    γ is missing.
+    """Return ε = √(∇ℓᵀH⁻¹AH⁻¹∇ℓ·log(1.25/δ)), the root of the form being Δ (3).
+
+    Wrong, see errata: γ is missing.
     """
     return math.sqrt(sensitivity**2 * math.log(1.25 / delta))
 
 
 def lemma_13_second_as_printed(hessian: Floats, gradient: Floats) -> Floats:
-    """Returns θ̂ − θ̂' = −H⁻¹∇ℓ(θ̂', z), the second line of Lemma 13. Wrong, see errata: the sign
-    is +.
+    """Return θ̂ − θ̂' = −H⁻¹∇ℓ(θ̂', z), the second line of Lemma 13.
+
+    Wrong, see errata: the sign is +.
     """
     return np.asarray(-np.linalg.solve(hessian, gradient))
 
 
 def theorem_14_tail_as_printed(delta: float) -> float:
-    """Returns √log(2/δ), the z with P(|Z| > z) ≤ δ in the proof of Theorem 14. Wrong, see errata:
-    √2 is missing.
+    """Return √log(2/δ), the z with P(|Z| > z) ≤ δ in the proof of Theorem 14.
+
+    Wrong, see errata: √2 is missing.
     """
     return math.sqrt(math.log(2 / delta))
 
@@ -76,8 +80,9 @@ def theorem_14_tail_as_printed(delta: float) -> float:
 def theorem_14_7_as_printed(
     leverage: float, residual: float, temperature: float, delta: float
 ) -> float:
-    """Returns the ε of (7), Theorem 14. Wrong, see errata: the tail is too light, and one direction
-    is missing.
+    """Return the ε of (7), Theorem 14.
+
+    Wrong, see errata: the tail is too light, and one direction is missing.
     """
     mu = leverage
     log = math.log(2 / delta)
@@ -86,8 +91,9 @@ def theorem_14_7_as_printed(
 
 
 def theorem_14_8_as_printed(share: float, error: float, temperature: float, delta: float) -> float:
-    """Returns the ε of (8), Theorem 14, "perfect" for rows of the data set. Wrong, see errata: a
-    sign, and as (7).
+    """Return the ε of (8), Theorem 14, "perfect" for rows of the data set.
+
+    Wrong, see errata: a sign, and as (7).
     """
     mu = share
     log = math.log(2 / delta)
@@ -96,7 +102,7 @@ def theorem_14_8_as_printed(share: float, error: float, temperature: float, delt
 
 
 def lemma_24_as_printed(delta: float) -> float:
-    """Returns the t with P_p(|log p/p'| > t) = δ for p = N(0, ½), p' = N(0, 1): the ε of both laws
+    """Return the t with P_p(|log p/p'| > t) = δ for p = N(0, ½), p' = N(0, 1): the ε of both laws
     by Lemma 24.
 
     Wrong, see errata: the tail is needed under p' too.
@@ -105,8 +111,9 @@ def lemma_24_as_printed(delta: float) -> float:
 
 
 def remark_15_as_printed(leverage: float, error: float, temperature: float, delta: float) -> float:
-    """Returns the ε of Remark 15, which mixes μ and e. Wrong, see errata: (7), which it simplifies,
-    has r.
+    """Return the ε of Remark 15, which mixes μ and e.
+
+    Wrong, see errata: (7), which it simplifies, has r.
     """
     log = math.log(2 / delta)
     square = temperature * min(leverage, 1.0) * error**2 / 2
@@ -116,8 +123,9 @@ def remark_15_as_printed(leverage: float, error: float, temperature: float, delt
 def proposition_16_9_as_printed(
     residual: float, temperature: float, ridge: float, smallest: float, delta: float
 ) -> float:
-    """Returns the ε of (9), Proposition 16: for all records with ‖x‖ ≤ 1. Wrong, see errata: no γ
-    in the last term.
+    """Return the ε of (9), Proposition 16: for all records with ‖x‖ ≤ 1.
+
+    Wrong, see errata: no γ in the last term.
     """
     floor = ridge + smallest
     log = math.log(2 / delta)
@@ -132,8 +140,9 @@ def proposition_16_9_as_printed(
 def proposition_16_10_as_printed(
     rows: int, ridge: float, temperature: float, delta: float
 ) -> float:
-    """Returns the ε of (10), Proposition 16: differential privacy. Wrong, see errata: no γ in the
-    last term.
+    """Return the ε of (10), Proposition 16: differential privacy.
+
+    Wrong, see errata: no γ in the last term.
     """
     both = 2 * (rows + ridge) * temperature
     log = math.log(2 / delta)
@@ -147,8 +156,9 @@ def proposition_16_10_as_printed(
 def efficiency_as_printed(
     gram: Floats, ridge: float, temperature: float, variance: float, theta: Floats
 ) -> float:
-    """Returns E‖θ̃ − θ₀‖² = σ²tr(H⁻¹)(1 + 1/γ) + λ²‖H⁻¹θ₀‖² (Proposition 16.3). Wrong, see errata:
-    no σ² with 1/γ.
+    """Return E‖θ̃ − θ₀‖² = σ²tr(H⁻¹)(1 + 1/γ) + λ²‖H⁻¹θ₀‖² (Proposition 16.3).
+
+    Wrong, see errata: no σ² with 1/γ.
     """
     inverse = np.linalg.inv(gram + ridge * np.eye(len(gram)))
     bias = ridge**2 * float(np.sum((inverse @ theta) ** 2))
@@ -156,15 +166,16 @@ def efficiency_as_printed(
 
 
 def optimisation_error_as_printed(columns: int, temperature: float) -> float:
-    """Returns E F(θ̃) − F(θ̂) = d/γ (Proposition 16.4). Wrong, see errata: half of it."""
+    """Return E F(θ̃) − F(θ̂) = d/γ (Proposition 16.4). Wrong, see errata: half of it."""
     return columns / temperature
 
 
 def group_privacy_as_printed(
     epsilons: Sequence[float], deltas: Sequence[float]
 ) -> tuple[float, float]:
-    """Returns (Σε, Σ_i δ_i·Π_{j<i} e^(ε_j)), for both lines of Fact 6.4. Wrong, see errata: j > i
-    in the second.
+    """Return (Σε, Σ_i δ_i·Π_{j<i} e^(ε_j)), for both lines of Fact 6.4.
+
+    Wrong, see errata: j > i in the second.
     """
     before = np.cumsum(epsilons) - np.asarray(epsilons)
     return float(sum(epsilons)), float(np.asarray(deltas) @ np.exp(before))
@@ -173,7 +184,7 @@ def group_privacy_as_printed(
 def proposition_11_as_printed(
     chances: Floats, data: tuple[Floats, Floats], target: tuple[float, float]
 ) -> float:
-    """Returns E[e^(ε'+ε'') − 1 + δ' + ε'δ''], z' from the data's law, one target z'' (Proposition
+    """Return E[e^(ε'+ε'') − 1 + δ' + ε'δ''], z' from the data's law, one target z'' (Proposition
     11).
 
     Wrong, see errata: the last term is e^(ε')δ''. ``chances`` are the law of z', ``data`` its (ε',
@@ -235,7 +246,7 @@ class AdaOps:
         return self.choose(0.0, self.floor - noisy + self.log / (self.epsilon / 2))
 
     def release(self, X: Floats, y: Floats, normals: Floats) -> tuple[float, Floats]:
-        """Returns (λ̃_min, θ̃) as 1 + d independent normals make them."""
+        """Return (λ̃_min, θ̃) as 1 + d independent normals make them."""
         noisy = float(np.linalg.eigvalsh(X.T @ X)[0]) + self.noise_scale * float(normals[0])
         hessian = X.T @ X + float(self.ridge(np.asarray(noisy))) * np.eye(self.columns)
         noise = np.linalg.solve(np.linalg.cholesky(hessian).T, normals[1:])
@@ -247,8 +258,9 @@ class AdaOps:
 def ada_ops_as_printed(
     rows: int, columns: int, condition: float, epsilon: float, delta: float
 ) -> AdaOps:
-    """Returns Algorithm 1 with its λ_n = min{0, n/(dκ) − λ̃_min + …}. Wrong, see errata: it never
-    regularises.
+    """Return Algorithm 1 with its λ_n = min{0, n/(dκ) − λ̃_min + …}.
+
+    Wrong, see errata: it never regularises.
     """
     return AdaOps(rows, columns, condition, epsilon, delta, np.minimum)
 
@@ -256,8 +268,9 @@ def ada_ops_as_printed(
 def ada_ops_as_printed_with_max(
     rows: int, columns: int, condition: float, epsilon: float, delta: float
 ) -> AdaOps:
-    """Returns Algorithm 1 with max for min, as its proof reads. Wrong, see errata: (λ̃_min, θ̃)
-    break the promise.
+    """Return Algorithm 1 with max for min, as its proof reads.
+
+    Wrong, see errata: (λ̃_min, θ̃) break the promise.
     """
     return AdaOps(rows, columns, condition, epsilon, delta, np.maximum)
 
@@ -275,11 +288,11 @@ class GaussianLoss:
         return math.sqrt(self.temperature) * self.sensitivity
 
     def epsilon(self, delta: float) -> float:
-        """Returns the loss at δ."""
+        """Return the loss at δ."""
         return float(audit.gaussian_epsilon(self.distance, delta))
 
     def delta(self, epsilon: float) -> float:
-        """Returns the true δ at ε."""
+        """Return the true δ at ε."""
         return math.exp(float(audit.gaussian_log_delta(self.distance, epsilon)))
 
 
@@ -293,11 +306,11 @@ class PosteriorLoss:
     residual: float
 
     def epsilon(self, delta: float) -> float:
-        """Returns the loss at δ, the worse of both directions."""
+        """Return the loss at δ, the worse of both directions."""
         return float(audit.posterior_epsilon(self.leverage, self.residual, delta))
 
     def delta(self, epsilon: float) -> float:
-        """Returns the true δ at ε, the worse of both directions."""
+        """Return the true δ at ε, the worse of both directions."""
         return math.exp(float(audit.posterior_log_delta(self.leverage, self.residual, epsilon)))
 
 
@@ -350,19 +363,19 @@ class RidgeInstance:
 
 
 def compute_group_privacy(epsilons: list[float], deltas: list[float]) -> tuple[float, float]:
-    """Returns (Σε, δ̃) that hold in both directions."""
+    """Return (Σε, δ̃) that hold in both directions."""
     return audit.group(epsilons, deltas)
 
 
 def bound_generalisation(epsilons: Floats, deltas: Floats, target: tuple[float, float]) -> float:
-    """Returns a bound that holds for records z' which are equally likely, with (ε', δ'), and one
+    """Return a bound that holds for records z' which are equally likely, with (ε', δ'), and one
     target.
     """
     return audit.generalisation(epsilons, deltas, ([target[0]], [target[1]]))
 
 
 def compute_normal_mean(of: Callable[[Floats], float], dimension: int) -> float:
-    """Returns E of(Z), Z standard normal, exactly if ``of`` is a polynomial of degree 3: the mean
+    """Return E of(Z), Z standard normal, exactly if ``of`` is a polynomial of degree 3: the mean
     over ±√m·e_i.
     """
     corners = math.sqrt(dimension) * np.eye(dimension)
@@ -383,7 +396,7 @@ class NeighbourSide(NamedTuple):
     pull: float
 
     def compute_law(self, noisy: Floats) -> tuple[Floats, Floats]:
-        """Returns mean and variance of θ̃ given λ̃."""
+        """Return mean and variance of θ̃ given λ̃."""
         hessian = self.gram + self.algorithm.ridge(noisy)
         return self.pull / hessian, 1 / (self.algorithm.temperature * hessian)
 
@@ -396,7 +409,7 @@ class NeighbourSide(NamedTuple):
 def make_neighbours(
     algorithm: AdaOps, square: float, rows: int, grown: AdaOps | None = None
 ) -> tuple[NeighbourSide, NeighbourSide]:
-    """Returns ``rows`` rows (c, 1), c² = ``square``, without and with the record (1, −1).
+    """Return ``rows`` rows (c, 1), c² = ``square``, without and with the record (1, −1).
 
     With it, ``grown`` is the algorithm: the same where the size of the data is public, another n
     where it is not.
@@ -411,7 +424,7 @@ def make_neighbours(
 def compute_joint_delta(
     without: NeighbourSide, present: NeighbourSide, panels: int = PANELS
 ) -> tuple[float, float]:
-    """Returns the exact δ of (λ̃, θ̃) at the ε that was asked for, when the record is added and
+    """Return the exact δ of (λ̃, θ̃) at the ε that was asked for, when the record is added and
     when it is removed.
     """
     return _integrate_one_way(without, present, panels), _integrate_one_way(
@@ -451,7 +464,7 @@ def _make_nodes(
 def compute_hockey_stick(
     first: tuple[Floats, Floats], second: tuple[Floats, Floats], epsilon: Floats
 ) -> Floats:
-    """Returns ∫(p − e^ε·q)₊ for normal laws p, q of different variances, ε of any sign."""
+    """Return ∫(p − e^ε·q)₊ for normal laws p, q of different variances, ε of any sign."""
     (m1, v1) = first
     (m2, v2) = second
     alpha = (1 / v2 - 1 / v1) / 2
@@ -481,9 +494,7 @@ def _compute_outside(low: Floats, high: Floats) -> Floats:
 def compute_marginal_delta(
     without: NeighbourSide, present: NeighbourSide, nodes: int = 4001
 ) -> tuple[float, float]:
-    """Returns the δ of θ̃ alone, λ̃ kept secret, when the record is added and when it is
-    removed.
-    """
+    """Return the δ of θ̃ alone, λ̃ kept secret, when the record is added and when it is removed."""
     laws = [_compute_mixture(side) for side in (without, present)]
     low = min(float((m - REACH * np.sqrt(v)).min()) for m, v, _ in laws)
     high = max(float((m + REACH * np.sqrt(v)).max()) for m, v, _ in laws)

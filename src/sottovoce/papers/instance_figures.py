@@ -163,7 +163,7 @@ def _simulate_adaptive(task: Task, data: SphereData) -> tuple[float, ...]:
 
 
 def compute_mean_error(data: SphereData, gamma: float, ridge: float) -> float:
-    """Returns E‖θ̃ − θ₀‖² = σ²tr(H⁻¹XᵀXH⁻¹) + tr(H⁻¹)/γ + λ²‖H⁻¹θ₀‖², for labels that are not
+    """Return E‖θ̃ − θ₀‖² = σ²tr(H⁻¹XᵀXH⁻¹) + tr(H⁻¹)/γ + λ²‖H⁻¹θ₀‖², for labels that are not
     cut.
     """
     inverse = np.linalg.inv(data.gram + ridge * np.eye(COLUMNS))
@@ -174,7 +174,7 @@ def compute_mean_error(data: SphereData, gamma: float, ridge: float) -> float:
 
 
 def draw_samples(data: SphereData, ridges: Floats, gamma: float, seed: str) -> Floats:
-    """Returns one θ̃ ~ N(θ̂, H⁻¹/γ) for each ridge, labels drawn anew each time: XᵀZ is N(0,
+    """Return one θ̃ ~ N(θ̂, H⁻¹/γ) for each ridge, labels drawn anew each time: XᵀZ is N(0,
     XᵀX).
     """
     rng = make_named_generator(seed)
@@ -228,7 +228,7 @@ class SphereData:
 
     @classmethod
     def draw(cls, rows: int, columns: int, length: float = 1.0) -> SphereData:
-        """Returns the data of this size, the same each time."""
+        """Return the data of this size, the same each time."""
         rng = make_named_generator(f"instance {rows} {columns}")
         X = rng.normal(size=(rows, columns))
         theta = rng.normal(size=columns)
@@ -262,7 +262,7 @@ class NoisyLosses:
 
 @cache
 def compute_noisy_losses(rows: int, columns: int) -> NoisyLosses:
-    """Returns exact losses beside those of Lemma 4 as printed."""
+    """Return exact losses beside those of Lemma 4 as printed."""
     data = SphereData.draw(rows, columns)
     audit = sv.audit.per_instance(
         sv.audit.GaussianOutput(SIGMA, RIDGE, bounds=BALL), data.X, data.y, DELTA
@@ -287,7 +287,7 @@ def _apply_lemma_4(move: float) -> float:
 
 
 def find_worst_move(rows: int) -> float:
-    """Returns the largest ‖θ̂' − θ̂‖ found at λ = 1, by other rows √s·e₁ that all say 1 and a
+    """Return the largest ‖θ̂' − θ̂‖ found at λ = 1, by other rows √s·e₁ that all say 1 and a
     record at an angle to e₁.
 
     It is attained, so privacy for all data is at least this bad. √μ/(1 + μ) ≤ ½ and ‖θ̂‖ ≤ ½√n
@@ -418,8 +418,9 @@ def _draw_by_rows(sizes: Sequence[tuple[int, int]], found: Sequence[NoisyLosses]
 
 
 def figure_2(task: Task) -> Outcome:
-    """Figure 2: left, noise on the solution by rows; right, one posterior sample by the risk that
-    it adds.
+    """Figure 2: left, noise on the solution by rows.
+
+    Right, one posterior sample by the risk that it adds.
     """
     sizes = tuple((n, SAMPLED[1]) for n in (100, 1000, 10_000)[: task.choose(3, 2)])
     left = [compute_noisy_losses(*size) for size in sizes]
@@ -464,7 +465,7 @@ def figure_2(task: Task) -> Outcome:
 
 
 def _compute_sample_losses(task: Task) -> dict[str, list[float]]:
-    """Returns exact and printed losses to one posterior sample, by temperature."""
+    """Return exact and printed losses to one posterior sample, by temperature."""
     data = SphereData.draw(*SAMPLED)
     records = sv.audit.leave_one_out(data.X, data.y, RIDGE).left_out(data.X, data.y)
     longest = 1 + math.sqrt(len(data.y) / RIDGE) / 2

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the market of *Striking a Balance* gets wrong, measured: privacy, truth, its bound; and its
-Figures 3 to 5.
+"""What the market of *Striking a Balance* gets wrong, measured: privacy, truth, its bound.
+
+And its Figures 3 to 5.
 
 Each study is a function that returns numbers. Draws come from fixed seeds, except the noise of our
 own releases. The mechanism as printed and Figure 2 are in market_published.py.
@@ -70,7 +71,7 @@ class OutputAudit:
 
 
 def audit_outputs(first: Floats, second: Floats, promised: float) -> OutputAudit:
-    """Returns the audit of the best event: half of the draws choose it, the other half count it."""
+    """Return the audit of the best event: half of the draws choose it, the other half count it."""
     half = len(first) // 2
     edges = np.arange(-1000, 1001) * BIN
     ones, twos = (np.histogram(np.clip(x[:half], -99, 99), edges)[0] for x in (first, second))
@@ -85,7 +86,7 @@ def audit_outputs(first: Floats, second: Floats, promised: float) -> OutputAudit
 
 
 def _bound_loss(hits: int, others: int, n: int) -> float:
-    """Returns the logarithm of a lower over an upper bound on the two probabilities (Clopper and
+    """Return the logarithm of a lower over an upper bound on the two probabilities (Clopper and
     Pearson).
     """
     if hits:
@@ -102,7 +103,7 @@ def _bound_loss(hits: int, others: int, n: int) -> float:
 
 
 def two_sellers_as_published(labels: NDArray[np.int64]) -> paper.JointMinimum:
-    """Returns the exact joint minimum of Appendix C's example, for every noise."""
+    """Return the exact joint minimum of Appendix C's example, for every noise."""
     virtual = (2 * TWO_COSTS - RANGE[0])[None]
     problem = paper.PublishedProblems(
         labels[:, None] * X, virtual, np.zeros((1, 1)), TRADE_OFF, MU, SIGMA, RIDGE
@@ -123,8 +124,9 @@ def audit_as_published(draws: int = 1_000_000, seed: int = 0) -> OutputAudit:
 
 
 def audit_certified(draws: int = 2000, louder: float = 1.0) -> OutputAudit:
-    """Audits the certified market and our logistic regression on the same two data sets; ``louder``
-    plants a bug.
+    """Audits the certified market and our logistic regression on the same two data sets.
+
+    ``louder`` plants a bug.
     """
     deal = sv.market.Market(
         TWO_COSTS, cost_range=RANGE, trade_off=TRADE_OFF, mu=MU, sigma=SIGMA
@@ -264,7 +266,7 @@ def compute_theorem_3_4(
 def compute_many_sellers(
     counts: Sequence[int] = (100, 10_000, 1_000_000),
 ) -> list[tuple[int, float]]:
-    """Returns the exact least value of μ‖a‖ + σ/η + γη·Ψᵀa over 2√(σγp), costs uniform in [1, 5]:
+    """Return the exact least value of μ‖a‖ + σ/η + γη·Ψᵀa over 2√(σγp), costs uniform in [1, 5]:
     it tends to 1.
     """
     mu, sigma = sv.market.constants(30, norm=5.0)
@@ -277,7 +279,7 @@ def compute_many_sellers(
 
 
 def draw_synthetic(rows: int, columns: int, seed: int) -> tuple[Floats, Floats]:
-    """Returns y·x for training and for testing: normal x scaled into the unit ball, y by a
+    """Return y·x for training and for testing: normal x scaled into the unit ball, y by a
     separator through 0.
     """
     rng = make_generator(seed)

@@ -47,7 +47,7 @@ AVERAGES = (0.03, 0.1, 0.3, 1.0, 3.0)
 
 @cache
 def _measure_worths(full: bool, correlated: bool) -> tuple[MarketWorth, ...]:
-    """Returns Figure 2's numbers; in the small size few of them."""
+    """Return Figure 2's numbers; in the small size few of them."""
     if full:
         return tuple(measure_worth(SPLITS[0], DRAWS[0], TRADE_OFFS, SHOWN, correlated))
     # A rehearsal of ours takes seconds, so the small size has it once.
@@ -98,8 +98,9 @@ def _make_worth_panel(title: str, y_name: str, found: Sequence[MarketWorth], wha
 
 
 def figure_2a(task: Task) -> Outcome:
-    """Figure 2(a): misclassification and payments by γ; costs drawn apart from data, and correlated
-    with them.
+    """Figure 2(a): misclassification and payments by γ.
+
+    Costs drawn apart from data, and correlated with them.
     """
     apart, together = _measure_both(task)
     whats = {"error": "error", "payment": "payment"}

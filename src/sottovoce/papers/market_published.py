@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The market of *Striking a Balance* exactly as it is printed there. **It is not private and not
-truthful.**
+"""The market of *Striking a Balance* exactly as it is printed there.
+
+**It is not private and not truthful.**
 
 It chooses weights, noise and model together, on the sellers' rows, by projected gradient steps (its
 section 4.2):
@@ -68,8 +69,9 @@ NOTHING = 1e-300
 def constants_as_published(
     dimension: int, norm: float = 1.0, failure: float = 0.05
 ) -> tuple[float, float]:
-    """Returns μ and σ of Theorem A.1, with its logarithm to base 2; 2.3 and 19 times what is right
-    at d = 30, β = 5.
+    """Return μ and σ of Theorem A.1, with its logarithm to base 2.
+
+    2.3 and 19 times what is right at d = 30, β = 5.
 
     >>> [round(constant, 1) for constant in constants_as_published(30, norm=5.0)]
     [53.1, 10842.0]
@@ -81,8 +83,9 @@ def constants_as_published(
 
 
 def payments_as_printed(virtual: ArrayLike, epsilon: ArrayLike) -> Floats:
-    """Returns t_i = Ψ_i(c_i)·ε_i, the end of Theorem A.3's proof. Not truthful: right on average
-    only.
+    """Return t_i = Ψ_i(c_i)·ε_i, the end of Theorem A.3's proof.
+
+    Not truthful: right on average only.
     """
     return np.asarray(virtual, dtype=np.float64) * np.asarray(epsilon, dtype=np.float64)
 
@@ -102,7 +105,7 @@ class PublishedProblems:
     ridge: Any
 
     def at(self, which: NDArray[np.int64]) -> PublishedProblems:
-        """Returns some of the problems, with every number as a column."""
+        """Return some of the problems, with every number as a column."""
         own = (
             np.broadcast_to(getattr(self, f.name), len(self.virtual))[which, None]
             for f in fields(self)[3:]
@@ -110,12 +113,12 @@ class PublishedProblems:
         return PublishedProblems(self.rows, self.virtual[which], self.noise[which], *own)
 
     def prices(self, eta: Floats, coefficients: Floats) -> Floats:
-        """Returns what a unit of each weight costs: the row's loss, and its payment."""
+        """Return what a unit of each weight costs: the row's loss, and its payment."""
         loss = np.logaddexp(0.0, -coefficients @ self.rows.T)
         return np.asarray(loss + self.trade_off * eta * self.virtual)
 
     def value(self, weights: Floats, eta: Floats, coefficients: Floats) -> Floats:
-        """Returns the objective (10)."""
+        """Return the objective (10)."""
         w = coefficients
         linear = np.sum(weights * self.prices(eta, coefficients), axis=1)
         norm = np.linalg.norm(weights, axis=1)
@@ -140,8 +143,9 @@ class PublishedAllocation:
 
 
 def normalise_weights(log_weights: Floats, ceiling: Any = None) -> Floats:
-    """Returns z − log Σe^z: the shift onto {Σe^z = 1}; with ceilings on e^z, the shift of what lies
-    below them.
+    """Return z − log Σe^z: the shift onto {Σe^z = 1}.
+
+    With ceilings on e^z, the shift of what lies below them.
     """
     if ceiling is None:
         return np.asarray(log_weights - _sum_exponentials(log_weights))
@@ -162,7 +166,7 @@ def _sum_exponentials(log_weights: Floats) -> Floats:
 
 
 def project_weights(log_weights: Floats, ceiling: Any = None) -> Floats:
-    """Returns the nearest point of {Σe^z = 1}: z' + ν·e^z' = z, with Newton's steps for ν and,
+    """Return the nearest point of {Σe^z = 1}: z' + ν·e^z' = z, with Newton's steps for ν and,
     inside, for z'.
 
     The set is not convex: distances can be stretched, against Theorem 4.1, and from far below the
@@ -189,7 +193,7 @@ def project_weights(log_weights: Floats, ceiling: Any = None) -> Floats:
 def take_gradient_step(
     problems: PublishedProblems, eta: Floats, w: Floats, z: Floats, size: Floats
 ) -> Floats:
-    """Returns z after one step of the paper's algorithm, before projection."""
+    """Return z after one step of the paper's algorithm, before projection."""
     a = np.exp(z)
     slope = problems.prices(eta, w) + problems.mu * a / np.linalg.norm(a, axis=1, keepdims=True)
     return np.asarray(z - size * a * slope)
@@ -198,8 +202,9 @@ def take_gradient_step(
 def take_exact_step(
     problems: PublishedProblems, eta: Floats, w: Floats, z: Floats, size: Floats
 ) -> Floats:
-    """Returns the best z at this w. Not in the paper, whose own steps are far from converged after
-    thousands.
+    """Return the best z at this w.
+
+    Not in the paper, whose own steps are far from converged after thousands.
     """
     return np.log(
         np.maximum(solve_best_weights(problems.prices(eta, w), problems.mu[:, 0]), NOTHING)
@@ -217,7 +222,7 @@ def joint_descent_as_published_not_private(
     step: Callable[..., Floats] = take_gradient_step,
     alpha: float = STEP,
 ) -> PublishedAllocation:
-    """Returns where projected gradient steps of size α in (w, z) end at these η, from w = start and
+    """Return where projected gradient steps of size α in (w, z) end at these η, from w = start and
     a = 1/m.
     """
     p = problems.at(np.arange(len(eta)))
@@ -240,7 +245,7 @@ def joint_descent_as_published_not_private(
 def market_as_published_not_private(
     problems: PublishedProblems, averages: ArrayLike, start: Floats, **options: Any
 ) -> PublishedAllocation:
-    """Returns the best of a grid of ε_avg for each problem: the iterative algorithm of section 4.2.
+    """Return the best of a grid of ε_avg for each problem: the iterative algorithm of section 4.2.
 
     ``start`` is one w for each problem. With mu = sigma = 0 it is the paper's naive model.
     """
@@ -272,14 +277,14 @@ class JointMinimum:
     turns: Floats  # −b at which one corner gives way to the next
 
     def choose_corners(self, noise: Floats) -> NDArray[np.int64]:
-        """Returns the corner for each b."""
+        """Return the corner for each b."""
         return np.searchsorted(self.turns, -np.asarray(noise))
 
 
 def exact_minimum_in_one_dimension(
     problem: PublishedProblems, averages: ArrayLike, places: Floats
 ) -> JointMinimum:
-    """Returns the global joint minimum over a grid of ε_avg and a fine grid of w, for every b."""
+    """Return the global joint minimum over a grid of ε_avg and a fine grid of w, for every b."""
     grid, w = np.meshgrid(np.asarray(averages) * problem.virtual.shape[1], places, indexing="ij")
     eta = grid.reshape(-1, 1)
     w = w.reshape(-1, 1)
@@ -312,7 +317,7 @@ def solve_best_weights(prices: Floats, mu: Floats) -> Floats:
 
 
 def _find_lower_hull(x: Floats, y: Floats) -> NDArray[np.int64]:
-    """Returns the corners of the lower convex hull, from left to right."""
+    """Return the corners of the lower convex hull, from left to right."""
     corners: list[int] = []
     for i in np.lexsort((y, x)).tolist():
         if corners and x[i] == x[corners[-1]]:
@@ -385,7 +390,7 @@ class DataSplit:
 
     @classmethod
     def of(cls, seed: int) -> DataSplit:
-        """Returns one split of the data."""
+        """Return one split of the data."""
         X, y = load_breast_cancer(return_X_y=True)
         order = make_generator(seed).permutation(len(y))
         return cls(X, y, *np.split(order, [PUBLIC, PUBLIC + TEST]))
@@ -402,7 +407,7 @@ class DataSplit:
         return sv.Bounds(features=(mean - SPREAD * deviation, mean + SPREAD * deviation))
 
     def sign_rows(self, which: NDArray[np.int64]) -> Floats:
-        """Returns y·x in the unit ball, with a constant column: the paper's rows."""
+        """Return y·x in the unit ball, with a constant column: the paper's rows."""
         mean, deviation = self.scale
         x = (self.X[which] - mean) / deviation / RADIUS
         x = x / np.maximum(1.0, np.linalg.norm(x, axis=1, keepdims=True))
@@ -410,8 +415,9 @@ class DataSplit:
         return np.asarray(x * np.where(self.y[which] == 1, 1, -1)[:, None])
 
     def draw_costs(self, seed: int, correlated: bool) -> Floats:
-        """Returns sellers' costs; if correlated, the k-th lowest belongs to the k-th smallest first
-        feature.
+        """Return sellers' costs.
+
+        If correlated, the k-th lowest belongs to the k-th smallest first feature.
         """
         costs = make_generator(seed).uniform(*COSTS, len(self.sellers))
         ranks = np.argsort(np.argsort(self.X[self.sellers, 0]))
@@ -426,12 +432,12 @@ MarketMechanism = Callable[
 
 
 def make_generator(seed: int) -> Any:
-    """Returns a generator of draws that protect nobody."""
+    """Return a generator of draws that protect nobody."""
     return np.random.default_rng(seed)  # noqa: TID251  (an experiment with a fixed seed)
 
 
 def buy_privacy(costs: Floats, trade_off: float, sigma: float) -> sv.market.Allocation:
-    """Returns what the certified market buys."""
+    """Return what the certified market buys."""
     return sv.market.Market(
         costs, cost_range=COSTS, trade_off=trade_off, mu=MU, sigma=sigma, cap=1.0
     ).allocate()
@@ -440,8 +446,9 @@ def buy_privacy(costs: Floats, trade_off: float, sigma: float) -> sv.market.Allo
 def run_certified(
     accountant: str, split: DataSplit, trade_off: float, costs: list[Floats], seeds: Sequence[int]
 ) -> list[tuple[float, float]]:
-    """Our market and our logistic regression; σ and λ are the best of a rehearsal on public
-    rows.
+    """Our market and our logistic regression.
+
+    σ and λ are the best of a rehearsal on public rows.
     """
     sigma, alpha = _choose_by_rehearsal(split, accountant, trade_off)
     ask = sv.LogisticRegression(bounds=split.bounds, accountant=accountant, alpha=alpha)
@@ -456,7 +463,7 @@ def run_certified(
 def _choose_by_rehearsal(
     split: DataSplit, accountant: str, trade_off: float
 ) -> tuple[float, float | None]:
-    """Returns the σ and λ that did best on public rows in the place of sellers, with costs drawn
+    """Return the σ and λ that did best on public rows in the place of sellers, with costs drawn
     from their law.
     """
     tried = list(product(SIGMAS, ALPHAS))
@@ -487,8 +494,9 @@ def run_as_published(
     costs: list[Floats],
     seeds: Sequence[int],
 ) -> list[tuple[float, float]]:
-    """The paper's mechanism; λ, μ and σ are those that did best on public rows, on the mean over
-    draws.
+    """The paper's mechanism.
+
+    λ, μ and σ are those that did best on public rows, on the mean over draws.
     """
     tried = list(product(RIDGES, pairs))
     ridge, mu, sigma = (
@@ -512,7 +520,7 @@ def _solve_joint(
     numbers: tuple[Floats, ...],
     step: Any,
 ) -> tuple[list[Floats], Floats]:
-    """Returns errors on public and on test rows, and payments, for each of the numbers tried."""
+    """Return errors on public and on test rows, and payments, for each of the numbers tried."""
     rows = split.sign_rows(split.sellers)
     many = len(numbers[0])
     rng = make_generator(seed)

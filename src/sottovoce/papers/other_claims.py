@@ -181,14 +181,14 @@ def ridge_claims() -> list[Erratum]:
 
 
 def compute_sampled_mean_loss(t: float, epsilon: float) -> float:
-    """Returns what sampling costs somebody who goes from 1 to 0 beside one who is always kept
+    """Return what sampling costs somebody who goes from 1 to 0 beside one who is always kept
     (baselines.md, (8)).
     """
     return _compute_mixture_ratio(t, epsilon, (t / 2 * math.exp(-t / 2), t, t * math.exp(-t)))
 
 
 def compute_sampled_ridge_loss(others: int, d: int, lam: float, t: float, epsilon: float) -> float:
-    """Returns what it costs somebody who goes from (x, y) to (x, −y), x all ones, beside others at
+    """Return what it costs somebody who goes from (x, y) to (x, −y), x all ones, beside others at
     0.
     """
     rate = float(ridge_setup.compute_rate(lam, d, t))
@@ -252,8 +252,9 @@ def market_claims() -> list[Erratum]:
 
 
 def compute_unreachable_probability() -> float:
-    """Returns how probable w is on the data in bins that are never reached on the neighbour; |b| is
-    exponential.
+    """Return how probable w is on the data in bins that are never reached on the neighbour.
+
+    |b| is exponential.
     """
     one, other = (
         studies.two_sellers_as_published(labels) for labels in (studies.LABELS, studies.NEIGHBOUR)
@@ -366,7 +367,7 @@ def _compare_table_2() -> list[Erratum]:
 def compare_limiting_with_weights(
     rows: np.ndarray[tuple[int], np.dtype[np.int64]], ratio: float
 ) -> float:
-    """Returns the least variance of sample limiting over that of the best weights, all ε equal."""
+    """Return the least variance of sample limiting over that of the best weights, all ε equal."""
     weights = sv.optimal_weights(np.ones(len(rows)), rows, ratio)
     best = ratio * float(np.sum(weights**2 / rows)) + float(weights.max()) ** 2
     limits = np.arange(1, rows.max() + 1)
@@ -378,7 +379,7 @@ def compare_limiting_with_weights(
 
 
 def compute_exact_sensitivity(C: Floats) -> float:
-    """Returns how far Cy moves in the 1-norm when all labels in C change by at most one: the worst
+    """Return how far Cy moves in the 1-norm when all labels in C change by at most one: the worst
     of all signs.
     """
     return max(

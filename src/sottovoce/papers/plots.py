@@ -40,8 +40,9 @@ FORMAT = "sottovoce.outcome/1"
 
 @dataclass(frozen=True)
 class ResultColumn:
-    """One quantity, line by line; ``published`` and ``falls_at`` are empty where there is nothing
-    to compare with.
+    """One quantity, line by line.
+
+    ``published`` and ``falls_at`` are empty where there is nothing to compare with.
 
     ``falls_at`` is the share of our draws that lie below the published number.
     """
@@ -52,7 +53,7 @@ class ResultColumn:
     falls_at: Numbers = ()
 
     def ratios(self) -> Numbers:
-        """Returns ours over published, line by line, None where one of them is missing.
+        """Return ours over published, line by line, None where one of them is missing.
 
         >>> ResultColumn("loss", (1.1, 2.0, None), (1.0, None, 3.0)).ratios()
         (1.1, None, None)
@@ -85,13 +86,11 @@ class ResultTable:
     reasons: tuple[Reason, ...] = ()
 
     def ratios(self) -> list[float]:
-        """Returns every ratio that there is."""
+        """Return every ratio that there is."""
         return [ratio for column in self.columns for ratio in column.ratios() if ratio is not None]
 
     def find_deviations(self, limit: float = DEVIATION_LIMIT) -> list[tuple[str, str, float]]:
-        """Returns column, line and ratio of every cell that is further from print than the
-        limit.
-        """
+        """Return column, line and ratio of every cell that is further from print than the limit."""
         return [
             (column.name, line, ratio)
             for column in self.columns
@@ -100,7 +99,7 @@ class ResultTable:
         ]
 
     def find_unexplained(self) -> list[tuple[str, str, float]]:
-        """Returns the cells that are off and for which no reason is given."""
+        """Return the cells that are off and for which no reason is given."""
         return [
             cell
             for cell in self.find_deviations()
@@ -110,8 +109,9 @@ class ResultTable:
 
 @dataclass(frozen=True)
 class Series:
-    """One line, row of marks or band in a panel; ``role`` says whose it is and decides its
-    colour.
+    """One line, row of marks or band in a panel.
+
+    ``role`` says whose it is and decides its colour.
     """
 
     name: str
@@ -155,11 +155,11 @@ class Outcome:
     made_by: str = field(default="", compare=False)
 
     def find_unexplained(self) -> list[tuple[str, str, float]]:
-        """Returns the cells of all tables that are off without a reason."""
+        """Return the cells of all tables that are off without a reason."""
         return [cell for table in self.tables for cell in table.find_unexplained()]
 
     def count_close(self) -> tuple[int, int, int]:
-        """Returns how many cells can be compared, and how many of them are within 5 % and within 10
+        """Return how many cells can be compared, and how many of them are within 5 % and within 10
         %.
         """
         # Errata differ from print by their nature: they are not part of how well print was met.
@@ -174,7 +174,7 @@ class Outcome:
         )  # type: ignore[return-value]
 
     def to_json(self) -> str:
-        """Returns the outcome as JSON text."""
+        """Return the outcome as JSON text."""
         return (
             json.dumps(
                 {"format": FORMAT, **asdict(self)}, ensure_ascii=False, allow_nan=False, indent=1
@@ -184,7 +184,7 @@ class Outcome:
 
     @classmethod
     def from_json(cls, text: str) -> Outcome | None:
-        """Returns what `to_json` wrote; None for anything else, which is then computed again."""
+        """Return what `to_json` wrote; None for anything else, which is then computed again."""
         try:
             content = json.loads(text)
             if content.pop("format") == FORMAT:
@@ -204,7 +204,7 @@ def is_within(ratio: float, limit: float) -> bool:
 
 
 def format_number(value: float | None, significant: int = 3) -> str:
-    """Returns a number as papers print it, shortest first.
+    """Return a number as papers print it, shortest first.
 
     >>> [format_number(value) for value in (0.0228, 218451658.7, None, 0, 1070, 5.73e-32)]
     ['0.0228', '2.18e8', '', '0', '1070', '5.73e-32']
@@ -220,7 +220,7 @@ def format_number(value: float | None, significant: int = 3) -> str:
 
 
 def format_percentile(value: float | None) -> str:
-    """Returns the share of draws below as words.
+    """Return the share of draws below as words.
 
     >>> [format_percentile(value) for value in (0.62, 0.0, 1.0, 0.003, None)]
     ['62 %', 'below all', 'above all', '0.3 %', '']
@@ -338,7 +338,7 @@ GRID = 0.18
 
 
 def draw_figure(figure: Figure) -> tuple[bytes, bytes]:
-    """Returns the figure as PNG and as SVG, the same bytes for the same figure."""
+    """Return the figure as PNG and as SVG, the same bytes for the same figure."""
     require_matplotlib()
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -375,7 +375,7 @@ def draw_figure(figure: Figure) -> tuple[bytes, bytes]:
 
 
 def inline_svg(svg: bytes, title: str, key: str) -> str:
-    """Returns an SVG fit to stand inside a page: no address in it, names of its own, ink and ground
+    """Return an SVG fit to stand inside a page: no address in it, names of its own, ink and ground
     of the page.
     """
     text = svg.decode("utf-8")
@@ -442,7 +442,7 @@ def _set_ticks(axis: Axis, values: Sequence[float]) -> None:
 
 
 def _format_power(value: float) -> str:
-    """Returns a power of ten.
+    """Return a power of ten.
 
     >>> _format_power(0.001), _format_power(100.0)
     ('10⁻³', '10²')

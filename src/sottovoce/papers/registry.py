@@ -49,7 +49,7 @@ class Task:
     progress: Callable[[float], None] = lambda share: None
 
     def choose(self, full: int, small: int) -> int:
-        """Returns the number for this size."""
+        """Return the number for this size."""
         if self.size == "full":
             return full
         return small
@@ -284,15 +284,16 @@ EXPERIMENTS = (
 
 
 def choose_experiments(names: Sequence[str]) -> list[Experiment]:
-    """Returns the experiments that are named, each once, in the order of the list; `all` and
-    `ridge/all` are names.
+    """Return the experiments that are named, each once, in the order of the list.
+
+    `all` and `ridge/all` are names.
     """
     wanted = {experiment.name for name in names for experiment in _find_experiments(name)}
     return [experiment for experiment in EXPERIMENTS if experiment.name in wanted]
 
 
 def make_named_generator(name: str) -> Generator:
-    """Returns a generator whose draws follow from the name alone."""
+    """Return a generator whose draws follow from the name alone."""
     import numpy as np
 
     return np.random.default_rng(list(name.encode()))  # noqa: TID251

@@ -30,7 +30,7 @@ from sottovoce.report.html import make_page
 def make_report(
     outcomes: Mapping[str, Outcome], drawn: Mapping[str, Sequence[str]], missing: Mapping[str, str]
 ) -> str:
-    """Returns the page for outcomes by name, their figures as inline SVG, and why others are
+    """Return the page for outcomes by name, their figures as inline SVG, and why others are
     missing.
     """
     there = [
@@ -55,7 +55,7 @@ def make_report(
 
 
 def count_close_cells(outcomes: Sequence[Outcome]) -> str:
-    """Returns in one sentence how many cells are close to print.
+    """Return in one sentence how many cells are close to print.
 
     >>> count_close_cells([])
     'No cell could be compared with print.'
@@ -77,7 +77,7 @@ def count_close_cells(outcomes: Sequence[Outcome]) -> str:
 
 
 def make_anchor(name: str) -> str:
-    """Returns the name of an experiment as a place in the page."""
+    """Return the name of an experiment as a place in the page."""
     return name.replace("/", "-").replace(".", "-")
 
 

@@ -145,7 +145,7 @@ def figure(task: Task) -> Outcome:
 
 
 def read_author_numbers(drawing: FigureSetting) -> Mapping[str, tuple[float, ...]]:
-    """Returns the authors' numbers for one figure, by column; ``x`` is what varies."""
+    """Return the authors' numbers for one figure, by column; ``x`` is what varies."""
     rows = [
         row
         for row in _read_authors()
@@ -220,8 +220,9 @@ def compute_sweep(
 def _compute_one_value(
     sweep: Sweep, value: float, count: int, runs: int, folder: Path | None
 ) -> list[dict[str, LossMoments]]:
-    """The losses of all methods in each draw; kept, because figures of means and deviations share
-    them.
+    """The losses of all methods in each draw.
+
+    Kept, because figures of means and deviations share them.
     """
     seed = f"ridge figures {sweep.name} {sweep.key} {value:g}"
     lines = []

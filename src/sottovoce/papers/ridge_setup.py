@@ -82,7 +82,7 @@ class RidgeData:
         return np.asarray(self.test_X.T @ self.test_y / len(self.test_y))
 
     def loss(self, theta: Floats) -> Floats:
-        """Returns ‖y − Xθ‖²/N of the test rows for each line, as the quadratic form that it is."""
+        """Return ‖y − Xθ‖²/N of the test rows for each line, as the quadratic form that it is."""
         constant = float(np.mean(self.test_y**2))
         return np.asarray(constant + (theta * (theta @ self.second - 2 * self.cross)).sum(axis=-1))
 
@@ -110,12 +110,12 @@ class BudgetProfile:
     levels: tuple[float, float, float] = (0.01, 0.2, 1.0)
 
     def counts(self, rows: int) -> tuple[int, int]:
-        """Returns how many are conservative and how many medium."""
+        """Return how many are conservative and how many medium."""
         # A share such as 0.1 + 0.2 must not lose a person to its last binary digit.
         return math.floor(self.conservative * rows + 1e-9), math.floor(self.medium * rows + 1e-9)
 
     def smallest_at_least(self, epsilon: float, rows: int) -> float:
-        """Returns the probability that nobody drew less than this, between the first two levels."""
+        """Return the probability that nobody drew less than this, between the first two levels."""
         low, between, _ = self.levels
         return ((between - epsilon) / (between - low)) ** self.counts(rows)[0]
 
@@ -131,7 +131,7 @@ class BudgetProfile:
 
 
 def draw_synthetic(draws: int, seed: str) -> list[RidgeData]:
-    """Returns data sets with θ* uniform on the sphere, x uniform in the cube, y = xᵀθ*/√d without
+    """Return data sets with θ* uniform on the sphere, x uniform in the cube, y = xᵀθ*/√d without
     noise.
     """
     rng = make_named_generator(seed)
@@ -148,7 +148,7 @@ def _label_rows(direction: Floats, rows: Floats) -> RidgeData:
 
 
 def load_medical(folder: Path | None) -> RidgeData:
-    """Returns the medical cost data, min-max scaled, fully one-hot, with an intercept, split as by
+    """Return the medical cost data, min-max scaled, fully one-hot, with an intercept, split as by
     the authors.
     """
     named = os.environ.get(DATA_VARIABLE)
@@ -192,22 +192,23 @@ def _encode_levels(rows: list[dict[str, str]], name: str) -> list[Floats]:
 
 
 def compute_rate(lam: float, d: int, total: float | Floats) -> Floats:
-    """Returns η = λ·Σε/(2√d(1 + √d·B)), B = min(1/√λ, √d/λ) (Theorem 2.1); ``total`` is Σε, or n·ε
-    for all alike.
+    """Return η = λ·Σε/(2√d(1 + √d·B)), B = min(1/√λ, √d/λ) (Theorem 2.1).
+
+    ``total`` is Σε, or n·ε for all alike.
     """
     bound = min(1 / math.sqrt(lam), math.sqrt(d) / lam)
     return np.asarray(lam * np.asarray(total) / (2 * math.sqrt(d) * (1 + math.sqrt(d) * bound)))
 
 
 def solve_weighted_ridge(data: RidgeData, weights: Floats, lam: float) -> Floats:
-    """Returns θ̄ for weights that sum to one; one line for each line of weights."""
+    """Return θ̄ for weights that sum to one; one line for each line of weights."""
     heard = np.atleast_2d(weights)
     gram = np.stack([(data.X.T * line) @ data.X for line in heard])
     return solve_ridge(gram, (heard * data.y) @ data.X, lam)
 
 
 def solve_ridge(gram: Floats, cross: Floats, lam: float) -> Floats:
-    """Returns (G + λI)⁻¹c for each pair of the two stacks."""
+    """Return (G + λI)⁻¹c for each pair of the two stacks."""
     return np.asarray(
         np.linalg.solve(gram + lam * np.eye(gram.shape[-1]), cross[..., None])[..., 0]
     )
@@ -224,7 +225,7 @@ class LossMoments:
 
 
 def compute_losses(data: RidgeData, theta: Floats, eta: Floats, lam: float) -> LossMoments:
-    """Returns the moments of the loss over the noise, and over the lines of ``theta`` with their
+    """Return the moments of the loss over the noise, and over the lines of ``theta`` with their
     rates.
     """
     unreg, spread = compute_moments(data, theta, eta, 0.0)
@@ -237,7 +238,7 @@ def compute_losses(data: RidgeData, theta: Floats, eta: Floats, lam: float) -> L
 def compute_moments(
     data: RidgeData, theta: Floats, eta: Floats, lam: float
 ) -> tuple[Floats, Floats]:
-    """Returns mean and variance over Z of ‖y − X(θ̄+Z)‖²/N + λ‖θ̄+Z‖², for each line of theta with
+    """Return mean and variance over Z of ‖y − X(θ̄+Z)‖²/N + λ‖θ̄+Z‖², for each line of theta with
     its rate.
     """
     d = theta.shape[-1]
@@ -256,7 +257,7 @@ def compute_moments(
 def simulate_losses(
     data: RidgeData, theta: Floats, eta: Floats, lam: float, runs: int, seed: str
 ) -> LossMoments:
-    """Returns the moments of the loss as found in so many runs, with one line of theta for all or
+    """Return the moments of the loss as found in so many runs, with one line of theta for all or
     one for each.
     """
     rng = make_named_generator(seed)
@@ -281,7 +282,7 @@ class SampledRows:
     def draw(
         cls, data: RidgeData, epsilon: Floats, threshold: float, runs: int, seed: str
     ) -> SampledRows:
-        """Keeps row i with probability (e^ε_i − 1)/(e^t − 1), at most 1, in each run."""
+        """Keep row i with probability (e^ε_i − 1)/(e^t − 1), at most 1, in each run."""
         chance = np.minimum(np.expm1(epsilon) / math.expm1(threshold), 1.0).astype(np.float32)
         kept = (
             make_named_generator(seed).random((runs, len(epsilon)), dtype=np.float32) < chance
@@ -293,7 +294,7 @@ class SampledRows:
 
 
 def solve_personalised(data: RidgeData, epsilon: Floats, lam: float) -> tuple[Floats, Floats]:
-    """Returns solution and rate of PDP-OP, w ∝ ε, for each line of budgets."""
+    """Return solution and rate of PDP-OP, w ∝ ε, for each line of budgets."""
     lines = np.atleast_2d(epsilon)
     total = lines.sum(axis=1)
     return solve_weighted_ridge(data, lines / total[:, None], lam), compute_rate(
@@ -302,7 +303,7 @@ def solve_personalised(data: RidgeData, epsilon: Floats, lam: float) -> tuple[Fl
 
 
 def solve_uniform(data: RidgeData, smallest: float | Floats, lam: float) -> tuple[Floats, Floats]:
-    """Returns solution and rate with everybody at the smallest ε."""
+    """Return solution and rate with everybody at the smallest ε."""
     n, d = data.X.shape
     return solve_weighted_ridge(data, np.full(n, 1 / n), lam), compute_rate(
         lam, d, n * np.atleast_1d(smallest)
@@ -310,7 +311,7 @@ def solve_uniform(data: RidgeData, smallest: float | Floats, lam: float) -> tupl
 
 
 def compute_plain_loss(data: RidgeData, lam: float) -> float:
-    """Returns the test loss without privacy: least squares for λ = 0, else ridge with its
+    """Return the test loss without privacy: least squares for λ = 0, else ridge with its
     penalty.
     """
     n = len(data.y)
@@ -323,7 +324,7 @@ def compute_plain_loss(data: RidgeData, lam: float) -> float:
 
 @cache
 def match_published_draw() -> tuple[RidgeData, Floats]:
-    """Returns data and budgets that agree with what print tells about the draw behind Tables 1, 11
+    """Return data and budgets that agree with what print tells about the draw behind Tables 1, 11
     and 13.
     """
     lines = BudgetProfile().draw(TRAIN, CANDIDATES, "ridge matched budgets")
@@ -359,13 +360,13 @@ def _find_likest(*facts: tuple[Floats, float]) -> int:
 
 
 def choose_typical(lines: Floats) -> Floats:
-    """Returns the line of budgets whose sum is the median."""
+    """Return the line of budgets whose sum is the median."""
     return np.asarray(lines[int(np.argsort(lines.sum(axis=1))[len(lines) // 2])])
 
 
 @cache
 def read_printed(name: str) -> Mapping[str, tuple[float, ...]]:
-    """Returns a published table by its columns, as printed."""
+    """Return a published table by its columns, as printed."""
     path = Path(__file__).with_name("published") / f"{name}.csv"
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))

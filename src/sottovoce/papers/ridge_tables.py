@@ -78,7 +78,7 @@ class Sweep:
     medical: bool
 
     def setting(self, value: float) -> tuple[BudgetProfile, float]:
-        """Returns budgets and the share of training rows of one line."""
+        """Return budgets and the share of training rows of one line."""
         _, between, high = self.base.levels
         match self.key:
             case "eps_c":
@@ -192,7 +192,7 @@ def _make_line(sweep: Sweep, value: float, task: Task) -> TableLine:
 def _compare_lines(
     task: Task, lines: list[TableLine], published: Mapping[str, tuple[float, ...]]
 ) -> list[ResultColumn]:
-    """Returns the four columns: the median over draws, print, and where print falls."""
+    """Return the four columns: the median over draws, print, and where print falls."""
     found = []
     for place, line in enumerate(lines):
         found.append(
@@ -213,7 +213,7 @@ def _make_outcome(
     columns: list[ResultColumn],
     sentences: tuple[str, ...],
 ) -> Outcome:
-    """Returns the table with our own methods beside it and a reason for whatever is off."""
+    """Return the table with our own methods beside it and a reason for whatever is off."""
     every = (*columns, *make_own_columns(task, [line.case for line in lines]))
     table = ResultTable(f"Table {number}", key, tuple(f"{line.value:g}" for line in lines), every)
     return Outcome(
@@ -228,8 +228,9 @@ def _make_outcome(
 def draw_line(
     sweep: Sweep, value: float, count: int, folder: Path | None
 ) -> list[tuple[RidgeData, Floats]]:
-    """Returns data and budgets of one line, ``count`` times; a share of rows, or their number, may
-    be what varies.
+    """Return data and budgets of one line, ``count`` times.
+
+    A share of rows, or their number, may be what varies.
     """
     profile, share = sweep.setting(value)
     if sweep.medical:
@@ -252,7 +253,7 @@ _NAMES = tuple(f"{loss}_{method}" for loss in ("unreg", "reg") for method in PAI
 
 
 def compute_line_losses(data: RidgeData, epsilon: Floats, lam: float) -> tuple[float, ...]:
-    """Returns the four expected losses of one draw, in the order of the tables' columns."""
+    """Return the four expected losses of one draw, in the order of the tables' columns."""
     own = ridge_setup.compute_losses(data, *ridge_setup.solve_personalised(data, epsilon, lam), lam)
     alike = ridge_setup.compute_losses(
         data, *ridge_setup.solve_uniform(data, float(epsilon.min()), lam), lam
@@ -261,7 +262,7 @@ def compute_line_losses(data: RidgeData, epsilon: Floats, lam: float) -> tuple[f
 
 
 def make_own_columns(task: Task, cases: list[Case]) -> list[ResultColumn]:
-    """Returns what our methods make of each line: the unregularised loss, averaged over a few fits
+    """Return what our methods make of each line: the unregularised loss, averaged over a few fits
     with fresh noise.
     """
     fits = task.choose(*FITS)
@@ -366,7 +367,7 @@ def _check_by_simulation(task: Task, lines: list[TableLine]) -> str:
 def _measure_gaps(
     name: str, data: RidgeData, epsilon: Floats, lam: float, runs: int
 ) -> list[tuple[float, float]]:
-    """Returns how far simulated means are from closed forms, relatively and in standard errors."""
+    """Return how far simulated means are from closed forms, relatively and in standard errors."""
     found = []
     fits = {
         "own": ridge_setup.solve_personalised(data, epsilon, lam),
@@ -388,7 +389,7 @@ def _measure_gaps(
 def _make_uniform_columns(
     data: RidgeData, published: Mapping[str, tuple[float, ...]]
 ) -> tuple[tuple[ResultColumn, ...], str]:
-    """Returns the uniform columns at the one ε that print implies, and the sentence about it."""
+    """Return the uniform columns at the one ε that print implies, and the sentence about it."""
     lams = published["lambda"]
     printed = [
         (kind, *cell)
@@ -419,7 +420,7 @@ def _make_uniform_columns(
 
 
 def _infer_epsilon(data: RidgeData, lam: float, printed: float, kind: str) -> float:
-    """Returns the ε at which everybody must have been for this printed loss."""
+    """Return the ε at which everybody must have been for this printed loss."""
     quiet = ridge_setup.compute_losses(data, *ridge_setup.solve_uniform(data, math.inf, lam), lam)
     loud = ridge_setup.compute_losses(data, *ridge_setup.solve_uniform(data, 1.0, lam), lam)
     return math.sqrt(
@@ -554,7 +555,7 @@ def _explain_zeros(columns: list[ResultColumn]) -> list[Reason]:
 def compute_by_lambda(
     medical: bool, task: Task
 ) -> tuple[RidgeData, dict[float, dict[str, LossMoments]], str]:
-    """Returns the data, all losses by λ and method, and what the simulation says of them."""
+    """Return the data, all losses by λ and method, and what the simulation says of them."""
     return _compute_lambdas(medical, task.choose(*RUNS), task.data)
 
 
@@ -579,7 +580,7 @@ def _compute_lambdas(
 def compare_methods(
     data: RidgeData, epsilon: Floats, lams: tuple[float, ...], runs: int, seed: str
 ) -> tuple[dict[float, dict[str, LossMoments]], dict[float, dict[str, LossMoments]]]:
-    """Returns losses with the noise integrated out, and losses of simulated runs, by λ and
+    """Return losses with the noise integrated out, and losses of simulated runs, by λ and
     method.
     """
     drawn = draw_samples(data, epsilon, runs, seed)
@@ -598,7 +599,7 @@ def compare_methods(
 
 
 def draw_samples(data: RidgeData, epsilon: Floats, runs: int, seed: str) -> dict[str, SampledRows]:
-    """Returns samples of the rows for both thresholds."""
+    """Return samples of the rows for both thresholds."""
     thresholds = {"jorgensen_max": float(epsilon.max()), "jorgensen_mean": float(epsilon.mean())}
     return {
         name: SampledRows.draw(data, epsilon, t, runs, f"{seed} {name}")

@@ -65,13 +65,13 @@ SLACK = 5.0
 
 
 def minimise_over_weights(sizes: Integers, A: float) -> float:
-    """Returns the least A·Σc² + (max W)² over weights, by the library's weights."""
+    """Return the least A·Σc² + (max W)² over weights, by the library's weights."""
     W = sv.optimal_weights(np.ones(len(sizes)), sizes, A)
     return float(A * (W**2 / sizes).sum() + W.max() ** 2)
 
 
 def minimise_over_limits(sizes: Integers, A: float) -> tuple[float, int]:
-    """Returns the same for the best whole threshold, and that threshold."""
+    """Return the same for the best whole threshold, and that threshold."""
     h = np.arange(1, sizes.max() + 1)
     rows = np.minimum(h[:, None], sizes).sum(axis=1)
     values = A / rows + (h / rows) ** 2
@@ -156,8 +156,9 @@ def counterexample(task: Task) -> Outcome:
 
 
 def example_1(task: Task) -> Outcome:
-    """Example 1: two directions, one of which should be limited and the other not; σ = 0 and
-    2d(B/ε)² = 1.
+    """Example 1: two directions, one of which should be limited and the other not.
+
+    σ = 0 and 2d(B/ε)² = 1.
     """
     found = []
     for g in EXAMPLE_1 if task.size == "full" else EXAMPLE_1[:4]:
@@ -190,8 +191,9 @@ def example_1(task: Task) -> Outcome:
 
 
 def example_3(task: Task) -> Outcome:
-    """Example 3: all features of length one; σ = 1 and 2d(B/ε)² = g. The rows that are kept are
-    drawn.
+    """Example 3: all features of length one; σ = 1 and 2d(B/ε)² = g.
+
+    The rows that are kept are drawn.
     """
     found = []
     for g in EXAMPLE_3 if task.size == "full" else EXAMPLE_3[:2]:
@@ -219,7 +221,7 @@ def example_3(task: Task) -> Outcome:
 
 
 def _solve_map(X: Floats, owner: Integers, epsilon: float, variance: float) -> tuple[float, float]:
-    """Returns the total variance of the best map for labels in [0, 1], and the bound of its
+    """Return the total variance of the best map for labels in [0, 1], and the bound of its
     certificate.
     """
     regression = sv.LabelPrivateRegression(
@@ -230,7 +232,7 @@ def _solve_map(X: Floats, owner: Integers, epsilon: float, variance: float) -> t
 
 
 def compute_example_3_law(g: int, h: int) -> tuple[Floats, Floats]:
-    """Returns the variances that sample limiting can have, ascending, and the chance of each.
+    """Return the variances that sample limiting can have, ascending, and the chance of each.
 
     Each of g people keeps their one row of the first kind with probability h/g, and ``seen`` of
     them do. Where nobody keeps a row of the second kind there is no estimate; this case is left
@@ -275,8 +277,9 @@ def _make_outcome(
 
 
 def quantile(task: Task) -> Outcome:
-    """The median by Algorithm 4 with weights, with sample limiting, and with all rows alike; and
-    Theorem 9's bound.
+    """The median by Algorithm 4 with weights, with sample limiting, and with all rows alike.
+
+    And Theorem 9's bound.
     """
     settings = list(product((1.0, 1.5, 2.0), (0.1, 1.0)))[: task.choose(6, 2)]
     found = [_compute_rank_errors(task, alpha, epsilon) for alpha, epsilon in settings]
@@ -341,14 +344,12 @@ def _compute_rank_errors(task: Task, alpha: float, epsilon: float) -> tuple[floa
 
 @cache
 def compute_grid_errors() -> Floats:
-    """Returns how far each point of the grid is from the quantile, as a share of the population."""
+    """Return how far each point of the grid is from the quantile, as a share of the population."""
     return np.asarray(np.abs(norm.cdf(np.linspace(0, 1, POINTS), MIDDLE, SPREAD) - QUANTILE))
 
 
 def compute_chances(y: Floats, c: Floats, W: float, epsilon: float) -> Floats:
-    """Returns the probability of each point of the grid by Algorithm 4, ∝ exp(−ε|rank −
-    q|/(2W)).
-    """
+    """Return the probability of each point of the grid by Algorithm 4, ∝ exp(−ε|rank − q|/(2W))."""
     order = np.argsort(y)
     ranks = np.concatenate([[0.0], np.cumsum(c[order])])[
         np.searchsorted(y[order], np.linspace(0, 1, POINTS), "right")
@@ -358,7 +359,7 @@ def compute_chances(y: Floats, c: Floats, W: float, epsilon: float) -> Floats:
 
 
 def _find_tail(law: Floats) -> float:
-    """Returns how far the answer is off with probability 1 − 2γ at most."""
+    """Return how far the answer is off with probability 1 − 2γ at most."""
     order = np.argsort(compute_grid_errors())
     return float(
         compute_grid_errors()[order][np.searchsorted(np.cumsum(law[order]), 1 - 2 * FAILURE)]
@@ -366,7 +367,7 @@ def _find_tail(law: Floats) -> float:
 
 
 def compute_theorem_9(c: Floats, W: float, epsilon: float) -> float:
-    """Returns α + 2η + (2W/ε)·ln(1/(γβ)) at the best α, by Claims 5 and 6 with a uniform base
+    """Return α + 2η + (2W/ε)·ln(1/(γβ)) at the best α, by Claims 5 and 6 with a uniform base
     measure.
     """
     eta = math.sqrt(math.log(2 * len(c) / FAILURE) * float(c @ c) / 2) + float(c.max())
@@ -434,7 +435,7 @@ def table_2_noise(task: Task) -> Outcome:
 
 
 def _compute_kept_epsilon(epsilon: float, people: int) -> tuple[float, ...]:
-    """Returns the noise, and what the steps lose, from the moments of one step by quadrature."""
+    """Return the noise, and what the steps lose, from the moments of one step by quadrature."""
     noise = compute_step_noise(epsilon, people)
     # the two gradients are 2 apart
     scale = noise / 2

@@ -74,7 +74,7 @@ class LabelProblem:
         return np.asarray((self.X**2).mean(axis=0))
 
     def error(self, beta: Floats, scale: float | Floats) -> Floats:
-        """Returns the mean squared error of predictions with these coefficients and Laplace noise
+        """Return the mean squared error of predictions with these coefficients and Laplace noise
         on them.
         """
         misfit = np.mean((self.y - self.X @ beta) ** 2)
@@ -84,7 +84,7 @@ class LabelProblem:
 def measure_best_map(
     problem: LabelProblem, epsilon: float, sensitivity: str = "entrywise"
 ) -> tuple[float, float]:
-    """Returns the error of the best map, and the relative gap of its certificate."""
+    """Return the error of the best map, and the relative gap of its certificate."""
     regression = sv.LabelPrivateRegression(
         problem.range, noise_variance=problem.variance, fit_intercept=False, sensitivity=sensitivity
     )
@@ -96,14 +96,14 @@ def measure_best_map(
 
 
 def limit_rows(owner: Integers, h: int, order: Integers) -> Integers:
-    """Returns the places of at most h rows of each person, those that come first in this order."""
+    """Return the places of at most h rows of each person, those that come first in this order."""
     grouped = order[np.argsort(owner[order], kind="stable")]
     place = np.arange(len(owner)) - np.searchsorted(owner[grouped], owner[grouped])
     return np.sort(grouped[place < h])
 
 
 def solve_least_squares(X: Floats, owner: Integers, rows: Integers) -> tuple[Floats, float]:
-    """Returns the map of least squares on these rows, and how far one person's labels, a unit each,
+    """Return the map of least squares on these rows, and how far one person's labels, a unit each,
     can move it.
     """
     chosen = X[rows]
@@ -114,7 +114,7 @@ def solve_least_squares(X: Floats, owner: Integers, rows: Integers) -> tuple[Flo
 def measure_limits(
     problem: LabelProblem, epsilons: Sequence[float], seed: str
 ) -> tuple[Integers, Floats]:
-    """Returns the thresholds that are tried, and the error of sample limiting for each ε at each of
+    """Return the thresholds that are tried, and the error of sample limiting for each ε at each of
     them.
     """
     largest = int(np.bincount(problem.owner).max())
@@ -130,7 +130,7 @@ def measure_limits(
 
 
 def make_zipf_sizes(n: int, alpha: float) -> Integers:
-    """Returns everybody's rows, n in all: as many people with i rows as i^−α has it, the rest with
+    """Return everybody's rows, n in all: as many people with i rows as i^−α has it, the rest with
     one row each.
 
     >>> make_zipf_sizes(20, 1.0).tolist()
@@ -155,7 +155,7 @@ def _count_people(first: float, sizes: Integers, alpha: float) -> Integers:
 
 
 def draw_synthetic(n: int, alpha: float, draw: int) -> LabelProblem:
-    """Returns one draw of the paper's synthetic data, rows dealt out at random."""
+    """Return one draw of the paper's synthetic data, rows dealt out at random."""
     rng = make_named_generator(f"users {n} {alpha} {draw}")
     sizes = make_zipf_sizes(n, alpha)
     X, y = make_regression(

@@ -85,7 +85,7 @@ def table_1(task: Task) -> Outcome:
 
 
 def _compare_methods(task: Task, name: str, problem: LabelProblem) -> ResultTable:
-    """Returns ours beside print; the error of a threshold is the mean over choices of rows."""
+    """Return ours beside print; the error of a threshold is the mean over choices of rows."""
     seeds = [f"users table 1 {name} {choice}" for choice in range(task.choose(*CHOICES))]
     errors = np.mean([measure_limits(problem, EPSILONS, seed)[1] for seed in seeds], axis=0)
     ours = {
@@ -161,12 +161,12 @@ class CellDescent:
         return np.asarray(self.weights.sum(axis=2).max(axis=1))
 
     def losses(self, theta: Floats) -> Floats:
-        """Returns the mean cross-entropy over all rows for each line of coefficients."""
+        """Return the mean cross-entropy over all rows for each line of coefficients."""
         margins = np.where(self.y > 0, -1, 1) * (theta @ self.X.T)
         return np.asarray(np.logaddexp(0, margins) @ self.share)
 
     def gradient(self, theta: Floats, weights: Floats) -> Floats:
-        """Returns the weighted sum of the gradients of all cells, each cut to length one first,
+        """Return the weighted sum of the gradients of all cells, each cut to length one first,
         line by line.
         """
         slope = np.clip(expit(theta @ self.X.T) - self.y, -self._steepest, self._steepest)
@@ -178,8 +178,9 @@ class CellDescent:
         return np.asarray(1 / np.linalg.norm(self.X, axis=1).clip(1.0))
 
     def run_noisy_steps(self, setting: Integers, noise: Floats, steps: int, task: Task) -> Floats:
-        """Returns where noisy steps lead, one person drawn in each; one line for each setting and
-        its noise.
+        """Return where noisy steps lead, one person drawn in each.
+
+        One line for each setting and its noise.
         """
         rng = make_named_generator("users table 2")
         people = self.weights.shape[1]
@@ -226,14 +227,14 @@ def table_2(task: Task) -> Outcome:
 
 
 def compute_step_noise(epsilon: float, people: int) -> float:
-    """Returns the noise of a step over its largest gradient, by Algorithm 1 of Bassily, Smith and
+    """Return the noise of a step over its largest gradient, by Algorithm 1 of Bassily, Smith and
     Thakurta (2014).
     """
     return math.sqrt(NOISE_CONSTANT * math.log(people / DELTA) * math.log(1 / DELTA)) / epsilon
 
 
 def make_row_weights(owner: Integers) -> list[Floats]:
-    """Returns the weights of rows by threshold: counted, then kept, and last all alike."""
+    """Return the weights of rows by threshold: counted, then kept, and last all alike."""
     sizes = np.bincount(owner)
     order = make_named_generator("users table 2 rows").permutation(len(owner))
     totals = [np.minimum(h, sizes).sum() for h in THRESHOLDS]
@@ -289,7 +290,7 @@ def _describe_chances() -> str:
 
 
 def load_reviews(folder: Path | None) -> LabelProblem | None:
-    """Returns ratings of drugs by effectiveness and side effects, 0/1 columns without the first
+    """Return ratings of drugs by effectiveness and side effects, 0/1 columns without the first
     level; or None.
 
     A drug is a "user". The file has the columns urlDrugName, rating, effectiveness and sideEffects,
@@ -311,8 +312,9 @@ def load_reviews(folder: Path | None) -> LabelProblem | None:
 
 
 def load_news(folder: Path | None) -> LabelProblem | None:
-    """Returns the last popularity of news by that of the first ten hours, or None; a source is a
-    "user".
+    """Return the last popularity of news by that of the first ten hours, or None.
+
+    A source is a "user".
 
     Print does not tell platform and topic. Of the tables of feedback that are there (such as
     LinkedIn_Economy.csv, with IDLink and TS1 to TS144), the one that is most like what print says
@@ -332,8 +334,9 @@ def load_news(folder: Path | None) -> LabelProblem | None:
 
 
 def _read_feedback(table: Path, source: Mapping[float, str]) -> LabelProblem:
-    """Joins one table of feedback with the sources; −1 stands for news whose popularity is not
-    known.
+    """Joins one table of feedback with the sources.
+
+    −1 stands for news whose popularity is not known.
     """
     lines = _read_lines(table, ("IDLink", *NEWS_FEATURES, NEWS_LABEL))
     rows = [
@@ -376,7 +379,7 @@ def _missing_data_error(files: str) -> InvalidData:
 
 
 def read_printed(table: int, data: str, method: str) -> tuple[float, ...]:
-    """Returns the published numbers of a method, by ε and then by threshold."""
+    """Return the published numbers of a method, by ε and then by threshold."""
     path = Path(__file__).with_name("published") / "users_tables.csv"
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))

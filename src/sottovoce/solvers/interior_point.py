@@ -82,7 +82,7 @@ class Block(Protocol):
         """Linearises at the present point."""
 
     def reduce(self, centre: float, corrected: bool) -> tuple[Floats, float]:
-        """Returns the block's part of the right-hand side, for slack·price = centre."""
+        """Return the block's part of the right-hand side, for slack·price = centre."""
 
     def direct(self, y: Floats, dt: float) -> None:
         """Finds the block's own direction from the common one."""
@@ -94,9 +94,7 @@ class Block(Protocol):
         """The block's rows of c, in the order of its rows."""
 
     def dual(self, Y: Floats) -> tuple[float, float]:
-        """Returns max ⟨UY, c⟩ − ½r‖c‖² − Σμ·N(c) over all c, and Σ e·μ, for prices made
-        feasible.
-        """
+        """Return max ⟨UY, c⟩ − ½r‖c‖² − Σμ·N(c) over all c, and Σ e·μ, for prices made feasible."""
 
 
 class SlackPair:
@@ -108,18 +106,18 @@ class SlackPair:
         self.dslack = self.dprice = np.zeros_like(slack)
 
     def gap(self, step: float = 0.0) -> float:
-        """Returns Σ x·z after a step."""
+        """Return Σ x·z after a step."""
         return float(np.vdot(self.slack + step * self.dslack, self.price + step * self.dprice))
 
     def missing(self, centre: float, corrected: bool) -> Floats:
-        """Returns what x·dz + z·dx must make up for."""
+        """Return what x·dz + z·dx must make up for."""
         missing = centre - self.slack * self.price
         if corrected:
             return missing - self.dslack * self.dprice
         return missing
 
     def reach(self) -> float:
-        """Returns the longest step, at most 1, that keeps both positive."""
+        """Return the longest step, at most 1, that keeps both positive."""
         return min(_find_max_step(self.slack, self.dslack), _find_max_step(self.price, self.dprice))
 
     def move(self, step: float) -> None:
@@ -136,7 +134,7 @@ def _find_max_step(x: Floats, dx: Floats) -> float:
 
 
 def iterate_newton(blocks: Sequence[Block], T: Floats, a: float, level: float) -> Iterator[Floats]:
-    """Yields the dual variable Y after each Newton step; the blocks hold the rest of the point.
+    """Yield the dual variable Y after each Newton step; the blocks hold the rest of the point.
 
     Ends after MAX_STEPS, or when rounding leaves no positive definite system to solve. Whoever
     takes the iterates judges them: nothing here is trusted to be optimal.
@@ -162,7 +160,7 @@ def iterate_newton(blocks: Sequence[Block], T: Floats, a: float, level: float) -
 def _find_direction(
     blocks: Sequence[Block], pairs: Sequence[SlackPair], system: _System
 ) -> tuple[Floats, float, float]:
-    """Returns the direction in (Y, t) and how far to go: predict, then centre by what the
+    """Return the direction in (Y, t) and how far to go: predict, then centre by what the
     prediction reaches.
     """
     count = sum(pair.slack.size for pair in pairs)
@@ -214,7 +212,7 @@ class _System:
 
 
 def _factorise(matrix: Floats) -> tuple[Floats, bool]:
-    """Returns a Cholesky factor, of a matrix a little larger if rounding has made it indefinite."""
+    """Return a Cholesky factor, of a matrix a little larger if rounding has made it indefinite."""
     size = float(np.trace(matrix)) / len(matrix)
     for ridge in (0.0, 1e-12, 1e-9):
         try:
@@ -296,8 +294,9 @@ class EntrywiseBlock:
         return np.asarray((self.U.T @ (self.cross * self._of_rows(by_person))).T.ravel())
 
     def _matrix(self) -> Floats:
-        """Σ_j U'D_jU on the diagonal, less K'K/H; a piece of rows at a time, because rows times d²
-        may not fit.
+        """Σ_j U'D_jU on the diagonal, less K'K/H.
+
+        A piece of rows at a time, because rows times d² may not fit.
         """
         d = self.U.shape[1]
         own = (self.dp + self.dq) / self.det
@@ -321,7 +320,7 @@ class EntrywiseBlock:
         return np.asarray(self.sum_by_person[people, rows] @ products)
 
     def reduce(self, centre: float, corrected: bool) -> tuple[Floats, float]:
-        """Returns the block's part of the right-hand side."""
+        """Return the block's part of the right-hand side."""
         (p, q, w) = self.pairs
         r = self.r
         dp = self.dp
@@ -355,14 +354,14 @@ class EntrywiseBlock:
         """The map is p − q: nothing else moves."""
 
     def dual(self, Y: Floats) -> tuple[float, float]:
-        """Returns max ⟨UY, c⟩ − ½r‖c‖² − Σμ·N(c) over all c, and Σ e·μ."""
+        """Return max ⟨UY, c⟩ − ½r‖c‖² − Σμ·N(c) over all c, and Σ e·μ."""
         mu = self.pairs[2].price
         over = np.maximum(np.abs(self.U @ Y) - self._of_rows(mu), 0)
         return float(np.vdot(over, over)) / (2 * self.r), float(self.e @ mu)
 
 
 def make_block_diagonal(blocks: Floats) -> Floats:
-    """Returns the d²×d² matrix with blocks[j] on its diagonal."""
+    """Return the d²×d² matrix with blocks[j] on its diagonal."""
     d = len(blocks)
     matrix = np.zeros((d, d, d, d))
     matrix[np.arange(d), :, np.arange(d), :] = blocks
@@ -374,7 +373,7 @@ def _slice_rows(n: int) -> Iterator[slice]:
 
 
 def _split_people(starts: Integers) -> Iterator[tuple[slice, slice]]:
-    """Yields people and their rows, about PIECE rows at a time, or one person with more."""
+    """Yield people and their rows, about PIECE rows at a time, or one person with more."""
     first = 0
     while first < len(starts) - 1:
         last = max(
@@ -385,8 +384,9 @@ def _split_people(starts: Integers) -> Iterator[tuple[slice, slice]]:
 
 
 class GroupedBlock:
-    """People whose rows come in groups of one size; ``person`` numbers the owner of each group,
-    ascending.
+    """People whose rows come in groups of one size.
+
+    ``person`` numbers the owner of each group, ascending.
     """
 
     def __init__(
@@ -410,7 +410,7 @@ class GroupedBlock:
         return self.inner.rows_of_map()
 
     def limits(self, rows: Floats) -> Floats:
-        """Returns Σ_g N(c_g) for everybody in the block, given all their rows of a map."""
+        """Return Σ_g N(c_g) for everybody in the block, given all their rows of a map."""
         return self._sums(self.inner.limits(rows))
 
     def condense(self, Y: Floats, level: float) -> CondensedBlock:
@@ -446,7 +446,7 @@ class GroupedBlock:
         return np.asarray(apart.T @ apart + rest.T @ rest)
 
     def reduce(self, centre: float, corrected: bool) -> tuple[Floats, float]:
-        """Returns the block's part of the right-hand side."""
+        """Return the block's part of the right-hand side."""
         own, _ = self.inner.reduce(centre, corrected)
         limit = self.pairs[3]
         self.sv = limit.missing(centre, corrected)
@@ -470,7 +470,7 @@ class GroupedBlock:
         self.q = self.q + step * self.dq
 
     def dual(self, Y: Floats) -> tuple[float, float]:
-        """Returns max ⟨UY, c⟩ − ½r‖c‖² − Σλ_l·Σ_g N(c_g) over all c, and Σ e·λ, for prices made
+        """Return max ⟨UY, c⟩ − ½r‖c‖² − Σλ_l·Σ_g N(c_g) over all c, and Σ e·λ, for prices made
         feasible.
         """
         rest, mu = self.inner.find_prices(Y)
@@ -529,7 +529,7 @@ class SignBlock:
         return self._turn(self.c).reshape(-1, self.U.shape[2])
 
     def limits(self, rows: Floats) -> Floats:
-        """Returns N for everybody in the block, given all their rows of a map."""
+        """Return N for everybody in the block, given all their rows of a map."""
         sums = self._turn(rows.reshape(self.U.shape)) @ self.signs.T
         return np.asarray(np.abs(sums).sum(axis=1).max(axis=1))
 
@@ -562,7 +562,7 @@ class SignBlock:
         )
 
     def moments(self, c: Floats) -> Floats:
-        """Returns Uᵀc for each person, entry (j, k) at j·d + k."""
+        """Return Uᵀc for each person, entry (j, k) at j·d + k."""
         return np.asarray(self._turn(c).transpose(0, 2, 1) @ self.U).reshape(len(c), -1)
 
     def _moment(self, c: Floats) -> Floats:
@@ -641,7 +641,7 @@ class SignBlock:
         )
 
     def _solve(self, f: Floats, g: Floats) -> tuple[Floats, Floats]:
-        """Returns c and μ with R·c + Eᵀμ = f and E·c − h·μ = g, with one step of refinement."""
+        """Return c and μ with R·c + Eᵀμ = f and E·c − h·μ = g, with one step of refinement."""
         c, mu = self._solve_roughly(f, g)
         dc, dmu = self._solve_roughly(
             f - self._R(c) - self._to_terms(mu), g - self._to_signs(c) + self.h * mu
@@ -670,7 +670,7 @@ class SignBlock:
         return np.asarray((self.phi * (c @ self.signs.T)).sum(axis=1))  # E·c
 
     def reduce(self, centre: float, corrected: bool) -> tuple[Floats, float]:
-        """Returns the block's part of the right-hand side."""
+        """Return the block's part of the right-hand side."""
         one, two, w = self.pairs
         first, second, self.sw = (pair.missing(centre, corrected) for pair in self.pairs)
         self.q1 = first / one.slack
@@ -702,14 +702,12 @@ class SignBlock:
         self.c = self.c + step * self.dc
 
     def dual(self, Y: Floats) -> tuple[float, float]:
-        """Returns max ⟨UY, c⟩ − ½r‖c‖² − Σμ·N(c) over all c, and Σ e·μ, for prices made
-        feasible.
-        """
+        """Return max ⟨UY, c⟩ − ½r‖c‖² − Σμ·N(c) over all c, and Σ e·μ, for prices made feasible."""
         rest, mu = self.find_prices(Y)
         return rest, float((self.e * mu).sum())
 
     def find_prices(self, Y: Floats) -> tuple[float, Floats]:
-        """Returns ‖UY − Σ u·ν‖²/2r, and prices of the sign vectors with |ν| ≤ μ made sure of."""
+        """Return ‖UY − Σ u·ν‖²/2r, and prices of the sign vectors with |ν| ≤ μ made sure of."""
         one, two, w = self.pairs
         nu = one.price - two.price
         rest = self._turn(self.U @ Y) - nu @ self.signs
@@ -719,7 +717,7 @@ class SignBlock:
 
 
 def _to_column(x: float | Floats) -> Floats:
-    """Returns a number for everybody, or one each, as a column."""
+    """Return a number for everybody, or one each, as a column."""
     return np.asarray(x, dtype=np.float64).reshape(-1, 1)
 
 

@@ -107,7 +107,7 @@ class ScaledProblem:
     def sort_by_person(
         cls, X: Floats, owner: Integers, epsilon: Floats, ratio: float
     ) -> tuple[ScaledProblem, Integers]:
-        """Returns the problem with every person's rows together, and the way back."""
+        """Return the problem with every person's rows together, and the way back."""
         order = np.argsort(owner, kind="stable")
         starts = np.searchsorted(owner[order], np.arange(len(epsilon)))
         back = np.empty_like(order)
@@ -120,17 +120,17 @@ class ScaledProblem:
         return np.diff(np.append(self.starts, len(self.U)))
 
     def make_feasible(self, c: Floats) -> Floats:
-        """Returns the nearest map with Uᵀc = T."""
+        """Return the nearest map with Uᵀc = T."""
         return c + self.U @ (self.T - self.U.T @ c)
 
     def value(self, c: Floats, limits: Floats) -> float:
-        """Returns the objective, given every person's N(c)."""
+        """Return the objective, given every person's N(c)."""
         return 0.5 * self.a * float((limits / self.e).max()) ** 2 + 0.5 * self.true_r * float(
             np.vdot(c, c)
         )
 
     def bound(self, Y: Floats, parts: Sequence[tuple[float, float]]) -> float:
-        """Returns the dual value at the best multiple of (Y, μ), for the ρ before it was raised.
+        """Return the dual value at the best multiple of (Y, μ), for the ρ before it was raised.
 
         Raising r by s adds at most s·Σe²·t² to the objective (‖c_l‖² ≤ 2·N_l²), a share 2s·Σe²/a of
         it.
@@ -143,7 +143,7 @@ class ScaledProblem:
         return 0.0
 
     def gauss_markov(self) -> float:
-        """Returns a bound that needs no dual: least squares has the smallest ‖c‖ of all, and it is
+        """Return a bound that needs no dual: least squares has the smallest ‖c‖ of all, and it is
         that of T.
         """
         return 0.5 * self.true_r * float(np.vdot(self.T, self.T))
@@ -151,12 +151,12 @@ class ScaledProblem:
     def solution(
         self, c: Floats, value: float, bound: float, steps: int, held: int = 0
     ) -> Solution:
-        """Returns a map of the scaled problem in the units it was asked in."""
+        """Return a map of the scaled problem in the units it was asked in."""
         return Solution(self.kappa * c.T, self.unit * value, self.unit * bound, steps, held)
 
 
 def _orthonormalise(X: Floats) -> tuple[Floats, Floats]:
-    """Returns U with orthonormal columns and T such that Cᵀ solves C·X = I exactly if Uᵀ·Cᵀ = T."""
+    """Return U with orthonormal columns and T such that Cᵀ solves C·X = I exactly if Uᵀ·Cᵀ = T."""
     size = np.linalg.norm(X, axis=0)
     if len(X) < X.shape[1] or not size.all():
         raise dependent_columns_error()
@@ -195,15 +195,16 @@ PRIORITY_SHARE = 0.5
 
 
 def solve_entrywise(X: Floats, owner: Integers, epsilon: Floats, ratio: float) -> Solution:
-    """Returns the map for N_l = Σ|C_ji|; ``owner`` numbers the people 0 … len(epsilon)−1."""
+    """Return the map for N_l = Σ|C_ji|; ``owner`` numbers the people 0 … len(epsilon)−1."""
     with limit_to_one_thread():
         problem, back = ScaledProblem.sort_by_person(X, owner, epsilon, ratio)
         return _restore_order(_solve_scaled_entrywise(problem), back)
 
 
 def solve_exact(X: Floats, owner: Integers, epsilon: Floats, ratio: float) -> Solution:
-    """Returns the map for the exact N_l, as far as that is affordable; never worse than the
-    entrywise one.
+    """Return the map for the exact N_l, as far as that is affordable.
+
+    Never worse than the entrywise one.
     """
     with limit_to_one_thread():
         problem, back = ScaledProblem.sort_by_person(X, owner, epsilon, ratio)
@@ -271,8 +272,9 @@ def _solve_weighted(problem: ScaledProblem, h: float) -> Solution:
 
 
 def _improve_exactly(problem: ScaledProblem, first: Solution) -> Solution:
-    """Improves on the entrywise optimum; every iterate is judged by the limits that are imposed on
-    it.
+    """Improves on the entrywise optimum.
+
+    Every iterate is judged by the limits that are imposed on it.
     """
     c = first.map.T / problem.kappa
     level = float((compute_entrywise_norms(c, problem.starts) / problem.e).max())
@@ -323,7 +325,7 @@ class _BlockPart:
 def _divide_into_blocks(
     problem: ScaledProblem, c: Floats, level: float
 ) -> tuple[list[_BlockPart], int]:
-    """Returns the blocks of the method, and how many people are held by more than the exact norm in
+    """Return the blocks of the method, and how many people are held by more than the exact norm in
     them.
 
     With one row all norms are the same. With several, the work goes first to those near their
@@ -362,7 +364,7 @@ def _divide_into_blocks(
 
 
 def _split_affordable(people: Integers, prices: Floats, purse: float) -> tuple[Integers, Integers]:
-    """Returns who can be paid for in this order, and who cannot, both ascending."""
+    """Return who can be paid for in this order, and who cannot, both ascending."""
     paid = np.cumsum(prices) <= purse
     return np.sort(people[paid]), np.sort(people[~paid])
 
@@ -372,7 +374,7 @@ def _count_groups(sizes: Integers) -> Integers:
 
 
 def _choose_group_size(sizes: Integers) -> Integers:
-    """Returns how many rows a group has, if all of a person's groups have equally many (the last
+    """Return how many rows a group has, if all of a person's groups have equally many (the last
     ones padded).
     """
     return -(-sizes // _count_groups(sizes))
@@ -391,7 +393,7 @@ def _estimate_work(sizes: Integers, d: int) -> Floats:
 
 
 def _pad_sizes(sizes: Integers, d: int) -> Integers:
-    """Returns sizes rounded up to three bits where rows may be padded, so that there are few
+    """Return sizes rounded up to three bits where rows may be padded, so that there are few
     blocks.
     """
     unit = 2 ** np.maximum(np.ceil(np.log2(np.maximum(sizes, 1))) - 3, 0).astype(np.int64)
@@ -442,7 +444,7 @@ def _make_grouped_part(
 
 
 def _pad_rows(problem: ScaledProblem, people: Integers, first: Integers, size: int) -> Integers:
-    """Returns ``size`` rows of each person from their row ``first`` on, −1 where they have no
+    """Return ``size`` rows of each person from their row ``first`` on, −1 where they have no
     more.
     """
     places = first[:, None] + np.arange(size)

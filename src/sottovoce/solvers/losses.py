@@ -43,7 +43,7 @@ class SoftHuber:
     H: float
 
     def __call__(self, residuals: Any) -> tuple[Any, Any, Any]:
-        """Returns (ρ, ψ, ψ') at the residuals, in their own precision."""
+        """Return (ρ, ψ, ψ') at the residuals, in their own precision."""
         t0 = self.tau * max(1 - 2 * self.H, 0.0)
         g = 2 * self.H * self.tau
         a = np.abs(residuals)
@@ -61,7 +61,7 @@ class ClassicHuber:
     tau: float
 
     def __call__(self, residuals: Any) -> tuple[Any, Any, Any]:
-        """Returns (ρ, ψ, ψ') at the residuals, in their own precision."""
+        """Return (ρ, ψ, ψ') at the residuals, in their own precision."""
         a = np.abs(residuals)
         inside = a < self.tau
         rho = np.where(inside, a * a / 2, self.tau * (a - self.tau / 2))
@@ -74,16 +74,17 @@ class Loss(Protocol):
     """
 
     def value(self, prediction: Floats, label: Floats) -> Floats:
-        """Returns the loss of each prediction."""
+        """Return the loss of each prediction."""
 
     def derivative(self, prediction: Floats, label: Floats) -> Floats:
-        """Returns its derivative in the prediction (any subgradient at a corner)."""
+        """Return its derivative in the prediction (any subgradient at a corner)."""
 
 
 @dataclass(frozen=True)
 class LossShape:
-    """What is assumed about a loss when steps and clips are chosen; an object may carry its own as
-    ``shape``.
+    """What is assumed about a loss when steps and clips are chosen.
+
+    An object may carry its own as ``shape``.
     """
 
     classifies: bool = False  # labels are ±1, and the sign of a prediction is the answer
@@ -100,11 +101,11 @@ class LogisticLoss:
     shape = LossShape(classifies=True, slope=0.5, curvature=0.2, size=4.0)
 
     def value(self, prediction: Floats, label: Floats) -> Floats:
-        """Returns ln(1 + e^(−y·f)), without overflow."""
+        """Return ln(1 + e^(−y·f)), without overflow."""
         return np.logaddexp(0.0, -label * prediction)
 
     def derivative(self, prediction: Floats, label: Floats) -> Floats:
-        """Returns −y/(1 + e^(y·f))."""
+        """Return −y/(1 + e^(y·f))."""
         return np.asarray(-label * expit(-label * prediction), dtype=np.float64)
 
 
@@ -116,11 +117,11 @@ class HingeLoss:
     shape = LossShape(classifies=True, slope=0.5, curvature=0.25, size=1.0)
 
     def value(self, prediction: Floats, label: Floats) -> Floats:
-        """Returns max(0, 1 − y·f)."""
+        """Return max(0, 1 − y·f)."""
         return np.maximum(0.0, 1 - label * prediction)
 
     def derivative(self, prediction: Floats, label: Floats) -> Floats:
-        """Returns −y inside the margin, else 0."""
+        """Return −y inside the margin, else 0."""
         return np.where(label * prediction < 1, -label, 0.0)
 
 
@@ -132,11 +133,11 @@ class SquaredLoss:
     shape = LossShape()
 
     def value(self, prediction: Floats, label: Floats) -> Floats:
-        """Returns ½(f − y)²."""
+        """Return ½(f − y)²."""
         return np.asarray((prediction - label) ** 2 / 2, dtype=np.float64)
 
     def derivative(self, prediction: Floats, label: Floats) -> Floats:
-        """Returns f − y."""
+        """Return f − y."""
         return prediction - label
 
 
@@ -149,13 +150,13 @@ class HuberLoss:
     shape = LossShape()
 
     def value(self, prediction: Floats, label: Floats) -> Floats:
-        """Returns ½r², or τ|r| − ½τ² beyond τ."""
+        """Return ½r², or τ|r| − ½τ² beyond τ."""
         size = np.abs(prediction - label)
         inside = np.minimum(size, self.threshold)
         return np.asarray(inside * (size - inside / 2), dtype=np.float64)
 
     def derivative(self, prediction: Floats, label: Floats) -> Floats:
-        """Returns r, cut at ±τ."""
+        """Return r, cut at ±τ."""
         return np.clip(prediction - label, -self.threshold, self.threshold)
 
 
@@ -165,7 +166,7 @@ LOSSES: dict[str, Any] = {
 
 
 def get_loss(loss: Any) -> Loss:
-    """Returns the loss of this name, or the object itself if it has the two methods."""
+    """Return the loss of this name, or the object itself if it has the two methods."""
     if isinstance(loss, str) and loss in LOSSES:
         return LOSSES[loss]  # type: ignore[no-any-return]
     if not isinstance(loss, str | type) and all(
@@ -182,10 +183,10 @@ def get_loss(loss: Any) -> Loss:
 
 
 def get_shape(loss: Loss) -> LossShape:
-    """Returns what is assumed about a loss: its own ``shape``, or that of a regression."""
+    """Return what is assumed about a loss: its own ``shape``, or that of a regression."""
     return getattr(loss, "shape", None) or LossShape()
 
 
 def get_name(loss: Loss) -> str:
-    """Returns the name under which a loss stands in a release."""
+    """Return the name under which a loss stands in a release."""
     return str(getattr(loss, "name", None) or type(loss).__name__)

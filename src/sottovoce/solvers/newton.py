@@ -97,8 +97,9 @@ class Problem:
 
 
 def bound_rounding(rows: int, coordinates: int, steepest: float) -> float:
-    """Returns what Σ pull·φ may be wrong by, in the norm of Λ⁻¹, for each unit of Σv·√H; θ does not
-    matter.
+    """Return what Σ pull·φ may be wrong by, in the norm of Λ⁻¹, for each unit of Σv·√H.
+
+    θ does not matter.
 
     A pull has some tens of units in its last place, and is rounded to 2⁻⁸⁵ of the loudest.
     ``steepest`` is the largest pull; a residual is right to a unit of itself and of d·2⁻²²
@@ -108,15 +109,16 @@ def bound_rounding(rows: int, coordinates: int, steepest: float) -> float:
 
 
 def find_tolerance(error: float, least: float) -> float:
-    """Returns t ≥ ``least`` that is reached whatever the data and b are, if gradients are right up
+    """Return t ≥ ``least`` that is reached whatever the data and b are, if gradients are right up
     to ``error``.
     """
     return least + 4 * error
 
 
 def minimise(problem: Problem, tolerance: float, start: Floats | None = None) -> Exact:
-    """Returns θ with ‖θ − θ*‖_Λ ≤ tolerance, for every data set and b; needs tolerance >
-    4·problem.error.
+    """Return θ with ‖θ − θ*‖_Λ ≤ tolerance, for every data set and b.
+
+    Needs tolerance > 4·problem.error.
 
     Newton begins at ``start``, or at the centre. θ is exact: noise is added to it before it is
     rounded to doubles (``continuous.add_output_noise``), so rounding costs nothing.
@@ -129,7 +131,7 @@ def minimise(problem: Problem, tolerance: float, start: Floats | None = None) ->
 
 
 def to_fractions(numbers: Any) -> Exact:
-    """Returns numbers as fractions, without a loss."""
+    """Return numbers as fractions, without a loss."""
     return np.array([Fraction(number) for number in numbers], dtype=object)
 
 
@@ -182,8 +184,9 @@ class _LineSearch:
     shorter: float = SHORTER
 
     def accepts(self, slope: float) -> bool:
-        """Returns whether this length will do, by the slope there (positive where J still falls);
-        else changes it.
+        """Return whether this length will do, by the slope there (positive where J still falls).
+
+        Else changes it.
         """
         if slope < -TURNED * self.decrease:
             self.too_long = self.length
@@ -200,8 +203,9 @@ class _LineSearch:
 
 
 def _run_exact_newton(problem: Problem, theta: Floats, tolerance: float, bits: int) -> Exact | None:
-    """Newton's steps with exact gradients; returns θ once its gradient certifies it, None if none
-    does in time.
+    """Newton's steps with exact gradients.
+
+    Returns θ once its gradient certifies it, None if none does in time.
     """
     theta = _drop_last_bits(theta)
     _, pull, bend = problem.terms(theta, False)
@@ -232,7 +236,7 @@ def _run_exact_newton(problem: Problem, theta: Floats, tolerance: float, bits: i
 
 
 def _drop_last_bits(theta: Floats) -> Floats:
-    """Returns θ with its last few bits dropped, so that terms are those of this very point and not
+    """Return θ with its last few bits dropped, so that terms are those of this very point and not
     of one beside it.
     """
     unit = math.ldexp(1.0, math.frexp(float(np.abs(theta).max()))[1] - KEPT_BITS)
@@ -261,12 +265,12 @@ def _run_accelerated(problem: Problem, tolerance: float, bits: int) -> Exact:
 
 
 def bound_smoothness_root(problem: Problem) -> int:
-    """Returns a whole number R with ∇²J ≤ R²·Λ."""
+    """Return a whole number R with ∇²J ≤ R²·Λ."""
     return math.isqrt(math.ceil(1 + problem.smoothness)) + 1
 
 
 def count_sufficient_steps(problem: Problem, tolerance: float) -> int:
-    """Returns T with √2·(pull + tolerance)·(1 − 1/R)^(T/2) ≤ tolerance/4, enough for every data
+    """Return T with √2·(pull + tolerance)·(1 − 1/R)^(T/2) ≤ tolerance/4, enough for every data
     set.
     """
     return math.ceil(
@@ -275,7 +279,7 @@ def count_sufficient_steps(problem: Problem, tolerance: float) -> int:
 
 
 def _choose_bits(problem: Problem, tolerance: float) -> int:
-    """Returns so many bits after the point that rounding θ to them moves R²·θ by at most a 32nd of
+    """Return so many bits after the point that rounding θ to them moves R²·θ by at most a 32nd of
     the tolerance.
     """
     unit = tolerance / (
@@ -285,7 +289,7 @@ def _choose_bits(problem: Problem, tolerance: float) -> int:
 
 
 def _subtract_step(theta: Exact, step: Floats, bits: int) -> Exact:
-    """Returns θ − step as whole multiples of 2^−bits."""
+    """Return θ − step as whole multiples of 2^−bits."""
     return _round_fractions(theta - to_fractions(step), bits)
 
 

@@ -33,18 +33,18 @@ MARGIN = 1e-9
 
 @cache
 def list_sign_vectors(size: int) -> Floats:
-    """Returns all 2^(size−1) vectors of signs that begin with +1, one a row."""
+    """Return all 2^(size−1) vectors of signs that begin with +1, one a row."""
     bits = (np.arange(2 ** (size - 1))[:, None] >> np.arange(size - 1)) & 1
     return np.hstack([np.ones((len(bits), 1)), 1.0 - 2.0 * bits])
 
 
 def compute_entrywise_norms(c: Floats, starts: Integers) -> Floats:
-    """Returns Σ|c_ij| for every person, whose rows lie together and begin at ``starts``."""
+    """Return Σ|c_ij| for every person, whose rows lie together and begin at ``starts``."""
     return np.asarray(np.add.reduceat(np.abs(c).sum(axis=1), starts))
 
 
 def compute_norms(c: Floats, starts: Integers) -> tuple[Floats, NDArray[np.bool_]]:
-    """Returns N for every person, and whether it is exact; where it is not, an upper bound.
+    """Return N for every person, and whether it is exact; where it is not, an upper bound.
 
     For whole numbers with Σ|c_ij| < 2^53 for everybody the exact ones are exact as doubles too:
     every partial sum is a whole number below 2^53, in any order of summation.
@@ -63,7 +63,7 @@ def compute_norms(c: Floats, starts: Integers) -> tuple[Floats, NDArray[np.bool_
 
 
 def group_by_size(c: Floats, starts: Integers) -> Iterator[tuple[Integers, Floats]]:
-    """Yields people with equally many rows, and their rows as one array (people, rows, d)."""
+    """Yield people with equally many rows, and their rows as one array (people, rows, d)."""
     sizes = np.diff(np.append(starts, len(c)))
     for size in np.unique(sizes):
         people = np.flatnonzero(sizes == size)
@@ -71,7 +71,7 @@ def group_by_size(c: Floats, starts: Integers) -> Iterator[tuple[Integers, Float
 
 
 def put_shorter_side_last(blocks: Floats) -> Floats:
-    """Returns the blocks with their shorter side last."""
+    """Return the blocks with their shorter side last."""
     if blocks.shape[2] <= blocks.shape[1]:
         return blocks
     return blocks.transpose(0, 2, 1)
@@ -94,6 +94,6 @@ def maximise_over_signs(blocks: Floats) -> Floats:
 
 
 def bound_spectrally(blocks: Floats) -> Floats:
-    """Returns √(rows·d)·‖c‖₂ for each block, rounded up: ‖cδ‖₁ ≤ √d·‖cδ‖₂ and ‖δ‖₂ ≤ √rows."""
+    """Return √(rows·d)·‖c‖₂ for each block, rounded up: ‖cδ‖₁ ≤ √d·‖cδ‖₂ and ‖δ‖₂ ≤ √rows."""
     _, rows, d = blocks.shape
     return np.asarray(np.sqrt(rows * d) * np.linalg.norm(blocks, ord=2, axis=(1, 2)) * (1 + MARGIN))
